@@ -14,7 +14,7 @@ use std::io::{self, Read, Write};
 use std::process::ExitCode;
 use tokengauge_core::call::{Dialect, Event, Segment, Usage};
 use tokengauge_tokenizer::Counter;
-use tokengauge_wire::{Broken, Decoder, Limits, ResponseHead};
+use tokengauge_wire::{DecodeError, Decoder, Limits, ResponseHead};
 
 /// How much is read at a time: events need not end where a read does.
 const READ_BYTES: usize = 4096;
@@ -29,7 +29,7 @@ pub(crate) enum Error {
     #[error("the body cannot be read: {0}")]
     Body(#[from] io::Error),
     #[error("the body is not what its dialect says: {0}")]
-    Broken(#[from] Broken),
+    DecodeError(#[from] DecodeError),
 }
 
 /// The counts of one response. Each segment (a choice's answer, its reasoning, the arguments of a tool call) is a text of

@@ -1,6 +1,6 @@
 //! Names of agents that their SDK does not say: by port, path or key, and by the environment.
 
-use crate::process::{Process, Steps};
+use crate::process::{Process, SteppedBackend};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::net::TcpListener;
@@ -52,7 +52,10 @@ async fn names(process: &Process, count: usize) -> Vec<String> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_is_named_by_port_path_or_key_before_what_its_sdk_says() {
-    let (upstream, folder) = (Steps::start().await, TempDir::new().expect("a folder"));
+    let (upstream, folder) = (
+        SteppedBackend::start().await,
+        TempDir::new().expect("a folder"),
+    );
     let (port, hash) = (free_port(), hashed(KEY));
     let file = folder.path().join("proxy-config.toml");
     let text = format!(

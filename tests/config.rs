@@ -343,7 +343,10 @@ fn a_budget_has_defaults_and_says_what_is_wrong_with_it() {
         config.budgets.remove(0)
     };
     let plain = read("usd = 5");
-    assert_eq!((plain.per, plain.usd, plain.block), (BudgetScope::All, 5.0, false));
+    assert_eq!(
+        (plain.per, plain.usd, plain.block),
+        (BudgetScope::All, 5.0, false)
+    );
     assert_eq!(plain.warn_at, [0.5, 0.8, 1.0]);
     assert_eq!(plain.period, Period::Every(Duration::from_secs(86_400)));
     let full =

@@ -14,22 +14,22 @@ use tokengauge_test_support::connection::RawConnection;
 use tokengauge_test_support::eventually;
 use tokengauge_test_support::sim;
 
-struct Desk {
+struct BudgetFixture {
     address: SocketAddr,
     meter: Arc<Meter>,
     recent: Arc<RecentCalls>,
     budgets: Arc<Budgets>,
-    /// Answers that agents have got.
+    /// Answers that agents received.
     answered: AtomicUsize,
     _sim: sim::Sim,
 }
 
-async fn desk(budget: &str) -> Desk {
+async fn fixture(budget: &str) -> BudgetFixture {
     let table = format!("[[budget]]\nname = \"b\"\nblock = true\n{budget}");
-    desk_with("tokens=20,ttft=1ms,gap=1ms,usage=on,seed=3", &table).await
+    fixture_with("tokens=20,ttft=1ms,gap=1ms,usage=on,seed=3", &table).await
 }
 
-async fn desk_with(profile: &str, tables: &str) -> Desk {
+async fn fixture_with(profile: &str, tables: &str) -> BudgetFixture {
     let sim = sim::start(profile).await;
     let text = format!(
         "[[upstream]]\nname = \"sim\"\nurl = \"http://{}\"\n[[route]]\nupstream = \"sim\"\n\
@@ -60,7 +60,7 @@ async fn desk_with(profile: &str, tables: &str) -> Desk {
         )
         .await
     });
-    Desk {
+    BudgetFixture {
         address,
         meter,
         recent,
@@ -70,13 +70,13 @@ async fn desk_with(profile: &str, tables: &str) -> Desk {
     }
 }
 
-/// What an agent got.
-struct Got {
+/// The response that an agent received.
+struct HttpResponse {
     head: String,
     body: String,
 }
 
-impl Got {
+impl HttpResponse {
     fn status(&self) -> &str {
         self.head.split(' ').nth(1).expect("a status")
     }
@@ -93,8 +93,8 @@ impl Got {
     }
 }
 
-impl Desk {
-    async fn call(&self, path: &str, headers: &str, body: Value) -> Got {
+impl BudgetFixture {
+    async fn call(&self, path: &str, headers: &str, body: Value) -> HttpResponse {
         let body = body.to_string();
         let mut agent = RawConnection::connect(self.address).await;
         let length = body.len();
@@ -112,13 +112,13 @@ impl Desk {
         };
         eventually("the call is recorded", recorded).await;
         let (head, body) = all.split_once("\r\n\r\n").expect("a head");
-        Got {
+        HttpResponse {
             head: head.to_owned(),
             body: body.to_owned(),
         }
     }
 
-    async fn chat(&self, session: &str, model: &str) -> Got {
+    async fn chat(&self, session: &str, model: &str) -> HttpResponse {
         let session = format!("x-tokengauge-session: {session}\r\n");
         let body = json!({"model": model, "stream": true, "messages": [{"role": "user", "content": "Hi"}]});
         self.call("/v1/chat/completions", &session, body).await
@@ -130,11 +130,11 @@ const SPENT_BY_TWO: &str = "per = \"session\"\nusd = 0.03\nperiod = \"400d\"\n";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_that_has_spent_its_budget_is_refused_and_no_other() {
-    let desk = desk(SPENT_BY_TWO).await;
+    let fixture = fixture(SPENT_BY_TWO).await;
     for _ in 0..2 {
-        assert_eq!(desk.chat("a", "m-1").await.status(), "200");
+        assert_eq!(fixture.chat("a", "m-1").await.status(), "200");
     }
-    let refused = desk.chat("a", "m-1").await;
+    let refused = fixture.chat("a", "m-1").await;
     assert_eq!(refused.status(), "429");
     assert_eq!(refused.field("x-tokengauge-error"), Some("budget_spent"));
     let wait: u64 = refused
@@ -150,69 +150,72 @@ async fn a_session_that_has_spent_its_budget_is_refused_and_no_other() {
         message.contains("budget b of this session is spent: 0.04 of 0.03 USD"),
         "{message}"
     );
-    assert_eq!(desk.chat("b", "m-1").await.status(), "200");
-    let record = &desk.recent.newest(2)[1].record;
+    assert_eq!(fixture.chat("b", "m-1").await.status(), "200");
+    let record = &fixture.recent.newest(2)[1].record;
     assert_eq!(record.error_type.as_deref(), Some("budget_spent"));
     assert_eq!((record.status, record.cost_usd), (Some(429), None));
-    let status = &desk.budgets.statuses(0)[0];
+    let status = &fixture.budgets.statuses(0)[0];
     assert_eq!(status.blocked, 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_in_the_body_is_refused_in_the_words_of_its_dialect() {
-    let desk = desk(SPENT_BY_TWO).await;
+    let fixture = fixture(SPENT_BY_TWO).await;
     let user = json!({"user_id": "user_x_account_y_session_from-body"});
     let body = json!({"model": "m-1", "stream": true, "max_tokens": 9, "metadata": user,
         "messages": [{"role": "user", "content": "Hi"}]});
     let mut statuses = Vec::new();
     for _ in 0..3 {
-        let got = desk.call("/v1/messages", "", body.clone()).await;
-        statuses.push(got.status().to_owned());
-        if got.status() == "429" {
-            assert_eq!(got.json()["type"], "error");
-            assert_eq!(got.json()["error"]["type"], "rate_limit_error");
-            assert!(got.field("retry-after").is_some());
+        let response = fixture.call("/v1/messages", "", body.clone()).await;
+        statuses.push(response.status().to_owned());
+        if response.status() == "429" {
+            assert_eq!(response.json()["type"], "error");
+            assert_eq!(response.json()["error"]["type"], "rate_limit_error");
+            assert!(response.field("retry-after").is_some());
         }
     }
     assert_eq!(statuses, ["200", "200", "429"]);
     let mut other = body;
     other["metadata"]["user_id"] = json!("user_x_account_y_session_another");
-    assert_eq!(desk.call("/v1/messages", "", other).await.status(), "200");
+    assert_eq!(
+        fixture.call("/v1/messages", "", other).await.status(),
+        "200"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_budget_for_some_models_refuses_those_alone() {
     let budget = "usd = 0.03\nperiod = \"400d\"\nselect = { model = \"m-big*\" }\n";
-    let desk = desk(budget).await;
+    let fixture = fixture(budget).await;
     for _ in 0..2 {
-        assert_eq!(desk.chat("a", "m-big-1").await.status(), "200");
+        assert_eq!(fixture.chat("a", "m-big-1").await.status(), "200");
     }
-    assert_eq!(desk.chat("a", "m-small").await.status(), "200");
-    assert_eq!(desk.chat("b", "m-big-2").await.status(), "429");
+    assert_eq!(fixture.chat("a", "m-small").await.status(), "200");
+    assert_eq!(fixture.chat("b", "m-big-2").await.status(), "429");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_body_that_decides_reaches_the_upstream_as_it_came() {
-    let desk = desk(SPENT_BY_TWO).await;
+    let fixture = fixture(SPENT_BY_TWO).await;
     let long = "x".repeat(2 << 20);
     let body =
         json!({"model": "m-1", "stream": true, "messages": [{"role": "user", "content": long}]});
     let length = body.to_string().len() as u64;
-    let got = desk.call("/v1/chat/completions", "", body).await;
-    assert_eq!(got.status(), "200", "too long to decide: it may pass");
-    assert_eq!(desk.recent.newest(1)[0].record.bytes.request, length);
+    let response = fixture.call("/v1/chat/completions", "", body).await;
+    assert_eq!(response.status(), "200", "too long to decide: it may pass");
+    assert_eq!(fixture.recent.newest(1)[0].record.bytes.request, length);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_that_streamed_more_than_its_tokens_waits_and_no_other() {
     let quota = "[[quota]]\nname = \"q\"\nper = \"session\"\ntokens_per_minute = 60\n";
-    let desk = desk_with("tokens=100,ttft=1ms,gap=1ms,usage=on,seed=3", quota).await;
-    assert_eq!(desk.chat("a", "m-1").await.status(), "200");
-    let refused = desk.chat("a", "m-1").await;
+    let fixture = fixture_with("tokens=100,ttft=1ms,gap=1ms,usage=on,seed=3", quota).await;
+    assert_eq!(fixture.chat("a", "m-1").await.status(), "200");
+    let refused = fixture.chat("a", "m-1").await;
     assert_eq!(refused.status(), "429");
     assert_eq!(refused.field("x-tokengauge-error"), Some("rate_limited"));
     // 100 tokens of output and those of the prompt, of 60 a minute.
-    let input = desk.recent.newest(2)[1].record.tokens.reported.input;
+    let input = fixture.recent.newest(2)[1].record.tokens.reported.input;
     let taken = 100 + input.expect("usage is on");
     let wait = refused.field("retry-after").expect("told");
     let wait: u64 = wait.parse().expect("seconds");
@@ -221,13 +224,13 @@ async fn a_session_that_streamed_more_than_its_tokens_waits_and_no_other() {
         "{wait} s for {taken} tokens"
     );
     assert_eq!(refused.json()["error"]["type"], "rate_limit_error");
-    assert_eq!(desk.chat("b", "m-1").await.status(), "200");
+    assert_eq!(fixture.chat("b", "m-1").await.status(), "200");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn so_many_calls_at_once_for_each_key() {
     let quota = "[[quota]]\nname = \"q\"\nper = \"key\"\nconcurrent = 1\n";
-    let desk = desk_with("tokens=50,ttft=1ms,gap=20ms,usage=on,seed=3", quota).await;
+    let fixture = fixture_with("tokens=50,ttft=1ms,gap=20ms,usage=on,seed=3", quota).await;
     let body =
         json!({"model": "m-1", "stream": true, "messages": [{"role": "user", "content": "Hi"}]});
     let (path, one, two) = (
@@ -237,24 +240,28 @@ async fn so_many_calls_at_once_for_each_key() {
     );
     let second = async {
         // The first has begun.
-        while desk.meter.streams(std::time::Instant::now(), 1).is_empty() {
+        while fixture
+            .meter
+            .streams(std::time::Instant::now(), 1)
+            .is_empty()
+        {
             tokio::time::sleep(std::time::Duration::from_millis(1)).await;
         }
-        let same = desk.call(path, one, body.clone()).await;
-        (same, desk.call(path, two, body.clone()).await)
+        let same = fixture.call(path, one, body.clone()).await;
+        (same, fixture.call(path, two, body.clone()).await)
     };
-    let (first, (same, other)) = tokio::join!(desk.call(path, one, body.clone()), second);
+    let (first, (same, other)) = tokio::join!(fixture.call(path, one, body.clone()), second);
     assert_eq!(
         (first.status(), same.status(), other.status()),
         ("200", "429", "200")
     );
     assert!(!same.body.contains("one"), "{}", same.body);
     assert_eq!(
-        desk.call(path, one, body).await.status(),
+        fixture.call(path, one, body).await.status(),
         "200",
         "the place is free again"
     );
-    let status = &desk.meter.accounting().quotas.statuses()[0];
+    let status = &fixture.meter.accounting().quotas.statuses()[0];
     assert_eq!(status.refused[2].1, 1);
 }
 

@@ -19,22 +19,22 @@ const QUEUE: &str = "tokengauge_upstream_queue_depth";
 const WARMING: &str = "tokengauge_upstream_warming";
 const FAILURES: &str = "tokengauge_upstream_scrape_failures_total";
 
-struct Watched {
+struct ScrapedEngine {
     engine: Upstream,
     bench: Bench,
     prometheus: Arc<Prometheus>,
     watching: JoinHandle<()>,
 }
 
-impl Drop for Watched {
+impl Drop for ScrapedEngine {
     fn drop(&mut self) {
         self.watching.abort();
     }
 }
 
-impl Watched {
+impl ScrapedEngine {
     /// An upstream named `upstream`, whose metrics are read every 100 ms.
-    async fn start() -> Watched {
+    async fn start() -> ScrapedEngine {
         let engine = Upstream::bind().await;
         let text = format!(
             "[[upstream]]\nname = \"upstream\"\nurl = \"http://127.0.0.1:9\"\nmetrics_url = \"http://{}\"\nmetrics_interval = \"100ms\"\n[[route]]\nname = \"route\"\nupstream = \"upstream\"\n",
@@ -50,7 +50,7 @@ impl Watched {
         let bench = Bench::new(measure, vec![Arc::clone(&prometheus) as _]);
         let watcher = Watcher::new(&config.scrapes[0], &prometheus, &bench.meter);
         let watching = tokio::spawn(watcher.expect("no TLS").run());
-        Watched {
+        ScrapedEngine {
             engine,
             bench,
             prometheus,
@@ -143,7 +143,7 @@ fn vllm(started: u32, waiting: u32, queue: (f64, u32)) -> String {
 
 #[tokio::test]
 async fn a_scrape_shows_the_engines_figures_and_the_split_of_ttft() {
-    let watched = Watched::start().await;
+    let watched = ScrapedEngine::start().await;
     let own = ["upstream=\"upstream\""];
     assert_eq!(
         watched.value(UP, &own),
@@ -182,7 +182,7 @@ async fn a_scrape_shows_the_engines_figures_and_the_split_of_ttft() {
 
 #[tokio::test]
 async fn a_llama_cpp_whose_counters_fell_warms_up() {
-    let watched = Watched::start().await;
+    let watched = ScrapedEngine::start().await;
     assert!(watched.call() && !watched.call());
     let own = ["upstream=\"upstream\""];
     let llama = |tokens, waiting| {
@@ -202,7 +202,7 @@ async fn a_llama_cpp_whose_counters_fell_warms_up() {
 
 #[tokio::test]
 async fn one_slow_reading_takes_nothing_away() {
-    let watched = Watched::start().await;
+    let watched = ScrapedEngine::start().await;
     let own = ["upstream=\"upstream\""];
     watched.answer("200 OK", &vllm(7, 3, (0.0, 0))).await;
     watched.becomes(QUEUE, &own, Some(3.0)).await;
@@ -217,7 +217,7 @@ async fn one_slow_reading_takes_nothing_away() {
 
 #[tokio::test]
 async fn an_engine_that_started_anew_warms_up() {
-    let watched = Watched::start().await;
+    let watched = ScrapedEngine::start().await;
     let own = ["upstream=\"upstream\""];
     assert_eq!(watched.value(WARMING, &own), Some(1.0));
     assert!(watched.call() && !watched.call(), "the first call alone");
@@ -233,7 +233,7 @@ async fn an_engine_that_started_anew_warms_up() {
 
 #[tokio::test]
 async fn what_goes_wrong_is_counted_by_reason_and_figures_are_not_kept() {
-    let watched = Watched::start().await;
+    let watched = ScrapedEngine::start().await;
     let own = ["upstream=\"upstream\""];
     for reason in [
         "unreachable",

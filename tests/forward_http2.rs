@@ -17,7 +17,7 @@ use tokengauge::observer::End;
 use tokengauge_test_support::agent::{self, AnyBody, none, whole};
 use tokengauge_test_support::connection::RawConnection;
 use tokengauge_test_support::proxy::{Proxy, Setup};
-use tokengauge_test_support::recorder::Seen;
+use tokengauge_test_support::recorder::ObserverEvent;
 use tokengauge_test_support::upstream::Upstream;
 use tokengauge_test_support::{eventually, soon};
 use tokio::net::TcpListener;
@@ -33,9 +33,9 @@ struct Backend {
 }
 
 /// Counts a request until its response body is gone.
-struct Open(Arc<AtomicUsize>);
+struct OpenRequest(Arc<AtomicUsize>);
 
-impl Drop for Open {
+impl Drop for OpenRequest {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::SeqCst);
     }
@@ -82,7 +82,7 @@ async fn respond(
     open: Arc<AtomicUsize>,
 ) -> Result<Response<AnyBody>, Infallible> {
     open.fetch_add(1, Ordering::SeqCst);
-    let guard = Open(open);
+    let guard = OpenRequest(open);
     let path = request.uri().path().to_owned();
     let target = format!("{:?} {}", request.version(), request.uri());
     let mut response = Response::builder().header("x-target", target);
@@ -94,7 +94,7 @@ async fn respond(
     }
     let body = match path.as_str() {
         "/echo" => request.into_body().map_err(Into::into).boxed(),
-        _ => Pieces {
+        _ => TruncatedBody {
             _guard: guard,
             breaks: (path == "/break").then(|| Box::pin(sleep(Duration::from_millis(50)))),
             sent: false,
@@ -107,13 +107,13 @@ async fn respond(
 type AnyError = Box<dyn std::error::Error + Send + Sync>;
 
 /// One piece, and then nothing or a break.
-struct Pieces {
-    _guard: Open,
+struct TruncatedBody {
+    _guard: OpenRequest,
     breaks: Option<Pin<Box<Sleep>>>,
     sent: bool,
 }
 
-impl Body for Pieces {
+impl Body for TruncatedBody {
     type Data = Bytes;
     type Error = AnyError;
 
@@ -200,7 +200,7 @@ async fn http2_to_http2_keeps_everything_trailers_too() {
         (b"data".to_vec(), b"data".to_vec())
     );
     let trailers = call.find(|seen| match seen {
-        Seen::Trailers(trailers) => trailers.get("x-sum").cloned(),
+        ObserverEvent::Trailers(trailers) => trailers.get("x-sum").cloned(),
         _ => None,
     });
     assert_eq!(trailers.expect("told"), "1");

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use tokengauge::observer::{End, Filter, Phase};
 use tokengauge_test_support::connection::RawConnection;
 use tokengauge_test_support::proxy::{Proxy, Setup};
-use tokengauge_test_support::recorder::{RecorderBehaviour, Seen};
+use tokengauge_test_support::recorder::{ObserverEvent, RecorderBehaviour};
 use tokengauge_test_support::upstream::Upstream;
 use tokio::io::AsyncWriteExt;
 use tokio::time::{sleep, timeout};
@@ -45,15 +45,15 @@ async fn talk(agent: &mut RawConnection, backend: &mut RawConnection, chunks: us
 
 #[tokio::test]
 async fn an_observer_that_panics_costs_one_measurement_and_nothing_else() {
-    let everywhere: [fn(&Seen) -> bool; 8] = [
-        |seen| matches!(seen, Seen::Endpoint(_)),
-        |seen| matches!(seen, Seen::Connected(..)),
-        |seen| matches!(seen, Seen::RequestFrame(_)),
-        |seen| matches!(seen, Seen::Sent(_)),
-        |seen| matches!(seen, Seen::Head(..)),
-        |seen| matches!(seen, Seen::Frame(_)),
-        |seen| matches!(seen, Seen::Overhead(..)),
-        |seen| matches!(seen, Seen::Ended(..)),
+    let everywhere: [fn(&ObserverEvent) -> bool; 8] = [
+        |seen| matches!(seen, ObserverEvent::Endpoint(_)),
+        |seen| matches!(seen, ObserverEvent::Connected(..)),
+        |seen| matches!(seen, ObserverEvent::RequestFrame(_)),
+        |seen| matches!(seen, ObserverEvent::Sent(_)),
+        |seen| matches!(seen, ObserverEvent::Head(..)),
+        |seen| matches!(seen, ObserverEvent::Frame(_)),
+        |seen| matches!(seen, ObserverEvent::Overhead(..)),
+        |seen| matches!(seen, ObserverEvent::Ended(..)),
     ];
     for (place, panics) in everywhere.into_iter().enumerate() {
         let (proxy, mut agent, mut backend) = stream(RecorderBehaviour {
@@ -130,7 +130,7 @@ async fn the_proxys_own_overhead_is_reported() {
     let call = proxy.recorder.only_call().await;
     for phase in [Phase::Head, Phase::Chunk] {
         let costs = call.all(|seen| match seen {
-            Seen::Overhead(of, cost) if *of == phase => Some(*cost),
+            ObserverEvent::Overhead(of, cost) if *of == phase => Some(*cost),
             _ => None,
         });
         assert_eq!(costs.len(), 1, "{phase:?}");
@@ -142,11 +142,11 @@ async fn the_proxys_own_overhead_is_reported() {
 }
 
 /// Takes every `#` out, and holds an `!` back to the end.
-struct Without {
+struct RemovingFilter {
     held_back: bool,
 }
 
-impl Filter for Without {
+impl Filter for RemovingFilter {
     fn push(&mut self, bytes: Bytes) -> Bytes {
         self.held_back |= bytes.contains(&b'!');
         bytes
@@ -166,7 +166,7 @@ fn injecting() -> RecorderBehaviour {
             (body == b"{\"stream\":true}")
                 .then(|| Bytes::from_static(b"{\"stream\":true,\"usage\":true}"))
         }),
-        filter: Some(|| Box::new(Without { held_back: false })),
+        filter: Some(|| Box::new(RemovingFilter { held_back: false })),
         ..RecorderBehaviour::default()
     }
 }

@@ -148,14 +148,14 @@ async fn write(io: &mut (impl AsyncWriteExt + Unpin), bytes: &[u8]) -> std::io::
     io.flush().await
 }
 
-struct Scene {
+struct PoisoningFixture {
     proxy: Proxy,
     connections: Arc<AtomicUsize>,
     planted: Arc<AtomicUsize>,
 }
 
-impl Scene {
-    async fn start(attack: Attack, tls: Option<&Tls>) -> Scene {
+impl PoisoningFixture {
+    async fn start(attack: Attack, tls: Option<&Tls>) -> PoisoningFixture {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let mut setup = Setup::to(listener.local_addr().unwrap());
         let tls = tls.map(|tls| {
@@ -175,7 +175,7 @@ impl Scene {
             planted: Arc::clone(&planted),
         };
         tokio::spawn(attacker.serve());
-        Scene {
+        PoisoningFixture {
             proxy: setup.start().await,
             connections,
             planted,
@@ -265,10 +265,10 @@ async fn no_later_request_is_poisoned(tls: Option<Tls>) {
         );
         let tls = tls.clone();
         playing.spawn(async move {
-            let scene = Scene::start(attack, tls.as_deref()).await;
-            scene.play(method, &what).await;
-            assert_eq!(scene.planted.load(Ordering::SeqCst), 1, "{what}");
-            let connections = scene.connections.load(Ordering::SeqCst);
+            let fixture = PoisoningFixture::start(attack, tls.as_deref()).await;
+            fixture.play(method, &what).await;
+            assert_eq!(fixture.planted.load(Ordering::SeqCst), 1, "{what}");
+            let connections = fixture.connections.load(Ordering::SeqCst);
             assert_eq!(connections, 2, "{what}: the connection was used again");
         });
         if playing.len() >= 12 {
@@ -292,14 +292,14 @@ async fn bytes_behind_a_response_reach_no_other_agent_over_tls() {
 
 /// Bytes of one TLS record that begins after the response and is not whole: its beginning is
 /// there before the next request, its end comes after that.
-async fn half_a_record(tls: Arc<Tls>, cut: Cut, with_response: bool) {
+async fn half_a_record(tls: Arc<Tls>, cut: CutPosition, with_response: bool) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let mut setup = Setup::to(listener.local_addr().unwrap());
     setup.scheme = http::uri::Scheme::HTTPS;
     setup.tls.ca = Some(tls.authority.file.clone());
     let connections: Arc<AtomicUsize> = Arc::default();
     let planted: Arc<AtomicUsize> = Arc::default();
-    let scene = Scene {
+    let fixture = PoisoningFixture {
         proxy: setup.start().await,
         connections: Arc::clone(&connections),
         planted: Arc::clone(&planted),
@@ -347,23 +347,23 @@ async fn half_a_record(tls: Arc<Tls>, cut: Cut, with_response: bool) {
         }
     });
     let what = format!("{cut:?}, with the response: {with_response}");
-    scene.play("GET", &what).await;
-    assert_eq!(scene.connections.load(Ordering::SeqCst), 2, "{what}");
+    fixture.play("GET", &what).await;
+    assert_eq!(fixture.connections.load(Ordering::SeqCst), 2, "{what}");
     upstream.abort();
 }
 
 /// Where a record is cut, from its beginning or its end.
 #[derive(Clone, Copy, Debug)]
-enum Cut {
+enum CutPosition {
     Behind(usize),
     Before(usize),
 }
 
-impl Cut {
+impl CutPosition {
     fn of(self, length: usize) -> usize {
         match self {
-            Cut::Behind(bytes) => bytes,
-            Cut::Before(bytes) => length - bytes,
+            CutPosition::Behind(bytes) => bytes,
+            CutPosition::Before(bytes) => length - bytes,
         }
     }
 }
@@ -372,9 +372,9 @@ impl Cut {
 async fn half_a_record_behind_a_response_reaches_no_other_agent() {
     let tls = Arc::new(Tls::new());
     for cut in [1, 4, 5, 20]
-        .map(Cut::Behind)
+        .map(CutPosition::Behind)
         .into_iter()
-        .chain([Cut::Before(1)])
+        .chain([CutPosition::Before(1)])
     {
         for with_response in [false, true] {
             half_a_record(Arc::clone(&tls), cut, with_response).await;
@@ -392,8 +392,8 @@ async fn bytes_behind_a_response_are_no_answer_to_a_pipelined_request() {
             pieces: 1,
             each_after: Duration::ZERO,
         };
-        let scene = Scene::start(attack, None).await;
-        let mut agent = RawConnection::connect(scene.proxy.address).await;
+        let fixture = PoisoningFixture::start(attack, None).await;
+        let mut agent = RawConnection::connect(fixture.proxy.address).await;
         agent
             .write(format!(
                 "{method} /attack HTTP/1.1\r\nHost: h\r\n\r\n\
@@ -418,10 +418,10 @@ async fn a_connection_whose_response_was_read_to_its_end_is_used_again() {
                 pieces: 1,
                 each_after: Duration::ZERO,
             };
-            let scene = Scene::start(attack, tls.as_ref()).await;
-            scene.play(method, response).await;
-            scene.victim(response).await;
-            let connections = scene.connections.load(Ordering::SeqCst);
+            let fixture = PoisoningFixture::start(attack, tls.as_ref()).await;
+            fixture.play(method, response).await;
+            fixture.victim(response).await;
+            let connections = fixture.connections.load(Ordering::SeqCst);
             assert_eq!(connections, 1, "{method} {response:?}");
         }
     }

@@ -20,9 +20,9 @@ const GOAWAY: u8 = 7;
 /// The targets of the requests that reached an upstream which reads them as RFC 9112 says,
 /// or what is wrong with them.
 #[derive(Clone, Default)]
-struct Requests(Arc<Mutex<Vec<String>>>);
+struct ReceivedRequests(Arc<Mutex<Vec<String>>>);
 
-impl Requests {
+impl ReceivedRequests {
     fn add(&self, request: impl Into<String>) {
         self.0.lock().unwrap().push(request.into());
     }
@@ -32,14 +32,14 @@ impl Requests {
     }
 }
 
-async fn serve(upstream: Upstream, requests: Requests) {
+async fn serve(upstream: Upstream, requests: ReceivedRequests) {
     loop {
         let connection = upstream.accept().await;
         tokio::spawn(serve_connection(connection, requests.clone()));
     }
 }
 
-async fn serve_connection(mut connection: RawConnection, requests: Requests) {
+async fn serve_connection(mut connection: RawConnection, requests: ReceivedRequests) {
     loop {
         let mut first = [0];
         match connection.io.peek(&mut first).await {
@@ -106,9 +106,9 @@ async fn reply(agent: &mut RawConnection) -> String {
     String::from_utf8_lossy(&all).into_owned()
 }
 
-async fn start() -> (Proxy, Requests) {
+async fn start() -> (Proxy, ReceivedRequests) {
     let upstream = Upstream::bind().await;
-    let requests = Requests::default();
+    let requests = ReceivedRequests::default();
     let proxy = Setup::to(upstream.address).start().await;
     tokio::spawn(serve(upstream, requests.clone()));
     (proxy, requests)

@@ -1,6 +1,6 @@
 //! Whether a model generated more than it streamed, and what follows from that.
 
-use crate::objectives::{Desk, only};
+use crate::objectives::{ObjectivesFixture, only};
 use tokengauge::call::{CallRecord, TpsUnavailable};
 use tokengauge::observer::End;
 use tokengauge_test_support::meter::{Bench, DONE, choice, dialect, event, finish};
@@ -173,12 +173,12 @@ fn what_comes_in_one_frame_was_held_back() {
 
 #[test]
 fn a_call_of_a_tool_without_arguments_is_not_late() {
-    let desk = Desk::new("[[slo]]\nname = \"x\"\nttft.at_most = \"2s\"\n");
-    let call = desk.bench.chat();
+    let fixture = ObjectivesFixture::new("[[slo]]\nname = \"x\"\nttft.at_most = \"2s\"\n");
+    let call = fixture.bench.chat();
     let tool = r#"{"tool_calls":[{"index":0,"id":"c","type":"function","function":{"name":"now","arguments":""}}]}"#;
-    desk.bench.frame(&*call, 2500, choice(0, tool));
-    desk.bench.frame(&*call, 2600, finish(Some(9)) + DONE);
-    let record = desk.bench.end(&*call, 2600, End::Complete);
+    fixture.bench.frame(&*call, 2500, choice(0, tool));
+    fixture.bench.frame(&*call, 2600, finish(Some(9)) + DONE);
+    let record = fixture.bench.end(&*call, 2600, End::Complete);
     assert_eq!(record.dialect, dialect("openai_chat"));
-    assert_eq!(desk.counts(3000), only("excluded no_text", 1));
+    assert_eq!(fixture.counts(3000), only("excluded no_text", 1));
 }

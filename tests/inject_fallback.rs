@@ -1,7 +1,7 @@
 //! What injection tells a sidecar to run by where its configuration cannot be used.
 
 use crate::inject::{arguments, container, fixture, settings, variable};
-use crate::process::{Process, Steps};
+use crate::process::{Process, SteppedBackend};
 use serde_json::{Value, json};
 use tokengauge::config::Config;
 use tokengauge::inject::{InjectBy, Outcome, Settings, inject};
@@ -157,7 +157,7 @@ fn annotation_and_setting_say_what_becomes_of_calls() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_program_runs_by_what_injection_wrote() {
-    let engine = Steps::start().await;
+    let engine = SteppedBackend::start().await;
     let url = format!("mine=http://{}", engine.address);
     let (pod, _) = injected("agent", &[("upstream", url.as_str())], &settings(""));
     let folder = tempfile::tempdir().expect("a folder");

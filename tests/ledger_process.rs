@@ -1,6 +1,6 @@
 //! The ledger of the real binary: killed under load, and as files for analysis.
 
-use crate::process::{Process, Steps};
+use crate::process::{Process, SteppedBackend};
 use rusqlite::Connection;
 use rustix::process::Signal;
 use serde_json::Value;
@@ -14,16 +14,16 @@ use tempfile::TempDir;
 use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::http_client::{fetch, request_with};
 
-struct World {
+struct LedgerFixture {
     folder: TempDir,
-    upstream: Steps,
+    upstream: SteppedBackend,
 }
 
-impl World {
-    async fn new() -> World {
-        World {
+impl LedgerFixture {
+    async fn new() -> LedgerFixture {
+        LedgerFixture {
             folder: tempfile::tempdir().expect("a folder"),
-            upstream: Steps::start().await,
+            upstream: SteppedBackend::start().await,
         }
     }
 
@@ -78,10 +78,10 @@ async fn has_kept(process: &Process, records: u64) -> u64 {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_kill_under_load_keeps_every_record_of_the_last_batch() {
-    let world = World::new().await;
+    let fixture = LedgerFixture::new().await;
     let mut before = 0;
     for round in 1..=3 {
-        let process = Process::start(&world.config()).await;
+        let process = Process::start(&fixture.config()).await;
         let address = process.addresses()[0];
         let sent = Arc::new(AtomicU64::new(0));
         let load: Vec<_> = (0..8)
@@ -99,18 +99,18 @@ async fn a_kill_under_load_keeps_every_record_of_the_last_batch() {
         process.signal(Signal::KILL);
         assert!(!process.ended().await.success());
         load.iter().for_each(tokio::task::JoinHandle::abort);
-        let calls = world.number("SELECT count(*) FROM calls");
+        let calls = fixture.number("SELECT count(*) FROM calls");
         assert!(
             calls >= before + acknowledged,
             "{calls} of {before} + {acknowledged}"
         );
-        assert_eq!(world.number("SELECT sum(calls) FROM sessions"), calls);
+        assert_eq!(fixture.number("SELECT sum(calls) FROM sessions"), calls);
         for level in [300, 3_600, 86_400] {
             let sql = format!("SELECT sum(calls) FROM rollups WHERE level = {level}");
-            assert_eq!(world.number(&sql), calls);
+            assert_eq!(fixture.number(&sql), calls);
         }
         assert_eq!(
-            world
+            fixture
                 .number("SELECT count(*) FROM pragma_integrity_check WHERE integrity_check = 'ok'"),
             1
         );
@@ -120,8 +120,8 @@ async fn a_kill_under_load_keeps_every_record_of_the_last_batch() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn stored_calls_are_answered_after_a_restart() {
-    let world = World::new().await;
-    let config = world.config();
+    let fixture = LedgerFixture::new().await;
+    let config = fixture.config();
     let process = Process::start(&config).await;
     for (before, session) in ["s-1", "s-1", "s-2"].into_iter().enumerate() {
         assert_eq!(call(process.addresses()[0], session).await, 200);
@@ -148,11 +148,11 @@ async fn stored_calls_are_answered_after_a_restart() {
     let detail = fetch(process.admin, "/api/v1/sessions/s-1").await.body;
     let detail: Value = serde_json::from_str(&detail).expect("JSON");
     assert_eq!(detail["calls"].as_array().map(Vec::len), Some(2));
-    exported(&world, &config);
+    exported(&fixture, &config);
 }
 
 /// The exports of those calls.
-fn exported(world: &World, config: &Path) {
+fn exported(fixture: &LedgerFixture, config: &Path) {
     let export = |arguments: &[&str]| {
         let output = Command::new(env!("CARGO_BIN_EXE_tokengauge"))
             .arg("export")
@@ -173,7 +173,7 @@ fn exported(world: &World, config: &Path) {
         .collect();
     assert_eq!(records[2].session.as_deref(), Some("s-2"));
     assert_eq!(records[2].workload.as_deref(), Some("chat"));
-    let ledger = world.ledger();
+    let ledger = fixture.ledger();
     let ledger = ledger.to_str().expect("UTF-8");
     let (csv, _) = export(&[
         "--ledger",
@@ -192,7 +192,7 @@ fn exported(world: &World, config: &Path) {
         .position(|name| *name == "session")
         .expect("a column");
     assert_eq!(rows[1][at], "s-1");
-    let file = world.folder.path().join("calls.parquet");
+    let file = fixture.folder.path().join("calls.parquet");
     let to = file.to_str().expect("UTF-8");
     export(&[
         "--ledger", ledger, "--format", "parquet", "--since", "1h", "-o", to,

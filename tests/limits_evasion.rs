@@ -26,13 +26,13 @@ use tokio::net::TcpListener;
 const ANSWER: &str = r#"{"id":"c","object":"chat.completion","created":1,"model":"big-1","choices":[{"index":0,"message":{"role":"assistant","content":"yes"},"finish_reason":"stop"}],"usage":{"prompt_tokens":1,"completion_tokens":100,"total_tokens":101}}"#;
 
 /// An upstream that reads everything, whatever it is, and keeps the last body.
-struct Lenient {
+struct LenientUpstream {
     address: SocketAddr,
     bodies: Arc<Mutex<Vec<Vec<u8>>>>,
 }
 
-impl Lenient {
-    async fn start() -> Lenient {
+impl LenientUpstream {
+    async fn start() -> LenientUpstream {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
         let address = listener.local_addr().expect("an address");
         let bodies: Arc<Mutex<Vec<Vec<u8>>>> = Arc::default();
@@ -55,7 +55,7 @@ impl Lenient {
                 tokio::spawn(serving);
             }
         });
-        Lenient { address, bodies }
+        LenientUpstream { address, bodies }
     }
 
     fn seen(&self) -> usize {
@@ -64,19 +64,22 @@ impl Lenient {
 }
 
 /// The binary in front of it.
-struct Desk {
+struct LimitsFixture {
     process: Process,
-    upstream: Lenient,
+    upstream: LenientUpstream,
     file: PathBuf,
     _folder: TempDir,
 }
 
-impl Desk {
-    async fn start(limits: &str) -> Desk {
-        let (upstream, folder) = (Lenient::start().await, TempDir::new().expect("a folder"));
+impl LimitsFixture {
+    async fn start(limits: &str) -> LimitsFixture {
+        let (upstream, folder) = (
+            LenientUpstream::start().await,
+            TempDir::new().expect("a folder"),
+        );
         let file = folder.path().join("proxy-config.toml");
         std::fs::write(&file, configuration(upstream.address, limits)).expect("written");
-        Desk {
+        LimitsFixture {
             process: Process::start(&file).await,
             upstream,
             file,
@@ -88,13 +91,13 @@ impl Desk {
         self.process.addresses()[0]
     }
 
-    async fn ask(&self, asked: &InjectBy) -> Got {
+    async fn ask(&self, asked: &InjectBy) -> HttpResponse {
         let mut agent = RawConnection::connect(self.address()).await;
         agent.write(asked.bytes()).await;
-        Got::read(&mut agent).await
+        HttpResponse::read(&mut agent).await
     }
 
-    async fn ask_owned(&self, asked: InjectBy) -> Got {
+    async fn ask_owned(&self, asked: InjectBy) -> HttpResponse {
         self.ask(&asked).await
     }
 
@@ -177,14 +180,14 @@ impl InjectBy {
     }
 }
 
-struct Got {
+struct HttpResponse {
     status: u16,
     head: String,
     body: String,
 }
 
-impl Got {
-    async fn read(agent: &mut RawConnection) -> Got {
+impl HttpResponse {
+    async fn read(agent: &mut RawConnection) -> HttpResponse {
         let head = agent.read_head().await.to_lowercase();
         let length = head
             .lines()
@@ -196,7 +199,7 @@ impl Got {
             .nth(1)
             .and_then(|status| status.parse().ok());
         let status = status.expect("a status");
-        Got { status, head, body }
+        HttpResponse { status, head, body }
     }
 
     fn error(&self) -> Option<&str> {
@@ -466,45 +469,45 @@ on_unreadable = \"refuse\"
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_quota_by_model_holds_however_the_request_is_written() {
-    let desk = Desk::start(NONE_OF_BIG).await;
+    let fixture = LimitsFixture::start(NONE_OF_BIG).await;
     let mut wrong = Vec::new();
     for route in ["count", "refuse"] {
         for (asked, of_body) in (readable(route).iter().map(|asked| (asked, false)))
             .chain(unreadable(route).iter().map(|asked| (asked, true)))
         {
-            let got = desk.ask(asked).await;
+            let response = fixture.ask(asked).await;
             let expected = match (route, of_body) {
                 ("refuse", true) => (422, Some("unreadable_body")),
                 _ => (429, Some("rate_limited")),
             };
-            if (got.status, got.error()) != expected {
+            if (response.status, response.error()) != expected {
                 wrong.push(format!(
                     "{route}, {}: {} {:?}",
                     asked.what,
-                    got.status,
-                    got.error()
+                    response.status,
+                    response.error()
                 ));
             }
         }
     }
     assert_eq!(wrong, Vec::<String>::new());
-    assert_eq!(desk.upstream.seen(), 0, "nothing reached the upstream");
+    assert_eq!(fixture.upstream.seen(), 0, "nothing reached the upstream");
     let refused = |resource| {
         format!("tokengauge_quota_refused_total{{quota=\"refuse\",resource=\"{resource}\"}}")
     };
     assert_eq!(
-        desk.metric(&refused("readable_body")).await,
+        fixture.metric(&refused("readable_body")).await,
         unreadable("").len() as f64
     );
     assert_eq!(
-        desk.metric(&refused("concurrent")).await,
+        fixture.metric(&refused("concurrent")).await,
         readable("").len() as f64
     );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn whoever_asks_for_another_model_or_elsewhere_is_forwarded_as_it_came() {
-    let desk = Desk::start(NONE_OF_BIG).await;
+    let fixture = LimitsFixture::start(NONE_OF_BIG).await;
     let small =
         |what: &str, headers: &str, body: &[u8]| InjectBy::chat("refuse", what, headers, body);
     let long = format!("{{\"x\":\"{}\",{}", "y".repeat(1_500_000), &SMALL[1..]);
@@ -578,9 +581,9 @@ async fn whoever_asks_for_another_model_or_elsewhere_is_forwarded_as_it_came() {
             .filter(|asked| !asked.body.is_empty()),
     );
     for asked in &fine {
-        let got = desk.ask(asked).await;
-        assert_eq!(got.status, 200, "{}: {}", asked.what, got.body);
-        let bodies = desk.upstream.bodies.lock().expect("no panic");
+        let response = fixture.ask(asked).await;
+        assert_eq!(response.status, 200, "{}: {}", asked.what, response.body);
+        let bodies = fixture.upstream.bodies.lock().expect("no panic");
         assert!(
             bodies.last() == Some(&asked.body),
             "{} came otherwise",
@@ -591,15 +594,15 @@ async fn whoever_asks_for_another_model_or_elsewhere_is_forwarded_as_it_came() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refusal_for_its_body_is_in_the_words_of_the_dialect_and_says_what_to_do() {
-    let desk = Desk::start(NONE_OF_BIG).await;
+    let fixture = LimitsFixture::start(NONE_OF_BIG).await;
     let asked = InjectBy {
         line: "POST /refuse/v1/messages".to_owned(),
         ..InjectBy::chat("refuse", "NaN", JSON, br#"{"model":"small","x":NaN}"#)
     };
-    let got = desk.ask(&asked).await;
-    assert_eq!(got.status, 422);
-    assert!(!got.head.contains("retry-after"), "{}", got.head);
-    let body: serde_json::Value = serde_json::from_str(&got.body).expect("JSON");
+    let response = fixture.ask(&asked).await;
+    assert_eq!(response.status, 422);
+    assert!(!response.head.contains("retry-after"), "{}", response.head);
+    let body: serde_json::Value = serde_json::from_str(&response.body).expect("JSON");
     assert_eq!(body["type"], "error");
     assert_eq!(body["error"]["type"], "invalid_request_error");
     let message = body["error"]["message"].as_str().expect("a message");
@@ -611,8 +614,8 @@ async fn a_refusal_for_its_body_is_in_the_words_of_the_dialect_and_says_what_to_
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_quota_by_model_holds_over_http2() {
-    let desk = Desk::start(NONE_OF_BIG).await;
-    let mut agent = http2(desk.address()).await;
+    let fixture = LimitsFixture::start(NONE_OF_BIG).await;
+    let mut agent = http2(fixture.address()).await;
     for (body, expected) in [(BIG, 429), (&*format!("\u{feff}{BIG}"), 422), (SMALL, 200)] {
         let request = Request::post("http://h/refuse/v1/chat/completions");
         let request = request.body(whole(body.to_owned())).expect("a request");
@@ -645,56 +648,65 @@ async fn a_body_that_no_limit_depends_on_is_not_waited_for() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_body_for_which_there_is_no_memory_waits_and_is_not_let_in_unread() {
-    let desk = Desk::start(NONE_OF_BIG).await;
-    let text = configuration(desk.upstream.address, NONE_OF_BIG);
+    let fixture = LimitsFixture::start(NONE_OF_BIG).await;
+    let text = configuration(fixture.upstream.address, NONE_OF_BIG);
     let text = text.replace("body_bytes", "memory_bytes = \"2MiB\"\nbody_bytes");
-    std::fs::write(&desk.file, text).expect("written");
-    desk.process.signal(Signal::HUP);
-    desk.process.has_reloaded("applied", 1.0).await;
+    std::fs::write(&fixture.file, text).expect("written");
+    fixture.process.signal(Signal::HUP);
+    fixture.process.has_reloaded("applied", 1.0).await;
     let long = |model: &str| {
         SMALL
             .replace("small", model)
             .replace("Hi", &"x".repeat(600_000))
     };
     let never = long("small").replace("xxx", "yyyyyyy");
-    let got = desk
+    let response = fixture
         .ask(&InjectBy::chat("refuse", "more than there is", JSON, never))
         .await;
-    assert_eq!(got.status, 422, "{}", got.body);
+    assert_eq!(response.status, 422, "{}", response.body);
     // Half of the memory is for bodies that decide: this one takes most of it, and comes fast
     // enough to keep it.
     let held = InjectBy::chat("refuse", "held", JSON, long("small")).bytes();
     let (beginning, rest) = held.split_at(100_000);
-    let mut first = RawConnection::connect(desk.address()).await;
+    let mut first = RawConnection::connect(fixture.address()).await;
     first.write(beginning).await;
     let holds = "tokengauge_meter_queue_bytes";
-    desk.becomes(holds, 600_000.0).await;
+    fixture.becomes(holds, 600_000.0).await;
     let fast = async {
         for piece in rest.chunks(50_000) {
             tokio::time::sleep(Duration::from_millis(350)).await;
             first.write(piece).await;
         }
-        Got::read(&mut first).await.status
+        HttpResponse::read(&mut first).await.status
     };
-    let another = |route| desk.ask_owned(InjectBy::chat(route, "another", JSON, long("big-1")));
+    let another = |route| fixture.ask_owned(InjectBy::chat(route, "another", JSON, long("big-1")));
     let (first, counted, refused) = tokio::join!(fast, another("count"), another("refuse"));
     assert_eq!(first, 200);
-    for got in [counted, refused] {
+    for response in [counted, refused] {
         let expected = (503, Some("overloaded"));
-        assert_eq!((got.status, got.error()), expected, "{}", got.body);
-        assert!(got.head.contains("retry-after: 1\r\n"), "{}", got.head);
+        assert_eq!(
+            (response.status, response.error()),
+            expected,
+            "{}",
+            response.body
+        );
+        assert!(
+            response.head.contains("retry-after: 1\r\n"),
+            "{}",
+            response.head
+        );
     }
-    assert_eq!(desk.upstream.seen(), 1);
+    assert_eq!(fixture.upstream.seen(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn who_sends_slowly_keeps_no_memory_from_others() {
-    let desk = Desk::start(NONE_OF_BIG).await;
-    let text = configuration(desk.upstream.address, NONE_OF_BIG);
+    let fixture = LimitsFixture::start(NONE_OF_BIG).await;
+    let text = configuration(fixture.upstream.address, NONE_OF_BIG);
     let text = text.replace("body_bytes", "memory_bytes = \"4MiB\"\nbody_bytes");
-    std::fs::write(&desk.file, text).expect("written");
-    desk.process.signal(Signal::HUP);
-    desk.process.has_reloaded("applied", 1.0).await;
+    std::fs::write(&fixture.file, text).expect("written");
+    fixture.process.signal(Signal::HUP);
+    fixture.process.has_reloaded("applied", 1.0).await;
     // Long ones and short ones, each as many as there could be at once.
     let long = SMALL.replace("Hi", &"x".repeat(600_000));
     let mut slow = Vec::new();
@@ -702,13 +714,13 @@ async fn who_sends_slowly_keeps_no_memory_from_others() {
         let body = SMALL.replace("Hi", &"x".repeat(size));
         for _ in 0..count {
             let asked = InjectBy::chat("refuse", "slow", JSON, &body).bytes();
-            let mut agent = RawConnection::connect(desk.address()).await;
+            let mut agent = RawConnection::connect(fixture.address()).await;
             agent.write(&asked[..100_000]).await;
             slow.push(agent);
         }
     }
     let holds = "tokengauge_meter_queue_bytes";
-    desk.becomes(holds, 1_500_000.0).await;
+    fixture.becomes(holds, 1_500_000.0).await;
     let trickle = async {
         loop {
             for agent in &mut slow {
@@ -721,8 +733,8 @@ async fn who_sends_slowly_keeps_no_memory_from_others() {
     let long = InjectBy::chat("refuse", "long", JSON, long);
     let asks = async {
         let began = Instant::now();
-        assert_eq!(desk.ask(&small).await.status, 200);
-        assert_eq!(desk.ask(&long).await.status, 200);
+        assert_eq!(fixture.ask(&small).await.status, 200);
+        assert_eq!(fixture.ask(&long).await.status, 200);
         assert!(began.elapsed() < TIMEOUT, "they waited");
     };
     tokio::select! { () = asks => {} () = trickle => {} }
@@ -731,14 +743,14 @@ async fn who_sends_slowly_keeps_no_memory_from_others() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_quota_for_each_key_holds_whatever_else_is_sent() {
     let limits = "[[quota]]\nname = \"k\"\nper = \"key\"\nrequests_per_minute = 1\n";
-    let desk = Desk::start(limits).await;
+    let fixture = LimitsFixture::start(limits).await;
     let ask = |target: &'static str, headers: &'static str| {
         let asked = InjectBy {
             line: format!("POST {target}"),
             ..InjectBy::chat("free", "", headers, BIG)
         };
-        let desk = &desk;
-        async move { desk.ask(&asked).await.status }
+        let fixture = &fixture;
+        async move { fixture.ask(&asked).await.status }
     };
     let chat = "/free/v1/chat/completions";
     assert_eq!(ask(chat, "authorization: Bearer own\r\n").await, 200);
@@ -777,10 +789,10 @@ async fn a_quota_for_each_key_holds_whatever_else_is_sent() {
             .position(|at| at == b"\r\n")
             .expect("a line")
             + 2;
-        let mut agent = RawConnection::connect(desk.address()).await;
+        let mut agent = RawConnection::connect(fixture.address()).await;
         let (first, rest) = asked.split_at(behind);
         agent.write([first, line, b"\r\n", rest].concat()).await;
-        if Got::read(&mut agent).await.status != 429 {
+        if HttpResponse::read(&mut agent).await.status != 429 {
             passed.push(std::str::from_utf8(line).unwrap_or("spaces beyond ASCII"));
         }
     }
@@ -801,14 +813,14 @@ async fn a_quota_for_each_key_holds_whatever_else_is_sent() {
     assert_eq!(passed, Vec::<&str>::new());
     assert_eq!(ask(chat, "authorization: Bearer another's\r\n").await, 200);
     let nameless = "tokengauge_quota_shared_total{quota=\"k\",reason=\"nameless\"}";
-    assert_eq!(desk.metric(nameless).await, 2.0);
+    assert_eq!(fixture.metric(nameless).await, 2.0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn made_up_names_beyond_those_that_are_remembered_share_one() {
     let limits = "[[quota]]\nname = \"s\"\nper = \"session\"\nrequests_per_minute = 1\n";
-    let desk = Desk::start(limits).await;
-    let mut agent = RawConnection::connect(desk.address()).await;
+    let fixture = LimitsFixture::start(limits).await;
+    let mut agent = RawConnection::connect(fixture.address()).await;
     let request = |number: usize| {
         format!(
             "GET /free/v1/models HTTP/1.1\r\nhost: h\r\nx-tokengauge-session: s-{number}\r\n\r\n"
@@ -818,17 +830,17 @@ async fn made_up_names_beyond_those_that_are_remembered_share_one() {
         let many: String = (first..first + 100).map(request).collect();
         agent.write(many).await;
         for _ in 0..100 {
-            assert_eq!(Got::read(&mut agent).await.status, 200);
+            assert_eq!(HttpResponse::read(&mut agent).await.status, 200);
         }
     }
     let mut statuses = Vec::new();
     for number in 0..4 {
         agent.write(request(1_000_000 + number)).await;
-        statuses.push(Got::read(&mut agent).await.status);
+        statuses.push(HttpResponse::read(&mut agent).await.status);
     }
     assert_eq!(statuses, [200, 429, 429, 429]);
     let beyond = "tokengauge_quota_shared_total{quota=\"s\",reason=\"too_many_names\"}";
-    assert_eq!(desk.metric(beyond).await, 4.0);
+    assert_eq!(fixture.metric(beyond).await, 4.0);
 }
 
 #[test]
@@ -873,12 +885,13 @@ block = true
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_budget_by_model_blocks_however_the_request_is_written() {
-    let desk = Desk::start(SPENT_BY_TWO).await;
+    let fixture = LimitsFixture::start(SPENT_BY_TWO).await;
     let plain = InjectBy::chat("free", "plain", JSON, BIG);
     for _ in 0..2 {
-        assert_eq!(desk.ask(&plain).await.status, 200);
+        assert_eq!(fixture.ask(&plain).await.status, 200);
     }
-    desk.becomes("tokengauge_budget_spent_usd_total{budget=\"big\"}", 0.19)
+    fixture
+        .becomes("tokengauge_budget_spent_usd_total{budget=\"big\"}", 0.19)
         .await;
     let mut wrong = Vec::new();
     for (all, expected) in [
@@ -886,22 +899,29 @@ async fn a_budget_by_model_blocks_however_the_request_is_written() {
         (unreadable("free"), (422, Some("unreadable_body"))),
     ] {
         for asked in all {
-            let got = desk.ask(&asked).await;
-            if (got.status, got.error()) != expected {
-                wrong.push(format!("{}: {} {:?}", asked.what, got.status, got.error()));
+            let response = fixture.ask(&asked).await;
+            if (response.status, response.error()) != expected {
+                wrong.push(format!(
+                    "{}: {} {:?}",
+                    asked.what,
+                    response.status,
+                    response.error()
+                ));
             }
         }
     }
     assert_eq!(wrong, Vec::<String>::new());
     assert_eq!(
-        desk.ask(&InjectBy::chat("free", "small", JSON, SMALL))
+        fixture
+            .ask(&InjectBy::chat("free", "small", JSON, SMALL))
             .await
             .status,
         200
     );
     let unreadable = unreadable("free").len() as f64;
     assert_eq!(
-        desk.metric("tokengauge_budget_unreadable_total{budget=\"big\"}")
+        fixture
+            .metric("tokengauge_budget_unreadable_total{budget=\"big\"}")
             .await,
         unreadable
     );
@@ -910,24 +930,25 @@ async fn a_budget_by_model_blocks_however_the_request_is_written() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_spends_from_the_budgets_of_all_models_that_it_names() {
     let limits = SPENT_BY_TWO.replace("block", "per = \"model\"\nblock");
-    let desk = Desk::start(&limits.replace("select = { model = \"big*\" }\n", "")).await;
+    let fixture =
+        LimitsFixture::start(&limits.replace("select = { model = \"big*\" }\n", "")).await;
     let deployment = |name: &str, body: &str| InjectBy {
         line: format!("POST /free/openai/deployments/{name}/chat/completions"),
         ..InjectBy::chat("free", "", JSON, body)
     };
     for name in ["a", "b"] {
-        assert_eq!(desk.ask(&deployment(name, BIG)).await.status, 200);
+        assert_eq!(fixture.ask(&deployment(name, BIG)).await.status, 200);
     }
     let spends = "tokengauge_budget_spent_usd_total{budget=\"big\"}";
-    desk.becomes(spends, 0.19).await;
-    assert!(desk.metric(spends).await < 0.3, "each call is paid once");
+    fixture.becomes(spends, 0.19).await;
+    assert!(fixture.metric(spends).await < 0.3, "each call is paid once");
     assert_eq!(
-        desk.ask(&deployment("c", BIG)).await.status,
+        fixture.ask(&deployment("c", BIG)).await.status,
         429,
         "big-1 is spent"
     );
     assert_eq!(
-        desk.ask(&deployment("a", SMALL)).await.status,
+        fixture.ask(&deployment("a", SMALL)).await.status,
         200,
         "a is not"
     );
@@ -936,23 +957,23 @@ async fn a_call_spends_from_the_budgets_of_all_models_that_it_names() {
 #[tokio::test(flavor = "multi_thread")]
 async fn money_is_spent_under_the_name_by_which_the_call_was_let_in() {
     let budget = "[[budget]]\nname = \"b\"\nper = \"user\"\nusd = 0.15\nperiod = \"400d\"\nblock = true\non_unreadable = \"count\"\n";
-    let desk = Desk::start(budget).await;
+    let fixture = LimitsFixture::start(budget).await;
     let of_ada = BIG.replacen('{', r#"{"user":"ada","#, 1);
     let gzip = format!("{JSON}content-encoding: gzip\r\n");
     let packed = InjectBy::chat("free", "gzip", &gzip, encode("gzip", of_ada.as_bytes()));
     let broken = InjectBy::chat("free", "NaN", JSON, of_ada.replacen('{', "{\"x\":NaN,", 1));
     for (asked, spent) in [(&packed, 0.19), (&broken, 0.39)] {
         for _ in 0..2 {
-            assert_eq!(desk.ask(asked).await.status, 200, "{}", asked.what);
+            assert_eq!(fixture.ask(asked).await.status, 200, "{}", asked.what);
         }
         let spends = "tokengauge_budget_spent_usd_total{budget=\"b\"}";
-        desk.becomes(spends, spent).await;
-        assert_eq!(desk.ask(asked).await.status, 429, "{}", asked.what);
+        fixture.becomes(spends, spent).await;
+        assert_eq!(fixture.ask(asked).await.status, 429, "{}", asked.what);
     }
     let plain = InjectBy::chat("free", "plain", JSON, &of_ada);
-    assert_eq!(desk.ask(&plain).await.status, 429, "it is the same user");
+    assert_eq!(fixture.ask(&plain).await.status, 429, "it is the same user");
     let other = InjectBy::chat("free", "bob", JSON, of_ada.replace("ada", "bob"));
-    assert_eq!(desk.ask(&other).await.status, 200);
+    assert_eq!(fixture.ask(&other).await.status, 200);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -963,49 +984,55 @@ async fn shadow_mode_counts_what_would_be_refused_and_goes_on_from_there_when_en
             "requests_per_minute = 1\nmode = \"shadow\"\n",
         )
         .replace("block = true\n", "block = true\nmode = \"shadow\"\n");
-    let desk = Desk::start(&shadow).await;
+    let fixture = LimitsFixture::start(&shadow).await;
     let plain = InjectBy::chat("count", "plain", JSON, BIG);
     for _ in 0..2 {
-        assert_eq!(desk.ask(&plain).await.status, 200);
+        assert_eq!(fixture.ask(&plain).await.status, 200);
     }
-    desk.becomes("tokengauge_budget_spent_usd_total{budget=\"big\"}", 0.19)
+    fixture
+        .becomes("tokengauge_budget_spent_usd_total{budget=\"big\"}", 0.19)
         .await;
     let broken = InjectBy::chat("refuse", "NaN", JSON, BIG.replacen('{', "{\"x\":NaN,", 1));
     for asked in [&plain, &broken] {
-        assert_eq!(desk.ask(asked).await.status, 200);
+        assert_eq!(fixture.ask(asked).await.status, 200);
     }
     let quota = |name: &str, mode: &str, resource: &str| {
         format!("tokengauge_quota_{mode}refused_total{{quota=\"{name}\",resource=\"{resource}\"}}")
     };
     let of_budget = |mode: &str| format!("tokengauge_budget_{mode}blocked_total{{budget=\"big\"}}");
     assert_eq!(
-        desk.metric(&quota("count", "shadow_", "requests")).await,
+        fixture.metric(&quota("count", "shadow_", "requests")).await,
         2.0
     );
     assert_eq!(
-        desk.metric(&quota("refuse", "shadow_", "readable_body"))
+        fixture
+            .metric(&quota("refuse", "shadow_", "readable_body"))
             .await,
         1.0
     );
-    assert_eq!(desk.metric(&quota("count", "", "requests")).await, 0.0);
+    assert_eq!(fixture.metric(&quota("count", "", "requests")).await, 0.0);
     // The one by the money that is spent, the other by its body.
-    assert_eq!(desk.metric(&of_budget("shadow_")).await, 2.0);
-    assert_eq!(desk.metric(&of_budget("")).await, 0.0);
-    desk.process
+    assert_eq!(fixture.metric(&of_budget("shadow_")).await, 2.0);
+    assert_eq!(fixture.metric(&of_budget("")).await, 0.0);
+    fixture
+        .process
         .line("a quota in shadow mode would refuse calls")
         .await;
     let enforced = configuration(
-        desk.upstream.address,
+        fixture.upstream.address,
         &shadow.replace("mode = \"shadow\"\n", ""),
     );
-    std::fs::write(&desk.file, enforced).expect("written");
-    desk.process.signal(Signal::HUP);
-    desk.process.has_reloaded("applied", 1.0).await;
-    let got = desk.ask(&plain).await;
-    assert_eq!((got.status, got.error()), (429, Some("budget_spent")));
-    assert_eq!(desk.metric(&of_budget("shadow_")).await, 2.0);
+    std::fs::write(&fixture.file, enforced).expect("written");
+    fixture.process.signal(Signal::HUP);
+    fixture.process.has_reloaded("applied", 1.0).await;
+    let response = fixture.ask(&plain).await;
     assert_eq!(
-        desk.metric(&quota("count", "shadow_", "requests")).await,
+        (response.status, response.error()),
+        (429, Some("budget_spent"))
+    );
+    assert_eq!(fixture.metric(&of_budget("shadow_")).await, 2.0);
+    assert_eq!(
+        fixture.metric(&quota("count", "shadow_", "requests")).await,
         2.0
     );
 }
@@ -1016,7 +1043,7 @@ async fn a_refusal_reaches_an_agent_that_is_still_sending() {
     let limits = "[[quota]]\nname = \"none\"\nselect = { route = \"count\" }\nconcurrent = 0\n\
          [[quota]]\nname = \"big\"\nselect = { route = \"refuse\", model = \"big*\" }\nconcurrent = 9\n\
          on_unreadable = \"refuse\"\n";
-    let desk = Desk::start(limits).await;
+    let fixture = LimitsFixture::start(limits).await;
     let body = vec![b' '; 8 << 20];
     for (route, status) in [("count", " 429 "), ("refuse", " 422 ")] {
         let head = format!(
@@ -1024,7 +1051,7 @@ async fn a_refusal_reaches_an_agent_that_is_still_sending() {
              Content-Type: application/json\r\nContent-Length: {}\r\n\r\n",
             body.len()
         );
-        let mut agent = RawConnection::connect(desk.address()).await;
+        let mut agent = RawConnection::connect(fixture.address()).await;
         agent.write(head).await;
         agent.write(&body).await;
         let head = agent.read_head().await;

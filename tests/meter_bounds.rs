@@ -239,12 +239,12 @@ fn a_compressed_stream_in_bulk_is_read_later_with_the_instants_of_its_frames() {
 }
 
 /// Holds the subscribers' thread until it is let go.
-struct Slow {
+struct BlockedSubscriber {
     begun: SyncSender<()>,
     release: Mutex<Receiver<()>>,
 }
 
-impl Subscriber for Slow {
+impl Subscriber for BlockedSubscriber {
     fn finished(&self, _: &Arc<FinishedCall>) {
         let _ = self.begun.try_send(());
         let _ = self.release.lock().expect("release").recv();
@@ -255,7 +255,7 @@ impl Subscriber for Slow {
 fn subscribers_that_are_too_slow_lose_calls_and_nothing_waits() {
     let (begun, running) = sync_channel(1);
     let (release, held) = channel();
-    let slow = Slow {
+    let slow = BlockedSubscriber {
         begun,
         release: Mutex::new(held),
     };

@@ -179,7 +179,7 @@ async fn everything(proxy: SocketAddr, model: &str) -> usize {
     calls
 }
 
-struct World {
+struct SeriesFixture {
     process: Process,
     _folder: TempDir,
     calls: usize,
@@ -199,8 +199,8 @@ fn native_series<'a>(samples: impl Iterator<Item = &'a str>) -> usize {
     samples.filter(bare).count()
 }
 
-impl World {
-    async fn new() -> World {
+impl SeriesFixture {
+    async fn new() -> SeriesFixture {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
         let backend = listener.local_addr().expect("an address");
         tokio::spawn(async move {
@@ -233,7 +233,7 @@ impl World {
         let file = folder.path().join("proxy-config.toml");
         std::fs::write(&file, text).expect("written");
         let process = Process::start(&file).await;
-        World {
+        SeriesFixture {
             process,
             _folder: folder,
             calls: 0,
@@ -322,16 +322,16 @@ async fn the_document_has_the_series_of_a_usual_and_of_the_worst_mix() {
 
 /// The rows of the document that are not what is exported.
 async fn rows_off() -> Vec<String> {
-    let mut world = World::new().await;
-    let none = world.sizes(0).await;
-    let calls = usual(world.proxy(), "m1", "").await;
-    let one = world.sizes(calls).await;
-    let calls = usual(world.proxy(), "m2", "").await;
-    let two = world.sizes(calls).await;
-    let calls = everything(world.proxy(), "m3").await;
-    let three = world.sizes(calls).await;
-    let calls = usual(world.proxy(), "m3", "chat").await;
-    let four = world.sizes(calls).await;
+    let mut fixture = SeriesFixture::new().await;
+    let none = fixture.sizes(0).await;
+    let calls = usual(fixture.proxy(), "m1", "").await;
+    let one = fixture.sizes(calls).await;
+    let calls = usual(fixture.proxy(), "m2", "").await;
+    let two = fixture.sizes(calls).await;
+    let calls = everything(fixture.proxy(), "m3").await;
+    let three = fixture.sizes(calls).await;
+    let calls = usual(fixture.proxy(), "m3", "chat").await;
+    let four = fixture.sizes(calls).await;
     let more = |to: Sizes, from: Sizes| [to[0] - from[0], to[1] - from[1], to[2] - from[2]];
     let every = |seconds: f64| two[0] * 1000.0 / seconds;
     let rows: [(&str, &[f64]); 9] = [

@@ -10,7 +10,7 @@ use tokengauge::slo::{Slos, Status};
 use tokengauge_test_support::meter::{Bench, DONE, finish, words};
 
 /// Proxy, meter and objectives without a clock.
-pub struct Desk {
+pub struct ObjectivesFixture {
     pub bench: Bench,
     pub slos: Arc<Slos>,
 }
@@ -39,12 +39,12 @@ pub fn bench(config: &Config, subscribers: Vec<Arc<dyn Subscriber>>) -> Bench {
     )
 }
 
-impl Desk {
-    pub fn new(slos: &str) -> Desk {
-        Desk::warmed(slos, 0)
+impl ObjectivesFixture {
+    pub fn new(slos: &str) -> ObjectivesFixture {
+        ObjectivesFixture::warmed(slos, 0)
     }
 
-    pub fn warmed(slos: &str, warm_up_calls: u32) -> Desk {
+    pub fn warmed(slos: &str, warm_up_calls: u32) -> ObjectivesFixture {
         let config = config(slos);
         let accounting = accounting(&config);
         let measure = Measure {
@@ -54,7 +54,7 @@ impl Desk {
         };
         let slos = Slos::new(&config.slos, &measure, std::time::Instant::now(), wall(0));
         let subscriber: Arc<dyn Subscriber> = slos.clone();
-        Desk {
+        ObjectivesFixture {
             bench: Bench::with(measure, accounting, vec![subscriber], None),
             slos,
         }

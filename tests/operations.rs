@@ -1,6 +1,6 @@
 //! What a call is: something is generated, read again, or neither.
 
-use crate::objectives::{Desk, only};
+use crate::objectives::{ObjectivesFixture, only};
 use http::{Method, StatusCode};
 use std::sync::Arc;
 use std::time::Instant;
@@ -51,10 +51,11 @@ fn answered(bench: &Bench, method: &Method, path: &str, status: u16, body: &str)
 
 #[test]
 fn only_generations_count_in_objectives() {
-    let desk = Desk::new("[[slo]]\nname = \"x\"\navailability = true\nobjective = 0.5\n");
+    let fixture =
+        ObjectivesFixture::new("[[slo]]\nname = \"x\"\navailability = true\nobjective = 0.5\n");
     for _ in 0..10 {
         answered(
-            &desk.bench,
+            &fixture.bench,
             &Method::POST,
             "/v1/chat/completions",
             503,
@@ -63,12 +64,12 @@ fn only_generations_count_in_objectives() {
     }
     for _ in 0..90 {
         let body = r#"{"object":"list","data":[]}"#;
-        let record = answered(&desk.bench, &Method::GET, "/v1/models", 200, body);
+        let record = answered(&fixture.bench, &Method::GET, "/v1/models", 200, body);
         assert_eq!(record.operation_class, OperationClass::Other);
     }
-    let hello = answered(&desk.bench, &Method::HEAD, "/api/hello", 404, "");
+    let hello = answered(&fixture.bench, &Method::HEAD, "/api/hello", 404, "");
     assert_eq!(hello.operation_class, OperationClass::Other);
-    assert_eq!(desk.counts(100), only("bad http_error", 10));
+    assert_eq!(fixture.counts(100), only("bad http_error", 10));
 }
 
 #[test]

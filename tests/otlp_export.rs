@@ -10,7 +10,7 @@ use tokengauge::observer::{End, FailureKind};
 use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::meter::{Bench, DONE, event, finish, thoughts, words};
 use tokengauge_test_support::otlp::{
-    Lost, Receiver, ReceiverBehaviour, attributes, exporters, text,
+    LostItems, Receiver, ReceiverBehaviour, attributes, exporters, text,
 };
 
 const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
@@ -397,7 +397,7 @@ async fn what_does_not_fit_into_the_queue_is_counted_while_a_receiver_hangs() {
         ..ReceiverBehaviour::default()
     })
     .await;
-    let (otlp, lost): (Otlp, Lost) = exporters(&traces(&receiver), Conventions::Current);
+    let (otlp, lost): (Otlp, LostItems) = exporters(&traces(&receiver), Conventions::Current);
     let bench = bench(&otlp);
     let call = || {
         let call = bench.begin("/v1/chat/completions", &[]);

@@ -10,7 +10,7 @@ use tokengauge::export::prometheus::Prometheus;
 use tokengauge::observer::End;
 use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::meter::{Bench, DONE, finish, words};
-use tokengauge_test_support::otlp::{Lost, Receiver, ReceiverBehaviour, exporters};
+use tokengauge_test_support::otlp::{LostItems, Receiver, ReceiverBehaviour, exporters};
 use tokio::net::TcpListener;
 
 const CALLS: usize = 20;
@@ -25,20 +25,20 @@ fn variables(address: SocketAddr, protocol: &str) -> Vec<(&'static str, String)>
     ]
 }
 
-struct World {
+struct ExporterFixture {
     otlp: Otlp,
-    lost: Lost,
+    lost: LostItems,
     bench: Bench,
     series: Arc<Prometheus>,
 }
 
-impl World {
-    fn new(variables: &[(&str, String)]) -> World {
+impl ExporterFixture {
+    fn new(variables: &[(&str, String)]) -> ExporterFixture {
         let (otlp, lost) = exporters(variables, Conventions::Current);
         let bench = Bench::tracing(Measure::default(), otlp.subscribers(), otlp.tracer());
         let series = Prometheus::new(&[], &Measure::default());
         otlp.begin_metrics(&series, &bench.meter);
-        World {
+        ExporterFixture {
             otlp,
             lost,
             bench,
@@ -97,15 +97,15 @@ async fn a_receiver_that_is_away_for_some_seconds_loses_nothing() {
         let address = nowhere().await;
         let mut variables = variables(address, protocol);
         variables.push(("OTEL_EXPORTER_OTLP_TIMEOUT", "10000".to_owned()));
-        let world = World::new(&variables);
-        world.calls(CALLS);
+        let fixture = ExporterFixture::new(&variables);
+        fixture.calls(CALLS);
         // A full batch goes out at once: the first attempts fail.
-        world.calls(250);
+        fixture.calls(250);
         tokio::time::sleep(Duration::from_secs(3)).await;
-        assert!(world.lost().is_empty(), "{:?}", world.lost());
+        assert!(fixture.lost().is_empty(), "{:?}", fixture.lost());
         let receiver = Receiver::start_at(address).await;
         arrived(&receiver, 2 * (CALLS + 250), CALLS + 250).await;
-        assert!(world.end(TIMEOUT).await.is_empty(), "{protocol}");
+        assert!(fixture.end(TIMEOUT).await.is_empty(), "{protocol}");
     }
 }
 
@@ -121,8 +121,8 @@ async fn a_busy_receiver_is_asked_again_when_it_said_and_not_before() {
     let mut variables = variables(receiver.address, "http/protobuf");
     variables.push(("OTEL_METRICS_EXPORTER", "none".to_owned()));
     variables.push(("OTEL_TRACES_EXPORTER", "none".to_owned()));
-    let world = World::new(&variables);
-    world.calls(512);
+    let fixture = ExporterFixture::new(&variables);
+    fixture.calls(512);
     let until = Instant::now() + Duration::from_secs(30);
     while receiver.logs().len() < 512 {
         assert!(Instant::now() < until);
@@ -133,7 +133,7 @@ async fn a_busy_receiver_is_asked_again_when_it_said_and_not_before() {
         let waited = pair[1] - pair[0];
         assert!(waited >= Duration::from_secs(1), "{waited:?}");
     }
-    assert!(world.end(TIMEOUT).await.is_empty());
+    assert!(fixture.end(TIMEOUT).await.is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -150,17 +150,17 @@ async fn a_receiver_that_says_no_is_asked_once() {
         variables.push(("OTEL_METRICS_EXPORTER", "none".to_owned()));
         variables.push(("OTEL_LOGS_EXPORTER", "none".to_owned()));
         variables.retain(|(name, value)| *name != "OTEL_LOGS_EXPORTER" || value != "otlp");
-        let world = World::new(&variables);
-        world.calls(256);
+        let fixture = ExporterFixture::new(&variables);
+        fixture.calls(256);
         let until = Instant::now() + TIMEOUT;
-        while world.lost().is_empty() {
+        while fixture.lost().is_empty() {
             assert!(Instant::now() < until, "{protocol} {behaviour:?}");
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        let lost: u64 = world.lost().iter().map(|(_, _, items)| items).sum();
+        let lost: u64 = fixture.lost().iter().map(|(_, _, items)| items).sum();
         assert_eq!(lost, 512);
         assert_eq!(receiver.received().len(), 1, "{protocol} {behaviour:?}");
-        world.end(TIMEOUT).await;
+        fixture.end(TIMEOUT).await;
     }
 }
 
@@ -180,10 +180,10 @@ async fn every_span_that_a_silent_receiver_did_not_confirm_is_counted() {
             ..ReceiverBehaviour::default()
         };
         let receiver = Receiver::start(silent).await;
-        let world = World::new(&variables(receiver.address, protocol));
-        world.calls(1046);
+        let fixture = ExporterFixture::new(&variables(receiver.address, protocol));
+        fixture.calls(1046);
         let started = Instant::now();
-        let lost = world.end(Duration::from_secs(1)).await;
+        let lost = fixture.end(Duration::from_secs(1)).await;
         assert!(started.elapsed() < Duration::from_secs(8), "it is bounded");
         let of = |exporter| {
             let its = lost.iter().filter(|(of, _, _)| *of == exporter);

@@ -20,9 +20,9 @@ const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 const STREAM: &str = "text/event-stream";
 
 /// Gives every call a method and a path, whatever the meter knows of them.
-struct Routed(Vec<Arc<dyn Subscriber>>);
+struct WithMethodAndPath(Vec<Arc<dyn Subscriber>>);
 
-impl Subscriber for Routed {
+impl Subscriber for WithMethodAndPath {
     fn finished(&self, finished_call: &Arc<FinishedCall>) {
         let mut finished_call = FinishedCall::clone(finished_call);
         finished_call.record.method = Some("POST".to_owned());
@@ -32,24 +32,24 @@ impl Subscriber for Routed {
     }
 }
 
-struct World {
+struct TracingFixture {
     receiver: Receiver,
     otlp: Otlp,
     bench: Bench,
     series: Arc<Prometheus>,
 }
 
-impl World {
-    async fn new(langfuse: bool) -> World {
+impl TracingFixture {
+    async fn new(langfuse: bool) -> TracingFixture {
         let receiver = Receiver::start(ReceiverBehaviour::default()).await;
         let url = format!("http://{}", receiver.address);
         let variables = [("OTEL_EXPORTER_OTLP_ENDPOINT", url)];
         let (otlp, _) = exporters_for(&variables, Conventions::Current, langfuse);
-        let routed: Arc<dyn Subscriber> = Arc::new(Routed(otlp.subscribers()));
+        let routed: Arc<dyn Subscriber> = Arc::new(WithMethodAndPath(otlp.subscribers()));
         let bench = Bench::tracing(Measure::default(), vec![routed], otlp.tracer());
         let series = Prometheus::new(&[], &Measure::default());
         otlp.begin_metrics(&series, &bench.meter);
-        World {
+        TracingFixture {
             receiver,
             otlp,
             bench,
@@ -98,12 +98,12 @@ fn of(spans: &[Span], kind: SpanKind) -> BTreeMap<String, String> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_client_span_has_the_parameters_of_the_request() {
-    let world = World::new(false).await;
+    let fixture = TracingFixture::new(false).await;
     let body = r#"{"model":"asked","stream":true,"messages":[],"n":2,"seed":7,"temperature":0.5,"top_p":0.9,
         "max_completion_tokens":100,"frequency_penalty":0.25,"presence_penalty":-1,"stop":["END"],"user":"somebody",
         "service_tier":"flex","response_format":{"type":"json_object"}}"#;
-    world.stream(&[], body);
-    let spans = world.end().await.spans();
+    fixture.stream(&[], body);
+    let spans = fixture.end().await.spans();
     let client = of(&spans, SpanKind::Client);
     for (name, value) in [
         ("gen_ai.request.choice.count", "2"),
@@ -138,10 +138,10 @@ async fn the_client_span_has_the_parameters_of_the_request() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn parameters_that_were_not_requested_are_not_reported() {
-    let world = World::new(false).await;
+    let fixture = TracingFixture::new(false).await;
     let body = r#"{"model":"asked","stream":true,"messages":[],"n":1,"service_tier":"auto"}"#;
-    world.stream(&[], body);
-    let client = of(&world.end().await.spans(), SpanKind::Client);
+    fixture.stream(&[], body);
+    let client = of(&fixture.end().await.spans(), SpanKind::Client);
     let reported = |name: &&String| {
         let request = name.starts_with("gen_ai.request.") || name.starts_with("openai.");
         request || name.starts_with("gen_ai.output.")
@@ -157,21 +157,21 @@ async fn parameters_that_were_not_requested_are_not_reported() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_agents_trace_state_goes_on_in_the_spans_of_its_trace() {
-    let world = World::new(false).await;
+    let fixture = TracingFixture::new(false).await;
     let body = r#"{"model":"asked","stream":true,"messages":[]}"#;
     let state = ("tracestate", "vendor=1,other=x:y");
-    world.stream(&[("traceparent", PARENT), state], body);
-    world.stream(&[state], body);
-    let spans = world.end().await.spans();
+    fixture.stream(&[("traceparent", PARENT), state], body);
+    fixture.stream(&[state], body);
+    let spans = fixture.end().await.spans();
     let states: Vec<_> = spans.iter().map(|span| span.trace_state.as_str()).collect();
     assert_eq!(states, ["vendor=1,other=x:y", "vendor=1,other=x:y", "", ""]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_server_span_is_longer_than_the_client_span_by_what_the_proxy_takes() {
-    let world = World::new(false).await;
-    world.stream(&[], r#"{"model":"asked","stream":true,"messages":[]}"#);
-    let spans = world.end().await.spans();
+    let fixture = TracingFixture::new(false).await;
+    fixture.stream(&[], r#"{"model":"asked","stream":true,"messages":[]}"#);
+    let spans = fixture.end().await.spans();
     let [server, client] = [SpanKind::Server, SpanKind::Client].map(|kind| {
         let span = only(&spans, kind);
         (span.start_time_unix_nano, span.end_time_unix_nano)
@@ -182,9 +182,9 @@ async fn the_server_span_is_longer_than_the_client_span_by_what_the_proxy_takes(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn spans_and_metrics_name_their_schema_and_their_sdk() {
-    let world = World::new(false).await;
-    world.stream(&[], r#"{"model":"asked","stream":true,"messages":[]}"#);
-    let receiver = world.end().await;
+    let fixture = TracingFixture::new(false).await;
+    fixture.stream(&[], r#"{"model":"asked","stream":true,"messages":[]}"#);
+    let receiver = fixture.end().await;
     let schema = "https://opentelemetry.io/schemas/1.41.0";
     let all = receiver.received();
     let traces = all.iter().find(|one| one.path == "/v1/traces");
@@ -199,16 +199,16 @@ async fn spans_and_metrics_name_their_schema_and_their_sdk() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn langfuse_gets_cost_and_first_token_under_its_names_where_asked_for() {
-    let world = World::new(true).await;
+    let fixture = TracingFixture::new(true).await;
     let body = r#"{"model":"gpt-4o","stream":true,"messages":[]}"#;
-    let call = world.call("/v1/chat/completions", &[], body);
-    world.bench.answer(&*call, 200, STREAM);
+    let call = fixture.call("/v1/chat/completions", &[], body);
+    fixture.bench.answer(&*call, 200, STREAM);
     let named =
         r#"data: {"id":"c","model":"gpt-4o","choices":[{"index":0,"delta":{"content":"hi"}}]}"#;
-    world.bench.frame(&*call, 100, format!("{named}\n\n"));
-    world.bench.frame(&*call, 300, finish(Some(33)) + DONE);
-    let record = world.bench.end(&*call, 310, End::Complete);
-    let client = of(&world.end().await.spans(), SpanKind::Client);
+    fixture.bench.frame(&*call, 100, format!("{named}\n\n"));
+    fixture.bench.frame(&*call, 300, finish(Some(33)) + DONE);
+    let record = fixture.bench.end(&*call, 310, End::Complete);
+    let client = of(&fixture.end().await.spans(), SpanKind::Client);
     let first = &client["langfuse.observation.completion_start_time"];
     assert_eq!(first, "2023-11-14T22:13:20.100Z");
     let cost = client.get("gen_ai.usage.cost");
@@ -219,47 +219,47 @@ async fn langfuse_gets_cost_and_first_token_under_its_names_where_asked_for() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_phases_of_every_call_add_up_to_its_duration() {
     const WHOLE: &str = r#"{"model":"m","choices":[{"index":0,"message":{"content":"hello there"},"finish_reason":"stop"}]}"#;
-    type Played = Box<dyn Fn(&World)>;
-    let ends: [(&str, Played); 4] = [
+    type PlayedCall = Box<dyn Fn(&TracingFixture)>;
+    let ends: [(&str, PlayedCall); 4] = [
         (
             "whole",
-            Box::new(|world: &World| {
-                let call = world.call(
+            Box::new(|fixture: &TracingFixture| {
+                let call = fixture.call(
                     "/v1/chat/completions",
                     &[],
                     r#"{"model":"m","messages":[]}"#,
                 );
-                world.bench.answer(&*call, 200, "application/json");
-                world.bench.frame(&*call, 400, WHOLE);
-                world.bench.end(&*call, 410, End::Complete);
+                fixture.bench.answer(&*call, 200, "application/json");
+                fixture.bench.frame(&*call, 400, WHOLE);
+                fixture.bench.end(&*call, 410, End::Complete);
             }),
         ),
         (
             "refused",
-            Box::new(|world| {
-                let call = world.call("/v1/chat/completions", &[], "{}");
-                world.bench.answer(&*call, 503, "application/json");
-                world.bench.end(&*call, 410, End::Complete);
+            Box::new(|fixture| {
+                let call = fixture.call("/v1/chat/completions", &[], "{}");
+                fixture.bench.answer(&*call, 503, "application/json");
+                fixture.bench.end(&*call, 410, End::Complete);
             }),
         ),
         (
             "silent",
-            Box::new(|world| {
-                let call = world.call("/v1/chat/completions", &[], "{}");
-                world.bench.end(&*call, 410, End::ClientCancelled);
+            Box::new(|fixture| {
+                let call = fixture.call("/v1/chat/completions", &[], "{}");
+                fixture.bench.end(&*call, 410, End::ClientCancelled);
             }),
         ),
         (
             "streamed",
-            Box::new(|world| {
-                world.stream(&[], r#"{"model":"asked","stream":true,"messages":[]}"#);
+            Box::new(|fixture| {
+                fixture.stream(&[], r#"{"model":"asked","stream":true,"messages":[]}"#);
             }),
         ),
     ];
     for (name, end) in ends {
-        let world = World::new(false).await;
-        end(&world);
-        let client = of(&world.end().await.spans(), SpanKind::Client);
+        let fixture = TracingFixture::new(false).await;
+        end(&fixture);
+        let client = of(&fixture.end().await.spans(), SpanKind::Client);
         let phases = client
             .iter()
             .filter(|(name, _)| name.starts_with("tokengauge.phase."));
@@ -290,18 +290,18 @@ async fn span_and_metric_have_one_error_type() {
         (None, None, broken(), "upstream_connect"),
     ];
     for (status, frame, end, expected) in kinds {
-        let world = World::new(false).await;
+        let fixture = TracingFixture::new(false).await;
         let body = r#"{"model":"asked","stream":true,"messages":[]}"#;
-        let call = world.call("/v1/chat/completions", &[], body);
+        let call = fixture.call("/v1/chat/completions", &[], body);
         if let Some(status) = status {
-            world.bench.answer(&*call, status, STREAM);
-            world.bench.frame(&*call, 100, words(5));
+            fixture.bench.answer(&*call, status, STREAM);
+            fixture.bench.frame(&*call, 100, words(5));
         }
         if let Some(frame) = frame {
-            world.bench.frame(&*call, 200, frame);
+            fixture.bench.frame(&*call, 200, frame);
         }
-        world.bench.end(&*call, 300, end);
-        let receiver = world.end().await;
+        fixture.bench.end(&*call, 300, end);
+        let receiver = fixture.end().await;
         let spans = receiver.spans();
         for kind in [SpanKind::Server, SpanKind::Client] {
             assert_eq!(of(&spans, kind)["error.type"], expected);
@@ -333,12 +333,12 @@ async fn the_span_of_a_refused_call_has_no_tokens() {
         ),
         (200, STREAM, words(20) + DONE, true),
     ] {
-        let world = World::new(false).await;
-        let call = world.call("/v1/chat/completions", &[], body);
-        world.bench.answer(&*call, status, kind);
-        world.bench.frame(&*call, 100, answer);
-        world.bench.end(&*call, 200, End::Complete);
-        let spans = world.end().await.spans();
+        let fixture = TracingFixture::new(false).await;
+        let call = fixture.call("/v1/chat/completions", &[], body);
+        fixture.bench.answer(&*call, status, kind);
+        fixture.bench.frame(&*call, 100, answer);
+        fixture.bench.end(&*call, 200, End::Complete);
+        let spans = fixture.end().await.spans();
         let client = of(&spans, SpanKind::Client);
         let attribute = |name: &str| client.get(name).cloned().unwrap_or("0".to_owned());
         let input = client.contains_key("gen_ai.usage.input_tokens");

@@ -1,7 +1,7 @@
 //! What the commands of the real binary print: to a reader that has seen enough, and to a
 //! terminal that would obey what names of models and sessions say.
 
-use crate::process::Steps;
+use crate::process::SteppedBackend;
 use rustix::fs::{Mode, OFlags};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use std::io::Read;
@@ -20,15 +20,15 @@ use tokio::net::TcpStream;
 const MODEL: &str = "m\u{1b}[2J\u{1b}]0;owned\u{7}\u{9b}2J\r\nFORGED LINE";
 const SESSION: &str = "=HYPERLINK(\"http://evil.example\",\"open\")";
 
-struct World {
+struct OutputFixture {
     folder: TempDir,
     ledger: PathBuf,
     log: PathBuf,
     config: PathBuf,
 }
 
-impl World {
-    fn new() -> World {
+impl OutputFixture {
+    fn new() -> OutputFixture {
         let folder = tempfile::tempdir().expect("a folder");
         let path = |name: &str| folder.path().join(name);
         let (ledger, log, config) = (path("ledger.sqlite"), path("log.jsonl"), path("proxy.toml"));
@@ -52,7 +52,7 @@ impl World {
              [[route]]\nupstream = \"u\"\n\
              [[slo]]\nname = \"s\"\nobjective = 0.9\nwindow = \"1h\"\navailability = true\n";
         std::fs::write(&config, text).expect("written");
-        World {
+        OutputFixture {
             ledger,
             log,
             config,
@@ -103,14 +103,14 @@ const COMMANDS: [&str; 14] = [
 
 #[test]
 fn every_command_ends_quietly_when_its_output_is_closed() {
-    let world = World::new();
+    let fixture = OutputFixture::new();
     for line in COMMANDS {
         let closed = || {
             let (reader, writer) = std::io::pipe().expect("a pipe");
             drop(reader);
             writer
         };
-        let output = world.command(line).stdout(closed()).output();
+        let output = fixture.command(line).stdout(closed()).output();
         let output = output.expect("it runs");
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{line}: {stderr}");
@@ -118,13 +118,13 @@ fn every_command_ends_quietly_when_its_output_is_closed() {
             !stderr.contains("panicked") && !stderr.contains("pipe"),
             "{line}: {stderr}"
         );
-        let mut command = world.command(line);
+        let mut command = fixture.command(line);
         let status = command.stdout(closed()).stderr(closed()).status();
         assert!(status.expect("it runs").success(), "{line}");
     }
     let (reader, writer) = std::io::pipe().expect("a pipe");
     drop(reader);
-    let mut command = world.command("check --config /nonexistent");
+    let mut command = fixture.command("check --config /nonexistent");
     let status = command.stderr(writer).status().expect("it runs");
     assert_eq!(
         status.code(),
@@ -166,7 +166,7 @@ fn harmless(line: &str, shown: &str) {
 
 #[test]
 fn no_name_commands_a_terminal() {
-    let world = World::new();
+    let fixture = OutputFixture::new();
     for line in [
         "report --ledger LEDGER --with-warm-up",
         "report --ledger LEDGER --with-warm-up --format markdown",
@@ -175,7 +175,7 @@ fn no_name_commands_a_terminal() {
         "export --ledger LEDGER --format jsonl --since 1h",
         "slo suggest LOG",
     ] {
-        let shown = on_terminal(world.command(line));
+        let shown = on_terminal(fixture.command(line));
         assert!(
             shown.contains("tokens") || shown.contains("calls"),
             "{line}: {shown}"
@@ -184,38 +184,38 @@ fn no_name_commands_a_terminal() {
     }
     // CSV has line ends within quotes.
     let line = "export --ledger LEDGER --format csv --since 1h";
-    let shown = on_terminal(world.command(line));
+    let shown = on_terminal(fixture.command(line));
     assert!(shown.contains("m\\u{1b}[2J"), "{shown}");
     assert!(!shown.contains(['\u{1b}', '\u{9b}', '\u{7}']), "{shown:?}");
     let line = "check --config no\u{1b}[2Jwhere";
-    let shown = on_terminal(world.command(line));
+    let shown = on_terminal(fixture.command(line));
     assert!(shown.contains("no\\u{1b}[2Jwhere"), "{shown}");
     harmless(line, &shown);
 }
 
 #[test]
 fn a_table_has_no_control_characters_anywhere_and_a_file_has_what_came() {
-    let world = World::new();
-    let table = world.output("report --ledger LEDGER --with-warm-up");
+    let fixture = OutputFixture::new();
+    let table = fixture.output("report --ledger LEDGER --with-warm-up");
     let table = String::from_utf8(table.stdout).expect("UTF-8");
     assert!(table.contains("m\\u{1b}[2J"), "{table}");
     harmless("report", &table);
-    let csv = world.output("export --ledger LEDGER --format csv --since 1h");
+    let csv = fixture.output("export --ledger LEDGER --format csv --since 1h");
     let csv = String::from_utf8(csv.stdout).expect("UTF-8");
     assert!(csv.contains(MODEL), "a pipe gets what is in the ledger");
 }
 
 #[test]
 fn a_spreadsheet_gets_no_formulas() {
-    let world = World::new();
+    let fixture = OutputFixture::new();
     let quoted = format!("\"{}\"", SESSION.replace('"', "\"\""));
     let line = "export --ledger LEDGER --format csv --since 1h";
     let csv = |output: Output| String::from_utf8(output.stdout).expect("UTF-8");
-    assert!(csv(world.output(line)).contains(&quoted));
-    let safe = csv(world.output(&format!("{line} --spreadsheet")));
+    assert!(csv(fixture.output(line)).contains(&quoted));
+    let safe = csv(fixture.output(&format!("{line} --spreadsheet")));
     assert!(safe.contains(&quoted.replace("\"=", "\"'=")), "{safe}");
     assert!(!safe.contains(&quoted));
-    let refused = world.command("export --ledger LEDGER --format jsonl --since 1h --spreadsheet");
+    let refused = fixture.command("export --ledger LEDGER --format jsonl --since 1h --spreadsheet");
     let refused = { refused }.output().expect("it runs");
     assert_eq!(refused.status.code(), Some(1));
     let stderr = String::from_utf8_lossy(&refused.stderr);
@@ -224,7 +224,7 @@ fn a_spreadsheet_gets_no_formulas() {
 
 #[tokio::test]
 async fn a_proxy_goes_on_when_its_log_is_closed() {
-    let upstream = Steps::start().await;
+    let upstream = SteppedBackend::start().await;
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("proxy.toml");
     let text = format!(

@@ -1,6 +1,6 @@
 //! Who may read what the real binary writes: its owner.
 
-use crate::process::{Process, Steps};
+use crate::process::{Process, SteppedBackend};
 use rustix::process::Signal;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -27,7 +27,7 @@ async fn exists(path: &Path) {
 #[tokio::test]
 async fn files_about_calls_are_readable_by_the_owner_only() {
     let folder = tempfile::tempdir().expect("a folder");
-    let upstream = Steps::start().await;
+    let upstream = SteppedBackend::start().await;
     let state = folder.path().join("state");
     let log = folder.path().join("calls.jsonl");
     let file = folder.path().join("proxy.toml");

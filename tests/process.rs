@@ -125,7 +125,7 @@ impl Process {
 }
 
 /// Answers `/…/hello` at once, and `/…/stream/<id>` chunk by chunk as it is asked to.
-pub struct Steps {
+pub struct SteppedBackend {
     pub address: SocketAddr,
     step: watch::Sender<usize>,
     connections: Arc<AtomicUsize>,
@@ -134,8 +134,8 @@ pub struct Steps {
 /// The step that ends all streams.
 const END: usize = usize::MAX;
 
-impl Steps {
-    pub async fn start() -> Steps {
+impl SteppedBackend {
+    pub async fn start() -> SteppedBackend {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
         let address = listener.local_addr().expect("an address");
         let step = watch::Sender::new(0);
@@ -147,7 +147,7 @@ impl Steps {
                 tokio::spawn(answer(tcp, steps.clone()));
             }
         });
-        Steps {
+        SteppedBackend {
             address,
             step,
             connections,

@@ -1,7 +1,7 @@
 //! A sidecar whose configuration cannot be used at its start, on the real binary: calls go on
 //! by the routes that its injection names, unless a limit may be in what was refused.
 
-use crate::process::{Process, Steps};
+use crate::process::{Process, SteppedBackend};
 use rustix::process::Signal;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -27,16 +27,16 @@ fn route(name: &str, upstream: SocketAddr) -> String {
 }
 
 /// A pod's ConfigMap, and the engine behind the fallback's one route, `/engine`.
-struct Pod {
+struct PodFixture {
     folder: TempDir,
-    engine: Steps,
+    engine: SteppedBackend,
 }
 
-impl Pod {
-    async fn new(text: Option<&str>) -> Pod {
-        let pod = Pod {
+impl PodFixture {
+    async fn new(text: Option<&str>) -> PodFixture {
+        let pod = PodFixture {
             folder: TempDir::new().expect("a folder"),
-            engine: Steps::start().await,
+            engine: SteppedBackend::start().await,
         };
         if let Some(text) = text {
             pod.write(text);
@@ -136,7 +136,7 @@ async fn a_sidecar_passes_calls_whatever_its_configuration_is_refused_for() {
             "state_dir /proc/no",
         ),
     ] {
-        let pod = Pod::new(text.as_deref()).await;
+        let pod = PodFixture::new(text.as_deref()).await;
         let process = pod.start().await;
         let line = process.line("was refused at the start").await;
         assert!(
@@ -167,8 +167,8 @@ async fn a_sidecar_passes_calls_whatever_its_configuration_is_refused_for() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_mended_configuration_is_used_and_the_gauge_falls() {
-    let pod = Pod::new(Some(BROKEN)).await;
-    let other = Steps::start().await;
+    let pod = PodFixture::new(Some(BROKEN)).await;
+    let other = SteppedBackend::start().await;
     let process = pod.start().await;
     assert_eq!(gauges(&process).await, [0.0, 1.0, 0.0]);
     pod.write("still = \"wrong\"\n");
@@ -212,7 +212,7 @@ async fn a_limit_that_cannot_be_loaded_refuses_calls_in_the_words_of_their_diale
         "[[rate_limit]]\nrequests = 5\n".to_owned(),
         format!("bugdet = [{{ name = \"it's # 1\", block = true }}]\n{BROKEN}"),
     ] {
-        let pod = Pod::new(Some(&text)).await;
+        let pod = PodFixture::new(Some(&text)).await;
         let process = pod.start().await;
         let address = process.addresses()[0];
         for (path, mark) in [
@@ -252,7 +252,7 @@ fn utf16(text: &str, mark: bool) -> Vec<u8> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_configuration_in_another_encoding_may_limit_and_guard() {
     for mark in [true, false] {
-        let pod = Pod::new(None).await;
+        let pod = PodFixture::new(None).await;
         pod.write(utf16(
             &format!("{QUOTA}[admin]\ntoken = \"0123456789abcdef\"\n"),
             mark,
@@ -273,7 +273,7 @@ async fn whatever_guards_the_api_closes_it_when_it_cannot_be_loaded() {
         "[admin]\n\"tok\\u0065n\" = \"0123456789abcdef\"\n",
     ] {
         for end in ["colour = \"red\"\n", BROKEN] {
-            let pod = Pod::new(Some(&format!("{text}{end}"))).await;
+            let pod = PodFixture::new(Some(&format!("{text}{end}"))).await;
             let process = pod.start().await;
             // A key that is written with escapes, in what is no TOML, may be that of a limit, too.
             if !(text.contains('\\') && end == BROKEN) {
@@ -287,11 +287,11 @@ async fn whatever_guards_the_api_closes_it_when_it_cannot_be_loaded() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_injection_decides_what_becomes_of_calls() {
-    let limited = Pod::new(Some(&format!("{QUOTA}{BROKEN}"))).await;
+    let limited = PodFixture::new(Some(&format!("{QUOTA}{BROKEN}"))).await;
     let process = limited.start_with("pass").await;
     assert_eq!(hello(&process).await.body, "hello");
     assert_eq!(gauges(&process).await, [0.0, 1.0, 0.0]);
-    let free = Pod::new(Some(BROKEN)).await;
+    let free = PodFixture::new(Some(BROKEN)).await;
     let process = free.start_with("refuse").await;
     assert_eq!(hello(&process).await.status, 503);
     assert_eq!(gauges(&process).await, [0.0, 0.0, 1.0]);
@@ -303,7 +303,7 @@ async fn the_injection_decides_what_becomes_of_calls() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_limit_that_comes_later_and_cannot_be_loaded_refuses_until_it_can() {
-    let pod = Pod::new(None).await;
+    let pod = PodFixture::new(None).await;
     let process = pod.start().await;
     assert_eq!(hello(&process).await.body, "hello");
     let own = route("engine", pod.engine.address);
@@ -325,7 +325,7 @@ async fn a_limit_that_comes_later_and_cannot_be_loaded_refuses_until_it_can() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_token_that_cannot_be_loaded_closes_what_it_guards() {
     let text = format!("[admin]\ntoken_file = \"/no/token\"\n{BROKEN}");
-    let pod = Pod::new(Some(&text)).await;
+    let pod = PodFixture::new(Some(&text)).await;
     let process = pod.start().await;
     assert_eq!(hello(&process).await.body, "hello");
     for (path, status) in [("/api/v1/calls", 404), ("/", 404), ("/livez", 200)] {
@@ -364,7 +364,7 @@ async fn ends(mut command: Command) -> (Option<i32>, String) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_gateway_exits_with_78_and_so_does_a_fallback_that_cannot_be_used() {
-    let pod = Pod::new(Some("colour = \"red\"\n")).await;
+    let pod = PodFixture::new(Some("colour = \"red\"\n")).await;
     let (code, said) = ends(run(&pod.path())).await;
     assert_eq!(code, Some(78), "{said}");
     let mut command = run(&pod.path());
@@ -401,7 +401,7 @@ async fn a_gateway_exits_with_78_and_so_does_a_fallback_that_cannot_be_used() {
 #[cfg(target_os = "linux")]
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_begun_for_the_refused_configuration_is_over() {
-    let pod = Pod::new(None).await;
+    let pod = PodFixture::new(None).await;
     let own = route("engine", pod.engine.address);
     let threads = |process: &Process| {
         let tasks = std::fs::read_dir(format!("/proc/{}/task", process.id())).expect("tasks");

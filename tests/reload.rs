@@ -1,6 +1,6 @@
 //! Another configuration while streams run, on the real binary.
 
-use crate::process::{Listener, Process, Steps};
+use crate::process::{Listener, Process, SteppedBackend};
 use rustix::process::Signal;
 use std::net::SocketAddr;
 use std::os::unix::fs::symlink;
@@ -28,13 +28,13 @@ fn objective(name: &str, more: &str) -> String {
 }
 
 /// A configuration file in a folder of its own.
-struct File {
+struct ConfigFile {
     folder: TempDir,
 }
 
-impl File {
-    fn new(text: &str) -> File {
-        let file = File {
+impl ConfigFile {
+    fn new(text: &str) -> ConfigFile {
+        let file = ConfigFile {
             folder: TempDir::new().expect("a folder"),
         };
         file.write(text);
@@ -74,9 +74,9 @@ fn generation(number: usize, upstream: SocketAddr, spare: &[SocketAddr]) -> Stri
 async fn twenty_reloads_under_two_hundred_streams_drop_none_of_them() {
     const STREAMS: usize = 200;
     const RELOADS: usize = 20;
-    let upstream = Steps::start().await;
+    let upstream = SteppedBackend::start().await;
     let spare = free_addresses(4);
-    let file = File::new(&generation(0, upstream.address, &spare));
+    let file = ConfigFile::new(&generation(0, upstream.address, &spare));
     let process = Process::start(&file.path()).await;
     let address = process.addresses()[0];
     let mut streams = Vec::new();
@@ -99,7 +99,7 @@ async fn twenty_reloads_under_two_hundred_streams_drop_none_of_them() {
     upstream.end();
     for stream in streams {
         let (id, body) = stream.whole().await;
-        assert_eq!(body, Steps::whole(&id, RELOADS));
+        assert_eq!(body, SteppedBackend::whole(&id, RELOADS));
     }
     // The records come after the streams.
     let mut whole = 0;
@@ -139,9 +139,9 @@ fn free_addresses(count: usize) -> Vec<SocketAddr> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_cannot_be_used_is_refused_and_says_where_and_why() {
-    let upstream = Steps::start().await;
+    let upstream = SteppedBackend::start().await;
     let good = format!("{ANY}{ADMIN}{}", route("a", upstream.address));
-    let file = File::new(&good);
+    let file = ConfigFile::new(&good);
     let process = Process::start(&file.path()).await;
     let address = process.addresses()[0];
     let metrics = process.metrics().await;
@@ -224,7 +224,7 @@ fn mount(folder: &Path, version: &str, text: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_config_map_that_changes_is_used_without_a_signal() {
-    let upstream = Steps::start().await;
+    let upstream = SteppedBackend::start().await;
     let text = |name| format!("{ANY}{ADMIN}{}", route(name, upstream.address));
     let folder = TempDir::new().expect("a folder");
     mount(folder.path(), "..1", &text("a"));
@@ -245,14 +245,14 @@ async fn a_config_map_that_changes_is_used_without_a_signal() {
     upstream.next();
     stream.step(1).await;
     upstream.end();
-    assert_eq!(stream.whole().await.1, Steps::whole("s", 1));
+    assert_eq!(stream.whole().await.1, SteppedBackend::whole("s", 1));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_did_not_change_keeps_its_connections_and_its_counts() {
-    let (one, other) = (Steps::start().await, Steps::start().await);
+    let (one, other) = (SteppedBackend::start().await, SteppedBackend::start().await);
     let text = |more: String| format!("{ANY}{ADMIN}{}{more}", route("a", one.address));
-    let file = File::new(&text(objective("kept", "") + &objective("gone", "")));
+    let file = ConfigFile::new(&text(objective("kept", "") + &objective("gone", "")));
     let process = Process::start(&file.path()).await;
     let address = process.addresses()[0];
     // One connection for all of it: what is asked on it goes by the routes of its time.
@@ -327,7 +327,7 @@ async fn what_did_not_change_keeps_its_connections_and_its_counts() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_address_that_goes_is_not_accepted_on_and_its_streams_go_on() {
-    let upstream = Steps::start().await;
+    let upstream = SteppedBackend::start().await;
     let text = |listen: &[SocketAddr]| {
         format!(
             "listen = {:?}\n{ADMIN}{}",
@@ -336,7 +336,7 @@ async fn an_address_that_goes_is_not_accepted_on_and_its_streams_go_on() {
         )
     };
     let spare = free_addresses(2);
-    let file = File::new(&text(&spare[..1]));
+    let file = ConfigFile::new(&text(&spare[..1]));
     let process = Process::start(&file.path()).await;
     let stream = Listener::open(spare[0], "/a", "s".to_owned()).await;
     file.write(&text(&spare[1..]));
@@ -354,19 +354,19 @@ async fn an_address_that_goes_is_not_accepted_on_and_its_streams_go_on() {
     let mut stream = stream;
     stream.step(1).await;
     upstream.end();
-    assert_eq!(stream.whole().await.1, Steps::whole("s", 1));
+    assert_eq!(stream.whole().await.1, SteppedBackend::whole("s", 1));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn with_fewer_connections_allowed_none_is_accepted_until_enough_have_closed() {
-    let upstream = Steps::start().await;
+    let upstream = SteppedBackend::start().await;
     let text = |connections: usize| {
         format!(
             "{ANY}{ADMIN}[limits]\nconnections = {connections}\n{}",
             route("a", upstream.address)
         )
     };
-    let file = File::new(&text(10));
+    let file = ConfigFile::new(&text(10));
     let process = Process::start(&file.path()).await;
     let address = process.addresses()[0];
     let mut streams = Vec::new();
@@ -393,7 +393,7 @@ async fn with_fewer_connections_allowed_none_is_accepted_until_enough_have_close
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_address_gets_tls_and_loses_it_again() {
-    let upstream = Steps::start().await;
+    let upstream = SteppedBackend::start().await;
     let authority = Authority::new();
     let (certificate, key) = authority.issue("server", "localhost");
     let spare = free_addresses(1)[0];
@@ -403,7 +403,7 @@ async fn an_address_gets_tls_and_loses_it_again() {
             route("a", upstream.address)
         )
     };
-    let file = File::new(&text(""));
+    let file = ConfigFile::new(&text(""));
     let process = Process::start(&file.path()).await;
     let mut plain = Listener::open(spare, "/a", "s".to_owned()).await;
     file.write(&text(&format!(
@@ -436,13 +436,13 @@ async fn an_address_gets_tls_and_loses_it_again() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn more_connections_to_an_upstream_are_allowed_without_closing_those_that_are_open() {
-    let upstream = Steps::start().await;
+    let upstream = SteppedBackend::start().await;
     let text = |connections: usize| {
         let route = route("r", upstream.address);
         let more = format!("max_connections = {connections}\n[[route]]");
         format!("{ANY}{ADMIN}{}", route.replacen("[[route]]", &more, 1))
     };
-    let file = File::new(&text(1));
+    let file = ConfigFile::new(&text(1));
     let process = Process::start(&file.path()).await;
     let address = process.addresses()[0];
     let mut first = Listener::open(address, "/r", "first".to_owned()).await;

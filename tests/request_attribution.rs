@@ -68,14 +68,14 @@ async fn nobody() -> SocketAddr {
     listener.local_addr().expect("an address")
 }
 
-struct World {
+struct ProxyFixture {
     process: Process,
     bodies: Arc<Mutex<Vec<Vec<u8>>>>,
     _folder: TempDir,
 }
 
-impl World {
-    async fn start(more: &str) -> World {
+impl ProxyFixture {
+    async fn start(more: &str) -> ProxyFixture {
         let bodies = Arc::default();
         let (live, dead) = (backend(Arc::clone(&bodies)).await, nobody().await);
         let folder = TempDir::new().expect("a folder");
@@ -92,7 +92,7 @@ impl World {
              [[route]]\npath = \"/both\"\nupstream = \"both\"\n{more}"
         );
         std::fs::write(&file, text).expect("written");
-        World {
+        ProxyFixture {
             process: Process::start(&file).await,
             bodies,
             _folder: folder,
@@ -147,17 +147,17 @@ fn named(record: &Value) -> [&Value; 4] {
 async fn a_call_that_cannot_reach_its_upstream_is_known_by_its_request() {
     let slo = "[[slo]]\nname = \"model\"\navailability = true\nselect.model = \"asked-*\"\n\
                [[workload]]\nname = \"of-model\"\nmodel = \"asked-*\"\n";
-    let world = World::start(slo).await;
+    let fixture = ProxyFixture::start(slo).await;
     let bodies = [body("hi"), body(&long()), encode("gzip", &body("hi"))];
     for (body, headers) in bodies.iter().zip(["", "", "Content-Encoding: gzip\r\n"]) {
-        assert_eq!(world.post("dead", headers, body).await, 502);
+        assert_eq!(fixture.post("dead", headers, body).await, 502);
     }
     let request = hyper::Request::post(format!("http://h/dead/{PATH}"));
     let request = request.body(whole(body("hi"))).expect("a request");
-    let mut agent = http2(world.address()).await;
+    let mut agent = http2(fixture.address()).await;
     let answer = soon("an answer", agent.send_request(request)).await;
     assert_eq!(answer.expect("an answer").status(), 502);
-    for record in world.records(4).await {
+    for record in fixture.records(4).await {
         let expected = [
             json!("unreachable"),
             json!("asked-1"),
@@ -171,7 +171,7 @@ async fn a_call_that_cannot_reach_its_upstream_is_known_by_its_request() {
     }
     let end = Instant::now() + TIMEOUT;
     loop {
-        let reply = fetch(world.process.admin, "/api/v1/slos").await.body;
+        let reply = fetch(fixture.process.admin, "/api/v1/slos").await.body;
         let reply: Value = serde_json::from_str(&reply).expect("JSON");
         let slo = &reply["slos"][0];
         if slo["bad"].as_f64() == Some(4.0) || slo["budget"]["bad"].as_f64() == Some(4.0) {
@@ -187,16 +187,16 @@ async fn a_call_that_cannot_reach_its_upstream_is_known_by_its_request() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refused_call_and_one_that_went_elsewhere_are_known_by_their_requests() {
-    let world = World::start(
+    let fixture = ProxyFixture::start(
         "[[quota]]\nname = \"q\"\nselect = { route = \"live\" }\nrequests_per_minute = 1\n",
     )
     .await;
     for status in [200, 429] {
-        assert_eq!(world.post("live", "", &body("hi")).await, status);
+        assert_eq!(fixture.post("live", "", &body("hi")).await, status);
     }
-    assert_eq!(world.post("both", "", &body("hi")).await, 200);
-    assert_eq!(world.post("nowhere", "", &body("hi")).await, 404);
-    let records = world.records(4).await;
+    assert_eq!(fixture.post("both", "", &body("hi")).await, 200);
+    assert_eq!(fixture.post("nowhere", "", &body("hi")).await, 404);
+    let records = fixture.records(4).await;
     let outcomes = ["complete", "rejected", "complete", "rejected"];
     for (record, outcome) in records.iter().zip(outcomes) {
         let [of, model, session, _] = named(record);
@@ -209,17 +209,17 @@ async fn a_refused_call_and_one_that_went_elsewhere_are_known_by_their_requests(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_encoded_body_is_read_and_goes_on_as_it_came() {
-    let world = World::start("").await;
+    let fixture = ProxyFixture::start("").await;
     let mut sent = Vec::new();
     for coding in CODINGS {
         for prompt in ["hi", &long()] {
             let encoded = encode(coding, &body(prompt));
             let header = format!("Content-Encoding: {coding}\r\n");
-            assert_eq!(world.post("live", &header, &encoded).await, 200);
+            assert_eq!(fixture.post("live", &header, &encoded).await, 200);
             sent.push(encoded);
         }
     }
-    for record in world.records(sent.len()).await {
+    for record in fixture.records(sent.len()).await {
         let expected = [
             json!("complete"),
             json!("asked-1"),
@@ -228,25 +228,25 @@ async fn an_encoded_body_is_read_and_goes_on_as_it_came() {
         ];
         assert_eq!(named(&record), expected.each_ref());
     }
-    assert_eq!(*world.bodies.lock().expect("no panic"), sent);
+    assert_eq!(*fixture.bodies.lock().expect("no panic"), sent);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_body_that_decodes_to_too_much_or_to_nothing_is_passed_on_and_counted_as_not_read() {
-    let world = World::start("").await;
+    let fixture = ProxyFixture::start("").await;
     let bomb = encode("gzip", &vec![b' '; 64 << 20]);
     for body in [&bomb[..], b"no gzip"] {
         let header = "Content-Encoding: gzip\r\n";
-        assert_eq!(world.post("live", header, body).await, 200);
+        assert_eq!(fixture.post("live", header, body).await, 200);
     }
-    for record in world.records(2).await {
+    for record in fixture.records(2).await {
         assert_eq!(record["outcome"], "complete");
         assert_eq!(
             (&record["model_requested"], &record["model"]),
             (&Value::Null, &json!("served"))
         );
     }
-    let metrics = world.process.metrics().await;
+    let metrics = fixture.process.metrics().await;
     let skipped = metrics
         .iter()
         .find(|(name, _)| name.contains("skipped_bodies"));
@@ -255,8 +255,8 @@ async fn a_body_that_decodes_to_too_much_or_to_nothing_is_passed_on_and_counted_
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refused_agent_that_does_not_send_its_body_gets_its_answer_at_once() {
-    let world = World::start("").await;
-    let mut tcp = TcpStream::connect(world.address())
+    let fixture = ProxyFixture::start("").await;
+    let mut tcp = TcpStream::connect(fixture.address())
         .await
         .expect("connected");
     let head = format!(
@@ -268,7 +268,7 @@ async fn a_refused_agent_that_does_not_send_its_body_gets_its_answer_at_once() {
         .await
         .expect("a head");
     assert_eq!(&status[9..], b"502");
-    let records = world.records(1).await;
+    let records = fixture.records(1).await;
     let [outcome, model, ..] = named(&records[0]);
     assert_eq!((outcome, model), (&json!("unreachable"), &Value::Null));
     let duration = records[0]["seconds"]["duration"]
@@ -279,7 +279,8 @@ async fn a_refused_agent_that_does_not_send_its_body_gets_its_answer_at_once() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_that_was_answered_here_holds_no_place_while_the_rest_of_it_comes() {
-    let world = World::start("[[quota]]\nname = \"one\"\nper = \"all\"\nconcurrent = 1\n").await;
+    let fixture =
+        ProxyFixture::start("[[quota]]\nname = \"one\"\nper = \"all\"\nconcurrent = 1\n").await;
     let body = body(&long());
     let head = format!(
         "POST /dead/{PATH} HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\n\
@@ -287,7 +288,7 @@ async fn a_call_that_was_answered_here_holds_no_place_while_the_rest_of_it_comes
         body.len()
     );
     // The first agent never sends more than a part, and gets its answer all the same.
-    let mut slow = TcpStream::connect(world.address())
+    let mut slow = TcpStream::connect(fixture.address())
         .await
         .expect("connected");
     slow.write_all(head.as_bytes()).await.expect("sent");
@@ -296,5 +297,5 @@ async fn a_call_that_was_answered_here_holds_no_place_while_the_rest_of_it_comes
     let read = soon("an answer", slow.read_exact(&mut answer)).await;
     read.expect("a head");
     assert_eq!(&answer, b"HTTP/1.1 502");
-    assert_eq!(world.post("dead", "", &body).await, 502, "no 429");
+    assert_eq!(fixture.post("dead", "", &body).await, 502, "no 429");
 }

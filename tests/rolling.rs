@@ -1,6 +1,6 @@
 //! One process takes over from another while streams run, as in a rolling restart.
 
-use crate::process::{Listener, Process, Steps};
+use crate::process::{Listener, Process, SteppedBackend};
 use rustix::process::Signal;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -37,7 +37,7 @@ async fn a_rolling_restart_on_one_core_drops_none_of_them() {
 }
 
 async fn restart_under_streams(threads: usize) {
-    let upstream = Steps::start().await;
+    let upstream = SteppedBackend::start().await;
     let folder = TempDir::new().expect("a folder");
     let old = start(folder.path(), "old.toml", upstream.address, threads).await;
     let new = start(folder.path(), "new.toml", upstream.address, threads).await;
@@ -73,7 +73,7 @@ async fn restart_under_streams(threads: usize) {
     upstream.end();
     for stream in streams {
         let (id, body) = stream.whole().await;
-        assert_eq!(body, Steps::whole(&id, 2));
+        assert_eq!(body, SteppedBackend::whole(&id, 2));
     }
     assert!(
         old.ended().await.success(),

@@ -10,7 +10,7 @@ use tokengauge_test_support::sim::{Answer, Sim, start};
 
 /// What a decoder finds in a body.
 #[derive(Default)]
-struct Found {
+struct DecodedBody {
     texts: BTreeMap<Segment, String>,
     usage: Usage,
     finish: BTreeMap<u32, String>,
@@ -20,7 +20,7 @@ struct Found {
     unparsed: u64,
 }
 
-impl Found {
+impl DecodedBody {
     fn take(&mut self, event: Event<'_>) {
         match event {
             Event::Delta { segment, text } => self.texts.entry(segment).or_default().push_str(text),
@@ -45,7 +45,7 @@ impl Found {
     }
 }
 
-fn decode(dialect: Dialect, answer: &Answer, piece: usize) -> (Found, Dialect) {
+fn decode(dialect: Dialect, answer: &Answer, piece: usize) -> (DecodedBody, Dialect) {
     let header = |name: &str| {
         answer
             .headers
@@ -58,7 +58,7 @@ fn decode(dialect: Dialect, answer: &Answer, piece: usize) -> (Found, Dialect) {
         content_encoding: header("content-encoding"),
     };
     let mut decoder = Decoder::new(dialect, &head, Limits::default());
-    let mut found = Found::default();
+    let mut found = DecodedBody::default();
     for bytes in answer.body().chunks(piece) {
         decoder
             .push(bytes, &mut |event| found.take(event))
@@ -240,7 +240,7 @@ async fn ask(sim: &Sim, case: &Case, settings: &str, stream: bool) -> (Answer, T
     (answer, truth)
 }
 
-fn check(case: &Case, label: &str, found: &Found, truth: &Truth) {
+fn check(case: &Case, label: &str, found: &DecodedBody, truth: &Truth) {
     let tokens = truth.tokens.expect("known");
     assert_eq!(found.unparsed, 0, "{label}");
     assert_eq!(
@@ -411,7 +411,7 @@ async fn a_realtime_session_streams_a_turn_for_every_response_asked_for() {
             None,
             Limits::default(),
         );
-        let mut found = Found::default();
+        let mut found = DecodedBody::default();
         decoder
             .push(client.lines().as_bytes(), &mut |event| found.take(event))
             .expect("readable");

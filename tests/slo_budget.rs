@@ -1,6 +1,6 @@
 //! What becomes of counts: slices of time, budgets, burn rates, alerts, restarts.
 
-use crate::objectives::{Desk, TTFT, config, only, wall};
+use crate::objectives::{ObjectivesFixture, TTFT, config, only, wall};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tokengauge::observer::End;
@@ -10,56 +10,57 @@ use tokengauge_test_support::meter::event;
 #[test]
 fn slices_of_time_are_good_when_enough_of_their_calls_are() {
     let slo = "[[slo]]\nname = \"x\"\nttft.at_most = \"2s\"\nslice = \"5m\"\nslice_target = 0.9\n";
-    let desk = Desk::new(slo);
+    let fixture = ObjectivesFixture::new(slo);
     let minute = 60_000;
     let play = |begin: u64, ttft: u64| {
-        let call = desk
+        let call = fixture
             .bench
             .begin_with("/v1/chat/completions", &[], |mut start| {
-                start.received = desk.bench.at(begin);
+                start.received = fixture.bench.at(begin);
                 start
             });
-        desk.bench
+        fixture
+            .bench
             .send(&*call, br#"{"model":"asked","stream":true,"messages":[]}"#);
-        desk.bench.answer(&*call, 200, "text/event-stream");
-        let last = desk.stream(&*call, begin + ttft, 20, 5, 1);
-        desk.complete(&*call, last + 1);
+        fixture.bench.answer(&*call, 200, "text/event-stream");
+        let last = fixture.stream(&*call, begin + ttft, 20, 5, 1);
+        fixture.complete(&*call, last + 1);
     };
     // 1 700 000 000 is 200 s into a slice of 5 minutes: the first is over at 100 s.
     (0..9).for_each(|n| play(n * 1_000, 100));
     play(20_000, 2_500);
-    desk.bench.finished_calls();
-    desk.tick(2 * minute);
+    fixture.bench.finished_calls();
+    fixture.tick(2 * minute);
     assert_eq!(
-        desk.counts(2 * minute),
+        fixture.counts(2 * minute),
         only("good met", 1),
         "nine of ten are good"
     );
     (0..9).for_each(|n| play(2 * minute + n * 1_000, 100));
     (0..2).for_each(|n| play(3 * minute + n * 1_000, 2_500));
-    desk.bench.finished_calls();
-    desk.tick(7 * minute);
-    desk.tick(12 * minute);
+    fixture.bench.finished_calls();
+    fixture.tick(7 * minute);
+    fixture.tick(12 * minute);
     let all = BTreeMap::from([
         ("good met".to_owned(), 1),
         ("bad missed".to_owned(), 1),
         ("excluded no_traffic".to_owned(), 1),
     ]);
-    assert_eq!(desk.counts(12 * minute), all);
+    assert_eq!(fixture.counts(12 * minute), all);
 }
 
 #[test]
 fn budget_burn_and_alerts_follow_from_the_counts() {
-    let desk = Desk::new(&format!("{TTFT}objective = 0.9\n"));
-    let fresh = desk.status(0);
+    let fixture = ObjectivesFixture::new(&format!("{TTFT}objective = 0.9\n"));
+    let fresh = fixture.status(0);
     assert_eq!((fresh.budget_remaining, fresh.ratio), (1.0, None));
     assert!(fresh.alerts.iter().all(|alert| !alert.firing));
     for n in 0..100 {
-        let call = desk.bench.chat();
-        let last = desk.stream(&*call, if n < 5 { 2_500 } else { 500 }, 20, 5, 1);
-        desk.complete(&*call, last + 1);
+        let call = fixture.bench.chat();
+        let last = fixture.stream(&*call, if n < 5 { 2_500 } else { 500 }, 20, 5, 1);
+        fixture.complete(&*call, last + 1);
     }
-    let status = desk.status(3_000);
+    let status = fixture.status(3_000);
     assert!(
         (status.budget_remaining - 0.5).abs() < 1e-9,
         "{}",
@@ -73,10 +74,10 @@ fn budget_burn_and_alerts_follow_from_the_counts() {
     );
     assert!(status.alerts.iter().all(|alert| !alert.firing));
     for _ in 0..1_900 {
-        let call = desk.bench.chat();
-        call.ended(desk.bench.at(2_500), End::ClientCancelled);
+        let call = fixture.bench.chat();
+        call.ended(fixture.bench.at(2_500), End::ClientCancelled);
     }
-    let status = desk.status(3_000);
+    let status = fixture.status(3_000);
     assert!(
         status.budget_remaining < -8.0,
         "{}",
@@ -93,14 +94,14 @@ fn budget_burn_and_alerts_follow_from_the_counts() {
 
 #[test]
 fn counts_go_on_after_a_restart_and_keep_their_age_over_a_clock_that_is_set() {
-    let spend = |desk: &Desk, calls: usize| {
+    let spend = |fixture: &ObjectivesFixture, calls: usize| {
         for _ in 0..calls {
-            let call = desk.bench.chat();
-            call.ended(desk.bench.at(2_500), End::ClientCancelled);
+            let call = fixture.bench.chat();
+            call.ended(fixture.bench.at(2_500), End::ClientCancelled);
         }
-        desk.bench.finished_calls();
+        fixture.bench.finished_calls();
     };
-    let first = Desk::new(TTFT);
+    let first = ObjectivesFixture::new(TTFT);
     spend(&first, 7);
     let kept = first.slos.kept(wall(3_000)).expect("something changed");
     assert_eq!(first.slos.kept(wall(3_000)), None, "nothing new");
@@ -122,9 +123,9 @@ fn counts_go_on_after_a_restart_and_keep_their_age_over_a_clock_that_is_set() {
         assert_eq!(status.bad, expected, "{later:?}");
     }
     let changed = |slo: &str| {
-        let desk = Desk::new(slo);
-        desk.slos.restore(&kept, wall(0));
-        desk.status(0).bad
+        let fixture = ObjectivesFixture::new(slo);
+        fixture.slos.restore(&kept, wall(0));
+        fixture.status(0).bad
     };
     assert_eq!(
         changed(&format!("{TTFT}objective = 0.5\nwindow = \"7d\"\n")),
@@ -132,42 +133,47 @@ fn counts_go_on_after_a_restart_and_keep_their_age_over_a_clock_that_is_set() {
     );
     assert_eq!(changed(&TTFT.replace("2s", "3s")), 0.0, "judged otherwise");
     assert_eq!(changed(&TTFT.replace("\"x\"", "\"y\"")), 0.0, "another");
-    let desk = Desk::new(TTFT);
-    spend(&desk, 3);
-    desk.slos
-        .tick(desk.bench.at(4_000), wall(0) - 52 * week, &desk.bench.meter);
-    spend(&desk, 2);
-    assert_eq!(desk.status(5_000).bad, 5.0, "the clock went back a year");
-    desk.slos.tick(
-        desk.bench.at(5_000),
-        wall(0) + 520 * week,
-        &desk.bench.meter,
+    let fixture = ObjectivesFixture::new(TTFT);
+    spend(&fixture, 3);
+    fixture.slos.tick(
+        fixture.bench.at(4_000),
+        wall(0) - 52 * week,
+        &fixture.bench.meter,
     );
-    assert_eq!(desk.status(5_000).bad, 5.0, "and forward ten");
+    spend(&fixture, 2);
+    assert_eq!(fixture.status(5_000).bad, 5.0, "the clock went back a year");
+    fixture.slos.tick(
+        fixture.bench.at(5_000),
+        wall(0) + 520 * week,
+        &fixture.bench.meter,
+    );
+    assert_eq!(fixture.status(5_000).bad, 5.0, "and forward ten");
 }
 
 #[test]
 fn an_objective_that_comes_back_finds_its_counts() {
-    let desk = Desk::new(TTFT);
-    let call = desk.bench.chat();
-    call.ended(desk.bench.at(2_500), End::ClientCancelled);
-    desk.bench.finished_calls();
-    let kept = desk.slos.kept(wall(0)).expect("something");
-    let without = Desk::new(&TTFT.replace("\"x\"", "\"other\""));
+    let fixture = ObjectivesFixture::new(TTFT);
+    let call = fixture.bench.chat();
+    call.ended(fixture.bench.at(2_500), End::ClientCancelled);
+    fixture.bench.finished_calls();
+    let kept = fixture.slos.kept(wall(0)).expect("something");
+    let without = ObjectivesFixture::new(&TTFT.replace("\"x\"", "\"other\""));
     without.slos.restore(&kept, wall(0));
     without.slos.keep_again();
     let kept = without.slos.kept(wall(1_000)).expect("something");
-    let again = Desk::new(TTFT);
+    let again = ObjectivesFixture::new(TTFT);
     again.slos.restore(&kept, wall(2_000));
     assert_eq!(again.status(2_000).bad, 1.0);
 }
 
 #[test]
 fn reasoning_is_no_answer() {
-    let desk = Desk::new("[[slo]]\nname = \"x\"\ntime_to_first_answer.at_most = \"2s\"\n");
-    let call = desk.bench.chat();
-    desk.bench
+    let fixture =
+        ObjectivesFixture::new("[[slo]]\nname = \"x\"\ntime_to_first_answer.at_most = \"2s\"\n");
+    let call = fixture.bench.chat();
+    fixture
+        .bench
         .frame(&*call, 200, event("{\"reasoning_content\":\" hm\"}"));
-    desk.tick(2_600);
-    assert_eq!(desk.counts(2_600), only("bad deadline", 1));
+    fixture.tick(2_600);
+    assert_eq!(fixture.counts(2_600), only("bad deadline", 1));
 }

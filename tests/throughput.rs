@@ -15,20 +15,20 @@ const DELAY: u64 = MAX_MEASURE_DELAY.as_millis() as u64;
 
 /// Calls played in the order of their instants.
 #[derive(Default)]
-struct Play {
-    steps: BTreeMap<(u64, usize, u64), Step>,
+struct CallScript {
+    steps: BTreeMap<(u64, usize, u64), ScriptStep>,
     calls: usize,
 }
 
-enum Step {
+enum ScriptStep {
     Begin,
     Head(&'static str),
     Frame(String),
     End,
 }
 
-impl Play {
-    fn at(&mut self, millis: u64, call: usize, step: Step) {
+impl CallScript {
+    fn at(&mut self, millis: u64, call: usize, step: ScriptStep) {
         let turn = self.steps.len() as u64;
         self.steps.insert((millis, call, turn), step);
     }
@@ -46,16 +46,16 @@ impl Play {
     ) -> u64 {
         let call = self.calls;
         self.calls += 1;
-        self.at(begin, call, Step::Begin);
-        self.at(begin, call, Step::Head("text/event-stream"));
+        self.at(begin, call, ScriptStep::Begin);
+        self.at(begin, call, ScriptStep::Head("text/event-stream"));
         let mut at = first;
         for frame in 0..frames {
             at = first + frame * gap;
-            self.at(at, call, Step::Frame(words(tokens)));
+            self.at(at, call, ScriptStep::Frame(words(tokens)));
         }
         let end = at + tail;
-        self.at(end, call, Step::Frame(finish(None) + DONE));
-        self.at(end, call, Step::End);
+        self.at(end, call, ScriptStep::Frame(finish(None) + DONE));
+        self.at(end, call, ScriptStep::End);
         end
     }
 
@@ -63,14 +63,14 @@ impl Play {
     fn whole(&mut self, begin: u64, took: u64, tokens: usize) -> u64 {
         let call = self.calls;
         self.calls += 1;
-        self.at(begin, call, Step::Begin);
+        self.at(begin, call, ScriptStep::Begin);
         let body = format!(
             r#"{{"model":"m-1","choices":[{{"index":0,"message":{{"content":"{}"}},"finish_reason":"stop"}}]}}"#,
             " word".repeat(tokens)
         );
-        self.at(begin + took, call, Step::Head("application/json"));
-        self.at(begin + took, call, Step::Frame(body));
-        self.at(begin + took, call, Step::End);
+        self.at(begin + took, call, ScriptStep::Head("application/json"));
+        self.at(begin + took, call, ScriptStep::Frame(body));
+        self.at(begin + took, call, ScriptStep::End);
         begin + took
     }
 
@@ -84,7 +84,7 @@ impl Play {
                 next += 1000;
             }
             match step {
-                Step::Begin => {
+                ScriptStep::Begin => {
                     let begun = bench.begin_with("/v1/chat/completions", &[], |mut start| {
                         start.received = bench.at(millis);
                         start.started_at = started_at() + Duration::from_millis(millis);
@@ -94,15 +94,15 @@ impl Play {
                     begun.sent(bench.at(millis));
                     calls.insert(call, begun);
                 }
-                Step::Head(content_type) => {
+                ScriptStep::Head(content_type) => {
                     let headers = tokengauge_test_support::meter::header_map(&[(
                         "content-type",
                         content_type,
                     )]);
                     calls[&call].head(bench.at(millis), http::StatusCode::OK, &headers);
                 }
-                Step::Frame(bytes) => bench.frame(&*calls[&call], millis, bytes),
-                Step::End => {
+                ScriptStep::Frame(bytes) => bench.frame(&*calls[&call], millis, bytes),
+                ScriptStep::End => {
                     calls
                         .remove(&call)
                         .expect("it runs")
@@ -129,7 +129,7 @@ fn near(is: f64, should: f64, share: f64) -> bool {
 }
 
 /// The history of what was played, as a proxy without a ledger keeps it.
-fn history(bench: &Bench, play: Play, until: u64) -> Arc<ThroughputHistory> {
+fn history(bench: &Bench, play: CallScript, until: u64) -> Arc<ThroughputHistory> {
     let history = ThroughputHistory::new();
     play.run(bench, until, |bench, millis| {
         history.take(bench.tick(millis))
@@ -149,7 +149,7 @@ fn by_second(history: &ThroughputHistory) -> BTreeMap<u64, (f64, f64)> {
 #[test]
 fn the_speed_of_many_streams_is_that_of_all_of_them() {
     let bench = Bench::default();
-    let mut play = Play::default();
+    let mut play = CallScript::default();
     for stream in 0..1_500 {
         // Ten tokens a second each, at a time of its own in the second.
         play.stream(0, 500 + stream % 1000, 1000, 20, 10, 0);
@@ -172,7 +172,7 @@ fn the_speed_of_many_streams_is_that_of_all_of_them() {
 #[test]
 fn a_slow_stream_has_its_speed_and_one_that_stalls_falls_to_nothing() {
     let bench = Bench::default();
-    let mut play = Play::default();
+    let mut play = CallScript::default();
     play.stream(0, 1000, 2500, 13, 5, 60_000);
     let mut speeds = BTreeMap::new();
     play.run(&bench, 50_000, |bench, millis| {
@@ -194,7 +194,7 @@ fn a_slow_stream_has_its_speed_and_one_that_stalls_falls_to_nothing() {
 #[test]
 fn tokens_are_in_the_second_in_which_they_came() {
     let bench = Bench::default();
-    let mut play = Play::default();
+    let mut play = CallScript::default();
     for stream in 0..12 {
         play.stream(0, 1000 + stream * 4, 50, 600, 1, 0);
     }
@@ -216,7 +216,7 @@ fn tokens_are_in_the_second_in_which_they_came() {
 #[test]
 fn whole_answers_are_spread_over_their_time_and_kept_apart() {
     let bench = Bench::default();
-    let mut play = Play::default();
+    let mut play = CallScript::default();
     for _ in 0..10 {
         play.whole(2_000, 40_000, 1_000);
     }
@@ -266,7 +266,7 @@ fn whole_answers_are_spread_over_their_time_and_kept_apart() {
 #[test]
 fn a_stream_that_was_held_back_is_spread_as_a_whole_answer_is() {
     let bench = Bench::default();
-    let mut play = Play::default();
+    let mut play = CallScript::default();
     let call = 20_000;
     play.stream(0, call, 1, 20, 50, 0);
     let history = history(&bench, play, 40_000);
@@ -303,7 +303,7 @@ fn engine_gap(concurrency: u64) -> f64 {
 /// curve says of them: tokens per second by concurrency, and the knee.
 fn curve(length: impl Fn(u64) -> u64, tail: u64) -> (BTreeMap<u32, CapacityPoint>, u32) {
     let bench = Bench::default();
-    let mut play = Play::default();
+    let mut play = CallScript::default();
     let mut from = 0;
     for concurrency in [1, 2, 4, 6, 8, 10, 12, 16] {
         let gap = engine_gap(concurrency);
@@ -318,15 +318,15 @@ fn curve(length: impl Fn(u64) -> u64, tail: u64) -> (BTreeMap<u32, CapacityPoint
                 number += 1;
                 let call = play.calls;
                 play.calls += 1;
-                play.at(at, call, Step::Begin);
-                play.at(at, call, Step::Head("text/event-stream"));
+                play.at(at, call, ScriptStep::Begin);
+                play.at(at, call, ScriptStep::Head("text/event-stream"));
                 let mut end = at;
                 for frame in 1..=frames {
                     end = at + (frame as f64 * gap) as u64;
-                    play.at(end, call, Step::Frame(words(1)));
+                    play.at(end, call, ScriptStep::Frame(words(1)));
                 }
-                play.at(end + tail, call, Step::Frame(finish(None) + DONE));
-                play.at(end + tail, call, Step::End);
+                play.at(end + tail, call, ScriptStep::Frame(finish(None) + DONE));
+                play.at(end + tail, call, ScriptStep::End);
                 // The agent goes on with its next call when the last token has come.
                 at = end;
             }
@@ -378,7 +378,7 @@ fn the_capacity_curve_is_the_engines_whatever_the_calls_are_like() {
 #[test]
 fn short_calls_with_breaks_between_them_keep_their_tokens() {
     let bench = Bench::default();
-    let mut play = Play::default();
+    let mut play = CallScript::default();
     for call in 0..40 {
         // 24 tokens in 0.2 seconds, then nothing for 0.3.
         play.stream(call * 500, call * 500 + 10, 8, 24, 1, 6);
@@ -395,7 +395,7 @@ fn short_calls_with_breaks_between_them_keep_their_tokens() {
 #[test]
 fn a_ledger_has_the_same_over_time_and_adds_up_what_comes_late() {
     let bench = Bench::default();
-    let mut play = Play::default();
+    let mut play = CallScript::default();
     play.stream(0, 1000, 100, 300, 2, 0);
     play.whole(5_000, 30_000, 600);
     let folder = tempfile::tempdir().expect("a folder");
@@ -486,7 +486,7 @@ fn a_ledger_has_the_same_over_time_and_adds_up_what_comes_late() {
 #[test]
 fn whole_answers_one_after_the_other_are_one_stream() {
     let bench = Bench::default();
-    let mut play = Play::default();
+    let mut play = CallScript::default();
     let mut at = 100;
     for _ in 0..30 {
         at = play.whole(at, 1_220, 60) + 7;

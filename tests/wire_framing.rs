@@ -406,7 +406,10 @@ fn a_bomb_is_given_up_before_it_has_grown() {
     };
     let mut decoder = Decoder::with_framing(CHAT, Framing::Sse, Some("gzip"), limits);
     let encoded = encode("gzip", sse(&["a"; 200]).as_bytes());
-    assert_eq!(decoder.push(&encoded, &mut |_| ()), Err(DecodeError::TooLarge));
+    assert_eq!(
+        decoder.push(&encoded, &mut |_| ()),
+        Err(DecodeError::TooLarge)
+    );
 }
 
 #[test]
@@ -466,7 +469,11 @@ fn nothing_is_held_beyond_its_bound() {
             .chunks(100)
             .map(|piece| decoder.push(piece, &mut |_| ()))
             .collect();
-        assert_eq!(pushed.last(), Some(&Err(DecodeError::TooLarge)), "{framing:?}");
+        assert_eq!(
+            pushed.last(),
+            Some(&Err(DecodeError::TooLarge)),
+            "{framing:?}"
+        );
     }
 }
 

@@ -1,12 +1,13 @@
 //! What an agent does wrong over HTTP/1: what the backend sees of it.
 
 use super::backend::ReceivedRequest;
-use super::message::Ending;
-use super::script::{Peer, Script};
-use super::upstream::{Recorded, complete, recorded};
-use super::world::{
-    SHORT_TIMEOUT_MS, STREAM, World, ask, chat, chat_about, chunk, ordinary, request, the_end,
+use super::fixture::{
+    ProxyFixture, SHORT_TIMEOUT_MS, STREAM, ask, chat, chat_about, chunk, ordinary, request,
+    the_end,
 };
+use super::message::MessageEnd;
+use super::script::{Peer, Script};
+use super::upstream::{ExpectedRecord, complete, recorded};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 use tokengauge_test_support::TIMEOUT;
@@ -18,7 +19,7 @@ struct Fault {
     /// What the agent does, for a session.
     agent: fn(&str) -> Script,
     backend: Script,
-    recorded: Recorded,
+    recorded: ExpectedRecord,
 }
 
 fn begun() -> Script {
@@ -119,15 +120,15 @@ pub fn names() -> Vec<&'static str> {
 
 /// Sends a request by `script`, and returns it as the backend received it.
 async fn request_seen_by_backend(
-    world: &World,
+    fixture: &ProxyFixture,
     address: SocketAddr,
     script: &Script,
 ) -> ReceivedRequest {
-    world.backend.received();
+    fixture.backend.received();
     ask(address, script).await;
     let end = Instant::now() + TIMEOUT;
     loop {
-        if let Some(request) = world.backend.received().pop() {
+        if let Some(request) = fixture.backend.received().pop() {
             return request;
         }
         assert!(
@@ -142,24 +143,24 @@ async fn request_seen_by_backend(
 fn alike(direct: &ReceivedRequest, through: &ReceivedRequest) -> bool {
     let (one, other) = (&direct.request, &through.request);
     let broken = |received: &ReceivedRequest| {
-        received.request.end != Ending::Whole || received.gone.is_some()
+        received.request.end != MessageEnd::Whole || received.gone.is_some()
     };
     (&one.what, &one.body) == (&other.what, &other.body) && broken(direct) == broken(through)
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn agents_that_break_off() {
-    let world = World::start().await;
+    let fixture = ProxyFixture::start().await;
     let mut wrong = Vec::new();
     for fault in faults() {
         let session = fault.name.replace(' ', "-");
-        world.backend.set_script(&fault.backend);
+        fixture.backend.set_script(&fault.backend);
         let script = (fault.agent)(&session);
-        let direct = request_seen_by_backend(&world, world.backend.address, &script).await;
-        let through = request_seen_by_backend(&world, world.proxy(), &script).await;
-        let record = world.record(&session).await;
-        world.returns_to_idle(fault.name).await;
-        world.next_call_works().await;
+        let direct = request_seen_by_backend(&fixture, fixture.backend.address, &script).await;
+        let through = request_seen_by_backend(&fixture, fixture.proxy(), &script).await;
+        let record = fixture.record(&session).await;
+        fixture.returns_to_idle(fault.name).await;
+        fixture.next_call_works().await;
         if !alike(&direct, &through) {
             wrong.push(format!(
                 "{}:\n  direct  {direct:?}\n  through {through:?}",
@@ -180,50 +181,53 @@ async fn agents_that_break_off() {
 /// token. nginx, Envoy, Node, Go and uvicorn decide the same.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_that_half_closes_behind_its_request_counts_as_gone() {
-    let world = World::start().await;
-    world
+    let fixture = ProxyFixture::start().await;
+    fixture
         .backend
         .set_script(&Script::default().wait(300).send(STREAM).send(the_end()));
     let script = request("half-close").wait(50).half_close().receive_all();
-    assert_eq!(ask(world.backend.address, &script).await.end, Ending::Whole);
-    let through = ask(world.proxy(), &script).await;
-    assert_eq!((through.what, through.end), (None, Ending::Short));
-    let record = world.record("half-close").await;
+    assert_eq!(
+        ask(fixture.backend.address, &script).await.end,
+        MessageEnd::Whole
+    );
+    let through = ask(fixture.proxy(), &script).await;
+    assert_eq!((through.what, through.end), (None, MessageEnd::Short));
+    let record = fixture.record("half-close").await;
     assert!(
         recorded("client_cancelled", None, None).is(&record),
         "{record}"
     );
-    world.returns_to_idle("a half-close").await;
-    world.next_call_works().await;
+    fixture.returns_to_idle("a half-close").await;
+    fixture.next_call_works().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_that_stalls_in_its_request_gets_504() {
-    let world = World::with_short_timeouts().await;
+    let fixture = ProxyFixture::with_short_timeouts().await;
     let seen = ask(
-        world.proxy(),
+        fixture.proxy(),
         &part("stalls").wait(SHORT_TIMEOUT_MS).receive_all(),
     )
     .await;
     assert_eq!(seen.what.as_deref(), Some("504"));
     assert_eq!(seen.error.as_deref(), Some("upstream_idle_timeout"));
-    let record = world.record("stalls").await;
+    let record = fixture.record("stalls").await;
     assert!(
         recorded("timeout", Some("upstream_idle_timeout"), None).is(&record),
         "{record}"
     );
-    world.returns_to_idle("a stalled upload").await;
-    world.next_call_works().await;
+    fixture.returns_to_idle("a stalled upload").await;
+    fixture.next_call_works().await;
 }
 
 /// Slowloris: heads that never end. Each is cut off when its time is over, and nobody
 /// waits for them.
 #[tokio::test(flavor = "multi_thread")]
 async fn two_hundred_heads_without_end_cost_their_own_connections_alone() {
-    let world = World::with_short_timeouts().await;
+    let fixture = ProxyFixture::with_short_timeouts().await;
     let begun = Instant::now();
     let heads = (0..200).map(|number| {
-        let address = world.proxy();
+        let address = fixture.proxy();
         tokio::spawn(async move {
             let mut end = Peer::new(TcpStream::connect(address).await.expect("connected"));
             let more = format!("X-{number}: 1\r\n");
@@ -238,11 +242,11 @@ async fn two_hundred_heads_without_end_cost_their_own_connections_alone() {
     });
     let heads: Vec<_> = heads.collect();
     while begun.elapsed() < Duration::from_millis(SHORT_TIMEOUT_MS - 500) {
-        world.next_call_works().await;
+        fixture.next_call_works().await;
     }
     for head in heads {
         assert_eq!(head.await.expect("cut off"), b"");
     }
-    world.returns_to_idle("slow heads").await;
-    world.next_call_works().await;
+    fixture.returns_to_idle("slow heads").await;
+    fixture.next_call_works().await;
 }

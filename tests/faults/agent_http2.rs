@@ -1,12 +1,12 @@
 //! What an agent does wrong over HTTP/2.
 
+use super::fixture::{ProxyFixture, STREAM, chunk};
 use super::frames::{
     ACK, CANCEL, CONTINUATION, DATA, END_HEADERS, ENHANCE_YOUR_CALM, GOAWAY, HEADERS, PING,
     PREFACE, PRIORITY, RST_STREAM, SETTINGS, WINDOW_UPDATE, block, data, end, field, frame, frames,
     request, reset, settings,
 };
 use super::script::{Peer, Script};
-use super::world::{STREAM, World, chunk};
 use std::time::{Duration, Instant};
 use tokengauge_test_support::TIMEOUT;
 use tokio::net::TcpStream;
@@ -96,8 +96,12 @@ pub fn names() -> Vec<&'static str> {
 }
 
 /// How the connection ended after a flood; `None` where it was closed without GOAWAY.
-async fn connection_outcome(world: &World, flood: &Flood) -> Option<ConnectionOutcome> {
-    let mut end = Peer::new(TcpStream::connect(world.proxy()).await.expect("connected"));
+async fn connection_outcome(fixture: &ProxyFixture, flood: &Flood) -> Option<ConnectionOutcome> {
+    let mut end = Peer::new(
+        TcpStream::connect(fixture.proxy())
+            .await
+            .expect("connected"),
+    );
     end.play(&flood.script).await;
     end.play(&Script::default().send(request(20_001, "flood")))
         .await;
@@ -127,21 +131,23 @@ async fn connection_outcome(world: &World, flood: &Flood) -> Option<ConnectionOu
 
 #[tokio::test(flavor = "multi_thread")]
 async fn agents_that_flood_http2() {
-    let world = World::start().await;
+    let fixture = ProxyFixture::start().await;
     let mut wrong = Vec::new();
     for flood in floods() {
-        let before = world.records("flood").await.len();
-        let (outcome, ()) =
-            tokio::join!(connection_outcome(&world, &flood), world.next_call_works());
-        world.returns_to_idle(flood.name).await;
-        world.next_call_works().await;
+        let before = fixture.records("flood").await.len();
+        let (outcome, ()) = tokio::join!(
+            connection_outcome(&fixture, &flood),
+            fixture.next_call_works()
+        );
+        fixture.returns_to_idle(flood.name).await;
+        fixture.next_call_works().await;
         if outcome != Some(flood.outcome) {
             wrong.push(format!(
                 "{}: {outcome:?}, not {:?}",
                 flood.name, flood.outcome
             ));
         }
-        let records = world.records("flood").await;
+        let records = fixture.records("flood").await;
         let new = &records[..records.len() - before];
         let outcomes = ["complete", "client_cancelled"];
         let odd = new
@@ -158,14 +164,18 @@ async fn agents_that_flood_http2() {
 #[tokio::test(flavor = "multi_thread")]
 async fn more_http2_streams_than_allowed_are_refused_and_the_others_served() {
     const REFUSED: u8 = 7;
-    let world = World::start().await;
-    world
+    let fixture = ProxyFixture::start().await;
+    fixture
         .backend
         .set_script(&Script::default().send(STREAM).receive_all());
     let requests: Vec<u8> = (0..150)
         .flat_map(|number| request(2 * number + 1, "many"))
         .collect();
-    let mut agent = Peer::new(TcpStream::connect(world.proxy()).await.expect("connected"));
+    let mut agent = Peer::new(
+        TcpStream::connect(fixture.proxy())
+            .await
+            .expect("connected"),
+    );
     agent.play(&opened().wait(50).send(requests)).await;
     let count = |received: &[u8], kind: u8| {
         let frames = frames(received);
@@ -185,9 +195,9 @@ async fn more_http2_streams_than_allowed_are_refused_and_the_others_served() {
         (100, 50)
     );
     drop(agent);
-    world.returns_to_idle("many streams").await;
-    world.next_call_works().await;
-    let records = world.recorded("many", 100).await;
+    fixture.returns_to_idle("many streams").await;
+    fixture.next_call_works().await;
+    let records = fixture.recorded("many", 100).await;
     assert!(
         records
             .iter()
@@ -197,19 +207,23 @@ async fn more_http2_streams_than_allowed_are_refused_and_the_others_served() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_http2_agent_that_opens_no_window_holds_its_own_stream_alone() {
-    let world = World::start().await;
-    world.backend.set_script(
+    let fixture = ProxyFixture::start().await;
+    fixture.backend.set_script(
         &Script::default()
             .send(STREAM)
             .repeat(chunk([b'x'; 1000]), 100)
             .receive_all(),
     );
-    let mut agent = Peer::new(TcpStream::connect(world.proxy()).await.expect("connected"));
+    let mut agent = Peer::new(
+        TcpStream::connect(fixture.proxy())
+            .await
+            .expect("connected"),
+    );
     let shut = Script::default().send(PREFACE).send(settings(&[(4, 0)]));
     agent.play(&shut.send(request(1, "shut")).wait(200)).await;
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_millis(500) {
-        world.next_call_works().await;
+        fixture.next_call_works().await;
     }
     agent
         .play(&Script::default().send(frame(PING, 0, 0, [0; 8])))
@@ -226,23 +240,27 @@ async fn an_http2_agent_that_opens_no_window_holds_its_own_stream_alone() {
     );
     agent.play(&Script::default().reset()).await;
     drop(agent);
-    assert_eq!(world.record("shut").await["outcome"], "client_cancelled");
-    world.returns_to_idle("a shut window").await;
-    world.next_call_works().await;
+    assert_eq!(fixture.record("shut").await["outcome"], "client_cancelled");
+    fixture.returns_to_idle("a shut window").await;
+    fixture.next_call_works().await;
 }
 
 /// A reset of a stream overtakes what waits to be written to it.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_http2_agent_gets_what_came_before_a_body_broke_off() {
-    let world = World::start().await;
+    let fixture = ProxyFixture::start().await;
     let does = Script::default().send(STREAM).send(chunk("hello"));
     for (number, does) in [does.clone().close(), does.send("zz\r\n").close()]
         .iter()
         .enumerate()
     {
         let session = format!("broken-{number}");
-        world.backend.set_script(does);
-        let mut agent = Peer::new(TcpStream::connect(world.proxy()).await.expect("connected"));
+        fixture.backend.set_script(does);
+        let mut agent = Peer::new(
+            TcpStream::connect(fixture.proxy())
+                .await
+                .expect("connected"),
+        );
         agent.play(&opened().send(request(1, &session))).await;
         while !frames(&agent.received)
             .iter()
@@ -259,8 +277,8 @@ async fn an_http2_agent_gets_what_came_before_a_body_broke_off() {
         assert!(received.iter().any(|frame| frame.0 == HEADERS));
         assert_eq!(content, b"hello", "{number}");
         drop(agent);
-        assert_eq!(world.record(&session).await["outcome"], "upstream_reset");
-        world.returns_to_idle(&session).await;
+        assert_eq!(fixture.record(&session).await["outcome"], "upstream_reset");
+        fixture.returns_to_idle(&session).await;
     }
-    world.next_call_works().await;
+    fixture.next_call_works().await;
 }

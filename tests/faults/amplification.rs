@@ -3,7 +3,7 @@
 //! The bound, on top of what the process takes at rest: `memory_bytes` for all measuring
 //! together, [`PER_STREAM`] for each open stream, and [`SLACK`].
 
-use super::world::{Setup, World, chunk};
+use super::fixture::{ProxyFixture, Setup, chunk};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,13 +31,13 @@ const SWITCHED: &str = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\
                         Upgrade: websocket\r\nSec-WebSocket-Accept: a\r\n\r\n";
 
 /// Answers every request with the same bytes, and leaves the connection open.
-struct Canned {
+struct CannedBackend {
     address: SocketAddr,
     written: Arc<AtomicU64>,
 }
 
-impl Canned {
-    async fn start(answer: Vec<u8>) -> Canned {
+impl CannedBackend {
+    async fn start(answer: Vec<u8>) -> CannedBackend {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
         let address = listener.local_addr().expect("an address");
         let written = Arc::new(AtomicU64::new(0));
@@ -61,20 +61,20 @@ impl Canned {
                 });
             }
         });
-        Canned { address, written }
+        CannedBackend { address, written }
     }
 }
 
 /// What an attack came to.
-struct Cost {
-    world: World,
+struct AttackCost {
+    fixture: ProxyFixture,
     at_rest: u64,
 }
 
-impl Cost {
+impl AttackCost {
     /// Has so many agents ask for `answer`, each on a connection of its own that stays open.
-    async fn of(name: &str, streams: u64, request: &[u8], answer: Vec<u8>) -> Cost {
-        Cost::with(name, streams, request, answer, |_| ()).await
+    async fn of(name: &str, streams: u64, request: &[u8], answer: Vec<u8>) -> AttackCost {
+        AttackCost::with(name, streams, request, answer, |_| ()).await
     }
 
     async fn with(
@@ -83,22 +83,24 @@ impl Cost {
         request: &[u8],
         answer: Vec<u8>,
         change: impl FnOnce(&mut Setup),
-    ) -> Cost {
+    ) -> AttackCost {
         let bytes = answer.len() as u64;
-        let upstream = Canned::start(answer).await;
+        let upstream = CannedBackend::start(answer).await;
         let url = format!("http://{}", upstream.address);
-        let world = World::elsewhere(|setup| {
+        let fixture = ProxyFixture::elsewhere(|setup| {
             setup.url = url;
             setup.bounds = BOUNDS.to_owned();
             change(setup);
         })
         .await;
-        let at_rest = world.resident();
-        world.forget_peak();
+        let at_rest = fixture.resident();
+        fixture.forget_peak();
         let read = Arc::new(AtomicU64::new(0));
         let mut agents = JoinSet::new();
         for _ in 0..streams {
-            let mut tcp = TcpStream::connect(world.proxy()).await.expect("connected");
+            let mut tcp = TcpStream::connect(fixture.proxy())
+                .await
+                .expect("connected");
             let (request, read) = (request.to_owned(), Arc::clone(&read));
             agents.spawn(async move {
                 tcp.write_all(&request).await.expect("written");
@@ -108,16 +110,16 @@ impl Cost {
                 }
             });
         }
-        let mut cost = Cost { world, at_rest };
+        let mut cost = AttackCost { fixture, at_rest };
         cost.arrives(&upstream, &read, streams, bytes).await;
-        let held = cost.world.metric("tokengauge_meter_queue_bytes").await;
+        let held = cost.fixture.metric("tokengauge_meter_queue_bytes").await;
         let lost = cost
-            .world
+            .fixture
             .metric("tokengauge_meter_lagged_frames_total")
             .await;
         agents.shutdown().await;
-        cost.world.returns_to_idle(name).await;
-        let peak = cost.world.peak().saturating_sub(at_rest);
+        cost.fixture.returns_to_idle(name).await;
+        let peak = cost.fixture.peak().saturating_sub(at_rest);
         println!(
             "{name}: {bytes} bytes on each of {streams} streams, {} KB at the peak, {} KB held, \
              {lost} frames not measured",
@@ -133,19 +135,26 @@ impl Cost {
             "tokengauge_meter_panics_total",
             "tokengauge_observer_panics_total",
         ] {
-            assert_eq!(cost.world.process.metrics().await[panics], 0.0, "{panics}");
+            assert_eq!(
+                cost.fixture.process.metrics().await[panics],
+                0.0,
+                "{panics}"
+            );
         }
         cost.at_rest = at_rest;
         cost
     }
 
     /// Waits until every byte has reached the agents and is measured.
-    async fn arrives(&self, upstream: &Canned, read: &AtomicU64, streams: u64, bytes: u64) {
+    async fn arrives(&self, upstream: &CannedBackend, read: &AtomicU64, streams: u64, bytes: u64) {
         let end = Instant::now() + 2 * TIMEOUT;
         let mut slowest = Duration::ZERO;
         loop {
             let asked = Instant::now();
-            assert_eq!(fetch(self.world.process.admin, "/livez").await.status, 200);
+            assert_eq!(
+                fetch(self.fixture.process.admin, "/livez").await.status,
+                200
+            );
             slowest = slowest.max(asked.elapsed());
             let written = upstream.written.load(Ordering::Relaxed);
             if written == streams && read.load(Ordering::Relaxed) >= streams * bytes / 2 {
@@ -165,7 +174,7 @@ impl Cost {
     async fn given_back(&self) -> u64 {
         let end = Instant::now() + Duration::from_secs(10);
         loop {
-            let left = self.world.resident().saturating_sub(self.at_rest);
+            let left = self.fixture.resident().saturating_sub(self.at_rest);
             if left <= SLACK {
                 return left;
             }
@@ -208,13 +217,13 @@ fn choices(bytes: usize) -> Vec<u8> {
 async fn four_kilobytes_of_gzip_that_are_a_million_choices() {
     let body = encode("gzip", &choices(4_100_000));
     assert!(body.len() < 8 << 10, "{} bytes", body.len());
-    Cost::of("a million choices in gzip", 1, &chat(), json("gzip", &body)).await;
+    AttackCost::of("a million choices in gzip", 1, &chat(), json("gzip", &body)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_body_of_millions_of_choices() {
     let answer = json("identity", &choices(4 << 20));
-    Cost::of("millions of choices", 2, &chat(), answer).await;
+    AttackCost::of("millions of choices", 2, &chat(), answer).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -223,14 +232,14 @@ async fn an_event_of_a_million_tool_calls() {
     let event =
         format!("data: {{\"choices\":[{{\"delta\":{{\"tool_calls\":[{calls}{{}}]}}}}]}}\n\n");
     let answer = stream("text/event-stream", "identity", &[event.as_bytes()]);
-    Cost::of("a million tool calls", 2, &chat(), answer).await;
+    AttackCost::of("a million tool calls", 2, &chat(), answer).await;
 }
 
 /// Bits of a number, the lowest first.
 #[derive(Default)]
-struct Bits(Vec<bool>);
+struct BitWriter(Vec<bool>);
 
-impl Bits {
+impl BitWriter {
     fn put(&mut self, count: usize, number: u32) {
         self.0.extend((0..count).map(|bit| number >> bit & 1 == 1));
     }
@@ -243,7 +252,7 @@ impl Bits {
 
 /// The largest window, and 256 tables each for literals and distances, none of which comes.
 fn tables() -> Vec<u8> {
-    let mut bits = Bits::default();
+    let mut bits = BitWriter::default();
     bits.put(4, 0b1111);
     bits.put(1, 0);
     bits.put(2, 2);
@@ -271,7 +280,7 @@ fn tables() -> Vec<u8> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_few_bytes_of_brotli_on_each_of_200_streams() {
     let answer = stream("text/event-stream", "br", &[&tables()]);
-    Cost::of("tables of brotli", 200, &chat(), answer).await;
+    AttackCost::of("tables of brotli", 200, &chat(), answer).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -287,14 +296,14 @@ async fn windows_of_zstd_on_each_of_60_streams() {
         block(&mut frame, 1, 128 << 10, b" ");
     }
     let answer = stream("application/json", "zstd", &[&frame]);
-    Cost::of("windows of zstd", 60, &chat(), answer).await;
+    AttackCost::of("windows of zstd", 60, &chat(), answer).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_long_event_leaves_no_room_behind_that_it_took() {
     let event = format!("data: {{\"x\":\"{}\"}}\n\n", "x".repeat(2 << 20));
     let answer = stream("text/event-stream", "identity", &[event.as_bytes()]);
-    Cost::of("an event of 2 MB and then silence", 60, &chat(), answer).await;
+    AttackCost::of("an event of 2 MB and then silence", 60, &chat(), answer).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -309,7 +318,7 @@ async fn names_of_a_megabyte_are_not_remembered() {
         })
         .collect();
     let answer = stream("text/event-stream", "identity", &[events.as_bytes()]);
-    Cost::of("names of a megabyte", 30, &chat(), answer).await;
+    AttackCost::of("names of a megabyte", 30, &chat(), answer).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -318,7 +327,7 @@ async fn chunks_of_an_event_stream_leave_no_room_behind() {
     let event = format!("{{\"bytes\":\"{long}\"}}\n");
     let request = b"POST /model/m/invoke-with-response-stream HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\n{}";
     let answer = stream("application/x-ndjson", "identity", &[event.as_bytes()]);
-    Cost::of("a chunk of 1.5 MB", 60, request, answer).await;
+    AttackCost::of("a chunk of 1.5 MB", 60, request, answer).await;
 }
 
 /// A frame that a server sends: what it begins with, its length, and so much of its payload.
@@ -333,7 +342,7 @@ async fn a_continuation_as_long_as_numbers_go() {
         frame(0x01, 3, b"abc"),
         frame(0x80, u64::MAX, &vec![b'x'; 120 << 20]),
     ];
-    Cost::of(
+    AttackCost::of(
         "a continuation of 2^64 - 1 bytes",
         1,
         UPGRADE.as_bytes(),
@@ -348,7 +357,7 @@ async fn messages_on_100_sockets_that_do_not_end() {
         SWITCHED.as_bytes().to_vec(),
         frame(0x01, 7 << 20, &vec![b'x'; (7 << 20) - 1]),
     ];
-    Cost::of(
+    AttackCost::of(
         "messages that do not end",
         100,
         UPGRADE.as_bytes(),
@@ -362,20 +371,22 @@ async fn requests_in_chunks_of_a_byte_that_are_read_to_be_rewritten() {
     let head = "POST /v1/chat/completions HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\n\
                 Transfer-Encoding: chunked\r\n\r\n";
     let request = head.to_owned() + &"1\r\n \r\n".repeat(500_000);
-    let upstream = Canned::start(Vec::new()).await;
+    let upstream = CannedBackend::start(Vec::new()).await;
     let url = format!("http://{}", upstream.address);
-    let world = World::elsewhere(|setup| {
+    let fixture = ProxyFixture::elsewhere(|setup| {
         setup.url = url;
         setup.bounds = BOUNDS.to_owned();
         setup.route = "inject_usage = true\n".to_owned();
     })
     .await;
-    let at_rest = world.resident();
-    world.forget_peak();
+    let at_rest = fixture.resident();
+    fixture.forget_peak();
     const AGENTS: u64 = 8;
     let mut agents = Vec::new();
     for _ in 0..AGENTS {
-        let mut tcp = TcpStream::connect(world.proxy()).await.expect("connected");
+        let mut tcp = TcpStream::connect(fixture.proxy())
+            .await
+            .expect("connected");
         let request = request.clone();
         agents.push(tokio::spawn(async move {
             tcp.write_all(request.as_bytes()).await.expect("written");
@@ -387,12 +398,14 @@ async fn requests_in_chunks_of_a_byte_that_are_read_to_be_rewritten() {
         open.push(agent.await.expect("written"));
     }
     tokio::time::sleep(Duration::from_millis(500)).await;
-    let peak = world.peak().saturating_sub(at_rest);
+    let peak = fixture.peak().saturating_sub(at_rest);
     println!("chunks of a byte to be rewritten: {} KB", peak >> 10);
     assert!(
         peak <= AGENTS * (PER_STREAM + (1 << 20)) + (8 << 20),
         "{peak} bytes"
     );
     drop(open);
-    world.returns_to_idle("requests in chunks of a byte").await;
+    fixture
+        .returns_to_idle("requests in chunks of a byte")
+        .await;
 }

@@ -1,6 +1,6 @@
 //! A backend that misbehaves as it is asked to.
 
-use super::message::{self, Seen};
+use super::message::{self, ObservedMessage};
 use super::script::{Disconnect, Peer, Script};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -12,7 +12,7 @@ const CLOSES: &[u8] = b"Connection: close\r\n";
 /// A request as the backend received it, and how its connection ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReceivedRequest {
-    pub request: Seen,
+    pub request: ObservedMessage,
     pub gone: Option<Disconnect>,
 }
 
@@ -72,7 +72,7 @@ async fn serve(
         let raw = std::mem::take(&mut end.received);
         let request = message::request(&raw, end.gone);
         let last = memchr::memmem::find(&raw, CLOSES).is_some();
-        let whole = request.end == message::Ending::Whole;
+        let whole = request.end == message::MessageEnd::Whole;
         let now = Arc::clone(&script.lock().expect("no panic"));
         let goes_on = whole && end.play(&now).await;
         received.lock().expect("no panic").push(ReceivedRequest {

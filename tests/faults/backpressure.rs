@@ -4,10 +4,10 @@
 //! stream, and [`MEMORY`] for all measuring together. Latency next to such peers is measured
 //! by `cargo bench --bench peers -- --noisy-neighbours`.
 
-use super::message::{self, Ending};
+use super::fixture::{MEMORY, ProxyFixture, Setup};
+use super::message::{self, MessageEnd};
 use super::script::Disconnect;
-use super::world::{MEMORY, Setup, World};
-use crate::process::{Listener, Steps};
+use crate::process::{Listener, SteppedBackend};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -142,22 +142,22 @@ async fn thirsty(proxy: SocketAddr) -> TcpStream {
     tcp
 }
 
-struct Scene {
-    world: World,
+struct BackpressureFixture {
+    fixture: ProxyFixture,
     tireless: EndlessBackend,
-    steps: Steps,
+    steps: SteppedBackend,
     at_rest: u64,
 }
 
-impl Scene {
-    async fn set() -> Scene {
-        let steps = Steps::start().await;
+impl BackpressureFixture {
+    async fn set() -> BackpressureFixture {
+        let steps = SteppedBackend::start().await;
         let tireless = EndlessBackend::start(steps.address).await;
         let url = format!("http://{}", tireless.address);
-        let world = World::elsewhere(|setup: &mut Setup| setup.url = url).await;
-        let at_rest = world.resident();
-        Scene {
-            world,
+        let fixture = ProxyFixture::elsewhere(|setup: &mut Setup| setup.url = url).await;
+        let at_rest = fixture.resident();
+        BackpressureFixture {
+            fixture,
             tireless,
             steps,
             at_rest,
@@ -165,7 +165,7 @@ impl Scene {
     }
 
     fn grown(&self) -> u64 {
-        self.world.resident().saturating_sub(self.at_rest)
+        self.fixture.resident().saturating_sub(self.at_rest)
     }
 
     /// Waits until the backend can write no more; says how much it could.
@@ -187,7 +187,7 @@ impl Scene {
         const STEPS: usize = 20;
         let mut streams = Vec::new();
         for number in 0..5 {
-            streams.push(Listener::open(self.world.proxy(), "", format!("o{number}")).await);
+            streams.push(Listener::open(self.fixture.proxy(), "", format!("o{number}")).await);
         }
         for step in 1..=STEPS {
             self.steps.next();
@@ -198,7 +198,7 @@ impl Scene {
         self.steps.end();
         for stream in streams {
             let (id, text) = stream.whole().await;
-            assert_eq!(text, Steps::whole(&id, STEPS));
+            assert_eq!(text, SteppedBackend::whole(&id, STEPS));
         }
     }
 }
@@ -206,13 +206,13 @@ impl Scene {
 #[tokio::test(flavor = "multi_thread")]
 async fn agents_that_never_read_hold_their_own_backends_back() {
     const AGENTS: u64 = 20;
-    let scene = Scene::set().await;
+    let backpressure = BackpressureFixture::set().await;
     let mut agents = Vec::new();
     for _ in 0..AGENTS {
-        agents.push(thirsty(scene.world.proxy()).await);
+        agents.push(thirsty(backpressure.fixture.proxy()).await);
     }
-    let written = scene.held_back().await;
-    let grown = scene.grown();
+    let written = backpressure.held_back().await;
+    let grown = backpressure.grown();
     println!(
         "{AGENTS} agents that never read: {} KB written, {} KB resident",
         written >> 10,
@@ -223,12 +223,18 @@ async fn agents_that_never_read_hold_their_own_backends_back() {
         grown < AGENTS * PER_STREAM + MEMORY + SLACK,
         "{grown} bytes"
     );
-    scene.others_are_unharmed().await;
-    let later = scene.held_back().await;
+    backpressure.others_are_unharmed().await;
+    let later = backpressure.held_back().await;
     assert!(later < AGENTS * KERNEL, "{later} bytes");
     drop(agents);
-    scene.world.returns_to_idle("agents that never read").await;
-    let records = scene.world.recorded("thirsty", AGENTS as usize).await;
+    backpressure
+        .fixture
+        .returns_to_idle("agents that never read")
+        .await;
+    let records = backpressure
+        .fixture
+        .recorded("thirsty", AGENTS as usize)
+        .await;
     let forwarded: u64 = records
         .iter()
         .filter_map(|record| record["bytes"]["response"].as_u64())
@@ -243,9 +249,9 @@ async fn agents_that_never_read_hold_their_own_backends_back() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_that_reads_a_kilobyte_a_second_gets_every_byte_in_its_own_time() {
-    let scene = Scene::set().await;
-    let mut agent = thirsty(scene.world.proxy()).await;
-    let written = scene.held_back().await;
+    let backpressure = BackpressureFixture::set().await;
+    let mut agent = thirsty(backpressure.fixture.proxy()).await;
+    let written = backpressure.held_back().await;
     let (mut seen, begun) = (Vec::new(), Instant::now());
     while begun.elapsed() < Duration::from_secs(3) {
         let mut some = [0; 102];
@@ -262,26 +268,26 @@ async fn an_agent_that_reads_a_kilobyte_a_second_gets_every_byte_in_its_own_time
             .zip(expected)
             .all(|(seen, expected)| seen == expected)
     );
-    let more = scene.held_back().await - written;
+    let more = backpressure.held_back().await - written;
     assert!(
         more < 1 << 20,
         "{more} bytes for {} that were read",
         seen.len()
     );
     assert!(
-        scene.grown() < PER_STREAM + MEMORY + SLACK,
+        backpressure.grown() < PER_STREAM + MEMORY + SLACK,
         "{}",
-        scene.grown()
+        backpressure.grown()
     );
-    scene.others_are_unharmed().await;
+    backpressure.others_are_unharmed().await;
     drop(agent);
-    scene.world.returns_to_idle("a slow reader").await;
+    backpressure.fixture.returns_to_idle("a slow reader").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn chunks_of_one_byte_cost_no_memory_and_every_token_is_counted() {
-    let scene = Scene::set().await;
-    let mut agent = TcpStream::connect(scene.world.proxy())
+    let backpressure = BackpressureFixture::set().await;
+    let mut agent = TcpStream::connect(backpressure.fixture.proxy())
         .await
         .expect("connected");
     let request = "POST /v1/chat/completions HTTP/1.1\r\nHost: h\r\nConnection: close\r\nx-tokengauge-session: tiny\r\nContent-Length: 2\r\n\r\n{}";
@@ -291,28 +297,35 @@ async fn chunks_of_one_byte_cost_no_memory_and_every_token_is_counted() {
         agent.read_to_end(&mut raw).await.expect("read");
         raw
     });
-    scene.others_are_unharmed().await;
+    backpressure.others_are_unharmed().await;
     let raw = reading.await.expect("read");
     let seen = message::response(&raw, Some(Disconnect::Closed));
     let events = words(2).repeat(TINY) + &finish(None) + DONE;
-    assert_eq!((seen.body.len(), seen.end), (events.len(), Ending::Whole));
+    assert_eq!(
+        (seen.body.len(), seen.end),
+        (events.len(), MessageEnd::Whole)
+    );
     assert!(seen.body == events.as_bytes());
-    let record = scene.world.record("tiny").await;
+    let record = backpressure.fixture.record("tiny").await;
     assert_eq!(
         record["tokens"]["normalised"]["output"],
         2 * TINY,
         "{record}"
     );
     assert_eq!(record["outcome"], "complete");
-    assert!(scene.grown() < MEMORY + SLACK, "{}", scene.grown());
-    scene.world.returns_to_idle("tiny chunks").await;
+    assert!(
+        backpressure.grown() < MEMORY + SLACK,
+        "{}",
+        backpressure.grown()
+    );
+    backpressure.fixture.returns_to_idle("tiny chunks").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn prompts_of_100_mb_pass_within_the_memory_of_measuring() {
     const PROMPTS: u64 = 4;
-    let scene = Scene::set().await;
-    let proxy = scene.world.proxy();
+    let backpressure = BackpressureFixture::set().await;
+    let proxy = backpressure.fixture.proxy();
     let prompts = (0..PROMPTS).map(|_| {
         tokio::spawn(async move {
             let mut agent = TcpStream::connect(proxy).await.expect("connected");
@@ -330,8 +343,13 @@ async fn prompts_of_100_mb_pass_within_the_memory_of_measuring() {
     let prompts: Vec<_> = prompts.collect();
     let (mut grown, mut held) = (0, 0.0_f64);
     while !prompts.iter().all(tokio::task::JoinHandle::is_finished) {
-        grown = grown.max(scene.grown());
-        held = held.max(scene.world.metric("tokengauge_meter_queue_bytes").await);
+        grown = grown.max(backpressure.grown());
+        held = held.max(
+            backpressure
+                .fixture
+                .metric("tokengauge_meter_queue_bytes")
+                .await,
+        );
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     for prompt in prompts {
@@ -348,12 +366,15 @@ async fn prompts_of_100_mb_pass_within_the_memory_of_measuring() {
         "{grown} bytes"
     );
     assert_eq!(
-        scene.tireless.read.load(Ordering::Relaxed),
+        backpressure.tireless.read.load(Ordering::Relaxed),
         PROMPTS * PROMPT
     );
-    scene.others_are_unharmed().await;
-    scene.world.returns_to_idle("long prompts").await;
-    let records = scene.world.recorded("long", PROMPTS as usize).await;
+    backpressure.others_are_unharmed().await;
+    backpressure.fixture.returns_to_idle("long prompts").await;
+    let records = backpressure
+        .fixture
+        .recorded("long", PROMPTS as usize)
+        .await;
     assert!(
         records
             .iter()

@@ -4,7 +4,7 @@ use super::script::Disconnect;
 
 /// A message as far as it came.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seen {
+pub struct ObservedMessage {
     /// Interim responses before it.
     pub interim: usize,
     /// The first line's second word: a status, or a target. `None` without a whole head.
@@ -13,14 +13,14 @@ pub struct Seen {
     pub body: Vec<u8>,
     /// Trailers, as they came.
     pub trailers: String,
-    pub end: Ending,
+    pub end: MessageEnd,
     /// `x-tokengauge-error`.
     pub error: Option<String>,
 }
 
 /// How a message ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
+pub enum MessageEnd {
     /// By its own framing.
     Whole,
     /// The connection closed before.
@@ -31,32 +31,32 @@ pub enum Ending {
     Malformed,
 }
 
-impl Ending {
-    fn broken(gone: Option<Disconnect>) -> Ending {
+impl MessageEnd {
+    fn broken(gone: Option<Disconnect>) -> MessageEnd {
         match gone {
-            Some(Disconnect::Reset) => Ending::Reset,
-            _ => Ending::Short,
+            Some(Disconnect::Reset) => MessageEnd::Reset,
+            _ => MessageEnd::Short,
         }
     }
 }
 
 /// Reads a response.
-pub fn response(raw: &[u8], gone: Option<Disconnect>) -> Seen {
+pub fn response(raw: &[u8], gone: Option<Disconnect>) -> ObservedMessage {
     read(raw, gone, true)
 }
 
 /// Reads a request.
-pub fn request(raw: &[u8], gone: Option<Disconnect>) -> Seen {
+pub fn request(raw: &[u8], gone: Option<Disconnect>) -> ObservedMessage {
     read(raw, gone, false)
 }
 
-fn read(mut raw: &[u8], gone: Option<Disconnect>, until_close: bool) -> Seen {
-    let mut seen = Seen {
+fn read(mut raw: &[u8], gone: Option<Disconnect>, until_close: bool) -> ObservedMessage {
+    let mut seen = ObservedMessage {
         interim: 0,
         what: None,
         body: Vec::new(),
         trailers: String::new(),
-        end: Ending::broken(gone),
+        end: MessageEnd::broken(gone),
         error: None,
     };
     let head = loop {
@@ -79,12 +79,12 @@ fn read(mut raw: &[u8], gone: Option<Disconnect>, until_close: bool) -> Seen {
         let length = length.parse().expect("a length");
         seen.body = raw[..raw.len().min(length)].to_vec();
         if raw.len() >= length {
-            seen.end = Ending::Whole;
+            seen.end = MessageEnd::Whole;
         }
     } else {
         seen.body = raw.to_vec();
         if gone == Some(Disconnect::Closed) || !until_close {
-            seen.end = Ending::Whole;
+            seen.end = MessageEnd::Whole;
         }
     }
     seen
@@ -92,7 +92,7 @@ fn read(mut raw: &[u8], gone: Option<Disconnect>, until_close: bool) -> Seen {
 
 /// Whether a request has come whole.
 pub fn is_whole(raw: &[u8]) -> bool {
-    request(raw, None).end != Ending::Short
+    request(raw, None).end != MessageEnd::Short
 }
 
 fn head(raw: &[u8]) -> Option<(String, &[u8])> {
@@ -109,26 +109,26 @@ fn field(head: &str, name: &str) -> Option<String> {
     field.map(|(_, value)| value.trim().to_owned())
 }
 
-fn chunked(mut raw: &[u8], gone: Option<Disconnect>, seen: &mut Seen) {
-    let broken = Ending::broken(gone);
+fn chunked(mut raw: &[u8], gone: Option<Disconnect>, seen: &mut ObservedMessage) {
+    let broken = MessageEnd::broken(gone);
     loop {
         let Some(end) = memchr::memmem::find(raw, b"\r\n") else {
             let digits = raw.iter().take_while(|byte| byte.is_ascii_hexdigit());
             let bad = !raw.is_empty() && digits.count() == 0;
-            seen.end = if bad { Ending::Malformed } else { broken };
+            seen.end = if bad { MessageEnd::Malformed } else { broken };
             return;
         };
         let line = String::from_utf8_lossy(&raw[..end]);
         let size = line.split(';').next().unwrap_or_default().trim();
         let Ok(size) = usize::from_str_radix(size, 16) else {
-            seen.end = Ending::Malformed;
+            seen.end = MessageEnd::Malformed;
             return;
         };
         raw = &raw[end + 2..];
         if size == 0 {
             if let Some(end) = memchr::memmem::find(&[b"\r\n", raw].concat(), b"\r\n\r\n") {
                 seen.trailers = String::from_utf8_lossy(&raw[..end]).into_owned();
-                seen.end = Ending::Whole;
+                seen.end = MessageEnd::Whole;
             }
             return;
         }
@@ -136,7 +136,7 @@ fn chunked(mut raw: &[u8], gone: Option<Disconnect>, seen: &mut Seen) {
         seen.body.extend_from_slice(&raw[..here]);
         raw = &raw[here..];
         if raw.len() >= 2 && !raw.starts_with(b"\r\n") {
-            seen.end = Ending::Malformed;
+            seen.end = MessageEnd::Malformed;
             return;
         }
         if raw.len() < 2 {

@@ -1,5 +1,5 @@
 //! Every fault, by place: the real proxy in front of a backend, or behind an agent, that
-//! misbehaves. [`world`] says what must hold when a fault is over.
+//! misbehaves. [`fixture`] says what must hold when a fault is over.
 //!
 //! | place | faults | where |
 //! |---|---|---|
@@ -29,6 +29,7 @@ mod amplification;
 mod backend;
 mod backpressure;
 mod cgroup;
+mod fixture;
 pub mod frames;
 mod message;
 mod process;
@@ -39,7 +40,6 @@ mod upstream_http1;
 mod upstream_http2;
 mod upstream_names;
 mod upstream_tls;
-mod world;
 
 #[test]
 fn every_fault_has_a_row_in_the_document() {

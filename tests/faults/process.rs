@@ -2,8 +2,8 @@
 //! own mistakes.
 
 use super::backend::Backend;
-use super::world::{Setup, World, ask, ordinary, request};
-use crate::process::{Listener, Steps};
+use super::fixture::{ProxyFixture, Setup, ask, ordinary, request};
+use crate::process::{Listener, SteppedBackend};
 use http::Request;
 use http_body_util::BodyExt;
 use rustix::process::Signal;
@@ -36,30 +36,30 @@ fn behind(line: &str) -> Command {
 #[tokio::test(flavor = "multi_thread")]
 async fn without_file_descriptors_open_streams_go_on_and_new_ones_wait() {
     const STEPS: usize = 10;
-    let steps = Steps::start().await;
-    let world = World::elsewhere(|setup: &mut Setup| {
+    let steps = SteppedBackend::start().await;
+    let fixture = ProxyFixture::elsewhere(|setup: &mut Setup| {
         setup.url = format!("http://{}", steps.address);
         setup.command = behind("ulimit -n 64");
     });
-    let world = world.await;
+    let fixture = fixture.await;
     let mut streams = Vec::new();
     for number in 0..3 {
-        streams.push(Listener::open(world.proxy(), "", format!("s{number}")).await);
+        streams.push(Listener::open(fixture.proxy(), "", format!("s{number}")).await);
     }
     let mut idle = Vec::new();
     for _ in 0..200 {
         idle.push(
-            TcpStream::connect(world.proxy())
+            TcpStream::connect(fixture.proxy())
                 .await
                 .expect("in the queue"),
         );
     }
-    world.process.line("files may be open").await;
+    fixture.process.line("files may be open").await;
     // They wait, and files are left for operators.
     for _ in 0..5 {
-        assert_eq!(fetch(world.process.admin, "/livez").await.status, 200);
+        assert_eq!(fetch(fixture.process.admin, "/livez").await.status, 200);
     }
-    assert!(world.open_files() < 64, "{}", world.open_files());
+    assert!(fixture.open_files() < 64, "{}", fixture.open_files());
     for step in 1..=STEPS {
         steps.next();
         for stream in &mut streams {
@@ -67,14 +67,14 @@ async fn without_file_descriptors_open_streams_go_on_and_new_ones_wait() {
         }
     }
     drop(idle);
-    let hello = tokio::time::timeout(TIMEOUT, call(world.proxy(), "GET", "/hello"));
+    let hello = tokio::time::timeout(TIMEOUT, call(fixture.proxy(), "GET", "/hello"));
     assert_eq!(hello.await.expect("served again").body, "hello");
     steps.end();
     for stream in streams {
         let (id, text) = stream.whole().await;
-        assert_eq!(text, Steps::whole(&id, STEPS));
+        assert_eq!(text, SteppedBackend::whole(&id, STEPS));
     }
-    world.returns_to_idle("few files").await;
+    fixture.returns_to_idle("few files").await;
 }
 
 /// Streams of a few HTTP/2 agents to a slow upstream, more than there are descriptors.
@@ -83,8 +83,8 @@ async fn one_upstream_cannot_take_the_descriptors_of_the_others_and_of_operators
     const FILES: usize = 400;
     const AGENTS: usize = 5;
     const STREAMS: usize = 100;
-    let (slow, other) = (Steps::start().await, Steps::start().await);
-    let world = World::elsewhere(|setup: &mut Setup| {
+    let (slow, other) = (SteppedBackend::start().await, SteppedBackend::start().await);
+    let fixture = ProxyFixture::elsewhere(|setup: &mut Setup| {
         setup.url = format!("http://{}", slow.address);
         setup.upstream = format!(
             "max_pending = 50\n[[upstream]]\nname = \"other\"\nurl = \"http://{}\"\nidle_for = \"100ms\"\n\
@@ -93,11 +93,11 @@ async fn one_upstream_cannot_take_the_descriptors_of_the_others_and_of_operators
         );
         setup.command = behind(&format!("ulimit -n {FILES}"));
     });
-    let world = world.await;
+    let fixture = fixture.await;
     let mut agents = Vec::new();
     let mut answers = tokio::task::JoinSet::new();
     for agent in 0..AGENTS {
-        let send = http2(world.proxy()).await;
+        let send = http2(fixture.proxy()).await;
         for stream in 0..STREAMS {
             let mut send = send.clone();
             let uri = format!("http://h/stream/{agent}-{stream}");
@@ -109,19 +109,19 @@ async fn one_upstream_cannot_take_the_descriptors_of_the_others_and_of_operators
         agents.push(send);
     }
     const REFUSED: &str = "tokengauge_upstream_refused_requests_total{upstream=\"engine\"}";
-    reaches_alone(&world, REFUSED, 300.0).await;
-    assert!(world.open_files() < FILES, "{}", world.open_files());
-    let figures = world.process.metrics().await;
+    reaches_alone(&fixture, REFUSED, 300.0).await;
+    assert!(fixture.open_files() < FILES, "{}", fixture.open_files());
+    let figures = fixture.process.metrics().await;
     let open = figures["tokengauge_upstream_connections{upstream=\"engine\"}"];
     let pending = figures["tokengauge_upstream_pending_requests{upstream=\"engine\"}"];
     // 300 descriptors for connections, half of them upstreams', a quarter of those the other's.
     assert_eq!((open, pending), (113.0, 50.0));
     for _ in 0..20 {
         assert_eq!(
-            call(world.proxy(), "GET", "/other/hello").await.body,
+            call(fixture.proxy(), "GET", "/other/hello").await.body,
             "hello"
         );
-        assert_eq!(fetch(world.process.admin, "/livez").await.status, 200);
+        assert_eq!(fetch(fixture.process.admin, "/livez").await.status, 200);
     }
     slow.end();
     let mut statuses = [0, 0];
@@ -139,14 +139,16 @@ async fn one_upstream_cannot_take_the_descriptors_of_the_others_and_of_operators
     }
     assert_eq!(statuses, [163, 337]);
     drop(agents);
-    world.returns_to_idle("more streams than descriptors").await;
+    fixture
+        .returns_to_idle("more streams than descriptors")
+        .await;
 }
 
 /// Waits for a metric, and makes no calls meanwhile.
-async fn reaches_alone(world: &World, metric: &str, least: f64) {
+async fn reaches_alone(fixture: &ProxyFixture, metric: &str, least: f64) {
     let end = Instant::now() + TIMEOUT;
-    while world.metric(metric).await < least {
-        assert!(Instant::now() < end, "{}", world.metric(metric).await);
+    while fixture.metric(metric).await < least {
+        assert!(Instant::now() < end, "{}", fixture.metric(metric).await);
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
@@ -154,21 +156,21 @@ async fn reaches_alone(world: &World, metric: &str, least: f64) {
 #[tokio::test(flavor = "multi_thread")]
 async fn calls_that_outlast_the_time_to_drain_are_all_recorded_as_drained() {
     const STREAMS: usize = 60;
-    let steps = Steps::start().await;
+    let steps = SteppedBackend::start().await;
     let folder = tempfile::tempdir().expect("a folder");
     let log = folder.path().join("calls.jsonl");
-    let world = World::elsewhere(|setup: &mut Setup| {
+    let fixture = ProxyFixture::elsewhere(|setup: &mut Setup| {
         setup.url = format!("http://{}", steps.address);
         setup.settings = "drain_timeout = \"300ms\"\n".to_owned();
         let file = log.to_str().expect("text").to_owned();
         setup.arguments = vec!["--call-log".to_owned(), file];
     });
-    let world = world.await;
+    let fixture = fixture.await;
     let mut streams = Vec::new();
     for number in 0..STREAMS {
-        streams.push(Listener::open(world.proxy(), "", format!("s{number}")).await);
+        streams.push(Listener::open(fixture.proxy(), "", format!("s{number}")).await);
     }
-    let mut send = http2(world.proxy()).await;
+    let mut send = http2(fixture.proxy()).await;
     let mut bodies = Vec::new();
     for number in 0..STREAMS {
         let uri = format!("http://h/stream/h{number}");
@@ -179,8 +181,8 @@ async fn calls_that_outlast_the_time_to_drain_are_all_recorded_as_drained() {
     for stream in &mut streams {
         stream.step(1).await;
     }
-    world.process.signal(Signal::TERM);
-    assert!(world.process.ended().await.success());
+    fixture.process.signal(Signal::TERM);
+    assert!(fixture.process.ended().await.success());
     let log = std::fs::read_to_string(log).expect("written");
     let outcomes = log.lines().map(|line| {
         let record: serde_json::Value = serde_json::from_str(line).expect("a record");
@@ -195,22 +197,22 @@ async fn calls_that_outlast_the_time_to_drain_are_all_recorded_as_drained() {
 }
 
 /// Calls that must not notice anything: every byte of each is looked at.
-async fn calls(world: &World, count: usize) {
+async fn calls(fixture: &ProxyFixture, count: usize) {
     for _ in 0..count {
-        world.next_call_works().await;
+        fixture.next_call_works().await;
     }
 }
 
 /// Waits for a metric.
-async fn reaches(world: &World, metric: &str, least: f64) {
+async fn reaches(fixture: &ProxyFixture, metric: &str, least: f64) {
     let end = Instant::now() + TIMEOUT;
-    while world.metric(metric).await < least {
+    while fixture.metric(metric).await < least {
         assert!(
             Instant::now() < end,
             "{metric} is {}",
-            world.metric(metric).await
+            fixture.metric(metric).await
         );
-        calls(world, 1).await;
+        calls(fixture, 1).await;
     }
 }
 
@@ -228,7 +230,7 @@ async fn a_full_disk_costs_records_and_nothing_else() {
     }
     let folder = tempfile::tempdir().expect("a folder");
     let state = folder.path().to_owned();
-    let world = World::with(|setup: &mut Setup| {
+    let fixture = ProxyFixture::with(|setup: &mut Setup| {
         let mount = format!("mount -t tmpfs -o size=2m tmpfs {}", state.display());
         let mut command = Command::new("unshare");
         let script = format!("{mount} && exec \"$0\" \"$@\"");
@@ -236,10 +238,10 @@ async fn a_full_disk_costs_records_and_nothing_else() {
         setup.command = command;
         setup.settings = format!("state_dir = {state:?}\n");
     });
-    let world = world.await;
-    reaches(&world, "tokengauge_ledger_records_total", 5.0).await;
+    let fixture = fixture.await;
+    reaches(&fixture, "tokengauge_ledger_records_total", 5.0).await;
     // The disk is one of the process's own.
-    let inside = format!("/proc/{}/root{}", world.process.id(), state.display());
+    let inside = format!("/proc/{}/root{}", fixture.process.id(), state.display());
     let filler = PathBuf::from(inside).join("filler");
     let mut file = OpenOptions::new()
         .create(true)
@@ -247,26 +249,26 @@ async fn a_full_disk_costs_records_and_nothing_else() {
         .open(&filler)
         .expect("opens");
     while file.write_all(&[0; 512]).is_ok() {}
-    reaches(&world, "tokengauge_ledger_lost_records_total", 5.0).await;
-    let lost = world.process.metrics().await;
+    reaches(&fixture, "tokengauge_ledger_lost_records_total", 5.0).await;
+    let lost = fixture.process.metrics().await;
     let full = lost
         .iter()
         .find(|(name, _)| name.contains("lost_records") && name.contains("disk_full"));
     assert!(full.is_some_and(|(_, count)| *count > 0.0), "{full:?}");
     std::fs::remove_file(&filler).expect("removed");
     drop(file);
-    let kept = world.metric("tokengauge_ledger_records_total").await;
-    reaches(&world, "tokengauge_ledger_records_total", kept + 5.0).await;
+    let kept = fixture.metric("tokengauge_ledger_records_total").await;
+    reaches(&fixture, "tokengauge_ledger_records_total", kept + 5.0).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_log_without_room_costs_lines_and_nothing_else() {
-    let world = World::with(|setup: &mut Setup| {
+    let fixture = ProxyFixture::with(|setup: &mut Setup| {
         setup.arguments = vec!["--call-log".to_owned(), "/dev/full".to_owned()];
     });
-    let world = world.await;
-    reaches(&world, "tokengauge_export_failures_total", 5.0).await;
-    world.returns_to_idle("a full call log").await;
+    let fixture = fixture.await;
+    reaches(&fixture, "tokengauge_export_failures_total", 5.0).await;
+    fixture.returns_to_idle("a full call log").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -279,7 +281,7 @@ async fn a_receiver_of_telemetry_that_hangs_costs_counters_and_nothing_else() {
             open.push(tcp);
         }
     });
-    let world = World::with(|setup: &mut Setup| {
+    let fixture = ProxyFixture::with(|setup: &mut Setup| {
         setup
             .command
             .env("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)
@@ -287,15 +289,15 @@ async fn a_receiver_of_telemetry_that_hangs_costs_counters_and_nothing_else() {
             .env("OTEL_BSP_SCHEDULE_DELAY", "100")
             .env("OTEL_METRIC_EXPORT_INTERVAL", "200");
     });
-    let world = world.await;
-    reaches(&world, "tokengauge_export_failures_total", 10.0).await;
-    let before = world.open_files();
-    reaches(&world, "tokengauge_export_failures_total", 50.0).await;
-    let after = world.open_files();
+    let fixture = fixture.await;
+    reaches(&fixture, "tokengauge_export_failures_total", 10.0).await;
+    let before = fixture.open_files();
+    reaches(&fixture, "tokengauge_export_failures_total", 50.0).await;
+    let after = fixture.open_files();
     assert!(after <= before + 4, "{before} files became {after}");
     let asked = Instant::now();
-    world.process.signal(Signal::TERM);
-    assert!(world.process.ended().await.success());
+    fixture.process.signal(Signal::TERM);
+    assert!(fixture.process.ended().await.success());
     assert!(
         asked.elapsed() < Duration::from_secs(15),
         "{:?}",
@@ -304,16 +306,17 @@ async fn a_receiver_of_telemetry_that_hangs_costs_counters_and_nothing_else() {
     hanging.abort();
 }
 
-/// Panics where it is given tokens, or of a call's end.
-struct Panics {
+/// Panics when it is given tokens, or at the end of a call.
+struct PanickingSubscriber {
     live: bool,
 }
 
-struct Panic;
+struct PanickingTokenObserver;
 
-impl Subscriber for Panics {
+impl Subscriber for PanickingSubscriber {
     fn watch(&self, _: &Stream<'_>) -> Option<Box<dyn TokenObserver>> {
-        self.live.then(|| Box::new(Panic) as Box<dyn TokenObserver>)
+        self.live
+            .then(|| Box::new(PanickingTokenObserver) as Box<dyn TokenObserver>)
     }
 
     fn finished(&self, _: &Arc<FinishedCall>) {
@@ -321,7 +324,7 @@ impl Subscriber for Panics {
     }
 }
 
-impl TokenObserver for Panic {
+impl TokenObserver for PanickingTokenObserver {
     fn tokens(&mut self, _: Instant, _: Channel, _: u64) {
         panic!("as the test wants it");
     }
@@ -333,8 +336,10 @@ async fn a_panic_while_measuring_costs_a_measurement_and_nothing_else() {
         let backend = Backend::start().await;
         backend.set_script(&ordinary());
         let recent = RecentCalls::new(100);
-        let subscribers: Vec<Arc<dyn Subscriber>> =
-            vec![Arc::new(Panics { live }), Arc::clone(&recent) as _];
+        let subscribers: Vec<Arc<dyn Subscriber>> = vec![
+            Arc::new(PanickingSubscriber { live }),
+            Arc::clone(&recent) as _,
+        ];
         let meter = Meter::new(Measure::default(), subscribers);
         let mut setup = InProcess::to(backend.address);
         setup.idle_for = Duration::from_millis(20);

@@ -2,7 +2,7 @@
 //! how much measuring may hold.
 
 use super::cgroup::Cgroup;
-use super::world::World;
+use super::fixture::ProxyFixture;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 use tokengauge_test_support::TIMEOUT;
@@ -45,7 +45,11 @@ async fn answer(mut tcp: TcpStream) {
     tokio::io::copy(&mut body, &mut tokio::io::sink())
         .await
         .expect("read");
-    let stream = format!("{}{}", super::world::STREAM, "f\r\ndata: {\"x\":1}\n\n\r\n");
+    let stream = format!(
+        "{}{}",
+        super::fixture::STREAM,
+        "f\r\ndata: {\"x\":1}\n\n\r\n"
+    );
     let _ = tcp.write_all(stream.as_bytes()).await;
     let _ = tcp.read_u8().await;
 }
@@ -71,19 +75,21 @@ async fn survives(agents: usize, bytes: usize, route: &str) {
         return;
     };
     let address = backend().await;
-    let world = World::elsewhere(|setup| {
+    let fixture = ProxyFixture::elsewhere(|setup| {
         setup.url = format!("http://{address}");
         setup.bounds = String::new();
         setup.route = route.to_owned();
         setup.command = cgroup.command(env!("CARGO_BIN_EXE_tokengauge"));
     })
     .await;
-    let at_rest = world.resident();
+    let at_rest = fixture.resident();
     let question = std::sync::Arc::new(question(bytes));
     for round in 0..2 {
         let mut asked = Vec::new();
         for _ in 0..agents {
-            let mut tcp = TcpStream::connect(world.proxy()).await.expect("connected");
+            let mut tcp = TcpStream::connect(fixture.proxy())
+                .await
+                .expect("connected");
             let question = std::sync::Arc::clone(&question);
             asked.push(tokio::spawn(async move {
                 tcp.write_all(&question).await.expect("it lives");
@@ -102,36 +108,36 @@ async fn survives(agents: usize, bytes: usize, route: &str) {
                     .expect("answered"),
             );
         }
-        let held = world.metric("tokengauge_meter_queue_bytes").await as u64;
+        let held = fixture.metric("tokengauge_meter_queue_bytes").await as u64;
         let most = LIMIT / 4 + (tokengauge::wire::COPIES * bytes) as u64;
         assert!(held <= most, "{held} bytes held, {most} allowed");
         println!(
             "round {round}: {agents} requests of {} KB open: {} KB resident, {} KB in the cgroup at most, {} KB held",
             bytes >> 10,
-            world.resident() >> 10,
+            fixture.resident() >> 10,
             cgroup.peak() >> 10,
             held >> 10,
         );
         if route == BY_MODEL {
             // Copies that measuring holds of open calls are not in the way of those to come.
-            let unread = world.metric(UNREAD).await as usize;
+            let unread = fixture.metric(UNREAD).await as usize;
             assert!(unread <= agents / 4, "{unread} were not read");
         }
         assert!(cgroup.peak() < LIMIT / 10 * 9, "{} bytes", cgroup.peak());
         drop(open);
-        world.returns_to_idle("a load of questions").await;
+        fixture.returns_to_idle("a load of questions").await;
     }
     let end = Instant::now() + Duration::from_secs(10);
-    while world.resident() > at_rest + LEFT {
+    while fixture.resident() > at_rest + LEFT {
         assert!(
             Instant::now() < end,
             "{} KB of {} KB",
-            world.resident() >> 10,
+            fixture.resident() >> 10,
             at_rest >> 10
         );
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    drop(world);
+    drop(fixture);
 }
 
 #[tokio::test(flavor = "multi_thread")]

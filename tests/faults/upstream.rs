@@ -1,8 +1,8 @@
 //! A fault of an upstream, and what agent and record must have of it.
 
-use super::message::{Ending, Seen};
+use super::fixture::{ProxyFixture, ask, chat, request};
+use super::message::{MessageEnd, ObservedMessage};
 use super::script::Script;
-use super::world::{World, ask, chat, request};
 use serde_json::Value;
 
 /// A fault of the backend's.
@@ -13,13 +13,13 @@ pub struct Fault {
     /// What the agent says. The version is what differs.
     pub agent: &'static str,
     /// What the agent sees through the proxy.
-    pub through: Observed,
-    pub recorded: Recorded,
+    pub through: ExpectedResponse,
+    pub recorded: ExpectedRecord,
 }
 
 /// What the agent gets through the proxy, compared with what it gets without.
 #[derive(Clone, Copy, Debug)]
-pub enum Observed {
+pub enum ExpectedResponse {
     /// The same.
     Same,
     /// No response came: one of the proxy's own says why.
@@ -36,7 +36,7 @@ pub enum Observed {
 
 /// What the record says.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Recorded {
+pub struct ExpectedRecord {
     pub outcome: &'static str,
     pub error: Option<&'static str>,
     /// Counted output.
@@ -47,12 +47,12 @@ pub struct Recorded {
 }
 
 /// A record of a call that broke off, with so many tokens until then.
-pub fn reset(tokens: u64) -> Recorded {
+pub fn reset(tokens: u64) -> ExpectedRecord {
     recorded("upstream_reset", Some("upstream_reset"), Some(tokens))
 }
 
 /// A record of a call that came whole.
-pub fn complete(tokens: u64) -> Recorded {
+pub fn complete(tokens: u64) -> ExpectedRecord {
     recorded("complete", None, Some(tokens))
 }
 
@@ -60,8 +60,8 @@ pub fn recorded(
     outcome: &'static str,
     error: Option<&'static str>,
     tokens: Option<u64>,
-) -> Recorded {
-    Recorded {
+) -> ExpectedRecord {
+    ExpectedRecord {
         outcome,
         error,
         tokens,
@@ -71,14 +71,19 @@ pub fn recorded(
 }
 
 /// A record of a call that came whole and could not be counted.
-pub fn uncounted(why: &'static [&'static str]) -> Recorded {
-    Recorded {
+pub fn uncounted(why: &'static [&'static str]) -> ExpectedRecord {
+    ExpectedRecord {
         without_speed: why,
         ..recorded("complete", None, None)
     }
 }
 
-pub fn fault(name: &'static str, does: Script, through: Observed, recorded: Recorded) -> Fault {
+pub fn fault(
+    name: &'static str,
+    does: Script,
+    through: ExpectedResponse,
+    recorded: ExpectedRecord,
+) -> Fault {
     Fault {
         name,
         does,
@@ -101,31 +106,36 @@ pub fn refused(
         _ => "upstream_reset",
     };
     let recorded = recorded(outcome, Some(error), None);
-    fault(name, does, Observed::Refused(status, error), recorded)
+    fault(
+        name,
+        does,
+        ExpectedResponse::Refused(status, error),
+        recorded,
+    )
 }
 
 /// Tries every fault, and reports all that is not as expected.
-pub async fn all(world: &World, faults: Vec<Fault>) {
+pub async fn all(fixture: &ProxyFixture, faults: Vec<Fault>) {
     let mut wrong = Vec::new();
     for fault in &faults {
-        wrong.extend(one(world, fault).await.err());
+        wrong.extend(one(fixture, fault).await.err());
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-async fn one(world: &World, fault: &Fault) -> Result<(), String> {
+async fn one(fixture: &ProxyFixture, fault: &Fault) -> Result<(), String> {
     let name = fault.name;
     let session = name.replace(' ', "-");
-    world.backend.set_script(&fault.does);
+    fixture.backend.set_script(&fault.does);
     let script = match fault.agent {
         "HTTP/1.1" => request(&session),
         version => Script::default().send(chat(&session, version)),
     };
-    let direct = ask(world.backend.address, &script).await;
-    let through = ask(world.proxy(), &script).await;
-    let record = world.record(&session).await;
-    world.returns_to_idle(name).await;
-    world.next_call_works().await;
+    let direct = ask(fixture.backend.address, &script).await;
+    let through = ask(fixture.proxy(), &script).await;
+    let record = fixture.record(&session).await;
+    fixture.returns_to_idle(name).await;
+    fixture.next_call_works().await;
     if !fault.through.holds(&direct, &through) {
         let (direct, through) = (brief(&direct), brief(&through));
         return Err(format!(
@@ -134,7 +144,7 @@ async fn one(world: &World, fault: &Fault) -> Result<(), String> {
         ));
     }
     let bytes = record["bytes"]["response"].as_u64();
-    let refused = matches!(fault.through, Observed::Refused(..));
+    let refused = matches!(fault.through, ExpectedResponse::Refused(..));
     if !refused && bytes != Some(through.body.len() as u64) {
         return Err(format!("{name}: {bytes:?} bytes of {}", brief(&through)));
     }
@@ -144,43 +154,43 @@ async fn one(world: &World, fault: &Fault) -> Result<(), String> {
     Ok(())
 }
 
-impl Observed {
-    fn holds(self, direct: &Seen, through: &Seen) -> bool {
+impl ExpectedResponse {
+    fn holds(self, direct: &ObservedMessage, through: &ObservedMessage) -> bool {
         match self {
-            Observed::Same => through == direct,
-            Observed::Refused(status, error) => {
+            ExpectedResponse::Same => through == direct,
+            ExpectedResponse::Refused(status, error) => {
                 through.what.as_deref() == Some(status)
                     && through.error.as_deref() == Some(error)
-                    && through.end == Ending::Whole
+                    && through.end == MessageEnd::Whole
             }
-            Observed::Short => {
-                let breaks = matches!(direct.end, Ending::Reset | Ending::Malformed);
-                let closes = Ending::Short;
+            ExpectedResponse::Short => {
+                let breaks = matches!(direct.end, MessageEnd::Reset | MessageEnd::Malformed);
+                let closes = MessageEnd::Short;
                 breaks
                     && *through
-                        == Seen {
+                        == ObservedMessage {
                             end: closes,
                             ..direct.clone()
                         }
             }
-            Observed::Reset => {
-                let end = Ending::Reset;
-                direct.end != Ending::Whole
+            ExpectedResponse::Reset => {
+                let end = MessageEnd::Reset;
+                direct.end != MessageEnd::Whole
                     && *through
-                        == Seen {
+                        == ObservedMessage {
                             end,
                             ..direct.clone()
                         }
             }
-            Observed::GivenUp => {
-                let closes = through.end == Ending::Short && through.what == direct.what;
+            ExpectedResponse::GivenUp => {
+                let closes = through.end == MessageEnd::Short && through.what == direct.what;
                 closes && direct.body.starts_with(&through.body)
             }
-            Observed::Interim(most) => {
+            ExpectedResponse::Interim(most) => {
                 let interim = through.interim;
                 (1..=most).contains(&interim)
                     && *through
-                        == Seen {
+                        == ObservedMessage {
                             interim,
                             ..direct.clone()
                         }
@@ -189,7 +199,7 @@ impl Observed {
     }
 }
 
-impl Recorded {
+impl ExpectedRecord {
     pub fn is(&self, record: &Value) -> bool {
         let why = self.without_speed;
         record["outcome"] == self.outcome
@@ -201,7 +211,7 @@ impl Recorded {
 }
 
 /// Without what would fill the screen.
-fn brief(seen: &Seen) -> String {
+fn brief(seen: &ObservedMessage) -> String {
     let start = &seen.body[..seen.body.len().min(400)];
     format!(
         "{:?} {:?} after {} interim, {} bytes, trailers {:?}, error {:?}: {:?}",

@@ -1,10 +1,11 @@
 //! What an upstream does wrong over HTTP/1.
 
+use super::fixture::{ProxyFixture, SHORT_TIMEOUT_MS, STREAM, chunk, the_end};
 use super::script::Script;
 use super::upstream::{
-    Fault, Observed, Recorded, all, complete, fault, recorded, refused, reset, uncounted,
+    ExpectedRecord, ExpectedResponse, Fault, all, complete, fault, recorded, refused, reset,
+    uncounted,
 };
-use super::world::{SHORT_TIMEOUT_MS, STREAM, World, chunk, the_end};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use std::io::Write;
@@ -68,31 +69,31 @@ fn lost() -> Vec<Fault> {
         fault(
             "reset amid chunks",
             begun().wait(100).reset(),
-            Observed::Short,
+            ExpectedResponse::Short,
             reset(7),
         ),
         fault(
             "closed amid chunks",
             begun().close(),
-            Observed::Same,
+            ExpectedResponse::Same,
             reset(7),
         ),
         fault(
             "closed amid a chunk",
             begun().send(&chunk(words(9))[..30]).close(),
-            Observed::Same,
+            ExpectedResponse::Same,
             reset(7),
         ),
         fault(
             "half-closed amid chunks",
             begun().half_close().receive_all(),
-            Observed::Same,
+            ExpectedResponse::Same,
             reset(7),
         ),
         fault(
             "half-closed after the end",
             begun().send(the_end()).half_close().receive_all(),
-            Observed::Same,
+            ExpectedResponse::Same,
             complete(7),
         ),
         fault(
@@ -101,7 +102,7 @@ fn lost() -> Vec<Fault> {
                 .send(head("Content-Length: 5000\r\n"))
                 .send(words(3))
                 .close(),
-            Observed::Same,
+            ExpectedResponse::Same,
             reset(3),
         ),
         fault(
@@ -111,7 +112,7 @@ fn lost() -> Vec<Fault> {
                 .send(words(3))
                 .wait(100)
                 .reset(),
-            Observed::Short,
+            ExpectedResponse::Short,
             reset(3),
         ),
         fault(
@@ -121,7 +122,7 @@ fn lost() -> Vec<Fault> {
                 .send(words(3))
                 .wait(100)
                 .reset(),
-            Observed::Short,
+            ExpectedResponse::Short,
             reset(3),
         ),
         Fault {
@@ -133,7 +134,7 @@ fn lost() -> Vec<Fault> {
                     .send(words(3))
                     .wait(100)
                     .reset(),
-                Observed::Same,
+                ExpectedResponse::Same,
                 reset(3),
             )
         },
@@ -142,7 +143,7 @@ fn lost() -> Vec<Fault> {
             ..fault(
                 "closed amid chunks for HTTP/1.0",
                 begun().close(),
-                Observed::Reset,
+                ExpectedResponse::Reset,
                 reset(7),
             )
         },
@@ -152,7 +153,7 @@ fn lost() -> Vec<Fault> {
                 .send(head("Connection: close\r\n"))
                 .send(&events()[..half])
                 .close(),
-            Observed::Same,
+            ExpectedResponse::Same,
             recorded("upstream_reset", Some("unterminated"), Some(3)),
         ),
     ]
@@ -168,8 +169,8 @@ fn slow() -> Vec<Fault> {
         fault(
             "a stall that goes on",
             begun().wait(500).send(chunk(words(5))).send(the_end()),
-            Observed::Same,
-            Recorded {
+            ExpectedResponse::Same,
+            ExpectedRecord {
                 stalls: 1,
                 ..complete(12)
             },
@@ -177,13 +178,13 @@ fn slow() -> Vec<Fault> {
         fault(
             "a stall that ends",
             begun().wait(500).close(),
-            Observed::Same,
+            ExpectedResponse::Same,
             reset(7),
         ),
         fault(
             "a stall without end",
             begun().wait(SHORT_TIMEOUT_MS * 2).send(the_end()),
-            Observed::GivenUp,
+            ExpectedResponse::GivenUp,
             recorded("timeout", Some("upstream_idle_timeout"), Some(7)),
         ),
         refused(
@@ -203,7 +204,7 @@ fn slow() -> Vec<Fault> {
         fault(
             "byte by byte",
             Script::default().trickle(whole),
-            Observed::Same,
+            ExpectedResponse::Same,
             complete(3),
         ),
     ]
@@ -212,7 +213,7 @@ fn slow() -> Vec<Fault> {
 fn framing() -> Vec<Fault> {
     let bad = |name, framing: &[u8]| {
         let does = begun().send(framing).send(the_end()).wait(100).close();
-        fault(name, does, Observed::Short, reset(7))
+        fault(name, does, ExpectedResponse::Short, reset(7))
     };
     vec![
         bad("a chunk size that is none", b"xyz\r\n"),
@@ -225,7 +226,7 @@ fn framing() -> Vec<Fault> {
         fault(
             "a chunk that never fills",
             begun().send("ffffffffffffff\r\n: a\n\n").close(),
-            Observed::Same,
+            ExpectedResponse::Same,
             reset(7),
         ),
         fault(
@@ -233,13 +234,13 @@ fn framing() -> Vec<Fault> {
             begun()
                 .send("5;name=value;other=\"quoted\"\r\n: a\n\n\r\n")
                 .send(the_end()),
-            Observed::Same,
+            ExpectedResponse::Same,
             complete(7),
         ),
         fault(
             "a chunk extension without end",
             begun().send("5;").repeat("x", 100_000).close(),
-            Observed::Same,
+            ExpectedResponse::Same,
             reset(7),
         ),
         fault(
@@ -249,7 +250,7 @@ fn framing() -> Vec<Fault> {
                 .send(chunk(words(7)))
                 .send(chunk(finish(None)))
                 .send("0\r\nx-sum: 7\r\nx-more: 8\r\n\r\n"),
-            Observed::Same,
+            ExpectedResponse::Same,
             complete(7),
         ),
         fault(
@@ -259,7 +260,7 @@ fn framing() -> Vec<Fault> {
                 .send("0\r\n")
                 .repeat("x-sum: 7\r\n", 5_000)
                 .close(),
-            Observed::Same,
+            ExpectedResponse::Same,
             recorded("upstream_reset", Some("upstream_reset"), Some(7)),
         ),
         refused(
@@ -305,13 +306,13 @@ fn floods() -> Vec<Fault> {
         fault(
             "a storm of interim responses",
             storm,
-            Observed::Interim(5_000),
+            ExpectedResponse::Interim(5_000),
             complete(7),
         ),
         fault(
             "99 fields",
             after(&many[..many.find("X-97").unwrap_or_default()]),
-            Observed::Same,
+            ExpectedResponse::Same,
             complete(3),
         ),
         refused(
@@ -329,7 +330,7 @@ fn floods() -> Vec<Fault> {
         fault(
             "an event of 24 MB",
             event.send(chunk("\"}}]}\n\n")).send(the_end()),
-            Observed::Same,
+            ExpectedResponse::Same,
             uncounted(TOO_MUCH),
         ),
     ]
@@ -360,29 +361,29 @@ fn contents() -> Vec<Fault> {
         .map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8)
         .collect();
     vec![
-        fault("gzip", zipped(&good), Observed::Same, complete(7)),
+        fault("gzip", zipped(&good), ExpectedResponse::Same, complete(7)),
         fault(
             "corrupted gzip",
             zipped(&bad),
-            Observed::Same,
+            ExpectedResponse::Same,
             uncounted(&["unparsed"]),
         ),
         fault(
             "truncated gzip",
             zipped(&good[..good.len() / 2]),
-            Observed::Same,
+            ExpectedResponse::Same,
             recorded("upstream_reset", Some("unterminated"), Some(0)),
         ),
         fault(
             "a gzip bomb",
             zipped(&bomb),
-            Observed::Same,
+            ExpectedResponse::Same,
             uncounted(TOO_MUCH),
         ),
         fault(
             "invalid UTF-8",
             begun().send(chunk(garbled)).send(the_end()),
-            Observed::Same,
+            ExpectedResponse::Same,
             complete(11),
         ),
         fault(
@@ -391,7 +392,7 @@ fn contents() -> Vec<Fault> {
                 .send(chunk(noise))
                 .send(chunk("\n\n"))
                 .send(the_end()),
-            Observed::Same,
+            ExpectedResponse::Same,
             complete(7),
         ),
     ]
@@ -405,25 +406,25 @@ pub fn names() -> Vec<&'static str> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn connections_that_an_upstream_loses() {
-    all(&World::start().await, lost()).await;
+    all(&ProxyFixture::start().await, lost()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn upstreams_that_take_their_time() {
-    all(&World::with_short_timeouts().await, slow()).await;
+    all(&ProxyFixture::with_short_timeouts().await, slow()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn upstreams_whose_framing_is_wrong() {
-    all(&World::start().await, framing()).await;
+    all(&ProxyFixture::start().await, framing()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn upstreams_that_send_too_much() {
-    all(&World::start().await, floods()).await;
+    all(&ProxyFixture::start().await, floods()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn contents_that_cannot_be_read() {
-    all(&World::start().await, contents()).await;
+    all(&ProxyFixture::start().await, contents()).await;
 }

@@ -1,12 +1,12 @@
 //! What an upstream does wrong over HTTP/2.
 
+use super::fixture::{ProxyFixture, SHORT_TIMEOUT_MS, Setup};
 use super::frames::{
     self, CANCEL, CONTINUATION, DATA, END_HEADERS, HEADERS, INTERNAL_ERROR, PING, PUSH_PROMISE,
     data, end, field, frame, go_away, reset, response, settings,
 };
 use super::script::{Peer, Script};
-use super::upstream::{Recorded, complete, recorded, reset as lost};
-use super::world::{SHORT_TIMEOUT_MS, Setup, World};
+use super::upstream::{ExpectedRecord, complete, recorded, reset as lost};
 use bytes::Bytes;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -23,13 +23,13 @@ type Behaviour = fn(u32) -> Script;
 struct Fault {
     name: &'static str,
     does: Behaviour,
-    through: Observed,
-    recorded: Recorded,
+    through: ExpectedResponse,
+    recorded: ExpectedRecord,
 }
 
 /// What the agent gets through the proxy, compared with what it gets without.
 #[derive(Clone, Copy, Debug)]
-enum Observed {
+enum ExpectedResponse {
     Same,
     /// The same bytes; the stream is reset, whatever became of the connection.
     Reset,
@@ -43,15 +43,15 @@ enum Observed {
 
 /// What an agent saw.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Seen {
+struct ObservedResponse {
     status: Option<u16>,
     error: Option<String>,
     body: Bytes,
-    end: Ending,
+    end: StreamEnd,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Ending {
+enum StreamEnd {
     Whole,
     /// The stream was reset, with this code.
     Reset(u32),
@@ -76,7 +76,12 @@ fn ordinary(stream: u32) -> Script {
     begun(stream).send(the_end(stream))
 }
 
-fn fault(name: &'static str, does: Behaviour, through: Observed, recorded: Recorded) -> Fault {
+fn fault(
+    name: &'static str,
+    does: Behaviour,
+    through: ExpectedResponse,
+    recorded: ExpectedRecord,
+) -> Fault {
     Fault {
         name,
         does,
@@ -87,11 +92,11 @@ fn fault(name: &'static str, does: Behaviour, through: Observed, recorded: Recor
 
 fn refused(name: &'static str, does: Behaviour, error: &'static str) -> Fault {
     let recorded = recorded("upstream_reset", Some(error), None);
-    fault(name, does, Observed::Refused(502, error), recorded)
+    fault(name, does, ExpectedResponse::Refused(502, error), recorded)
 }
 
 fn faults() -> Vec<Fault> {
-    use Observed::{GivenUp, Reset, Same, Window};
+    use ExpectedResponse::{GivenUp, Reset, Same, Window};
     let timeout = recorded("timeout", Some("upstream_idle_timeout"), Some(7));
     vec![
         refused(
@@ -306,7 +311,7 @@ fn asked(received: &[u8], answered: u32) -> Option<u32> {
 }
 
 /// Asks for a chat over a connection of its own.
-async fn ask(address: SocketAddr, session: &str) -> Seen {
+async fn ask(address: SocketAddr, session: &str) -> ObservedResponse {
     let tcp = TcpStream::connect(address).await.expect("connected");
     let (mut send, connection) = h2::client::Builder::new()
         .enable_push(false)
@@ -322,21 +327,21 @@ async fn ask(address: SocketAddr, session: &str) -> Seen {
     let (answer, mut body) = send.send_request(request, false).expect("sent");
     body.send_data(Bytes::from_static(b"{\"stream\":true}"), true)
         .expect("sent");
-    let mut seen = Seen {
+    let mut seen = ObservedResponse {
         status: None,
         error: None,
         body: Bytes::new(),
-        end: Ending::Whole,
+        end: StreamEnd::Whole,
     };
     let read = tokio::time::timeout(WITHIN, read(answer, &mut seen)).await;
     connection.abort();
     if read.is_err() {
-        seen.end = Ending::Hung;
+        seen.end = StreamEnd::Hung;
     }
     seen
 }
 
-async fn read(answer: h2::client::ResponseFuture, seen: &mut Seen) {
+async fn read(answer: h2::client::ResponseFuture, seen: &mut ObservedResponse) {
     let response = match answer.await {
         Ok(response) => response,
         Err(error) => {
@@ -363,32 +368,36 @@ async fn read(answer: h2::client::ResponseFuture, seen: &mut Seen) {
     seen.body = content.into();
 }
 
-fn ending(error: &h2::Error) -> Ending {
+fn ending(error: &h2::Error) -> StreamEnd {
     match error.reason() {
-        Some(reason) if error.is_reset() && error.is_remote() => Ending::Reset(reason.into()),
-        _ => Ending::Lost,
+        Some(reason) if error.is_reset() && error.is_remote() => StreamEnd::Reset(reason.into()),
+        _ => StreamEnd::Lost,
     }
 }
 
-impl Observed {
-    fn holds(self, direct: &Seen, through: &Seen) -> bool {
+impl ExpectedResponse {
+    fn holds(self, direct: &ObservedResponse, through: &ObservedResponse) -> bool {
         match self {
-            Observed::Same => through == direct,
-            Observed::Reset => {
-                let reset = matches!(through.end, Ending::Reset(_)) && direct.end != Ending::Whole;
+            ExpectedResponse::Same => through == direct,
+            ExpectedResponse::Reset => {
+                let reset =
+                    matches!(through.end, StreamEnd::Reset(_)) && direct.end != StreamEnd::Whole;
                 reset && (through.status, &through.body) == (direct.status, &direct.body)
             }
-            Observed::Window => {
+            ExpectedResponse::Window => {
                 let (one, other) = (&direct.body, &through.body);
-                let reset = matches!(through.end, Ending::Reset(_)) && direct.end != Ending::Whole;
+                let reset =
+                    matches!(through.end, StreamEnd::Reset(_)) && direct.end != StreamEnd::Whole;
                 reset && (one.starts_with(other) || other.starts_with(one))
             }
-            Observed::Refused(status, error) => {
+            ExpectedResponse::Refused(status, error) => {
                 let refused = through.status == Some(status) && direct.status.is_none();
-                refused && through.error.as_deref() == Some(error) && through.end == Ending::Whole
+                refused
+                    && through.error.as_deref() == Some(error)
+                    && through.end == StreamEnd::Whole
             }
-            Observed::GivenUp => {
-                let reset = matches!(through.end, Ending::Reset(_));
+            ExpectedResponse::GivenUp => {
+                let reset = matches!(through.end, StreamEnd::Reset(_));
                 reset && direct.body.starts_with(&through.body)
             }
         }
@@ -399,25 +408,25 @@ impl Observed {
 async fn upstreams_that_break_http2() {
     let backend = Backend::start().await;
     let url = format!("http://{}", backend.address);
-    let world = World::elsewhere(|setup: &mut Setup| {
+    let fixture = ProxyFixture::elsewhere(|setup: &mut Setup| {
         setup.url = url;
         setup.timeout_ms = SHORT_TIMEOUT_MS;
         setup.upstream = "protocol = \"http2\"\n".to_owned();
     });
-    let world = world.await;
+    let fixture = fixture.await;
     let whole = ask(backend.address, "whole").await;
-    assert_eq!((whole.status, whole.end), (Some(200), Ending::Whole));
+    assert_eq!((whole.status, whole.end), (Some(200), StreamEnd::Whole));
     let mut wrong = Vec::new();
     for fault in faults() {
         let name = fault.name;
         let session = name.replace([' ', ',', '\''], "-");
         backend.does(fault.does);
         let direct = ask(backend.address, &session).await;
-        let through = ask(world.proxy(), &session).await;
-        let record = world.record(&session).await;
+        let through = ask(fixture.proxy(), &session).await;
+        let record = fixture.record(&session).await;
         backend.does(ordinary);
-        world.returns_to_idle(name).await;
-        assert_eq!(ask(world.proxy(), "next").await, whole, "after {name}");
+        fixture.returns_to_idle(name).await;
+        assert_eq!(ask(fixture.proxy(), "next").await, whole, "after {name}");
         if !fault.through.holds(&direct, &through) {
             wrong.push(format!(
                 "{name}: not {:?}:\n  direct  {direct:?}\n  through {through:?}",

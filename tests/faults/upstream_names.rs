@@ -1,9 +1,9 @@
 //! Names of upstreams that change, or stand for several servers.
 
 use super::backend::Backend;
-use super::message::Ending;
+use super::fixture::{ProxyFixture, Setup, ask, ordinary, request};
+use super::message::MessageEnd;
 use super::upstream::recorded;
-use super::world::{Setup, World, ask, ordinary, request};
 use std::path::Path;
 use std::time::{Duration, Instant};
 use tokengauge_test_support::TIMEOUT;
@@ -79,18 +79,18 @@ async fn an_upstream_whose_name_changes_is_followed() {
     let names = folder.path().join("hosts");
     let resolves = |line: &str| std::fs::write(&names, format!("127.0.0.1 localhost\n{line}\n"));
     resolves("127.0.0.1 engine.test").expect("written");
-    let world = World::elsewhere(|setup: &mut Setup| {
+    let fixture = ProxyFixture::elsewhere(|setup: &mut Setup| {
         setup.url = format!("http://engine.test:{}", first.address.port());
         setup.command = proxy_with_names(&names);
     });
-    let world = world.await;
+    let fixture = fixture.await;
     let whole = |session: &'static str| {
         let script = request(session);
-        let proxy = world.proxy();
+        let proxy = fixture.proxy();
         async move { ask(proxy, &script).await }
     };
     assert_eq!(resolved(&names).await.as_deref(), Some("127.0.0.1"));
-    assert_eq!(whole("one").await.end, Ending::Whole);
+    assert_eq!(whole("one").await.end, MessageEnd::Whole);
     assert_eq!(received(&[&first, &second], 1).await, [1, 0]);
     // Neither the connection that is kept nor what is known of its name is used for long.
     tokio::time::sleep(ADDRESSES_LAST).await;
@@ -98,17 +98,17 @@ async fn an_upstream_whose_name_changes_is_followed() {
     assert_eq!(resolved(&names).await, None);
     let seen = whole("nowhere").await;
     assert_eq!(seen.what.as_deref(), Some("502"), "{seen:?}");
-    let record = world.record("nowhere").await;
+    let record = fixture.record("nowhere").await;
     assert!(
         recorded("unreachable", Some("upstream_dns"), None).is(&record),
         "{record}"
     );
-    world.returns_to_idle("a name that is gone").await;
+    fixture.returns_to_idle("a name that is gone").await;
     resolves("127.0.0.2 engine.test").expect("written");
     assert_eq!(resolved(&names).await.as_deref(), Some("127.0.0.2"));
-    assert_eq!(whole("two").await.end, Ending::Whole);
+    assert_eq!(whole("two").await.end, MessageEnd::Whole);
     assert_eq!(received(&[&first, &second], 1).await, [0, 1]);
-    world.returns_to_idle("a name that moved").await;
+    fixture.returns_to_idle("a name that moved").await;
 }
 
 /// Servers at 127.0.0.1, .2 and so on, on one port, behind one name as a headless service has it.
@@ -151,19 +151,19 @@ impl Service {
     }
 
     /// A proxy in front of it that keeps connections, unless agents say otherwise.
-    async fn proxy(&self) -> World {
-        let world = World::elsewhere(|setup: &mut Setup| {
+    async fn proxy(&self) -> ProxyFixture {
+        let fixture = ProxyFixture::elsewhere(|setup: &mut Setup| {
             setup.url = format!("http://engine.test:{}", self.port);
             setup.command = proxy_with_names(&self.names());
         });
-        world.await
+        fixture.await
     }
 
     /// So many calls, one after the other; how many each server got.
-    async fn calls(&self, world: &World, session: &str, count: usize) -> Vec<usize> {
+    async fn calls(&self, fixture: &ProxyFixture, session: &str, count: usize) -> Vec<usize> {
         for _ in 0..count {
-            let seen = ask(world.proxy(), &request(session)).await;
-            assert_eq!(seen.end, Ending::Whole, "{seen:?}");
+            let seen = ask(fixture.proxy(), &request(session)).await;
+            assert_eq!(seen.end, MessageEnd::Whole, "{seen:?}");
         }
         received(&self.servers.iter().collect::<Vec<_>>(), count).await
     }
@@ -176,17 +176,17 @@ async fn every_server_behind_a_name_gets_its_share_as_long_as_it_is_there() {
     }
     let service = Service::start(3).await;
     service.resolves(&[1, 2, 3]);
-    let world = service.proxy().await;
-    assert_eq!(service.calls(&world, "three", 30).await, [10, 10, 10]);
+    let fixture = service.proxy().await;
+    assert_eq!(service.calls(&fixture, "three", 30).await, [10, 10, 10]);
     service.resolves(&[1, 3]);
     tokio::time::sleep(ADDRESSES_LAST).await;
-    assert_eq!(service.calls(&world, "two", 20).await, [10, 0, 10]);
+    assert_eq!(service.calls(&fixture, "two", 20).await, [10, 0, 10]);
     service.resolves(&[1, 2, 3]);
     tokio::time::sleep(ADDRESSES_LAST).await;
     // The first call opens a connection, and sees that there is one more.
-    let again = service.calls(&world, "again", 31).await;
+    let again = service.calls(&fixture, "again", 31).await;
     assert!(again.iter().all(|calls| *calls >= 10), "{again:?}");
-    world.returns_to_idle("three servers behind a name").await;
+    fixture.returns_to_idle("three servers behind a name").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -196,17 +196,17 @@ async fn a_server_behind_a_name_that_refuses_is_left_alone_and_no_call_fails() {
     }
     let service = Service::start(2).await;
     service.resolves(&[1, 2, 9]);
-    let world = World::elsewhere(|setup: &mut Setup| {
+    let fixture = ProxyFixture::elsewhere(|setup: &mut Setup| {
         setup.url = format!("http://engine.test:{}", service.port);
         setup.command = proxy_with_names(&service.names());
         setup.eject_for = "10s";
     });
-    let world = world.await;
-    assert_eq!(service.calls(&world, "refused", 20).await, [10, 10]);
+    let fixture = fixture.await;
+    assert_eq!(service.calls(&fixture, "refused", 20).await, [10, 10]);
     let refused = "cannot be connected to";
-    let line = world.process.line(refused).await;
+    let line = fixture.process.line(refused).await;
     assert!(line.contains("(127.0.0.9)"), "{line}");
-    world.returns_to_idle("a dead address").await;
+    fixture.returns_to_idle("a dead address").await;
 }
 
 /// Agents whose requests travel over kept connections notice a new server as well.
@@ -217,17 +217,17 @@ async fn a_server_that_joins_gets_its_share_though_no_connection_has_to_be_opene
     }
     let service = Service::start(2).await;
     service.resolves(&[1]);
-    let world = World::elsewhere(|setup: &mut Setup| {
+    let fixture = ProxyFixture::elsewhere(|setup: &mut Setup| {
         setup.url = format!("http://engine.test:{}", service.port);
         setup.command = proxy_with_names(&service.names());
         setup.idle_for = "30s";
     });
-    let world = world.await;
-    assert_eq!(service.calls(&world, "before", 5).await, [5, 0]);
+    let fixture = fixture.await;
+    assert_eq!(service.calls(&fixture, "before", 5).await, [5, 0]);
     service.resolves(&[1, 2]);
     let end = std::time::Instant::now() + TIMEOUT;
     loop {
-        let calls = service.calls(&world, "after", 2).await;
+        let calls = service.calls(&fixture, "after", 2).await;
         if calls[1] > 0 {
             break;
         }

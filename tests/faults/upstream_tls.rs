@@ -1,8 +1,8 @@
 //! What goes wrong on the way to an upstream: TLS.
 
-use super::message::Ending;
-use super::upstream::{Recorded, recorded};
-use super::world::{SHORT_TIMEOUT_MS, Setup, World, ask, chat, request};
+use super::fixture::{ProxyFixture, SHORT_TIMEOUT_MS, Setup, ask, chat, request};
+use super::message::MessageEnd;
+use super::upstream::{ExpectedRecord, recorded};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore, ServerConfig, crypto::ring};
@@ -82,16 +82,16 @@ async fn backend(does: Arc<Mutex<Behaviour>>) -> SocketAddr {
 
 /// What comes to an agent that trusts the authority and calls the backend without the proxy,
 /// and how that ends.
-struct Alone {
+struct DirectResponse {
     received: Vec<u8>,
     end: io::Result<()>,
 }
 
-async fn alone(backend: SocketAddr, authority: &Authority) -> Alone {
+async fn alone(backend: SocketAddr, authority: &Authority) -> DirectResponse {
     let mut received = Vec::new();
     let limit = Duration::from_millis(SHORT_TIMEOUT_MS);
     let end = timeout(limit, call(backend, authority, &mut received)).await;
-    Alone {
+    DirectResponse {
         received,
         end: end.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())),
     }
@@ -123,7 +123,7 @@ struct Fault {
     name: &'static str,
     does: Behaviour,
     status: &'static str,
-    recorded: Recorded,
+    recorded: ExpectedRecord,
 }
 
 fn faults(authority: &Authority, strange: &Authority) -> Vec<Fault> {
@@ -170,21 +170,21 @@ async fn upstreams_whose_tls_is_wrong() {
     let good = acceptor(authority.issue("good", "localhost"));
     let does = Arc::new(Mutex::new(Behaviour::Tls(good.clone(), WHOLE)));
     let address = backend(Arc::clone(&does)).await;
-    let world = World::elsewhere(|setup: &mut Setup| {
+    let fixture = ProxyFixture::elsewhere(|setup: &mut Setup| {
         setup.url = format!("https://localhost:{}", address.port());
         setup.timeout_ms = SHORT_TIMEOUT_MS;
         setup.upstream = format!("tls.ca = {:?}\n", authority.file);
     });
-    let world = world.await;
+    let fixture = fixture.await;
     let works = || async {
         *does.lock().expect("no panic") = Behaviour::Tls(good.clone(), WHOLE);
         let alone = alone(address, &authority).await;
         assert!(alone.end.is_ok(), "{:?}", alone.end);
         assert_eq!(alone.received, WHOLE.as_bytes());
-        let seen = ask(world.proxy(), &request("ordinary")).await;
+        let seen = ask(fixture.proxy(), &request("ordinary")).await;
         assert_eq!(
             (seen.body.as_slice(), seen.end),
-            (&b"hello"[..], Ending::Whole),
+            (&b"hello"[..], MessageEnd::Whole),
             "{seen:?}"
         );
     };
@@ -200,7 +200,7 @@ async fn upstreams_whose_tls_is_wrong() {
             fault.name,
             alone.received
         );
-        let seen = ask(world.proxy(), &request(&session)).await;
+        let seen = ask(fixture.proxy(), &request(&session)).await;
         assert_eq!(
             seen.what.as_deref(),
             Some(fault.status),
@@ -213,9 +213,9 @@ async fn upstreams_whose_tls_is_wrong() {
             "{}",
             fault.name
         );
-        let record = world.record(&session).await;
+        let record = fixture.record(&session).await;
         assert!(fault.recorded.is(&record), "{}: {record}", fault.name);
-        world.returns_to_idle(fault.name).await;
+        fixture.returns_to_idle(fault.name).await;
         works().await;
     }
 }
@@ -228,20 +228,20 @@ async fn a_tls_connection_that_is_cut_without_a_notice_is_no_whole_answer() {
     let answer: &'static str = Box::leak(format!("{OPEN}{}", words(5)).into_boxed_str());
     let does = Arc::new(Mutex::new(Behaviour::Tls(good.clone(), answer)));
     let address = backend(Arc::clone(&does)).await;
-    let world = World::elsewhere(|setup: &mut Setup| {
+    let fixture = ProxyFixture::elsewhere(|setup: &mut Setup| {
         setup.url = format!("https://localhost:{}", address.port());
         setup.upstream = format!("tls.ca = {:?}\n", authority.file);
     });
-    let world = world.await;
+    let fixture = fixture.await;
     let alone = alone(address, &authority).await;
     assert_eq!(alone.received, answer.as_bytes());
     let cut = alone.end.expect_err("a cut").kind();
     assert_eq!(cut, io::ErrorKind::UnexpectedEof);
-    let seen = ask(world.proxy(), &request("tls-cut")).await;
+    let seen = ask(fixture.proxy(), &request("tls-cut")).await;
     assert_eq!(
         (seen.body, seen.end),
-        (words(5).into_bytes(), Ending::Short)
+        (words(5).into_bytes(), MessageEnd::Short)
     );
-    assert_eq!(world.record("tls-cut").await["outcome"], "upstream_reset");
-    world.returns_to_idle("a cut").await;
+    assert_eq!(fixture.record("tls-cut").await["outcome"], "upstream_reset");
+    fixture.returns_to_idle("a cut").await;
 }

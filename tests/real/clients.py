@@ -1,4 +1,4 @@
-"""One call through each vendor's SDK, told in the same words.
+"""One call through each vendor's SDK, in the same words.
 
 A client takes the backend's address and whether to stream, and gives what its caller saw: every object the SDK
 handed out, the answer's text, and the usage it reported.
@@ -29,7 +29,7 @@ NODE = pathlib.Path(__file__).parent.parent.parent / ".cache/real/node"
 
 
 @dataclasses.dataclass
-class Seen:
+class SdkResult:
     """What a caller of an SDK saw of one call."""
 
     objects: list
@@ -58,7 +58,7 @@ def openai_chat(base, streamed):
         )
         answer = "".join(choice.delta.content or "" for chunk in objects for choice in chunk.choices)
         usage = next(chunk.usage for chunk in reversed(objects) if chunk.usage)
-    return Seen([plain(one) for one in objects], answer, usage.prompt_tokens, usage.completion_tokens)
+    return SdkResult([plain(one) for one in objects], answer, usage.prompt_tokens, usage.completion_tokens)
 
 
 def openai_responses(base, streamed):
@@ -71,7 +71,7 @@ def openai_responses(base, streamed):
         objects = list(responses.create(stream=True, **ask))
         answer = "".join(event.delta for event in objects if event.type == "response.output_text.delta")
         whole = objects[-1].response
-    return Seen([plain(one) for one in objects], answer, whole.usage.input_tokens, whole.usage.output_tokens)
+    return SdkResult([plain(one) for one in objects], answer, whole.usage.input_tokens, whole.usage.output_tokens)
 
 
 def anthropic_messages(base, streamed):
@@ -85,7 +85,7 @@ def anthropic_messages(base, streamed):
             objects = list(stream)
             whole = stream.get_final_message()
     answer = "".join(block.text for block in whole.content if block.type == "text")
-    return Seen([plain(one) for one in objects], answer, whole.usage.input_tokens, whole.usage.output_tokens)
+    return SdkResult([plain(one) for one in objects], answer, whole.usage.input_tokens, whole.usage.output_tokens)
 
 
 def gemini(base, streamed):
@@ -101,7 +101,7 @@ def gemini(base, streamed):
     # The SDK keeps the response's headers, a date among them, beside the body.
     objects = [{key: value for key, value in plain(one).items() if key != "sdk_http_response"} for one in objects]
     output = usage.candidates_token_count + (usage.thoughts_token_count or 0)
-    return Seen(objects, answer, usage.prompt_token_count, output)
+    return SdkResult(objects, answer, usage.prompt_token_count, output)
 
 
 def cohere_v2(base, streamed):
@@ -116,7 +116,7 @@ def cohere_v2(base, streamed):
         answer = "".join(one.delta.message.content.text for one in objects if one.type == "content-delta")
         usage = objects[-1].delta.usage
     objects = [plain(one) for one in objects]
-    return Seen(objects, answer, int(usage.tokens.input_tokens), int(usage.tokens.output_tokens))
+    return SdkResult(objects, answer, int(usage.tokens.input_tokens), int(usage.tokens.output_tokens))
 
 
 def mistral(base, streamed):
@@ -131,7 +131,7 @@ def mistral(base, streamed):
         answer = "".join(choice.delta.content or "" for chunk in objects for choice in chunk.choices)
         whole = next(chunk for chunk in reversed(objects) if chunk.usage)
     objects = [plain(one) for one in objects]
-    return Seen(objects, answer, whole.usage.prompt_tokens, whole.usage.completion_tokens)
+    return SdkResult(objects, answer, whole.usage.prompt_tokens, whole.usage.completion_tokens)
 
 
 def ollama_chat(base, streamed):
@@ -140,7 +140,7 @@ def ollama_chat(base, streamed):
     objects = list(client.chat(stream=True, **ask)) if streamed else [client.chat(**ask)]
     answer = "".join(one.message.content or "" for one in objects)
     last = objects[-1]
-    return Seen([plain(one) for one in objects], answer, last.prompt_eval_count, last.eval_count)
+    return SdkResult([plain(one) for one in objects], answer, last.prompt_eval_count, last.eval_count)
 
 
 def bedrock_converse(base, streamed):
@@ -164,7 +164,7 @@ def bedrock_converse(base, streamed):
         deltas = [one["contentBlockDelta"]["delta"] for one in objects if "contentBlockDelta" in one]
         answer = "".join(delta.get("text", "") for delta in deltas)
         usage = next(one["metadata"]["usage"] for one in objects if "metadata" in one)
-    return Seen(objects, answer, usage["inputTokens"], usage["outputTokens"])
+    return SdkResult(objects, answer, usage["inputTokens"], usage["outputTokens"])
 
 
 class JavaScriptError(Exception):
@@ -177,10 +177,10 @@ def in_node(sdk):
         command = ["node", NODE / "sdk.mjs"]
         done = subprocess.run(command, input=json.dumps(ask), capture_output=True, text=True, timeout=2 * TIMEOUT)
         assert done.returncode == 0, done.stderr
-        told = json.loads(done.stdout)
-        if "error" in told:
-            raise JavaScriptError(told["error"])
-        return Seen(told["objects"], told["answer"], told["input"], told["output"])
+        result = json.loads(done.stdout)
+        if "error" in result:
+            raise JavaScriptError(result["error"])
+        return SdkResult(result["objects"], result["answer"], result["input"], result["output"])
 
     return client
 

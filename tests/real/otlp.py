@@ -27,7 +27,7 @@ def eventually(find, what, seconds=20):
     raise TimeoutError(f"no {what} within {seconds} s")
 
 
-class Exporting(Gauge):
+class ExportingGauge(Gauge):
     """A proxy that exports, and its own log."""
 
     def __init__(self, process, call_log):
@@ -54,7 +54,7 @@ def exporting(tokengauge, folder, upstream, variables, *arguments):
         command += ["--upstream", upstream]
     command += ["--listen", ANY_PORT, "--admin", ANY_PORT, "--call-log", folder / "calls.jsonl"]
     with running(command, folder / "proxy.log", expected_exit=0) as process:
-        yield Exporting(process, folder / "calls.jsonl")
+        yield ExportingGauge(process, folder / "calls.jsonl")
 
 
 class Receiver:

@@ -23,7 +23,7 @@ PRICES = {SONNET: (3.0, 0.3, 3.75, 6.0, 15.0), GPT: (1.25, 0.125, 0, 0, 10.0), "
 
 
 @dataclasses.dataclass
-class Place:
+class AgentHome:
     """A clean home, a folder to work in, and the proxy that the agent talks to."""
 
     home: pathlib.Path
@@ -54,7 +54,7 @@ def place(tmp_path):
         home, work = tmp_path / "home", tmp_path / "work"
         home.mkdir()
         work.mkdir()
-        return Place(home, work, gauge)
+        return AgentHome(home, work, gauge)
 
     return make
 
@@ -112,17 +112,17 @@ def test_two_turns_of_claude_code_are_one_session_that_costs_what_it_says_itself
 def test_a_subagent_of_claude_code_belongs_to_the_session_and_knows_its_parent(place, gauge):
     with scripted.scripted() as backend:
         here = place(gauge("subagent-gauge", backend.url))
-        told = claude(here, "Ask somebody about the boats", url=here.gauge.url)
+        result = claude(here, "Ask somebody about the boats", url=here.gauge.url)
         assert sorted(line for line, _ in backend.said) == ["result", "start", "subagent"]
         used = [scripted.USAGE[line] for line, _ in backend.said]
-    session, calls = here.session(told["session_id"])
+    session, calls = here.session(result["session_id"])
     sums = [sum(kind) for kind in zip(*used)]
     assert session["calls"] == 3
     assert session["tokens"]["input"] == sum(sums[:4])
     assert session["tokens"]["cached_input"] == sums[1]
     assert session["tokens"]["output"] == sums[4]
     assert session["cost_usd"] == pytest.approx(priced(SONNET, *sums), rel=1e-9)
-    assert session["cost_usd"] == pytest.approx(told["total_cost_usd"], rel=1e-9)
+    assert session["cost_usd"] == pytest.approx(result["total_cost_usd"], rel=1e-9)
     program, subagent, again = calls
     assert program["agent"] == again["agent"] and program["agent"].startswith("claude-cli/")
     assert program["parent_agent"] is None
@@ -165,10 +165,10 @@ PYTHON_AGENTS = {
 }
 
 
-def of_itself(session, told):
+def of_itself(session, result):
     """Whether the proxy's sum is that which the agent gives."""
-    assert session["calls"] == told["calls"] == 2
-    assert (session["tokens"]["input"], session["tokens"]["output"]) == (told["input"], told["output"])
+    assert session["calls"] == result["calls"] == 2
+    assert (session["tokens"]["input"], session["tokens"]["output"]) == (result["input"], result["output"])
 
 
 @pytest.mark.parametrize("framework", PYTHON_AGENTS)

@@ -68,30 +68,30 @@ class Pager:
     """A webhook that keeps what Alertmanager tells it."""
 
     address: str
-    told: list
+    notifications: list
 
     def wait_for(self, status, slo, severity, within):
         started = time.monotonic()
         while True:
-            for at, alert in list(self.told):
+            for at, alert in list(self.notifications):
                 labels = alert["labels"]
                 if (alert["status"], labels.get("slo"), labels["severity"]) == (status, slo, severity):
                     return at, alert
-            assert time.monotonic() - started < within, f"no {status} {severity} of {slo} within {within:.0f} s: {self.told}"
+            assert time.monotonic() - started < within, f"no {status} {severity} of {slo} within {within:.0f} s: {self.notifications}"
             time.sleep(0.1)
 
     def severities(self, slo):
-        return {alert["labels"]["severity"] for _, alert in self.told if alert["labels"].get("slo") == slo}
+        return {alert["labels"]["severity"] for _, alert in self.notifications if alert["labels"].get("slo") == slo}
 
 
 @contextlib.contextmanager
 def pager():
-    told = []
+    notifications = []
 
     class Webhook(http.server.BaseHTTPRequestHandler):
         def do_POST(self):
             body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-            told.extend((time.monotonic(), alert) for alert in body["alerts"])
+            notifications.extend((time.monotonic(), alert) for alert in body["alerts"])
             self.send_response(200)
             self.send_header("content-length", "0")
             self.end_headers()
@@ -101,7 +101,7 @@ def pager():
 
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Webhook)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield Pager(f"http://127.0.0.1:{server.server_address[1]}/", told)
+    yield Pager(f"http://127.0.0.1:{server.server_address[1]}/", notifications)
     server.shutdown()
     server.server_close()
 
@@ -126,7 +126,7 @@ def alertmanager(folder, tokengauge, webhook):
 
 
 class Agents:
-    """Steady calls to every proxy, whose answers are slow when told so."""
+    """Steady calls to every proxy, whose answers are slow on request."""
 
     def __init__(self, proxies):
         self.proxies = proxies
@@ -182,9 +182,9 @@ def incident(logs, tokengauge, gauge, simulator):
     targets = {"tokengauge": [proxy.admin.removeprefix("http://") for proxy in proxies]}
     with contextlib.ExitStack() as stack:
         webhook = stack.enter_context(pager())
-        told = stack.enter_context(alertmanager(logs / "alertmanager", tokengauge, webhook.address))
+        alertmanager_address = stack.enter_context(alertmanager(logs / "alertmanager", tokengauge, webhook.address))
         rules = [rules_of(tokengauge, config)]
-        watching = stack.enter_context(prometheus(logs / "fleet", targets, rules, alertmanager=told))
+        watching = stack.enter_context(prometheus(logs / "fleet", targets, rules, alertmanager=alertmanager_address))
         watching.wait_for("count(slo:events:increase5s)", lambda objectives: objectives == 2)
         agents = stack.enter_context(Agents(proxies))
         begun = time.monotonic()

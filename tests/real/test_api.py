@@ -41,7 +41,7 @@ objective = 0.9
 """
 
 
-class Guarded(Gauge):
+class AuthenticatedGauge(Gauge):
     """A proxy whose admin address wants a token."""
 
     def scrape(self, path):
@@ -80,7 +80,7 @@ def proxy(request, gauge, simulator, logs):
     ledger = str(store == "ledger").lower()
     config.write_text(CONFIG.format(simulator=simulator, token=TOKEN, ledger=ledger, folder=logs))
     plain = gauge(f"api-{store}", config=config)
-    guarded = Guarded(plain.url, plain.admin, plain.call_log)
+    guarded = AuthenticatedGauge(plain.url, plain.admin, plain.call_log)
     for number in range(30):
         chat(guarded.url, f"session/{number % 7}", f"agent-{number % 3}/1")
     deadline = time.monotonic() + 20

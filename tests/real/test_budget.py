@@ -83,7 +83,7 @@ def test_a_spent_budget_refuses_its_session_tells_everybody_and_survives_a_resta
     eventually("modest is half way", lambda: metric(proxy, 'tokengauge_budget_warnings_total{budget="sessions",threshold="0.5"}') == 2)
     assert metric(proxy, 'tokengauge_budget_warnings_total{budget="sessions",threshold="1"}') == 1
 
-    alert = eventually("the webhook is told", lambda: webhook.told["/hook"])[0]["alerts"][0]
+    alert = eventually("the webhook is told", lambda: webhook.received["/hook"])[0]["alerts"][0]
     assert (alert["labels"]["alertname"], alert["labels"]["budget"]) == ("TokengaugeSpending", "sessions")
     assert (alert["status"], alert["labels"]["severity"]) == ("firing", "page")
     assert "greedy: 0.06 USD (120%)" in alert["annotations"]["description"]

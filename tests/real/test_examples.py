@@ -52,7 +52,7 @@ def test_every_file_that_is_mounted_is_there(services):
     assert {file.name for file in folder.glob("*.json")} >= {"speed.json", "service-levels.json"}
 
 
-class Here:
+class LoopbackNetwork:
     """Names and ports of the compose file's network, on the loopback address."""
 
     def __init__(self):
@@ -68,7 +68,7 @@ class Here:
 
 @pytest.fixture(scope="module")
 def here():
-    return Here()
+    return LoopbackNetwork()
 
 
 @pytest.fixture(scope="module")

@@ -70,9 +70,9 @@ def test_its_probes_are_answered(containers, documents, gateway):
 
 
 def test_it_keeps_its_state_and_ends_when_it_is_told(containers, gateway):
-    told = containers.inspect(gateway)
-    assert told["HostConfig"]["ReadonlyRootfs"] is True and told["Config"]["User"].startswith("65532")
+    inspected = containers.inspect(gateway)
+    assert inspected["HostConfig"]["ReadonlyRootfs"] is True and inspected["Config"]["User"].startswith("65532")
     containers.podman("stop", "--time", "20", gateway)
     assert containers.inspect(gateway)["State"]["ExitCode"] == 0, containers.logs(gateway)
-    [state] = [mount["Source"] for mount in told["Mounts"] if mount["Destination"] == "/var/lib/tokengauge"]
+    [state] = [mount["Source"] for mount in inspected["Mounts"] if mount["Destination"] == "/var/lib/tokengauge"]
     assert [file for file in pathlib.Path(state).iterdir() if file.stat().st_size], containers.logs(gateway)

@@ -60,8 +60,8 @@ def test_it_is_small(containers, image, image_binary):
 
 
 def test_the_binary_needs_no_other_file(image_binary):
-    told = subprocess.run(["readelf", "--wide", "--dynamic", "--program-headers", image_binary], capture_output=True, text=True, check=True)
-    assert "NEEDED" not in told.stdout and "INTERP" not in told.stdout
+    readelf = subprocess.run(["readelf", "--wide", "--dynamic", "--program-headers", image_binary], capture_output=True, text=True, check=True)
+    assert "NEEDED" not in readelf.stdout and "INTERP" not in readelf.stdout
 
 
 def test_it_is_ready_soon_and_holds_no_privilege(containers, image, loopback, logs):

@@ -162,7 +162,7 @@ def texts_of(made):
 
 
 @dataclasses.dataclass
-class Seen:
+class ClientTimings:
     """What the agent saw: when it began, each read with the body's bytes up to it, when it was over."""
 
     began: float
@@ -186,7 +186,7 @@ def ask(url, made):
     if made["dialect"] == "gemini":
         del body["model"], body["stream"], body["max_tokens"]
     headers = {"content-type": "application/json", "x-case": made["id"], "x-tokengauge-session": made["id"]}
-    seen = Seen(time.monotonic())
+    seen = ClientTimings(time.monotonic())
     enough = len(made["pieces"]) // 2
     with contextlib.closing(http.client.HTTPConnection(urllib.parse.urlsplit(url).netloc, timeout=30)) as connection:
         connection.request("POST", path, json.dumps(body), headers)
@@ -203,7 +203,7 @@ def ask(url, made):
 
 
 @dataclasses.dataclass
-class Played:
+class OracleRun:
     gauge: Gauge
     ledger: object
     cases: dict
@@ -243,7 +243,7 @@ def played(tokengauge, tmp_path_factory):
         records = {record["session"]: record for record in gauge.logged()}
         assert len(gauge.logged()) == len(records) == len(cases), "one record of each call"
         ids = [made["id"] for made in cases]
-        yield Played(gauge, ledger, dict(zip(ids, cases)), truth, dict(zip(ids, seen)), records, began, wall)
+        yield OracleRun(gauge, ledger, dict(zip(ids, cases)), truth, dict(zip(ids, seen)), records, began, wall)
 
 
 OUTCOMES = {

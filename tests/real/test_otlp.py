@@ -110,8 +110,8 @@ def test_a_session_over_two_proxies_is_one_where_both_send_their_calls(phoenix, 
         ours = [record for record in records if record["session"] == session]
         assert len(spans) == len(ours) == count
         for theirs, name in (("prompt", "input"), ("completion", "output")):
-            told = sum(span[f"llm.token_count.{theirs}"] for span in spans)
-            assert told == sum(record["tokens"]["reported"][name] for record in ours)
+            total = sum(span[f"llm.token_count.{theirs}"] for span in spans)
+            assert total == sum(record["tokens"]["reported"][name] for record in ours)
 
 
 @pytest.mark.parametrize("sent", TRACED)

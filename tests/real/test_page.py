@@ -95,9 +95,9 @@ def results(logs, gauge, simulator):
     ]:
         world[name] = {"proxy": proxy.url, "admin": proxy.admin, "secret": SECRET}
     (logs / "page.json").write_text(json.dumps(world))
-    told = logs / "page-results.json"
-    subprocess.run(["node", PAGE / "run.mjs", logs / "page.json", told], check=True, timeout=240)
-    return json.loads(told.read_text())
+    results_file = logs / "page-results.json"
+    subprocess.run(["node", PAGE / "run.mjs", logs / "page.json", results_file], check=True, timeout=240)
+    return json.loads(results_file.read_text())
 
 
 def test_every_scenario_is_a_test(results):

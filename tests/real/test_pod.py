@@ -162,10 +162,10 @@ def test_its_probes_are_answered(pod, loopback, sidecar):
 
 def test_every_container_is_nobody_special_and_writes_nowhere(containers, pod):
     for name, user in (("tokengauge", "65532"), ("engine", "1000"), ("agent", "1000")):
-        told = containers.inspect(pod[name])
-        assert told["HostConfig"]["ReadonlyRootfs"] is True, name
-        assert told["EffectiveCaps"] in (None, []), name
-        status = dict(re.findall(r"^(\w+):\s+(.*)$", open(f"/proc/{told['State']['Pid']}/status").read(), re.MULTILINE))
+        inspected = containers.inspect(pod[name])
+        assert inspected["HostConfig"]["ReadonlyRootfs"] is True, name
+        assert inspected["EffectiveCaps"] in (None, []), name
+        status = dict(re.findall(r"^(\w+):\s+(.*)$", open(f"/proc/{inspected['State']['Pid']}/status").read(), re.MULTILINE))
         assert set(status["Uid"].split()) == {user} and int(status["CapEff"], 16) == 0 and status["NoNewPrivs"] == "1"
 
 

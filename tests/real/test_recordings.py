@@ -122,11 +122,11 @@ def test_a_recording_passes_unchanged_and_is_counted(player_gauge, folder):
     assert record["status"] == meta["status"]
     assert record["bytes"]["response"] == len(body)
     if expected.get("trusted") and meta["status"] < 400 and folder.parent.name != "other":
-        assert told(record) == truth(expected)
+        assert measured(record) == truth(expected)
         assert record["tokens"]["reported"]["output"] in reported(expected, record)
 
 
-def told(record):
+def measured(record):
     counts = {channel: count or 0 for channel, count in record["tokens"]["normalised"].items() if channel != "input"}
     return counts | {"model": record["model"], "finish_reasons": record["finish_reasons"]}
 

@@ -21,8 +21,8 @@ every_mode = pytest.mark.parametrize("streamed", [True, False], ids=["streamed",
 class Pair:
     """One call made without the proxy, the same made through it, and the record of that."""
 
-    direct: clients.Seen
-    through: clients.Seen
+    direct: clients.SdkResult
+    through: clients.SdkResult
     record: dict
 
 

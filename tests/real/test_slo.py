@@ -168,8 +168,8 @@ def test_every_change_of_an_objective_is_written_down(start, config, tmp_path):
         other = '[[slo]]\nname = "up"\navailability = true\n'
         proxy = start(config(text + other))
         assert proxy.process.stop() == 0
-    told = [(line["slo"], line["change"], line["counts"]) for line in audited()]
-    assert told == [
+    changes = [(line["slo"], line["change"], line["counts"]) for line in audited()]
+    assert changes == [
         ("first", "added", "anew"),
         ("up", "added", "anew"),
         ("first", "changed", "anew"),
@@ -198,7 +198,7 @@ class Receivers:
     """Webhooks of several kinds on one port; `/broken` says 503 until it is mended."""
 
     def __init__(self):
-        self.told = collections.defaultdict(list)
+        self.received = collections.defaultdict(list)
         self.tries = collections.Counter()
         self.broken = True
         receivers = self
@@ -209,7 +209,7 @@ class Receivers:
                 receivers.tries[self.path] += 1
                 refused = self.path == "/broken" and receivers.broken
                 if not refused:
-                    receivers.told[self.path].append(body)
+                    receivers.received[self.path].append(body)
                 self.send_response(503 if refused else 202)
                 self.send_header("content-length", "0")
                 self.end_headers()
@@ -293,14 +293,14 @@ routing_key_file = "{tmp_path / 'key'}"
     assert first["annotations"]["runbook_url"] == "https://wiki.example/slow"
 
     def fired(path):
-        return [alert["labels"]["slo"] for body in receivers.told[path] for alert in body["alerts"]]
+        return [alert["labels"]["slo"] for body in receivers.received[path] for alert in body["alerts"]]
 
     eventually("the webhook knows", lambda: sorted(fired("/hook")) == ["first", "up"])
-    eventually("Slack knows", lambda: "*[PAGE]* first" in "".join(body["text"] for body in receivers.told["/slack"]))
-    eventually("PagerDuty knows", lambda: len(receivers.told["/pagerduty"]) == 2)
-    assert {event["event_action"] for event in receivers.told["/pagerduty"]} == {"trigger"}
-    assert {event["routing_key"] for event in receivers.told["/pagerduty"]} == {"secret-key"}
-    assert not receivers.told["/tickets"], "a page makes the ticket superfluous"
+    eventually("Slack knows", lambda: "*[PAGE]* first" in "".join(body["text"] for body in receivers.received["/slack"]))
+    eventually("PagerDuty knows", lambda: len(receivers.received["/pagerduty"]) == 2)
+    assert {event["event_action"] for event in receivers.received["/pagerduty"]} == {"trigger"}
+    assert {event["routing_key"] for event in receivers.received["/pagerduty"]} == {"secret-key"}
+    assert not receivers.received["/tickets"], "a page makes the ticket superfluous"
 
     eventually("the broken one was tried", lambda: receivers.tries["/broken"] >= 2)
     receivers.broken = False
@@ -308,22 +308,22 @@ routing_key_file = "{tmp_path / 'key'}"
 
     # Counts are on disk by now; a kill must not tell it all again.
     time.sleep(6)
-    before = {path: len(told) for path, told in receivers.told.items()}
+    before = {path: len(bodies) for path, bodies in receivers.received.items()}
     proxy.kill()
     proxy = start(burning)
     time.sleep(7)
     assert all(slo["alerts"][0]["firing"] for slo in proxy.api())
-    assert {path: len(told) for path, told in receivers.told.items()} == before, "no storm"
+    assert {path: len(bodies) for path, bodies in receivers.received.items()} == before, "no storm"
     assert proxy.process.stop() == 0
 
     # Judged otherwise, both start anew: it is over.
     start(config(TTFT.format(most="5s") + up.replace('"up"', '"upper"') + notify))
-    eventually("the webhook knows the end", lambda: receivers.told["/hook"][-1]["status"] == "resolved")
+    eventually("the webhook knows the end", lambda: receivers.received["/hook"][-1]["status"] == "resolved")
     eventually(
         "PagerDuty knows the end",
-        lambda: [event["event_action"] for event in receivers.told["/pagerduty"][2:]] == ["resolve", "resolve"],
+        lambda: [event["event_action"] for event in receivers.received["/pagerduty"][2:]] == ["resolve", "resolve"],
     )
-    keys = {event["dedup_key"] for event in receivers.told["/pagerduty"]}
+    keys = {event["dedup_key"] for event in receivers.received["/pagerduty"]}
     assert keys == {"tokengauge/first/page", "tokengauge/up/page"}
     eventually("the Alertmanager knows the end", lambda: not alerts_of(alertmanager))
 

@@ -16,7 +16,9 @@ use std::time::{Duration, Instant, SystemTime};
 use tokengauge_core::call::{Bytes, Dialect, Event, OperationClass, Outcome, RequestFacts};
 use tokengauge_core::observer::{End, Frame, Side};
 use tokengauge_core::trace::CallTrace;
-use tokengauge_wire::{DecodeError, DIALECTS, Decoder, Framing, Limits, SocketRequest, SocketRequests};
+use tokengauge_wire::{
+    DIALECTS, DecodeError, Decoder, Framing, Limits, SocketRequest, SocketRequests,
+};
 use uuid::Uuid;
 
 /// Requests for an answer that wait for one.

@@ -241,10 +241,10 @@ pub fn text(value: Option<&AnyValue>) -> String {
 }
 
 /// Items counted as lost: exporter, reason, number.
-pub type Lost = Arc<Mutex<Vec<(&'static str, &'static str, u64)>>>;
+pub type LostItems = Arc<Mutex<Vec<(&'static str, &'static str, u64)>>>;
 
 /// Exporters configured by `variables`, and the counters of what they lose.
-pub fn exporters(variables: &[(&str, String)], conventions: Conventions) -> (Otlp, Lost) {
+pub fn exporters(variables: &[(&str, String)], conventions: Conventions) -> (Otlp, LostItems) {
     exporters_for(variables, conventions, false)
 }
 
@@ -253,8 +253,8 @@ pub fn exporters_for(
     variables: &[(&str, String)],
     conventions: Conventions,
     langfuse: bool,
-) -> (Otlp, Lost) {
-    let lost = Lost::default();
+) -> (Otlp, LostItems) {
+    let lost = LostItems::default();
     let counted = Arc::clone(&lost);
     let around = ExporterContext {
         conventions,

@@ -12,7 +12,7 @@ use tokengauge_core::observer::{
 
 /// An event of a call's observer.
 #[derive(Clone, Debug)]
-pub enum Seen {
+pub enum ObserverEvent {
     Endpoint(String),
     Connected(Instant, bool),
     RequestFrame(Bytes),
@@ -34,7 +34,7 @@ pub type Rewrite = fn(&[u8]) -> Option<Bytes>;
 #[derive(Clone, Default)]
 pub struct RecorderBehaviour {
     /// Panics at this event.
-    pub panics: Option<fn(&Seen) -> bool>,
+    pub panics: Option<fn(&ObserverEvent) -> bool>,
     /// Takes this long for each frame of a response.
     pub slow: Duration,
     /// Replaces the request body with this.
@@ -47,15 +47,15 @@ pub struct RecorderBehaviour {
 
 #[derive(Default)]
 pub struct Recorder {
-    calls: Mutex<Vec<Arc<Recorded>>>,
+    calls: Mutex<Vec<Arc<RecordedCall>>>,
     behaviour: RecorderBehaviour,
 }
 
-pub struct Recorded {
+pub struct RecordedCall {
     pub received: Instant,
     pub route: String,
     pub uri: String,
-    seen: Mutex<Vec<Seen>>,
+    seen: Mutex<Vec<ObserverEvent>>,
     behaviour: RecorderBehaviour,
 }
 
@@ -67,18 +67,18 @@ impl Recorder {
         }
     }
 
-    pub fn calls(&self) -> Vec<Arc<Recorded>> {
+    pub fn calls(&self) -> Vec<Arc<RecordedCall>> {
         self.calls.lock().unwrap().clone()
     }
 
     /// The only call, once it is over, checked for what holds for every call.
-    pub async fn only_call(&self) -> Arc<Recorded> {
+    pub async fn only_call(&self) -> Arc<RecordedCall> {
         self.ended_calls(1).await.remove(0)
     }
 
     /// All calls, once they are over.
-    pub async fn ended_calls(&self, count: usize) -> Vec<Arc<Recorded>> {
-        let over = |calls: &[Arc<Recorded>]| {
+    pub async fn ended_calls(&self, count: usize) -> Vec<Arc<RecordedCall>> {
+        let over = |calls: &[Arc<RecordedCall>]| {
             calls.len() == count && calls.iter().all(|call| call.ended().is_some())
         };
         eventually("the calls end", || over(&self.calls())).await;
@@ -90,7 +90,7 @@ impl Recorder {
 
 impl Observer for Recorder {
     fn begin(&self, start: CallStart<'_>) -> Arc<dyn ObservedCall> {
-        let call = Arc::new(Recorded {
+        let call = Arc::new(RecordedCall {
             received: start.received,
             route: start.route.to_string(),
             uri: start.uri.to_string(),
@@ -102,8 +102,8 @@ impl Observer for Recorder {
     }
 }
 
-impl Recorded {
-    pub fn seen(&self) -> Vec<Seen> {
+impl RecordedCall {
+    pub fn seen(&self) -> Vec<ObserverEvent> {
         self.seen
             .lock()
             .unwrap_or_else(|poisoned| poisoned.into_inner())
@@ -112,22 +112,22 @@ impl Recorded {
 
     pub fn ended(&self) -> Option<End> {
         self.find(|seen| match seen {
-            Seen::Ended(_, end) => Some(end.clone()),
+            ObserverEvent::Ended(_, end) => Some(end.clone()),
             _ => None,
         })
     }
 
-    pub fn find<T>(&self, pick: impl Fn(&Seen) -> Option<T>) -> Option<T> {
+    pub fn find<T>(&self, pick: impl Fn(&ObserverEvent) -> Option<T>) -> Option<T> {
         self.seen().iter().find_map(pick)
     }
 
-    pub fn all<T>(&self, pick: impl Fn(&Seen) -> Option<T>) -> Vec<T> {
+    pub fn all<T>(&self, pick: impl Fn(&ObserverEvent) -> Option<T>) -> Vec<T> {
         self.seen().iter().filter_map(pick).collect()
     }
 
     pub fn sent(&self) -> Option<Instant> {
         self.find(|seen| {
-            if let Seen::Sent(at) = seen {
+            if let ObserverEvent::Sent(at) = seen {
                 Some(*at)
             } else {
                 None
@@ -137,7 +137,7 @@ impl Recorded {
 
     pub fn status(&self) -> Option<u16> {
         self.find(|seen| {
-            if let Seen::Head(_, status) = seen {
+            if let ObserverEvent::Head(_, status) = seen {
                 Some(status.as_u16())
             } else {
                 None
@@ -147,7 +147,7 @@ impl Recorded {
 
     pub fn reused(&self) -> Vec<bool> {
         self.all(|seen| {
-            if let Seen::Connected(_, reused) = seen {
+            if let ObserverEvent::Connected(_, reused) = seen {
                 Some(*reused)
             } else {
                 None
@@ -157,7 +157,7 @@ impl Recorded {
 
     pub fn endpoints(&self) -> Vec<String> {
         self.all(|seen| {
-            if let Seen::Endpoint(endpoint) = seen {
+            if let ObserverEvent::Endpoint(endpoint) = seen {
                 Some(endpoint.clone())
             } else {
                 None
@@ -167,7 +167,7 @@ impl Recorded {
 
     pub fn lagged(&self) -> u64 {
         self.all(|seen| {
-            if let Seen::Lagged(frames) = seen {
+            if let ObserverEvent::Lagged(frames) = seen {
                 Some(*frames)
             } else {
                 None
@@ -179,7 +179,7 @@ impl Recorded {
 
     pub fn frames(&self) -> Vec<Frame> {
         self.all(|seen| {
-            if let Seen::Frame(frame) = seen {
+            if let ObserverEvent::Frame(frame) = seen {
                 Some(frame.clone())
             } else {
                 None
@@ -196,7 +196,7 @@ impl Recorded {
 
     pub fn request(&self) -> Vec<u8> {
         self.all(|seen| {
-            if let Seen::RequestFrame(bytes) = seen {
+            if let ObserverEvent::RequestFrame(bytes) = seen {
                 Some(bytes.to_vec())
             } else {
                 None
@@ -207,7 +207,7 @@ impl Recorded {
 
     pub fn tunnel(&self, side: Side) -> Vec<u8> {
         let pieces = self.all(|seen| match seen {
-            Seen::Tunnel(from, frame) if *from == side => Some(frame.bytes.to_vec()),
+            ObserverEvent::Tunnel(from, frame) if *from == side => Some(frame.bytes.to_vec()),
             _ => None,
         });
         pieces.concat()
@@ -216,7 +216,7 @@ impl Recorded {
     /// The sides of a tunnel, in the order in which they ended.
     pub fn tunnel_ends(&self) -> Vec<Side> {
         self.all(|seen| match seen {
-            Seen::TunnelOver(from) => Some(*from),
+            ObserverEvent::TunnelOver(from) => Some(*from),
             _ => None,
         })
     }
@@ -226,11 +226,11 @@ impl Recorded {
         let seen = self.seen();
         let ends = seen
             .iter()
-            .filter(|seen| matches!(seen, Seen::Ended(..)))
+            .filter(|seen| matches!(seen, ObserverEvent::Ended(..)))
             .count();
         assert_eq!(ends, 1, "ends once: {seen:?}");
         assert!(
-            matches!(seen.last(), Some(Seen::Ended(..))),
+            matches!(seen.last(), Some(ObserverEvent::Ended(..))),
             "ends last: {seen:?}"
         );
         let mut last = self.received;
@@ -240,7 +240,7 @@ impl Recorded {
         }
         if let Some(sent) = self.sent() {
             let connected = self.all(|seen| {
-                if let Seen::Connected(at, _) = seen {
+                if let ObserverEvent::Connected(at, _) = seen {
                     Some(*at)
                 } else {
                     None
@@ -253,7 +253,7 @@ impl Recorded {
         }
     }
 
-    fn record(&self, seen: Seen) {
+    fn record(&self, seen: ObserverEvent) {
         let panics = self.behaviour.panics.is_some_and(|panics| panics(&seen));
         self.seen.lock().unwrap().push(seen);
         assert!(!panics, "as the test wants it");
@@ -261,66 +261,68 @@ impl Recorded {
 }
 
 /// The instants that are in order whatever the upload does.
-fn response_instant(seen: &Seen) -> Option<Instant> {
+fn response_instant(seen: &ObserverEvent) -> Option<Instant> {
     match seen {
-        Seen::Connected(at, _) | Seen::Head(at, _) | Seen::Ended(at, _) => Some(*at),
-        Seen::Frame(frame) => Some(frame.at),
+        ObserverEvent::Connected(at, _)
+        | ObserverEvent::Head(at, _)
+        | ObserverEvent::Ended(at, _) => Some(*at),
+        ObserverEvent::Frame(frame) => Some(frame.at),
         _ => None,
     }
 }
 
-impl CallObserver for Recorded {
+impl CallObserver for RecordedCall {
     fn endpoint(&self, endpoint: &str) {
-        self.record(Seen::Endpoint(endpoint.to_owned()));
+        self.record(ObserverEvent::Endpoint(endpoint.to_owned()));
     }
 
     fn connected(&self, at: Instant, reused: bool) {
-        self.record(Seen::Connected(at, reused));
+        self.record(ObserverEvent::Connected(at, reused));
     }
 
     fn request_frame(&self, bytes: &Bytes) {
-        self.record(Seen::RequestFrame(bytes.clone()));
+        self.record(ObserverEvent::RequestFrame(bytes.clone()));
     }
 
     fn sent(&self, at: Instant) {
-        self.record(Seen::Sent(at));
+        self.record(ObserverEvent::Sent(at));
     }
 
     fn head(&self, at: Instant, status: StatusCode, _: &HeaderMap) {
-        self.record(Seen::Head(at, status));
+        self.record(ObserverEvent::Head(at, status));
     }
 
     fn response_frame(&self, frame: Frame) {
         std::thread::sleep(self.behaviour.slow);
-        self.record(Seen::Frame(frame));
+        self.record(ObserverEvent::Frame(frame));
     }
 
     fn trailers(&self, trailers: &HeaderMap) {
-        self.record(Seen::Trailers(trailers.clone()));
+        self.record(ObserverEvent::Trailers(trailers.clone()));
     }
 
     fn lagged(&self, frames: u64, _: u64) {
-        self.record(Seen::Lagged(frames));
+        self.record(ObserverEvent::Lagged(frames));
     }
 
     fn overhead(&self, phase: Phase, cost: Duration) {
-        self.record(Seen::Overhead(phase, cost));
+        self.record(ObserverEvent::Overhead(phase, cost));
     }
 
     fn ended(&self, at: Instant, end: End) {
-        self.record(Seen::Ended(at, end));
+        self.record(ObserverEvent::Ended(at, end));
     }
 
     fn tunnel_frame(&self, from: Side, frame: Frame) {
-        self.record(Seen::Tunnel(from, frame));
+        self.record(ObserverEvent::Tunnel(from, frame));
     }
 
     fn tunnel_over(&self, from: Side) {
-        self.record(Seen::TunnelOver(from));
+        self.record(ObserverEvent::TunnelOver(from));
     }
 }
 
-impl CallPolicy for Recorded {
+impl CallPolicy for RecordedCall {
     fn error_reply(&self, failure: &Failure) -> ErrorReply {
         let body = format!("{{\"error\":{:?}}}", failure.message);
         ErrorReply {

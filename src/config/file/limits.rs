@@ -6,7 +6,7 @@ use super::super::schema::{EnumNames, Label};
 use super::super::spanned::Spanned;
 use super::objectives::Select;
 use crate::caller::{Mode, OnUnreadable};
-use crate::cost::budget::{MAX_WARNINGS, BudgetScope};
+use crate::cost::budget::{BudgetScope, MAX_WARNINGS};
 use crate::quota;
 use schemars::JsonSchema;
 use serde::Deserialize;

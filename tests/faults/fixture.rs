@@ -1,7 +1,7 @@
 //! The real proxy in front of a backend, and the state that it must return to after a fault.
 
 use super::backend::Backend;
-use super::message::{self, Ending, Seen};
+use super::message::{self, MessageEnd, ObservedMessage};
 use super::script::{Peer, Script};
 use crate::process::Process;
 use serde_json::Value;
@@ -31,11 +31,11 @@ listen = \"127.0.0.1:0\"
 stall_threshold = \"200ms\"
 ";
 
-pub struct World {
+pub struct ProxyFixture {
     pub process: Process,
     pub backend: Backend,
     _folder: TempDir,
-    rest: IdleState,
+    idle: IdleState,
 }
 
 /// What the process has open when it is idle.
@@ -47,32 +47,32 @@ pub struct IdleState {
     held_bytes: f64,
 }
 
-impl World {
-    pub async fn start() -> World {
-        World::with(|_| ()).await
+impl ProxyFixture {
+    pub async fn start() -> ProxyFixture {
+        ProxyFixture::with(|_| ()).await
     }
 
     /// With short timeouts.
-    pub async fn with_short_timeouts() -> World {
-        World::with(|setup| setup.timeout_ms = SHORT_TIMEOUT_MS).await
+    pub async fn with_short_timeouts() -> ProxyFixture {
+        ProxyFixture::with(|setup| setup.timeout_ms = SHORT_TIMEOUT_MS).await
     }
 
     /// In front of an upstream that the test provides.
-    pub async fn elsewhere(change: impl FnOnce(&mut Setup)) -> World {
-        let mut world = World::begin(change).await;
-        world.rest = world.settled().await;
-        world
+    pub async fn elsewhere(change: impl FnOnce(&mut Setup)) -> ProxyFixture {
+        let mut fixture = ProxyFixture::begin(change).await;
+        fixture.idle = fixture.settled().await;
+        fixture
     }
 
     /// With a changed configuration.
-    pub async fn with(change: impl FnOnce(&mut Setup)) -> World {
-        let mut world = World::begin(change).await;
-        world.next_call_works().await;
-        world.rest = world.settled().await;
-        world
+    pub async fn with(change: impl FnOnce(&mut Setup)) -> ProxyFixture {
+        let mut fixture = ProxyFixture::begin(change).await;
+        fixture.next_call_works().await;
+        fixture.idle = fixture.settled().await;
+        fixture
     }
 
-    async fn begin(change: impl FnOnce(&mut Setup)) -> World {
+    async fn begin(change: impl FnOnce(&mut Setup)) -> ProxyFixture {
         let backend = Backend::start().await;
         let mut setup = Setup::new(&backend);
         change(&mut setup);
@@ -82,11 +82,11 @@ impl World {
         let mut command = setup.command;
         command.arg("run").args(setup.arguments);
         command.arg("--config").arg(path);
-        World {
+        ProxyFixture {
             process: Process::start_by(command).await,
             backend,
             _folder: folder,
-            rest: IdleState::default(),
+            idle: IdleState::default(),
         }
     }
 
@@ -131,13 +131,13 @@ impl World {
         let end = Instant::now() + TIMEOUT;
         loop {
             let now = self.now().await;
-            if now == self.rest {
+            if now == self.idle {
                 return;
             }
             assert!(
                 Instant::now() < end,
                 "{after} left {now:?} of {:?}",
-                self.rest
+                self.idle
             );
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
@@ -148,7 +148,7 @@ impl World {
         self.backend.set_script(&ordinary());
         let seen = ask(self.proxy(), &request("ordinary")).await;
         assert_eq!(seen.what.as_deref(), Some("200"), "{seen:?}");
-        assert_eq!(seen.end, Ending::Whole);
+        assert_eq!(seen.end, MessageEnd::Whole);
         assert_eq!(String::from_utf8_lossy(&seen.body), ordinary_body());
     }
 
@@ -172,12 +172,12 @@ impl World {
         self.status("VmRSS:")
     }
 
-    /// The most that was resident since [`World::forget_peak`], in bytes.
+    /// The most that was resident since [`ProxyFixture::forget_peak`], in bytes.
     pub fn peak(&self) -> u64 {
         self.status("VmHWM:")
     }
 
-    /// Resets the peak of [`World::peak`].
+    /// Resets the peak of [`ProxyFixture::peak`].
     pub fn forget_peak(&self) {
         let path = format!("/proc/{}/clear_refs", self.process.id());
         std::fs::write(path, "5").expect("it is ours");
@@ -281,7 +281,7 @@ impl Setup {
 }
 
 /// Runs an agent's script, and returns the response.
-pub async fn ask(address: SocketAddr, script: &Script) -> Seen {
+pub async fn ask(address: SocketAddr, script: &Script) -> ObservedMessage {
     let tcp = TcpStream::connect(address).await.expect("connected");
     let mut end = Peer::new(tcp);
     if end.play(script).await {
