@@ -403,9 +403,9 @@ fn a_ledger_has_the_same_over_time_and_adds_up_what_comes_late() {
     let mut store = Store::open(&path).expect("opens");
     let history = ThroughputHistory::new();
     play.run(&bench, 60_000, |bench, millis| {
-        let ticked = bench.tick(millis);
-        store.take(&ticked).expect("kept");
-        history.take(ticked);
+        let tick = bench.tick(millis);
+        store.take(&tick).expect("kept");
+        history.take(tick);
     });
     let reader = Reader::new(&path, std::time::Instant::now);
     let filter = Filter {

@@ -1,24 +1,24 @@
-//! Threads for what has time: on a machine, or in a container, whose cores are all wanted,
-//! traffic is not to wait for them.
+//! Threads with a lower priority than traffic, so that traffic does not wait for them when all
+//! cores are busy.
 
 use std::io;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
-/// What such a thread does, which tells how far it steps back.
+/// The kind of work of such a thread, which decides its priority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BackgroundWork {
-    /// A little for every call: it has to keep up with traffic.
+    /// A little work for every call: it has to keep up with traffic.
     Steady,
-    /// Much at a time, and only for big bodies.
+    /// Much work at a time, but only for big bodies.
     Bursts,
 }
 
 #[cfg(target_os = "linux")]
 impl BackgroundWork {
-    /// How much nicer it is than traffic: where both want one core, it gets a quarter of
-    /// it or a tenth. Added to what the process was started with.
+    /// By how much its nice value is above that of traffic: when both compete for a core, it
+    /// gets a quarter of it or a tenth. Added to the nice value of the process.
     fn niceness(self) -> i32 {
         match self {
             BackgroundWork::Steady => 5,
@@ -30,35 +30,35 @@ impl BackgroundWork {
 /// Starts a thread of that kind.
 ///
 /// # Errors
-/// Where the system gives none.
+/// If the system cannot start a thread.
 pub fn spawn<T: Send + 'static>(
     name: impl Into<String>,
     work: BackgroundWork,
     run: impl FnOnce() -> T + Send + 'static,
 ) -> io::Result<JoinHandle<T>> {
     Builder::new().name(name.into()).spawn(move || {
-        step_back(work);
+        lower_priority(work);
         run()
     })
 }
 
-/// Called by a thread with long work, every tenth of a millisecond or so: who waits for
-/// its core goes first. A scheduler lets even a nice thread have a turn of milliseconds.
+/// To be called by a thread with long work every tenth of a millisecond or so, to let threads
+/// that wait for its core run first: a scheduler lets even a nice thread run for milliseconds.
 pub fn yield_now() {
     std::thread::yield_now();
 }
 
 /// On Linux a priority is a thread's, elsewhere the process's.
 #[cfg_attr(not(target_os = "linux"), expect(unused_variables))]
-fn step_back(work: BackgroundWork) {
+fn lower_priority(work: BackgroundWork) {
     #[cfg(target_os = "linux")]
     if let Err(error) = set_niceness(work.niceness()) {
         tracing::debug!(%error, "a thread in the background keeps the priority of traffic");
     }
 }
 
-/// Makes this thread so much nicer than the process's first one, which traffic's threads are
-/// started from. 19 is the most there is.
+/// Sets the nice value of this thread to `more` above that of the process's first thread, from
+/// which the threads of traffic inherit theirs. The maximum is 19.
 #[cfg(target_os = "linux")]
 fn set_niceness(more: i32) -> rustix::io::Result<()> {
     use rustix::process::{getpid, getpriority_process, setpriority_process};
@@ -66,8 +66,8 @@ fn set_niceness(more: i32) -> rustix::io::Result<()> {
     setpriority_process(None, (traffic + more).min(19))
 }
 
-/// Puts a marker into a queue and waits, at most `patience` for each, until there is room for
-/// it and until it has come out at the other end. `queue` says whether there was room.
+/// Puts a marker into a queue and waits until the reader has taken it out: at most `patience`
+/// for room in the queue, and as long for the reader. `queue` says whether there was room.
 pub fn wait_behind(queue: impl Fn(SyncSender<()>) -> bool, patience: Duration) -> bool {
     const PAUSE: Duration = Duration::from_millis(2);
     let (done, over) = sync_channel(1);

@@ -1,4 +1,4 @@
-//! A bounded queue whose one reader takes everything that waits at once. Under load nobody is
+//! A bounded queue whose one reader takes all queued items at once. Under load the reader is not
 //! woken for a single item: waking a thread costs as much as the work of a short call.
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -29,33 +29,33 @@ pub struct BatchQueue<T> {
 struct State<T> {
     items: Vec<T>,
     reader: Reader,
-    /// The reader is not to gather: somebody waits for what it does.
+    /// An item must be read at once: the reader is not to wait for more.
     urgent: bool,
     closed: bool,
 }
 
-/// What the reader does.
+/// The state of the reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reader {
-    /// It works, or gathers: it comes back by itself.
+    /// It works or gathers, and will return by itself.
     Busy,
-    /// It waits until there is something.
+    /// It waits for an item.
     Waits,
 }
 
-/// What a reader got.
+/// The result of taking items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TakeOutcome {
     /// At least one item.
     Batch,
-    /// Nothing came in time.
+    /// No item was queued in time.
     TimedOut,
-    /// Nothing is left and nothing will come.
+    /// The queue is closed and empty.
     Closed,
 }
 
 impl<T> BatchQueue<T> {
-    /// A queue in which `limit` items may wait.
+    /// A queue of at most `limit` items.
     pub fn new(limit: usize) -> BatchQueue<T> {
         BatchQueue {
             limit,
@@ -69,15 +69,15 @@ impl<T> BatchQueue<T> {
         }
     }
 
-    /// Queues an item. Wakes the reader where it waits, not where it gathers.
+    /// Queues an item. Wakes the reader if it waits, but not if it gathers.
     ///
     /// # Errors
-    /// Gives the item back where too many wait, or the queue is closed.
+    /// Returns the item if the queue is full or closed.
     pub fn push(&self, item: T) -> Result<(), T> {
         self.add(item, false)
     }
 
-    /// Queues an item that is to be seen at once.
+    /// Queues an item that is to be read at once.
     ///
     /// # Errors
     /// As [`push`](Self::push).
@@ -104,8 +104,8 @@ impl<T> BatchQueue<T> {
         self.wake.notify_one();
     }
 
-    /// Waits for items, at most `patience` where that is given, and puts all that wait into
-    /// `batch`, which is emptied first.
+    /// Waits for items, at most `patience` if that is given, and moves all of them into `batch`,
+    /// which is cleared first.
     pub fn take(&self, batch: &mut Vec<T>, patience: Option<Duration>) -> TakeOutcome {
         batch.clear();
         let deadline = patience.map(|patience| Instant::now() + patience);
@@ -126,7 +126,8 @@ impl<T> BatchQueue<T> {
         TakeOutcome::Batch
     }
 
-    /// Lets items gather for that long, unless one is urgent or the queue is closed.
+    /// Waits for `time` so that more items are queued, unless one is urgent or the queue is
+    /// closed.
     pub fn gather(&self, time: Duration) {
         let deadline = Some(Instant::now() + time);
         let mut state = self.state.lock();
@@ -137,7 +138,7 @@ impl<T> BatchQueue<T> {
         }
     }
 
-    /// Says whether the deadline has passed.
+    /// Returns whether the deadline has passed.
     fn wait(&self, state: &mut MutexGuard<'_, State<T>>, deadline: Option<Instant>) -> bool {
         match deadline {
             Some(deadline) => self.wake.wait_until(state, deadline).timed_out(),
@@ -148,7 +149,7 @@ impl<T> BatchQueue<T> {
         }
     }
 
-    /// Nothing is queued from now on; the reader still gets what waits.
+    /// Refuses further items; the reader still gets those that are queued.
     pub fn close(&self) {
         let mut state = self.state.lock();
         state.closed = true;

@@ -1,4 +1,4 @@
-//! The domain's words. This module knows nobody; everybody knows it.
+//! The vocabulary of the domain: calls, their records and the events of a response.
 
 pub use crate::dialect::Dialect;
 use crate::upstream_facts::UpstreamFacts;
@@ -70,7 +70,7 @@ impl OperationClass {
         OperationClass::Other,
     ];
 
-    /// Whether it counts in objectives, error rates and lists where nobody asks for others.
+    /// Whether it counts in objectives, error rates and lists unless other classes are asked for.
     pub fn counts(self) -> bool {
         matches!(self, OperationClass::Generation | OperationClass::Embedding)
     }
@@ -214,11 +214,11 @@ pub enum Event<'a> {
     TurnEnded,
     /// The dialect's own terminator was seen.
     End,
-    /// A wire event could not be read; it was forwarded all the same.
+    /// A wire event could not be read; it was forwarded nevertheless.
     Unparsed,
 }
 
-/// What the request says of itself. Found by reading a bounded copy of it.
+/// What is read from a request: from a bounded copy of its body.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RequestFacts {
     /// The model asked for.
@@ -227,7 +227,7 @@ pub struct RequestFacts {
     pub stream: Option<bool>,
     /// How many choices were asked for.
     pub choices: Option<u32>,
-    /// Whether the agent had an opinion on usage in the stream, and which.
+    /// Whether the agent asked for usage in the stream, or declined it.
     pub include_usage: Option<bool>,
     /// The user named in the body.
     pub user: Option<String>,
@@ -235,15 +235,15 @@ pub struct RequestFacts {
     pub session: Option<String>,
     /// The key of the prompt cache: calls of one session often share one.
     pub session_hint: Option<String>,
-    /// The session that what it begins with makes likely, where that is asked for.
+    /// The session guessed by the beginning of the conversation, if that is enabled.
     pub prefix_session: Option<Arc<str>>,
     /// The class of service that was asked for, such as `flex`.
     pub service_tier: Option<String>,
-    /// What stands where the operator said to look, if that is anywhere.
+    /// The values of the configured members, if there are any.
     pub configured: Option<Box<BodyNames>>,
 }
 
-/// How a request wants its answer generated, as far as it says. In spans alone.
+/// The generation parameters of a request. Only spans have them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct GenerationSettings {
     /// The sampling temperature.
@@ -291,7 +291,7 @@ impl OutputType {
     }
 }
 
-/// Who made a call, as far as configured members of its body say.
+/// Who made a call, by the configured members of its body.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BodyNames {
     /// The session.

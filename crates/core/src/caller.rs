@@ -1,5 +1,5 @@
 //! Who makes a call, as quotas and budgets see it: what is known of each name, and whether
-//! a limit is for the call.
+//! a limit applies to the call.
 
 use crate::observer::UnreadableBody;
 use crate::selector::Selector;
@@ -7,20 +7,20 @@ use serde::Deserialize;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The name under which a limit counts calls together that it cannot tell apart: those that
-/// name nobody, those whose body cannot be read, and those of more names than it remembers.
+/// The name under which a limit counts all calls that it cannot distinguish: those without a
+/// name, those whose body cannot be read, and those with names beyond the number it remembers.
 pub const SHARED: &str = "(shared)";
 
-/// What is known of one name of a call.
+/// What is known of one attribute of a caller, such as its session or model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KnownName<'a> {
-    /// It has this one.
+    /// It is this.
     Named(&'a str),
-    /// It has all of these: any of them may be the one that counts.
+    /// It is one of these; the call counts for each.
     Several(&'a [String]),
-    /// The call carries no such name.
+    /// The call does not say.
     Absent,
-    /// The body may tell, and has not been read or cannot be.
+    /// The body may say, and has not been read or cannot be.
     Unread,
 }
 
@@ -47,15 +47,16 @@ pub struct Caller<'a> {
     pub session: KnownName<'a>,
     /// The user.
     pub user: KnownName<'a>,
-    /// What stands for the provider's keys; never a key itself.
+    /// Digests of the provider's keys; never a key itself.
     pub keys: &'a [String],
-    /// Whether the request has no body, as one for a list of models.
+    /// Whether the request has no body, such as one for a list of models.
     pub bodiless: bool,
     /// Why its body cannot be read, where that is so.
     pub unread: Option<UnreadableBody>,
 }
 
-/// The name under which a call counts for a budget, as that was decided before it left.
+/// A budget and the name under which a call counts towards it, decided before the call was
+/// forwarded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Charge {
     /// The budget.
@@ -64,14 +65,14 @@ pub struct Charge {
     pub name: Box<str>,
 }
 
-/// Who has a limit of their own.
+/// By what a limit counts a call: the name or names under which it has a limit of its own.
 #[derive(Clone, Copy, Debug)]
 pub enum LimitKey<'a> {
-    /// Whoever has this name, which no body decides.
+    /// A name that does not depend on the body.
     Fixed(&'a str),
-    /// Whoever has this name.
+    /// A name that the body may decide.
     Name(KnownName<'a>),
-    /// Each of these.
+    /// Each of these names.
     EachOf(&'a [String]),
 }
 
@@ -90,10 +91,10 @@ impl<'a> LimitKey<'a> {
     }
 }
 
-/// What a limit is to a call.
+/// Whether a limit applies to a call, and under which names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LimitMatch<'a> {
-    /// It is for other calls.
+    /// It does not apply.
     Excluded,
     /// It counts the call under each of these names.
     Names(Vec<&'a str>),
@@ -102,14 +103,14 @@ pub enum LimitMatch<'a> {
 }
 
 impl<'a> Caller<'a> {
-    /// What a limit of calls like `select`, one for each of `scope`, is to this call. One
-    /// without a body that does not name itself, such as a probe, falls under no limit that
-    /// is for each name; any other falls under [`SHARED`].
-    pub fn limit_match(&self, select: &Selector, scope: LimitKey<'a>) -> LimitMatch<'a> {
+    /// Whether a limit on calls that match `select`, counted by `key`, applies to this call. A
+    /// call without a body and without the name, such as a probe, is excluded from limits that
+    /// count by name; any other call without the name counts under [`SHARED`].
+    pub fn limit_match(&self, select: &Selector, key: LimitKey<'a>) -> LimitMatch<'a> {
         let Some(certain) = self.selected(select) else {
             return LimitMatch::Excluded;
         };
-        let names = match scope {
+        let names = match key {
             LimitKey::Fixed(name) | LimitKey::Name(KnownName::Named(name)) => vec![name],
             LimitKey::EachOf(names) | LimitKey::Name(KnownName::Several(names))
                 if !names.is_empty() =>
@@ -126,7 +127,7 @@ impl<'a> Caller<'a> {
         }
     }
 
-    /// Whether `select` means this call; `Some(false)` where only the body could tell.
+    /// `None` if `select` does not match this call, `Some(false)` if only the body could tell.
     fn selected(&self, select: &Selector) -> Option<bool> {
         let is = |wanted: &Option<String>, name: &str| wanted.as_deref().is_none_or(|w| w == name);
         if !is(&select.route, self.route) || !is(&select.upstream, self.upstream) {
@@ -152,29 +153,29 @@ impl<'a> Caller<'a> {
     }
 }
 
-/// Whether a body may tell if calls are like `select`.
+/// Whether it may depend on the body if a call matches `select`.
 pub fn depends_on_bodies(select: &Selector) -> bool {
     select.model.is_some() || select.workload.is_some() || select.agent.is_some()
 }
 
-/// What becomes of a call whose body cannot be read, where that decides on a limit.
+/// What is done with a call whose body cannot be read if a limit depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnUnreadable {
     /// It is refused with 422.
     Refuse,
-    /// It counts as one that the limit is for, under [`SHARED`] where it has no name.
+    /// The limit applies to it, under [`SHARED`] if it has no name.
     Count,
 }
 
-/// Whether a limit refuses.
+/// Whether a limit is enforced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
-    /// The limit refuses.
+    /// Calls beyond the limit are refused.
     #[default]
     Enforce,
-    /// It only counts what it would have refused.
+    /// Calls that would have been refused are only counted.
     Shadow,
 }
 
@@ -183,18 +184,18 @@ pub enum Mode {
 pub struct Refusal {
     /// One sentence for the agent's log.
     pub message: String,
-    /// How long until it is worth a try; `None` where it never will be as it is.
+    /// How long until a retry may succeed; `None` if the same request never will.
     pub retry_after: Option<Duration>,
-    /// Why its body could not be read, where it is refused for that.
+    /// Why its body could not be read, if it is refused for that.
     pub unread: Option<UnreadableBody>,
 }
 
-/// When there may be memory again.
+/// When to retry a call that was refused for want of memory.
 const MEMORY_AGAIN: Duration = Duration::from_secs(1);
 
 impl Refusal {
-    /// Of a call that counts together with others since its body could not be read for
-    /// `unread`: where it was memory that lacked, that is what it is refused for.
+    /// For a call that counts under [`SHARED`] because its body could not be read for `unread`:
+    /// if memory was missing, the refusal says so.
     pub fn for_lack_of_memory(self, unread: Option<UnreadableBody>) -> Refusal {
         if unread != Some(UnreadableBody::NoMemory) {
             return self;
@@ -210,7 +211,7 @@ impl Refusal {
         }
     }
 
-    /// Of a call whose body decides on the limit `what` and could not be read.
+    /// For a call whose body could not be read although the limit `what` depends on it.
     pub fn unreadable(what: &str, unread: Option<UnreadableBody>) -> Refusal {
         let why = unread.unwrap_or(UnreadableBody::Malformed);
         let message = format!(
@@ -293,12 +294,12 @@ mod tests {
             ..caller()
         };
         let all = Selector::default();
-        for scope in [LimitKey::Name(KnownName::Absent), LimitKey::EachOf(&[])] {
+        for key in [LimitKey::Name(KnownName::Absent), LimitKey::EachOf(&[])] {
             assert_eq!(
-                caller().limit_match(&all, scope),
+                caller().limit_match(&all, key),
                 LimitMatch::Names(vec![SHARED])
             );
-            assert_eq!(probe.limit_match(&all, scope), LimitMatch::Excluded);
+            assert_eq!(probe.limit_match(&all, key), LimitMatch::Excluded);
         }
         let keys = ["one".to_owned(), "two".to_owned()];
         let each = probe.limit_match(&all, LimitKey::EachOf(&keys));

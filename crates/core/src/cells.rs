@@ -1,5 +1,5 @@
-//! Numbers that one thread counts and another reads. Handles are cheap to keep and to clone;
-//! changing one takes no lock.
+//! Metric cells that one thread changes and another reads. Handles are cheap to clone; changing
+//! one takes no lock.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub struct Counter(Arc<AtomicU64>);
 
 impl Counter {
-    /// One that shares this cell.
+    /// A counter that shares this cell.
     pub fn sharing(cell: Arc<AtomicU64>) -> Counter {
         Counter(cell)
     }
@@ -19,7 +19,7 @@ impl Counter {
         self.0.fetch_add(by, Ordering::Relaxed);
     }
 
-    /// So many in all, where somebody else counts.
+    /// Raises the count to `value`, for totals that are counted elsewhere.
     pub fn absolute(&self, value: u64) {
         self.0.fetch_max(value, Ordering::Relaxed);
     }
@@ -45,7 +45,7 @@ impl Sum {
         self.0.add(value);
     }
 
-    /// So much in all, where somebody else counts.
+    /// Sets the sum to `value`, for totals that are counted elsewhere.
     pub fn absolute(&self, value: f64) {
         self.0.set(value);
     }

@@ -1,4 +1,4 @@
-//! A finished call, as the meter gives it to its subscribers.
+//! A finished call, as the meter hands it to its subscribers.
 
 use crate::call::{CallRecord, GenerationSettings, TpsUnavailable};
 use crate::caller::Charge;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use uuid::Uuid;
 
-/// A finished call, and what of it no record holds.
+/// A finished call: its record, and what is known of it beyond the record.
 #[derive(Clone, Debug)]
 pub struct FinishedCall {
     /// The record, as it is shown.
@@ -19,19 +19,19 @@ pub struct FinishedCall {
     pub id: Uuid,
     /// The W3C trace id of the record.
     pub trace_id: Option<u128>,
-    /// What failed, where the proxy ended the call; the record has its word as `error_type`.
+    /// What failed, if the proxy ended the call; the record has its name as `error_type`.
     pub failure: Option<FailureKind>,
     /// When the call ended.
     pub ended: Instant,
     /// The other instants of the call.
     pub timestamps: CallTimestamps,
-    /// Its spans, where somebody traces.
+    /// Its spans, if tracing is on.
     pub trace: Option<CallTrace>,
-    /// The agent's `tracestate`, where its trace goes on and is recorded.
+    /// The agent's `tracestate`, if its trace is continued and recorded.
     pub trace_state: Option<Box<str>>,
-    /// What the request asks for, where its spans are recorded.
+    /// What the request asks for, if its spans are recorded.
     pub request_parameters: Option<Box<RequestParameters>>,
-    /// Whether the trace of the record is recorded, so that it can be looked at.
+    /// Whether the trace of the record is recorded, so that it can be looked up.
     pub sampled: bool,
     /// The response's own id.
     pub response_id: Option<String>,
@@ -39,24 +39,24 @@ pub struct FinishedCall {
     pub guessed_session: bool,
     /// Whether it was made for another call of this process, which counts for the session.
     pub nested: bool,
-    /// Under which names it counts for budgets that block.
+    /// The names under which it counts towards budgets that block.
     pub charges: Arc<[Charge]>,
     /// Streams in flight on the upstream when the call began, itself included.
     pub concurrency: u32,
-    /// Tokens after the first frame, and the seconds they took; where `output_tps` is known.
+    /// Tokens after the first frame and the seconds they took, if `output_tps` is known.
     pub decode: Option<(u64, f64)>,
     /// Latencies by token.
     pub inter_token: Option<Box<InterToken>>,
     /// Gaps between frames with generated text, in the same classes.
     pub inter_chunk: Option<Box<InterToken>>,
-    /// What the proxy spent on the heads.
+    /// The time that the proxy spent on the heads.
     pub head_overhead: Option<Duration>,
-    /// The most it spent on one piece of the response body.
+    /// The most time that it spent on one piece of the response body.
     pub chunk_overhead: Option<Duration>,
 }
 
 impl FinishedCall {
-    /// What of it counts for the throughput of all calls.
+    /// What it adds to the throughput.
     pub fn throughput(&self) -> FinishedGeneration {
         let record = &self.record;
         let held_back = record.tps.unavailable == Some(TpsUnavailable::Buffered);
@@ -70,7 +70,7 @@ impl FinishedCall {
     }
 }
 
-/// What a request asks for, of which no record tells.
+/// What a request asks for that is not in its record.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RequestParameters {
     /// How the answer is to be generated.
@@ -81,7 +81,7 @@ pub struct RequestParameters {
     pub service_tier: Option<String>,
 }
 
-/// When what happened in a call.
+/// The instants of a call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CallTimestamps {
     /// The wall clock at `received`. The record has it in whole milliseconds.
@@ -90,9 +90,9 @@ pub struct CallTimestamps {
     pub received: Instant,
     /// An upstream connection was ready.
     pub connected: Option<Instant>,
-    /// The last byte of the request had been passed on.
+    /// The last byte of the request had been forwarded.
     pub sent: Option<Instant>,
-    /// The response head had come.
+    /// The response head had been read.
     pub head: Option<Instant>,
     /// The first generated text.
     pub first_token: Option<Instant>,

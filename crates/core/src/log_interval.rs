@@ -1,9 +1,9 @@
-//! Spaces out what is logged of a failure that repeats.
+//! Limits how often a repeating failure is logged.
 
 use parking_lot::Mutex;
 use std::time::{Duration, Instant};
 
-/// Between two lines of the log on one failure.
+/// The time between two log lines about one failure.
 pub const LOG_EVERY: Duration = Duration::from_secs(60);
 
 /// When a failure was last logged.
@@ -35,7 +35,8 @@ impl LogInterval {
         due
     }
 
-    /// What failed works again: whether the failure was logged. The next one is logged at once.
+    /// What failed works again. Returns whether the failure was logged; the next one is logged
+    /// at once.
     pub fn recovered(&self) -> bool {
         self.logged_at.lock().take().is_some()
     }

@@ -1,5 +1,5 @@
-//! One bound, in bytes, on everything that measuring holds at a time, and buffers that
-//! keep to it.
+//! The memory that all measuring shares: one limit in bytes, and buffers that are accounted
+//! against it.
 
 mod buffer;
 mod reclaim;
@@ -12,24 +12,24 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// What measuring may hold, in bytes, where neither the operator nor a cgroup says less.
+/// The default limit in bytes, unless the operator or a cgroup sets a lower one.
 pub const DEFAULT_BYTES: usize = 256 << 20;
 
-/// A body up to this is a small one, in bytes: a part of the memory for bodies that decide on
-/// limits is for those, so that long ones do not hold them up.
+/// The longest body, in bytes, that may use the share of the admission memory reserved for
+/// small bodies, so that long ones do not hold them up.
 pub const SMALL_BODY: usize = 256 * 1024;
 
-/// The memory for bodies that decide whether their request may leave.
+/// The memory for request bodies that have to be read before the request is admitted.
 #[derive(Debug)]
 pub struct AdmissionMemory {
-    /// For small bodies alone, so that long ones do not hold them up.
+    /// Reserved for small bodies, so that long ones do not hold them up.
     pub small: Arc<Memory>,
     /// For bodies of any length.
     pub large: Arc<Memory>,
 }
 
 impl AdmissionMemory {
-    /// So many bytes in all, an eighth of them for small ones.
+    /// `bytes` in all, an eighth of them reserved for small bodies.
     pub fn new(bytes: usize) -> AdmissionMemory {
         AdmissionMemory {
             small: Memory::new(bytes / 8),
@@ -37,7 +37,7 @@ impl AdmissionMemory {
         }
     }
 
-    /// Changes the bound of both together, in bytes; what is held already stays.
+    /// Changes the limit of both together, in bytes; what is held already stays.
     pub fn resize(&self, bytes: usize) {
         self.small.resize(bytes / 8);
         self.large.resize(bytes - bytes / 8);
@@ -48,7 +48,7 @@ impl AdmissionMemory {
         self.small.used() + self.large.used()
     }
 
-    /// For a body of at most `limit` bytes.
+    /// Empty buffers for one body of at most `limit` bytes.
     pub fn buffers(&self, limit: usize) -> AdmissionBuffers {
         AdmissionBuffers {
             small: Buffer::new(&self.small, SMALL_BODY.min(limit)),
@@ -57,23 +57,23 @@ impl AdmissionMemory {
     }
 }
 
-/// What a body is held in that decides whether its request may leave.
+/// The buffers of one body that has to be read before its request is admitted.
 #[derive(Debug)]
 pub struct AdmissionBuffers {
-    /// While it is small.
+    /// Used while the body is small.
     pub small: Buffer,
-    /// Where it is not.
+    /// Used once it is longer.
     pub large: Buffer,
 }
 
-/// The bytes that all calls together may hold for measuring.
+/// A limit in bytes that all calls share, and how much of it is used.
 #[derive(Debug)]
 pub struct Memory {
     limit: AtomicUsize,
     used: AtomicUsize,
-    /// Whether a call has ended since this was asked last.
+    /// Whether a call has ended since this was last checked.
     freed: AtomicBool,
-    /// How many wait for how many bytes of it.
+    /// The number of pending reservations, by their size in bytes.
     pending: Mutex<BTreeMap<usize, usize>>,
 }
 
@@ -82,7 +82,7 @@ impl Memory {
         self.pending.lock()
     }
 
-    /// A memory of `limit` bytes.
+    /// A shared limit of `limit` bytes.
     pub fn new(limit: usize) -> Arc<Memory> {
         Arc::new(Memory {
             limit: AtomicUsize::new(limit),
@@ -92,7 +92,7 @@ impl Memory {
         })
     }
 
-    /// One without a bound, for decoding a single body.
+    /// No limit, for decoding a single body.
     pub fn unbounded() -> Arc<Memory> {
         Memory::new(usize::MAX)
     }
@@ -102,12 +102,12 @@ impl Memory {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// Moves the bound. What is held above it goes as it would have gone.
+    /// Changes the limit. What is held above it is released in its own time.
     pub fn resize(&self, limit: usize) {
         self.limit.store(limit, Ordering::Relaxed);
     }
 
-    /// A call is over: what it held, here or elsewhere, is free.
+    /// A call has ended: the allocator may have pages of it to give back.
     pub fn freed(&self) {
         self.freed.store(true, Ordering::Relaxed);
     }
@@ -121,7 +121,7 @@ impl Memory {
     }
 }
 
-/// A share of the memory, given back when dropped.
+/// A number of bytes taken from a [`Memory`], given back when dropped.
 #[derive(Debug)]
 pub struct Share {
     memory: Arc<Memory>,
@@ -129,7 +129,7 @@ pub struct Share {
 }
 
 impl Share {
-    /// A share of no bytes yet.
+    /// A share of no bytes.
     pub fn empty(memory: &Arc<Memory>) -> Share {
         Share {
             memory: Arc::clone(memory),
@@ -137,7 +137,8 @@ impl Share {
         }
     }
 
-    /// Becomes `bytes`, fewer or more; `false`, and as it was, where that is over the bound.
+    /// Grows or shrinks to `bytes`; returns `false` and changes nothing if that exceeds the
+    /// limit.
     #[must_use]
     pub fn resize(&mut self, bytes: usize) -> bool {
         if bytes > self.bytes && !self.memory.take(bytes - self.bytes) {
@@ -151,8 +152,8 @@ impl Share {
         true
     }
 
-    /// Becomes `bytes` even over the bound, so that others get less: for the one thread
-    /// that reads whole bodies, one at a time.
+    /// Grows to `bytes` even if that exceeds the limit: for the one thread that reads whole
+    /// bodies, one at a time.
     pub fn resize_over_limit(&mut self, bytes: usize) {
         if bytes > self.bytes {
             let more = bytes - self.bytes;
@@ -161,12 +162,12 @@ impl Share {
         }
     }
 
-    /// Whether there can be so many at all.
+    /// Whether `bytes` is within the limit at all.
     fn fits_limit(&self, bytes: usize) -> bool {
         bytes <= self.memory.limit.load(Ordering::Relaxed)
     }
 
-    /// An empty one of the same memory.
+    /// An empty share of the same memory.
     fn sibling(&self) -> Share {
         Share::empty(&self.memory)
     }

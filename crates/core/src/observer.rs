@@ -1,5 +1,5 @@
-//! The one interface between moving bytes and measuring them. The proxy calls it;
-//! the meter stands behind it. Nothing behind it may block, fail or panic out.
+//! The one interface between forwarding bytes and measuring them. The proxy calls it, the meter
+//! implements it. No implementation may block, fail or panic.
 
 use crate::call::Dialect;
 use crate::memory::{AdmissionBuffers, Buffer, Memory};
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
-/// Watches calls.
+/// Observes calls.
 pub trait Observer: Send + Sync + 'static {
     /// A request head was read and a route chosen.
     fn begin(&self, start: CallStart<'_>) -> Arc<dyn ObservedCall>;
@@ -45,26 +45,26 @@ pub struct CallStart<'a> {
     pub inject_usage: bool,
 }
 
-/// A frame is measured within this time of coming off the socket, but where the machine is too
-/// busy for that. Whoever looks at a call while it runs reckons with it.
+/// A frame is measured within this time of being read off the socket, unless the machine is too
+/// busy. Everything that judges a call while it runs allows for this delay.
 pub const MAX_MEASURE_DELAY: Duration = Duration::from_secs(3);
 
-/// Which frames of a response have left and are not measured yet: noted where they are
-/// forwarded, asked by whoever judges a call while it runs.
+/// Which frames of a response have been forwarded but not yet measured. The proxy notes them;
+/// what judges a call while it runs reads them.
 #[derive(Debug)]
 pub struct UnmeasuredFrames {
     began: Instant,
-    /// Nanoseconds from `began` to the oldest of them; 0 while none waits.
+    /// Nanoseconds from `began` to the oldest unmeasured frame; 0 while there is none.
     oldest: AtomicU64,
-    /// The same of the newest.
+    /// The same for the newest.
     newest: AtomicU64,
 }
 
 impl UnmeasuredFrames {
-    /// A frame is noted within this time of coming off the socket.
+    /// A frame is noted within this time of being read off the socket.
     pub const MAX_NOTE_DELAY: Duration = Duration::from_millis(500);
 
-    /// Of a call that began then.
+    /// No unmeasured frames, of a call that began at `began`.
     pub fn new(began: Instant) -> UnmeasuredFrames {
         UnmeasuredFrames {
             began,
@@ -73,7 +73,7 @@ impl UnmeasuredFrames {
         }
     }
 
-    /// A frame came at this instant and waits.
+    /// A frame that arrived at `at` was forwarded and waits to be measured.
     pub fn forwarded(&self, at: Instant) {
         let nanos = self.nanos(at);
         self.newest.store(nanos, Ordering::Relaxed);
@@ -82,14 +82,14 @@ impl UnmeasuredFrames {
         }
     }
 
-    /// What came before `oldest` has been measured; all of it where there is none.
+    /// Every frame before `oldest` has been measured; all of them if it is `None`.
     pub fn measured(&self, oldest: Option<Instant>) {
         let nanos = oldest.map_or(0, |at| self.nanos(at));
         self.oldest.store(nanos, Ordering::Release);
     }
 
-    /// When the oldest and the newest frame came that wait. To be asked before what has
-    /// been measured is looked at: a frame is at least in one of both.
+    /// When the oldest and the newest unmeasured frame arrived. Read this before what has been
+    /// measured, so that every frame is seen in at least one of the two.
     pub fn frames(&self) -> Option<(Instant, Instant)> {
         let oldest = self.oldest.load(Ordering::Acquire);
         let newest = self.newest.load(Ordering::Relaxed).max(oldest);
@@ -103,13 +103,12 @@ impl UnmeasuredFrames {
     }
 }
 
-/// A call as the proxy sees it: it is shown what happens and asked what to do. Whatever observes and
-/// decides is one.
+/// A call as the proxy sees it: something that observes it and decides about it.
 pub trait ObservedCall: CallObserver + CallPolicy {}
 
 impl<T: CallObserver + CallPolicy> ObservedCall for T {}
 
-/// Observes one call. Every instant is the proxy's own reading of the clock.
+/// Observes one call. Every instant was read by the proxy.
 pub trait CallObserver: Send + Sync {
     /// The endpoint that was chosen, `host:port`.
     fn endpoint(&self, _endpoint: &str) {}
@@ -119,16 +118,16 @@ pub trait CallObserver: Send + Sync {
     fn request_frame(&self, _bytes: &Bytes) {}
     /// The last byte of the request body has been passed on.
     fn sent(&self, _at: Instant) {}
-    /// The agent gets a refusal now. The rest of its body may still be read, but the call holds
-    /// no place of a quota any more.
+    /// The agent is sent a refusal. The rest of its body may still be read, but the call no
+    /// longer counts towards a quota on concurrent calls.
     fn refused(&self) {}
-    /// A piece of the body of a request that goes nowhere.
+    /// A piece of the body of a request that is not forwarded.
     fn unsent_frame(&self, _bytes: &Bytes) {}
-    /// All of that body has come.
+    /// The body of a request that is not forwarded has been read to its end.
     fn unsent_whole(&self) {}
     /// The final response head has arrived.
     fn head(&self, _at: Instant, _status: StatusCode, _headers: &HeaderMap) {}
-    /// Asked once: where to note frames of the response that wait to be shown.
+    /// Called once: where to note frames of the response that wait to be measured.
     fn unmeasured_frames(&self) -> Option<Arc<UnmeasuredFrames>> {
         None
     }
@@ -140,11 +139,11 @@ pub trait CallObserver: Send + Sync {
     /// Frames of the response, of so many bytes in all, were not shown to this observer,
     /// for want of time or memory.
     fn lagged(&self, _frames: u64, _bytes: u64) {}
-    /// The agent took nothing for so long after the last frame.
+    /// For how long the agent did not read after the last frame.
     fn agent_blocked(&self, _waited: Duration) {}
-    /// What the proxy itself cost.
+    /// The time that the proxy itself spent.
     fn overhead(&self, _phase: Phase, _cost: Duration) {}
-    /// The call is over. Only the first call counts; it must come, always.
+    /// The call has ended. Must always be called; only the first time counts.
     fn ended(&self, _at: Instant, _end: End) {}
     /// Bytes of an upgraded connection, either way.
     fn tunnel_frame(&self, _from: Side, _frame: Frame) {}
@@ -152,35 +151,35 @@ pub trait CallObserver: Send + Sync {
     fn tunnel_over(&self, _from: Side) {}
 }
 
-/// Decides what becomes of one call. By default it passes as it came.
+/// Decides about one call. By default it is forwarded unchanged.
 pub trait CallPolicy: Send + Sync {
-    /// Asked before the request leaves: whether it may. Asked again, with the whole body or
-    /// why that could not be held, where that decides.
+    /// Called before the request is forwarded: whether it may be. Called again with the whole
+    /// body, or why that could not be read, if the first answer depends on it.
     fn admit(&self, _body: RequestBody<'_>) -> Admission {
         Admission::Granted
     }
-    /// What a body is held in that decides whether its request may leave.
+    /// Buffers for a body that has to be read before the request is admitted.
     fn admission_buffers(&self) -> AdmissionBuffers {
         let (small, large) = (self.buffer(0), self.buffer(0));
         AdmissionBuffers { small, large }
     }
-    /// What a request body is held in that has to be read before it is forwarded: at most
-    /// `limit` bytes, and what all measuring may hold.
+    /// A buffer for a request body that has to be read before it is forwarded: at most `limit`
+    /// bytes, within the memory of all measuring.
     fn buffer(&self, limit: usize) -> Buffer {
         Buffer::new(&Memory::unbounded(), limit)
     }
-    /// Asked once, with the whole request body, where `inject_usage` is set: the
-    /// body to send instead, or `None` to leave it alone.
+    /// Called once with the whole request body if `inject_usage` is set: the body to send
+    /// instead, or `None` to leave it unchanged.
     fn rewrite_request(&self, _body: &[u8]) -> Option<Bytes> {
         None
     }
-    /// Asked once, before the request leaves: how the trace goes on upstream, or `None`
-    /// to leave the agent's headers as they came.
+    /// Called once before the request is forwarded: the trace context for the upstream, or
+    /// `None` to leave the agent's headers unchanged.
     fn upstream_trace(&self) -> Option<UpstreamTrace> {
         None
     }
-    /// Asked once, after the response head, where the request was rewritten: takes
-    /// out of the response what the agent did not ask for.
+    /// Called once after the response head if the request was rewritten: removes from the
+    /// response what the agent did not ask for.
     fn response_filter(&self) -> Option<Box<dyn Filter>> {
         None
     }
@@ -193,41 +192,41 @@ pub trait CallPolicy: Send + Sync {
     }
 }
 
-/// A call's trace as the upstream shall see it.
+/// The trace context that the upstream is sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpstreamTrace {
-    /// Goes in the place of the agent's `traceparent`.
+    /// Replaces the agent's `traceparent`.
     pub traceparent: HeaderValue,
-    /// Says the same and how far it has come, in [`crate::trace::HOP_HEADER`].
+    /// The same with the hop count, in [`crate::trace::HOP_HEADER`].
     pub hop: HeaderValue,
-    /// Goes first in `tracestate`, in the place of an older member with its key.
+    /// Becomes the first member of `tracestate` and replaces an older one with the same key.
     pub member: HeaderValue,
-    /// Whether the agent's `tracestate` belongs to this trace. It is taken out where not.
+    /// Whether the agent's `tracestate` belongs to this trace; it is removed if not.
     pub keeps_state: bool,
 }
 
-/// Edits a response body on its way.
+/// Edits a response body while it is forwarded.
 pub trait Filter: Send {
-    /// Takes the next piece; gives what may leave now.
+    /// Takes the next piece; returns what may be forwarded now.
     fn push(&mut self, bytes: Bytes) -> Bytes;
-    /// The body is over: gives what was held back.
+    /// The body has ended: returns what was held back.
     fn finish(&mut self) -> Bytes;
 }
 
 /// One piece of a body and the instant it came off the socket.
 #[derive(Clone, Debug)]
 pub struct Frame {
-    /// When the forwarding path got it.
+    /// When the forwarding path read it.
     pub at: Instant,
     /// The bytes, shared with the forwarding path.
     pub bytes: Bytes,
-    /// How long the agent, which took nothing, kept the forwarding path from reading since the
-    /// piece before.
+    /// How long an agent that did not read kept the forwarding path from reading since the
+    /// previous piece.
     pub agent_blocked: Duration,
 }
 
 impl Frame {
-    /// A piece that no agent held up.
+    /// A piece that was not delayed by the agent.
     pub fn new(at: Instant, bytes: Bytes) -> Frame {
         Frame {
             at,
@@ -283,11 +282,11 @@ pub enum FailureKind {
     ConnectTimeout,
     /// No response head within the limit.
     HeadTimeout,
-    /// Nothing moved for too long.
+    /// No bytes were sent or received for too long.
     IdleTimeout,
-    /// The upstream took nothing of the request for too long.
+    /// The upstream read nothing of the request for too long.
     SendTimeout,
-    /// The agent took nothing of the response for too long. Its own fault.
+    /// The agent read nothing of the response for too long: the agent's own fault.
     AgentSendTimeout,
     /// The connection was lost before a response head.
     Reset,
@@ -312,7 +311,7 @@ pub enum FailureKind {
 }
 
 impl FailureKind {
-    /// The word for it in `x-tokengauge-error`, records and labels.
+    /// Its name in `x-tokengauge-error`, records and labels.
     pub fn as_str(self) -> &'static str {
         match self {
             FailureKind::Dns => "upstream_dns",
@@ -336,7 +335,7 @@ impl FailureKind {
         }
     }
 
-    /// The status the agent gets.
+    /// The status that the agent is sent.
     pub fn status(self) -> StatusCode {
         match self {
             FailureKind::ConnectTimeout
@@ -367,10 +366,10 @@ pub struct Failure {
     pub retry_after: Option<Duration>,
 }
 
-/// What is known of a request's body when it is asked whether the request may leave.
+/// What is known of a request's body when the request is to be admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestBody<'a> {
-    /// Its head alone has been read; there is a body.
+    /// There is a body, and only the head has been read.
     Pending,
     /// All of it, as it was sent; empty where there is none.
     Whole(&'a [u8]),
@@ -416,19 +415,19 @@ pub enum UnreadableBody {
     NoModel,
 }
 
-/// Whether a request may leave.
+/// Whether a request may be forwarded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Admission {
-    /// The request may leave.
+    /// It may.
     #[default]
     Granted,
-    /// Its body decides.
+    /// That depends on its body.
     ByBody,
-    /// The request is refused.
+    /// It is refused.
     Refused(Failure),
 }
 
-/// A body for an agent whose call failed here.
+/// The body of an error that the proxy itself sends to the agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ErrorReply {
     /// Its media type.

@@ -1,35 +1,35 @@
-//! Those who take finished calls from the meter: exporters, the ledger, objectives, the call log.
+//! The interface to subscribers of the meter: exporters, the ledger, objectives, the call log.
 
 use crate::call::Channel;
 use crate::finished::FinishedCall;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Takes what the meter finds.
+/// Receives finished calls from the meter.
 pub trait Subscriber: Send + Sync + 'static {
-    /// The first tokens of a generation came. Called on the traffic's threads, as is
-    /// what it gives: both must be cheap and must not wait.
+    /// The first tokens of a generation arrived. Called on the threads of traffic, as is the
+    /// observer it returns: both must be cheap and must not wait.
     fn watch(&self, _stream: &Stream<'_>) -> Option<Box<dyn TokenObserver>> {
         None
     }
 
-    /// A call is over. Called on the subscribers' own thread, one call at a time.
+    /// A call has ended. Called on the subscribers' own thread, one call at a time.
     fn finished(&self, finished_call: &Arc<FinishedCall>);
 
-    /// Now and then, on the same thread.
+    /// Housekeeping, called now and then on the same thread.
     fn tidy(&self) {}
 
-    /// Before the process ends: whatever waits must go out.
+    /// Called before the process ends: everything pending must be written or sent.
     fn flush(&self) {}
 }
 
-/// Takes the tokens of one generation as they come.
+/// Receives the tokens of one generation as they arrive.
 pub trait TokenObserver: Send {
-    /// `tokens` more came on `channel`, certain not to be taken back.
+    /// `tokens` more arrived on `channel`; they are final.
     fn tokens(&mut self, at: Instant, channel: Channel, tokens: u64);
 }
 
-/// What a generation is labelled with.
+/// The labels of a generation.
 #[derive(Clone, Copy, Debug)]
 pub struct Stream<'a> {
     /// The route that matched.
@@ -40,6 +40,6 @@ pub struct Stream<'a> {
     pub workload: Option<&'a Arc<str>>,
     /// The model that answers, else the one asked for.
     pub model: Option<&'a str>,
-    /// Whether the upstream said yes: only then is the model's name worth a label.
+    /// Whether the upstream accepted the call: only then may the model's name become a label.
     pub accepted: bool,
 }

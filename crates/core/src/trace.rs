@@ -1,15 +1,15 @@
-//! W3C Trace Context (<https://www.w3.org/TR/trace-context/>): where a call stands in a
-//! trace that spans several processes. Knows neither spans nor exporters.
+//! W3C Trace Context (<https://www.w3.org/TR/trace-context/>): the position of a call in a
+//! trace that spans several processes. Independent of spans and exporters.
 
 use http::{HeaderMap, HeaderValue};
 use std::fmt;
 
-/// The bit of the flags that says that the caller records its spans.
+/// The `sampled` flag: the caller records its spans.
 const SAMPLED: u8 = 0x01;
-/// The bits that are defined; others must not be set by who does not know them.
+/// The flags that are defined; unknown ones must not be passed on.
 const KNOWN_FLAGS: u8 = 0x03;
 
-/// A trace, and the span in it that what comes next is a child of.
+/// A trace and the span that is the parent of what follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceContext {
     /// The trace; never 0.
@@ -21,8 +21,8 @@ pub struct TraceContext {
 }
 
 impl TraceContext {
-    /// What the caller's `traceparent` says. A malformed one counts as absent, as do
-    /// several: nobody could tell which is right.
+    /// The caller's `traceparent`. A malformed one counts as absent, as do several, since it is
+    /// unknown which one is right.
     pub fn of_headers(headers: &HeaderMap) -> Option<TraceContext> {
         let mut all = headers.get_all("traceparent").into_iter();
         let only = all.next().filter(|_| all.next().is_none())?;
@@ -62,7 +62,7 @@ impl TraceContext {
         format!("{:032x}", self.trace_id)
     }
 
-    /// Itself as a header.
+    /// The value of a `traceparent` header.
     pub fn header(&self) -> HeaderValue {
         HeaderValue::from_str(&self.to_string()).expect("hexadecimal digits and dashes")
     }
@@ -85,12 +85,12 @@ pub struct CallTrace {
     pub server: TraceContext,
     /// The request to the upstream: a child of the call, in the same trace.
     pub client: u64,
-    /// Whether the upstream is sent it, in the headers of its request.
+    /// Whether it is propagated to the upstream in the request's headers.
     pub propagates: bool,
 }
 
 impl CallTrace {
-    /// What the upstream is sent: the parent of its own spans.
+    /// The context that is propagated to the upstream: the parent of its spans.
     pub fn upstream(&self) -> TraceContext {
         let span_id = self.client;
         TraceContext {
@@ -99,35 +99,35 @@ impl CallTrace {
         }
     }
 
-    /// Whether the agent's trace goes on, and was not begun here.
+    /// Whether it continues the agent's trace and was not started here.
     pub fn continues(&self) -> bool {
         self.parent.is_some()
     }
 }
 
-/// The key under which proxies of this kind tell of themselves in `tracestate`.
+/// The key of this proxy's member in `tracestate`.
 pub const STATE_KEY: &str = "tokengauge";
 
-/// The header in which they say the same, for gateways that hand on `x-` headers and no trace:
-/// `<hop>-<traceparent>`.
+/// A header with the same information, for gateways that forward `x-` headers but no trace
+/// context: `<hop>-<traceparent>`.
 pub const HOP_HEADER: &str = "x-tokengauge-hop";
 
-/// What the last proxy of this kind that a call has passed says of itself, in `tracestate` as
-/// `tokengauge=<hop>-<span>`, the hop decimal, the span of its upstream request in 16
+/// What the previous tokengauge on a call's way propagated: in `tracestate` as
+/// `tokengauge=<hop>-<span>`, the hop in decimal, the span of its upstream request in 16
 /// hexadecimal digits; or in [`HOP_HEADER`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PropagatedTrace {
-    /// How many such proxies the call had passed before that one.
+    /// How many instances of tokengauge the call had passed before that one.
     pub hop: u32,
     /// Its upstream request.
     pub request: TraceContext,
 }
 
 impl PropagatedTrace {
-    /// More hops than this are not believed.
+    /// Larger hop counts are not plausible and are ignored.
     const MAX_HOP: u32 = 99;
 
-    /// What the caller says; what is malformed counts as absent.
+    /// Reads it from the caller's headers; malformed values count as absent.
     pub fn of_headers(headers: &HeaderMap) -> Option<PropagatedTrace> {
         let passed =
             PropagatedTrace::of_state(headers).or_else(|| PropagatedTrace::of_own_header(headers));
@@ -162,13 +162,13 @@ impl PropagatedTrace {
         })
     }
 
-    /// Itself as the value of [`HOP_HEADER`].
+    /// The value of [`HOP_HEADER`].
     pub fn header(&self) -> HeaderValue {
         let value = format!("{}-{}", self.hop, self.request);
         HeaderValue::from_str(&value).expect("digits, letters and dashes")
     }
 
-    /// Itself as a member of `tracestate`.
+    /// The member of `tracestate`.
     pub fn member(&self) -> HeaderValue {
         let (hop, span) = (self.hop, self.request.span_id);
         let member = format!("{STATE_KEY}={hop}-{span:016x}");
@@ -176,11 +176,12 @@ impl PropagatedTrace {
     }
 }
 
-/// Bytes of a `tracestate` that is kept: what everybody must be able to pass on.
+/// The longest `tracestate` that is kept, in bytes: the minimum that the specification requires
+/// everyone to propagate.
 const MAX_STATE: usize = 512;
 
-/// The caller's `tracestate`, its lines as one list. A longer one than everybody must pass
-/// on counts as absent.
+/// The caller's `tracestate`, its header lines joined. One longer than [`MAX_STATE`] counts as
+/// absent.
 pub fn state(headers: &HeaderMap) -> Option<Box<str>> {
     let lines = headers.get_all("tracestate").into_iter();
     let lines: Option<Vec<_>> = lines.map(|line| line.to_str().ok()).collect();

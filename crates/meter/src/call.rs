@@ -31,7 +31,7 @@ impl Call {
         context
             .shared
             .throughput
-            .clocks(received, context.started_at);
+            .set_clocks(received, context.started_at);
         let live = registry.begin(context.id, &context, received, context.started_at);
         let state = CallState::new(live, received);
         Call {

@@ -83,13 +83,13 @@ pub(super) fn streams_of(admin: &Admin, query: Option<&str>) -> Result<Streams, 
             ..Rates::default()
         },
         None => {
-            let which = RateFilter {
+            let filter = RateFilter {
                 route,
                 upstream,
                 model,
                 workload,
             };
-            admin.meter.throughput().rates((admin.clock)(), &which)
+            admin.meter.throughput().rates((admin.clock)(), &filter)
         }
     };
     streams.truncate(limit);

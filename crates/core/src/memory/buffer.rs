@@ -1,33 +1,33 @@
-//! A buffer that grows within its own limit and the memory of all calls.
+//! A buffer that grows within its own limit and the memory that all calls share.
 
 use super::{Memory, Share};
 use memmap2::{MmapMut, MmapOptions};
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
-/// A longer buffer has pages of its own: they go back to the system at once when it is
-/// dropped, on whatever thread, and it grows without being moved.
+/// A buffer longer than this is memory-mapped: its pages return to the system as soon as it is
+/// dropped, on any thread, and it grows without being copied.
 const HEAP: usize = 64 * 1024;
-/// What pages are accounted by.
+/// The granularity at which mapped pages are accounted.
 const STEP: usize = 64 * 1024;
 
-/// Why a buffer does not take more.
+/// Why a buffer cannot grow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BufferError {
-    /// Its own limit does not allow it.
+    /// It would exceed the buffer's own limit.
     Limit,
-    /// The memory of all calls does not allow it, or the system has none.
+    /// It would exceed the memory that all calls share, or the system has none.
     Memory,
 }
 
-/// Bytes that grow. What they take is accounted for, but for the first `free` bytes.
+/// A growable byte buffer. All but its first `free` bytes are accounted against the shared memory.
 #[derive(Debug)]
 pub struct Buffer {
     store: Store,
     share: Share,
     limit: usize,
     free: usize,
-    /// Bytes that are accounted for before they come.
+    /// Bytes that are accounted for in advance.
     reserved: usize,
 }
 
@@ -37,7 +37,7 @@ enum Store {
     Pages(Box<Pages>),
 }
 
-/// As many pages as the limit needs, of which the system gives those that were written to.
+/// An anonymous mapping as long as the limit; the system backs only the pages written to.
 #[derive(Debug)]
 struct Pages {
     map: MmapMut,
@@ -45,12 +45,13 @@ struct Pages {
 }
 
 impl Buffer {
-    /// An empty one of at most `limit` bytes.
+    /// An empty buffer of at most `limit` bytes.
     pub fn new(memory: &Arc<Memory>, limit: usize) -> Buffer {
         Buffer::with_free(memory, limit, 0)
     }
 
-    /// One whose first `free` bytes are not accounted for: what many streams hold little of.
+    /// An empty buffer whose first `free` bytes are not accounted for: many streams hold a few
+    /// bytes each.
     pub fn with_free(memory: &Arc<Memory>, limit: usize, free: usize) -> Buffer {
         Buffer {
             store: Store::Heap(Vec::new()),
@@ -61,11 +62,11 @@ impl Buffer {
         }
     }
 
-    /// Accounts for `bytes` before they come.
+    /// Accounts for `bytes` in advance.
     ///
     /// # Errors
-    /// [`BufferError::Limit`] where there will never be as many, [`BufferError::Memory`] where there are not
-    /// now.
+    /// [`BufferError::Limit`] if so many can never be had, [`BufferError::Memory`] if they cannot
+    /// be had now.
     pub fn reserve(&mut self, bytes: usize) -> Result<(), BufferError> {
         if !self.could_hold(bytes) {
             return Err(BufferError::Limit);
@@ -78,35 +79,35 @@ impl Buffer {
         Ok(())
     }
 
-    /// Holds no more than `limit` bytes from now on.
+    /// Lowers the limit to `limit` bytes.
     pub fn lower_limit(&mut self, limit: usize) {
         self.limit = self.limit.min(limit);
     }
 
-    /// Whether so many bytes can ever be held.
+    /// Whether `bytes` can ever be held.
     pub fn could_hold(&self, bytes: usize) -> bool {
         bytes <= self.limit && self.share.fits_limit(bytes)
     }
 
-    /// Has those know who hold some of its memory that somebody waits for `bytes` of it, until
-    /// dropped.
+    /// Announces to holders of the same memory that `bytes` of it are waited for, until the
+    /// result is dropped.
     pub fn pending_reservation(&self, bytes: usize) -> PendingReservation {
         let memory = Arc::clone(&self.share.memory);
         *memory.pending().entry(bytes).or_default() += 1;
         PendingReservation { memory, bytes }
     }
 
-    /// Whether somebody waits for its memory.
+    /// Whether any reservation of its memory is pending.
     pub fn has_pending_reservations(&self) -> bool {
         !self.share.memory.pending().is_empty()
     }
 
-    /// Whether somebody waits for less than `bytes` of its memory.
+    /// Whether a reservation of less than `bytes` of its memory is pending.
     pub fn has_smaller_pending_reservation(&self, bytes: usize) -> bool {
         self.share.memory.pending().range(..bytes).next().is_some()
     }
 
-    /// What so many bytes take.
+    /// The bytes that are accounted for a content of `length` bytes.
     fn room(&self, length: usize) -> usize {
         match &self.store {
             Store::Heap(_) if length <= HEAP => length.next_power_of_two().min(self.limit),
@@ -114,17 +115,17 @@ impl Buffer {
         }
     }
 
-    /// An empty share of the memory that it is accounted to.
+    /// An empty share of the memory that the buffer is accounted against.
     pub fn empty_share(&self) -> Share {
         self.share.sibling()
     }
 
-    /// How many bytes it holds at most.
+    /// The most bytes it can hold.
     pub fn limit(&self) -> usize {
         self.limit
     }
 
-    /// How many bytes it holds.
+    /// The number of bytes it holds.
     pub fn len(&self) -> usize {
         match &self.store {
             Store::Heap(bytes) => bytes.len(),
@@ -132,7 +133,7 @@ impl Buffer {
         }
     }
 
-    /// Whether it holds none.
+    /// Whether it holds no bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -145,7 +146,7 @@ impl Buffer {
         }
     }
 
-    /// The same, to be changed in place.
+    /// All bytes held, mutably.
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
         match &mut self.store {
             Store::Heap(bytes) => bytes,
@@ -156,7 +157,7 @@ impl Buffer {
     /// Adds `bytes`.
     ///
     /// # Errors
-    /// [`BufferError`], and the buffer as it was, where a bound does not allow it.
+    /// [`BufferError`] if a limit does not allow it; the buffer is unchanged then.
     pub fn extend(&mut self, bytes: &[u8]) -> Result<(), BufferError> {
         if let Store::Heap(heap) = &mut self.store
             && bytes.len() <= heap.capacity() - heap.len()
@@ -193,7 +194,7 @@ impl Buffer {
         Ok(())
     }
 
-    /// Room for `length` bytes; `room` of them where they lie on the heap.
+    /// Makes room for `length` bytes: a capacity of `room` on the heap, else a mapping.
     fn make_room(&mut self, length: usize, room: usize) -> Result<(), BufferError> {
         let Store::Heap(heap) = &mut self.store else {
             return Ok(());
@@ -215,7 +216,7 @@ impl Buffer {
         Ok(())
     }
 
-    /// Empties it, and gives back what is accounted for.
+    /// Empties the buffer and returns what it accounted for.
     pub fn clear(&mut self) {
         match &mut self.store {
             Store::Heap(heap) if heap.capacity() <= self.free => heap.clear(),
@@ -227,7 +228,7 @@ impl Buffer {
         }
     }
 
-    /// Takes the first `count` bytes off.
+    /// Removes the first `count` bytes.
     pub fn drop_front(&mut self, count: usize) {
         if count >= self.len() {
             return self.clear();
@@ -242,7 +243,7 @@ impl Buffer {
     }
 }
 
-/// Waits for memory.
+/// A wait for memory that its holders can see; withdrawn when dropped.
 #[derive(Debug)]
 pub struct PendingReservation {
     memory: Arc<Memory>,

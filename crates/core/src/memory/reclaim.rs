@@ -1,7 +1,7 @@
-//! Gives back to the system what was freed.
+//! Returns freed memory to the system.
 //!
-//! The allocator keeps freed pages for a second, and then until a thread asks it for more
-//! or ends: a process that has become idle would keep them. Here a thread ends.
+//! The allocator keeps freed pages for a second, and then until some thread allocates or
+//! exits: an idle process would keep them. So a short-lived thread is started and ended.
 
 use super::Memory;
 use std::hint::black_box;
@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use std::thread::Builder;
 use std::time::Duration;
 
-/// Watches for calls that end.
+/// Returns freed pages to the system once calls have ended.
 pub struct Reclaim {
     memory: Arc<Memory>,
     /// Calls ended before the last tick, so that the allocator has kept their pages for long
@@ -22,7 +22,7 @@ impl Reclaim {
     /// How long the allocator must have kept pages before they are given back.
     pub const EVERY: Duration = Duration::from_secs(2);
 
-    /// Gives pages back that `memory` does not need.
+    /// Watches the calls that are accounted against `memory`.
     pub fn new(memory: &Arc<Memory>) -> Reclaim {
         Reclaim {
             memory: Arc::clone(memory),
@@ -30,7 +30,7 @@ impl Reclaim {
         }
     }
 
-    /// To be called when there was nothing to do for [`Reclaim::EVERY`].
+    /// To be called after every [`Reclaim::EVERY`] without work.
     pub fn tick(&mut self) {
         if self.due {
             give_back();
@@ -39,8 +39,8 @@ impl Reclaim {
     }
 }
 
-/// Ends a thread that has allocated something, which makes the allocator look through its
-/// free pages. Where the system gives no thread, they are given back another time.
+/// Starts and ends a thread that allocates something, which makes the allocator purge its
+/// free pages. If no thread can be started, they are returned at the next tick.
 fn give_back() {
     let ended = Builder::new()
         .name("reclaim".to_owned())

@@ -1,10 +1,10 @@
-//! System throughput: the tokens of all streams by the second in which they came, by route,
+//! System throughput: the tokens of all streams by the second in which they arrived, by route,
 //! upstream, model and workload. The one source of it for `/metrics`, the page, `top`, the
 //! API's time series, the ledger and the capacity curve.
 //!
-//! Whole answers come at one instant, but were not generated in it: their tokens are spread
-//! evenly from the last byte of the request to the last byte of the response, and are kept
-//! apart. So are those of streams that something upstream held back.
+//! Whole answers arrive at one instant but were not generated in it: their tokens are spread
+//! evenly from the last byte of the request to the last byte of the response, and are counted
+//! separately. So are those of streams that were buffered upstream.
 
 mod generation;
 mod model_labels;
@@ -27,10 +27,10 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
-/// Parts of an answer that is spread at most: longer ones have parts of several seconds.
+/// The most parts over which an answer is spread: those of longer ones span several seconds.
 const MAX_PARTS: u64 = 3_600;
 
-/// What tokens have in common.
+/// The labels of a series of tokens.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RateKey {
     /// The route that matched.
@@ -51,10 +51,10 @@ pub struct RateSeries {
     upstream: Arc<Upstream>,
     streamed: Ring,
     spread: OnceLock<Ring>,
-    /// Whether anything came since it was last handed on.
-    fresh: AtomicBool,
-    /// What was handed on, by slot: the second, streamed and spread tokens.
-    handed_on: Mutex<Vec<(u64, u64, u64)>>,
+    /// Whether anything was added since deltas were last collected.
+    dirty: AtomicBool,
+    /// What was collected before, by slot: the second, streamed and spread tokens.
+    reported: Mutex<Vec<(u64, u64, u64)>>,
 }
 
 /// The time of one upstream's generations.
@@ -65,30 +65,30 @@ pub struct Upstream {
     /// Tokens after first frames, and the milliseconds they took.
     decoded: Ring,
     decode_millis: Ring,
-    /// The next second to be handed on; 0 before the first.
+    /// The next second to be collected; 0 before the first.
     next: AtomicU64,
 }
 
-/// The tokens of all streams by the second in which they came.
+/// The tokens of all streams by the second in which they arrived.
 #[derive(Debug)]
 pub struct Throughput {
-    /// An instant, and what time it was then.
+    /// An instant and its wall-clock time.
     origin: OnceLock<(Instant, SystemTime)>,
-    /// Seconds by which the wall clock was set since.
-    set_by: AtomicI64,
+    /// Seconds by which the wall clock was adjusted since.
+    clock_offset: AtomicI64,
     series: RwLock<HashMap<RateKey, Arc<RateSeries>>>,
     upstreams: RwLock<HashMap<Arc<str>, Arc<Upstream>>>,
     models: ModelLabels,
-    /// What came too late for its slot.
+    /// Tokens that arrived too late for their slot.
     late: Mutex<Vec<ThroughputDelta>>,
 }
 
 impl Throughput {
-    /// Without tokens so far; of at most `max_models` models by name.
+    /// No tokens yet; at most `max_models` models have a name of their own.
     pub fn new(max_models: usize) -> Throughput {
         Throughput {
             origin: OnceLock::new(),
-            set_by: AtomicI64::new(0),
+            clock_offset: AtomicI64::new(0),
             series: RwLock::default(),
             upstreams: RwLock::default(),
             models: ModelLabels::new(max_models),
@@ -96,12 +96,12 @@ impl Throughput {
         }
     }
 
-    /// At this instant it was that time. Only the first one counts.
-    pub fn clocks(&self, at: Instant, wall: SystemTime) {
+    /// Sets the wall-clock time of an instant. Only the first call has an effect.
+    pub fn set_clocks(&self, at: Instant, wall: SystemTime) {
         self.origin.get_or_init(|| (at, wall));
     }
 
-    /// Whole seconds since 1970 at an instant; 0 where no clock is known.
+    /// Whole seconds since 1970 at an instant; 0 until the clocks are set.
     pub fn second(&self, at: Instant) -> u64 {
         self.since_1970(at).as_secs()
     }
@@ -117,13 +117,13 @@ impl Throughput {
             None => *wall - origin.saturating_duration_since(at),
         };
         let since = duration_since_1970(wall);
-        let set_by = self.set_by.load(Ordering::Relaxed);
-        let seconds = since.as_secs().saturating_add_signed(set_by);
+        let clock_offset = self.clock_offset.load(Ordering::Relaxed);
+        let seconds = since.as_secs().saturating_add_signed(clock_offset);
         Duration::new(seconds, since.subsec_nanos())
     }
 
-    /// Where tokens of a generation are counted; `accepted` says whether the upstream said yes,
-    /// without which a model's name is not worth remembering.
+    /// The series of a generation's tokens. Only if the upstream `accepted` the call may its
+    /// model's name become a label.
     pub fn series(
         &self,
         route: &Arc<str>,
@@ -154,14 +154,14 @@ impl Throughput {
                 upstream,
                 streamed: Ring::default(),
                 spread: OnceLock::new(),
-                fresh: AtomicBool::new(false),
-                handed_on: Mutex::default(),
+                dirty: AtomicBool::new(false),
+                reported: Mutex::default(),
             })
         });
         Arc::clone(series)
     }
 
-    /// Forgets places that `configured` does not know, by route and upstream.
+    /// Drops the series whose route and upstream are not `configured` any more.
     pub fn forget(&self, configured: impl Fn(&str, &str) -> bool) {
         let mut series = self.series.write();
         series.retain(|key, _| configured(&key.route, &key.upstream));
@@ -175,12 +175,12 @@ impl Throughput {
         series.values().cloned().collect()
     }
 
-    /// Tokens of a stream came in a second.
-    fn came(&self, series: &RateSeries, second: u64, tokens: u64) {
+    /// Adds tokens of a stream that arrived in a second.
+    fn add_streamed(&self, series: &RateSeries, second: u64, tokens: u64) {
         if !series.streamed.add(second, tokens) {
             self.late(series, second, tokens, 0);
         }
-        series.fresh.store(true, Ordering::Release);
+        series.dirty.store(true, Ordering::Release);
     }
 
     /// Spreads the tokens of a whole answer over the time from `sent` to `ended`.
@@ -201,10 +201,10 @@ impl Throughput {
                 self.late(series, second, 0, part);
             }
         }
-        series.fresh.store(true, Ordering::Release);
+        series.dirty.store(true, Ordering::Release);
     }
 
-    /// Seconds from the beginning of `second` to `at`; 0 where it begins later.
+    /// Seconds from the beginning of `second` to `at`; 0 if it begins later.
     fn until(&self, second: u64, at: Instant) -> f64 {
         let begin = Duration::from_secs(second);
         self.since_1970(at).saturating_sub(begin).as_secs_f64()
@@ -248,7 +248,7 @@ mod tests {
         let throughput = Throughput::new(10);
         let start = Instant::now();
         let wall = SystemTime::UNIX_EPOCH + Duration::from_millis(1_763_900_000_637);
-        throughput.clocks(start, wall);
+        throughput.set_clocks(start, wall);
         let upstream = Upstream::default();
         let mut from = start;
         for _ in 0..17 {

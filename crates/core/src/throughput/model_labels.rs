@@ -1,4 +1,4 @@
-//! The bound on models that have a name of their own.
+//! The bound on model names that become labels.
 
 use parking_lot::RwLock;
 use std::collections::HashSet;
@@ -10,7 +10,7 @@ pub const UNKNOWN: &str = "unknown";
 /// The model of calls beyond the bound.
 const OTHER: &str = "other";
 
-/// Model names that are labels. They come off the wire, so there is a bound.
+/// The model names that are labels. They come off the wire, so their number is bounded.
 #[derive(Debug)]
 pub struct ModelLabels {
     known: RwLock<HashSet<Arc<str>>>,
@@ -53,7 +53,7 @@ impl ModelLabels {
         label
     }
 
-    /// As [`ModelLabels::label`], for a call that is over: counts it where it is `other`.
+    /// As [`ModelLabels::label`], for a finished call: counts it if its label is `other`.
     pub fn label_finished(&self, model: Option<&str>, accepted: bool) -> Arc<str> {
         let label = self.label(model, accepted);
         if Arc::ptr_eq(&label, &self.other) {

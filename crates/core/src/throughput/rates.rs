@@ -1,4 +1,4 @@
-//! Tokens per second of all streams, now and lately.
+//! Tokens per second of all streams, now and over the last minutes.
 
 use super::ring::READ;
 use super::{RateKey, RateSeries, Throughput};
@@ -10,12 +10,12 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Seconds that a throughput is taken over.
+/// The window of the current rate, in seconds.
 const WINDOW: u64 = 10;
-/// Seconds that the peak and the mean are taken over.
-const PAST: u64 = 300;
+/// The window of the peak and the mean, in seconds.
+const PEAK_WINDOW: u64 = 300;
 
-/// Which tokens. Absent parts match everything.
+/// Selects series of tokens. Absent parts match everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RateFilter {
     /// The route.
@@ -30,7 +30,7 @@ pub struct RateFilter {
 
 impl RateFilter {
     /// Whether it selects the tokens of `key`.
-    pub fn has(&self, key: &RateKey) -> bool {
+    pub fn matches(&self, key: &RateKey) -> bool {
         let is = |wanted: &Option<String>, name: Option<&str>| {
             wanted.as_deref().is_none_or(|wanted| name == Some(wanted))
         };
@@ -67,12 +67,15 @@ pub struct SpreadRates {
 }
 
 impl Throughput {
-    /// The throughput of everything that `which` selects: a peak is that of the sum.
-    pub fn rates(&self, now: Instant, which: &RateFilter) -> Rates {
+    /// The throughput of everything that `filter` selects; the peak is that of the sum.
+    pub fn rates(&self, now: Instant, filter: &RateFilter) -> Rates {
         let all = self.all();
-        let selected: Vec<_> = all.iter().filter(|series| which.has(&series.key)).collect();
+        let selected: Vec<_> = all
+            .iter()
+            .filter(|series| filter.matches(&series.key))
+            .collect();
         let end = self.measured_until(now);
-        let first = self.begun().max(end.saturating_sub(PAST));
+        let first = self.begun().max(end.saturating_sub(PEAK_WINDOW));
         let of = |second, of: fn(&RateSeries, u64) -> u64| -> u64 {
             selected.iter().map(|series| of(series, second)).sum()
         };
@@ -101,10 +104,10 @@ impl Throughput {
         series.map(of).sum()
     }
 
-    /// The throughput of streams alone, by key: what is scraped cannot look back.
+    /// The throughput of streams alone, by key: a scrape cannot correct what it has read before.
     pub fn streamed(&self, now: Instant) -> BTreeMap<RateKey, Rates> {
         let end = self.measured_until(now);
-        let first = self.begun().max(end.saturating_sub(PAST));
+        let first = self.begun().max(end.saturating_sub(PEAK_WINDOW));
         let of = |series: &Arc<RateSeries>| {
             let sums: Vec<_> = (first..end).map(|at| (series.streamed(at), 0)).collect();
             (series.key.clone(), rates(&sums))
@@ -137,7 +140,7 @@ impl RateSeries {
     }
 }
 
-/// Of streamed and spread tokens by second, the oldest first.
+/// The rates of streamed and spread tokens by second, the oldest first.
 fn rates(seconds: &[(u64, u64)]) -> Rates {
     let both = |part: &[(u64, u64)]| part.iter().map(|(one, other)| one + other).sum::<u64>();
     let spread = |part: &[(u64, u64)]| part.iter().map(|(_, spread)| spread).sum::<u64>() as f64;
@@ -156,7 +159,7 @@ fn rates(seconds: &[(u64, u64)]) -> Rates {
     }
 }
 
-const _: () = assert!(PAST + MAX_MEASURE_DELAY.as_secs() < READ);
+const _: () = assert!(PEAK_WINDOW + MAX_MEASURE_DELAY.as_secs() < READ);
 
 #[cfg(test)]
 mod tests {

@@ -2,9 +2,10 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Seconds on end that a ring has room for.
+/// The number of consecutive seconds in a ring.
 pub(super) const SECONDS: u64 = 320;
-/// Of these so many are read: a slot is not read while it is taken over for a new second.
+/// The number of them that are read, so that no slot is read while it is reused for a new
+/// second.
 pub(super) const READ: u64 = 310;
 
 /// Amounts by second. Each slot holds a second (upper half) and its amount (lower half).
@@ -23,7 +24,7 @@ impl Default for Ring {
 }
 
 impl Ring {
-    /// Adds to a second; `false` where its slot belongs to a later one by now.
+    /// Adds to a second; `false` if its slot has been reused for a later one.
     pub(super) fn add(&self, second: u64, amount: u64) -> bool {
         let amount = amount.min(HALF);
         let add = |held: u64| {

@@ -1,6 +1,6 @@
 //! Tokens by steps of time.
 
-/// Tokens by steps of whole seconds on end.
+/// Tokens by consecutive steps of whole seconds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Steps {
     from: u64,
@@ -31,7 +31,7 @@ pub struct Generated {
 }
 
 impl Steps {
-    /// So many steps of `step` seconds from `from` on, in seconds since 1970.
+    /// `count` steps of `step` seconds from `from` on, in seconds since 1970.
     pub fn new(from: u64, step: u64, count: usize) -> Steps {
         Steps {
             from,
@@ -40,7 +40,7 @@ impl Steps {
         }
     }
 
-    /// Tokens of a time that lies within one step.
+    /// Adds tokens of a second that lies within one step.
     pub fn add(&mut self, second: u64, streamed: f64, spread: f64) {
         let at = second.checked_sub(self.from).map(|since| since / self.step);
         if let Some(sum) = at.and_then(|at| self.sums.get_mut(at as usize)) {
@@ -49,7 +49,7 @@ impl Steps {
         }
     }
 
-    /// The tokens of one call, evenly over the time in which it generated.
+    /// Adds the tokens of one call, evenly over the time in which it generated.
     pub fn add_call(&mut self, call: &Generated) {
         let (from, step) = (self.from as f64, self.step as f64);
         let length = call.to - call.from;
@@ -77,7 +77,7 @@ impl Steps {
         }
     }
 
-    /// Tokens per second of a step, and what of them is of whole answers.
+    /// Tokens per second of a step, and how many of them are of whole answers.
     pub fn rate(&self, at: usize) -> (f64, f64) {
         let sum = self.sums.get(at).copied().unwrap_or_default();
         let step = self.step as f64;

@@ -1,5 +1,5 @@
-//! What is handed on once a second: to the ledger, to the time series kept in memory, to the
-//! capacity curve.
+//! What is collected once a second for the ledger, the time series in memory and the capacity
+//! curve.
 
 use super::ring::{READ, Ring, slot_of};
 use super::{RateKey, RateSeries, Throughput, Upstream};
@@ -10,27 +10,27 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime};
 
-/// How long after a second its generations are taken to be known: a stream that was silent for
-/// so long is not under way for the capacity curve.
+/// How long after a second its generations are taken to be final: a stream that was silent for
+/// so long does not count as in flight for the capacity curve.
 const SETTLES_AFTER: Duration = Duration::from_secs(5).saturating_add(MAX_MEASURE_DELAY);
-/// How far the wall clock may go from ours before that is mended, in seconds.
-const SET_BY: i64 = 2;
+/// By how many seconds the wall clock may differ from ours before that is corrected.
+const MAX_CLOCK_DRIFT: i64 = 2;
 
-/// Tokens of a second, beyond those handed on before.
+/// Tokens of a second in addition to those collected before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ThroughputDelta {
     /// The labels under which they count.
     pub key: RateKey,
     /// Seconds since 1970.
     pub second: u64,
-    /// Tokens that came in it.
+    /// Tokens of streams that arrived in it.
     pub streamed: u64,
     /// Tokens of whole answers that were generated in it.
     pub spread: u64,
 }
 
-/// A second of an upstream with generations under way, as many as in the seconds around it:
-/// handed on once, when all of it is known.
+/// A second in which an upstream had generations in flight, about as many as in the seconds
+/// around it. Collected once, when all of it is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BusySecond {
     /// The upstream.
@@ -47,18 +47,18 @@ pub struct BusySecond {
     pub decode_millis: u64,
 }
 
-/// What came since the last tick.
+/// What was added since the last tick.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ThroughputTick {
     /// Tokens by second.
-    pub arrived: Vec<ThroughputDelta>,
+    pub deltas: Vec<ThroughputDelta>,
     /// Seconds of upstreams.
     pub busy: Vec<BusySecond>,
 }
 
 impl Throughput {
-    /// Hands on what is new. `unanswered` says since when an upstream has had generations of
-    /// which nothing came yet: what those seconds were is not known before it does.
+    /// Collects what is new. `unanswered` says since when an upstream has had generations that
+    /// have sent nothing yet: seconds after that are not final.
     pub fn tick(
         &self,
         now: Instant,
@@ -68,15 +68,15 @@ impl Throughput {
         if self.origin.get().is_none() {
             return ThroughputTick::default();
         }
-        self.set(now, wall);
+        self.follow_wall_clock(now, wall);
         let end = self.second(now);
         let series = self.all();
-        let mut arrived = {
+        let mut deltas = {
             let mut late = self.late.lock();
             std::mem::take(&mut *late)
         };
         for series in &series {
-            series.hand_on(end, &mut arrived);
+            series.collect_deltas(end, &mut deltas);
         }
         let upstreams = self.upstreams.read();
         let settled = now.checked_sub(SETTLES_AFTER).unwrap_or(now);
@@ -90,17 +90,17 @@ impl Throughput {
                 .filter(|series| series.key.upstream == *name)
                 .collect();
             let tokens = |second| own.iter().map(|series| series.all(second)).sum();
-            upstream.tell(name, end, until, tokens, &mut busy);
+            upstream.collect_busy(name, end, until, tokens, &mut busy);
         }
-        ThroughputTick { arrived, busy }
+        ThroughputTick { deltas, busy }
     }
 
-    /// Goes by the wall clock where that was set.
-    fn set(&self, now: Instant, wall: SystemTime) {
+    /// Follows the wall clock if it was adjusted.
+    fn follow_wall_clock(&self, now: Instant, wall: SystemTime) {
         let wall = whole_seconds_since_1970(wall);
         let off = wall.wrapping_sub(self.second(now)).cast_signed();
-        if off.abs() > SET_BY {
-            self.set_by.fetch_add(off, Ordering::Relaxed);
+        if off.abs() > MAX_CLOCK_DRIFT {
+            self.clock_offset.fetch_add(off, Ordering::Relaxed);
         }
     }
 }
@@ -110,15 +110,15 @@ impl RateSeries {
         self.streamed(second) + self.spread(second)
     }
 
-    /// What came in whole seconds since the last time.
-    fn hand_on(&self, end: u64, arrived: &mut Vec<ThroughputDelta>) {
-        if !self.fresh.swap(false, Ordering::Acquire) {
+    /// Collects what was added to whole seconds since the last time.
+    fn collect_deltas(&self, end: u64, deltas: &mut Vec<ThroughputDelta>) {
+        if !self.dirty.swap(false, Ordering::Acquire) {
             return;
         }
-        let handed_on = &mut *self.handed_on.lock();
-        handed_on.resize(super::ring::SECONDS as usize, (0, 0, 0));
+        let reported = &mut *self.reported.lock();
+        reported.resize(super::ring::SECONDS as usize, (0, 0, 0));
         for second in end.saturating_sub(READ)..end {
-            let slot = &mut handed_on[slot_of(second)];
+            let slot = &mut reported[slot_of(second)];
             if slot.0 != second {
                 *slot = (second, 0, 0);
             }
@@ -129,7 +129,7 @@ impl RateSeries {
             );
             if new != (0, 0) {
                 *slot = (second, streamed, spread);
-                arrived.push(ThroughputDelta {
+                deltas.push(ThroughputDelta {
                     key: self.key.clone(),
                     second,
                     streamed: new.0,
@@ -138,14 +138,14 @@ impl RateSeries {
             }
         }
         if self.streamed(end) + self.spread(end) > 0 {
-            self.fresh.store(true, Ordering::Relaxed);
+            self.dirty.store(true, Ordering::Relaxed);
         }
     }
 }
 
 impl Upstream {
-    /// Its seconds before `until` that were not handed on yet.
-    fn tell(
+    /// Collects its seconds before `until` that were not collected yet.
+    fn collect_busy(
         &self,
         name: &Arc<str>,
         end: u64,
@@ -156,7 +156,7 @@ impl Upstream {
         let oldest = end.saturating_sub(READ);
         let next = self.next.load(Ordering::Relaxed).max(oldest);
         let of = |ring: &Ring, second| ring.of(second);
-        // Of the last one it is not known yet whether its streams went on.
+        // Whether the streams of the last second went on is not known yet.
         let until = until.saturating_sub(1);
         for second in next..until {
             let around = [second - 1, second, second + 1];
@@ -178,8 +178,8 @@ impl Upstream {
     }
 }
 
-/// Whether about as many generations were under way in a second as before and after it, given
-/// the milliseconds of all of them: the mean of others says nothing of the number in them.
+/// Whether about as many generations were in flight in a second as before and after it, given
+/// the milliseconds of all of them: otherwise the mean says nothing about the concurrency.
 fn steady([before, at, after]: [u64; 3]) -> bool {
     let change = (at / 10).max(1_000);
     at.abs_diff(before) < change && at.abs_diff(after) < change

@@ -33,15 +33,15 @@ impl ThroughputHistory {
     }
 
     /// Adds a second.
-    pub fn take(&self, ticked: ThroughputTick) {
+    pub fn take(&self, tick: ThroughputTick) {
         let mut seen = self.seen();
-        for second in &ticked.busy {
+        for second in &tick.busy {
             let concurrency = CapacitySums::concurrency(second);
             let place = (Arc::clone(&second.upstream), concurrency);
             seen.sums.entry(place).or_default().add(second);
         }
-        for arrived in ticked.arrived {
-            seen.add(arrived);
+        for delta in tick.deltas {
+            seen.add(delta);
         }
         while seen.cells > MAX_CELLS
             && let Some((_, gone)) = seen.seconds.pop_first()
@@ -65,13 +65,13 @@ impl ThroughputHistory {
             .collect()
     }
 
-    /// Tokens by second, streamed and spread, of what `which` selects.
-    pub fn seconds(&self, which: &RateFilter) -> Vec<(u64, f64, f64)> {
+    /// Tokens by second, streamed and spread, of what `filter` selects.
+    pub fn seconds(&self, filter: &RateFilter) -> Vec<(u64, f64, f64)> {
         let seen = self.seen();
         let meant: HashMap<u32, bool> = seen
             .places
             .iter()
-            .map(|(place, number)| (*number, which.has(place)))
+            .map(|(place, number)| (*number, filter.matches(place)))
             .collect();
         let seconds = seen.seconds.iter().map(|(second, cells)| {
             let cells = cells.iter().filter(|(number, ..)| meant[number]);
@@ -87,17 +87,17 @@ impl ThroughputHistory {
 }
 
 impl Seen {
-    fn add(&mut self, arrived: ThroughputDelta) {
+    fn add(&mut self, delta: ThroughputDelta) {
         let next = self.places.len() as u32;
-        let number = *self.places.entry(arrived.key).or_insert(next);
-        let cells = self.seconds.entry(arrived.second).or_default();
+        let number = *self.places.entry(delta.key).or_insert(next);
+        let cells = self.seconds.entry(delta.second).or_default();
         match cells.iter_mut().find(|cell| cell.0 == number) {
             Some(cell) => {
-                cell.1 += arrived.streamed;
-                cell.2 += arrived.spread;
+                cell.1 += delta.streamed;
+                cell.2 += delta.spread;
             }
             None => {
-                cells.push((number, arrived.streamed, arrived.spread));
+                cells.push((number, delta.streamed, delta.spread));
                 self.cells += 1;
             }
         }
@@ -144,7 +144,7 @@ mod tests {
     #[test]
     fn tokens_of_a_second_add_up_by_place_and_the_oldest_go() {
         let history = ThroughputHistory::new();
-        let arrived = |second, model: &str, streamed| ThroughputDelta {
+        let delta = |second, model: &str, streamed| ThroughputDelta {
             key: RateKey {
                 route: "r".into(),
                 upstream: "u".into(),
@@ -155,16 +155,16 @@ mod tests {
             streamed,
             spread: 1,
         };
-        let of = |arrived| ThroughputTick {
-            arrived,
+        let of = |deltas| ThroughputTick {
+            deltas,
             ..ThroughputTick::default()
         };
         history.take(of(vec![
-            arrived(5, "a", 10),
-            arrived(5, "b", 7),
-            arrived(6, "a", 1),
+            delta(5, "a", 10),
+            delta(5, "b", 7),
+            delta(6, "a", 1),
         ]));
-        history.take(of(vec![arrived(5, "a", 2)]));
+        history.take(of(vec![delta(5, "a", 2)]));
         let a = RateFilter {
             model: Some("a".to_owned()),
             ..RateFilter::default()
@@ -172,7 +172,7 @@ mod tests {
         assert_eq!(history.seconds(&a), [(5, 12.0, 2.0), (6, 1.0, 1.0)]);
         let all = history.seconds(&RateFilter::default());
         assert_eq!(all, [(5, 19.0, 3.0), (6, 1.0, 1.0)]);
-        let many = (10..10 + MAX_CELLS as u64).map(|second| arrived(second, "a", 1));
+        let many = (10..10 + MAX_CELLS as u64).map(|second| delta(second, "a", 1));
         history.take(of(many.collect()));
         let left = history.seconds(&RateFilter::default());
         assert_eq!((left.len(), left[0].0), (MAX_CELLS, 10));

@@ -98,10 +98,10 @@ impl Ledger {
 
 impl Ledger {
     fn take(&self, meter: &Meter) {
-        let ticked = meter.tick((self.settings.clock)(), (self.settings.wall)());
-        if ticked != ThroughputTick::default() {
+        let tick = meter.tick((self.settings.clock)(), (self.settings.wall)());
+        if tick != ThroughputTick::default() {
             // Dropped where the queue is full.
-            let _ = self.queue.try_send(Message::Throughput(ticked));
+            let _ = self.queue.try_send(Message::Throughput(tick));
         }
     }
 }

@@ -81,14 +81,14 @@ impl Store {
     ///
     /// # Errors
     /// Where the file cannot be written to; then reopen it.
-    pub fn take(&mut self, ticked: &ThroughputTick) -> Result<(), WriteError> {
-        self.write_all(&[], ticked).map(|_| ())
+    pub fn take(&mut self, tick: &ThroughputTick) -> Result<(), WriteError> {
+        self.write_all(&[], tick).map(|_| ())
     }
 
     pub(super) fn write_all(
         &mut self,
         batch: &[StoredCall<'_>],
-        ticked: &ThroughputTick,
+        tick: &ThroughputTick,
     ) -> Result<BatchResult, WriteError> {
         let entries: Vec<Entry<'_>> = batch.iter().map(Entry::of).collect();
         let transaction = self.opened.connection.unchecked_transaction()?;
@@ -105,10 +105,10 @@ impl Store {
         }
         sessions.save(&transaction)?;
         rollups.save(&transaction)?;
-        for second in &ticked.busy {
+        for second in &tick.busy {
             capacity::save(second, &mut self.dictionary, &transaction)?;
         }
-        throughput::save(&ticked.arrived, &mut self.dictionary, &transaction)?;
+        throughput::save(&tick.deltas, &mut self.dictionary, &transaction)?;
         transaction.commit()?;
         self.next_session = sessions.next;
         Ok(BatchResult {

@@ -13,7 +13,7 @@ const DAY: i64 = 86_400;
 
 /// Adds them to the sums of their second, minute and hour.
 pub(super) fn save(
-    arrived: &[ThroughputDelta],
+    deltas: &[ThroughputDelta],
     dictionary: &mut Dictionary,
     connection: &Connection,
 ) -> rusqlite::Result<()> {
@@ -22,12 +22,12 @@ pub(super) fn save(
          ON CONFLICT (level, start, route, upstream, model, workload) DO UPDATE SET
          streamed = streamed + excluded.streamed, spread = spread + excluded.spread",
     )?;
-    for arrived in arrived {
-        let [route, upstream, model, workload] = names(arrived, dictionary, connection)?;
-        let second = whole(arrived.second);
+    for delta in deltas {
+        let [route, upstream, model, workload] = names(delta, dictionary, connection)?;
+        let second = whole(delta.second);
         for (level, _) in LEVELS {
             let start = second - second.rem_euclid(level);
-            let (streamed, spread) = (whole(arrived.streamed), whole(arrived.spread));
+            let (streamed, spread) = (whole(delta.streamed), whole(delta.spread));
             add.execute(params![
                 level, start, route, upstream, model, workload, streamed, spread
             ])?;
@@ -38,11 +38,11 @@ pub(super) fn save(
 
 /// Route, upstream, model and workload as ids; 0 for a missing name.
 fn names(
-    arrived: &ThroughputDelta,
+    delta: &ThroughputDelta,
     dictionary: &mut Dictionary,
     connection: &Connection,
 ) -> rusqlite::Result<[i64; 4]> {
-    let key = &arrived.key;
+    let key = &delta.key;
     let model = Some(&key.model).filter(|name| ***name != *UNKNOWN);
     let mut name = |kind, name: Option<&Arc<str>>| -> rusqlite::Result<i64> {
         let id = dictionary.maybe(connection, kind, name.map(|name| &**name))?;

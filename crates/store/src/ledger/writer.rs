@@ -101,7 +101,7 @@ pub(super) struct Writer {
 #[derive(Default)]
 struct Batch {
     finished_calls: Vec<Arc<FinishedCall>>,
-    ticked: ThroughputTick,
+    tick: ThroughputTick,
     waiting: Option<SyncSender<()>>,
     over: bool,
 }
@@ -143,9 +143,9 @@ impl Writer {
             let until = due.unwrap_or(self.tidy_at);
             match messages.recv_timeout(until.saturating_duration_since(now)) {
                 Ok(Message::Finished(finished_call)) => batch.finished_calls.push(finished_call),
-                Ok(Message::Throughput(ticked)) => {
-                    batch.ticked.arrived.extend(ticked.arrived);
-                    batch.ticked.busy.extend(ticked.busy);
+                Ok(Message::Throughput(tick)) => {
+                    batch.tick.deltas.extend(tick.deltas);
+                    batch.tick.busy.extend(tick.busy);
                 }
                 Ok(Message::Flush(waiting)) => batch.waiting = Some(waiting),
                 Err(RecvTimeoutError::Timeout) => break,
@@ -160,7 +160,7 @@ impl Writer {
     }
 
     fn write(&mut self, batch: &Batch) {
-        if batch.finished_calls.is_empty() && batch.ticked == ThroughputTick::default() {
+        if batch.finished_calls.is_empty() && batch.tick == ThroughputTick::default() {
             return;
         }
         self.open();
@@ -172,7 +172,7 @@ impl Writer {
             self.figures.lose(self.reason, kept.len() as u64);
             return;
         };
-        match store.write_all(&kept, &batch.ticked) {
+        match store.write_all(&kept, &batch.tick) {
             Ok(written) => {
                 self.figures.written.increment(written.records);
                 self.figures.collapsed.increment(written.collapsed);
