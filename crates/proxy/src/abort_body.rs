@@ -1,5 +1,5 @@
-//! The end of a body that broke off: the agent gets what came before, and does not take it
-//! for all there is.
+//! Aborting a response body: the agent gets what was sent before, and can tell that the body is
+//! incomplete.
 
 use super::agent_socket::SharedSocket;
 use super::body::BodyError;
@@ -8,17 +8,17 @@ use super::timer::Timer;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
-/// How often it is looked whether all has left.
+/// How often to check whether everything written has been flushed.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
-/// An agent that does not read what is left is not waited for any longer.
+/// How long to wait for an agent that does not read what was already written.
 const MAX_WAIT: Duration = Duration::from_secs(60);
 
-/// An error that a server gets when what it got before has left: it forgets what it has
-/// not written.
+/// Holds an error back until everything written before has been flushed: on an error the HTTP
+/// server discards its write buffer.
 pub(super) struct BodyAbort {
     error: Option<BodyError>,
     agent: Option<SharedSocket>,
-    /// Only a reset tells this agent that the body is not whole.
+    /// Whether only a TCP reset tells this agent that the body is incomplete.
     reset: bool,
     next_check: Instant,
     deadline: Instant,

@@ -1,4 +1,4 @@
-//! What a request's head becomes when it is known which endpoint it goes to, and how.
+//! Rewrites a request head for the endpoint and HTTP version that it is sent to.
 
 use super::refusal::failure;
 use super::upstream::Endpoint;
@@ -24,8 +24,8 @@ pub(super) fn http1<B: Body>(
     Ok(())
 }
 
-/// A body without a length is sent in chunks, whatever the method: the client would take a GET
-/// or HEAD for one without a body.
+/// Sends a body of unknown length chunked, whatever the method: for a GET or HEAD, hyper would
+/// otherwise assume that there is no body.
 fn say_chunked<B: Body>(request: &mut Request<B>) {
     let body = request.body();
     let sized = body.is_end_stream() || body.size_hint().exact().is_some();

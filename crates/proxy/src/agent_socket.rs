@@ -1,5 +1,5 @@
-//! An agent's socket that two write to: the server that speaks HTTP over it, and a body
-//! whose chunks leave as they came, past the server.
+//! An agent's socket with two writers: the HTTP server, and a response body whose chunks bypass the
+//! server unchanged.
 
 use parking_lot::{Mutex, MutexGuard};
 use socket2::SockRef;
@@ -14,35 +14,35 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 
-/// Bytes that are kept of what an agent sends before its turn, as many as hyper would.
+/// Bytes that are buffered while the server is not reading, as many as hyper would buffer.
 const READ_AHEAD: usize = 8 * 1024;
 
-/// A socket as the server has it.
+/// The HTTP server's handle on a socket.
 #[derive(Debug)]
 pub(super) struct ServerIo<I>(Arc<Mutex<Socket<I>>>);
 
-/// The same socket as a body and the connection's task have it. Nobody waits for the lock but
-/// for another's system call.
+/// A second handle on the same socket, for a response body and for the connection's task. The lock
+/// is held only for the length of a system call.
 #[derive(Clone)]
 pub(super) struct SharedSocket(Arc<dyn SocketWriter>);
 
 #[derive(Debug)]
 struct Socket<I> {
     io: I,
-    /// How often the server wrote.
+    /// How many times the server has written.
     writes: u64,
-    /// Nothing of what the server wrote is left.
+    /// Whether everything that the server wrote has been flushed.
     flushed: bool,
-    /// The server waits for what comes next, since it was polled last.
+    /// Whether the server's last read returned `Pending`.
     read_pending: bool,
-    /// The server read much, since the agent's leaving was looked for last.
+    /// Whether the server has made a large read since `poll_disconnected` was last called.
     bulk_reading: bool,
-    /// What came while the server read nothing.
+    /// Bytes that arrived while the server was not reading.
     read_ahead: Vec<u8>,
 }
 
 impl<I: AsyncRead + AsyncWrite + Unpin + Send + 'static> ServerIo<I> {
-    /// One socket, two handles.
+    /// Wraps a socket, and returns both handles on it.
     pub fn new(io: I) -> (ServerIo<I>, SharedSocket) {
         let socket = Arc::new(Mutex::new(Socket {
             io,
@@ -57,42 +57,43 @@ impl<I: AsyncRead + AsyncWrite + Unpin + Send + 'static> ServerIo<I> {
 }
 
 impl SharedSocket {
-    /// How often the server wrote until now.
+    /// How many times the server has written so far.
     pub(super) fn writes(&self) -> u64 {
         self.0.write_state().0
     }
 
-    /// Whether all that the server wrote has left.
+    /// Whether everything that the server wrote has been flushed.
     pub(super) fn is_flushed(&self) -> bool {
         self.0.write_state().1
     }
 
-    /// Whether the server wrote since then, and all of it has left.
+    /// Whether the server has written since it had written `writes` times, and everything has been
+    /// flushed.
     pub(super) fn is_flushed_since(&self, writes: u64) -> bool {
         let (now, flushed) = self.0.write_state();
         now > writes && flushed
     }
 
-    /// The end of the connection will be a reset.
+    /// Makes closing the connection send a reset.
     pub(super) fn reset_on_close(&self) {
         self.0.reset_on_close();
     }
 
-    /// Ends the connection now, with a reset: what was written and not read is given up.
+    /// Resets the connection now, discarding what has not been delivered.
     pub(super) fn abort(&self) {
         self.0.abort();
     }
 
-    /// Ready when the agent has left while the server, polled just before, reads nothing.
-    /// The server would hold a buffer to see it for as long as it writes an answer. What the
-    /// agent sent ahead is kept for the server: unread, it would make the connection's end a
-    /// reset. After that, nothing is known. A server that is amid a long body goes first: it
-    /// reads more at a time.
+    /// Ready when the agent has closed the connection while the server, polled just before, is not
+    /// reading. To notice that itself, the server would hold a read buffer for as long as it writes
+    /// a response. What the agent sends early is kept for the server, as unread bytes would turn
+    /// the close into a reset; once any is buffered, a close is not detected. While the server is
+    /// reading a long body this does not read: the server reads more at a time.
     pub(super) fn poll_disconnected(&self, cx: &mut Context<'_>) -> Poll<()> {
         self.0.poll_disconnected(cx)
     }
 
-    /// How much was taken, and whether that has left.
+    /// Returns how many bytes were accepted, and whether they have been flushed.
     fn poll_write(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<(usize, bool)>> {
         match self.0.poll_write(cx, bytes) {
             Poll::Ready(Ok((0, _))) => Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
@@ -107,14 +108,14 @@ impl std::fmt::Debug for SharedSocket {
     }
 }
 
-/// Writes past the server, where that has nothing to write.
+/// Writes to the socket directly, bypassing the server while it has nothing to write.
 #[derive(Debug)]
 pub(super) struct PassthroughWriter {
     agent: SharedSocket,
-    /// What the socket did not take yet.
+    /// What the socket has not accepted yet.
     unsent: Vec<u8>,
     sent: usize,
-    /// TLS took something that has not left: nobody else would flush it.
+    /// Whether TLS holds bytes that have not been flushed; nothing else would flush them.
     unflushed: bool,
 }
 
@@ -132,7 +133,7 @@ impl PassthroughWriter {
         &self.agent
     }
 
-    /// Writes what the socket takes and keeps the rest.
+    /// Writes what the socket accepts and buffers the rest.
     pub fn send(&mut self, cx: &mut Context<'_>, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
             match self.agent.poll_write(cx, bytes) {
@@ -150,12 +151,12 @@ impl PassthroughWriter {
         Ok(())
     }
 
-    /// How much of what was sent the socket did not take yet.
+    /// Bytes that the socket has not accepted yet.
     pub fn pending_bytes(&self) -> usize {
         self.unsent.len() - self.sent
     }
 
-    /// Writes what was left over.
+    /// Writes what is buffered.
     pub fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.sent < self.unsent.len() {
             let written = self.agent.poll_write(cx, &self.unsent[self.sent..]);
@@ -174,7 +175,7 @@ impl PassthroughWriter {
     }
 }
 
-/// What is done to a socket past the server, whether it is TLS or not.
+/// Direct access to a socket, whether it is TLS or plain TCP.
 trait SocketWriter: Send + Sync {
     fn write_state(&self) -> (u64, bool);
     fn poll_write(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<(usize, bool)>>;
@@ -193,7 +194,7 @@ impl<I: AsyncRead + AsyncWrite + Unpin + Send + 'static> SocketWriter for Mutex<
     fn poll_write(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<(usize, bool)>> {
         let io = &mut locked(self).io;
         let written = ready!(Pin::new(&mut *io).poll_write(cx, bytes))?;
-        // TLS writes when it is flushed.
+        // TLS writes only when it is flushed.
         let flushed = Pin::new(io).poll_flush(cx)?.is_ready();
         Poll::Ready(Ok((written, flushed)))
     }
@@ -203,7 +204,7 @@ impl<I: AsyncRead + AsyncWrite + Unpin + Send + 'static> SocketWriter for Mutex<
     }
 
     fn reset_on_close(&self) {
-        // Where it cannot be set, the connection is gone already.
+        // If it cannot be set, the connection is already closed.
         if let Some(tcp) = tcp(&locked(self).io) {
             let _ = SockRef::from(tcp).set_linger(Some(Duration::ZERO));
         }
@@ -243,7 +244,7 @@ impl<I: AsyncRead + AsyncWrite + Unpin + Send + 'static> SocketWriter for Mutex<
     }
 }
 
-/// The socket under a connection of an agent.
+/// The TCP socket of an agent's connection.
 fn tcp(io: &dyn Any) -> Option<&TcpStream> {
     let tls = || Some(io.downcast_ref::<Box<TlsStream<TcpStream>>>()?.get_ref().0);
     io.downcast_ref().or_else(tls)
@@ -330,7 +331,7 @@ mod tests {
         }
     }
 
-    /// Takes all there is, as TLS does, and writes it when it may.
+    /// Accepts every write, as TLS does, and passes it on once it is unblocked.
     struct Buffering {
         blocked: Arc<AtomicUsize>,
         left: Arc<AtomicUsize>,
@@ -390,7 +391,7 @@ mod tests {
 
     #[test]
     fn a_long_body_is_read_by_the_server_and_not_piece_by_piece_ahead_of_it() {
-        // Always has something to read.
+        // There is always something to read.
         let (mut server_io, agent_socket) = ServerIo::new(join(repeat(b'x'), sink()));
         let woken = Arc::new(Woken::default());
         let waker = Waker::from(Arc::clone(&woken));
@@ -411,7 +412,7 @@ mod tests {
             assert!(agent_socket.poll_disconnected(&mut cx).is_pending());
         }
         assert_eq!(woken.0.load(Ordering::Relaxed), 3, "it looks again");
-        // The server reads no more: what comes is kept for it.
+        // The server has stopped reading: what arrives is buffered for it.
         assert!(agent_socket.poll_disconnected(&mut cx).is_pending());
         assert_eq!(read(large), READ_AHEAD);
     }

@@ -1,4 +1,4 @@
-//! The body of every response that leaves for an agent.
+//! The body type of every response to an agent.
 
 use super::abort_body::BodyAbort;
 use super::agent_socket::SharedSocket;
@@ -8,37 +8,37 @@ use http_body::{Frame, SizeHint};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-/// A response body on its way to the agent.
+/// A response body for an agent.
 #[derive(Debug)]
 pub(super) struct Body(Kind);
 
 #[derive(Debug)]
 enum Kind {
     Empty,
-    /// None, under a head that says how long one would be. A body that is known to be
-    /// over would make an HTTP/1 server leave that out, or move it.
+    /// No body, though the head may have a `content-length`, as for HEAD. For a body that reports
+    /// its end at once, hyper's HTTP/1 server would drop that header or move it.
     Omitted {
         length: SizeHint,
     },
     Whole(Bytes),
-    // Servers keep room for a body in every connection: it has to be small.
+    // hyper reserves room for a body in every connection, so it has to be small.
     Streaming {
         streaming: Box<StreamingBody>,
         agent: Option<SharedSocket>,
-        /// The agent takes the end of the connection for that of the body.
+        /// Whether the body ends when the connection closes.
         until_close: bool,
     },
-    /// The upstream's body broke off; the agent gets what came before.
+    /// The upstream's body broke off: what was sent before is flushed first.
     Aborting(Box<BodyAbort>),
 }
 
 impl Body {
-    /// The message has no body.
+    /// A message without a body.
     pub fn empty() -> Body {
         Body(Kind::Empty)
     }
 
-    /// No body, under a head with a `content-length` for an HTTP/1 agent.
+    /// No body, for an HTTP/1 agent, under a head with this `content-length`.
     pub(super) fn omitted(length: Option<u64>) -> Body {
         let length = match length {
             Some(0) => SizeHint::with_exact(0),
@@ -47,7 +47,7 @@ impl Body {
         Body(Kind::Omitted { length })
     }
 
-    /// For an agent behind a socket. `old` ones speak HTTP/1.0.
+    /// A body that streams to the agent behind `agent`; `http10` says that it speaks HTTP/1.0.
     pub(super) fn streaming(
         streaming: StreamingBody,
         agent: Option<SharedSocket>,
@@ -72,19 +72,19 @@ impl From<Bytes> for Body {
     }
 }
 
-/// Why a body breaks off. The agent sees a broken body, not this.
+/// Why a response body was aborted. The agent sees an incomplete body, not this message.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum BodyError {
-    /// The upstream's body broke off; over HTTP/2 the reason is passed on.
+    /// The upstream's body broke off. For an HTTP/2 agent hyper passes the reason on.
     #[error("the upstream's response broke off")]
     Upstream(#[from] hyper::Error),
     /// The upstream's HTTP/1 body broke off.
     #[error("the upstream's response broke off: {0}")]
     Http1(#[from] super::http1::ResponseBodyError),
-    /// The agent reads no more.
+    /// The agent closed the connection.
     #[error("the agent left")]
     Agent,
-    /// Nothing moved for too long.
+    /// No byte arrived within the idle timeout.
     #[error("the upstream sent nothing for too long")]
     Idle,
 }

@@ -1,5 +1,5 @@
-//! Bodies that decide whether their request may leave: read whole, each within the memory that
-//! there is for all of them, which nobody may keep from others by sending slowly.
+//! Buffers request bodies that decide whether their request is admitted. They share a bounded
+//! amount of memory, which no client may keep from others by sending slowly.
 
 use super::rewrite::{ReadResult, store_buffer};
 use super::upload::BufferedBody;
@@ -12,22 +12,22 @@ use tokengauge_core::memory::{AdmissionBuffers, Buffer, BufferError, SMALL_BODY}
 use tokio::time::error::Elapsed;
 use tokio::time::{Instant, sleep, timeout};
 
-/// How long a body waits for memory: others leave and give theirs back.
+/// How long a body waits for memory to be released by others.
 const MEMORY_TIMEOUT: Duration = Duration::from_secs(2);
 const RETRY_EVERY: Duration = Duration::from_millis(10);
-/// How often is looked at how much came: more than twice within [`MEMORY_TIMEOUT`], since all that
-/// comes at once makes up for one window.
+/// How often the rate of a body is checked: more than twice within [`MEMORY_TIMEOUT`], since a body
+/// that arrives in one burst passes one check.
 const RATE_WINDOW: Duration = Duration::from_millis(500);
-/// What has to come within each, in bytes, while others wait for memory.
+/// The least that has to arrive per window, in bytes, while others wait for memory.
 const MIN_WINDOW_BYTES: usize = 32 * 1024;
-/// The windows within which a long body has to come whole meanwhile.
+/// How many windows a long body may take in all while others wait for memory.
 const MAX_WINDOWS: usize = 64;
-/// What has to come of a long body before all of it is accounted for, in bytes: something, and
-/// so little that the connections of those that wait have no long buffers.
+/// Bytes of a long body that have to arrive before memory for all of it is reserved: enough to show
+/// that it is being sent, and so few that waiting connections have no large buffers.
 const INITIAL_LIMIT: usize = 4 * 1024;
 
-/// Reads a body into `buffers`: nothing of one that says it is longer than it may be, and no
-/// more of one for which there is no memory in time, or which is slow while others wait.
+/// Reads a body into `buffers`. Nothing is read of one whose declared length exceeds the limit;
+/// reading stops when no memory becomes free in time, or when the body is slow while others wait.
 pub(super) async fn read(
     mut body: Incoming,
     buffers: AdmissionBuffers,
@@ -62,21 +62,22 @@ pub(super) async fn read(
     Ok(Ok((buffered, error)))
 }
 
-/// What comes next of a body.
+/// The result of waiting for the next frame.
 enum BodyStep {
     Frame(Option<Result<Frame<Bytes>, hyper::Error>>),
-    /// Too little of it came, and others wait.
+    /// The body is too slow, and others wait for its memory.
     TooSlow,
 }
 
-/// A body as far as it came.
+/// The part of a body that has arrived.
 struct PartialBody {
     buffer: Buffer,
-    /// What it is moved into when it turns out to be long, or short ones take all of theirs.
+    /// The buffer for long bodies. The body moves there when it outgrows the small one, or the
+    /// memory for small bodies is used up.
     large: Option<Buffer>,
-    /// As long as it says to be at least.
+    /// The least length that the client declared, in bytes.
     length: usize,
-    /// When the window began, and what came since.
+    /// When the current rate window began, and the bytes that arrived since.
     window_start: Instant,
     window_bytes: usize,
 }
@@ -122,7 +123,8 @@ impl PartialBody {
         }
     }
 
-    /// Whether a window is over in which too little came while others wait for what this holds.
+    /// Whether a window has ended in which too little arrived, while others wait for the memory
+    /// that this body holds.
     fn is_slow(&mut self) -> bool {
         if self.window_start.elapsed() < RATE_WINDOW {
             return false;
@@ -132,7 +134,7 @@ impl PartialBody {
         slow && self.buffer.has_pending_reservations()
     }
 
-    /// Adds `bytes`, as soon as there is memory for them.
+    /// Appends `bytes`, waiting for memory if necessary.
     async fn extend(&mut self, bytes: &[u8]) -> Result<(), BufferError> {
         let started = Instant::now();
         let mut reservations = None;
@@ -156,7 +158,7 @@ impl PartialBody {
         result
     }
 
-    /// How long it is with `bytes`, or says to be.
+    /// The length with `bytes` appended, or the declared length if that is greater.
     fn length_with(&self, bytes: &[u8]) -> usize {
         self.length.max(self.buffer.len() + bytes.len())
     }
@@ -166,14 +168,15 @@ impl PartialBody {
         let Some(large) = &mut self.large else {
             return self.buffer.extend(bytes);
         };
-        // All of a short one, so that those that have begun come whole.
+        // Memory for all of a short body is reserved at once, so that a body that has begun can be
+        // read to its end.
         if length > SMALL_BODY || self.buffer.reserve(length).is_ok() {
             let extended = self.buffer.extend(bytes);
             if extended.is_ok() {
                 return extended;
             }
         }
-        // The shortest first: many long ones that wait are not in its way.
+        // Shorter bodies go first, so that long ones that wait do not hold them up.
         if large.has_smaller_pending_reservation(length) {
             return Err(BufferError::Memory);
         }

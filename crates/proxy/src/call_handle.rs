@@ -1,4 +1,4 @@
-//! A call's observer, whose panics are caught: a failure there costs one measurement, not the call.
+//! A call's observer. Its panics are caught: one costs a measurement, not the call.
 
 use super::send_timeout::DownstreamState;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -9,25 +9,25 @@ use tokengauge_core::observer::{
     CallObserver, CallPolicy, CallStart, End, Frame, ObservedCall, Observer,
 };
 
-/// The observer of one call, and the few instants that the limits need. Shared by the
-/// two bodies of the call.
+/// The observer of one call, and the instants that timeouts depend on. Shared by the request body
+/// and the response body.
 #[derive(Debug)]
 pub(super) struct CallHandle {
     observer: PanicGuard,
     started: Instant,
-    /// Nanoseconds from `started` to the last byte that moved, either way.
+    /// Nanoseconds from `started` to the last byte in either direction.
     last_activity: AtomicU64,
-    /// Nanoseconds from `started` to the end of the request body; 0 before that.
+    /// Nanoseconds from `started` to the end of the request body; 0 until then.
     request_sent: AtomicU64,
-    /// Why the agent's body could not be read to its end.
+    /// Whether reading the agent's body failed.
     upload_failed: AtomicBool,
     upload_malformed: AtomicBool,
-    /// The upstream waits for more of the agent's body.
+    /// Whether the upstream waits for more of the agent's body.
     awaiting_upload: AtomicBool,
 }
 
 impl CallHandle {
-    /// Begins a call, with an observer that does nothing where `observer` panics.
+    /// Begins a call. If `observer` panics, the call gets an observer that does nothing.
     pub fn begin(
         observer: &dyn Observer,
         panics: &Arc<AtomicU64>,
@@ -56,22 +56,22 @@ impl CallHandle {
         }
     }
 
-    /// When the request head had been read.
+    /// When the request head was read.
     pub fn started(&self) -> Instant {
         self.started
     }
 
-    /// Passes an event on to the observer.
+    /// Notifies the observer of an event.
     pub fn notify(&self, message: impl FnOnce(&dyn ObservedCall)) {
         self.observer.query(message);
     }
 
-    /// Asks the observer something; `None` from one that cannot answer any more.
+    /// Queries the observer; `None` once it has panicked.
     pub fn query<T>(&self, question: impl FnOnce(&dyn ObservedCall) -> T) -> Option<T> {
         self.observer.query(question)
     }
 
-    /// Shows a piece of the response.
+    /// Gives the observer a frame of the response.
     pub fn response_frame(&self, frame: Frame) {
         let bytes = frame.bytes.len() as u64;
         if self
@@ -85,48 +85,47 @@ impl CallHandle {
         }
     }
 
-    /// Notes that a byte moved, either way.
+    /// Records that a byte was transferred in either direction.
     pub fn record_activity(&self, at: Instant) {
         self.last_activity.store(self.since(at), Ordering::Relaxed);
     }
 
-    /// When a byte moved last.
+    /// When a byte was last transferred in either direction.
     pub fn last_activity(&self) -> Instant {
         self.started + Duration::from_nanos(self.last_activity.load(Ordering::Relaxed))
     }
 
-    /// The last byte of the request body was passed on.
+    /// Records that the last byte of the request body was sent upstream.
     pub fn request_sent(&self, at: Instant) {
         self.request_sent
             .store(self.since(at).max(1), Ordering::Relaxed);
         self.notify(|call| call.sent(at));
     }
 
-    /// When the last byte of the request body was passed on, if it was.
+    /// When the last byte of the request body was sent upstream, if it was.
     pub fn request_sent_at(&self) -> Option<Instant> {
         let nanos = self.request_sent.load(Ordering::Relaxed);
         (nanos > 0).then(|| self.started + Duration::from_nanos(nanos))
     }
 
-    /// The agent's body could not be read to its end.
+    /// Records that reading the agent's body failed.
     pub fn set_upload_failed(&self, malformed: bool) {
         self.upload_malformed.store(malformed, Ordering::Relaxed);
         self.upload_failed.store(true, Ordering::Relaxed);
     }
 
-    /// The agent's body was asked for more; whether it has to send that first.
+    /// Records whether the proxy waits for the agent to send more of its body.
     pub fn set_awaiting_upload(&self, awaited: bool) {
         self.awaiting_upload.store(awaited, Ordering::Relaxed);
     }
 
-    /// Whether it is the agent who has to send more of its body, not the upstream who has
-    /// to take what came.
+    /// Whether the agent has to send more of its body, rather than the upstream having to accept
+    /// what was sent.
     pub fn is_awaiting_upload(&self) -> bool {
         self.awaiting_upload.load(Ordering::Relaxed)
     }
 
-    /// Whether the agent's body could not be read to its end, and whether that is
-    /// because it is malformed.
+    /// Why reading the agent's body failed, if it did.
     pub fn upload_error(&self) -> Option<UploadError> {
         let malformed = self.upload_malformed.load(Ordering::Relaxed);
         let failed = self.upload_failed.load(Ordering::Relaxed);
@@ -147,16 +146,16 @@ impl CallHandle {
     }
 }
 
-/// What became of an upload that did not come whole.
+/// Why a request body could not be read to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum UploadError {
-    /// The agent left.
+    /// The agent closed the connection.
     Abandoned,
-    /// The agent sent what is not HTTP.
+    /// The body's framing is invalid.
     Malformed,
 }
 
-/// Owns a call: sees to it that it ends, once, whatever happens.
+/// Owns a call, and guarantees that its end is reported exactly once.
 #[derive(Debug)]
 pub(super) struct Call {
     handle: Arc<CallHandle>,
@@ -177,7 +176,7 @@ impl Call {
         &self.handle
     }
 
-    /// How the agent takes the response.
+    /// The state of the agent's side of the call.
     pub fn downstream(&self) -> &DownstreamState {
         &self.downstream
     }
@@ -201,7 +200,7 @@ struct PanicGuard {
     call: Arc<dyn ObservedCall>,
     panics: Arc<AtomicU64>,
     panicked: AtomicBool,
-    /// Frames of the response not shown since it fell silent.
+    /// Response frames that the observer has not seen since it panicked.
     skipped_frames: AtomicU64,
     skipped_bytes: AtomicU64,
 }
@@ -223,7 +222,8 @@ impl PanicGuard {
         answer.ok()
     }
 
-    /// Passes the end on even to an observer that panicked before: it still counts the call as open.
+    /// Reports the end even to an observer that panicked before, as it still counts the call as
+    /// open.
     fn end(&self, at: Instant, end: End) {
         let skipped_frames = self.skipped_frames.swap(0, Ordering::Relaxed);
         if skipped_frames > 0 {
@@ -242,7 +242,7 @@ impl std::fmt::Debug for PanicGuard {
     }
 }
 
-/// Stands in for an observer that could not begin.
+/// Replaces an observer that panicked at the start of a call.
 struct NoopObserver;
 
 impl CallObserver for NoopObserver {}

@@ -1,8 +1,8 @@
-//! The clock.
+//! The only place in the proxy that reads the clock.
 
 use std::time::Instant;
 
-/// Reads the clock. Nothing else in the proxy does.
+/// The current instant.
 pub(super) fn now() -> Instant {
     Instant::now()
 }

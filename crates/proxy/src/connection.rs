@@ -1,4 +1,4 @@
-//! One connection to an endpoint: opened, checked, spoken over.
+//! One connection to an endpoint, over HTTP/1 or HTTP/2.
 
 use super::http1::{HeadReader, HeadsControl};
 use super::upload::Upload;
@@ -17,15 +17,15 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_rustls::client::TlsStream;
 
-/// What one HTTP/1 connection may buffer in each direction.
+/// Bytes that one HTTP/1 connection may buffer in each direction.
 const BUFFER_BYTES: usize = 32 * 1024;
-/// What an HTTP/2 upstream may send ahead of a slow agent.
+/// Bytes of one stream that an HTTP/2 upstream may send ahead of a slow agent.
 const STREAM_WINDOW: u32 = 128 * 1024;
-/// Streams of one HTTP/2 connection; more open another one. Together they fit its
-/// window, so that slow agents never hold up the others.
+/// Concurrent streams of one HTTP/2 connection; more open another connection. Their windows
+/// together fit the connection's, so that slow agents never block the other streams.
 const MAX_STREAMS: usize = 100;
 const CONNECTION_WINDOW: u32 = STREAM_WINDOW * MAX_STREAMS as u32;
-/// How long a silent HTTP/2 connection with streams is believed to be alive.
+/// How long an HTTP/2 connection with open streams may be silent before it is pinged.
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(30);
 
 /// A socket to an endpoint.
@@ -35,8 +35,8 @@ pub(super) enum Io {
     Tls(Box<TlsStream<CountedTcp>>),
 }
 
-/// An HTTP/1 connection. Nobody drives it but who holds it: it is polled inside the
-/// exchange it serves, so that no chunk passes from task to task.
+/// An HTTP/1 connection, driven by its owner: it is polled inside the exchange that it serves, so
+/// that no chunk is handed from task to task.
 pub(super) struct Http1 {
     pub sender: http1::SendRequest<Upload>,
     connection: Option<http1::Connection<TokioIo<HeadReader<Io>>, Upload>>,
@@ -45,12 +45,12 @@ pub(super) struct Http1 {
 }
 
 impl Http1 {
-    /// Makes a new socket speak HTTP/1.
+    /// Starts HTTP/1 on a new socket.
     pub fn new(io: Io, head_bytes: usize) -> hyper::Result<Http1> {
         Http1::with_reader(HeadReader::new(io, head_bytes), head_bytes)
     }
 
-    /// Makes a socket serve one more request.
+    /// Starts HTTP/1 on a socket that has served a request before.
     pub fn reused(io: Io, head_bytes: usize) -> hyper::Result<Http1> {
         Http1::with_reader(HeadReader::reused(io, head_bytes), head_bytes)
     }
@@ -71,8 +71,7 @@ impl Http1 {
         })
     }
 
-    /// Moves what can be moved. Ready when the connection has ended, or has become
-    /// something else.
+    /// Makes progress. Ready when the connection has ended or was upgraded.
     pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         match &mut self.connection {
             Some(connection) if !self.ended => {
@@ -84,27 +83,27 @@ impl Http1 {
         }
     }
 
-    /// Releases an ended connection, which says what it still knows as it goes.
+    /// Drops an ended connection, which makes hyper deliver what it still holds.
     pub fn close(&mut self) {
         self.connection = None;
     }
 
-    /// What the socket has shown.
+    /// Control over which bytes the HTTP client reads.
     pub fn control(&self) -> &HeadsControl {
         &self.control
     }
 
-    /// The socket of a connection that has become something else, or whose client has
-    /// nothing to do but to read a body; and what was read of that.
+    /// The socket of a connection that was upgraded, or on which the client has only a body left to
+    /// read; and the bytes of it that were already read.
     pub fn into_io(mut self) -> Option<(Io, BytesMut)> {
         let parts = self.connection.take()?.into_parts();
         let (io, read_ahead) = parts.io.into_inner().into_inner();
-        // The client is shown heads alone.
+        // The client has been given only heads, so its own buffer is empty.
         parts.read_buf.is_empty().then_some((io, read_ahead))
     }
 }
 
-/// The handshake of HTTP/1 has nothing to wait for.
+/// Completes hyper's HTTP/1 handshake, which never waits.
 fn poll_handshake<T>(handshake: impl Future<Output = hyper::Result<T>>) -> hyper::Result<T> {
     let mut noop = Context::from_waker(Waker::noop());
     match pin!(handshake).poll(&mut noop) {
@@ -113,7 +112,7 @@ fn poll_handshake<T>(handshake: impl Future<Output = hyper::Result<T>>) -> hyper
     }
 }
 
-/// An HTTP/2 connection, shared, driven by a task of its own.
+/// A shared HTTP/2 connection, driven by its own task.
 #[derive(Clone)]
 pub(super) struct Http2 {
     sender: http2::SendRequest<Upload>,
@@ -122,7 +121,7 @@ pub(super) struct Http2 {
 }
 
 impl Http2 {
-    /// `streams` counts what is under way on it.
+    /// Performs the handshake; `streams` counts the connection's open streams.
     pub async fn open(io: Io, streams: InFlightCount) -> hyper::Result<Http2> {
         let (sender, mut connection) = http2::Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
@@ -157,20 +156,20 @@ impl Http2 {
         self.sender.is_closed()
     }
 
-    /// Whether one more stream would not have to wait for another to end.
+    /// Whether another stream can be opened without waiting for one to end.
     pub fn has_stream_capacity(&self) -> bool {
         !self.is_closed() && self.streams.count() < self.max_streams.load(Ordering::Relaxed).max(1)
     }
 }
 
 impl Io {
-    /// Whether an open connection has nothing to be read: the system is asked at this moment,
-    /// since what the runtime knows of the socket is as old as its last look.
+    /// Whether the connection is open and has no bytes to read. This asks the kernel, since the
+    /// runtime's view of the socket may be out of date.
     pub fn is_open_and_idle(&mut self) -> bool {
         let tcp = match self {
             Io::Tcp(tcp) => &**tcp,
             Io::Tls(tls) => {
-                // Text that is decrypted already, and records that hold none.
+                // TLS may hold decrypted bytes, or have read records without any.
                 let mut noop = Context::from_waker(Waker::noop());
                 let (mut byte, tls) = ([0], &mut **tls);
                 if Pin::new(&mut *tls)

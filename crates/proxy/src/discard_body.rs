@@ -1,5 +1,6 @@
-//! Reads on what an agent still sends of a request that was refused: what it says of who sent
-//! it is noted, and an agent that is cut off while it sends does not read the answer.
+//! Reads and discards the rest of a refused request's body. The observer sees it first, as it may
+//! name the caller; and an agent whose connection is closed while it sends would not read the
+//! response.
 
 use super::call_handle::{Call, CallHandle};
 use super::forward::expects_continue;
@@ -11,24 +12,25 @@ use std::time::{Duration, Instant};
 use tokengauge_core::observer::End;
 use tokio::time::timeout;
 
-/// What is read at most of a body that goes nowhere.
+/// The most that is read of a discarded body, in bytes.
 const MAX_BYTES: usize = 64 << 20;
-/// How long the rest of a body is read, at most.
+/// How long reading lingers after the call has been recorded.
 const LINGER_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long the call waits for its body before its record is made.
+/// How long the call's record waits for the body.
 const OBSERVE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Whether, and why, the body of a request is read that goes nowhere.
+/// Whether, and how long, the body of a refused request is read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DiscardPolicy {
-    /// The agent sends it without being asked for it: nothing is asked for in vain.
+    /// The agent sends its body without waiting for `100 Continue`; one that waits is not asked to
+    /// send.
     sent_unprompted: bool,
-    /// The connection would have to be closed for want of reading it.
+    /// Unread, the body would force the connection to be closed, as over HTTP/1.
     linger: bool,
 }
 
 impl DiscardPolicy {
-    /// What is to be read of the request with this head.
+    /// The policy for the request with this head.
     pub fn new(parts: &request::Parts) -> DiscardPolicy {
         let sent_unprompted = !expects_continue(&parts.headers);
         DiscardPolicy {
@@ -38,7 +40,7 @@ impl DiscardPolicy {
     }
 }
 
-/// What is still to come of a request that is refused.
+/// The unread rest of a refused request's body.
 pub(super) struct UnreadBody {
     source: UploadSource,
     policy: DiscardPolicy,
@@ -49,12 +51,12 @@ impl UnreadBody {
         UnreadBody { source, policy }
     }
 
-    /// All of the agent's body.
+    /// A body of which nothing has been read.
     pub fn from_agent(body: Incoming, policy: DiscardPolicy) -> UnreadBody {
         UnreadBody::new(UploadSource::Agent(body), policy)
     }
 
-    /// Notes what comes soon, ends the call as of `at`, and throws the rest away.
+    /// Gives the observer what arrives soon, ends the call as of `at`, and discards the rest.
     pub fn discard(self, call: Call, at: Instant, end: End) {
         if !self.policy.sent_unprompted || self.source.is_end_stream() {
             call.end(at, end);
@@ -64,30 +66,27 @@ impl UnreadBody {
         let discard = async move {
             let UnreadBody { mut source, policy } = self;
             let observing = read(&mut source, MAX_BYTES, Some(call.handle()));
-            let left = timeout(OBSERVE_TIMEOUT, observing)
-                .await
-                .unwrap_or(Some(MAX_BYTES));
+            let timed_out = timeout(OBSERVE_TIMEOUT, observing).await.is_err();
             call.end(at, end);
-            if let Some(left) = left.filter(|_| policy.linger) {
-                let _ = timeout(LINGER_TIMEOUT, read(&mut source, left, None)).await;
+            if timed_out && policy.linger {
+                let _ = timeout(LINGER_TIMEOUT, read(&mut source, MAX_BYTES, None)).await;
             }
         };
         tokio::spawn(discard);
     }
 }
 
-/// Reads up to `left` bytes, and says how many of them did not come where something still may.
-async fn read(
-    source: &mut UploadSource,
-    mut left: usize,
-    observer: Option<&CallHandle>,
-) -> Option<usize> {
+/// Reads until the body ends or fails, or is longer than `left` bytes.
+async fn read(source: &mut UploadSource, mut left: usize, observer: Option<&CallHandle>) {
     while let Some(frame) = poll_fn(|cx| source.poll_frame(cx)).await {
-        let frame = frame.ok()?;
+        let Ok(frame) = frame else { return };
         let Some(bytes) = frame.data_ref() else {
             continue;
         };
-        left = left.checked_sub(bytes.len())?;
+        let Some(rest) = left.checked_sub(bytes.len()) else {
+            return;
+        };
+        left = rest;
         if let Some(handle) = observer {
             handle.notify(|call| call.unsent_frame(bytes));
         }
@@ -95,5 +94,4 @@ async fn read(
     if let Some(handle) = observer {
         handle.notify(|call| call.unsent_whole());
     }
-    None
 }

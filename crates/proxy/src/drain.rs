@@ -1,4 +1,4 @@
-//! Ending in order: what is open, who is informed, and when it is cut off.
+//! Graceful shutdown: counts what is open, tells connections to drain, and terminates what is left.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -6,10 +6,10 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::sleep;
 
-/// How often it is looked, at the end, whether every call has been reported.
+/// How often, at the end, to check whether every call has been reported.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// How far ending has come.
+/// The stages of a shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Stage {
     Serving,
@@ -17,7 +17,7 @@ pub(super) enum Stage {
     Terminating,
 }
 
-/// Ends the proxy, and knows what it has open. Clones are the same handle.
+/// Starts a graceful shutdown, and counts what is open. Clones share one state.
 #[derive(Clone, Debug)]
 pub struct Shutdown {
     stage: Arc<watch::Sender<Stage>>,
@@ -25,7 +25,7 @@ pub struct Shutdown {
 }
 
 impl Shutdown {
-    /// A handle of a proxy that serves.
+    /// A handle for a proxy that has not begun to shut down.
     pub fn new() -> Shutdown {
         let stage = Arc::new(watch::Sender::new(Stage::Serving));
         Shutdown {
@@ -34,42 +34,44 @@ impl Shutdown {
         }
     }
 
-    /// Lets what runs come to its end and takes nothing new. The first signal.
+    /// Starts draining: lets open requests finish and accepts nothing new. The first signal does
+    /// this.
     pub fn begin(&self) {
         self.advance(Stage::Draining);
     }
 
-    /// Cuts off whatever is left. The second signal, or the end of the drain timeout.
+    /// Terminates what is still open. The second signal does this, and the end of the drain
+    /// timeout.
     pub fn now(&self) {
         self.advance(Stage::Terminating);
     }
 
-    /// Whether the end has begun: not ready for more.
+    /// Whether draining has started, so that the proxy is no longer ready.
     pub fn is_draining(&self) -> bool {
         *self.stage.borrow() > Stage::Serving
     }
 
-    /// Connections of agents that are open, tunnels included.
+    /// Open connections from agents, tunnels included.
     pub fn connections(&self) -> usize {
         *self.load.connections.borrow()
     }
 
-    /// Requests whose response is not over.
+    /// Requests whose response has not ended.
     pub fn requests(&self) -> usize {
         self.load.requests.load(Ordering::Relaxed)
     }
 
-    /// Resolves when the end begins.
+    /// Resolves when draining starts.
     pub async fn drain_started(&self) {
         self.drain().drain_started().await;
     }
 
-    /// Resolves when whatever is left has to end.
+    /// Resolves when what is still open has to be terminated.
     pub async fn terminated(&self) {
         self.drain().terminated().await;
     }
 
-    /// For something that is not counted as open.
+    /// A subscription that does not count as an open connection.
     pub(super) fn drain(&self) -> Drain {
         Drain {
             stage: self.stage.subscribe(),
@@ -78,7 +80,7 @@ impl Shutdown {
         }
     }
 
-    /// For a new connection, which is open until every clone of this is gone.
+    /// A subscription for a new connection, which counts as open until every clone is dropped.
     pub(super) fn open(&self, permit: OwnedSemaphorePermit) -> Drain {
         self.load.connections.send_modify(|count| *count += 1);
         let lease = ConnectionGuard {
@@ -92,7 +94,7 @@ impl Shutdown {
         }
     }
 
-    /// For a new request, which is under way until this is gone.
+    /// A guard for a new request, which counts as open until it is dropped.
     pub(super) fn request(&self) -> RequestGuard {
         self.load.requests.fetch_add(1, Ordering::Relaxed);
         RequestGuard(Arc::clone(&self.load))
@@ -101,19 +103,19 @@ impl Shutdown {
     /// Resolves when no connection is open.
     pub(super) async fn all_closed(&self) {
         let mut connections = self.load.connections.subscribe();
-        // The sender lives in `self`.
+        // It cannot fail: `self` holds the sender.
         let _ = connections.wait_for(|count| *count == 0).await;
     }
 
-    /// Resolves when the end of every call has been reported, so that none is missing in what is
-    /// recorded last.
+    /// Resolves when the end of every call has been reported, so that the final records are
+    /// complete.
     pub(super) async fn all_reported(&self) {
         while self.load.calls.load(Ordering::Relaxed) > 0 {
             sleep(LOOK).await;
         }
     }
 
-    /// Connections that were open when the rest was cut off.
+    /// Connections that were open when the shutdown terminated them.
     pub(super) fn aborted_connections(&self) -> usize {
         self.load.aborted.load(Ordering::Relaxed)
     }
@@ -122,7 +124,7 @@ impl Shutdown {
         self.stage.send_if_modified(|stage| {
             let later = to > *stage;
             if later && to == Stage::Terminating {
-                // Counted before any of them can know.
+                // Counted before any connection can see the new stage.
                 self.load
                     .aborted
                     .store(self.connections(), Ordering::Relaxed);
@@ -158,8 +160,8 @@ impl Default for OpenCounts {
     }
 }
 
-/// Tells a connection how far ending has come. The connection counts as open, and takes
-/// its place within the limit, until every clone is gone: a tunnel keeps one.
+/// A connection's view of the shutdown. The connection counts as open, and keeps its permit, until
+/// every clone is dropped: a tunnel keeps one.
 #[derive(Clone, Debug)]
 pub(super) struct Drain {
     stage: watch::Receiver<Stage>,
@@ -168,24 +170,24 @@ pub(super) struct Drain {
 }
 
 impl Drain {
-    /// For a new call, whose end has not been reported until this is gone.
+    /// A guard for a new call, which counts as unreported until it is dropped.
     pub fn call(&self) -> CallGuard {
         self.load.calls.fetch_add(1, Ordering::Relaxed);
         CallGuard(Arc::clone(&self.load))
     }
 
-    /// Resolves when no more should be begun.
+    /// Resolves when draining starts.
     pub async fn drain_started(&mut self) {
         self.reached(Stage::Draining).await;
     }
 
-    /// Resolves when what is under way has to end.
+    /// Resolves when what is still open has to be terminated.
     pub async fn terminated(&mut self) {
         self.reached(Stage::Terminating).await;
     }
 
     pub(super) async fn reached(&mut self, wanted: Stage) {
-        // A handle that is gone can end nothing any more: the same as the end.
+        // If every `Shutdown` was dropped, nothing can start the next stage: treated as the end.
         let _ = self.stage.wait_for(|stage| *stage >= wanted).await;
     }
 }
@@ -203,7 +205,7 @@ impl Drop for ConnectionGuard {
     }
 }
 
-/// A request whose response is not over.
+/// Counts a request as open until it is dropped.
 #[derive(Debug)]
 pub(super) struct RequestGuard(Arc<OpenCounts>);
 
@@ -213,7 +215,7 @@ impl Drop for RequestGuard {
     }
 }
 
-/// A call whose end has not been reported yet.
+/// Counts a call as unreported until it is dropped.
 #[derive(Debug)]
 pub(super) struct CallGuard(Arc<OpenCounts>);
 

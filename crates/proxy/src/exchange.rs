@@ -1,4 +1,4 @@
-//! One request over one connection, until its response head is there.
+//! Sends one request over one connection and waits for its response head.
 
 use super::agent_socket::PassthroughWriter;
 use super::call_handle::CallHandle;
@@ -20,13 +20,13 @@ use std::task::{Context, Poll, ready};
 use std::time::Instant;
 use tokengauge_core::observer::{Failure, FailureKind};
 
-/// A response head, and the instants around it.
+/// A response head, its connection, and when both were ready.
 pub(super) struct UpstreamResponse {
     pub response: Response<Incoming>,
     pub connection: LeasedConnection,
-    /// When the request head had been written, or as much of it as the socket took.
+    /// When the request head was written, or as much of it as the socket accepted.
     pub written_at: Instant,
-    /// When the response head was there.
+    /// When the response head arrived.
     pub received_at: Instant,
 }
 
@@ -81,9 +81,9 @@ struct ResponseWait<'a> {
     timeouts: &'a Timeouts,
     timer: Timer,
     written_at: Option<Instant>,
-    /// There is no body whose end could be seen to pass.
+    /// The request has no body, so that no frame marks its end.
     body_is_empty: bool,
-    /// Takes interim responses to the agent.
+    /// Writes interim responses to the agent.
     interim_writer: Option<PassthroughWriter>,
 }
 
@@ -103,7 +103,7 @@ impl ResponseWait<'_> {
                 let ended = http1.poll(cx).is_ready();
                 let mut polled = pending.as_mut().poll(cx);
                 if polled.is_pending() && ended {
-                    // It gives back what it did not send when it is gone.
+                    // Dropping the connection makes hyper return a request that it has not sent.
                     http1.close();
                     polled = pending.as_mut().poll(cx);
                 }
@@ -112,7 +112,7 @@ impl ResponseWait<'_> {
                 }
                 response = Some(ready!(polled));
             }
-            // The final head is not to come between.
+            // The final head must not be written in the middle of an interim response.
             let unsent = writer.as_mut().map(|writer| writer.poll_flush(cx));
             if unsent.is_some_and(|unsent| unsent.is_pending()) {
                 return Poll::Pending;
@@ -176,11 +176,11 @@ impl ResponseWait<'_> {
     }
 }
 
-/// Passes interim responses on as they came, if the server has nothing to write.
+/// Forwards interim responses, if the server has nothing to write.
 fn forward_interim(http1: &Http1, writer: Option<&mut PassthroughWriter>, cx: &mut Context<'_>) {
     let interim = http1.control().take_interim();
     let Some(writer) = writer else { return };
-    // An agent that cannot be written to is found out by the server.
+    // The server notices an agent that cannot be written to.
     let _ = writer.poll_flush(cx);
     for head in interim {
         if writer.agent().is_flushed() {
@@ -198,7 +198,7 @@ fn response_error(mut error: TrySendError<Request<Upload>>) -> ResponseError {
     }
 }
 
-/// Says why a connection gave no response head.
+/// Describes why a connection gave no response head.
 fn no_response(error: &hyper::Error) -> Failure {
     let why = error
         .source()

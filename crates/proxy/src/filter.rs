@@ -1,11 +1,11 @@
-//! A response body that is edited on its way: what the agent did not ask for goes.
+//! Edits a response body as it streams: removes what the agent did not ask for.
 
 use bytes::Bytes;
 use http_body::Frame;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use tokengauge_core::observer::Filter;
 
-/// A filter at work. One that panics lets through what it was given.
+/// Applies a filter to a body's frames. If the filter panics, the frame passes unchanged.
 pub(super) struct BodyFilter {
     filter: Box<dyn Filter>,
     trailers: Option<Frame<Bytes>>,
@@ -21,12 +21,12 @@ impl BodyFilter {
         }
     }
 
-    /// Whether everything it held back has left.
+    /// Whether everything that the filter held back has been returned.
     pub fn is_finished(&self) -> bool {
         self.finished
     }
 
-    /// Gives what leaves in place of a frame; `None` where all of it is held back.
+    /// Returns the edited frame; `None` if the filter holds all of it back.
     pub fn apply(&mut self, frame: Frame<Bytes>) -> Option<Frame<Bytes>> {
         match frame.into_data() {
             Ok(bytes) => {
@@ -43,7 +43,8 @@ impl BodyFilter {
         }
     }
 
-    /// What is left when the upstream's body is over.
+    /// After the end of the upstream's body: the next frame of what the filter held back, then the
+    /// trailers.
     pub fn next_remaining(&mut self) -> Option<Frame<Bytes>> {
         if !self.finished {
             self.finished = true;

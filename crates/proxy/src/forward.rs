@@ -37,7 +37,7 @@ use tokengauge_net::tls;
 
 /// Forwards requests by the routes of a configuration.
 pub struct Forwarder {
-    /// Read once per request, which keeps to what it read.
+    /// Loaded once per request, which then keeps its version.
     routing: ArcSwap<Routing>,
     observer: Arc<dyn Observer>,
     panics: Arc<AtomicU64>,
@@ -45,7 +45,7 @@ pub struct Forwarder {
 }
 
 impl Forwarder {
-    /// What stands for route and upstream where no route matches.
+    /// The name of route and upstream in records where no route matches.
     pub const NOWHERE: &str = "none";
 
     /// A forwarder with no connections yet.
@@ -62,8 +62,8 @@ impl Forwarder {
         })
     }
 
-    /// What requests would be forwarded by under another configuration; what did not
-    /// change keeps its connections. Nothing changes yet.
+    /// Builds the routing for another configuration, without applying it. Upstreams that did not
+    /// change keep their connections.
     ///
     /// # Errors
     ///
@@ -72,17 +72,17 @@ impl Forwarder {
         self.routing.load().with_settings(settings)
     }
 
-    /// Forwards new requests by `routing`. Those under way end as they began.
+    /// Applies `routing` to new requests; requests in flight keep the routing that they began with.
     pub fn change(&self, routing: Routing) {
         self.routing.store(Arc::new(routing));
     }
 
-    /// Connections to all upstreams together may be so many from now on.
+    /// Limits the connections to all upstreams together to `total`.
     pub fn limit_descriptors(&self, total: usize) {
         self.routing.load().descriptors.limit(total);
     }
 
-    /// What is open to each upstream, and what waits.
+    /// The open connections and pending requests of each upstream.
     pub fn upstreams(&self) -> Vec<UpstreamConnections> {
         let routing = self.routing.load();
         let mut upstreams: Vec<_> = routing.upstreams.iter().collect();
@@ -97,19 +97,19 @@ impl Forwarder {
         upstreams.iter().map(connections).collect()
     }
 
-    /// How often an observer panicked. Each time overhead the measurement of one call.
+    /// How often an observer panicked. Each panic cost the measurement of one call.
     pub fn observer_panics(&self) -> u64 {
         self.panics.load(Ordering::Relaxed)
     }
 
-    /// Forwards a request to where its route says. What fails is said in the response.
+    /// Forwards a request by its route. A failure is reported in the response.
     pub(super) async fn forward(
         &self,
         request: Request<Incoming>,
         connection: &ConnectionInfo,
         stream: Option<&Arc<SendState>>,
     ) -> Response<Body> {
-        // Servers keep room for this future in every connection: it has to be small.
+        // hyper reserves room for this future in every connection, so it has to be small.
         Box::pin(self.handle_request(request, connection, stream)).await
     }
 
@@ -213,38 +213,38 @@ pub struct UpstreamConnections {
     pub upstream: Arc<str>,
     /// Connections that are open, idle ones included.
     pub open: usize,
-    /// Requests that wait for one.
+    /// Requests that wait for a connection.
     pub pending: usize,
-    /// Requests that were refused because there was none.
+    /// Requests that were refused because no connection became free.
     pub refused: u64,
 }
 
-/// A request on its way.
+/// A request that is being forwarded.
 pub(super) struct Forwarding<'a> {
     pub route: &'a Route,
     pub upstream: &'a Upstream,
     pub connection: &'a ConnectionInfo,
     pub method: Method,
     pub agent_version: Version,
-    /// Whether the body decides if the request may leave.
+    /// Whether the request is admitted or refused by its body.
     pub admitted_by_body: bool,
 }
 
-/// What became of a request that was sent.
+/// A request that was sent, and the response to it.
 pub(super) struct SentRequest {
     pub response: UpstreamResponse,
     pub endpoint: Arc<Endpoint>,
     pub in_flight: InFlightGuard,
     pub upgrade: Option<OnUpgrade>,
     pub rewritten: bool,
-    /// What the request's head overhead here.
+    /// The time that the proxy spent on the request head.
     pub overhead: Duration,
 }
 
-/// A request that was not answered.
+/// A request that got no response.
 struct SendFailure {
     failure: Failure,
-    /// Its body, where none of it was sent.
+    /// Its body, if none of it was sent.
     source: Option<upload::UploadSource>,
 }
 
@@ -266,7 +266,7 @@ impl From<Failure> for SendFailure {
     }
 }
 
-/// A request ready to be sent anywhere.
+/// A request that is ready to be sent to any endpoint.
 struct PreparedRequest {
     request: Request<Upload>,
     /// The agent's target.
@@ -331,7 +331,7 @@ impl Forwarding<'_> {
                         overhead,
                     });
                 }
-                // An idle connection that the upstream has closed since: another one is opened.
+                // The upstream had closed the idle connection: retried on a new one.
                 Err(ResponseError::NotSent(request, _)) if reused && !options.new_connection => {
                     prepared.request = *request;
                     options.new_connection = true;
@@ -363,7 +363,7 @@ impl Forwarding<'_> {
         )
     }
 
-    /// Where interim responses go.
+    /// The writer for interim responses, which only HTTP/1.1 agents get this way.
     fn interim_writer(&self) -> Option<PassthroughWriter> {
         let agent = self.connection.agent_socket.clone()?;
         (self.agent_version == Version::HTTP_11).then(|| PassthroughWriter::new(agent))
@@ -444,7 +444,7 @@ impl Forwarding<'_> {
         }
     }
 
-    /// A connection to one endpoint or another.
+    /// Leases a connection to an endpoint of the upstream.
     async fn lease(
         &self,
         options: ConnectOptions,
@@ -486,7 +486,8 @@ impl Forwarding<'_> {
                 address::http1(&mut prepared.request, endpoint, target)
             }
             (LeasedConnection::Http2 { .. }, gate) => {
-                // hyper does not pass on the upstream's 100 Continue, so the agent is asked at once.
+                // Over HTTP/2, hyper does not report the upstream's 100 Continue: the agent is told
+                // to continue at once.
                 gate.iter().for_each(|gate| gate.open());
                 address::http2(&mut prepared.request, endpoint, target)
             }
@@ -494,7 +495,7 @@ impl Forwarding<'_> {
     }
 }
 
-/// What is known of a body of which nothing has been read.
+/// What is known of the request body before any of it is read.
 fn request_body<'a>(route: &Route, parts: &request::Parts, body: &Incoming) -> RequestBody<'a> {
     if headers::asks_for_upgrade(parts, route) {
         RequestBody::Unread(UnreadableBody::Upgraded)
@@ -505,7 +506,7 @@ fn request_body<'a>(route: &Route, parts: &request::Parts, body: &Incoming) -> R
     }
 }
 
-/// Why a request is not forwarded, whatever the upstream would make of it.
+/// Why a request is rejected whatever its upstream, if it is.
 fn rejection(route: &Route, parts: &request::Parts) -> Option<(FailureKind, &'static str)> {
     let bad = |problem| Some((FailureKind::BadRequest, problem));
     if parts.method == Method::CONNECT {

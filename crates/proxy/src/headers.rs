@@ -1,5 +1,5 @@
-//! What a proxy must take out of a head, and the little it may add (RFC 9110 §7.6).
-//! Everything else leaves as it came: order, duplicates, values.
+//! The header fields that a proxy has to remove, and the few that it may add (RFC 9110 §7.6).
+//! Everything else is forwarded unchanged: order, duplicates, values.
 
 use super::ConnectionInfo;
 use crate::settings::Route;
@@ -17,14 +17,14 @@ const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection")
 const HTTP2_SETTINGS: HeaderName = HeaderName::from_static("http2-settings");
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
-/// More members than this make a `tracestate` invalid.
+/// A `tracestate` with more members is invalid.
 const MAX_STATE_MEMBERS: usize = 32;
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
-/// Fields meant for the far end. `connection` may not name them (RFC 9110 §7.6.1), and
-/// taking them out because it does would let an agent remove what others rely on.
+/// End-to-end fields. `connection` may not name them (RFC 9110 §7.6.1): removing them because it
+/// does would let an agent strip fields that others rely on.
 const END_TO_END: [HeaderName; 14] = [
     AUTHORIZATION,
     CACHE_CONTROL,
@@ -42,7 +42,7 @@ const END_TO_END: [HeaderName; 14] = [
     HeaderName::from_static("x-goog-api-key"),
 ];
 
-/// Makes an agent's head fit for the upstream. Call it while `host` and the URI are still
+/// Prepares an agent's request head for the upstream. Call it while `host` and the URI are still
 /// the agent's: `x-forwarded-host` is taken from them.
 pub(super) fn upstream_request(
     parts: &mut request::Parts,
@@ -61,8 +61,8 @@ pub(super) fn upstream_request(
     }
 }
 
-/// Why a head is refused that another reader could understand differently, in front of this
-/// proxy or behind it (RFC 9112 §3.2, §6.1).
+/// Why a request head is ambiguous, if it is: another server or proxy could read it differently
+/// (RFC 9112 §3.2, §6.1).
 pub fn ambiguous_head(parts: &request::Parts) -> Option<(FailureKind, &'static str)> {
     let bad = |problem| Some((FailureKind::BadRequest, problem));
     let hosts = || parts.headers.get_all(HOST).iter();
@@ -94,7 +94,7 @@ pub fn ambiguous_head(parts: &request::Parts) -> Option<(FailureKind, &'static s
     ))
 }
 
-/// `uri-host [":" port]` (RFC 9110 §7.2). Empty where the target has no authority.
+/// `uri-host [":" port]` (RFC 9110 §7.2). Empty if the target has no authority.
 fn is_host(value: &[u8]) -> bool {
     if value.is_empty() {
         return true;
@@ -122,7 +122,7 @@ pub(super) fn is_chunked(coding: &HeaderValue) -> bool {
     coding.eq_ignore_ascii_case(b"chunked")
 }
 
-/// Carries a trace on to the upstream.
+/// Sets the trace context that the upstream receives.
 pub fn carry_trace(headers: &mut HeaderMap, trace: UpstreamTrace) {
     headers.insert(TRACEPARENT, trace.traceparent);
     headers.insert(HeaderName::from_static(HOP_HEADER), trace.hop);
@@ -149,7 +149,7 @@ pub fn carry_trace(headers: &mut HeaderMap, trace: UpstreamTrace) {
     headers.insert(TRACESTATE, all.unwrap_or(trace.member));
 }
 
-/// Makes an upstream's head fit for the agent.
+/// Prepares an upstream's response head for the agent.
 pub fn agent_response(parts: &mut response::Parts, route: &Route) {
     // A 426 names the protocol to upgrade to.
     let upgrade = matches!(
@@ -161,7 +161,7 @@ pub fn agent_response(parts: &mut response::Parts, route: &Route) {
         parts.status,
         StatusCode::SWITCHING_PROTOCOLS | StatusCode::NO_CONTENT
     ) {
-        // They have no body, and may not name its length (RFC 9110 §8.6).
+        // These have no body and must not have a `content-length` (RFC 9110 §8.6).
         remove_in_order(&mut parts.headers, &CONTENT_LENGTH);
     }
     merge_content_lengths(&mut parts.headers);
@@ -170,9 +170,8 @@ pub fn agent_response(parts: &mut response::Parts, route: &Route) {
     }
 }
 
-/// Whether the agent asks for another protocol on its connection, and may: one of its route's
-/// `upgrades`, and no other beside it. HTTP/2 without TLS, for one, would carry requests
-/// past routing and measuring.
+/// Whether the agent asks to upgrade its connection to one protocol that its route allows in
+/// `upgrades`. Cleartext HTTP/2, for example, would carry requests past routing and measuring.
 pub fn asks_for_upgrade(parts: &request::Parts, route: &Route) -> bool {
     parts.version == Version::HTTP_11
         && has_token(&parts.headers, &CONNECTION, "upgrade")
@@ -190,8 +189,8 @@ pub(super) fn names_allowed_protocol(headers: &HeaderMap, route: &Route) -> bool
     allowed.any(|allowed| allowed.as_bytes().eq_ignore_ascii_case(named))
 }
 
-/// One length instead of several that are equal: readers differ on what to make of those.
-/// Whether they are equal was checked when the head was read.
+/// Merges equal content lengths into one, as recipients differ in what they make of several. That
+/// they are equal was checked when the head was read.
 fn merge_content_lengths(headers: &mut HeaderMap) {
     let mut lengths = headers.get_all(CONTENT_LENGTH).iter();
     let Some(first) = lengths.next() else { return };
@@ -215,7 +214,7 @@ pub(super) fn remove_hop_by_hop(headers: &mut HeaderMap, upgrade: bool, trailers
         _ => [KEEP_ALIVE, PROXY_CONNECTION, HTTP2_SETTINGS].contains(name) || named.contains(name),
     };
     retain(headers, |name| !goes(name));
-    // `insert` puts the value where the field already is.
+    // `insert` keeps the position of a field that is present.
     if trailers {
         headers.insert(TE, HeaderValue::from_static("trailers"));
     }
@@ -224,7 +223,7 @@ pub(super) fn remove_hop_by_hop(headers: &mut HeaderMap, upgrade: bool, trailers
     }
 }
 
-/// The fields that `connection` names and may name.
+/// The fields that `connection` names, except those that it may not.
 fn named_by_connection(headers: &HeaderMap) -> Vec<HeaderName> {
     tokens(headers, &CONNECTION)
         .filter(|token| {
@@ -237,8 +236,8 @@ fn named_by_connection(headers: &HeaderMap) -> Vec<HeaderName> {
         .collect()
 }
 
-/// Keeps what `keep` says, in order. [`HeaderMap::remove`] would move the last field to
-/// where the removed one was.
+/// Keeps the fields for which `keep` is true, in order. [`HeaderMap::remove`] would move the last
+/// field into the gap.
 fn retain(headers: &mut HeaderMap, keep: impl Fn(&HeaderName) -> bool) {
     if headers.keys().all(&keep) {
         return;
@@ -246,7 +245,7 @@ fn retain(headers: &mut HeaderMap, keep: impl Fn(&HeaderName) -> bool) {
     let mut kept = HeaderMap::with_capacity(headers.len());
     let mut current = None;
     for (name, value) in std::mem::take(headers) {
-        // A name is given once, for the first of its values.
+        // The iterator gives a name only with the first of its values.
         if let Some(name) = name {
             current = keep(&name).then_some(name);
         }
@@ -257,7 +256,8 @@ fn retain(headers: &mut HeaderMap, keep: impl Fn(&HeaderName) -> bool) {
     *headers = kept;
 }
 
-/// [`HeaderMap::remove`] would move the last field to where the removed one was.
+/// Removes a field and keeps the order of the others. [`HeaderMap::remove`] would move the last one
+/// into the gap.
 pub(super) fn remove_in_order(headers: &mut HeaderMap, gone: &HeaderName) {
     if !headers.contains_key(gone) {
         return;
@@ -279,7 +279,7 @@ fn add_via(headers: &mut HeaderMap, received: Version) {
 }
 
 fn add_forwarded(parts: &mut request::Parts, connection: &ConnectionInfo) {
-    // The target's goes before the field (RFC 9112 §3.2.2, RFC 9113 §8.3.1).
+    // The target's authority takes precedence over `host` (RFC 9112 §3.2.2, RFC 9113 §8.3.1).
     let named = parts.uri.authority();
     let named = named.and_then(|named| HeaderValue::from_str(named.as_str()).ok());
     let host = named.or_else(|| parts.headers.get(HOST).cloned());
@@ -292,7 +292,7 @@ fn add_forwarded(parts: &mut request::Parts, connection: &ConnectionInfo) {
     append_to_list(&mut parts.headers, X_FORWARDED_PROTO, proto.as_bytes());
 }
 
-/// Adds to a comma-separated field, on one line: many servers read only the first.
+/// Appends to a comma-separated field, on one line, as many servers read only the first line.
 fn append_to_list(headers: &mut HeaderMap, name: HeaderName, item: &[u8]) {
     let present = headers
         .get_all(&name)
@@ -312,7 +312,7 @@ pub(super) fn has_token(headers: &HeaderMap, name: &HeaderName, wanted: &str) ->
     tokens(headers, name).any(|token| token.eq_ignore_ascii_case(wanted))
 }
 
-/// The items of a comma-separated field over all its lines, without parameters.
+/// The items of a comma-separated field on all its lines, without parameters.
 fn tokens<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a str> {
     let lines = headers
         .get_all(name)

@@ -46,19 +46,19 @@ use send_timeout::SendState;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// What is known of the connection a request came on.
+/// The agent's connection that a request arrived on.
 #[derive(Clone, Debug)]
 struct ConnectionInfo {
-    /// Where the agent connects from.
+    /// The agent's address.
     peer: SocketAddr,
-    /// The port it connects to.
+    /// The local port it connected to.
     port: u16,
     /// Whether the agent speaks TLS.
     tls: bool,
-    /// Tells when to end; keeps the connection counted as open.
+    /// The connection's view of the shutdown; keeps it counted as open.
     drain: Drain,
-    /// What the agent takes of what is written, and why the connection was closed.
+    /// Whether the agent accepts what is written, and why the connection was closed.
     send_state: Arc<SendState>,
-    /// The socket itself, where chunks may leave past the server.
+    /// The socket, for chunks that bypass the server.
     agent_socket: Option<SharedSocket>,
 }

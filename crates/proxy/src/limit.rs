@@ -1,4 +1,4 @@
-//! How many requests a minute a route may get. Off by default.
+//! Rate limiting per route, in requests a minute. Off by default.
 
 use crate::settings::{Limits, Route};
 use governor::clock::{Clock, DefaultClock};
@@ -7,7 +7,7 @@ use governor::{Quota, RateLimiter};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Lets each route have so many requests a minute, at once or spread out.
+/// Limits the requests a minute of each route, bursts included.
 #[derive(Debug)]
 pub struct Limiter {
     routes: Option<RateLimiter<Arc<str>, HashMapStateStore<Arc<str>>, DefaultClock>>,
@@ -22,23 +22,23 @@ impl Limiter {
         }
     }
 
-    /// Forgets routes that have all their requests again: those that went, too.
+    /// Forgets routes whose quota is full again, among them routes that were removed.
     pub(super) fn forget_idle(&self) {
         if let Some(routes) = &self.routes {
             routes.retain_recent();
         }
     }
 
-    /// Takes one of the route's requests.
+    /// Takes one request from the route's quota.
     ///
     /// # Errors
     ///
-    /// When there is none left: how long until there is.
+    /// When the quota is used up: how long until a request is allowed.
     pub fn check(&self, route: &Route) -> Result<(), RetryAfter> {
         let Some(routes) = &self.routes else {
             return Ok(());
         };
-        // The routes of a configuration are few: the map is bounded by them.
+        // The map is bounded by the routes of the configuration.
         let refused = routes.check_key(&route.name).err();
         refused.map_or(Ok(()), |until| {
             Err(RetryAfter(
@@ -48,12 +48,13 @@ impl Limiter {
     }
 }
 
-/// How long a route has no request left.
+/// How long until the route's next request is allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryAfter(pub Duration);
 
 impl RetryAfter {
-    /// For `retry-after`: whole seconds, never 0, so that a retry then is not too early.
+    /// The value of `retry-after`: whole seconds, rounded up and at least 1, so that a retry is
+    /// never too early.
     pub fn seconds(self) -> u64 {
         let whole = self.0.as_secs();
         if self.0.subsec_nanos() > 0 {

@@ -1,4 +1,4 @@
-//! Addresses that agents connect to: binding, accepting, and ending in order.
+//! Listeners for agents: bind, accept, and drain.
 
 mod active_listeners;
 mod backoff;
@@ -23,25 +23,25 @@ use tokio::time::{Instant, sleep, timeout};
 
 pub use active_listeners::{ActiveListeners, ListenerUpdate};
 
-/// How long what was cut off may take to be gone.
+/// How long terminated connections may take to close.
 const TERMINATE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// An address that is listened on, from the moment this exists.
+/// A bound listener that is not accepting yet.
 #[derive(Debug)]
 pub struct BoundListener {
     listener: TcpListener,
     address: SocketAddr,
-    /// The settings that it was bound by.
+    /// The settings it was bound with.
     settings: settings::Listener,
     acceptor: Arc<ArcSwapOption<Acceptor>>,
 }
 
 impl BoundListener {
-    /// Listens on an address. Needs a runtime.
+    /// Binds an address and starts listening. Needs a runtime.
     ///
     /// # Errors
     ///
-    /// When the address cannot be had, or its TLS files cannot be used.
+    /// When the address cannot be bound, or its TLS files cannot be used.
     pub fn bind(listener: &settings::Listener) -> Result<BoundListener, BindError> {
         let settings = listener.clone();
         let acceptor = listener.tls.as_ref().map(Acceptor::new).transpose()?;
@@ -61,21 +61,21 @@ impl BoundListener {
         })
     }
 
-    /// The address as it is, where port 0 was asked for too.
+    /// The bound address, with the actual port if port 0 was configured.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 }
 
-/// Why an address cannot be listened on.
+/// Why a listener cannot be bound.
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
-    /// The address cannot be had.
+    /// The address cannot be bound.
     #[error("cannot listen on {address}: {}", reason(.source))]
     Address {
-        /// The address that was to be listened on.
+        /// The configured address.
         address: SocketAddr,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// Its TLS files cannot be used.
@@ -94,15 +94,15 @@ fn reason(error: &io::Error) -> String {
     }
 }
 
-/// How serving ended.
+/// The result of a graceful shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DrainSummary {
-    /// Connections, tunnels included, that had to be cut off.
+    /// Connections, tunnels included, that had to be terminated.
     pub aborted: usize,
 }
 
-/// Serves agents until the end begins, then waits for what is under way: at most
-/// `drain_timeout`, and not after [`Shutdown::now`].
+/// Serves agents until draining starts, then waits for open connections: at most `drain_timeout`,
+/// or until [`Shutdown::now`].
 pub async fn serve(
     listeners: Vec<BoundListener>,
     forwarder: Arc<Forwarder>,
@@ -123,7 +123,7 @@ async fn drain(shutdown: &Shutdown, drain_timeout: Duration) -> DrainSummary {
     if shutdown.connections() > 0 {
         shutdown.now();
     }
-    // What does not go within this time is dropped with the runtime.
+    // What has not closed by then is dropped with the runtime.
     let ended = async {
         shutdown.all_closed().await;
         shutdown.all_reported().await;
@@ -134,8 +134,8 @@ async fn drain(shutdown: &Shutdown, drain_timeout: Duration) -> DrainSummary {
     }
 }
 
-/// Accepts for ever. Whoever is accepted while the limit is reached waits here, and all
-/// after it in the kernel's queue.
+/// Accepts connections until aborted. At the connection limit, one accepted connection waits here
+/// and the others in the kernel's accept queue.
 async fn accept(bound: BoundListener, server: Arc<Server>, permits: Arc<Semaphore>) {
     let mut backoff = Backoff::default();
     loop {
@@ -177,7 +177,8 @@ async fn accept_one(
     }
 }
 
-/// Whether the error is that of a connection which was gone before it was accepted.
+/// Whether the error concerns one connection that was gone before it was accepted, and not the
+/// listener.
 fn is_connection_error(error: &io::Error) -> bool {
     use io::ErrorKind::{
         ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted, TimedOut,

@@ -1,4 +1,4 @@
-//! What the agent gets when a request fails here, and whose fault it says it is.
+//! Error responses for requests that fail in the proxy: they say whose fault it is.
 
 use super::body::Body;
 use super::call_handle::{Call, CallHandle, UploadError};
@@ -11,17 +11,18 @@ use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderName, HeaderValue, Response};
 use tokengauge_core::observer::{End, Failure, FailureKind};
 
-/// Says in a response of ours what failed.
+/// Names the failure in a response of the proxy's own.
 const ERROR: HeaderName = HeaderName::from_static("x-tokengauge-error");
 
-/// Answers in the upstream's place.
+/// Ends a call with an error response.
 pub(super) fn refuse(call: Call, failure: &Failure) -> Response<Body> {
     let (response, end) = (reply(&call, failure), failure_end(&call, failure));
     call.end(now(), end);
     response
 }
 
-/// The same, where the request's body says who sent it: it is noted after the answer.
+/// The same for a request whose body may name the caller: the observer gets the rest of it after
+/// the response.
 pub(super) fn refuse_unread(call: Call, failure: &Failure, body: UnreadBody) -> Response<Body> {
     let (response, end) = (reply(&call, failure), failure_end(&call, failure));
     body.discard(call, now(), end);
@@ -62,7 +63,7 @@ fn reply(call: &Call, failure: &Failure) -> Response<Body> {
     response
 }
 
-/// Says that a request is beyond its route's limit.
+/// The failure of a request beyond its route's rate limit.
 pub(super) fn rate_limited(route: &Route, wait: RetryAfter) -> Failure {
     let message = format!(
         "route {} has had its requests of this minute; try again in {} s",
@@ -75,7 +76,8 @@ pub(super) fn rate_limited(route: &Route, wait: RetryAfter) -> Failure {
     }
 }
 
-/// Names who failed, and what to do; or the agent, where it was the agent.
+/// Describes a failure: the upstream and endpoint, and what to do; or the agent's fault, if its
+/// body was malformed.
 pub(super) fn describe_failure(
     failure: Failure,
     upstream: &Upstream,

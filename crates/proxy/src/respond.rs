@@ -1,4 +1,4 @@
-//! An upstream's response on its way to the agent: the head made fit, the body tapped.
+//! Turns an upstream's response into the agent's: prepares the head and taps the body.
 
 use super::body::Body;
 use super::call_handle::{Call, CallHandle};
@@ -21,7 +21,7 @@ use std::sync::Arc;
 use tokengauge_core::observer::{FailureKind, Phase};
 
 impl Forwarding<'_> {
-    /// Makes the response head of the upstream's the agent's, and taps the body.
+    /// Prepares the upstream's response head for the agent, and taps the body.
     pub fn respond(&self, sent: SentRequest, call: Call) -> Response<Body> {
         let SentRequest {
             response,
@@ -114,7 +114,7 @@ impl Forwarding<'_> {
         }
     }
 
-    /// Whether the agent gets a body of unknown length in chunks.
+    /// Whether a body of unknown length is sent to the agent chunked.
     fn is_written_chunked(&self) -> bool {
         self.agent_version == Version::HTTP_11 && self.method != Method::HEAD
     }
@@ -144,17 +144,17 @@ fn filtered(streaming: StreamingBody, handle: &CallHandle) -> StreamingBody {
     }
 }
 
-/// How a response comes over HTTP/1.
+/// How a response is framed over HTTP/1.
 #[derive(Clone, Copy, Debug)]
 struct ResponseFraming {
     chunked: bool,
-    /// The connection ends with it.
+    /// Whether the upstream's connection ends with the response.
     closes: bool,
 }
 
 impl ResponseFraming {
-    /// Reads it from a head before the fields of the connection go. A length beside
-    /// chunks is wrong: it goes, too, and the connection with it (RFC 9112 §6.3).
+    /// Reads the framing before hop-by-hop fields are removed. A length together with chunked
+    /// coding is an error: the length is removed, and the connection not reused (RFC 9112 §6.3).
     fn take_from(parts: &mut response::Parts) -> ResponseFraming {
         let chunked = parts.headers.contains_key(TRANSFER_ENCODING);
         let ambiguous = chunked && parts.headers.contains_key(CONTENT_LENGTH);
@@ -170,8 +170,8 @@ impl ResponseFraming {
     }
 }
 
-/// Whether the length is a number, or there is none. Where there is no body the client does
-/// not read it, and a server would rather close the connection than write it.
+/// Whether every content length is a number. The client does not check it on a response without a
+/// body, and a server would rather close the connection than write it.
 fn has_plain_length(headers: &HeaderMap) -> bool {
     let mut lengths = headers.get_all(CONTENT_LENGTH).iter();
     lengths.all(|length| {
@@ -183,7 +183,7 @@ fn has_plain_length(headers: &HeaderMap) -> bool {
     })
 }
 
-/// Why nobody can be sure where the response's body ends.
+/// Why the end of the response's body is ambiguous, if it is.
 fn framing_problem(headers: &HeaderMap) -> Option<&'static str> {
     let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
     let known = codings.next().is_none_or(headers::is_chunked) && codings.next().is_none();
@@ -209,7 +209,7 @@ fn source(
     }
 }
 
-/// Takes the connection from its client when that has nothing to do but to read.
+/// Takes the connection from its HTTP client if that has only the body left to read.
 fn http1_source(
     http1: Box<Http1>,
     incoming: Incoming,
@@ -221,7 +221,7 @@ fn http1_source(
         http1.control().show_all();
         return ResponseSource::Duplex { incoming, http1 };
     }
-    // The client has judged the head.
+    // The client has parsed the head and knows the body's length.
     let length = if incoming.is_end_stream() {
         Some(0)
     } else {

@@ -1,4 +1,4 @@
-//! Requests that are changed on the agent's behalf: only where a route says so.
+//! Buffers request bodies that decide on admission, or that a route allows to be rewritten.
 
 use super::body_admission;
 use super::call_handle::CallHandle;
@@ -16,35 +16,36 @@ use tokengauge_core::observer::{Admission, Failure, RequestBody, UnreadableBody}
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
-/// Bigger bodies are not replaced, and those for which there is no memory.
+/// Larger bodies are not rewritten, in bytes.
 const MAX_REPLACED_BYTES: usize = 1 << 20;
-/// A longer body, or one that is encoded, is read on a thread that no traffic waits for.
+/// A longer body, or an encoded one, is parsed on a blocking thread, so that no traffic waits for
+/// it.
 const INLINE_BYTES: usize = 64 * 1024;
 
-/// What becomes of a request body.
+/// The outcome for a request body.
 pub(super) enum RewriteOutcome {
-    /// It goes as it is.
+    /// It is sent unchanged.
     Unchanged(UploadSource),
-    /// It was replaced, and the response is to be filtered.
+    /// It was replaced, and the response has to be filtered.
     Replaced(UploadSource),
-    /// It may not leave; some of it may still be with the agent.
+    /// The request is refused; the body may not have been read to its end.
     Refused(Failure, UploadSource),
-    /// The agent did not send the whole of it.
+    /// The agent did not send all of it.
     Incomplete,
     /// The agent stopped sending.
     Stalled,
 }
 
-/// What the body is read for.
+/// Why the body is buffered.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RewriteOptions {
-    /// Whether it decides if the request may leave.
+    /// Whether it decides if the request is admitted.
     pub(super) admission: bool,
-    /// Whether another may go in its place.
+    /// Whether it may be replaced.
     pub(super) replacement: bool,
 }
 
-/// Whether the body is one that can be replaced.
+/// Whether the body can be replaced.
 pub(super) fn replaceable(request: &request::Parts, body: &Incoming) -> bool {
     request.method == Method::POST
         && has_media_type(&request.headers, "application/json")
@@ -52,8 +53,8 @@ pub(super) fn replaceable(request: &request::Parts, body: &Incoming) -> bool {
         && body.size_hint().lower() <= MAX_REPLACED_BYTES as u64
 }
 
-/// Reads the body, as far as the bound goes, and asks the observer whether it may leave and
-/// for another.
+/// Buffers the body, up to its limit, and asks the observer whether to admit the request and with
+/// which body to replace it.
 pub(super) async fn rewrite(
     request: &mut request::Parts,
     body: Incoming,
@@ -112,21 +113,20 @@ pub(super) async fn rewrite(
     request
         .headers
         .insert(CONTENT_LENGTH, HeaderValue::from(replacement.len()));
-    // What the filter takes out it has to be able to read.
+    // The filter cannot read a compressed response.
     request
         .headers
         .insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     RewriteOutcome::Replaced(UploadSource::Replaced(replacement))
 }
 
-/// Whether the request may leave with this body. An observer that cannot answer any more lets
-/// it go.
+/// Asks whether the request is admitted with this body. An observer that has panicked admits it.
 fn admit(handle: &CallHandle, body: Result<&[u8], UnreadableBody>) -> Admission {
     let body = body.map_or_else(RequestBody::Unread, RequestBody::Whole);
     handle.query(|call| call.admit(body)).unwrap_or_default()
 }
 
-/// Whether the response is one that the filter can read. Its length will be another.
+/// Whether the filter can read the response. If so, removes its length, which the filter changes.
 pub(super) fn prepare_for_filter(response: &mut response::Parts) -> bool {
     let readable = has_media_type(&response.headers, "text/event-stream")
         && !response.headers.contains_key(CONTENT_ENCODING);
@@ -136,14 +136,13 @@ pub(super) fn prepare_for_filter(response: &mut response::Parts) -> bool {
     readable
 }
 
-/// A body as far as it was read, and why no further.
+/// A body as far as it was read, and why it was not read to its end.
 pub(super) type BufferedPrefix = (BufferedBody, Option<BufferError>);
-/// The same, unless the agent broke off or stopped sending.
+/// The same, or the agent's connection failed, or it stopped sending.
 pub(super) type ReadResult =
     Result<Result<BufferedPrefix, hyper::Error>, tokio::time::error::Elapsed>;
 
-/// Reads a body into `held` as far as it fits. A piece of any size costs no more than its
-/// bytes.
+/// Reads a body into `buffer` as far as it fits, whatever the size of its frames.
 async fn buffer_body(mut body: Incoming, mut buffer: Buffer, idle: Duration) -> ReadResult {
     let mut read = BufferedBody::new(&body);
     let (mut overflow, mut error) = (None, None);
@@ -164,7 +163,7 @@ async fn buffer_body(mut body: Incoming, mut buffer: Buffer, idle: Duration) -> 
     Ok(Ok((read, error)))
 }
 
-/// Gives `read` what was held of the body, and the piece that did not fit.
+/// Adds what was buffered to `read`, and the frame that did not fit.
 pub(super) fn store_buffer(read: &mut BufferedBody, buffer: Buffer, overflow: Option<Bytes>) {
     let buffer = (!buffer.is_empty()).then(|| Bytes::from_owner(buffer));
     read.frames.extend(buffer.into_iter().chain(overflow));

@@ -1,4 +1,4 @@
-//! Which route a request takes, and what its target becomes on the way.
+//! Chooses a request's route, and rewrites its target.
 
 use crate::settings::{Endpoint, Matches, Route};
 use http::header::HOST;
@@ -6,7 +6,7 @@ use http::request::Parts;
 use http::uri::PathAndQuery;
 use std::sync::Arc;
 
-/// The place of the first route that matches.
+/// The index of the first route that matches.
 pub(super) fn choose(routes: &[Arc<Route>], request: &Parts) -> Option<usize> {
     routes
         .iter()
@@ -32,20 +32,20 @@ fn under(prefix: &str, path: &str) -> bool {
         .is_some_and(|rest| prefix.is_empty() || rest.is_empty() || rest.starts_with('/'))
 }
 
-/// The host the agent named, without its port.
+/// The request's host, without its port.
 fn host(request: &Parts) -> Option<&str> {
     if let Some(host) = request.uri.host() {
         return Some(host);
     }
     let host = request.headers.get(HOST)?.to_str().ok()?;
     match host.rfind(':') {
-        // The colons of `[::1]` are not a port's.
+        // The colons in `[::1]` do not begin a port.
         Some(colon) if !host[colon..].contains(']') => Some(&host[..colon]),
         _ => Some(host),
     }
 }
 
-/// Whether a path would leave the prefix of its route, or the base path of its endpoint, for a
+/// Whether a path would leave the prefix of its route, or the base path of its endpoint, on a
 /// server that resolves `..`. No route of the configuration leads there.
 pub(super) fn escapes_prefix(route: &Route, path: &str) -> bool {
     let endpoints = &route.upstream.endpoints;
@@ -56,18 +56,18 @@ pub(super) fn escapes_prefix(route: &Route, path: &str) -> bool {
     if !confined || !(path.contains("..") || path.contains('%')) {
         return false;
     }
-    // What lax servers take for dots and slashes.
+    // Some servers decode these to dots and slashes.
     let mut path = path.to_ascii_lowercase();
     for (written, meant) in [("%2e", "."), ("%2f", "/"), ("%5c", "/"), ("\\", "/")] {
         path = path.replace(written, meant);
     }
-    // What stands after `;` is a parameter of its segment.
+    // What follows `;` is a parameter of the segment.
     let mut segments = path.split('/').map(|segment| segment.split(';').next());
     segments.any(|segment| segment == Some(".."))
 }
 
-/// The target at the endpoint: byte for byte the agent's, but for the prefix that goes
-/// and the base path that comes. `None` where that is not a target any more.
+/// The target at the endpoint: the agent's, byte for byte, but for the stripped prefix and the
+/// added base path. `None` if the result is not a valid target.
 pub(super) fn target(
     route: &Route,
     endpoint: &Endpoint,
@@ -90,7 +90,7 @@ pub(super) fn target(
         .unwrap_or(target.as_str());
     let slash = if rest.starts_with('/') { "" } else { "/" };
     let path = format!("{}{slash}{rest}", endpoint.base_path);
-    // What begins with two slashes could be read as the name of another host.
+    // A path that begins with two slashes could be read as another host.
     match path.strip_prefix("//") {
         Some(rest) => PathAndQuery::try_from(format!("/{}", rest.trim_start_matches('/'))).ok(),
         None => PathAndQuery::try_from(path).ok(),

@@ -1,5 +1,5 @@
-//! What requests are forwarded by: the routes of one configuration, the connections to
-//! its upstreams, and its limits.
+//! The routing table: the routes of one configuration, the connections to its upstreams, and its
+//! limits.
 
 use super::limit::Limiter;
 use super::upstream::{DescriptorBudget, Upstream};
@@ -8,25 +8,25 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use tokengauge_net::tls::Invalid;
 
-/// The routes of one configuration and what they lead to.
+/// The routes of one configuration, with their upstreams.
 pub struct Routing {
     pub(super) settings: Settings,
-    /// In the order of the routes in the configuration.
+    /// The upstream of each route, in the same order.
     pub(super) upstreams: Vec<Arc<Upstream>>,
     pub(super) limiter: Arc<Limiter>,
     pub(super) descriptors: Arc<DescriptorBudget>,
 }
 
 impl Routing {
-    /// With no connections yet.
+    /// A routing table without connections.
     pub(super) fn new(settings: Settings) -> Result<Routing, Invalid> {
         let limiter = Arc::new(Limiter::new(&settings.limits));
         let descriptors = DescriptorBudget::unlimited();
         Routing::build(settings, limiter, descriptors, &HashMap::new())
     }
 
-    /// The same for another configuration. Upstreams and endpoints that did not change
-    /// keep their connections, a limit that did not keeps what was taken of it.
+    /// The routing table of another configuration. Upstreams and endpoints that did not change keep
+    /// their connections, and an unchanged rate limit keeps its state.
     pub(super) fn with_settings(&self, settings: Settings) -> Result<Routing, Invalid> {
         let rate = |settings: &Settings| settings.limits.requests_per_minute;
         let limiter = if rate(&settings) == rate(&self.settings) {

@@ -1,5 +1,5 @@
-//! What an agent does not take of what is written to it: since when, for how long it may,
-//! and what becomes of the calls that end with its connection or stream.
+//! The send timeout towards an agent: how long it may accept nothing of a response, and how calls
+//! end when it closes the connection or stream.
 
 use super::clock::now;
 use super::drain::CallGuard;
@@ -14,29 +14,28 @@ use tokengauge_core::observer::{End, FailureKind};
 use tokio::task::futures::TaskLocalFuture;
 
 tokio::task_local! {
-    /// The HTTP/2 stream whose task this is.
+    /// The HTTP/2 stream that the current task serves.
     static CURRENT_STREAM: Arc<SendState>;
 }
 
-/// The sending side of a connection of an agent, or of one stream of HTTP/2.
+/// The send state of an agent's connection, or of one HTTP/2 stream.
 #[derive(Debug)]
 pub(super) struct SendState {
     created: Instant,
-    /// Nanoseconds from `created` since when nothing of what waits was taken; 0 while
-    /// nothing waits.
+    /// When writes began to block, in nanoseconds from `created`; 0 while nothing is blocked.
     blocked_since: AtomicU64,
-    /// Milliseconds that this may last; 0 before a call has said.
+    /// The send timeout in milliseconds; 0 before a call has set it.
     timeout_millis: AtomicU64,
     close_reason: AtomicU8,
 }
 
-/// Why the proxy closed a connection or a stream while calls were under way.
+/// Why the proxy closed a connection or stream with calls in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum CloseReason {
-    /// The time to drain was over.
+    /// The drain timeout expired.
     Drained = 1,
-    /// The agent took nothing for too long.
+    /// The send timeout expired.
     SendTimeout = 2,
 }
 
@@ -50,7 +49,7 @@ impl SendState {
         }
     }
 
-    /// Something waits to be taken.
+    /// Notes that a write is blocked.
     pub fn set_blocked(&self) {
         if self.blocked_since.load(Ordering::Relaxed) == 0 {
             let nanos = u64::try_from(self.created.elapsed().as_nanos());
@@ -59,14 +58,14 @@ impl SendState {
         }
     }
 
-    /// Some of it was taken.
+    /// Notes that a write has made progress.
     pub fn clear_blocked(&self) {
         if self.blocked_since.load(Ordering::Relaxed) != 0 {
             self.blocked_since.store(0, Ordering::Relaxed);
         }
     }
 
-    /// When the agent will have taken too long, while something waits.
+    /// When the send timeout expires, while a write is blocked.
     pub fn deadline(&self) -> Option<Instant> {
         let blocked = match self.blocked_since.load(Ordering::Relaxed) {
             0 => return None,
@@ -79,7 +78,7 @@ impl SendState {
         Some(self.created + blocked + limit)
     }
 
-    /// It is about to be closed, with the calls on it.
+    /// Notes why it is about to be closed, for the calls on it.
     pub fn set_close_reason(&self, reason: CloseReason) {
         self.close_reason.store(reason as u8, Ordering::Relaxed);
     }
@@ -95,7 +94,7 @@ impl SendState {
     }
 }
 
-/// The agent's side of one call.
+/// The agent's side of one call: its connection, and its stream over HTTP/2.
 #[derive(Debug)]
 pub(super) struct DownstreamState {
     connection: Arc<SendState>,
@@ -116,7 +115,7 @@ impl DownstreamState {
         }
     }
 
-    /// How long the agent may take nothing. Streams share the connection's longest.
+    /// Sets the send timeout. A connection has the longest of its streams' timeouts.
     pub fn set_send_timeout(&self, timeout: Duration) {
         let millis = u64::try_from(timeout.as_millis())
             .unwrap_or(u64::MAX)
@@ -135,7 +134,7 @@ impl DownstreamState {
         }
     }
 
-    /// How a call ends that nobody reads any more.
+    /// How a call ends whose response was dropped before its end.
     pub fn abandoned_end(&self) -> End {
         let stream = self.stream.as_ref().and_then(|stream| stream.close_end());
         let end = stream.or_else(|| self.connection.close_end());
@@ -143,13 +142,13 @@ impl DownstreamState {
     }
 }
 
-/// The stream whose task asks, over HTTP/2.
+/// The HTTP/2 stream that the current task serves, if any.
 pub(super) fn current_stream() -> Option<Arc<SendState>> {
     CURRENT_STREAM.try_with(Arc::clone).ok()
 }
 
-/// Runs the streams of HTTP/2 connections, each in a task of its own, and resets those
-/// whose windows stay closed for too long: nobody polls a body that has no window.
+/// Runs each HTTP/2 stream in its own task, and resets streams whose send window stays closed for
+/// too long: hyper does not poll a body without a window.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct StreamExecutor;
 
@@ -176,7 +175,8 @@ struct TimedStream<F> {
 impl<F: Future<Output = ()>> Future for TimedStream<F> {
     type Output = ();
 
-    /// Ready when the stream has ended, or took nothing for too long: dropped, it is reset.
+    /// Ready when the stream has ended, or the send timeout has expired: dropping the stream resets
+    /// it.
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let this = &mut *self;
         if this.stream.as_mut().poll(cx).is_ready() {

@@ -1,4 +1,4 @@
-//! What requests are forwarded by, as the configuration says.
+//! The settings of the proxy: routes, upstreams and limits.
 
 use http::{HeaderName, HeaderValue};
 use std::net::SocketAddr;
@@ -8,22 +8,22 @@ use tokengauge_core::call::Dialect;
 pub use tokengauge_net::endpoint::{Endpoint, Protocol};
 pub use tokengauge_net::tls::{ClientTls, ServerTls};
 
-/// Idle connections kept per endpoint when nothing is named.
+/// The default for idle connections kept per endpoint.
 pub const DEFAULT_MAX_IDLE: usize = 256;
-/// How long an idle connection is kept when nothing is named: less than the 60 s
-/// after which most servers close theirs.
+/// The default for how long an idle connection is kept: less than the 60 s after which most servers
+/// close theirs.
 pub const DEFAULT_IDLE_FOR: Duration = Duration::from_secs(50);
-/// How long a failed endpoint is left alone when nothing is named.
+/// The default for how long a failed endpoint is ejected.
 pub const DEFAULT_EJECT_FOR: Duration = Duration::from_secs(5);
-/// Requests of an upstream that may wait for a connection when nothing is named, as with Envoy.
+/// The default for requests of an upstream that may wait for a connection, the same as Envoy's.
 pub const DEFAULT_MAX_PENDING: usize = 1024;
 
-/// What connections may become when nothing is named.
+/// The default for protocols that connections may be upgraded to.
 pub fn default_upgrades() -> Vec<String> {
     vec!["websocket".to_owned()]
 }
 
-/// Everything that the forwarding of requests needs to know.
+/// Everything that forwarding requests depends on.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Tried in order; the first that matches wins.
@@ -44,7 +44,7 @@ pub struct Listener {
     pub tls: Option<ServerTls>,
 }
 
-/// From requests to an upstream.
+/// Sends matching requests to an upstream.
 #[derive(Clone, Debug)]
 pub struct Route {
     /// Its name in records and labels.
@@ -65,7 +65,7 @@ pub struct Route {
     pub add_via: bool,
     /// Whether to add `x-forwarded-for`, `-host` and `-proto`.
     pub add_forwarded: bool,
-    /// The protocols that an agent's connection may become, as `upgrade` names them.
+    /// The protocols that an agent's connection may be upgraded to, as `upgrade` names them.
     pub upgrades: Vec<String>,
 }
 
@@ -97,7 +97,7 @@ pub struct Upstream {
     pub max_idle: usize,
     /// How long an idle connection is kept.
     pub idle_for: Duration,
-    /// How long an endpoint is left alone after a failure to connect.
+    /// How long an endpoint is ejected after a failure to connect.
     pub eject_for: Duration,
     /// Connections open at once, to all its endpoints; `None` is its share of the process's
     /// file descriptors.
@@ -113,9 +113,9 @@ pub struct Timeouts {
     pub connect: Duration,
     /// From the end of the request to the response head.
     pub head: Duration,
-    /// Without a byte either way while a body is under way.
+    /// Without a byte in either direction while a body is being transferred.
     pub idle: Duration,
-    /// Without a byte taken of what waits to be written: to the agent, or to the upstream.
+    /// Without a byte accepted while data waits to be written, to the agent or to the upstream.
     pub send: Duration,
 }
 
@@ -158,7 +158,7 @@ impl Default for Limits {
 }
 
 impl Upstream {
-    /// One with these endpoints; everything else is as when nothing is named.
+    /// An upstream with these endpoints and defaults for everything else.
     pub fn new(name: &str, endpoints: Vec<Endpoint>) -> Upstream {
         Upstream {
             name: name.into(),
@@ -176,7 +176,7 @@ impl Upstream {
 }
 
 impl Route {
-    /// One that takes every request; everything else is as when nothing is named.
+    /// A route that matches every request, with defaults for everything else.
     pub fn new(name: &str, upstream: Arc<Upstream>) -> Route {
         Route {
             name: name.into(),

@@ -1,5 +1,5 @@
-//! The response body on its way to the agent: read the clock, keep a reference, pass the
-//! frame on, measure afterwards.
+//! Taps a response body: read the clock, keep a reference to the frame, forward it, and measure it
+//! afterwards.
 
 mod backpressure;
 mod measure_queue;
@@ -28,23 +28,23 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 use tokengauge_core::observer::{End, FailureKind, Filter, Frame};
 
-/// A response body under way.
+/// A response body that is forwarded to the agent and measured.
 pub(super) struct StreamingBody {
     source: ResponseSource,
     filter: Option<BodyFilter>,
-    /// The way past the server, while that has a head to write.
+    /// Switches to passthrough once the server has written the head.
     passthrough: Option<PassthroughSwitch>,
     relay_task: Option<RelayTask>,
-    /// What the server writes after a relay.
+    /// What the server has to write after the relay has ended.
     tail: Tail,
     queue: MeasureQueue,
-    /// `None` once it is over.
+    /// `None` once it has ended.
     call: Option<Call>,
     idle_timer: IdleTimer,
-    /// How long the agent may take nothing.
+    /// How long the agent may accept nothing.
     send_timeout: Duration,
     in_flight: Option<InFlightGuard>,
-    /// How long the agent takes nothing, while the server writes.
+    /// How long the agent accepts nothing, while the server writes.
     backpressure: Backpressure,
 }
 
@@ -72,15 +72,15 @@ impl StreamingBody {
         }
     }
 
-    /// Lets `filter` edit the body.
+    /// Passes the body through `filter`.
     pub fn filtered(mut self, filter: Box<dyn Filter>) -> StreamingBody {
         self.filter = Some(BodyFilter::new(filter));
         self.passthrough = None;
         self
     }
 
-    /// Lets chunks leave as they came, past the server, which gets this body for an
-    /// HTTP/1.1 agent and will write it chunked.
+    /// Lets chunks bypass the server unchanged. For an HTTP/1.1 agent to whom the server would
+    /// write the body chunked.
     pub fn with_passthrough(mut self, agent: SharedSocket) -> StreamingBody {
         if self.source.is_chunked() && self.filter.is_none() {
             self.passthrough = Some(PassthroughSwitch::new(agent));
@@ -88,7 +88,7 @@ impl StreamingBody {
         self
     }
 
-    /// The head alone was all there is.
+    /// Ends the call at once if there is no body.
     pub fn finish_if_empty(&mut self) {
         if self.filter.is_none() && self.source.is_end_stream() {
             self.finish(now(), End::Complete);
@@ -109,8 +109,8 @@ impl StreamingBody {
     }
 
     pub fn poll_frame(&mut self, cx: &mut Context<'_>) -> Polled {
-        // The server wraps what it gets as a chunk of its own: a chunk that began there
-        // ends there.
+        // The server frames what it gets as chunks of its own, so the switch has to happen between
+        // the upstream's chunks.
         if self
             .passthrough
             .as_ref()
@@ -149,7 +149,7 @@ impl StreamingBody {
                 None if self.call.is_none() => {
                     return Poll::Ready(self.next_remaining().map(Ok));
                 }
-                // The filter held everything back: there is nothing to write.
+                // The filter held everything back, so that there is nothing to write.
                 None => self.backpressure = Backpressure::default(),
             }
         }
@@ -162,7 +162,7 @@ impl StreamingBody {
         }
     }
 
-    /// The head has left: what follows leaves past the server.
+    /// Forwards the rest of the body past the server, which has written the head.
     fn start_relay(&mut self) {
         let Some(passthrough) = self.passthrough.take() else {
             return;
@@ -174,7 +174,7 @@ impl StreamingBody {
             (ResponseSource::Http1 { response, endpoint }, Some(call)) => {
                 self.relay_task = Some(RelayTask::start(Relay {
                     last_activity: call.handle().last_activity(),
-                    // What came with the head is measured even if nothing follows it.
+                    // What arrived with the head is measured even if nothing follows.
                     measure_due: !self.queue.is_empty(),
                     response: Some(*response),
                     endpoint,
@@ -192,7 +192,7 @@ impl StreamingBody {
         }
     }
 
-    /// Notes what came, and gives what leaves in its place.
+    /// Records a frame, and returns what to forward in its place.
     fn process_frame(
         &mut self,
         frame: Option<Result<http_body::Frame<Bytes>, BodyError>>,
@@ -204,7 +204,7 @@ impl StreamingBody {
                 if let (Some(trailers), Some(call)) = (frame.trailers_ref(), &self.call) {
                     call.handle().notify(|call| call.trailers(trailers));
                 }
-                // Servers do not ask again after trailers.
+                // hyper does not poll again after trailers.
                 if frame.is_trailers() || self.source.is_end_stream() {
                     self.finish(at, End::Complete);
                 }
@@ -240,14 +240,14 @@ impl StreamingBody {
         }
     }
 
-    /// The upstream is silent: time to measure, unless the last frame is still to be
-    /// written. The server writes when this returns, so measuring waits for the next turn.
+    /// The upstream is silent, so that there is time to measure, unless the last frame has yet to
+    /// be written: the server writes it when this returns, so measuring waits for the next poll.
     fn on_pending(&mut self, cx: &mut Context<'_>) -> Polled {
         let Some(call) = &self.call else {
             return Poll::Ready(None);
         };
         if self.queue.is_empty() {
-            // There is nothing to measure.
+            // Nothing to measure.
         } else if !self.queue.written {
             self.queue.mark_written(now());
             cx.waker().wake_by_ref();
@@ -272,8 +272,8 @@ impl StreamingBody {
         }
     }
 
-    /// Ends the call; the connection returns to the pool. What is left to measure is done in a task
-    /// of its own: the last frame is not written yet.
+    /// Ends the call and releases the connection. What is left to measure is measured in another
+    /// task, as the last frame has yet to be written.
     fn finish(&mut self, at: Instant, end: End) {
         self.source.finish();
         self.in_flight = None;
@@ -286,7 +286,7 @@ impl StreamingBody {
 impl Drop for StreamingBody {
     fn drop(&mut self) {
         if let Some(call) = self.call.take() {
-            // The agent reads no more of this body; the upstream's side is closed first.
+            // The agent reads no more of this body. The upstream's connection is closed first.
             self.source = ResponseSource::Ended;
             let at = now();
             self.queue.agent_blocked = self.backpressure.take_at_end(at);

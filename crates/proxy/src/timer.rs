@@ -1,12 +1,12 @@
-//! Limits on slowness, watched without a timer per byte.
+//! Timers for timeouts whose deadline moves with each byte.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use tokio::time::{Sleep, sleep_until};
 
-/// Fires when nothing moved for too long. Armed once, and again only when it fires: what
-/// moves meanwhile just leaves its instant.
+/// Fires when nothing was transferred for too long. It is armed again only when it fires; until
+/// then activity only updates its instant.
 pub(super) struct IdleTimer {
     limit: Duration,
     timer: Timer,
@@ -20,22 +20,22 @@ impl IdleTimer {
         }
     }
 
-    /// How long nothing may move.
+    /// The idle timeout.
     pub fn limit(&self) -> Duration {
         self.limit
     }
 
-    /// Ready when `last` is too long ago.
+    /// Ready when the last activity, at `last`, is too long ago.
     pub fn poll(&mut self, cx: &mut Context<'_>, last: Instant) -> Poll<()> {
         let limit = self.limit;
         self.timer.poll(cx, || last + limit)
     }
 }
 
-/// Fires when nothing of what waits to be written was taken for too long.
+/// Fires when none of the bytes that wait to be written was accepted for too long.
 pub(super) struct SendTimer {
     limit: Duration,
-    /// Bytes that wait, and since when it is so many.
+    /// The number of waiting bytes, and since when it has not changed.
     waiting: Option<(usize, Instant)>,
     timer: Timer,
 }
@@ -49,12 +49,12 @@ impl SendTimer {
         }
     }
 
-    /// Everything was taken.
+    /// Everything was accepted.
     pub fn reset(&mut self) {
         self.waiting = None;
     }
 
-    /// So many bytes wait. Ready when none was taken for too long.
+    /// Ready when none of the `left` waiting bytes was accepted for too long.
     pub fn poll(&mut self, cx: &mut Context<'_>, left: usize) -> Poll<()> {
         let since = match self.waiting {
             Some((before, since)) if before == left => since,
@@ -74,8 +74,8 @@ impl SendTimer {
 pub(super) struct Timer(Option<Pin<Box<Sleep>>>);
 
 impl Timer {
-    /// Ready when `deadline` has passed. One that moved back is looked at when the timer
-    /// fires for the old one.
+    /// Ready when `deadline` has passed. If the deadline was moved to a later instant, the timer is
+    /// reset when it fires for the earlier one.
     pub fn poll(&mut self, cx: &mut Context<'_>, deadline: impl Fn() -> Instant) -> Poll<()> {
         let deadline_at = deadline().into();
         let timer = self
@@ -94,13 +94,13 @@ impl Timer {
         Poll::Pending
     }
 
-    /// When it fires next, or did last.
+    /// When it fires next, or last fired.
     fn fires_at(&self) -> Option<Instant> {
         self.0.as_ref().map(|timer| timer.deadline().into_std())
     }
 }
 
-/// A timer for one who is polled much more often than it fires.
+/// A timer for a future that is polled much more often than the timer fires.
 #[derive(Default)]
 pub(super) struct LazyTimer {
     timer: Timer,
@@ -108,8 +108,8 @@ pub(super) struct LazyTimer {
 }
 
 impl LazyTimer {
-    /// Ready when `deadline` has passed. The timer itself is looked at only when its time has
-    /// come: one that fires too early costs less than one that is moved each time.
+    /// Ready when `deadline` has passed. The inner timer is polled only when it may have fired:
+    /// firing too early costs less than a reset at each poll.
     pub fn poll(&mut self, cx: &mut Context<'_>, at: Instant, deadline: Instant) -> Poll<()> {
         if self
             .fires_at
@@ -118,7 +118,7 @@ impl LazyTimer {
             return Poll::Pending;
         }
         let polled = self.timer.poll(cx, || deadline);
-        // That may be before `deadline`, and due: timers fire up to a millisecond late.
+        // This may be before `deadline`, and in the past: timers fire up to a millisecond late.
         self.fires_at = self.timer.fires_at();
         polled
     }
@@ -145,7 +145,7 @@ mod tests {
                 return timer.poll(cx, Instant::now(), second);
             }
             assert!(timer.poll(cx, began, first).is_pending());
-            // Its time has come, but it fires in the next millisecond.
+            // The deadline has passed, but the timer fires within the next millisecond.
             assert!(timer.poll(cx, first, second).is_pending());
             Poll::Pending
         });

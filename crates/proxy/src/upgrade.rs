@@ -1,4 +1,5 @@
-//! Connections that became something else, WebSocket above all: bytes both ways, tapped.
+//! Tunnels for upgraded connections, mostly WebSocket: copies bytes in both directions and taps
+//! them.
 
 use super::call_handle::{Call, CallHandle};
 use super::clock::now;
@@ -17,13 +18,13 @@ use tokengauge_core::observer::{End, FailureKind, Frame, Side};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf, split};
 use tokio::time::{sleep, sleep_until, timeout};
 
-/// What is read at once, in each direction.
+/// Bytes per read, in each direction.
 const READ_BYTES: usize = 8 * 1024;
 
-/// How often it is looked whether a side takes again what waits for it.
+/// How often to check whether a blocked direction has made progress.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Everything a tunnel needs.
+/// An upgraded connection and its call.
 pub(super) struct Tunnel {
     pub http1: Box<Http1>,
     pub agent: OnUpgrade,
@@ -34,7 +35,7 @@ pub(super) struct Tunnel {
 }
 
 impl Tunnel {
-    /// Runs until both sides are through, in a task of its own.
+    /// Runs the tunnel in its own task, until both directions have ended.
     pub fn start(self) {
         tokio::spawn(self.run());
     }
@@ -64,18 +65,18 @@ impl Tunnel {
     }
 }
 
-/// What moves through a tunnel, and what waits.
+/// The timeouts of a tunnel, shared by both directions.
 struct TunnelTimeouts<'a> {
     handle: &'a CallHandle,
-    /// How long a side may take nothing of what waits for it.
+    /// How long a side may accept nothing of what waits for it.
     send_timeout: Duration,
-    /// Directions in which something waits to be taken.
+    /// Directions with a write in progress.
     writing: AtomicUsize,
 }
 
 impl TunnelTimeouts<'_> {
-    /// Resolves when nothing moved for too long, and nothing waits: who does not read is
-    /// judged by `send`.
+    /// Resolves when nothing was transferred within the idle timeout and no write is in progress:
+    /// to a side that does not read, `send_timeout` applies.
     async fn idle_expired(&self, idle: Duration) {
         loop {
             let deadline = self.handle.last_activity() + idle;
@@ -89,7 +90,7 @@ impl TunnelTimeouts<'_> {
         }
     }
 
-    /// Writes all of it, as fast as the other side takes it.
+    /// Writes all bytes, each write within the send timeout.
     async fn write<W: AsyncWrite>(
         &self,
         write: &mut WriteHalf<W>,
@@ -116,11 +117,11 @@ impl TunnelTimeouts<'_> {
     }
 }
 
-/// Why a side did not get something.
+/// Why a write to one side failed.
 enum TunnelWriteError {
-    /// The connection is gone.
+    /// The connection was lost.
     Lost,
-    /// The receiver takes nothing.
+    /// The receiver accepted nothing within the send timeout.
     Stalled,
 }
 
@@ -175,11 +176,11 @@ struct Direction<'a, R, W> {
 }
 
 impl<R: AsyncRead, W: AsyncWrite> Direction<'_, R, W> {
-    /// Copies until the end of the one side, which becomes that of the other.
+    /// Copies until one side closes, then shuts down writing to the other.
     ///
     /// # Errors
     ///
-    /// How the tunnel ends, where a side was lost.
+    /// How the tunnel ends, if a side was lost.
     async fn run(mut self, first: Bytes) -> Result<(), End> {
         if !first.is_empty() {
             self.forward(first).await?;
@@ -195,7 +196,7 @@ impl<R: AsyncRead, W: AsyncWrite> Direction<'_, R, W> {
             if read == 0 {
                 let handle = self.timeouts.handle;
                 handle.notify(|call| call.tunnel_over(self.from));
-                // One that has gone already has also heard enough.
+                // If the other side has closed already, there is nothing to do.
                 let _ = self.write.shutdown().await;
                 return Ok(());
             }

@@ -1,4 +1,4 @@
-//! The request body on its way to the upstream.
+//! The request body that is sent upstream.
 
 use super::call_handle::CallHandle;
 use super::clock::now;
@@ -16,37 +16,37 @@ use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 use tokio::time::{Sleep, sleep};
 
-/// How long an agent's `expect: 100-continue` waits for an upstream that says nothing.
+/// How long an agent's `expect: 100-continue` waits for the upstream's answer.
 const CONTINUE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A request body that passes frames on as they come, and shows them to the observer.
+/// A request body that forwards frames as they arrive and gives them to the observer.
 pub(super) struct Upload {
     source: UploadSource,
     handle: Arc<CallHandle>,
     gate: Option<ContinueWait>,
 }
 
-/// Where a request body comes from.
+/// Sources of a request body.
 pub(super) enum UploadSource {
-    /// The agent, as it comes.
+    /// Streamed from the agent.
     Agent(Incoming),
-    /// What was read of it already; the rest is still with the agent.
+    /// What was already buffered, and then the rest from the agent.
     Buffered(BufferedBody),
-    /// In place of the agent's.
+    /// A replacement for the agent's body.
     Replaced(Bytes),
 }
 
-/// A body of which the beginning was read.
+/// A body whose beginning was read, or all of it.
 pub(super) struct BufferedBody {
     pub frames: VecDeque<Bytes>,
     pub trailers: Option<HeaderMap>,
     pub remaining: Option<Incoming>,
-    /// Whether the agent said how long it is.
+    /// Whether the agent declared its length.
     pub sized: bool,
 }
 
 impl BufferedBody {
-    /// Nothing of `body` yet.
+    /// A body of which nothing was read yet.
     pub fn new(body: &Incoming) -> BufferedBody {
         BufferedBody {
             frames: VecDeque::new(),
@@ -66,7 +66,7 @@ impl Upload {
         }
     }
 
-    /// Holds the body back until the gate opens, or for a second at most.
+    /// Holds the body back until the gate opens, for at most [`CONTINUE_TIMEOUT`].
     pub fn wait_for_continue(&mut self, gate: Arc<ContinueGate>) {
         self.gate = Some(ContinueWait {
             gate,
@@ -74,7 +74,7 @@ impl Upload {
         });
     }
 
-    /// What was not passed on.
+    /// The part that was not sent.
     pub fn into_source(self) -> UploadSource {
         self.source
     }
@@ -199,7 +199,7 @@ impl Body for Upload {
     }
 }
 
-/// Whether the agent's framing is wrong, in contrast to a connection that was lost.
+/// Whether the agent's framing is malformed, as opposed to a lost connection.
 pub(super) fn is_malformed(error: &hyper::Error) -> bool {
     let cause = error
         .source()
@@ -212,7 +212,7 @@ pub(super) fn is_malformed(error: &hyper::Error) -> bool {
     })
 }
 
-/// Opens when the upstream says `100 Continue`.
+/// Opens when the upstream answers `100 Continue`.
 #[derive(Default)]
 pub(super) struct ContinueGate(Mutex<ContinueState>);
 

@@ -1,4 +1,4 @@
-//! An upstream's endpoints: which one is next, and the connections to it.
+//! Upstreams: load balancing over endpoints, and the connections to each.
 
 mod addresses;
 mod idle_pool;
@@ -25,13 +25,13 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use tokengauge_net::tls::{Connector, Invalid};
 
-/// An upstream and what is open to it.
+/// An upstream and its connections.
 pub(super) struct Upstream {
     pub settings: Arc<settings::Upstream>,
     hosts: Vec<Arc<Host>>,
-    /// What is open, under whatever settings.
+    /// Counts open connections, across changes of settings.
     pub connections: Arc<Connections>,
-    /// Breaks ties between endpoints: who was chosen longest ago is next.
+    /// Counts choices, to break ties between endpoints: the one chosen longest ago is next.
     choices: AtomicUsize,
     tls: Option<TlsConnectors>,
     head_bytes: usize,
@@ -39,11 +39,11 @@ pub(super) struct Upstream {
 
 struct TlsConnectors {
     any_protocol: Connector,
-    /// For upgrades, which HTTP/2 does not have.
+    /// For upgrades, which need HTTP/1.
     http1: Connector,
 }
 
-/// One server of an upstream.
+/// One server of an upstream, at one address.
 pub(super) struct Endpoint {
     pub settings: settings::Endpoint,
     /// `host:port`, as configured.
@@ -51,15 +51,15 @@ pub(super) struct Endpoint {
     /// The address it is connected to.
     pub address: SocketAddr,
     outstanding: InFlightCount,
-    /// When it was chosen last, as a number of choices.
+    /// The number of the choice that last chose it.
     last_chosen: AtomicUsize,
     created: Instant,
-    /// Milliseconds from `created` until which it is left alone.
+    /// Until when it is ejected, in milliseconds from `created`.
     ejected_until: AtomicU64,
     idle_pool: IdlePool,
     http2: Mutex<Vec<SharedHttp2>>,
     negotiated: AtomicU8,
-    /// One new HTTP/2 connection at a time: those who wait will share it.
+    /// Held while an HTTP/2 connection is opened: requests that wait will share it.
     connecting: tokio::sync::Mutex<()>,
     sweeping: AtomicBool,
     idle_for: Duration,
@@ -67,7 +67,7 @@ pub(super) struct Endpoint {
     connections: Arc<Connections>,
 }
 
-/// Which server is chosen: the least. What comes first counts most.
+/// The order in which endpoints are chosen, the least first. Earlier fields weigh more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Rank {
     ejected: bool,
@@ -81,25 +81,25 @@ struct SharedHttp2 {
     idle_since: Option<Instant>,
 }
 
-/// What `Endpoint::spoken` can say.
+/// Values of `Endpoint::negotiated`.
 const UNKNOWN: u8 = 0;
 const HTTP1: u8 = 1;
 const HTTP2: u8 = 2;
 
-/// A count of what is under way. Clones count together.
+/// A count of requests or streams in flight. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct InFlightCount {
     taken: Arc<AtomicUsize>,
-    /// The upstream's connections: their requests may wait for this one.
+    /// Notified when one ends, as requests of this upstream may wait for it.
     connections: Option<Arc<Connections>>,
 }
 
-/// One more that is under way, until it is dropped.
+/// Counts one as in flight until it is dropped.
 #[derive(Debug)]
 pub(super) struct InFlightGuard(InFlightCount);
 
 impl InFlightCount {
-    /// Wakes a request that waits when one is over.
+    /// A count that wakes a waiting request when one ends.
     pub fn waking(connections: &Arc<Connections>) -> InFlightCount {
         InFlightCount {
             taken: Arc::default(),
@@ -126,15 +126,15 @@ impl Drop for InFlightGuard {
     }
 }
 
-/// A connection for one request.
+/// A connection leased for one request.
 pub(super) struct Lease {
     pub connection: LeasedConnection,
     pub reused: bool,
-    /// Counts the request as outstanding at its endpoint.
+    /// Counts the request as in flight at its endpoint.
     pub in_flight: InFlightGuard,
 }
 
-/// The two ways to speak to an endpoint.
+/// A connection, or a stream of a shared one.
 pub(super) enum LeasedConnection {
     Http1(Box<Http1>),
     Http2 {
@@ -143,14 +143,14 @@ pub(super) enum LeasedConnection {
     },
 }
 
-/// What a request asks of its connection.
+/// What a request requires of its connection.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ConnectOptions {
-    /// Not one from the pool.
+    /// It must be a new connection.
     pub new_connection: bool,
     /// It will be upgraded.
     pub upgrade: bool,
-    /// It must not be sent a second time.
+    /// The request must not be sent a second time.
     pub non_idempotent: bool,
 }
 
@@ -185,8 +185,7 @@ impl Upstream {
         })
     }
 
-    /// The same upstream under other settings. Endpoints that are spoken to as before keep
-    /// their connections.
+    /// The same upstream with other settings. Endpoints whose connections remain usable keep them.
     pub fn with_settings(
         known: &Arc<Upstream>,
         settings: &Arc<settings::Upstream>,
@@ -210,7 +209,7 @@ impl Upstream {
         Ok(Arc::new(upstream))
     }
 
-    /// Whether connections of one can serve the other.
+    /// Whether connections of one can be used by the other.
     fn is_compatible_with(&self, other: &Upstream) -> bool {
         let (one, other_settings) = (&self.settings, &other.settings);
         one.protocol == other_settings.protocol
@@ -220,9 +219,9 @@ impl Upstream {
             && self.head_bytes == other.head_bytes
     }
 
-    /// The server with the fewest requests, but for those tried already. One that failed
-    /// lately is taken only when all have, one of the other family of addresses only when
-    /// none is left of the one that is connected to.
+    /// The endpoint with the fewest requests in flight, except those already tried. An ejected one
+    /// is chosen only when all are, and one of the address family that is not preferred only when
+    /// none of the other is left.
     fn choose(&self, tried: &[Arc<Endpoint>]) -> Option<(Arc<Host>, Arc<Endpoint>)> {
         let mut best: Option<(Rank, &Arc<Host>, Arc<Endpoint>)> = None;
         for host in &self.hosts {
@@ -242,7 +241,7 @@ impl Upstream {
         Some((Arc::clone(host), endpoint))
     }
 
-    /// Whether a new connection may serve several requests.
+    /// Whether a new connection may serve several requests at once.
     fn may_multiplex(&self, endpoint: &Endpoint) -> bool {
         match self.settings.protocol {
             Protocol::Http1 => false,
@@ -254,7 +253,7 @@ impl Upstream {
         }
     }
 
-    /// Closes a connection that nobody uses, so that another can be opened.
+    /// Closes one idle connection, so that another can be opened.
     fn close_idle_connection(&self) {
         let mut closed = false;
         for host in &self.hosts {
@@ -304,7 +303,7 @@ impl Endpoint {
         }
     }
 
-    /// As messages name it: with its address, where a name may have several.
+    /// The name for messages: with the address, as a name may have several.
     pub fn display_name(&self) -> String {
         let address = self.address.to_string();
         if self.name == address {
@@ -313,7 +312,7 @@ impl Endpoint {
         format!("{} ({})", self.name, self.address.ip())
     }
 
-    /// Leaves it alone for a while.
+    /// Ejects the endpoint from load balancing for `duration`.
     pub fn eject(&self, duration: Duration) {
         self.ejected_until
             .store(millis(self.created.elapsed() + duration), Ordering::Relaxed);
@@ -323,7 +322,7 @@ impl Endpoint {
         self.ejected_until.load(Ordering::Relaxed) > millis(self.created.elapsed())
     }
 
-    /// Gives the socket of an HTTP/1 connection back; it is kept if it can serve once more.
+    /// Returns an HTTP/1 socket to the pool, if the pool takes it.
     pub fn release(self: &Arc<Self>, io: Io) {
         if self.idle_pool.put(io) {
             self.sweep_later();
@@ -374,7 +373,7 @@ impl Endpoint {
         Ok(LeasedConnection::Http2 { connection, stream })
     }
 
-    /// Sees to it that what nobody comes back for is closed.
+    /// Starts a task that closes expired connections, unless it is running.
     fn sweep_later(self: &Arc<Self>) {
         if self.sweeping.swap(true, Ordering::Relaxed) {
             return;
@@ -402,7 +401,7 @@ impl Endpoint {
         idle.map(|idle| open.swap_remove(idle)).is_some()
     }
 
-    /// Closes what is too old or was closed by the endpoint; tells whether to come again.
+    /// Closes connections that expired or that the endpoint closed; returns whether any is left.
     fn sweep(&self) -> bool {
         let kept = self.idle_pool.sweep();
         let mut open = locked(&self.http2);

@@ -59,7 +59,7 @@ fn request(version: Version, headers: &[(&str, &str)]) -> request::Parts {
     parts
 }
 
-/// What an upstream gets for these fields of an HTTP/1.1 request.
+/// The fields that an upstream receives for an HTTP/1.1 request with these.
 fn forwarded(headers: &[(&str, &str)]) -> Vec<(String, String)> {
     let mut parts = request(Version::HTTP_11, headers);
     upstream_request(

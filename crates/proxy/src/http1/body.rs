@@ -1,4 +1,4 @@
-//! A response body, read from the connection itself.
+//! Reads an HTTP/1 response body directly from the connection.
 
 use super::ResponseBodyError;
 use super::chunked::ChunkedDecoder;
@@ -9,17 +9,17 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, ReadBuf};
 
-/// A response whose head was read: the connection, and where its body ends.
+/// Reads the body of a response whose head was already read.
 #[derive(Debug)]
 pub(crate) struct BodyReader<I> {
     io: I,
-    /// What came and is not read yet: after the head, or part of a line.
+    /// Bytes that were received but not decoded: what came with the head, or part of a line.
     read_ahead: BytesMut,
-    /// Nothing of `ahead` was looked at yet.
+    /// Whether `read_ahead` has never been decoded, so that it may hold more than part of a line.
     unparsed: bool,
     framing: Framing,
     trailers: Option<HeaderMap>,
-    /// What is wrong after all that was read.
+    /// The error that follows what was decoded so far.
     error: Option<ResponseBodyError>,
     reusable: bool,
 }
@@ -32,22 +32,23 @@ enum Framing {
     Complete,
 }
 
-/// What one look at the connection gave.
+/// The result of one read.
 #[derive(Debug, Default)]
 pub(crate) struct Piece {
-    /// The content, framing removed.
+    /// The content, without framing.
     pub payload: Bytes,
-    /// Where in the buffer that was read into lies what may leave as it came, framing
-    /// included. Only the end of the body is missing there.
+    /// The range of the read buffer that may be forwarded unchanged, framing included: all of it
+    /// but the end of the body.
     pub raw: Range<usize>,
-    /// The piece begins between two chunks.
+    /// Whether the piece begins at the start of a chunk.
     pub starts_at_chunk: bool,
-    /// The body ends with it.
+    /// Whether the body ends with this piece.
     pub is_last: bool,
 }
 
 impl<I: AsyncRead + Unpin> BodyReader<I> {
-    /// `length` where the head tells it; else chunked, or until the connection closes.
+    /// A reader of a body with the `length` of its head, or else `chunked`, or else ended by the
+    /// close of the connection.
     pub fn new(io: I, read_ahead: BytesMut, length: Option<u64>, chunked: bool) -> BodyReader<I> {
         let framing = match length {
             Some(0) => Framing::Complete,
@@ -66,28 +67,28 @@ impl<I: AsyncRead + Unpin> BodyReader<I> {
         }
     }
 
-    /// The connection is not to be used again.
+    /// Marks the connection as not reusable.
     pub fn not_reusable(mut self) -> Self {
         self.reusable = false;
         self
     }
 
-    /// Whether chunks leave as they came when the agent gets them chunked, too.
+    /// Whether the body is chunked, so that chunks can be forwarded unchanged.
     pub fn is_chunked(&self) -> bool {
         matches!(self.framing, Framing::Chunked(_))
     }
 
-    /// Whether what comes next is the beginning of a chunk.
+    /// Whether the next byte is the start of a chunk.
     pub fn is_between_chunks(&self) -> bool {
         matches!(&self.framing, Framing::Chunked(chunked) if chunked.is_between_chunks())
     }
 
-    /// Whether all of the content was read.
+    /// Whether all content and the trailers have been read.
     pub fn is_complete(&self) -> bool {
         matches!(self.framing, Framing::Complete) && self.trailers.is_none()
     }
 
-    /// How much content there is to come, where that is known.
+    /// The bytes of content that remain, if known.
     pub fn length(&self) -> Option<u64> {
         match self.framing {
             Framing::Length(length) => Some(length),
@@ -96,18 +97,18 @@ impl<I: AsyncRead + Unpin> BodyReader<I> {
         }
     }
 
-    /// The trailers of a body that is over.
+    /// The trailers, once the body has ended.
     pub fn take_trailers(&mut self) -> Option<HeaderMap> {
         self.trailers.take()
     }
 
-    /// The socket, if it can serve another request.
+    /// The socket, if it can be used for another request.
     pub fn into_reusable(self) -> Option<I> {
         let over = matches!(self.framing, Framing::Complete);
         (over && self.reusable && self.read_ahead.is_empty()).then_some(self.io)
     }
 
-    /// Reads what has come, through `buffer`. `None` when the body is over.
+    /// Reads what has arrived, through `buffer`. `None` when the body has ended.
     pub fn poll_piece(
         &mut self,
         cx: &mut Context<'_>,
@@ -124,14 +125,15 @@ impl<I: AsyncRead + Unpin> BodyReader<I> {
                 return Poll::Ready(Ok(None));
             };
             let piece = self.decode(&buffer[..filled]);
-            // Even the end of a chunk alone has to leave.
+            // A piece that is framing alone has to be forwarded, too.
             if !piece.payload.is_empty() || !piece.raw.is_empty() {
                 return Poll::Ready(Ok(Some(piece)));
             }
         }
     }
 
-    /// Fills the buffer with what is ahead and what comes; tells how far.
+    /// Fills the buffer with what was read ahead and what arrives; returns the filled length, or
+    /// `None` at the end of the body.
     fn poll_fill(
         &mut self,
         cx: &mut Context<'_>,
@@ -195,7 +197,7 @@ impl<I: AsyncRead + Unpin> BodyReader<I> {
         }
     }
 
-    /// Keeps what is not read yet before what is still ahead.
+    /// Puts back what was not decoded, before the rest of `read_ahead`.
     fn put_back(&mut self, unread: &[u8]) {
         if unread.is_empty() {
             return;

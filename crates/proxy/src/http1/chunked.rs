@@ -1,19 +1,19 @@
-//! The chunked coding of a response (RFC 9112 §7.1), read strictly, so that what was read
-//! may leave as it came.
+//! Decodes the chunked coding of a response (RFC 9112 §7.1), strictly, so that what was decoded may
+//! be forwarded unchanged.
 
 use super::ResponseBodyError;
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use std::ops::Range;
 
-/// A size line, extensions included, is no longer.
+/// The longest size line, extensions included.
 const MAX_LINE_BYTES: usize = 4 * 1024;
-/// All trailers together are no longer.
+/// The longest trailer section.
 const MAX_TRAILER_BYTES: usize = 16 * 1024;
-/// Trailer fields, as in a head.
+/// The most trailer fields, the same as in a head.
 const MAX_TRAILERS: usize = 100;
 
-/// Where a chunked body is.
+/// Decodes a chunked body piece by piece.
 #[derive(Debug, Default)]
 pub struct ChunkedDecoder(Position);
 
@@ -22,43 +22,44 @@ enum Position {
     /// Before a size line.
     #[default]
     Size,
-    /// So many bytes of a chunk are still to come, its line end not counted.
+    /// Inside a chunk: the bytes that remain, without the line end.
     Data(u64),
-    /// So many bytes of the line end after a chunk are still to come.
+    /// In the line end after a chunk: the bytes of it that remain.
     LineEnd(u8),
     /// After the last size line.
     Trailers,
 }
 
-/// What a piece of the body held.
+/// The result of decoding one piece.
 #[derive(Debug, Default)]
 pub struct DecodedChunks {
-    /// The content, framing removed.
+    /// The content, without framing.
     pub payload: Bytes,
-    /// The part that is whole: what lies after it is to be shown again with what follows.
+    /// Bytes that were decoded; the rest has to be passed again, together with what follows.
     pub consumed: usize,
-    /// The part before the last size line: it may leave as it came.
+    /// Bytes before the last size line, which may be forwarded unchanged.
     pub forwardable: usize,
-    /// Set when the body is over.
+    /// The trailers, once the body has ended.
     pub trailers: Option<HeaderMap>,
 }
 
 impl ChunkedDecoder {
-    /// Whether nothing of a chunk is pending.
+    /// Whether the next byte is the start of a chunk.
     pub fn is_between_chunks(&self) -> bool {
         self.0 == Position::Size
     }
 
-    /// Reads what has come. A size line or a trailer section that is not whole stays unread.
+    /// Decodes what has arrived. An incomplete size line or trailer section is left unread.
     ///
     /// # Errors
-    /// [`ResponseBodyError`] where it is not the chunked coding: nothing after that place can be read.
+    ///
+    /// When the coding is invalid. Nothing after that place can be decoded.
     pub fn read(&mut self, raw: &[u8]) -> Result<DecodedChunks, ResponseBodyError> {
         let (read, error) = self.read_partial(raw);
         error.map_or(Ok(read), Err)
     }
 
-    /// The same, with what could be read before the place that cannot.
+    /// The same, but also returns what precedes an error.
     pub(super) fn read_partial(
         &mut self,
         raw: &[u8],
@@ -81,7 +82,7 @@ impl ChunkedDecoder {
         (read, error)
     }
 
-    /// Reads one thing at `at`; `false` where there is nothing more to read.
+    /// Decodes one element at `at`; `false` when there is nothing more to decode.
     fn step(
         &mut self,
         raw: &[u8],
@@ -138,7 +139,7 @@ impl ChunkedDecoder {
     }
 }
 
-/// The content of a piece: mostly one run of bytes.
+/// Collects the content of a piece, which is usually one run of bytes.
 struct Payload<'a> {
     raw: &'a [u8],
     first: Range<usize>,
@@ -175,7 +176,7 @@ impl<'a> Payload<'a> {
     }
 }
 
-/// A size line's size and length; `None` where it is not whole.
+/// The chunk size, and the length of the size line; `None` if the line is incomplete.
 fn size_line(raw: &[u8]) -> Result<Option<(u64, usize)>, ResponseBodyError> {
     let Some(end) = memchr::memchr(b'\n', raw) else {
         return if raw.len() > MAX_LINE_BYTES {
@@ -200,7 +201,7 @@ fn size_line(raw: &[u8]) -> Result<Option<(u64, usize)>, ResponseBodyError> {
     let size = line[..digits].iter().fold(0u64, |size, digit| {
         size << 4 | u64::from((*digit as char).to_digit(16).unwrap_or_default())
     });
-    // White space is blanks and tabs here: not a carriage return.
+    // Here whitespace is spaces and tabs, not carriage returns.
     let blank = |byte: &&u8| matches!(byte, b' ' | b'\t');
     let extension = &line[digits + line[digits..].iter().take_while(blank).count()..];
     let valid = extension.is_empty() || extension[0] == b';';
@@ -210,7 +211,7 @@ fn size_line(raw: &[u8]) -> Result<Option<(u64, usize)>, ResponseBodyError> {
     Ok(Some((size, end + 1)))
 }
 
-/// The trailer section and its length; `None` where it is not whole.
+/// The trailer section and its length; `None` if it is incomplete.
 fn trailers(raw: &[u8]) -> Result<Option<(HeaderMap, usize)>, ResponseBodyError> {
     if raw.starts_with(b"\r\n") {
         return Ok(Some((HeaderMap::new(), 2)));
@@ -241,7 +242,7 @@ fn trailers(raw: &[u8]) -> Result<Option<(HeaderMap, usize)>, ResponseBodyError>
     }
 }
 
-/// Where one reader sees two lines and another sees one.
+/// Whether a line ends in a bare line feed, which not every parser takes for a line end.
 fn has_bare_line_feed(raw: &[u8]) -> bool {
     memchr::memchr_iter(b'\n', raw).any(|at| at == 0 || raw[at - 1] != b'\r')
 }
@@ -261,7 +262,7 @@ mod tests {
         trailers: Option<HeaderMap>,
     }
 
-    /// Reads a body that comes in pieces, keeping unread what is not whole.
+    /// Decodes a body that arrives in pieces; keeps what is left unread for the next piece.
     fn decode_pieces<'a>(
         pieces: impl Iterator<Item = &'a [u8]>,
     ) -> Result<Decoded, ResponseBodyError> {

@@ -1,6 +1,5 @@
-//! The socket under an HTTP client. It alone reads from the connection until the final
-//! response head has come, and shows the client one head at a time: what follows the final
-//! head is for the reader of the body.
+//! The socket given to the HTTP client of a connection. It lets the client read one response head
+//! at a time: what follows the final head is left for the body reader.
 
 use super::interim;
 use bytes::{Buf, Bytes, BytesMut};
@@ -12,24 +11,24 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// Interim responses that wait to be passed on; more are dropped.
+/// Interim responses that may wait to be forwarded; more are dropped.
 const MAX_INTERIM: usize = 16;
-/// What is read at once.
+/// Bytes per read.
 const READ_BYTES: usize = 4 * 1024;
 
-/// The socket under an HTTP client.
+/// The socket given to an HTTP client.
 #[derive(Debug)]
 pub(crate) struct HeadReader<I> {
     io: I,
-    /// What came and was not shown.
+    /// Bytes that were received but not yet read by the client.
     read_ahead: BytesMut,
-    /// So much of it is a head that is being shown.
+    /// How many of them the client may read.
     visible: usize,
     head_bytes: usize,
     control: Arc<HeadsControl>,
 }
 
-/// What its owner can see and say while the client has the socket.
+/// Controls the reader while the HTTP client owns it.
 #[derive(Debug)]
 pub(crate) struct HeadsControl {
     stage: AtomicU8,
@@ -37,27 +36,28 @@ pub(crate) struct HeadsControl {
     interim: Mutex<Vec<Bytes>>,
 }
 
-/// No request was written yet: a byte that comes answers none, and ends the connection.
+/// No request has been written: a byte that arrives answers none, and ends the connection.
 const BEFORE_REQUEST: u8 = 0;
-/// Heads are shown, one by one.
+/// The client reads heads, one at a time.
 const SHOW_HEADS: u8 = 1;
-/// The final head has been shown; what follows is kept back.
+/// The client has been given the final head; what follows is held back.
 const AFTER_FINAL_HEAD: u8 = 2;
-/// Everything is shown.
+/// The client reads everything.
 const SHOW_ALL: u8 = 3;
 
 impl HeadsControl {
-    /// Whether all that the client wrote has left.
+    /// Whether everything that the client wrote has been flushed.
     pub fn is_flushed(&self) -> bool {
         self.flushed.load(Ordering::Relaxed)
     }
 
-    /// Shows everything from now on: the client reads the body, too.
+    /// Lets the client read everything from now on, the body too.
     pub fn show_all(&self) {
         self.stage.store(SHOW_ALL, Ordering::Relaxed);
     }
 
-    /// Interim responses since the last call of this, with heads rewritten; not `100 Continue`.
+    /// Interim responses since the last call, with heads rewritten; `100 Continue` is not among
+    /// them.
     pub fn take_interim(&self) -> Vec<Bytes> {
         std::mem::take(&mut *self.locked())
     }
@@ -65,7 +65,7 @@ impl HeadsControl {
     fn record_interim(&self, head: &[u8]) {
         let mut interim = self.locked();
         if interim.len() < MAX_INTERIM {
-            // A malformed one is left to the HTTP client, which reports it.
+            // The HTTP client reports a malformed one.
             interim.extend(interim::rewritten(head));
         }
     }
@@ -78,7 +78,7 @@ impl HeadsControl {
         self.stage.load(Ordering::Relaxed)
     }
 
-    /// A request is being written: what comes now may answer it.
+    /// Notes that a request is being written, so that what arrives now may answer it.
     fn request_started(&self) {
         if self.stage() == BEFORE_REQUEST {
             self.stage.store(SHOW_HEADS, Ordering::Relaxed);
@@ -88,13 +88,14 @@ impl HeadsControl {
 }
 
 impl<I> HeadReader<I> {
-    /// A new connection. The HTTP client refuses a response that comes before the request.
+    /// For a new connection. The HTTP client itself rejects a response that arrives before the
+    /// request.
     pub fn new(io: I, head_bytes: usize) -> HeadReader<I> {
         HeadReader::with_stage(SHOW_HEADS, io, head_bytes)
     }
 
-    /// A connection that has served a request before: what comes before the next one is
-    /// written would be taken for the answer to it, and ends the connection.
+    /// For a connection that has served a request before. Bytes that arrive before the next request
+    /// would be taken for the response to it, so they end the connection.
     pub fn reused(io: I, head_bytes: usize) -> HeadReader<I> {
         HeadReader::with_stage(BEFORE_REQUEST, io, head_bytes)
     }
@@ -118,12 +119,12 @@ impl<I> HeadReader<I> {
         Arc::clone(&self.control)
     }
 
-    /// The socket, and what was read of it and not shown.
+    /// The socket, and the bytes that the client has not read.
     pub fn into_inner(self) -> (I, BytesMut) {
         (self.io, self.read_ahead)
     }
 
-    /// Looks for a head in what has come; tells whether there is something to show.
+    /// Looks for a complete head; returns whether there is something for the client to read.
     fn find_head(&mut self) -> bool {
         if self.control.stage() == SHOW_ALL {
             self.visible = self.read_ahead.len();
@@ -149,7 +150,8 @@ impl<I> HeadReader<I> {
 }
 
 impl<I: AsyncRead + Unpin> HeadReader<I> {
-    /// Before a request: ready when the endpoint closes, or sends bytes that answer no request.
+    /// Ready when the endpoint closes the connection before a request, or sends bytes that answer
+    /// none.
     fn poll_before_request(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut byte = [0];
         let mut buf = ReadBuf::new(&mut byte);
@@ -164,7 +166,7 @@ impl<I: AsyncRead + Unpin> HeadReader<I> {
     }
 }
 
-/// Where a head ends: after the first empty line that follows a line with something in it.
+/// The end of a head: after the first empty line that follows a non-empty one.
 fn end_of_head(bytes: &[u8]) -> Option<usize> {
     let start = bytes
         .iter()
@@ -178,7 +180,7 @@ fn end_of_head(bytes: &[u8]) -> Option<usize> {
         })
 }
 
-/// The three digits of a head's status.
+/// The three digits of the status code.
 fn status(head: &[u8]) -> Option<&[u8; 3]> {
     let line = head.trim_ascii_start();
     let space = memchr::memchr(b' ', line)?;
@@ -212,7 +214,7 @@ impl<I: AsyncRead + Unpin> AsyncRead for HeadReader<I> {
                 return Pin::new(&mut this.io).poll_read(cx, buf);
             }
             if this.read_ahead.len() > this.head_bytes {
-                // The client says what is wrong with it.
+                // The client reports what is wrong with it.
                 this.control.show_all();
                 continue;
             }
@@ -238,7 +240,7 @@ fn read_more<I: AsyncRead + Unpin>(
     let length = buf.filled().len();
     into.truncate(before + length);
     if into.is_empty() {
-        // A connection that waits keeps no buffer.
+        // A waiting connection keeps no buffer.
         *into = BytesMut::new();
     }
     polled.map_ok(|()| length)

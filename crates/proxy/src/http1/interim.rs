@@ -1,16 +1,16 @@
-//! Interim responses (RFC 9110 §15.2), rewritten: what an upstream sends of its own framing,
-//! or in a form that readers understand differently, does not reach the agent.
+//! Rewrites interim responses (RFC 9110 §15.2): the upstream's own framing, and forms that parsers
+//! read differently, do not reach the agent.
 
 use crate::headers;
 use bytes::Bytes;
 use http::header::CONTENT_LENGTH;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-/// Fields of a head that are read, as everywhere else.
+/// The most fields of a head, the same as for other heads.
 const FIELDS: usize = 100;
 
-/// The head as it leaves for an HTTP/1.1 agent, or `None` where it is not a response head.
-/// Names leave as they were written, in their order.
+/// The head for an HTTP/1.1 agent, or `None` if it is not a response head. Field names keep their
+/// case and order.
 pub(super) fn rewritten(head: &[u8]) -> Option<Bytes> {
     let mut fields = [httparse::EMPTY_HEADER; FIELDS];
     let mut response = httparse::Response::new(&mut fields);

@@ -1,4 +1,4 @@
-//! The addresses that are listened on now, and how they change while connections last.
+//! The listeners that accept connections, and how they change while connections stay open.
 
 use super::connection::Server;
 use super::{Acceptor, BindError, BoundListener, DrainSummary, accept, drain};
@@ -12,22 +12,22 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
-/// Addresses that agents are accepted on until the end begins.
+/// Listeners that accept agents until draining starts.
 pub struct ActiveListeners {
     server: Arc<Server>,
-    /// One per connection that may be open.
+    /// One permit per connection that may be open.
     permits: Arc<Semaphore>,
     set: Mutex<ListenerSet>,
 }
 
 struct ListenerSet {
     active: Vec<ActiveListener>,
-    /// Connections that may be open.
+    /// The number of permits in circulation.
     max_connections: usize,
     draining: bool,
 }
 
-/// An address that is listened on, and the task that accepts there.
+/// A listening address, and its accepting task.
 struct ActiveListener {
     address: SocketAddr,
     settings: settings::Listener,
@@ -35,22 +35,22 @@ struct ActiveListener {
     task: JoinHandle<()>,
 }
 
-/// Addresses and limits to change to, with everything in hand that could fail.
+/// Prepared listeners and limits: all steps that can fail have been taken.
 pub struct ListenerUpdate {
     active: Vec<ListenerAction>,
     limits: Limits,
 }
 
 enum ListenerAction {
-    /// It is listened on already, with the same TLS.
+    /// Already listening, with the same TLS settings.
     Keep(settings::Listener),
-    /// It is listened on already, and has other TLS from now on.
+    /// Already listening, with TLS settings that change.
     ReplaceTls(settings::Listener, Option<Arc<Acceptor>>),
     Open(BoundListener),
 }
 
 impl ActiveListeners {
-    /// Accepts agents on `listeners`. Needs a runtime.
+    /// Starts to accept agents on `listeners`. Needs a runtime.
     pub fn start(
         listeners: Vec<BoundListener>,
         forwarder: Arc<Forwarder>,
@@ -86,12 +86,12 @@ impl ActiveListeners {
         }
     }
 
-    /// Listens on what is new in `listeners`, and accepts nobody there yet. Needs a
+    /// Binds the addresses that are new in `listeners`, without accepting there yet. Needs a
     /// runtime.
     ///
     /// # Errors
     ///
-    /// When an address cannot be had, or TLS files cannot be used.
+    /// When an address cannot be bound, or TLS files cannot be used.
     pub fn prepare(
         &self,
         listeners: &[settings::Listener],
@@ -124,8 +124,8 @@ impl ActiveListeners {
         })
     }
 
-    /// Changes to what was prepared. Connections that are open stay as they are, those on
-    /// addresses that go, too. Gives the addresses that were opened.
+    /// Applies a prepared update. Open connections stay open, even those on removed addresses.
+    /// Returns the addresses that were added.
     pub fn change(&self, change: ListenerUpdate) -> Vec<SocketAddr> {
         let mut set = self.set();
         if set.draining {
@@ -161,7 +161,7 @@ impl ActiveListeners {
         opened
     }
 
-    /// The addresses as they are, in the order of the configuration.
+    /// The bound addresses, in the order of the configuration.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.set()
             .active
@@ -170,8 +170,8 @@ impl ActiveListeners {
             .collect()
     }
 
-    /// Moves the bound on connections. Where more are open than are allowed from now on,
-    /// nobody new comes in until enough have gone.
+    /// Changes the connection limit. If more are open than the new limit allows, none is accepted
+    /// until enough have closed.
     fn resize_permits(&self, before: usize, max_connections: usize) {
         if max_connections >= before {
             return self.permits.add_permits(max_connections - before);
@@ -189,8 +189,8 @@ impl ActiveListeners {
         });
     }
 
-    /// Waits for the end to begin, then for what is under way: at most `drain_timeout`,
-    /// which is asked for by then, and not after [`Shutdown::now`].
+    /// Waits until draining starts, then for open connections: at most `drain_timeout`, which is
+    /// asked for only then, or until [`Shutdown::now`].
     pub async fn drained(&self, drain_timeout: impl FnOnce() -> Duration) -> DrainSummary {
         self.server.shutdown.drain_started().await;
         let active = {
@@ -200,7 +200,7 @@ impl ActiveListeners {
         };
         for listener in active {
             listener.task.abort();
-            // It answers that it was aborted.
+            // It returns that it was aborted.
             let _ = listener.task.await;
         }
         drain(&self.server.shutdown, drain_timeout()).await

@@ -1,4 +1,4 @@
-//! Keeps a failing accept from spinning and from filling the log.
+//! Backoff for failing accepts, so that they neither spin nor flood the log.
 
 use std::time::Duration;
 use tokio::time::Instant;
@@ -7,7 +7,7 @@ const INITIAL: Duration = Duration::from_millis(5);
 const MAX: Duration = Duration::from_secs(1);
 const REPORT_EVERY: Duration = Duration::from_secs(10);
 
-/// How accepting has gone lately.
+/// Consecutive and unreported failures.
 #[derive(Debug, Default)]
 pub(super) struct Backoff {
     consecutive: u32,
@@ -18,9 +18,9 @@ pub(super) struct Backoff {
 /// What to do after a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Pause {
-    /// How long to leave it alone.
+    /// How long to wait before the next attempt.
     pub(super) length: Duration,
-    /// How many failures to report now, if any.
+    /// How many failures to log now, if any.
     pub(super) report: Option<u64>,
 }
 

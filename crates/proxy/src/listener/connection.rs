@@ -1,4 +1,4 @@
-//! One connection of an agent, from its first byte to its last.
+//! Serves one connection of an agent, from its first byte to its last.
 
 use super::connection_timeouts::{ConnectionTimeouts, TimedSocket, TimeoutKind};
 use super::protocol_sniff::{HttpVersion, SniffedSocket};
@@ -29,15 +29,15 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
-/// The least that hyper reads an HTTP/1 head with.
+/// hyper's smallest buffer for an HTTP/1 head.
 const MIN_BUFFER: usize = 8 * 1024;
 /// Bytes one HTTP/2 stream may send before they are read.
 const STREAM_WINDOW: u32 = 64 * 1024;
 /// Bytes all streams of one HTTP/2 connection may send before they are read.
 const CONNECTION_WINDOW: u32 = 1024 * 1024;
-/// Bytes of one HTTP/2 stream that may wait for a slow agent.
+/// Bytes of one HTTP/2 stream that may be buffered for a slow agent.
 const STREAM_BUFFER: usize = 64 * 1024;
-/// How often an HTTP/2 agent is asked whether it is still there, and how long it may take.
+/// How often an HTTP/2 agent is pinged, and how long it may take to answer.
 const PING_EVERY: Duration = Duration::from_secs(30);
 const PONG_WITHIN: Duration = Duration::from_secs(20);
 
@@ -45,7 +45,7 @@ const PONG_WITHIN: Duration = Duration::from_secs(20);
 pub(super) struct Server {
     pub(super) shutdown: Shutdown,
     forwarder: Arc<Forwarder>,
-    /// Of connections to come; one that is open keeps to those it began with.
+    /// Settings for new connections; an open one keeps those that it began with.
     settings: ArcSwap<ConnectionSettings>,
 }
 
@@ -75,7 +75,7 @@ impl Server {
         }
     }
 
-    /// Serves connections to come within other limits.
+    /// Applies other limits to new connections.
     pub(super) fn change(&self, limits: &Limits) {
         self.settings
             .store(Arc::new(ConnectionSettings::new(limits)));
@@ -86,15 +86,18 @@ fn http1(limits: &Limits) -> http1::Builder {
     let mut builder = http1::Builder::new();
     builder
         .preserve_header_case(true)
-        // The 100 fields of a head that hyper (and Envoy) allow stay: parsing more goes
-        // through the heap and leaves each open connection 8 KB larger.
-        // `ConnectionTimeouts` knows an idle connection from a slow head; hyper's timer takes both for one.
+        // The limit of 100 header fields stays, which is Envoy's, too: with another one, hyper
+        // parses on the heap and each open connection takes 8 KB more.
+        //
+        // `ConnectionTimeouts` distinguishes an idle connection from a slow head; hyper's timer
+        // does not.
         .header_read_timeout(None)
         .max_buf_size(limits.head_bytes.max(MIN_BUFFER))
         .max_header_size(limits.head_bytes)
-        // Who leaves amid an answer is seen by `SharedSocket::poll_left`, without a buffer.
+        // `SharedSocket::poll_disconnected` notices an agent that leaves during a response, without
+        // a buffer.
         .half_close(true)
-        // Only what the upstream sent.
+        // Responses have only the upstream's `date`.
         .auto_date_header(false);
     builder
 }
@@ -114,7 +117,7 @@ fn http2(limits: &Limits) -> http2::Builder<StreamExecutor> {
     builder
 }
 
-/// Serves one connection until it closes, takes too long, or is cut off.
+/// Serves one connection until it closes, times out, or is terminated.
 pub(super) async fn serve(
     server: Arc<Server>,
     tcp: TcpStream,
@@ -122,7 +125,7 @@ pub(super) async fn serve(
     acceptor: Option<Arc<Acceptor>>,
     mut drain: Drain,
 ) {
-    // A chunk leaves at once. Where it cannot be set the connection is gone already.
+    // Chunks are sent at once. If it cannot be set, the connection is already closed.
     let _ = tcp.set_nodelay(true);
     let settings = server.settings.load_full();
     let send_state = Arc::new(SendState::new());
@@ -143,7 +146,7 @@ pub(super) async fn serve(
     let Some(acceptor) = acceptor else {
         return serve_http(&server, &settings, tcp, info(drain), timeouts).await;
     };
-    // Boxed, as the stream is: a connection is to be small for as long as it lasts.
+    // Boxed, as the stream is, to keep the connection's future small for as long as it lasts.
     let handshake = Box::pin(timeout(settings.head_timeout, acceptor.accept(tcp)));
     let accepted = tokio::select! {
         accepted = handshake => accepted,
@@ -175,7 +178,7 @@ async fn serve_http<I>(
         timeouts: Arc::clone(&timeouts),
         info,
     });
-    // Boxed, because hyper makes room for it in every connection, the idle ones too.
+    // Boxed, because hyper reserves room for it in every connection, even an idle one.
     let service = service_fn(move |request| Box::pin(Arc::clone(&shared).call(request)));
     let mut socket = SniffedSocket::new(TimedSocket::new(io, Arc::clone(&timeouts)));
     let mut timer = pin!(sleep_until(Instant::now() + settings.head_timeout));
@@ -214,7 +217,7 @@ async fn serve_http<I>(
     }
 }
 
-/// What ends a connection besides itself.
+/// Whatever can end a connection from outside: its timeouts, the shutdown, the agent.
 struct SupervisedConnection<'a> {
     peer: SocketAddr,
     timeouts: &'a ConnectionTimeouts,
@@ -225,8 +228,8 @@ struct SupervisedConnection<'a> {
 }
 
 impl SupervisedConnection<'_> {
-    /// Serves a connection to its end, or until the agent has `left` amid an answer; `close`
-    /// makes it end after what is under way.
+    /// Serves a connection to its end, or until it is `disconnected` during a response;
+    /// `graceful_shutdown` makes it end after the requests in flight.
     async fn serve<C>(
         mut self,
         mut connection: Pin<&mut C>,
@@ -283,8 +286,8 @@ struct ConnectionService {
 }
 
 impl ConnectionService {
-    /// The request is under way from now on: over HTTP/2 what this gives is polled in a task
-    /// of its own, after the connection's time has been looked at.
+    /// Counts the request as in flight before the future is first polled: over HTTP/2 that happens
+    /// in another task, after the connection's timeouts have been checked.
     fn call(
         self: Arc<Self>,
         request: Request<Incoming>,
@@ -306,10 +309,10 @@ impl ConnectionService {
     }
 }
 
-/// A request until its response is over, however that comes.
+/// A request in flight, until its response has ended or was dropped.
 struct ActiveRequest {
     timeouts: Arc<ConnectionTimeouts>,
-    /// The stream it is on, over HTTP/2.
+    /// Its stream, over HTTP/2.
     stream: Option<Arc<SendState>>,
     _guard: RequestGuard,
 }
@@ -320,7 +323,7 @@ impl Drop for ActiveRequest {
     }
 }
 
-/// A response body, and with it the request that is under way as long as it lasts.
+/// A response body that keeps its request counted as in flight.
 struct CountedBody {
     body: Body,
     call: ActiveRequest,
@@ -336,7 +339,7 @@ impl http_body::Body for CountedBody {
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         let polled = Pin::new(&mut self.body).poll_frame(cx);
         if let Some(stream) = &self.call.stream {
-            // Asked again, the server has sent what it got before.
+            // The server asks for a frame once it has sent the one before.
             stream.clear_blocked();
             if matches!(polled, Poll::Ready(Some(Ok(_)))) {
                 stream.set_blocked();

@@ -1,4 +1,5 @@
-//! How long an agent may take to send a head, and keep a connection that it does not use.
+//! Timeouts of an agent's connection: for request heads, for idle connections, and for responses
+//! that are not read.
 
 use crate::send_timeout::SendState;
 use parking_lot::{Mutex, MutexGuard};
@@ -11,11 +12,11 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
-/// How long an unused connection is kept. Longer than clients' pools keep theirs (90 s at
-/// most), so that it is they who close and no request crosses our closing.
+/// How long an idle connection is kept. Clients' pools keep theirs for up to 90 s, so that it is
+/// the client who closes, and no request is sent while the proxy closes.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Where a connection is between requests, shared by its socket, its requests and its timer.
+/// The phase of a connection, shared by its socket, its requests and its timer.
 #[derive(Debug)]
 pub(super) struct ConnectionTimeouts {
     head_timeout: Duration,
@@ -26,28 +27,28 @@ pub(super) struct ConnectionTimeouts {
 #[derive(Debug)]
 struct State {
     phase: Phase,
-    /// HTTP/2: what is read between requests need not be the start of a head.
+    /// Whether it speaks HTTP/2: bytes between requests need not start a head.
     multiplexed: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// A head is on its way since then; a new connection is there to send one.
+    /// Reading a request head since then; a new connection starts here.
     Head(Instant),
-    /// So many requests are under way.
+    /// Serving this many requests.
     Requests(usize),
-    /// Nothing is under way since then.
+    /// Idle since then.
     Idle(Instant),
 }
 
-/// What took too long.
+/// Which timeout expired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TimeoutKind {
-    /// A request head did not come in time.
+    /// The request head did not arrive in time.
     Head,
     /// The connection was idle for too long.
     Idle,
-    /// The agent did not take what was written.
+    /// The agent did not read what was written.
     Send,
 }
 
@@ -85,13 +86,13 @@ impl ConnectionTimeouts {
         };
     }
 
-    /// The connection has been asked to close: it may take as long as a head.
+    /// The connection was asked to close, for which it has as long as for a head.
     pub(super) fn closing(&self, now: Instant) {
         self.state().phase = Phase::Head(now);
     }
 
-    /// Resolves when the agent has taken too long. The deadline moves with what the
-    /// connection does, so this wants to be polled after it.
+    /// Resolves when a timeout expires. The deadline moves with the connection's activity, so poll
+    /// this after the connection.
     pub(super) async fn expired(&self, mut sleep: Pin<&mut Sleep>) -> TimeoutKind {
         poll_fn(|context| {
             let Some((deadline, kind)) = self.deadline() else {
@@ -129,7 +130,7 @@ impl ConnectionTimeouts {
     }
 }
 
-/// A socket that tells when something came, and when what is written is not taken.
+/// A socket that records reads, and writes that block.
 #[derive(Debug)]
 pub(super) struct TimedSocket<I> {
     io: I,

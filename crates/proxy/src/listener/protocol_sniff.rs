@@ -1,22 +1,22 @@
-//! The first bytes of a connection, which show the protocol.
+//! Detects HTTP/1 or HTTP/2 from the first bytes of a connection.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// What an agent that speaks HTTP/2 begins with (RFC 9113 §3.4).
+/// The HTTP/2 connection preface (RFC 9113 §3.4).
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// What is spoken over a connection.
+/// The HTTP version of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HttpVersion {
     Http1,
     Http2,
 }
 
-/// A socket whose first bytes are looked at before anybody reads them. They come back in
-/// one read with those that follow: hyper doubles a buffer that is filled in two.
+/// A socket that replays the bytes read for detection. They are returned in one read with those
+/// that follow, as hyper doubles a buffer that is filled in two.
 #[derive(Debug)]
 pub(super) struct SniffedSocket<I> {
     io: I,
@@ -35,7 +35,7 @@ impl<I: AsyncRead + Unpin> SniffedSocket<I> {
         }
     }
 
-    /// Ready when the first bytes have shown which it is.
+    /// Ready when the first bytes have shown the version.
     pub(super) fn poll_version(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<HttpVersion>> {
         loop {
             if self.prefix[..self.filled] != PREFACE[..self.filled] {
@@ -113,7 +113,7 @@ mod tests {
     use std::future::poll_fn;
     use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 
-    /// Sends the pieces one after the other; what is spoken, and all that can be read then.
+    /// Sends the pieces one by one; returns the detected version and everything that can be read.
     async fn sniffed(pieces: &[&[u8]]) -> (HttpVersion, Vec<u8>) {
         let (mut agent, io) = duplex(1024);
         let mut socket = SniffedSocket::new(io);

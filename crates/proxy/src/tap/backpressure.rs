@@ -1,33 +1,33 @@
-//! How long an agent that takes nothing keeps its stream from being read.
+//! Measures backpressure: how long an agent that accepts nothing stops its stream from being read.
 
 use std::time::{Duration, Instant};
 
-/// The server asks for the next frame as soon as the agent has taken the last one. Shorter waits
-/// than this are the scheduler's, not the agent's.
+/// The server asks for the next frame as soon as the agent has accepted the last one. Shorter waits
+/// than this are scheduling delays.
 const SCHEDULING_DELAY: Duration = Duration::from_millis(10);
 
-/// The waits for an agent since the last frame.
+/// How long the agent was waited for since the last frame.
 #[derive(Debug, Default)]
 pub(super) struct Backpressure {
-    /// When the agent was first waited for.
+    /// When the current wait began.
     since: Option<Instant>,
     waited: Duration,
 }
 
 impl Backpressure {
-    /// The agent takes nothing now, if it did not before.
+    /// The agent accepts nothing: begins a wait, unless one has begun.
     pub fn begin(&mut self, now: impl Fn() -> Instant) {
         self.since.get_or_insert_with(now);
     }
 
-    /// The agent has taken everything.
+    /// The agent has accepted everything: ends the wait.
     pub fn end(&mut self, now: impl Fn() -> Instant) {
         if let Some(since) = self.since.take() {
             self.waited += now().saturating_duration_since(since);
         }
     }
 
-    /// The server got a frame at `at`.
+    /// The server was given a frame to write.
     pub fn frame_given(&mut self, at: Instant) {
         self.since = Some(at);
     }
@@ -42,12 +42,12 @@ impl Backpressure {
         }
     }
 
-    /// What there was to wait since the last frame.
+    /// The time waited since the last frame.
     pub fn take(&mut self) -> Duration {
         std::mem::take(&mut self.waited)
     }
 
-    /// What there was to wait since the last frame, where no other comes.
+    /// The time waited since the last frame, if none follows.
     pub fn take_at_end(&mut self, at: Instant) -> Duration {
         self.frame_requested(|| at);
         self.take()

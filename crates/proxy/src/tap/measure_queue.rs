@@ -1,4 +1,4 @@
-//! Frames that left and wait to be measured.
+//! Frames that were forwarded and wait to be measured.
 
 use crate::call_handle::{Call, CallHandle};
 use crate::clock::now;
@@ -7,26 +7,26 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokengauge_core::observer::{End, Frame, Phase, UnmeasuredFrames};
 
-/// Time that measuring may take at once, before traffic has its turn again.
+/// How long measuring may run before it yields to traffic.
 const BUDGET: Duration = Duration::from_micros(200);
-/// Bytes that wait for their measurement before it is done without a pause in the traffic.
+/// Queued bytes from which on frames are measured without waiting for the upstream to fall silent.
 const MEASURE_AT_BYTES: usize = 16 * 1024;
-/// Frames of a stream that are measured one by one, as soon as they have left.
+/// The first frames of a stream, which are measured one by one, as soon as they were forwarded.
 const MEASURED_SINGLY: u64 = 4;
-/// Later frames, and bytes of them, that are measured together at most.
+/// The size of a batch of later frames, in frames and in bytes.
 const BATCH_FRAMES: usize = 8;
 const BATCH_BYTES: usize = 4 * 1024;
-/// How long after the last measuring a frame waits for others to be measured with. One that
-/// comes later is measured at once: what is shown of a slow stream is its last frame.
+/// How long after the last measurement a frame waits for a batch. A later one is measured at once,
+/// as the state shown for a slow stream is that of its last frame.
 const BATCH_WITHIN: Duration = Duration::from_millis(950);
-/// Bytes that wait at most; frames beyond are not measured.
+/// The most bytes that are queued; frames beyond are not measured.
 const MAX_QUEUED_BYTES: usize = 256 * 1024;
-/// A frame that takes longer to measure, twice in a row, makes measuring rest.
+/// Two frames in a row that take longer to measure than this pause measuring.
 const SLOW_FRAME: Duration = Duration::from_millis(5);
-/// How many times as long as it took it rests then.
+/// How many times as long as the slow frame took measuring is paused.
 const PAUSE_FACTOR: u32 = 4;
 
-/// Frames that are not going to be measured.
+/// Frames that will not be measured.
 #[derive(Default)]
 struct Skipped {
     frames: u64,
@@ -40,25 +40,25 @@ impl Skipped {
     }
 }
 
-/// Frames that left and are not measured yet.
+/// The frames of one call that were forwarded and are not measured yet.
 #[derive(Default)]
 pub(super) struct MeasureQueue {
     frames: VecDeque<Frame>,
     bytes: usize,
-    /// Frames there were until now.
+    /// The number of frames so far.
     total_frames: u64,
     skipped: Skipped,
-    /// When measuring was last begun.
+    /// When frames were last measured.
     last_measured: Option<Instant>,
-    /// The server had its turn to write them.
+    /// Whether the server has been able to write the queued frames.
     pub written: bool,
     slowest: Duration,
-    /// How long the agent took nothing after the last frame.
+    /// How long the agent accepted nothing after the last frame.
     pub agent_blocked: Duration,
-    /// Frames in a row that took too long to measure.
+    /// Consecutive frames that took too long to measure.
     slow_in_a_row: u32,
     paused_until: Option<Instant>,
-    /// Where others see that frames wait.
+    /// Tells observers of running calls which frames are queued.
     unmeasured: Option<Arc<UnmeasuredFrames>>,
 }
 
@@ -75,14 +75,14 @@ impl MeasureQueue {
         self.frames.is_empty()
     }
 
-    /// Whether there is so much that it is time to measure.
+    /// Whether so much is queued that it has to be measured now.
     pub fn is_full(&self) -> bool {
         self.bytes >= MEASURE_AT_BYTES
     }
 
-    /// Whether it is time to measure what has left. The first frames are measured at once:
-    /// objectives on the first token wait for them. Later ones in small batches: the state
-    /// of a call is cold memory, and looking at it once for several frames is cheaper.
+    /// Whether a batch is due. The first frames are measured at once, as objectives on the first
+    /// token wait for them. Later ones are measured in small batches: a call's state is cold
+    /// memory, and it is cheaper to touch it once for several frames.
     pub fn is_due(&self, at: Instant) -> bool {
         self.total_frames <= MEASURED_SINGLY
             || self.frames.len() >= BATCH_FRAMES
@@ -92,12 +92,12 @@ impl MeasureQueue {
                 .is_none_or(|last_measured| at >= last_measured + BATCH_WITHIN)
     }
 
-    /// When the oldest of them came.
+    /// When the oldest queued frame was received.
     pub fn oldest(&self) -> Option<Instant> {
         self.frames.front().map(|frame| frame.at)
     }
 
-    /// The server has its turn to write them.
+    /// Notes that the server has been able to write the queued frames.
     pub fn mark_written(&mut self, at: Instant) {
         self.written = true;
         if let Some(oldest) = self.oldest() {
@@ -105,7 +105,7 @@ impl MeasureQueue {
         }
     }
 
-    /// What came at one time left at another.
+    /// Records how long the proxy took to forward a frame.
     pub fn record_delay(&mut self, received: Instant, written: Instant) {
         self.slowest = self
             .slowest
@@ -115,7 +115,7 @@ impl MeasureQueue {
     pub fn push(&mut self, frame: Frame) {
         self.written = false;
         self.total_frames += 1;
-        // Whatever came after a gap would be read as if there were none.
+        // Frames after a gap would be decoded as if there were none.
         let after_gap = self.skipped.frames > 0;
         let too_much = self.bytes + frame.bytes.len() > MAX_QUEUED_BYTES && !self.frames.is_empty();
         if after_gap || too_much {
@@ -129,7 +129,7 @@ impl MeasureQueue {
         self.frames.push_back(frame);
     }
 
-    /// Shows what there is, as far as the budget goes; whether to leave it at that.
+    /// Measures queued frames within the budget. Returns whether it is done for now.
     pub fn measure(&mut self, handle: &CallHandle) -> bool {
         let done = self.measure_within_budget(handle);
         if let Some(unmeasured) = &self.unmeasured {
@@ -165,8 +165,8 @@ impl MeasureQueue {
         true
     }
 
-    /// Lets measuring rest when it is so slow that traffic would feel it. Once may be an
-    /// accident of scheduling.
+    /// Pauses measuring when it is so slow that it would delay traffic. One slow frame may be due
+    /// to scheduling.
     fn throttle(&mut self, at: Instant, cost: Duration) {
         self.slow_in_a_row = if cost > SLOW_FRAME {
             self.slow_in_a_row + 1
@@ -184,7 +184,7 @@ impl MeasureQueue {
         self.paused_until.is_some_and(|until| at < until)
     }
 
-    /// Shows what is left when the body is over; whether that was all.
+    /// Measures what is left at the end of the body. Returns whether the queue is empty.
     fn measure_rest(&mut self, handle: &CallHandle) -> bool {
         if self.is_slow() {
             self.paused_until = None;
@@ -196,8 +196,8 @@ impl MeasureQueue {
     }
 }
 
-/// What the observer has still to be given when a body is over. It is given when this is
-/// dropped, so that nothing that ends a task can lose it.
+/// What has yet to be reported to the observer at the end of a body. It is reported at the latest
+/// when this is dropped, so that an aborted task cannot lose it.
 pub(super) struct FinalFlush {
     queue: MeasureQueue,
     call: Option<Call>,
@@ -216,7 +216,7 @@ impl FinalFlush {
         }
     }
 
-    /// Does it in a task of its own.
+    /// Reports it in another task.
     pub fn flush_later(self) {
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(self.flush());
@@ -261,7 +261,7 @@ mod tests {
     use std::sync::Arc;
     use tokengauge_core::observer::{CallObserver, CallPolicy, CallStart, ObservedCall, Observer};
 
-    /// Notes the first byte of each frame it is shown, and how many it was not shown.
+    /// Notes the first byte of each measured frame, and the number of skipped ones.
     #[derive(Clone, Default)]
     struct Notes(Arc<Mutex<Vec<String>>>);
 
@@ -279,7 +279,7 @@ mod tests {
 
     impl CallObserver for Notes {
         fn response_frame(&self, frame: Frame) {
-            // Over the budget, so that only one is shown at once.
+            // Over the budget, so that only one frame is measured at a time.
             std::thread::sleep(BUDGET * 2);
             self.add((frame.bytes[0] as char).to_string());
         }
@@ -319,7 +319,7 @@ mod tests {
             queue.push(frame(name));
         }
         assert!(!queue.measure(&handle), "its budget is one frame");
-        // There is room again, but a frame is missing before it.
+        // The queue has room again, but a frame before this one was skipped.
         queue.push(frame(b'd'));
         while !queue.measure(&handle) {}
         assert_eq!(*notes.0.lock(), ["a", "b", "2 lost"]);

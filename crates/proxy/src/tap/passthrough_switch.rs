@@ -1,12 +1,12 @@
-//! When a body may leave past the server that writes its head.
+//! Decides when a body may bypass the server that writes its head.
 
 use crate::agent_socket::{PassthroughWriter, SharedSocket};
 
-/// Waits until the server's head has left.
+/// Waits until the server has written the head.
 #[derive(Debug)]
 pub(super) struct PassthroughSwitch {
     agent: SharedSocket,
-    /// How often the server had written when it got its last frame.
+    /// How many times the server had written when it was given the last frame.
     writes_at_last_frame: Option<u64>,
 }
 
@@ -18,12 +18,12 @@ impl PassthroughSwitch {
         }
     }
 
-    /// The server got a frame to write, after the head where it is the first.
+    /// The server was given a frame to write, the first one together with the head.
     pub fn record_frame(&mut self) {
         self.writes_at_last_frame = Some(self.agent.writes());
     }
 
-    /// Whether all that the server got has left.
+    /// Whether everything given to the server has been flushed.
     pub fn is_ready(&self) -> bool {
         self.writes_at_last_frame
             .is_some_and(|writes| self.agent.is_flushed_since(writes))

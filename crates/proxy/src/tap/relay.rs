@@ -1,5 +1,5 @@
-//! The short way of a chunk: from the upstream's socket to the agent's as it came, in a
-//! task that touches nothing else.
+//! Relays chunks unchanged from the upstream's socket to the agent's, in a task that does nothing
+//! else.
 
 use super::backpressure::Backpressure;
 use super::measure_queue::{FinalFlush, MeasureQueue};
@@ -21,42 +21,42 @@ use std::time::{Duration, Instant};
 use tokengauge_core::observer::{End, FailureKind, Frame, MAX_MEASURE_DELAY};
 use tokio::task::JoinHandle;
 
-/// Pieces that one stream passes on before others have their turn.
+/// Pieces that a relay forwards per poll before it yields to other tasks.
 const MAX_PIECES_PER_POLL: usize = 16;
-/// What waits to be measured when a stream falls silent, less than a second of it, waits
-/// no longer than this and a beat. Streams that go on wake as often for nothing.
+/// How long queued frames of a silent stream, less than a second of it, wait to be measured, plus
+/// at most one tick. Waking up sooner would often be for nothing, as most streams go on.
 const MEASURE_WITHIN: Duration = MAX_MEASURE_DELAY.saturating_sub(Duration::from_millis(50));
-/// Streams look at what waits at the same instants: to wake for each costs more, and to see
-/// to many at once delays others.
+/// Streams check their queues at common instants, this far apart: a wake-up for each stream costs
+/// more, and too many streams at once delay others.
 const TICK: Duration = Duration::from_millis(20);
-/// When what is left over then is looked at again.
+/// How soon frames that are left over are measured.
 const MEASURE_AGAIN: Duration = Duration::from_millis(5);
 
-/// A response on its way past the server.
+/// A response body that bypasses the server.
 pub(super) struct Relay {
-    /// `None` when it is over.
+    /// `None` once it has ended.
     pub response: Option<BodyReader<Io>>,
     pub endpoint: Arc<Endpoint>,
     pub writer: PassthroughWriter,
     pub queue: MeasureQueue,
-    /// `None` when it is over.
+    /// `None` once it has ended.
     pub call: Option<Call>,
     pub idle_timeout: Duration,
     pub send_timer: SendTimer,
     pub in_flight: Option<InFlightGuard>,
     pub timer: LazyTimer,
-    /// When a byte moved last: nothing but this moves any.
+    /// When a byte was last transferred; only the relay transfers any.
     pub last_activity: Instant,
-    /// What has left is measured as soon as others have had their turn.
+    /// Whether forwarded frames are to be measured once other tasks have had their turn.
     pub measure_due: bool,
-    /// How long the agent takes nothing.
+    /// How long the agent accepts nothing.
     pub backpressure: Backpressure,
 }
 
-/// What the server has to write when a relay is done.
+/// What the server has to write after the relay.
 #[derive(Debug, Default)]
 pub(super) struct Tail {
-    /// The last piece, where it came with the end: both leave together.
+    /// The last piece, if it arrived with the end of the body: both are written together.
     pub payload: Option<Bytes>,
     pub trailers: Option<HeaderMap>,
 }
@@ -66,14 +66,14 @@ impl Tail {
         self.payload.is_none() && self.trailers.is_none()
     }
 
-    /// What is next to write.
+    /// The next frame to write.
     pub fn next(&mut self) -> Option<http_body::Frame<Bytes>> {
         let payload = self.payload.take().map(http_body::Frame::data);
         payload.or_else(|| self.trailers.take().map(http_body::Frame::trailers))
     }
 }
 
-/// A relay at work. It ends with this.
+/// A running relay, aborted on drop.
 #[derive(Debug)]
 pub(super) struct RelayTask(JoinHandle<Result<Tail, BodyError>>);
 
@@ -82,7 +82,7 @@ impl RelayTask {
         RelayTask(tokio::spawn(relay))
     }
 
-    /// Ready when the relay is done.
+    /// Ready when the relay has ended.
     pub fn poll_tail(&mut self, cx: &mut Context<'_>) -> Poll<Result<Tail, BodyError>> {
         let done = ready!(Pin::new(&mut self.0).poll(cx));
         Poll::Ready(done.unwrap_or(Err(BodyError::Agent)))
@@ -98,9 +98,9 @@ impl Drop for RelayTask {
 impl Future for Relay {
     type Output = Result<Tail, BodyError>;
 
-    /// Passes on what comes until nothing comes.
+    /// Forwards what arrives until nothing does.
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        // What was sent was sent in this turn, so that no timer can have fired unseen since.
+        // When the last piece of this poll was written: no timer can have fired since.
         let mut at = None;
         for _ in 0..MAX_PIECES_PER_POLL {
             match self.writer.poll_flush(cx) {
@@ -144,19 +144,19 @@ impl Future for Relay {
                 }
             }
         }
-        // Others wait for this thread, too.
+        // Yields to other tasks on this thread.
         cx.waker().wake_by_ref();
         Poll::Pending
     }
 }
 
-/// Who sees to a piece.
+/// Who writes a piece.
 enum FrameRoute {
-    /// It has left.
+    /// It was written past the server.
     Passthrough(Instant, Bytes),
-    /// The server: it can write the last piece and the end of the body at once.
+    /// The server writes it: the last piece goes together with the end of the body.
     ToServer(Instant, Bytes),
-    /// Nobody: the agent is gone.
+    /// The agent has closed the connection.
     AgentGone,
 }
 
@@ -177,8 +177,8 @@ fn route(
 }
 
 impl Relay {
-    /// A piece has left, or is about to as fast as the agent takes it: it is measured soon,
-    /// or with those that follow. Tells when it left.
+    /// Queues a piece that was written, or buffered until the agent accepts it. Returns when it was
+    /// written.
     fn record_sent(&mut self, received_at: Instant, payload: Bytes) -> Instant {
         self.last_activity = received_at;
         let written_at = now();
@@ -197,8 +197,8 @@ impl Relay {
         written_at
     }
 
-    /// Measures what is due, unless it has just left: whoever has something to send goes first.
-    /// Tells whether it is going to be measured in a turn of its own.
+    /// Measures what is due, unless it was written in this poll: other tasks go first. Returns
+    /// whether measuring was deferred to the next poll.
     fn measure_or_defer(&mut self, cx: &Context<'_>, just_written: bool) -> bool {
         if self.measure_due && just_written {
             cx.waker().wake_by_ref();
@@ -259,7 +259,7 @@ impl Relay {
         Poll::Ready(Err(BodyError::Agent))
     }
 
-    /// Waits for the upstream, but not for ever.
+    /// Waits for the upstream, up to the idle timeout.
     fn on_pending(
         &mut self,
         cx: &mut Context<'_>,
@@ -279,8 +279,8 @@ impl Relay {
             if oldest.is_some_and(|since| at >= since + MEASURE_WITHIN) {
                 self.measure();
             }
-            // What measuring left over, because it rests or its budget is spent, has to wait:
-            // others have their turn first.
+            // Frames left over because measuring is paused, or its budget is spent, wait until
+            // other tasks have had their turn.
             let oldest = self.queue.oldest();
             let measure =
                 oldest.map(|since| next_tick(since + MEASURE_WITHIN).max(at + MEASURE_AGAIN));
@@ -290,8 +290,8 @@ impl Relay {
         }
     }
 
-    /// Ends the call; the connection returns to its pool. What is left to measure is measured later:
-    /// the last piece is not written yet.
+    /// Ends the call and releases the connection. What is left to measure is measured later, as the
+    /// last piece has yet to be written.
     fn finish(&mut self, at: Instant, end: End) {
         let response = self.response.take();
         if let Some(io) = response.and_then(BodyReader::into_reusable) {
@@ -306,7 +306,7 @@ impl Relay {
     }
 }
 
-/// The first beat that is not before `at`.
+/// The first tick that is not before `at`.
 fn next_tick(at: Instant) -> Instant {
     static START: LazyLock<Instant> = LazyLock::new(now);
     let elapsed = at.saturating_duration_since(*START);
@@ -316,7 +316,7 @@ fn next_tick(at: Instant) -> Instant {
 
 impl Drop for Relay {
     fn drop(&mut self) {
-        // The upstream hears of it first.
+        // Closes the upstream's connection first.
         self.response = None;
         if let Some(call) = self.call.take() {
             let at = now();

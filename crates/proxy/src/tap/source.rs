@@ -1,4 +1,4 @@
-//! Where a response body comes from.
+//! Sources of a response body.
 
 use crate::body::BodyError;
 use crate::connection::{Http1, Io};
@@ -12,39 +12,39 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 
-/// What is read at once.
+/// Bytes per read.
 const READ_BYTES: usize = 32 * 1024;
 
 thread_local! {
-    /// One buffer a thread: an open stream that waits for its next chunk keeps none.
+    /// One buffer per thread: a stream that waits for its next chunk holds none.
     static BUFFER: RefCell<Box<[u8]>> = RefCell::new(vec![0; READ_BYTES].into_boxed_slice());
 }
 
-/// Where a response body comes from.
+/// Sources of a response body.
 pub(crate) enum ResponseSource {
-    /// HTTP/1: the connection is read here, and returns to its pool afterwards.
+    /// HTTP/1: the connection is read here, and returned to its pool afterwards.
     Http1 {
         response: Box<BodyReader<Io>>,
         endpoint: Arc<Endpoint>,
     },
-    /// HTTP/1 while the request is still on its way: its client moves both, and the connection
-    /// serves no other request.
+    /// HTTP/1 while the request is still being sent: the HTTP client drives both directions, and
+    /// the connection is not reused.
     Duplex {
         incoming: Incoming,
         http1: Box<Http1>,
     },
-    /// HTTP/2: a task of the connection's own drives it.
+    /// HTTP/2: the connection is driven by its own task.
     Http2 {
         incoming: Incoming,
         _stream: InFlightGuard,
     },
-    /// The connection broke between head and body.
+    /// The connection was lost between head and body.
     Lost,
     /// The source has ended.
     Ended,
 }
 
-/// Reads through this thread's buffer.
+/// Lends this thread's read buffer.
 pub(super) fn with_buffer<T>(read: impl FnOnce(&mut [u8]) -> T) -> T {
     BUFFER.with_borrow_mut(|buffer| read(buffer))
 }
@@ -91,18 +91,18 @@ impl ResponseSource {
         }
     }
 
-    /// Whether chunks may leave as they came.
+    /// Whether chunks can be forwarded unchanged.
     pub fn is_chunked(&self) -> bool {
         matches!(self, ResponseSource::Http1 { response, .. } if response.is_chunked())
     }
 
-    /// Whether what comes next is the beginning of a chunk.
+    /// Whether the next byte is the start of a chunk.
     pub fn is_between_chunks(&self) -> bool {
         matches!(self, ResponseSource::Http1 { response, .. } if response.is_between_chunks())
     }
 
-    /// Ends what is over. A connection that was read to exactly the end of its response is
-    /// given back.
+    /// Ends the source. A connection that was read to exactly the end of its response is returned
+    /// to its pool.
     pub fn finish(&mut self) {
         if let ResponseSource::Http1 { response, endpoint } =
             std::mem::replace(self, ResponseSource::Ended)
@@ -117,7 +117,7 @@ fn poll_response(response: &mut BodyReader<Io>, cx: &mut Context<'_>) -> Polled 
     let piece = with_buffer(|buffer| {
         loop {
             match ready!(response.poll_piece(cx, buffer))? {
-                // Framing alone.
+                // A piece of framing alone.
                 Some(piece) if piece.payload.is_empty() => {}
                 piece => return Poll::Ready(Ok::<_, BodyError>(piece)),
             }
@@ -130,8 +130,8 @@ fn poll_response(response: &mut BodyReader<Io>, cx: &mut Context<'_>) -> Polled 
     })
 }
 
-/// Takes what has arrived, else moves the connection and looks again. Only the connection
-/// fills `incoming`, and it is polled right here: nobody has to be woken for that.
+/// Takes what has arrived, or else drives the connection and tries again. Only the connection fills
+/// `incoming`, and it is polled here, so `incoming` needs no waker.
 fn poll_duplex(incoming: &mut Incoming, http1: &mut Http1, cx: &mut Context<'_>) -> Polled {
     let mut noop = Context::from_waker(Waker::noop());
     let mut poll = |incoming: &mut Incoming| {
@@ -142,7 +142,7 @@ fn poll_duplex(incoming: &mut Incoming, http1: &mut Http1, cx: &mut Context<'_>)
         return Poll::Ready(frame);
     }
     if http1.poll(cx).is_ready() {
-        // What it knows of its end is in `incoming` when it is gone.
+        // Dropping the connection delivers its end to `incoming`.
         http1.close();
     }
     poll(incoming)

@@ -1,5 +1,5 @@
-//! The addresses behind the name of an endpoint: each is a server of its own, with its own
-//! connections, requests and failures.
+//! Resolves an endpoint's name. Each address is an endpoint of its own, with its own connections,
+//! requests and failures.
 
 use super::{Connections, Endpoint};
 use crate::clock::now;
@@ -17,19 +17,20 @@ use tokio::net::lookup_host;
 use tokio::sync::Mutex;
 use tokio::time::timeout_at;
 
-/// While requests come, addresses as old as this are resolved again in the background. The system's resolver tells no time to live.
+/// While there are requests, addresses this old are resolved again in the background. The system's
+/// resolver does not report a time to live.
 const REFRESH_AFTER: Duration = Duration::from_secs(5);
-/// A connection is opened only to an address that the resolver gave within this time.
+/// A connection is opened only to an address that was resolved within this time.
 const MAX_AGE_TO_CONNECT: Duration = Duration::from_secs(1);
-/// Addresses of one name that are used.
+/// The most addresses of one name that are used.
 const MAX_ADDRESSES: usize = 64;
 
-/// What `Host::family` can say.
+/// Values of `Host::family`.
 const UNKNOWN: u8 = 0;
 const IPV4: u8 = 4;
 const IPV6: u8 = 6;
 
-/// An endpoint as configured: a name with one address or several, or an address.
+/// A configured endpoint: an IP address, or a name with one or more addresses.
 pub(crate) struct Host {
     pub settings: settings::Endpoint,
     /// `host:port`.
@@ -38,17 +39,18 @@ pub(crate) struct Host {
     pub(super) upstream: Arc<settings::Upstream>,
     pub(super) head_bytes: usize,
     pub(super) connections: Arc<Connections>,
-    /// It is an address: there is nothing to ask for.
+    /// Whether it is an IP address, so that there is nothing to resolve.
     is_address: bool,
     resolved: ArcSwap<ResolvedEndpoints>,
-    /// The family that was connected to last; the resolver's first before that.
+    /// The address family that was last connected to; until then, that of the resolver's first
+    /// address.
     family: AtomicU8,
-    /// One question at a time, and why the last was not answered.
+    /// Held during a look-up; when and why the last one failed.
     lookup: Mutex<Option<(Instant, String)>>,
     refreshing: AtomicBool,
 }
 
-/// The servers behind a name, as of an instant.
+/// The endpoints that a name resolved to.
 struct ResolvedEndpoints {
     resolved_at: Option<Instant>,
     endpoints: Vec<Arc<Endpoint>>,
@@ -90,12 +92,12 @@ impl Host {
         this
     }
 
-    /// The servers that are known.
+    /// The known endpoints.
     pub fn endpoints(&self) -> Vec<Arc<Endpoint>> {
         self.resolved.load().endpoints.clone()
     }
 
-    /// Looks at each server that is known.
+    /// Calls `look` with each known endpoint.
     pub fn for_each_endpoint(&self, mut look: impl FnMut(&Arc<Endpoint>)) {
         self.resolved.load().endpoints.iter().for_each(&mut look);
     }
@@ -110,8 +112,8 @@ impl Host {
         known.any(|known| Arc::ptr_eq(known, endpoint))
     }
 
-    /// Whether the server is of the family that connections are made to. Many a name has
-    /// addresses of both where only one leads anywhere.
+    /// Whether the endpoint is of the preferred address family. Many names have addresses of both
+    /// families of which only one is reachable.
     pub fn prefers(&self, endpoint: &Endpoint) -> bool {
         match self.family.load(Ordering::Relaxed) {
             UNKNOWN => true,
@@ -119,7 +121,7 @@ impl Host {
         }
     }
 
-    /// A connection was made to this server.
+    /// Notes a successful connection: its address family becomes the preferred one.
     pub fn connected(&self, endpoint: &Endpoint) {
         let family = family(endpoint.address);
         if self.family.load(Ordering::Relaxed) != family {
@@ -135,14 +137,14 @@ impl Host {
         }
     }
 
-    /// Resolves the name in a task of its own, unless one does so already.
+    /// Resolves the name in another task, unless one is doing so.
     pub fn look_up_in_background(self: &Arc<Self>) {
         if self.is_address || self.refreshing.swap(true, Ordering::Relaxed) {
             return;
         }
         let host = Arc::clone(self);
         tokio::spawn(async move {
-            // Where it fails, the next connection that is opened says so.
+            // A failure is reported when the next connection is opened.
             let _ = host
                 .resolved_since(now(), host.upstream.timeouts.connect)
                 .await;
@@ -150,7 +152,7 @@ impl Host {
         });
     }
 
-    /// Makes sure that the addresses are new enough to open a connection.
+    /// Makes sure that the addresses are recent enough to open a connection.
     ///
     /// # Errors
     ///
@@ -191,7 +193,8 @@ impl Host {
         match found {
             Ok(addresses) => {
                 *lookup = None;
-                // Counted from the answer, so that a slow resolver is not asked again at once.
+                // The age counts from the answer, so that a slow resolver is not asked again at
+                // once.
                 self.store_addresses(addresses, now());
                 Ok(())
             }
@@ -210,8 +213,8 @@ impl Host {
         lookup.is_ok_and(|lookup| lookup.as_ref().is_some_and(|(at, _)| at.elapsed() < ago))
     }
 
-    /// Servers that stay keep their connections; those that are gone are not used again, and
-    /// close theirs when their last response is over.
+    /// Replaces the endpoints. Those that remain keep their connections; removed ones get no more
+    /// requests, and close theirs when their last response has ended.
     fn store_addresses(&self, mut addresses: Vec<SocketAddr>, resolved_at: Instant) {
         let first = addresses.first().map_or(UNKNOWN, |first| family(*first));
         let before = self.resolved.load();
@@ -246,7 +249,7 @@ fn family(address: SocketAddr) -> u8 {
     if address.is_ipv6() { IPV6 } else { IPV4 }
 }
 
-/// A host that is an address, brackets and all.
+/// Parses a host that is an IP address, with or without brackets.
 fn address(host: &str) -> Option<IpAddr> {
     bare(host).parse().ok()
 }

@@ -1,4 +1,4 @@
-//! HTTP/1 connections of an endpoint that wait for their next request.
+//! The pool of an endpoint's idle HTTP/1 connections.
 
 use super::{locked, millis};
 use crate::clock::now;
@@ -9,33 +9,33 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// A connection closed sooner than this after a response was never meant to be kept.
+/// A connection that is closed sooner than this after a response was not meant to be kept alive.
 const EARLY_CLOSE: Duration = Duration::from_secs(1);
-/// What a new endpoint has to keep a connection open for after a response: servers that close
-/// theirs without saying so do it as soon as they have written the response.
+/// How long a new endpoint has to keep a connection open after a response to be trusted: servers
+/// that close without `connection: close` do so right after the response.
 const PROBATION: Duration = Duration::from_millis(100);
-/// So many of those in a row, and connections of that endpoint are not kept for a while.
+/// After this many early closes in a row, the pool is disabled for a while.
 const MAX_EARLY_CLOSES: u8 = 2;
 const DISABLED_FOR: Duration = Duration::from_secs(60);
 
-/// The connections, and what is known of how the endpoint treats them. Some servers close
-/// theirs after each response without saying so (llama.cpp after streams): a request sent
-/// meanwhile is lost, and one that may have been read must not be sent again. So a request that
-/// is not idempotent takes a connection only from an endpoint that has been seen to keep one
-/// open, for [`PROBATION`] at first and for [`EARLY_CLOSE`] after one was closed.
+/// Idle connections, and what is known of how the endpoint treats them. Some servers close
+/// connections after each response without `connection: close` (llama.cpp after streams). A request
+/// sent at that moment is lost, and if the server may have read it, it must not be sent again. So a
+/// request that is not idempotent reuses a connection only if the endpoint has been seen to keep
+/// one open: for [`PROBATION`] at first, and for [`EARLY_CLOSE`] after one was closed early.
 pub(super) struct IdlePool {
     created: Instant,
     max_idle: usize,
     idle_for: Duration,
-    /// The oldest first.
+    /// Oldest first.
     idle: Mutex<VecDeque<IdleConnection>>,
-    /// One stayed open long enough, and none was closed early since.
+    /// Whether a connection stayed open long enough, and none was closed early since.
     trusted: AtomicBool,
-    /// One was closed early.
+    /// Whether a connection was ever closed early.
     has_closed_early: AtomicBool,
-    /// Connections in a row that were closed right after a response.
+    /// Consecutive connections that were closed early.
     early_closes: AtomicU8,
-    /// Milliseconds from `created` until which connections serve one request each.
+    /// Until when the pool is disabled, in milliseconds from `created`.
     disabled_until: AtomicU64,
 }
 
@@ -58,14 +58,14 @@ impl IdlePool {
         }
     }
 
-    /// Whether connections are kept at all, just now.
+    /// Whether connections are kept at present.
     pub fn is_enabled(&self) -> bool {
         self.max_idle > 0
             && self.disabled_until.load(Ordering::Relaxed) <= millis(self.created.elapsed())
     }
 
-    /// Keeps a connection whose response was read to exactly its end; tells whether it does.
-    /// Whether more came, or the endpoint closed it, is looked at when it is taken.
+    /// Adds a connection whose response was read to exactly its end; returns whether it was added.
+    /// Whether the endpoint closed it, or sent more, is checked when it is taken.
     pub fn put(&self, io: Io) -> bool {
         if !self.is_enabled() {
             return false;
@@ -73,7 +73,7 @@ impl IdlePool {
         let mut idle = locked(&self.idle);
         if idle.len() >= self.max_idle {
             if !self.trusted.load(Ordering::Relaxed) {
-                // The oldest is the one that shows how the endpoint treats connections.
+                // The oldest one shows how long the endpoint keeps connections open.
                 return false;
             }
             idle.pop_front();
@@ -91,14 +91,14 @@ impl IdlePool {
         }
     }
 
-    /// A connection for a request, which must not be sent a second time if `once`: until the
-    /// endpoint is trusted such a one takes only what has stayed open long enough.
+    /// Takes a connection for a request. Until the endpoint is trusted, a `non_idempotent` request
+    /// gets only one that has stayed open long enough.
     pub fn take(&self, non_idempotent: bool) -> Option<Io> {
         loop {
             let cautious = non_idempotent && !self.trusted.load(Ordering::Relaxed);
             let mut next = {
                 let mut idle = locked(&self.idle);
-                // The youngest is the most likely to be open still.
+                // The youngest is the most likely to be still open.
                 if cautious {
                     idle.pop_front()
                 } else {
@@ -128,7 +128,7 @@ impl IdlePool {
         oldest.is_some()
     }
 
-    /// Closes what is too old or was closed by the endpoint; tells whether any is left.
+    /// Closes connections that expired or that the endpoint closed; returns whether any is left.
     pub fn sweep(&self) -> bool {
         let mut idle = locked(&self.idle);
         idle.retain_mut(|idle| {
@@ -149,7 +149,7 @@ impl IdlePool {
         }
     }
 
-    /// Notes that a connection was closed after so long without a request.
+    /// Records that a connection was closed after being idle for `age`.
     fn record_closed(&self, age: Duration) {
         if age >= EARLY_CLOSE {
             return;

@@ -1,4 +1,4 @@
-//! A connection for a request: one that is open, a new one, or one that has to be waited for.
+//! Leases a connection for a request: an idle one, a new one, or the next that becomes free.
 
 use super::addresses::Host;
 use super::limits::{OpenConnection, WaitFor};
@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 use tokengauge_core::observer::{Failure, FailureKind};
 use tokio::time::timeout_at;
 
-/// When a request that found everything in use may try again.
+/// When to retry a request that found no free connection.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// How often a request that waits looks by itself: settings and other upstreams' needs change
-/// without a word.
+/// How often a waiting request checks for capacity by itself: changes of settings, and other
+/// upstreams' use of descriptors, wake nobody.
 const RECHECK_INTERVAL: Duration = Duration::from_millis(250);
 
 /// One request's search for a connection.
@@ -29,14 +29,14 @@ pub(crate) struct LeaseSearch<'a> {
     resolved_again: bool,
 }
 
-/// What came of trying one server.
+/// The result of trying one endpoint.
 pub(crate) enum ConnectAttempt {
     Leased(Lease),
-    /// It is behind its name no longer.
+    /// The name no longer resolves to it.
     EndpointGone,
-    /// It failed, and others may not.
+    /// It failed; another endpoint may be tried.
     Failed(Failure),
-    /// There is no room, here or elsewhere.
+    /// The upstream has no free connection, whatever the endpoint.
     Overloaded(Failure),
 }
 
@@ -52,8 +52,8 @@ impl<'a> LeaseSearch<'a> {
         }
     }
 
-    /// Looks up the names that nothing is known of, and those again whose addresses are old.
-    /// Gives the name and the failure where there is nobody to turn to.
+    /// Resolves names that have no known addresses, and refreshes old ones. Returns the name and
+    /// its failure if no endpoint is known.
     pub async fn discover(&self) -> Option<(String, Failure)> {
         let upstream = self.upstream;
         let mut last = None;
@@ -77,7 +77,7 @@ impl<'a> LeaseSearch<'a> {
         last.filter(|_| upstream.hosts.iter().all(|host| host.len() == 0))
     }
 
-    /// The next server to try. When all have failed, names are asked for once more: their
+    /// The next endpoint to try. When all have failed, names are resolved once more, as their
     /// servers may have moved.
     pub async fn next(&mut self) -> Option<(Arc<Host>, Arc<Endpoint>)> {
         let next = self.upstream.choose(&self.tried);
@@ -86,7 +86,7 @@ impl<'a> LeaseSearch<'a> {
         }
         self.resolved_again = true;
         for host in &self.upstream.hosts {
-            // Its failure is known: it was tried.
+            // The failure of its endpoints is already known.
             let _ = host
                 .resolved_since(self.started, self.remaining_time(host))
                 .await;
@@ -94,7 +94,7 @@ impl<'a> LeaseSearch<'a> {
         self.upstream.choose(&self.tried)
     }
 
-    /// Tries one server.
+    /// Tries one endpoint.
     pub async fn attempt(&mut self, host: &Arc<Host>, endpoint: &Arc<Endpoint>) -> ConnectAttempt {
         let upstream = self.upstream;
         let in_flight = endpoint.outstanding.acquire();
@@ -129,13 +129,13 @@ impl<'a> LeaseSearch<'a> {
             if let Some(connection) = endpoint.reuse_http2() {
                 return leased(connection, true);
             }
-            // Else the first connection showed that there is nothing to wait for.
+            // Otherwise the first connection has shown that the endpoint does not multiplex.
             connecting = upstream.may_multiplex(endpoint).then_some(lock);
         }
         let capacity = match upstream.try_capacity() {
             Some(open) => Ok(Capacity::Open(open)),
             None => {
-                // Others need not wait for one that waits.
+                // Other requests need not wait for one that waits itself.
                 connecting = None;
                 upstream.wait_for_capacity(endpoint, self.options).await
             }
@@ -172,7 +172,7 @@ impl<'a> LeaseSearch<'a> {
         ConnectAttempt::Failed(failure)
     }
 
-    /// What is left of the time for this name.
+    /// How long this host may still be tried.
     fn remaining_time(&self, host: &Arc<Host>) -> Duration {
         let mut deadlines = self.deadlines.iter();
         let deadline = deadlines.find(|(known, _)| Arc::ptr_eq(known, host));
@@ -182,7 +182,8 @@ impl<'a> LeaseSearch<'a> {
         })
     }
 
-    /// A server that does not answer leaves time for the others of its name.
+    /// This endpoint's share of the time for its host, so that one that does not answer leaves time
+    /// for the others.
     fn time_share(&mut self, host: &Arc<Host>) -> Duration {
         let untried = |endpoint: &&Arc<Endpoint>| {
             !self.tried.iter().any(|tried| Arc::ptr_eq(tried, endpoint))
@@ -201,7 +202,7 @@ impl<'a> LeaseSearch<'a> {
     }
 }
 
-/// What a request may go on with.
+/// What a waiting request was given.
 enum Capacity {
     Reused(LeasedConnection),
     Open(OpenConnection),
@@ -217,20 +218,20 @@ impl Upstream {
         free.then(|| endpoint.reuse_http2()).flatten()
     }
 
-    /// Whether no connection can be opened just now.
+    /// Whether no connection can be opened at present.
     fn is_full(&self) -> bool {
         let max = self.settings.max_connections;
         self.connections.pending() > 0 || self.connections.is_full(max)
     }
 
-    /// Capacity for one more connection, where nobody waits for it.
+    /// Permission to open a connection, if no earlier request waits for one.
     fn try_capacity(&self) -> Option<OpenConnection> {
         let free = self.connections.pending() == 0;
         free.then(|| self.try_open()).flatten()
     }
 
-    /// Capacity for one more connection, or one that has become free meanwhile. Who comes first
-    /// goes first.
+    /// Waits for permission to open a connection, or for one that becomes free, first come, first
+    /// served.
     async fn wait_for_capacity(
         &self,
         endpoint: &Arc<Endpoint>,
@@ -250,7 +251,7 @@ impl Upstream {
         let mut may_take = waiting.is_first();
         loop {
             let mut freed = pin!(self.connections.freed(wait_for));
-            // What is freed from here on is not missed.
+            // From here on no notification is missed.
             freed.as_mut().enable();
             if may_take && let Some(capacity) = self.capacity_now(endpoint, options) {
                 return Ok(capacity);
@@ -279,7 +280,7 @@ impl Upstream {
         })
     }
 
-    /// More wait than may.
+    /// Too many requests wait.
     fn too_many_pending(&self) -> Failure {
         let pending = self.settings.max_pending;
         self.overloaded(format!("and {pending} requests wait for one (max_pending)"))

@@ -1,4 +1,4 @@
-//! How many connections may be open to an upstream, and how many requests may wait for one.
+//! Limits on an upstream's open connections, and on requests that wait for one.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -8,12 +8,12 @@ use tokio::sync::futures::Notified;
 
 /// The file descriptors that all upstreams of the process share.
 ///
-/// Half of them are set apart in equal parts, one for each upstream, so that none can take
-/// all; the other half is for whoever comes first.
+/// One half is reserved in equal shares, one per upstream, so that none can take everything; the
+/// other half is first come, first served.
 #[derive(Debug)]
 pub(crate) struct DescriptorBudget {
     shares: Mutex<DescriptorShares>,
-    /// Requests that wait, of all upstreams.
+    /// Waiting requests of all upstreams.
     pending: AtomicUsize,
 }
 
@@ -24,7 +24,7 @@ struct DescriptorShares {
 }
 
 impl DescriptorBudget {
-    /// As many as there may be.
+    /// A budget without a limit.
     pub fn unlimited() -> Arc<DescriptorBudget> {
         Arc::new(DescriptorBudget {
             shares: Mutex::new(DescriptorShares {
@@ -35,7 +35,7 @@ impl DescriptorBudget {
         })
     }
 
-    /// So many from now on.
+    /// Sets the limit.
     pub fn limit(&self, total: usize) {
         self.shares().total = total;
     }
@@ -46,7 +46,7 @@ impl DescriptorBudget {
 }
 
 impl DescriptorShares {
-    /// Whether `asking` may have one more.
+    /// Whether `requester` may open one more connection.
     fn allows(&mut self, requester: &Connections) -> bool {
         if self.total == usize::MAX {
             return true;
@@ -71,21 +71,21 @@ pub(crate) struct Connections {
     descriptors: Arc<DescriptorBudget>,
     open: AtomicUsize,
     pending: AtomicUsize,
-    /// Those of them that can use a stream of a connection, too.
+    /// Those of them that can also use a stream of a shared connection.
     pending_for_any: AtomicUsize,
     refused: AtomicU64,
-    /// Wakes the request that has waited longest of those that can use a stream, too.
+    /// Wakes the request that has waited longest of those that can use a stream.
     any_freed: Notify,
-    /// The same of those that need a connection of their own.
+    /// The same for requests that need their own connection.
     connection_freed: Notify,
 }
 
-/// What a request that waits can use.
+/// What a waiting request can use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WaitFor {
-    /// A connection, or a stream of one.
+    /// A connection, or a stream of a shared one.
     Any,
-    /// A connection of its own: it will be upgraded.
+    /// A connection of its own, as for upgrades.
     Connection,
 }
 
@@ -105,32 +105,32 @@ impl Connections {
         connections
     }
 
-    /// Connections that are open.
+    /// Open connections.
     pub fn open(&self) -> usize {
         self.open.load(Ordering::Relaxed)
     }
 
-    /// Requests that wait.
+    /// Waiting requests.
     pub fn pending(&self) -> usize {
         self.pending.load(Ordering::Relaxed)
     }
 
-    /// Requests that wait for a connection or a stream.
+    /// Waiting requests that can use a stream.
     pub fn pending_for_any(&self) -> usize {
         self.pending_for_any.load(Ordering::Relaxed)
     }
 
-    /// Requests that were refused.
+    /// Requests that were refused so far.
     pub fn refused(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
     }
 
-    /// Whether there are `max`, or no descriptors are left.
+    /// Whether `max` connections are open, or no descriptors are left.
     pub fn is_full(&self, max: Option<usize>) -> bool {
         max.is_some_and(|max| self.open() >= max) || !self.descriptors.shares().allows(self)
     }
 
-    /// Opens one more, where there are fewer than `max` and descriptors are left.
+    /// Counts one more connection as open, if fewer than `max` are and descriptors are left.
     pub fn try_open(self: &Arc<Self>, max: Option<usize>) -> Option<OpenConnection> {
         let mut shares = self.descriptors.shares();
         if max.is_some_and(|max| self.open() >= max) || !shares.allows(self) {
@@ -140,7 +140,7 @@ impl Connections {
         Some(OpenConnection(Arc::clone(self)))
     }
 
-    /// Waits among at most `max` others.
+    /// Counts a request as waiting, if fewer than `max` are.
     pub fn enqueue(self: &Arc<Self>, max: usize, wait_for: WaitFor) -> Option<PendingRequest> {
         let increment = |pending| (pending < max).then_some(pending + 1);
         let order = Ordering::Relaxed;
@@ -161,7 +161,7 @@ impl Connections {
         self.refused.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Resolves when there may be room for the request that waits.
+    /// Resolves when there may be capacity for a waiting request.
     pub fn freed(&self, wait_for: WaitFor) -> Notified<'_> {
         match wait_for {
             WaitFor::Any => self.any_freed.notified(),
@@ -169,7 +169,7 @@ impl Connections {
         }
     }
 
-    /// A connection can be used again, or there may be room for one more.
+    /// A connection is free, or another may be opened.
     pub fn connection_released(&self) {
         self.stream_released();
         if self.pending() > self.pending_for_any() {
@@ -177,14 +177,14 @@ impl Connections {
         }
     }
 
-    /// A stream of a connection can be used again.
+    /// A stream of a shared connection is free.
     pub fn stream_released(&self) {
         if self.pending_for_any() > 0 {
             self.any_freed.notify_one();
         }
     }
 
-    /// A connection was closed: its descriptor may be another upstream's.
+    /// A connection was closed: another upstream may use its descriptor.
     fn closed(&self) {
         if self.pending() > 0 {
             return self.connection_released();
@@ -197,7 +197,7 @@ impl Connections {
     }
 }
 
-/// One open connection.
+/// Counts one connection as open until it is dropped.
 #[derive(Debug)]
 pub(crate) struct OpenConnection(Arc<Connections>);
 
@@ -208,7 +208,7 @@ impl Drop for OpenConnection {
     }
 }
 
-/// One request that waits.
+/// Counts one request as waiting until it is dropped.
 #[derive(Debug)]
 pub(crate) struct PendingRequest {
     connections: Arc<Connections>,
@@ -217,7 +217,7 @@ pub(crate) struct PendingRequest {
 }
 
 impl PendingRequest {
-    /// Whether nobody waited before it for the same.
+    /// Whether no earlier request waited for the same.
     pub fn is_first(&self) -> bool {
         self.is_first
     }
@@ -232,7 +232,7 @@ impl Drop for PendingRequest {
         }
         let all = &self.connections.descriptors.pending;
         all.fetch_sub(1, Ordering::Relaxed);
-        // There may be room for more than one.
+        // There may be capacity for more than one request.
         self.connections.connection_released();
     }
 }
@@ -256,7 +256,7 @@ mod tests {
         assert_eq!(take(&greedy, 1_000).len(), 100);
         let other = Connections::new(&descriptors);
         let third = Connections::new(&descriptors);
-        // Half is set apart: 16 for each of the others.
+        // Half is reserved: 16 for each of the others.
         let most = take(&greedy, 1_000);
         assert_eq!(most.len(), 100 - 2 * 16);
         let one = take(&other, 1_000);

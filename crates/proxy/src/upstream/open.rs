@@ -1,4 +1,4 @@
-//! Opening connections: TCP, TLS, and what is spoken over them.
+//! Opens connections: TCP, TLS, and the HTTP handshake.
 
 use super::limits::OpenConnection;
 use super::{ConnectOptions, CountedTcp, Endpoint, HTTP1, HTTP2, LeasedConnection, Upstream};
@@ -16,7 +16,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 impl Upstream {
-    /// Opens a connection to a server.
+    /// Opens a connection to an endpoint.
     ///
     /// # Errors
     ///
@@ -79,7 +79,7 @@ impl Upstream {
     async fn dial(&self, endpoint: &Endpoint, within: Duration) -> Result<TcpStream, Failure> {
         match timeout(within, TcpStream::connect(endpoint.address)).await {
             Ok(Ok(tcp)) => {
-                // Without it a chunk may wait for the acknowledgement of the last.
+                // Otherwise a chunk may wait until the last one was acknowledged.
                 let _ = tcp.set_nodelay(true);
                 Ok(tcp)
             }

@@ -1,4 +1,4 @@
-//! A TCP connection to an endpoint, counted among its upstream's while it is open.
+//! A TCP connection to an endpoint that counts against its upstream's limit.
 
 use super::limits::OpenConnection;
 use super::tls_records::TlsRecords;
@@ -9,11 +9,11 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-/// A TCP connection that counts as open until it is gone.
+/// A TCP connection that counts as open until it is dropped.
 #[derive(Debug)]
 pub(crate) struct CountedTcp {
     tcp: TcpStream,
-    /// Where it is in the records of TLS, if it carries them.
+    /// The position within TLS records, if they are tracked.
     records: Option<TlsRecords>,
     _open: OpenConnection,
 }
@@ -27,13 +27,13 @@ impl CountedTcp {
         }
     }
 
-    /// Follows the records of TLS, from the first byte on.
+    /// Tracks TLS records, from the first byte on.
     pub fn tracking_tls_records(mut self) -> CountedTcp {
         self.records = Some(TlsRecords::default());
         self
     }
 
-    /// Whether a part of a TLS record was read: the TLS library buffers it until the rest comes.
+    /// Whether part of a TLS record was read: the TLS library buffers it until the rest arrives.
     pub fn is_inside_tls_record(&self) -> bool {
         self.records
             .as_ref()

@@ -1,24 +1,24 @@
-//! Where the records of TLS end in what is read of a socket (RFC 8446 §5.1).
+//! Tracks the boundaries of TLS records in what is read from a socket (RFC 8446 §5.1).
 
-/// The type, the version and the length of a record.
+/// The length of a record's header: type, version and length.
 const HEADER: usize = 5;
 
-/// How far the current record was read.
+/// The position within the current record.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct TlsRecords {
-    /// Bytes of its header that were read; 0 between two records.
+    /// Bytes of its header that were read; 0 between records.
     header: usize,
-    /// Its length, as far as the header was read, and then what is still to come.
+    /// Its length as far as the header was read, then the bytes that remain.
     left: usize,
 }
 
 impl TlsRecords {
-    /// Whether a record has begun and is not over.
+    /// Whether a record was read in part.
     pub fn is_inside_record(&self) -> bool {
         self.header > 0
     }
 
-    /// Advances past these bytes.
+    /// Advances by these bytes.
     pub fn advance(&mut self, mut bytes: &[u8]) {
         while let [first, rest @ ..] = bytes {
             if self.header < HEADER {
