@@ -29,19 +29,19 @@ pub struct Gpus {
 struct Shared {
     /// When `each` was brought up to date.
     at: Option<Instant>,
-    under_way: u32,
+    in_flight: u32,
     /// Seconds that a call would have paid for, had it been under way from the start.
     each: f64,
 }
 
 impl Shared {
     /// Instants come from several threads: an earlier one than the last changes nothing.
-    fn follow(&mut self, now: Instant) {
+    fn advance(&mut self, now: Instant) {
         let since = self.at.map(|at| now.saturating_duration_since(at));
         if let Some(since) = since
-            && self.under_way > 0
+            && self.in_flight > 0
         {
-            self.each += since.as_secs_f64() / f64::from(self.under_way);
+            self.each += since.as_secs_f64() / f64::from(self.in_flight);
         }
         self.at = self.at.max(Some(now));
     }
@@ -64,8 +64,8 @@ impl Gpus {
     /// A call has reached the upstream.
     pub fn begin(self: &Arc<Self>, now: Instant) -> GpuShare {
         let mut shared = self.shared();
-        shared.follow(now);
-        shared.under_way += 1;
+        shared.advance(now);
+        shared.in_flight += 1;
         GpuShare {
             gpus: Arc::clone(self),
             paid: shared.each,
@@ -88,7 +88,7 @@ impl GpuShare {
     /// What it costs since it began, or was asked last, in US dollars.
     pub fn take(&mut self, now: Instant) -> f64 {
         let mut shared = self.gpus.shared();
-        shared.follow(now);
+        shared.advance(now);
         let seconds = shared.each - self.paid;
         self.paid = shared.each;
         seconds * self.gpus.usd_per_second
@@ -98,7 +98,7 @@ impl GpuShare {
 impl Drop for GpuShare {
     fn drop(&mut self) {
         let mut shared = self.gpus.shared();
-        shared.under_way = shared.under_way.saturating_sub(1);
+        shared.in_flight = shared.in_flight.saturating_sub(1);
     }
 }
 

@@ -251,7 +251,7 @@ pub struct Permit(Vec<state::QuotaLease>);
 impl Permit {
     /// So many tokens more came for it.
     pub fn charge(&self, tokens: u64) {
-        self.0.iter().for_each(|held| held.charge(tokens));
+        self.0.iter().for_each(|lease| lease.charge(tokens));
     }
 
     /// Gives its places back before the record of the call is written.

@@ -39,7 +39,7 @@ struct QuotaUsage {
     active: AtomicBool,
     requests: Option<Rate>,
     tokens: Option<Tokens>,
-    open: Mutex<HashMap<Arc<str>, u32>>,
+    in_flight: Mutex<HashMap<Arc<str>, u32>>,
     /// When each name was last seen, in seconds since the start.
     names: Mutex<HashMap<Arc<str>, u64>>,
     second: AtomicU64,
@@ -60,7 +60,7 @@ impl QuotaState {
             active: AtomicBool::new(quota.while_burning.is_none()),
             requests: requests.map(RateLimiter::hashmap),
             tokens: quota.tokens_per_minute.map(Tokens::new),
-            open: Mutex::default(),
+            in_flight: Mutex::default(),
             names: Mutex::default(),
             second: AtomicU64::new(0),
             refused: Default::default(),
@@ -110,7 +110,7 @@ impl QuotaState {
     pub(super) fn admit(
         &self,
         caller: &Caller<'_>,
-        held: &mut Vec<QuotaLease>,
+        leases: &mut Vec<QuotaLease>,
     ) -> Result<(), Refusal> {
         let usage = &self.usage;
         let mut unread = None;
@@ -135,38 +135,38 @@ impl QuotaState {
                 self.quota.per.limit_key(caller).without_body()
             }
         };
-        let mut more: Vec<QuotaLease> = Vec::with_capacity(names.len());
+        let mut new: Vec<QuotaLease> = Vec::with_capacity(names.len());
         for name in names {
             let name = usage.tracked_name(name);
-            if more.iter().any(|held| held.name == name) {
+            if new.iter().any(|lease| lease.name == name) {
                 continue;
             }
             match usage.take(&self.quota, &name) {
-                Ok(one) => more.push(one),
-                Err(lack) => {
-                    let refusal = || self.refusal(lack, &name).for_lack_of_memory(unread);
-                    return self.refuse(lack.0, refusal);
+                Ok(lease) => new.push(lease),
+                Err(shortage) => {
+                    let refusal = || self.refusal(shortage, &name).for_lack_of_memory(unread);
+                    return self.refuse(shortage.0, refusal);
                 }
             }
         }
-        held.append(&mut more);
+        leases.append(&mut new);
         Ok(())
     }
 
     /// Refuses, or counts that it would have.
-    fn refuse(&self, lack: Resource, refusal: impl FnOnce() -> Refusal) -> Result<(), Refusal> {
+    fn refuse(&self, resource: Resource, refusal: impl FnOnce() -> Refusal) -> Result<(), Refusal> {
         let counts = match self.quota.mode {
             Mode::Enforce => &self.usage.refused,
             Mode::Shadow => &self.usage.shadow_refused,
         };
-        counts[lack as usize].fetch_add(1, Ordering::Relaxed);
+        counts[resource as usize].fetch_add(1, Ordering::Relaxed);
         if self.quota.mode == Mode::Enforce {
             return Err(refusal());
         }
         let second = self.usage.second.load(Ordering::Relaxed);
         let next = second + SHADOW_LOG_EVERY;
         if self.usage.next_log_at.fetch_max(next, Ordering::Relaxed) <= second {
-            let (quota, lack) = (&self.quota.name, lack.as_str());
+            let (quota, lack) = (&self.quota.name, resource.as_str());
             tracing::warn!(%quota, lack, "a quota in shadow mode would refuse calls; its metrics count them");
         }
         Ok(())
@@ -177,24 +177,24 @@ impl QuotaUsage {
     /// Takes a place and a request for `name`.
     fn take(self: &Arc<Self>, quota: &Quota, name: &Arc<str>) -> Result<QuotaLease, Shortage> {
         let most = quota.concurrent;
-        if !enter(&mut self.open(), name, most) {
+        if !acquire_slot(&mut self.in_flight(), name, most) {
             return Err((Resource::Concurrent, SLOT_RETRY_AFTER));
         }
-        let held = QuotaLease {
+        let lease = QuotaLease {
             usage: Arc::clone(self),
             name: Arc::clone(name),
             slot: AtomicBool::new(most.is_some()),
         };
         let tokens = self.tokens.as_ref();
-        if let Some(wait) = tokens.and_then(|tokens| tokens.wait(&held.name)) {
+        if let Some(wait) = tokens.and_then(|tokens| tokens.wait(&lease.name)) {
             return Err((Resource::Tokens, wait));
         }
         let requests = self.requests.as_ref();
-        if let Some(Err(until)) = requests.map(|requests| requests.check_key(&held.name)) {
+        if let Some(Err(until)) = requests.map(|requests| requests.check_key(&lease.name)) {
             let wait = until.wait_time_from(DefaultClock::default().now());
             return Err((Resource::Requests, wait));
         }
-        Ok(held)
+        Ok(lease)
     }
 
     fn count_shared(&self, why: SharedReason) {
@@ -220,15 +220,15 @@ impl QuotaUsage {
     }
 
     /// Forgets names that were not seen for long, owe nothing and have no call under way.
-    fn forget(&self) {
+    fn forget_idle_names(&self) {
         let second = self.second.fetch_add(1, Ordering::Relaxed);
         if !second.is_multiple_of(FORGET_AFTER / 4) {
             return;
         }
-        let open: HashSet<_> = self.open().keys().cloned().collect();
+        let in_flight: HashSet<_> = self.in_flight().keys().cloned().collect();
         self.names().retain(|name, seen| {
             let owes = self.tokens.as_ref().is_some_and(|tokens| tokens.owes(name));
-            owes || open.contains(name) || *seen + FORGET_AFTER >= second
+            owes || in_flight.contains(name) || *seen + FORGET_AFTER >= second
         });
     }
 
@@ -236,15 +236,15 @@ impl QuotaUsage {
         self.names.lock()
     }
 
-    fn open(&self) -> MutexGuard<'_, HashMap<Arc<str>, u32>> {
-        self.open.lock()
+    fn in_flight(&self) -> MutexGuard<'_, HashMap<Arc<str>, u32>> {
+        self.in_flight.lock()
     }
 }
 
 impl QuotaState {
     fn refusal(&self, (resource, wait): Shortage, name: &str) -> Refusal {
         let quota = &self.quota;
-        let whose = match quota.per {
+        let subject = match quota.per {
             QuotaScope::All => String::new(),
             per if name == SHARED => format!(" for all calls that no {} is known of", per.as_str()),
             per => format!(" for this {}", per.as_str()),
@@ -263,7 +263,7 @@ impl QuotaState {
             });
         let name = &quota.name;
         let message = format!(
-            "quota {name} of this proxy: {most} {what}{whose}{why}; try again after `retry-after`, or ask its operator"
+            "quota {name} of this proxy: {most} {what}{subject}{why}; try again after `retry-after`, or ask its operator"
         );
         Refusal {
             message,
@@ -284,15 +284,16 @@ impl QuotaState {
             requests.retain_recent();
         }
         if let Some(tokens) = &self.usage.tokens {
-            tokens.tidy();
+            tokens.pay_debts();
         }
-        self.usage.forget();
+        self.usage.forget_idle_names();
     }
 
     pub(super) fn status(&self) -> QuotaStatus {
         let usage = &self.usage;
         let of = |counts: &[AtomicU64; 4]| {
-            Resource::ALL.map(|lack| (lack, counts[lack as usize].load(Ordering::Relaxed)))
+            Resource::ALL
+                .map(|resource| (resource, counts[resource as usize].load(Ordering::Relaxed)))
         };
         let shared = |why: SharedReason| usage.shared[why as usize].load(Ordering::Relaxed);
         QuotaStatus {
@@ -306,13 +307,17 @@ impl QuotaState {
 }
 
 /// One more for `name`, unless there are `most` already.
-fn enter(open: &mut HashMap<Arc<str>, u32>, name: &Arc<str>, most: Option<u32>) -> bool {
+fn acquire_slot(
+    in_flight: &mut HashMap<Arc<str>, u32>,
+    name: &Arc<str>,
+    most: Option<u32>,
+) -> bool {
     let Some(most) = most else { return true };
-    let now = open.get(name).copied().unwrap_or(0);
+    let now = in_flight.get(name).copied().unwrap_or(0);
     if now >= most {
         return false;
     }
-    open.insert(Arc::clone(name), now + 1);
+    in_flight.insert(Arc::clone(name), now + 1);
     true
 }
 
@@ -339,11 +344,11 @@ impl QuotaLease {
         if !self.slot.swap(false, Ordering::Relaxed) {
             return;
         }
-        let mut open = self.usage.open();
-        if let Some(count) = open.get_mut(&self.name) {
+        let mut in_flight = self.usage.in_flight();
+        if let Some(count) = in_flight.get_mut(&self.name) {
             *count -= 1;
             if *count == 0 {
-                open.remove(&self.name);
+                in_flight.remove(&self.name);
             }
         }
     }

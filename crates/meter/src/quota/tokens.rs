@@ -85,7 +85,7 @@ impl Tokens {
     }
 
     /// Lets debts be paid, and forgets who has everything again.
-    pub(super) fn tidy(&self) {
+    pub(super) fn pay_debts(&self) {
         self.owed().retain(|name, owed| {
             *owed = self.pay(name, *owed).0;
             *owed > 0

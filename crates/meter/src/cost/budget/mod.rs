@@ -249,8 +249,8 @@ impl BudgetState {
                     let what = format!("budget {}", self.budget.name);
                     self.refuse(stage, || Refusal::unreadable(&what, caller.unread))?;
                     // In shadow mode it goes on, and what it costs is spent.
-                    let scope = self.budget.per.limit_key(caller);
-                    return Ok(charges(scope.without_body()));
+                    let key = self.budget.per.limit_key(caller);
+                    return Ok(charges(key.without_body()));
                 }
                 (
                     self.budget.per.limit_key(caller).without_body(),
