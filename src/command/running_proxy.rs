@@ -101,7 +101,7 @@ impl RunningProxy {
     fn forget(&self, now: &Config, next: &Config) {
         let routes = || now.routes.iter().chain(&next.routes);
         let known = |route: Option<&str>, upstream: &str| {
-            upstream == Forwarder::NOWHERE
+            upstream == Forwarder::NO_ROUTE
                 || routes().any(|known| {
                     *known.upstream.name == *upstream
                         && route.is_none_or(|route| *known.name == *route)

@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn what_tls_took_and_could_not_write_leaves_without_another_chunk() {
+    fn bytes_buffered_by_tls_are_flushed_without_another_chunk() {
         let (blocked, left) = (Arc::new(AtomicUsize::new(1)), Arc::<AtomicUsize>::default());
         let (_server_io, agent_socket) = ServerIo::new(Buffering {
             blocked: Arc::clone(&blocked),
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_body_is_read_by_the_server_and_not_piece_by_piece_ahead_of_it() {
+    fn a_long_body_is_read_by_the_server_and_not_ahead_of_it() {
         // There is always something to read.
         let (mut server_io, agent_socket) = ServerIo::new(join(repeat(b'x'), sink()));
         let woken = Arc::new(Woken::default());

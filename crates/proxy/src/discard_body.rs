@@ -19,13 +19,14 @@ const LINGER_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long the call's record waits for the body.
 const OBSERVE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Whether, and how long, the body of a refused request is read.
+/// Whether the body of a refused request is read, and for how long.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DiscardPolicy {
     /// The agent sends its body without waiting for `100 Continue`; one that waits is not asked to
     /// send.
     sent_unprompted: bool,
-    /// Unread, the body would force the connection to be closed, as over HTTP/1.
+    /// Whether to read on after the call was recorded: over HTTP/1, an unread body forces the
+    /// connection to be closed.
     linger: bool,
 }
 
@@ -76,17 +77,18 @@ impl UnreadBody {
     }
 }
 
-/// Reads until the body ends or fails, or is longer than `left` bytes.
-async fn read(source: &mut UploadSource, mut left: usize, observer: Option<&CallHandle>) {
+/// Reads until the body ends or fails, or is longer than `max_bytes` bytes.
+async fn read(source: &mut UploadSource, max_bytes: usize, observer: Option<&CallHandle>) {
+    let mut remaining = max_bytes;
     while let Some(frame) = poll_fn(|cx| source.poll_frame(cx)).await {
         let Ok(frame) = frame else { return };
         let Some(bytes) = frame.data_ref() else {
             continue;
         };
-        let Some(rest) = left.checked_sub(bytes.len()) else {
+        let Some(rest) = remaining.checked_sub(bytes.len()) else {
             return;
         };
-        left = rest;
+        remaining = rest;
         if let Some(handle) = observer {
             handle.notify(|call| call.unsent_frame(bytes));
         }

@@ -7,7 +7,7 @@ use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::sleep;
 
 /// How often, at the end, to check whether every call has been reported.
-const LOOK: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// The stages of a shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -21,7 +21,7 @@ pub(super) enum Stage {
 #[derive(Clone, Debug)]
 pub struct Shutdown {
     stage: Arc<watch::Sender<Stage>>,
-    load: Arc<OpenCounts>,
+    open: Arc<OpenCounts>,
 }
 
 impl Shutdown {
@@ -30,7 +30,7 @@ impl Shutdown {
         let stage = Arc::new(watch::Sender::new(Stage::Serving));
         Shutdown {
             stage,
-            load: Arc::default(),
+            open: Arc::default(),
         }
     }
 
@@ -53,12 +53,12 @@ impl Shutdown {
 
     /// Open connections from agents, tunnels included.
     pub fn connections(&self) -> usize {
-        *self.load.connections.borrow()
+        *self.open.connections.borrow()
     }
 
     /// Requests whose response has not ended.
     pub fn requests(&self) -> usize {
-        self.load.requests.load(Ordering::Relaxed)
+        self.open.requests.load(Ordering::Relaxed)
     }
 
     /// Resolves when draining starts.
@@ -75,34 +75,34 @@ impl Shutdown {
     pub(super) fn drain(&self) -> Drain {
         Drain {
             stage: self.stage.subscribe(),
-            load: Arc::clone(&self.load),
-            _lease: None,
+            open: Arc::clone(&self.open),
+            _connection: None,
         }
     }
 
     /// A subscription for a new connection, which counts as open until every clone is dropped.
-    pub(super) fn open(&self, permit: OwnedSemaphorePermit) -> Drain {
-        self.load.connections.send_modify(|count| *count += 1);
-        let lease = ConnectionGuard {
-            load: Arc::clone(&self.load),
+    pub(super) fn open_connection(&self, permit: OwnedSemaphorePermit) -> Drain {
+        self.open.connections.send_modify(|count| *count += 1);
+        let guard = ConnectionGuard {
+            open: Arc::clone(&self.open),
             _permit: permit,
         };
         Drain {
             stage: self.stage.subscribe(),
-            load: Arc::clone(&self.load),
-            _lease: Some(Arc::new(lease)),
+            open: Arc::clone(&self.open),
+            _connection: Some(Arc::new(guard)),
         }
     }
 
     /// A guard for a new request, which counts as open until it is dropped.
-    pub(super) fn request(&self) -> RequestGuard {
-        self.load.requests.fetch_add(1, Ordering::Relaxed);
-        RequestGuard(Arc::clone(&self.load))
+    pub(super) fn request_guard(&self) -> RequestGuard {
+        self.open.requests.fetch_add(1, Ordering::Relaxed);
+        RequestGuard(Arc::clone(&self.open))
     }
 
     /// Resolves when no connection is open.
     pub(super) async fn all_closed(&self) {
-        let mut connections = self.load.connections.subscribe();
+        let mut connections = self.open.connections.subscribe();
         // It cannot fail: `self` holds the sender.
         let _ = connections.wait_for(|count| *count == 0).await;
     }
@@ -110,14 +110,14 @@ impl Shutdown {
     /// Resolves when the end of every call has been reported, so that the final records are
     /// complete.
     pub(super) async fn all_reported(&self) {
-        while self.load.calls.load(Ordering::Relaxed) > 0 {
-            sleep(LOOK).await;
+        while self.open.calls.load(Ordering::Relaxed) > 0 {
+            sleep(POLL_INTERVAL).await;
         }
     }
 
     /// Connections that were open when the shutdown terminated them.
     pub(super) fn aborted_connections(&self) -> usize {
-        self.load.aborted.load(Ordering::Relaxed)
+        self.open.aborted.load(Ordering::Relaxed)
     }
 
     fn advance(&self, to: Stage) {
@@ -125,7 +125,7 @@ impl Shutdown {
             let later = to > *stage;
             if later && to == Stage::Terminating {
                 // Counted before any connection can see the new stage.
-                self.load
+                self.open
                     .aborted
                     .store(self.connections(), Ordering::Relaxed);
             }
@@ -165,15 +165,15 @@ impl Default for OpenCounts {
 #[derive(Clone, Debug)]
 pub(super) struct Drain {
     stage: watch::Receiver<Stage>,
-    load: Arc<OpenCounts>,
-    _lease: Option<Arc<ConnectionGuard>>,
+    open: Arc<OpenCounts>,
+    _connection: Option<Arc<ConnectionGuard>>,
 }
 
 impl Drain {
     /// A guard for a new call, which counts as unreported until it is dropped.
-    pub fn call(&self) -> CallGuard {
-        self.load.calls.fetch_add(1, Ordering::Relaxed);
-        CallGuard(Arc::clone(&self.load))
+    pub fn call_guard(&self) -> CallGuard {
+        self.open.calls.fetch_add(1, Ordering::Relaxed);
+        CallGuard(Arc::clone(&self.open))
     }
 
     /// Resolves when draining starts.
@@ -195,13 +195,13 @@ impl Drain {
 /// Counts a connection as open, and holds its permit, until it is dropped.
 #[derive(Debug)]
 struct ConnectionGuard {
-    load: Arc<OpenCounts>,
+    open: Arc<OpenCounts>,
     _permit: OwnedSemaphorePermit,
 }
 
 impl Drop for ConnectionGuard {
     fn drop(&mut self) {
-        self.load.connections.send_modify(|count| *count -= 1);
+        self.open.connections.send_modify(|count| *count -= 1);
     }
 }
 
@@ -228,6 +228,6 @@ impl Drop for CallGuard {
 #[cfg(test)]
 impl Default for CallGuard {
     fn default() -> Self {
-        Shutdown::new().drain().call()
+        Shutdown::new().drain().call_guard()
     }
 }

@@ -46,7 +46,7 @@ pub struct Forwarder {
 
 impl Forwarder {
     /// The name of route and upstream in records where no route matches.
-    pub const NOWHERE: &str = "none";
+    pub const NO_ROUTE: &str = "none";
 
     /// A forwarder with no connections yet.
     ///
@@ -58,7 +58,7 @@ impl Forwarder {
             routing: ArcSwap::from_pointee(Routing::new(settings)?),
             observer,
             panics: Arc::default(),
-            no_route: Arc::from(Self::NOWHERE),
+            no_route: Arc::from(Self::NO_ROUTE),
         })
     }
 
@@ -124,8 +124,11 @@ impl Forwarder {
         let (parts, body) = request.into_parts();
         let index = route::choose(&routing.settings.routes, &parts);
         let matched = index.map(|index| &*routing.settings.routes[index]);
-        let downstream =
-            DownstreamState::new(&connection.send_state, stream, connection.drain.call());
+        let downstream = DownstreamState::new(
+            &connection.send_state,
+            stream,
+            connection.drain.call_guard(),
+        );
         let call = Call::new(
             self.begin(received, &parts, matched, connection),
             downstream,

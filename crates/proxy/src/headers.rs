@@ -207,13 +207,13 @@ fn merge_content_lengths(headers: &mut HeaderMap) {
 
 pub(super) fn remove_hop_by_hop(headers: &mut HeaderMap, upgrade: bool, trailers: bool) {
     let named = named_by_connection(headers);
-    let goes = |name: &HeaderName| match *name {
+    let removed = |name: &HeaderName| match *name {
         CONNECTION | UPGRADE => !upgrade,
         TE => !trailers,
         TRANSFER_ENCODING => true,
         _ => [KEEP_ALIVE, PROXY_CONNECTION, HTTP2_SETTINGS].contains(name) || named.contains(name),
     };
-    retain(headers, |name| !goes(name));
+    retain(headers, |name| !removed(name));
     // `insert` keeps the position of a field that is present.
     if trailers {
         headers.insert(TE, HeaderValue::from_static("trailers"));
@@ -258,12 +258,12 @@ fn retain(headers: &mut HeaderMap, keep: impl Fn(&HeaderName) -> bool) {
 
 /// Removes a field and keeps the order of the others. [`HeaderMap::remove`] would move the last one
 /// into the gap.
-pub(super) fn remove_in_order(headers: &mut HeaderMap, gone: &HeaderName) {
-    if !headers.contains_key(gone) {
+pub(super) fn remove_in_order(headers: &mut HeaderMap, removed: &HeaderName) {
+    if !headers.contains_key(removed) {
         return;
     }
     let mut kept = HeaderMap::with_capacity(headers.len());
-    for (name, value) in headers.iter().filter(|(name, _)| *name != gone) {
+    for (name, value) in headers.iter().filter(|(name, _)| *name != removed) {
         kept.append(name.clone(), value.clone());
     }
     *headers = kept;

@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn each_route_has_its_own_requests_and_is_told_when_to_come_back() {
+    fn each_route_has_its_own_quota_and_retry_after() {
         let limiter = limiter(3);
         let (a, b) = (route("a"), route("b"));
         assert!((0..3).all(|_| limiter.check(&a).is_ok()));
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_comes_back_after_the_time_that_was_told() {
+    fn a_request_is_allowed_after_retry_after() {
         let (limiter, route) = (limiter(600), route("a"));
         assert!((0..600).all(|_| limiter.check(&route).is_ok()));
         let retry_after = limiter.check(&route).expect_err("none left");
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn the_seconds_told_are_whole_and_never_too_few() {
+    fn retry_after_is_in_whole_seconds_rounded_up() {
         let seconds = |millis| RetryAfter(Duration::from_millis(millis)).seconds();
         assert_eq!(
             [

@@ -144,7 +144,7 @@ async fn accept(bound: BoundListener, server: Arc<Server>, permits: Arc<Semaphor
         };
         let permit = Arc::clone(&permits).acquire_owned().await;
         let permit = permit.expect("the semaphore is never closed");
-        let drain = server.shutdown.open(permit);
+        let drain = server.shutdown.open_connection(permit);
         let serving = connection::serve(
             Arc::clone(&server),
             tcp,

@@ -228,10 +228,10 @@ fn http1_source(
         incoming.size_hint().exact()
     };
     drop(incoming);
-    let Some((io, ahead)) = http1.into_io() else {
+    let Some((io, read_ahead)) = http1.into_io() else {
         return ResponseSource::Lost;
     };
-    let mut response = http1::BodyReader::new(io, ahead, length, framing.chunked);
+    let mut response = http1::BodyReader::new(io, read_ahead, length, framing.chunked);
     if framing.closes {
         response = response.not_reusable();
     }

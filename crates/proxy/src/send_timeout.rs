@@ -196,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_time_runs_from_the_first_byte_that_waits_until_one_is_taken() {
+    fn the_send_timeout_runs_from_the_first_blocked_byte_until_one_is_accepted() {
         let state = SendState::new();
         assert_eq!(state.deadline(), None);
         state.set_blocked();
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_that_was_reset_says_so_before_its_connection_does() {
+    fn a_streams_close_reason_precedes_its_connections() {
         let (connection, stream) = (Arc::new(SendState::new()), Arc::new(SendState::new()));
         let open = || CallGuard::default();
         let other = DownstreamState::new(&connection, Some(&Arc::new(SendState::new())), open());

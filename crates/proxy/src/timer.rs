@@ -54,13 +54,13 @@ impl SendTimer {
         self.waiting = None;
     }
 
-    /// Ready when none of the `left` waiting bytes was accepted for too long.
-    pub fn poll(&mut self, cx: &mut Context<'_>, left: usize) -> Poll<()> {
+    /// Ready when none of the `pending` waiting bytes was accepted for too long.
+    pub fn poll(&mut self, cx: &mut Context<'_>, pending: usize) -> Poll<()> {
         let since = match self.waiting {
-            Some((before, since)) if before == left => since,
+            Some((before, since)) if before == pending => since,
             _ => {
                 let at = super::clock::now();
-                self.waiting = Some((left, at));
+                self.waiting = Some((pending, at));
                 at
             }
         };

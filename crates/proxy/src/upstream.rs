@@ -50,7 +50,7 @@ pub(super) struct Endpoint {
     pub name: String,
     /// The address it is connected to.
     pub address: SocketAddr,
-    outstanding: InFlightCount,
+    in_flight: InFlightCount,
     /// The number of the choice that last chose it.
     last_chosen: AtomicUsize,
     created: Instant,
@@ -72,7 +72,7 @@ pub(super) struct Endpoint {
 struct Rank {
     ejected: bool,
     fallback: bool,
-    outstanding: usize,
+    in_flight: usize,
     last_chosen: usize,
 }
 
@@ -89,7 +89,7 @@ const HTTP2: u8 = 2;
 /// A count of requests or streams in flight. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct InFlightCount {
-    taken: Arc<AtomicUsize>,
+    count: Arc<AtomicUsize>,
     /// Notified when one ends, as requests of this upstream may wait for it.
     connections: Option<Arc<Connections>>,
 }
@@ -102,24 +102,24 @@ impl InFlightCount {
     /// A count that wakes a waiting request when one ends.
     pub fn waking(connections: &Arc<Connections>) -> InFlightCount {
         InFlightCount {
-            taken: Arc::default(),
+            count: Arc::default(),
             connections: Some(Arc::clone(connections)),
         }
     }
 
     pub fn acquire(&self) -> InFlightGuard {
-        self.taken.fetch_add(1, Ordering::Relaxed);
+        self.count.fetch_add(1, Ordering::Relaxed);
         InFlightGuard(self.clone())
     }
 
     pub fn count(&self) -> usize {
-        self.taken.load(Ordering::Relaxed)
+        self.count.load(Ordering::Relaxed)
     }
 }
 
 impl Drop for InFlightGuard {
     fn drop(&mut self) {
-        self.0.taken.fetch_sub(1, Ordering::Relaxed);
+        self.0.count.fetch_sub(1, Ordering::Relaxed);
         if let Some(connections) = &self.0.connections {
             connections.stream_released();
         }
@@ -279,7 +279,7 @@ impl Endpoint {
             settings: host.settings.clone(),
             name: host.name.clone(),
             address,
-            outstanding: InFlightCount::default(),
+            in_flight: InFlightCount::default(),
             last_chosen: AtomicUsize::new(0),
             created: now(),
             ejected_until: AtomicU64::new(0),
@@ -298,7 +298,7 @@ impl Endpoint {
         Rank {
             ejected: self.is_ejected(),
             fallback,
-            outstanding: self.outstanding.count(),
+            in_flight: self.in_flight.count(),
             last_chosen: self.last_chosen.load(Ordering::Relaxed),
         }
     }

@@ -78,7 +78,7 @@ fn owned(fields: &[(&str, &str)]) -> Vec<(String, String)> {
 }
 
 #[test]
-fn what_is_not_hop_by_hop_stays_in_order_with_its_duplicates() {
+fn end_to_end_fields_keep_their_order_and_duplicates() {
     let given = [
         ("host", "agent.example"),
         ("x-b", "1"),
@@ -115,7 +115,7 @@ fn fields_that_connection_names_go_on_every_line_and_in_any_case() {
 }
 
 #[test]
-fn connection_cannot_take_out_what_is_meant_for_the_far_end() {
+fn connection_cannot_remove_end_to_end_fields() {
     let given = [
         (
             "connection",
@@ -134,7 +134,7 @@ fn connection_cannot_take_out_what_is_meant_for_the_far_end() {
 }
 
 #[test]
-fn a_connection_field_that_is_not_text_or_names_nothing_is_taken_out_quietly() {
+fn a_connection_field_that_is_not_text_or_names_nothing_is_removed() {
     let given = [
         ("connection", "\u{e9}, authorization"),
         ("connection", "a b, (), ,"),
@@ -144,7 +144,7 @@ fn a_connection_field_that_is_not_text_or_names_nothing_is_taken_out_quietly() {
 }
 
 #[test]
-fn of_te_only_trailers_is_left() {
+fn only_trailers_is_kept_of_te() {
     assert_eq!(
         forwarded(&[("te", "gzip, Trailers;q=0.5"), ("a", "1")]),
         owned(&[("te", "trailers"), ("a", "1")])
@@ -169,7 +169,7 @@ fn an_upgrade_keeps_its_two_fields_where_they_are() {
 }
 
 #[test]
-fn an_upgrade_that_is_none_goes() {
+fn an_unannounced_or_disallowed_upgrade_is_removed() {
     let not_announced = [("upgrade", "websocket"), ("a", "1")];
     assert_eq!(forwarded(&not_announced), owned(&[("a", "1")]));
     let cleartext_http2 = [
@@ -192,7 +192,7 @@ fn an_upgrade_that_is_none_goes() {
 }
 
 #[test]
-fn via_and_forwarded_fields_come_only_where_the_route_says_so() {
+fn via_and_forwarded_fields_are_added_only_if_the_route_says_so() {
     assert_eq!(forwarded(&[("host", "h")]), owned(&[("host", "h")]));
 
     let mut parts = request(Version::HTTP_2, &[("host", "h:8080")]);
@@ -253,7 +253,7 @@ fn without_a_host_field_the_authority_is_the_forwarded_host() {
 }
 
 #[test]
-fn a_response_loses_its_hop_by_hop_fields_alone() {
+fn only_hop_by_hop_fields_are_removed_from_a_response() {
     let given = [
         ("server", "engine"),
         ("connection", "close, x-hop"),
@@ -315,7 +315,7 @@ fn answered(status: StatusCode, headers: &[(&str, &str)], via: bool) -> Vec<(Str
 }
 
 #[test]
-fn a_trace_goes_on_in_the_place_of_the_agents_and_everything_else_stays() {
+fn the_trace_replaces_the_agents_and_other_fields_stay() {
     let of_agent = [
         ("a", "1"),
         ("traceparent", "malformed"),

@@ -183,10 +183,12 @@ impl<I: AsyncRead + Unpin> BodyReader<I> {
                     is_last: matches!(self.framing, Framing::Complete),
                 }
             }
-            Framing::Length(left) => {
-                let available = raw.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
-                *left -= available as u64;
-                if *left == 0 {
+            Framing::Length(remaining) => {
+                let available = raw
+                    .len()
+                    .min(usize::try_from(*remaining).unwrap_or(usize::MAX));
+                *remaining -= available as u64;
+                if *remaining == 0 {
                     self.framing = Framing::Complete;
                     self.put_back(&raw[available..]);
                 }

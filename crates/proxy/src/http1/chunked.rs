@@ -106,22 +106,23 @@ impl ChunkedDecoder {
                 };
                 *at += length;
             }
-            Position::Data(left) => {
-                let available = (raw.len() - *at).min(usize::try_from(left).unwrap_or(usize::MAX));
+            Position::Data(remaining) => {
+                let available =
+                    (raw.len() - *at).min(usize::try_from(remaining).unwrap_or(usize::MAX));
                 payload.add(*at..*at + available);
                 *at += available;
-                self.0 = match left - available as u64 {
+                self.0 = match remaining - available as u64 {
                     0 => Position::LineEnd(2),
-                    left => Position::Data(left),
+                    remaining => Position::Data(remaining),
                 };
             }
-            Position::LineEnd(left) => {
-                let expected = if left == 2 { b'\r' } else { b'\n' };
+            Position::LineEnd(remaining) => {
+                let expected = if remaining == 2 { b'\r' } else { b'\n' };
                 if *next != expected {
                     return Err(ResponseBodyError::InvalidChunk);
                 }
                 *at += 1;
-                self.0 = if left == 2 {
+                self.0 = if remaining == 2 {
                     Position::LineEnd(1)
                 } else {
                     Position::Size
@@ -282,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_cut_anywhere_reads_the_same_and_leaves_as_it_came() {
+    fn a_body_cut_anywhere_decodes_the_same_and_is_forwarded_unchanged() {
         for cut in 0..=BODY.len() {
             let (one, other) = BODY.split_at(cut);
             let decoded = decode_pieces([one, other].into_iter()).expect("good");
@@ -296,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn what_two_readers_could_take_for_different_bodies_is_refused() {
+    fn ambiguous_codings_are_rejected() {
         for body in [
             &b"5\nhello\r\n"[..],
             b"\r\n5\r\nhello\r\n",
@@ -323,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_and_trailers_without_end_are_refused() {
+    fn endless_lines_and_trailers_are_rejected() {
         let line = [b"5;".as_slice(), &[b'a'; MAX_LINE_BYTES]].concat();
         assert!(decode_pieces(line.chunks(100)).is_err());
         let trailers = [b"0\r\nx: ".as_slice(), &[b'a'; MAX_TRAILER_BYTES]].concat();
@@ -331,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_the_end_is_not_read() {
+    fn bytes_after_the_end_are_not_consumed() {
         let read = ChunkedDecoder::default()
             .read(b"1\r\na\r\n0\r\n\r\nHTTP/1.1")
             .expect("good");

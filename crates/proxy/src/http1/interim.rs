@@ -45,7 +45,7 @@ mod tests {
     }
 
     #[test]
-    fn a_head_leaves_in_one_form_without_the_fields_of_the_connection() {
+    fn a_head_is_normalized_and_loses_hop_by_hop_fields() {
         let head = "HTTP/1.0 103 Early Hints\nLink: </a>; rel=preload\nTransfer-Encoding: chunked\n\
                     Content-Length: 5\nConnection: close, X-Hop\nX-Hop: 1\nlink: </b>\n\n";
         let expected = "HTTP/1.1 103 Early Hints\r\nLink: </a>; rel=preload\r\nlink: </b>\r\n\r\n";
@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_head_does_not_leave() {
+    fn a_malformed_head_is_not_forwarded() {
         for head in [
             "HTTP/1.1 1O3 x\r\n\r\n",
             "HTTP/1.1 103 x\r\n y: z\r\n\r\n",

@@ -126,7 +126,7 @@ impl ActiveListeners {
 
     /// Applies a prepared update. Open connections stay open, even those on removed addresses.
     /// Returns the addresses that were added.
-    pub fn change(&self, change: ListenerUpdate) -> Vec<SocketAddr> {
+    pub fn change(&self, update: ListenerUpdate) -> Vec<SocketAddr> {
         let mut set = self.set();
         if set.draining {
             return Vec::new();
@@ -139,7 +139,7 @@ impl ActiveListeners {
             listener.settings = settings;
             Some(listener)
         };
-        for next in change.active {
+        for next in update.active {
             set.active.extend(match next {
                 ListenerAction::Keep(settings) => keep(settings),
                 ListenerAction::ReplaceTls(settings, acceptor) => {
@@ -154,8 +154,8 @@ impl ActiveListeners {
             });
         }
         before.iter().for_each(|listener| listener.task.abort());
-        self.server.change(&change.limits);
-        let max_connections = connection_limit(&change.limits);
+        self.server.change(&update.limits);
+        let max_connections = connection_limit(&update.limits);
         self.resize_permits(set.max_connections, max_connections);
         set.max_connections = max_connections;
         opened

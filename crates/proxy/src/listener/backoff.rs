@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn reports_at_most_every_ten_seconds_and_counts_what_it_left_out() {
+    fn reports_at_most_every_ten_seconds_and_counts_what_was_not_reported() {
         let (mut backoff, start) = (Backoff::default(), Instant::now());
         assert_eq!(backoff.failed(start).report, Some(1));
         assert_eq!(backoff.failed(start + Duration::from_secs(1)).report, None);

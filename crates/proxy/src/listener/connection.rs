@@ -173,13 +173,14 @@ async fn serve_http<I>(
     let send_state = Arc::clone(&info.send_state);
     let (io, agent_socket) = ServerIo::new(io);
     info.agent_socket = Some(agent_socket.clone());
-    let shared = Arc::new(ConnectionService {
+    let connection_service = Arc::new(ConnectionService {
         server: Arc::clone(server),
         timeouts: Arc::clone(&timeouts),
         info,
     });
     // Boxed, because hyper reserves room for it in every connection, even an idle one.
-    let service = service_fn(move |request| Box::pin(Arc::clone(&shared).call(request)));
+    let service =
+        service_fn(move |request| Box::pin(Arc::clone(&connection_service).call(request)));
     let mut socket = SniffedSocket::new(TimedSocket::new(io, Arc::clone(&timeouts)));
     let mut timer = pin!(sleep_until(Instant::now() + settings.head_timeout));
     let version = tokio::select! {
@@ -297,7 +298,7 @@ impl ConnectionService {
         let mut call = ActiveRequest {
             timeouts: Arc::clone(&self.timeouts),
             stream: None,
-            _guard: self.server.shutdown.request(),
+            _guard: self.server.shutdown.request_guard(),
         };
         async move {
             call.stream = current_stream();

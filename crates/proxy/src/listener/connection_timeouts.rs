@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_overdue_while_any_request_is_under_way() {
+    fn no_timeout_runs_while_a_request_is_in_flight() {
         let start = Instant::now();
         let timeouts = ConnectionTimeouts::new(start, HEAD, Arc::new(SendState::new()));
         timeouts.request_started(true);
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn an_agent_that_takes_nothing_of_an_answer_is_overdue_until_it_takes_some() {
+    fn the_send_timeout_runs_while_the_agent_accepts_nothing() {
         let start = Instant::now();
         let send_state = Arc::new(SendState::new());
         let timeouts = ConnectionTimeouts::new(start, HEAD, Arc::clone(&send_state));

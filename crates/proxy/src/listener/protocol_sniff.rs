@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_preface_tells_http2_wherever_it_is_cut() {
+    async fn the_preface_is_detected_wherever_it_is_cut() {
         let sent = [&PREFACE[..], b"settings"].concat();
         for cut in 0..sent.len() {
             let (before, after) = sent.split_at(cut);
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn all_else_is_http1_and_stays_whole() {
+    async fn anything_else_is_http1_and_replayed_unchanged() {
         let post: &[u8] = b"POST /v1/chat/completions HTTP/1.1\r\n\r\n";
         for sent in [
             post,

@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_asks_again_at_once_waited_for_nobody() {
+    fn a_frame_requested_at_once_is_no_backpressure() {
         let start = now();
         let at = |millis| move || start + Duration::from_millis(millis);
         let mut backpressure = Backpressure::default();

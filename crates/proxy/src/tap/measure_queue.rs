@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_behind_lost_frames_is_not_shown_as_if_it_followed_those_before() {
+    fn frames_after_a_gap_are_skipped_until_it_is_reported() {
         let notes = Notes::default();
         let handle = call_handle(&notes);
         let mut queue = MeasureQueue::default();

@@ -23,8 +23,9 @@ use tokio::task::JoinHandle;
 
 /// Pieces that a relay forwards per poll before it yields to other tasks.
 const MAX_PIECES_PER_POLL: usize = 16;
-/// How long queued frames of a silent stream, less than a second of it, wait to be measured, plus
-/// at most one tick. Waking up sooner would often be for nothing, as most streams go on.
+/// How long the queued frames of a stream that falls silent, less than a second's worth, wait to be
+/// measured, plus at most one tick. Waking up sooner would often be for nothing, as most streams go
+/// on.
 const MEASURE_WITHIN: Duration = MAX_MEASURE_DELAY.saturating_sub(Duration::from_millis(50));
 /// Streams check their queues at common instants, this far apart: a wake-up for each stream costs
 /// more, and too many streams at once delay others.
@@ -333,7 +334,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn beats_are_the_same_for_all_and_never_late() {
+    fn ticks_are_the_same_for_all_and_never_late() {
         let at = now();
         for offset in (0..2_000).step_by(7).map(Duration::from_millis) {
             let instant = at + offset;

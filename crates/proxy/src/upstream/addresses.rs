@@ -187,7 +187,7 @@ impl Host {
         if let Some((_, reason)) = lookup.as_ref().filter(|(at, _)| *at >= since) {
             return Err(unresolved(reason));
         }
-        let (host, asked) = (self.settings.authority.host(), now());
+        let (host, started) = (self.settings.authority.host(), now());
         let found = timeout_at(deadline, look_up(host, self.port)).await;
         let found = found.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
         match found {
@@ -201,7 +201,7 @@ impl Host {
             Err(error) => {
                 let reason = error.to_string();
                 let failure = unresolved(&reason);
-                *lookup = Some((asked, reason));
+                *lookup = Some((started, reason));
                 Err(failure)
             }
         }
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn servers_that_stay_are_the_same_and_no_more_are_used_than_may_be() {
+    fn known_addresses_keep_their_endpoints_and_their_number_is_bounded() {
         let host = host();
         host.store_addresses(vec![v4(1), v4(2)], now());
         let before = host.endpoints();
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn the_family_that_is_connected_to_is_preferred_as_long_as_there_is_any_of_it() {
+    fn the_family_last_connected_to_is_preferred_while_it_has_addresses() {
         let host = host();
         let v6: SocketAddr = "[::1]:8000".parse().expect("an address");
         let preferred = || {
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_look_up_that_failed_is_not_repeated_for_those_who_waited_for_it() {
+    async fn a_failed_look_up_is_not_repeated_for_requests_that_waited_for_it() {
         let host = host();
         let began = now();
         *host.lookup.lock().await = Some((now(), "no such name".to_owned()));

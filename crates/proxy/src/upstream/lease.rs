@@ -15,7 +15,7 @@ use tokio::time::timeout_at;
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// How often a waiting request checks for capacity by itself: changes of settings, and other
-/// upstreams' use of descriptors, wake nobody.
+/// upstreams' use of descriptors, do not wake it.
 const RECHECK_INTERVAL: Duration = Duration::from_millis(250);
 
 /// One request's search for a connection.
@@ -97,7 +97,7 @@ impl<'a> LeaseSearch<'a> {
     /// Tries one endpoint.
     pub async fn attempt(&mut self, host: &Arc<Host>, endpoint: &Arc<Endpoint>) -> ConnectAttempt {
         let upstream = self.upstream;
-        let in_flight = endpoint.outstanding.acquire();
+        let in_flight = endpoint.in_flight.acquire();
         let leased = |connection, reused| {
             ConnectAttempt::Leased(Lease {
                 connection,

@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn one_upstream_has_all_descriptors_and_of_several_none_has() {
+    fn one_upstream_gets_all_descriptors_and_none_of_several_does() {
         let descriptors = DescriptorBudget::unlimited();
         descriptors.limit(100);
         let greedy = Connections::new(&descriptors);
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_wait_than_may() {
+    fn waiting_requests_are_bounded() {
         let connections = Connections::new(&DescriptorBudget::unlimited());
         let waiting = [
             connections.enqueue(2, WaitFor::Any),

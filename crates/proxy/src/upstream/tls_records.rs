@@ -9,7 +9,7 @@ pub(super) struct TlsRecords {
     /// Bytes of its header that were read; 0 between records.
     header: usize,
     /// Its length as far as the header was read, then the bytes that remain.
-    left: usize,
+    remaining: usize,
 }
 
 impl TlsRecords {
@@ -24,16 +24,16 @@ impl TlsRecords {
             if self.header < HEADER {
                 // The last two bytes of the header are the length.
                 if self.header + 2 >= HEADER {
-                    self.left = self.left << 8 | usize::from(*first);
+                    self.remaining = self.remaining << 8 | usize::from(*first);
                 }
                 self.header += 1;
                 bytes = rest;
             } else {
-                let here = self.left.min(bytes.len());
-                self.left -= here;
+                let here = self.remaining.min(bytes.len());
+                self.remaining -= here;
                 bytes = &bytes[here..];
             }
-            if self.header == HEADER && self.left == 0 {
+            if self.header == HEADER && self.remaining == 0 {
                 *self = TlsRecords::default();
             }
         }
