@@ -39,10 +39,10 @@ fn read(body: &[u8], length: usize) -> Whole {
                 ..Whole::default()
             };
         };
-        assert!(read.content <= read.whole && read.whole <= unread.len());
+        assert!(read.forwardable <= read.consumed && read.consumed <= unread.len());
         whole.payload.extend_from_slice(&read.payload);
-        whole.forwarded.extend_from_slice(&unread[..read.content]);
-        unread.drain(..read.whole);
+        whole.forwarded.extend_from_slice(&unread[..read.forwardable]);
+        unread.drain(..read.consumed);
         if read.trailers.is_some() {
             whole.end = "over";
             return whole;
