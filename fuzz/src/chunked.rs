@@ -41,7 +41,9 @@ fn read(body: &[u8], length: usize) -> Whole {
         };
         assert!(read.forwardable <= read.consumed && read.consumed <= unread.len());
         whole.payload.extend_from_slice(&read.payload);
-        whole.forwarded.extend_from_slice(&unread[..read.forwardable]);
+        whole
+            .forwarded
+            .extend_from_slice(&unread[..read.forwardable]);
         unread.drain(..read.consumed);
         if read.trailers.is_some() {
             whole.end = "over";
