@@ -4,6 +4,10 @@
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+/// How long the meter's threads let items gather after others were taken: under load they wake
+/// so often, and not for each call.
+pub const GATHER_TIME: Duration = Duration::from_millis(5);
+
 /// A bounded queue of items for one reader.
 ///
 /// ```

@@ -5,18 +5,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 use tokengauge_core::background::{self, BackgroundWork, wait_behind};
-use tokengauge_core::batch_queue::{BatchQueue, TakeOutcome};
+use tokengauge_core::batch_queue::{BatchQueue, GATHER_TIME, TakeOutcome};
 use tokengauge_core::finished::FinishedCall;
 use tokengauge_core::subscriber::{Stream, Subscriber, TokenObserver};
 
-/// Finished calls that wait for the subscribers' thread; more are dropped and counted.
+/// The most finished calls that wait for the subscribers' thread; further ones are dropped and
+/// counted.
 const QUEUE: usize = 8192;
-/// After so many finished calls, or this long after the last one, subscribers tidy up.
+/// Subscribers do their housekeeping after so many finished calls, or so long after the last.
 const TIDY_EVERY: u32 = 256;
 const TIDY_AFTER: Duration = Duration::from_secs(1);
-/// How long finished calls gather after others were delivered: under load the thread wakes so
-/// often, and not for each call.
-const GATHER: Duration = Duration::from_millis(5);
 
 enum Message {
     Finished(Arc<FinishedCall>),
@@ -46,15 +44,15 @@ impl Subscribers {
         }
     }
 
-    /// Everyone who wants to watch `stream`.
+    /// The observers of all subscribers that want to observe `stream`.
     pub(crate) fn watch(&self, stream: &Stream<'_>) -> Box<[Box<dyn TokenObserver>]> {
         let all = self.all.iter();
         all.filter_map(|subscriber| subscriber.watch(stream))
             .collect()
     }
 
-    /// Hands a finished call over; drops and counts it where too many wait. One that a blocking
-    /// budget counts is delivered at once: the next call may depend on it.
+    /// Queues a finished call; drops and counts it if the queue is full. One that counts for a
+    /// blocking budget is delivered at once, since the next call may depend on it.
     pub(crate) fn finished(&self, finished_call: FinishedCall) {
         let urgent = !finished_call.charges.is_empty();
         let message = Message::Finished(Arc::new(finished_call));
@@ -67,7 +65,7 @@ impl Subscribers {
         }
     }
 
-    /// Finished calls that nobody got to see.
+    /// Finished calls that were dropped.
     pub(crate) fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
     }
@@ -109,14 +107,14 @@ fn deliver(all: &[Arc<dyn Subscriber>], messages: &BatchQueue<Message>) {
         }
         match taken {
             TakeOutcome::Closed => break,
-            TakeOutcome::Batch => messages.gather(GATHER),
+            TakeOutcome::Batch => messages.gather(GATHER_TIME),
             TakeOutcome::TimedOut => {}
         }
     }
     each(all, |subscriber| subscriber.flush());
 }
 
-/// A subscriber that panics loses that one call and nobody else's.
+/// Calls each subscriber. One that panics loses that call; the others still get it.
 fn each(all: &[Arc<dyn Subscriber>], act: impl Fn(&dyn Subscriber)) {
     for subscriber in all {
         let act = std::panic::AssertUnwindSafe(|| act(subscriber.as_ref()));

@@ -2,13 +2,13 @@
 
 use super::guard::guarded;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::SyncSender;
 use std::time::Duration;
-use tokengauge_core::background::wait_behind;
-use tokengauge_core::background::{self, BackgroundWork};
+use tokengauge_core::background::{self, BackgroundWork, wait_behind};
+use tokengauge_core::batch_queue::{BatchQueue, GATHER_TIME, TakeOutcome};
 use tokengauge_core::memory::{Memory, Reclaim};
 
-/// Jobs that can wait. What they hold is bounded by the memory of all calls.
+/// Jobs that can wait, besides those that were taken. What they hold is bounded by the memory of all calls.
 const QUEUE: usize = 4096;
 
 /// Something to do in the background.
@@ -17,9 +17,9 @@ pub(crate) type Job = Box<dyn FnOnce(Executor) + Send>;
 /// Where a job runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Executor {
-    /// On the background thread: it may take its time.
+    /// On the background thread: it may take long.
     Background,
-    /// On a traffic thread, the background being full: only what costs nothing.
+    /// On a thread of traffic, since the queue is full: only what is cheap.
     Traffic,
 }
 
@@ -28,61 +28,84 @@ enum Message {
     Flush(SyncSender<()>),
 }
 
-/// The sending end of the thread's queue.
-#[derive(Debug)]
+/// The thread and its queue.
 pub(crate) struct Worker {
-    queue: SyncSender<Message>,
+    queue: Arc<BatchQueue<Message>>,
 }
 
 impl Worker {
-    /// Also gives back to the system what calls have freed of `memory`.
+    /// Starts the thread, which also returns freed pages of `memory` to the system.
     pub(crate) fn start(memory: &Arc<Memory>) -> Worker {
         Worker::with_queue(QUEUE, memory)
     }
 
     fn with_queue(length: usize, memory: &Arc<Memory>) -> Worker {
-        let (queue, jobs) = sync_channel(length);
-        let reclaim = Reclaim::new(memory);
+        let queue = Arc::new(BatchQueue::new(length));
+        let (jobs, reclaim) = (Arc::clone(&queue), Reclaim::new(memory));
         if let Err(error) = background::spawn("meter", BackgroundWork::Bursts, move || {
             work(&jobs, reclaim)
         }) {
             tracing::error!(%error, "no thread for measuring: big bodies will not be measured");
+            queue.close();
         }
         Worker { queue }
     }
 
-    /// Queues a job after all others; gives it back where too many wait.
+    /// Queues a job; returns it if the queue is full. It may wait for
+    /// [`GATHER_TIME`] even where there are no others.
     pub(crate) fn queue(&self, job: Job) -> Result<(), Job> {
-        match self.queue.try_send(Message::Job(job)) {
-            Err(
-                TrySendError::Full(Message::Job(job))
-                | TrySendError::Disconnected(Message::Job(job)),
-            ) => Err(job),
-            _ => Ok(()),
-        }
+        self.queue.push(Message::Job(job)).map_err(job_of)
+    }
+
+    /// Queues a job whose result somebody waits for: after all others, but without a wait for more.
+    pub(crate) fn queue_urgent(&self, job: Job) -> Result<(), Job> {
+        self.queue.push_urgent(Message::Job(job)).map_err(job_of)
     }
 
     /// Waits until everything queued is done, at most `patience`.
     pub(crate) fn flush(&self, patience: Duration) -> bool {
         wait_behind(
-            |done| self.queue.try_send(Message::Flush(done)).is_ok(),
+            |done| self.queue.push_urgent(Message::Flush(done)).is_ok(),
             patience,
         )
     }
 }
 
-fn work(jobs: &Receiver<Message>, mut reclaim: Reclaim) {
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.queue.close();
+    }
+}
+
+fn job_of(message: Message) -> Job {
+    match message {
+        Message::Job(job) => job,
+        Message::Flush(_) => unreachable!("only jobs are given back"),
+    }
+}
+
+fn work(queue: &BatchQueue<Message>, mut reclaim: Reclaim) {
+    let mut batch = Vec::new();
     loop {
-        match jobs.recv_timeout(Reclaim::EVERY) {
-            Ok(Message::Job(job)) => {
-                let _ = guarded(|| job(Executor::Background));
+        match queue.take(&mut batch, Some(Reclaim::EVERY)) {
+            TakeOutcome::Batch => {}
+            TakeOutcome::TimedOut => {
+                reclaim.tick();
+                continue;
             }
-            Ok(Message::Flush(done)) => {
-                let _ = done.send(());
-            }
-            Err(RecvTimeoutError::Timeout) => reclaim.tick(),
-            Err(RecvTimeoutError::Disconnected) => return,
+            TakeOutcome::Closed => return,
         }
+        for message in batch.drain(..) {
+            match message {
+                Message::Job(job) => {
+                    let _ = guarded(|| job(Executor::Background));
+                }
+                Message::Flush(done) => {
+                    let _ = done.send(());
+                }
+            }
+        }
+        queue.gather(GATHER_TIME);
     }
 }
 
