@@ -1,24 +1,23 @@
-//! What calls cost and what they may take: the live counterpart of the configuration's prices,
-//! budgets and quotas.
+//! Prices, budgets and quotas: the live counterpart of the configuration.
 
 use crate::cost::budget::{Budget, Budgets};
 use crate::cost::{PriceList, Prices};
 use crate::quota::{Quota, Quotas};
 use std::sync::Arc;
 
-/// The prices, budgets and quotas that hold now, with what has been spent and taken of them.
+/// The prices, budgets and quotas in force, with their spending and usage.
 #[derive(Clone, Debug, Default)]
 pub struct Accounting {
     /// What tokens cost.
     pub prices: Arc<Prices>,
-    /// What was spent of the budgets.
+    /// The budgets and their spending.
     pub budgets: Arc<Budgets>,
-    /// What calls take at once and by the minute.
+    /// The quotas and their usage.
     pub quotas: Arc<Quotas>,
 }
 
 impl Accounting {
-    /// With nothing spent and nothing taken.
+    /// Without spending or usage.
     pub fn new(prices: &PriceList, budgets: &[Budget], quotas: &[Quota]) -> Accounting {
         Accounting {
             prices: Prices::new(prices),
@@ -27,8 +26,8 @@ impl Accounting {
         }
     }
 
-    /// By another configuration from now on. What was spent and taken stays where a budget or
-    /// quota does, and calls under way go on sharing the time of GPUs.
+    /// Applies another configuration. Budgets and quotas that stay keep their spending and
+    /// usage, and calls in flight keep sharing the time of GPUs.
     pub fn reload(&self, prices: &PriceList, budgets: &[Budget], quotas: &[Quota]) -> Accounting {
         self.budgets.change(budgets);
         Accounting {
@@ -38,12 +37,12 @@ impl Accounting {
         }
     }
 
-    /// Whether no call can be refused by it.
+    /// Whether it can never refuse a call.
     pub fn admits_all(&self) -> bool {
         self.quotas.is_empty() && self.budgets.is_empty()
     }
 
-    /// Whether the body of a call may decide on it.
+    /// Whether any limit may depend on request bodies.
     pub fn may_depend_on_bodies(&self) -> bool {
         self.quotas.may_depend_on_bodies() || self.budgets.may_depend_on_bodies()
     }

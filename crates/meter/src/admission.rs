@@ -1,4 +1,4 @@
-//! Whether a call may go on, by what is left of the budgets and quotas.
+//! Admits or refuses a call by what is left of the budgets and quotas.
 
 use super::context::{CallContext, LimitContext};
 use super::request::{self, StrictFacts};
@@ -11,12 +11,12 @@ use tokengauge_core::caller::{Caller, KnownName, Refusal};
 use tokengauge_core::observer::{Admission, Failure, FailureKind, RequestBody, UnreadableBody};
 use tokengauge_core::time::whole_seconds_since_1970;
 
-/// What a body says, as far as it is known.
+/// What is known of a request body.
 struct BodyFacts {
     facts: Option<RequestFacts>,
-    /// What a name is that was not found in it.
+    /// What a name counts as that was not found in it.
     missing_name: KnownName<'static>,
-    /// The models that it names, where that is known.
+    /// The models that it names, if that is known.
     models: Option<Vec<String>>,
     unread: Option<UnreadableBody>,
     bodiless: bool,
@@ -35,7 +35,7 @@ impl BodyFacts {
 }
 
 impl CallContext {
-    /// Whether the call may go on, by what is known of its body.
+    /// Admits or refuses the call by what is known of its body.
     pub(super) fn admit(&self, body: RequestBody<'_>) -> Admission {
         let Some(limited) = &self.limited else {
             return Admission::Granted;
@@ -49,7 +49,7 @@ impl CallContext {
         let rules = &self.measure.attribution;
         let who = Attribution::merged(self.attribution.as_deref(), read.facts.as_ref(), rules);
         let workloads = self.workloads(models.as_deref());
-        // What the body could say otherwise is not known without it.
+        // Without the body it is unknown whether that would name another.
         let certain = |places: &NameSources| {
             read.missing_name == KnownName::Absent || places.paths.is_empty()
         };
@@ -77,9 +77,9 @@ impl CallContext {
         self.check_limits(limited, &caller, stage)
     }
 
-    /// All models that the call names, in lower case; `None` where the body may name another
-    /// one, or servers read the path differently. A call counts for each of them: which of
-    /// them an upstream serves is its own affair.
+    /// All models that the call names, in lower case; `None` if the body may name another one, or
+    /// servers read the path differently. A call counts for each of them, since it is unknown
+    /// which one an upstream serves.
     fn models(&self, limited: &LimitContext, read: &mut BodyFacts) -> Option<Vec<String>> {
         let head = &limited.models;
         let path_model = self.path_model.as_deref();
@@ -91,10 +91,10 @@ impl CallContext {
                 return None;
             }
             match read.models.take() {
-                // Messages of a connection whose own place for a model names one.
+                // Messages of a connection that named its model when it was opened.
                 None if read.unread == Some(UnreadableBody::Upgraded) => path_model.map(|_| ())?,
                 _ if head.decides => {}
-                // Azure's deployments and the like: the path is the place for it.
+                // Azure's deployments and the like: the path names the model.
                 None if read.unread == Some(UnreadableBody::NoModel) && !models.is_empty() => {}
                 found => models.extend(found?),
             }
@@ -108,8 +108,7 @@ impl CallContext {
         Some(models)
     }
 
-    /// The workloads of a call for `models`; `None` where that depends on a model that is not
-    /// known.
+    /// The workloads of a call for `models`; `None` if that depends on an unknown model.
     fn workloads(&self, models: Option<&[String]>) -> Option<Vec<String>> {
         let all = &self.measure.workloads;
         if models.is_none() && self.assignment.depends_on_model(all) {
@@ -135,7 +134,7 @@ impl CallContext {
                     ..BodyFacts::unknown(KnownName::Absent, None)
                 };
             }
-            // Messages name a model at most: nobody reads them for anything else.
+            // Messages name a model at most; nothing else is read from them.
             RequestBody::Unread(UnreadableBody::Upgraded) => {
                 return BodyFacts::unknown(KnownName::Absent, Some(UnreadableBody::Upgraded));
             }
@@ -195,7 +194,7 @@ impl CallContext {
         }
         match quotas.admit(caller) {
             Ok(permit) => {
-                // Asked once: a second permit would give its places back at once.
+                // Called once: a second permit would release its slots at once.
                 let _ = limited.permit.set(permit);
                 let _ = limited.charges.set(Arc::from(charges));
                 Admission::Granted
@@ -205,7 +204,7 @@ impl CallContext {
     }
 }
 
-/// All of `names`, as far as they are known.
+/// What is known of a name, given all the names that the call has.
 fn known(names: Option<&[String]>) -> KnownName<'_> {
     match names {
         None => KnownName::Unread,
@@ -215,7 +214,7 @@ fn known(names: Option<&[String]>) -> KnownName<'_> {
     }
 }
 
-/// Refused for `kind`, unless it was the body that could not be read.
+/// A refusal of `kind`, unless it is because the body could not be read.
 fn refused(kind: FailureKind, refusal: Refusal) -> Admission {
     let kind = match refusal.unread {
         None => kind,

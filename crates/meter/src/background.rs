@@ -1,13 +1,14 @@
 //! Responses that are generated in the background: the first answer has no usage, and every poll
-//! after the end repeats it. It is counted once.
+//! after the end repeats it, so usage is counted once.
 
 use parking_lot::Mutex;
 use std::collections::{HashSet, VecDeque};
 
-/// Responses that are remembered; beyond, the oldest are forgotten and their usage is not counted.
+/// The most responses that are tracked; beyond, the oldest are forgotten and their usage is not
+/// counted.
 const MAX_KNOWN: usize = 10_000;
 
-/// The responses whose usage nobody has counted yet, by the provider's id.
+/// The responses whose usage has not been counted yet, by the provider's id.
 #[derive(Debug, Default)]
 pub(crate) struct BackgroundResponses(Mutex<PendingIds>);
 

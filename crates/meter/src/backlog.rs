@@ -1,17 +1,17 @@
-//! Frames that are read later: a body that came whole, or compressed bulk.
+//! Frames that are read later: a whole body, or bulk compressed data.
 
 use std::sync::Arc;
 use std::time::Instant;
 use tokengauge_core::memory::{Buffer, Memory, Share};
 
-/// Frames of different instants that one backlog keeps apart.
+/// The most frames with different instants in one backlog.
 const MAX_FRAMES: usize = 64 * 1024;
 
-/// The bytes of frames and when each came.
+/// The bytes of frames and the instant of each.
 #[derive(Debug)]
 pub(crate) struct Backlog {
     bytes: Buffer,
-    /// Where each frame ends, and its instant. Frames of one instant are one.
+    /// The end of each frame and its instant. Frames of the same instant are merged.
     ends: Vec<(usize, Instant)>,
     /// What `ends` takes of the memory.
     share: Share,
@@ -26,7 +26,7 @@ impl Backlog {
         }
     }
 
-    /// Keeps a frame; `false` where a bound does not allow it.
+    /// Adds a frame; `false` if a bound does not allow it.
     #[must_use]
     pub(crate) fn push(&mut self, at: Instant, bytes: &[u8]) -> bool {
         if self.bytes.extend(bytes).is_err() {
@@ -46,7 +46,7 @@ impl Backlog {
         fits
     }
 
-    /// Makes room for the end of one more frame; `false` where the memory does not allow it.
+    /// Makes room for the end of one more frame; `false` if the memory does not allow it.
     fn has_room(&mut self) -> bool {
         if self.ends.len() < self.ends.capacity() {
             return true;

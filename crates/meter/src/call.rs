@@ -1,5 +1,5 @@
-//! The observer of one call: takes what the proxy shows, guards against panics, and
-//! hands over to `finish` at the end.
+//! The observer of one call: receives events from the proxy, catches panics, and calls `finish`
+//! at the end.
 
 use super::call_state::CallState;
 use super::context::CallContext;
@@ -17,7 +17,7 @@ use tokengauge_core::observer::{
 };
 use tokengauge_wire as wire;
 
-/// Watches one call.
+/// Observes one call.
 pub(crate) struct Call {
     context: Arc<CallContext>,
     /// `None` once the call has ended.
@@ -44,8 +44,8 @@ impl Call {
         self.state.lock()
     }
 
-    /// Lets `act` see the state of a call that runs. A panic in it costs this one
-    /// call its measurement.
+    /// Runs `act` on the state of a running call. If it panics, this call is not measured any
+    /// more.
     fn with(&self, act: impl FnOnce(&Arc<CallContext>, &mut CallState)) {
         if let Some(state) = self.state().as_mut()
             && guarded(|| act(&self.context, state)).is_none()
@@ -233,7 +233,7 @@ impl CallPolicy for Call {
 }
 
 impl Drop for Call {
-    /// Nobody said how the call ended: the agent must have gone.
+    /// Dropped without `ended`: the agent must have left.
     fn drop(&mut self) {
         if let Some(state) = self.state().take() {
             let at = state.latest.unwrap_or(self.context.received);

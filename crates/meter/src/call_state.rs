@@ -1,4 +1,4 @@
-//! What changes while a call runs, and what is done with what arrives.
+//! The state of a running call, and how it handles what arrives.
 
 use super::context::CallContext;
 use super::live::LiveCall;
@@ -14,7 +14,7 @@ use tokengauge_core::call::{self, Dialect};
 use tokengauge_core::observer::{Frame, Side};
 use tokengauge_wire::{DecodeError, Decoder, ResponseHead};
 
-/// What changes while a call runs.
+/// The state of a running call.
 #[derive(Default)]
 pub(crate) struct CallState {
     pub(crate) run: LiveGeneration,
@@ -31,21 +31,21 @@ pub(crate) struct CallState {
     pub(crate) bytes: call::Bytes,
     pub(crate) warm_up: bool,
     pub(crate) lagged: bool,
-    /// What the body was before reading it was given up.
+    /// Whether the body was a stream, once reading it was given up.
     was_stream: Option<bool>,
     /// The body could not be read to its end.
     pub(crate) broken: bool,
-    /// Its share of own GPUs while it is under way, and what it came to in the end.
+    /// Its share of self-hosted GPUs while it is in flight, and its cost at the end.
     share: Option<GpuShare>,
     gpu_usd: Option<f64>,
     pub(crate) head_overhead: Option<Duration>,
     pub(crate) chunk_overhead: Option<Duration>,
-    /// The last instant that was given.
+    /// The latest instant that was observed.
     pub(crate) latest: Option<Instant>,
 }
 
 impl CallState {
-    /// Of a call that was received at `received`.
+    /// The state of a call that was received at `received`.
     pub(crate) fn new(live: Arc<LiveCall>, received: Instant) -> CallState {
         CallState {
             run: LiveGeneration::new(live),
@@ -65,20 +65,20 @@ impl CallState {
         }
     }
 
-    /// The call is over: it pays for no more.
+    /// The call has ended: it pays for no more GPU time.
     pub(crate) fn settle(&mut self, at: Instant) {
         if let Some(mut share) = self.share.take() {
             self.gpu_usd = Some(share.take(at));
         }
     }
 
-    /// What own GPUs cost up to `at`, or since it was asked before.
+    /// The cost of self-hosted GPUs up to `at`, since this was last called.
     pub(crate) fn gpu_cost(&mut self, at: Instant) -> Option<f64> {
         let under_way = self.share.as_mut().map(|share| share.take(at));
         under_way.or_else(|| self.gpu_usd.take())
     }
 
-    /// Whether the upstream said yes.
+    /// Whether the upstream accepted the call.
     pub(crate) fn accepted(&self) -> bool {
         self.status.is_some_and(|status| status < 300)
     }
@@ -131,7 +131,7 @@ impl CallState {
         self.release_request(context);
     }
 
-    /// Counts the bytes of a connection that nobody reads.
+    /// Counts the bytes of an upgraded connection that is not read.
     pub(crate) fn pass(&mut self, from: Side, frame: &Frame) {
         let length = frame.bytes.len() as u64;
         match from {
@@ -140,7 +140,7 @@ impl CallState {
         }
     }
 
-    /// How a gRPC call ended, as its trailers say, or its head where there is nothing else.
+    /// The status of a gRPC call, from its trailers, or its head if there is nothing else.
     pub(crate) fn grpc_status(&mut self, fields: &HeaderMap) {
         let status = fields.get("grpc-status").filter(|_| self.is_grpc);
         if let Some(status) = status.filter(|status| *status != "0") {
@@ -150,7 +150,7 @@ impl CallState {
         }
     }
 
-    /// Gives the request's copy back as soon as the provider reported the input tokens.
+    /// Drops the request's copy as soon as the provider has reported the input tokens.
     pub(crate) fn release_request(&mut self, context: &CallContext) {
         let is_reported = self
             .run
@@ -164,7 +164,7 @@ impl CallState {
             && request.facts.is_some()
         {
             if let Some(long) = request.take_long() {
-                // Refused, it is given back here.
+                // If the queue is full, it is dropped here.
                 let _ = context.shared.worker.queue(Box::new(move |_| drop(long)));
             }
             request.release();
@@ -177,14 +177,14 @@ impl CallState {
         self.stop_reading();
     }
 
-    /// So many frames were not measured, nor is what follows them.
+    /// `frames` were not measured, nor is what follows them.
     pub(crate) fn lag(&mut self, context: &CallContext, frames: u64) {
         context.shared.counters.lagged(frames);
         self.lagged = true;
         self.stop_reading();
     }
 
-    /// Tokens come that are not seen while the call runs.
+    /// From now on tokens are not measured while the call runs.
     pub(crate) fn unseen(&self) {
         if let Some(live) = &self.run.live {
             live.unseen();
@@ -199,7 +199,7 @@ impl CallState {
         self.reading = Reading::Nothing;
     }
 
-    /// The head of the answer: what its body will be read as.
+    /// Reads the response head, which decides how the body is read.
     pub(crate) fn read_head(
         &mut self,
         context: &Arc<CallContext>,
@@ -239,8 +239,7 @@ impl CallState {
     }
 }
 
-/// What LiteLLM says that a call costs whose answer it did not stream. It says 0 where it
-/// does not know.
+/// The cost that LiteLLM reports for an answer that it did not stream. 0 means unknown.
 fn litellm_cost(headers: &HeaderMap) -> Option<f64> {
     let usd = headers.get("x-litellm-response-cost")?.to_str().ok()?;
     let usd: f64 = usd.parse().ok()?;

@@ -1,4 +1,4 @@
-//! A call from its request head on.
+//! What is known of a call from its request head on.
 
 use super::accounting::Accounting;
 use super::nesting::ProxyHop;
@@ -23,12 +23,13 @@ use tokengauge_core::time::duration_since_1970;
 use tokengauge_core::trace::{self, CallTrace, PropagatedTrace, TraceContext};
 use tokengauge_wire::{self as wire, BodyHead, HeadModels};
 use uuid::{NoContext, Timestamp, Uuid};
+
 /// What is known of a call from its request head on.
 pub(crate) struct CallContext {
     pub(crate) shared: Arc<Shared>,
-    /// How it is measured, from its beginning to its end.
+    /// The settings by which it is measured, from its beginning to its end.
     pub(crate) measure: Arc<Measure>,
-    /// What it costs and may take, the same way.
+    /// The prices, budgets and quotas that apply to it.
     pub(crate) accounting: Arc<Accounting>,
     pub(crate) route_stats: Arc<RouteStats>,
     pub(super) assignment: Assignment,
@@ -40,45 +41,45 @@ pub(crate) struct CallContext {
     pub(crate) dialect: Dialect,
     pub(crate) operation: Operation,
     pub(crate) method: Method,
-    /// The path with placeholders for what names one thing.
+    /// The path, identifiers replaced by placeholders.
     pub(crate) path: Box<str>,
     /// Whether anything is generated for it.
     pub(crate) generates: bool,
     /// The model that the path names.
     pub(super) path_model: Option<Box<str>>,
-    /// Whether a stream is asked for, where the path says.
+    /// Whether a stream is asked for, if the path says so.
     pub(super) path_stream: Option<bool>,
-    /// Whether the answer has no body, whatever its head says.
+    /// Whether the response has no body, whatever its head says.
     pub(super) bodiless: bool,
     pub(crate) attribution: Option<Box<HeaderAttribution>>,
-    /// Tells the agent from others, where sessions are guessed by what calls begin with.
+    /// Identifies the agent, if sessions are guessed by conversation.
     conversation: Option<u64>,
-    /// What quotas and budgets know of the call, where there are any.
+    /// What quotas and budgets know of the call, if there are any.
     pub(super) limited: Option<Box<LimitContext>>,
     /// Whether it asks for a WebSocket.
     pub(super) is_socket: bool,
-    /// The session of a connection with several answers, where the agent names none.
+    /// The session of a connection with several answers, if the agent names none.
     pub(super) session: OnceLock<Box<str>>,
     pub(crate) trace: Option<Box<CallTrace>>,
-    /// Where it stands among calls within each other, where the trace tells.
+    /// Its position in the chain of proxies, if the trace tells.
     pub(crate) hop: Option<ProxyHop>,
-    /// The agent's `tracestate`, where its trace goes on and is recorded.
+    /// The agent's `tracestate`, if its trace is continued and recorded.
     pub(crate) trace_state: Option<Box<str>>,
-    /// Locked by the worker for as long as it reads: others must only try.
+    /// Locked by the worker while it reads: others must use `try_lock`.
     pub(crate) request: Mutex<Request>,
 }
 
 /// What quotas and budgets know of a call.
 pub(super) struct LimitContext {
-    /// What stands for the provider's keys.
+    /// Digests of the provider's keys.
     pub(super) keys: Vec<String>,
-    /// How the body is written.
+    /// The encoding and media type of the body.
     pub(super) body: BodyHead,
     /// The models that the head names.
     pub(super) models: HeadModels,
-    /// What the call has of the quotas.
+    /// What the call holds of the quotas.
     pub(super) permit: OnceLock<Permit>,
-    /// Under which names it counts for budgets that block.
+    /// The names under which it counts for budgets that block.
     pub(super) charges: OnceLock<Arc<[Charge]>>,
 }
 
@@ -165,7 +166,7 @@ impl CallContext {
         }
     }
 
-    /// So many tokens more came for the call.
+    /// Charges `tokens` more to the quotas.
     pub(super) fn charge(&self, tokens: u64) {
         let permit = self
             .limited
@@ -176,7 +177,7 @@ impl CallContext {
         }
     }
 
-    /// Gives back the places that the call has of quotas on concurrent calls.
+    /// Releases the call's slots of quotas on concurrent calls.
     pub(super) fn release_quota_slots(&self) {
         let limited = self.limited.as_ref();
         if let Some(permit) = limited.and_then(|limited| limited.permit.get()) {
@@ -184,14 +185,19 @@ impl CallContext {
         }
     }
 
-    /// Under which names the call counts for budgets that block.
+    /// Whether the next call may be let through or refused by what this one used.
+    pub(super) fn is_limited(&self) -> bool {
+        self.limited.is_some()
+    }
+
+    /// The names under which the call counts for budgets that block.
     pub(super) fn charges(&self) -> Arc<[Charge]> {
         let limited = self.limited.as_ref();
         let charges = limited.and_then(|limited| limited.charges.get());
         charges.cloned().unwrap_or_default()
     }
 
-    /// Who made the call, as far as it is known by now.
+    /// Who made the call, as far as it is known yet.
     pub(crate) fn who(&self) -> Attribution {
         let request = self.request.try_lock();
         let facts = request
@@ -200,7 +206,7 @@ impl CallContext {
         self.attributed(facts)
     }
 
-    /// Who made the call, by its head, what the body says and the connection.
+    /// Who made the call, by its head, its body and its connection.
     pub(super) fn attributed(&self, facts: Option<&RequestFacts>) -> Attribution {
         let rules = &self.measure.attribution;
         let mut who = Attribution::merged(self.attribution.as_deref(), facts, rules);
@@ -214,7 +220,7 @@ impl CallContext {
         who
     }
 
-    /// The model asked for, as far as it is known by now.
+    /// The model asked for, as far as it is known yet.
     pub(crate) fn model_requested(&self) -> Option<String> {
         let of_body = || {
             let request = self.request.try_lock()?;
@@ -226,8 +232,7 @@ impl CallContext {
             .or_else(of_body)
     }
 
-    /// Whether a stream was asked for, and whether several choices; as far as it is
-    /// known by now.
+    /// Whether a stream was asked for, and whether several choices; as far as it is known yet.
     pub(crate) fn asked(&self) -> (Option<bool>, bool) {
         let request = self.request.try_lock();
         let facts = request
@@ -239,7 +244,7 @@ impl CallContext {
         (self.path_stream.or(stream), several)
     }
 
-    /// The workload, as far as it is known by now.
+    /// The workload, as far as it is known yet.
     pub(crate) fn workload(&self) -> Option<&Arc<str>> {
         self.assignment
             .name(&self.measure.workloads, || self.model_requested())
@@ -257,7 +262,7 @@ impl CallContext {
         self.request.lock()
     }
 
-    /// Reads the facts of the body. Says `false` where it cannot be decoded.
+    /// Reads the facts of the body. Returns `false` if it cannot be decoded.
     fn read_facts(&self, request: &mut Request) -> bool {
         let decodes = request.read(&self.measure.attribution);
         if let Some(seed) = self.conversation {
@@ -288,7 +293,7 @@ impl CallContext {
                 context.shared.counters.body_skipped();
             }
         };
-        if let Err(refused) = self.shared.worker.queue(Box::new(read)) {
+        if let Err(refused) = self.shared.worker.queue_urgent(Box::new(read)) {
             refused(Executor::Traffic);
             self.shared.counters.body_skipped();
             self.request().release();
@@ -296,7 +301,7 @@ impl CallContext {
     }
 }
 
-/// Tells agents apart: by address, route and what their heads say.
+/// A hash that identifies an agent: of its address, its route and what its headers say.
 fn agent_hash(start: &CallStart<'_>, from_headers: Option<&HeaderAttribution>) -> u64 {
     let mut hasher = DefaultHasher::new();
     start.peer.hash(&mut hasher);
@@ -307,7 +312,7 @@ fn agent_hash(start: &CallStart<'_>, from_headers: Option<&HeaderAttribution>) -
     hasher.finish()
 }
 
-/// How much of a body is copied, at most: nothing of one that says it is longer than that.
+/// The most bytes of a body that are copied: none if its `content-length` exceeds `limit`.
 fn copied(headers: &HeaderMap, limit: usize) -> usize {
     let length = headers.get(header::CONTENT_LENGTH);
     let length: Option<u64> = length.and_then(|length| length.to_str().ok()?.parse().ok());

@@ -7,9 +7,9 @@ use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, DefaultHasher, Hash, Hasher, RandomState};
 use std::sync::Arc;
 
-/// Calls that are remembered; beyond, the oldest are forgotten.
+/// The most calls that are tracked; beyond, the oldest are forgotten.
 const MAX_KNOWN: usize = 10_000;
-/// Texts that a turn adds at least: the answer to the one before, and what is said to it.
+/// The fewest texts that a turn adds: the previous answer, and the reply to it.
 const MIN_ADDED: usize = 2;
 
 /// The conversations that calls have sent.
@@ -27,7 +27,7 @@ struct ConversationIndex {
     calls: u64,
 }
 
-/// The texts of one call, as hashes of what begins with the first and ends with each.
+/// The texts of one call, as a hash of each prefix.
 #[derive(Debug)]
 pub(crate) struct Prefixes {
     hasher: DefaultHasher,
@@ -43,8 +43,8 @@ impl Prefixes {
 }
 
 impl Conversations {
-    /// No text yet, of an agent that `who` tells from others: conversations of two agents that
-    /// begin alike are not the same.
+    /// No texts yet, of the agent that `who` identifies: conversations of two agents that begin
+    /// alike are not the same.
     pub(crate) fn prefixes(&self, who: impl Hash) -> Prefixes {
         let mut hasher = self.salt.build_hasher();
         who.hash(&mut hasher);
@@ -54,8 +54,8 @@ impl Conversations {
         }
     }
 
-    /// The session of a call with these texts: that of the latest call it goes on from, else
-    /// `new`; `None` without texts.
+    /// The session of a call with these texts: that of the latest call it continues, else `new`;
+    /// `None` without texts.
     pub(crate) fn session(
         &self,
         prefixes: &Prefixes,
@@ -83,7 +83,7 @@ impl ConversationIndex {
         while self.order.len() > MAX_KNOWN
             && let Some((oldest, call)) = self.order.pop_front()
         {
-            // It may have come again since.
+            // The same call may have been made again since.
             let latest = self.sessions.get(&oldest).map(|(_, latest)| *latest);
             if latest == Some(call) {
                 self.sessions.remove(&oldest);

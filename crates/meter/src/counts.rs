@@ -4,8 +4,8 @@ use super::script::Scripts;
 use tokengauge_core::call::{Channel, Segment};
 use tokengauge_tokenizer::Counter;
 
-/// Texts that can be under way at a time. Beyond it the one that was silent for
-/// longest is closed; should it go on after all, its rest counts as a new text.
+/// The most texts that can be open at a time. Beyond it the one idle for longest is closed; if it
+/// is continued nevertheless, its rest counts as a new text.
 const MAX_OPEN: usize = 256;
 
 /// Token counts by channel.
@@ -35,7 +35,7 @@ impl ByChannel {
     }
 }
 
-/// One text under way.
+/// One open text.
 struct OpenText {
     segment: Segment,
     counter: Counter,
@@ -45,7 +45,7 @@ struct OpenText {
     settled: u64,
     /// Whether text came since then.
     changed: bool,
-    /// The frame that touched it last.
+    /// The frame that last added to it.
     frame: u32,
 }
 
@@ -62,11 +62,11 @@ pub(crate) struct FrameContent {
 #[derive(Default)]
 pub(crate) struct Counts {
     open: Vec<OpenText>,
-    /// Where in `open` text came last.
+    /// The index in `open` of the text that was last added to.
     current: usize,
     /// Running counts, exact for the text so far.
     running: ByChannel,
-    /// What of `running` no continuation can change.
+    /// The part of `running` that no continuation can change.
     settled: ByChannel,
     content: FrameContent,
     frame: u32,
@@ -78,7 +78,7 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// More of one text came.
+    /// Adds to one text.
     pub(crate) fn push(&mut self, segment: Segment, text: &str) {
         self.content.text = true;
         self.content.answer |= segment.channel != Channel::Reasoning;
@@ -92,7 +92,7 @@ impl Counts {
         open.frame = self.frame;
     }
 
-    /// The frame is over: counts the texts it changed and says what it carried.
+    /// Ends a frame: counts the texts it changed and returns what it carried.
     pub(crate) fn frame(&mut self) -> FrameContent {
         let content = std::mem::take(&mut self.content);
         if content.text {
@@ -105,7 +105,7 @@ impl Counts {
         content
     }
 
-    /// In which scripts the text is.
+    /// The scripts of the text.
     pub(crate) fn scripts(&self) -> &Scripts {
         &self.scripts
     }
@@ -120,12 +120,12 @@ impl Counts {
         self.running
     }
 
-    /// What of it no continuation can change; never shrinks.
+    /// The part of it that no continuation can change; never shrinks.
     pub(crate) fn settled(&self) -> ByChannel {
         self.settled
     }
 
-    /// No more text comes: everything is settled.
+    /// No more text follows: everything is settled.
     pub(crate) fn finish(&mut self) {
         for mut open in std::mem::take(&mut self.open) {
             self.close(&mut open);
@@ -160,7 +160,7 @@ impl Counts {
             frame: self.frame,
         };
         if self.open.len() < MAX_OPEN {
-            // Most generations have one text or two: no room for four.
+            // Most generations have one text or two: do not reserve room for four.
             if self.open.len() == self.open.capacity() {
                 self.open.reserve_exact(self.open.len().max(1));
             }
@@ -179,7 +179,7 @@ impl Counts {
     }
 }
 
-/// Brings the sums up to what one text counts now.
+/// Updates the sums with the current count of one text.
 fn update_counts(
     running: &mut ByChannel,
     settled: &mut ByChannel,

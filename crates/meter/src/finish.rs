@@ -1,5 +1,5 @@
-//! The end of a call: reads what was put off, in the background where that costs
-//! anything, and makes the one record.
+//! The end of a call: reads what was deferred, in the background if that is expensive, and makes
+//! the record.
 
 use super::call_state::CallState;
 use super::context::CallContext;
@@ -15,7 +15,7 @@ use tokengauge_core::call::Outcome;
 use tokengauge_core::observer::{End, FailureKind};
 use tokengauge_wire::DecodeError;
 
-/// The call is over: its record goes to the subscribers, now or from the background.
+/// Ends a call: its record goes to the subscribers, now or from the background.
 pub(crate) fn end(context: &Arc<CallContext>, mut state: CallState, at: Instant, end: End) {
     if let Some(live) = &state.run.live {
         live.mark_ended();
@@ -34,13 +34,18 @@ pub(crate) fn end(context: &Arc<CallContext>, mut state: CallState, at: Instant,
     }
     let owned = Arc::clone(context);
     let job = move |executor| finish_deferred(&owned, state, at, &end, executor);
-    if let Err(refused) = context.shared.worker.queue(Box::new(job)) {
+    let worker = &context.shared.worker;
+    let queued = match context.is_limited() {
+        true => worker.queue_urgent(Box::new(job)),
+        false => worker.queue(Box::new(job)),
+    };
+    if let Err(refused) = queued {
         context.shared.counters.body_skipped();
         refused(Executor::Traffic);
     }
 }
 
-/// A body that was read inline: takes what only its end decides.
+/// Finishes a body that was read inline.
 fn finish_stream(context: &CallContext, state: &mut CallState, at: Instant) {
     let accepted = state.accepted();
     let Reading::Inline { decoder, .. } = &mut state.reading else {
@@ -58,12 +63,12 @@ fn finish_stream(context: &CallContext, state: &mut CallState, at: Instant) {
     } else if read.is_err() {
         state.broken = true;
     }
-    // Text that only the end gave belongs to the last frame.
+    // Text that only the end produces belongs to the last frame.
     let at = state.latest.unwrap_or(at);
     state.run.frame(context, at, accepted);
 }
 
-/// Whether anything is left to do that takes its time.
+/// Whether anything expensive is left to do.
 fn needs_background(context: &CallContext, state: &CallState, end: &End) -> bool {
     let whole = state
         .reading
@@ -79,7 +84,7 @@ fn needs_background(context: &CallContext, state: &CallState, end: &End) -> bool
     whole || later || busy || unread
 }
 
-/// Whether nobody read the prompt: the upstream refused it, or it never got there.
+/// Whether the prompt was not processed: the upstream refused it, or it was not sent.
 fn is_refused(state: &CallState, end: &End) -> bool {
     let here = |kind| {
         let outcome = verdict::failed(kind);
@@ -120,7 +125,7 @@ fn finish_deferred(
     conclude(context, state, at, end, input);
 }
 
-/// Reads what was put off. Frames of a stream keep their instants.
+/// Reads what was deferred. Frames of a stream keep their instants.
 fn read_rest(context: &CallContext, state: &mut CallState) {
     let accepted = state.accepted();
     let latest = state.latest.unwrap_or(context.received);
@@ -164,7 +169,7 @@ fn count_input(context: &CallContext, state: &CallState, end: &End) -> Option<u6
     counts.then(|| request.count()).flatten()
 }
 
-/// Makes the record and hands it on.
+/// Makes the record and hands it to the subscribers.
 fn conclude(
     context: &CallContext,
     mut state: CallState,
@@ -194,7 +199,7 @@ fn conclude(
     context.shared.memory.freed();
 }
 
-/// A panic costs the call its measurement, and nothing else.
+/// Runs `act`. If it panics, the call is not measured any more, and nothing else happens.
 fn guarded(context: &CallContext, state: &mut CallState, act: impl FnOnce(&mut CallState)) {
     if guard::guarded(|| act(state)).is_none() {
         context.shared.counters.panicked();

@@ -1,19 +1,19 @@
-//! One generation: what the events of its frames said, counted and timed. A plain
-//! call has one; a Realtime connection has one per response.
+//! One generation: the events of its frames, counted and timed. A plain call has one; a
+//! Realtime connection has one per response.
 
 use super::counts::{ByChannel, Counts};
 use super::timeline::{Running, Timeline};
 use std::time::{Duration, Instant};
 use tokengauge_core::call::{EngineReport, Event, Usage};
 
-/// Choices whose finish reason is kept.
+/// The most choices whose finish reason is kept.
 const MAX_CHOICES: usize = 256;
-/// Characters kept of a name that came off the wire.
+/// The most characters that are kept of a name off the wire.
 const MAX_NAME: usize = 200;
-/// Characters kept of a finish reason or an error's type.
+/// The most characters that are kept of a finish reason or an error's type.
 const MAX_WORD: usize = 64;
 
-/// Everything one generation's events said.
+/// What the events of one generation contain.
 #[derive(Default)]
 pub(crate) struct Generation {
     pub(crate) counts: Counts,
@@ -25,7 +25,7 @@ pub(crate) struct Generation {
     pub(crate) engine: Option<Box<EngineReport>>,
     /// The service tier that the response says was served.
     pub(crate) service_tier: Option<Box<str>>,
-    /// What the provider says that the call costs, in US dollars.
+    /// The cost that the provider reports, in US dollars.
     pub(crate) cost_usd: Option<f64>,
     /// The first error inside the body.
     pub(crate) error: Option<Box<str>>,
@@ -40,17 +40,17 @@ pub(crate) struct Generation {
     pub(crate) unparsed: bool,
     /// Wire events that could not be read.
     unread: u64,
-    /// Whether an event said what this dialect says.
+    /// Whether any event had content of this dialect.
     spoke: bool,
 }
 
 impl Generation {
-    /// Takes what an event says. Whether it says it in time is the frame's business.
+    /// Takes in an event. Its time is that of the frame.
     pub(crate) fn event(&mut self, event: Event<'_>) {
         self.spoke |= match event {
             Event::Message | Event::Unparsed | Event::Engine(_) => false,
             Event::ServiceTier(_) | Event::Cost(_) => false,
-            // The last event of many engines names it, whatever else they speak.
+            // The last event of many engines names the model, in any dialect.
             Event::Model(_) => self.messages <= 1,
             _ => true,
         };
@@ -84,8 +84,8 @@ impl Generation {
         }
     }
 
-    /// The frame whose events were given is over; it came at `at`. Says whether it
-    /// carried generated text.
+    /// All events of a frame that arrived at `at` were given. Returns whether it carried
+    /// generated text.
     pub(crate) fn frame(&mut self, at: Instant, stall_threshold: Duration) -> bool {
         let content = self.counts.frame();
         if content.text {
@@ -100,8 +100,8 @@ impl Generation {
         content.text
     }
 
-    /// The turn is over. An error that came amid it, of which the connection recovered,
-    /// is none of a response that completed.
+    /// The turn has ended. An error from which the connection recovered does not count against a
+    /// response that completed.
     pub(crate) fn end_turn(&mut self) {
         self.terminated = true;
         let mut reasons = self.finishes.iter().map(|(_, reason)| &**reason);
@@ -110,7 +110,7 @@ impl Generation {
         }
     }
 
-    /// The one after it on the same connection: model and numbering go on.
+    /// The next generation on the same connection: model and numbering continue.
     pub(crate) fn next(&mut self) -> Generation {
         Generation {
             model: self.model.take(),
@@ -121,8 +121,8 @@ impl Generation {
         }
     }
 
-    /// Nothing that follows will be read: of counts that providers report again and again
-    /// while they rise, the last is not known.
+    /// The rest will not be read: of counts that providers report repeatedly while they rise, the
+    /// final one is unknown.
     pub(crate) fn cut_off(&mut self) {
         if !self.concluded()
             && let Some(usage) = &mut self.usage
@@ -132,12 +132,12 @@ impl Generation {
         }
     }
 
-    /// Whether whole events came, but none of the dialect that was expected.
+    /// Whether valid events arrived, but none of the expected dialect.
     pub(crate) fn is_foreign(&self) -> bool {
         self.messages > self.unread && !self.spoke
     }
 
-    /// Whether something came of which nothing could be read.
+    /// Whether events arrived, but none could be read.
     pub(crate) fn is_unread(&self) -> bool {
         self.messages > 0 && !self.spoke
     }
@@ -149,17 +149,17 @@ impl Generation {
         { reasons }.any(|(_, reason)| later(reason)) && self.usage().output.is_none()
     }
 
-    /// The counts as they are.
+    /// The current counts.
     pub(crate) fn tokens(&self) -> ByChannel {
         self.counts.running()
     }
 
-    /// What was reported, by kind.
+    /// The reported usage.
     pub(crate) fn usage(&self) -> Usage {
         self.usage.as_deref().copied().unwrap_or_default()
     }
 
-    /// Whether anything said that the generation was over.
+    /// Whether any event said that the generation had ended.
     pub(crate) fn concluded(&self) -> bool {
         self.terminated || !self.finishes.is_empty()
     }
@@ -185,7 +185,7 @@ impl Generation {
     }
 }
 
-/// Keeps a name; most events repeat it, which costs a comparison.
+/// Stores a name. Most events repeat it, which costs only a comparison.
 fn remember(kept: &mut Option<Box<str>>, name: &str, limit: usize) {
     let name = clip(name, limit);
     if kept.as_deref() != Some(name) {

@@ -1,5 +1,5 @@
-//! A panic while measuring costs one measurement, and its message stays here: it may
-//! quote the text that was being measured.
+//! A panic while measuring costs one measurement, and its message is not logged: it may quote
+//! the text that was being measured.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
@@ -10,7 +10,7 @@ thread_local! {
     static MEASURING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs `act`; `None` where it panicked.
+/// Runs `act`; `None` if it panicked.
 pub(crate) fn guarded<T>(act: impl FnOnce() -> T) -> Option<T> {
     let before = MEASURING.replace(true);
     let done = catch_unwind(AssertUnwindSafe(act));
@@ -18,8 +18,8 @@ pub(crate) fn guarded<T>(act: impl FnOnce() -> T) -> Option<T> {
     done.ok()
 }
 
-/// From now on a panic while measuring is reported by its place alone. All other panics
-/// are logged as before.
+/// From now on only the location of a panic while measuring is logged. Other panics are logged
+/// as before.
 pub(crate) fn hide_messages() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

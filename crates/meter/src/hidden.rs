@@ -5,23 +5,23 @@ use super::token_ratios::{RatioBound, TokenRatios};
 use tokengauge_core::call::{Dialect, Outcome};
 use tokengauge_wire::{BeyondText, DIALECTS};
 
-/// Reasoning tokens of a difference between two ways of counting: the marks around it.
+/// Reasoning tokens by which two ways of counting may differ: its delimiters.
 const SLACK: f64 = 8.0;
 /// Tokens of an answer that are not in its text: its end, its role.
 const AROUND: u64 = 16;
-/// Tokens of a tool call that are not in its arguments: its name, its id, the marks around it.
+/// Tokens of a tool call that are not in its arguments: its name, its id, its delimiters.
 const AROUND_CALL: u64 = 40;
 /// Fewer tokens of answer do not tell how the provider counts.
 const MIN_ANSWER: u64 = 32;
-/// Room above how the provider counts the answer of the same call.
+/// The margin above the ratio of the answer of the same call.
 const MARGIN: f64 = 1.2;
 /// Reported for each token of the answer; less says that the answer holds the reasoning.
 const WITHIN_ANSWER: f64 = 0.7;
 
-/// Whether more was generated than streamed. Where the provider tells its reasoning
-/// tokens, they are held against the reasoning that was streamed; else all reported tokens
-/// against all that were streamed. How many tokens the provider's tokenizer makes of one
-/// of ours is taken from the answer of the same call, else from `token_ratios`.
+/// Whether more was generated than streamed. If the provider reports reasoning tokens, they are
+/// compared with the reasoning that was streamed; else all reported tokens with all that were
+/// streamed. How many tokens the provider's tokenizer makes of one of ours is taken from the
+/// answer of the same call, else from `token_ratios`.
 pub(crate) fn hidden(
     dialect: Dialect,
     generation: &Generation,
@@ -43,7 +43,7 @@ pub(crate) fn hidden(
     let script = generation.counts.scripts().widest();
     let bound = token_ratios.bound(model, script);
     let summary = streamed.reasoning > 0 && dialect.summarises_reasoning && !bound.learned;
-    // A summary hides less than a wide band would let pass.
+    // A summary hides less than a wide bound would let pass.
     let widest = if summary {
         (1.0 + script.most_tokens()) / 2.0
     } else {
@@ -64,7 +64,7 @@ pub(crate) fn hidden(
     }
 }
 
-/// A complete call without reasoning shows how the provider counts.
+/// Learns from a complete call without reasoning how the provider counts.
 pub(crate) fn learn(outcome: Outcome, generation: &Generation, token_ratios: &TokenRatios) {
     let usage = generation.usage();
     let streamed = generation.tokens();
@@ -79,20 +79,20 @@ pub(crate) fn learn(outcome: Outcome, generation: &Generation, token_ratios: &To
     }
 }
 
-/// Reported for each token of the answer, where that can be known.
+/// Reported tokens for each token of the answer, if that is known.
 fn of_answer(generation: &Generation, output: u64, reasoning: u64) -> Option<f64> {
     let answered = generation.tokens().answered();
     let tells = answered >= MIN_ANSWER && generation.counts.tool_calls() == 0;
     tells.then(|| output.saturating_sub(reasoning) as f64 / answered as f64)
 }
 
-/// Whether the reasoning came in the text of the answer, as with `<think>`.
+/// Whether the reasoning is part of the text of the answer, as with `<think>`.
 fn within_answer(generation: &Generation, output: u64, reasoning: u64) -> bool {
     let ratio = of_answer(generation, output, reasoning);
     generation.tokens().reasoning == 0 && ratio.is_some_and(|ratio| ratio < WITHIN_ANSWER)
 }
 
-/// The most tokens reported for each of ours, by the answer of the same call.
+/// The most reported tokens for each of ours, by the answer of the same call.
 fn by_answer(
     generation: &Generation,
     output: u64,

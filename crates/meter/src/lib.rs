@@ -1,5 +1,5 @@
 #![doc = include_str!("../README.md")]
-#![deny(clippy::print_stdout, clippy::print_stderr)] // they panic where nobody reads any more
+#![deny(clippy::print_stdout, clippy::print_stderr)] // printing panics where the output is closed
 #![cfg_attr(test, allow(clippy::print_stdout, clippy::print_stderr))]
 
 mod accounting;
@@ -59,44 +59,43 @@ pub use tokengauge_core::finished::{CallTimestamps, FinishedCall, RequestParamet
 pub use tokengauge_core::inter_token::{INTER_TOKEN_BOUNDS, InterToken};
 pub use tokengauge_core::subscriber::{Stream, Subscriber, TokenObserver};
 
-/// Watches every call of the process.
+/// Measures every call of the process.
 pub struct Meter {
     shared: Arc<Shared>,
 }
 
-/// Figures on measuring itself, for exporters.
+/// Statistics about measuring itself, for exporters.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MeterStats {
     /// Streams in flight by route and upstream.
     pub in_flight: Vec<(Arc<str>, Arc<str>, u32)>,
-    /// Those of them whose last token is longer ago than the stall threshold.
+    /// Those whose last token is longer ago than the stall threshold.
     pub stalled: Vec<(Arc<str>, Arc<str>, u32)>,
     /// Upstreams that were called, and whether a call would be marked `warm_up` now.
     pub warming: Vec<(Arc<str>, bool)>,
-    /// Tokens of streams over wall time.
+    /// The throughput of streams, by series.
     pub throughput: BTreeMap<RateKey, Rates>,
-    /// Frames that were not measured, for want of time or memory.
+    /// Frames that were not measured for want of time or memory.
     pub lagged_frames: u64,
     /// Bodies that were not measured: over a bound, or the background was full.
     pub skipped_bodies: u64,
-    /// Finished calls that the subscribers were too slow for.
+    /// Finished calls that were dropped because the subscribers were too slow.
     pub dropped_calls: u64,
-    /// Panics behind the tap.
+    /// Panics while measuring.
     pub panics: u64,
     /// Bytes held for measuring now.
     pub held_bytes: usize,
 }
 
 impl Meter {
-    /// A meter that tells `subscribers` what it finds. Starts two threads, which end
-    /// with it. Panics while measuring are logged without their message from now on, since
-    /// it could quote a prompt.
+    /// A meter that hands finished calls to `subscribers`. Starts two threads, which end with
+    /// it. From now on panics while measuring are logged without their message, since that
+    /// could quote a prompt.
     pub fn new(measure: Measure, subscribers: Vec<Arc<dyn Subscriber>>) -> Arc<Meter> {
         Meter::with(measure, Accounting::default(), subscribers, None)
     }
 
-    /// The same by these prices, budgets and quotas, with each call's spans from `tracer` where
-    /// there is one.
+    /// The same with prices, budgets and quotas, and with spans from `tracer` if there is one.
     pub fn with(
         measure: Measure,
         accounting: Accounting,
@@ -129,17 +128,17 @@ impl Meter {
         })
     }
 
-    /// What calls cost and may take now.
+    /// The current prices, budgets and quotas.
     pub fn accounting(&self) -> Arc<Accounting> {
         self.shared.accounting.load_full()
     }
 
-    /// How calls are measured now.
+    /// The current settings.
     pub fn measure(&self) -> Arc<Measure> {
         self.shared.measure.load_full()
     }
 
-    /// Measures calls to come by `measure` and `accounting`; those under way end as they began.
+    /// Applies new settings to future calls; those in flight keep the settings they began with.
     pub fn change(&self, measure: Measure, accounting: Accounting) {
         let (measuring, admission) = memory_parts(&measure, &accounting);
         self.shared.memory.resize(measuring);
@@ -148,7 +147,8 @@ impl Meter {
         self.shared.accounting.store(Arc::new(accounting));
     }
 
-    /// Forgets routes and upstreams that `configured` does not know and no stream is on.
+    /// Drops the state of routes and upstreams that are not `configured` any more and have no
+    /// stream in flight.
     pub fn forget(&self, configured: impl Fn(&str, &str) -> bool) {
         self.shared.route_stats.retain(configured);
         let all_stats = self.shared.route_stats.all();
@@ -171,13 +171,14 @@ impl Meter {
         &self.shared.throughput
     }
 
-    /// What is new of it. To be asked once a second, by one who hands it on.
+    /// What was added to the throughput since the last call. To be called once a second by the
+    /// one component that distributes it.
     pub fn tick(&self, now: Instant, wall: SystemTime) -> ThroughputTick {
         let unanswered = self.shared.registry.unanswered();
         self.shared.throughput.tick(now, wall, &unanswered)
     }
 
-    /// Calls under way by route and upstream, and nothing else of the figures.
+    /// Calls in flight by route and upstream; all other statistics are empty.
     pub fn in_flight(&self) -> MeterStats {
         let all_stats = self.shared.route_stats.all();
         let streams = all_stats.iter().map(|stats| {
@@ -190,12 +191,12 @@ impl Meter {
         }
     }
 
-    /// Where every call under way stands.
+    /// The progress of every call in flight.
     pub fn progress(&self, visit: impl FnMut(Progress)) {
         self.shared.registry.progress(visit);
     }
 
-    /// Figures on measuring itself, as they are at `now`.
+    /// Statistics about measuring itself, as of `now`.
     pub fn stats(&self, now: Instant) -> MeterStats {
         let measure = self.shared.measure.load();
         let threshold = measure.stall_threshold;
@@ -222,21 +223,21 @@ impl Meter {
         }
     }
 
-    /// `upstream` has restarted, as its own metrics say: its next calls warm it up.
+    /// The metrics of `upstream` show that it has restarted: its next calls are its warm-up.
     pub fn upstream_restarted(&self, upstream: &str) {
         self.shared.route_stats.restarted(upstream);
     }
 
-    /// Waits until every call that has ended has reached every subscriber and has been
-    /// flushed by it; `false` where that took longer than `patience` at any step.
-    /// Blocks: for the end of the process, and for tests.
+    /// Waits until every finished call has reached every subscriber and has been flushed by it;
+    /// `false` if any step took longer than `patience`. Blocks: for the end of the process and
+    /// for tests.
     pub fn flush(&self, patience: Duration) -> bool {
         self.shared.worker.flush(patience) && self.shared.subscribers.flush(patience)
     }
 }
 
-/// Bytes for measuring, and for bodies that decide whether their request may leave: half of
-/// all where a limit depends on bodies, so that measuring does not have them refused.
+/// Bytes for measuring and for reading bodies before admission. The latter get half if a limit
+/// depends on bodies, so that measuring does not cause refusals.
 fn memory_parts(measure: &Measure, accounting: &Accounting) -> (usize, usize) {
     let all = measure.memory_bytes;
     let admission = match accounting.may_depend_on_bodies() {

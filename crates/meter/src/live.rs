@@ -1,4 +1,4 @@
-//! The streams in flight, for those who look while they run.
+//! The streams in flight, for the live API and for objectives that judge them while they run.
 
 use super::context::CallContext;
 use super::counts::ByChannel;
@@ -15,11 +15,11 @@ use tokengauge_core::call::OperationClass;
 use tokengauge_core::observer::MAX_MEASURE_DELAY;
 use uuid::Uuid;
 
-/// Streams listed at a time; more are measured all the same.
+/// The most streams that are listed; further ones are measured but not listed.
 const MAX_LISTED: usize = 20_000;
-/// Streams looked at while the list is held: none that begins or ends waits for long.
+/// The most streams that are visited under the lock, so that others do not wait for long.
 const LOCK_BATCH: usize = 256;
-/// How much of the recent past the current speed is taken over.
+/// The window of the current speed.
 const WINDOW: Duration = Duration::from_secs(5);
 /// The shortest time between two samples of the token count.
 const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
@@ -38,7 +38,7 @@ pub struct StreamNow {
     pub upstream: String,
     /// The model that answers, else the one asked for.
     pub model: Option<String>,
-    /// Its workload, as far as it is known by now.
+    /// Its workload, as far as it is known yet.
     pub workload: Option<String>,
     /// The session that the agent named.
     pub session: Option<String>,
@@ -72,7 +72,7 @@ pub struct TokensNow {
     pub output: u64,
 }
 
-/// A call or a turn under way, for those who judge it while it runs.
+/// The progress of a call or a turn in flight, for objectives that judge it while it runs.
 #[derive(Clone, Debug)]
 pub struct Progress {
     /// The id its record will have.
@@ -83,7 +83,7 @@ pub struct Progress {
     pub route: Arc<str>,
     /// The upstream it went to.
     pub upstream: Arc<str>,
-    /// Its workload, as far as it is known by now.
+    /// Its workload, as far as it is known yet.
     pub workload: Option<Arc<str>>,
     /// The model that answers, else the one asked for.
     pub model: Option<String>,
@@ -93,7 +93,7 @@ pub struct Progress {
     pub session: Option<String>,
     /// The trace that the agent named.
     pub trace_id: Option<String>,
-    /// The class of its operation, as far as it is known by now.
+    /// The class of its operation, as far as it is known yet.
     pub operation_class: OperationClass,
     /// Whether it is a stream, by its answer, else as it was asked for.
     pub streamed: Option<bool>,
@@ -101,28 +101,28 @@ pub struct Progress {
     pub several_choices: bool,
     /// Whether the upstream had just come up.
     pub warm_up: bool,
-    /// The first frame with tokens, and how many came in it.
+    /// The first frame with tokens, and their number.
     pub first: Option<(Instant, u64)>,
-    /// Whether a token other than reasoning came.
+    /// Whether a token other than reasoning arrived.
     pub answered: bool,
     /// The last frame with tokens.
     pub last: Option<Instant>,
     /// Tokens of all channels.
     pub tokens: u64,
-    /// When the oldest frame came that is not measured yet.
+    /// When the oldest frame arrived that is not measured yet.
     pub unmeasured_since: Option<Instant>,
-    /// Whether tokens come that are not seen while it runs.
+    /// Whether tokens arrive that are not measured while it runs.
     pub unseen: bool,
 }
 
-/// It has ended: its record is being made, or is.
+/// The call has ended: its record is being made or has been.
 const ENDED: u8 = 1;
 const WARM_UP: u8 = 2;
 const STREAM: u8 = 4;
 const BODY: u8 = 8;
 const UNSEEN: u8 = 16;
 
-/// The live side of one generation. Leaves the registry when dropped.
+/// The live state of one generation. Removed from the registry when dropped.
 pub(crate) struct LiveCall {
     pub(crate) id: Uuid,
     pub(crate) started_at: SystemTime,
@@ -134,16 +134,16 @@ pub(crate) struct LiveCall {
     registry: Weak<Registry>,
 }
 
-/// What changes while the call is under way.
+/// What changes while the call is in flight.
 #[derive(Debug, Default)]
 struct LiveState {
     model: Option<Box<str>>,
     tokens: ByChannel,
-    /// The first frame with tokens, and how many came in it.
+    /// The first frame with tokens, and their number.
     first: Option<(Instant, u64)>,
     /// The last two frames with tokens.
     frames: [Option<Instant>; 2],
-    /// What had come by when, the oldest first: as much as the window needs.
+    /// Samples of the token count, as many as the window needs.
     samples: TokenSamples,
 }
 
@@ -161,7 +161,7 @@ impl LiveCall {
         self.now.lock()
     }
 
-    /// Nobody shall judge it any more while it runs.
+    /// The call has ended: it is not judged as running any more.
     pub(crate) fn mark_ended(&self) {
         self.flags.fetch_or(ENDED, Ordering::Relaxed);
     }
@@ -178,12 +178,12 @@ impl LiveCall {
         self.flags.fetch_or(flag, Ordering::Relaxed);
     }
 
-    /// What comes from now on is not measured before its end, or not at all.
+    /// From now on frames are not measured before the end, or not at all.
     pub(crate) fn unseen(&self) {
         self.flags.fetch_or(UNSEEN, Ordering::Relaxed);
     }
 
-    /// Where it stands; `None` once it is over.
+    /// Its progress; `None` once it has ended.
     fn progress(&self) -> Option<Progress> {
         let flags = self.flags.load(Ordering::Relaxed);
         if flags & ENDED != 0 {
@@ -242,7 +242,7 @@ impl LiveCall {
         now.samples.add(at, tokens.all());
     }
 
-    /// When the last frame came once tokens had come, measured or not.
+    /// When the last frame arrived after the first tokens, measured or not.
     fn last_frame(&self) -> Option<Instant> {
         let waits = self
             .context
@@ -253,7 +253,7 @@ impl LiveCall {
         Some(waits.map_or(last, |newest| newest.max(last)))
     }
 
-    /// Whether tokens came, but none for longer than `threshold`.
+    /// Whether tokens arrived, but none for longer than `threshold`.
     fn stalled(&self, at: Instant, threshold: Duration) -> bool {
         let last = self.last_frame();
         last.is_some_and(|last| at.saturating_duration_since(last) > threshold)
@@ -290,8 +290,8 @@ impl LiveCall {
 }
 
 impl LiveState {
-    /// Tokens over the window that ends where measuring has got to: with the last frame that
-    /// is measured, or where that is longer ago than a frame may wait, then.
+    /// The speed over the window that ends with the last measured frame, or, if that is longer
+    /// ago than a frame may wait, at that limit.
     fn speed(&self, at: Instant) -> Option<f64> {
         let last = self.frames[1].filter(|_| self.frames[0].is_some())?;
         let measured = at.checked_sub(MAX_MEASURE_DELAY).unwrap_or(at);
@@ -308,19 +308,19 @@ impl LiveState {
     }
 }
 
-/// What had come by when.
+/// Samples of the token count over time, in a ring.
 #[derive(Debug, Default)]
 struct TokenSamples {
     /// The first of all.
     base: Option<Instant>,
     /// Milliseconds since then, and tokens by then.
     all: [(u32, u32); SAMPLES],
-    /// As many as there were so far.
+    /// The number of samples so far.
     count: u32,
 }
 
 impl TokenSamples {
-    /// So many tokens had come by `at`.
+    /// `tokens` had arrived by `at`.
     fn add(&mut self, at: Instant, tokens: u64) {
         let base = *self.base.get_or_insert(at);
         let millis = at.saturating_duration_since(base).as_millis();
@@ -370,7 +370,7 @@ impl Registry {
         self.streams.lock()
     }
 
-    /// A stream begins; it is over when what is given is dropped.
+    /// A stream begins; it ends when the returned value is dropped.
     pub(crate) fn begin(
         self: &Arc<Self>,
         id: Uuid,
@@ -395,7 +395,7 @@ impl Registry {
         live
     }
 
-    /// How many streams are stalled at `at`, by route and upstream; none where it is 0.
+    /// The number of stalled streams at `at`, by route and upstream; without those at 0.
     pub(crate) fn stalled(
         &self,
         at: Instant,
@@ -412,7 +412,7 @@ impl Registry {
         stalled
     }
 
-    /// Since when each upstream has generations under way of which nothing came yet.
+    /// Since when each upstream has had generations in flight that have sent nothing yet.
     pub(crate) fn unanswered(&self) -> HashMap<Arc<str>, Instant> {
         let mut since: HashMap<Arc<str>, Instant> = HashMap::new();
         self.each(|live| {
@@ -426,7 +426,7 @@ impl Registry {
         since
     }
 
-    /// Where every stream stands.
+    /// The progress of every stream.
     pub(crate) fn progress(&self, mut visit: impl FnMut(Progress)) {
         self.each(|live| {
             if let Some(progress) = live.progress() {
@@ -435,7 +435,7 @@ impl Registry {
         });
     }
 
-    /// Every stream, the list being held for a few of them at a time.
+    /// Visits every stream, with the list locked for a few of them at a time.
     fn each(&self, mut visit: impl FnMut(&LiveCall)) {
         let mut from = Bound::Unbounded;
         loop {

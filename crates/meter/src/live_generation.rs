@@ -1,4 +1,4 @@
-//! A generation while it runs: what it says, and those who watch it live.
+//! A running generation, its live state and the observers of its tokens.
 
 use super::context::CallContext;
 use super::counts::ByChannel;
@@ -10,17 +10,17 @@ use std::time::Instant;
 use tokengauge_core::call::Channel;
 use tokengauge_core::throughput::{FinishedGeneration, GenerationThroughput};
 
-/// A generation and its live side.
+/// A generation and its live state.
 #[derive(Default)]
 pub(crate) struct LiveGeneration {
     pub(crate) generation: Generation,
     pub(crate) live: Option<Arc<LiveCall>>,
     observers: Option<Box<[Box<dyn TokenObserver>]>>,
-    /// Tokens that the observers know of.
+    /// Tokens that were reported to the observers.
     reported: ByChannel,
-    /// What it adds to the throughput of all.
+    /// What it adds to the system throughput.
     throughput: GenerationThroughput,
-    /// Whether it came as one body.
+    /// Whether it arrived as one body.
     whole: bool,
 }
 
@@ -32,7 +32,7 @@ impl LiveGeneration {
         }
     }
 
-    /// A run on a connection whose generation has not begun.
+    /// A generation on a connection that has not begun yet.
     pub(crate) fn continuing(generation: Generation) -> LiveGeneration {
         LiveGeneration {
             generation,
@@ -40,10 +40,10 @@ impl LiveGeneration {
         }
     }
 
-    /// The frame whose events were given is over.
+    /// All events of a frame were given.
     pub(crate) fn frame(&mut self, context: &CallContext, at: Instant, accepted: bool) {
         if !context.generates {
-            // A stored answer has no pace of its own.
+            // Reading a stored answer has no generation speed.
             self.generation.counts.frame();
             return;
         }
@@ -52,7 +52,7 @@ impl LiveGeneration {
         }
     }
 
-    /// The events of a whole body were given: its tokens count, but have no pace.
+    /// All events of a whole body were given: its tokens count, but have no speed.
     pub(crate) fn whole(&mut self, context: &CallContext, at: Instant, accepted: bool) {
         self.whole = true;
         if self.generation.counts.frame().text {
@@ -60,10 +60,10 @@ impl LiveGeneration {
         }
     }
 
-    /// No more text comes.
+    /// No more text follows.
     pub(crate) fn finish(&mut self, context: &CallContext, at: Instant, accepted: bool) {
         self.generation.counts.finish();
-        // The last tokens are certain now: they came with the last text.
+        // The last tokens are final now: they arrived with the last text.
         let last = self.generation.timeline.all.map(|span| span.last);
         let at = last.unwrap_or(at);
         if self.generation.tokens().all() > 0 {
@@ -71,12 +71,12 @@ impl LiveGeneration {
         }
     }
 
-    /// Its request had left.
+    /// Its request was sent.
     pub(crate) fn sent(&mut self, at: Instant) {
         self.throughput.counted = Some(at);
     }
 
-    /// Its record has been made: what it adds to the throughput is certain.
+    /// Its record has been made: what it adds to the throughput is final.
     pub(crate) fn conclude(
         &mut self,
         context: &CallContext,
@@ -92,7 +92,7 @@ impl LiveGeneration {
         self.throughput.end(&context.shared.throughput, ended);
     }
 
-    /// Where its tokens are counted.
+    /// Sets the throughput series in which its tokens are counted.
     fn ensure_series(&mut self, context: &CallContext, accepted: bool) {
         let answered = self.generation.model.as_deref();
         self.throughput.series(|| {
@@ -117,9 +117,9 @@ impl LiveGeneration {
         self.notify(context, at, accepted);
     }
 
-    /// Tells the observers what they do not know yet.
+    /// Notifies the observers of tokens that were not reported yet.
     fn notify(&mut self, context: &CallContext, at: Instant, accepted: bool) {
-        // What is stored was counted when it was generated.
+        // A stored answer was counted when it was generated.
         if !context.generates {
             return;
         }

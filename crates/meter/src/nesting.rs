@@ -1,22 +1,22 @@
-//! Calls that are made on behalf of others: a gateway between two upstreams of one proxy, or
-//! between two proxies, has each call measured twice. Which record is the outer one is known by
-//! the trace.
+//! Calls that are made on behalf of others. With a gateway between two routes of one proxy, or
+//! between two proxies, each call is measured twice; the trace tells which record is the outer
+//! one.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
 use std::sync::Arc;
 use tokengauge_core::trace::{CallTrace, PropagatedTrace, TraceContext};
 
-/// The calls under way whose upstream knows their span, by trace and that span.
+/// The calls in flight whose span is propagated to the upstream, by trace and span id.
 #[derive(Debug, Default)]
 pub(crate) struct OpenSpans(Mutex<HashMap<(u128, u64), EnclosingCall>>);
 
-/// A call under way, as those within it need it.
+/// A call in flight, as far as calls nested in it need it.
 #[derive(Clone, Copy, Debug)]
 struct EnclosingCall {
     hop: u32,
-    /// Whether the next generation within it is the same generation, as behind a gateway, which
-    /// makes one call of one. An agent makes several: all but the first count for themselves.
+    /// Whether the next nested generation is the same generation, as behind a gateway, which
+    /// makes one call for each. An agent makes several: all but the first count on their own.
     absorbs_next_generation: bool,
 }
 
@@ -25,8 +25,8 @@ impl OpenSpans {
         self.0.lock()
     }
 
-    /// A call begins; `passed` is what the last proxy before this one says, and `generates`
-    /// whether anything is generated for it.
+    /// A call begins. `propagated` is what the previous proxy sent; `generates` is whether
+    /// anything is generated for it.
     pub(crate) fn enter(
         self: &Arc<Self>,
         trace: &CallTrace,
@@ -36,8 +36,8 @@ impl OpenSpans {
         let mut open = self.open();
         let key = |at: TraceContext| (at.trace_id, at.span_id);
         let known = |at: TraceContext| open.contains_key(&key(at)).then_some(key(at));
-        // A gateway may have put a span of its own between, and handed the state on; or have
-        // handed on the parent alone.
+        // A gateway may have added a span of its own and forwarded the state, or have forwarded
+        // the parent alone.
         let by_state = propagated.and_then(|propagated| known(propagated.request));
         let outer = by_state.or_else(|| trace.parent.and_then(known));
         let outer = outer.and_then(|span| open.get_mut(&span));
@@ -65,19 +65,19 @@ impl OpenSpans {
     }
 }
 
-/// Where a call stands among those of its kind. It is under way for as long as this is there.
+/// The position of a call in the chain of proxies. The call is in flight until this is dropped.
 #[derive(Debug)]
 pub(crate) struct ProxyHop {
-    /// How many proxies of this kind it had passed before.
+    /// How many instances of tokengauge it had passed before.
     pub(crate) number: u32,
-    /// Whether a call of this process is around it, which counts for it in the session.
+    /// Whether it is nested in a call of this process that counts for it in the session.
     pub(crate) nested: bool,
     own: (u128, u64),
     spans: Arc<OpenSpans>,
 }
 
 impl ProxyHop {
-    /// What the next proxy is sent.
+    /// What is propagated to the next proxy.
     pub(crate) fn propagated(&self, trace: &CallTrace) -> PropagatedTrace {
         PropagatedTrace {
             hop: self.number,

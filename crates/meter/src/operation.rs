@@ -8,13 +8,13 @@ use tokengauge_wire::is_gemini_live;
 
 /// Characters of a template at most.
 const MAX_PATH: usize = 200;
-/// Words of a path after which comes the name of a model.
+/// Path segments that the name of a model follows.
 const BEFORE_MODELS: [&str; 4] = ["models", "model", "deployments", "engines"];
-/// Characters that a word of a path has at most: what is longer is an id.
+/// The longest path segment that is a word: a longer one is an id.
 const MAX_WORD: usize = 32;
 
-/// Whether a request with this method asks for anything to be generated: what is read again was
-/// generated before. A live connection begins with a `GET`.
+/// Whether a request with this method asks for anything to be generated: a `GET` reads what was
+/// generated before, except for a live connection, which begins with one.
 pub(crate) fn generates(method: &Method, operation: Operation, is_socket: bool) -> bool {
     method == Method::POST || operation == Operation::Realtime || is_socket
 }
@@ -25,7 +25,7 @@ pub(crate) fn is_socket(headers: &HeaderMap) -> bool {
     upgrade.is_some_and(|to| to.as_bytes().eq_ignore_ascii_case(b"websocket"))
 }
 
-/// Whether a server says that it does not know WebSockets: agents then go on without.
+/// Whether a server does not support WebSockets: agents then fall back to HTTP.
 fn refuses_sockets(status: Option<u16>) -> bool {
     matches!(status, Some(404 | 405 | 426 | 501))
 }
@@ -51,7 +51,7 @@ pub(crate) fn of_call(
     }
 }
 
-/// The path with `{model}` and `{id}` in place of what names one thing; no query.
+/// The path with `{model}` and `{id}` in place of identifiers, without the query.
 pub(crate) fn template(uri: &Uri) -> Box<str> {
     let mut template = String::new();
     let mut before = "";

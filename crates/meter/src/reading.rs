@@ -1,4 +1,4 @@
-//! How the response body of a call is read: inline, later, or not at all.
+//! How the response body of a call is read: inline, deferred, or not at all.
 
 use super::backlog::Backlog;
 use std::sync::Arc;
@@ -6,19 +6,19 @@ use std::time::Instant;
 use tokengauge_core::memory::Memory;
 use tokengauge_wire::Decoder;
 
-/// A compressed piece above this is bulk: it and what follows is read later.
+/// The longest compressed piece that is read inline; a longer one and what follows is deferred.
 const COMPRESSED_INLINE: usize = 64 * 1024;
-/// The first piece of a body that is not a stream is read inline up to this, since
-/// it may show that the body is one after all.
+/// The longest first piece that is read inline of a body that is not a stream, since it may show
+/// that the body is one after all.
 const SNIFF: usize = 64 * 1024;
 
 /// How the body is read.
 #[derive(Default)]
 pub(crate) enum Reading {
-    /// Nothing is read: there is no body yet, nobody knows its shape, or it broke.
+    /// Nothing is read: there is no body yet, its format is unknown, or it could not be read.
     #[default]
     Nothing,
-    /// Events come out as frames come in.
+    /// Events are read as frames arrive.
     Inline {
         decoder: Box<Decoder>,
         /// Whether the body is compressed.
@@ -26,7 +26,7 @@ pub(crate) enum Reading {
         /// Whether nothing has been read yet.
         fresh: bool,
     },
-    /// Everything from here on waits for the end.
+    /// Everything from here on is read at the end.
     Deferred {
         decoder: Box<Decoder>,
         backlog: Box<Backlog>,
@@ -49,7 +49,7 @@ impl Reading {
         }
     }
 
-    /// Puts the body off where a piece of `length` must not be read inline.
+    /// Defers the body if a piece of `length` must not be read inline.
     pub(crate) fn prepare(&mut self, length: usize, memory: &Arc<Memory>, limit: usize) {
         if let Reading::Inline {
             decoder,
@@ -75,7 +75,7 @@ impl Reading {
         }
     }
 
-    /// Keeps a frame, where frames are kept for later; `false` where there is no room.
+    /// Buffers a frame if the body is deferred; `false` if there is no room.
     #[must_use]
     pub(crate) fn buffer(&mut self, at: Instant, bytes: &[u8]) -> bool {
         match self {

@@ -1,6 +1,6 @@
 //! A connection with several answers (Realtime, responses over WebSocket, Gemini Live): one
-//! record for each. A turn begins with the message of the agent that asks for it, or, where
-//! the server starts one itself, with what it says first. A connection on which nothing was
+//! record for each. A turn begins with the message of the agent that asks for it, or, if the
+//! server starts one itself, with its first message. A connection on which nothing was
 //! generated makes one record of its own.
 
 use super::call_state::CallState;
@@ -21,30 +21,30 @@ use tokengauge_wire::{
 };
 use uuid::Uuid;
 
-/// Requests for an answer that wait for one.
+/// The most requests that wait for an answer.
 const MAX_PENDING: usize = 16;
 
-/// How long a request may wait that the server need not answer: a later turn is not its answer.
+/// How long a request that the server may ignore waits: a later turn is not its answer.
 const UNCERTAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Characters kept of the server's id of a session.
+/// The most characters that are kept of the server's session id.
 const MAX_SESSION: usize = 200;
 
 /// The turns of one connection.
 pub(crate) struct RealtimeTurns {
     dialect: Dialect,
-    /// `None` once the upstream's side cannot be read any more.
+    /// `None` once the upstream's messages cannot be read any more.
     decoder: Option<Box<Decoder>>,
-    /// `None` while it reads.
+    /// Taken out while it reads, and `None` once it failed.
     requests: Option<Box<SocketRequests>>,
-    /// What the agent asked for and has not begun.
+    /// Requests whose answer has not begun.
     pending: VecDeque<PendingAnswer>,
     turn: Option<Turn>,
-    /// Answers that run at once: their turn is over with the last of them.
+    /// Concurrent answers: their turn ends with the last of them.
     depth: u32,
     /// Turns that were recorded.
     recorded: u64,
-    /// Who said first that nothing more comes.
+    /// The side that closed first.
     closed_by: Option<Side>,
 }
 
@@ -52,9 +52,9 @@ pub(crate) struct RealtimeTurns {
 struct PendingAnswer {
     at: Instant,
     request: Option<Box<request::Request>>,
-    /// Whether an answer comes to it, if only an error.
+    /// Whether it is certain to be answered, if only by an error.
     is_certain: bool,
-    /// Whether it only prepares a later request: nothing is generated for it.
+    /// Whether it only prepares a later request and nothing is generated for it.
     prepares: bool,
 }
 
@@ -75,15 +75,15 @@ struct Turn {
     id: Uuid,
     started_at: SystemTime,
     received: Instant,
-    /// When the model was done, where that was before the turn was.
+    /// When the model had finished, if that was before the end of the turn.
     generated: Option<Instant>,
     prepares: bool,
-    /// Whether the agent asked for it: else the server began it by itself.
+    /// Whether the agent asked for it; else the server began it by itself.
     is_asked: bool,
 }
 
 impl RealtimeTurns {
-    /// For a connection that was upgraded; `None` where it speaks none of these dialects.
+    /// The turns of an upgraded connection; `None` if its dialect has none.
     pub(crate) fn new(context: &CallContext, extensions: Option<&str>) -> Option<RealtimeTurns> {
         let dialect = context.dialect;
         let socket = DIALECTS.registration(dialect).socket;
@@ -106,12 +106,12 @@ impl RealtimeTurns {
         })
     }
 
-    /// One side sends nothing more.
+    /// One side has closed.
     pub(crate) fn over(&mut self, from: Side) {
         self.closed_by.get_or_insert(from);
     }
 
-    /// Bytes came from one side.
+    /// Bytes arrived from one side.
     pub(crate) fn frame(
         &mut self,
         context: &Arc<CallContext>,
@@ -153,7 +153,7 @@ impl RealtimeTurns {
                     ..PendingAnswer::new(at, true)
                 }
             }
-            // Realtime refuses with an error that may be of something else.
+            // Realtime refuses with an error that may be about something else.
             SocketRequest::Answer(_) => PendingAnswer::new(at, self.dialect == Dialect::GeminiLive),
             SocketRequest::PossibleAnswer => PendingAnswer::new(at, false),
             SocketRequest::Oversized => {
@@ -162,7 +162,7 @@ impl RealtimeTurns {
             }
         };
         if self.dialect == Dialect::GeminiLive {
-            // What is said now takes the place of what was asked before.
+            // New input replaces earlier requests.
             self.pending.clear();
         }
         if self.pending.len() < MAX_PENDING {
@@ -170,11 +170,11 @@ impl RealtimeTurns {
         }
     }
 
-    /// What a message says of the answers it asks for.
+    /// The request of a message that asks for an answer.
     fn request(&self, context: &CallContext, message: &[u8]) -> Option<request::Request> {
         let rules = &context.measure.attribution;
         let facts = request::facts(self.dialect, rules, message)?;
-        // Vertex names a model with all that it belongs to.
+        // Vertex names a model by its full resource name.
         let short = |name: String| match name.rsplit_once('/') {
             Some((_, short)) if self.dialect == Dialect::GeminiLive => short.to_owned(),
             _ => name,
@@ -202,7 +202,7 @@ impl RealtimeTurns {
         }
     }
 
-    /// Nothing more is read of the upstream's side.
+    /// Stops reading the upstream's messages.
     pub(crate) fn give_up(&mut self) {
         self.decoder = None;
     }
@@ -244,8 +244,8 @@ impl RealtimeTurns {
                 state.run.generation.event(event);
             }
             Event::Error(_) if self.turn.is_none() => {
-                // The error may be about something else. TTFT that begins too late is then less
-                // wrong than TTFT from a request that was refused.
+                // The error may be about something else. A TTFT that begins too late is then less
+                // wrong than one from a request that was refused.
                 if self.pending.front().is_some_and(|asked| !asked.is_certain) {
                     self.pending.pop_front();
                 }
@@ -255,8 +255,8 @@ impl RealtimeTurns {
         }
     }
 
-    /// Begins the turn that was asked for next, where none is under way and it is certain that
-    /// there will be one; else the server begins it.
+    /// Begins the next turn that was asked for, if none is in flight and it is certain to be
+    /// answered; otherwise the server begins it.
     fn next(&mut self, context: &Arc<CallContext>, state: &mut CallState) {
         let read = self.decoder.is_some() || self.recorded == 0;
         let begins = |asked: &&PendingAnswer| asked.is_certain && self.turn.is_none() && read;
@@ -266,7 +266,7 @@ impl RealtimeTurns {
         }
     }
 
-    /// Begins a turn where none is under way.
+    /// Begins a turn if none is in flight.
     fn begin(&mut self, context: &Arc<CallContext>, state: &mut CallState, at: Instant) {
         if self.turn.is_some() {
             return;
@@ -304,12 +304,12 @@ impl RealtimeTurns {
         live.warm_up(state.warm_up);
         state.run.live = Some(live);
         state.run.sent(received);
-        // One that came between turns is of neither.
+        // An error between turns belongs to neither.
         state.run.generation.error = None;
         self.turn = Some(turn);
     }
 
-    /// Records the turn under way, and makes ready for the next.
+    /// Records the turn in flight and prepares for the next.
     fn record(&mut self, context: &CallContext, state: &mut CallState, at: Instant, end: &End) {
         let Some(turn) = self.turn.take() else {
             return;
@@ -344,8 +344,8 @@ impl RealtimeTurns {
         context.shared.subscribers.finished(finished_call);
     }
 
-    /// The spans of the turn just recorded: the first has those that the upstream knows
-    /// of, later ones follow below it in the same trace.
+    /// The spans of the turn just recorded: the first has those that were propagated to the
+    /// upstream, later ones are children in the same trace.
     fn trace(&self, context: &CallContext) -> Option<CallTrace> {
         let first = context.trace.as_deref().copied()?;
         if self.recorded <= 1 {
@@ -355,7 +355,7 @@ impl RealtimeTurns {
         tracer.map(|tracer| tracer(Some(first.server)))
     }
 
-    /// The connection is over.
+    /// The connection has ended.
     pub(crate) fn end(
         &mut self,
         context: &CallContext,
@@ -364,7 +364,7 @@ impl RealtimeTurns {
         end: &End,
     ) {
         if self.turn.is_some() {
-            // An upstream closes when the agent has: that broke nothing off.
+            // An upstream closes after the agent has: the turn was cancelled, not reset.
             let end = match (self.closed_by, end) {
                 (Some(Side::Agent), End::Complete | End::UpstreamReset) => &End::ClientCancelled,
                 _ => end,

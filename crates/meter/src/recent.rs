@@ -27,7 +27,7 @@ impl RecentCalls {
         self.capacity.load(Ordering::Relaxed)
     }
 
-    /// Makes it a ring of another size; the oldest calls go where there is no room.
+    /// Changes the capacity; the oldest calls are dropped if there are too many.
     pub fn resize(&self, capacity: usize) {
         self.capacity.store(capacity, Ordering::Relaxed);
         let mut calls = self.calls();

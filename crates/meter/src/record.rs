@@ -1,5 +1,4 @@
-//! From what a call left behind to its record: every field of it, by the formulas of
-//! the design's `measurement.md`.
+//! Makes the record of a call from its final state, by the formulas of `docs/measurement.md`.
 
 use super::call_state::CallState;
 use super::context::CallContext;
@@ -20,24 +19,24 @@ use tokengauge_core::trace::CallTrace;
 use tokengauge_wire::{BeyondText, DIALECTS};
 use uuid::Uuid;
 
-/// What a record is about: a whole call, or one turn of a connection.
+/// What a record is made of: a whole call, or one turn of a connection.
 pub(crate) struct RecordInput<'a> {
     pub(crate) id: Uuid,
     pub(crate) started_at: SystemTime,
     pub(crate) received: Instant,
     pub(crate) connected: Option<Instant>,
     pub(crate) sent: Option<Instant>,
-    /// Whether somebody asked for it. What a server began by itself, with its first token,
-    /// nobody waited for.
+    /// Whether the agent asked for it. If the server began it by itself, with its first token,
+    /// there was no wait for it.
     pub(crate) asked: bool,
     pub(crate) ended: Instant,
     pub(crate) end: &'a End,
     pub(crate) streamed: Option<bool>,
     pub(crate) dialect: Dialect,
-    /// Prompt tokens that we counted.
+    /// Prompt tokens by our own count.
     pub(crate) input: Option<u64>,
     pub(crate) trace: Option<CallTrace>,
-    /// The class, where it is not that of the call.
+    /// The class, if it differs from that of the call.
     pub(crate) class: Option<OperationClass>,
 }
 
@@ -67,7 +66,7 @@ impl<'a> RecordInput<'a> {
     }
 }
 
-/// The record of `closing`, and what goes with it.
+/// The finished call of `closing`: its record and what goes with it.
 pub(crate) fn finished_call(
     context: &CallContext,
     state: &mut CallState,
@@ -105,7 +104,7 @@ pub(crate) fn finished_call(
     closing.input = closing.input.filter(|_| processed);
     let unavailable = verdict::unavailable(measure, outcome, &facts, generation);
     let mut who = context.attributed(asked);
-    // Of the server's span where there is one, else of the agent's trace.
+    // That of the server's span if there is one, else that of the agent.
     let own = closing.trace.map(|trace| trace.server.trace_id);
     let trace_id = own.or(who.trace_id);
     who.trace_id = trace_id;
@@ -181,7 +180,7 @@ pub(crate) fn finished_call(
     }
 }
 
-/// What became of a call.
+/// How a call ended, and why its speed may be unknown.
 struct CallVerdict {
     facts: Facts,
     outcome: Outcome,
@@ -259,8 +258,7 @@ fn record(
     }
 }
 
-/// Says what the call costs, where that is known. Tokens that nobody but us counted are
-/// an estimate of those that are billed.
+/// Sets the cost of the call, if it is known. Our own count is an estimate of the billed tokens.
 fn price(record: &mut CallRecord, prices: &Prices, known: DirectCosts) {
     let Some((usd, source)) = prices.cost(record, known) else {
         return;
@@ -296,7 +294,7 @@ fn status(upstream: Option<u16>, end: &End) -> Option<u16> {
     upstream.or(ours)
 }
 
-/// What of the error is worth a name: ours, the body's, else the status.
+/// The name of an error: ours, that in the body, else the status.
 fn error_type(
     outcome: Outcome,
     status: Option<u16>,
@@ -322,8 +320,8 @@ fn counts_now(context: &CallContext, generation: &Generation) -> bool {
     known.is_some_and(|id| context.shared.background.counts_now(id))
 }
 
-/// Counts of text that was not all read, or that was generated for another call, are unknown, not
-/// small.
+/// The token counts. Those of text that was not completely read, or was generated for another
+/// call, are unknown, not small.
 fn tokens(
     context: &CallContext,
     generation: &Generation,
@@ -341,7 +339,7 @@ fn tokens(
     let of_text = context.operation.class() == OperationClass::Generation;
     let unread = generation.is_unread() && of_text && verdict.outcome == Outcome::Complete;
     let counted = generation.tokens();
-    // What is generated may be pictures, sounds or bare ids of tokens.
+    // The output may be pictures, sounds or bare token ids.
     let textless = dialect.beyond_text == BeyondText::WholeAnswers && counted.all() == 0;
     let known = known && context.generates && !unread && !queued && !textless;
     let normalised = Normalised {
@@ -363,8 +361,8 @@ fn tokens(
     }
 }
 
-/// The provider's output where it reported one; else our count; else, where nothing is
-/// generated, whoever knows the input.
+/// The source of the output count: the provider, else our count; if nothing is generated, the
+/// source of the input count.
 fn source(reported: &Usage, normalised: &Normalised) -> Option<Source> {
     let by_provider = |known: Option<u64>| known.map(|_| Source::Reported);
     let by_us = |known: Option<u64>| known.map(|_| Source::Counted);
@@ -381,7 +379,7 @@ fn durations(closing: &RecordInput<'_>, generation: &Generation, status: Option<
     let between = |from: Option<Instant>, to: Option<Instant>| Some(seconds_between(from?, to?));
     let received = Some(closing.received);
     let waited = |seconds: &f64| closing.asked || *seconds > 0.0;
-    // An upgraded connection is none of frames that wait for the agent.
+    // On an upgraded connection frames do not wait for the agent.
     let frames = status.is_some_and(|status| status != 101);
     Seconds {
         ttft: between(received, first).filter(waited),

@@ -1,5 +1,5 @@
-//! The request's side: a bounded copy of its body, read once for its facts, kept
-//! until the provider reported the input tokens, else counted.
+//! The request of a call: a bounded copy of its body, read once for its facts and kept until
+//! the provider reports the input tokens, else counted.
 
 use super::conversations::Conversations;
 use crate::attribution::Rules;
@@ -11,12 +11,12 @@ use tokengauge_core::observer::UnreadableBody;
 use tokengauge_tokenizer as tokens;
 use tokengauge_wire as wire;
 
-/// A request body up to this is read on the spot; a longer one by the worker.
+/// The longest request body, in bytes, that is read inline; longer ones are read by the worker.
 pub(crate) const INLINE_BYTES: usize = 64 * 1024;
-/// Bytes of a prompt that are counted at a stretch: 50 µs or so.
+/// Bytes of a prompt that are counted before yielding: about 50 µs.
 const SLICE_BYTES: usize = 4 * 1024;
 
-/// What is kept of a request.
+/// A request, as far as it is kept.
 #[derive(Debug)]
 pub(crate) struct Request {
     dialect: Dialect,
@@ -24,17 +24,17 @@ pub(crate) struct Request {
     /// How the copy is encoded, until it has been decoded.
     encoded: Option<Box<EncodedBody>>,
     complete: bool,
-    /// Whether the facts have been looked for.
+    /// Whether the facts have been read.
     read: bool,
     pub(crate) facts: Option<Box<RequestFacts>>,
-    /// What a span tells of it; read where one is recorded.
+    /// The generation parameters; read only if a span is recorded.
     pub(crate) settings: Option<Box<GenerationSettings>>,
     traced: bool,
 }
 
 impl Request {
-    /// A request whose body is copied up to `limit`; none of it in a dialect without
-    /// prompts.
+    /// A request whose body is copied up to `limit`; in a dialect without prompts it is not
+    /// copied.
     pub(crate) fn new(dialect: Dialect, memory: &Arc<Memory>, limit: usize) -> Request {
         let prompts = wire::DIALECTS.registration(dialect).request_in_body;
         Request {
@@ -88,7 +88,7 @@ impl Request {
         }
     }
 
-    /// A piece of the body. Says `false` once, when it does not fit any more.
+    /// Adds a piece of the body. Returns `false` once, when it does not fit any more.
     pub(crate) fn push(&mut self, bytes: &[u8]) -> bool {
         let Some(copy) = &mut self.copy else {
             return true;
@@ -113,18 +113,18 @@ impl Request {
         self.copy.as_ref().map_or(0, Buffer::len)
     }
 
-    /// Whether reading the body takes its time.
+    /// Whether the body is too expensive to be read inline.
     pub(crate) fn is_long(&self) -> bool {
         self.encoded.is_some() || self.length() > INLINE_BYTES
     }
 
-    /// Whether there is a whole body whose facts have not been looked for.
+    /// Whether there is a whole body whose facts have not been read.
     pub(crate) fn is_unread(&self) -> bool {
         self.countable() && !self.read
     }
 
-    /// Reads the facts, once. Says `false` where the body's encoding cannot be undone, within
-    /// its bounds; it is dropped then.
+    /// Reads the facts, once. Returns `false` if the body cannot be decoded within its bounds;
+    /// the copy is dropped then.
     pub(crate) fn read(&mut self, rules: &Rules) -> bool {
         if !self.is_unread() {
             return true;
@@ -141,8 +141,7 @@ impl Request {
         decodes
     }
 
-    /// Takes the session that what the body begins with makes likely; `seed` tells the agent
-    /// from others.
+    /// Guesses the session by the beginning of the conversation; `seed` identifies the agent.
     pub(crate) fn guess_session(
         &mut self,
         conversations: &Conversations,
@@ -169,12 +168,12 @@ impl Request {
         self.copy.is_some()
     }
 
-    /// The input tokens are known, or nobody will ask: gives the memory back.
+    /// Drops the copy: the input tokens are known or will not be needed.
     pub(crate) fn release(&mut self) {
         self.copy = None;
     }
 
-    /// The same, where giving it back takes its time: to be dropped elsewhere.
+    /// Takes a long copy, so that it can be dropped on another thread.
     pub(crate) fn take_long(&mut self) -> Option<Buffer> {
         self.copy.take_if(|copy| copy.len() > INLINE_BYTES)
     }
@@ -184,8 +183,8 @@ impl Request {
         self.complete && self.copy.is_some()
     }
 
-    /// Counts the tokens of the prompt's texts, each as one string. A body in which none
-    /// was found is one that was not understood.
+    /// Counts the tokens of the prompt's texts, each as one string; `None` for a body without
+    /// any, which was not understood.
     pub(crate) fn count(&self) -> Option<u64> {
         let copy = self.copy.as_ref().filter(|_| self.complete)?;
         let _scratch = scratch(copy);
@@ -197,12 +196,12 @@ impl Request {
     }
 }
 
-/// How a body is encoded.
+/// The content encoding of a body.
 #[derive(Debug)]
 struct EncodedBody {
     names: Box<str>,
     memory: Arc<Memory>,
-    /// Bytes that may come out of it.
+    /// The most bytes that it may decode to.
     limit: usize,
 }
 
@@ -212,8 +211,8 @@ impl EncodedBody {
     }
 }
 
-/// Accounts for the longest string of a body, which is copied where it has escapes. One
-/// body is read at a time, so that it may go over the bound.
+/// Accounts for the longest string of a body, which is copied if it has escapes. One body is
+/// read at a time, so it may exceed the limit.
 fn scratch(body: &Buffer) -> Option<Share> {
     (body.len() > INLINE_BYTES).then(|| {
         let mut share = body.empty_share();
@@ -222,8 +221,8 @@ fn scratch(body: &Buffer) -> Option<Share> {
     })
 }
 
-/// The tokens of a text as one string. A prompt may be megabytes: traffic goes first every
-/// few kilobytes of it.
+/// The tokens of a text as one string. A prompt may be megabytes: yields to traffic every few
+/// kilobytes.
 fn count_yielding(text: &str) -> u64 {
     let mut counter = tokens::Counter::new();
     for piece in text.as_bytes().chunks(SLICE_BYTES) {
@@ -235,14 +234,14 @@ fn count_yielding(text: &str) -> u64 {
     counter.finish()
 }
 
-/// What a whole body says of itself.
+/// The facts of a whole body.
 pub(crate) fn facts(dialect: Dialect, rules: &Rules, body: &[u8]) -> Option<RequestFacts> {
     let mut facts = wire::request_facts(dialect, body)?;
     facts.configured = configured(rules, body);
     Some(facts)
 }
 
-/// What a body says that decides on a limit.
+/// The facts of a body that a limit depends on.
 pub(crate) struct StrictFacts {
     pub(crate) facts: RequestFacts,
     /// All models that it names.
@@ -251,10 +250,10 @@ pub(crate) struct StrictFacts {
     pub(crate) unread: Option<UnreadableBody>,
 }
 
-/// The same of a body that decides on a limit.
+/// The facts of a body that a limit depends on.
 ///
 /// # Errors
-/// Why it cannot be read: not every upstream would read it alike.
+/// Why it cannot be read: upstreams could read it differently.
 pub(crate) fn strict_facts(
     dialect: Dialect,
     rules: &Rules,
@@ -286,7 +285,7 @@ pub(crate) fn strict_facts(
     })
 }
 
-/// What stands at the configured paths; the first of each kind that says something.
+/// The values at the configured paths; the first of each kind that is present.
 fn configured(rules: &Rules, body: &[u8]) -> Option<Box<BodyNames>> {
     let kinds = [&rules.session, &rules.agent, &rules.user];
     let paths: Vec<_> = kinds.iter().flat_map(|kind| &kind.paths).collect();

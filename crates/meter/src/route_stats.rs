@@ -1,5 +1,5 @@
-//! What is kept per route and upstream: streams in flight, and whether the upstream
-//! has just come up. As many as the configuration has routes and upstreams.
+//! State per route and upstream: streams in flight, and whether the upstream has just come up.
+//! Bounded by the routes and upstreams of the configuration.
 
 use crate::settings::Measure;
 use parking_lot::{Mutex, RwLock};
@@ -24,7 +24,7 @@ struct UpstreamState {
     up: Mutex<Up>,
 }
 
-/// Since when an upstream answers, and how many calls it has got since.
+/// Since when an upstream has been up, and how many calls it has received since.
 #[derive(Clone, Copy, Debug, Default)]
 struct Up {
     since: Option<Instant>,
@@ -37,7 +37,7 @@ impl RouteStats {
         self.in_flight.load(Ordering::Relaxed)
     }
 
-    /// A call reached the upstream at `at`. Says whether it falls into the warm-up:
+    /// A call reached the upstream at `at`. Returns whether it falls into the warm-up:
     /// it is among the first `warm_up_calls` since the upstream came up, or it comes
     /// within `warm_up_for` of the first of them. An upstream comes up with the first
     /// call of the process, and again after each time it was unreachable.
@@ -63,7 +63,7 @@ impl RouteStats {
     }
 }
 
-/// A stream in flight; one less when dropped.
+/// A stream in flight, until dropped.
 #[derive(Debug)]
 pub(crate) struct InFlight {
     stats: Arc<RouteStats>,
@@ -95,14 +95,14 @@ impl Drop for InFlight {
 
 type Key = (Arc<str>, Arc<str>);
 
-/// All all_stats, by route and upstream.
+/// The stats of all routes and upstreams.
 #[derive(Debug, Default)]
 pub(crate) struct AllRouteStats {
     all_stats: RwLock<HashMap<Key, Arc<RouteStats>>>,
 }
 
 impl AllRouteStats {
-    /// The stats of `route` and `upstream`, made when it is asked for first.
+    /// The stats of `route` and `upstream`, created on first use.
     pub(crate) fn of(&self, route: &Arc<str>, upstream: &Arc<str>) -> Arc<RouteStats> {
         let key = (Arc::clone(route), Arc::clone(upstream));
         let known = self.all_stats.read();
@@ -131,7 +131,7 @@ impl AllRouteStats {
         Arc::clone(stats)
     }
 
-    /// The upstream has restarted: its next calls are its first.
+    /// The upstream has restarted: its warm-up begins again.
     pub(crate) fn restarted(&self, upstream: &str) {
         let all_stats = self.all();
         let stats = all_stats.iter().find(|stats| &*stats.upstream == upstream);
@@ -152,7 +152,8 @@ impl AllRouteStats {
         upstreams
     }
 
-    /// Forgets all_stats that `configured` does not know and no stream is on.
+    /// Drops the stats of routes and upstreams that are not `configured` any more and have no
+    /// stream in flight.
     pub(crate) fn retain(&self, configured: impl Fn(&str, &str) -> bool) {
         let mut all_stats = self.all_stats.write();
         all_stats.retain(|(route, upstream), stats| {

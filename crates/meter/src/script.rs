@@ -1,5 +1,5 @@
-//! In which script a text is written: how many tokens other tokenizers make of it, next to
-//! o200k_base, depends on little else.
+//! The script of a text: it largely decides how many tokens other tokenizers make of a text,
+//! compared with o200k_base.
 
 /// Shorter pieces of text give one letter.
 const STRIDE: usize = 32;
@@ -102,7 +102,7 @@ impl Scripts {
         }
     }
 
-    /// Of the scripts with a share that matters, the one of which tokenizers make most.
+    /// Of the scripts with a relevant share, the one of which tokenizers make the most tokens.
     pub(crate) fn widest(&self) -> Script {
         let all: f64 = self.letters.iter().map(|count| f64::from(*count)).sum();
         let matters = |script: &Script| {
@@ -115,7 +115,7 @@ impl Scripts {
     }
 }
 
-/// One of the first letters: rather one outside of ASCII, which says more.
+/// One of the first letters, preferably outside of ASCII, which tells more.
 fn letter(text: &str) -> Option<char> {
     let letters = || {
         let window = text.chars().take(WINDOW);

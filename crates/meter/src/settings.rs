@@ -14,7 +14,7 @@ use tokengauge_core::upstream_facts::UpstreamFacts;
 pub struct Measure {
     /// Tokens after the first frame that an `output_tps` needs.
     pub min_output_tokens: u64,
-    /// Tokens per second of one stream above which it must have been held back upstream.
+    /// Tokens per second of one stream above which it must have been buffered upstream.
     pub buffered_above: f64,
     /// A longer gap between frames with tokens is a stall.
     pub stall_threshold: Duration,
@@ -24,7 +24,7 @@ pub struct Measure {
     pub warm_up_for: Duration,
     /// Bytes of one request or response body that is read whole to measure it.
     pub body_bytes: usize,
-    /// Bytes that all measuring together may hold.
+    /// The most bytes that all measuring together may hold.
     pub memory_bytes: usize,
     /// Finished calls kept for the API.
     pub recent_calls: usize,
@@ -34,7 +34,7 @@ pub struct Measure {
     pub attribution: Arc<Rules>,
     /// Which calls belong together; at most 64.
     pub workloads: Arc<[Workload]>,
-    /// What the operator says of upstreams' engines and hardware, by upstream.
+    /// The configured facts about engines and hardware, by upstream.
     pub upstream_facts: Arc<HashMap<Arc<str>, Arc<UpstreamFacts>>>,
 }
 

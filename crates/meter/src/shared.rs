@@ -18,18 +18,18 @@ use tokengauge_core::throughput::Throughput;
 use tokengauge_core::trace::Tracer;
 use tokengauge_wire::Limits;
 
-/// What may come out of decompressing one response body: far more than any stream
-/// of text, and little enough not to hold up a thread.
+/// The most bytes that one response body may decompress to: far more than any stream of text,
+/// and little enough not to block a thread for long.
 const DECODED_BYTES: u64 = 128 << 20;
 
 /// What all calls share.
 pub(crate) struct Shared {
-    /// Read once per call, which keeps to what it read.
+    /// Loaded once per call, which keeps using it.
     pub(crate) measure: ArcSwap<Measure>,
     /// The same of prices, budgets and quotas.
     pub(crate) accounting: ArcSwap<Accounting>,
     pub(crate) memory: Arc<Memory>,
-    /// What holds bodies that decide whether their request may leave.
+    /// Memory for bodies that have to be read before their request is admitted.
     pub(crate) admission_memory: AdmissionMemory,
     pub(crate) worker: Worker,
     pub(crate) subscribers: Subscribers,
@@ -37,14 +37,14 @@ pub(crate) struct Shared {
     pub(crate) registry: Arc<Registry>,
     pub(crate) throughput: Arc<Throughput>,
     pub(crate) background: BackgroundResponses,
-    /// Calls under way whose upstream knows their span.
+    /// Calls in flight whose span is propagated to the upstream.
     pub(crate) spans: Arc<OpenSpans>,
-    /// What calls have sent, where sessions are guessed by it.
+    /// The conversations by which sessions are guessed.
     pub(crate) conversations: Conversations,
-    /// How models count their tokens.
+    /// How many tokens models report for each token of ours.
     pub(crate) token_ratios: TokenRatios,
     pub(crate) counters: Counters,
-    /// Gives calls their spans, where somebody traces.
+    /// Creates the spans of calls, if tracing is on.
     pub(crate) tracer: Option<Arc<Tracer>>,
 }
 
@@ -57,7 +57,7 @@ pub(crate) fn limits(measure: &Measure) -> Limits {
     }
 }
 
-/// What went wrong with measuring, counted.
+/// Counters of what could not be measured.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     lagged_frames: AtomicU64,

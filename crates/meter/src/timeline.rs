@@ -1,5 +1,5 @@
-//! The instants of one generation and what follows from them. Every formula is
-//! that of the design's `measurement.md`; instants come in, no clock is read.
+//! The instants of one generation and what is computed from them, by the formulas of
+//! `docs/measurement.md`. Time is an argument.
 
 use std::time::{Duration, Instant};
 use tokengauge_core::call::{SEGMENT_SECONDS, SpeedSegment, seconds};
@@ -7,10 +7,10 @@ use tokengauge_core::inter_token::InterToken;
 
 /// The length of a segment.
 const SEGMENT: Duration = Duration::from_secs(SEGMENT_SECONDS);
-/// Segments of one generation, an hour of them. What comes later is of the last.
+/// The most segments of one generation, an hour of them. Later tokens count in the last one.
 const MAX_SEGMENTS: usize = 360;
 
-/// Stalls of one generation that are kept one by one; the others are only counted.
+/// The most stalls of one generation that are kept; further ones are only counted.
 const MAX_STALLED: usize = 16;
 
 /// Running token counts after a frame that carried generated text.
@@ -90,17 +90,17 @@ pub(crate) struct Timeline {
     pub(crate) inter_token: Option<Box<InterToken>>,
     /// Gaps between frames with generated text, however many tokens those carry.
     pub(crate) inter_chunk: Option<Box<InterToken>>,
-    /// The highest running count so far: a merge can take a token back.
+    /// The highest running count so far: merging can lower the count.
     highest: u64,
-    /// The last frame that brought the highest count up.
+    /// The last frame that raised the highest count.
     grown: Option<Instant>,
     /// Tokens by segment, those of the first frame left out.
     segments: Vec<u32>,
-    /// Waits for the agent, where there were any.
+    /// Waits for the agent, if there were any.
     blocked: Option<Box<AgentBlocked>>,
 }
 
-/// For how long the proxy waited for the agent to take what had come.
+/// For how long the proxy waited for the agent to read.
 #[derive(Debug, Default)]
 struct AgentBlocked {
     all: Duration,
@@ -111,7 +111,7 @@ struct AgentBlocked {
 }
 
 impl Timeline {
-    /// The agent took nothing for so long before the next frame could be read.
+    /// The agent did not read for `waited` before the next frame could be read.
     pub(crate) fn blocked(&mut self, waited: Duration) {
         if waited > Duration::ZERO {
             let blocked = self.blocked.get_or_insert_default();
@@ -120,12 +120,12 @@ impl Timeline {
         }
     }
 
-    /// How long it took nothing in all.
+    /// For how long the agent did not read in all.
     pub(crate) fn agent_blocked(&self) -> Duration {
         self.blocked.as_ref().map(|it| it.all).unwrap_or_default()
     }
 
-    /// Takes what it took nothing for since the last frame with generated text.
+    /// Takes the time that the agent did not read since the last frame with generated text.
     fn blocked_since(&mut self) -> Duration {
         let Some(blocked) = &mut self.blocked else {
             return Duration::ZERO;
@@ -149,7 +149,7 @@ impl Timeline {
     pub(crate) fn frame(&mut self, at: Instant, running: Running, stall_threshold: Duration) {
         let blocked = self.blocked_since();
         if let Some(span) = &self.all {
-            // The wait for the agent is no gap of the upstream's.
+            // A wait for the agent is not a gap of the upstream.
             let gap = at
                 .saturating_duration_since(span.last)
                 .saturating_sub(blocked);
@@ -158,7 +158,7 @@ impl Timeline {
                 let inter_chunk = self.inter_chunk.get_or_insert_default();
                 inter_chunk.record(gap.as_secs_f64(), 1);
             } else {
-                // What came meanwhile waited to be read.
+                // What arrived meanwhile was not read at once.
                 self.grown = None;
             }
             if gap > stall_threshold {

@@ -5,22 +5,23 @@ use super::script::Script;
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
 
-/// Models and scripts that are remembered. Then the one that was silent for longest goes.
+/// The most models and scripts that are tracked. Beyond it the least recently used is dropped.
 const MAX_KNOWN: usize = 1024;
-/// Calls that a band rests on, the newest.
+/// The number of recent calls that a bound is based on.
 const CALLS: usize = 32;
-/// Calls that it takes to learn one.
+/// The number of calls it takes to learn a bound.
 const ENOUGH: usize = 16;
-/// Shorter texts say little: what every answer has once weighs too much.
+/// The shortest text to learn from: in shorter ones the fixed overhead of an answer weighs too
+/// much.
 const MIN_TOKENS: u64 = 64;
-/// Room above the largest ratio that was seen.
+/// The margin above the largest ratio that was seen.
 const MARGIN: f64 = 1.15;
 
-/// What reported ÷ normalised stays within where nothing is hidden.
+/// The largest ratio of reported to normalised tokens if no output is hidden.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct RatioBound {
     pub(crate) high: f64,
-    /// Whether the model's own calls have shown it.
+    /// Whether it was learned from the model's own calls.
     pub(crate) learned: bool,
 }
 
@@ -29,7 +30,7 @@ pub(crate) struct RatioBound {
 struct RecentRatios {
     ratios: [f32; CALLS],
     count: usize,
-    /// When it was used last, in uses of all.
+    /// When it was last used, as a count of all uses.
     used: u64,
 }
 
@@ -61,8 +62,7 @@ impl TokenRatios {
         }
     }
 
-    /// A complete call without reasoning reported so many tokens for so many of ours. What
-    /// no tokenizer makes is not learned.
+    /// Learns from a complete call without reasoning. A ratio that no tokenizer has is ignored.
     pub(crate) fn learn(&self, model: &str, script: Script, reported: u64, normalised: u64) {
         let ratio = reported as f64 / normalised as f64;
         if normalised < MIN_TOKENS || ratio > script.most_tokens() {

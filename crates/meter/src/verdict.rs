@@ -1,4 +1,4 @@
-//! How a call ended, and whether its speed can be known.
+//! How a call ended, and whether its speed is known.
 
 use super::generation::Generation;
 use crate::settings::Measure;
@@ -10,7 +10,7 @@ use tokengauge_wire::DIALECTS;
 /// Frames with generated text that an `output_tps` needs.
 const MIN_FRAMES: u64 = 4;
 
-/// What a verdict rests on, apart from the generation itself.
+/// What the outcome and the availability of speeds depend on, besides the generation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Facts {
     pub(crate) dialect: Dialect,
@@ -18,22 +18,22 @@ pub(crate) struct Facts {
     pub(crate) status: Option<u16>,
     /// Whether the answer came as a stream, where one came.
     pub(crate) streamed: Option<bool>,
-    /// Whether an answer's end could be known from its body: it was all read.
+    /// Whether the body was read to its end, so that the answer's end is known.
     pub(crate) readable: bool,
     pub(crate) lagged: bool,
     /// Choices asked for.
     pub(crate) choices: Option<u32>,
-    /// More was generated than streamed.
+    /// Whether more was generated than streamed.
     pub(crate) hidden: bool,
 }
 
-/// How the call ended. What the proxy failed with comes first; then the upstream's
-/// own word (status, error event); then how the body ended. An agent that leaves
-/// after the terminator has the whole response.
+/// How the call ended. A failure of the proxy comes first, then what the upstream sent (status,
+/// error event), then how the body ended. An agent that leaves after the terminator has the
+/// whole response.
 pub(crate) fn outcome(end: &End, facts: &Facts, generation: &Generation) -> Outcome {
     let refused = facts.status.is_some_and(|status| status >= 400);
     match end {
-        // Its own status and errors come first, as for an agent that left.
+        // The upstream's status and errors come first, as for an agent that left.
         End::Failed(kind) if *kind != FailureKind::AgentSendTimeout => failed(*kind),
         _ if refused => Outcome::HttpError,
         _ if generation.error.is_some() => Outcome::ErrorEvent,

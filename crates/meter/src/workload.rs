@@ -1,5 +1,5 @@
-//! Which workload a call belongs to. What its headers decide is decided when it begins,
-//! since they are not kept; what its model decides when that is known.
+//! Assigns calls to workloads. Headers are matched when the call begins, since they are not
+//! kept; the model is matched when it is known.
 
 use crate::attribution::HeaderAttribution;
 use crate::settings::Workload;
@@ -7,14 +7,14 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokengauge_core::observer::CallStart;
 
-/// The workload of one call, of those that it was made with.
+/// The workload of one call, among those configured when it began.
 #[derive(Debug)]
 pub(crate) struct Assignment {
-    /// Those whose headers, route and agent match: a bit each.
+    /// The workloads whose headers, route and agent match: a bit each.
     candidates: u64,
     /// The route's own.
     fallback: Option<Arc<str>>,
-    /// The position of the one that matched, once it is known.
+    /// The index of the one that matched, once it is known.
     found: OnceLock<Option<u8>>,
 }
 
@@ -38,8 +38,7 @@ impl Assignment {
         }
     }
 
-    /// The name, as far as it can be known when the model asked for is `model`. What is
-    /// reported with a model stays.
+    /// The name, given the model asked for. Once it was decided with a model, it stays.
     pub(crate) fn name<'a>(
         &'a self,
         all: &'a [Workload],
@@ -51,7 +50,7 @@ impl Assignment {
         }
     }
 
-    /// The name where the model asked for is `model`, whatever was reported before.
+    /// The name if the model asked for were `model`, whatever was decided before.
     pub(crate) fn name_with<'a>(
         &'a self,
         all: &'a [Workload],

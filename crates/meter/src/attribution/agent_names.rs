@@ -1,14 +1,14 @@
-//! Names that an operator gives to agents, by where they connect and what they show: for what an
-//! SDK's user agent does not say.
+//! Names that an operator assigns to agents by port, path and key, for SDKs whose user agent does
+//! not identify them.
 
 use std::sync::Arc;
 
-/// Names that may be given.
+/// The most names that may be assigned.
 pub const MAX_AGENT_NAMES: usize = 256;
-/// Hexadecimal digits of what stands for a key.
+/// The number of hexadecimal digits in the digest of a key.
 const KEY_DIGITS: usize = 16;
 
-/// A name for calls that have all that is set of it.
+/// A name for calls that match all conditions that are set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AgentNameRule {
     /// The name.
@@ -17,12 +17,12 @@ pub struct AgentNameRule {
     pub port: Option<u16>,
     /// A prefix of the path, in whole segments.
     pub path: Option<String>,
-    /// What stands for one of its keys, as [`crate::quota::keys_of`] writes it.
+    /// The digest of one of its keys, as [`crate::quota::keys_of`] returns it.
     pub key: Option<String>,
 }
 
 impl AgentNameRule {
-    /// Whether a call is meant that came to `port`, asks for `path` and shows `keys`.
+    /// Whether it matches a call to `port` for `path` with `keys`.
     fn means(&self, port: Option<u16>, path: &str, keys: &[String]) -> bool {
         self.port.is_none_or(|wanted| port == Some(wanted))
             && self
@@ -33,8 +33,8 @@ impl AgentNameRule {
     }
 }
 
-/// The name of a call that came to `port` and asks for `path`: the first that means it. `keys` is
-/// asked once, where one depends on it.
+/// The name of a call to `port` for `path`: the first that matches. `keys` is called once, if a
+/// rule depends on it.
 pub(super) fn name_of<'a>(
     names: &'a [AgentNameRule],
     port: Option<u16>,
@@ -52,8 +52,8 @@ fn under(prefix: &str, path: &str) -> bool {
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// Whether `text` can stand for a key. A key itself is none of these, so that it is refused where
-/// somebody writes it.
+/// Checks that `text` can be the digest of a key. A key itself cannot, so that one in the
+/// configuration is refused.
 ///
 /// # Errors
 /// Why not, without the text.

@@ -1,20 +1,20 @@
-//! What Codex says of itself. Its headers have such plain names that they count only
-//! with its user agent.
+//! The headers of Codex. Their names are so generic that they are only used together with its
+//! user agent.
 
 use http::HeaderMap;
 use serde::Deserialize;
 
-/// Its session, the first wins.
+/// Session headers by precedence.
 pub(super) const SESSION: &[&str] = &["session-id", "session_id", "thread-id", "conversation_id"];
 
-/// Whether the request is Codex': `codex_cli_rs/…`, `codex_exec/…`, `Codex Desktop/…`.
+/// Whether the request is from Codex: `codex_cli_rs/…`, `codex_exec/…`, `Codex Desktop/…`.
 pub(super) fn is(headers: &HeaderMap) -> bool {
     let agent = headers.get(http::header::USER_AGENT);
     let start = agent.and_then(|agent| agent.as_bytes().get(..5));
     start.is_some_and(|start| start.eq_ignore_ascii_case(b"codex"))
 }
 
-/// `x-codex-turn-metadata`, as far as it is looked at.
+/// `x-codex-turn-metadata`, as far as it is used.
 #[derive(Default, Deserialize)]
 pub(super) struct Turn {
     pub(super) session_id: Option<String>,
@@ -36,7 +36,7 @@ impl Turn {
             .filter(|name| name.len() > 1 && *name != "/root")
     }
 
-    /// Who started a subagent, where that was one, too.
+    /// The parent of a subagent, if that is a subagent too.
     pub(super) fn parent(&self) -> Option<&str> {
         let (parent, _) = self.subagent()?.rsplit_once('/')?;
         Some(parent).filter(|parent| !parent.is_empty() && *parent != "/root")

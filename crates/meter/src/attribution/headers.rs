@@ -1,4 +1,4 @@
-//! What the headers of a request say, before its body is known.
+//! Attribution by the headers of a request, before its body is known.
 
 use super::rules::{NameSources, Rules};
 use super::value::{RankedValue, clean, product, pseudonym, without_version};
@@ -9,17 +9,17 @@ use http::{HeaderMap, HeaderName, Uri};
 use serde::Deserialize;
 use tokengauge_core::trace::TraceContext;
 
-/// What the headers say, by how each weighs against what the body says.
+/// The values of headers, separated by their precedence over those of the body.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HeaderAttribution {
-    /// Our own header's, or that of one which is configured.
+    /// From our own header or a configured one.
     pub(super) session: Option<String>,
-    /// Of a header that some agent or gateway is known for.
+    /// From the header of a known agent or gateway.
     pub(super) known_session: Option<String>,
-    /// The session that the baggage names.
+    /// From the baggage.
     pub(super) baggage_session: Option<String>,
     pub(super) agent: Option<String>,
-    /// By port, path or key.
+    /// Assigned by port, path or key.
     pub(super) assigned_agent: Option<String>,
     pub(super) known_agent: Option<String>,
     pub(super) parent_agent: Option<String>,
@@ -28,11 +28,11 @@ pub struct HeaderAttribution {
     pub(super) experiment: Option<String>,
     pub(super) variant: Option<String>,
     pub(super) trace_id: Option<u128>,
-    /// Whether whoever began the trace records it.
+    /// Whether the trace is sampled.
     sampled: bool,
 }
 
-/// Session headers, the first wins. Any other `x-*-session-id` comes after them.
+/// Session headers by precedence. Any other `x-*-session-id` comes after them.
 const SESSION: &[&str] = &[
     "helicone-session-id",
     "x-litellm-session-id",
@@ -44,7 +44,7 @@ const SESSION: &[&str] = &[
     "x-openwebui-chat-id",
 ];
 const ANY_SESSION: usize = SESSION.len();
-/// A name so plain that every other session header goes before it.
+/// A generic name, after which all other session headers take precedence.
 const PLAIN_SESSION: usize = ANY_SESSION + 1;
 const CODEX_SESSION: usize = PLAIN_SESSION + 1;
 const CODEX_TURN: usize = CODEX_SESSION + codex::SESSION.len();
@@ -55,19 +55,19 @@ const CLAUDE_AGENT: &str = "x-claude-code-agent-id";
 const CLAUDE_PARENT: &str = "x-claude-code-parent-agent-id";
 const CODEX_AGENT: &str = "x-openai-subagent";
 const CODEX_PARENT: &str = "x-codex-parent-thread-id";
-/// Open WebUI's own headers about its users begin so; it has no user agent of its own.
+/// The prefix of Open WebUI's headers about its users; it has no user agent of its own.
 const OPEN_WEBUI: &str = "x-openwebui-";
-/// The name of a Codex by which its first agent is known.
+/// The header with the name of a Codex program, by which its first agent is known.
 const ORIGINATOR: &str = "originator";
 
 impl HeaderAttribution {
-    /// What the headers say; `None` where they say nothing.
+    /// The attribution by headers; `None` if there is none.
     pub fn of(headers: &HeaderMap, rules: &Rules) -> Option<Box<HeaderAttribution>> {
         let attribution = HeaderAttribution::read(headers, rules);
         (attribution != HeaderAttribution::default()).then(|| Box::new(attribution))
     }
 
-    /// The same of a call that asks for `uri` at `port`.
+    /// The same for a call of `uri` at `port`.
     pub fn of_call(
         headers: &HeaderMap,
         uri: &Uri,
@@ -108,13 +108,13 @@ impl HeaderAttribution {
         attribution
     }
 
-    /// The agent, as far as the headers tell.
+    /// The agent, by the headers.
     pub fn agent(&self) -> Option<&str> {
         let agent = self.agent.as_deref().or(self.assigned_agent.as_deref());
         agent.or(self.known_agent.as_deref())
     }
 
-    /// Whether whoever began the trace records it.
+    /// Whether the trace is sampled.
     pub fn sampled(&self) -> bool {
         self.sampled
     }
@@ -138,7 +138,7 @@ impl HeaderAttribution {
     }
 }
 
-/// The value of a header that is sent, usable as it is.
+/// The value of a header, if it is present and valid.
 fn value(headers: &HeaderMap, name: &str) -> Option<String> {
     let sent = headers.get_all(name).iter();
     let mut texts = sent.filter_map(|sent| std::str::from_utf8(sent.as_bytes()).ok());
@@ -211,7 +211,7 @@ fn known_agents(headers: &HeaderMap, rules: &Rules) -> (Option<String>, Option<S
     let others = ["helicone-session-path", "x-litellm-agent-id"];
     let other = others.iter().find_map(|name| value(headers, name));
     let other = other.or_else(|| open_webui(headers));
-    // One name for those that send both, and the user agent alone to other providers.
+    // Programs send both, or the user agent alone to other providers: use one name for them.
     let same = |program: &String| product.as_deref().map(without_version) == Some(program);
     let program = program.filter(|program| codex::is(headers) || !same(program));
     (program.or(other).or(product), None)

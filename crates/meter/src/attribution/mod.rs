@@ -1,12 +1,12 @@
-//! Who made a call: what agents already send about session, agent, user and
-//! experiment. Correlation only, never authority: every value is capped at 200
-//! characters, refused where it has control characters, and forwarded unchanged.
+//! Attribution of a call to a session, agent, user and experiment, by what agents already send.
+//! For correlation only, never for authorization: every value is cut at 200 characters, ignored
+//! if it has control characters, and forwarded unchanged.
 //!
-//! The first that says something wins. Session: our own header, configured headers,
+//! The first source with a value wins. Session: our own header, configured headers,
 //! configured paths, headers of known agents and gateways, the body, baggage, and last
-//! three guesses: the key of a prompt cache, the trace, what the conversation begins with. Agent: our own header,
-//! configured headers and paths, a name given by port, path or key, known headers, the name that
-//! the process was given, the user agent. User: our own header,
+//! three guesses: the key of a prompt cache, the trace, the beginning of the conversation. Agent: our own header,
+//! configured headers and paths, a name assigned by port, path or key, known headers, the
+//! default name of the process, the user agent. User: our own header,
 //! configured headers and paths, the body, known headers, baggage.
 
 mod agent_names;
@@ -25,12 +25,12 @@ pub use agent_names::{AgentNameRule, MAX_AGENT_NAMES};
 pub use headers::HeaderAttribution;
 pub use rules::{MAX_SOURCES, NameSources, Rules};
 
-/// Who made a call, as far as the request says.
+/// Who made a call, as far as it is known from the request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Attribution {
     /// The session.
     pub session: Option<String>,
-    /// What the session is guessed by; `None` where somebody names it.
+    /// What the session is guessed by; `None` if it is named.
     pub session_guess: Option<SessionGuess>,
     /// The agent, by its own name.
     pub agent: Option<String>,
@@ -47,7 +47,7 @@ pub struct Attribution {
 }
 
 impl Attribution {
-    /// What the headers and the body say together.
+    /// The attribution by headers and body together.
     pub fn merged(
         headers: Option<&HeaderAttribution>,
         facts: Option<&RequestFacts>,
@@ -92,7 +92,7 @@ impl Attribution {
     }
 }
 
-/// A session that nobody names, and what it is guessed by.
+/// A guessed session, and what it is guessed by.
 fn guess(trace: Option<u128>, facts: &RequestFacts) -> (Option<String>, Option<SessionGuess>) {
     let trace = trace.map(|id| format!("{id:032x}"));
     let hint = facts.session_hint.as_deref().and_then(clean);

@@ -1,46 +1,46 @@
-//! Where an operator says that session, agent and user are written.
+//! The configured sources of session, agent and user.
 
 use super::agent_names::AgentNameRule;
 use super::value::clean;
 use http::HeaderName;
 use tokengauge_wire::JsonPath;
 
-/// Headers, or paths, that may be configured for one of the three.
+/// The most headers, or paths, that may be configured for one of the three.
 pub const MAX_SOURCES: usize = 16;
 
-/// What is configured of attribution.
+/// The rules of attribution, as configured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rules {
     /// Whether users are hashed.
     pub hash_users: bool,
-    /// Whether sessions that nobody names are guessed by what calls begin with.
+    /// Whether sessions that are not named are guessed by the beginning of the conversation.
     pub guess_sessions: bool,
-    /// Where the session is written.
+    /// The sources of the session.
     pub session: NameSources,
-    /// Where the agent's name is written.
+    /// The sources of the agent's name.
     pub agent: NameSources,
-    /// Where the user is written.
+    /// The sources of the user.
     pub user: NameSources,
-    /// Names of agents by where they connect and what they show.
+    /// Names that are assigned to agents by port, path and key.
     pub agent_names: Vec<AgentNameRule>,
-    /// The name of those that say nothing but their user agent.
+    /// The name of agents that are known by their user agent alone.
     pub default_agent: Option<String>,
 }
 
 impl Rules {
-    /// Takes `name` for agents that say nothing but their user agent; one that is empty, or has
-    /// control characters, is none.
+    /// Sets the name of agents that are known by their user agent alone; one that is empty or has
+    /// control characters is ignored.
     pub fn set_default_agent(&mut self, name: &str) {
         self.default_agent = clean(name);
     }
 }
 
-/// Headers and members of the body that are looked at before those that are known.
+/// Headers and members of the body that take precedence over the known ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NameSources {
-    /// The first that is sent wins.
+    /// The first that is present wins.
     pub headers: Vec<HeaderName>,
-    /// The first that is there wins.
+    /// The first that is present wins.
     pub paths: Vec<JsonPath>,
 }
 

@@ -1,16 +1,16 @@
-//! Values that agents send: what is kept of them, and how users are known.
+//! Values that agents send: their validation, and pseudonyms of users.
 
 use sha2::{Digest, Sha256};
 
-/// Characters kept of a value.
+/// The most characters that are kept of a value.
 pub(super) const MAX_VALUE: usize = 200;
 
-/// A value and how much it weighs against others of its kind: the lowest rank wins.
+/// The value with the lowest rank so far.
 #[derive(Debug, Default)]
 pub(super) struct RankedValue(Option<(usize, String)>);
 
 impl RankedValue {
-    /// Takes `value` where it weighs more than what there is, and is one.
+    /// Takes `value` if it is valid and its rank is lower than that of the current one.
     pub(super) fn offer(&mut self, rank: usize, value: &str) {
         if self.0.as_ref().is_none_or(|(best, _)| rank < *best)
             && let Some(value) = clean(value)
@@ -24,7 +24,7 @@ impl RankedValue {
     }
 }
 
-/// A value worth keeping: trimmed, not empty, without control characters, capped.
+/// A valid value: trimmed, not empty, without control characters, cut to the maximum.
 pub(super) fn clean(value: &str) -> Option<String> {
     let value = value.trim();
     let usable = !value.is_empty() && !value.contains(char::is_control);
@@ -54,10 +54,9 @@ pub(super) fn without_version(product: &str) -> &str {
     product.split_once('/').map_or(product, |(name, _)| name)
 }
 
-/// The user as records name them: the first 32 hexadecimal digits of the SHA-256 of
-/// the name, stable over restarts and pods so that calls of one user belong together.
-/// It hides names from readers of records; it does not stop who guesses a name and
-/// hashes it.
+/// The user as records name it: the first 32 hexadecimal digits of the SHA-256 of the name,
+/// stable over restarts and pods so that calls of one user belong together. This hides names
+/// from readers of records; it does not protect against guessing a name and hashing it.
 pub(super) fn pseudonym(user: String, hashed: bool) -> String {
     if !hashed {
         return user;

@@ -1,9 +1,9 @@
-//! What GPUs that one runs oneself cost a call: its share of the time it was under way.
+//! The cost of a call on self-hosted GPUs: its share of the time it was in flight.
 //!
-//! While k calls are under way on an upstream each pays for a k-th of the time, so that
+//! While k calls are in flight on an upstream, each pays for a k-th of the time, so that
 //! together they pay for all the time in which any was. An upstream that generates R
-//! tokens per second in that time costs, per token, its cost per second ÷ R: the faster
-//! it is driven, the cheaper a token.
+//! tokens per second in that time costs, per token, its cost per second ÷ R: the higher
+//! its utilisation, the cheaper a token.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::sync::Arc;
@@ -27,10 +27,10 @@ pub struct Gpus {
 
 #[derive(Debug, Default)]
 struct Shared {
-    /// When `each` was brought up to date.
+    /// When `each` was last updated.
     at: Option<Instant>,
     in_flight: u32,
-    /// Seconds that a call would have paid for, had it been under way from the start.
+    /// Seconds that a call would have paid for if it had been in flight from the start.
     each: f64,
 }
 
@@ -56,7 +56,7 @@ impl Gpus {
         })
     }
 
-    /// All of them together.
+    /// The price of all of them together.
     pub fn usd_per_hour(&self) -> f64 {
         self.usd_per_second * 3600.0
     }
@@ -77,7 +77,7 @@ impl Gpus {
     }
 }
 
-/// One call's share. It is under way until this is dropped.
+/// One call's share. The call counts as in flight until this is dropped.
 #[derive(Debug)]
 pub struct GpuShare {
     gpus: Arc<Gpus>,
@@ -85,7 +85,7 @@ pub struct GpuShare {
 }
 
 impl GpuShare {
-    /// What it costs since it began, or was asked last, in US dollars.
+    /// The cost since the call began, or since this was last called, in US dollars.
     pub fn take(&mut self, now: Instant) -> f64 {
         let mut shared = self.gpus.shared();
         shared.advance(now);

@@ -1,6 +1,6 @@
-//! What calls cost. Prices per token come from the configuration, else, for GPUs that
-//! one runs oneself, from their hours, else from what the provider says in the response,
-//! else from the table of list prices that the binary carries. What has no price has no cost, which is not a cost of 0.
+//! What calls cost: by a price of the configuration, else, for self-hosted GPUs, by their hourly
+//! price, else as the provider reports it in the response, else by the built-in list prices. A
+//! call without a price has no cost, which is not a cost of 0.
 
 pub mod budget;
 mod gpu;
@@ -29,23 +29,23 @@ pub struct Price {
     pub tariff: Tariff,
 }
 
-/// What is known of a call's cost without a price per token, in US dollars.
+/// Costs of a call that are known without a price per token, in US dollars.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct DirectCosts {
-    /// What the provider says in the response.
+    /// The cost that the provider reports in the response.
     pub reported: Option<f64>,
-    /// The call's share of own GPUs.
+    /// The call's share of self-hosted GPUs.
     pub gpu: Option<f64>,
 }
 
-/// What has a price, as the configuration says.
+/// The prices, as configured.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PriceList {
     /// Prices of tokens; the first that matches.
     pub configured: Vec<Price>,
-    /// Whether the table of list prices counts.
+    /// Whether the built-in list prices are used.
     pub shipped: bool,
-    /// The GPUs of upstreams that one runs oneself.
+    /// The GPUs of self-hosted upstreams.
     pub gpus: HashMap<Arc<str>, GpuPrice>,
 }
 
@@ -59,7 +59,7 @@ impl Default for PriceList {
     }
 }
 
-/// Everything that has a price, and how much of the time of GPUs calls have paid for.
+/// The prices in use, and the GPU time that calls share.
 #[derive(Clone, Debug)]
 pub struct Prices {
     configured: Vec<Price>,
@@ -74,7 +74,7 @@ impl Default for Prices {
 }
 
 impl Prices {
-    /// By this list, with no call under way.
+    /// Prices by this list, with no call in flight.
     pub fn new(list: &PriceList) -> Arc<Prices> {
         let gpus = list.gpus.iter();
         let gpus = gpus.map(|(upstream, price)| (Arc::clone(upstream), Gpus::new(*price)));
@@ -95,8 +95,8 @@ impl Prices {
         self.gpus.get(upstream)
     }
 
-    /// These prices in the place of `before`: GPUs that cost what they did go on, so that
-    /// calls under way and those to come still share their time.
+    /// These prices as successors of `before`: GPUs with the same price keep their state, so that
+    /// calls in flight and future ones share their time.
     pub fn carry_over(&self, before: &Prices) -> Arc<Prices> {
         let mut prices = self.clone();
         for (upstream, gpus) in &mut prices.gpus {
@@ -109,8 +109,8 @@ impl Prices {
         Arc::new(prices)
     }
 
-    /// What the call costs in the service tier of its record, in US dollars, and by whose
-    /// price; `None` where nobody knows.
+    /// What the call costs in the service tier of its record, in US dollars, and the source of
+    /// that price; `None` if it is unknown.
     pub fn cost(&self, record: &CallRecord, known: DirectCosts) -> Option<(f64, CostSource)> {
         let tier = Tier::of(record.service_tier.as_deref());
         let tokens = billed(record);
@@ -161,8 +161,8 @@ fn long_enough(above: Option<u64>, tokens: &Usage) -> bool {
     above.is_none_or(|above| tokens.input.is_some_and(|input| input > above))
 }
 
-/// The tokens that are paid for: those that the provider reported, else our own count. A
-/// call that ended badly has generated what it streamed; one that was refused, nothing.
+/// The billed tokens: those that the provider reported, else our own count. A call that failed
+/// midway is billed for what it streamed; one that was refused, for nothing.
 fn billed(record: &CallRecord) -> Usage {
     let (reported, ours) = (&record.tokens.reported, &record.tokens.normalised);
     let refused = matches!(

@@ -1,4 +1,4 @@
-//! The list prices that the binary carries.
+//! The built-in list prices.
 
 use super::tariff::Tariff;
 use parking_lot::Mutex;
@@ -13,23 +13,22 @@ pub const TABLE: &str = include_str!("prices.toml");
 /// One line of the table.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct PriceEntry {
-    /// Hosts that it is for; any where there are none.
+    /// The hosts it applies to; any if empty.
     hosts: Vec<String>,
-    /// How gateways write the provider before a model's name.
+    /// The prefix that gateways put before a model's name for this provider.
     vendor: Option<String>,
     models: Vec<Pattern>,
     pub(super) above: Option<u64>,
-    /// Hours of the day in UTC that it is for, each from the first to before the second;
-    /// any where there are none.
+    /// The hours of the day in UTC it applies to, as half-open ranges; any if empty.
     utc_hours: Vec<(u32, u32)>,
     pub(super) tariff: Tariff,
 }
 
-/// The gateway that sells under its vendors' list prices.
+/// The gateway that sells at its vendors' list prices.
 const GATEWAY: &str = "openrouter.ai";
 
 impl PriceEntry {
-    /// Whether it is for a model of that name behind that host.
+    /// Whether it applies to a model of that name behind that host.
     fn is_for(&self, host: &str, model: &str) -> bool {
         let is_there = self.hosts.is_empty() || self.hosts.iter().any(|known| known == host);
         let named = |name: &str| self.models.iter().any(|known| known.matches(name));
@@ -46,7 +45,7 @@ impl PriceEntry {
         Some(name.replace('.', dots))
     }
 
-    /// Whether it is for calls that begin in that hour.
+    /// Whether it applies to calls that begin in that hour.
     pub(super) fn is_at(&self, hour: Option<u32>) -> bool {
         let within =
             |(from, to): &(u32, u32)| hour.is_some_and(|hour| (*from..*to).contains(&hour));

@@ -24,19 +24,19 @@ pub struct Tariff {
     pub output: Option<f64>,
     /// The part of the output that is reasoning.
     pub reasoning: Option<f64>,
-    /// What all of it is multiplied with where the call is one of a batch.
+    /// The factor by which all prices are multiplied for a batch.
     pub batch: Option<f64>,
 }
 
-/// How urgent a call is, where that changes its price.
+/// The service tier of a call, as far as it changes the price.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Tier {
     /// The list price.
     #[default]
     Standard,
-    /// Waits in favour of others: `flex` or `batch`.
+    /// Low priority: `flex` or `batch`.
     Batch,
-    /// At a price that we do not know, such as `priority`.
+    /// A tier with an unknown price, such as `priority`.
     Other,
 }
 

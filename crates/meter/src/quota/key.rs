@@ -1,4 +1,4 @@
-//! Which keys a request carries, as digests.
+//! The API keys of a request, as digests.
 
 use base64::Engine;
 use base64::alphabet::STANDARD;
@@ -9,8 +9,8 @@ use sha2::{Digest, Sha256};
 use tokengauge_core::caller::SHARED;
 use tokengauge_wire::percent_decoded;
 
-/// Where providers take keys. Which of them an upstream reads is its own affair: a call
-/// counts for each key that it carries, so that another one beside it changes nothing.
+/// Headers in which providers take keys. Which of them an upstream reads is unknown: a call
+/// counts for each key that it carries, so that adding another one evades nothing.
 const HEADERS: [&str; 15] = [
     "authorization",
     "x-api-key",
@@ -28,7 +28,7 @@ const HEADERS: [&str; 15] = [
     "x-auth-key",
     "xi-api-key",
 ];
-/// The same in the query.
+/// Query parameters in which providers take keys.
 const PARAMETERS: [&str; 6] = [
     "key",
     "api-key",
@@ -37,21 +37,21 @@ const PARAMETERS: [&str; 6] = [
     "access_token",
     "subscription-key",
 ];
-/// Schemes of Amazon's signatures.
+/// Authorization schemes of AWS signatures.
 const SIGNED: [&[u8]; 2] = [b"AWS4-HMAC-SHA256", b"AWS4-ECDSA-P256-SHA256"];
 const BEARER: &[u8] = b"bearer";
-/// Schemes that are never a key, wherever they stand before one.
+/// Authorization schemes, which are never a key themselves.
 const SCHEMES: [&[u8]; 6] = [BEARER, b"basic", b"api-key", b"apikey", b"token", b"key"];
-/// Longest name of a scheme, in bytes.
+/// The longest name of a scheme, in bytes.
 const MAX_SCHEME: usize = 16;
-/// Words in what stands before the dot of a WebSocket's protocol that carries a key, such as
+/// Words before the dot in a WebSocket subprotocol that carries a key, such as
 /// `openai-insecure-api-key.`.
 const KEY_PREFIXES: [&[u8]; 3] = [b"key", b"secret", b"token"];
-/// Keys of one request; it counts for [`SHARED`] in place of the others.
+/// The most keys of one request; further ones count as [`SHARED`].
 const MAX_KEYS: usize = 16;
 
-/// What stands for each key of a request: the same for the same key wherever it is written,
-/// and no way back.
+/// A digest of each key of a request: the same for the same key wherever it is written, and not
+/// reversible.
 pub fn keys_of(headers: &HeaderMap, uri: &Uri) -> Vec<String> {
     let mut keys = Vec::new();
     let mut add = |credential: &[u8]| {
@@ -87,7 +87,7 @@ pub fn keys_of(headers: &HeaderMap, uri: &Uri) -> Vec<String> {
     keys
 }
 
-/// Names and values of a query, without their escapes.
+/// The decoded names and values of a query.
 fn form_urlencoded(query: &str) -> impl Iterator<Item = (String, String)> {
     let pairs = query
         .split(['&', ';'])
@@ -96,8 +96,8 @@ fn form_urlencoded(query: &str) -> impl Iterator<Item = (String, String)> {
     pairs.map(move |(name, value)| (plain(name), plain(value)))
 }
 
-/// The credentials of one line: every word but for the scheme before them. What is no visible
-/// ASCII stands between words: servers strip different signs.
+/// The credentials of one header line: every word except the scheme. Everything but visible
+/// ASCII separates words, since servers strip different characters.
 fn credentials(line: &[u8], add: &mut impl FnMut(&[u8])) {
     let parts = line.split(|byte| !byte.is_ascii_graphic() || *byte == b',');
     let words: Vec<_> = parts.filter(|word| !word.is_empty()).collect();
@@ -121,7 +121,7 @@ fn credentials(line: &[u8], add: &mut impl FnMut(&[u8])) {
     keys.for_each(|word| plain(word, add));
 }
 
-/// A word as it is, and what is after `Bearer` where nothing separates them.
+/// A word as it is, and what follows `Bearer` without a separator.
 fn plain(word: &[u8], add: &mut impl FnMut(&[u8])) {
     let word = trimmed(word, |byte| matches!(byte, b'"' | b'\''));
     add(word);
@@ -132,7 +132,7 @@ fn plain(word: &[u8], add: &mut impl FnMut(&[u8])) {
     }
 }
 
-/// Whether a word before others is the name of a scheme: a key is longer, or is not all letters.
+/// Whether a leading word is a scheme: a key is longer, or is not all letters.
 fn is_scheme(word: &[u8]) -> bool {
     let letters = word.len() <= MAX_SCHEME && word.iter().all(u8::is_ascii_alphabetic);
     letters || is_known_scheme(word)
@@ -143,8 +143,8 @@ fn is_known_scheme(word: &[u8]) -> bool {
     SCHEMES.iter().any(is)
 }
 
-/// A word of Amazon's signature: its key is the first part of `Credential=`, and what changes
-/// from request to request is none.
+/// A word of an AWS signature: the key is the first part of `Credential=`; the parts that change
+/// from request to request are not.
 fn signed(word: &[u8], add: &mut impl FnMut(&[u8])) {
     let about = |name: &[u8]| word.starts_with(name);
     if about(b"SignedHeaders=") || about(b"Signature=") {
@@ -154,8 +154,8 @@ fn signed(word: &[u8], add: &mut impl FnMut(&[u8])) {
     add(before(scope, b'/'));
 }
 
-/// User and password of a basic credential: its decoder may pass over any sign that is not of
-/// base64, and stop at its padding or not.
+/// User and password of a basic credential. Decoders may skip any character that is not base64,
+/// and may stop at the padding or not.
 fn basic(line: &[u8], add: &mut impl FnMut(&[u8])) {
     let begins = line.iter().position(u8::is_ascii_alphabetic).unwrap_or(0);
     let behind = line.get(begins + b"basic".len()..).unwrap_or_default();
@@ -167,7 +167,7 @@ fn basic(line: &[u8], add: &mut impl FnMut(&[u8])) {
             _ => Some(*byte).filter(u8::is_ascii_alphanumeric),
         });
         let mut signs: Vec<u8> = signs.collect();
-        // One sign more than whole bytes is none.
+        // A single trailing character encodes no byte.
         signs.truncate(signs.len() - usize::from(signs.len() % 4 == 1));
         let decoded = LENIENT.decode(signs).unwrap_or_default();
         let user = before(&decoded, b':');
@@ -184,8 +184,8 @@ const LENIENT: GeneralPurpose = GeneralPurpose::new(
         .with_decode_allow_trailing_bits(true),
 );
 
-/// The keys among the protocols that a browser offers for a WebSocket, where it cannot send
-/// other headers: after a prefix that says so, or after `token`.
+/// The keys among the subprotocols that a browser offers for a WebSocket, since it cannot send
+/// other headers: after a prefix that announces one, or after `token`.
 fn of_protocols(line: &[u8], add: &mut impl FnMut(&[u8])) {
     let protocols = line.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
     let mut announced = false;

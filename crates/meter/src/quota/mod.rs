@@ -1,9 +1,9 @@
-//! Quotas of calls: requests and tokens per minute, and calls at once, for each route,
-//! workload, session or key. Off unless configured. Tokens are charged as they stream, so
-//! a call that is let in may go into debt, and the next one waits until it is paid. A quota
-//! that is bound to an objective holds only while that objective burns: that sheds calls of
-//! little priority for those that matter. One in shadow mode only counts what it would have
-//! refused. Time is an argument but to `governor`.
+//! Quotas of calls: requests and tokens per minute, and concurrent calls, for each route,
+//! workload, session or key. Off unless configured. Tokens are charged as they stream, so an
+//! admitted call may go into debt, and the next one has to wait until that is paid. A quota
+//! that is bound to an objective applies only while that objective burns: this sheds calls of
+//! low priority in favour of important ones. One in shadow mode only counts what it would have
+//! refused. Time is an argument, except for `governor`.
 
 mod key;
 mod state;
@@ -20,40 +20,40 @@ use tokengauge_core::caller::{
 };
 use tokengauge_core::selector::Selector;
 
-/// Quotas of one process.
+/// The most quotas of one process.
 pub const MAX_QUOTAS: usize = 32;
-/// Sessions, keys or other names that one quota remembers; all others share one more.
+/// The most sessions, keys or other names that one quota tracks; all others share one entry.
 pub const MAX_NAMES: usize = 10_000;
 
-/// How much there is.
+/// A quota, as configured.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Quota {
     /// Its name; the `quota` label.
     pub name: Arc<str>,
-    /// Who has as much of their own.
+    /// By what it counts: each of these has the full amount.
     pub per: QuotaScope,
     /// Which calls count.
     pub select: Selector,
-    /// Requests, at once or spread over a minute.
+    /// Requests per minute; also the burst.
     pub requests_per_minute: Option<NonZeroU32>,
-    /// Tokens of input and output, at once or spread over a minute.
+    /// Tokens of input and output per minute; also the burst.
     pub tokens_per_minute: Option<NonZeroU32>,
-    /// Calls under way at once; 0 refuses all.
+    /// Concurrent calls; 0 refuses all.
     pub concurrent: Option<u32>,
-    /// The objective that has to burn for it to hold.
+    /// The objective that has to burn for it to apply.
     pub while_burning: Option<Arc<str>>,
-    /// Whether it refuses.
+    /// Whether it is enforced.
     pub mode: Mode,
-    /// What becomes of a call whose body decides and cannot be read.
+    /// What is done with a call whose body cannot be read if the quota depends on it.
     pub on_unreadable: OnUnreadable,
 }
 
-/// Who has a quota of their own.
+/// By what a quota counts calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
 pub enum QuotaScope {
-    /// Nobody: it is for all calls together.
+    /// All calls together.
     #[default]
     All,
     /// Each route.
@@ -73,7 +73,7 @@ pub enum QuotaScope {
 }
 
 impl QuotaScope {
-    /// Its word in the configuration.
+    /// Its name in the configuration.
     pub fn as_str(self) -> &'static str {
         self.into()
     }
@@ -92,17 +92,17 @@ impl QuotaScope {
     }
 }
 
-/// What a call that a quota refused lacked.
+/// The resource for want of which a quota refused a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum Resource {
-    /// Requests of this minute.
+    /// Requests per minute.
     Requests,
-    /// Tokens of this minute.
+    /// Tokens per minute.
     Tokens,
-    /// Calls at once.
+    /// Concurrent calls.
     Concurrent,
-    /// A body that can be read.
+    /// A readable body.
     ReadableBody,
 }
 
@@ -115,21 +115,21 @@ impl Resource {
         Resource::ReadableBody,
     ];
 
-    /// The word used in labels.
+    /// The label value.
     pub fn as_str(self) -> &'static str {
         self.into()
     }
 }
 
-/// Why calls counted together with others.
+/// Why a call counted under the shared name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum SharedReason {
-    /// They named nobody.
+    /// It has no name.
     Nameless,
-    /// Too many names were known.
+    /// Too many names were tracked.
     TooManyNames,
-    /// Their body could not be read.
+    /// Its body could not be read.
     UnreadableBody,
 }
 
@@ -141,40 +141,40 @@ impl SharedReason {
         SharedReason::UnreadableBody,
     ];
 
-    /// The word used in labels.
+    /// The label value.
     pub fn as_str(self) -> &'static str {
         self.into()
     }
 }
 
-/// How a quota stands.
+/// The status of a quota.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QuotaStatus {
     /// Its name.
     pub name: Arc<str>,
-    /// Whether it holds just now.
+    /// Whether it applies now.
     pub active: bool,
-    /// Calls refused, by what they lacked.
+    /// Calls refused, by the exhausted resource.
     pub refused: [(Resource, u64); 4],
     /// Calls that would have been refused if it were not in shadow mode.
     pub shadow_refused: [(Resource, u64); 4],
-    /// Calls that counted under the name that all share who have none of their own.
+    /// Calls that counted under the shared name, by reason.
     pub shared: [(SharedReason, u64); 3],
 }
 
-/// All quotas with what was taken of them.
+/// All quotas and their usage.
 #[derive(Debug, Default)]
 pub struct Quotas(Vec<Arc<QuotaState>>);
 
 impl Quotas {
-    /// Quotas of which nothing is usage.
+    /// Quotas without usage.
     pub fn new(quotas: &[Quota]) -> Arc<Quotas> {
         let states = quotas.iter().map(|quota| Arc::new(QuotaState::new(quota)));
         Arc::new(Quotas(states.collect()))
     }
 
-    /// The same where others held until now: those of which as much may be taken keep what
-    /// was, whether they refuse or not.
+    /// These quotas as successors of `known`: those that changed in their mode at most keep
+    /// their usage.
     pub fn carry_over(&self, known: &Quotas) -> Arc<Quotas> {
         let states = self.0.iter().map(|state| {
             let kept = known.0.iter().find(|known| known.shares_usage_with(state));
@@ -184,7 +184,7 @@ impl Quotas {
         Arc::new(Quotas(states.collect()))
     }
 
-    /// What each of them allows.
+    /// The configuration of each.
     pub fn all(&self) -> impl Iterator<Item = &Quota> {
         self.0.iter().map(|state| &state.quota)
     }
@@ -194,14 +194,14 @@ impl Quotas {
         self.0.is_empty()
     }
 
-    /// Whether any is for each key.
+    /// Whether any counts by key.
     pub fn need_keys(&self) -> bool {
         self.0
             .iter()
             .any(|state| state.quota.per == QuotaScope::Key)
     }
 
-    /// Whether some of them may depend on bodies of calls.
+    /// Whether any may depend on request bodies.
     pub fn may_depend_on_bodies(&self) -> bool {
         self.all().any(|quota| {
             let of_head = matches!(
@@ -212,18 +212,18 @@ impl Quotas {
         })
     }
 
-    /// Whether the body decides what some of them are to the call.
+    /// Whether it depends on the body if some of them apply to the call.
     pub fn depend_on_body(&self, caller: &Caller<'_>) -> bool {
         let mut states = self.0.iter();
         states.any(|state| state.limit_match(caller) == LimitMatch::DependsOnBody)
     }
 
-    /// Takes a request and a place of every quota that the call falls under. What is not
-    /// known of it by now cannot be read.
+    /// Takes a request and a slot of every quota that applies to the call. What is unknown of
+    /// the call now counts as unreadable.
     ///
     /// # Errors
     ///
-    /// When one of them has none left, or refuses what it cannot read.
+    /// If one of them is exhausted, or refuses what cannot be read.
     pub fn admit(&self, caller: &Caller<'_>) -> Result<Permit, Refusal> {
         let mut permit = Permit::default();
         for state in &self.0 {
@@ -232,8 +232,8 @@ impl Quotas {
         Ok(permit)
     }
 
-    /// Once a second: `burning` objectives switch the quotas that are bound to them on and
-    /// off, and whoever took nothing for a while is forgotten.
+    /// To be called once a second: switches the quotas that are bound to `burning` objectives
+    /// on and off, and forgets idle names.
     pub fn refresh(&self, burning: &[Arc<str>]) {
         self.0.iter().for_each(|state| state.refresh(burning));
     }
@@ -244,17 +244,17 @@ impl Quotas {
     }
 }
 
-/// What one call has of the quotas. Gives its places back when it is dropped.
+/// What one call holds of all quotas. Releases its slots when dropped.
 #[derive(Debug, Default)]
 pub struct Permit(Vec<state::QuotaLease>);
 
 impl Permit {
-    /// So many tokens more came for it.
+    /// Charges `tokens` more.
     pub fn charge(&self, tokens: u64) {
         self.0.iter().for_each(|lease| lease.charge(tokens));
     }
 
-    /// Gives its places back before the record of the call is written.
+    /// Releases its slots, before the record of the call is written.
     pub fn release_slots(&self) {
         self.0.iter().for_each(state::QuotaLease::release_slot);
     }

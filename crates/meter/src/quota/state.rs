@@ -1,4 +1,4 @@
-//! One quota and what was taken of it.
+//! One quota and its usage.
 
 use super::tokens::Tokens;
 use super::{MAX_NAMES, Quota, QuotaScope, QuotaStatus, Resource, SharedReason};
@@ -13,29 +13,30 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use tokengauge_core::caller::{Caller, LimitMatch, Mode, OnUnreadable, Refusal, SHARED};
 
-/// So many of something a minute for each name.
+/// A rate limit per minute for each name.
 pub(super) type Rate = RateLimiter<Arc<str>, HashMapStateStore<Arc<str>>, DefaultClock>;
 
-/// Seconds without a request after which a name is forgotten: all it took of a minute is
-/// back by then.
+/// Seconds without a request after which a name is forgotten: its buckets are full again by
+/// then.
 const FORGET_AFTER: u64 = 120;
 
-/// When a place among the calls at once is worth another try: nobody knows when one ends.
+/// When to retry a call beyond the limit of concurrent calls: when one ends is unknown.
 const SLOT_RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// Seconds between two lines of the log on what one quota in shadow mode would refuse.
+/// Seconds between two log lines about what one quota in shadow mode would refuse.
 const SHADOW_LOG_EVERY: u64 = 60;
 
+/// A quota and its usage.
 #[derive(Debug)]
 pub(super) struct QuotaState {
     pub(super) quota: Quota,
     usage: Arc<QuotaUsage>,
 }
 
-/// What was taken of a quota.
+/// What calls have used of a quota.
 #[derive(Debug)]
 struct QuotaUsage {
-    /// Whether it holds just now.
+    /// Whether it applies now; false while the objective that it is bound to does not burn.
     active: AtomicBool,
     requests: Option<Rate>,
     tokens: Option<Tokens>,
@@ -46,11 +47,11 @@ struct QuotaUsage {
     refused: [AtomicU64; 4],
     shadow_refused: [AtomicU64; 4],
     shared: [AtomicU64; 3],
-    /// The second from which on the log may say again what shadow mode let in.
+    /// The second from which on another log line about shadow mode may be written.
     next_log_at: AtomicU64,
 }
 
-/// What there was too little of, and how long until there is more.
+/// The resource that was exhausted, and how long until there is more of it.
 type Shortage = (Resource, Duration);
 
 impl QuotaState {
@@ -74,7 +75,7 @@ impl QuotaState {
         }
     }
 
-    /// Whether what was taken of one was taken of the other.
+    /// Whether both quotas count the same usage: they differ in mode at most.
     pub(super) fn shares_usage_with(&self, other: &QuotaState) -> bool {
         let Quota {
             mode,
@@ -89,7 +90,7 @@ impl QuotaState {
         same == other.quota
     }
 
-    /// The same with what was taken of it, as `quota` says.
+    /// The same usage under a changed `quota`.
     pub(super) fn reconfigured(&self, quota: &Quota) -> QuotaState {
         QuotaState {
             quota: quota.clone(),
@@ -97,7 +98,7 @@ impl QuotaState {
         }
     }
 
-    /// What it is to a call.
+    /// Whether it applies to a call, and under which names.
     pub(super) fn limit_match<'a>(&self, caller: &Caller<'a>) -> LimitMatch<'a> {
         if !self.usage.active.load(Ordering::Relaxed) {
             return LimitMatch::Excluded;
@@ -105,8 +106,8 @@ impl QuotaState {
         caller.limit_match(&self.quota.select, self.quota.per.limit_key(caller))
     }
 
-    /// Takes a place and a request under each name that the call has; none in shadow mode
-    /// where it would be refused.
+    /// Takes a slot and a request under each name of the call. In shadow mode a call that would
+    /// be refused takes none.
     pub(super) fn admit(
         &self,
         caller: &Caller<'_>,
@@ -153,7 +154,7 @@ impl QuotaState {
         Ok(())
     }
 
-    /// Refuses, or counts that it would have.
+    /// Refuses, or in shadow mode counts that it would have.
     fn refuse(&self, resource: Resource, refusal: impl FnOnce() -> Refusal) -> Result<(), Refusal> {
         let counts = match self.quota.mode {
             Mode::Enforce => &self.usage.refused,
@@ -174,7 +175,7 @@ impl QuotaState {
 }
 
 impl QuotaUsage {
-    /// Takes a place and a request for `name`.
+    /// Takes a slot and a request for `name`.
     fn take(self: &Arc<Self>, quota: &Quota, name: &Arc<str>) -> Result<QuotaLease, Shortage> {
         let most = quota.concurrent;
         if !acquire_slot(&mut self.in_flight(), name, most) {
@@ -201,7 +202,7 @@ impl QuotaUsage {
         self.shared[why as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// `name`, or [`SHARED`] where too many are known to remember another.
+    /// `name`, or [`SHARED`] if too many names are tracked already.
     fn tracked_name(&self, name: &str) -> Arc<str> {
         let second = self.second.load(Ordering::Relaxed);
         let mut names = self.names();
@@ -219,7 +220,7 @@ impl QuotaUsage {
         new
     }
 
-    /// Forgets names that were not seen for long, owe nothing and have no call under way.
+    /// Forgets names that were idle for long, owe no tokens and have no call in flight.
     fn forget_idle_names(&self) {
         let second = self.second.fetch_add(1, Ordering::Relaxed);
         if !second.is_multiple_of(FORGET_AFTER / 4) {
@@ -306,7 +307,7 @@ impl QuotaState {
     }
 }
 
-/// One more for `name`, unless there are `most` already.
+/// Counts one more call of `name`, unless there are `most` already.
 fn acquire_slot(
     in_flight: &mut HashMap<Arc<str>, u32>,
     name: &Arc<str>,
@@ -321,12 +322,12 @@ fn acquire_slot(
     true
 }
 
-/// What one call has of one quota.
+/// What one call holds of one quota. Releases its slot when dropped.
 #[derive(Debug)]
 pub(super) struct QuotaLease {
     usage: Arc<QuotaUsage>,
     name: Arc<str>,
-    /// Whether it has one of so many calls at once.
+    /// Whether it holds a slot of the limit on concurrent calls.
     slot: AtomicBool,
 }
 
@@ -339,7 +340,7 @@ impl QuotaLease {
 }
 
 impl QuotaLease {
-    /// Gives its place back, once.
+    /// Releases its slot, once.
     pub(super) fn release_slot(&self) {
         if !self.slot.swap(false, Ordering::Relaxed) {
             return;

@@ -1,5 +1,5 @@
-//! Tokens a minute, charged after the fact: what streams is not known before. Whoever took
-//! more than there was owes it, and gets nothing until it is paid.
+//! A token bucket that is charged afterwards, since the length of a stream is unknown before.
+//! A name that used more than it had goes into debt and is refused until that is paid.
 
 use super::state::Rate;
 use governor::clock::{Clock, DefaultClock};
@@ -26,12 +26,12 @@ impl Tokens {
         }
     }
 
-    /// Whether `name` took more than it had.
+    /// Whether `name` is in debt.
     pub(super) fn owes(&self, name: &str) -> bool {
         self.owed().contains_key(name)
     }
 
-    /// So many came for `name`.
+    /// Charges `tokens` to `name`.
     pub(super) fn charge(&self, name: &Arc<str>, tokens: u64) {
         let mut owed = self.owed();
         let all = owed.remove(name).unwrap_or(0).saturating_add(tokens);
@@ -41,8 +41,8 @@ impl Tokens {
         }
     }
 
-    /// How long until `name` owes nothing and has a token left; takes that one where it is
-    /// not long at all.
+    /// How long until `name` is out of debt and has a token left; takes that token if it need
+    /// not wait.
     pub(super) fn wait(&self, name: &Arc<str>) -> Option<Duration> {
         let mut owed = self.owed();
         let all = owed.remove(name).unwrap_or(0).saturating_add(1);
@@ -54,7 +54,7 @@ impl Tokens {
         wait
     }
 
-    /// Pays what can be paid; what is left, and how long until the rest can be.
+    /// Pays what can be paid; returns the rest, and how long until that can be paid.
     fn pay(&self, name: &Arc<str>, mut owed: u64) -> (u64, Option<Duration>) {
         let most = u64::from(self.per_minute.get());
         while let Some(part) = NonZeroU32::new(owed.min(most) as u32) {
@@ -74,17 +74,17 @@ impl Tokens {
         (0, None)
     }
 
-    /// Takes so many, or says how long until there are as many.
+    /// Takes `tokens`, or returns how long until there are as many.
     fn take(&self, name: &Arc<str>, tokens: NonZeroU32) -> Result<(), Duration> {
         match self.bucket.check_key_n(name, tokens) {
             Ok(Ok(())) => Ok(()),
             Ok(Err(until)) => Err(until.wait_time_from(DefaultClock::default().now())),
-            // Never: nobody asks for more than a minute's.
+            // Never happens: no caller takes more than a minute's worth.
             Err(_) => Ok(()),
         }
     }
 
-    /// Lets debts be paid, and forgets who has everything again.
+    /// Pays debts as far as possible, and forgets names whose bucket is full.
     pub(super) fn pay_debts(&self) {
         self.owed().retain(|name, owed| {
             *owed = self.pay(name, *owed).0;

@@ -1,7 +1,7 @@
-//! Spending budgets: so much money per period for each session, agent, workload or model.
-//! They warn, and refuse further calls only where that is configured; one in shadow mode only
-//! counts those that it would refuse. A call counts when it is over: what is under way may
-//! still overspend. Time is an argument.
+//! Spending budgets: an amount of money per period for each session, agent, workload or model.
+//! They warn, and refuse further calls only if so configured; one in shadow mode only counts
+//! the calls that it would refuse. A call counts when it has ended: calls in flight may still
+//! overspend. Time is an argument.
 
 mod period;
 mod saved;
@@ -27,42 +27,42 @@ use tokengauge_core::time::whole_seconds_since_1970;
 pub use period::Period;
 pub use saved::{SavedSpending, Store};
 
-/// Budgets of one process.
+/// The most budgets of one process.
 pub const MAX_BUDGETS: usize = 16;
-/// Thresholds of one budget.
+/// The most thresholds of one budget.
 pub const MAX_WARNINGS: usize = 8;
-/// Names that a notice gives.
+/// The most names in a notification.
 const MAX_NAMED: usize = 3;
 
-/// What may be spent.
+/// A budget, as configured.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Budget {
     /// Its name; the `budget` label.
     pub name: Arc<str>,
-    /// Who has one of their own.
+    /// By what it counts: each of these has the full amount.
     pub per: BudgetScope,
     /// Which calls count.
     pub select: Selector,
     /// What may be spent in a period, in US dollars.
     pub usd: f64,
-    /// When there is new money.
+    /// The period after which spending starts again at 0.
     pub period: Period,
     /// Shares of it at which receivers get an alert, ascending.
     pub warn_at: Vec<f64>,
     /// Whether calls are refused when it is spent.
     pub block: bool,
-    /// Whether it refuses them, where it blocks.
+    /// Whether it is enforced, if it blocks.
     pub mode: Mode,
-    /// What becomes of a call whose body decides and cannot be read, where it blocks.
+    /// What is done with a call whose body cannot be read, if it blocks and depends on the body.
     pub on_unreadable: OnUnreadable,
 }
 
-/// Who has a budget of their own.
+/// By what a budget counts calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
 pub enum BudgetScope {
-    /// Nobody: it is for all calls together.
+    /// All calls together.
     #[default]
     All,
     /// Each session.
@@ -78,7 +78,7 @@ pub enum BudgetScope {
 }
 
 impl BudgetScope {
-    /// Its word in the configuration.
+    /// Its name in the configuration.
     pub fn as_str(self) -> &'static str {
         self.into()
     }
@@ -95,8 +95,8 @@ impl BudgetScope {
     }
 }
 
-/// Who made a call that is over. One that says nothing of itself costs no budget but those
-/// that have charged it before.
+/// The caller of a finished call. One without names counts towards no budget except those that
+/// charged it at admission.
 fn caller(record: &CallRecord) -> Caller<'_> {
     let requested = record.model_requested.as_deref();
     Caller {
@@ -113,28 +113,28 @@ fn caller(record: &CallRecord) -> Caller<'_> {
     }
 }
 
-/// How a budget stands.
+/// The status of a budget.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BudgetStatus {
     /// Its name.
     pub name: Arc<str>,
-    /// The largest share that any one has spent in this period.
+    /// The largest share that any name has spent in this period.
     pub spent_ratio: f64,
     /// Spent since the start of the process, in US dollars.
     pub usd: f64,
-    /// How often each threshold was passed.
+    /// How often each threshold was crossed.
     pub warnings: Vec<(f64, u64)>,
     /// Calls that were refused.
     pub blocked: u64,
     /// Calls that would have been refused if it were not in shadow mode.
     pub shadow_blocked: u64,
-    /// Calls whose body decided and could not be read, refused or not.
+    /// Calls that depended on a body that could not be read, refused or not.
     pub unreadable: u64,
     /// Names that were forgotten because there were too many.
     pub forgotten: u64,
 }
 
-/// All budgets with what was spent of them.
+/// All budgets and their spending.
 #[derive(Debug, Default)]
 pub struct Budgets {
     states: ArcSwap<Vec<Arc<BudgetState>>>,
@@ -158,12 +158,12 @@ struct Counts {
     unreadable: AtomicU64,
 }
 
-/// Whether all that can be known of a call is known by now.
+/// When a call is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AdmissionStage {
-    /// Its body has not been read yet.
+    /// Before its body has been read.
     Early,
-    /// All is known: the answer is final.
+    /// With everything known that can be: the decision is final.
     Final,
 }
 
@@ -178,14 +178,14 @@ impl BudgetState {
         }
     }
 
-    /// Whether money spent of one is money spent of the other.
+    /// Whether spending of this one counts for `budget` too, after a reload.
     fn is_same(&self, budget: &Budget) -> bool {
         let own = &self.budget;
         (&own.name, own.per, own.period) == (&budget.name, budget.per, budget.period)
             && own.select == budget.select
     }
 
-    /// What was spent in the period of `now`.
+    /// The spending in the period of `now`.
     fn spent(&self, now: u64) -> MutexGuard<'_, Spending> {
         let mut spent = self.spent.lock();
         spent.roll_over(self.budget.period.bounds(now));
@@ -196,7 +196,8 @@ impl BudgetState {
         caller.limit_match(&self.budget.select, self.budget.per.limit_key(caller))
     }
 
-    /// A call is over that was charged under a name before, or counts as its record says.
+    /// Counts a finished call: under the names it was charged at admission, else those of its
+    /// record.
     fn spend(&self, record: &CallRecord, charges: &[Charge], usd: f64, now: u64) {
         let charged = charges.iter().filter(|to| to.budget == self.budget.name);
         let mut charged = charged.map(|charge| &*charge.name).peekable();
@@ -230,8 +231,8 @@ impl BudgetState {
         }
     }
 
-    /// The names under which the call counts; none where it does not, or where only its body
-    /// can tell and may still do so.
+    /// The names under which the call counts; none if the budget does not apply, or if that
+    /// depends on a body that may still be read.
     fn admit(
         &self,
         caller: &Caller<'_>,
@@ -248,7 +249,7 @@ impl BudgetState {
                 if self.budget.on_unreadable == OnUnreadable::Refuse {
                     let what = format!("budget {}", self.budget.name);
                     self.refuse(stage, || Refusal::unreadable(&what, caller.unread))?;
-                    // In shadow mode it goes on, and what it costs is spent.
+                    // In shadow mode the call goes on, and its cost counts.
                     let key = self.budget.per.limit_key(caller);
                     return Ok(charges(key.without_body()));
                 }
@@ -284,7 +285,7 @@ impl BudgetState {
         self.refuse(stage, || self.refusal(used, end.saturating_sub(now).max(1)))
     }
 
-    /// Refuses; in shadow mode counts, once for each call, that it would have.
+    /// Refuses, or in shadow mode counts once per call that it would have.
     fn refuse(
         &self,
         stage: AdmissionStage,
@@ -338,8 +339,8 @@ impl BudgetState {
         }
     }
 
-    /// One notice for all who passed the first threshold; a page where the last one is
-    /// passed and calls are refused.
+    /// One notification for all names over the first threshold; a page if the budget is spent
+    /// and calls are refused.
     fn notification(&self, now: u64) -> Option<AlertNotification> {
         let budget = &self.budget;
         let first = budget.warn_at.first()? * budget.usd;
@@ -402,7 +403,7 @@ impl Counts {
     }
 }
 
-/// Models in any case are one: some upstreams take them so.
+/// Model names are case-insensitive, as they are for some upstreams.
 fn normalized_name(per: BudgetScope, name: &str) -> String {
     match per {
         BudgetScope::Model => name.to_ascii_lowercase(),
@@ -411,7 +412,7 @@ fn normalized_name(per: BudgetScope, name: &str) -> String {
 }
 
 impl Budgets {
-    /// Nothing spent of any of `budgets`.
+    /// Budgets without spending.
     pub fn new(budgets: &[Budget]) -> Arc<Budgets> {
         let states = budgets
             .iter()
@@ -421,8 +422,7 @@ impl Budgets {
         })
     }
 
-    /// Other budgets from now on. Those that stay go on, and one with another limit has
-    /// spent what it had.
+    /// Replaces the budgets. Those that stay keep their spending, also if their limit changed.
     pub fn change(&self, budgets: &[Budget]) {
         let now = self.states.load();
         let states = budgets.iter().map(|budget| {
@@ -446,8 +446,8 @@ impl Budgets {
         self.states.load().is_empty()
     }
 
-    /// A call is over at `now`, seconds since 1970: it counts as `charges` say, else as its
-    /// record does. One without a cost costs no budget.
+    /// Counts a call that ended at `now`, in seconds since 1970: under the names of `charges`,
+    /// else those of its record. A call without a cost counts towards no budget.
     pub fn spend(&self, record: &CallRecord, charges: &[Charge], now: u64) {
         let Some(usd) = record.cost_usd.filter(|usd| *usd > 0.0) else {
             return;
@@ -457,10 +457,11 @@ impl Budgets {
         states.iter().for_each(spend);
     }
 
-    /// Under which names of the budgets that block a call counts that begins at `now`.
+    /// Admits a call that begins at `now`: the names under which it counts for the budgets that
+    /// block.
     ///
     /// # Errors
-    /// Why it may not go on.
+    /// Why it is refused.
     pub fn admit(
         &self,
         caller: &Caller<'_>,
@@ -476,7 +477,7 @@ impl Budgets {
         Ok(charges)
     }
 
-    /// Whether some of those that block may depend on bodies of calls.
+    /// Whether any that block may depend on request bodies.
     pub fn may_depend_on_bodies(&self) -> bool {
         let states = self.states.load();
         states.iter().any(|state| {
@@ -485,20 +486,20 @@ impl Budgets {
         })
     }
 
-    /// Whether the body decides what some of those that block are to the call.
+    /// Whether it depends on the body if some that block apply to the call.
     pub fn depend_on_body(&self, caller: &Caller<'_>) -> bool {
         let states = self.states.load();
         let mut blocking = states.iter().filter(|state| state.budget.block);
         blocking.any(|state| state.limit_match(caller) == LimitMatch::DependsOnBody)
     }
 
-    /// How each stands at `now`.
+    /// The status of each at `now`.
     pub fn statuses(&self, now: u64) -> Vec<BudgetStatus> {
         let states = self.states.load();
         states.iter().map(|state| state.status(now)).collect()
     }
 
-    /// What receivers are to be sent at `now`.
+    /// The notifications for receivers at `now`.
     pub fn notifications(&self, now: u64) -> Vec<AlertNotification> {
         let states = self.states.load();
         states

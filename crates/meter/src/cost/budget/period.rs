@@ -4,7 +4,7 @@ use std::time::Duration;
 
 const DAY: u64 = 24 * 3600;
 
-/// How long money lasts before there is new.
+/// The period of a budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Period {
     /// Whole spans since 1970: a day begins at midnight UTC.

@@ -1,4 +1,4 @@
-//! What was spent, over a restart: one JSON file, replaced as a whole.
+//! Persists spending over a restart: one JSON file, replaced atomically.
 
 use super::Budgets;
 use serde::{Deserialize, Serialize};
@@ -19,7 +19,7 @@ struct SavedBudget {
     /// The beginning of the period, in seconds since 1970.
     period: u64,
     spent: BTreeMap<String, f64>,
-    /// What those count as having spent who are not named.
+    /// What names that are not listed count as having spent.
     #[serde(default, skip_serializing_if = "is_zero")]
     floor: f64,
 }
@@ -28,20 +28,21 @@ fn is_zero(usd: &f64) -> bool {
     *usd == 0.0
 }
 
-/// Where it is kept. One process writes; another takes over when that one ends.
+/// The file that spending is stored in. One process writes it; another takes over when that one
+/// ends.
 #[derive(Debug)]
 pub struct Store {
     file: StateFile,
-    /// What the file said when it was read.
+    /// The content of the file when it was read.
     read: SavedSpending,
 }
 
 impl Store {
-    /// Opens the file in `folder`, which is made where it is missing, and lets `budgets` go
-    /// on at `now` from what was kept. A file that is damaged is put aside.
+    /// Opens the file in `folder`, which is created if missing, and restores the spending of
+    /// `budgets` at `now`. A damaged file is moved aside.
     ///
     /// # Errors
-    /// Where the folder cannot be written to or the file not be read.
+    /// If the folder cannot be written or the file cannot be read.
     pub fn open(folder: &Path, budgets: &Budgets, now: u64) -> io::Result<Store> {
         let file = StateFile::open(folder, FILE)?;
         let read: SavedSpending = file.read()?.unwrap_or_default();
@@ -54,12 +55,11 @@ impl Store {
         !self.file.is_locked()
     }
 
-    /// Writes what was spent of `budgets`, so that a crash leaves either this or what was
-    /// there. `false` where another process writes; when that has ended, what it had spent
-    /// since this one read the file counts too.
+    /// Writes the spending of `budgets` atomically. `false` if another process writes the file;
+    /// once that has ended, what it had spent since this one read the file is added.
     ///
     /// # Errors
-    /// Where the disk refuses.
+    /// If the file cannot be written.
     pub fn save(&mut self, budgets: &Budgets, now: u64) -> io::Result<bool> {
         if self.is_locked_elsewhere() {
             if !self.file.lock()? {
@@ -89,7 +89,7 @@ impl SavedSpending {
 }
 
 impl Budgets {
-    /// What is to be kept at `now`.
+    /// The spending to be saved at `now`.
     pub fn saved(&self, now: u64) -> SavedSpending {
         let states = self.states.load();
         let of = states.iter().map(|state| {
@@ -107,7 +107,7 @@ impl Budgets {
         SavedSpending(of.collect())
     }
 
-    /// Takes over what was kept, as far as its period goes on at `now`.
+    /// Restores saved spending whose period has not ended at `now`.
     pub fn resume(&self, kept: &SavedSpending, now: u64) {
         for state in self.states.load().iter() {
             let mut spent = state.spent(now);

@@ -1,12 +1,11 @@
-//! What was spent in one period, by session, agent or whatever a budget is for. Bounded:
-//! when it is full, those who spent least are forgotten, and who is not known counts from then
-//! on as having spent what the richest of them had. So nobody gets new money by being
-//! forgotten: after Metwally et al., Efficient Computation of Frequent and Top-k Elements in
-//! Data Streams, ICDT 2005.
+//! The spending of one period by session, agent or other name. Bounded: when it is full, the
+//! names that spent least are forgotten, and unknown names count from then on as having spent
+//! as much as the largest of those. So no name gets new money by being forgotten: after Metwally
+//! et al., Efficient Computation of Frequent and Top-k Elements in Data Streams, ICDT 2005.
 
 use std::collections::HashMap;
 
-/// Names that one budget remembers.
+/// The most names that one budget tracks.
 pub(super) const MAX_NAMES: usize = 10_000;
 
 #[derive(Clone, Debug, Default)]
@@ -14,16 +13,16 @@ pub(super) struct Spending {
     /// The period, in seconds since 1970.
     pub(super) period: (u64, u64),
     by: HashMap<Box<str>, f64>,
-    /// The most that anybody had spent who was forgotten in this period.
+    /// The most that any name had spent that was forgotten in this period.
     pub(super) floor: f64,
-    /// All of the period, those forgotten included.
+    /// All spending of the period, that of forgotten names included.
     pub(super) total: f64,
     /// Names that were forgotten because there were too many.
     pub(super) forgotten: u64,
 }
 
 impl Spending {
-    /// There is new money in a new period.
+    /// Starts again at 0 if the period is a new one.
     pub(super) fn roll_over(&mut self, period: (u64, u64)) {
         if self.period.0 < period.0 {
             self.period = period;
@@ -32,7 +31,7 @@ impl Spending {
         }
     }
 
-    /// `name` spends `usd`; gives what it spent before and now.
+    /// Adds `usd` to the spending of `name`; returns what it had spent before and after.
     pub(super) fn add(&mut self, name: &str, usd: f64) -> (f64, f64) {
         self.total += usd;
         if let Some(spent) = self.by.get_mut(name) {
@@ -48,13 +47,13 @@ impl Spending {
         (before, before + usd)
     }
 
-    /// Forgets the tenth that spent least.
+    /// Forgets the tenth of the names that spent least.
     fn make_room(&mut self) {
         let mut all: Vec<f64> = self.by.values().copied().collect();
         let tenth = all.len() / 10;
         let (_, limit, _) = all.select_nth_unstable_by(tenth, f64::total_cmp);
         let limit = *limit;
-        // Of those at the limit as many as are left behind everybody below it.
+        // Of the names exactly at the limit only as many as are missing to a tenth.
         let below = self.by.values().filter(|spent| **spent < limit).count();
         let mut left = (tenth + 1).saturating_sub(below);
         self.by.retain(|_, spent| {
