@@ -162,6 +162,8 @@ upstream = \"backend\"
             .args(["run", "--config"])
             .arg(config)
             .env("TOKIO_WORKER_THREADS", self.setup.workers.to_string())
+            // The others write no line per request either.
+            .env("TOKENGAUGE_LOG", "warn")
             .stderr(Stdio::null());
         Ok(command)
     }
