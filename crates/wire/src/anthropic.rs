@@ -16,7 +16,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokengauge_core::call::{Channel, Dialect, Event, Operation, Usage};
 
-/// What the program knows of messages.
+/// The registration of messages.
 pub(super) static MESSAGES: Registration = Registration {
     detect,
     types: &[
@@ -35,7 +35,7 @@ pub(super) static MESSAGES: Registration = Registration {
     ..Registration::new::<Messages>(Dialect::Anthropic)
 };
 
-/// What the program knows of the older completions.
+/// The registration of the older completions.
 pub(super) static COMPLETE: Registration = Registration {
     detect: |target| match target.post()? {
         [.., "v1", "complete"] => Some(Detected::new(

@@ -16,7 +16,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokengauge_core::call::{Channel, Dialect, Event, Operation, Usage};
 
-/// What the program knows of Converse.
+/// The registration of Converse.
 pub(super) static CONVERSE: Registration = Registration {
     detect: |target| {
         detect(
@@ -34,7 +34,7 @@ pub(super) static CONVERSE: Registration = Registration {
     ..registration::<Converse>(Dialect::BedrockConverse)
 };
 
-/// What the program knows of InvokeModel.
+/// The registration of InvokeModel.
 pub(super) static INVOKE: Registration = Registration {
     detect: |target| {
         let verbs = ["invoke", "invoke-with-response-stream"];

@@ -1,4 +1,4 @@
-//! A body behind its encoding: what framing it has, and its bytes on their way there.
+//! A decoded body: detects its framing and splits it into wire events.
 
 use super::event_stream::EventStream;
 use super::framing::{Framing, Item, Splitter};
@@ -10,7 +10,7 @@ use super::{DecodeError, Limits, buffer};
 use std::sync::Arc;
 use tokengauge_core::memory::{Buffer, Memory};
 
-/// The body behind its encoding.
+/// A body after content decoding.
 pub(super) struct Body {
     framing: Framing,
     limits: Limits,
@@ -19,7 +19,7 @@ pub(super) struct Body {
 }
 
 enum BodyState {
-    /// The first byte that is not white space decides, together with what the head said.
+    /// The framing depends on the first byte that is not white space and on the head.
     Undecided(FramingHints),
     Events(Box<dyn Splitter>),
     Whole(Buffer),
@@ -36,7 +36,7 @@ struct FramingHints {
 }
 
 impl Body {
-    /// A body whose first bytes decide what it is, together with what the head said.
+    /// A body whose framing depends on its first bytes and on the head.
     pub(super) fn undecided(
         declared: Option<Framing>,
         array_is_stream: bool,
@@ -119,12 +119,12 @@ impl Body {
         }
     }
 
-    /// The framing, as far as it is known.
+    /// The framing, as far as it is known yet.
     pub(super) fn framing(&self) -> Framing {
         self.framing
     }
 
-    /// The bytes are over: gives what is still to be read.
+    /// The bytes have ended: returns what is left to be read.
     pub(super) fn finish(&mut self) -> BodyRemainder {
         match std::mem::replace(&mut self.state, BodyState::Finished) {
             BodyState::Events(splitter) => BodyRemainder::Events(splitter),
@@ -139,7 +139,7 @@ fn events(splitter: impl Splitter + 'static) -> BodyState {
     BodyState::Events(Box::new(splitter))
 }
 
-/// What is left to read when the bytes are over.
+/// What is left to be read when the bytes have ended.
 pub(super) enum BodyRemainder {
     Events(Box<dyn Splitter>),
     Whole(Buffer),
@@ -147,7 +147,7 @@ pub(super) enum BodyRemainder {
     Finished,
 }
 
-/// The framing of a body, `None` where it cannot be read, and where its bytes begin.
+/// The framing of a body, `None` if it cannot be read, and the offset at which it begins.
 struct DetectedFraming {
     framing: Option<Framing>,
     from: usize,
@@ -182,7 +182,7 @@ impl FramingHints {
     }
 }
 
-/// The framing that a media type stands for.
+/// The framing of a media type.
 pub(super) fn framing_of(content_type: &str) -> Option<Framing> {
     let media_type = content_type
         .split(';')

@@ -1,4 +1,4 @@
-//! What a provider says that a call costs, where its usage has that.
+//! The cost that a provider reports in its usage.
 
 use super::Sink;
 use super::json::{Count, Object};
@@ -7,7 +7,7 @@ use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use std::fmt;
 use tokengauge_core::call::Event;
 
-/// xAI's unit: so many of them are a US dollar.
+/// xAI's unit of cost: the number of ticks in a US dollar.
 const TICKS_PER_USD: f64 = 1e10;
 
 /// A number of US dollars: `usage.cost`. An object counts by its `total_cost`
@@ -27,7 +27,7 @@ pub(super) struct ReportedCost<'a> {
     pub(super) details: &'a Object<CostDetails>,
 }
 
-/// What a gateway paid or would have.
+/// What a gateway paid or would have paid.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 pub(super) struct CostDetails {
     #[serde(default)]
@@ -35,7 +35,7 @@ pub(super) struct CostDetails {
 }
 
 impl ReportedCost<'_> {
-    /// Gives what the call costs, where that is said.
+    /// Emits the cost, if it is reported.
     pub(super) fn give(&self, sink: Sink<'_>) {
         if let Some(usd) = self.usd() {
             sink(Event::Cost(usd));

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use tokengauge_core::call::Dialect;
 use tokengauge_core::memory::{Memory, Share};
 
-/// What of a response head decides how its body is read.
+/// The parts of a response head that decide how its body is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ResponseHead<'a> {
     /// The status code.
@@ -20,14 +20,15 @@ pub struct ResponseHead<'a> {
     pub content_encoding: Option<&'a str>,
 }
 
-/// An event up to this is read without asking for memory.
+/// The longest event that is read without accounting for memory.
 const SHORT: usize = 64 * 1024;
-/// How often a text may be copied while it is read: one with escapes, once as a whole and
-/// once as its longest string. The one thread that reads whole bodies may hold so many
-/// copies of one beyond the memory of all calls.
+/// How often a text may be copied while it is read: one with escapes, once as a whole and once
+/// as its longest string. The one thread that reads whole bodies may exceed the memory limit by
+/// so many copies of one.
 pub const COPIES: usize = 2;
 
-/// Whether the memory allows to read what was found. Structures have a bound of their own.
+/// Accounts for reading an item; `false` if the memory does not allow it. Structures have a limit
+/// of their own.
 fn allowed(parsing: &mut Share, item: &Item<'_>) -> bool {
     match item {
         Item::Event { payload, .. } | Item::Error { payload } if payload.len() > SHORT => {
@@ -39,11 +40,11 @@ fn allowed(parsing: &mut Share, item: &Item<'_>) -> bool {
 
 /// Reads one response body.
 pub struct Decoder {
-    /// Where the body is encoded.
+    /// The content encodings, if there are any.
     encoding: Option<Box<Encoding>>,
     body: Body,
     events: EventReader,
-    /// What reading a long event takes, while it is read.
+    /// The memory that reading a long event takes, while it is read.
     parsing: Share,
     broken: Option<DecodeError>,
 }
@@ -58,7 +59,7 @@ impl Decoder {
         Decoder::within(&Memory::unbounded(), dialect, head, limits)
     }
 
-    /// The same, that holds what `memory` allows.
+    /// The same, within the limits of `memory`.
     pub fn within(
         memory: &Arc<Memory>,
         dialect: impl Into<&'static Registration>,
@@ -89,7 +90,7 @@ impl Decoder {
         Decoder::with_framing_within(&memory, dialect, framing, encoding, limits)
     }
 
-    /// The same, that holds what `memory` allows.
+    /// The same, within the limits of `memory`.
     pub fn with_framing_within(
         memory: &Arc<Memory>,
         dialect: impl Into<&'static Registration>,
@@ -157,7 +158,7 @@ impl Decoder {
         result
     }
 
-    /// The body is over.
+    /// The body has ended.
     ///
     /// # Errors
     /// As for [`Decoder::push`].

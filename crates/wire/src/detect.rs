@@ -1,11 +1,11 @@
-//! Which dialect a path speaks: what the dialects' own `detect` functions share.
+//! Detects the dialect of a path: what the `detect` functions of the dialects share.
 
 use super::DIALECTS;
 use super::request::word;
 use http::{Method, Uri};
 use tokengauge_core::call::{Dialect, Operation};
 
-/// What a request's method and path say.
+/// What is known of a request by its method and path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Detected {
     /// The shapes on the wire.
@@ -43,7 +43,7 @@ impl Detected {
     }
 }
 
-/// What of a request decides on its dialect.
+/// The parts of a request that decide on its dialect.
 pub struct Target<'a> {
     method: &'a Method,
     path: &'a [&'a str],
@@ -52,7 +52,7 @@ pub struct Target<'a> {
 }
 
 impl<'a> Target<'a> {
-    /// Gives `detect` the parts of a request.
+    /// Calls `detect` with the parts of a request.
     pub(super) fn read(
         method: &Method,
         uri: &Uri,
@@ -135,7 +135,7 @@ const WORDS: [&str; 12] = [
     "responses",
 ];
 
-/// The parts of a path as a server takes them that tidies it up: without empty ones and dots.
+/// The segments of a path as a server normalises it: without empty ones and dots.
 pub(super) fn segments(path: &str) -> Vec<&str> {
     let mut segments = Vec::new();
     for part in path.split('/') {

@@ -10,14 +10,14 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokengauge_core::call::{Dialect, EngineReport, Event, Operation, Usage};
 
-/// What the program knows of embeddings.
+/// The registration of embeddings.
 pub(super) static EMBEDDINGS: Registration = Registration {
     detect,
     modelless: Some(ModellessMember::Inputs),
     ..registration::<Embeddings>(Dialect::Embeddings)
 };
 
-/// What the program knows of rerankers.
+/// The registration of rerankers.
 pub(super) static RERANK: Registration = Registration {
     detect: |target| match target.post()? {
         [.., "rerank"] => Some(Detected::new(Dialect::Rerank, Operation::Rerank)),

@@ -1,5 +1,5 @@
-//! Undoes content encodings on the copy: incrementally, in a fixed buffer, and
-//! only up to a bound. The traffic keeps its compressed bytes.
+//! Decodes content encodings of the copy: incrementally, in a fixed buffer, up to a limit. The
+//! forwarded bytes stay compressed.
 
 mod brotli;
 mod codec;
@@ -12,17 +12,17 @@ use compression_core::util::{PartialBuffer, WriteBuffer};
 use std::sync::Arc;
 use tokengauge_core::memory::{Memory, Share};
 
-/// What one call of a decompressor may give at most.
+/// The most bytes that one call of a decompressor may return.
 const OUTPUT_BYTES: usize = 16 * 1024;
-/// Event streams shrink 5 to 50 times. A body over this ratio is a bomb, once it
-/// is over `FREE_BYTES`.
+/// Event streams compress 5 to 50 times. A body above this ratio is a decompression bomb, once
+/// it is longer than `FREE_BYTES`.
 const MAX_RATIO: u64 = 250;
-/// What may come out whatever went in.
+/// The number of bytes that may be decompressed at any ratio.
 const FREE_BYTES: u64 = 4 << 20;
-/// More encodings on top of each other than this are refused.
+/// The most nested encodings; more are refused.
 const MAX_STAGES: usize = 3;
 
-/// Takes decoded bytes as they come.
+/// Receives decoded bytes as they are produced.
 pub(super) type Output<'a> = &'a mut dyn FnMut(&[u8]) -> Result<(), DecodeError>;
 
 /// The decoders of one body that is encoded, outermost encoding first.
@@ -77,7 +77,7 @@ impl Encoding {
     }
 }
 
-/// Has each stage decode what the one outside it gives; `count` hears how much each gave.
+/// Passes bytes through all stages, outermost first; `count` is called with what each returned.
 fn run(
     stages: &mut [Stage],
     bytes: &[u8],
@@ -97,10 +97,10 @@ fn run(
 pub(super) struct Stage {
     codec: Coding,
     buffer: Box<[u8]>,
-    /// What the decoder and the buffer take of the memory.
+    /// The memory that the decoder and the buffer take.
     share: Share,
     ended: bool,
-    /// A whole body has come: what follows may be no other, and then it is left alone.
+    /// Whether a complete body was decoded: what follows may be padding and is ignored then.
     whole: bool,
     trailing: bool,
 }

@@ -88,7 +88,7 @@ struct Choice<'a> {
 
 type Ignored = serde::de::IgnoredAny;
 
-/// What the program knows of SGLang's, Triton's and vLLM's.
+/// The registration of SGLang's, Triton's and vLLM's.
 pub(super) static ENGINE_GENERATE: Registration = Registration {
     detect,
     has_members: |members| {
@@ -105,7 +105,7 @@ pub(super) static ENGINE_GENERATE: Registration = Registration {
     ..Registration::new::<EngineGenerate>(Dialect::EngineGenerate)
 };
 
-/// What the program knows of llama.cpp's.
+/// The registration of llama.cpp's.
 pub(super) static LLAMA_CPP: Registration = Registration {
     detect: |target| match target.post()? {
         [.., "completion" | "infill"] => {
@@ -145,19 +145,19 @@ fn detect(target: &Target<'_>) -> Option<Detected> {
 pub struct EngineGenerate {
     model: RepeatedName,
     id: RepeatedName,
-    /// By generation: what of a text that is sent again and again was emitted.
+    /// By generation: how much of a text that is sent repeatedly was emitted.
     emitted: Vec<EmittedText>,
     /// Tokens whose ids came.
     ids: u64,
 }
 
-/// The beginning of a text that has come.
+/// The beginning of a text, as far as it was emitted.
 #[derive(Clone, Copy, Default)]
 struct EmittedText {
     bytes: usize,
     hash: u64,
     usage: Usage,
-    /// Whether each event has what is new alone.
+    /// Whether each event has only the new text.
     incremental: bool,
 }
 
@@ -212,7 +212,7 @@ impl EngineGenerate {
         Ok(())
     }
 
-    /// Each event has the whole text so far, or, as its server was asked, what is new.
+    /// Each event has the whole text so far, or only the new text if the server was started so.
     fn sglang(
         &mut self,
         index: u32,
@@ -249,7 +249,7 @@ impl EngineGenerate {
         }
     }
 
-    /// Several generations of a request are reported one by one.
+    /// Emits the sum of the usage: several generations of a request are reported one by one.
     fn report(&self, sink: Sink<'_>) {
         let sum = |of: fn(&Usage) -> Option<u64>| {
             let known: Vec<u64> = self

@@ -14,12 +14,12 @@ use tokengauge_core::call::{Channel, Event, Segment, Usage};
 
 /// After this many templates in a row that matched no event, templates are made more rarely.
 const MAX_UNUSED_TEMPLATES: u32 = 16;
-/// Then one in so many is learnt.
+/// From then on one template in so many events is made.
 const RATION: u32 = 32;
-/// Larger events are not worth remembering.
+/// The longest event of which a template is made.
 const MAX_EVENT: usize = 4096;
 
-/// What was learnt from the last event.
+/// The template that was made of the last event.
 pub(super) struct EventCache {
     template: Option<&'static Template>,
     name: String,
@@ -30,25 +30,25 @@ pub(super) struct EventCache {
     unused: u32,
 }
 
-/// A value of the event that may differ.
+/// A value of the event that may differ from the template.
 #[derive(Clone, Debug)]
 struct VariableField {
     at: Range<usize>,
     value: FieldKind,
 }
 
-/// What a value is to the reader.
+/// How the reader uses a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FieldKind {
-    /// The new text.
+    /// As the new text.
     Text,
-    /// Nothing.
+    /// Not at all.
     Ignored,
-    /// One of the counts of a usage.
+    /// As one of the counts of a usage.
     Count(u8),
 }
 
-/// What an event that matches the template says.
+/// The text and the counts of an event that matches the template.
 struct MatchedEvent<'p> {
     text: Cow<'p, str>,
     counts: Counts,
@@ -61,7 +61,7 @@ pub type Counts = [Option<u64>; 5];
 pub struct CountFields {
     /// The members that they are in, with quotes and colon.
     pub keys: [&'static str; 5],
-    /// What they make.
+    /// Makes a usage of them.
     pub usage: fn(Counts) -> Usage,
 }
 
@@ -72,7 +72,7 @@ pub struct Template {
     pub unread: &'static [&'static str],
     /// The counts that it sends with every event.
     pub counts: Option<CountFields>,
-    /// Whether a second event like one with a tool call goes on with that call.
+    /// Whether a second event like one with a tool call continues that call.
     pub tool_calls: bool,
 }
 
@@ -86,7 +86,7 @@ impl Template {
 }
 
 impl EventCache {
-    /// Learns events of a dialect with `template`; none where there is no template.
+    /// A cache for the events of a dialect; unused without a `template`.
     pub(super) fn new(template: Option<&'static Template>) -> Self {
         EventCache {
             template,
@@ -165,14 +165,14 @@ impl EventCache {
         result
     }
 
-    /// Whether watching the reader of the next event is worth it.
+    /// Whether a template is to be made of the next event.
     fn wants_to_learn(&mut self) -> bool {
         self.unused = self.unused.saturating_add(1);
         self.template.is_some()
             && (self.unused < MAX_UNUSED_TEMPLATES || self.unused.is_multiple_of(RATION))
     }
 
-    /// Remembers an event that a reader has read.
+    /// Makes a template of an event that a reader has read.
     fn learn(&mut self, name: &str, payload: &[u8], seen: &RecordedEvents) {
         self.segment = None;
         let Some((segment, text)) = seen.only_text() else {
@@ -209,7 +209,7 @@ impl EventCache {
         self.segment = Some(segment);
     }
 
-    /// Finds the numbers that `usage` was made of; `false` where others went into it.
+    /// Finds the numbers that `usage` was made of; `false` if it is made of others.
     fn learn_counts(&mut self, payload: &[u8], text: &Range<usize>, usage: Usage) -> bool {
         let Some(counted) = self.count_fields() else {
             return false;
@@ -229,7 +229,7 @@ impl EventCache {
     }
 }
 
-/// Where the values of the members called `key` lie in `payload`, outside `text`.
+/// The ranges of the values of the members called `key` in `payload`, outside `text`.
 fn values<'p>(
     payload: &'p [u8],
     key: &'p str,
@@ -245,7 +245,7 @@ fn values<'p>(
     })
 }
 
-/// What a reader gave for one event.
+/// The events that a reader emitted for one wire event.
 #[derive(Default)]
 struct RecordedEvents {
     only: Option<(Segment, Range<usize>)>,
@@ -254,8 +254,8 @@ struct RecordedEvents {
 }
 
 impl RecordedEvents {
-    /// Takes note of an event that was read from `payload`. Usage has to come last, as it
-    /// does when it is given from memory.
+    /// Records an event that was read from `payload`. Usage has to come last, as it does when it
+    /// is emitted from the template.
     fn note(&mut self, event: &Event<'_>, payload: &[u8]) {
         if let (Event::Usage(usage), None, Some(_)) = (event, self.usage, &self.only) {
             self.usage = Some(*usage);
@@ -276,7 +276,7 @@ impl RecordedEvents {
     }
 }
 
-/// Where `text` lies in `payload` as a string of its own, quotes included.
+/// The range of `text` in `payload` if it is a string of its own there, quotes included.
 fn literal(payload: &[u8], text: &str) -> Option<Range<usize>> {
     let start = (text.as_ptr() as usize).checked_sub(payload.as_ptr() as usize)?;
     let end = start.checked_add(text.len())?;

@@ -1,5 +1,5 @@
-//! What wire events mean: by the dialect that the path named, unless the first of
-//! them show another.
+//! Reads wire events by the dialect that the path indicates, unless the first events show
+//! another.
 
 use super::event_template::EventCache;
 use super::framing::Item;
@@ -62,7 +62,7 @@ impl EventReader {
         self.reader.finish(sink);
     }
 
-    /// Reads what a framing found.
+    /// Reads an item that a framing found.
     pub(super) fn take(&mut self, item: Item<'_>, sink: Sink<'_>) {
         match item {
             Item::Comment => self.comments += 1,
@@ -108,7 +108,7 @@ impl EventReader {
         }
     }
 
-    /// Reads an event that could not be read, once it has been repaired.
+    /// Repairs an event that could not be read, and reads it again.
     fn retry_repaired(&mut self, name: &str, payload: &[u8], sink: Sink<'_>) {
         let repaired = repair(payload);
         if repaired.is_none_or(|payload| self.reader.event(name, &payload, sink).is_err()) {
@@ -132,7 +132,7 @@ impl EventReader {
         }
     }
 
-    /// A body that was not declared as lines, but is.
+    /// Reads a body of lines that was not declared as such.
     fn lines(&mut self, body: &[u8], sink: Sink<'_>) {
         for line in body.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii) {
             if !line.is_empty() {
@@ -148,7 +148,7 @@ impl EventReader {
         self.reader.finish(sink);
     }
 
-    /// Lets the first events overrule what the path said.
+    /// Lets the first events overrule the dialect of the path.
     fn confirm(&mut self, name: &str, payload: &[u8]) {
         if self.sniffed >= EVENTS_SNIFFED {
             return;

@@ -1,8 +1,8 @@
-//! How wire events are cut out of a body: what every framing finds and does.
+//! Framings: how a body is split into wire events.
 
 use super::DecodeError;
 
-/// How events are cut out of a body.
+/// How a body is split into events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Framing {
     /// Server-sent events.
@@ -19,7 +19,7 @@ pub enum Framing {
     WebSocket,
 }
 
-/// What a framing finds.
+/// An item found by a framing.
 pub(super) enum Item<'a> {
     /// A comment.
     Comment,
@@ -27,17 +27,17 @@ pub(super) enum Item<'a> {
     Event { name: &'a str, payload: &'a [u8] },
     /// An error outside of the wire events: llama-box's SSE line `error: {…}`.
     Error { payload: &'a [u8] },
-    /// A wire event that is an error by its framing, with its type.
+    /// A wire event that the framing marks as an error, with its type.
     Exception(&'a str),
     /// A wire event that is damaged.
     Unparsed,
 }
 
-/// Cuts wire events out of bytes.
+/// Splits bytes into wire events.
 pub(super) trait Splitter: Send {
     /// Takes the next bytes.
     fn push(&mut self, bytes: &[u8], each: &mut dyn FnMut(Item<'_>)) -> Result<(), DecodeError>;
 
-    /// The bytes are over: gives what only their end completes.
+    /// The bytes have ended: emits what only their end completes.
     fn finish(&mut self, each: &mut dyn FnMut(Item<'_>));
 }

@@ -18,7 +18,7 @@ use tokengauge_core::call::{Channel, Dialect, Event, Operation, Segment, Usage};
 /// Candidates beyond this many are not read.
 const MAX_CANDIDATES: usize = 128;
 
-/// What the program knows of the dialect.
+/// The registration of the dialect.
 pub(super) static REGISTRATION: Registration = Registration {
     detect,
     has_members: |members| members.candidates.is_some() || members.usage_metadata.is_some(),
@@ -100,7 +100,7 @@ impl Reader for Gemini {
 }
 
 impl Gemini {
-    /// Gives what is in a chunk; whether it ends the response.
+    /// Emits the content of a chunk; returns whether it ends the response.
     fn give(&mut self, chunk: &Chunk<'_>, sink: Sink<'_>) -> bool {
         if let Some(error) = chunk.error {
             sink(Event::Error(&error_kind(error)));
@@ -151,8 +151,8 @@ impl Gemini {
     }
 }
 
-/// Where one candidate's parts stand. Text parts in a row, over any number of chunks,
-/// are one text; whatever comes between them begins another.
+/// The position in one candidate's parts. Consecutive text parts, over any number of chunks, are
+/// one text; any other part in between begins another.
 #[derive(Default)]
 pub(super) struct PartState {
     next: u32,
@@ -310,8 +310,8 @@ struct PromptFeedback<'a> {
     block_reason: Text<'a>,
 }
 
-/// Usage as sent: thoughts are beside the candidates, cached input is in the prompt, what
-/// tools put into the prompt is beside it and billed like it.
+/// Usage as sent: thoughts are not included in the candidates, cached input is included in the
+/// prompt, and what tools add to the prompt is not included but billed like it.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct UsageMetadata<'a> {
@@ -343,7 +343,7 @@ const COUNTS: [&str; 5] = [
     "\"toolUsePromptTokenCount\":",
 ];
 
-/// What the values of [`COUNTS`] say.
+/// The usage by the values of [`COUNTS`].
 fn usage([prompt, cached, answer, thoughts, tools]: Counts) -> Usage {
     Usage {
         input: sum(prompt, tools),

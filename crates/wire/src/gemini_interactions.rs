@@ -81,7 +81,7 @@ struct InteractionUsage {
     total_tool_use_tokens: Count,
 }
 
-/// What the program knows of the dialect.
+/// The registration of the dialect.
 pub(super) static REGISTRATION: Registration = Registration {
     detect,
     objects: &["interaction"],

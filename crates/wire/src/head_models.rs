@@ -1,14 +1,14 @@
-//! Which models a request names outside of its body, as limits see them: more than measuring
-//! believes, since any of them may be the one that an upstream serves.
+//! The models that a request names outside of its body, as limits see them: more than measuring
+//! uses, since any of them may be the one that an upstream serves.
 
 use super::DIALECTS;
 use super::detect::{detect, percent_decoded, segments};
 use super::request::word;
 use http::{HeaderMap, Method, Uri};
 
-/// Segments of a path that a model's name stands after.
+/// Path segments that a model's name follows.
 const BEFORE_NAMES: [&str; 5] = ["models", "tunedmodels", "model", "deployments", "engines"];
-/// Segments that are never part of a name: what is asked of the model.
+/// Path segments that are verbs and never part of a name.
 const BEHIND_NAMES: [&str; 20] = [
     "async-invoke",
     "audio",
@@ -31,7 +31,7 @@ const BEHIND_NAMES: [&str; 20] = [
     "responses",
     "versions",
 ];
-/// Members of the query that name one.
+/// Query parameters that name a model.
 const PARAMETERS: [&str; 5] = ["model", "deployment", "model_id", "modelid", "model-id"];
 /// Headers by which servers choose one of several models.
 const HEADERS: [&str; 3] = [
@@ -45,7 +45,7 @@ const HEADERS: [&str; 3] = [
 pub struct HeadModels {
     /// Their names.
     pub names: Vec<String>,
-    /// Whether servers read the path differently, and could find another name there.
+    /// Whether servers read the path differently and could find another name in it.
     pub ambiguous: bool,
     /// Whether the path alone decides on the model, whatever the body says.
     pub decides: bool,
@@ -82,7 +82,7 @@ impl HeadModels {
     }
 }
 
-/// What stands after each word of a path that names stand after.
+/// What follows each path segment that names follow.
 fn in_path(path: &[&str]) -> Vec<String> {
     let mut found = Vec::new();
     for (at, segment) in path.iter().enumerate() {
@@ -94,8 +94,8 @@ fn in_path(path: &[&str]) -> Vec<String> {
     found
 }
 
-/// The name at the beginning of what is after `word`. Those of deployments and engines have
-/// no slashes.
+/// The name at the beginning of what follows `word`. Those of deployments and engines have no
+/// slashes.
 fn behind(word: &str, rest: &[&str]) -> Option<String> {
     let ends = |segment: &&str| is_version(segment) || is_behind_names(segment);
     let end = rest.iter().position(ends);
@@ -115,7 +115,7 @@ fn behind(word: &str, rest: &[&str]) -> Option<String> {
     (!named.is_empty()).then(|| named.to_owned())
 }
 
-/// Such as `countTokens`.
+/// Whether it is a verb, such as `countTokens`.
 fn is_verb(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphabetic())
 }
@@ -132,7 +132,7 @@ fn is_version(segment: &str) -> bool {
         && behind.bytes().all(|byte| byte.is_ascii_alphanumeric())
 }
 
-/// Whether every server takes the same name out of it.
+/// Whether every server reads the same name from it.
 fn is_plain(name: &str) -> bool {
     let plain = |sign: char| sign.is_ascii_alphanumeric() || "-_.:@/+=~".contains(sign);
     name.chars().all(plain)

@@ -1,4 +1,4 @@
-//! Asking for usage on the agent's behalf, and hiding that from the agent.
+//! Requests usage on the agent's behalf, and removes it again from the response.
 //!
 //! [`rewrite_request`] adds `stream_options.include_usage` where the agent said
 //! nothing about it. OpenAI then ends the stream with an event that has usage and
@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use tokengauge_core::observer::Filter;
 
-/// A larger event passes as it is.
+/// The longest event that is edited; longer ones are forwarded unchanged.
 const MAX_HELD: usize = 64 * 1024;
 
 /// A member of an object, `null` included; `None` where it is absent.
@@ -39,9 +39,8 @@ struct StreamOptions<'a> {
     include_usage: Member<'a>,
 }
 
-/// The request body that also asks for usage; every other byte is the agent's.
-/// `None`, leave it alone, where it asks for no stream, has an opinion on usage
-/// already, or cannot be read.
+/// The request body that also asks for usage, otherwise unchanged. `None`, leave it unchanged, if
+/// it asks for no stream, has `include_usage` already, or cannot be read.
 pub fn rewrite_request(body: &[u8]) -> Option<Bytes> {
     if body.trim_ascii_start().first() != Some(&b'{') {
         return None;
@@ -81,15 +80,15 @@ fn replaced(body: &[u8], start: usize, end: usize, with: &str) -> Option<Bytes> 
     Some(Bytes::from(parts.concat()))
 }
 
-/// Takes the usage that only we asked for out of a stream. Every cut of the same
-/// bytes gives the same bytes; at most one event is held back.
+/// Removes the usage that only the proxy asked for from a stream. The result does not depend on
+/// how the bytes are cut; at most one event is held back.
 #[derive(Debug, Default)]
 pub struct UsageFilter {
-    /// The event at hand, its line ends included.
+    /// The current event, its line ends included.
     held: Vec<u8>,
     line_bytes: usize,
     after_cr: bool,
-    /// The last event that ended was taken out: so is what still belongs to its end.
+    /// Whether the last complete event was removed, and with it the rest of its line end.
     taken_out: bool,
     mode: Mode,
 }
@@ -111,7 +110,7 @@ impl Filter for UsageFilter {
     fn push(&mut self, bytes: Bytes) -> Bytes {
         let mut blank = 0;
         if self.mode == Mode::Start {
-            // Kept alive with white space: passes at once.
+            // White space that keeps the connection alive is forwarded at once.
             let first = bytes.iter().position(|byte| !byte.is_ascii_whitespace());
             let Some(first) = first else { return bytes };
             let is_json = matches!(bytes[first], b'{' | b'[');
@@ -176,7 +175,7 @@ impl UsageFilter {
         }
     }
 
-    /// An event is whole: lets it go, or what is to be left of it.
+    /// An event is complete: forwards it, or what is left of it.
     fn event(&mut self, out: &mut Vec<u8>) {
         let edit = edit(&self.held);
         self.taken_out = edit == Edit::TakeOut;
@@ -205,7 +204,7 @@ enum Edit {
 }
 
 fn edit(event: &[u8]) -> Edit {
-    // The cheap question first: most events of a backend without the option say no.
+    // The cheap check first: it rules out most events of a backend without the option.
     if memmem::find(event, b"\"usage\"").is_none() {
         return Edit::Leave;
     }
@@ -257,8 +256,8 @@ fn only_data(event: &[u8]) -> Option<(usize, &[u8])> {
     found.filter(|(_, payload)| payload.trim_ascii().first() == Some(&b'{'))
 }
 
-/// Where a member begins and ends whose value is at `start..end`, with the comma
-/// that parts it from the others.
+/// The range of the member whose value is at `start..end`, including the comma that separates it
+/// from the others.
 fn member(payload: &[u8], start: usize, end: usize) -> Option<(usize, usize)> {
     let key = memmem::rfind(&payload[..start], b"\"usage\"")?;
     let before = payload[..key].trim_ascii_end();

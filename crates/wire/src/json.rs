@@ -1,4 +1,4 @@
-//! What the readers of JSON have in common.
+//! Tolerant JSON types and functions that the readers share.
 
 use super::Malformed;
 use super::repair::repair;
@@ -45,7 +45,7 @@ pub fn arguments(value: &RawValue) -> Cow<'_, str> {
     }
     match serde_json::from_str::<Text<'_>>(value.get()) {
         Ok(text) => text.0,
-        // A lone surrogate, which a raw value does not mind.
+        // A lone surrogate, which a raw value may contain.
         Err(_) => repair(value.get().as_bytes())
             .and_then(|repaired| serde_json::from_slice(&repaired).ok())
             .map_or(Cow::Borrowed(""), Cow::Owned),
@@ -204,21 +204,21 @@ impl<'de> Visitor<'de> for CountVisitor {
     }
 }
 
-/// Bytes of structures that one event or body may become: thousands of the largest. Texts
-/// are not among them; they are no longer than what they are read from.
+/// The most bytes of structures that one event or body may be parsed into: thousands of the
+/// largest. Texts do not count; they are no longer than what they are read from.
 const STRUCTURE_BYTES: usize = 1 << 20;
 
 thread_local! {
-    /// What is left of them. `Deserialize` cannot be given it another way.
+    /// What is left of the budget: it cannot be passed through `Deserialize`.
     static STRUCTURE_BUDGET: Cell<usize> = const { Cell::new(STRUCTURE_BYTES) };
 }
 
-/// An event or a body is read from here on.
+/// Resets the budget before an event or a body is read.
 pub fn reset_budget() {
     STRUCTURE_BUDGET.set(STRUCTURE_BYTES);
 }
 
-/// Collects a list, as far as one event or body may become structures.
+/// Collects a list, within the budget of structures.
 pub fn collect<'de, T: Deserialize<'de>, A: SeqAccess<'de>>(
     mut items: A,
 ) -> Result<Vec<T>, A::Error> {
@@ -237,10 +237,10 @@ pub fn collect<'de, T: Deserialize<'de>, A: SeqAccess<'de>>(
     Ok(list)
 }
 
-/// Items that a list has room for from the first on.
+/// The initial capacity of a list.
 const INITIAL_CAPACITY: usize = 1;
 
-/// A list; anything else in its place is the empty list.
+/// A list; any other value reads as the empty list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct List<T>(Vec<T>);
 
@@ -292,7 +292,7 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for ListVisitor<T> {
     }
 }
 
-/// An object; anything else in its place is nothing.
+/// An object; any other value reads as `None`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Object<T>(pub(crate) Option<T>);
 
@@ -340,8 +340,7 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectVisitor<T> {
     }
 }
 
-/// What an error inside a body says of its kind. Its message is never read: it
-/// quotes prompts.
+/// The kind of an error inside a body. Its message is never read, since it quotes prompts.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct ErrorObject<'a> {
     #[serde(borrow, default, rename = "type")]

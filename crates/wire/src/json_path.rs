@@ -1,4 +1,4 @@
-//! Reads members of a JSON body by their paths, in one pass and without storing anything else.
+//! Reads members of a JSON body by their paths, in one pass, without storing anything else.
 
 use super::json::Text;
 use super::request::word;
@@ -6,9 +6,9 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess,
 use std::cell::RefCell;
 use std::fmt;
 
-/// Names on the longest path.
+/// The most names on a path.
 const MAX_DEPTH: usize = 8;
-/// Members that hold what people and models write: never a name of anything.
+/// Members that hold what people and models write, and never an identifier.
 const CONVERSATION: &[&str] = &[
     "contents",
     "input",
@@ -48,15 +48,14 @@ impl JsonPath {
         Ok(JsonPath(names))
     }
 
-    /// The member of the body that it leads into.
+    /// The member of the body that it begins with.
     pub fn first(&self) -> &str {
         &self.0[0]
     }
 }
 
-/// What stands at each of `paths` in `body`: a string or a number, not empty, without
-/// control characters, cut at 200 characters. An object that was written as a string is
-/// one.
+/// The value at each of `paths` in `body`: a string or a number, not empty, without control
+/// characters, cut at 200 characters. An object that is encoded in a string is read as one.
 pub fn pick(paths: &[&JsonPath], body: &[u8]) -> Vec<Option<String>> {
     let found = RefCell::new(vec![None; paths.len()]);
     let wanted = paths.iter().map(|path| &*path.0).enumerate().collect();
@@ -65,12 +64,12 @@ pub fn pick(paths: &[&JsonPath], body: &[u8]) -> Vec<Option<String>> {
         found: &found,
     };
     let mut reader = serde_json::Deserializer::from_slice(body);
-    // What was found before the body turned out to be broken counts.
+    // What was found before a syntax error counts.
     let _ = visitor.deserialize(&mut reader);
     found.into_inner()
 }
 
-/// Goes down to where `wanted` leads, each with its number, and skips the rest.
+/// Visits the members on the `wanted` paths, each with its index, and skips the rest.
 struct PathVisitor<'p, 'f> {
     wanted: Vec<(usize, &'p [Box<str>])>,
     found: &'f RefCell<Vec<Option<String>>>,

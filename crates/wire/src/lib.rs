@@ -98,7 +98,7 @@ pub static DIALECTS: Dialects = Dialects::new(&[
     &tgi::REGISTRATION,
 ]);
 
-/// Takes events as they are found.
+/// Receives events as they are found.
 pub type Sink<'a> = &'a mut dyn FnMut(Event<'_>);
 
 /// Bounds of one decoder, in bytes.
@@ -122,7 +122,7 @@ impl Default for Limits {
     }
 }
 
-/// Why the rest of a body cannot be read. It is forwarded all the same.
+/// Why the rest of a body cannot be read. It is forwarded nevertheless.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
     /// The content encoding is unknown or its bytes are not valid.
@@ -148,11 +148,11 @@ impl From<BufferError> for DecodeError {
     }
 }
 
-/// Bytes of what has not come whole that a decoder holds unaccounted for, in each of its
-/// buffers: part of what an open stream may cost.
+/// The bytes of incomplete data that each buffer of a decoder holds without accounting for them:
+/// part of what an open stream may cost.
 const FREE_BYTES: usize = 16 * 1024;
 
-/// A buffer for what has not come whole, of at most `limit` bytes.
+/// A buffer for incomplete data of at most `limit` bytes.
 fn buffer(memory: &Arc<Memory>, limit: usize) -> Buffer {
     Buffer::with_free(memory, limit, FREE_BYTES)
 }
@@ -168,23 +168,23 @@ impl From<serde_json::Error> for Malformed {
     }
 }
 
-/// Reads one dialect. Gets whole wire events, never pieces of one.
+/// Reads one dialect. Gets complete wire events, never parts of one.
 ///
-/// A reader that returns [`Malformed`] has given nothing to the sink: the payload
-/// may be repaired (lone surrogates, invalid UTF-8) and given to it a second time.
+/// A reader that returns [`Malformed`] must not have emitted anything: the payload may be
+/// repaired (lone surrogates, invalid UTF-8) and passed to it a second time.
 pub trait Reader: Send {
     /// One event of a stream: its name where the framing has one (else empty), and
-    /// its payload. [`Event::Message`] has been given already, and `[DONE]` never
+    /// its payload. [`Event::Message`] has been emitted already, and `[DONE]` never
     /// arrives here.
     fn event(&mut self, name: &str, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed>;
 
-    /// A whole body that was not streamed. [`Event::Message`] has been given already. In many
+    /// A whole body that was not streamed. [`Event::Message`] has been emitted already. In many
     /// dialects it has the shape of an event.
     fn body(&mut self, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
         self.event("", payload, sink)
     }
 
-    /// The stream is over: gives what only its end decides.
+    /// The stream has ended: emits what only its end decides.
     fn finish(&mut self, _sink: Sink<'_>) {}
 }
 

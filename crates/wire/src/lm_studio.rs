@@ -61,7 +61,7 @@ struct Stats<'a> {
     model_load_time_seconds: Option<&'a RawValue>,
 }
 
-/// What the program knows of the dialect.
+/// The registration of the dialect.
 pub(super) static REGISTRATION: Registration = Registration {
     detect: |target| match target.post()? {
         [.., "api", "v1", "chat"] => Some(Detected::new(Dialect::LmStudio, Operation::Chat)),

@@ -76,7 +76,7 @@ struct ThinkingPart<'a> {
     text: Text<'a>,
 }
 
-/// What the program knows of the dialect.
+/// The registration of the dialect.
 pub(super) static REGISTRATION: Registration = Registration {
     detect,
     objects: &["conversation.response"],

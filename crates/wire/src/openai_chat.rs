@@ -155,7 +155,7 @@ struct Custom<'a> {
     input: Text<'a>,
 }
 
-/// What the program knows of the dialect.
+/// The registration of the dialect.
 pub(super) static REGISTRATION: Registration = Registration {
     detect,
     objects: &["chat.completion", "chat.completion.chunk"],
@@ -206,14 +206,14 @@ pub struct Chat {
     whole: bool,
 }
 
-/// What is remembered of a choice.
+/// The state of a choice.
 #[derive(Clone, Copy, Default)]
 struct ChoiceState {
     reasoning: Option<ReasoningField>,
     streamed: bool,
 }
 
-/// Where a choice's reasoning is read. The same text often arrives in two of them.
+/// The field from which a choice's reasoning is read. Servers often send the same text in two.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ReasoningField {
     Content,
@@ -281,14 +281,14 @@ impl Chat {
             (Some(delta), message) => {
                 let any = self.message(index, delta, sink);
                 self.choices[index as usize].streamed |= any;
-                // Perplexity sends an empty delta beside a message that is all there is. In a
-                // stream that is known at its end.
+                // Perplexity sends an empty delta together with a message that has the whole text.
+                // In a stream that is known only at its end.
                 let last = self.whole || !choice.finish_reason.is_empty();
                 if let Some(message) = message.as_ref().filter(|_| last && !any && !streamed) {
                     self.message(index, message, sink);
                 }
             }
-            // A cumulative copy beside deltas, or all there is.
+            // A cumulative copy in addition to deltas, or the only text.
             (None, Some(message)) if !streamed => {
                 self.message(index, message, sink);
             }
@@ -305,7 +305,7 @@ impl Chat {
         }
     }
 
-    /// Gives the texts of a delta or a message; whether there were any.
+    /// Emits the texts of a delta or a message; returns whether there were any.
     fn message(&mut self, choice: u32, message: &Message<'_>, sink: Sink<'_>) -> bool {
         let mut any = self.reasoning(choice, message, sink);
         let answer = |index| segment(choice, index, Channel::Answer);
@@ -440,7 +440,7 @@ fn thinking(choice: u32, thinking: &TextOrList<'_, ThinkingPart<'_>>, sink: Sink
     }
 }
 
-/// Gives a piece of text, unless it is empty; whether it was not.
+/// Emits a piece of text, unless it is empty; returns whether it was not.
 fn give(segment: Segment, text: &str, sink: Sink<'_>) -> bool {
     if text.is_empty() {
         return false;

@@ -37,7 +37,7 @@ struct Choice<'a> {
     finish_reason: Text<'a>,
 }
 
-/// What the program knows of the dialect.
+/// The registration of the dialect.
 pub(super) static REGISTRATION: Registration = Registration {
     detect,
     objects: &["text_completion"],

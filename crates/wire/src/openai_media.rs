@@ -32,7 +32,7 @@ struct Media<'a> {
     error: Option<&'a RawValue>,
 }
 
-/// What the program knows of the dialect.
+/// The registration of the dialect.
 pub(super) static REGISTRATION: Registration = Registration {
     detect,
     types: &[

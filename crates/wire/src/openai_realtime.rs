@@ -12,7 +12,7 @@ use super::{Malformed, Reader, Registration, Sink};
 use serde::Deserialize;
 use tokengauge_core::call::{Dialect, Event, Operation};
 
-/// What the program knows of the dialect.
+/// The registration of the dialect.
 pub(super) static REGISTRATION: Registration = Registration {
     detect,
     types: &["session.created", "session.updated"],

@@ -132,7 +132,7 @@ struct Part<'a> {
     transcript: Text<'a>,
 }
 
-/// What the program knows of the dialect.
+/// The registration of the dialect.
 pub(super) static REGISTRATION: Registration = Registration {
     detect,
     objects: &["response", "response.compaction"],
@@ -213,7 +213,7 @@ impl Responses {
     fn whole(&mut self, response: &Response<'_>, sink: Sink<'_>) {
         self.identity.note(&response.id, &response.model, sink);
         self.identity.service_tier(&response.service_tier, sink);
-        // What is compacted holds what was said before.
+        // A compacted conversation repeats earlier text.
         if &*response.object != "response.compaction" {
             self.texts.copies(0, response, sink);
         }
@@ -291,7 +291,7 @@ impl Response<'_> {
     }
 }
 
-/// Where a text stands.
+/// The position of a text in a response.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct TextKey {
     choice: u32,
@@ -316,19 +316,19 @@ impl TextKey {
     }
 }
 
-/// Which texts have come, so that copies of them do not count again. Some servers number
-/// the parts in deltas and in what is complete differently: so a complete text counts where
-/// nothing came at its place, and where more texts are complete than had deltas.
+/// The texts that were emitted, so that copies of them do not count again. Some servers number
+/// the parts in deltas and in complete items differently: so a complete text counts if none was
+/// emitted at its position, and if more texts are complete than had deltas.
 #[derive(Default)]
 pub(super) struct EmittedTexts {
-    /// Texts that counted.
+    /// Texts that were emitted.
     seen: Vec<TextKey>,
     /// Texts that an event said are complete.
     done: Vec<TextKey>,
 }
 
 impl EmittedTexts {
-    /// Reads an event that carries text, or a copy of one; whether it did.
+    /// Reads an event that carries text or a copy of one; returns whether it did.
     pub(super) fn read(
         &mut self,
         choice: u32,
@@ -377,15 +377,15 @@ impl EmittedTexts {
         Ok(true)
     }
 
-    /// Reads the items of a whole response: what the stream had none of.
+    /// Reads the items of a whole response, and emits what was not streamed.
     pub(super) fn copies(&mut self, choice: u32, response: &Response<'_>, sink: Sink<'_>) {
         let items = response.output.iter().enumerate();
         let items = items.filter_map(|(at, item)| Some((at as u32, item.0.as_ref()?)));
         self.whole(choice, None, items, sink);
     }
 
-    /// Reads whole items: one of a response, or all. Of each channel so many texts count as are
-    /// more than came before.
+    /// Reads complete items: one of a response, or all. Of each channel only the texts in excess
+    /// of those already emitted count.
     fn whole<'i>(
         &mut self,
         choice: u32,
@@ -414,7 +414,7 @@ impl EmittedTexts {
             };
             let came = self.seen.iter().filter(|place| within(place)).count();
             let sent = texts.iter().filter(|(place, _)| place.channel == *channel);
-            // A summary is of the reasoning that came as it was.
+            // A summary repeats reasoning that was streamed in full.
             let counts = *channel != Channel::Reasoning || came == 0;
             *missing = if counts {
                 sent.count().saturating_sub(came)
@@ -444,10 +444,10 @@ impl EmittedTexts {
     }
 }
 
-/// Where generated text may go, by its number.
+/// The channels, by their index.
 const CHANNELS: [Channel; 3] = [Channel::Answer, Channel::Reasoning, Channel::ToolCall];
 
-/// Remembers a text; whether it is the first at its place.
+/// Records a text; returns whether it is the first at its position.
 fn note(places: &mut Vec<TextKey>, place: TextKey) -> bool {
     let is_known = places.last() == Some(&place) || places.contains(&place);
     if is_known || places.len() >= MAX_SEEN {

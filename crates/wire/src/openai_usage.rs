@@ -1,4 +1,4 @@
-//! What the OpenAI family's dialects share: usage, and the names of a response.
+//! What the dialects of the OpenAI family share: usage, and the names in a response.
 
 use super::Sink;
 use super::cost::{Amount, CostDetails, ReportedCost};
@@ -82,7 +82,7 @@ struct OutputDetails {
 }
 
 impl ChatUsage {
-    /// Gives what is known, if anything is.
+    /// Emits what is reported, if anything is.
     pub(super) fn give(&self, sink: Sink<'_>) {
         let input = self.prompt_tokens_details.0.as_ref();
         let output = self.completion_tokens_details.0.as_ref();
@@ -116,8 +116,8 @@ impl ChatUsage {
 }
 
 impl ChatUsage {
-    /// All output tokens. xAI counts reasoning beside `completion_tokens`, everyone
-    /// else within; only the total tells.
+    /// All output tokens. xAI excludes reasoning from `completion_tokens`, the others include it;
+    /// only the total shows which.
     fn output(&self, reasoning: u64) -> Option<u64> {
         let completion = self.completion_tokens.0?;
         let apart = self.prompt_tokens.0.unwrap_or(0).checked_add(completion)?;
@@ -127,7 +127,7 @@ impl ChatUsage {
 }
 
 impl ResponsesUsage {
-    /// Gives what is known, if anything is.
+    /// Emits what is reported, if anything is.
     pub(super) fn give(&self, sink: Sink<'_>) {
         let input = self.input_tokens_details.0.as_ref();
         let output = self.output_tokens_details.0.as_ref();
@@ -152,7 +152,7 @@ impl ResponsesUsage {
     }
 }
 
-/// The names a response gives itself, given on when they change.
+/// The names in a response, emitted when they change.
 #[derive(Debug, Default)]
 pub(super) struct ResponseIdentity {
     id: RepeatedName,

@@ -12,10 +12,10 @@ use http::{Method, Uri};
 use serde_json::Value;
 use tokengauge_core::call::Dialect;
 
-/// Everything that is decided by the dialect of a call. [`Registration::new`] has what most
-/// dialects do; a module overwrites what is different in its own.
+/// Everything that depends on the dialect of a call. [`Registration::new`] has the defaults that
+/// fit most dialects; a module overrides what is different in its own.
 pub struct Registration {
-    /// Its identity, which has its name in records and configuration.
+    /// Its identity, from which its name in records and configuration is derived.
     pub dialect: Dialect,
     /// Recognises its requests by method, path and query.
     pub detect: fn(&Target<'_>) -> Option<Detected>,
@@ -30,42 +30,42 @@ pub struct Registration {
     pub types: &'static [&'static str],
     /// Recognises an event or a body by which members it has.
     pub has_members: fn(&Members<'_>) -> bool,
-    /// Whether a response that looks like another dialect is to be read as that one.
+    /// Whether a response that looks like another dialect is read as that one.
     pub overruled_by: fn(Dialect) -> bool,
     /// Whether a JSON array is a stream of its elements, and not one body.
     pub array_is_stream: bool,
     /// How its events repeat each other; `None` where they do not.
     pub template: Option<&'static Template>,
 
-    /// What a request without `stream` asks for; `None` where the body is not the place for it.
+    /// Whether a request without `stream` asks for a stream; `None` if the body does not decide.
     pub default_stream: Option<bool>,
-    /// Whether a request is one body. A connection with several requests has its own way.
+    /// Whether a request is one body, and not messages on a connection.
     pub request_in_body: bool,
     /// Whether the path alone decides on the model, whatever the body says.
     pub model_in_path: bool,
     /// Whether a request has to name a model.
     pub needs_model: bool,
-    /// The member by which a request is known that takes no model at all.
+    /// The member that identifies requests of an API that takes no model.
     pub modelless: Option<ModellessMember>,
     /// Whether `stream_options.include_usage` asks for the usage of a stream.
     pub takes_usage_option: bool,
-    /// The body of an error of ours in the shape of the vendor's.
+    /// The body of the proxy's own errors, in the vendor's format.
     pub error_body: fn(&OwnError<'_>) -> Value,
 
-    /// Whether it generates anything: vectors and rankings are not generated.
+    /// Whether it generates anything: embeddings and rankings do not count as generated.
     pub generates: bool,
-    /// Whether a stream that came whole says so by a terminator or a finish reason.
+    /// Whether a complete stream ends with a terminator or a finish reason.
     pub ends_streams: bool,
-    /// What of its output tokens is not text.
+    /// Which of its output tokens are not text.
     pub beyond_text: BeyondText,
     /// Whether providers stream a summary of the reasoning in place of the reasoning.
     pub summarises_reasoning: bool,
 
-    /// What is different over a WebSocket that carries several answers; `None` where it has none.
+    /// How it works over a WebSocket that carries several answers; `None` if it has none.
     pub socket: Option<&'static SocketProtocol>,
 }
 
-/// Whether output tokens may stand for something that is not text: speech, pictures, bare ids.
+/// Whether output tokens may be something other than text: speech, pictures, bare ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BeyondText {
     /// All of them are text.
@@ -116,7 +116,7 @@ fn boxed<R: Reader + Default + 'static>() -> Box<dyn Reader> {
     Box::<R>::default()
 }
 
-/// What is not known is forwarded, not measured.
+/// Unknown dialects are forwarded, not measured.
 static UNKNOWN: Registration = Registration {
     request_in_body: false,
     needs_model: false,
@@ -126,8 +126,7 @@ static UNKNOWN: Registration = Registration {
 };
 
 impl From<Dialect> for &'static Registration {
-    /// What [`DIALECTS`] has of it; of the others, what is done with unknown
-    /// ones.
+    /// Its entry in [`DIALECTS`], or the one for unknown dialects.
     fn from(dialect: Dialect) -> Self {
         DIALECTS.registration(dialect)
     }

@@ -1,9 +1,9 @@
-//! JSON that serde refuses although every agent reads it.
+//! Repairs JSON that serde refuses although every agent accepts it.
 
 use std::borrow::Cow;
 
-/// A copy of `payload` that serde can read, where it could not: invalid UTF-8 and
-/// lone surrogates become U+FFFD. `None` where there was nothing to repair.
+/// A copy of `payload` that serde can read: invalid UTF-8 and lone surrogates become U+FFFD.
+/// `None` if there was nothing to repair.
 pub fn repair(payload: &[u8]) -> Option<Vec<u8>> {
     let text = String::from_utf8_lossy(payload);
     let lone = lone_surrogate(text.as_bytes(), 0);

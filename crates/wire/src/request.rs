@@ -51,8 +51,7 @@ fn flag(value: Option<&RawValue>) -> Option<bool> {
     }
 }
 
-/// A name as an agent may give one: not empty, without control characters, and cut
-/// where it is too long.
+/// A valid name: not empty, without control characters, and cut if it is too long.
 pub(super) fn word(text: &str) -> Option<String> {
     let text = text.trim();
     let fit = !text.is_empty() && !text.chars().any(char::is_control);

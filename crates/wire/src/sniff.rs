@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use tokengauge_core::call::Dialect;
 
-/// The members of an event or a body that tell dialects apart.
+/// The members of an event or a body that distinguish dialects.
 #[derive(Default, Deserialize)]
 pub struct Members<'a> {
     #[serde(borrow, default)]
@@ -50,7 +50,7 @@ pub(super) struct Choice {
 }
 
 impl<'a> Members<'a> {
-    /// `choices`, where it has them.
+    /// `choices`, if present.
     pub(super) fn choices(&self) -> Option<&[Choice]> {
         self.choices.as_deref()
     }
@@ -60,7 +60,7 @@ impl<'a> Members<'a> {
         self.choices()?.first()
     }
 
-    /// What has `choices` is of the OpenAI family, whatever else it has.
+    /// Anything with `choices` is of the OpenAI family, whatever else it has.
     fn of_choices(self) -> Members<'a> {
         Members {
             r#type: self.r#type,
@@ -72,7 +72,7 @@ impl<'a> Members<'a> {
     }
 }
 
-/// The dialect of an event or a body, where it is beyond doubt.
+/// The dialect of an event or a body, if it is unambiguous.
 pub(super) fn sniff(name: &str, payload: &[u8]) -> Option<Dialect> {
     let by_name = first(|dialect| dialect.event_names.contains(&name));
     if by_name.is_some() {
@@ -92,7 +92,7 @@ pub(super) fn sniff(name: &str, payload: &[u8]) -> Option<Dialect> {
     first(|dialect| (dialect.has_members)(&members))
 }
 
-/// The first dialect of the table that this is true of.
+/// The first dialect of the table that satisfies `is`.
 fn first(recognises: impl Fn(&Registration) -> bool) -> Option<Dialect> {
     let mut all = DIALECTS.iter();
     all.find(|dialect| recognises(dialect))

@@ -1,5 +1,5 @@
-//! What the agent sends over a WebSocket on which several answers are generated: only what
-//! asks for an answer, which is when the wait for one begins.
+//! The agent's messages on a WebSocket with several answers: only those that ask for an answer,
+//! since the wait for it begins with them.
 
 use super::framing::{Item, Splitter};
 use super::json::Text;
@@ -13,30 +13,30 @@ use tokengauge_core::memory::{Memory, SMALL_BODY};
 /// A message of the agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SocketRequest<'a> {
-    /// It says how all answers are to be generated: the JSON object of that.
+    /// It sets up how all answers are generated: the JSON object with the setup.
     Setup(&'a [u8]),
     /// It asks for an answer: the whole message.
     Answer(&'a [u8]),
-    /// It asks for an answer, unless the server thinks that the agent goes on.
+    /// It asks for an answer, unless the server decides that the agent has not finished.
     PossibleAnswer,
-    /// It asks for an answer and is longer than [`SMALL_BODY`]: what it says is not read, as
-    /// that would hold up what the connection forwards.
+    /// It asks for an answer and is longer than [`SMALL_BODY`]: it is not parsed, since that
+    /// would delay forwarding.
     Oversized,
 }
 
-/// What a dialect does over a WebSocket that carries several answers.
+/// How a dialect works over a WebSocket that carries several answers.
 pub struct SocketProtocol {
-    /// Makes a reader of what the server sends, where that is not what it sends over HTTP.
+    /// Makes a reader of the server's messages, if they differ from those over HTTP.
     pub reader: Option<fn() -> Box<dyn Reader>>,
-    /// Reads what a message of the agent asks for.
+    /// Classifies a message of the agent.
     pub read_request: fn(&[u8]) -> Option<SocketRequest<'_>>,
-    /// What messages hold that ask for an answer, without spaces: where they are too long to
-    /// be parsed.
+    /// Byte strings, without spaces, that identify messages that ask for an answer and are too
+    /// long to be parsed.
     pub long_requests: &'static [&'static [u8]],
 }
 
 impl SocketProtocol {
-    /// OpenAI's way, for Realtime and responses: `response.create` asks for an answer.
+    /// OpenAI's protocol, for Realtime and responses: `response.create` asks for an answer.
     pub const RESPONSE_CREATE: SocketProtocol = SocketProtocol {
         reader: None,
         read_request: response_create,
@@ -44,10 +44,10 @@ impl SocketProtocol {
     };
 }
 
-/// Bytes at each end of a long message in which it is looked for what it asks.
+/// Bytes at each end of a long message that are searched for its type.
 const ENDS: usize = 512;
 
-/// Reads what the agent sends over a connection.
+/// Reads the agent's messages on a connection.
 pub struct SocketRequests {
     protocol: &'static SocketProtocol,
     frames: WebSocket,
@@ -64,7 +64,7 @@ impl SocketRequests {
         SocketRequests::within(&Memory::unbounded(), dialect, extensions, limits)
     }
 
-    /// The same, that holds what `memory` allows.
+    /// The same, within the limits of `memory`.
     pub fn within(
         memory: &Arc<Memory>,
         dialect: impl Into<&'static Registration>,
@@ -79,7 +79,7 @@ impl SocketRequests {
         }
     }
 
-    /// Takes the next bytes of the agent's side.
+    /// Takes the next bytes from the agent.
     ///
     /// # Errors
     /// [`DecodeError`] once the rest cannot be read, and ever after.
@@ -110,7 +110,7 @@ impl SocketRequests {
     }
 }
 
-/// What a message asks for that is not parsed: SDKs write its kind first or last.
+/// Classifies a message that is not parsed: SDKs write its type first or last.
 fn long<'p>(asks: &[&[u8]], payload: &'p [u8]) -> Option<SocketRequest<'p>> {
     let ends = [&payload[..ENDS], &payload[payload.len() - ENDS..]];
     let has = |end: &[u8]| {

@@ -1,6 +1,6 @@
-//! Server-sent events: lines of `field: value` that end in LF, CRLF or CR, an
-//! empty line after each event. Read as the HTML standard says, and a little
-//! beyond: an event counts that no empty line follows, as do errors outside `data`.
+//! Server-sent events, parsed as the HTML standard
+//! (<https://html.spec.whatwg.org/multipage/server-sent-events.html>) says, with two extensions:
+//! an event at the end counts without the empty line after it, as do errors outside `data`.
 
 use super::framing::{Item, Splitter};
 use super::{DecodeError, Limits, buffer};
@@ -8,27 +8,27 @@ use memchr::memchr2;
 use std::sync::Arc;
 use tokengauge_core::memory::{Buffer, Memory};
 
-/// Bytes of an event's name that are read.
+/// The most bytes of an event's name that are read.
 const MAX_NAME: usize = 256;
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// Cuts events out of a stream.
+/// Splits a stream into events.
 pub(super) struct Sse {
     limit: usize,
-    /// The beginning of a line that has not ended yet.
+    /// The beginning of an incomplete line.
     line: Buffer,
     event: EventBuffer,
     /// The last byte was a CR: a LF now belongs to it.
     after_cr: bool,
 }
 
-/// An event whose end has not come.
+/// The buffers of an incomplete event.
 struct EventBuffer {
-    /// Its data, where it is not one line of the bytes at hand.
+    /// The data buffer, unless the data is a single line of the current bytes.
     data: Buffer,
     has_data: bool,
     name: String,
-    /// No line has been read yet.
+    /// Whether no line has been read yet.
     start: bool,
 }
 
@@ -49,8 +49,7 @@ impl Sse {
         }
     }
 
-    /// A line and the data before it are within the bound, whether they came in one piece
-    /// or in many.
+    /// Checks that a line and the data before it are within the limit, however they were cut.
     fn check(&self, more: usize) -> Result<(), DecodeError> {
         if self.line.len() + self.event.data.len() + more > self.limit {
             return Err(DecodeError::TooLarge);
@@ -60,8 +59,8 @@ impl Sse {
 }
 
 impl EventBuffer {
-    /// Reads one line. `current` is the event's data while it is a single line of
-    /// the bytes at hand, which spares copying it.
+    /// Processes one line. `current` is the event's data while it is a single line of the current
+    /// bytes, which saves a copy.
     fn line<'b>(
         &mut self,
         line: &'b [u8],
@@ -76,7 +75,7 @@ impl EventBuffer {
         match line {
             [] => self.dispatch(current, sink),
             [b':', ..] => sink(Item::Comment),
-            // No field begins like this: a server that forgot the framing.
+            // No field begins like this: the server omitted the framing.
             [b'{', ..] => sink(Item::Event {
                 name: "",
                 payload: line,
@@ -105,7 +104,7 @@ impl EventBuffer {
                 self.data.extend(value)?;
             }
             b"event" => {
-                // No reader knows a longer one.
+                // No reader uses a longer name.
                 let name = value.get(..MAX_NAME).unwrap_or(value);
                 self.name.clear();
                 self.name.push_str(str::from_utf8(name).unwrap_or_default());

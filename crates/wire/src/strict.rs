@@ -1,5 +1,6 @@
-//! Request bodies that decide on a limit: read only where every upstream reads them alike.
-//! What one server takes and another refuses (a key twice, `NaN`, UTF-16) is not read at all.
+//! Strict parsing of request bodies that a limit depends on: they are read only if every upstream
+//! reads them alike. What one server accepts and another refuses (duplicate keys, `NaN`, UTF-16)
+//! is not read at all.
 
 use super::encoding::Encoding;
 use super::json::Text;
@@ -15,11 +16,11 @@ use tokengauge_core::call::Dialect;
 use tokengauge_core::memory::{Buffer, Memory};
 use tokengauge_core::observer::UnreadableBody;
 
-/// Members of one object below a configured path; one with more is not read.
+/// The most members of an object below a configured path; one with more is not read.
 const MAX_MEMBERS: usize = 1024;
 /// Members by which some APIs name the model.
 const MODEL_IDS: [&str; 2] = ["modelid", "model_id"];
-/// Members by which gateways take further models, at once or one after the other.
+/// Members in which gateways take further models, such as fallbacks.
 const FURTHER_MODELS: [&str; 6] = [
     "models",
     "fallbacks",
@@ -29,10 +30,10 @@ const FURTHER_MODELS: [&str; 6] = [
     "preset",
 ];
 
-/// Members of APIs that take a model and may fill in one that is not there.
+/// Members of APIs that take a model and may use a default one.
 const WITH_MODELS: [&str; 5] = ["input", "prompt", "messages", "documents", "input_type"];
 
-/// How a request's head says that its body is written.
+/// The encoding and media type of a body, by the request's head.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BodyHead {
     encoding: Option<Box<str>>,
@@ -40,7 +41,7 @@ pub struct BodyHead {
 }
 
 impl BodyHead {
-    /// What `headers` say of it, where the server reads forms as JSON, too, or does not.
+    /// Reads them from `headers`; `forms_too` is whether the server reads forms as JSON.
     pub fn of(headers: &HeaderMap, forms_too: bool) -> BodyHead {
         BodyHead {
             refused: joined(headers, &CONTENT_TYPE)
@@ -50,7 +51,7 @@ impl BodyHead {
         }
     }
 
-    /// Gives `read` the body without its encoding, of at most `limit` bytes.
+    /// Calls `read` with the decoded body of at most `limit` bytes.
     ///
     /// # Errors
     /// Why it cannot be read.
@@ -67,7 +68,7 @@ impl BodyHead {
         let Some(encoding) = &self.encoding else {
             return read(body);
         };
-        // A server that does not look at the encoding would read it as it is.
+        // A server that ignores the encoding would read it as it is.
         if body.trim_ascii_start().first() == Some(&b'{') {
             return Err(UnreadableBody::Encoding);
         }
@@ -125,8 +126,8 @@ fn joined(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
     (!texts.is_empty()).then(|| texts.join(","))
 }
 
-/// Whether a body of this media type is read as UTF-8, and not as a form. What else it is
-/// called does not matter: many servers do not look.
+/// Whether a body of this media type is read as UTF-8 and not as a form. Other media types do
+/// not matter, since many servers ignore them.
 fn reads_as_json(media: &str, forms_too: bool) -> bool {
     let forms = [
         ("application/x-www-form-urlencoded", forms_too),
@@ -140,20 +141,20 @@ fn reads_as_json(media: &str, forms_too: bool) -> bool {
     })
 }
 
-/// What readers differ on in a body that all of them read.
+/// Where readers may differ on a body that all of them accept.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Differences {
-    /// They could take different models out of it.
+    /// They could read different models.
     pub model: bool,
-    /// Models in places that only some of them look at.
+    /// Models in members that only some of them read.
     pub names: Vec<String>,
     /// Members of APIs of Hugging Face's servers, which take no model.
     pub modelless: Modelless,
-    /// What stands as `model`, each time.
+    /// The values of all members `model`.
     own: Vec<String>,
 }
 
-/// The member of a request by which it is known that its API takes no model.
+/// The member that identifies requests of an API that takes no model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ModellessMember {
     /// `inputs`.
@@ -190,11 +191,11 @@ impl Modelless {
     }
 }
 
-/// Looks for what readers of one JSON object differ on: `model` written twice, in another
-/// case or as no text, further models, and members of `configured` twice.
+/// Finds where readers of one JSON object may differ: a `model` that is duplicate, in another case
+/// or not a string, further models, and duplicates of the members `configured`.
 ///
 /// # Errors
-/// Where some would not read it at all, or a member of `configured` is there twice.
+/// If some would not accept it at all, or a member of `configured` is duplicate.
 pub fn differences(body: &[u8], configured: &[&str]) -> Result<Differences, UnreadableBody> {
     let reading = Members {
         configured,
@@ -259,7 +260,7 @@ impl<'de> Visitor<'de> for Members<'_> {
 }
 
 impl Differences {
-    /// The value of a member that is member models, and not null.
+    /// Takes in a member that has to do with models and is not null.
     fn take(&mut self, member: Member, key: &str, value: &str) -> serde_json::Result<()> {
         let text = || serde_json::from_str::<Text<'_>>(value).map(|text| text.to_string());
         let nested = || {
@@ -273,7 +274,7 @@ impl Differences {
         match member {
             Member::Model => {
                 let text = text()?;
-                // A list or an object means something to some.
+                // Some readers accept a list or an object.
                 self.model |= key != "model" || value.starts_with(['[', '{']);
                 self.own.push(text);
             }
@@ -298,16 +299,16 @@ impl Differences {
     }
 }
 
-/// What a member has to do with models.
+/// How a member relates to models.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Member {
     /// It is the model.
     Model,
-    /// It is the model of APIs that call it otherwise.
+    /// It is the model of APIs with another name for it.
     ModelId,
     /// It names further models.
     FurtherModels,
-    /// An object with the model of a session to come.
+    /// An object with the model of a future session.
     Session,
     /// An object in which gateways nest members.
     Extra,
@@ -334,8 +335,8 @@ impl Member {
     }
 }
 
-/// Whether a reader that does not mind case takes `key` for `name`, which is in lower case.
-/// Go's does so, with two signs from beyond ASCII.
+/// Whether a case-insensitive reader takes `key` for `name`, which is in lower case. Go's
+/// `encoding/json` is one, and folds two characters from outside of ASCII.
 fn equals_ignoring_case(key: &str, name: &str) -> bool {
     let plain = |sign: char| match sign {
         '\u{17f}' => 's',
@@ -345,7 +346,7 @@ fn equals_ignoring_case(key: &str, name: &str) -> bool {
     key.chars().map(plain).eq(name.chars())
 }
 
-/// A value in which no object has a member twice.
+/// A value in which no object has duplicate members.
 struct UniqueMembers;
 
 impl<'de> DeserializeSeed<'de> for UniqueMembers {

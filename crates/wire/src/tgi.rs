@@ -17,7 +17,7 @@ const ANSWER: Segment = Segment {
     channel: Channel::Answer,
 };
 
-/// What the program knows of the dialect.
+/// The registration of the dialect.
 pub(super) static REGISTRATION: Registration = Registration {
     detect,
     has_members: |members| members.token.is_some() || members.generated_text.is_some(),

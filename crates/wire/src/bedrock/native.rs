@@ -62,7 +62,7 @@ impl Reader for Invoke {
 }
 
 impl Invoke {
-    /// What the decoder's repair does for other dialects; it cannot see in here.
+    /// Repairs a chunk, as the decoder does for other dialects: it does not see these chunks.
     fn repaired_chunk(&mut self, chunk: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
         if self.chunk(chunk, sink).is_ok() {
             return Ok(());
@@ -112,7 +112,7 @@ impl Invoke {
     }
 }
 
-/// The reader of what the messages hold, and its short way.
+/// The reader of the nested messages, and its event cache.
 struct NativeReader {
     reader: Box<dyn Reader>,
     cache: EventCache,
@@ -127,7 +127,7 @@ impl NativeReader {
         }
     }
 
-    /// A family that no other dialect of ours speaks.
+    /// A reader of a family that has no dialect of its own.
     fn own(reader: impl Reader + 'static) -> NativeReader {
         NativeReader {
             reader: Box::new(reader),
@@ -135,7 +135,7 @@ impl NativeReader {
         }
     }
 
-    /// Reads a message; whether it was the last one but for its text.
+    /// Reads a message; returns whether the event cache matched it.
     fn event(&mut self, chunk: &[u8], sink: Sink<'_>) -> Result<bool, Malformed> {
         if self.cache.emit_cached("", chunk, sink) {
             return Ok(true);
@@ -217,7 +217,7 @@ fn native(payload: &[u8]) -> Result<Option<NativeReader>, Malformed> {
     }
 }
 
-/// The keys that tell the families apart.
+/// The keys that distinguish the families.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct FamilyKeys<'a> {
@@ -250,7 +250,7 @@ struct ChoiceKeys {
 }
 
 impl FamilyKeys<'_> {
-    /// The dialect of ours that the model speaks.
+    /// The dialect of the model, if it is one of ours.
     fn dialect(&self) -> Option<Dialect> {
         if matches!(&*self.kind, "message_start" | "message" | "error") {
             return Some(Dialect::Anthropic);
@@ -285,7 +285,7 @@ impl FamilyKeys<'_> {
             .then_some(Dialect::CohereV1)
     }
 
-    /// The reader of a family that is spoken here alone.
+    /// The reader of a family that exists on Bedrock alone.
     fn own(&self) -> Option<NativeReader> {
         if self.output_text.is_some() || self.results.is_some() {
             return Some(NativeReader::own(Titan));

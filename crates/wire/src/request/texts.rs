@@ -5,7 +5,7 @@ use serde_json::value::RawValue;
 use std::fmt;
 use tokengauge_core::call::Dialect;
 
-/// Gives every prompt text of a request body, in its order: messages, instructions,
+/// Calls `each` with every prompt text of a request body, in order: messages, instructions,
 /// tool results, and the definitions of tools as JSON. Nothing is copied; what comes
 /// after a section that cannot be read is not given.
 pub fn request_texts(dialect: Dialect, body: &[u8], each: &mut dyn FnMut(&str)) {
@@ -17,7 +17,7 @@ pub fn request_texts(dialect: Dialect, body: &[u8], each: &mut dyn FnMut(&str)) 
         section: Section::Body,
         each,
     };
-    // A body that ends early has given what it had.
+    // Texts before a syntax error count.
     let _ = visitor.deserialize(&mut reader);
 }
 
@@ -29,11 +29,11 @@ pub fn conversation_texts(body: &[u8], each: &mut dyn FnMut(&str)) {
         section: Section::Request,
         each,
     };
-    // A body that ends early has given what it had.
+    // Texts before a syntax error count.
     let _ = visitor.deserialize(&mut reader);
 }
 
-/// Where in a request body a value stands.
+/// The part of a request body that a value belongs to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Section {
     /// The body itself: strings of it are settings.
