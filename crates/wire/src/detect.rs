@@ -198,6 +198,9 @@ fn is_version(segment: &str) -> bool {
 
 /// Undoes percent-encoding; what is not one stays as it is.
 pub fn percent_decoded(text: &str) -> String {
+    if !text.contains('%') {
+        return text.to_owned();
+    }
     let mut decoded = Vec::with_capacity(text.len());
     let mut bytes = text.as_bytes();
     while let Some((&first, rest)) = bytes.split_first() {

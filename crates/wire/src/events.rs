@@ -154,6 +154,10 @@ impl EventReader {
             return;
         }
         self.sniffed += 1;
+        if name.is_empty() && sniff::confirms(self.dialect, payload) {
+            self.sniffed = EVENTS_SNIFFED;
+            return;
+        }
         let Some(seen) = sniff::sniff(name, payload) else {
             return;
         };

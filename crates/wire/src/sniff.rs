@@ -2,6 +2,7 @@
 
 use super::json::{List, Text};
 use super::{DIALECTS, Registration};
+use memchr::{memchr, memchr2, memmem};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use tokengauge_core::call::Dialect;
@@ -92,7 +93,25 @@ pub(super) fn sniff(name: &str, payload: &[u8]) -> Option<Dialect> {
     first(|dialect| (dialect.has_members)(&members))
 }
 
-/// The first dialect of the table that satisfies `is`.
+/// Whether an event without a name says of itself that it is of `dialect`, before anything nested:
+/// what [`sniff`] would find by reading all of it. Members with spaces around the colon are left to that.
+pub(super) fn confirms(dialect: &Registration, payload: &[u8]) -> bool {
+    const OBJECT: &[u8] = b"\"object\":\"";
+    let Some((b'{', members)) = payload.split_first() else {
+        return false;
+    };
+    let outermost = memchr2(b'{', b'[', members).map_or(members, |nested| &members[..nested]);
+    // A quote within a string has a backslash before it, so this is a member.
+    let Some(found) = memmem::find(outermost, OBJECT) else {
+        return false;
+    };
+    let value = &outermost[found + OBJECT.len()..];
+    let end = memchr(b'"', value).unwrap_or(0);
+    let mut objects = dialect.objects.iter();
+    objects.any(|object| object.as_bytes() == &value[..end])
+}
+
+/// The first dialect of the table that `recognises` is true of.
 fn first(recognises: impl Fn(&Registration) -> bool) -> Option<Dialect> {
     let mut all = DIALECTS.iter();
     all.find(|dialect| recognises(dialect))
@@ -103,4 +122,41 @@ fn first(recognises: impl Fn(&Registration) -> bool) -> Option<Dialect> {
 /// said `expected`.
 pub(super) fn overrules(seen: Dialect, expected: &Registration) -> bool {
     seen != expected.dialect && (expected.overruled_by)(seen)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_confirms_its_dialect_by_its_own_member_alone() {
+        let chat: &Registration = Dialect::OpenaiChat.into();
+        for (payload, should) in [
+            (
+                r#"{"id":"c","object":"chat.completion.chunk","choices":[]}"#,
+                true,
+            ),
+            (r#"{"object":"chat.completion"}"#, true),
+            (r#"{"object":"response","choices":[]}"#, false),
+            (r#"{"object":"","choices":[]}"#, false),
+            (r#"{"object": "chat.completion"}"#, false),
+            (
+                r#"{"id":"\"object\":\"chat.completion\"","type":"response.created"}"#,
+                false,
+            ),
+            (r#"{"inner":{"object":"chat.completion"}}"#, false),
+            (r#"[{"object":"chat.completion"}]"#, false),
+            (r#"{"object":"chat.completion"#, false),
+            ("", false),
+        ] {
+            assert_eq!(confirms(chat, payload.as_bytes()), should, "{payload}");
+            if should {
+                assert_eq!(
+                    sniff("", payload.as_bytes()),
+                    Some(Dialect::OpenaiChat),
+                    "{payload}"
+                );
+            }
+        }
+    }
 }
