@@ -53,9 +53,10 @@ pub(crate) fn of_call(
 
 /// The path with `{model}` and `{id}` in place of identifiers, without the query.
 pub(crate) fn template(uri: &Uri) -> Box<str> {
-    let mut template = String::new();
+    let path = uri.path();
+    let mut template = String::with_capacity(path.len().min(MAX_PATH));
     let mut before = "";
-    for part in uri.path().split('/').filter(|part| !part.is_empty()) {
+    for part in path.split('/').filter(|part| !part.is_empty()) {
         template.push('/');
         let (name, verb) = part.rsplit_once(':').unwrap_or((part, ""));
         if BEFORE_MODELS.contains(&before) {

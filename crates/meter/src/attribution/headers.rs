@@ -1,5 +1,6 @@
 //! Attribution by the headers of a request, before its body is known.
 
+use super::request_headers::RequestHeaders;
 use super::rules::{NameSources, Rules};
 use super::value::{RankedValue, clean, product, pseudonym, without_version};
 use super::{agent_names, codex};
@@ -84,7 +85,8 @@ impl HeaderAttribution {
     }
 
     fn read(headers: &HeaderMap, rules: &Rules) -> HeaderAttribution {
-        let trace = TraceContext::of_headers(headers);
+        let headers = RequestHeaders::new(headers);
+        let trace = TraceContext::of_headers(headers.all());
         let mut attribution = HeaderAttribution {
             session: explicit(headers, "x-tokengauge-session", &rules.session),
             agent: explicit(headers, "x-tokengauge-agent", &rules.agent),
@@ -120,8 +122,8 @@ impl HeaderAttribution {
     }
 
     /// W3C baggage: `session.id` (or Langfuse's name for it) and `user.id`.
-    fn baggage(&mut self, headers: &HeaderMap) {
-        let sent = headers.get_all("baggage").iter();
+    fn baggage(&mut self, headers: RequestHeaders<'_>) {
+        let sent = headers.get_all("baggage");
         let texts = sent.filter_map(|text| text.to_str().ok());
         for member in texts.flat_map(|text| text.split(',')) {
             let Some((key, value)) = member.split_once('=') else {
@@ -139,21 +141,21 @@ impl HeaderAttribution {
 }
 
 /// The value of a header, if it is present and valid.
-fn value(headers: &HeaderMap, name: &str) -> Option<String> {
-    let sent = headers.get_all(name).iter();
+fn value(headers: RequestHeaders<'_>, name: &str) -> Option<String> {
+    let sent = headers.get_all(name);
     let mut texts = sent.filter_map(|sent| std::str::from_utf8(sent.as_bytes()).ok());
     texts.find_map(clean)
 }
 
-fn explicit(headers: &HeaderMap, ours: &str, places: &NameSources) -> Option<String> {
+fn explicit(headers: RequestHeaders<'_>, ours: &str, places: &NameSources) -> Option<String> {
     let configured = || places.headers.iter().map(HeaderName::as_str);
     value(headers, ours).or_else(|| configured().find_map(|name| value(headers, name)))
 }
 
-fn known_session(headers: &HeaderMap) -> Option<String> {
+fn known_session(headers: RequestHeaders<'_>) -> Option<String> {
     let mut session = RankedValue::default();
-    let codex = codex::is(headers);
-    for (name, value) in headers {
+    let codex = codex::is(headers.all());
+    for (name, value) in headers.all() {
         if let Some(rank) = session_rank(name, codex)
             && let Ok(text) = std::str::from_utf8(value.as_bytes())
         {
@@ -161,7 +163,7 @@ fn known_session(headers: &HeaderMap) -> Option<String> {
         }
     }
     if codex {
-        let turn = codex::Turn::of(headers);
+        let turn = codex::Turn::of(headers.all());
         let ids = [turn.session_id, turn.thread_id];
         for (more, id) in ids.iter().enumerate() {
             session.offer(CODEX_TURN + more, id.as_deref().unwrap_or_default());
@@ -187,7 +189,7 @@ fn session_rank(name: &HeaderName, codex: bool) -> Option<usize> {
 
 /// The agent and the one that started it. A subagent that does not say who started it
 /// was started by the program itself, which is known by its product or its originator.
-fn known_agents(headers: &HeaderMap, rules: &Rules) -> (Option<String>, Option<String>) {
+fn known_agents(headers: RequestHeaders<'_>, rules: &Rules) -> (Option<String>, Option<String>) {
     let user_agent = value(headers, USER_AGENT.as_str());
     let product = || user_agent.as_deref().and_then(|text| clean(product(text)));
     let product = rules.default_agent.clone().or_else(product);
@@ -195,8 +197,8 @@ fn known_agents(headers: &HeaderMap, rules: &Rules) -> (Option<String>, Option<S
         let parent = value(headers, CLAUDE_PARENT).or(product);
         return (Some(agent), parent);
     }
-    let turn = match codex::is(headers) {
-        true => codex::Turn::of(headers),
+    let turn = match codex::is(headers.all()) {
+        true => codex::Turn::of(headers.all()),
         false => codex::Turn::default(),
     };
     let program = value(headers, ORIGINATOR);
@@ -213,17 +215,17 @@ fn known_agents(headers: &HeaderMap, rules: &Rules) -> (Option<String>, Option<S
     let other = other.or_else(|| open_webui(headers));
     // Programs send both, or the user agent alone to other providers: use one name for them.
     let same = |program: &String| product.as_deref().map(without_version) == Some(program);
-    let program = program.filter(|program| codex::is(headers) || !same(program));
+    let program = program.filter(|program| codex::is(headers.all()) || !same(program));
     (program.or(other).or(product), None)
 }
 
-fn open_webui(headers: &HeaderMap) -> Option<String> {
-    let mut names = headers.keys();
+fn open_webui(headers: RequestHeaders<'_>) -> Option<String> {
+    let mut names = headers.all().keys();
     let sent = names.any(|name| name.as_str().starts_with(OPEN_WEBUI));
     sent.then(|| "open-webui".to_owned())
 }
 
-fn known_user(headers: &HeaderMap) -> Option<String> {
+fn known_user(headers: RequestHeaders<'_>) -> Option<String> {
     value(headers, "helicone-user-id")
         .or_else(|| value(headers, "x-openwebui-user-id"))
         .or_else(|| portkey(headers))
@@ -235,7 +237,7 @@ fn known_user(headers: &HeaderMap) -> Option<String> {
 }
 
 /// Portkey's metadata: an object with the user under `_user`.
-fn portkey(headers: &HeaderMap) -> Option<String> {
+fn portkey(headers: RequestHeaders<'_>) -> Option<String> {
     #[derive(Deserialize)]
     struct Metadata {
         #[serde(alias = "user", alias = "user_id")]
@@ -247,7 +249,7 @@ fn portkey(headers: &HeaderMap) -> Option<String> {
 }
 
 /// LiteLLM's tags: a list by commas, one of them `user:…`.
-fn tagged(headers: &HeaderMap) -> Option<String> {
+fn tagged(headers: RequestHeaders<'_>) -> Option<String> {
     let sent = headers.get("x-litellm-tags")?.to_str().ok()?;
     let mut tags = sent.split(',').filter_map(|tag| tag.split_once([':', '=']));
     tags.find_map(|(key, value)| match key.trim() {

@@ -12,6 +12,7 @@
 mod agent_names;
 mod codex;
 mod headers;
+mod request_headers;
 mod rules;
 #[cfg(test)]
 mod tests;
