@@ -11,7 +11,7 @@ use tokengauge_test_support::http_client::{fetch, request_with};
 const TOKEN: &str = "correct-horse-battery-staple";
 const ROUTE: &str =
     "[[upstream]]\nname = \"u\"\nurl = \"http://127.0.0.1:9\"\n[[route]]\nupstream = \"u\"\n";
-/// What the admin address tells of calls, and the page.
+/// The paths of the admin address that show calls, and the page.
 const ELSEWHERE: [&str; 9] = [
     "/api/v1/live",
     "/api/v1/sessions",

@@ -77,7 +77,7 @@ async fn a_wrong_method_is_refused_with_the_allowed_one() {
     assert!(reply.head.contains("allow: get,head"), "{}", reply.head);
 }
 
-/// Descriptions are comments of the code, which may link to other code: nobody else can follow.
+/// Descriptions are doc comments, which may link to other code: readers of the API cannot follow such links.
 #[tokio::test]
 async fn every_member_is_described_in_words_that_stand_alone() {
     let server = Server::start().await;

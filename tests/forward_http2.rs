@@ -75,7 +75,7 @@ impl Backend {
     }
 }
 
-/// `/echo` gives back head and body, `/silent` nothing at all, `/hang` one piece and no
+/// `/echo` returns head and body, `/silent` nothing at all, `/hang` one piece and no
 /// more, `/break` one piece, and then it breaks off.
 async fn respond(
     request: Request<Incoming>,

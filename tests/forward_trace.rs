@@ -1,4 +1,4 @@
-//! A call's trace goes on upstream where somebody traces, and as it came where nobody does.
+//! A call's trace is continued upstream if tracing is on, and forwarded unchanged if it is off.
 
 use http::HeaderValue;
 use tokengauge::observer::UpstreamTrace;

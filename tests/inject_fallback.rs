@@ -1,4 +1,4 @@
-//! What injection tells a sidecar to run by where its configuration cannot be used.
+//! What an injected sidecar falls back to if its configuration cannot be used.
 
 use crate::inject::{arguments, container, fixture, settings, variable};
 use crate::process::{Process, SteppedBackend};

@@ -454,7 +454,7 @@ fn unreadable(route: &str) -> Vec<InjectBy> {
     all
 }
 
-/// Nothing of the big model, whoever asks: refused one by one, so that all fail at once.
+/// Nothing of the big model for any caller: refused one by one, so that all fail at once.
 const NONE_OF_BIG: &str = "
 [[quota]]
 name = \"count\"

@@ -1,4 +1,4 @@
-//! What is bounded, what a mistake costs, and what is given back.
+//! Bounds of what measuring holds, the cost of a panic, and the release of memory.
 
 use bytes::Bytes;
 use http::StatusCode;

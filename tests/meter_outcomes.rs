@@ -51,7 +51,7 @@ fn streamed(path: &str, payloads: &[&str], end: End) -> CallRecord {
     bench.end(&*call, 10_000, end)
 }
 
-/// Streams on known paths whose events nobody knows: they are not read.
+/// Streams on known paths with unknown events: they are not read.
 #[test]
 fn a_stream_that_is_not_understood_and_ended_as_http_says_is_complete_and_unparsed() {
     for (path, events) in [

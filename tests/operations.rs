@@ -129,7 +129,7 @@ fn a_stored_answer_that_is_streamed_again_was_counted_before() {
         counted.into_iter().all(|line| line.ends_with(" 0")),
         "{text}"
     );
-    assert!(bench.tick(20_000).arrived.is_empty());
+    assert!(bench.tick(20_000).deltas.is_empty());
 }
 
 #[test]

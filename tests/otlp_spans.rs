@@ -1,4 +1,4 @@
-//! What the spans of a call say of it, beyond who called whom.
+//! The attributes of a call's spans, besides their parents.
 
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::metrics::v1::metric::Data;

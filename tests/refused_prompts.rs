@@ -1,4 +1,4 @@
-//! The prompt of a call that nobody worked on is no input: neither in its record nor in its cost.
+//! A prompt that was not processed does not count as input: neither in its record nor in its cost.
 
 use std::net::SocketAddr;
 use std::time::Duration;

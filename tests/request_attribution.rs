@@ -1,4 +1,4 @@
-//! What a request says of its model and session is in the record also where nobody upstream read
+//! The model and session of a request are in the record also if no upstream read
 //! it, and where its body is encoded.
 
 use crate::process::Process;

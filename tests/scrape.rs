@@ -43,7 +43,7 @@ fn chat_of(bench: &Bench, parent: &str) {
 async fn who_asks_for_open_metrics_gets_it_with_the_traces_of_real_calls() {
     let server = Server::start().await;
     traced_chat(&server.bench);
-    // A trace that nobody records leads nowhere.
+    // A trace that is not recorded cannot be looked up.
     let unrecorded = TRACE.replace("4bf9", "5bf9");
     chat_of(
         &server.bench,

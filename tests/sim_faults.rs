@@ -1,4 +1,4 @@
-//! Each fault of the simulator does what it says, and the truth tells of it.
+//! Each fault of the simulator does what it says, and its truth log reports it.
 
 use serde_json::{Value, json};
 use std::error::Error;

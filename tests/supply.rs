@@ -70,7 +70,7 @@ fn every_dependency_says_what_it_is_there_for() {
     }
 }
 
-/// A `path` would be somebody's own copy, and `git` is what can change under a name.
+/// A `path` would be a private copy, and the content of a `git` reference can change.
 #[test]
 fn dependencies_come_from_the_registry_with_a_version_and_a_sum() {
     let manifest = toml("Cargo.toml");

@@ -1,4 +1,4 @@
-//! Who makes way for whom among the threads of the real binary. Linux only: there a priority
+//! The priorities of the threads of the real binary. Linux only: there a priority
 //! is a thread's.
 
 use crate::process::Process;
@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use tokengauge_test_support::TIMEOUT;
 use tokio::process::Command;
 
-/// What has time, and by how much nicer it is; what has none: traffic, and the probes of
-/// whoever runs it.
+/// The threads and by how much their nice value exceeds that of traffic; probes have the priority
+/// of traffic.
 const EXPECTED: [(&str, i64); 9] = [
     ("admin", 0),
     ("call-log", 5),

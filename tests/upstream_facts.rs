@@ -54,7 +54,7 @@ async fn call(process: &Process, session: &str, words: usize) {
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
 }
 
-/// Waits until so many calls are in the ledger.
+/// Waits until `count` calls are in the ledger.
 async fn kept(process: &Process, calls: u64) -> Value {
     for _ in 0..100 {
         // A ledger that was just made may be busy.

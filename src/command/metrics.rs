@@ -17,7 +17,7 @@ pub(super) fn metrics(args: &MetricsArgs) -> Result<String, Error> {
     Ok(head.to_owned() + &names::all().map(row).collect::<String>())
 }
 
-/// One row of the reference; `…` stands for the labels of a model.
+/// One row of the reference; `…` is the placeholder for the labels of a model.
 fn row(metric: &Metric) -> String {
     let kind = match metric.kind {
         Kind::Counter => "counter",

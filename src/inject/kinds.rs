@@ -212,7 +212,7 @@ pub(super) enum Found {
     Templates {
         kind: &'static Kind,
         pointers: Vec<String>,
-        /// Paths without a template for which pods are created all the same.
+        /// Paths without a template for which pods are created nevertheless.
         missing: Vec<&'static str>,
     },
     /// It creates pods, or seems to, but has no pod template: why.

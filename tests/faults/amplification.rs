@@ -87,7 +87,7 @@ impl AttackCost {
         let bytes = answer.len() as u64;
         let upstream = CannedBackend::start(answer).await;
         let url = format!("http://{}", upstream.address);
-        let fixture = ProxyFixture::elsewhere(|setup| {
+        let fixture = ProxyFixture::with_upstream(|setup| {
             setup.url = url;
             setup.bounds = BOUNDS.to_owned();
             change(setup);
@@ -170,7 +170,7 @@ impl AttackCost {
         assert!(slowest < LIVEZ, "/livez took {slowest:?}");
     }
 
-    /// What is still resident, once nothing more is given back.
+    /// What is still resident once no more memory is returned.
     async fn given_back(&self) -> u64 {
         let end = Instant::now() + Duration::from_secs(10);
         loop {
@@ -373,7 +373,7 @@ async fn requests_in_chunks_of_a_byte_that_are_read_to_be_rewritten() {
     let request = head.to_owned() + &"1\r\n \r\n".repeat(500_000);
     let upstream = CannedBackend::start(Vec::new()).await;
     let url = format!("http://{}", upstream.address);
-    let fixture = ProxyFixture::elsewhere(|setup| {
+    let fixture = ProxyFixture::with_upstream(|setup| {
         setup.url = url;
         setup.bounds = BOUNDS.to_owned();
         setup.route = "inject_usage = true\n".to_owned();

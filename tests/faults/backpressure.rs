@@ -154,7 +154,7 @@ impl BackpressureFixture {
         let steps = SteppedBackend::start().await;
         let tireless = EndlessBackend::start(steps.address).await;
         let url = format!("http://{}", tireless.address);
-        let fixture = ProxyFixture::elsewhere(|setup: &mut Setup| setup.url = url).await;
+        let fixture = ProxyFixture::with_upstream(|setup: &mut Setup| setup.url = url).await;
         let at_rest = fixture.resident();
         BackpressureFixture {
             fixture,

@@ -1,4 +1,4 @@
-//! The real proxy in front of a backend, and the state that it must return to after a fault.
+//! The real proxy in front of a backend, and the idle state that it must return to after a fault.
 
 use super::backend::Backend;
 use super::message::{self, MessageEnd, ObservedMessage};
@@ -58,7 +58,7 @@ impl ProxyFixture {
     }
 
     /// In front of an upstream that the test provides.
-    pub async fn elsewhere(change: impl FnOnce(&mut Setup)) -> ProxyFixture {
+    pub async fn with_upstream(change: impl FnOnce(&mut Setup)) -> ProxyFixture {
         let mut fixture = ProxyFixture::begin(change).await;
         fixture.idle = fixture.settled().await;
         fixture
@@ -99,7 +99,7 @@ impl ProxyFixture {
         self.recorded(session, 1).await.remove(0)
     }
 
-    /// The finished calls of this session, once there are so many.
+    /// The finished calls of this session, once there are `count`.
     pub async fn recorded(&self, session: &str, count: usize) -> Vec<Value> {
         let end = Instant::now() + TIMEOUT;
         loop {

@@ -90,7 +90,7 @@ fn read(mut raw: &[u8], gone: Option<Disconnect>, until_close: bool) -> Observed
     seen
 }
 
-/// Whether a request has come whole.
+/// Whether a request is complete.
 pub fn is_whole(raw: &[u8]) -> bool {
     request(raw, None).end != MessageEnd::Short
 }

@@ -37,7 +37,7 @@ fn behind(line: &str) -> Command {
 async fn without_file_descriptors_open_streams_go_on_and_new_ones_wait() {
     const STEPS: usize = 10;
     let steps = SteppedBackend::start().await;
-    let fixture = ProxyFixture::elsewhere(|setup: &mut Setup| {
+    let fixture = ProxyFixture::with_upstream(|setup: &mut Setup| {
         setup.url = format!("http://{}", steps.address);
         setup.command = behind("ulimit -n 64");
     });
@@ -84,7 +84,7 @@ async fn one_upstream_cannot_take_the_descriptors_of_the_others_and_of_operators
     const AGENTS: usize = 5;
     const STREAMS: usize = 100;
     let (slow, other) = (SteppedBackend::start().await, SteppedBackend::start().await);
-    let fixture = ProxyFixture::elsewhere(|setup: &mut Setup| {
+    let fixture = ProxyFixture::with_upstream(|setup: &mut Setup| {
         setup.url = format!("http://{}", slow.address);
         setup.upstream = format!(
             "max_pending = 50\n[[upstream]]\nname = \"other\"\nurl = \"http://{}\"\nidle_for = \"100ms\"\n\
@@ -159,7 +159,7 @@ async fn calls_that_outlast_the_time_to_drain_are_all_recorded_as_drained() {
     let steps = SteppedBackend::start().await;
     let folder = tempfile::tempdir().expect("a folder");
     let log = folder.path().join("calls.jsonl");
-    let fixture = ProxyFixture::elsewhere(|setup: &mut Setup| {
+    let fixture = ProxyFixture::with_upstream(|setup: &mut Setup| {
         setup.url = format!("http://{}", steps.address);
         setup.settings = "drain_timeout = \"300ms\"\n".to_owned();
         let file = log.to_str().expect("text").to_owned();

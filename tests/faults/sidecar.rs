@@ -75,7 +75,7 @@ async fn survives(agents: usize, bytes: usize, route: &str) {
         return;
     };
     let address = backend().await;
-    let fixture = ProxyFixture::elsewhere(|setup| {
+    let fixture = ProxyFixture::with_upstream(|setup| {
         setup.url = format!("http://{address}");
         setup.bounds = String::new();
         setup.route = route.to_owned();

@@ -408,7 +408,7 @@ impl ExpectedResponse {
 async fn upstreams_that_break_http2() {
     let backend = Backend::start().await;
     let url = format!("http://{}", backend.address);
-    let fixture = ProxyFixture::elsewhere(|setup: &mut Setup| {
+    let fixture = ProxyFixture::with_upstream(|setup: &mut Setup| {
         setup.url = url;
         setup.timeout_ms = SHORT_TIMEOUT_MS;
         setup.upstream = "protocol = \"http2\"\n".to_owned();

@@ -28,7 +28,7 @@ fn names_can_be_given() -> bool {
     allowed
 }
 
-/// The proxy, for whom the names of the machine are those of a file.
+/// The proxy, whose host names are those of a file.
 fn proxy_with_names(names: &Path) -> Command {
     let mut command = Command::new("unshare");
     let script = with_names(names, "exec \"$0\" \"$@\"");
@@ -79,7 +79,7 @@ async fn an_upstream_whose_name_changes_is_followed() {
     let names = folder.path().join("hosts");
     let resolves = |line: &str| std::fs::write(&names, format!("127.0.0.1 localhost\n{line}\n"));
     resolves("127.0.0.1 engine.test").expect("written");
-    let fixture = ProxyFixture::elsewhere(|setup: &mut Setup| {
+    let fixture = ProxyFixture::with_upstream(|setup: &mut Setup| {
         setup.url = format!("http://engine.test:{}", first.address.port());
         setup.command = proxy_with_names(&names);
     });
@@ -141,7 +141,7 @@ impl Service {
         self.folder.path().join("hosts")
     }
 
-    /// The name stands for these.
+    /// The addresses of the name.
     fn resolves(&self, last: &[u8]) {
         let lines = last
             .iter()
@@ -152,7 +152,7 @@ impl Service {
 
     /// A proxy in front of it that keeps connections, unless agents say otherwise.
     async fn proxy(&self) -> ProxyFixture {
-        let fixture = ProxyFixture::elsewhere(|setup: &mut Setup| {
+        let fixture = ProxyFixture::with_upstream(|setup: &mut Setup| {
             setup.url = format!("http://engine.test:{}", self.port);
             setup.command = proxy_with_names(&self.names());
         });
@@ -196,7 +196,7 @@ async fn a_server_behind_a_name_that_refuses_is_left_alone_and_no_call_fails() {
     }
     let service = Service::start(2).await;
     service.resolves(&[1, 2, 9]);
-    let fixture = ProxyFixture::elsewhere(|setup: &mut Setup| {
+    let fixture = ProxyFixture::with_upstream(|setup: &mut Setup| {
         setup.url = format!("http://engine.test:{}", service.port);
         setup.command = proxy_with_names(&service.names());
         setup.eject_for = "10s";
@@ -217,7 +217,7 @@ async fn a_server_that_joins_gets_its_share_though_no_connection_has_to_be_opene
     }
     let service = Service::start(2).await;
     service.resolves(&[1]);
-    let fixture = ProxyFixture::elsewhere(|setup: &mut Setup| {
+    let fixture = ProxyFixture::with_upstream(|setup: &mut Setup| {
         setup.url = format!("http://engine.test:{}", service.port);
         setup.command = proxy_with_names(&service.names());
         setup.idle_for = "30s";

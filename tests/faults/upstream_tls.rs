@@ -170,7 +170,7 @@ async fn upstreams_whose_tls_is_wrong() {
     let good = acceptor(authority.issue("good", "localhost"));
     let does = Arc::new(Mutex::new(Behaviour::Tls(good.clone(), WHOLE)));
     let address = backend(Arc::clone(&does)).await;
-    let fixture = ProxyFixture::elsewhere(|setup: &mut Setup| {
+    let fixture = ProxyFixture::with_upstream(|setup: &mut Setup| {
         setup.url = format!("https://localhost:{}", address.port());
         setup.timeout_ms = SHORT_TIMEOUT_MS;
         setup.upstream = format!("tls.ca = {:?}\n", authority.file);
@@ -228,7 +228,7 @@ async fn a_tls_connection_that_is_cut_without_a_notice_is_no_whole_answer() {
     let answer: &'static str = Box::leak(format!("{OPEN}{}", words(5)).into_boxed_str());
     let does = Arc::new(Mutex::new(Behaviour::Tls(good.clone(), answer)));
     let address = backend(Arc::clone(&does)).await;
-    let fixture = ProxyFixture::elsewhere(|setup: &mut Setup| {
+    let fixture = ProxyFixture::with_upstream(|setup: &mut Setup| {
         setup.url = format!("https://localhost:{}", address.port());
         setup.upstream = format!("tls.ca = {:?}\n", authority.file);
     });

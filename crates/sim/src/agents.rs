@@ -247,7 +247,7 @@ mod tests {
         }
     }
 
-    /// The simulator ignores what stands before a path, so agents can call it directly.
+    /// The simulator ignores prefixes of paths, so agents can call it directly.
     #[tokio::test]
     async fn agents_of_every_trade_call_until_shutdown_and_no_longer() {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");

@@ -259,7 +259,7 @@ pub fn plan(profile: &Profile, answer: &Answer, whole_calls: bool) -> Plan {
         }
         next = later;
     }
-    // A fault after the last token is a fault all the same.
+    // A fault after the last token is still a fault.
     if cutter.position > 0 {
         cutter.over();
     }

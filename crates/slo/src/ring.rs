@@ -62,7 +62,7 @@ impl Ring {
         level.sum(now, window.as_secs_f64())
     }
 
-    /// Moves all buckets by so many seconds, after the clock was set, so that they keep their age.
+    /// Moves all buckets by the seconds by which the clock was adjusted, so that they keep their age.
     pub fn redate(&mut self, seconds: i64) {
         self.minutes.redate(seconds);
         self.hours.redate(seconds);

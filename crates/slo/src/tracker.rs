@@ -248,7 +248,7 @@ impl Tracker {
         });
     }
 
-    /// Moves all counts by so many seconds, after the clock was set.
+    /// Moves all counts by the seconds by which the clock was adjusted.
     pub fn redate(&mut self, seconds: i64) {
         self.ring.redate(seconds);
         if let (Some(open), Some(slice)) = (&mut self.slice, self.objective.judgement.slice) {

@@ -179,7 +179,7 @@ impl Proxy {
             .expect("no panic")
     }
 
-    /// Waits until so many connections are open.
+    /// Waits until `count` connections are open.
     pub async fn has_connections(&self, count: usize) {
         eventually(&format!("{count} connections"), || {
             self.shutdown.connections() == count
@@ -187,7 +187,7 @@ impl Proxy {
         .await;
     }
 
-    /// Waits until so many requests are under way.
+    /// Waits until `count` requests are in flight.
     pub async fn has_requests(&self, count: usize) {
         eventually(&format!("{count} requests"), || {
             self.shutdown.requests() == count

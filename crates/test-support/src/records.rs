@@ -155,7 +155,7 @@ pub struct Records {
 }
 
 impl Records {
-    /// Records from `from` on, one every so many milliseconds in the mean.
+    /// Records from `from` on, one every `every_ms` milliseconds on average.
     pub fn new(from: SystemTime, every_ms: f64) -> Records {
         let since = from.duration_since(SystemTime::UNIX_EPOCH).expect("later");
         Records {

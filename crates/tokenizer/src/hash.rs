@@ -68,7 +68,7 @@ pub fn home(hash: u64, slots: usize) -> usize {
     (hash >> (64 - slots.trailing_zeros())) as usize
 }
 
-/// The byte and the bit of a hash in a set of so many bytes.
+/// The byte and the bit of a hash in a set of `bytes` bytes.
 #[inline]
 pub fn bit(hash: u64, bytes: usize) -> (usize, u8) {
     (home(hash, bytes), 1 << (hash >> 32 & 7))

@@ -64,8 +64,8 @@ fn scanned<'a>(chunks: impl IntoIterator<Item = &'a str>) -> Scan {
     scan
 }
 
-/// Checks every string that goes on with up to so many characters more, pushed whole
-/// and character by character. What a scan said stays said: its ends are kept.
+/// Checks every continuation by up to this many characters, pushed whole
+/// and character by character. Ends that a scan has reported stay reported.
 fn check_all(alphabet: &[char], text: &str, scan: &Scan, more: usize) {
     let expected = expected(text);
     assert_eq!(scan.all_ends(), expected, "{text:?} by characters");

@@ -10,7 +10,7 @@ const PROXY: &str = "cluster, namespace, pod, instance";
 /// have no Service.
 const TOGETHER: &str = "cluster, service";
 
-/// An alert on the proxy. `JOB` in the expression stands for the job's name, `PROXY`,
+/// An alert on the proxy. In the expression `JOB` is the placeholder of the job's name, `PROXY`,
 /// `TOGETHER` and `BUDGET` for labels.
 struct ProxyAlert {
     alert: &'static str,

@@ -4,7 +4,7 @@ use super::quantile::{quantile, sorted};
 use crate::query::{TaskSeconds, Tasks};
 use std::time::Duration;
 
-/// The tasks that took so many `seconds` each, in a time of that length.
+/// The tasks by their `seconds`, in a window of that length.
 pub fn tasks(seconds: impl IntoIterator<Item = f64>, within: Option<Duration>) -> Tasks {
     let seconds = sorted(seconds);
     let count = seconds.len();

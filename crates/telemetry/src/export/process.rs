@@ -18,7 +18,7 @@ pub struct Process {
     pub threads: u64,
 }
 
-/// What the process uses now; `None` where the system does not tell.
+/// The resources that the process uses now; `None` if the system does not report them.
 pub fn figures() -> Option<Process> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let stat = fs::read_to_string("/proc/self/stat").ok()?;

@@ -17,7 +17,7 @@ use tokengauge_core::call::{
 };
 use tokengauge_meter::FinishedCall;
 
-/// The labels that tell series apart.
+/// The labels that identify a series.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Identity {
     pub upstream: Arc<str>,
@@ -61,7 +61,7 @@ pub struct Series {
     reported_speed: Histogram,
 }
 
-/// What tells requests of one [`Series`] apart: outcome, whether streamed, class of the status.
+/// What distinguishes requests of one [`Series`]: outcome, whether streamed, class of the status.
 type RequestKind = (Outcome, bool, &'static str, OperationClass);
 /// The same of costs: class, whose tokens, whose price.
 type CostKind = (OperationClass, &'static str, &'static str);

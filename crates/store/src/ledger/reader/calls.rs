@@ -13,7 +13,7 @@ use tokengauge_core::call::{
     Tps, Usage,
 };
 
-/// Up to so many series are queried by index; with more, all calls are scanned.
+/// The most series that are queried by index; beyond it, all calls are scanned.
 const FEW: usize = 400;
 /// Calls that are scanned for a page of a filter without an index: a page may be short and
 /// still have a next one.

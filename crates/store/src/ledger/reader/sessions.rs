@@ -15,7 +15,7 @@ use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, Row, params_from_iter};
 use tokengauge_core::call::CallRecord;
 
-/// Up to so many sessions with a name are queried by index; with more, all are scanned.
+/// The most sessions with a name that are queried by index; beyond it, all are scanned.
 const FEW: i64 = 5_000;
 /// Agents at most whose names contain a text that is searched for.
 const MAX_AGENTS: i64 = 500;

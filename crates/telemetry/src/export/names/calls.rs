@@ -1,4 +1,4 @@
-//! What calls tell: requests, tokens, speed, cost.
+//! Metrics of calls: requests, tokens, speed, cost.
 
 use super::families;
 use tokengauge_meter::INTER_TOKEN_BOUNDS;

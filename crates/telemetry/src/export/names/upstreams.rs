@@ -1,4 +1,4 @@
-//! What upstreams tell of themselves.
+//! Metrics that upstreams report.
 
 use super::families;
 

@@ -18,7 +18,7 @@ const LONGEST: Duration = Duration::from_secs(10);
 pub(super) enum Again {
     /// The same message would fail again.
     Never,
-    /// When so much time is over; zero where the receiver did not say.
+    /// After this time; zero if the receiver did not specify one.
     After(Duration),
 }
 

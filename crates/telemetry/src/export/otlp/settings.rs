@@ -115,7 +115,7 @@ pub struct Settings {
     pub metrics: Option<Destination>,
     /// The time between two exports of metrics.
     pub interval: Duration,
-    /// Whether metrics tell what came since the last time, not since the start.
+    /// Whether metrics have delta temporality instead of cumulative.
     pub delta: bool,
     /// Where call records go.
     pub logs: Option<Destination>,

@@ -234,7 +234,7 @@ fn of_call(attributes: &mut Attributes, finished_call: &FinishedCall) {
     attributes.ours("tokengauge.overhead", overhead);
 }
 
-/// What the conventions tell of a generation.
+/// The attributes of a generation by the conventions.
 fn generation(attributes: &mut Attributes, finished_call: &FinishedCall) {
     let record = &finished_call.record;
     let address = record.endpoint.as_deref().map(names::address);
