@@ -281,3 +281,48 @@ async fn the_host_that_was_asked_for_is_the_one_of_the_target() {
     );
     asked.abort();
 }
+
+#[tokio::test]
+async fn messages_that_come_byte_by_byte_leave_as_they_came() {
+    let (upstream, proxy) = proxy().await;
+    let mut agent = RawConnection::connect(proxy.address).await;
+    let mut backend = None;
+    // Twice on one connection: the second head comes to one that has served a request.
+    for target in ["/one", "/two"] {
+        let body = "3\r\none\r\n3\r\ntwo\r\n0\r\n\r\n";
+        let request = format!(
+            "PUT {target} HTTP/1.1\r\nHost: h\r\nX-Case: y\r\nTransfer-Encoding: chunked\r\n\r\n{body}"
+        );
+        for byte in request.as_bytes() {
+            agent.write([*byte]).await;
+            tokio::task::yield_now().await;
+        }
+        let backend = match &mut backend {
+            Some(backend) => backend,
+            none => none.insert(upstream.accept().await),
+        };
+        let head = backend.read_head().await;
+        assert!(head.starts_with(&format!("PUT {target} HTTP/1.1\r\n")));
+        assert!(head.contains("\r\nX-Case: y\r\n"), "{head}");
+        let content = |raw: Vec<u8>| {
+            let mut decoder = tokengauge::proxy::ChunkedDecoder::default();
+            decoder.read(&raw).expect("chunks").payload
+        };
+        assert_eq!(content(backend.read_until(b"0\r\n\r\n").await), "onetwo");
+        let response = format!(
+            "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 200 Fine\r\nX-Case: z\r\n\
+             Transfer-Encoding: chunked\r\n\r\n{body}"
+        );
+        for byte in response.as_bytes() {
+            backend.write([*byte]).await;
+            tokio::task::yield_now().await;
+        }
+        assert!(agent.read_head().await.starts_with("HTTP/1.1 103 "));
+        let head = agent.read_head().await;
+        assert_eq!(
+            head,
+            "HTTP/1.1 200 Fine\r\nX-Case: z\r\nTransfer-Encoding: chunked\r\n\r\n"
+        );
+        assert_eq!(content(agent.read_until(b"0\r\n\r\n").await), "onetwo");
+    }
+}

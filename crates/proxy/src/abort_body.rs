@@ -1,10 +1,11 @@
-//! Aborting a response body: the agent gets what was sent before, and can tell that the body is
-//! incomplete.
+//! Aborting a response body over HTTP/2: the agent gets what was sent before, and can tell that the
+//! body is incomplete.
 
-use super::agent_socket::SharedSocket;
 use super::body::BodyError;
 use super::clock::now;
+use super::send_timeout::SendState;
 use super::timer::Timer;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
@@ -17,21 +18,18 @@ const MAX_WAIT: Duration = Duration::from_secs(60);
 /// server discards its write buffer.
 pub(super) struct BodyAbort {
     error: Option<BodyError>,
-    agent: Option<SharedSocket>,
-    /// Whether only a TCP reset tells this agent that the body is incomplete.
-    reset: bool,
+    connection: Arc<SendState>,
     next_check: Instant,
     deadline: Instant,
     timer: Timer,
 }
 
 impl BodyAbort {
-    pub fn new(error: BodyError, agent: Option<SharedSocket>, reset: bool) -> BodyAbort {
+    pub fn new(error: BodyError, connection: Arc<SendState>) -> BodyAbort {
         let at = now();
         BodyAbort {
             error: Some(error),
-            agent,
-            reset,
+            connection,
             next_check: at + POLL_INTERVAL,
             deadline: at + MAX_WAIT,
             timer: Timer::default(),
@@ -43,14 +41,10 @@ impl BodyAbort {
             let next_check = self.next_check;
             ready!(self.timer.poll(cx, || next_check));
             let at = now();
-            let flushed = self.agent.as_ref().is_none_or(SharedSocket::is_flushed);
-            if flushed || at >= self.deadline {
+            if self.connection.is_flushed() || at >= self.deadline {
                 break;
             }
             self.next_check = at + POLL_INTERVAL;
-        }
-        if let Some(agent) = self.agent.take().filter(|_| self.reset) {
-            agent.reset_on_close();
         }
         let error = self.error.take();
         Poll::Ready(error.unwrap_or(BodyError::Agent))

@@ -24,8 +24,7 @@ pub(super) fn http1<B: Body>(
     Ok(())
 }
 
-/// Sends a body of unknown length chunked, whatever the method: for a GET or HEAD, hyper would
-/// otherwise assume that there is no body.
+/// Sends a body of unknown length chunked, whatever the method.
 fn say_chunked<B: Body>(request: &mut Request<B>) {
     let body = request.body();
     let sized = body.is_end_stream() || body.size_hint().exact().is_some();

@@ -1,11 +1,12 @@
 //! The body type of every response to an agent.
 
 use super::abort_body::BodyAbort;
-use super::agent_socket::SharedSocket;
-use super::tap::StreamingBody;
+use super::send_timeout::SendState;
+use super::tap::{Relay, StreamingBody};
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 /// A response body for an agent.
@@ -15,18 +16,12 @@ pub(super) struct Body(Kind);
 #[derive(Debug)]
 enum Kind {
     Empty,
-    /// No body, though the head may have a `content-length`, as for HEAD. For a body that reports
-    /// its end at once, hyper's HTTP/1 server would drop that header or move it.
-    Omitted {
-        length: SizeHint,
-    },
     Whole(Bytes),
-    // hyper reserves room for a body in every connection, so it has to be small.
+    // hyper reserves room for a body in every HTTP/2 connection, so it has to be small.
     Streaming {
         streaming: Box<StreamingBody>,
-        agent: Option<SharedSocket>,
-        /// Whether the body ends when the connection closes.
-        until_close: bool,
+        /// The connection of an HTTP/2 agent.
+        http2: Option<Arc<SendState>>,
     },
     /// The upstream's body broke off: what was sent before is flushed first.
     Aborting(Box<BodyAbort>),
@@ -38,27 +33,21 @@ impl Body {
         Body(Kind::Empty)
     }
 
-    /// No body, for an HTTP/1 agent, under a head with this `content-length`.
-    pub(super) fn omitted(length: Option<u64>) -> Body {
-        let length = match length {
-            Some(0) => SizeHint::with_exact(0),
-            _ => SizeHint::default(),
-        };
-        Body(Kind::Omitted { length })
-    }
-
-    /// A body that streams to the agent behind `agent`; `http10` says that it speaks HTTP/1.0.
-    pub(super) fn streaming(
-        streaming: StreamingBody,
-        agent: Option<SharedSocket>,
-        http10: bool,
-    ) -> Body {
-        let until_close = http10 && streaming.size_hint().exact().is_none();
+    /// A body that streams to the agent. An HTTP/2 server discards what it has not written when
+    /// the body breaks off: `http2` is its connection.
+    pub(super) fn streaming(streaming: StreamingBody, http2: Option<Arc<SendState>>) -> Body {
         Body(Kind::Streaming {
             streaming: Box::new(streaming),
-            agent,
-            until_close,
+            http2,
         })
+    }
+
+    /// The body as a relay, if its chunks can be forwarded unchanged.
+    pub fn take_relay(&mut self) -> Option<Box<Relay>> {
+        match &mut self.0 {
+            Kind::Streaming { streaming, .. } => streaming.take_relay(),
+            Kind::Empty | Kind::Whole(_) | Kind::Aborting(_) => None,
+        }
     }
 }
 
@@ -99,25 +88,19 @@ impl http_body::Body for Body {
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         match &mut self.0 {
             Kind::Empty => Poll::Ready(None),
-            Kind::Omitted { .. } => {
-                self.0 = Kind::Empty;
-                Poll::Ready(None)
-            }
             Kind::Whole(bytes) => {
                 let bytes = std::mem::take(bytes);
                 self.0 = Kind::Empty;
                 Poll::Ready(Some(Ok(Frame::data(bytes))))
             }
-            Kind::Streaming {
-                streaming,
-                agent,
-                until_close,
-            } => match ready!(streaming.poll_frame(cx)) {
-                Some(Err(error)) => {
-                    let abort = BodyAbort::new(error, agent.take(), *until_close);
-                    self.0 = Kind::Aborting(Box::new(abort));
-                    self.poll_frame(cx)
-                }
+            Kind::Streaming { streaming, http2 } => match ready!(streaming.poll_frame(cx)) {
+                Some(Err(error)) => match http2.take() {
+                    Some(connection) => {
+                        self.0 = Kind::Aborting(Box::new(BodyAbort::new(error, connection)));
+                        self.poll_frame(cx)
+                    }
+                    None => Poll::Ready(Some(Err(error))),
+                },
                 frame => Poll::Ready(frame),
             },
             Kind::Aborting(abort) => {
@@ -131,7 +114,7 @@ impl http_body::Body for Body {
     fn is_end_stream(&self) -> bool {
         match &self.0 {
             Kind::Empty => true,
-            Kind::Omitted { .. } | Kind::Whole(_) | Kind::Aborting(_) => false,
+            Kind::Whole(_) | Kind::Aborting(_) => false,
             Kind::Streaming { streaming, .. } => streaming.is_over(),
         }
     }
@@ -139,7 +122,6 @@ impl http_body::Body for Body {
     fn size_hint(&self) -> SizeHint {
         match &self.0 {
             Kind::Empty => SizeHint::with_exact(0),
-            Kind::Omitted { length } => *length,
             Kind::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
             Kind::Streaming { streaming, .. } => streaming.size_hint(),
             Kind::Aborting(_) => SizeHint::default(),

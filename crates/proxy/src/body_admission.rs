@@ -1,12 +1,12 @@
 //! Buffers request bodies that decide whether their request is admitted. They share a bounded
 //! amount of memory, which no client may keep from others by sending slowly.
 
+use super::agent_body::{AgentBody, AgentBodyError};
 use super::rewrite::{ReadResult, store_buffer};
 use super::upload::BufferedBody;
 use bytes::Bytes;
 use http_body::{Body, Frame};
 use http_body_util::BodyExt;
-use hyper::body::Incoming;
 use std::time::Duration;
 use tokengauge_core::memory::{AdmissionBuffers, Buffer, BufferError, SMALL_BODY};
 use tokio::time::error::Elapsed;
@@ -29,7 +29,7 @@ const INITIAL_LIMIT: usize = 4 * 1024;
 /// Reads a body into `buffers`. Nothing is read of one whose declared length exceeds the limit;
 /// reading stops when no memory becomes free in time, or when the body is slow while others wait.
 pub(super) async fn read(
-    mut body: Incoming,
+    mut body: AgentBody,
     buffers: AdmissionBuffers,
     idle: Duration,
 ) -> ReadResult {
@@ -64,7 +64,7 @@ pub(super) async fn read(
 
 /// The result of waiting for the next frame.
 enum BodyStep {
-    Frame(Option<Result<Frame<Bytes>, hyper::Error>>),
+    Frame(Option<Result<Frame<Bytes>, AgentBodyError>>),
     /// The body is too slow, and others wait for its memory.
     TooSlow,
 }
@@ -105,7 +105,7 @@ impl PartialBody {
 
     async fn next_step(
         &mut self,
-        body: &mut Incoming,
+        body: &mut AgentBody,
         idle: Duration,
     ) -> Result<BodyStep, Elapsed> {
         let end = Instant::now() + idle;

@@ -1,15 +1,13 @@
 //! One connection to an endpoint, over HTTP/1 or HTTP/2.
 
-use super::http1::{HeadReader, HeadsControl};
 use super::upload::Upload;
 use super::upstream::{CountedTcp, InFlightCount};
-use bytes::BytesMut;
-use hyper::client::conn::{http1, http2};
+use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use socket2::SockRef;
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
@@ -17,7 +15,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_rustls::client::TlsStream;
 
-/// Bytes that one HTTP/1 connection may buffer in each direction.
+/// Bytes that one HTTP/2 connection may buffer of what it sends.
 const BUFFER_BYTES: usize = 32 * 1024;
 /// Bytes of one stream that an HTTP/2 upstream may send ahead of a slow agent.
 const STREAM_WINDOW: u32 = 128 * 1024;
@@ -35,81 +33,11 @@ pub(super) enum Io {
     Tls(Box<TlsStream<CountedTcp>>),
 }
 
-/// An HTTP/1 connection, driven by its owner: it is polled inside the exchange that it serves, so
-/// that no chunk is handed from task to task.
+/// An HTTP/1 connection that may be sent a request.
+#[derive(Debug)]
 pub(super) struct Http1 {
-    pub sender: http1::SendRequest<Upload>,
-    connection: Option<http1::Connection<TokioIo<HeadReader<Io>>, Upload>>,
-    control: Arc<HeadsControl>,
-    ended: bool,
-}
-
-impl Http1 {
-    /// Starts HTTP/1 on a new socket.
-    pub fn new(io: Io, head_bytes: usize) -> hyper::Result<Http1> {
-        Http1::with_reader(HeadReader::new(io, head_bytes), head_bytes)
-    }
-
-    /// Starts HTTP/1 on a socket that has served a request before.
-    pub fn reused(io: Io, head_bytes: usize) -> hyper::Result<Http1> {
-        Http1::with_reader(HeadReader::reused(io, head_bytes), head_bytes)
-    }
-
-    fn with_reader(reader: HeadReader<Io>, head_bytes: usize) -> hyper::Result<Http1> {
-        let control = reader.control();
-        let mut builder = http1::Builder::new();
-        builder
-            .preserve_header_case(true)
-            .max_header_size(head_bytes)
-            .max_buf_size(BUFFER_BYTES.max(head_bytes));
-        let (sender, connection) = poll_handshake(builder.handshake(TokioIo::new(reader)))?;
-        Ok(Http1 {
-            sender,
-            connection: Some(connection),
-            control,
-            ended: false,
-        })
-    }
-
-    /// Makes progress. Ready when the connection has ended or was upgraded.
-    pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        match &mut self.connection {
-            Some(connection) if !self.ended => {
-                let polled = Pin::new(connection).poll(cx).map(drop);
-                self.ended = polled.is_ready();
-                polled
-            }
-            _ => Poll::Ready(()),
-        }
-    }
-
-    /// Drops an ended connection, which makes hyper deliver what it still holds.
-    pub fn close(&mut self) {
-        self.connection = None;
-    }
-
-    /// Control over which bytes the HTTP client reads.
-    pub fn control(&self) -> &HeadsControl {
-        &self.control
-    }
-
-    /// The socket of a connection that was upgraded, or on which the client has only a body left to
-    /// read; and the bytes of it that were already read.
-    pub fn into_io(mut self) -> Option<(Io, BytesMut)> {
-        let parts = self.connection.take()?.into_parts();
-        let (io, read_ahead) = parts.io.into_inner().into_inner();
-        // The client has been given only heads, so its own buffer is empty.
-        parts.read_buf.is_empty().then_some((io, read_ahead))
-    }
-}
-
-/// Completes hyper's HTTP/1 handshake, which never waits.
-fn poll_handshake<T>(handshake: impl Future<Output = hyper::Result<T>>) -> hyper::Result<T> {
-    let mut noop = Context::from_waker(Waker::noop());
-    match pin!(handshake).poll(&mut noop) {
-        Poll::Ready(done) => done,
-        Poll::Pending => unreachable!("hyper makes an HTTP/1 connection without waiting"),
-    }
+    pub io: Io,
+    pub max_head_bytes: usize,
 }
 
 /// A shared HTTP/2 connection, driven by its own task.
@@ -163,6 +91,15 @@ impl Http2 {
 }
 
 impl Io {
+    /// Whether something arrived that nobody asked for, or the connection is closed, as far as the
+    /// runtime knows.
+    pub fn is_unsolicited(&mut self) -> bool {
+        let mut noop = Context::from_waker(Waker::noop());
+        let mut byte = [0];
+        let mut read = ReadBuf::new(&mut byte);
+        Pin::new(self).poll_read(&mut noop, &mut read).is_ready()
+    }
+
     /// Whether the connection is open and has no bytes to read. This asks the kernel, since the
     /// runtime's view of the socket may be out of date.
     pub fn is_open_and_idle(&mut self) -> bool {

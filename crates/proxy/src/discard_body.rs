@@ -2,11 +2,11 @@
 //! name the caller; and an agent whose connection is closed while it sends would not read the
 //! response.
 
+use super::agent_body::AgentBody;
 use super::call_handle::{Call, CallHandle};
 use super::forward::expects_continue;
 use super::upload::UploadSource;
 use http::{Version, request};
-use hyper::body::Incoming;
 use std::future::poll_fn;
 use std::time::{Duration, Instant};
 use tokengauge_core::observer::End;
@@ -53,7 +53,7 @@ impl UnreadBody {
     }
 
     /// A body of which nothing has been read.
-    pub fn from_agent(body: Incoming, policy: DiscardPolicy) -> UnreadBody {
+    pub fn from_agent(body: AgentBody, policy: DiscardPolicy) -> UnreadBody {
         UnreadBody::new(UploadSource::Agent(body), policy)
     }
 

@@ -1,33 +1,59 @@
 //! Sends one request over one connection and waits for its response head.
 
-use super::agent_socket::PassthroughWriter;
+use super::agent_connection::AgentConnection;
 use super::call_handle::CallHandle;
 use super::clock::now;
-use super::connection::Http1;
+use super::connection::{Http1, Io};
+use super::http1::{
+    BodyLength, ExchangeError, FieldNames, Http1Exchange, Http1Response, RequestWriter,
+};
 use super::refusal::failure;
 use super::timer::Timer;
-use super::upload::Upload;
-use super::upstream::LeasedConnection;
+use super::upload::{ContinueGate, Upload};
+use super::upstream::{InFlightGuard, LeasedConnection};
 use crate::settings::Timeouts;
-use http::{Request, Response};
+use bytes::Bytes;
+use http::{Request, response};
 use http_body::Body;
 use hyper::body::Incoming;
 use hyper::client::conn::TrySendError;
 use std::error::Error;
 use std::future::poll_fn;
 use std::pin::pin;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::Instant;
 use tokengauge_core::observer::{Failure, FailureKind};
 
-/// A response head, its connection, and when both were ready.
+/// A response head, what follows it, and when both sides were ready.
 pub(super) struct UpstreamResponse {
-    pub response: Response<Incoming>,
-    pub connection: LeasedConnection,
+    pub parts: response::Parts,
+    /// The names of its fields as they were written.
+    pub names: FieldNames,
+    /// The reason phrase, where it is not the usual one.
+    pub reason: Option<Bytes>,
+    pub body: UpstreamBody,
     /// When the request head was written, or as much of it as the socket accepted.
     pub written_at: Instant,
     /// When the response head arrived.
     pub received_at: Instant,
+}
+
+/// A response body that nobody has read yet.
+pub(super) enum UpstreamBody {
+    Http1 {
+        io: Io,
+        /// What arrived behind the head.
+        read_ahead: Bytes,
+        length: BodyLength,
+        /// What is still to be sent of the request.
+        unsent: Option<Box<RequestWriter>>,
+        /// The request is no obstacle to another one on this connection.
+        reusable: bool,
+    },
+    Http2 {
+        incoming: Incoming,
+        stream: InFlightGuard,
+    },
 }
 
 /// Why there is no response head.
@@ -38,39 +64,67 @@ pub(super) enum ResponseError {
     Failed(Failure),
 }
 
+/// What an exchange over HTTP/1 needs besides the request.
+#[derive(Clone, Copy)]
+pub(super) struct Http1Context<'a> {
+    /// The names of the request's fields as they were written.
+    pub names: &'a FieldNames,
+    /// Whom interim responses go to.
+    pub agent: Option<&'a AgentConnection>,
+    /// Opened by `100 Continue`.
+    pub gate: Option<&'a ContinueGate>,
+}
+
 /// Sends a request and waits for the response head.
 pub(super) async fn exchange(
     connection: LeasedConnection,
     request: Request<Upload>,
     handle: &CallHandle,
     timeouts: &Timeouts,
-    interim_writer: Option<PassthroughWriter>,
+    http1: Http1Context<'_>,
 ) -> Result<UpstreamResponse, ResponseError> {
-    let body_is_empty = request.body().is_end_stream();
     let mut wait = ResponseWait {
         handle,
         timeouts,
         timer: Timer::default(),
         written_at: None,
-        body_is_empty,
-        interim_writer,
+        body_is_empty: request.body().is_end_stream(),
     };
-    let (response, connection) = match connection {
-        LeasedConnection::Http1(mut http1) => (
-            wait.send_http1(&mut http1, request).await,
-            LeasedConnection::Http1(http1),
-        ),
+    let (parts, names, reason, body) = match connection {
+        LeasedConnection::Http1(connection) => {
+            let response = wait.send_http1(connection, request, http1).await?;
+            let Http1Response {
+                head,
+                io,
+                read_ahead,
+                unsent,
+                reusable,
+            } = response;
+            let body = UpstreamBody::Http1 {
+                io,
+                read_ahead,
+                length: head.body,
+                unsent,
+                reusable,
+            };
+            (head.parts, head.names, head.reason, body)
+        }
         LeasedConnection::Http2 { connection, stream } => {
             let mut response = pin!(connection.sender().try_send_request(request));
-            let response = poll_fn(|cx| wait.poll(cx, |cx| response.as_mut().poll(cx))).await;
-            (response, LeasedConnection::Http2 { connection, stream })
+            let poll = |cx: &mut Context<'_>| response.as_mut().poll(cx).map_err(response_error);
+            let mut poll = poll;
+            let response = poll_fn(|cx| wait.poll(cx, &mut poll)).await?;
+            let (parts, incoming) = response.into_parts();
+            let body = UpstreamBody::Http2 { incoming, stream };
+            (parts, FieldNames::default(), None, body)
         }
     };
     let received_at = now();
-    let response = response?;
     Ok(UpstreamResponse {
-        response,
-        connection,
+        parts,
+        names,
+        reason,
+        body,
         written_at: wait.written_at.unwrap_or(received_at),
         received_at,
     })
@@ -83,50 +137,36 @@ struct ResponseWait<'a> {
     written_at: Option<Instant>,
     /// The request has no body, so that no frame marks its end.
     body_is_empty: bool,
-    /// Writes interim responses to the agent.
-    interim_writer: Option<PassthroughWriter>,
 }
-
-type SendResult = Result<Response<Incoming>, TrySendError<Request<Upload>>>;
 
 impl ResponseWait<'_> {
     async fn send_http1(
         &mut self,
-        http1: &mut Http1,
+        mut connection: Http1,
         request: Request<Upload>,
-    ) -> Result<Response<Incoming>, ResponseError> {
-        let mut writer = self.interim_writer.take();
-        let mut pending = pin!(http1.sender.try_send_request(request));
-        let mut response = None;
-        let mut poll_response = |cx: &mut Context<'_>| {
-            if response.is_none() {
-                let ended = http1.poll(cx).is_ready();
-                let mut polled = pending.as_mut().poll(cx);
-                if polled.is_pending() && ended {
-                    // Dropping the connection makes hyper return a request that it has not sent.
-                    http1.close();
-                    polled = pending.as_mut().poll(cx);
-                }
-                if !matches!(polled, Poll::Ready(Err(_))) {
-                    forward_interim(http1, writer.as_mut(), cx);
-                }
-                response = Some(ready!(polled));
-            }
-            // The final head must not be written in the middle of an interim response.
-            let unsent = writer.as_mut().map(|writer| writer.poll_flush(cx));
-            if unsent.is_some_and(|unsent| unsent.is_pending()) {
-                return Poll::Pending;
-            }
-            Poll::Ready(response.take().expect("polled until it is ready"))
+        context: Http1Context<'_>,
+    ) -> Result<Http1Response, ResponseError> {
+        if connection.io.is_unsolicited() {
+            // Nobody could tell which request it answers.
+            let failure = no_response(&ExchangeError::Closed);
+            return Err(ResponseError::NotSent(Box::new(request), failure));
+        }
+        let Http1Context { names, agent, gate } = context;
+        let (io, max_bytes) = (connection.io, connection.max_head_bytes);
+        let mut exchange = Http1Exchange::new(io, request, names, max_bytes, agent, gate);
+        let mut poll = |cx: &mut Context<'_>| {
+            let polled = exchange.poll(cx);
+            polled.map_err(|error| ResponseError::Failed(no_response(&error)))
         };
-        poll_fn(|cx| self.poll(cx, &mut poll_response)).await
+        let head = poll_fn(|cx| self.poll(cx, &mut poll)).await?;
+        Ok(exchange.into_response(head))
     }
 
-    fn poll(
+    fn poll<T>(
         &mut self,
         cx: &mut Context<'_>,
-        mut poll_response: impl FnMut(&mut Context<'_>) -> Poll<SendResult>,
-    ) -> Poll<Result<Response<Incoming>, ResponseError>> {
+        mut poll_response: impl FnMut(&mut Context<'_>) -> Poll<Result<T, ResponseError>>,
+    ) -> Poll<Result<T, ResponseError>> {
         let polled = poll_response(cx);
         let written = *self.written_at.get_or_insert_with(now);
         if self.body_is_empty
@@ -135,8 +175,8 @@ impl ResponseWait<'_> {
         {
             self.handle.request_sent(written);
         }
-        if let Poll::Ready(response) = polled {
-            return Poll::Ready(response.map_err(response_error));
+        if polled.is_ready() {
+            return polled;
         }
         let (handle, timeouts) = (self.handle, self.timeouts);
         let deadline = || match handle.request_sent_at() {
@@ -176,22 +216,14 @@ impl ResponseWait<'_> {
     }
 }
 
-/// Forwards interim responses, if the server has nothing to write.
-fn forward_interim(http1: &Http1, writer: Option<&mut PassthroughWriter>, cx: &mut Context<'_>) {
-    let interim = http1.control().take_interim();
-    let Some(writer) = writer else { return };
-    // The server notices an agent that cannot be written to.
-    let _ = writer.poll_flush(cx);
-    for head in interim {
-        if writer.agent().is_flushed() {
-            let _ = writer.send(cx, &head);
-        }
-    }
-}
-
 fn response_error(mut error: TrySendError<Request<Upload>>) -> ResponseError {
     let request = error.take_message();
-    let failure = no_response(&error.into_error());
+    let error = error.into_error();
+    let why = error
+        .source()
+        .map(|cause| format!("{error}: {cause}"))
+        .unwrap_or_else(|| error.to_string());
+    let failure = closed_early(&why);
     match request {
         Some(request) => ResponseError::NotSent(Box::new(request), failure),
         None => ResponseError::Failed(failure),
@@ -199,17 +231,19 @@ fn response_error(mut error: TrySendError<Request<Upload>>) -> ResponseError {
 }
 
 /// Describes why a connection gave no response head.
-fn no_response(error: &hyper::Error) -> Failure {
-    let why = error
-        .source()
-        .map(|cause| format!("{error}: {cause}"))
-        .unwrap_or_else(|| error.to_string());
-    if error.is_parse() || error.is_parse_status() || error.is_parse_too_large() {
-        return failure(
+fn no_response(error: &ExchangeError) -> Failure {
+    match error {
+        ExchangeError::Head(error) => failure(
             FailureKind::Protocol,
-            format!("sent what is not an HTTP response ({why})"),
-        );
+            format!("sent what is not an HTTP response ({error})"),
+        ),
+        ExchangeError::Io(_) | ExchangeError::Closed | ExchangeError::RequestBody => {
+            closed_early(&error.to_string())
+        }
     }
+}
+
+fn closed_early(why: &str) -> Failure {
     failure(
         FailureKind::Reset,
         format!("closed the connection before it responded ({why})"),

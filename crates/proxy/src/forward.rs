@@ -2,13 +2,15 @@
 
 use super::ConnectionInfo;
 use super::address;
-use super::agent_socket::PassthroughWriter;
-use super::body::Body;
+use super::agent_body::AgentBody;
+use super::agent_connection::AgentConnection;
 use super::call_handle::{Call, CallHandle};
 use super::clock::now;
 use super::discard_body::{DiscardPolicy, UnreadBody};
-use super::exchange::{ResponseError, UpstreamResponse, exchange};
+use super::exchange::{Http1Context, ResponseError, UpstreamResponse, exchange};
 use super::headers;
+use super::http1::FieldNames;
+use super::message::{AgentRequest, AgentResponse};
 use super::refusal::{describe_failure, failure, rate_limited, refuse, refuse_unread};
 use super::rewrite::{self, RewriteOutcome};
 use super::route;
@@ -23,10 +25,8 @@ use crate::settings::{Route, Settings};
 use arc_swap::ArcSwap;
 use http::header::{CONNECTION, EXPECT};
 use http::uri::Uri;
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version, request};
+use http::{HeaderMap, HeaderValue, Method, Request, Version, request};
 use http_body::Body as _;
-use hyper::body::Incoming;
-use hyper::upgrade::OnUpgrade;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
@@ -105,23 +105,23 @@ impl Forwarder {
     /// Forwards a request by its route. A failure is reported in the response.
     pub(super) async fn forward(
         &self,
-        request: Request<Incoming>,
+        request: AgentRequest,
         connection: &ConnectionInfo,
         stream: Option<&Arc<SendState>>,
-    ) -> Response<Body> {
-        // hyper reserves room for this future in every connection, so it has to be small.
+    ) -> AgentResponse {
+        // Every connection has room for this future, so it has to be small.
         Box::pin(self.handle_request(request, connection, stream)).await
     }
 
     async fn handle_request(
         &self,
-        request: Request<Incoming>,
+        request: AgentRequest,
         connection: &ConnectionInfo,
         stream: Option<&Arc<SendState>>,
-    ) -> Response<Body> {
+    ) -> AgentResponse {
         let received = now();
         let routing = self.routing.load_full();
-        let (parts, body) = request.into_parts();
+        let AgentRequest { parts, names, body } = request;
         let index = route::choose(&routing.settings.routes, &parts);
         let matched = index.map(|index| &*routing.settings.routes[index]);
         let downstream = DownstreamState::new(
@@ -147,7 +147,7 @@ impl Forwarder {
         if let Some((kind, problem)) = rejection(route, &parts) {
             let mut response = refuse(call, &failure(kind, problem));
             let close = HeaderValue::from_static("close");
-            response.headers_mut().insert(CONNECTION, close);
+            response.parts.headers.insert(CONNECTION, close);
             return response;
         }
         if let Some(reason) = &routing.settings.refusal {
@@ -174,7 +174,7 @@ impl Forwarder {
             agent_version: parts.version,
             admitted_by_body: admission == Some(Admission::ByBody),
         };
-        match forwarding.run(parts, body, &call).await {
+        match forwarding.run(parts, &names, body, &call).await {
             Ok(sent) => forwarding.respond(sent, call),
             Err(SendFailure {
                 failure,
@@ -238,7 +238,8 @@ pub(super) struct SentRequest {
     pub response: UpstreamResponse,
     pub endpoint: Arc<Endpoint>,
     pub in_flight: InFlightGuard,
-    pub upgrade: Option<OnUpgrade>,
+    /// The agent asked for another protocol, and may.
+    pub upgrade: bool,
     pub rewritten: bool,
     /// The time that the proxy spent on the request head.
     pub overhead: Duration,
@@ -275,7 +276,7 @@ struct PreparedRequest {
     /// The agent's target.
     uri: Uri,
     gate: Option<Arc<ContinueGate>>,
-    upgrade: Option<OnUpgrade>,
+    upgrade: bool,
     rewritten: bool,
 }
 
@@ -283,14 +284,15 @@ impl Forwarding<'_> {
     async fn run(
         &self,
         parts: request::Parts,
-        body: Incoming,
+        names: &FieldNames,
+        body: AgentBody,
         call: &Call,
     ) -> Result<SentRequest, SendFailure> {
         let handle = call.handle();
         let mut prepared = self.prepare(parts, body, handle).await?;
         let mut options = ConnectOptions {
             new_connection: false,
-            upgrade: prepared.upgrade.is_some(),
+            upgrade: prepared.upgrade,
             non_idempotent: !self.method.is_idempotent(),
         };
         let mut overhead = now().saturating_duration_since(handle.started());
@@ -311,15 +313,12 @@ impl Forwarding<'_> {
             handle.notify(|observer| observer.connected(connected, reused));
             self.address(&mut prepared, &endpoint, &connection)?;
             let timeouts = &self.upstream.settings.timeouts;
-            match exchange(
-                connection,
-                prepared.request,
-                handle,
-                timeouts,
-                self.interim_writer(),
-            )
-            .await
-            {
+            let http1 = Http1Context {
+                names,
+                agent: self.interim_agent(),
+                gate: prepared.gate.as_deref(),
+            };
+            match exchange(connection, prepared.request, handle, timeouts, http1).await {
                 Ok(response) => {
                     overhead += response.written_at.saturating_duration_since(connected);
                     let PreparedRequest {
@@ -366,25 +365,22 @@ impl Forwarding<'_> {
         )
     }
 
-    /// The writer for interim responses, which only HTTP/1.1 agents get this way.
-    fn interim_writer(&self) -> Option<PassthroughWriter> {
-        let agent = self.connection.agent_socket.clone()?;
-        (self.agent_version == Version::HTTP_11).then(|| PassthroughWriter::new(agent))
+    /// Whom interim responses go to: only HTTP/1.1 agents get them this way.
+    fn interim_agent(&self) -> Option<&AgentConnection> {
+        let agent = self.connection.http1.as_ref()?;
+        (self.agent_version == Version::HTTP_11).then_some(agent)
     }
 
     async fn prepare(
         &self,
         mut parts: request::Parts,
-        body: Incoming,
+        body: AgentBody,
         handle: &Arc<CallHandle>,
     ) -> Result<PreparedRequest, SendFailure> {
         let uri = parts.uri.clone();
-        let upgrade = parts
-            .extensions
-            .remove::<OnUpgrade>()
-            .filter(|_| headers::asks_for_upgrade(&parts, self.route));
+        let upgrade = headers::asks_for_upgrade(&parts, self.route);
         let replaceable = self.route.inject_usage && rewrite::replaceable(&parts, &body);
-        let buffer_body = upgrade.is_none() && (replaceable || self.admitted_by_body);
+        let buffer_body = !upgrade && (replaceable || self.admitted_by_body);
         headers::upstream_request(&mut parts, self.route, self.connection);
         if let Some(trace) = handle.query(|observer| observer.upstream_trace()).flatten() {
             headers::carry_trace(&mut parts.headers, trace);
@@ -400,16 +396,8 @@ impl Forwarding<'_> {
         if let Some(gate) = &gate {
             upload.wait_for_continue(Arc::clone(gate));
         }
-        let mut request = Request::from_parts(parts, upload);
-        if let Some(gate) = gate.clone() {
-            hyper::ext::on_informational(&mut request, move |response| {
-                if response.status() == StatusCode::CONTINUE {
-                    gate.open();
-                }
-            });
-        }
         Ok(PreparedRequest {
-            request,
+            request: Request::from_parts(parts, upload),
             uri,
             gate,
             upgrade,
@@ -420,7 +408,7 @@ impl Forwarding<'_> {
     async fn rewrite(
         &self,
         parts: &mut request::Parts,
-        body: Incoming,
+        body: AgentBody,
         handle: &Arc<CallHandle>,
         replacement: bool,
     ) -> Result<(upload::UploadSource, bool), SendFailure> {
@@ -499,7 +487,7 @@ impl Forwarding<'_> {
 }
 
 /// What is known of the request body before any of it is read.
-fn request_body<'a>(route: &Route, parts: &request::Parts, body: &Incoming) -> RequestBody<'a> {
+fn request_body<'a>(route: &Route, parts: &request::Parts, body: &AgentBody) -> RequestBody<'a> {
     if headers::asks_for_upgrade(parts, route) {
         RequestBody::Unread(UnreadableBody::Upgraded)
     } else if body.is_end_stream() {

@@ -4,7 +4,9 @@
 
 mod abort_body;
 mod address;
-mod agent_socket;
+mod agent_body;
+mod agent_connection;
+mod agent_io;
 mod body;
 mod body_admission;
 mod call_handle;
@@ -19,6 +21,8 @@ pub mod headers;
 mod http1;
 pub mod limit;
 pub mod listener;
+mod message;
+mod read_buffer;
 mod refusal;
 mod respond;
 mod rewrite;
@@ -40,7 +44,7 @@ pub use listener::{
 };
 pub use routing::Routing;
 
-use agent_socket::SharedSocket;
+use agent_connection::AgentConnection;
 use drain::Drain;
 use send_timeout::SendState;
 use std::net::SocketAddr;
@@ -59,6 +63,6 @@ struct ConnectionInfo {
     drain: Drain,
     /// Whether the agent accepts what is written, and why the connection was closed.
     send_state: Arc<SendState>,
-    /// The socket, for chunks that bypass the server.
-    agent_socket: Option<SharedSocket>,
+    /// The connection itself, if it speaks HTTP/1.
+    http1: Option<AgentConnection>,
 }

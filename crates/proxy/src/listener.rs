@@ -4,6 +4,8 @@ mod active_listeners;
 mod backoff;
 mod connection;
 mod connection_timeouts;
+mod http1_connection;
+mod http1_response;
 mod protocol_sniff;
 
 use super::{Forwarder, Shutdown};
@@ -22,6 +24,7 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep, timeout};
 
 pub use active_listeners::{ActiveListeners, ListenerUpdate};
+pub(super) use connection_timeouts::TimedSocket;
 
 /// How long terminated connections may take to close.
 const TERMINATE_TIMEOUT: Duration = Duration::from_secs(1);

@@ -5,6 +5,7 @@ use super::call_handle::{Call, CallHandle, UploadError};
 use super::clock::now;
 use super::discard_body::UnreadBody;
 use super::limit::RetryAfter;
+use super::message::AgentResponse;
 use crate::settings::{Route, Upstream};
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
@@ -15,7 +16,7 @@ use tokengauge_core::observer::{End, Failure, FailureKind};
 const ERROR: HeaderName = HeaderName::from_static("x-tokengauge-error");
 
 /// Ends a call with an error response.
-pub(super) fn refuse(call: Call, failure: &Failure) -> Response<Body> {
+pub(super) fn refuse(call: Call, failure: &Failure) -> AgentResponse {
     let (response, end) = (reply(&call, failure), failure_end(&call, failure));
     call.end(now(), end);
     response
@@ -23,7 +24,7 @@ pub(super) fn refuse(call: Call, failure: &Failure) -> Response<Body> {
 
 /// The same for a request whose body may name the caller: the observer gets the rest of it after
 /// the response.
-pub(super) fn refuse_unread(call: Call, failure: &Failure, body: UnreadBody) -> Response<Body> {
+pub(super) fn refuse_unread(call: Call, failure: &Failure, body: UnreadBody) -> AgentResponse {
     let (response, end) = (reply(&call, failure), failure_end(&call, failure));
     body.discard(call, now(), end);
     response
@@ -36,7 +37,7 @@ fn failure_end(call: &Call, failure: &Failure) -> End {
     }
 }
 
-fn reply(call: &Call, failure: &Failure) -> Response<Body> {
+fn reply(call: &Call, failure: &Failure) -> AgentResponse {
     let reply = call
         .handle()
         .query(|observer| observer.error_reply(failure));
@@ -60,7 +61,7 @@ fn reply(call: &Call, failure: &Failure) -> Response<Body> {
         let headers = response.headers_mut();
         headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
     }
-    response
+    AgentResponse::from(response)
 }
 
 /// The failure of a request beyond its route's rate limit.

@@ -3,26 +3,26 @@
 use super::body::Body;
 use super::call_handle::{Call, CallHandle};
 use super::clock::now;
-use super::connection::Http1;
-use super::exchange::UpstreamResponse;
+use super::connection::Io;
+use super::exchange::{UpstreamBody, UpstreamResponse};
 use super::forward::{Forwarding, SentRequest};
 use super::headers;
 use super::http1;
+use super::message::AgentResponse;
 use super::refusal::{describe_failure, failure, refuse};
 use super::rewrite;
 use super::tap::{ResponseSource, StreamingBody};
 use super::upgrade::Tunnel;
-use super::upstream::{Endpoint, InFlightGuard, LeasedConnection};
+use super::upstream::Endpoint;
+use bytes::Bytes;
 use http::header::{CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING};
-use http::{HeaderMap, Method, Response, StatusCode, Version, response};
-use http_body::Body as _;
-use hyper::body::Incoming;
+use http::{HeaderMap, StatusCode, Version, response};
 use std::sync::Arc;
 use tokengauge_core::observer::{FailureKind, Phase};
 
 impl Forwarding<'_> {
     /// Prepares the upstream's response head for the agent, and taps the body.
-    pub fn respond(&self, sent: SentRequest, call: Call) -> Response<Body> {
+    pub fn respond(&self, sent: SentRequest, call: Call) -> AgentResponse {
         let SentRequest {
             response,
             endpoint,
@@ -32,105 +32,98 @@ impl Forwarding<'_> {
             overhead,
         } = sent;
         let UpstreamResponse {
-            response: upstream_response,
-            connection,
+            mut parts,
+            names,
+            reason,
+            body,
             received_at,
             ..
         } = response;
-        let (mut parts, incoming) = upstream_response.into_parts();
         let handle = Arc::clone(call.handle());
         handle.notify(|observer| observer.head(received_at, parts.status, &parts.headers));
         let switching = parts.status == StatusCode::SWITCHING_PROTOCOLS;
         let requested = switching && headers::names_allowed_protocol(&parts.headers, self.route);
         if let Some(problem) = framing_problem(&parts.headers) {
-            let failure = failure(FailureKind::Protocol, problem);
-            return refuse(
-                call,
-                &describe_failure(
-                    failure,
-                    &self.upstream.settings,
-                    &endpoint.display_name(),
-                    &handle,
-                ),
-            );
+            return self.refuse_response(call, problem, &endpoint);
         }
-        let framing = ResponseFraming::take_from(&mut parts);
+        let closes = closes_connection(&mut parts);
         headers::agent_response(&mut parts, self.route);
         parts.version = Version::HTTP_11;
-        let body = match (connection, upgrade) {
-            (LeasedConnection::Http1(http1), Some(agent)) if requested => {
-                let drain = self.connection.drain.clone();
-                Tunnel {
-                    http1,
-                    agent,
-                    call,
-                    in_flight,
-                    timeouts: self.upstream.settings.timeouts,
-                    drain,
+        let (body, tunnel) = if switching {
+            match self.tunnel(body, upgrade && requested) {
+                Ok((io, read_ahead)) => {
+                    let tunnel = Tunnel {
+                        upstream: io,
+                        read_ahead,
+                        call,
+                        in_flight,
+                        timeouts: self.upstream.settings.timeouts,
+                        drain: self.connection.drain.clone(),
+                    };
+                    (Body::empty(), Some(Box::new(tunnel)))
                 }
-                .start();
-                Body::empty()
+                Err(problem) => return self.refuse_response(call, problem, &endpoint),
             }
-            _ if switching => {
-                let failure = failure(
-                    FailureKind::Protocol,
-                    "switched protocols though nobody asked for it".to_owned(),
-                );
-                return refuse(
-                    call,
-                    &describe_failure(
-                        failure,
-                        &self.upstream.settings,
-                        &endpoint.display_name(),
-                        &handle,
-                    ),
-                );
+        } else {
+            let source = source(body, endpoint, closes);
+            let timeouts = &self.upstream.settings.timeouts;
+            let mut streaming = StreamingBody::new(source, call, timeouts, in_flight);
+            if rewritten && rewrite::prepare_for_filter(&mut parts) {
+                streaming = filtered(streaming, &handle);
             }
-            (connection, _) => {
-                let source = source(connection, incoming, endpoint, framing, &handle);
-                let mut streaming = self.streaming(source, call, in_flight);
-                if rewritten && rewrite::prepare_for_filter(&mut parts) {
-                    streaming = filtered(streaming, &handle);
-                }
-                self.body(streaming, &parts)
-            }
+            (self.body(streaming), None)
         };
         let overhead = overhead + now().saturating_duration_since(received_at);
         handle.notify(|observer| observer.overhead(Phase::Head, overhead));
-        Response::from_parts(parts, body)
+        AgentResponse {
+            parts,
+            names,
+            reason,
+            body,
+            tunnel,
+        }
     }
 
-    fn streaming(
+    /// Answers in place of an upstream whose response cannot be forwarded.
+    fn refuse_response(
         &self,
-        source: ResponseSource,
         call: Call,
-        in_flight: InFlightGuard,
-    ) -> StreamingBody {
-        let timeouts = &self.upstream.settings.timeouts;
-        let streaming = StreamingBody::new(source, call, timeouts, in_flight);
-        match &self.connection.agent_socket {
-            Some(agent) if self.is_written_chunked() => streaming.with_passthrough(agent.clone()),
-            _ => streaming,
-        }
+        problem: &'static str,
+        endpoint: &Endpoint,
+    ) -> AgentResponse {
+        let failure = describe_failure(
+            failure(FailureKind::Protocol, problem),
+            &self.upstream.settings,
+            &endpoint.display_name(),
+            call.handle(),
+        );
+        refuse(call, &failure)
     }
 
-    /// Whether a body of unknown length is sent to the agent chunked.
-    fn is_written_chunked(&self) -> bool {
-        self.agent_version == Version::HTTP_11 && self.method != Method::HEAD
-    }
-
-    fn body(&self, mut streaming: StreamingBody, parts: &response::Parts) -> Body {
-        streaming.finish_if_empty();
-        if !streaming.is_over() {
-            let http10 = self.agent_version < Version::HTTP_11;
-            return Body::streaming(streaming, self.connection.agent_socket.clone(), http10);
-        }
-        match parts.headers.get(CONTENT_LENGTH) {
-            Some(length) if self.agent_version < Version::HTTP_2 => {
-                Body::omitted(length.to_str().ok().and_then(|length| length.parse().ok()))
+    /// The upstream's side of a connection that switches protocols, or why it may not.
+    fn tunnel(&self, body: UpstreamBody, requested: bool) -> Result<(Io, Bytes), &'static str> {
+        match body {
+            UpstreamBody::Http1 {
+                io,
+                read_ahead,
+                unsent: None,
+                ..
+            } if requested => Ok((io, read_ahead)),
+            UpstreamBody::Http1 { .. } if requested => {
+                Err("switched protocols before it had the whole request")
             }
-            _ => Body::empty(),
+            _ => Err("switched protocols though nobody asked for it"),
         }
+    }
+
+    fn body(&self, mut streaming: StreamingBody) -> Body {
+        streaming.finish_if_empty();
+        if streaming.is_over() {
+            return Body::empty();
+        }
+        let http2 = self.agent_version >= Version::HTTP_2;
+        let http2 = http2.then(|| Arc::clone(&self.connection.send_state));
+        Body::streaming(streaming, http2)
     }
 }
 
@@ -144,34 +137,22 @@ fn filtered(streaming: StreamingBody, handle: &CallHandle) -> StreamingBody {
     }
 }
 
-/// How a response is framed over HTTP/1.
-#[derive(Clone, Copy, Debug)]
-struct ResponseFraming {
-    chunked: bool,
-    /// Whether the upstream's connection ends with the response.
-    closes: bool,
-}
-
-impl ResponseFraming {
-    /// Reads the framing before hop-by-hop fields are removed. A length together with chunked
-    /// coding is an error: the length is removed, and the connection not reused (RFC 9112 §6.3).
-    fn take_from(parts: &mut response::Parts) -> ResponseFraming {
-        let chunked = parts.headers.contains_key(TRANSFER_ENCODING);
-        let ambiguous = chunked && parts.headers.contains_key(CONTENT_LENGTH);
-        if ambiguous {
-            headers::remove_in_order(&mut parts.headers, &CONTENT_LENGTH);
-        }
-        let close = headers::has_token(&parts.headers, &CONNECTION, "close");
-        let keep_alive = headers::has_token(&parts.headers, &CONNECTION, "keep-alive");
-        ResponseFraming {
-            chunked,
-            closes: ambiguous || close || (parts.version < Version::HTTP_11 && !keep_alive),
-        }
+/// Whether the upstream's connection ends with the response. Reads it before hop-by-hop fields are
+/// removed. A length together with chunked coding is an error: the length is removed, and the
+/// connection not reused (RFC 9112 §6.3).
+fn closes_connection(parts: &mut response::Parts) -> bool {
+    let chunked = parts.headers.contains_key(TRANSFER_ENCODING);
+    let ambiguous = chunked && parts.headers.contains_key(CONTENT_LENGTH);
+    if ambiguous {
+        headers::remove_in_order(&mut parts.headers, &CONTENT_LENGTH);
     }
+    let close = headers::has_token(&parts.headers, &CONNECTION, "close");
+    let keep_alive = headers::has_token(&parts.headers, &CONNECTION, "keep-alive");
+    ambiguous || close || (parts.version < Version::HTTP_11 && !keep_alive)
 }
 
-/// Whether every content length is a number. The client does not check it on a response without a
-/// body, and a server would rather close the connection than write it.
+/// Whether every content length is a number. It is not read on a response without a body,
+/// but the agent would read it.
 fn has_plain_length(headers: &HeaderMap) -> bool {
     let mut lengths = headers.get_all(CONTENT_LENGTH).iter();
     lengths.all(|length| {
@@ -193,50 +174,28 @@ fn framing_problem(headers: &HeaderMap) -> Option<&'static str> {
     (!has_plain_length(headers)).then_some("sent a content-length that is not a number")
 }
 
-fn source(
-    connection: LeasedConnection,
-    incoming: Incoming,
-    endpoint: Arc<Endpoint>,
-    framing: ResponseFraming,
-    handle: &CallHandle,
-) -> ResponseSource {
-    match connection {
-        LeasedConnection::Http1(http1) => http1_source(http1, incoming, endpoint, framing, handle),
-        LeasedConnection::Http2 { stream, .. } => ResponseSource::Http2 {
+fn source(body: UpstreamBody, endpoint: Arc<Endpoint>, closes: bool) -> ResponseSource {
+    match body {
+        UpstreamBody::Http2 { incoming, stream } => ResponseSource::Http2 {
             incoming,
             _stream: stream,
         },
-    }
-}
-
-/// Takes the connection from its HTTP client if that has only the body left to read.
-fn http1_source(
-    http1: Box<Http1>,
-    incoming: Incoming,
-    endpoint: Arc<Endpoint>,
-    framing: ResponseFraming,
-    handle: &CallHandle,
-) -> ResponseSource {
-    if handle.request_sent_at().is_none() || !http1.control().is_flushed() {
-        http1.control().show_all();
-        return ResponseSource::Duplex { incoming, http1 };
-    }
-    // The client has parsed the head and knows the body's length.
-    let length = if incoming.is_end_stream() {
-        Some(0)
-    } else {
-        incoming.size_hint().exact()
-    };
-    drop(incoming);
-    let Some((io, read_ahead)) = http1.into_io() else {
-        return ResponseSource::Lost;
-    };
-    let mut response = http1::BodyReader::new(io, read_ahead, length, framing.chunked);
-    if framing.closes {
-        response = response.not_reusable();
-    }
-    ResponseSource::Http1 {
-        response: Box::new(response),
-        endpoint,
+        UpstreamBody::Http1 {
+            io,
+            read_ahead,
+            length,
+            unsent,
+            reusable,
+        } => {
+            let mut response = http1::BodyReader::new(io, read_ahead, length);
+            if closes || !reusable || unsent.is_some() {
+                response = response.not_reusable();
+            }
+            let response = Box::new(response);
+            match unsent {
+                None => ResponseSource::Http1 { response, endpoint },
+                request => ResponseSource::Duplex { response, request },
+            }
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! Buffers request bodies that decide on admission, or that a route allows to be rewritten.
 
+use super::agent_body::{AgentBody, AgentBodyError};
 use super::body_admission;
 use super::call_handle::CallHandle;
 use super::upload::{BufferedBody, UploadSource};
@@ -8,7 +9,6 @@ use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TY
 use http::{HeaderMap, HeaderValue, Method, request, response};
 use http_body::Body;
 use http_body_util::BodyExt;
-use hyper::body::Incoming;
 use std::sync::Arc;
 use std::time::Duration;
 use tokengauge_core::memory::{Buffer, BufferError};
@@ -46,7 +46,7 @@ pub(super) struct RewriteOptions {
 }
 
 /// Whether the body can be replaced.
-pub(super) fn replaceable(request: &request::Parts, body: &Incoming) -> bool {
+pub(super) fn replaceable(request: &request::Parts, body: &AgentBody) -> bool {
     request.method == Method::POST
         && has_media_type(&request.headers, "application/json")
         && !request.headers.contains_key(CONTENT_ENCODING)
@@ -57,7 +57,7 @@ pub(super) fn replaceable(request: &request::Parts, body: &Incoming) -> bool {
 /// which body to replace it.
 pub(super) async fn rewrite(
     request: &mut request::Parts,
-    body: Incoming,
+    body: AgentBody,
     handle: &Arc<CallHandle>,
     idle: Duration,
     options: RewriteOptions,
@@ -140,10 +140,10 @@ pub(super) fn prepare_for_filter(response: &mut response::Parts) -> bool {
 pub(super) type BufferedPrefix = (BufferedBody, Option<BufferError>);
 /// The same, or the agent's connection failed, or it stopped sending.
 pub(super) type ReadResult =
-    Result<Result<BufferedPrefix, hyper::Error>, tokio::time::error::Elapsed>;
+    Result<Result<BufferedPrefix, AgentBodyError>, tokio::time::error::Elapsed>;
 
 /// Reads a body into `buffer` as far as it fits, whatever the size of its frames.
-async fn buffer_body(mut body: Incoming, mut buffer: Buffer, idle: Duration) -> ReadResult {
+async fn buffer_body(mut body: AgentBody, mut buffer: Buffer, idle: Duration) -> ReadResult {
     let mut read = BufferedBody::new(&body);
     let (mut overflow, mut error) = (None, None);
     while let Some(frame) = timeout(idle, body.frame()).await? {

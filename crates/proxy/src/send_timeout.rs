@@ -7,7 +7,7 @@ use super::timer::Timer;
 use crate::settings::Timeouts;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 use tokengauge_core::observer::{End, FailureKind};
@@ -27,6 +27,8 @@ pub(super) struct SendState {
     /// The send timeout in milliseconds; 0 before a call has set it.
     timeout_millis: AtomicU64,
     close_reason: AtomicU8,
+    /// Something was written and not flushed yet.
+    unflushed: AtomicBool,
 }
 
 /// Why the proxy closed a connection or stream with calls in flight.
@@ -46,6 +48,7 @@ impl SendState {
             blocked_since: AtomicU64::new(0),
             timeout_millis: AtomicU64::new(0),
             close_reason: AtomicU8::new(0),
+            unflushed: AtomicBool::new(false),
         }
     }
 
@@ -63,6 +66,21 @@ impl SendState {
         if self.blocked_since.load(Ordering::Relaxed) != 0 {
             self.blocked_since.store(0, Ordering::Relaxed);
         }
+    }
+
+    /// Notes whether everything that was written has left.
+    pub fn set_flushed(&self, flushed: bool) {
+        self.unflushed.store(!flushed, Ordering::Relaxed);
+    }
+
+    /// Whether everything that was written has left.
+    pub fn is_flushed(&self) -> bool {
+        !self.unflushed.load(Ordering::Relaxed)
+    }
+
+    /// Whether it was closed because the agent does not read.
+    pub fn has_timed_out(&self) -> bool {
+        self.close_reason.load(Ordering::Relaxed) == CloseReason::SendTimeout as u8
     }
 
     /// When the send timeout expires, while a write is blocked.

@@ -3,46 +3,36 @@
 
 mod backpressure;
 mod measure_queue;
-mod passthrough_switch;
 mod relay;
 mod source;
 
+pub(super) use relay::{Relay, Tail};
 pub(super) use source::ResponseSource;
 
-use super::agent_socket::SharedSocket;
 use super::body::BodyError;
 use super::call_handle::Call;
 use super::clock::now;
 use super::filter::BodyFilter;
-use super::timer::{IdleTimer, LazyTimer, SendTimer};
+use super::timer::{IdleTimer, LazyTimer};
 use super::upstream::InFlightGuard;
 use crate::settings::Timeouts;
 use backpressure::Backpressure;
 use bytes::Bytes;
 use http_body::SizeHint;
 use measure_queue::{FinalFlush, MeasureQueue};
-use passthrough_switch::PassthroughSwitch;
-use relay::{Relay, RelayTask, Tail};
 use source::Polled;
-use std::task::{Context, Poll, ready};
-use std::time::{Duration, Instant};
+use std::task::{Context, Poll};
+use std::time::Instant;
 use tokengauge_core::observer::{End, FailureKind, Filter, Frame};
 
 /// A response body that is forwarded to the agent and measured.
 pub(super) struct StreamingBody {
     source: ResponseSource,
     filter: Option<BodyFilter>,
-    /// Switches to passthrough once the server has written the head.
-    passthrough: Option<PassthroughSwitch>,
-    relay_task: Option<RelayTask>,
-    /// What the server has to write after the relay has ended.
-    tail: Tail,
     queue: MeasureQueue,
     /// `None` once it has ended.
     call: Option<Call>,
     idle_timer: IdleTimer,
-    /// How long the agent may accept nothing.
-    send_timeout: Duration,
     in_flight: Option<InFlightGuard>,
     /// How long the agent accepts nothing, while the server writes.
     backpressure: Backpressure,
@@ -60,13 +50,9 @@ impl StreamingBody {
         StreamingBody {
             source,
             filter: None,
-            passthrough: None,
-            relay_task: None,
-            tail: Tail::default(),
             queue,
             call: Some(call),
             idle_timer,
-            send_timeout: timeouts.send,
             in_flight: Some(in_flight),
             backpressure: Backpressure::default(),
         }
@@ -75,17 +61,35 @@ impl StreamingBody {
     /// Passes the body through `filter`.
     pub fn filtered(mut self, filter: Box<dyn Filter>) -> StreamingBody {
         self.filter = Some(BodyFilter::new(filter));
-        self.passthrough = None;
         self
     }
 
-    /// Lets chunks bypass the server unchanged. For an HTTP/1.1 agent to whom the server would
-    /// write the body chunked.
-    pub fn with_passthrough(mut self, agent: SharedSocket) -> StreamingBody {
-        if self.source.is_chunked() && self.filter.is_none() {
-            self.passthrough = Some(PassthroughSwitch::new(agent));
+    /// The body as a relay, if its chunks can be forwarded unchanged: for an HTTP/1.1 agent who gets
+    /// it chunked, and before any of it was read.
+    pub fn take_relay(&mut self) -> Option<Box<Relay>> {
+        if !self.source.is_chunked() || self.filter.is_some() {
+            return None;
         }
-        self
+        let call = self.call.take()?;
+        match std::mem::replace(&mut self.source, ResponseSource::Ended) {
+            ResponseSource::Http1 { response, endpoint } => Some(Box::new(Relay {
+                last_activity: call.handle().last_activity(),
+                measure_due: false,
+                response: Some(*response),
+                endpoint,
+                queue: std::mem::take(&mut self.queue),
+                call: Some(call),
+                idle_timeout: self.idle_timer.limit(),
+                in_flight: self.in_flight.take(),
+                timer: LazyTimer::default(),
+                backpressure: Backpressure::default(),
+                head_unsent: true,
+            })),
+            source => {
+                (self.source, self.call) = (source, Some(call));
+                None
+            }
+        }
     }
 
     /// Ends the call at once if there is no body.
@@ -97,7 +101,7 @@ impl StreamingBody {
 
     pub fn is_over(&self) -> bool {
         let filtered = self.filter.as_ref().is_none_or(BodyFilter::is_finished);
-        self.call.is_none() && self.relay_task.is_none() && self.tail.is_empty() && filtered
+        self.call.is_none() && filtered
     }
 
     pub fn size_hint(&self) -> SizeHint {
@@ -109,24 +113,6 @@ impl StreamingBody {
     }
 
     pub fn poll_frame(&mut self, cx: &mut Context<'_>) -> Polled {
-        // The server frames what it gets as chunks of its own, so the switch has to happen between
-        // the upstream's chunks.
-        if self
-            .passthrough
-            .as_ref()
-            .is_some_and(PassthroughSwitch::is_ready)
-            && self.source.is_between_chunks()
-        {
-            self.start_relay();
-        }
-        if let Some(relay_task) = &mut self.relay_task {
-            let tail = ready!(relay_task.poll_tail(cx));
-            self.relay_task = None;
-            match tail {
-                Ok(tail) => self.tail = tail,
-                Err(error) => return Poll::Ready(Some(Err(error))),
-            }
-        }
         if self.call.is_none() {
             return Poll::Ready(self.next_remaining().map(Ok));
         }
@@ -140,12 +126,7 @@ impl StreamingBody {
                 Poll::Ready(frame) => frame,
             };
             match self.process_frame(frame) {
-                Some(frame) => {
-                    self.passthrough
-                        .iter_mut()
-                        .for_each(PassthroughSwitch::record_frame);
-                    return Poll::Ready(Some(frame));
-                }
+                Some(frame) => return Poll::Ready(Some(frame)),
                 None if self.call.is_none() => {
                     return Poll::Ready(self.next_remaining().map(Ok));
                 }
@@ -156,40 +137,7 @@ impl StreamingBody {
     }
 
     fn next_remaining(&mut self) -> Option<http_body::Frame<Bytes>> {
-        match &mut self.filter {
-            Some(filter) => filter.next_remaining(),
-            None => self.tail.next(),
-        }
-    }
-
-    /// Forwards the rest of the body past the server, which has written the head.
-    fn start_relay(&mut self) {
-        let Some(passthrough) = self.passthrough.take() else {
-            return;
-        };
-        match (
-            std::mem::replace(&mut self.source, ResponseSource::Ended),
-            self.call.take(),
-        ) {
-            (ResponseSource::Http1 { response, endpoint }, Some(call)) => {
-                self.relay_task = Some(RelayTask::start(Relay {
-                    last_activity: call.handle().last_activity(),
-                    // What arrived with the head is measured even if nothing follows.
-                    measure_due: !self.queue.is_empty(),
-                    response: Some(*response),
-                    endpoint,
-                    writer: passthrough.into_writer(),
-                    queue: std::mem::take(&mut self.queue),
-                    call: Some(call),
-                    idle_timeout: self.idle_timer.limit(),
-                    send_timer: SendTimer::new(self.send_timeout),
-                    in_flight: self.in_flight.take(),
-                    timer: LazyTimer::default(),
-                    backpressure: Backpressure::default(),
-                }));
-            }
-            (source, call) => (self.source, self.call) = (source, call),
-        }
+        self.filter.as_mut()?.next_remaining()
     }
 
     /// Records a frame, and returns what to forward in its place.

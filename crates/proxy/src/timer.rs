@@ -32,43 +32,6 @@ impl IdleTimer {
     }
 }
 
-/// Fires when none of the bytes that wait to be written was accepted for too long.
-pub(super) struct SendTimer {
-    limit: Duration,
-    /// The number of waiting bytes, and since when it has not changed.
-    waiting: Option<(usize, Instant)>,
-    timer: Timer,
-}
-
-impl SendTimer {
-    pub fn new(limit: Duration) -> SendTimer {
-        SendTimer {
-            limit,
-            waiting: None,
-            timer: Timer::default(),
-        }
-    }
-
-    /// Everything was accepted.
-    pub fn reset(&mut self) {
-        self.waiting = None;
-    }
-
-    /// Ready when none of the `pending` waiting bytes was accepted for too long.
-    pub fn poll(&mut self, cx: &mut Context<'_>, pending: usize) -> Poll<()> {
-        let since = match self.waiting {
-            Some((before, since)) if before == pending => since,
-            _ => {
-                let at = super::clock::now();
-                self.waiting = Some((pending, at));
-                at
-            }
-        };
-        let limit = self.limit;
-        self.timer.poll(cx, || since + limit)
-    }
-}
-
 /// A timer whose deadline may move while it runs.
 #[derive(Default)]
 pub(super) struct Timer(Option<Pin<Box<Sleep>>>);

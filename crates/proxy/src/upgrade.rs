@@ -3,14 +3,12 @@
 
 use super::call_handle::{Call, CallHandle};
 use super::clock::now;
-use super::connection::{Http1, Io};
+use super::connection::Io;
 use super::drain::Drain;
 use super::upstream::InFlightGuard;
+use crate::listener::TimedSocket;
 use crate::settings::Timeouts;
 use bytes::{Bytes, BytesMut};
-use hyper::upgrade::OnUpgrade;
-use hyper_util::rt::TokioIo;
-use std::future::poll_fn;
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -26,8 +24,9 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// An upgraded connection and its call.
 pub(super) struct Tunnel {
-    pub http1: Box<Http1>,
-    pub agent: OnUpgrade,
+    pub upstream: Io,
+    /// What the upstream sent right behind its head.
+    pub read_ahead: Bytes,
     pub call: Call,
     pub in_flight: InFlightGuard,
     pub timeouts: Timeouts,
@@ -35,15 +34,16 @@ pub(super) struct Tunnel {
 }
 
 impl Tunnel {
-    /// Runs the tunnel in its own task, until both directions have ended.
-    pub fn start(self) {
-        tokio::spawn(self.run());
+    /// Runs the tunnel in its own task, until both directions have ended. `arrived` is what the
+    /// agent sent already.
+    pub fn start(self, agent: TimedSocket, arrived: Bytes) {
+        tokio::spawn(self.run(agent, arrived));
     }
 
-    async fn run(self) {
+    async fn run(self, agent: TimedSocket, arrived: Bytes) {
         let Tunnel {
-            http1,
-            agent,
+            upstream,
+            read_ahead,
             call,
             in_flight,
             timeouts,
@@ -56,7 +56,7 @@ impl Tunnel {
         };
         tunnel_timeouts.handle.record_activity(now());
         let end = tokio::select! {
-            end = run_tunnel(http1, agent, &tunnel_timeouts) => end,
+            end = relay((agent, arrived), (upstream, read_ahead), &tunnel_timeouts) => end,
             () = tunnel_timeouts.idle_expired(timeouts.idle) => End::Failed(FailureKind::IdleTimeout),
             () = drain.terminated() => End::Drained,
         };
@@ -125,27 +125,12 @@ enum TunnelWriteError {
     Stalled,
 }
 
-async fn run_tunnel(mut http1: Box<Http1>, agent: OnUpgrade, timeouts: &TunnelTimeouts<'_>) -> End {
-    poll_fn(|cx| http1.poll(cx)).await;
-    let Some((upstream, read_already)) = http1.into_io() else {
-        return End::UpstreamReset;
-    };
-    let Ok(agent) = agent.await else {
-        return End::ClientCancelled;
-    };
-    relay(
-        TokioIo::new(agent),
-        upstream,
-        read_already.freeze(),
-        timeouts,
-    )
-    .await
-}
-
-async fn relay<A>(agent: A, upstream: Io, read_already: Bytes, timeouts: &TunnelTimeouts<'_>) -> End
-where
-    A: AsyncRead + AsyncWrite,
-{
+/// Copies both ways. What each side sent already goes first.
+async fn relay(
+    (agent, from_agent): (TimedSocket, Bytes),
+    (upstream, from_upstream): (Io, Bytes),
+    timeouts: &TunnelTimeouts<'_>,
+) -> End {
     let (agent_read, agent_write) = split(agent);
     let (upstream_read, upstream_write) = split(upstream);
     let up = Direction {
@@ -160,8 +145,8 @@ where
         write: agent_write,
         timeouts,
     };
-    let up = up.run(Bytes::new());
-    let down = down.run(read_already);
+    let up = up.run(from_agent);
+    let down = down.run(from_upstream);
     match tokio::try_join!(up, down) {
         Ok(_) => End::Complete,
         Err(end) => end,

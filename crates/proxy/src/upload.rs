@@ -1,15 +1,13 @@
 //! The request body that is sent upstream.
 
+use super::agent_body::{AgentBody, AgentBodyError};
 use super::call_handle::CallHandle;
 use super::clock::now;
 use bytes::Bytes;
 use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
-use hyper::body::Incoming;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
-use std::error::Error;
-use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
@@ -29,7 +27,7 @@ pub(super) struct Upload {
 /// Sources of a request body.
 pub(super) enum UploadSource {
     /// Streamed from the agent.
-    Agent(Incoming),
+    Agent(AgentBody),
     /// What was already buffered, and then the rest from the agent.
     Buffered(BufferedBody),
     /// A replacement for the agent's body.
@@ -40,14 +38,14 @@ pub(super) enum UploadSource {
 pub(super) struct BufferedBody {
     pub frames: VecDeque<Bytes>,
     pub trailers: Option<HeaderMap>,
-    pub remaining: Option<Incoming>,
+    pub remaining: Option<AgentBody>,
     /// Whether the agent declared its length.
     pub sized: bool,
 }
 
 impl BufferedBody {
     /// A body of which nothing was read yet.
-    pub fn new(body: &Incoming) -> BufferedBody {
+    pub fn new(body: &AgentBody) -> BufferedBody {
         BufferedBody {
             frames: VecDeque::new(),
             trailers: None,
@@ -102,9 +100,9 @@ impl UploadSource {
     pub fn poll_frame(
         &mut self,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, AgentBodyError>>> {
         match self {
-            UploadSource::Agent(incoming) => Pin::new(incoming).poll_frame(cx),
+            UploadSource::Agent(body) => Pin::new(body).poll_frame(cx),
             UploadSource::Buffered(read) => read.poll_frame(cx),
             UploadSource::Replaced(bytes) => {
                 let bytes = std::mem::take(bytes);
@@ -115,7 +113,7 @@ impl UploadSource {
 
     pub fn is_end_stream(&self) -> bool {
         match self {
-            UploadSource::Agent(incoming) => incoming.is_end_stream(),
+            UploadSource::Agent(body) => body.is_end_stream(),
             UploadSource::Buffered(read) => read.is_end_stream(),
             UploadSource::Replaced(bytes) => bytes.is_empty(),
         }
@@ -123,7 +121,7 @@ impl UploadSource {
 
     fn size_hint(&self) -> SizeHint {
         match self {
-            UploadSource::Agent(incoming) => incoming.size_hint(),
+            UploadSource::Agent(body) => body.size_hint(),
             UploadSource::Buffered(read) => read.size_hint(),
             UploadSource::Replaced(bytes) => SizeHint::with_exact(bytes.len() as u64),
         }
@@ -134,7 +132,7 @@ impl BufferedBody {
     fn poll_frame(
         &mut self,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, AgentBodyError>>> {
         if let Some(bytes) = self.frames.pop_front() {
             return Poll::Ready(Some(Ok(Frame::data(bytes))));
         }
@@ -164,12 +162,12 @@ impl BufferedBody {
 
 impl Body for Upload {
     type Data = Bytes;
-    type Error = hyper::Error;
+    type Error = AgentBodyError;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, AgentBodyError>>> {
         if let Some(waiting) = &mut self.gate {
             ready!(waiting.poll(cx));
             self.gate = None;
@@ -179,7 +177,7 @@ impl Body for Upload {
         let frame = match ready!(polled) {
             Some(Ok(frame)) => Some(Ok(self.record_frame(frame))),
             Some(Err(error)) => {
-                self.handle.set_upload_failed(is_malformed(&error));
+                self.handle.set_upload_failed(error.is_malformed());
                 Some(Err(error))
             }
             None => {
@@ -197,19 +195,6 @@ impl Body for Upload {
     fn size_hint(&self) -> SizeHint {
         self.source.size_hint()
     }
-}
-
-/// Whether the agent's framing is malformed, as opposed to a lost connection.
-pub(super) fn is_malformed(error: &hyper::Error) -> bool {
-    let cause = error
-        .source()
-        .and_then(|cause| cause.downcast_ref::<io::Error>());
-    cause.is_some_and(|cause| {
-        matches!(
-            cause.kind(),
-            io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData
-        )
-    })
 }
 
 /// Opens when the upstream answers `100 Continue`.

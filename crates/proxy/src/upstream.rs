@@ -136,7 +136,7 @@ pub(super) struct Lease {
 
 /// A connection, or a stream of a shared one.
 pub(super) enum LeasedConnection {
-    Http1(Box<Http1>),
+    Http1(Http1),
     Http2 {
         connection: Http2,
         stream: InFlightGuard,
@@ -336,12 +336,11 @@ impl Endpoint {
         {
             return Some(connection);
         }
-        let http1 = Http1::reused(
-            self.idle_pool.take(options.non_idempotent)?,
-            self.head_bytes,
-        )
-        .ok()?;
-        Some(LeasedConnection::Http1(Box::new(http1)))
+        let io = self.idle_pool.take(options.non_idempotent)?;
+        Some(LeasedConnection::Http1(Http1 {
+            io,
+            max_head_bytes: self.head_bytes,
+        }))
     }
 
     fn reuse_http2(&self) -> Option<LeasedConnection> {

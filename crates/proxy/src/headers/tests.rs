@@ -26,7 +26,7 @@ fn connection(peer: &str, tls: bool) -> ConnectionInfo {
         tls,
         drain: Shutdown::new().drain(),
         send_state: std::sync::Arc::new(crate::send_timeout::SendState::new()),
-        agent_socket: None,
+        http1: None,
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::ResponseBodyError;
 use super::chunked::ChunkedDecoder;
+use super::head::BodyLength;
 use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
 use std::ops::Range;
@@ -14,7 +15,7 @@ use tokio::io::{AsyncRead, ReadBuf};
 pub(crate) struct BodyReader<I> {
     io: I,
     /// Bytes that were received but not decoded: what came with the head, or part of a line.
-    read_ahead: BytesMut,
+    read_ahead: Bytes,
     /// Whether `read_ahead` has never been decoded, so that it may hold more than part of a line.
     unparsed: bool,
     framing: Framing,
@@ -47,14 +48,13 @@ pub(crate) struct Piece {
 }
 
 impl<I: AsyncRead + Unpin> BodyReader<I> {
-    /// A reader of a body with the `length` of its head, or else `chunked`, or else ended by the
-    /// close of the connection.
-    pub fn new(io: I, read_ahead: BytesMut, length: Option<u64>, chunked: bool) -> BodyReader<I> {
+    /// A reader of a body that is as long as its head says.
+    pub fn new(io: I, read_ahead: Bytes, length: BodyLength) -> BodyReader<I> {
         let framing = match length {
-            Some(0) => Framing::Complete,
-            Some(length) => Framing::Length(length),
-            None if chunked => Framing::Chunked(ChunkedDecoder::default()),
-            None => Framing::UntilClose,
+            BodyLength::Known(0) => Framing::Complete,
+            BodyLength::Known(length) => Framing::Length(length),
+            BodyLength::Chunked => Framing::Chunked(ChunkedDecoder::default()),
+            BodyLength::UntilClose => Framing::UntilClose,
         };
         BodyReader {
             unparsed: !read_ahead.is_empty(),
@@ -73,14 +73,14 @@ impl<I: AsyncRead + Unpin> BodyReader<I> {
         self
     }
 
+    /// The connection, to write to it while the body is read.
+    pub fn io_mut(&mut self) -> &mut I {
+        &mut self.io
+    }
+
     /// Whether the body is chunked, so that chunks can be forwarded unchanged.
     pub fn is_chunked(&self) -> bool {
         matches!(self.framing, Framing::Chunked(_))
-    }
-
-    /// Whether the next byte is the start of a chunk.
-    pub fn is_between_chunks(&self) -> bool {
-        matches!(&self.framing, Framing::Chunked(chunked) if chunked.is_between_chunks())
     }
 
     /// Whether all content and the trailers have been read.
@@ -153,7 +153,7 @@ impl<I: AsyncRead + Unpin> BodyReader<I> {
         if length == 0 {
             return Poll::Ready(self.on_close().map(|()| None));
         }
-        self.read_ahead = BytesMut::new();
+        self.read_ahead = Bytes::new();
         Poll::Ready(Ok(Some(read_ahead + length)))
     }
 
@@ -207,7 +207,7 @@ impl<I: AsyncRead + Unpin> BodyReader<I> {
         let mut read_ahead = BytesMut::with_capacity(unread.len() + self.read_ahead.len());
         read_ahead.extend_from_slice(unread);
         read_ahead.extend_from_slice(&self.read_ahead);
-        self.read_ahead = read_ahead;
+        self.read_ahead = read_ahead.freeze();
     }
 }
 

@@ -1,16 +1,32 @@
-//! HTTP/1 towards upstreams. hyper writes requests and reads response heads; bodies are read here,
-//! by whoever forwards them, without another task.
+//! HTTP/1 on both sides: heads and bodies are read and written here, by whoever forwards them,
+//! without another task and without a buffer for a connection that waits.
 
 mod body;
 mod chunked;
-mod heads;
+mod encoder;
+mod exchange;
+mod field_names;
+mod head;
+mod head_reader;
 mod interim;
+mod request_body;
+mod write_buffer;
+mod write_request;
+mod write_response;
 
 pub(super) use body::{BodyReader, Piece};
 pub use chunked::{ChunkedDecoder, DecodedChunks};
-pub(super) use heads::{HeadReader, HeadsControl};
+pub(super) use encoder::{BodyEncoder, BodyTooShort};
+pub(super) use exchange::{ExchangeError, Http1Exchange, Http1Response};
+pub(super) use field_names::FieldNames;
+pub(super) use head::{BodyLength, HeadError, RequestHead, parse_request};
+pub(super) use head_reader::HeadBuffer;
+pub(super) use request_body::RequestDecoder;
+pub(super) use write_buffer::WriteBuffer;
+pub(super) use write_request::{RequestWriter, SendError};
+pub(super) use write_response::{BodySize, ResponseContext, WrittenHead, write_response};
 
-/// Why a response body could not be read to its end.
+/// Why a body could not be read to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ResponseBodyError {
     /// The connection was lost.

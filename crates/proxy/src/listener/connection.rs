@@ -1,19 +1,24 @@
 //! Serves one connection of an agent, from its first byte to its last.
 
 use super::connection_timeouts::{ConnectionTimeouts, TimedSocket, TimeoutKind};
+use super::http1_connection::serve_requests;
 use super::protocol_sniff::{HttpVersion, SniffedSocket};
-use crate::agent_socket::{ServerIo, SharedSocket};
+use crate::agent_body::AgentBody;
+use crate::agent_connection::AgentConnection;
+use crate::agent_io::AgentIo;
 use crate::body::Body;
 use crate::drain::{Drain, RequestGuard, Stage};
+use crate::http1::FieldNames;
+use crate::message::{AgentRequest, AgentResponse};
 use crate::send_timeout::{CloseReason, SendState, StreamExecutor, current_stream};
 use crate::settings::Limits;
 use crate::{ConnectionInfo, Forwarder, Shutdown};
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use http::{Request, Response, Version};
+use http::{Request, Response};
 use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
-use hyper::server::conn::{http1, http2};
+use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use std::convert::Infallible;
@@ -25,12 +30,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokengauge_net::tls::Acceptor;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
-/// hyper's smallest buffer for an HTTP/1 head.
-const MIN_BUFFER: usize = 8 * 1024;
 /// Bytes one HTTP/2 stream may send before they are read.
 const STREAM_WINDOW: u32 = 64 * 1024;
 /// Bytes all streams of one HTTP/2 connection may send before they are read.
@@ -51,7 +53,8 @@ pub(super) struct Server {
 
 /// How a connection is served.
 struct ConnectionSettings {
-    http1: http1::Builder,
+    /// Bytes of an HTTP/1 request head.
+    head_bytes: usize,
     http2: http2::Builder<StreamExecutor>,
     head_timeout: Duration,
 }
@@ -59,7 +62,7 @@ struct ConnectionSettings {
 impl ConnectionSettings {
     fn new(limits: &Limits) -> ConnectionSettings {
         ConnectionSettings {
-            http1: http1(limits),
+            head_bytes: limits.head_bytes,
             http2: http2(limits),
             head_timeout: limits.head_timeout,
         }
@@ -80,26 +83,6 @@ impl Server {
         self.settings
             .store(Arc::new(ConnectionSettings::new(limits)));
     }
-}
-
-fn http1(limits: &Limits) -> http1::Builder {
-    let mut builder = http1::Builder::new();
-    builder
-        .preserve_header_case(true)
-        // The limit of 100 header fields stays, which is Envoy's, too: with another one, hyper
-        // parses on the heap and each open connection takes 8 KB more.
-        //
-        // `ConnectionTimeouts` distinguishes an idle connection from a slow head; hyper's timer
-        // does not.
-        .header_read_timeout(None)
-        .max_buf_size(limits.head_bytes.max(MIN_BUFFER))
-        .max_header_size(limits.head_bytes)
-        // `SharedSocket::poll_disconnected` notices an agent that leaves during a response, without
-        // a buffer.
-        .half_close(true)
-        // Responses have only the upstream's `date`.
-        .auto_date_header(false);
-    builder
 }
 
 fn http2(limits: &Limits) -> http2::Builder<StreamExecutor> {
@@ -141,10 +124,11 @@ pub(super) async fn serve(
         tls,
         drain,
         send_state: Arc::clone(&send_state),
-        agent_socket: None,
+        http1: None,
     };
     let Some(acceptor) = acceptor else {
-        return serve_http(&server, &settings, tcp, info(drain), timeouts).await;
+        let io = AgentIo::Tcp(tcp);
+        return serve_http(&server, &settings, io, info(drain), timeouts).await;
     };
     // Boxed, as the stream is, to keep the connection's future small for as long as it lasts.
     let handshake = Box::pin(timeout(settings.head_timeout, acceptor.accept(tcp)));
@@ -153,34 +137,25 @@ pub(super) async fn serve(
         () = drain.drain_started() => return,
     };
     match accepted {
-        Ok(Ok(tls)) => serve_http(&server, &settings, Box::new(tls), info(drain), timeouts).await,
+        Ok(Ok(tls)) => {
+            let io = AgentIo::Tls(Box::new(tls));
+            serve_http(&server, &settings, io, info(drain), timeouts).await;
+        }
         Ok(Err(error)) => tracing::debug!(%peer, %error, "TLS handshake with an agent failed"),
         Err(_) => tracing::debug!(%peer, "no TLS handshake in time"),
     }
 }
 
-async fn serve_http<I>(
+async fn serve_http(
     server: &Arc<Server>,
     settings: &ConnectionSettings,
-    io: I,
-    mut info: ConnectionInfo,
+    io: AgentIo,
+    info: ConnectionInfo,
     timeouts: ConnectionTimeouts,
-) where
-    I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
+) {
     let timeouts = Arc::new(timeouts);
     let (peer, mut drain) = (info.peer, info.drain.clone());
     let send_state = Arc::clone(&info.send_state);
-    let (io, agent_socket) = ServerIo::new(io);
-    info.agent_socket = Some(agent_socket.clone());
-    let connection_service = Arc::new(ConnectionService {
-        server: Arc::clone(server),
-        timeouts: Arc::clone(&timeouts),
-        info,
-    });
-    // Boxed, because hyper reserves room for it in every connection, even an idle one.
-    let service =
-        service_fn(move |request| Box::pin(Arc::clone(&connection_service).call(request)));
     let mut socket = SniffedSocket::new(TimedSocket::new(io, Arc::clone(&timeouts)));
     let mut timer = pin!(sleep_until(Instant::now() + settings.head_timeout));
     let version = tokio::select! {
@@ -189,25 +164,36 @@ async fn serve_http<I>(
         () = drain.drain_started() => return,
         _ = timeouts.expired(timer.as_mut()) => return log_head_timeout(peer),
     };
-    let io = TokioIo::new(socket);
+    let mut service = ConnectionService {
+        server: Arc::clone(server),
+        timeouts: Arc::clone(&timeouts),
+        info,
+    };
     let supervised = SupervisedConnection {
         peer,
         timeouts: &timeouts,
         send_state: &send_state,
-        agent_socket: &agent_socket,
         drain,
         timer,
     };
     match version {
         Ok(HttpVersion::Http1) => {
-            let connection = pin!(settings.http1.serve_connection(io, service).with_upgrades());
-            let graceful_shutdown = http1::UpgradeableConnection::graceful_shutdown;
-            let disconnected = poll_fn(|cx| agent_socket.poll_disconnected(cx));
+            let (io, prefix, filled) = socket.into_parts();
+            let agent = AgentConnection::new(io, &prefix[..filled]);
+            service.info.http1 = Some(agent.clone());
+            let _close = CloseOnDrop(&agent);
+            let connection = pin!(serve_requests(&agent, &service, settings.head_bytes));
+            let disconnected = poll_fn(|cx| agent.poll_disconnected(cx));
+            let graceful_shutdown = |_: Pin<&mut _>| agent.close_gracefully();
             supervised
                 .serve(connection, graceful_shutdown, disconnected)
                 .await;
         }
         Ok(HttpVersion::Http2) => {
+            let service = Arc::new(service);
+            // Boxed, because hyper reserves room for it in every connection, even an idle one.
+            let service = service_fn(move |request| Box::pin(Arc::clone(&service).call(request)));
+            let io = TokioIo::new(socket);
             let mut connection = Box::pin(settings.http2.serve_connection(io, service));
             let graceful_shutdown = http2::Connection::graceful_shutdown;
             supervised
@@ -218,12 +204,20 @@ async fn serve_http<I>(
     }
 }
 
+/// Closes an HTTP/1 connection with its task, whoever else still reads a body of it.
+struct CloseOnDrop<'a>(&'a AgentConnection);
+
+impl Drop for CloseOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
 /// Whatever can end a connection from outside: its timeouts, the shutdown, the agent.
 struct SupervisedConnection<'a> {
     peer: SocketAddr,
     timeouts: &'a ConnectionTimeouts,
     send_state: &'a SendState,
-    agent_socket: &'a SharedSocket,
     drain: Drain,
     timer: Pin<&'a mut Sleep>,
 }
@@ -231,13 +225,13 @@ struct SupervisedConnection<'a> {
 impl SupervisedConnection<'_> {
     /// Serves a connection to its end, or until it is `disconnected` during a response;
     /// `graceful_shutdown` makes it end after the requests in flight.
-    async fn serve<C>(
+    async fn serve<C, E: Display>(
         mut self,
         mut connection: Pin<&mut C>,
         graceful_shutdown: impl Fn(Pin<&mut C>),
         mut disconnected: impl Future<Output = ()> + Unpin,
     ) where
-        C: Future<Output = hyper::Result<()>>,
+        C: Future<Output = Result<(), E>>,
     {
         let mut next_stage = Stage::Draining;
         loop {
@@ -256,7 +250,6 @@ impl SupervisedConnection<'_> {
                     TimeoutKind::Head => return log_head_timeout(self.peer),
                     TimeoutKind::Send => {
                         self.send_state.set_close_reason(CloseReason::SendTimeout);
-                        self.agent_socket.abort();
                         return log_end(self.peer, Err("the agent takes nothing"));
                     }
                     TimeoutKind::Idle => {
@@ -280,38 +273,54 @@ fn log_end(peer: SocketAddr, ended: Result<(), impl Display>) {
 }
 
 /// What the requests of one connection share.
-struct ConnectionService {
+pub(super) struct ConnectionService {
     server: Arc<Server>,
     timeouts: Arc<ConnectionTimeouts>,
     info: ConnectionInfo,
 }
 
 impl ConnectionService {
-    /// Counts the request as in flight before the future is first polled: over HTTP/2 that happens
-    /// in another task, after the connection's timeouts have been checked.
+    /// Counts a request as in flight, until what this returns is dropped.
+    pub(super) fn begin(&self, multiplexed: bool) -> ActiveRequest {
+        self.timeouts.request_started(multiplexed);
+        ActiveRequest {
+            timeouts: Arc::clone(&self.timeouts),
+            stream: None,
+            _guard: self.server.shutdown.request_guard(),
+        }
+    }
+
+    /// Forwards a request of an HTTP/1 connection.
+    pub(super) async fn forward(&self, request: AgentRequest) -> AgentResponse {
+        let forwarder = &self.server.forwarder;
+        forwarder.forward(request, &self.info, None).await
+    }
+
+    /// Serves a request of an HTTP/2 connection. Counts it as in flight before the future is first
+    /// polled: that happens in another task, after the connection's timeouts have been checked.
     fn call(
         self: Arc<Self>,
         request: Request<Incoming>,
     ) -> impl Future<Output = Result<Response<CountedBody>, Infallible>> {
-        self.timeouts
-            .request_started(request.version() == Version::HTTP_2);
-        let mut call = ActiveRequest {
-            timeouts: Arc::clone(&self.timeouts),
-            stream: None,
-            _guard: self.server.shutdown.request_guard(),
-        };
+        let mut call = self.begin(true);
         async move {
             call.stream = current_stream();
             let stream = call.stream.as_ref();
+            let (parts, incoming) = request.into_parts();
+            let request = AgentRequest {
+                parts,
+                names: FieldNames::default(),
+                body: AgentBody::Http2(incoming),
+            };
             let response = self.server.forwarder.forward(request, &self.info, stream);
-            let response = response.await;
+            let response = Response::from(response.await);
             Ok(response.map(|body| CountedBody { body, call }))
         }
     }
 }
 
 /// A request in flight, until its response has ended or was dropped.
-struct ActiveRequest {
+pub(super) struct ActiveRequest {
     timeouts: Arc<ConnectionTimeouts>,
     /// Its stream, over HTTP/2.
     stream: Option<Arc<SendState>>,

@@ -1,6 +1,7 @@
 //! Timeouts of an agent's connection: for request heads, for idle connections, and for responses
 //! that are not read.
 
+use crate::agent_io::AgentIo;
 use crate::send_timeout::SendState;
 use parking_lot::{Mutex, MutexGuard};
 use std::future::poll_fn;
@@ -132,14 +133,24 @@ impl ConnectionTimeouts {
 
 /// A socket that records reads, and writes that block.
 #[derive(Debug)]
-pub(super) struct TimedSocket<I> {
-    io: I,
+pub(crate) struct TimedSocket {
+    io: AgentIo,
     timeouts: Arc<ConnectionTimeouts>,
 }
 
-impl<I> TimedSocket<I> {
-    pub(super) fn new(io: I, timeouts: Arc<ConnectionTimeouts>) -> Self {
+impl TimedSocket {
+    pub(super) fn new(io: AgentIo, timeouts: Arc<ConnectionTimeouts>) -> Self {
         TimedSocket { io, timeouts }
+    }
+
+    /// Something of the next request is there already.
+    pub fn record_read(&self) {
+        self.timeouts.record_read(Instant::now);
+    }
+
+    /// The close of the connection will be a TCP reset.
+    pub fn reset_on_close(&self) {
+        self.io.reset_on_close();
     }
 
     fn record_write<T>(&self, polled: Poll<T>) -> Poll<T> {
@@ -151,7 +162,7 @@ impl<I> TimedSocket<I> {
     }
 }
 
-impl<I: AsyncRead + Unpin> AsyncRead for TimedSocket<I> {
+impl AsyncRead for TimedSocket {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -166,13 +177,23 @@ impl<I: AsyncRead + Unpin> AsyncRead for TimedSocket<I> {
     }
 }
 
-impl<I: AsyncWrite + Unpin> AsyncWrite for TimedSocket<I> {
+impl Drop for TimedSocket {
+    fn drop(&mut self) {
+        // What an agent does not read would keep a closed connection for minutes.
+        if self.timeouts.send_state.has_timed_out() {
+            self.io.abort();
+        }
+    }
+}
+
+impl AsyncWrite for TimedSocket {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut self.io).poll_write(cx, buf);
+        self.timeouts.send_state.set_flushed(false);
         self.record_write(polled)
     }
 
@@ -182,6 +203,7 @@ impl<I: AsyncWrite + Unpin> AsyncWrite for TimedSocket<I> {
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut self.io).poll_write_vectored(cx, bufs);
+        self.timeouts.send_state.set_flushed(false);
         self.record_write(polled)
     }
 
@@ -191,6 +213,7 @@ impl<I: AsyncWrite + Unpin> AsyncWrite for TimedSocket<I> {
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let polled = Pin::new(&mut self.io).poll_flush(cx);
+        self.timeouts.send_state.set_flushed(polled.is_ready());
         self.record_write(polled)
     }
 

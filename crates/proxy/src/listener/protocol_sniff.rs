@@ -35,6 +35,11 @@ impl<I: AsyncRead + Unpin> SniffedSocket<I> {
         }
     }
 
+    /// The socket, and what was read of it.
+    pub(super) fn into_parts(self) -> (I, [u8; PREFACE.len()], usize) {
+        (self.io, self.prefix, self.filled)
+    }
+
     /// Ready when the first bytes have shown the version.
     pub(super) fn poll_version(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<HttpVersion>> {
         loop {

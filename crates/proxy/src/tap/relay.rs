@@ -1,25 +1,22 @@
-//! Relays chunks unchanged from the upstream's socket to the agent's, in a task that does nothing
-//! else.
+//! Relays chunks unchanged from the upstream's socket to the agent's.
 
 use super::backpressure::Backpressure;
 use super::measure_queue::{FinalFlush, MeasureQueue};
-use super::source::with_buffer;
-use crate::agent_socket::PassthroughWriter;
+use crate::agent_connection::AgentConnection;
 use crate::body::BodyError;
 use crate::call_handle::Call;
 use crate::clock::now;
 use crate::connection::Io;
 use crate::http1::{BodyReader, Piece};
-use crate::timer::{LazyTimer, SendTimer};
+use crate::read_buffer::with_buffer;
+use crate::timer::LazyTimer;
 use crate::upstream::{Endpoint, InFlightGuard};
 use bytes::Bytes;
 use http::HeaderMap;
-use std::pin::Pin;
 use std::sync::{Arc, LazyLock};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 use tokengauge_core::observer::{End, FailureKind, Frame, MAX_MEASURE_DELAY};
-use tokio::task::JoinHandle;
 
 /// Pieces that a relay forwards per poll before it yields to other tasks.
 const MAX_PIECES_PER_POLL: usize = 16;
@@ -33,108 +30,73 @@ const TICK: Duration = Duration::from_millis(20);
 /// How soon frames that are left over are measured.
 const MEASURE_AGAIN: Duration = Duration::from_millis(5);
 
-/// A response body that bypasses the server.
-pub(super) struct Relay {
+/// A response body whose chunks leave as they came.
+pub(crate) struct Relay {
     /// `None` once it has ended.
-    pub response: Option<BodyReader<Io>>,
-    pub endpoint: Arc<Endpoint>,
-    pub writer: PassthroughWriter,
-    pub queue: MeasureQueue,
+    pub(super) response: Option<BodyReader<Io>>,
+    pub(super) endpoint: Arc<Endpoint>,
+    pub(super) queue: MeasureQueue,
     /// `None` once it has ended.
-    pub call: Option<Call>,
-    pub idle_timeout: Duration,
-    pub send_timer: SendTimer,
-    pub in_flight: Option<InFlightGuard>,
-    pub timer: LazyTimer,
+    pub(super) call: Option<Call>,
+    pub(super) idle_timeout: Duration,
+    pub(super) in_flight: Option<InFlightGuard>,
+    pub(super) timer: LazyTimer,
     /// When a byte was last transferred; only the relay transfers any.
-    pub last_activity: Instant,
+    pub(super) last_activity: Instant,
     /// Whether forwarded frames are to be measured once other tasks have had their turn.
-    pub measure_due: bool,
+    pub(super) measure_due: bool,
     /// How long the agent accepts nothing.
-    pub backpressure: Backpressure,
+    pub(super) backpressure: Backpressure,
+    /// The head waits to be written with the first piece.
+    pub(super) head_unsent: bool,
 }
 
-/// What the server has to write after the relay.
+/// What is left to write after a relay, besides the end of the body.
 #[derive(Debug, Default)]
-pub(super) struct Tail {
+pub(crate) struct Tail {
     /// The last piece, if it arrived with the end of the body: both are written together.
     pub payload: Option<Bytes>,
     pub trailers: Option<HeaderMap>,
 }
 
-impl Tail {
-    pub fn is_empty(&self) -> bool {
-        self.payload.is_none() && self.trailers.is_none()
-    }
-
-    /// The next frame to write.
-    pub fn next(&mut self) -> Option<http_body::Frame<Bytes>> {
-        let payload = self.payload.take().map(http_body::Frame::data);
-        payload.or_else(|| self.trailers.take().map(http_body::Frame::trailers))
-    }
-}
-
-/// A running relay, aborted on drop.
-#[derive(Debug)]
-pub(super) struct RelayTask(JoinHandle<Result<Tail, BodyError>>);
-
-impl RelayTask {
-    pub fn start(relay: Relay) -> RelayTask {
-        RelayTask(tokio::spawn(relay))
-    }
-
-    /// Ready when the relay has ended.
-    pub fn poll_tail(&mut self, cx: &mut Context<'_>) -> Poll<Result<Tail, BodyError>> {
-        let done = ready!(Pin::new(&mut self.0).poll(cx));
-        Poll::Ready(done.unwrap_or(Err(BodyError::Agent)))
-    }
-}
-
-impl Drop for RelayTask {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
-
-impl Future for Relay {
-    type Output = Result<Tail, BodyError>;
-
-    /// Forwards what arrives until nothing does.
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+impl Relay {
+    /// Forwards what arrives to `agent`, until nothing does.
+    pub fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        agent: &AgentConnection,
+    ) -> Poll<Result<Tail, BodyError>> {
         // When the last piece of this poll was written: no timer can have fired since.
         let mut at = None;
         for _ in 0..MAX_PIECES_PER_POLL {
-            match self.writer.poll_flush(cx) {
-                Poll::Ready(Ok(())) => {}
-                Poll::Ready(Err(_)) => return self.finish_agent_gone(),
-                Poll::Pending => {
-                    self.backpressure.begin(now);
-                    self.measure_or_defer(cx, at.is_some());
-                    let pending = self.writer.pending_bytes();
-                    ready!(self.send_timer.poll(cx, pending));
-                    return self.finish_agent_stalled();
+            if !std::mem::take(&mut self.head_unsent) {
+                match agent.poll_flush(cx) {
+                    Poll::Ready(Ok(())) => {}
+                    Poll::Ready(Err(_)) => return self.finish_agent_gone(),
+                    Poll::Pending => {
+                        self.backpressure.begin(now);
+                        self.measure_or_defer(cx, at.is_some());
+                        return Poll::Pending;
+                    }
                 }
             }
-            self.send_timer.reset();
             self.backpressure.end(now);
-            let Relay {
-                response, writer, ..
-            } = &mut *self;
+            let response = &mut self.response;
             let response = response.as_mut().expect("polled until it is over");
             let routed =
                 with_buffer(|buffer| {
                     let piece = ready!(response.poll_piece(cx, buffer));
                     let received_at = now();
                     Poll::Ready(piece.map(|piece| {
-                        piece.map(|piece| route(writer, cx, piece, buffer, received_at))
+                        piece.map(|piece| route(agent, cx, piece, buffer, received_at))
                     }))
                 });
             match routed {
-                Poll::Pending => return self.on_pending(cx, at),
+                Poll::Pending => return self.flush_and_wait(cx, agent, at),
                 Poll::Ready(Ok(Some(FrameRoute::Passthrough(received_at, payload)))) => {
                     at = Some(self.record_sent(received_at, payload));
                 }
-                Poll::Ready(Ok(Some(FrameRoute::ToServer(received_at, payload)))) => {
+                Poll::Ready(Ok(Some(FrameRoute::Last(received_at, payload)))) => {
                     return self.finish_with_last_piece(received_at, payload);
                 }
                 Poll::Ready(Ok(Some(FrameRoute::AgentGone))) => return self.finish_agent_gone(),
@@ -153,25 +115,25 @@ impl Future for Relay {
 
 /// Who writes a piece.
 enum FrameRoute {
-    /// It was written past the server.
+    /// It was written as it came.
     Passthrough(Instant, Bytes),
-    /// The server writes it: the last piece goes together with the end of the body.
-    ToServer(Instant, Bytes),
+    /// It is written together with the end of the body.
+    Last(Instant, Bytes),
     /// The agent has closed the connection.
     AgentGone,
 }
 
 fn route(
-    writer: &mut PassthroughWriter,
+    agent: &AgentConnection,
     cx: &mut Context<'_>,
     piece: Piece,
     buffer: &[u8],
     at: Instant,
 ) -> FrameRoute {
     if piece.is_last && piece.starts_at_chunk && !piece.payload.is_empty() {
-        return FrameRoute::ToServer(at, piece.payload);
+        return FrameRoute::Last(at, piece.payload);
     }
-    match writer.send(cx, &buffer[piece.raw]) {
+    match agent.send(cx, &buffer[piece.raw]) {
         Ok(()) => FrameRoute::Passthrough(at, piece.payload),
         Err(_) => FrameRoute::AgentGone,
     }
@@ -241,6 +203,9 @@ impl Relay {
     ) -> Poll<Result<Tail, BodyError>> {
         let response = self.response.as_mut();
         let trailers = response.and_then(BodyReader::take_trailers);
+        if let (Some(trailers), Some(call)) = (&trailers, &self.call) {
+            call.handle().notify(|call| call.trailers(trailers));
+        }
         self.finish(at, End::Complete);
         Poll::Ready(Ok(Tail { payload, trailers }))
     }
@@ -254,10 +219,22 @@ impl Relay {
         Poll::Ready(Err(BodyError::Agent))
     }
 
-    fn finish_agent_stalled(&mut self) -> Poll<Result<Tail, BodyError>> {
-        self.finish(now(), End::Failed(FailureKind::AgentSendTimeout));
-        self.writer.agent().abort();
-        Poll::Ready(Err(BodyError::Agent))
+    /// Nothing has arrived: a head that waited for the first piece leaves alone.
+    fn flush_and_wait(
+        &mut self,
+        cx: &mut Context<'_>,
+        agent: &AgentConnection,
+        at: Option<Instant>,
+    ) -> Poll<Result<Tail, BodyError>> {
+        match agent.poll_flush(cx) {
+            Poll::Ready(Ok(())) => self.on_pending(cx, at),
+            Poll::Ready(Err(_)) => self.finish_agent_gone(),
+            Poll::Pending => {
+                self.backpressure.begin(now);
+                self.measure_or_defer(cx, at.is_some());
+                Poll::Pending
+            }
+        }
     }
 
     /// Waits for the upstream, up to the idle timeout.

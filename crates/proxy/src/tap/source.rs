@@ -1,24 +1,16 @@
 //! Sources of a response body.
 
 use crate::body::BodyError;
-use crate::connection::{Http1, Io};
-use crate::http1::{BodyReader, ResponseBodyError};
+use crate::connection::Io;
+use crate::http1::{BodyReader, RequestWriter, SendError};
+use crate::read_buffer::with_buffer;
 use crate::upstream::{Endpoint, InFlightGuard};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
-use std::cell::RefCell;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker, ready};
-
-/// Bytes per read.
-const READ_BYTES: usize = 32 * 1024;
-
-thread_local! {
-    /// One buffer per thread: a stream that waits for its next chunk holds none.
-    static BUFFER: RefCell<Box<[u8]>> = RefCell::new(vec![0; READ_BYTES].into_boxed_slice());
-}
+use std::task::{Context, Poll, ready};
 
 /// Sources of a response body.
 pub(crate) enum ResponseSource {
@@ -27,26 +19,19 @@ pub(crate) enum ResponseSource {
         response: Box<BodyReader<Io>>,
         endpoint: Arc<Endpoint>,
     },
-    /// HTTP/1 while the request is still being sent: the HTTP client drives both directions, and
-    /// the connection is not reused.
+    /// HTTP/1 while the request is still being sent. The connection is not reused.
     Duplex {
-        incoming: Incoming,
-        http1: Box<Http1>,
+        response: Box<BodyReader<Io>>,
+        /// `None` when everything was sent.
+        request: Option<Box<RequestWriter>>,
     },
     /// HTTP/2: the connection is driven by its own task.
     Http2 {
         incoming: Incoming,
         _stream: InFlightGuard,
     },
-    /// The connection was lost between head and body.
-    Lost,
     /// The source has ended.
     Ended,
-}
-
-/// Lends this thread's read buffer.
-pub(super) fn with_buffer<T>(read: impl FnOnce(&mut [u8]) -> T) -> T {
-    BUFFER.with_borrow_mut(|buffer| read(buffer))
 }
 
 pub(super) type Polled = Poll<Option<Result<Frame<Bytes>, BodyError>>>;
@@ -55,13 +40,10 @@ impl ResponseSource {
     pub fn poll_frame(&mut self, cx: &mut Context<'_>) -> Polled {
         match self {
             ResponseSource::Http1 { response, .. } => poll_response(response, cx),
-            ResponseSource::Duplex { incoming, http1 } => poll_duplex(incoming, http1, cx),
+            ResponseSource::Duplex { response, request } => poll_duplex(response, request, cx),
             ResponseSource::Http2 { incoming, .. } => {
                 let frame = ready!(Pin::new(incoming).poll_frame(cx));
                 Poll::Ready(frame.map(|frame| frame.map_err(BodyError::from)))
-            }
-            ResponseSource::Lost => {
-                Poll::Ready(Some(Err(ResponseBodyError::ConnectionLost.into())))
             }
             ResponseSource::Ended => Poll::Ready(None),
         }
@@ -69,24 +51,21 @@ impl ResponseSource {
 
     pub fn is_end_stream(&self) -> bool {
         match self {
-            ResponseSource::Http1 { response, .. } => response.is_complete(),
-            ResponseSource::Duplex { incoming, .. } | ResponseSource::Http2 { incoming, .. } => {
-                incoming.is_end_stream()
+            ResponseSource::Http1 { response, .. } | ResponseSource::Duplex { response, .. } => {
+                response.is_complete()
             }
-            ResponseSource::Lost => false,
+            ResponseSource::Http2 { incoming, .. } => incoming.is_end_stream(),
             ResponseSource::Ended => true,
         }
     }
 
     pub fn size_hint(&self) -> SizeHint {
         match self {
-            ResponseSource::Http1 { response, .. } => response
-                .length()
-                .map_or_else(SizeHint::default, SizeHint::with_exact),
-            ResponseSource::Duplex { incoming, .. } | ResponseSource::Http2 { incoming, .. } => {
-                incoming.size_hint()
+            ResponseSource::Http1 { response, .. } | ResponseSource::Duplex { response, .. } => {
+                let length = response.length();
+                length.map_or_else(SizeHint::default, SizeHint::with_exact)
             }
-            ResponseSource::Lost => SizeHint::default(),
+            ResponseSource::Http2 { incoming, .. } => incoming.size_hint(),
             ResponseSource::Ended => SizeHint::with_exact(0),
         }
     }
@@ -94,11 +73,6 @@ impl ResponseSource {
     /// Whether chunks can be forwarded unchanged.
     pub fn is_chunked(&self) -> bool {
         matches!(self, ResponseSource::Http1 { response, .. } if response.is_chunked())
-    }
-
-    /// Whether the next byte is the start of a chunk.
-    pub fn is_between_chunks(&self) -> bool {
-        matches!(self, ResponseSource::Http1 { response, .. } if response.is_between_chunks())
     }
 
     /// Ends the source. A connection that was read to exactly the end of its response is returned
@@ -130,20 +104,20 @@ fn poll_response(response: &mut BodyReader<Io>, cx: &mut Context<'_>) -> Polled 
     })
 }
 
-/// Takes what has arrived, or else drives the connection and tries again. Only the connection fills
-/// `incoming`, and it is polled here, so `incoming` needs no waker.
-fn poll_duplex(incoming: &mut Incoming, http1: &mut Http1, cx: &mut Context<'_>) -> Polled {
-    let mut noop = Context::from_waker(Waker::noop());
-    let mut poll = |incoming: &mut Incoming| {
-        let frame = ready!(Pin::new(incoming).poll_frame(&mut noop));
-        Poll::Ready(frame.map(|frame| frame.map_err(BodyError::from)))
-    };
-    if let Poll::Ready(frame) = poll(incoming) {
-        return Poll::Ready(frame);
+/// Sends more of the request, and takes what has arrived. An upstream that takes no more of it may
+/// respond all the same.
+fn poll_duplex(
+    response: &mut BodyReader<Io>,
+    request: &mut Option<Box<RequestWriter>>,
+    cx: &mut Context<'_>,
+) -> Polled {
+    if let Some(writer) = request
+        && let Poll::Ready(sent) = writer.poll_send(response.io_mut(), cx)
+    {
+        *request = None;
+        if matches!(sent, Err(SendError::Body)) {
+            return Poll::Ready(Some(Err(BodyError::Agent)));
+        }
     }
-    if http1.poll(cx).is_ready() {
-        // Dropping the connection delivers its end to `incoming`.
-        http1.close();
-    }
-    poll(incoming)
+    poll_response(response, cx)
 }

@@ -63,12 +63,13 @@ impl Upstream {
             let negotiated = if http2 { HTTP2 } else { HTTP1 };
             endpoint.negotiated.store(negotiated, Ordering::Relaxed);
         }
-        let opened = if http2 {
-            endpoint.open_http2(io).await
-        } else {
-            self.open_http1(io)
-        };
-        opened.map_err(|error| {
+        if !http2 {
+            return Ok(LeasedConnection::Http1(Http1 {
+                io,
+                max_head_bytes: self.head_bytes,
+            }));
+        }
+        endpoint.open_http2(io).await.map_err(|error| {
             failure(
                 FailureKind::Protocol,
                 format!("did not begin to speak HTTP ({error})"),
@@ -95,9 +96,5 @@ impl Upstream {
                 ))
             }
         }
-    }
-
-    fn open_http1(&self, io: Io) -> hyper::Result<LeasedConnection> {
-        Http1::new(io, self.head_bytes).map(|http1| LeasedConnection::Http1(Box::new(http1)))
     }
 }

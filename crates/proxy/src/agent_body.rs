@@ -1,0 +1,71 @@
+//! The body of a request, as it comes from the agent.
+
+use crate::agent_connection::Http1Body;
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+/// The body of a request, as it comes from the agent.
+pub(super) enum AgentBody {
+    Empty,
+    Http1(Http1Body),
+    Http2(Incoming),
+}
+
+/// Why the body of a request could not be read to its end.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum AgentBodyError {
+    /// The agent's stream was reset, or its connection lost.
+    #[error("the agent's stream broke off: {0}")]
+    Http2(#[from] hyper::Error),
+    /// The agent's connection was lost.
+    #[error("the agent's connection was lost")]
+    Lost,
+    /// The body's framing is malformed.
+    #[error("the framing of the request body is malformed")]
+    Malformed,
+}
+
+impl AgentBodyError {
+    /// Whether the agent's framing is malformed, as opposed to a lost connection.
+    pub fn is_malformed(&self) -> bool {
+        matches!(self, AgentBodyError::Malformed)
+    }
+}
+
+impl Body for AgentBody {
+    type Data = Bytes;
+    type Error = AgentBodyError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, AgentBodyError>>> {
+        match self.get_mut() {
+            AgentBody::Empty => Poll::Ready(None),
+            AgentBody::Http1(body) => body.poll_frame(cx),
+            AgentBody::Http2(incoming) => {
+                let frame = ready!(Pin::new(incoming).poll_frame(cx));
+                Poll::Ready(frame.map(|frame| frame.map_err(AgentBodyError::from)))
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            AgentBody::Empty => true,
+            AgentBody::Http1(body) => body.is_end_stream(),
+            AgentBody::Http2(incoming) => incoming.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            AgentBody::Empty => SizeHint::with_exact(0),
+            AgentBody::Http1(body) => body.size_hint(),
+            AgentBody::Http2(incoming) => incoming.size_hint(),
+        }
+    }
+}

@@ -1,0 +1,393 @@
+//! An agent's HTTP/1 connection: its socket, the request that is being read, and what waits to be
+//! written. The connection's task and the body of its request share it; nobody waits for the lock
+//! but for another's system call.
+
+mod body;
+
+pub(super) use body::Http1Body;
+
+use crate::agent_body::AgentBodyError;
+use crate::http1::{
+    BodyLength, HeadBuffer, HeadError, RequestDecoder, RequestHead, WriteBuffer, parse_request,
+};
+use crate::listener::TimedSocket;
+use crate::read_buffer::with_buffer;
+use bytes::Bytes;
+use http_body::Frame;
+use parking_lot::{Mutex, MutexGuard};
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker, ready};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// What is read ahead of an agent during a response: the next request, mostly.
+const READ_AHEAD: usize = 8 * 1024;
+/// What is read of a body that nobody wants, so that the connection can serve another request. It
+/// has to be there already.
+const MAX_DRAIN_BYTES: u64 = 64 * 1024;
+/// Interim responses are dropped while more than this waits to be written.
+const MAX_UNSENT: usize = 16 * 1024;
+
+const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+
+/// An agent's HTTP/1 connection. Clones are the same one.
+#[derive(Clone)]
+pub(super) struct AgentConnection(Arc<Mutex<State>>);
+
+struct State {
+    /// `None` once it was closed, or became something else.
+    io: Option<TimedSocket>,
+    /// A head that has arrived in part.
+    head: HeadBuffer,
+    /// What arrived and was not read.
+    read_ahead: Bytes,
+    body: BodyState,
+    /// Which request of the connection is the current one.
+    request: u64,
+    /// The agent waits for `100 Continue`, and nothing was written since its head was read.
+    expects_continue: bool,
+    /// A request was read, and the response to it is not complete.
+    serving: bool,
+    /// No other request is to be served.
+    closing: bool,
+    out: WriteBuffer,
+    /// The connection's task, where it waits for the end of the body.
+    task: Option<Waker>,
+    /// Who reads the body, where it waits for more.
+    body_reader: Option<Waker>,
+}
+
+/// How far the body of the current request was read.
+enum BodyState {
+    /// To its end, or there is none.
+    Complete,
+    /// Somebody reads it.
+    Reading(RequestDecoder),
+    /// Nobody wants the rest.
+    Abandoned(RequestDecoder),
+    /// It could not be read to its end.
+    Failed,
+}
+
+/// Why a connection ends before it should.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum AgentError {
+    /// A request head cannot be read.
+    #[error("{0}")]
+    Head(#[from] HeadError),
+    /// The connection was lost.
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    /// The agent closed it within a request head.
+    #[error("closed within a request head")]
+    Incomplete,
+}
+
+impl AgentConnection {
+    /// A new connection, of which `arrived` was read already.
+    pub fn new(io: TimedSocket, arrived: &[u8]) -> AgentConnection {
+        AgentConnection(Arc::new(Mutex::new(State {
+            io: Some(io),
+            head: HeadBuffer::default(),
+            read_ahead: Bytes::copy_from_slice(arrived),
+            body: BodyState::Complete,
+            request: 0,
+            expects_continue: false,
+            serving: false,
+            closing: false,
+            out: WriteBuffer::default(),
+            task: None,
+            body_reader: None,
+        })))
+    }
+
+    /// The next request head; `None` where no other comes, or is to come.
+    pub fn poll_head(
+        &self,
+        cx: &mut Context<'_>,
+        max_bytes: usize,
+    ) -> Poll<Result<Option<RequestHead>, AgentError>> {
+        let mut state = self.state();
+        let head = ready!(state.poll_head(cx, max_bytes))?;
+        if let Some(head) = &head {
+            state.begin(head);
+        }
+        Poll::Ready(Ok(head))
+    }
+
+    /// No other request is served after this one.
+    pub fn close_gracefully(&self) {
+        self.state().closing = true;
+    }
+
+    /// Whether another request may be served after this one.
+    pub fn is_open(&self) -> bool {
+        let state = self.state();
+        !state.closing && state.io.is_some()
+    }
+
+    /// The response is complete.
+    pub fn end_response(&self) {
+        self.state().serving = false;
+    }
+
+    /// Adds to what waits to be written.
+    pub fn write<T>(&self, write: impl FnOnce(&mut WriteBuffer) -> T) -> T {
+        let mut state = self.state();
+        state.expects_continue = false;
+        write(&mut state.out)
+    }
+
+    /// Writes everything that waits.
+    pub fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.state().poll_flush(cx)
+    }
+
+    /// Writes `bytes` behind what waits. What the socket does not accept waits, too.
+    pub fn send(&self, cx: &mut Context<'_>, bytes: &[u8]) -> io::Result<()> {
+        let state = &mut *self.state();
+        state.out.send(open(&mut state.io)?, cx, bytes)
+    }
+
+    /// Writes an interim response, or drops it if the agent does not read what was written.
+    pub fn send_interim(&self, cx: &mut Context<'_>, head: &[u8]) {
+        let state = &mut *self.state();
+        if let (Some(io), true) = (&mut state.io, state.out.pending_bytes() < MAX_UNSENT) {
+            // The connection's task notices an agent that cannot be written to.
+            let _ = state.out.send(io, cx, head);
+        }
+    }
+
+    /// Writes everything that waits, and closes the sending side.
+    pub fn poll_shutdown(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let state = &mut *self.state();
+        ready!(state.poll_flush(cx))?;
+        Pin::new(open(&mut state.io)?).poll_shutdown(cx)
+    }
+
+    /// Ready when the agent closes the connection during a response, after its request was read.
+    /// What it sends meanwhile is kept: unread, it would turn the close into a reset. From then on
+    /// nothing is known.
+    pub fn poll_disconnected(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let state = &mut *self.state();
+        let body_read = matches!(state.body, BodyState::Complete);
+        if !state.serving || !body_read || !state.read_ahead.is_empty() {
+            return Poll::Pending;
+        }
+        let Some(io) = &mut state.io else {
+            return Poll::Pending;
+        };
+        with_buffer(|buffer| {
+            let mut read = ReadBuf::new(&mut buffer[..READ_AHEAD]);
+            let polled = ready!(Pin::new(io).poll_read(cx, &mut read));
+            if polled.is_err() || read.filled().is_empty() {
+                return Poll::Ready(());
+            }
+            state.read_ahead = Bytes::copy_from_slice(read.filled());
+            Poll::Pending
+        })
+    }
+
+    /// Whether the request's body is no obstacle to another request: it was read, or can be, or
+    /// somebody reads it.
+    pub fn settle_body(&self) -> bool {
+        self.state().settle_body()
+    }
+
+    /// Ready when nobody reads the request's body any more; whether it is no obstacle to another
+    /// request.
+    pub fn poll_body_settled(&self, cx: &mut Context<'_>) -> Poll<bool> {
+        let mut state = self.state();
+        if matches!(state.body, BodyState::Reading(_)) {
+            state.task = Some(cx.waker().clone());
+            return Poll::Pending;
+        }
+        Poll::Ready(state.settle_body())
+    }
+
+    /// The close of the connection will be a TCP reset.
+    pub fn reset_on_close(&self) {
+        if let Some(io) = &self.state().io {
+            io.reset_on_close();
+        }
+    }
+
+    /// Closes the connection. Whoever still reads the body is told.
+    pub fn close(&self) {
+        let mut state = self.state();
+        state.io = None;
+        if let Some(reader) = state.body_reader.take() {
+            reader.wake();
+        }
+    }
+
+    /// The socket, and what was read of it, for another protocol.
+    pub fn take_io(&self) -> Option<(TimedSocket, Bytes)> {
+        let mut state = self.state();
+        let io = state.io.take()?;
+        Some((io, std::mem::take(&mut state.read_ahead)))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock()
+    }
+}
+
+fn open(io: &mut Option<TimedSocket>) -> io::Result<&mut TimedSocket> {
+    io.as_mut()
+        .ok_or_else(|| io::ErrorKind::NotConnected.into())
+}
+
+impl State {
+    fn poll_head(
+        &mut self,
+        cx: &mut Context<'_>,
+        max_bytes: usize,
+    ) -> Poll<Result<Option<RequestHead>, AgentError>> {
+        let parse = |bytes: &[u8]| parse_request(bytes, max_bytes);
+        let arrived = std::mem::take(&mut self.read_ahead);
+        if !arrived.is_empty() {
+            if let Some(io) = &self.io {
+                io.record_read();
+            }
+            if let Some(head) = self.head.read(&arrived, max_bytes, parse)? {
+                return Poll::Ready(Ok(Some(head)));
+            }
+        }
+        loop {
+            if self.closing && self.head.is_empty() {
+                return Poll::Ready(Ok(None));
+            }
+            let (io, head) = (open(&mut self.io)?, &mut self.head);
+            let read = with_buffer(|buffer| {
+                let mut read = ReadBuf::new(buffer);
+                ready!(Pin::new(io).poll_read(cx, &mut read))?;
+                let head = match read.filled() {
+                    [] if head.is_empty() => None,
+                    [] => return Poll::Ready(Err(AgentError::Incomplete)),
+                    filled => Some(head.read(filled, max_bytes, parse)?),
+                };
+                Poll::Ready(Ok::<_, AgentError>(head))
+            });
+            match ready!(read)? {
+                None => return Poll::Ready(Ok(None)),
+                Some(Some(head)) => return Poll::Ready(Ok(Some(head))),
+                Some(None) => {}
+            }
+        }
+    }
+
+    fn begin(&mut self, head: &RequestHead) {
+        self.read_ahead = self.head.take();
+        self.body = match head.body {
+            BodyLength::Known(0) => BodyState::Complete,
+            length => BodyState::Reading(RequestDecoder::new(length)),
+        };
+        self.request += 1;
+        self.expects_continue = head.expects_continue;
+        self.serving = true;
+    }
+
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.out.is_empty() {
+            true => Poll::Ready(Ok(())),
+            false => self.out.poll_flush(open(&mut self.io)?, cx),
+        }
+    }
+
+    fn poll_frame(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, AgentBodyError>>> {
+        if self.expects_continue {
+            self.expects_continue = false;
+            self.out.text().extend_from_slice(CONTINUE);
+            // The connection's task notices an agent that cannot be written to.
+            let _ = self.poll_flush(cx);
+        }
+        let polled = self.poll_next_frame(cx);
+        match &polled {
+            Poll::Pending => self.body_reader = Some(cx.waker().clone()),
+            Poll::Ready(Some(Err(_))) => self.body = BodyState::Failed,
+            Poll::Ready(_) => {
+                if self.decoder().is_some_and(|decoder| decoder.is_complete()) {
+                    self.body = BodyState::Complete;
+                }
+            }
+        }
+        polled
+    }
+
+    fn poll_next_frame(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, AgentBodyError>>> {
+        loop {
+            let (BodyState::Reading(decoder) | BodyState::Abandoned(decoder)) = &mut self.body
+            else {
+                return Poll::Ready(None);
+            };
+            match decoder.next_frame(&mut self.read_ahead) {
+                Ok(Some(frame)) => return Poll::Ready(Some(Ok(frame))),
+                Ok(None) if decoder.is_complete() => return Poll::Ready(None),
+                Ok(None) => {}
+                Err(_) => return Poll::Ready(Some(Err(AgentBodyError::Malformed))),
+            }
+            if ready!(self.poll_read_ahead(cx)).is_err() {
+                return Poll::Ready(Some(Err(AgentBodyError::Lost)));
+            }
+        }
+    }
+
+    /// Adds what arrives to what was read ahead.
+    fn poll_read_ahead(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let (io, read_ahead) = (open(&mut self.io)?, &mut self.read_ahead);
+        with_buffer(|buffer| {
+            let mut read = ReadBuf::new(buffer);
+            ready!(Pin::new(io).poll_read(cx, &mut read))?;
+            if read.filled().is_empty() {
+                return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
+            }
+            *read_ahead = match read_ahead.is_empty() {
+                true => Bytes::copy_from_slice(read.filled()),
+                // Part of a line.
+                false => [&read_ahead[..], read.filled()].concat().into(),
+            };
+            Poll::Ready(Ok(()))
+        })
+    }
+
+    fn decoder(&self) -> Option<&RequestDecoder> {
+        match &self.body {
+            BodyState::Reading(decoder) | BodyState::Abandoned(decoder) => Some(decoder),
+            BodyState::Complete | BodyState::Failed => None,
+        }
+    }
+
+    /// Reads what has arrived of a body that nobody wants.
+    fn settle_body(&mut self) -> bool {
+        self.expects_continue = false;
+        let mut unobserved = Context::from_waker(Waker::noop());
+        let mut left = MAX_DRAIN_BYTES;
+        while matches!(self.body, BodyState::Abandoned(_)) {
+            let Poll::Ready(frame) = self.poll_frame(&mut unobserved) else {
+                break;
+            };
+            let length = frame
+                .and_then(Result::ok)
+                .and_then(|frame| frame.data_ref().map(Bytes::len));
+            let Some(rest) = left.checked_sub(length.unwrap_or(0) as u64) else {
+                break;
+            };
+            left = rest;
+        }
+        matches!(self.body, BodyState::Complete | BodyState::Reading(_))
+    }
+}
+
+impl std::fmt::Debug for AgentConnection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AgentConnection").finish_non_exhaustive()
+    }
+}

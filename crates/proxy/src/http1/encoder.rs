@@ -1,0 +1,157 @@
+//! How bodies are framed when they are written (RFC 9112 §6, §7).
+
+use super::write_buffer::WriteBuffer;
+use bytes::Bytes;
+use http::header::{
+    AUTHORIZATION, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE,
+    HOST, MAX_FORWARDS, SET_COOKIE, TE, TRAILER, TRANSFER_ENCODING,
+};
+use http::{HeaderMap, HeaderName};
+use std::io::Write;
+
+/// Fields that trailers may not hold: framing, routing and credentials (RFC 9110 §6.5.1).
+const NO_TRAILERS: [HeaderName; 12] = [
+    AUTHORIZATION,
+    CACHE_CONTROL,
+    CONTENT_ENCODING,
+    CONTENT_LENGTH,
+    CONTENT_RANGE,
+    CONTENT_TYPE,
+    HOST,
+    MAX_FORWARDS,
+    SET_COOKIE,
+    TE,
+    TRAILER,
+    TRANSFER_ENCODING,
+];
+
+/// How a body is framed, and how much of it is to come.
+#[derive(Debug)]
+pub(crate) enum BodyEncoder {
+    /// So many bytes are to come.
+    Length(u64),
+    /// In chunks, with trailers of these names.
+    Chunked(Vec<HeaderName>),
+    /// As it is; the connection ends with it.
+    UntilClose,
+}
+
+/// The body is shorter than its head says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the body is shorter than its head says")]
+pub(crate) struct BodyTooShort;
+
+impl BodyEncoder {
+    /// In chunks, with the trailers that `trailer` announces.
+    pub fn chunked(headers: &HeaderMap) -> BodyEncoder {
+        let lines = headers.get_all(TRAILER).iter();
+        let names = lines
+            .filter_map(|line| line.to_str().ok())
+            .flat_map(|line| line.split(','))
+            .filter_map(|name| HeaderName::from_bytes(name.trim().as_bytes()).ok());
+        BodyEncoder::Chunked(names.filter(|name| !NO_TRAILERS.contains(name)).collect())
+    }
+
+    pub fn is_chunked(&self) -> bool {
+        matches!(self, BodyEncoder::Chunked(_))
+    }
+
+    pub fn is_until_close(&self) -> bool {
+        matches!(self, BodyEncoder::UntilClose)
+    }
+
+    /// Whether nothing more is to be written, the end included.
+    pub fn is_done(&self) -> bool {
+        matches!(self, BodyEncoder::Length(0))
+    }
+
+    /// Writes content. What is more than the head says does not leave.
+    pub fn data(&mut self, mut content: Bytes, out: &mut WriteBuffer) {
+        if content.is_empty() {
+            return;
+        }
+        match self {
+            BodyEncoder::Length(left) => {
+                let here = usize::try_from(*left).unwrap_or(usize::MAX);
+                content.truncate(here);
+                *left -= content.len() as u64;
+                out.push(content, b"");
+            }
+            BodyEncoder::Chunked(_) => {
+                // Writing to a vector does not fail.
+                let _ = write!(out.text(), "{:X}\r\n", content.len());
+                out.push(content, b"\r\n");
+            }
+            BodyEncoder::UntilClose => out.push(content, b""),
+        }
+    }
+
+    /// Writes the end, with the trailers that were announced.
+    ///
+    /// # Errors
+    /// [`BodyTooShort`] where the length that was announced has not been reached.
+    pub fn end(
+        &mut self,
+        trailers: Option<&HeaderMap>,
+        out: &mut WriteBuffer,
+    ) -> Result<(), BodyTooShort> {
+        match std::mem::replace(self, BodyEncoder::Length(0)) {
+            BodyEncoder::Length(0) | BodyEncoder::UntilClose => Ok(()),
+            BodyEncoder::Length(_) => Err(BodyTooShort),
+            BodyEncoder::Chunked(announced) => {
+                let text = out.text();
+                text.extend_from_slice(b"0\r\n");
+                let fields = trailers.into_iter().flatten();
+                for (name, value) in fields.filter(|(name, _)| announced.contains(name)) {
+                    text.extend_from_slice(name.as_str().as_bytes());
+                    text.extend_from_slice(b": ");
+                    text.extend_from_slice(value.as_bytes());
+                    text.extend_from_slice(b"\r\n");
+                }
+                text.extend_from_slice(b"\r\n");
+                Ok(())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::HeaderValue;
+
+    fn written(out: &mut WriteBuffer) -> String {
+        String::from_utf8(std::mem::take(out.text())).expect("text")
+    }
+
+    #[test]
+    fn chunks_and_announced_trailers_are_written() {
+        let mut headers = HeaderMap::new();
+        headers.insert(TRAILER, HeaderValue::from_static("X-Sum, content-length"));
+        let (mut encoder, mut out) = (BodyEncoder::chunked(&headers), WriteBuffer::default());
+        encoder.data(Bytes::from_static(b"hello world"), &mut out);
+        encoder.data(Bytes::new(), &mut out);
+        let mut trailers = HeaderMap::new();
+        for name in ["x-sum", "content-length", "x-other"] {
+            trailers.insert(name, HeaderValue::from_static("7"));
+        }
+        encoder.end(Some(&trailers), &mut out).expect("whole");
+        assert_eq!(
+            written(&mut out),
+            "B\r\nhello world\r\n0\r\nx-sum: 7\r\n\r\n"
+        );
+        assert!(encoder.is_done());
+    }
+
+    #[test]
+    fn a_length_is_kept_to() {
+        let (mut encoder, mut out) = (BodyEncoder::Length(4), WriteBuffer::default());
+        encoder.data(Bytes::from_static(b"abc"), &mut out);
+        assert!(!encoder.is_done());
+        encoder.data(Bytes::from_static(b"defg"), &mut out);
+        assert!(encoder.is_done());
+        assert_eq!(written(&mut out), "abcd");
+        let mut short = BodyEncoder::Length(4);
+        assert_eq!(short.end(None, &mut out), Err(BodyTooShort));
+    }
+}

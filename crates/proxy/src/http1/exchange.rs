@@ -1,0 +1,195 @@
+//! One request over an HTTP/1 connection to an upstream, until its response head has arrived.
+
+use super::FieldNames;
+use super::head::{HeadError, ResponseHead, parse_response};
+use super::head_reader::HeadBuffer;
+use super::interim;
+use super::write_request::{RequestWriter, SendError};
+use crate::agent_connection::AgentConnection;
+use crate::connection::Io;
+use crate::read_buffer::with_buffer;
+use crate::upload::{ContinueGate, Upload};
+use bytes::Bytes;
+use http::{Method, Request, StatusCode};
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use tokio::io::{AsyncRead, ReadBuf};
+
+/// A request under way, whose response head has not arrived.
+pub(crate) struct Http1Exchange<'a> {
+    io: Io,
+    request: RequestState,
+    method: Method,
+    /// What arrived of the response.
+    head: HeadBuffer,
+    max_head_bytes: usize,
+    /// Whom interim responses go to.
+    agent: Option<&'a AgentConnection>,
+    /// Opened by `100 Continue`.
+    gate: Option<&'a ContinueGate>,
+}
+
+/// How far a request was sent.
+enum RequestState {
+    Sending(Box<RequestWriter>),
+    Sent,
+    /// The upstream takes no more. It may have responded before.
+    Lost(io::Error),
+}
+
+/// A response whose head has arrived.
+pub(crate) struct Http1Response {
+    pub head: ResponseHead,
+    pub io: Io,
+    /// What arrived behind the head.
+    pub read_ahead: Bytes,
+    /// What is still to be sent of the request.
+    pub unsent: Option<Box<RequestWriter>>,
+    /// The connection may serve another request, as far as this one goes.
+    pub reusable: bool,
+}
+
+/// Why no response head arrived.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ExchangeError {
+    /// It cannot be read.
+    #[error("{0}")]
+    Head(#[from] HeadError),
+    /// The connection was lost.
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    /// The upstream closed the connection.
+    #[error("connection closed before message completed")]
+    Closed,
+    /// The agent did not send the whole request.
+    #[error("the agent did not send the whole request body")]
+    RequestBody,
+}
+
+impl<'a> Http1Exchange<'a> {
+    /// Nothing is sent before the first poll.
+    pub fn new(
+        io: Io,
+        request: Request<Upload>,
+        names: &FieldNames,
+        max_head_bytes: usize,
+        agent: Option<&'a AgentConnection>,
+        gate: Option<&'a ContinueGate>,
+    ) -> Http1Exchange<'a> {
+        Http1Exchange {
+            io,
+            method: request.method().clone(),
+            request: RequestState::Sending(Box::new(RequestWriter::new(request, names))),
+            head: HeadBuffer::default(),
+            max_head_bytes,
+            agent,
+            gate,
+        }
+    }
+
+    /// Sends what can be sent, and reads what has arrived, until the response head is there.
+    ///
+    /// # Errors
+    ///
+    /// When there is no response head to come.
+    pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<ResponseHead, ExchangeError>> {
+        self.send(cx)?;
+        let mut arrived = Bytes::new();
+        loop {
+            let parsed = match arrived.is_empty() {
+                true => ready!(self.poll_read(cx))?,
+                false => self.parse(&arrived)?,
+            };
+            arrived = Bytes::new();
+            match parsed {
+                None => {}
+                Some((head, None)) => return Poll::Ready(Ok(head)),
+                Some((head, Some(interim))) => {
+                    self.interim(&head, &interim, cx);
+                    arrived = self.head.take();
+                    // Its gate may be open now.
+                    self.send(cx)?;
+                }
+            }
+        }
+    }
+
+    /// The response whose head `poll` gave.
+    pub fn into_response(mut self, head: ResponseHead) -> Http1Response {
+        let reusable = !matches!(self.request, RequestState::Lost(_));
+        Http1Response {
+            head,
+            io: self.io,
+            read_ahead: self.head.take(),
+            unsent: match self.request {
+                RequestState::Sending(writer) => Some(writer),
+                RequestState::Sent | RequestState::Lost(_) => None,
+            },
+            reusable,
+        }
+    }
+
+    fn send(&mut self, cx: &mut Context<'_>) -> Result<(), ExchangeError> {
+        if let RequestState::Sending(writer) = &mut self.request {
+            match writer.poll_send(&mut self.io, cx) {
+                Poll::Pending => {}
+                Poll::Ready(Ok(())) => self.request = RequestState::Sent,
+                Poll::Ready(Err(SendError::Io(error))) => self.request = RequestState::Lost(error),
+                Poll::Ready(Err(SendError::Body)) => return Err(ExchangeError::RequestBody),
+            }
+        }
+        Ok(())
+    }
+
+    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Parsed>, ExchangeError>> {
+        with_buffer(|buffer| {
+            let mut read = ReadBuf::new(buffer);
+            let polled = ready!(Pin::new(&mut self.io).poll_read(cx, &mut read));
+            if polled.is_err() || read.filled().is_empty() {
+                return Poll::Ready(Err(self.closed(polled.err())));
+            }
+            Poll::Ready(self.parse(read.filled()))
+        })
+    }
+
+    /// Why nothing more arrives.
+    fn closed(&mut self, error: Option<io::Error>) -> ExchangeError {
+        let lost = match std::mem::replace(&mut self.request, RequestState::Sent) {
+            RequestState::Lost(error) => Some(error),
+            RequestState::Sending(_) | RequestState::Sent => None,
+        };
+        lost.or(error)
+            .map_or(ExchangeError::Closed, ExchangeError::Io)
+    }
+
+    fn parse(&mut self, arrived: &[u8]) -> Result<Option<Parsed>, ExchangeError> {
+        let (method, max_bytes) = (&self.method, self.max_head_bytes);
+        let parse = |bytes: &[u8]| {
+            let parsed = parse_response(bytes, method, max_bytes)?;
+            Ok(parsed.map(|(head, length)| {
+                let status = head.parts.status;
+                let interim =
+                    status.is_informational() && status != StatusCode::SWITCHING_PROTOCOLS;
+                let text = interim.then(|| Bytes::copy_from_slice(&bytes[..length]));
+                ((head, text), length)
+            }))
+        };
+        Ok(self.head.read(arrived, max_bytes, parse)?)
+    }
+
+    fn interim(&self, head: &ResponseHead, text: &[u8], cx: &mut Context<'_>) {
+        if head.parts.status == StatusCode::CONTINUE {
+            if let Some(gate) = self.gate {
+                gate.open();
+            }
+            return;
+        }
+        if let (Some(agent), Some(text)) = (self.agent, interim::rewritten(text)) {
+            agent.send_interim(cx, &text);
+        }
+    }
+}
+
+/// A head, and its text where it is an interim one.
+type Parsed = (ResponseHead, Option<Bytes>);

@@ -1,0 +1,121 @@
+//! Decodes the body of a request.
+
+use super::ResponseBodyError;
+use super::chunked::ChunkedDecoder;
+use super::head::BodyLength;
+use bytes::{Buf, Bytes};
+use http::HeaderMap;
+use http_body::Frame;
+
+/// Decodes the body of a request, frame by frame: each chunk is one, or the part of it that has
+/// arrived.
+#[derive(Debug)]
+pub(crate) struct RequestDecoder {
+    framing: Framing,
+    trailers: Option<HeaderMap>,
+}
+
+#[derive(Debug)]
+enum Framing {
+    Length(u64),
+    Chunked(ChunkedDecoder),
+}
+
+impl RequestDecoder {
+    /// A body as its head says. A request never ends with its connection.
+    pub fn new(length: BodyLength) -> RequestDecoder {
+        RequestDecoder {
+            framing: match length {
+                BodyLength::Known(length) => Framing::Length(length),
+                BodyLength::Chunked => Framing::Chunked(ChunkedDecoder::of_request()),
+                BodyLength::UntilClose => Framing::Length(0),
+            },
+            trailers: None,
+        }
+    }
+
+    /// Whether every frame was given.
+    pub fn is_complete(&self) -> bool {
+        matches!(self.framing, Framing::Length(0)) && self.trailers.is_none()
+    }
+
+    /// The bytes of content that remain, if known.
+    pub fn length(&self) -> Option<u64> {
+        match self.framing {
+            Framing::Length(length) => Some(length),
+            Framing::Chunked(_) => None,
+        }
+    }
+
+    /// The next frame of what has arrived, which is taken from `arrived`. `None` where more has to
+    /// arrive, or where it is complete.
+    ///
+    /// # Errors
+    ///
+    /// When the chunked coding is invalid. Nothing after that place can be decoded.
+    pub fn next_frame(
+        &mut self,
+        arrived: &mut Bytes,
+    ) -> Result<Option<Frame<Bytes>>, ResponseBodyError> {
+        match &mut self.framing {
+            Framing::Length(0) => Ok(self.trailers.take().map(Frame::trailers)),
+            Framing::Length(remaining) => {
+                let available = usize::try_from(*remaining).unwrap_or(usize::MAX);
+                let content = arrived.split_to(available.min(arrived.len()));
+                *remaining -= content.len() as u64;
+                Ok((!content.is_empty()).then(|| Frame::data(content)))
+            }
+            Framing::Chunked(chunked) => {
+                let next = chunked.next_chunk(arrived)?;
+                let content = arrived.slice(next.payload);
+                arrived.advance(next.consumed);
+                if let Some(trailers) = next.trailers {
+                    self.framing = Framing::Length(0);
+                    self.trailers = Some(trailers).filter(|trailers| !trailers.is_empty());
+                }
+                match content.is_empty() {
+                    true => Ok(self.trailers.take().map(Frame::trailers)),
+                    false => Ok(Some(Frame::data(content))),
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The content and the trailers, read from pieces of the body of this size.
+    fn read(length: BodyLength, body: &[u8], size: usize) -> (Vec<u8>, Option<HeaderMap>, Bytes) {
+        let mut decoder = RequestDecoder::new(length);
+        let (mut content, mut trailers, mut arrived) = (Vec::new(), None, Bytes::new());
+        for piece in body.chunks(size) {
+            arrived = [&arrived[..], piece].concat().into();
+            while let Some(frame) = decoder.next_frame(&mut arrived).expect("good") {
+                match frame.into_data() {
+                    Ok(data) => content.extend_from_slice(&data),
+                    Err(frame) => trailers = frame.into_trailers().ok(),
+                }
+            }
+        }
+        assert!(decoder.is_complete());
+        (content, trailers, arrived)
+    }
+
+    #[test]
+    fn bodies_are_the_same_however_they_are_cut() {
+        const CHUNKED: &[u8] = b"5\r\nhello\r\n6;a=b\r\n world\r\n0\r\nx-sum: 7\r\n\r\nGET";
+        for size in 1..=CHUNKED.len() {
+            let (content, trailers, rest) = read(BodyLength::Chunked, CHUNKED, size);
+            assert_eq!(content, b"hello world", "{size}");
+            assert_eq!(trailers.expect("trailers")["x-sum"], "7", "{size}");
+            assert_eq!(rest, &b"GET"[..], "{size}");
+            let (content, _, rest) = read(BodyLength::Known(11), b"hello worldGET", size);
+            assert_eq!(
+                (&content[..], &rest[..]),
+                (&b"hello world"[..], &b"GET"[..])
+            );
+        }
+    }
+}

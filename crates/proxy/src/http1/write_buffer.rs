@@ -1,0 +1,243 @@
+//! What waits to be written to a socket, in order. It holds memory only while something waits.
+
+use bytes::{Buf, Bytes};
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use tokio::io::AsyncWrite;
+
+/// Content up to this length is copied behind what waits already: one plain write costs less.
+const COPY: usize = 4 * 1024;
+
+/// Bytes that wait to be written.
+#[derive(Debug, Default)]
+pub(crate) struct WriteBuffer {
+    text: Vec<u8>,
+    /// So much of `text` was written.
+    written: usize,
+    /// Content after `text`, which is not copied.
+    content: Bytes,
+    /// What follows the content.
+    tail: &'static [u8],
+    /// TLS took something that may not have left.
+    unflushed: bool,
+}
+
+impl WriteBuffer {
+    /// Whether nothing waits, and everything has left.
+    pub fn is_empty(&self) -> bool {
+        self.pending_bytes() == 0 && !self.unflushed
+    }
+
+    /// How many bytes wait.
+    pub fn pending_bytes(&self) -> usize {
+        self.text.len() - self.written + self.content.len() + self.tail.len()
+    }
+
+    /// Where text is added behind everything that waits.
+    pub fn text(&mut self) -> &mut Vec<u8> {
+        if !self.content.is_empty() || !self.tail.is_empty() {
+            self.text.extend_from_slice(&self.content);
+            self.text.extend_from_slice(self.tail);
+            (self.content, self.tail) = (Bytes::new(), b"");
+        }
+        &mut self.text
+    }
+
+    /// Adds content, and a tail behind it.
+    pub fn push(&mut self, content: Bytes, tail: &'static [u8]) {
+        let text = self.text();
+        if content.len() <= COPY {
+            text.extend_from_slice(&content);
+            text.extend_from_slice(tail);
+        } else {
+            (self.content, self.tail) = (content, tail);
+        }
+    }
+
+    /// Writes all of it. Ready when everything has left.
+    pub fn poll_flush<I: AsyncWrite + Unpin>(
+        &mut self,
+        io: &mut I,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<()>> {
+        while self.pending_bytes() > 0 {
+            let written = if self.content.is_empty() && self.tail.is_empty() {
+                Pin::new(&mut *io).poll_write(cx, &self.text[self.written..])
+            } else {
+                let text = IoSlice::new(&self.text[self.written..]);
+                let parts = [text, IoSlice::new(&self.content), IoSlice::new(self.tail)];
+                let first = parts.iter().position(|part| !part.is_empty());
+                Pin::new(&mut *io).poll_write_vectored(cx, &parts[first.unwrap_or_default()..])
+            };
+            let written = ready!(written)?;
+            if written == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            self.unflushed = true;
+            self.advance(written);
+        }
+        if self.unflushed {
+            // TLS writes when it is flushed.
+            ready!(Pin::new(io).poll_flush(cx))?;
+            self.unflushed = false;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Writes what waits, and `bytes` behind it: what the socket does not take of them waits, too.
+    ///
+    /// # Errors
+    /// Those of the socket.
+    pub fn send<I: AsyncWrite + Unpin>(
+        &mut self,
+        io: &mut I,
+        cx: &mut Context<'_>,
+        mut bytes: &[u8],
+    ) -> io::Result<()> {
+        if self.pending_bytes() > 0 {
+            self.text().extend_from_slice(bytes);
+            bytes = b"";
+        }
+        while !bytes.is_empty() {
+            match Pin::new(&mut *io).poll_write(cx, bytes)? {
+                Poll::Ready(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Poll::Ready(written) => {
+                    self.unflushed = true;
+                    bytes = &bytes[written..];
+                }
+                Poll::Pending => {
+                    self.text.extend_from_slice(bytes);
+                    return Ok(());
+                }
+            }
+        }
+        match self.poll_flush(io, cx) {
+            Poll::Ready(flushed) => flushed,
+            Poll::Pending => Ok(()),
+        }
+    }
+
+    fn advance(&mut self, mut written: usize) {
+        let text = written.min(self.text.len() - self.written);
+        self.written += text;
+        written -= text;
+        let content = written.min(self.content.len());
+        self.content.advance(content);
+        self.tail = &self.tail[written - content..];
+        if self.written == self.text.len() {
+            // A connection that waits keeps no buffer.
+            (self.text, self.written) = (Vec::new(), 0);
+        }
+        if self.content.is_empty() {
+            self.content = Bytes::new();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::task::Waker;
+
+    /// Takes so many bytes at a time, and nothing every other time.
+    struct Slow {
+        took: Vec<u8>,
+        at_once: usize,
+        blocked: bool,
+    }
+
+    impl AsyncWrite for Slow {
+        fn poll_write(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            buf: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            self.blocked = !self.blocked;
+            if self.blocked {
+                return Poll::Pending;
+            }
+            let length = buf.len().min(self.at_once);
+            self.took.extend_from_slice(&buf[..length]);
+            Poll::Ready(Ok(length))
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    #[test]
+    fn everything_leaves_in_order_however_little_the_socket_takes() {
+        let mut cx = Context::from_waker(Waker::noop());
+        for at_once in [1, 2, 7, 1_000, 100_000] {
+            let (mut io, mut out) = (
+                Slow {
+                    took: Vec::new(),
+                    at_once,
+                    blocked: false,
+                },
+                WriteBuffer::default(),
+            );
+            out.text().extend_from_slice(b"head ");
+            out.push(Bytes::from(vec![b'x'; COPY + 1]), b"\r\n");
+            out.push(Bytes::from_static(b"short"), b"\r\n");
+            out.send(&mut io, &mut cx, b"raw").expect("taken");
+            while out.poll_flush(&mut io, &mut cx).is_pending() {}
+            let expected = [b"head ", &[b'x'; COPY + 1][..], b"\r\nshort\r\nraw"].concat();
+            assert_eq!(io.took, expected, "{at_once}");
+            assert!(out.is_empty() && out.text.capacity() == 0);
+        }
+    }
+
+    /// Takes all there is, as TLS does, and writes it when it may.
+    struct Buffering {
+        may_write: bool,
+        left: usize,
+        held: usize,
+    }
+
+    impl AsyncWrite for Buffering {
+        fn poll_write(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            buf: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            self.held += buf.len();
+            Poll::Ready(Ok(buf.len()))
+        }
+
+        fn poll_flush(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            if !self.may_write {
+                return Poll::Pending;
+            }
+            self.left += std::mem::take(&mut self.held);
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    #[test]
+    fn what_tls_took_and_could_not_write_leaves_without_another_chunk() {
+        let mut cx = Context::from_waker(Waker::noop());
+        let mut io = Buffering {
+            may_write: false,
+            left: 0,
+            held: 0,
+        };
+        let mut out = WriteBuffer::default();
+        out.send(&mut io, &mut cx, b"chunk").expect("taken");
+        assert!(out.poll_flush(&mut io, &mut cx).is_pending());
+        assert!(!out.is_empty(), "it has not left");
+        io.may_write = true;
+        assert!(out.poll_flush(&mut io, &mut cx).is_ready());
+        assert_eq!((io.left, out.is_empty()), (5, true));
+    }
+}

@@ -1,0 +1,175 @@
+//! Requests to an HTTP/1 upstream, head and body.
+
+use super::encoder::BodyEncoder;
+use super::field_names::FieldNames;
+use super::head::digits;
+use super::write_buffer::WriteBuffer;
+use crate::headers;
+use crate::upload::Upload;
+use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
+use http::{HeaderMap, HeaderValue, Request};
+use http_body::Body;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use tokio::io::AsyncWrite;
+
+/// A field line is this long or shorter, mostly.
+const USUAL_LINE: usize = 40;
+/// Pieces of a body that are written before others have their turn.
+const TURNS: usize = 16;
+
+/// A request on its way to an upstream.
+pub(crate) struct RequestWriter {
+    body: Upload,
+    encoder: BodyEncoder,
+    out: WriteBuffer,
+    /// The head waits to be written with the first piece of the body.
+    head_unsent: bool,
+    /// All of the body is in `out`, or has left.
+    ended: bool,
+}
+
+/// Why a request did not leave whole.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SendError {
+    /// The upstream's connection was lost.
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    /// The agent did not send the whole of it.
+    #[error("the agent did not send the whole request body")]
+    Body,
+}
+
+impl RequestWriter {
+    /// Nothing is written yet, but all that is to be said about the body.
+    pub fn new(mut request: Request<Upload>, names: &FieldNames) -> RequestWriter {
+        let encoder = framing(&mut request);
+        let mut out = WriteBuffer::default();
+        write_head(&request, names, out.text());
+        let body = request.into_body();
+        RequestWriter {
+            head_unsent: true,
+            ended: body.is_end_stream(),
+            body,
+            encoder,
+            out,
+        }
+    }
+
+    /// Writes what can be written. Ready when everything has left.
+    pub fn poll_send<I: AsyncWrite + Unpin>(
+        &mut self,
+        io: &mut I,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(), SendError>> {
+        for _ in 0..TURNS {
+            if !std::mem::take(&mut self.head_unsent) || self.ended {
+                ready!(self.out.poll_flush(io, cx))?;
+            }
+            if self.ended {
+                return Poll::Ready(Ok(()));
+            }
+            match Pin::new(&mut self.body).poll_frame(cx) {
+                Poll::Pending => {
+                    ready!(self.out.poll_flush(io, cx))?;
+                    return Poll::Pending;
+                }
+                Poll::Ready(Some(Err(_))) => return Poll::Ready(Err(SendError::Body)),
+                Poll::Ready(frame) => self.add(frame.and_then(Result::ok))?,
+            }
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    fn add(&mut self, frame: Option<http_body::Frame<bytes::Bytes>>) -> Result<(), SendError> {
+        let trailers = match frame.map(http_body::Frame::into_data) {
+            Some(Ok(content)) => {
+                self.encoder.data(content, &mut self.out);
+                if !self.body.is_end_stream() {
+                    return Ok(());
+                }
+                None
+            }
+            Some(Err(frame)) => frame.into_trailers().ok(),
+            None => None,
+        };
+        self.ended = true;
+        let ended = self.encoder.end(trailers.as_ref(), &mut self.out);
+        ended.map_err(|_| SendError::Body)
+    }
+}
+
+/// How the body will be framed. Says so in the head, where it does not yet.
+fn framing(request: &mut Request<Upload>) -> BodyEncoder {
+    let (ended, exact) = (
+        request.body().is_end_stream(),
+        request.body().size_hint().exact(),
+    );
+    let headers = request.headers_mut();
+    if ended {
+        headers::remove_in_order(headers, &TRANSFER_ENCODING);
+        return BodyEncoder::Length(0);
+    }
+    if headers.contains_key(TRANSFER_ENCODING) {
+        headers::remove_in_order(headers, &CONTENT_LENGTH);
+        return BodyEncoder::chunked(headers);
+    }
+    let announced = headers.get(CONTENT_LENGTH);
+    if let Some(length) = announced.and_then(|length| digits(length.as_bytes())) {
+        return BodyEncoder::Length(length);
+    }
+    if let Some(length) = exact {
+        headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
+        return BodyEncoder::Length(length);
+    }
+    headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
+    BodyEncoder::chunked(headers)
+}
+
+fn write_head<B>(request: &Request<B>, names: &FieldNames, text: &mut Vec<u8>) {
+    let target = request.uri().path_and_query();
+    let target = target.map_or("/", |target| target.as_str());
+    text.reserve(64 + target.len() + request.headers().len() * USUAL_LINE);
+    text.extend_from_slice(request.method().as_str().as_bytes());
+    text.push(b' ');
+    text.extend_from_slice(target.as_bytes());
+    text.extend_from_slice(b" HTTP/1.1\r\n");
+    write_fields(request.headers(), names, text);
+    text.extend_from_slice(b"\r\n");
+}
+
+/// Writes field lines, with the names they came with.
+pub(super) fn write_fields(headers: &HeaderMap, names: &FieldNames, text: &mut Vec<u8>) {
+    let (mut last, mut nth) = (None, 0);
+    for (name, value) in headers {
+        nth = if last == Some(name) { nth + 1 } else { 0 };
+        last = Some(name);
+        text.extend_from_slice(names.original(name, nth));
+        text.extend_from_slice(b": ");
+        text.extend_from_slice(value.as_bytes());
+        text.extend_from_slice(b"\r\n");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::head::parse_request;
+    use super::*;
+
+    #[test]
+    fn a_head_leaves_as_it_came_but_for_what_was_added() {
+        let came = "POST /v1?x=%20 HTTP/1.1\r\nHost: h\r\nX-B: 2\r\nX-b: 3\r\nx-a: 4\r\nContent-Length: 0\r\n\r\n";
+        let (head, _) = parse_request(came.as_bytes(), 1_000)
+            .expect("good")
+            .expect("whole");
+        let mut request = Request::from_parts(head.parts, ());
+        let headers = request.headers_mut();
+        headers.append(http::header::VIA, HeaderValue::from_static("1.1 t"));
+        let mut text = Vec::new();
+        write_head(&request, &head.names, &mut text);
+        let expected = came.replace("0\r\n\r\n", "0\r\nvia: 1.1 t\r\n\r\n");
+        assert_eq!(String::from_utf8(text).expect("text"), expected);
+    }
+}

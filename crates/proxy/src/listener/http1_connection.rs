@@ -1,0 +1,175 @@
+//! Serves the requests of an agent's HTTP/1 connection, one after the other.
+
+use super::connection::ConnectionService;
+use super::http1_response::{ResponseWriteError, ResponseWriter};
+use crate::agent_body::AgentBody;
+use crate::agent_connection::{AgentConnection, AgentError, Http1Body};
+use crate::headers;
+use crate::http1::{
+    BodyLength, BodySize, FieldNames, RequestHead, ResponseContext, write_response,
+};
+use crate::message::{AgentRequest, AgentResponse};
+use http::header::TE;
+use http::{Response, StatusCode};
+use http_body::Body as _;
+use std::future::poll_fn;
+use std::io;
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// How long an agent may take to read what was written before a response broke off.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Why an HTTP/1 connection ended.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ConnectionError {
+    /// Its agent is to blame, or the network.
+    #[error("{0}")]
+    Agent(#[from] AgentError),
+    /// A response could not be sent to its end.
+    #[error("{0}")]
+    Response(#[from] ResponseWriteError),
+}
+
+impl From<io::Error> for ConnectionError {
+    fn from(error: io::Error) -> ConnectionError {
+        ConnectionError::Agent(error.into())
+    }
+}
+
+/// What becomes of a connection after a response.
+enum Next {
+    Request,
+    Close,
+    /// It belongs to a tunnel.
+    Nothing,
+}
+
+/// Serves requests until none comes any more, or none is to come.
+pub(super) async fn serve_requests(
+    agent: &AgentConnection,
+    service: &ConnectionService,
+    max_head_bytes: usize,
+) -> Result<(), ConnectionError> {
+    loop {
+        let head = match poll_fn(|cx| agent.poll_head(cx, max_head_bytes)).await {
+            Ok(Some(head)) => head,
+            Ok(None) => break,
+            Err(error) => {
+                if let AgentError::Head(error) = &error {
+                    reject(agent, error.status()).await?;
+                }
+                return Err(error.into());
+            }
+        };
+        match serve_request(agent, service, head).await? {
+            Next::Request => {}
+            Next::Close => break,
+            Next::Nothing => return Ok(()),
+        }
+    }
+    Ok(poll_fn(|cx| agent.poll_shutdown(cx)).await?)
+}
+
+/// Answers a head that cannot be read.
+async fn reject(agent: &AgentConnection, status: StatusCode) -> io::Result<()> {
+    let (mut parts, ()) = Response::new(()).into_parts();
+    parts.status = status;
+    let context = ResponseContext {
+        keep_alive: false,
+        ..ResponseContext::default()
+    };
+    agent.write(|out| {
+        let names = FieldNames::default();
+        let text = out.text();
+        write_response(&mut parts, &names, None, BodySize::None, &context, text);
+    });
+    poll_fn(|cx| agent.poll_shutdown(cx)).await
+}
+
+async fn serve_request(
+    agent: &AgentConnection,
+    service: &ConnectionService,
+    head: RequestHead,
+) -> Result<Next, ConnectionError> {
+    let active = service.begin(false);
+    let context = ResponseContext {
+        method: head.parts.method.clone(),
+        version: head.parts.version,
+        keep_alive: head.keep_alive,
+        trailers: headers::has_token(&head.parts.headers, &TE, "trailers"),
+    };
+    let body = match head.body {
+        BodyLength::Known(0) => AgentBody::Empty,
+        _ => AgentBody::Http1(Http1Body::new(agent)),
+    };
+    let request = AgentRequest {
+        parts: head.parts,
+        names: head.names,
+        body,
+    };
+    let mut response = service.forward(request).await;
+    if let Some(tunnel) = response.tunnel.take() {
+        write_head(agent, response, context);
+        poll_fn(|cx| agent.poll_flush(cx)).await?;
+        if let Some((io, arrived)) = agent.take_io() {
+            tunnel.start(io, arrived);
+        }
+        return Ok(Next::Nothing);
+    }
+    let mut writer = write_head(agent, response, context);
+    if let Err(error) = poll_fn(|cx| writer.poll(cx, agent)).await {
+        abort_response(agent, writer).await;
+        return Err(error.into());
+    }
+    let last = writer.is_last();
+    // What is left of the upload ends with the response.
+    drop(writer);
+    drop(active);
+    agent.end_response();
+    if last {
+        poll_fn(|cx| agent.poll_shutdown(cx)).await?;
+    }
+    // Closed while it sends, an agent would not read the response.
+    let settled = poll_fn(|cx| agent.poll_body_settled(cx)).await;
+    Ok(match settled && !last && agent.is_open() {
+        true => Next::Request,
+        false => Next::Close,
+    })
+}
+
+fn write_head(
+    agent: &AgentConnection,
+    response: AgentResponse,
+    mut context: ResponseContext,
+) -> ResponseWriter {
+    let AgentResponse {
+        mut parts,
+        names,
+        reason,
+        body,
+        ..
+    } = response;
+    context.keep_alive &= agent.settle_body() && agent.is_open();
+    let size = match (body.is_end_stream(), body.size_hint().exact()) {
+        (true, _) => BodySize::None,
+        (false, Some(length)) => BodySize::Known(length),
+        (false, None) => BodySize::Unknown,
+    };
+    let head = agent.write(|out| {
+        let reason = reason.as_ref();
+        write_response(&mut parts, &names, reason, size, &context, out.text())
+    });
+    ResponseWriter::new(body, head, context.trailers)
+}
+
+/// The agent gets what was written before a body broke off, and can tell that it is incomplete:
+/// where only the close of the connection would end it, by a TCP reset.
+async fn abort_response(agent: &AgentConnection, writer: ResponseWriter) {
+    let until_close = writer.is_until_close();
+    drop(writer);
+    let flushed = timeout(FLUSH_TIMEOUT, poll_fn(|cx| agent.poll_flush(cx))).await;
+    if until_close || flushed.is_err() {
+        agent.reset_on_close();
+    }
+}

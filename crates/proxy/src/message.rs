@@ -1,0 +1,48 @@
+//! A request as it comes from an agent, and a response as it leaves for one, whatever the version of
+//! HTTP.
+
+use super::agent_body::AgentBody;
+use super::body::Body;
+use super::http1::FieldNames;
+use super::upgrade::Tunnel;
+use bytes::Bytes;
+use http::{Response, request, response};
+
+/// A request as it comes from an agent.
+pub(super) struct AgentRequest {
+    pub parts: request::Parts,
+    /// The names of its fields as they were written.
+    pub names: FieldNames,
+    pub body: AgentBody,
+}
+
+/// A response on its way to an agent.
+pub(super) struct AgentResponse {
+    pub parts: response::Parts,
+    /// The names of its fields as they were written.
+    pub names: FieldNames,
+    /// The reason phrase, where it is not the usual one.
+    pub reason: Option<Bytes>,
+    pub body: Body,
+    /// What the connection becomes after the head.
+    pub tunnel: Option<Box<Tunnel>>,
+}
+
+impl From<Response<Body>> for AgentResponse {
+    fn from(response: Response<Body>) -> AgentResponse {
+        let (parts, body) = response.into_parts();
+        AgentResponse {
+            parts,
+            names: FieldNames::default(),
+            reason: None,
+            body,
+            tunnel: None,
+        }
+    }
+}
+
+impl From<AgentResponse> for Response<Body> {
+    fn from(response: AgentResponse) -> Response<Body> {
+        Response::from_parts(response.parts, response.body)
+    }
+}
