@@ -47,6 +47,8 @@ struct State {
     request: u64,
     /// The agent waits for `100 Continue`, and nothing was written since its head was read.
     expects_continue: bool,
+    /// `100 Continue` was written, and has not left.
+    continue_unsent: bool,
     /// A request was read, and the response to it is not complete.
     serving: bool,
     /// No other request is to be served.
@@ -94,6 +96,7 @@ impl AgentConnection {
             body: BodyState::Complete,
             request: 0,
             expects_continue: false,
+            continue_unsent: false,
             serving: false,
             closing: false,
             out: WriteBuffer::default(),
@@ -135,7 +138,7 @@ impl AgentConnection {
     /// Adds to what waits to be written.
     pub fn write<T>(&self, write: impl FnOnce(&mut WriteBuffer) -> T) -> T {
         let mut state = self.state();
-        state.expects_continue = false;
+        (state.expects_continue, state.continue_unsent) = (false, false);
         write(&mut state.out)
     }
 
@@ -153,6 +156,7 @@ impl AgentConnection {
     /// Writes an interim response, or drops it if the agent does not read what was written.
     pub fn send_interim(&self, cx: &mut Context<'_>, head: &[u8]) {
         let state = &mut *self.state();
+        let _ = state.poll_flush(cx);
         if let (Some(io), true) = (&mut state.io, state.out.pending_bytes() < MAX_UNSENT) {
             // The connection's task notices an agent that cannot be written to.
             let _ = state.out.send(io, cx, head);
@@ -303,8 +307,11 @@ impl State {
         if self.expects_continue {
             self.expects_continue = false;
             self.out.text().extend_from_slice(CONTINUE);
+            self.continue_unsent = true;
+        }
+        if self.continue_unsent {
             // The connection's task notices an agent that cannot be written to.
-            let _ = self.poll_flush(cx);
+            self.continue_unsent = self.poll_flush(cx).is_pending();
         }
         let polled = self.poll_next_frame(cx);
         match &polled {

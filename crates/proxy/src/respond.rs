@@ -107,6 +107,7 @@ impl Forwarding<'_> {
                 io,
                 read_ahead,
                 unsent: None,
+                reusable: true,
                 ..
             } if requested => Ok((io, read_ahead)),
             UpstreamBody::Http1 { .. } if requested => {

@@ -94,6 +94,11 @@ impl<'a> Http1Exchange<'a> {
     ///
     /// When there is no response head to come.
     pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<ResponseHead, ExchangeError>> {
+        if let Some(agent) = self.agent {
+            // Interim responses may wait for it. The connection's task notices an agent that cannot
+            // be written to.
+            let _ = agent.poll_flush(cx);
+        }
         self.send(cx)?;
         let mut arrived = Bytes::new();
         loop {

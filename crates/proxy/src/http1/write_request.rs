@@ -134,6 +134,10 @@ fn write_head<B>(request: &Request<B>, names: &FieldNames, text: &mut Vec<u8>) {
     text.reserve(64 + target.len() + request.headers().len() * USUAL_LINE);
     text.extend_from_slice(request.method().as_str().as_bytes());
     text.push(b' ');
+    if target.starts_with('?') {
+        // A target may name a host and a query alone.
+        text.push(b'/');
+    }
     text.extend_from_slice(target.as_bytes());
     text.extend_from_slice(b" HTTP/1.1\r\n");
     write_fields(request.headers(), names, text);
@@ -147,7 +151,7 @@ pub(super) fn write_fields(headers: &HeaderMap, names: &FieldNames, text: &mut V
         nth = if last == Some(name) { nth + 1 } else { 0 };
         last = Some(name);
         text.extend_from_slice(names.original(name, nth));
-        text.extend_from_slice(b": ");
+        text.extend_from_slice(if value.is_empty() { b":" } else { b": " });
         text.extend_from_slice(value.as_bytes());
         text.extend_from_slice(b"\r\n");
     }
@@ -159,8 +163,18 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_target_without_a_path_gets_one() {
+        let (head, _) = parse_request(b"GET http://b?x HTTP/1.1\r\nHost: b\r\n\r\n", 1_000)
+            .expect("good")
+            .expect("whole");
+        let mut text = Vec::new();
+        write_head(&Request::from_parts(head.parts, ()), &head.names, &mut text);
+        assert!(text.starts_with(b"GET /?x HTTP/1.1\r\n"), "{text:?}");
+    }
+
+    #[test]
     fn a_head_leaves_as_it_came_but_for_what_was_added() {
-        let came = "POST /v1?x=%20 HTTP/1.1\r\nHost: h\r\nX-B: 2\r\nX-b: 3\r\nx-a: 4\r\nContent-Length: 0\r\n\r\n";
+        let came = "POST /v1?x=%20 HTTP/1.1\r\nHost: h\r\nX-B: 2\r\nX-b: 3\r\nx-a: 4\r\nX-C:\r\nContent-Length: 0\r\n\r\n";
         let (head, _) = parse_request(came.as_bytes(), 1_000)
             .expect("good")
             .expect("whole");
