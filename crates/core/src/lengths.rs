@@ -7,16 +7,17 @@ pub const OUTPUT_LENGTHS: [&str; 5] = ["under_128", "128_512", "512_2k", "2k_8k"
 
 /// The class of a prompt of so many tokens; each begins with its lower bound.
 pub fn prompt_length(tokens: u64) -> &'static str {
-    class(tokens, [1_000, 8_000, 32_000, 128_000], PROMPT_LENGTHS)
+    PROMPT_LENGTHS[prompt_length_class(tokens)]
+}
+
+/// The place of that class in [`PROMPT_LENGTHS`].
+pub fn prompt_length_class(tokens: u64) -> usize {
+    [1_000, 8_000, 32_000, 128_000].partition_point(|bound| *bound <= tokens)
 }
 
 /// The class of an answer of so many tokens, reasoning included.
 pub fn output_length(tokens: u64) -> &'static str {
-    class(tokens, [128, 512, 2_000, 8_000], OUTPUT_LENGTHS)
-}
-
-fn class(tokens: u64, bounds: [u64; 4], names: [&'static str; 5]) -> &'static str {
-    names[bounds.partition_point(|bound| *bound <= tokens)]
+    OUTPUT_LENGTHS[[128, 512, 2_000, 8_000].partition_point(|bound| *bound <= tokens)]
 }
 
 #[cfg(test)]
