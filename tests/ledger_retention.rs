@@ -15,7 +15,11 @@ fn store(path: &Path, count: usize, over: Duration) -> (Store, SystemTime) {
     let begin = SystemTime::UNIX_EPOCH + BEGIN;
     let every = over.as_millis() as f64 / count as f64;
     let mut store = Store::open(path).expect("opens");
-    let records: Vec<CallRecord> = Records::new(begin, every).take(count).collect();
+    let mut records: Vec<CallRecord> = Records::new(begin, every).take(count).collect();
+    for record in records.iter_mut().step_by(2) {
+        record.experiment = Some("decoder".to_owned());
+        record.variant = Some("a".to_owned());
+    }
     for batch in records.chunks(1_000) {
         let kept = batch
             .iter()
@@ -86,6 +90,13 @@ fn what_is_too_old_goes_with_its_sessions_and_sums() {
         );
         assert!(first >= milliseconds(now - kept * DAY) / 1000, "{level}");
     }
+    let units = "SELECT min(last_us) FROM experiment_units";
+    assert!(number(&path, units) >= oldest * 1000);
+    let nameless = "SELECT count(*) FROM experiment_units WHERE session > 0 \
+        AND session NOT IN (SELECT id FROM sessions)";
+    assert_eq!(number(&path, nameless), 0);
+    let hours = number(&path, "SELECT min(hour) FROM distributions");
+    assert!((oldest / 1000 - 7_200..=oldest / 1000).contains(&hours));
     sound(&path);
     let reader = Reader::new(&path, Instant::now);
     let models = reader
@@ -121,6 +132,10 @@ fn a_file_that_is_too_large_lets_the_oldest_go_and_shrinks() {
     assert_eq!(number(&path, lost), 0, "every call has its session");
     let whole = "SELECT sum(calls) FROM rollups WHERE level = 86400";
     assert_eq!(number(&path, whole), 40_000, "days keep their sums");
+    let oldest = number(&path, "SELECT min(started_ms) FROM calls") / 1000;
+    let units = "SELECT min(last_us) / 1000000 FROM experiment_units";
+    assert!(number(&path, units) >= oldest);
+    assert!(number(&path, "SELECT min(hour) FROM distributions") >= oldest - 7_200);
     sound(&path);
     let reader = Reader::new(&path, Instant::now);
     let sessions = reader

@@ -2,12 +2,13 @@
 
 use rusqlite::Connection;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokengauge::call::CallRecord;
-use tokengauge::ledger::{Reader, Store, StoredCall};
-use tokengauge::query::{Filter, Paging};
+use tokengauge::history::{self, TimedCall};
+use tokengauge::ledger::{Limits, Reader, Store, StoredCall};
+use tokengauge::query::{DistributionSelector, Filter, Paging, UnitKind, UnitQuery};
 
-/// A ledger that the program wrote when its version was 2 or 3, and what `export` said of it then.
+/// A ledger that the program wrote when its version was 2, 3 or 4, and what `export` said of it then.
 fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/fixtures/ledger")
@@ -65,7 +66,7 @@ fn calls(path: &Path) -> Vec<CallRecord> {
 
 #[test]
 fn a_file_of_each_older_version_is_brought_forward_and_keeps_every_call() {
-    for version in [1, 2, 3] {
+    for version in [1, 2, 3, 4] {
         let expected = expected(version);
         assert!(expected.len() > 10);
         let folder = tempfile::tempdir().expect("a folder");
@@ -83,5 +84,58 @@ fn a_file_of_each_older_version_is_brought_forward_and_keeps_every_call() {
         store.write(&[kept]).expect("written");
         let ids = calls(&path).into_iter().map(|call| call.response_id);
         assert!(ids.flatten().any(|id| id == "chatcmpl-1"));
+    }
+}
+
+/// How many streams were under way when each call began, oldest first.
+fn concurrencies(path: &Path) -> Vec<Option<u32>> {
+    let connection = Connection::open(path).expect("opens");
+    let sql = "SELECT concurrency FROM calls ORDER BY key";
+    let mut statement = connection.prepare(sql).expect("a query");
+    let rows = statement.query_map([], |row| row.get(0)).expect("rows");
+    rows.collect::<Result<_, _>>().expect("numbers")
+}
+
+/// Compares experiments and distributions with those of the calls themselves.
+fn same_sums(path: &Path, calls: &[CallRecord], state: &str) {
+    let reader = Reader::new(path, Instant::now);
+    let timed = || calls.iter().filter_map(TimedCall::of);
+    for unit in [UnitKind::Session, UnitKind::Agent, UnitKind::User] {
+        let query = UnitQuery {
+            experiment: "decoder".into(),
+            unit,
+            ..UnitQuery::default()
+        };
+        let found = reader.experiment_units(&query).expect("an answer");
+        assert_eq!(found, history::experiment_units(timed(), &query), "{state}");
+    }
+    let all = DistributionSelector::default();
+    let found = reader.distributions(&all, None, None).expect("an answer");
+    let observed = timed().zip(concurrencies(path));
+    let expected = history::distributions(observed, &all, None, None);
+    assert!(!expected.is_empty());
+    assert_eq!(found, expected, "{state}");
+}
+
+#[test]
+fn what_an_older_file_has_is_in_experiments_and_distributions_at_once() {
+    for version in [1, 2, 3, 4] {
+        let calls = expected(version);
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = older(folder.path(), version);
+        let mut store = Store::open(&path).expect("opens");
+        same_sums(&path, &calls, &format!("version {version}, just opened"));
+        let limits = Limits {
+            age: Duration::from_secs(1 << 40),
+            bytes: 1 << 40,
+        };
+        while store.tidy(0, &limits).expect("a step") {}
+        same_sums(&path, &calls, &format!("version {version}, added"));
+        let connection = Connection::open(&path).expect("opens");
+        let mark = connection.query_row("SELECT below_key FROM unsummed", [], |row| row.get(0));
+        assert_eq!(mark, Ok(0_i64));
+        drop(store);
+        Store::open(&path).expect("opens again");
+        same_sums(&path, &calls, &format!("version {version}, opened again"));
     }
 }

@@ -49,6 +49,8 @@ mod inject_kinds;
 mod inject_odd_pods;
 mod inject_ports;
 mod inject_resources;
+mod ledger_distributions;
+mod ledger_experiments;
 mod ledger_process;
 mod ledger_queries;
 mod ledger_retention;

@@ -5,3 +5,7 @@
 pub mod history;
 pub mod ledger;
 pub mod query;
+
+mod figures;
+mod sketch;
+mod varint;

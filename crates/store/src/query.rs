@@ -2,10 +2,18 @@
 //! ledger and from calls in memory.
 
 mod capacity;
+mod distributions;
 mod filter;
 mod rows;
+mod units;
 
+pub use distributions::{
+    Distribution, DistributionSelector, DistributionSeries, Distributions, Signal, UNKNOWN_BUCKET,
+};
 pub use filter::*;
 pub use rows::*;
+pub use units::{ExperimentUnit, ExperimentUnits, Threshold, UnitKind, UnitQuery, UnitSums};
 
 pub(crate) use capacity::CapacitySums;
+pub(crate) use distributions::hours;
+pub(crate) use units::COUNTS;

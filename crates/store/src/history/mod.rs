@@ -1,6 +1,8 @@
 //! Queries over call records in memory or of a call log: sessions, models, workloads, time
 //! series, with the same results as the ledger's.
 
+mod distributions;
+mod experiment_units;
 mod groups;
 mod knee;
 mod matching;
@@ -17,6 +19,8 @@ mod waterfall;
 #[cfg(test)]
 mod tests;
 
+pub use distributions::{distributions, hourly_distributions};
+pub use experiment_units::experiment_units;
 pub use groups::{Group, Groups, groups};
 pub use knee::{capacity_of, knee};
 pub use matching::{matches, matches_session, model_of};

@@ -2,7 +2,7 @@
 
 use super::interval_union::IntervalUnion;
 use super::row::{BANDS, Share, micros};
-use super::sketch::Sketch;
+use crate::sketch::Sketch;
 
 /// Sums over calls.
 #[derive(Clone, Debug, Default, PartialEq)]

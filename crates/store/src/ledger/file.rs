@@ -16,6 +16,7 @@ const STEPS: &[&str] = &[
     "CREATE INDEX sessions_by_start ON sessions (started_us)",
     include_str!("schema_3.sql"),
     include_str!("schema_4.sql"),
+    include_str!("schema_5.sql"),
 ];
 /// The views, over the tables of the newest version.
 pub(super) const VIEWS: &str = include_str!("views.sql");

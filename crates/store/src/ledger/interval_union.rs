@@ -1,6 +1,6 @@
 //! The union of intervals: the time with at least one call in progress.
 
-use super::varint::{put, put_signed, take, take_signed};
+use crate::varint::{put, put_signed, take, take_signed};
 
 /// Disjoint intervals that are kept; of older ones only the total length is known, so that a
 /// call that spans all of them counts from the end of the forgotten ones on.

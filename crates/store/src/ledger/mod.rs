@@ -7,6 +7,8 @@
 mod aggregates;
 mod capacity;
 mod dictionary;
+mod distributions;
+mod experiment_units;
 mod export;
 mod file;
 mod interval_union;
@@ -16,11 +18,11 @@ mod retention;
 mod rollups;
 mod row;
 mod sessions;
-mod sketch;
 mod store;
 mod stored_call;
+mod stored_figures;
 mod throughput;
-mod varint;
+mod unsummed;
 mod write_error;
 mod writer;
 

@@ -1,5 +1,7 @@
 //! Retention: deletes old and excess calls in small steps, so that batches hardly wait.
 
+use super::distributions::{HOUR, SeriesIds};
+use super::experiment_units::UnitCounts;
 use super::rollups::{FINE_FOR, LEVELS};
 use super::row::{key_at, started_ms};
 use super::store::Store;
@@ -29,6 +31,8 @@ pub struct Limits {
 pub(super) struct Retention {
     /// Whether it was over the size, and goes on until some of it is free.
     shrinking: bool,
+    /// Distributions of hours before are gone.
+    distributions_from: i64,
 }
 
 impl Store {
@@ -37,21 +41,34 @@ impl Store {
     /// # Errors
     /// Where the file cannot be written to; then reopen it.
     pub fn tidy(&mut self, now: i64, limits: &Limits) -> Result<bool, WriteError> {
-        let connection = self.connection();
+        let unsummed = self.add_unsummed()?;
+        let connection = &self.opened.connection;
         let age = i64::try_from(limits.age.as_millis()).unwrap_or(i64::MAX);
         let oldest = now.saturating_sub(age);
         let transaction = connection.unchecked_transaction()?;
         let mut more = forget_calls(&transaction, key_at(oldest))?;
-        more |= forget_sessions(&transaction, oldest.saturating_mul(1000))?;
+        let oldest_us = oldest.saturating_mul(1000);
+        let units = forget_units(&transaction, oldest_us, &mut self.unit_counts)?;
+        // Units are of sessions: those go first.
+        more |= units || forget_sessions(&transaction, oldest_us)?;
         more |= forget_sums(&transaction, now, oldest)?;
+        let hour = oldest.div_euclid(1000) - HOUR;
+        if hour >= self.retention.distributions_from + HOUR {
+            forget_distributions(&transaction, hour, &self.distribution_series)?;
+            self.retention.distributions_from = hour;
+        }
         let shrinking = self.too_big(limits)?;
         if shrinking {
-            more |= shrink(&transaction)?;
+            more |= shrink(
+                &transaction,
+                &mut self.unit_counts,
+                &self.distribution_series,
+            )?;
         }
         transaction.commit()?;
         let freed = give_back(connection)?;
         self.retention.shrinking = shrinking;
-        Ok(more || freed)
+        Ok(more || freed || unsummed)
     }
 
     /// Goes on from the limit until a twentieth of it is free.
@@ -91,6 +108,38 @@ fn forget_sessions(connection: &Connection, us: i64) -> rusqlite::Result<bool> {
     Ok(gone as i64 == STEP)
 }
 
+/// Units of experiments whose last call ended before.
+fn forget_units(
+    connection: &Connection,
+    us: i64,
+    counts: &mut UnitCounts,
+) -> rusqlite::Result<bool> {
+    let sql = "DELETE FROM experiment_units WHERE id IN (SELECT id FROM experiment_units \
+        WHERE last_us < ? ORDER BY last_us LIMIT ?) RETURNING experiment";
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut rows = statement.query([us, STEP])?;
+    let mut gone = 0;
+    while let Some(row) = rows.next()? {
+        counts.gone(row.get(0)?);
+        gone += 1;
+    }
+    Ok(gone == STEP)
+}
+
+/// Distributions of hours before.
+fn forget_distributions(
+    connection: &Connection,
+    hour: i64,
+    series: &SeriesIds,
+) -> rusqlite::Result<()> {
+    let sql = "DELETE FROM distributions WHERE series = ? AND hour < ?";
+    let mut forget = connection.prepare_cached(sql)?;
+    for id in series.all() {
+        forget.execute([id, hour])?;
+    }
+    Ok(())
+}
+
 /// Sums by time from before, a day's worth at a time.
 fn forget_sums(connection: &Connection, now: i64, oldest: i64) -> rusqlite::Result<bool> {
     let mut more = false;
@@ -123,15 +172,23 @@ fn forget_sums(connection: &Connection, now: i64, oldest: i64) -> rusqlite::Resu
     Ok(more)
 }
 
-/// The oldest calls, the sessions that ended before the oldest that is left, and the finer
-/// sums from before it; those of days stay.
-fn shrink(connection: &Connection) -> rusqlite::Result<bool> {
+/// The oldest calls, the sessions and units that ended before the oldest that is left, and the
+/// finer sums and distributions from before it; sums of days stay.
+fn shrink(
+    connection: &Connection,
+    counts: &mut UnitCounts,
+    series: &SeriesIds,
+) -> rusqlite::Result<bool> {
     let more = forget_calls(connection, i64::MAX)?;
     let oldest = connection.query_row("SELECT min(key) FROM calls", [], |row| {
         row.get::<_, Option<i64>>(0)
     })?;
     let oldest = oldest.map_or(i64::MAX / 2_000, started_ms);
-    forget_sessions(connection, oldest.saturating_mul(1000))?;
+    let oldest_us = oldest.saturating_mul(1000);
+    if !forget_units(connection, oldest_us, counts)? {
+        forget_sessions(connection, oldest_us)?;
+    }
+    forget_distributions(connection, oldest.div_euclid(1000) - HOUR, series)?;
     let sql = "DELETE FROM rollups WHERE level = ?1 AND start < min(?2, \
         86400 + (SELECT min(start) FROM rollups WHERE level = ?1))";
     for level in [LEVELS[0], LEVELS[1]] {

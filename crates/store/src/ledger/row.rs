@@ -1,6 +1,7 @@
 //! A call record as a row of the ledger: whole numbers, and ids for names.
 
 use super::stored_call::StoredCall;
+use crate::figures::CallFigures;
 use serde::Serialize;
 use std::time::{Duration, SystemTime};
 use tokengauge_core::call::{CallRecord, OperationClass, Outcome};
@@ -49,6 +50,7 @@ pub(super) struct Entry<'a> {
     pub(super) started_us: i64,
     pub(super) ended_us: i64,
     pub(super) share: Share,
+    pub(super) figures: CallFigures,
 }
 
 impl<'a> Entry<'a> {
@@ -68,6 +70,7 @@ impl<'a> Entry<'a> {
             started_us,
             ended_us: started_us.saturating_add(lasted),
             share: Share::of(record),
+            figures: CallFigures::of(record, kept.started_at, kept.concurrency),
         }
     }
 

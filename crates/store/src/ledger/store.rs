@@ -1,8 +1,10 @@
-//! Writes batches: each is one transaction with the calls, the sums of their sessions and the
-//! rollups.
+//! Writes batches: each is one transaction with the calls, the sums of their sessions and
+//! experiments, the rollups and the distributions.
 
 use super::capacity;
 use super::dictionary::Dictionary;
+use super::distributions::{HourlyDistributions, SeriesIds};
+use super::experiment_units::{UnitCounts, Units};
 use super::file::{self, LedgerFile};
 use super::names::Names;
 use super::retention::Retention;
@@ -10,7 +12,9 @@ use super::rollups::Rollups;
 use super::row::{Entry, micros, millis, nanos, whole};
 use super::sessions::Sessions;
 use super::stored_call::StoredCall;
+use super::stored_figures::{series_key, unit_key};
 use super::throughput;
+use super::unsummed;
 use super::write_error::WriteError;
 use rusqlite::{Connection, ErrorCode, Statement};
 use std::path::Path;
@@ -24,10 +28,33 @@ const KEYS_TRIED: i64 = 64;
 /// may have what was not committed.
 #[derive(Debug)]
 pub struct Store {
-    opened: LedgerFile,
-    dictionary: Dictionary,
+    pub(super) opened: LedgerFile,
+    pub(super) dictionary: Dictionary,
     next_session: i64,
+    pub(super) unit_counts: UnitCounts,
+    pub(super) distribution_series: SeriesIds,
+    /// Calls with a smaller key are added to units and distributions later.
+    pub(super) unsummed_below: i64,
     pub(super) retention: Retention,
+}
+
+/// What a batch adds to experiments and distributions.
+#[derive(Debug, Default)]
+pub(super) struct SumsOfBatch {
+    pub(super) units: Units,
+    pub(super) distributions: HourlyDistributions,
+}
+
+impl SumsOfBatch {
+    fn add(&mut self, entry: &Entry<'_>, names: &Names, session: Option<i64>) {
+        // The enclosing call adds what a unit did.
+        let unit = unit_key(&names.common, session, names.user).filter(|_| !entry.nested);
+        if let Some(unit) = unit {
+            self.units.add(unit, &entry.figures);
+        }
+        self.distributions
+            .add(series_key(&names.common), &entry.figures);
+    }
 }
 
 /// The result of a batch.
@@ -35,7 +62,7 @@ pub struct Store {
 pub struct BatchResult {
     /// Records that are in the file now.
     pub records: u64,
-    /// Names and combinations that became `other`.
+    /// Names and combinations that became `other`, and calls of units beyond the bound.
     pub collapsed: u64,
 }
 
@@ -51,7 +78,11 @@ impl Store {
     /// The same; a `suspect` file is checked for damage first.
     pub(super) fn open_file(path: &Path, suspect: bool) -> Result<Store, WriteError> {
         let opened = file::open(path, suspect)?;
-        let dictionary = Dictionary::load(&opened.connection)?;
+        let connection = &opened.connection;
+        let dictionary = Dictionary::load(connection)?;
+        let unit_counts = UnitCounts::load(connection)?;
+        let distribution_series = SeriesIds::load(connection)?;
+        let unsummed_below = unsummed::mark(connection)?;
         let next_session = opened.connection.query_row(
             "SELECT coalesce(max(id), 0) + 1 FROM sessions",
             [],
@@ -61,6 +92,9 @@ impl Store {
             opened,
             dictionary,
             next_session,
+            unit_counts,
+            distribution_series,
+            unsummed_below,
             retention: Retention::default(),
         })
     }
@@ -94,17 +128,27 @@ impl Store {
         let transaction = self.opened.connection.unchecked_transaction()?;
         let mut sessions = Sessions::new(self.next_session);
         let mut rollups = Rollups::default();
+        let mut sums = SumsOfBatch::default();
         {
             let mut insert = transaction.prepare_cached(&insert_sql())?;
             for entry in &entries {
                 let names = Names::of(entry, &mut self.dictionary, &transaction)?;
                 let session = sessions.add(entry, &names, &mut self.dictionary, &transaction)?;
                 rollups.add(entry, names.series);
-                insert_call(&mut insert, entry, &names, session)?;
+                let key = insert_call(&mut insert, entry, &names, session)?;
+                if key >= self.unsummed_below {
+                    sums.add(entry, &names, session);
+                }
             }
         }
         sessions.save(&transaction)?;
         rollups.save(&transaction)?;
+        let collapsed = sums.units.save(&transaction, &mut self.unit_counts)?;
+        sums.distributions.save(
+            &transaction,
+            &mut self.distribution_series,
+            &mut self.dictionary,
+        )?;
         for second in &tick.busy {
             capacity::save(second, &mut self.dictionary, &transaction)?;
         }
@@ -113,7 +157,7 @@ impl Store {
         self.next_session = sessions.next;
         Ok(BatchResult {
             records: entries.len() as u64,
-            collapsed: std::mem::take(&mut self.dictionary.collapsed),
+            collapsed: collapsed + std::mem::take(&mut self.dictionary.collapsed),
         })
     }
 }
@@ -222,12 +266,13 @@ fn segments(record: &CallRecord) -> Option<String> {
     (!pairs.is_empty()).then(|| serde_json::to_string(&pairs).unwrap_or_default())
 }
 
+/// Returns the key that it has in the file.
 fn insert_call(
     insert: &mut Statement<'_>,
     entry: &Entry<'_>,
     names: &Names,
     session: Option<i64>,
-) -> rusqlite::Result<()> {
+) -> rusqlite::Result<i64> {
     insert.raw_bind_parameter(2, entry.id)?;
     insert.raw_bind_parameter(3, entry.trace_id.map(u128::to_be_bytes))?;
     insert.raw_bind_parameter(4, entry.record.response_id.as_deref())?;
@@ -239,10 +284,10 @@ fn insert_call(
         insert.raw_bind_parameter(1, entry.key + other)?;
         match insert.raw_execute() {
             Err(error) if error.sqlite_error_code() == Some(ErrorCode::ConstraintViolation) => {}
-            done => return done.map(|_| ()),
+            done => return done.map(|_| entry.key + other),
         }
     }
-    Ok(())
+    Ok(entry.key)
 }
 
 #[cfg(test)]

@@ -5,6 +5,8 @@
 pub(super) mod calls;
 mod capacity;
 mod connections;
+mod distributions;
+mod experiment_units;
 mod groups;
 mod matching;
 mod scan;
@@ -12,10 +14,12 @@ mod sessions;
 mod throughput;
 
 use crate::query::{
-    CapacityRow, Dimension, Filter, GroupRow, Page, Paging, SeriesMetric, SessionDetail,
-    SessionQuery, SessionRow, Timeseries,
+    CapacityRow, Dimension, DistributionSelector, DistributionSeries, Distributions,
+    ExperimentUnits, Filter, GroupRow, Page, Paging, SeriesMetric, SessionDetail, SessionQuery,
+    SessionRow, Timeseries, UnitQuery,
 };
 use connections::Connections;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -184,5 +188,55 @@ impl Reader {
     pub fn capacity(&self, filter: &Filter) -> Result<Vec<CapacityRow>, QueryError> {
         self.connections
             .ask(|connection| capacity::capacity(connection, filter))
+    }
+
+    /// The units of an experiment.
+    ///
+    /// # Errors
+    /// As with every query: see [`QueryError`].
+    pub fn experiment_units(&self, query: &UnitQuery) -> Result<ExperimentUnits, QueryError> {
+        self.connections
+            .ask(|connection| experiment_units::experiment_units(connection, query))
+    }
+
+    /// The distributions by model, route and workload of calls that began in whole hours: from the one
+    /// that `since` is in to the one that `until` is in.
+    ///
+    /// # Errors
+    /// As with every query: see [`QueryError`].
+    pub fn distributions(
+        &self,
+        selector: &DistributionSelector,
+        since: Option<SystemTime>,
+        until: Option<SystemTime>,
+    ) -> Result<BTreeMap<DistributionSeries, Distributions>, QueryError> {
+        let mut found: BTreeMap<DistributionSeries, Distributions> = BTreeMap::new();
+        self.connections.ask(|connection| {
+            distributions::visit(connection, selector, since, until, |series, _, more| {
+                found.entry(series.clone()).or_default().merge(&more);
+            })
+        })?;
+        Ok(found)
+    }
+
+    /// The distributions of each hour, by its beginning, of all that match together.
+    ///
+    /// # Errors
+    /// As with every query: see [`QueryError`].
+    pub fn hourly_distributions(
+        &self,
+        selector: &DistributionSelector,
+        since: Option<SystemTime>,
+        until: Option<SystemTime>,
+    ) -> Result<BTreeMap<SystemTime, Distributions>, QueryError> {
+        let mut found: BTreeMap<SystemTime, Distributions> = BTreeMap::new();
+        self.connections.ask(|connection| {
+            distributions::visit(connection, selector, since, until, |_, hour, more| {
+                let hour = Duration::from_secs(u64::try_from(hour).unwrap_or(0));
+                let hour = SystemTime::UNIX_EPOCH + hour;
+                found.entry(hour).or_default().merge(&more);
+            })
+        })?;
+        Ok(found)
     }
 }

@@ -1,7 +1,7 @@
 //! Mergeable percentiles: a DDSketch (Masson, Rim, Lee, VLDB 2019) with classes that grow by
 //! 2 %, so that a percentile is within 1 % of the exact value.
 
-use super::varint::{put, put_signed, take, take_signed};
+use crate::varint::{put, put_signed, take, take_signed};
 
 const GAMMA: f64 = 1.02;
 /// Classes beyond are counted in the last one: from 10⁻⁹ to 10⁹.
@@ -18,6 +18,11 @@ pub(crate) struct Sketch {
 impl Sketch {
     /// Counts one value. What is no number above 0 is counted as the smallest.
     pub(crate) fn add(&mut self, value: f64) {
+        self.count(Sketch::class_of(value), 1);
+    }
+
+    /// The class that holds a value.
+    pub(crate) fn class_of(value: f64) -> i32 {
         let class = (value.ln() / GAMMA.ln()).ceil();
         let class = if class.is_nan() {
             -f64::INFINITY
@@ -25,7 +30,20 @@ impl Sketch {
             class
         };
         let bound = f64::from(MAX_CLASS);
-        self.count(class.clamp(-bound, bound) as i32, 1);
+        class.clamp(-bound, bound) as i32
+    }
+
+    /// The largest value of a class.
+    pub(crate) fn upper_bound(class: i32) -> f64 {
+        GAMMA.powi(class)
+    }
+
+    /// The value that stands for a class; the smallest holds what is 0 or less.
+    fn middle(class: i32) -> f64 {
+        if class == -MAX_CLASS {
+            return 0.0;
+        }
+        2.0 * GAMMA.powi(class) / (GAMMA + 1.0)
     }
 
     fn count(&mut self, class: i32, times: u64) {
@@ -63,10 +81,29 @@ impl Sketch {
         for (class, times) in self.classes() {
             seen += times;
             if seen >= rank {
-                return Some(2.0 * GAMMA.powi(class) / (GAMMA + 1.0));
+                return Some(Sketch::middle(class));
             }
         }
         None
+    }
+
+    /// Values in this class and those below it.
+    pub(crate) fn at_most(&self, class: i32) -> u64 {
+        let counted = self.classes().take_while(|(other, _)| *other <= class);
+        counted.map(|(_, times)| times).sum()
+    }
+
+    /// A value of each class, ascending, and how often the class was counted.
+    pub(crate) fn points(&self) -> impl Iterator<Item = (f64, u64)> + '_ {
+        let classes = self.classes();
+        classes.map(|(class, times)| (Sketch::middle(class), times))
+    }
+
+    /// Counts everything that `other` counted.
+    pub(crate) fn merge(&mut self, other: &Sketch) {
+        for (class, times) in other.classes() {
+            self.count(class, times);
+        }
     }
 
     /// As few bytes as hold it; `None` where nothing was counted.
@@ -136,6 +173,16 @@ mod tests {
         fn damaged_bytes_do_no_harm(bytes: Vec<u8>) {
             Sketch::default().merge_encoded(&bytes);
         }
+    }
+
+    #[test]
+    fn values_on_either_side_of_a_bound_are_told_apart() {
+        let class = Sketch::class_of(0.5);
+        let bound = Sketch::upper_bound(class);
+        let all = sketch(&[0.1, bound * 0.999, bound * 1.001, 3.0]);
+        assert_eq!((all.at_most(class), all.at_most(class - 2)), (2, 1));
+        assert_eq!(all.points().map(|(_, times)| times).sum::<u64>(), 4);
+        assert_eq!(sketch(&[0.0]).quantile(0.5), Some(0.0));
     }
 
     #[test]

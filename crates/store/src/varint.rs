@@ -2,7 +2,7 @@
 //! byte, the lowest first, the top bit where more follow.
 
 /// Appends `value`.
-pub(super) fn put(bytes: &mut Vec<u8>, mut value: u64) {
+pub(crate) fn put(bytes: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         bytes.push(value as u8 | 0x80);
         value >>= 7;
@@ -11,12 +11,12 @@ pub(super) fn put(bytes: &mut Vec<u8>, mut value: u64) {
 }
 
 /// Appends a value that may be negative; small ones of either sign are short.
-pub(super) fn put_signed(bytes: &mut Vec<u8>, value: i64) {
+pub(crate) fn put_signed(bytes: &mut Vec<u8>, value: i64) {
     put(bytes, ((value << 1) ^ (value >> 63)) as u64);
 }
 
 /// Takes a value off the front; `None` where the bytes end or are no number.
-pub(super) fn take(bytes: &mut &[u8]) -> Option<u64> {
+pub(crate) fn take(bytes: &mut &[u8]) -> Option<u64> {
     let mut value = 0;
     for shift in (0..64).step_by(7) {
         let (first, rest) = bytes.split_first()?;
@@ -30,7 +30,7 @@ pub(super) fn take(bytes: &mut &[u8]) -> Option<u64> {
 }
 
 /// Takes a value that may be negative.
-pub(super) fn take_signed(bytes: &mut &[u8]) -> Option<i64> {
+pub(crate) fn take_signed(bytes: &mut &[u8]) -> Option<i64> {
     let value = take(bytes)?;
     Some((value >> 1) as i64 ^ -((value & 1) as i64))
 }

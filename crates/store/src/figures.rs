@@ -1,0 +1,246 @@
+//! What a finished call adds to the sums of experiments and to distributions, as whole numbers: the same
+//! from a record and from a row of the ledger, so that sums made at once and sums made later are equal.
+
+use std::time::SystemTime;
+use tokengauge_core::call::{CallRecord, OperationClass, Outcome};
+use tokengauge_core::concurrency::concurrency_class;
+use tokengauge_core::finish_class::FinishClass;
+use tokengauge_core::lengths::prompt_length_class;
+use tokengauge_core::time::duration_since_1970;
+
+/// A set of [`FinishClass`], since each choice of an answer has a reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct FinishClasses(u8);
+
+impl FinishClasses {
+    pub(crate) fn of<T: AsRef<str>>(reasons: &[T]) -> FinishClasses {
+        let bits = reasons
+            .iter()
+            .map(|reason| 1 << FinishClass::of(reason.as_ref()) as u8);
+        FinishClasses(bits.fold(0, |all, bit: u8| all | bit))
+    }
+
+    pub(crate) fn contains(self, class: FinishClass) -> bool {
+        self.0 & (1 << class as u8) != 0
+    }
+}
+
+/// What a call adds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct CallFigures {
+    /// Microseconds since 1970, of a whole millisecond.
+    pub(crate) started_us: i64,
+    pub(crate) duration_us: Option<i64>,
+    pub(crate) outcome: Outcome,
+    pub(crate) class: OperationClass,
+    pub(crate) warm_up: bool,
+    /// Tokens as the provider reports them, else as counted.
+    pub(crate) input: Option<i64>,
+    pub(crate) cached_input: Option<i64>,
+    pub(crate) output: Option<i64>,
+    pub(crate) normalised_output: Option<i64>,
+    pub(crate) reported_output: Option<i64>,
+    pub(crate) cost_nano: Option<i64>,
+    pub(crate) ttft_us: Option<i64>,
+    pub(crate) last_token_us: Option<i64>,
+    pub(crate) tps_milli: Option<i64>,
+    /// Whether there is a reason why it has no speed.
+    pub(crate) tps_unavailable: bool,
+    pub(crate) finish: FinishClasses,
+    pub(crate) concurrency: Option<u32>,
+}
+
+impl CallFigures {
+    pub(crate) fn of(
+        record: &CallRecord,
+        started: SystemTime,
+        concurrency: Option<u32>,
+    ) -> CallFigures {
+        let (provider, counted) = (&record.tokens.reported, &record.tokens.normalised);
+        let (seconds, whole) = (&record.seconds, |count| {
+            i64::try_from(count).unwrap_or(i64::MAX)
+        });
+        let ms = i64::try_from(duration_since_1970(started).as_millis()).unwrap_or(i64::MAX);
+        CallFigures {
+            started_us: ms.saturating_mul(1000),
+            duration_us: scaled(seconds.duration, 1e6),
+            outcome: record.outcome,
+            class: record.operation_class,
+            warm_up: record.warm_up,
+            input: provider.input.or(counted.input).map(whole),
+            cached_input: provider.cached_input.map(whole),
+            output: provider.output.or(counted.output).map(whole),
+            normalised_output: counted.output.map(whole),
+            reported_output: provider.output.map(whole),
+            cost_nano: scaled(record.cost_usd, 1e9),
+            ttft_us: scaled(seconds.ttft, 1e6),
+            last_token_us: scaled(seconds.last_token, 1e6),
+            tps_milli: scaled(record.tps.output, 1e3),
+            tps_unavailable: record.tps.unavailable.is_some(),
+            finish: FinishClasses::of(&record.finish_reasons),
+            concurrency,
+        }
+    }
+
+    /// Whether it belongs to sums at all: a list of models has neither speed nor tokens.
+    pub(crate) fn counts(&self) -> bool {
+        self.class.counts()
+    }
+
+    pub(crate) fn ended_us(&self) -> i64 {
+        self.started_us
+            .saturating_add(self.duration_us.unwrap_or(0))
+    }
+
+    /// A call that its agent cancelled is no error.
+    pub(crate) fn error(&self) -> bool {
+        !matches!(self.outcome, Outcome::Complete | Outcome::ClientCancelled)
+    }
+
+    /// The time to the first token; a backend that is warming up says nothing of its speed.
+    pub(crate) fn ttft(&self) -> Option<i64> {
+        self.ttft_us.filter(|_| !self.warm_up)
+    }
+
+    /// Thousandths of tokens per second, likewise.
+    pub(crate) fn tps(&self) -> Option<i64> {
+        self.tps_milli.filter(|_| !self.warm_up)
+    }
+
+    /// Tokens after the first frame and the microseconds they took, of calls with a speed.
+    pub(crate) fn decode(&self) -> Option<(i64, i64)> {
+        let tps = self.tps()? as f64 / 1e3;
+        // What a server began by itself began with its first token.
+        let us = self.last_token_us? - self.ttft_us.unwrap_or(0);
+        Some(((tps * us as f64 / 1e6).round() as i64, us))
+    }
+
+    /// Reported ÷ normalised output tokens of a complete answer.
+    pub(crate) fn token_ratio(&self) -> Option<f64> {
+        let normalised = self.normalised_output.filter(|tokens| *tokens > 0)?;
+        let complete = self.outcome == Outcome::Complete;
+        let reported = self.reported_output.filter(|_| complete)?;
+        Some(reported as f64 / normalised as f64)
+    }
+
+    /// Whether an answer came whole and has no text on any channel, and asks for no tool.
+    pub(crate) fn empty(&self) -> bool {
+        self.class == OperationClass::Generation
+            && self.outcome == Outcome::Complete
+            && self.normalised_output == Some(0)
+            && !self.finish.contains(FinishClass::ToolCall)
+    }
+
+    /// Whether an answer had begun and its end never came, and not because the agent left.
+    pub(crate) fn cut_off(&self) -> bool {
+        let began =
+            self.ttft_us.is_some() || self.normalised_output.is_some_and(|tokens| tokens > 0);
+        let lost = matches!(
+            self.outcome,
+            Outcome::UpstreamReset | Outcome::ErrorEvent | Outcome::Timeout | Outcome::Drained
+        );
+        began && lost
+    }
+
+    /// The place of the prompt's class of length; `None` where its length is unknown.
+    pub(crate) fn prompt_class(&self) -> Option<usize> {
+        self.input
+            .map(|tokens| prompt_length_class(u64::try_from(tokens).unwrap_or(0)))
+    }
+
+    /// The place of its class of concurrency.
+    pub(crate) fn concurrency_class(&self) -> Option<usize> {
+        self.concurrency.map(concurrency_class)
+    }
+}
+
+fn scaled(value: Option<f64>, by: f64) -> Option<i64> {
+    value
+        .filter(|value| value.is_finite())
+        .map(|value| (value * by).round() as i64)
+}
+
+#[cfg(test)]
+impl CallFigures {
+    /// A whole answer of ten tokens.
+    pub(crate) fn example() -> CallFigures {
+        CallFigures {
+            started_us: 0,
+            duration_us: Some(3_000_000),
+            outcome: Outcome::Complete,
+            class: OperationClass::Generation,
+            warm_up: false,
+            input: Some(100),
+            cached_input: None,
+            output: Some(11),
+            normalised_output: Some(10),
+            reported_output: Some(11),
+            cost_nano: None,
+            ttft_us: Some(500_000),
+            last_token_us: Some(2_500_000),
+            tps_milli: Some(4_500),
+            tps_unavailable: false,
+            finish: FinishClasses::default(),
+            concurrency: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call() -> CallFigures {
+        CallFigures::example()
+    }
+
+    #[test]
+    fn an_answer_without_text_is_empty_unless_it_asks_for_a_tool() {
+        let mut silent = CallFigures {
+            normalised_output: Some(0),
+            ..call()
+        };
+        assert!(silent.empty() && !call().empty());
+        assert_eq!(silent.token_ratio(), None);
+        silent.finish = FinishClasses::of(&["stop", "tool_use"]);
+        assert!(!silent.empty());
+        let unread = CallFigures {
+            normalised_output: None,
+            ..call()
+        };
+        assert!(
+            !unread.empty(),
+            "a body that could not be read is not known to be empty"
+        );
+    }
+
+    #[test]
+    fn a_lost_answer_is_cut_off_once_it_had_begun() {
+        let lost = CallFigures {
+            outcome: Outcome::UpstreamReset,
+            ..call()
+        };
+        assert!(lost.cut_off() && lost.error());
+        let before = CallFigures {
+            ttft_us: None,
+            normalised_output: None,
+            ..lost
+        };
+        assert!(!before.cut_off() && before.error());
+        let left = CallFigures {
+            outcome: Outcome::ClientCancelled,
+            ..call()
+        };
+        assert!(!left.cut_off() && !left.error());
+    }
+
+    #[test]
+    fn a_backend_that_warms_up_has_no_speed() {
+        assert_eq!(call().decode(), Some((9, 2_000_000)));
+        let warm = CallFigures {
+            warm_up: true,
+            ..call()
+        };
+        assert_eq!((warm.decode(), warm.ttft(), warm.tps()), (None, None, None));
+    }
+}

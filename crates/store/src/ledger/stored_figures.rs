@@ -1,0 +1,203 @@
+//! Figures of calls that are in the file, with the ids of what they have in common.
+
+use super::dictionary::{COMMON, SeriesNames};
+use super::distributions::SeriesKey;
+use super::experiment_units::UnitKey;
+use super::row::started_ms;
+use crate::figures::{CallFigures, FinishClasses};
+use rusqlite::{Connection, OptionalExtension, Params, Row};
+use serde::de::DeserializeOwned;
+use std::collections::HashMap;
+use tokengauge_core::call::{Operation, OperationClass, Outcome};
+
+/// The columns that [`StoredFigures::read`] takes.
+const COLUMNS: &str = "key, series, session, user, operation, finish_reasons, warm_up, \
+    normalised_input, normalised_output, reported_input, reported_cached_input, reported_output, \
+    cost_nano_usd, ttft_us, last_token_us, duration_us, tps_output_milli, \
+    tps_unavailable IS NOT NULL, concurrency";
+
+/// A call of the file.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct StoredFigures {
+    /// `None` where it is of no experiment.
+    pub(super) unit: Option<UnitKey>,
+    pub(super) series: SeriesKey,
+    pub(super) figures: CallFigures,
+}
+
+/// The key of a call's unit; `None` where it is of no experiment.
+pub(super) fn unit_key(
+    common: &SeriesNames,
+    session: Option<i64>,
+    user: Option<i64>,
+) -> Option<UnitKey> {
+    let [_, _, _, _, agent, experiment, variant, ..] = *common;
+    let or_none = |id: Option<i64>| id.unwrap_or(0);
+    Some([
+        experiment?,
+        or_none(variant),
+        or_none(session),
+        or_none(agent),
+        or_none(user),
+    ])
+}
+
+/// The key of a call's distributions.
+pub(super) fn series_key(common: &SeriesNames) -> SeriesKey {
+    let [route, _, model, workload, ..] = *common;
+    [model, route, workload].map(|id| id.unwrap_or(0))
+}
+
+/// Reads calls, and looks each name and series up once.
+pub(super) struct FiguresReader<'c> {
+    connection: &'c Connection,
+    series: HashMap<i64, SeriesNames>,
+    outcomes: HashMap<i64, Option<Outcome>>,
+    classes: HashMap<i64, Option<OperationClass>>,
+    operations: HashMap<i64, Option<Operation>>,
+    finish: HashMap<i64, FinishClasses>,
+}
+
+impl<'c> FiguresReader<'c> {
+    pub(super) fn new(connection: &'c Connection) -> FiguresReader<'c> {
+        FiguresReader {
+            connection,
+            series: HashMap::new(),
+            outcomes: HashMap::new(),
+            classes: HashMap::new(),
+            operations: HashMap::new(),
+            finish: HashMap::new(),
+        }
+    }
+
+    /// Calls `each` with every call that `condition` selects.
+    pub(super) fn read(
+        &mut self,
+        condition: &str,
+        values: impl Params,
+        mut each: impl FnMut(&StoredFigures),
+    ) -> rusqlite::Result<()> {
+        let sql = format!("SELECT {COLUMNS} FROM calls WHERE {condition}");
+        let connection = self.connection;
+        let mut statement = connection.prepare_cached(&sql)?;
+        let mut rows = statement.query(values)?;
+        while let Some(row) = rows.next()? {
+            if let Some(call) = self.call(row)? {
+                each(&call);
+            }
+        }
+        Ok(())
+    }
+
+    /// `None` where the file does not say how it ended.
+    fn call(&mut self, row: &Row<'_>) -> rusqlite::Result<Option<StoredFigures>> {
+        let connection = self.connection;
+        let series: i64 = row.get(1)?;
+        let common = match self.series.get(&series) {
+            Some(common) => *common,
+            None => *self
+                .series
+                .entry(series)
+                .or_insert(names_of(connection, series)?),
+        };
+        let outcome = common[7].map(|id| cached(&mut self.outcomes, connection, id));
+        let Some(outcome) = outcome.transpose()?.flatten() else {
+            return Ok(None);
+        };
+        let (session, user) = (row.get(2)?, row.get(3)?);
+        let class = self.class(common[8], row.get(4)?)?;
+        let finish = self.finish(row.get(5)?)?;
+        let (counted_input, reported_input): (Option<i64>, Option<i64>) =
+            (row.get(7)?, row.get(9)?);
+        let (normalised_output, reported_output) = (row.get(8)?, row.get::<_, Option<i64>>(11)?);
+        let figures = CallFigures {
+            started_us: started_ms(row.get(0)?).saturating_mul(1000),
+            duration_us: row.get(15)?,
+            outcome,
+            class,
+            warm_up: row.get::<_, Option<bool>>(6)?.unwrap_or(false),
+            input: reported_input.or(counted_input),
+            cached_input: row.get(10)?,
+            output: reported_output.or(normalised_output),
+            normalised_output,
+            reported_output,
+            cost_nano: row.get(12)?,
+            ttft_us: row.get(13)?,
+            last_token_us: row.get(14)?,
+            tps_milli: row.get(16)?,
+            tps_unavailable: row.get(17)?,
+            finish,
+            concurrency: row.get(18)?,
+        };
+        Ok(Some(StoredFigures {
+            unit: unit_key(&common, session, user),
+            series: series_key(&common),
+            figures,
+        }))
+    }
+
+    /// The class of operations; of calls from before there were classes that of the operation.
+    fn class(
+        &mut self,
+        class: Option<i64>,
+        operation: Option<i64>,
+    ) -> rusqlite::Result<OperationClass> {
+        let connection = self.connection;
+        let known = class.map(|id| cached(&mut self.classes, connection, id));
+        if let Some(class) = known.transpose()?.flatten() {
+            return Ok(class);
+        }
+        let operation = operation.map(|id| cached(&mut self.operations, connection, id));
+        let operation = operation.transpose()?.flatten();
+        Ok(operation.map_or(OperationClass::Other, Operation::class))
+    }
+
+    fn finish(&mut self, id: Option<i64>) -> rusqlite::Result<FinishClasses> {
+        let Some(id) = id else {
+            return Ok(FinishClasses::default());
+        };
+        if let Some(classes) = self.finish.get(&id) {
+            return Ok(*classes);
+        }
+        let text = name(self.connection, id)?.unwrap_or_default();
+        let reasons: Vec<String> = serde_json::from_str(&text).unwrap_or_default();
+        let classes = FinishClasses::of(&reasons);
+        self.finish.insert(id, classes);
+        Ok(classes)
+    }
+}
+
+/// The enum's value that the name with this id is, looked up once.
+fn cached<T: DeserializeOwned + Copy>(
+    known: &mut HashMap<i64, Option<T>>,
+    connection: &Connection,
+    id: i64,
+) -> rusqlite::Result<Option<T>> {
+    if let Some(value) = known.get(&id) {
+        return Ok(*value);
+    }
+    let text = name(connection, id)?.unwrap_or_default();
+    let value = serde_json::from_value(serde_json::Value::String(text)).ok();
+    known.insert(id, value);
+    Ok(value)
+}
+
+fn name(connection: &Connection, id: i64) -> rusqlite::Result<Option<String>> {
+    connection
+        .prepare_cached("SELECT name FROM names WHERE id = ?")?
+        .query_row([id], |row| row.get(0))
+        .optional()
+}
+
+fn names_of(connection: &Connection, series: i64) -> rusqlite::Result<SeriesNames> {
+    let columns = COMMON.map(|kind| kind.as_str()).join(", ");
+    let sql = format!("SELECT {columns} FROM series WHERE id = ?");
+    let found = connection.prepare_cached(&sql)?.query_row([series], |row| {
+        let mut common = SeriesNames::default();
+        for (at, name) in common.iter_mut().enumerate() {
+            *name = row.get(at)?;
+        }
+        Ok(common)
+    });
+    Ok(found.optional()?.unwrap_or_default())
+}

@@ -1,0 +1,308 @@
+//! Distributions of what calls are like, by model, route and workload.
+
+use crate::figures::CallFigures;
+use crate::sketch::Sketch;
+use std::collections::BTreeMap;
+use std::time::SystemTime;
+use tokengauge_core::call::{OperationClass, Outcome};
+use tokengauge_core::finish_class::FinishClass;
+
+/// What is observed of a call. The ledger keeps the places in [`Signal::ALL`]: new ones come last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Signal {
+    /// Input tokens, as reported, else as counted.
+    InputTokens,
+    /// Output tokens, likewise.
+    OutputTokens,
+    /// Input tokens read from a cache, as reported.
+    CachedInputTokens,
+    /// Seconds to the first token, by the class of the prompt's length.
+    Ttft,
+    /// Tokens per second while decoding, by the class of concurrency when the call began.
+    Tps,
+    /// Reported ÷ normalised output tokens of complete answers.
+    TokenRatio,
+    /// Counts by outcome.
+    Outcome,
+    /// Counts by the class of finish reason.
+    FinishReason,
+}
+
+impl Signal {
+    /// Every signal.
+    pub const ALL: [Signal; 8] = [
+        Signal::InputTokens,
+        Signal::OutputTokens,
+        Signal::CachedInputTokens,
+        Signal::Ttft,
+        Signal::Tps,
+        Signal::TokenRatio,
+        Signal::Outcome,
+        Signal::FinishReason,
+    ];
+
+    /// Units of its sums in one of the signal's own.
+    fn scale(self) -> f64 {
+        match self {
+            Signal::Ttft | Signal::TokenRatio => 1e6,
+            Signal::Tps => 1e3,
+            _ => 1.0,
+        }
+    }
+}
+
+/// The outcomes by their numbers in the ledger: new ones come last.
+pub(crate) const OUTCOMES: [Outcome; 9] = [
+    Outcome::Complete,
+    Outcome::ClientCancelled,
+    Outcome::UpstreamReset,
+    Outcome::ErrorEvent,
+    Outcome::HttpError,
+    Outcome::Timeout,
+    Outcome::Rejected,
+    Outcome::Unreachable,
+    Outcome::Drained,
+];
+/// The bucket of calls whose class is unknown.
+pub const UNKNOWN_BUCKET: usize = 15;
+
+/// Which calls. Absent parts match everything; present ones must all match.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct DistributionSelector {
+    /// The model that answered, else the one asked for.
+    pub model: Option<String>,
+    /// The route.
+    pub route: Option<String>,
+    /// The workload.
+    pub workload: Option<String>,
+}
+
+/// What calls of a distribution have in common.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct DistributionSeries {
+    /// The model.
+    pub model: Option<String>,
+    /// The route.
+    pub route: Option<String>,
+    /// The workload.
+    pub workload: Option<String>,
+}
+
+impl DistributionSelector {
+    pub(crate) fn matches(&self, series: &DistributionSeries) -> bool {
+        let same = |wanted: &Option<String>, found| wanted.is_none() || wanted == found;
+        same(&self.model, &series.model)
+            && same(&self.route, &series.route)
+            && same(&self.workload, &series.workload)
+    }
+}
+
+/// The distributions of calls with something in common.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Distributions {
+    cells: BTreeMap<(Signal, usize), Distribution>,
+}
+
+impl Distributions {
+    /// One signal's distribution in one bucket: the place in `PROMPT_LENGTHS` for [`Signal::Ttft`], in
+    /// `CONCURRENCIES` for [`Signal::Tps`], [`UNKNOWN_BUCKET`] where that is not known; 0 for others.
+    pub fn bucket(&self, signal: Signal, bucket: usize) -> Option<&Distribution> {
+        self.cells.get(&(signal, bucket))
+    }
+
+    /// The buckets of a signal, ascending, with what is in them.
+    pub fn buckets(&self, signal: Signal) -> impl Iterator<Item = (usize, &Distribution)> {
+        let cells = self.cells.range((signal, 0)..=(signal, usize::MAX));
+        cells.map(|((_, bucket), cell)| (*bucket, cell))
+    }
+
+    /// One signal's distribution over all buckets.
+    pub fn all(&self, signal: Signal) -> Distribution {
+        let mut all = Distribution::default();
+        self.buckets(signal).for_each(|(_, cell)| all.merge(cell));
+        all
+    }
+
+    /// How calls ended, and how often.
+    pub fn outcomes(&self) -> impl Iterator<Item = (Outcome, u64)> {
+        let cells = self.buckets(Signal::Outcome);
+        cells.filter_map(|(at, cell)| Some((*OUTCOMES.get(at)?, cell.calls)))
+    }
+
+    /// What their finish reasons say, and how often. A call with several choices may count for several.
+    pub fn finish_reasons(&self) -> impl Iterator<Item = (FinishClass, u64)> {
+        let cells = self.buckets(Signal::FinishReason);
+        cells.filter_map(|(at, cell)| Some((*FinishClass::ALL.get(at)?, cell.calls)))
+    }
+
+    /// Calls.
+    pub fn calls(&self) -> u64 {
+        self.outcomes().map(|(_, calls)| calls).sum()
+    }
+
+    /// Adds a call.
+    pub(crate) fn add(&mut self, call: &CallFigures) {
+        observations(call, |observation| {
+            let (signal, bucket, _) = observation;
+            self.cell(signal, bucket).add(observation);
+        });
+    }
+
+    pub(crate) fn cell(&mut self, signal: Signal, bucket: usize) -> &mut Distribution {
+        self.cells.entry((signal, bucket)).or_default()
+    }
+
+    pub(crate) fn cells(&self) -> impl Iterator<Item = (Signal, usize, &Distribution)> {
+        let cells = self.cells.iter();
+        cells.map(|((signal, bucket), cell)| (*signal, *bucket, cell))
+    }
+
+    /// Adds all that `other` counts.
+    pub fn merge(&mut self, other: &Distributions) {
+        for (signal, bucket, cell) in other.cells() {
+            self.cell(signal, bucket).merge(cell);
+        }
+    }
+}
+
+/// The distribution of one signal. The mean is exact, quantiles are within 1 %.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Distribution {
+    pub(crate) calls: u64,
+    /// In the units of [`Signal::scale`].
+    pub(crate) total: i64,
+    scale: f64,
+    pub(crate) sketch: Sketch,
+}
+
+impl Distribution {
+    pub(crate) fn of_sums(signal: Signal, calls: u64, total: i64) -> Distribution {
+        Distribution {
+            calls,
+            total,
+            scale: signal.scale(),
+            sketch: Sketch::default(),
+        }
+    }
+
+    /// Calls in it.
+    pub fn calls(&self) -> u64 {
+        self.calls
+    }
+
+    /// The mean; `None` without calls, and of counts.
+    pub fn mean(&self) -> Option<f64> {
+        let known = self.sketch.len() > 0;
+        known.then(|| self.total as f64 / self.scale / self.calls as f64)
+    }
+
+    /// The value that a share `q` of all does not exceed, by nearest rank; `None` likewise.
+    pub fn quantile(&self, q: f64) -> Option<f64> {
+        self.sketch.quantile(q)
+    }
+
+    /// Values and how often they came, ascending: a histogram.
+    pub fn points(&self) -> impl Iterator<Item = (f64, u64)> {
+        self.sketch.points()
+    }
+
+    fn add(&mut self, (signal, _, value): Observation) {
+        self.calls += 1;
+        self.scale = signal.scale();
+        let Some(value) = value else { return };
+        self.total = self
+            .total
+            .saturating_add((value * self.scale).round() as i64);
+        self.sketch.add(value);
+    }
+
+    pub(crate) fn merge(&mut self, other: &Distribution) {
+        self.calls += other.calls;
+        self.total = self.total.saturating_add(other.total);
+        self.scale = other.scale;
+        self.sketch.merge(&other.sketch);
+    }
+}
+
+/// A signal, its bucket and the value, in the signal's unit; counts have none.
+pub(crate) type Observation = (Signal, usize, Option<f64>);
+
+/// Calls `observe` with everything that a call adds.
+pub(crate) fn observations(call: &CallFigures, mut observe: impl FnMut(Observation)) {
+    let plain = [
+        (Signal::InputTokens, call.input),
+        (Signal::OutputTokens, call.output),
+        (Signal::CachedInputTokens, call.cached_input),
+    ];
+    for (signal, tokens) in plain {
+        if let Some(tokens) = tokens {
+            observe((signal, 0, Some(tokens as f64)));
+        }
+    }
+    if let Some(us) = call.ttft() {
+        let bucket = call.prompt_class().unwrap_or(UNKNOWN_BUCKET);
+        observe((Signal::Ttft, bucket, Some(us as f64 / 1e6)));
+    }
+    if let Some(milli) = call.tps() {
+        let bucket = call.concurrency_class().unwrap_or(UNKNOWN_BUCKET);
+        observe((Signal::Tps, bucket, Some(milli as f64 / 1e3)));
+    }
+    if let Some(ratio) = call
+        .token_ratio()
+        .filter(|_| call.class == OperationClass::Generation)
+    {
+        observe((Signal::TokenRatio, 0, Some(ratio)));
+    }
+    if let Some(place) = OUTCOMES.iter().position(|known| *known == call.outcome) {
+        observe((Signal::Outcome, place, None));
+    }
+    for class in FinishClass::ALL {
+        if call.finish.contains(class) {
+            observe((Signal::FinishReason, class as usize, None));
+        }
+    }
+}
+
+/// Seconds since 1970 of the hours of a time, whole ones: from the one that it begins in to the one that it
+/// ends in.
+pub(crate) fn hours(since: Option<SystemTime>, until: Option<SystemTime>) -> (i64, i64) {
+    let seconds = |at: SystemTime| {
+        let since = at
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap_or_default();
+        (since.as_secs(), since.subsec_nanos() > 0)
+    };
+    let since = since.map_or(0, |at| seconds(at).0 / HOUR * HOUR);
+    let until = until.map_or(i64::MAX as u64, |at| {
+        let (seconds, more) = seconds(at);
+        (seconds + u64::from(more)).div_ceil(HOUR) * HOUR
+    });
+    (since as i64, until as i64)
+}
+
+/// The length of a step, in seconds.
+const HOUR: u64 = 3_600;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn signals_are_at_their_places_and_outcomes_all_there() {
+        for (place, signal) in Signal::ALL.into_iter().enumerate() {
+            assert_eq!(signal as usize, place);
+        }
+        for (place, outcome) in OUTCOMES.into_iter().enumerate() {
+            assert_eq!(outcome as usize, place);
+        }
+    }
+
+    #[test]
+    fn a_time_is_of_whole_hours() {
+        let at = |ms| Some(SystemTime::UNIX_EPOCH + Duration::from_millis(ms));
+        assert_eq!(hours(at(3_600_000), at(7_200_000)), (3_600, 7_200));
+        assert_eq!(hours(at(3_599_999), at(7_200_001)), (0, 10_800));
+        assert_eq!(hours(None, None), (0, i64::MAX));
+    }
+}

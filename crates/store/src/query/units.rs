@@ -1,0 +1,266 @@
+//! Experiments by unit: what each session, agent or user of each variant adds.
+//!
+//! Calls of one unit depend on each other, so that statistics treat the unit as the observation: a ratio such
+//! as tokens per second is Σ numerators / Σ denominators over units, and its variance comes from the squares
+//! and products of the units' sums (delta method). Those are made from [`UnitSums`] when they are read; no
+//! squares of single calls are needed.
+
+use crate::figures::CallFigures;
+use crate::sketch::Sketch;
+use std::time::{Duration, SystemTime};
+use tokengauge_core::finish_class::FinishClass;
+
+/// What is one unit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum UnitKind {
+    /// A session.
+    #[default]
+    Session,
+    /// An agent.
+    Agent,
+    /// A user.
+    User,
+}
+
+/// Which units.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct UnitQuery {
+    /// The experiment.
+    pub experiment: String,
+    /// What is one unit.
+    pub unit: UnitKind,
+    /// Units whose first call within a variant began at this instant or later.
+    pub since: Option<SystemTime>,
+    /// Units whose first call within a variant began before this instant.
+    pub until: Option<SystemTime>,
+}
+
+impl UnitQuery {
+    pub(crate) fn matches(&self, first: SystemTime) -> bool {
+        self.since.is_none_or(|since| first >= since)
+            && self.until.is_none_or(|until| first < until)
+    }
+}
+
+/// The units of an experiment.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ExperimentUnits {
+    /// By variant, then by first call. A unit with calls of two variants is here twice.
+    pub units: Vec<ExperimentUnit>,
+    /// Calls that name no such unit, since the experiment began; they are in no unit.
+    pub calls_without_unit: u64,
+    /// Calls of units beyond the bound, likewise.
+    pub collapsed_calls: u64,
+}
+
+/// What one unit adds to one variant.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ExperimentUnit {
+    /// The variant; `None` where calls name the experiment alone.
+    pub variant: Option<String>,
+    /// The name of the session, agent or user.
+    pub unit: String,
+    /// Its calls.
+    pub sums: UnitSums,
+}
+
+/// Sums over the calls of a unit. Calls while the backend warmed up are in none that is about speed.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct UnitSums {
+    pub(crate) first_us: i64,
+    pub(crate) last_us: i64,
+    /// The place of the first call's prompt among [`tokengauge_core::lengths::PROMPT_LENGTHS`], if its length
+    /// is known: something that the variant cannot have changed.
+    pub first_prompt: Option<usize>,
+    /// Calls that generate or embed.
+    pub calls: u64,
+    /// Those that did not end well; what the agent itself gave up is none.
+    pub errors: u64,
+    /// Those while the backend warmed up.
+    pub warm_up_calls: u64,
+    /// Input tokens, as reported, else as counted.
+    pub input_tokens: u64,
+    /// Those read from a cache, as reported.
+    pub cached_input_tokens: u64,
+    /// Output tokens, likewise.
+    pub output_tokens: u64,
+    /// The cost in billionths of a US dollar.
+    pub cost_nano_usd: u64,
+    /// Calls with a price.
+    pub priced_calls: u64,
+    /// Normalised tokens after first frames, of calls with a decode speed.
+    pub decode_tokens: u64,
+    /// The microseconds they took.
+    pub decode_us: u64,
+    /// Calls whose decode speed was withheld, for a reason.
+    pub tps_unavailable: u64,
+    /// Microseconds to the first token, all calls together.
+    pub ttft_us: u64,
+    /// Microseconds that calls took.
+    pub duration_us: u64,
+    /// Answers that a limit on tokens cut off.
+    pub truncated: u64,
+    /// Answers that the model or a filter refused.
+    pub refused: u64,
+    /// Answers that came whole and without text.
+    pub empty: u64,
+    /// Answers that had begun and were lost.
+    pub cut_off: u64,
+    /// Answers whose tool call the provider itself called unreadable. Arguments are not kept, so that
+    /// others are not known.
+    pub invalid_tool_calls: u64,
+    pub(crate) ttft: Sketch,
+    pub(crate) tps: Sketch,
+}
+
+/// The counts of [`UnitSums`].
+pub(crate) const COUNTS: usize = 18;
+
+impl UnitSums {
+    /// When its first call began.
+    pub fn first_at(&self) -> SystemTime {
+        instant(self.first_us)
+    }
+
+    /// When its last call ended. A unit is complete when nothing more is to be expected of it.
+    pub fn last_at(&self) -> SystemTime {
+        instant(self.last_us)
+    }
+
+    /// Calls with a time to first token.
+    pub fn ttft_calls(&self) -> u64 {
+        self.ttft.len()
+    }
+
+    /// Calls with a decode speed.
+    pub fn tps_calls(&self) -> u64 {
+        self.tps.len()
+    }
+
+    /// Calls that waited longer for the first token than a threshold in seconds.
+    pub fn ttft_above(&self, threshold: Threshold) -> u64 {
+        self.ttft.len() - self.ttft.at_most(threshold.0)
+    }
+
+    /// Calls that decoded no faster than a threshold in tokens per second.
+    pub fn tps_at_most(&self, threshold: Threshold) -> u64 {
+        self.tps.at_most(threshold.0)
+    }
+
+    /// The sums of one call.
+    pub(crate) fn of(call: &CallFigures) -> UnitSums {
+        let count = |value: Option<i64>| u64::try_from(value.unwrap_or(0)).unwrap_or(0);
+        let finished = |class| u64::from(call.finish.contains(class));
+        let (tokens, us) = call.decode().unzip();
+        let mut sums = UnitSums {
+            first_us: call.started_us,
+            last_us: call.ended_us(),
+            first_prompt: call.prompt_class(),
+            calls: 1,
+            errors: u64::from(call.error()),
+            warm_up_calls: u64::from(call.warm_up),
+            input_tokens: count(call.input),
+            cached_input_tokens: count(call.cached_input),
+            output_tokens: count(call.output),
+            cost_nano_usd: count(call.cost_nano),
+            priced_calls: u64::from(call.cost_nano.is_some()),
+            decode_tokens: count(tokens),
+            decode_us: count(us),
+            tps_unavailable: u64::from(call.tps_unavailable && !call.warm_up),
+            ttft_us: count(call.ttft()),
+            duration_us: count(call.duration_us),
+            truncated: finished(FinishClass::Length),
+            refused: finished(FinishClass::Refused),
+            empty: u64::from(call.empty()),
+            cut_off: u64::from(call.cut_off()),
+            invalid_tool_calls: finished(FinishClass::InvalidToolCall),
+            ..UnitSums::default()
+        };
+        if let Some(us) = call.ttft() {
+            sums.ttft.add(us as f64 / 1e6);
+        }
+        if let Some(milli) = call.tps() {
+            sums.tps.add(milli as f64 / 1e3);
+        }
+        sums
+    }
+
+    /// Adds all that `other` sums up.
+    pub(crate) fn merge(&mut self, other: &UnitSums) {
+        if self.calls == 0 {
+            *self = other.clone();
+            return;
+        }
+        let first = |sums: &UnitSums| (sums.first_us, sums.first_prompt);
+        (self.first_us, self.first_prompt) = first(self).min(first(other));
+        self.last_us = self.last_us.max(other.last_us);
+        let counts = self.counts_mut().into_iter().zip(other.counts());
+        counts.for_each(|(sum, more)| *sum = sum.saturating_add(more));
+        self.ttft.merge(&other.ttft);
+        self.tps.merge(&other.tps);
+    }
+
+    /// The counts, in the order of the table's columns.
+    pub(crate) fn counts(&self) -> [u64; COUNTS] {
+        let mut counts = UnitSums {
+            ttft: Sketch::default(),
+            tps: Sketch::default(),
+            ..*self
+        };
+        counts.counts_mut().map(|count| *count)
+    }
+
+    pub(crate) fn counts_mut(&mut self) -> [&mut u64; COUNTS] {
+        [
+            &mut self.calls,
+            &mut self.errors,
+            &mut self.warm_up_calls,
+            &mut self.input_tokens,
+            &mut self.cached_input_tokens,
+            &mut self.output_tokens,
+            &mut self.cost_nano_usd,
+            &mut self.priced_calls,
+            &mut self.decode_tokens,
+            &mut self.decode_us,
+            &mut self.tps_unavailable,
+            &mut self.ttft_us,
+            &mut self.duration_us,
+            &mut self.truncated,
+            &mut self.refused,
+            &mut self.empty,
+            &mut self.cut_off,
+            &mut self.invalid_tool_calls,
+        ]
+    }
+}
+
+/// A threshold between two classes of the sketches, so that calls on either side of it are counted exactly.
+///
+/// It is to be fixed before the first unit is looked at (from a baseline, or an objective): a sequence of
+/// intervals that holds at every look needs each unit's share of calls beyond it to mean the same at each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Threshold(i32);
+
+impl Threshold {
+    /// The threshold at `value` or at most 2 % above it.
+    ///
+    /// ```
+    /// use tokengauge_store::query::Threshold;
+    /// let half_a_second = Threshold::near(0.5).value();
+    /// assert!((0.5..=0.51).contains(&half_a_second));
+    /// assert_eq!(Threshold::near(half_a_second).value(), half_a_second);
+    /// ```
+    pub fn near(value: f64) -> Threshold {
+        // What is a bound itself must not be rounded to the next one.
+        Threshold(Sketch::class_of(value * (1.0 - 1e-9)))
+    }
+
+    /// Where it is.
+    pub fn value(self) -> f64 {
+        Sketch::upper_bound(self.0)
+    }
+}
+
+fn instant(us: i64) -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_micros(u64::try_from(us).unwrap_or(0))
+}
