@@ -1,0 +1,204 @@
+//! One call: a request in a dialect, its response measured by the meter as it comes.
+
+use crate::endpoint::{EndpointType, Prompt, RequestSettings};
+use crate::error::Error;
+use crate::transport::{Failure, Pool, RequestBody};
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, header};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+use tokengauge_core::observer::{CallStart, End, FailureKind, Frame, ObservedCall, Observer};
+use tokengauge_meter::Meter;
+use tokengauge_net::tls::ClientTls;
+
+/// The agent as which calls name themselves to a gauge on the way.
+pub const AGENT: &str = "tokengauge-bench";
+/// What a gauge on the way is told of a call: its agent, its session, its trace.
+const IDENTITY: [&str; 3] = ["x-tokengauge-agent", "x-tokengauge-session", "traceparent"];
+
+/// How the backend is called.
+#[derive(Clone, Debug)]
+pub struct ClientSettings {
+    /// What kind of endpoint it is.
+    pub endpoint: EndpointType,
+    /// The URL of requests.
+    pub url: Uri,
+    /// What all requests ask for.
+    pub request: RequestSettings,
+    /// More headers, and those with keys.
+    pub headers: HeaderMap,
+    /// TLS towards the backend.
+    pub tls: ClientTls,
+    /// How long a call may take.
+    pub timeout: Duration,
+    /// Whether calls name themselves to a gauge on the way: a session and a trace of their own.
+    pub identify: bool,
+}
+
+/// Calls the backend.
+#[derive(Debug)]
+pub struct Client {
+    settings: ClientSettings,
+    pool: Pool,
+    route: Arc<str>,
+}
+
+/// A request that is ready to be sent.
+#[derive(Clone, Debug)]
+pub struct Prepared {
+    body: Bytes,
+    session: Option<String>,
+}
+
+/// What names a call.
+#[derive(Clone, Copy, Debug)]
+pub struct CallName<'a> {
+    /// The session: of a prompt's own, else that of the trial.
+    pub session: &'a str,
+    /// The W3C trace id, by which a gauge's record of the call is found. Not 0.
+    pub trace: u128,
+}
+
+impl Client {
+    /// A client of the backend.
+    ///
+    /// # Errors
+    /// Where the URL cannot be called or a file that TLS needs cannot be used.
+    pub fn new(settings: ClientSettings) -> Result<Client, Error> {
+        let pool = Pool::new(&settings.url, &settings.tls)?;
+        Ok(Client {
+            settings,
+            pool,
+            route: "bench".into(),
+        })
+    }
+
+    /// The URL that is called.
+    pub fn url(&self) -> &Uri {
+        &self.settings.url
+    }
+
+    /// The body of a request, made before its call is timed.
+    pub fn prepare(&self, prompt: Prompt) -> Prepared {
+        let body = self.settings.endpoint.body(&prompt, &self.settings.request);
+        Prepared {
+            body: Bytes::from(body.to_string()),
+            session: prompt.session,
+        }
+    }
+
+    /// Calls the backend; what comes of it is the meter's to say. The call is timed from `intended`, when it should have begun.
+    ///
+    /// # Errors
+    /// Why there was no response; the meter knows it, too.
+    pub async fn call(
+        &self,
+        meter: &Meter,
+        prepared: Prepared,
+        name: CallName<'_>,
+        intended: Instant,
+    ) -> Result<(), Failure> {
+        let mut headers = self.headers(&prepared, name);
+        let call = OpenCall(meter.begin(CallStart {
+            received: intended,
+            started_at: SystemTime::now() - intended.elapsed(),
+            method: &Method::POST,
+            uri: &self.settings.url,
+            headers: &headers,
+            peer: None,
+            port: None,
+            route: &self.route,
+            upstream: &self.route,
+            dialect: None,
+            workload: None,
+            inject_usage: false,
+        }));
+        if !self.settings.identify {
+            for name in IDENTITY {
+                headers.remove(name);
+            }
+        }
+        let exchange = self.exchange(&call, headers, prepared.body);
+        match tokio::time::timeout(self.settings.timeout, exchange).await {
+            Ok(done) => done,
+            Err(_) => {
+                let kind = FailureKind::IdleTimeout;
+                call.0.ended(Instant::now(), End::Failed(kind));
+                let timeout = humantime::format_duration(self.settings.timeout);
+                let reason = format!("it took longer than {timeout} (--request-timeout)");
+                Err(Failure { kind, reason })
+            }
+        }
+    }
+
+    fn headers(&self, prepared: &Prepared, name: CallName<'_>) -> HeaderMap {
+        let mut headers = self.settings.headers.clone();
+        let json = HeaderValue::from_static("application/json");
+        headers.entry(header::CONTENT_TYPE).or_insert(json);
+        for (header, value) in self.settings.endpoint.headers() {
+            headers.entry(header).or_insert(value);
+        }
+        let session = prepared.session.as_deref().unwrap_or(name.session);
+        let span = name.trace as u64 | 1;
+        let parent = format!("00-{:032x}-{span:016x}-00", name.trace);
+        for (name, value) in IDENTITY.into_iter().zip([AGENT, session, &parent]) {
+            if let Ok(value) = HeaderValue::from_str(value) {
+                headers.insert(HeaderName::from_static(name), value);
+            }
+        }
+        headers
+    }
+
+    async fn exchange(
+        &self,
+        call: &OpenCall,
+        headers: HeaderMap,
+        body: Bytes,
+    ) -> Result<(), Failure> {
+        let observed = &call.0;
+        observed.endpoint(&self.pool.address());
+        let mut request = Request::new(RequestBody::new(body, Arc::clone(observed)));
+        *request.method_mut() = Method::POST;
+        *request.headers_mut() = headers;
+        let target = self.settings.url.path_and_query().cloned();
+        *request.uri_mut() = target.map(Uri::from).unwrap_or_default();
+        let (response, lease) = match self.pool.send(request).await {
+            Ok(response) => response,
+            Err(failure) => {
+                observed.ended(Instant::now(), End::Failed(failure.kind));
+                return Err(failure);
+            }
+        };
+        observed.head(Instant::now(), response.status(), response.headers());
+        let end = read(observed, response.into_body()).await;
+        if end == End::Complete {
+            lease.give_back();
+        }
+        observed.ended(Instant::now(), end);
+        Ok(())
+    }
+}
+
+/// Shows the response's body to the meter as it comes.
+async fn read(observed: &Arc<dyn ObservedCall>, mut body: Incoming) -> End {
+    while let Some(frame) = body.frame().await {
+        let at = Instant::now();
+        match frame.map(|frame| frame.into_data()) {
+            Ok(Ok(bytes)) => observed.response_frame(Frame::new(at, bytes)),
+            Ok(Err(_)) => {} // trailers
+            Err(_) => return End::UpstreamReset,
+        }
+    }
+    End::Complete
+}
+
+/// A call that the meter has to be told the end of, also where its task is dropped.
+struct OpenCall(Arc<dyn ObservedCall>);
+
+impl Drop for OpenCall {
+    fn drop(&mut self) {
+        self.0.ended(Instant::now(), End::ClientCancelled);
+    }
+}

@@ -1,0 +1,18 @@
+#![doc = include_str!("../README.md")]
+#![deny(clippy::print_stdout, clippy::print_stderr)] // printing panics where the output is closed
+#![cfg_attr(test, allow(clippy::print_stdout, clippy::print_stderr))]
+
+pub mod client;
+pub mod endpoint;
+mod error;
+pub mod lag;
+pub mod length;
+pub mod load;
+pub mod observed;
+pub mod prompt;
+pub mod recorder;
+pub mod steady;
+pub mod transport;
+pub mod workload;
+
+pub use error::Error;

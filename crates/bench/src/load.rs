@@ -1,0 +1,415 @@
+//! Puts a load on the backend through the phases of a trial.
+
+use crate::client::{CallName, Client, Prepared};
+use crate::lag::{self, Delays};
+use crate::recorder::Recorder;
+use crate::workload::Prompts;
+use rand::RngExt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+use tokengauge_core::finished::FinishedCall;
+use tokengauge_meter::Meter;
+use tokengauge_meter::settings::Measure;
+use tokengauge_stats::{Generator, seeded};
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinSet;
+
+/// Calls under way at once at most: an open loop that has more is not answered any more.
+pub const MAX_IN_FLIGHT: usize = 8_192;
+/// How long the meter may take to hand over the last calls.
+const FLUSH: Duration = Duration::from_secs(10);
+/// How often progress is told.
+const TOLD_EVERY: Duration = Duration::from_millis(200);
+
+/// How calls follow each other.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Load {
+    /// A closed loop: as many calls at once, each followed by the next.
+    Concurrency(u32),
+    /// An open loop: calls a second, however many are under way.
+    RequestRate(f64, ArrivalPattern),
+    /// The starts of a trace, since its first.
+    Schedule(Arc<[Duration]>),
+}
+
+/// How the calls of an open loop arrive.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::EnumString, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
+pub enum ArrivalPattern {
+    /// Independent of each other: exponential times between them.
+    #[default]
+    Poisson,
+    /// In equal steps.
+    Constant,
+}
+
+/// The phases of a trial. The load is the same in all of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Phases {
+    /// What a backend needs to get going: connections, caches, compilation. A closed loop reaches its concurrency within its
+    /// first half.
+    pub warm_up: Duration,
+    /// At the whole load, without letting it fall: queues fill.
+    pub burn_in: Duration,
+    /// Calls that begin here count.
+    pub measure: Duration,
+    /// The load goes on until those calls have ended, at most for this long.
+    pub drain: Duration,
+}
+
+/// A phase of a trial.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
+pub enum Phase {
+    /// What a backend needs to get going.
+    WarmUp,
+    /// Queues fill.
+    BurnIn,
+    /// Calls that begin count.
+    Measure,
+    /// Until those have ended.
+    Drain,
+}
+
+/// How a trial is run.
+#[derive(Clone, Copy, Debug)]
+pub struct TrialSettings {
+    /// The phases.
+    pub phases: Phases,
+    /// The length of an observation of throughput.
+    pub interval: Duration,
+    /// The seed of arrivals and trace ids.
+    pub seed: u64,
+}
+
+/// How far a trial is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TrialProgress {
+    /// The phase.
+    pub phase: Phase,
+    /// Calls that have ended.
+    pub calls: usize,
+    /// Tokens per second of all calls together, over the last seconds.
+    pub tps: f64,
+    /// Until the end of the measurement.
+    pub left: Duration,
+}
+
+/// What happened in a trial.
+#[derive(Debug)]
+pub struct Trace {
+    /// When it began.
+    pub began: Instant,
+    /// From here on calls count.
+    pub measure_from: Instant,
+    /// Up to here.
+    pub measure_to: Instant,
+    /// Tokens by interval, from the begin on.
+    pub tokens: Vec<u64>,
+    /// The length of an interval.
+    pub interval: Duration,
+    /// All calls that have ended.
+    pub calls: Vec<Arc<FinishedCall>>,
+    /// Calls that were to begin while they count, and did.
+    pub begun: usize,
+    /// How late the client was.
+    pub delays: Arc<Delays>,
+    /// The backend was so slow that an open loop had [`MAX_IN_FLIGHT`] calls under way.
+    pub overloaded: bool,
+    /// It was stopped before its end.
+    pub interrupted: bool,
+}
+
+/// Runs one trial. `stop` becoming true ends it at once.
+pub async fn run(
+    client: &Arc<Client>,
+    load: &Load,
+    prompts: Prompts,
+    settings: TrialSettings,
+    session: &str,
+    mut stop: watch::Receiver<bool>,
+    progress: &mut (dyn FnMut(TrialProgress) + Send),
+) -> Trace {
+    let began = Instant::now();
+    let recorder = Recorder::new(began, settings.interval);
+    let measure = Measure {
+        warm_up_calls: 0,
+        warm_up_for: Duration::ZERO,
+        ..Measure::default()
+    };
+    let phases = settings.phases;
+    let measure_from = began + phases.warm_up + phases.burn_in;
+    let trial = Arc::new(Trial {
+        client: Arc::clone(client),
+        meter: Meter::new(measure, vec![recorder.clone()]),
+        prompts,
+        session: session.to_owned(),
+        traces: settings.seed,
+        measure_from,
+        measure_to: measure_from + phases.measure,
+        counters: Counters::default(),
+        delays: Arc::default(),
+    });
+    let mut tasks = JoinSet::new();
+    tasks.spawn(lag::watch(Arc::clone(&trial.delays)));
+    start(&trial, load, settings, &mut tasks);
+    let interrupted = tokio::select! {
+        () = trial.over(phases.drain) => false,
+        () = tell(&trial, &recorder, settings, progress) => false,
+        _ = stop.wait_for(|stop| *stop) => true,
+    };
+    trial.counters.stop.store(true, Ordering::Relaxed);
+    if !interrupted {
+        let rest = trial.idle();
+        let _ = tokio::time::timeout(phases.drain, rest).await;
+    }
+    tasks.shutdown().await;
+    let flushed = Arc::clone(&trial);
+    let _ = tokio::task::spawn_blocking(move || flushed.meter.flush(FLUSH)).await;
+    Trace {
+        began,
+        measure_from,
+        measure_to: trial.measure_to,
+        tokens: recorder.tokens(),
+        interval: settings.interval,
+        calls: recorder.calls(),
+        begun: trial.counters.begun.load(Ordering::Relaxed),
+        delays: Arc::clone(&trial.delays),
+        overloaded: trial.counters.overloaded.load(Ordering::Relaxed),
+        interrupted,
+    }
+}
+
+/// What the tasks of a trial share.
+struct Trial {
+    client: Arc<Client>,
+    meter: Arc<Meter>,
+    prompts: Prompts,
+    session: String,
+    traces: u64,
+    measure_from: Instant,
+    measure_to: Instant,
+    counters: Counters,
+    delays: Arc<Delays>,
+}
+
+#[derive(Default)]
+struct Counters {
+    /// No further calls begin.
+    stop: AtomicBool,
+    /// Calls so far, which numbers them.
+    all: AtomicUsize,
+    in_flight: AtomicUsize,
+    ended: AtomicUsize,
+    /// Calls that count, and those of them that are under way.
+    begun: AtomicUsize,
+    open: AtomicUsize,
+    overloaded: AtomicBool,
+    /// A call has ended, or the load is over.
+    changed: Notify,
+}
+
+impl Trial {
+    /// One call, which was to begin at `intended`.
+    async fn call(&self, prepared: Prepared, intended: Instant) {
+        self.delays.happens(intended);
+        let counters = &self.counters;
+        let counts = (self.measure_from..self.measure_to).contains(&intended);
+        let number = counters.all.fetch_add(1, Ordering::Relaxed) as u128 + 1;
+        if counts {
+            counters.begun.fetch_add(1, Ordering::Relaxed);
+            counters.open.fetch_add(1, Ordering::Relaxed);
+        }
+        counters.in_flight.fetch_add(1, Ordering::Relaxed);
+        let name = CallName {
+            session: &self.session,
+            trace: (u128::from(self.traces) << 64) | number,
+        };
+        let done = self.client.call(&self.meter, prepared, name, intended);
+        let done = done.await;
+        if done.is_err() {
+            // A closed port must not be called as fast as it refuses.
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        if counts {
+            counters.open.fetch_sub(1, Ordering::Relaxed);
+        }
+        counters.in_flight.fetch_sub(1, Ordering::Relaxed);
+        counters.ended.fetch_add(1, Ordering::Relaxed);
+        counters.changed.notify_waiters();
+    }
+
+    fn prepare(&self) -> Prepared {
+        self.client.prepare(self.prompts.next())
+    }
+
+    fn stopped(&self) -> bool {
+        self.counters.stop.load(Ordering::Relaxed)
+    }
+
+    /// Waits until the calls that count have ended, or for `drain` after the last could have begun.
+    async fn over(&self, drain: Duration) {
+        let all_ended = async {
+            tokio::time::sleep_until(self.measure_to.into()).await;
+            self.until(|counters| counters.open.load(Ordering::Relaxed) == 0)
+                .await;
+        };
+        let limit = self.measure_to + drain;
+        let overload = self.until(|counters| counters.overloaded.load(Ordering::Relaxed));
+        tokio::select! {
+            _ = tokio::time::timeout_at(limit.into(), all_ended) => {}
+            () = overload => {}
+        }
+    }
+
+    /// Waits until no call is under way.
+    async fn idle(&self) {
+        self.until(|counters| counters.in_flight.load(Ordering::Relaxed) == 0)
+            .await;
+    }
+
+    async fn until(&self, is: impl Fn(&Counters) -> bool) {
+        loop {
+            let changed = self.counters.changed.notified();
+            if is(&self.counters) {
+                return;
+            }
+            // The timeout covers a change between the two lines above.
+            let _ = tokio::time::timeout(Duration::from_millis(50), changed).await;
+        }
+    }
+}
+
+/// Starts the tasks that make the calls.
+fn start(trial: &Arc<Trial>, load: &Load, settings: TrialSettings, tasks: &mut JoinSet<()>) {
+    let began = trial.measure_from - settings.phases.warm_up - settings.phases.burn_in;
+    match load {
+        Load::Concurrency(streams) => {
+            // In lockstep all streams would wait for their first tokens at once.
+            let spread = settings.phases.warm_up / 2;
+            for number in 0..*streams {
+                let at = began + spread.mul_f64(f64::from(number) / f64::from(*streams));
+                tasks.spawn(one_stream(Arc::clone(trial), at));
+            }
+        }
+        Load::RequestRate(rate, pattern) => {
+            let arrivals = Arrivals {
+                next: began,
+                rate: *rate,
+                pattern: *pattern,
+                random: seeded(settings.seed),
+            };
+            tasks.spawn(open_loop(Arc::clone(trial), arrivals));
+        }
+        Load::Schedule(starts) => {
+            let starts: Vec<_> = starts.iter().map(|start| began + *start).collect();
+            tasks.spawn(open_loop(Arc::clone(trial), starts.into_iter()));
+        }
+    }
+}
+
+/// A stream of a closed loop: one call after the other.
+async fn one_stream(trial: Arc<Trial>, at: Instant) {
+    tokio::time::sleep_until(at.into()).await;
+    while !trial.stopped() {
+        let prepared = trial.prepare();
+        trial.call(prepared, Instant::now()).await;
+    }
+}
+
+/// Begins calls at instants that do not depend on how fast they are answered.
+async fn open_loop(trial: Arc<Trial>, arrivals: impl Iterator<Item = Instant>) {
+    let mut calls = JoinSet::new();
+    for at in arrivals {
+        let prepared = trial.prepare();
+        tokio::time::sleep_until(at.into()).await;
+        while calls.try_join_next().is_some() {}
+        if trial.stopped() {
+            break;
+        }
+        if calls.len() >= MAX_IN_FLIGHT {
+            trial.counters.overloaded.store(true, Ordering::Relaxed);
+            trial.counters.changed.notify_waiters();
+            break;
+        }
+        let trial = Arc::clone(&trial);
+        calls.spawn(async move { trial.call(prepared, at).await });
+    }
+    while calls.join_next().await.is_some() {}
+}
+
+/// The instants at which the calls of an open loop begin.
+struct Arrivals {
+    next: Instant,
+    rate: f64,
+    pattern: ArrivalPattern,
+    random: Generator,
+}
+
+impl Iterator for Arrivals {
+    type Item = Instant;
+
+    fn next(&mut self) -> Option<Instant> {
+        let share = match self.pattern {
+            ArrivalPattern::Constant => 1.0,
+            ArrivalPattern::Poisson => -(1.0 - self.random.random::<f64>()).ln(),
+        };
+        self.next += Duration::from_secs_f64(share / self.rate);
+        Some(self.next)
+    }
+}
+
+/// Tells how far the trial is, until it is dropped.
+async fn tell(
+    trial: &Trial,
+    recorder: &Recorder,
+    settings: TrialSettings,
+    progress: &mut (dyn FnMut(TrialProgress) + Send),
+) {
+    loop {
+        tokio::time::sleep(TOLD_EVERY).await;
+        let now = Instant::now();
+        let phase = match now {
+            now if now + settings.phases.burn_in < trial.measure_from => Phase::WarmUp,
+            now if now < trial.measure_from => Phase::BurnIn,
+            now if now < trial.measure_to => Phase::Measure,
+            _ => Phase::Drain,
+        };
+        // The last interval is not over.
+        let counts = recorder.tokens();
+        let counts = counts.split_last().map_or(&[][..], |(_, whole)| whole);
+        let newest = &counts[counts.len().saturating_sub(5)..];
+        let seconds = newest.len() as f64 * settings.interval.as_secs_f64();
+        progress(TrialProgress {
+            phase,
+            calls: trial.counters.ended.load(Ordering::Relaxed),
+            tps: newest.iter().sum::<u64>() as f64 / seconds.max(f64::MIN_POSITIVE),
+            left: trial.measure_to.saturating_duration_since(now),
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arrivals_have_the_rate_and_the_pattern() {
+        let began = Instant::now();
+        let after_1000 = |pattern, seed| {
+            let mut arrivals = Arrivals {
+                next: began,
+                rate: 50.0,
+                pattern,
+                random: seeded(seed),
+            };
+            arrivals.nth(999).expect("endless") - began
+        };
+        let constant = after_1000(ArrivalPattern::Constant, 1).as_secs_f64();
+        assert!((constant - 20.0).abs() < 1e-3, "{constant}");
+        let poisson = after_1000(ArrivalPattern::Poisson, 1).as_secs_f64();
+        assert!((poisson - 20.0).abs() < 2.0, "{poisson}");
+        assert_ne!(poisson, after_1000(ArrivalPattern::Poisson, 2).as_secs_f64());
+    }
+}

@@ -1,0 +1,389 @@
+//! Whether a trial counts: nothing failed, there are enough calls, the client kept up, and the run was steady.
+
+use crate::load::Load;
+use crate::observed::{Call, Observed};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use tokengauge_stats::steady::{self, Beginning};
+use tokengauge_stats::{Error, bootstrap};
+
+/// A closed loop must have been at this share of its concurrency in the mean.
+const IN_FLIGHT: f64 = 0.95;
+/// An open loop must have begun this share of the calls that it should.
+const BEGUN: f64 = 0.95;
+/// The client may be this share of the median time to first token late, where no limit is set…
+const LAG_SHARE: f64 = 0.05;
+/// … or this many seconds, if that is more: a shared machine's scheduler alone takes as much.
+const LAG_ALWAYS: f64 = 0.01;
+
+/// What a trial is judged by.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Criteria {
+    /// The change of TTFT and TPS over the run, as a share, within which their intervals must lie.
+    pub drift: f64,
+    /// The share of calls that may fail.
+    pub failed: f64,
+    /// How late the client may be, in seconds; else a share of the TTFT.
+    pub lag: Option<f64>,
+    /// The confidence of intervals.
+    pub confidence: f64,
+}
+
+impl Default for Criteria {
+    fn default() -> Criteria {
+        Criteria {
+            drift: 0.05,
+            failed: 0.0,
+            lag: None,
+            confidence: 0.95,
+        }
+    }
+}
+
+/// Why there is no figure, in one word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize, strum::IntoStaticStr)]
+#[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
+pub enum Reason {
+    /// Calls failed.
+    FailedCalls,
+    /// There are too few calls.
+    TooFewCalls,
+    /// The measurement has too few intervals.
+    TooShort,
+    /// The run was not steady.
+    NotSteady,
+    /// The client was late itself.
+    ClientLag,
+    /// The backend did not keep up with an open loop.
+    Overloaded,
+    /// The run was stopped.
+    Interrupted,
+}
+
+/// Why there is no figure.
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+pub struct Withheld {
+    /// In one word.
+    pub reason: Reason,
+    /// What happened, and what to do.
+    pub message: String,
+}
+
+impl Withheld {
+    fn new(reason: Reason, message: impl Display) -> Withheld {
+        let message = message.to_string();
+        Withheld { reason, message }
+    }
+}
+
+impl Display for Withheld {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+/// The part of a trial that its figures are of.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Steady {
+    /// Where it begins, in seconds since the measurement began.
+    pub from: f64,
+    /// Where it ends.
+    pub to: f64,
+}
+
+/// The steady part of a trial.
+///
+/// # Errors
+/// All reasons for which the trial has no figures.
+pub fn judge(observed: &Observed, load: &Load, criteria: &Criteria) -> Result<Steady, Vec<Withheld>> {
+    let mut reasons = Vec::new();
+    if observed.interrupted {
+        return Err(vec![Withheld::new(Reason::Interrupted, "it was stopped before its end")]);
+    }
+    let to = observed.seconds;
+    if observed.overloaded {
+        let most = crate::load::MAX_IN_FLIGHT;
+        let message = format!("{most} calls were under way: the backend does not keep up with this rate");
+        reasons.push(Withheld::new(Reason::Overloaded, message));
+        return Err(reasons);
+    }
+    reasons.extend(failures(observed, criteria));
+    reasons.extend(lag(observed, criteria));
+    let complete = observed.between(0.0, to).filter(|call| call.failed.is_none()).count();
+    if complete < bootstrap::MIN_OBSERVATIONS {
+        let needed = bootstrap::MIN_OBSERVATIONS;
+        let message = format!(
+            "{complete} complete calls began while it was measured, {needed} are needed: \
+             measure longer (--benchmark-duration)"
+        );
+        reasons.push(Withheld::new(Reason::TooFewCalls, message));
+        return Err(reasons);
+    }
+    let from = match settled(observed) {
+        Ok(from) => from,
+        Err(reason) => {
+            reasons.push(reason);
+            return Err(reasons);
+        }
+    };
+    let steady = Steady { from, to };
+    reasons.extend(kept_load(observed, load, steady));
+    reasons.extend(stalled(observed, load, steady));
+    reasons.extend(drifts(observed, steady, criteria));
+    match reasons.is_empty() {
+        true => Ok(steady),
+        false => Err(reasons),
+    }
+}
+
+fn failures(observed: &Observed, criteria: &Criteria) -> Option<Withheld> {
+    let counted = observed.between(0.0, observed.seconds);
+    let all = counted.clone().count();
+    let mut kinds = BTreeMap::<&str, usize>::new();
+    for kind in counted.filter_map(|call| call.failed.as_deref()) {
+        *kinds.entry(kind).or_default() += 1;
+    }
+    let failed: usize = kinds.values().sum();
+    if failed as f64 <= criteria.failed * all as f64 {
+        return None;
+    }
+    let kinds: Vec<_> = kinds.iter().map(|(kind, count)| format!("{kind}: {count}")).collect();
+    let message = format!("{failed} of {all} calls failed ({})", kinds.join(", "));
+    Some(Withheld::new(Reason::FailedCalls, message))
+}
+
+fn lag(observed: &Observed, criteria: &Criteria) -> Option<Withheld> {
+    let mut ttfts: Vec<_> = observed
+        .between(0.0, observed.seconds)
+        .filter_map(|call| call.ttft)
+        .collect();
+    ttfts.sort_by(f64::total_cmp);
+    let median = ttfts.get(ttfts.len() / 2).copied().unwrap_or_default();
+    let limit = criteria.lag.unwrap_or((median * LAG_SHARE).max(LAG_ALWAYS));
+    if observed.lag <= limit {
+        return None;
+    }
+    let message = format!(
+        "this client was {:.1} ms late (p95), where {:.1} ms are allowed: run it on a machine with more time \
+         (--max-client-lag)",
+        observed.lag * 1e3,
+        limit * 1e3
+    );
+    Some(Withheld::new(Reason::ClientLag, message))
+}
+
+/// Where the run had settled, by MSER-5 over its throughput.
+fn settled(observed: &Observed) -> Result<f64, Withheld> {
+    match steady::mser5(&observed.tokens) {
+        Ok(Beginning::Ends { after }) => Ok(after as f64 * observed.interval),
+        Ok(Beginning::NotInFirstHalf) => Err(Withheld::new(
+            Reason::NotSteady,
+            "throughput had not settled in the first half of the measurement (MSER-5): \
+             warm up longer (--warmup-duration) or measure longer (--benchmark-duration)",
+        )),
+        Err(Error::TooFew { needed, got }) => {
+            let message = format!(
+                "{got} intervals of throughput, {needed} are needed: measure longer (--benchmark-duration)"
+            );
+            Err(Withheld::new(Reason::TooShort, message))
+        }
+        Err(error) => Err(Withheld::new(Reason::NotSteady, error)),
+    }
+}
+
+/// Whether the load was what it should be.
+fn kept_load(observed: &Observed, load: &Load, steady: Steady) -> Option<Withheld> {
+    let message = match load {
+        Load::Concurrency(streams) => {
+            let mean = observed.mean_in_flight(steady.from, steady.to);
+            if mean >= IN_FLIGHT * f64::from(*streams) {
+                return None;
+            }
+            format!("{mean:.1} calls were under way in the mean, not {streams}")
+        }
+        Load::RequestRate(rate, _) => {
+            let expected = rate * observed.seconds;
+            // By chance a Poisson process has √n fewer; three times that is no chance.
+            let least = BEGUN * expected - 3.0 * expected.sqrt();
+            if observed.begun as f64 >= least {
+                return None;
+            }
+            format!("{} calls began, not {expected:.0}", observed.begun)
+        }
+        Load::Schedule(_) => return None,
+    };
+    Some(Withheld::new(Reason::NotSteady, message))
+}
+
+/// A moment in which half of the streams stood still, unless most calls stall anyway.
+fn stalled(observed: &Observed, load: &Load, steady: Steady) -> Option<Withheld> {
+    let counted = observed.between(0.0, steady.to);
+    let (all, with_stall) = (
+        counted.clone().count(),
+        counted.clone().filter(|call| !call.stalls.is_empty()).count(),
+    );
+    if 2 * with_stall > all {
+        return None;
+    }
+    let target = match load {
+        Load::Concurrency(streams) => f64::from(*streams),
+        _ => observed.mean_in_flight(steady.from, steady.to),
+    };
+    let stalls = || counted.clone().flat_map(|call| call.stalls.iter().copied());
+    let together = |moment: f64| {
+        stalls()
+            .filter(|(ended, gap)| (ended - gap..=*ended).contains(&moment))
+            .count()
+    };
+    let (ended, gap) = stalls().find(|(ended, gap)| {
+        *ended - gap < steady.to && 2 * together(ended - gap / 2.0) >= (target.ceil() as usize).max(1)
+    })?;
+    let message = format!(
+        "no tokens came for {gap:.1} s in at least half of the streams, {:.1} s after the measurement began",
+        ended - gap
+    );
+    Some(Withheld::new(Reason::NotSteady, message))
+}
+
+/// Whether TTFT and TPS are shown to change little over the run. With both steady and the load kept, throughput is steady.
+fn drifts(observed: &Observed, steady: Steady, criteria: &Criteria) -> Vec<Withheld> {
+    let complete = observed
+        .between(steady.from, steady.to)
+        .filter(|call| call.failed.is_none());
+    let ttft = complete.clone().filter_map(|call| call.ttft).collect::<Vec<_>>();
+    let tps = complete.filter_map(Call::tps).collect::<Vec<_>>();
+    let drift = |name: &str, series: &[f64]| {
+        // Without a speed there is none to drift: the figures say so.
+        if series.is_empty() {
+            return None;
+        }
+        let limit = criteria.drift;
+        let message = match steady::slope(series, criteria.confidence) {
+            Ok(slope) if slope.is_within(limit) => return None,
+            Ok(slope) => {
+                let (lower, upper) = (slope.interval.lower * 100.0, slope.interval.upper * 100.0);
+                format!(
+                    "{name} changed by {lower:+.1} to {upper:+.1} % over the run ({} calls), which is not shown to be \
+                     within ±{:.0} %: measure longer (--benchmark-duration)",
+                    series.len(),
+                    limit * 100.0
+                )
+            }
+            Err(error) => format!("whether {name} is steady cannot be shown: {error}"),
+        };
+        Some(Withheld::new(Reason::NotSteady, message))
+    };
+    let both = [drift("TTFT", &ttft), drift("TPS", &tps)];
+    both.into_iter().flatten().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::RngExt;
+    use tokengauge_stats::seeded;
+
+    /// Eight streams, a call a second each, for a minute: TTFT 0.2 s and 50 tokens/s, times what the time says.
+    fn observed(ttft: impl Fn(f64) -> f64, tps: impl Fn(f64) -> f64) -> Observed {
+        let mut random = seeded(5);
+        let mut noise = |size: f64| 1.0 + size * (random.random::<f64>() - 0.5);
+        let calls = (0..640).map(|number| {
+            let begun = f64::from(number) / 8.0 - 10.0;
+            Call {
+                begun,
+                ended: begun + 1.0,
+                ttft: Some(0.2 * ttft(begun) * noise(0.1)),
+                decode: Some((40, 0.8 / tps(begun) / noise(0.1))),
+                ..Call::default()
+            }
+        });
+        let calls: Vec<_> = calls.collect();
+        let tokens = (0..60).map(|second| 320.0 * tps(f64::from(second)) * noise(0.1));
+        Observed {
+            seconds: 60.0,
+            interval: 1.0,
+            tokens: tokens.collect(),
+            begun: 480,
+            calls,
+            ..Observed::default()
+        }
+    }
+
+    fn reasons(observed: &Observed, load: &Load) -> Vec<Withheld> {
+        judge(observed, load, &Criteria::default()).err().unwrap_or_default()
+    }
+
+    const CLOSED: Load = Load::Concurrency(8);
+
+    #[test]
+    fn an_even_run_is_steady() {
+        let even = observed(|_| 1.0, |_| 1.0);
+        assert_eq!(reasons(&even, &CLOSED), []);
+        assert_eq!(reasons(&even, &Load::RequestRate(8.0, Default::default())), []);
+    }
+
+    #[test]
+    fn a_ramp_of_a_tenth_is_found() {
+        for (ttft, tps, named) in [(0.1, 0.0, "TTFT"), (0.0, -0.1, "TPS")] {
+            let ramp = |size: f64| move |at: f64| 1.0 + size * at / 60.0;
+            let found = reasons(&observed(ramp(ttft), ramp(tps)), &CLOSED);
+            assert!(found.iter().all(|found| found.reason == Reason::NotSteady), "{found:?}");
+            assert!(found.iter().any(|found| found.message.starts_with(named)), "{found:?}");
+        }
+    }
+
+    #[test]
+    fn a_slow_beginning_is_left_out_and_a_long_one_is_not_steady() {
+        let slow_until = |end: f64| move |at: f64| if at < end { 0.4 } else { 1.0 };
+        let short = observed(|_| 1.0, slow_until(14.0));
+        let steady = judge(&short, &CLOSED, &Criteria::default()).expect("steady after it");
+        assert!((14.0..=20.0).contains(&steady.from), "{steady:?}");
+        let long = reasons(&observed(|_| 1.0, slow_until(33.0)), &CLOSED);
+        assert!(long.iter().any(|found| found.reason == Reason::NotSteady), "{long:?}");
+    }
+
+    #[test]
+    fn a_stall_of_all_streams_is_found_and_one_of_each_call_is_normal() {
+        let mut run = observed(|_| 1.0, |_| 1.0);
+        let at_40 = |call: &&mut Call| call.began_within(39.0, 40.0);
+        for call in run.calls.iter_mut().filter(at_40) {
+            call.stalls = vec![(42.0, 2.0)];
+        }
+        let found = reasons(&run, &CLOSED);
+        assert!(found.iter().any(|found| found.message.contains("40.0 s after")), "{found:?}");
+        for call in &mut run.calls {
+            call.stalls = vec![(call.ended, 1.2)];
+        }
+        assert_eq!(reasons(&run, &CLOSED), []);
+    }
+
+    #[test]
+    fn fewer_calls_under_way_than_meant_are_found() {
+        let found = reasons(&observed(|_| 1.0, |_| 1.0), &Load::Concurrency(9));
+        assert!(found[0].message.contains("8.0 calls were under way"), "{found:?}");
+        let found = reasons(&observed(|_| 1.0, |_| 1.0), &Load::RequestRate(11.0, Default::default()));
+        assert!(found[0].message.contains("480 calls began, not 660"), "{found:?}");
+    }
+
+    #[test]
+    fn failed_calls_too_few_and_a_lagging_client_are_said() {
+        let mut failing = observed(|_| 1.0, |_| 1.0);
+        failing.calls[300].failed = Some("http_error 429".to_owned());
+        let found = reasons(&failing, &CLOSED);
+        assert_eq!(found[0].message, "1 of 480 calls failed (http_error 429: 1)");
+        let mut lagging = observed(|_| 1.0, |_| 1.0);
+        lagging.lag = 0.0121;
+        assert_eq!(reasons(&lagging, &CLOSED)[0].reason, Reason::ClientLag);
+        let mut few = observed(|_| 1.0, |_| 1.0);
+        few.calls.truncate(90);
+        assert_eq!(reasons(&few, &CLOSED)[0].reason, Reason::TooFewCalls);
+        let mut short = observed(|_| 1.0, |_| 1.0);
+        short.tokens.truncate(49);
+        let found = reasons(&short, &CLOSED);
+        assert_eq!(found[0].reason, Reason::TooShort);
+        assert!(found[0].message.starts_with("49 intervals"), "{found:?}");
+    }
+}

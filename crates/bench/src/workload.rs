@@ -1,0 +1,265 @@
+//! What is asked: texts of wanted lengths, prompts of a file, or the calls of a trace.
+
+use crate::endpoint::Prompt;
+use crate::error::Error;
+use crate::length::{Length, MAX_TOKENS};
+use crate::prompt;
+use parking_lot::Mutex;
+use rand::RngExt;
+use serde::Deserialize;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use tokengauge_stats::{Generator, seeded};
+
+/// Lines of a file at most.
+const MAX_LINES: usize = 1_000_000;
+
+/// Where prompts come from.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Workload {
+    /// Texts that are made for the run.
+    Synthetic {
+        /// Tokens of prompts.
+        input: Length,
+        /// Tokens of answers, at most; where there is none the backend decides.
+        output: Option<Length>,
+    },
+    /// The lines of a file, each again when all were asked.
+    Lines(Vec<Line>),
+}
+
+/// A line of a file: a text, or the length of one that is made for it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Line {
+    text: Text,
+    output_tokens: Option<u32>,
+    session: Option<String>,
+    /// When the call began, since the first of its trace.
+    pub at: Option<Duration>,
+}
+
+/// The text of a line.
+#[derive(Clone, Debug, PartialEq)]
+enum Text {
+    Given(String),
+    /// One of so many tokens is made.
+    Made(u32),
+}
+
+/// What is wrong with a line.
+#[derive(Debug, thiserror::Error)]
+enum InvalidLine {
+    #[error("{0}")]
+    Json(#[from] serde_json::Error),
+    #[error("an input_length of {0} tokens")]
+    Length(u32),
+    #[error("neither `text` nor `input_length`")]
+    NoPrompt,
+    #[error("timestamp: {0}")]
+    Timestamp(#[from] std::time::TryFromFloatSecsError),
+}
+
+/// The members of a line that are known: AIPerf's `single_turn` and `mooncake_trace`, guidellm's columns.
+#[derive(Debug, Deserialize)]
+struct JsonLine {
+    #[serde(alias = "text_input", alias = "prompt")]
+    text: Option<String>,
+    #[serde(alias = "prompt_tokens_count")]
+    input_length: Option<u32>,
+    #[serde(alias = "output_tokens_count")]
+    output_length: Option<u32>,
+    session_id: Option<String>,
+    /// In milliseconds.
+    timestamp: Option<f64>,
+}
+
+impl Workload {
+    /// Reads a file: JSON lines with `text` or `input_length`, else a prompt a line.
+    ///
+    /// # Errors
+    /// Where it cannot be read or a line is none of those.
+    pub fn read(path: &Path) -> Result<Workload, Error> {
+        let invalid = |reason: String| Error::Input {
+            path: path.to_owned(),
+            reason,
+        };
+        let text = std::fs::read_to_string(path).map_err(|error| invalid(error.to_string()))?;
+        let lines = text.lines().enumerate();
+        let filled: Vec<_> = lines.filter(|(_, line)| !line.trim().is_empty()).collect();
+        if filled.is_empty() || filled.len() > MAX_LINES {
+            let reason = format!("has {} lines with prompts, not 1 to {MAX_LINES}", filled.len());
+            return Err(invalid(reason));
+        }
+        let json = filled[0].1.trim_start().starts_with('{');
+        let read = |(number, line): &(usize, &str)| match json {
+            false => Ok(Line::of_text(line)),
+            true => Line::of_json(line)
+                .map_err(|reason| invalid(format!("line {}: {reason}", number + 1))),
+        };
+        let mut lines = filled.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+        let first = lines.iter().filter_map(|line| line.at).min();
+        for line in &mut lines {
+            line.at = line.at.map(|at| at - first.unwrap_or_default());
+        }
+        Ok(Workload::Lines(lines))
+    }
+
+    /// When each call of a trace begins, in ascending order; `None` where a line has no time.
+    pub fn schedule(&self) -> Option<Vec<Duration>> {
+        let Workload::Lines(lines) = self else {
+            return None;
+        };
+        let mut starts: Vec<_> = lines.iter().map(|line| line.at).collect::<Option<_>>()?;
+        starts.sort_unstable();
+        Some(starts)
+    }
+
+    /// The workload in words.
+    pub fn describe(&self) -> String {
+        match self {
+            Workload::Synthetic { input, output } => {
+                let output = output.map_or("as the backend likes".to_owned(), |tokens| {
+                    format!("at most {tokens} tokens")
+                });
+                format!("prompts of {input} tokens, answers {output}")
+            }
+            Workload::Lines(lines) => format!("{} prompts of a file", lines.len()),
+        }
+    }
+}
+
+impl Line {
+    fn of_text(text: &str) -> Line {
+        Line {
+            text: Text::Given(text.to_owned()),
+            output_tokens: None,
+            session: None,
+            at: None,
+        }
+    }
+
+    fn of_json(line: &str) -> Result<Line, InvalidLine> {
+        let line: JsonLine = serde_json::from_str(line)?;
+        let text = match (line.text, line.input_length) {
+            (Some(text), _) => Text::Given(text),
+            (None, Some(tokens)) if (1..=MAX_TOKENS).contains(&tokens) => Text::Made(tokens),
+            (None, Some(tokens)) => return Err(InvalidLine::Length(tokens)),
+            (None, None) => return Err(InvalidLine::NoPrompt),
+        };
+        let at = line.timestamp.map(|millis| Duration::try_from_secs_f64(millis / 1e3));
+        Ok(Line {
+            text,
+            output_tokens: line.output_length.filter(|tokens| *tokens > 0),
+            session: line.session_id,
+            at: at.transpose()?,
+        })
+    }
+
+    fn prompt(&self, random: &mut Generator) -> Prompt {
+        let text = match &self.text {
+            Text::Given(text) => text.clone(),
+            Text::Made(tokens) => prompt::text(*tokens, random),
+        };
+        Prompt {
+            text,
+            output_tokens: self.output_tokens,
+            session: self.session.clone(),
+        }
+    }
+}
+
+/// Prompts one after the other, the same ones for the same seed.
+#[derive(Debug)]
+pub struct Prompts {
+    workload: Arc<Workload>,
+    state: Mutex<(Generator, usize)>,
+}
+
+impl Prompts {
+    /// The prompts of a workload for a seed.
+    pub fn new(workload: Arc<Workload>, seed: u64) -> Prompts {
+        let state = Mutex::new((seeded(seed), 0));
+        Prompts { workload, state }
+    }
+
+    /// The next prompt. Its text is made outside of the lock, from a seed of its own.
+    pub fn next(&self) -> Prompt {
+        let (seed, number) = {
+            let mut state = self.state.lock();
+            state.1 += 1;
+            (state.0.random::<u64>(), state.1 - 1)
+        };
+        let mut random = seeded(seed);
+        match &*self.workload {
+            Workload::Synthetic { input, output } => Prompt {
+                output_tokens: output.map(|output| output.sample(&mut random)),
+                text: prompt::text(input.sample(&mut random), &mut random),
+                session: None,
+            },
+            Workload::Lines(lines) => lines[number % lines.len()].prompt(&mut random),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokengauge_tokenizer::count;
+
+    fn read(name: &str, text: &str) -> Result<Workload, Error> {
+        let folder = std::env::temp_dir().join(format!("tokengauge-bench-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let path = folder.join(name);
+        std::fs::write(&path, text).expect("a file");
+        Workload::read(&path)
+    }
+
+    #[test]
+    fn traces_have_lengths_sessions_and_times() {
+        let text = "{\"timestamp\": 2000, \"input_length\": 40, \"output_length\": 9, \"hash_ids\": [1], \"session_id\": \"s\"}\n\
+                    {\"timestamp\": 2500.5, \"input_length\": 7}\n";
+        let trace = read("trace.jsonl", text).expect("a trace");
+        let at = [0, 500_500].map(Duration::from_micros);
+        assert_eq!(trace.schedule(), Some(at.to_vec()));
+        let prompts = Prompts::new(trace.into(), 1);
+        let (first, second, third) = (prompts.next(), prompts.next(), prompts.next());
+        assert_eq!(count(&first.text), 40);
+        assert_eq!((first.output_tokens, first.session.as_deref()), (Some(9), Some("s")));
+        assert_eq!((count(&second.text), second.output_tokens), (7, None));
+        assert_eq!(count(&third.text), 40, "it begins again");
+        assert_ne!(first.text, third.text);
+    }
+
+    #[test]
+    fn texts_are_asked_as_they_are_written() {
+        let workload = read("plain.txt", "one\n\n two\n").expect("texts");
+        let prompts = Prompts::new(workload.clone().into(), 1);
+        assert_eq!((prompts.next().text, prompts.next().text), ("one".to_owned(), " two".to_owned()));
+        assert_eq!(workload.schedule(), None);
+        let single_turn = read("turns.jsonl", "{\"text\": \"a\"}\n").expect("texts");
+        assert_eq!(Prompts::new(single_turn.into(), 1).next().text, "a");
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_file_is_said_with_its_line() {
+        let error = read("bad.jsonl", "{\"text\": \"a\"}\n{\"words\": 1}\n").expect_err("no prompt");
+        assert!(error.to_string().contains("line 2: neither `text`"), "{error}");
+        assert!(read("empty.txt", "\n").expect_err("empty").to_string().contains("0 lines"));
+    }
+
+    #[test]
+    fn the_same_seed_asks_the_same() {
+        let workload = Workload::Synthetic {
+            input: "20..60".parse().expect("a length"),
+            output: Some("8".parse().expect("a length")),
+        };
+        let all = |seed| {
+            let prompts = Prompts::new(workload.clone().into(), seed);
+            (0..5).map(|_| prompts.next()).collect::<Vec<_>>()
+        };
+        assert_eq!(all(3), all(3));
+        assert_ne!(all(3), all(4));
+        assert!(all(3).iter().all(|prompt| prompt.output_tokens == Some(8)));
+    }
+}
