@@ -5,14 +5,23 @@
 pub mod client;
 pub mod endpoint;
 mod error;
+pub mod gauge;
 pub mod lag;
 pub mod length;
+pub mod level;
 pub mod load;
+pub mod metric;
+pub mod objective;
 pub mod observed;
 pub mod prompt;
 pub mod recorder;
+pub mod results;
+pub mod run;
 pub mod steady;
 pub mod transport;
+pub mod trial;
 pub mod workload;
 
 pub use error::Error;
+pub use results::Results;
+pub use run::run;

@@ -1,0 +1,140 @@
+//! The same calls from both sides: as this client and as a gauge on the way measured them.
+
+use crate::trial::{median, quantile};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::SystemTime;
+use tokengauge_core::call::CallRecord;
+
+/// Asks a gauge for its records of the benchmark's calls that began from an instant on.
+pub type AskGauge = Arc<dyn Fn(SystemTime) -> Answer + Send + Sync>;
+
+/// The records, when they have come.
+pub type Answer = Pin<Box<dyn Future<Output = Result<Vec<CallRecord>, NoRecords>> + Send>>;
+
+/// Why a gauge gave no records.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct NoRecords(pub String);
+
+/// One call as this client measured it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct AgentCall {
+    /// Its trace id.
+    pub trace: u128,
+    /// Its time to first token.
+    pub ttft: Option<f64>,
+    /// Its speed.
+    pub tps: Option<f64>,
+    /// Its end-to-end latency.
+    pub latency: f64,
+    /// Its normalised output tokens.
+    pub output: Option<u64>,
+}
+
+/// The same calls from both sides.
+#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+pub struct BothSides {
+    /// Calls that count here.
+    pub calls: usize,
+    /// Those of them that the gauge has a record of.
+    pub matched: usize,
+    /// Matched calls whose output tokens differ.
+    pub tokens_differ: usize,
+    /// Time to first token, in seconds.
+    pub ttft: Option<Sides>,
+    /// Output tokens per second of a call.
+    pub tps: Option<Sides>,
+    /// End-to-end latency, in seconds.
+    pub latency: Option<Sides>,
+    /// Why the gauge could not be asked.
+    pub error: Option<String>,
+}
+
+/// A figure from both sides.
+#[derive(Clone, Copy, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+pub struct Sides {
+    /// The median, as this client measured it.
+    pub agent: f64,
+    /// The median, as the gauge measured it.
+    pub gauge: f64,
+    /// The median of the differences, call by call: agent − gauge.
+    pub difference: f64,
+    /// The size of the difference that 95 of 100 calls do not exceed.
+    pub difference_p95: f64,
+}
+
+impl BothSides {
+    /// Compares calls with a gauge's records, by their trace ids.
+    pub fn of(calls: &[AgentCall], records: &[CallRecord]) -> BothSides {
+        let by_trace: HashMap<_, _> = records
+            .iter()
+            .filter_map(|record| Some((record.trace_id.as_deref()?, record)))
+            .collect();
+        let pairs: Vec<_> = calls
+            .iter()
+            .filter_map(|call| {
+                let record = by_trace.get(format!("{:032x}", call.trace).as_str())?;
+                Some((call, *record))
+            })
+            .collect();
+        let differs =
+            |(call, record): &&(&AgentCall, &CallRecord)| call.output != record.tokens.normalised.output;
+        let sides = |agent: fn(&AgentCall) -> Option<f64>, gauge: fn(&CallRecord) -> Option<f64>| {
+            let both = pairs.iter();
+            Sides::of(both.filter_map(|(call, record)| agent(call).zip(gauge(record))).collect())
+        };
+        BothSides {
+            calls: calls.len(),
+            matched: pairs.len(),
+            tokens_differ: pairs.iter().filter(differs).count(),
+            ttft: sides(|call| call.ttft, |record| record.seconds.ttft),
+            tps: sides(|call| call.tps, |record| record.tps.output),
+            latency: sides(|call| Some(call.latency), |record| record.seconds.duration),
+            error: None,
+        }
+    }
+
+    /// There are no records.
+    pub fn failed(calls: usize, error: &NoRecords) -> BothSides {
+        BothSides {
+            calls,
+            error: Some(error.to_string()),
+            ..BothSides::default()
+        }
+    }
+}
+
+impl Sides {
+    fn of(pairs: Vec<(f64, f64)>) -> Option<Sides> {
+        if pairs.is_empty() {
+            return None;
+        }
+        let (agent, gauge): (Vec<_>, Vec<_>) = pairs.iter().copied().unzip();
+        let differences: Vec<_> = pairs.iter().map(|(agent, gauge)| agent - gauge).collect();
+        let sizes: Vec<_> = differences.iter().map(|difference| difference.abs()).collect();
+        Some(Sides {
+            agent: median(&agent),
+            gauge: median(&gauge),
+            difference: median(&differences),
+            difference_p95: quantile(&sizes, 0.95),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn differences_are_call_by_call() {
+        let sides = Sides::of(vec![(0.5, 0.4), (0.3, 0.1), (0.9, 0.6)]).expect("pairs");
+        assert_eq!((sides.agent, sides.gauge), (0.5, 0.4));
+        assert!((sides.difference - 0.2).abs() < 1e-12);
+        assert!((sides.difference_p95 - 0.29).abs() < 1e-12);
+        assert_eq!(Sides::of(Vec::new()), None);
+    }
+}

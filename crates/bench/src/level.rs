@@ -1,0 +1,407 @@
+//! The trials of one load together: Student's t across them, tails over all their calls.
+
+use crate::gauge::BothSides;
+use crate::load::{ArrivalPattern, Load};
+use crate::metric::{Metric, TailMetric, TailOf};
+use crate::objective::{Objective, ObjectiveResult, Verdict};
+use crate::steady::{Criteria, Reason, Withheld};
+use crate::trial::{TrialResult, mean, quantile, weighted_quantile};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use strum::VariantArray;
+use tokengauge_stats::{student, tail};
+
+/// The confidence of tails' bounds, as in LoadGen.
+const TAIL_CONFIDENCE: f64 = 0.99;
+
+/// A figure over all trials of a load.
+#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+pub struct LevelFigure {
+    /// The mean of the trials.
+    pub value: f64,
+    /// The lower end of its interval; `null` where none is known.
+    pub lower: Option<f64>,
+    /// The upper end.
+    pub upper: Option<f64>,
+    /// How the interval was made.
+    pub method: Method,
+    /// The figure of each trial that counts, in their order.
+    pub trials: Vec<f64>,
+}
+
+/// How an interval was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Method {
+    /// Student's t across trials.
+    StudentT,
+    /// The moving-block bootstrap within the one trial.
+    #[default]
+    MovingBlockBootstrap,
+}
+
+/// A tail over the calls of all trials.
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
+pub struct TailFigure {
+    /// Its name: `ttft_p95`, `tps_p5`.
+    pub name: String,
+    /// The percentile of the calls; `null` where they are too few for its bound.
+    pub value: Option<f64>,
+    /// What the percentile is not beyond, at 99 % (LoadGen); `null` where the calls are too few.
+    pub bound: Option<f64>,
+    /// The calls that have it.
+    pub calls: usize,
+    /// The calls that its bound needs.
+    pub calls_needed: usize,
+}
+
+/// What a load is.
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
+pub struct LoadName {
+    /// Calls at once, in a closed loop.
+    pub concurrency: Option<u32>,
+    /// Calls per second, in an open loop.
+    pub request_rate: Option<f64>,
+    /// How they arrive.
+    pub arrival_pattern: Option<String>,
+}
+
+impl LoadName {
+    /// What a load is.
+    pub fn of(load: &Load) -> LoadName {
+        let name = |pattern: ArrivalPattern| Some(<&str>::from(pattern).to_owned());
+        match load {
+            Load::Concurrency(streams) => LoadName {
+                concurrency: Some(*streams),
+                request_rate: None,
+                arrival_pattern: None,
+            },
+            Load::RequestRate(rate, pattern) => LoadName {
+                concurrency: None,
+                request_rate: Some(*rate),
+                arrival_pattern: name(*pattern),
+            },
+            Load::Schedule(_) => LoadName {
+                concurrency: None,
+                request_rate: None,
+                arrival_pattern: Some("fixed_schedule".to_owned()),
+            },
+        }
+    }
+
+    /// The load as a number: calls at once, or per second.
+    pub fn number(&self) -> f64 {
+        let concurrency = self.concurrency.map(f64::from);
+        concurrency.or(self.request_rate).unwrap_or_default()
+    }
+}
+
+impl std::fmt::Display for LoadName {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match (self.concurrency, self.request_rate) {
+            (Some(streams), _) => write!(f, "concurrency {streams}"),
+            (_, Some(rate)) => write!(f, "{rate} calls/s"),
+            _ => f.write_str("schedule"),
+        }
+    }
+}
+
+/// What a million output tokens cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+pub struct Price {
+    /// By the hour of the hardware and the throughput at this load, in US dollars.
+    pub hardware_usd: Option<f64>,
+    /// By the model's list price for these calls, their input included, in US dollars.
+    pub list_usd: Option<f64>,
+}
+
+/// The values below which shares of the calls (or tokens) are: 0 %, 2 %, … 100 %.
+#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+pub struct Distributions {
+    /// Times to first token.
+    pub ttft: Vec<f64>,
+    /// Times between tokens.
+    pub itl: Vec<f64>,
+}
+
+/// What one load came to.
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
+pub struct LevelResult {
+    /// The load.
+    pub load: LoadName,
+    /// Its trials.
+    pub trials: Vec<TrialResult>,
+    /// The figures over all trials that count; empty where they are withheld.
+    pub figures: BTreeMap<Metric, LevelFigure>,
+    /// The tails over the calls of those trials.
+    pub tails: Vec<TailFigure>,
+    /// How times are distributed.
+    pub distributions: Distributions,
+    /// What became of the objectives.
+    pub objectives: Vec<ObjectiveResult>,
+    /// What a million output tokens cost at this load.
+    pub usd_per_million_output: Price,
+    /// The same calls as a gauge on the way measured them.
+    pub gauge: Option<BothSides>,
+    /// Why there are no figures.
+    pub withheld: Vec<Withheld>,
+}
+
+impl LevelResult {
+    /// What the trials of a load came to. `hardware` is what the backend costs an hour, in US dollars.
+    pub fn of(
+        load: LoadName,
+        trials: Vec<TrialResult>,
+        objectives: &[Objective],
+        hardware: Option<f64>,
+        criteria: &Criteria,
+    ) -> LevelResult {
+        let withheld = withheld(&trials);
+        let counting = || trials.iter().filter(|trial| trial.figures.is_some());
+        let (figures, tails, distributions) = match withheld.is_empty() {
+            false => Default::default(),
+            true => (
+                figures(&trials, criteria),
+                TailMetric::SHOWN
+                    .into_iter()
+                    .chain(objectives.iter().filter_map(Objective::tail))
+                    .fold(Vec::new(), |mut all: Vec<TailFigure>, metric| {
+                        if !all.iter().any(|tail| tail.name == metric.name()) {
+                            all.push(tail_figure(&trials, metric));
+                        }
+                        all
+                    }),
+                distributions(&trials),
+            ),
+        };
+        let judged = objectives.iter().map(|objective| objective.judge(&figures, &tails));
+        let throughput = figures.get(&Metric::OutputThroughput).map(|figure| figure.value);
+        let hardware_usd = hardware
+            .zip(throughput)
+            .map(|(an_hour, tps)| an_hour / 3600.0 / tps * 1e6);
+        let tokens: f64 = counting().map(|trial| trial.sample.output_tokens).sum();
+        let costs: Option<f64> = counting().map(|trial| trial.sample.cost_usd).sum();
+        let list_usd = costs.filter(|_| tokens > 0.0 && !figures.is_empty());
+        LevelResult {
+            objectives: judged.collect(),
+            usd_per_million_output: Price {
+                hardware_usd,
+                list_usd: list_usd.map(|usd| usd / tokens * 1e6),
+            },
+            load,
+            figures,
+            tails,
+            distributions,
+            gauge: None,
+            withheld,
+            trials,
+        }
+    }
+
+    /// Whether every objective is shown to be kept; false without figures.
+    pub fn keeps_objectives(&self) -> bool {
+        let kept = |result: &ObjectiveResult| result.verdict == Verdict::Kept;
+        self.withheld.is_empty() && self.objectives.iter().all(kept)
+    }
+
+    /// A figure's value.
+    pub fn value(&self, metric: Metric) -> Option<f64> {
+        self.figures.get(&metric).map(|figure| figure.value)
+    }
+}
+
+impl Objective {
+    fn tail(&self) -> Option<TailMetric> {
+        match self.of {
+            crate::objective::ObjectiveMetric::Tail(tail) => Some(tail),
+            crate::objective::ObjectiveMetric::Figure(_) => None,
+        }
+    }
+}
+
+/// Why a load has no figures: calls failed, the backend did not keep up, or not more than half of the trials count.
+fn withheld(trials: &[TrialResult]) -> Vec<Withheld> {
+    let reasons = || {
+        trials.iter().flat_map(|trial| {
+            let told = |reason: &Withheld| Withheld {
+                reason: reason.reason,
+                message: format!("trial {}: {}", trial.trial, reason.message),
+            };
+            trial.withheld.iter().map(told)
+        })
+    };
+    let never = |reason: &Withheld| matches!(reason.reason, Reason::FailedCalls | Reason::Overloaded);
+    let fatal: Vec<_> = reasons().filter(never).collect();
+    let counting = trials.iter().filter(|trial| trial.figures.is_some()).count();
+    match (fatal.is_empty(), 2 * counting > trials.len()) {
+        (false, _) => fatal,
+        (true, false) => reasons().collect(),
+        (true, true) => Vec::new(),
+    }
+}
+
+fn figures(trials: &[TrialResult], criteria: &Criteria) -> BTreeMap<Metric, LevelFigure> {
+    let of = |metric: &Metric| {
+        let found = trials.iter().filter_map(|trial| trial.figures.as_ref()?.get(metric));
+        let found: Vec<_> = found.copied().collect();
+        let values: Vec<_> = found.iter().map(|figure| figure.value).collect();
+        let figure = match (found.as_slice(), student::mean(&values, criteria.confidence)) {
+            ([], _) => return None,
+            ([only], _) => LevelFigure {
+                value: only.value,
+                lower: only.lower,
+                upper: only.upper,
+                method: Method::MovingBlockBootstrap,
+                trials: values,
+            },
+            (_, mean_of_trials) => {
+                let interval = mean_of_trials.ok().map(|mean| mean.interval);
+                LevelFigure {
+                    value: mean(&values),
+                    lower: interval.map(|interval| interval.lower),
+                    upper: interval.map(|interval| interval.upper),
+                    method: Method::StudentT,
+                    trials: values,
+                }
+            }
+        };
+        Some((*metric, figure))
+    };
+    Metric::VARIANTS.iter().filter_map(of).collect()
+}
+
+fn counting(trials: &[TrialResult]) -> impl Iterator<Item = &TrialResult> {
+    trials.iter().filter(|trial| trial.figures.is_some())
+}
+
+/// A tail over the calls of all trials. That of speeds is one of seconds per token, so that the bad side is the high one.
+fn tail_figure(trials: &[TrialResult], metric: TailMetric) -> TailFigure {
+    let times: Vec<f64> = match metric.of {
+        TailOf::Ttft => counting(trials)
+            .flat_map(|trial| trial.sample.ttft.iter().map(|(_, ttft)| *ttft))
+            .collect(),
+        TailOf::Latency => counting(trials)
+            .flat_map(|trial| trial.sample.latency.iter().copied())
+            .collect(),
+        TailOf::Tps => counting(trials)
+            .flat_map(|trial| trial.sample.tpot.iter().copied())
+            .collect(),
+    };
+    let shown = |time: f64| match metric.of {
+        TailOf::Tps => 1.0 / time,
+        _ => time,
+    };
+    let share = f64::from(metric.percent) / 100.0;
+    let bound = tail::bound(&times, share, TAIL_CONFIDENCE).ok();
+    TailFigure {
+        name: metric.name(),
+        value: bound.map(|_| shown(quantile(&times, share))),
+        bound: bound.map(|tail| shown(tail.bound)),
+        calls: times.len(),
+        calls_needed: tail::calls_needed(share, TAIL_CONFIDENCE).unwrap_or(usize::MAX),
+    }
+}
+
+fn distributions(trials: &[TrialResult]) -> Distributions {
+    let shares = || (0..=50).map(|step| f64::from(step) / 50.0);
+    let ttft: Vec<_> = counting(trials)
+        .flat_map(|trial| trial.sample.ttft.iter().map(|(_, ttft)| *ttft))
+        .collect();
+    let itl: Vec<_> = counting(trials)
+        .flat_map(|trial| trial.sample.inter_token.iter().copied())
+        .collect();
+    Distributions {
+        ttft: match ttft.is_empty() {
+            true => Vec::new(),
+            false => shares().map(|share| quantile(&ttft, share)).collect(),
+        },
+        itl: shares().filter_map(|share| weighted_quantile(&itl, share)).collect(),
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::trial::{Figure, Sample};
+
+    /// A trial whose throughput is that; or one that is withheld.
+    pub(crate) fn trial(number: u32, throughput: Result<f64, Reason>) -> TrialResult {
+        let figure = |value| Figure {
+            value,
+            lower: Some(value * 0.9),
+            upper: Some(value * 1.1),
+        };
+        let reason = throughput.err().map(|reason| Withheld {
+            reason,
+            message: "why".to_owned(),
+        });
+        TrialResult {
+            trial: number,
+            started_at: String::new(),
+            measured_after: 0.0,
+            measured: 60.0,
+            steady_after: Some(0.0),
+            calls: 100,
+            failed: 0,
+            in_flight: 8.0,
+            client_lag: 0.0,
+            without_tps: BTreeMap::new(),
+            figures: throughput
+                .ok()
+                .map(|value| BTreeMap::from([(Metric::OutputThroughput, figure(value))])),
+            withheld: reason.into_iter().collect(),
+            interval: 1.0,
+            timeline: Vec::new(),
+            sample: Sample {
+                ttft: (0..50).map(|number| (0.0, f64::from(number) / 100.0)).collect(),
+                tpot: (0..50).map(|number| 1.0 / (50.0 + f64::from(number))).collect(),
+                ..Sample::default()
+            },
+        }
+    }
+
+    pub(crate) fn level(trials: Vec<TrialResult>) -> LevelResult {
+        let load = LoadName::of(&Load::Concurrency(8));
+        LevelResult::of(load, trials, &[], Some(2.0), &Criteria::default())
+    }
+
+    #[test]
+    fn several_trials_have_students_interval_and_one_its_own() {
+        let three = level(vec![trial(1, Ok(100.0)), trial(2, Ok(104.0)), trial(3, Ok(102.0))]);
+        let figure = &three.figures[&Metric::OutputThroughput];
+        // t(2) = 4.303, s = 2.
+        assert_eq!((figure.value, figure.method), (102.0, Method::StudentT));
+        assert!((figure.upper.expect("known") - (102.0 + 4.3027 * 2.0 / 3f64.sqrt())).abs() < 0.01);
+        let one = level(vec![trial(1, Ok(100.0))]);
+        let figure = &one.figures[&Metric::OutputThroughput];
+        assert_eq!((figure.lower, figure.method), (Some(90.0), Method::MovingBlockBootstrap));
+        // 2 dollars an hour at 100 tokens a second.
+        let price = one.usd_per_million_output.hardware_usd.expect("known");
+        assert!((price - 5.5556).abs() < 0.001, "{price}");
+    }
+
+    #[test]
+    fn one_trial_of_three_may_not_be_steady_but_no_call_may_fail() {
+        let most = level(vec![trial(1, Ok(100.0)), trial(2, Err(Reason::NotSteady)), trial(3, Ok(1.0))]);
+        assert_eq!(most.figures[&Metric::OutputThroughput].trials, [100.0, 1.0]);
+        let half = level(vec![trial(1, Ok(100.0)), trial(2, Err(Reason::NotSteady))]);
+        assert_eq!(half.withheld[0].message, "trial 2: why");
+        let failed = level(vec![trial(1, Ok(1.0)), trial(2, Err(Reason::FailedCalls)), trial(3, Ok(1.0))]);
+        assert!(failed.figures.is_empty() && failed.tails.is_empty());
+        assert_eq!(failed.usd_per_million_output, Price::default());
+    }
+
+    #[test]
+    fn tails_are_over_all_calls_or_there_are_too_few() {
+        let tails = level(vec![trial(1, Ok(1.0)), trial(2, Ok(1.0))]).tails;
+        let tail = |name: &str| tails.iter().find(|tail| tail.name == name).expect(name).clone();
+        let p90 = tail("ttft_p90");
+        assert_eq!((p90.calls, p90.calls_needed), (100, 64));
+        assert!(p90.bound > p90.value && p90.value > Some(0.4), "{p90:?}");
+        let slow = tail("tps_p10");
+        assert!(slow.bound < slow.value && slow.value < Some(60.0), "{slow:?}");
+        let p99 = tail("ttft_p99");
+        assert_eq!((p99.value, p99.bound, p99.calls_needed), (None, None, 662));
+    }
+}

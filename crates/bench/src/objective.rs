@@ -1,0 +1,212 @@
+//! Objectives that a load is to keep: `ttft_p95<=500ms`, `tps_p10>=20`.
+
+use crate::level::{LevelFigure, TailFigure};
+use crate::metric::{Metric, TailMetric, Unit};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+
+/// A limit on a figure.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Objective {
+    /// The figure.
+    pub of: ObjectiveMetric,
+    /// Whether the limit is the largest that is allowed, else the smallest.
+    pub at_most: bool,
+    /// The limit: seconds, tokens per second or calls per second.
+    pub limit: f64,
+}
+
+/// What an objective is on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ObjectiveMetric {
+    /// A mean, a median or a throughput.
+    Figure(Metric),
+    /// A tail.
+    Tail(TailMetric),
+}
+
+/// Whether a load keeps an objective.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize, strum::IntoStaticStr)]
+#[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
+pub enum Verdict {
+    /// It is shown to be kept.
+    Kept,
+    /// It is missed.
+    Missed,
+    /// The calls do not show either.
+    NotShown,
+}
+
+/// What became of an objective at one load.
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
+pub struct ObjectiveResult {
+    /// As it was given.
+    pub objective: String,
+    /// Whether it is kept.
+    pub verdict: Verdict,
+    /// The figure that it was held against, where there is one.
+    pub value: Option<f64>,
+    /// The end of the figure's interval, or of its bound, by which it is judged.
+    pub bound: Option<f64>,
+}
+
+impl Objective {
+    /// Judges the figures of a load: an objective is kept where the whole interval keeps it, missed where none of it does.
+    pub fn judge(
+        &self,
+        figures: &BTreeMap<Metric, LevelFigure>,
+        tails: &[TailFigure],
+    ) -> ObjectiveResult {
+        let (value, worst, best) = match self.of {
+            ObjectiveMetric::Figure(metric) => {
+                let found = figures.get(&metric);
+                let value = found.map(|figure| figure.value);
+                let lower = found.and_then(|figure| figure.lower).or(value);
+                let upper = found.and_then(|figure| figure.upper).or(value);
+                match self.at_most {
+                    true => (value, upper, lower),
+                    false => (value, lower, upper),
+                }
+            }
+            ObjectiveMetric::Tail(tail) => {
+                let found = tails.iter().find(|figure| figure.name == tail.name());
+                let value = found.and_then(|figure| figure.value);
+                (value, found.and_then(|figure| figure.bound), value)
+            }
+        };
+        let keeps = |value: f64| match self.at_most {
+            true => value <= self.limit,
+            false => value >= self.limit,
+        };
+        let verdict = match (worst, best) {
+            (Some(worst), _) if keeps(worst) => Verdict::Kept,
+            (_, Some(best)) if !keeps(best) => Verdict::Missed,
+            _ => Verdict::NotShown,
+        };
+        ObjectiveResult {
+            objective: self.to_string(),
+            verdict,
+            value,
+            bound: worst,
+        }
+    }
+
+    /// The unit of its limit.
+    pub fn unit(&self) -> Unit {
+        match self.of {
+            ObjectiveMetric::Figure(metric) => metric.unit(),
+            ObjectiveMetric::Tail(tail) => tail.unit(),
+        }
+    }
+}
+
+impl fmt::Display for Objective {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sign = if self.at_most { "<=" } else { ">=" };
+        match self.of {
+            ObjectiveMetric::Figure(metric) => f.write_str(metric.as_str())?,
+            ObjectiveMetric::Tail(tail) => f.write_str(&tail.name())?,
+        }
+        match self.unit() {
+            Unit::Seconds => write!(f, "{sign}{}ms", self.limit * 1e3),
+            _ => write!(f, "{sign}{}", self.limit),
+        }
+    }
+}
+
+/// Text that is no objective.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{0}` is no objective such as ttft_p95<=500ms, tps_p10>=20, latency_p99<=8s or output_throughput>=1000: \
+     a time has <= and a unit, a speed >="
+)]
+pub struct InvalidObjective(String);
+
+impl FromStr for Objective {
+    type Err = InvalidObjective;
+
+    fn from_str(text: &str) -> Result<Objective, InvalidObjective> {
+        parse(text).ok_or_else(|| InvalidObjective(text.to_owned()))
+    }
+}
+
+fn parse(text: &str) -> Option<Objective> {
+    let (name, value, at_most) = match text.split_once("<=") {
+        Some((name, value)) => (name, value, true),
+        None => text.split_once(">=").map(|(name, value)| (name, value, false))?,
+    };
+    let name = name.trim();
+    let of = match name.parse::<Metric>() {
+        Ok(metric) => ObjectiveMetric::Figure(metric),
+        Err(_) => ObjectiveMetric::Tail(TailMetric::parse(name)?),
+    };
+    let mut objective = Objective {
+        of,
+        at_most,
+        limit: 0.0,
+    };
+    let seconds = objective.unit() == Unit::Seconds;
+    objective.limit = match seconds {
+        true => humantime::parse_duration(value.trim()).ok()?.as_secs_f64(),
+        false => value.trim().parse().ok()?,
+    };
+    (seconds == at_most && objective.limit.is_finite() && objective.limit >= 0.0).then_some(objective)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn objectives_are_read_as_they_are_written() {
+        for text in ["ttft_p95<=500ms", "tps_p10>=20", "latency_p99<=8000ms", "output_throughput>=1000"] {
+            let objective: Objective = text.parse().expect(text);
+            assert_eq!(objective.to_string(), text);
+        }
+        for text in ["ttft_p95<=500", "ttft_p95>=500ms", "tps_p10<=20", "ttft<=1s", "ttft_p95", "tps_p10>=NaN"] {
+            assert!(text.parse::<Objective>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_objective_is_kept_missed_or_not_shown() {
+        let tail = |value, bound| {
+            [TailFigure {
+                name: "ttft_p95".to_owned(),
+                value: Some(value),
+                bound,
+                calls: 100,
+                calls_needed: 59,
+            }]
+        };
+        let objective: Objective = "ttft_p95<=500ms".parse().expect("one");
+        for (value, bound, verdict) in [
+            (0.3, Some(0.4), Verdict::Kept),
+            (0.3, Some(0.6), Verdict::NotShown),
+            (0.6, Some(0.7), Verdict::Missed),
+            (0.3, None, Verdict::NotShown),
+        ] {
+            let found = objective.judge(&BTreeMap::new(), &tail(value, bound));
+            assert_eq!(found.verdict, verdict, "{value} {bound:?}");
+        }
+        let speed: Objective = "tps_mean>=40".parse().expect("one");
+        let figure = |lower, upper| {
+            let value = f64::midpoint(lower, upper);
+            let (lower, upper) = (Some(lower), Some(upper));
+            let figure = LevelFigure { value, lower, upper, ..LevelFigure::default() };
+            BTreeMap::from([(Metric::TpsMean, figure)])
+        };
+        for (lower, upper, verdict) in [
+            (41.0, 43.0, Verdict::Kept),
+            (39.0, 43.0, Verdict::NotShown),
+            (37.0, 39.0, Verdict::Missed),
+        ] {
+            assert_eq!(speed.judge(&figure(lower, upper), &[]).verdict, verdict);
+        }
+        assert_eq!(speed.judge(&BTreeMap::new(), &[]).verdict, Verdict::NotShown);
+    }
+}

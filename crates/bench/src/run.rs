@@ -1,0 +1,458 @@
+//! A whole run: levels in random order, or the search for the highest load that keeps the objectives.
+
+use crate::client::{CallName, Client, ClientSettings};
+use crate::endpoint::EndpointType;
+use crate::error::Error;
+use crate::gauge::{AgentCall, AskGauge, BothSides};
+use crate::level::{LevelResult, LoadName};
+use crate::load::{self, ArrivalPattern, Load, Phases, Trace, TrialProgress, TrialSettings};
+use crate::objective::Objective;
+use crate::observed::{Observed, whole_intervals};
+use crate::results::{Results, Settings};
+use crate::steady::{Criteria, Reason, judge};
+use crate::trial::{Sample, TrialResult, figures};
+use crate::workload::{Prompts, Workload};
+use rand::RngExt;
+use rand::seq::SliceRandom;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+use tokengauge_core::call::{CallRecord, Outcome};
+use tokengauge_meter::settings::Measure;
+use tokengauge_meter::{Meter, RecentCalls};
+use tokengauge_stats::{Generator, seeded};
+use tokio::sync::watch;
+
+/// How long the gauge on the way may take to finish its records of a trial.
+const GAUGE_SETTLES: Duration = Duration::from_secs(1);
+
+/// What is run.
+#[derive(Clone)]
+pub struct Plan {
+    /// How the backend is called.
+    pub client: ClientSettings,
+    /// What is asked.
+    pub workload: Arc<Workload>,
+    /// The loads.
+    pub levels: Levels,
+    /// Trials of each.
+    pub trials: u32,
+    /// The phases of each trial.
+    pub phases: Phases,
+    /// The length of an observation of throughput.
+    pub interval: Duration,
+    /// What trials are judged by.
+    pub criteria: Criteria,
+    /// What loads are to keep.
+    pub objectives: Vec<Objective>,
+    /// What the backend costs an hour, in US dollars.
+    pub usd_per_hour: Option<f64>,
+    /// The seed of everything that is random.
+    pub seed: u64,
+    /// The name of the run: the session of its calls.
+    pub name: String,
+    /// The gauge on the way.
+    pub gauge: Option<AskGauge>,
+}
+
+/// The loads of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Levels {
+    /// All of these.
+    All(Vec<Load>),
+    /// The highest of a range that keeps the objectives, by bisection.
+    Search(Range),
+}
+
+/// A range of loads.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Range {
+    /// Calls at once: from, to.
+    Concurrency(u32, u32),
+    /// Calls per second: from, to, and the step at which the search ends.
+    RequestRate(f64, f64, f64, ArrivalPattern),
+}
+
+/// How far a run is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Progress {
+    /// The load.
+    pub load: LoadName,
+    /// The trial of it.
+    pub trial: u32,
+    /// Trials that were begun, this one included, of all loads.
+    pub number: usize,
+    /// Trials in all; a search does not know.
+    pub of: Option<usize>,
+    /// How far this trial is.
+    pub trial_progress: TrialProgress,
+    /// Until the end of the run; a search does not know.
+    pub left: Option<Duration>,
+}
+
+/// Takes the progress of a run.
+pub type Watch<'a> = &'a mut (dyn FnMut(Progress) + Send);
+
+/// Runs a plan until its end or until `stop` becomes true; what was measured until then is returned.
+///
+/// # Errors
+/// Where nothing could be measured at all.
+pub async fn run(plan: Plan, stop: watch::Receiver<bool>, watch: Watch<'_>) -> Result<Results, Error> {
+    let client = Arc::new(Client::new(plan.client.clone())?);
+    let mut phases = plan.phases;
+    phases.warm_up = whole_intervals(phases.warm_up, plan.interval);
+    phases.burn_in = whole_intervals(phases.burn_in, plan.interval);
+    let mut run = Run {
+        random: seeded(plan.seed),
+        started_at: rfc3339(SystemTime::now()),
+        plan,
+        client,
+        phases,
+        stop,
+        watch,
+        trials: Vec::new(),
+        begun: 0,
+        all: None,
+    };
+    run.first_call().await?;
+    match run.plan.levels.clone() {
+        Levels::All(loads) => run.all(loads).await,
+        Levels::Search(range) => run.search(range).await,
+    }
+    Ok(run.results())
+}
+
+struct Run<'a> {
+    plan: Plan,
+    client: Arc<Client>,
+    phases: Phases,
+    random: Generator,
+    started_at: String,
+    stop: watch::Receiver<bool>,
+    watch: Watch<'a>,
+    trials: Vec<Done>,
+    begun: usize,
+    all: Option<usize>,
+}
+
+/// A trial that was run.
+struct Done {
+    load: Load,
+    result: TrialResult,
+    calls: Vec<AgentCall>,
+    records: Option<Result<Vec<CallRecord>, crate::gauge::NoRecords>>,
+}
+
+impl Run<'_> {
+    fn stopped(&self) -> bool {
+        *self.stop.borrow()
+    }
+
+    /// One call before any load: a closed port, a wrong key or path is said at once.
+    async fn first_call(&mut self) -> Result<(), Error> {
+        let recent = RecentCalls::new(1);
+        let meter = Meter::new(Measure::default(), vec![recent.clone()]);
+        let prompts = Prompts::new(Arc::clone(&self.plan.workload), self.plan.seed);
+        let prepared = self.client.prepare(prompts.next());
+        let name = CallName {
+            session: &self.plan.name,
+            trace: self.random.random::<u128>() | 1,
+        };
+        let call = self.client.call(&meter, prepared, name, Instant::now());
+        let failed = |reason: String| Error::FirstCall {
+            url: self.url(),
+            reason,
+        };
+        call.await.map_err(|failure| {
+            failed(format!("{}; is the backend running there?", failure.reason))
+        })?;
+        let flushed = tokio::task::spawn_blocking(move || meter.flush(Duration::from_secs(5))).await;
+        let Some(finished) = recent.newest(1).first().cloned().filter(|_| flushed.is_ok()) else {
+            return Err(failed("it was not measured in time".to_owned()));
+        };
+        first_call_failure(&finished.record).map_or(Ok(()), |reason| Err(failed(reason)))
+    }
+
+    /// The URL without what may be a secret.
+    fn url(&self) -> String {
+        let url = self.client.url();
+        let authority = url.authority().map_or("", |authority| authority.as_str());
+        let host = authority.rsplit('@').next().unwrap_or_default();
+        format!("{}://{host}{}", url.scheme_str().unwrap_or("http"), url.path())
+    }
+
+    /// All loads, their trials in random order.
+    async fn all(&mut self, loads: Vec<Load>) {
+        let trials = 1..=self.plan.trials;
+        let mut order: Vec<_> = loads
+            .iter()
+            .flat_map(|load| trials.clone().map(move |trial| (load.clone(), trial)))
+            .collect();
+        order.shuffle(&mut self.random);
+        self.all = Some(order.len());
+        for (load, trial) in order {
+            if self.stopped() {
+                break;
+            }
+            self.trial(load, trial).await;
+        }
+    }
+
+    /// Bisection: the lowest load, the highest, then the middle of what keeps and what does not.
+    async fn search(&mut self, range: Range) {
+        let (mut kept, mut missed) = range.ends();
+        if !self.keeps(range.load(kept)).await || self.keeps(range.load(missed)).await {
+            return;
+        }
+        while let Some(middle) = range.middle(kept, missed) {
+            if self.stopped() {
+                return;
+            }
+            match self.keeps(range.load(middle)).await {
+                true => kept = middle,
+                false => missed = middle,
+            }
+        }
+    }
+
+    /// Runs all trials of a load; returns whether it keeps the objectives.
+    async fn keeps(&mut self, load: Load) -> bool {
+        for trial in 1..=self.plan.trials {
+            if self.stopped() {
+                return false;
+            }
+            self.trial(load.clone(), trial).await;
+        }
+        self.level(&load).keeps_objectives()
+    }
+
+    async fn trial(&mut self, load: Load, trial: u32) {
+        self.begun += 1;
+        let seed = self.random.random::<u64>() | 1;
+        let settings = TrialSettings {
+            phases: self.phases,
+            interval: self.plan.interval,
+            seed,
+        };
+        let a_trial = self.phases.warm_up + self.phases.burn_in + self.phases.measure;
+        let (number, of, name) = (self.begun, self.all, LoadName::of(&load));
+        let watch = &mut *self.watch;
+        let mut progress = |trial_progress: TrialProgress| {
+            let after = of.map(|of| a_trial * (of - number) as u32);
+            watch(Progress {
+                load: name.clone(),
+                trial,
+                number,
+                of,
+                trial_progress,
+                left: after.map(|after| after + trial_progress.left),
+            });
+        };
+        let prompts = Prompts::new(Arc::clone(&self.plan.workload), seed);
+        let started = SystemTime::now();
+        let session = &self.plan.name;
+        let stop = self.stop.clone();
+        let trace = load::run(&self.client, &load, prompts, settings, session, stop, &mut progress).await;
+        let (result, calls) = result(&trace, &load, trial, started, &self.plan);
+        let records = match &self.plan.gauge {
+            None => None,
+            Some(ask) => {
+                tokio::time::sleep(GAUGE_SETTLES).await;
+                Some(ask(started).await)
+            }
+        };
+        self.trials.push(Done {
+            load,
+            result,
+            calls,
+            records,
+        });
+    }
+
+    /// What the trials of a load came to.
+    fn level(&self, load: &Load) -> LevelResult {
+        let done = || self.trials.iter().filter(|done| done.load == *load);
+        let mut results: Vec<_> = done()
+            .filter(|done| !done.result.withheld.iter().any(|it| it.reason == Reason::Interrupted))
+            .map(|done| done.result.clone())
+            .collect();
+        if results.is_empty() {
+            results = done().map(|done| done.result.clone()).collect();
+        }
+        results.sort_by_key(|result| result.trial);
+        let (objectives, criteria) = (&self.plan.objectives, &self.plan.criteria);
+        let price = self.plan.usd_per_hour;
+        let mut level = LevelResult::of(LoadName::of(load), results, objectives, price, criteria);
+        level.gauge = self.plan.gauge.as_ref().map(|_| {
+            let calls: Vec<_> = done().flat_map(|done| done.calls.iter().copied()).collect();
+            let records = done().filter_map(|done| done.records.clone());
+            match records.collect::<Result<Vec<_>, _>>() {
+                Ok(records) => BothSides::of(&calls, &records.concat()),
+                Err(error) => BothSides::failed(calls.len(), &error),
+            }
+        });
+        level
+    }
+
+    fn results(self) -> Results {
+        let mut loads: Vec<Load> = Vec::new();
+        for done in &self.trials {
+            if !loads.contains(&done.load) {
+                loads.push(done.load.clone());
+            }
+        }
+        let levels = loads.iter().map(|load| self.level(load)).collect();
+        let plan = &self.plan;
+        let endpoint: EndpointType = plan.client.endpoint;
+        let settings = Settings {
+            url: self.url(),
+            endpoint_type: endpoint.as_str().to_owned(),
+            model: plan.client.request.model.clone(),
+            workload: plan.workload.describe(),
+            random_seed: plan.seed,
+            trials: plan.trials,
+            warm_up: self.phases.warm_up.as_secs_f64(),
+            burn_in: self.phases.burn_in.as_secs_f64(),
+            measure: self.phases.measure.as_secs_f64(),
+            interval: plan.interval.as_secs_f64(),
+            steady_within: plan.criteria.drift,
+            confidence: plan.criteria.confidence,
+            objectives: plan.objectives.iter().map(ToString::to_string).collect(),
+        };
+        let interrupted = self.stopped();
+        Results::of(settings, self.started_at, levels, interrupted)
+    }
+}
+
+/// What a trial came to, and its calls as this side measured them.
+fn result(
+    trace: &Trace,
+    load: &Load,
+    trial: u32,
+    started: SystemTime,
+    plan: &Plan,
+) -> (TrialResult, Vec<AgentCall>) {
+    let observed = Observed::of(trace);
+    let judged = judge(&observed, load, &plan.criteria);
+    let steady = judged.as_ref().ok().copied();
+    let from = steady.map_or(0.0, |steady| steady.from);
+    let counted = || observed.between(from, observed.seconds);
+    let mut without_tps = BTreeMap::<String, usize>::new();
+    for reason in counted().filter_map(|call| call.no_tps) {
+        *without_tps.entry(reason.as_str().to_owned()).or_default() += 1;
+    }
+    let interval = trace.interval.as_secs_f64();
+    let result = TrialResult {
+        trial,
+        started_at: rfc3339(started),
+        measured_after: (trace.measure_from - trace.began).as_secs_f64(),
+        measured: observed.seconds,
+        steady_after: steady.map(|steady| steady.from),
+        calls: counted().count(),
+        failed: observed
+            .between(0.0, observed.seconds)
+            .filter(|call| call.failed.is_some())
+            .count(),
+        in_flight: observed.mean_in_flight(from, observed.seconds),
+        client_lag: observed.lag,
+        without_tps,
+        figures: steady.map(|steady| figures(&observed, steady, &plan.criteria, plan.seed)),
+        withheld: judged.err().unwrap_or_default(),
+        interval,
+        timeline: trace.tokens.iter().map(|tokens| *tokens as f64 / interval).collect(),
+        sample: steady.map_or_else(Sample::default, |steady| Sample::of(&observed, steady)),
+    };
+    let calls = counted().filter(|call| call.failed.is_none()).map(|call| AgentCall {
+        trace: call.trace,
+        ttft: call.ttft,
+        tps: call.tps(),
+        latency: call.latency(),
+        output: call.output,
+    });
+    (result, calls.collect())
+}
+
+/// Why the first call shows that a load would measure nothing, and what to do.
+fn first_call_failure(record: &CallRecord) -> Option<String> {
+    let status = record.status.unwrap_or_default();
+    if record.outcome != Outcome::Complete {
+        let advice = match status {
+            401 | 403 => ": --api-key-env names the variable with the key",
+            404 => ": --endpoint-type and --endpoint say what is called, --model which model",
+            400 | 422 => ": it refused the request; --endpoint-type, --model and --extra-inputs change it",
+            429 => ": it limits calls",
+            _ => "",
+        };
+        let kind = record.error_type.as_deref().unwrap_or_default();
+        let outcome = record.outcome.as_str();
+        return Some(format!("status {status}, {outcome} {kind}{advice}"));
+    }
+    if record.streamed == Some(false) {
+        return Some("its answer did not come as a stream, so it has no time to first token".to_owned());
+    }
+    if record.tokens.normalised.output.unwrap_or_default() == 0 {
+        return Some("no text came that could be read: --endpoint-type says the dialect".to_owned());
+    }
+    None
+}
+
+fn rfc3339(at: SystemTime) -> String {
+    humantime::format_rfc3339_millis(at).to_string()
+}
+
+impl Range {
+    fn ends(&self) -> (f64, f64) {
+        match *self {
+            Range::Concurrency(from, to) => (f64::from(from), f64::from(to)),
+            Range::RequestRate(from, to, ..) => (from, to),
+        }
+    }
+
+    fn load(&self, at: f64) -> Load {
+        match *self {
+            Range::Concurrency(..) => Load::Concurrency(at as u32),
+            Range::RequestRate(.., pattern) => Load::RequestRate(at, pattern),
+        }
+    }
+
+    /// What lies between two loads; `None` where they are a step apart.
+    fn middle(&self, kept: f64, missed: f64) -> Option<f64> {
+        match *self {
+            Range::Concurrency(..) => {
+                let middle = kept.midpoint(missed).floor();
+                (middle > kept).then_some(middle)
+            }
+            Range::RequestRate(_, _, step, _) => {
+                (missed - kept > step * 1.000_001).then_some(kept.midpoint(missed))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_search_ends_a_step_from_the_truth() {
+        let find = |range: Range, truth: f64| {
+            let (mut kept, mut missed) = range.ends();
+            let mut tried = 0;
+            while let Some(middle) = range.middle(kept, missed) {
+                tried += 1;
+                match middle <= truth {
+                    true => kept = middle,
+                    false => missed = middle,
+                }
+            }
+            (kept, tried)
+        };
+        for truth in [1, 7, 8, 63] {
+            let (kept, tried) = find(Range::Concurrency(1, 64), f64::from(truth));
+            assert_eq!(kept, f64::from(truth));
+            assert!(tried <= 6);
+        }
+        let (kept, _) = find(Range::RequestRate(1.0, 33.0, 0.5, ArrivalPattern::Poisson), 12.3);
+        assert!((11.8..=12.3).contains(&kept), "{kept}");
+    }
+}

@@ -1,0 +1,325 @@
+//! The figures of one trial, with intervals by the moving-block bootstrap.
+
+use crate::metric::Metric;
+use crate::observed::{Call, Observed};
+use crate::steady::{Criteria, Steady, Withheld};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use tokengauge_stats::bootstrap::{self, Options};
+use tokengauge_stats::{Generator, seeded};
+
+/// Observations from which on fewer resamples do: sorting as many takes a second.
+const MANY: usize = 2_000;
+
+/// A figure, and how far it is known.
+#[derive(Clone, Copy, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
+pub struct Figure {
+    /// The figure.
+    pub value: f64,
+    /// The lower end of its interval; `null` where none is known.
+    pub lower: Option<f64>,
+    /// The upper end.
+    pub upper: Option<f64>,
+}
+
+/// What a trial came to.
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
+pub struct TrialResult {
+    /// Its number at this load, from 1 on.
+    pub trial: u32,
+    /// When it began, RFC 3339.
+    pub started_at: String,
+    /// Seconds from its begin to the measurement.
+    pub measured_after: f64,
+    /// Seconds of the measurement.
+    pub measured: f64,
+    /// Seconds of that until it was steady (MSER-5); `null` where it was not.
+    pub steady_after: Option<f64>,
+    /// Calls that began in the steady part, else in the measurement.
+    pub calls: usize,
+    /// Calls of the measurement that failed.
+    pub failed: usize,
+    /// Calls under way in the mean.
+    pub in_flight: f64,
+    /// How late the client was: seconds that 95 of 100 of its delays do not exceed.
+    pub client_lag: f64,
+    /// Calls without a speed, by reason.
+    pub without_tps: BTreeMap<String, usize>,
+    /// Its figures; `null` where they are withheld.
+    pub figures: Option<BTreeMap<Metric, Figure>>,
+    /// Why they are withheld.
+    pub withheld: Vec<Withheld>,
+    /// Seconds of an interval of `timeline`.
+    pub interval: f64,
+    /// Output tokens per second of all streams, by interval from the begin of the trial on.
+    pub timeline: Vec<f64>,
+    /// What is pooled with other trials of this load.
+    #[serde(skip)]
+    #[schemars(skip)]
+    pub sample: Sample,
+}
+
+/// The values of each call.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Sample {
+    /// Times to first token, each with the begin of its call.
+    pub ttft: Vec<(f64, f64)>,
+    /// End-to-end latencies.
+    pub latency: Vec<f64>,
+    /// Seconds per token.
+    pub tpot: Vec<f64>,
+    /// Latencies between tokens, and how many tokens had them.
+    pub inter_token: Vec<(f64, u32)>,
+    /// Output tokens, reported where they are.
+    pub output_tokens: f64,
+    /// What they cost, in US dollars, where all calls have a price.
+    pub cost_usd: Option<f64>,
+}
+
+impl Sample {
+    /// The values of the complete calls of a span.
+    pub fn of(observed: &Observed, steady: Steady) -> Sample {
+        let calls = complete(observed, steady);
+        let costs: Option<Vec<_>> = calls.iter().map(|call| call.cost_usd).collect();
+        Sample {
+            ttft: calls.iter().filter_map(|call| Some((call.begun, call.ttft?))).collect(),
+            latency: calls.iter().map(|call| call.latency()).collect(),
+            tpot: calls.iter().filter_map(|call| Some(1.0 / call.tps()?)).collect(),
+            inter_token: calls.iter().flat_map(|call| call.inter_token.iter().copied()).collect(),
+            output_tokens: calls.iter().filter_map(|call| reported_output(call)).sum(),
+            cost_usd: costs.filter(|costs| !costs.is_empty()).map(|costs| costs.iter().sum()),
+        }
+    }
+}
+
+fn reported_output(call: &Call) -> Option<f64> {
+    Some(call.output? as f64 * call.token_ratio.unwrap_or(1.0))
+}
+
+fn complete(observed: &Observed, steady: Steady) -> Vec<&Call> {
+    let calls = observed.between(steady.from, steady.to);
+    calls.filter(|call| call.failed.is_none()).collect()
+}
+
+/// The figures of the steady part.
+pub fn figures(
+    observed: &Observed,
+    steady: Steady,
+    criteria: &Criteria,
+    seed: u64,
+) -> BTreeMap<Metric, Figure> {
+    let calls = complete(observed, steady);
+    let mut resampling = Resampling {
+        confidence: criteria.confidence,
+        random: seeded(seed),
+    };
+    let mut found = BTreeMap::new();
+    let mut add = |metric, figure: Option<Figure>| {
+        if let Some(figure) = figure {
+            found.insert(metric, figure);
+        }
+    };
+    let intervals = (steady.from / observed.interval).round() as usize..observed.tokens.len();
+    let per_second = |series: &[f64]| mean(series) / observed.interval;
+    let tokens = &observed.tokens[intervals.clone()];
+    add(Metric::OutputThroughput, resampling.of(tokens, per_second));
+    let ended = ends(observed, intervals);
+    add(Metric::RequestThroughput, resampling.of(&ended, per_second));
+
+    let ttft: Vec<_> = calls.iter().filter_map(|call| call.ttft).collect();
+    add(Metric::TtftMean, resampling.of(&ttft, mean));
+    add(Metric::TtftP50, resampling.of(&ttft, median));
+    let latency: Vec<_> = calls.iter().map(|call| call.latency()).collect();
+    add(Metric::LatencyMean, resampling.of(&latency, mean));
+    add(Metric::LatencyP50, resampling.of(&latency, median));
+    let input: Vec<_> = calls.iter().filter_map(|call| Some(call.input? as f64)).collect();
+    add(Metric::InputTokens, resampling.of(&input, mean));
+    let output: Vec<_> = calls.iter().filter_map(|call| Some(call.output? as f64)).collect();
+    add(Metric::OutputTokens, resampling.of(&output, mean));
+
+    let timed: Vec<_> = calls.iter().filter(|call| call.tps().is_some()).collect();
+    let tps: Vec<_> = timed.iter().filter_map(|call| call.tps()).collect();
+    let decode = |call: &Call| call.decode.map_or((0.0, 0.0), |(n, s)| (n as f64, s));
+    let ratio = |of: &dyn Fn(&Call) -> (f64, f64)| {
+        let parts: Vec<_> = timed.iter().map(|call| of(call)).collect();
+        move |numbers: &[f64]| {
+            let chosen = numbers.iter().map(|number| parts[*number as usize]);
+            let (over, under) = chosen.fold((0.0, 0.0), |sum, part| (sum.0 + part.0, sum.1 + part.1));
+            over / under
+        }
+    };
+    add(Metric::TpsMean, resampling.of_calls(&tps, ratio(&decode)));
+    let inverse = |call: &Call| (decode(call).1, decode(call).0);
+    add(Metric::ItlMean, resampling.of_calls(&tps, ratio(&inverse)));
+    if timed.iter().all(|call| call.token_ratio.is_some()) {
+        let reported = |call: &Call| (decode(call).0 * call.token_ratio.unwrap_or(1.0), decode(call).1);
+        add(Metric::ReportedTpsMean, resampling.of_calls(&tps, ratio(&reported)));
+    }
+    add(Metric::TpsP50, resampling.of(&tps, median));
+    let latencies: Vec<_> = timed.iter().flat_map(|call| call.inter_token.iter().copied()).collect();
+    let known = |value| Figure { value, lower: None, upper: None };
+    add(Metric::ItlP50, weighted_quantile(&latencies, 0.5).map(known));
+    add(Metric::ItlP99, weighted_quantile(&latencies, 0.99).map(known));
+    found
+}
+
+/// Complete calls that ended in each interval.
+fn ends(observed: &Observed, intervals: std::ops::Range<usize>) -> Vec<f64> {
+    let mut counts = vec![0.0; intervals.len()];
+    for call in observed.calls.iter().filter(|call| call.failed.is_none()) {
+        let number = (call.ended / observed.interval).floor() - intervals.start as f64;
+        if number >= 0.0
+            && let Some(count) = counts.get_mut(number as usize)
+        {
+            *count += 1.0;
+        }
+    }
+    counts
+}
+
+struct Resampling {
+    confidence: f64,
+    random: Generator,
+}
+
+impl Resampling {
+    /// A statistic of a series; `None` of an empty one.
+    fn of(&mut self, series: &[f64], statistic: impl Fn(&[f64]) -> f64) -> Option<Figure> {
+        if series.is_empty() {
+            return None;
+        }
+        let options = self.options(series.len());
+        let value = statistic(series);
+        let found = bootstrap::interval(series, statistic, options, &mut self.random).ok();
+        Some(Figure {
+            value,
+            lower: found.map(|found| found.interval.lower),
+            upper: found.map(|found| found.interval.upper),
+        })
+    }
+
+    /// A statistic of calls, which is given their numbers; `series` is what their dependence is judged by.
+    fn of_calls(&mut self, series: &[f64], statistic: impl Fn(&[f64]) -> f64) -> Option<Figure> {
+        let numbers: Vec<_> = (0..series.len()).map(|number| number as f64).collect();
+        if numbers.is_empty() {
+            return None;
+        }
+        let options = Options {
+            block: bootstrap::block_length(series).ok(),
+            ..self.options(series.len())
+        };
+        let value = statistic(&numbers);
+        let found = bootstrap::interval(&numbers, statistic, options, &mut self.random).ok();
+        Some(Figure {
+            value,
+            lower: found.map(|found| found.interval.lower),
+            upper: found.map(|found| found.interval.upper),
+        })
+    }
+
+    fn options(&self, observations: usize) -> Options {
+        Options {
+            confidence: self.confidence,
+            resamples: if observations > MANY { 500 } else { 2_000 },
+            block: None,
+        }
+    }
+}
+
+/// The mean of values, of which there is one at least.
+pub fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
+}
+
+/// The median of values, of which there is one at least.
+pub fn median(values: &[f64]) -> f64 {
+    quantile(values, 0.5)
+}
+
+/// A quantile of values, linear between neighbours; there is one value at least.
+pub fn quantile(values: &[f64], share: f64) -> f64 {
+    let mut sorted = values.to_vec();
+    let place = share * (sorted.len() - 1) as f64;
+    let (_, lower, rest) = sorted.select_nth_unstable_by(place as usize, f64::total_cmp);
+    let lower = *lower;
+    let next = rest.iter().copied().min_by(f64::total_cmp).unwrap_or(lower);
+    lower + (next - lower) * place.fract()
+}
+
+/// The value that so large a share of the weight is not above.
+pub fn weighted_quantile(values: &[(f64, u32)], share: f64) -> Option<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(|left, right| left.0.total_cmp(&right.0));
+    let all: u64 = sorted.iter().map(|(_, weight)| u64::from(*weight)).sum();
+    let wanted = share * all as f64;
+    let mut below = 0.0;
+    sorted.iter().find_map(|(value, weight)| {
+        below += f64::from(*weight);
+        (below >= wanted).then_some(*value)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 400 calls of 64 tokens, one every 0.1 s: TTFT 0.1 to 0.3 s, then 63 tokens in 0.9 to 1.1 s.
+    fn observed() -> Observed {
+        let call = |number: u32| {
+            let phase = f64::from(number * 37 % 101) / 100.0;
+            let (ttft, decode) = (0.1 + 0.2 * phase, 0.9 + 0.2 * phase);
+            let begun = f64::from(number) / 10.0;
+            Call {
+                begun,
+                ended: begun + ttft + decode,
+                ttft: Some(ttft),
+                decode: Some((63, decode)),
+                token_ratio: Some(1.25),
+                output: Some(64),
+                inter_token: vec![(0.01, 32), (0.02, 31)],
+                ..Call::default()
+            }
+        };
+        Observed {
+            seconds: 40.0,
+            interval: 0.5,
+            tokens: (0..80).map(|number| 300.0 + f64::from(number * 13 % 41)).collect(),
+            calls: (0..400).map(call).collect(),
+            ..Observed::default()
+        }
+    }
+
+    #[test]
+    fn figures_are_what_they_are_defined_as() {
+        let observed = observed();
+        let steady = Steady { from: 10.0, to: 40.0 };
+        let found = figures(&observed, steady, &Criteria::default(), 1);
+        let value = |metric| found[&metric].value;
+        let near = |metric, wanted: f64, share: f64| {
+            assert!((value(metric) / wanted - 1.0).abs() < share, "{metric:?}: {}", value(metric));
+        };
+        near(Metric::OutputThroughput, 640.0, 0.01);
+        near(Metric::RequestThroughput, 10.0, 0.05);
+        near(Metric::TtftMean, 0.2, 0.01);
+        near(Metric::TtftP50, 0.2, 0.02);
+        near(Metric::TpsMean, 63.0, 0.01);
+        near(Metric::ReportedTpsMean, 63.0 * 1.25, 0.01);
+        near(Metric::LatencyMean, 1.2, 0.01);
+        assert_eq!((value(Metric::ItlP50), value(Metric::ItlP99)), (0.01, 0.02));
+        assert!((value(Metric::ItlMean) * value(Metric::TpsMean) - 1.0).abs() < 1e-9);
+        assert_eq!(value(Metric::OutputTokens), 64.0);
+        assert!(!found.contains_key(&Metric::InputTokens), "nobody said");
+        let throughput = found[&Metric::OutputThroughput];
+        assert!(throughput.lower < Some(throughput.value) && throughput.upper > Some(throughput.value));
+    }
+
+    #[test]
+    fn quantiles_are_between_neighbours_and_by_weight() {
+        assert_eq!(median(&[4.0, 1.0, 2.0]), 2.0);
+        assert_eq!(quantile(&[1.0, 2.0, 3.0, 4.0], 0.9), 3.7);
+        assert_eq!(quantile(&[7.0], 0.99), 7.0);
+        assert_eq!(weighted_quantile(&[(2.0, 1), (1.0, 99)], 0.99), Some(1.0));
+        assert_eq!(weighted_quantile(&[], 0.5), None);
+    }
+}
