@@ -1,5 +1,6 @@
 //! The command line: the commands, their options and their help.
 
+mod bench;
 mod calls;
 mod cluster;
 mod config;
@@ -15,6 +16,7 @@ use clap::{Args, Parser, Subcommand};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+pub use bench::*;
 pub use calls::*;
 pub use cluster::*;
 pub use config::*;
@@ -78,6 +80,8 @@ pub enum Command {
     Dashboards(DashboardsArgs),
     /// Watch a running proxy in the terminal: streams, models, objectives, sessions
     Top(TopArgs),
+    /// Benchmark a backend under a load, ramp or search: speed, time to first token, price
+    Bench(Box<BenchArgs>),
     /// Compare finished calls: speed, time to first token, cost, errors, by model and more
     Report(ReportArgs),
     /// Print Prometheus rules: alerts on the proxy, and on the configuration's objectives

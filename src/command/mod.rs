@@ -1,6 +1,7 @@
 //! One file per command, which puts the crates together for it.
 
 mod api_client;
+mod bench;
 mod check;
 mod config_keys;
 mod dashboards;
@@ -57,6 +58,7 @@ pub fn run(cli: Cli) -> Result<(), Error> {
         Command::Demo(args) => serving(LevelFilter::WARN, demo::demo(args)),
         #[cfg(feature = "sim")]
         Command::Sim(args) => serving(LevelFilter::INFO, sim::sim(args)),
+        Command::Bench(args) => bench::bench(&args),
         Command::Check(args) => check::check(&args),
         Command::Config(command) => config_keys::config(command),
         Command::Export(args) => export::export(&args),

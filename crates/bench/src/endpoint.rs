@@ -201,11 +201,25 @@ mod tests {
             let base = base.parse().expect("a URL");
             join(&base, path).expect("a URL").to_string()
         };
-        for base in ["http://h:1", "http://h:1/", "http://h:1/v1", "http://h:1/v1/chat/completions"] {
-            assert_eq!(joined(base, "/v1/chat/completions"), "http://h:1/v1/chat/completions");
+        for base in [
+            "http://h:1",
+            "http://h:1/",
+            "http://h:1/v1",
+            "http://h:1/v1/chat/completions",
+        ] {
+            assert_eq!(
+                joined(base, "/v1/chat/completions"),
+                "http://h:1/v1/chat/completions"
+            );
         }
-        assert_eq!(joined("https://h/openai", "/v1/responses"), "https://h/openai/v1/responses");
-        assert_eq!(joined("https://h/v1", "/v1beta/x?alt=sse"), "https://h/v1/v1beta/x?alt=sse");
+        assert_eq!(
+            joined("https://h/openai", "/v1/responses"),
+            "https://h/openai/v1/responses"
+        );
+        assert_eq!(
+            joined("https://h/v1", "/v1beta/x?alt=sse"),
+            "https://h/v1/v1beta/x?alt=sse"
+        );
     }
 
     #[test]
@@ -217,8 +231,13 @@ mod tests {
         };
         for name in EndpointType::VARIANTS {
             let endpoint: EndpointType = name.parse().expect(name);
-            let body = endpoint.body(&prompt, &RequestSettings::default()).to_string();
-            assert!(body.contains("tell of rivers") && body.contains("77"), "{body}");
+            let body = endpoint
+                .body(&prompt, &RequestSettings::default())
+                .to_string();
+            assert!(
+                body.contains("tell of rivers") && body.contains("77"),
+                "{body}"
+            );
         }
     }
 }

@@ -81,11 +81,16 @@ impl BothSides {
                 Some((call, *record))
             })
             .collect();
-        let differs =
-            |(call, record): &&(&AgentCall, &CallRecord)| call.output != record.tokens.normalised.output;
-        let sides = |agent: fn(&AgentCall) -> Option<f64>, gauge: fn(&CallRecord) -> Option<f64>| {
+        let differs = |(call, record): &&(&AgentCall, &CallRecord)| {
+            call.output != record.tokens.normalised.output
+        };
+        let sides = |agent: fn(&AgentCall) -> Option<f64>,
+                     gauge: fn(&CallRecord) -> Option<f64>| {
             let both = pairs.iter();
-            Sides::of(both.filter_map(|(call, record)| agent(call).zip(gauge(record))).collect())
+            Sides::of(
+                both.filter_map(|(call, record)| agent(call).zip(gauge(record)))
+                    .collect(),
+            )
         };
         BothSides {
             calls: calls.len(),
@@ -115,7 +120,10 @@ impl Sides {
         }
         let (agent, gauge): (Vec<_>, Vec<_>) = pairs.iter().copied().unzip();
         let differences: Vec<_> = pairs.iter().map(|(agent, gauge)| agent - gauge).collect();
-        let sizes: Vec<_> = differences.iter().map(|difference| difference.abs()).collect();
+        let sizes: Vec<_> = differences
+            .iter()
+            .map(|difference| difference.abs())
+            .collect();
         Some(Sides {
             agent: median(&agent),
             gauge: median(&gauge),

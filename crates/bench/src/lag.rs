@@ -28,7 +28,8 @@ impl Delays {
         let mut delays: Vec<_> = within.map(|(_, late)| *late).collect();
         delays.sort_unstable();
         let rank = (delays.len() * 95).div_ceil(100);
-        rank.checked_sub(1).map_or(Duration::ZERO, |rank| delays[rank])
+        rank.checked_sub(1)
+            .map_or(Duration::ZERO, |rank| delays[rank])
     }
 }
 

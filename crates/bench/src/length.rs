@@ -123,6 +123,9 @@ mod tests {
         assert!((spread.sqrt() - 50.0).abs() < 2.0, "{}", spread.sqrt());
         let uniform: Length = "3..5".parse().expect("a length");
         let drawn: Vec<u32> = (0..100).map(|_| uniform.sample(&mut random)).collect();
-        assert_eq!((drawn.iter().min(), drawn.iter().max()), (Some(&3), Some(&5)));
+        assert_eq!(
+            (drawn.iter().min(), drawn.iter().max()),
+            (Some(&3), Some(&5))
+        );
     }
 }

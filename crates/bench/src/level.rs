@@ -175,8 +175,12 @@ impl LevelResult {
                 distributions(&trials),
             ),
         };
-        let judged = objectives.iter().map(|objective| objective.judge(&figures, &tails));
-        let throughput = figures.get(&Metric::OutputThroughput).map(|figure| figure.value);
+        let judged = objectives
+            .iter()
+            .map(|objective| objective.judge(&figures, &tails));
+        let throughput = figures
+            .get(&Metric::OutputThroughput)
+            .map(|figure| figure.value);
         let hardware_usd = hardware
             .zip(throughput)
             .map(|(an_hour, tps)| an_hour / 3600.0 / tps * 1e6);
@@ -231,9 +235,13 @@ fn withheld(trials: &[TrialResult]) -> Vec<Withheld> {
             trial.withheld.iter().map(told)
         })
     };
-    let never = |reason: &Withheld| matches!(reason.reason, Reason::FailedCalls | Reason::Overloaded);
+    let never =
+        |reason: &Withheld| matches!(reason.reason, Reason::FailedCalls | Reason::Overloaded);
     let fatal: Vec<_> = reasons().filter(never).collect();
-    let counting = trials.iter().filter(|trial| trial.figures.is_some()).count();
+    let counting = trials
+        .iter()
+        .filter(|trial| trial.figures.is_some())
+        .count();
     match (fatal.is_empty(), 2 * counting > trials.len()) {
         (false, _) => fatal,
         (true, false) => reasons().collect(),
@@ -243,10 +251,15 @@ fn withheld(trials: &[TrialResult]) -> Vec<Withheld> {
 
 fn figures(trials: &[TrialResult], criteria: &Criteria) -> BTreeMap<Metric, LevelFigure> {
     let of = |metric: &Metric| {
-        let found = trials.iter().filter_map(|trial| trial.figures.as_ref()?.get(metric));
+        let found = trials
+            .iter()
+            .filter_map(|trial| trial.figures.as_ref()?.get(metric));
         let found: Vec<_> = found.copied().collect();
         let values: Vec<_> = found.iter().map(|figure| figure.value).collect();
-        let figure = match (found.as_slice(), student::mean(&values, criteria.confidence)) {
+        let figure = match (
+            found.as_slice(),
+            student::mean(&values, criteria.confidence),
+        ) {
             ([], _) => return None,
             ([only], _) => LevelFigure {
                 value: only.value,
@@ -316,7 +329,9 @@ fn distributions(trials: &[TrialResult]) -> Distributions {
             true => Vec::new(),
             false => shares().map(|share| quantile(&ttft, share)).collect(),
         },
-        itl: shares().filter_map(|share| weighted_quantile(&itl, share)).collect(),
+        itl: shares()
+            .filter_map(|share| weighted_quantile(&itl, share))
+            .collect(),
     }
 }
 
@@ -354,8 +369,12 @@ pub(crate) mod tests {
             interval: 1.0,
             timeline: Vec::new(),
             sample: Sample {
-                ttft: (0..50).map(|number| (0.0, f64::from(number) / 100.0)).collect(),
-                tpot: (0..50).map(|number| 1.0 / (50.0 + f64::from(number))).collect(),
+                ttft: (0..50)
+                    .map(|number| (0.0, f64::from(number) / 100.0))
+                    .collect(),
+                tpot: (0..50)
+                    .map(|number| 1.0 / (50.0 + f64::from(number)))
+                    .collect(),
                 ..Sample::default()
             },
         }
@@ -368,14 +387,21 @@ pub(crate) mod tests {
 
     #[test]
     fn several_trials_have_students_interval_and_one_its_own() {
-        let three = level(vec![trial(1, Ok(100.0)), trial(2, Ok(104.0)), trial(3, Ok(102.0))]);
+        let three = level(vec![
+            trial(1, Ok(100.0)),
+            trial(2, Ok(104.0)),
+            trial(3, Ok(102.0)),
+        ]);
         let figure = &three.figures[&Metric::OutputThroughput];
         // t(2) = 4.303, s = 2.
         assert_eq!((figure.value, figure.method), (102.0, Method::StudentT));
         assert!((figure.upper.expect("known") - (102.0 + 4.3027 * 2.0 / 3f64.sqrt())).abs() < 0.01);
         let one = level(vec![trial(1, Ok(100.0))]);
         let figure = &one.figures[&Metric::OutputThroughput];
-        assert_eq!((figure.lower, figure.method), (Some(90.0), Method::MovingBlockBootstrap));
+        assert_eq!(
+            (figure.lower, figure.method),
+            (Some(90.0), Method::MovingBlockBootstrap)
+        );
         // 2 dollars an hour at 100 tokens a second.
         let price = one.usd_per_million_output.hardware_usd.expect("known");
         assert!((price - 5.5556).abs() < 0.001, "{price}");
@@ -383,11 +409,19 @@ pub(crate) mod tests {
 
     #[test]
     fn one_trial_of_three_may_not_be_steady_but_no_call_may_fail() {
-        let most = level(vec![trial(1, Ok(100.0)), trial(2, Err(Reason::NotSteady)), trial(3, Ok(1.0))]);
+        let most = level(vec![
+            trial(1, Ok(100.0)),
+            trial(2, Err(Reason::NotSteady)),
+            trial(3, Ok(1.0)),
+        ]);
         assert_eq!(most.figures[&Metric::OutputThroughput].trials, [100.0, 1.0]);
         let half = level(vec![trial(1, Ok(100.0)), trial(2, Err(Reason::NotSteady))]);
         assert_eq!(half.withheld[0].message, "trial 2: why");
-        let failed = level(vec![trial(1, Ok(1.0)), trial(2, Err(Reason::FailedCalls)), trial(3, Ok(1.0))]);
+        let failed = level(vec![
+            trial(1, Ok(1.0)),
+            trial(2, Err(Reason::FailedCalls)),
+            trial(3, Ok(1.0)),
+        ]);
         assert!(failed.figures.is_empty() && failed.tails.is_empty());
         assert_eq!(failed.usd_per_million_output, Price::default());
     }
@@ -395,12 +429,21 @@ pub(crate) mod tests {
     #[test]
     fn tails_are_over_all_calls_or_there_are_too_few() {
         let tails = level(vec![trial(1, Ok(1.0)), trial(2, Ok(1.0))]).tails;
-        let tail = |name: &str| tails.iter().find(|tail| tail.name == name).expect(name).clone();
+        let tail = |name: &str| {
+            tails
+                .iter()
+                .find(|tail| tail.name == name)
+                .expect(name)
+                .clone()
+        };
         let p90 = tail("ttft_p90");
         assert_eq!((p90.calls, p90.calls_needed), (100, 64));
         assert!(p90.bound > p90.value && p90.value > Some(0.4), "{p90:?}");
         let slow = tail("tps_p10");
-        assert!(slow.bound < slow.value && slow.value < Some(60.0), "{slow:?}");
+        assert!(
+            slow.bound < slow.value && slow.value < Some(60.0),
+            "{slow:?}"
+        );
         let p99 = tail("ttft_p99");
         assert_eq!((p99.value, p99.bound, p99.calls_needed), (None, None, 662));
     }

@@ -18,6 +18,7 @@ pub mod recorder;
 pub mod results;
 pub mod run;
 pub mod steady;
+pub mod text;
 pub mod transport;
 pub mod trial;
 pub mod workload;

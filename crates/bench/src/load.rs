@@ -410,6 +410,9 @@ mod tests {
         assert!((constant - 20.0).abs() < 1e-3, "{constant}");
         let poisson = after_1000(ArrivalPattern::Poisson, 1).as_secs_f64();
         assert!((poisson - 20.0).abs() < 2.0, "{poisson}");
-        assert_ne!(poisson, after_1000(ArrivalPattern::Poisson, 2).as_secs_f64());
+        assert_ne!(
+            poisson,
+            after_1000(ArrivalPattern::Poisson, 2).as_secs_f64()
+        );
     }
 }

@@ -109,7 +109,16 @@ impl Unit {
 
 /// What a tail is of.
 #[derive(
-    Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize, strum::EnumString, strum::IntoStaticStr,
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    JsonSchema,
+    Serialize,
+    Deserialize,
+    strum::EnumString,
+    strum::IntoStaticStr,
 )]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
@@ -167,7 +176,9 @@ impl TailMetric {
             TailOf::Tps => 100u8.checked_sub(percent)?,
             _ => percent,
         };
-        (51..=99).contains(&percent).then_some(TailMetric { of, percent })
+        (51..=99)
+            .contains(&percent)
+            .then_some(TailMetric { of, percent })
     }
 
     /// Its unit.
@@ -188,9 +199,19 @@ mod tests {
         for tail in TailMetric::SHOWN {
             assert_eq!(TailMetric::parse(&tail.name()), Some(tail));
         }
-        let slow = TailMetric { of: TailOf::Tps, percent: 95 };
+        let slow = TailMetric {
+            of: TailOf::Tps,
+            percent: 95,
+        };
         assert_eq!(slow.name(), "tps_p5");
-        for name in ["tps_p95", "ttft_p50", "ttft_p5", "ttft_p100", "itl_p99", "ttft"] {
+        for name in [
+            "tps_p95",
+            "ttft_p50",
+            "ttft_p5",
+            "ttft_p100",
+            "itl_p99",
+            "ttft",
+        ] {
             assert_eq!(TailMetric::parse(name), None, "{name}");
         }
     }

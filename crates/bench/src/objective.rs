@@ -29,7 +29,9 @@ pub enum ObjectiveMetric {
 }
 
 /// Whether a load keeps an objective.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize, strum::IntoStaticStr)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize, strum::IntoStaticStr,
+)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum Verdict {
@@ -137,7 +139,9 @@ impl FromStr for Objective {
 fn parse(text: &str) -> Option<Objective> {
     let (name, value, at_most) = match text.split_once("<=") {
         Some((name, value)) => (name, value, true),
-        None => text.split_once(">=").map(|(name, value)| (name, value, false))?,
+        None => text
+            .split_once(">=")
+            .map(|(name, value)| (name, value, false))?,
     };
     let name = name.trim();
     let of = match name.parse::<Metric>() {
@@ -154,7 +158,8 @@ fn parse(text: &str) -> Option<Objective> {
         true => humantime::parse_duration(value.trim()).ok()?.as_secs_f64(),
         false => value.trim().parse().ok()?,
     };
-    (seconds == at_most && objective.limit.is_finite() && objective.limit >= 0.0).then_some(objective)
+    (seconds == at_most && objective.limit.is_finite() && objective.limit >= 0.0)
+        .then_some(objective)
 }
 
 #[cfg(test)]
@@ -163,11 +168,23 @@ mod tests {
 
     #[test]
     fn objectives_are_read_as_they_are_written() {
-        for text in ["ttft_p95<=500ms", "tps_p10>=20", "latency_p99<=8000ms", "output_throughput>=1000"] {
+        for text in [
+            "ttft_p95<=500ms",
+            "tps_p10>=20",
+            "latency_p99<=8000ms",
+            "output_throughput>=1000",
+        ] {
             let objective: Objective = text.parse().expect(text);
             assert_eq!(objective.to_string(), text);
         }
-        for text in ["ttft_p95<=500", "ttft_p95>=500ms", "tps_p10<=20", "ttft<=1s", "ttft_p95", "tps_p10>=NaN"] {
+        for text in [
+            "ttft_p95<=500",
+            "ttft_p95>=500ms",
+            "tps_p10<=20",
+            "ttft<=1s",
+            "ttft_p95",
+            "tps_p10>=NaN",
+        ] {
             assert!(text.parse::<Objective>().is_err(), "{text}");
         }
     }
@@ -197,7 +214,12 @@ mod tests {
         let figure = |lower, upper| {
             let value = f64::midpoint(lower, upper);
             let (lower, upper) = (Some(lower), Some(upper));
-            let figure = LevelFigure { value, lower, upper, ..LevelFigure::default() };
+            let figure = LevelFigure {
+                value,
+                lower,
+                upper,
+                ..LevelFigure::default()
+            };
             BTreeMap::from([(Metric::TpsMean, figure)])
         };
         for (lower, upper, verdict) in [
@@ -207,6 +229,9 @@ mod tests {
         ] {
             assert_eq!(speed.judge(&figure(lower, upper), &[]).verdict, verdict);
         }
-        assert_eq!(speed.judge(&BTreeMap::new(), &[]).verdict, Verdict::NotShown);
+        assert_eq!(
+            speed.judge(&BTreeMap::new(), &[]).verdict,
+            Verdict::NotShown
+        );
     }
 }

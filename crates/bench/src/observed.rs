@@ -159,7 +159,9 @@ fn failure(finished: &FinishedCall) -> Option<String> {
         outcome => outcome.as_str(),
     };
     let kind = record.error_type.clone();
-    let status = record.status.filter(|_| record.outcome == Outcome::HttpError);
+    let status = record
+        .status
+        .filter(|_| record.outcome == Outcome::HttpError);
     let detail = kind.or(status.map(|status| status.to_string()));
     Some(detail.map_or(outcome.to_owned(), |detail| format!("{outcome} {detail}")))
 }

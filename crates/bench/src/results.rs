@@ -103,7 +103,9 @@ impl Results {
 
     /// Loads without figures.
     pub fn without_figures(&self) -> impl Iterator<Item = &LevelResult> {
-        self.levels.iter().filter(|level| !level.withheld.is_empty())
+        self.levels
+            .iter()
+            .filter(|level| !level.withheld.is_empty())
     }
 }
 
@@ -111,8 +113,10 @@ impl Results {
 fn capacity(levels: &[LevelResult]) -> Vec<CapacityPoint> {
     let point = |level: &LevelResult| {
         let counting = || level.trials.iter().filter(|trial| trial.figures.is_some());
-        let in_flight = counting().map(|trial| trial.in_flight).sum::<f64>() / counting().count() as f64;
-        let seconds = counting().map(|trial| trial.measured - trial.steady_after.unwrap_or_default());
+        let in_flight =
+            counting().map(|trial| trial.in_flight).sum::<f64>() / counting().count() as f64;
+        let seconds =
+            counting().map(|trial| trial.measured - trial.steady_after.unwrap_or_default());
         Some(CapacityPoint {
             concurrency: level.load.concurrency.unwrap_or(in_flight.round() as u32),
             system_tps: level.value(Metric::OutputThroughput)?,
@@ -131,7 +135,10 @@ fn highest(levels: &[LevelResult]) -> Option<Highest> {
     if levels.iter().all(|level| level.objectives.is_empty()) {
         return None;
     }
-    let kept = levels.iter().take_while(|level| level.keeps_objectives()).count();
+    let kept = levels
+        .iter()
+        .take_while(|level| level.keeps_objectives())
+        .count();
     let level = &levels[kept.checked_sub(1)?];
     Some(Highest {
         load: level.load.clone(),

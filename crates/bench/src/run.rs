@@ -97,7 +97,11 @@ pub type Watch<'a> = &'a mut (dyn FnMut(Progress) + Send);
 ///
 /// # Errors
 /// Where nothing could be measured at all.
-pub async fn run(plan: Plan, stop: watch::Receiver<bool>, watch: Watch<'_>) -> Result<Results, Error> {
+pub async fn run(
+    plan: Plan,
+    stop: watch::Receiver<bool>,
+    watch: Watch<'_>,
+) -> Result<Results, Error> {
     let client = Arc::new(Client::new(plan.client.clone())?);
     let mut phases = plan.phases;
     phases.warm_up = whole_intervals(phases.warm_up, plan.interval);
@@ -166,8 +170,14 @@ impl Run<'_> {
         call.await.map_err(|failure| {
             failed(format!("{}; is the backend running there?", failure.reason))
         })?;
-        let flushed = tokio::task::spawn_blocking(move || meter.flush(Duration::from_secs(5))).await;
-        let Some(finished) = recent.newest(1).first().cloned().filter(|_| flushed.is_ok()) else {
+        let flushed =
+            tokio::task::spawn_blocking(move || meter.flush(Duration::from_secs(5))).await;
+        let Some(finished) = recent
+            .newest(1)
+            .first()
+            .cloned()
+            .filter(|_| flushed.is_ok())
+        else {
             return Err(failed("it was not measured in time".to_owned()));
         };
         first_call_failure(&finished.record).map_or(Ok(()), |reason| Err(failed(reason)))
@@ -178,7 +188,11 @@ impl Run<'_> {
         let url = self.client.url();
         let authority = url.authority().map_or("", |authority| authority.as_str());
         let host = authority.rsplit('@').next().unwrap_or_default();
-        format!("{}://{host}{}", url.scheme_str().unwrap_or("http"), url.path())
+        format!(
+            "{}://{host}{}",
+            url.scheme_str().unwrap_or("http"),
+            url.path()
+        )
     }
 
     /// All loads, their trials in random order.
@@ -252,7 +266,16 @@ impl Run<'_> {
         let started = SystemTime::now();
         let session = &self.plan.name;
         let stop = self.stop.clone();
-        let trace = load::run(&self.client, &load, prompts, settings, session, stop, &mut progress).await;
+        let trace = load::run(
+            &self.client,
+            &load,
+            prompts,
+            settings,
+            session,
+            stop,
+            &mut progress,
+        )
+        .await;
         let (result, calls) = result(&trace, &load, trial, started, &self.plan);
         let records = match &self.plan.gauge {
             None => None,
@@ -273,7 +296,13 @@ impl Run<'_> {
     fn level(&self, load: &Load) -> LevelResult {
         let done = || self.trials.iter().filter(|done| done.load == *load);
         let mut results: Vec<_> = done()
-            .filter(|done| !done.result.withheld.iter().any(|it| it.reason == Reason::Interrupted))
+            .filter(|done| {
+                !done
+                    .result
+                    .withheld
+                    .iter()
+                    .any(|it| it.reason == Reason::Interrupted)
+            })
             .map(|done| done.result.clone())
             .collect();
         if results.is_empty() {
@@ -359,16 +388,22 @@ fn result(
         figures: steady.map(|steady| figures(&observed, steady, &plan.criteria, plan.seed)),
         withheld: judged.err().unwrap_or_default(),
         interval,
-        timeline: trace.tokens.iter().map(|tokens| *tokens as f64 / interval).collect(),
+        timeline: trace
+            .tokens
+            .iter()
+            .map(|tokens| *tokens as f64 / interval)
+            .collect(),
         sample: steady.map_or_else(Sample::default, |steady| Sample::of(&observed, steady)),
     };
-    let calls = counted().filter(|call| call.failed.is_none()).map(|call| AgentCall {
-        trace: call.trace,
-        ttft: call.ttft,
-        tps: call.tps(),
-        latency: call.latency(),
-        output: call.output,
-    });
+    let calls = counted()
+        .filter(|call| call.failed.is_none())
+        .map(|call| AgentCall {
+            trace: call.trace,
+            ttft: call.ttft,
+            tps: call.tps(),
+            latency: call.latency(),
+            output: call.output,
+        });
     (result, calls.collect())
 }
 
@@ -379,7 +414,9 @@ fn first_call_failure(record: &CallRecord) -> Option<String> {
         let advice = match status {
             401 | 403 => ": --api-key-env names the variable with the key",
             404 => ": --endpoint-type and --endpoint say what is called, --model which model",
-            400 | 422 => ": it refused the request; --endpoint-type, --model and --extra-inputs change it",
+            400 | 422 => {
+                ": it refused the request; --endpoint-type, --model and --extra-inputs change it"
+            }
             429 => ": it limits calls",
             _ => "",
         };
@@ -388,10 +425,14 @@ fn first_call_failure(record: &CallRecord) -> Option<String> {
         return Some(format!("status {status}, {outcome} {kind}{advice}"));
     }
     if record.streamed == Some(false) {
-        return Some("its answer did not come as a stream, so it has no time to first token".to_owned());
+        return Some(
+            "its answer did not come as a stream, so it has no time to first token".to_owned(),
+        );
     }
     if record.tokens.normalised.output.unwrap_or_default() == 0 {
-        return Some("no text came that could be read: --endpoint-type says the dialect".to_owned());
+        return Some(
+            "no text came that could be read: --endpoint-type says the dialect".to_owned(),
+        );
     }
     None
 }
@@ -452,7 +493,10 @@ mod tests {
             assert_eq!(kept, f64::from(truth));
             assert!(tried <= 6);
         }
-        let (kept, _) = find(Range::RequestRate(1.0, 33.0, 0.5, ArrivalPattern::Poisson), 12.3);
+        let (kept, _) = find(
+            Range::RequestRate(1.0, 33.0, 0.5, ArrivalPattern::Poisson),
+            12.3,
+        );
         assert!((11.8..=12.3).contains(&kept), "{kept}");
     }
 }

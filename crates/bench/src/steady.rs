@@ -43,7 +43,9 @@ impl Default for Criteria {
 }
 
 /// Why there is no figure, in one word.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize, strum::IntoStaticStr)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize, strum::IntoStaticStr,
+)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum Reason {
@@ -98,21 +100,32 @@ pub struct Steady {
 ///
 /// # Errors
 /// All reasons for which the trial has no figures.
-pub fn judge(observed: &Observed, load: &Load, criteria: &Criteria) -> Result<Steady, Vec<Withheld>> {
+pub fn judge(
+    observed: &Observed,
+    load: &Load,
+    criteria: &Criteria,
+) -> Result<Steady, Vec<Withheld>> {
     let mut reasons = Vec::new();
     if observed.interrupted {
-        return Err(vec![Withheld::new(Reason::Interrupted, "it was stopped before its end")]);
+        return Err(vec![Withheld::new(
+            Reason::Interrupted,
+            "it was stopped before its end",
+        )]);
     }
     let to = observed.seconds;
     if observed.overloaded {
         let most = crate::load::MAX_IN_FLIGHT;
-        let message = format!("{most} calls were under way: the backend does not keep up with this rate");
+        let message =
+            format!("{most} calls were under way: the backend does not keep up with this rate");
         reasons.push(Withheld::new(Reason::Overloaded, message));
         return Err(reasons);
     }
     reasons.extend(failures(observed, criteria));
     reasons.extend(lag(observed, criteria));
-    let complete = observed.between(0.0, to).filter(|call| call.failed.is_none()).count();
+    let complete = observed
+        .between(0.0, to)
+        .filter(|call| call.failed.is_none())
+        .count();
     if complete < bootstrap::MIN_OBSERVATIONS {
         let needed = bootstrap::MIN_OBSERVATIONS;
         let message = format!(
@@ -150,7 +163,10 @@ fn failures(observed: &Observed, criteria: &Criteria) -> Option<Withheld> {
     if failed as f64 <= criteria.failed * all as f64 {
         return None;
     }
-    let kinds: Vec<_> = kinds.iter().map(|(kind, count)| format!("{kind}: {count}")).collect();
+    let kinds: Vec<_> = kinds
+        .iter()
+        .map(|(kind, count)| format!("{kind}: {count}"))
+        .collect();
     let message = format!("{failed} of {all} calls failed ({})", kinds.join(", "));
     Some(Withheld::new(Reason::FailedCalls, message))
 }
@@ -223,7 +239,10 @@ fn stalled(observed: &Observed, load: &Load, steady: Steady) -> Option<Withheld>
     let counted = observed.between(0.0, steady.to);
     let (all, with_stall) = (
         counted.clone().count(),
-        counted.clone().filter(|call| !call.stalls.is_empty()).count(),
+        counted
+            .clone()
+            .filter(|call| !call.stalls.is_empty())
+            .count(),
     );
     if 2 * with_stall > all {
         return None;
@@ -239,7 +258,8 @@ fn stalled(observed: &Observed, load: &Load, steady: Steady) -> Option<Withheld>
             .count()
     };
     let (ended, gap) = stalls().find(|(ended, gap)| {
-        *ended - gap < steady.to && 2 * together(ended - gap / 2.0) >= (target.ceil() as usize).max(1)
+        *ended - gap < steady.to
+            && 2 * together(ended - gap / 2.0) >= (target.ceil() as usize).max(1)
     })?;
     let message = format!(
         "no tokens came for {gap:.1} s in at least half of the streams, {:.1} s after the measurement began",
@@ -253,7 +273,10 @@ fn drifts(observed: &Observed, steady: Steady, criteria: &Criteria) -> Vec<Withh
     let complete = observed
         .between(steady.from, steady.to)
         .filter(|call| call.failed.is_none());
-    let ttft = complete.clone().filter_map(|call| call.ttft).collect::<Vec<_>>();
+    let ttft = complete
+        .clone()
+        .filter_map(|call| call.ttft)
+        .collect::<Vec<_>>();
     let tps = complete.filter_map(Call::tps).collect::<Vec<_>>();
     let drift = |name: &str, series: &[f64]| {
         // Without a speed there is none to drift: the figures say so.
@@ -313,7 +336,9 @@ mod tests {
     }
 
     fn reasons(observed: &Observed, load: &Load) -> Vec<Withheld> {
-        judge(observed, load, &Criteria::default()).err().unwrap_or_default()
+        judge(observed, load, &Criteria::default())
+            .err()
+            .unwrap_or_default()
     }
 
     const CLOSED: Load = Load::Concurrency(8);
@@ -322,7 +347,10 @@ mod tests {
     fn an_even_run_is_steady() {
         let even = observed(|_| 1.0, |_| 1.0);
         assert_eq!(reasons(&even, &CLOSED), []);
-        assert_eq!(reasons(&even, &Load::RequestRate(8.0, Default::default())), []);
+        assert_eq!(
+            reasons(&even, &Load::RequestRate(8.0, Default::default())),
+            []
+        );
     }
 
     #[test]
@@ -330,8 +358,14 @@ mod tests {
         for (ttft, tps, named) in [(0.1, 0.0, "TTFT"), (0.0, -0.1, "TPS")] {
             let ramp = |size: f64| move |at: f64| 1.0 + size * at / 60.0;
             let found = reasons(&observed(ramp(ttft), ramp(tps)), &CLOSED);
-            assert!(found.iter().all(|found| found.reason == Reason::NotSteady), "{found:?}");
-            assert!(found.iter().any(|found| found.message.starts_with(named)), "{found:?}");
+            assert!(
+                found.iter().all(|found| found.reason == Reason::NotSteady),
+                "{found:?}"
+            );
+            assert!(
+                found.iter().any(|found| found.message.starts_with(named)),
+                "{found:?}"
+            );
         }
     }
 
@@ -342,7 +376,10 @@ mod tests {
         let steady = judge(&short, &CLOSED, &Criteria::default()).expect("steady after it");
         assert!((14.0..=20.0).contains(&steady.from), "{steady:?}");
         let long = reasons(&observed(|_| 1.0, slow_until(33.0)), &CLOSED);
-        assert!(long.iter().any(|found| found.reason == Reason::NotSteady), "{long:?}");
+        assert!(
+            long.iter().any(|found| found.reason == Reason::NotSteady),
+            "{long:?}"
+        );
     }
 
     #[test]
@@ -353,7 +390,12 @@ mod tests {
             call.stalls = vec![(42.0, 2.0)];
         }
         let found = reasons(&run, &CLOSED);
-        assert!(found.iter().any(|found| found.message.contains("40.0 s after")), "{found:?}");
+        assert!(
+            found
+                .iter()
+                .any(|found| found.message.contains("40.0 s after")),
+            "{found:?}"
+        );
         for call in &mut run.calls {
             call.stalls = vec![(call.ended, 1.2)];
         }
@@ -363,9 +405,18 @@ mod tests {
     #[test]
     fn fewer_calls_under_way_than_meant_are_found() {
         let found = reasons(&observed(|_| 1.0, |_| 1.0), &Load::Concurrency(9));
-        assert!(found[0].message.contains("8.0 calls were under way"), "{found:?}");
-        let found = reasons(&observed(|_| 1.0, |_| 1.0), &Load::RequestRate(11.0, Default::default()));
-        assert!(found[0].message.contains("480 calls began, not 660"), "{found:?}");
+        assert!(
+            found[0].message.contains("8.0 calls were under way"),
+            "{found:?}"
+        );
+        let found = reasons(
+            &observed(|_| 1.0, |_| 1.0),
+            &Load::RequestRate(11.0, Default::default()),
+        );
+        assert!(
+            found[0].message.contains("480 calls began, not 660"),
+            "{found:?}"
+        );
     }
 
     #[test]
@@ -373,7 +424,10 @@ mod tests {
         let mut failing = observed(|_| 1.0, |_| 1.0);
         failing.calls[300].failed = Some("http_error 429".to_owned());
         let found = reasons(&failing, &CLOSED);
-        assert_eq!(found[0].message, "1 of 480 calls failed (http_error 429: 1)");
+        assert_eq!(
+            found[0].message,
+            "1 of 480 calls failed (http_error 429: 1)"
+        );
         let mut lagging = observed(|_| 1.0, |_| 1.0);
         lagging.lag = 0.0121;
         assert_eq!(reasons(&lagging, &CLOSED)[0].reason, Reason::ClientLag);

@@ -83,12 +83,23 @@ impl Sample {
         let calls = complete(observed, steady);
         let costs: Option<Vec<_>> = calls.iter().map(|call| call.cost_usd).collect();
         Sample {
-            ttft: calls.iter().filter_map(|call| Some((call.begun, call.ttft?))).collect(),
+            ttft: calls
+                .iter()
+                .filter_map(|call| Some((call.begun, call.ttft?)))
+                .collect(),
             latency: calls.iter().map(|call| call.latency()).collect(),
-            tpot: calls.iter().filter_map(|call| Some(1.0 / call.tps()?)).collect(),
-            inter_token: calls.iter().flat_map(|call| call.inter_token.iter().copied()).collect(),
+            tpot: calls
+                .iter()
+                .filter_map(|call| Some(1.0 / call.tps()?))
+                .collect(),
+            inter_token: calls
+                .iter()
+                .flat_map(|call| call.inter_token.iter().copied())
+                .collect(),
             output_tokens: calls.iter().filter_map(|call| reported_output(call)).sum(),
-            cost_usd: costs.filter(|costs| !costs.is_empty()).map(|costs| costs.iter().sum()),
+            cost_usd: costs
+                .filter(|costs| !costs.is_empty())
+                .map(|costs| costs.iter().sum()),
         }
     }
 }
@@ -133,9 +144,15 @@ pub fn figures(
     let latency: Vec<_> = calls.iter().map(|call| call.latency()).collect();
     add(Metric::LatencyMean, resampling.of(&latency, mean));
     add(Metric::LatencyP50, resampling.of(&latency, median));
-    let input: Vec<_> = calls.iter().filter_map(|call| Some(call.input? as f64)).collect();
+    let input: Vec<_> = calls
+        .iter()
+        .filter_map(|call| Some(call.input? as f64))
+        .collect();
     add(Metric::InputTokens, resampling.of(&input, mean));
-    let output: Vec<_> = calls.iter().filter_map(|call| Some(call.output? as f64)).collect();
+    let output: Vec<_> = calls
+        .iter()
+        .filter_map(|call| Some(call.output? as f64))
+        .collect();
     add(Metric::OutputTokens, resampling.of(&output, mean));
 
     let timed: Vec<_> = calls.iter().filter(|call| call.tps().is_some()).collect();
@@ -145,7 +162,8 @@ pub fn figures(
         let parts: Vec<_> = timed.iter().map(|call| of(call)).collect();
         move |numbers: &[f64]| {
             let chosen = numbers.iter().map(|number| parts[*number as usize]);
-            let (over, under) = chosen.fold((0.0, 0.0), |sum, part| (sum.0 + part.0, sum.1 + part.1));
+            let (over, under) =
+                chosen.fold((0.0, 0.0), |sum, part| (sum.0 + part.0, sum.1 + part.1));
             over / under
         }
     };
@@ -153,14 +171,35 @@ pub fn figures(
     let inverse = |call: &Call| (decode(call).1, decode(call).0);
     add(Metric::ItlMean, resampling.of_calls(&tps, ratio(&inverse)));
     if timed.iter().all(|call| call.token_ratio.is_some()) {
-        let reported = |call: &Call| (decode(call).0 * call.token_ratio.unwrap_or(1.0), decode(call).1);
-        add(Metric::ReportedTpsMean, resampling.of_calls(&tps, ratio(&reported)));
+        let reported = |call: &Call| {
+            (
+                decode(call).0 * call.token_ratio.unwrap_or(1.0),
+                decode(call).1,
+            )
+        };
+        add(
+            Metric::ReportedTpsMean,
+            resampling.of_calls(&tps, ratio(&reported)),
+        );
     }
     add(Metric::TpsP50, resampling.of(&tps, median));
-    let latencies: Vec<_> = timed.iter().flat_map(|call| call.inter_token.iter().copied()).collect();
-    let known = |value| Figure { value, lower: None, upper: None };
-    add(Metric::ItlP50, weighted_quantile(&latencies, 0.5).map(known));
-    add(Metric::ItlP99, weighted_quantile(&latencies, 0.99).map(known));
+    let latencies: Vec<_> = timed
+        .iter()
+        .flat_map(|call| call.inter_token.iter().copied())
+        .collect();
+    let known = |value| Figure {
+        value,
+        lower: None,
+        upper: None,
+    };
+    add(
+        Metric::ItlP50,
+        weighted_quantile(&latencies, 0.5).map(known),
+    );
+    add(
+        Metric::ItlP99,
+        weighted_quantile(&latencies, 0.99).map(known),
+    );
     found
 }
 
@@ -284,7 +323,9 @@ mod tests {
         Observed {
             seconds: 40.0,
             interval: 0.5,
-            tokens: (0..80).map(|number| 300.0 + f64::from(number * 13 % 41)).collect(),
+            tokens: (0..80)
+                .map(|number| 300.0 + f64::from(number * 13 % 41))
+                .collect(),
             calls: (0..400).map(call).collect(),
             ..Observed::default()
         }
@@ -293,11 +334,18 @@ mod tests {
     #[test]
     fn figures_are_what_they_are_defined_as() {
         let observed = observed();
-        let steady = Steady { from: 10.0, to: 40.0 };
+        let steady = Steady {
+            from: 10.0,
+            to: 40.0,
+        };
         let found = figures(&observed, steady, &Criteria::default(), 1);
         let value = |metric| found[&metric].value;
         let near = |metric, wanted: f64, share: f64| {
-            assert!((value(metric) / wanted - 1.0).abs() < share, "{metric:?}: {}", value(metric));
+            assert!(
+                (value(metric) / wanted - 1.0).abs() < share,
+                "{metric:?}: {}",
+                value(metric)
+            );
         };
         near(Metric::OutputThroughput, 640.0, 0.01);
         near(Metric::RequestThroughput, 10.0, 0.05);
@@ -311,7 +359,9 @@ mod tests {
         assert_eq!(value(Metric::OutputTokens), 64.0);
         assert!(!found.contains_key(&Metric::InputTokens), "nobody said");
         let throughput = found[&Metric::OutputThroughput];
-        assert!(throughput.lower < Some(throughput.value) && throughput.upper > Some(throughput.value));
+        assert!(
+            throughput.lower < Some(throughput.value) && throughput.upper > Some(throughput.value)
+        );
     }
 
     #[test]

@@ -88,7 +88,10 @@ impl Workload {
         let lines = text.lines().enumerate();
         let filled: Vec<_> = lines.filter(|(_, line)| !line.trim().is_empty()).collect();
         if filled.is_empty() || filled.len() > MAX_LINES {
-            let reason = format!("has {} lines with prompts, not 1 to {MAX_LINES}", filled.len());
+            let reason = format!(
+                "has {} lines with prompts, not 1 to {MAX_LINES}",
+                filled.len()
+            );
             return Err(invalid(reason));
         }
         let json = filled[0].1.trim_start().starts_with('{');
@@ -147,7 +150,9 @@ impl Line {
             (None, Some(tokens)) => return Err(InvalidLine::Length(tokens)),
             (None, None) => return Err(InvalidLine::NoPrompt),
         };
-        let at = line.timestamp.map(|millis| Duration::try_from_secs_f64(millis / 1e3));
+        let at = line
+            .timestamp
+            .map(|millis| Duration::try_from_secs_f64(millis / 1e3));
         Ok(Line {
             text,
             output_tokens: line.output_length.filter(|tokens| *tokens > 0),
@@ -225,7 +230,10 @@ mod tests {
         let prompts = Prompts::new(trace.into(), 1);
         let (first, second, third) = (prompts.next(), prompts.next(), prompts.next());
         assert_eq!(count(&first.text), 40);
-        assert_eq!((first.output_tokens, first.session.as_deref()), (Some(9), Some("s")));
+        assert_eq!(
+            (first.output_tokens, first.session.as_deref()),
+            (Some(9), Some("s"))
+        );
         assert_eq!((count(&second.text), second.output_tokens), (7, None));
         assert_eq!(count(&third.text), 40, "it begins again");
         assert_ne!(first.text, third.text);
@@ -235,7 +243,10 @@ mod tests {
     fn texts_are_asked_as_they_are_written() {
         let workload = read("plain.txt", "one\n\n two\n").expect("texts");
         let prompts = Prompts::new(workload.clone().into(), 1);
-        assert_eq!((prompts.next().text, prompts.next().text), ("one".to_owned(), " two".to_owned()));
+        assert_eq!(
+            (prompts.next().text, prompts.next().text),
+            ("one".to_owned(), " two".to_owned())
+        );
         assert_eq!(workload.schedule(), None);
         let single_turn = read("turns.jsonl", "{\"text\": \"a\"}\n").expect("texts");
         assert_eq!(Prompts::new(single_turn.into(), 1).next().text, "a");
@@ -243,9 +254,18 @@ mod tests {
 
     #[test]
     fn what_is_wrong_with_a_file_is_said_with_its_line() {
-        let error = read("bad.jsonl", "{\"text\": \"a\"}\n{\"words\": 1}\n").expect_err("no prompt");
-        assert!(error.to_string().contains("line 2: neither `text`"), "{error}");
-        assert!(read("empty.txt", "\n").expect_err("empty").to_string().contains("0 lines"));
+        let error =
+            read("bad.jsonl", "{\"text\": \"a\"}\n{\"words\": 1}\n").expect_err("no prompt");
+        assert!(
+            error.to_string().contains("line 2: neither `text`"),
+            "{error}"
+        );
+        assert!(
+            read("empty.txt", "\n")
+                .expect_err("empty")
+                .to_string()
+                .contains("0 lines")
+        );
     }
 
     #[test]

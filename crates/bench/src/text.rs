@@ -1,0 +1,370 @@
+//! Results as tables, for terminals and documents.
+
+use crate::gauge::{BothSides, Sides};
+use crate::level::{LevelFigure, LevelResult, TailFigure};
+use crate::metric::{Metric, TailMetric, Unit};
+use crate::objective::Verdict;
+use crate::results::Results;
+use std::fmt::Write;
+
+/// The heads of the table of loads.
+const HEADS: [&str; 11] = [
+    "load",
+    "calls",
+    "output tok/s",
+    "calls/s",
+    "TPS",
+    "TPS p5",
+    "TTFT p50",
+    "TTFT p95",
+    "TTFT p99",
+    "ITL p99",
+    "latency p50",
+];
+
+/// The results for a terminal.
+pub fn table(results: &Results) -> String {
+    let mut text = about(results);
+    text.push('\n');
+    text.push_str(&aligned(&rows(results)));
+    for line in findings(results) {
+        let _ = writeln!(text, "{line}");
+    }
+    text
+}
+
+/// The results for a document.
+pub fn markdown(results: &Results) -> String {
+    let mut text = format!("# tokengauge bench\n\n{}\n", about(results));
+    text.push_str(&markdown_table(&rows(results)));
+    text.push('\n');
+    for line in findings(results) {
+        let _ = writeln!(text, "- {line}");
+    }
+    text
+}
+
+/// Rows as a Markdown table, the first being its heads.
+pub fn markdown_table(rows: &[Vec<String>]) -> String {
+    let mut text = String::new();
+    for (number, row) in rows.iter().enumerate() {
+        let cells: Vec<_> = row.iter().map(|cell| cell.replace('|', "\\|")).collect();
+        let _ = writeln!(text, "| {} |", cells.join(" | "));
+        if number == 0 {
+            let _ = writeln!(text, "|---{}", "|---:".repeat(row.len() - 1) + "|");
+        }
+    }
+    text
+}
+
+/// What was run, in a sentence.
+pub fn about(results: &Results) -> String {
+    let it = &results.settings;
+    let trials = match it.trials {
+        1 => "1 trial".to_owned(),
+        trials => format!("{trials} trials"),
+    };
+    let model = match it.model.as_str() {
+        "" => String::new(),
+        model => format!(", model {model}"),
+    };
+    format!(
+        "{} at {}{model}: {}. {trials} of {} s each after {} s of warm-up and {} s of burn-in; seed {}; {}.\n",
+        it.endpoint_type,
+        it.url,
+        it.workload,
+        it.measure,
+        it.warm_up,
+        it.burn_in,
+        it.random_seed,
+        results.started_at
+    )
+}
+
+/// The table of loads.
+pub fn rows(results: &Results) -> Vec<Vec<String>> {
+    let heads = HEADS.iter().map(|head| (*head).to_owned()).collect();
+    std::iter::once(heads)
+        .chain(results.levels.iter().map(row))
+        .collect()
+}
+
+fn row(level: &LevelResult) -> Vec<String> {
+    let figure = |metric: Metric| match level.figures.get(&metric) {
+        Some(figure) => with_reach(figure, metric.unit()),
+        None => "–".to_owned(),
+    };
+    let tail = |name: &str| {
+        let tail = TailMetric::parse(name).map(TailMetric::unit);
+        let found = level.tails.iter().find(|tail| tail.name == name);
+        found
+            .zip(tail)
+            .map_or("–".to_owned(), |(found, unit)| tail_cell(found, unit))
+    };
+    let calls: usize = level
+        .trials
+        .iter()
+        .filter(|trial| trial.figures.is_some())
+        .map(|trial| trial.calls)
+        .sum();
+    vec![
+        level.load.to_string(),
+        calls.to_string(),
+        figure(Metric::OutputThroughput),
+        figure(Metric::RequestThroughput),
+        figure(Metric::TpsMean),
+        tail("tps_p5"),
+        figure(Metric::TtftP50),
+        tail("ttft_p95"),
+        tail("ttft_p99"),
+        figure(Metric::ItlP99),
+        figure(Metric::LatencyP50),
+    ]
+}
+
+/// A figure and half of its interval's width in percent.
+fn with_reach(figure: &LevelFigure, unit: Unit) -> String {
+    let shown = match unit {
+        Unit::Seconds | Unit::Tokens => unit.show(figure.value),
+        Unit::CallsPerSecond => format!("{:.2}", figure.value),
+        Unit::TokensPerSecond => format!("{:.1}", figure.value),
+    };
+    match figure
+        .lower
+        .zip(figure.upper)
+        .filter(|_| figure.value != 0.0)
+    {
+        Some((lower, upper)) => {
+            let reach = (upper - lower) / 2.0 / figure.value * 100.0;
+            format!("{shown} ±{reach:.1}%")
+        }
+        None => shown,
+    }
+}
+
+fn tail_cell(tail: &TailFigure, unit: Unit) -> String {
+    match tail.value {
+        Some(value) if unit == Unit::TokensPerSecond => format!("{value:.1}"),
+        Some(value) => unit.show(value),
+        None => format!("too few ({}/{})", tail.calls, tail.calls_needed),
+    }
+}
+
+/// What the results say beyond the table: a line each.
+pub fn findings(results: &Results) -> Vec<String> {
+    let mut lines = Vec::new();
+    for level in &results.levels {
+        lines.extend(of_level(level));
+    }
+    if let Some(knee) = &results.knee {
+        lines.push(format!(
+            "knee: beyond {} calls at once more bring no more than {:.0} tokens/s",
+            knee.concurrency, knee.system_tps
+        ));
+    }
+    if let Some(reason) = results
+        .no_knee
+        .as_ref()
+        .filter(|_| results.levels.len() > 2)
+    {
+        lines.push(format!("no knee: {reason}"));
+    }
+    lines.extend(highest(results));
+    if results.interrupted {
+        lines.push("stopped before its end: these are the trials that were whole".to_owned());
+    }
+    lines
+}
+
+fn of_level(level: &LevelResult) -> Vec<String> {
+    let load = &level.load;
+    let mut lines = Vec::new();
+    for reason in &level.withheld {
+        lines.push(format!("{load}: no figures: {reason}"));
+    }
+    let left_out = level
+        .trials
+        .iter()
+        .filter(|trial| level.withheld.is_empty() && trial.figures.is_none());
+    for trial in left_out {
+        let reasons: Vec<_> = trial.withheld.iter().map(ToString::to_string).collect();
+        lines.push(format!(
+            "{load}: trial {} is left out: {}",
+            trial.trial,
+            reasons.join("; ")
+        ));
+    }
+    if level.withheld.is_empty() && !level.figures.contains_key(&Metric::TpsMean) {
+        let mut reasons = std::collections::BTreeMap::<&str, usize>::new();
+        for (reason, calls) in level.trials.iter().flat_map(|trial| &trial.without_tps) {
+            *reasons.entry(reason).or_default() += calls;
+        }
+        let reasons: Vec<_> = reasons
+            .iter()
+            .map(|(reason, calls)| format!("{reason}: {calls}"))
+            .collect();
+        lines.push(format!(
+            "{load}: no call has a TPS ({})",
+            reasons.join(", ")
+        ));
+    }
+    for result in &level.objectives {
+        let verdict = match result.verdict {
+            Verdict::Kept => "kept",
+            Verdict::Missed => "missed",
+            Verdict::NotShown => "not shown to be kept",
+        };
+        lines.push(format!("{load}: {} is {verdict}", result.objective));
+    }
+    let price = level.usd_per_million_output;
+    for (usd, by) in [
+        (price.hardware_usd, "hardware"),
+        (price.list_usd, "list price"),
+    ] {
+        if let Some(usd) = usd {
+            lines.push(format!(
+                "{load}: {usd:.2} US dollars per million output tokens by {by}"
+            ));
+        }
+    }
+    lines.extend(
+        level
+            .gauge
+            .as_ref()
+            .map(|both| format!("{load}: {}", both_sides(both))),
+    );
+    lines
+}
+
+fn highest(results: &Results) -> Option<String> {
+    if results.settings.objectives.is_empty() {
+        return None;
+    }
+    let Some(highest) = &results.highest else {
+        return Some("no load that was tried keeps the objectives".to_owned());
+    };
+    let mut line = format!("highest load that keeps the objectives: {}", highest.load);
+    match &highest.missed_at {
+        Some(missed) => {
+            let _ = write!(line, " ({missed} does not)");
+        }
+        None => line.push_str(" (the highest that was tried)"),
+    }
+    if let Some(tps) = highest.output_throughput {
+        let _ = write!(line, ", {tps:.0} tokens/s");
+    }
+    let price = highest.usd_per_million_output;
+    if let Some(usd) = price.hardware_usd.or(price.list_usd) {
+        let _ = write!(line, ", {usd:.2} US dollars per million output tokens");
+    }
+    Some(line)
+}
+
+fn both_sides(both: &BothSides) -> String {
+    if let Some(error) = &both.error {
+        return format!("the gauge was not asked: {error}");
+    }
+    let seconds = |name: &str, sides: &Option<Sides>| {
+        sides.map(|sides| {
+            format!(
+                "{name} {} here, {} there, {:+.2} ms ({:.2} ms at p95)",
+                Unit::Seconds.show(sides.agent),
+                Unit::Seconds.show(sides.gauge),
+                sides.difference * 1e3,
+                sides.difference_p95 * 1e3
+            )
+        })
+    };
+    let tps = both.tps.map(|sides| {
+        let share = sides.difference / sides.gauge * 100.0;
+        format!(
+            "TPS {:.1} here, {:.1} there, {share:+.2} %",
+            sides.agent, sides.gauge
+        )
+    });
+    let parts = [
+        seconds("TTFT", &both.ttft),
+        tps,
+        seconds("latency", &both.latency),
+    ];
+    let parts: Vec<_> = parts.into_iter().flatten().collect();
+    let tokens = match both.tokens_differ {
+        0 => "the same tokens".to_owned(),
+        calls => format!("other tokens in {calls}"),
+    };
+    format!(
+        "the gauge has {} of {} calls, {tokens}; {}",
+        both.matched,
+        both.calls,
+        parts.join("; ")
+    )
+}
+
+/// Rows in columns, the first to the left and the others to the right.
+pub fn aligned(rows: &[Vec<String>]) -> String {
+    let width = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(column));
+        cells
+            .map(|cell| cell.chars().count())
+            .max()
+            .unwrap_or_default()
+    };
+    let mut text = String::new();
+    for row in rows {
+        let mut line = String::new();
+        for (column, cell) in row.iter().enumerate() {
+            let width = width(column);
+            let _ = match column {
+                0 => write!(line, "{cell:<width$}"),
+                _ => write!(line, "  {cell:>width$}"),
+            };
+        }
+        let _ = writeln!(text, "{}", line.trim_end());
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::level::tests::{level, trial};
+    use crate::results::Settings;
+    use crate::steady::Reason;
+
+    fn results() -> Results {
+        let levels = vec![
+            level(vec![trial(1, Ok(100.0)), trial(2, Ok(104.0))]),
+            level(vec![trial(1, Err(Reason::FailedCalls))]),
+        ];
+        Results::of(
+            Settings::default(),
+            "2026-11-25T00:00:00Z".to_owned(),
+            levels,
+            true,
+        )
+    }
+
+    #[test]
+    fn a_table_says_figures_and_why_there_are_none() {
+        let text = table(&results());
+        assert!(text.contains("102.0 ±"), "{text}");
+        assert!(text.contains("too few (100/662)"), "{text}");
+        assert!(
+            text.contains("concurrency 8: no figures: trial 1: why"),
+            "{text}"
+        );
+        assert!(
+            text.contains("5.45 US dollars per million output tokens by hardware"),
+            "{text}"
+        );
+        assert!(text.contains("stopped before its end"), "{text}");
+    }
+
+    #[test]
+    fn a_document_has_the_same_as_a_table() {
+        let text = markdown(&results());
+        assert!(text.contains("| load | calls |"), "{text}");
+        assert!(text.contains("|---|---:|"), "{text}");
+        assert!(text.contains("- concurrency 8: no figures"), "{text}");
+    }
+}

@@ -1,0 +1,82 @@
+//! `tokengauge bench`: benchmarks a backend.
+
+mod gauge;
+mod plan;
+mod progress;
+mod write;
+
+use crate::Error;
+use crate::cli::BenchArgs;
+use crate::output;
+use tokengauge_bench::Results;
+use tokengauge_bench::load::MAX_IN_FLIGHT;
+use tokengauge_bench::run::Levels;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+
+pub(super) fn bench(args: &BenchArgs) -> Result<(), Error> {
+    if args.schema {
+        return output::print(&write::schema());
+    }
+    write::check(&args.output)?;
+    let plan = plan::plan(args)?;
+    let searches = matches!(plan.levels, Levels::Search(_));
+    super::fd_limit::raise(MAX_IN_FLIGHT);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Error::Failed(format!("cannot start: {error}")))?;
+    let mut shown = progress::Shown::new();
+    let results = runtime.block_on(async {
+        let stop = stop_on_signals()?;
+        let results =
+            tokengauge_bench::run(plan, stop, &mut |progress| shown.show(&progress)).await;
+        results.map_err(|error| Error::Failed(error.to_string()))
+    });
+    shown.clear();
+    let results = results?;
+    write::results(&results, args)?;
+    verdict(&results, searches)
+}
+
+/// Becomes true at the first signal to end; the second ends the process.
+fn stop_on_signals() -> Result<watch::Receiver<bool>, Error> {
+    let failed = |error| Error::Failed(format!("cannot listen for signals: {error}"));
+    let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
+    let (stop, stopped) = watch::channel(false);
+    tokio::spawn(async move {
+        loop {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+            if stop.send_replace(true) {
+                std::process::exit(1);
+            }
+        }
+    });
+    Ok(stopped)
+}
+
+/// What makes the exit code 1.
+fn verdict(results: &Results, searches: bool) -> Result<(), Error> {
+    let failed = |reason: String| Err(Error::Failed(reason));
+    if results.interrupted {
+        return failed("stopped before its end".to_owned());
+    }
+    let without: Vec<_> = results
+        .without_figures()
+        .map(|level| level.load.to_string())
+        .collect();
+    if !without.is_empty() && !searches {
+        return failed(format!(
+            "no figures for {}: the reasons are above",
+            without.join(", ")
+        ));
+    }
+    if !results.settings.objectives.is_empty() && results.highest.is_none() {
+        return failed("no load that was tried keeps the objectives".to_owned());
+    }
+    Ok(())
+}

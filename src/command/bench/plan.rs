@@ -1,0 +1,205 @@
+//! The command line as a plan.
+
+use super::gauge;
+use crate::Error;
+use crate::cli::{BenchArgs, BenchArrival, BenchLoad, BenchRequest};
+use crate::tls::ClientTls;
+use http::{HeaderMap, HeaderName, HeaderValue};
+use std::sync::Arc;
+use tokengauge_bench::client::ClientSettings;
+use tokengauge_bench::endpoint::{RequestSettings, join};
+use tokengauge_bench::load::{ArrivalPattern, Load, Phases};
+use tokengauge_bench::run::{Levels, Plan, Range};
+use tokengauge_bench::steady::Criteria;
+use tokengauge_bench::workload::Workload;
+use uuid::Uuid;
+
+/// Calls at once and calls per second at most.
+const MOST: f64 = 8192.0;
+
+/// What the command line asks for.
+///
+/// # Errors
+/// Where its options contradict each other, or a file or variable that it names cannot be used.
+pub(super) fn plan(args: &BenchArgs) -> Result<Plan, Error> {
+    let failed = |error: tokengauge_bench::Error| Error::Failed(error.to_string());
+    let workload = match &args.request.input_file {
+        Some(path) => Workload::read(path).map_err(failed)?,
+        None => Workload::Synthetic {
+            input: args.request.isl,
+            output: args.request.osl,
+        },
+    };
+    let levels = levels(&args.load, &workload)?;
+    if matches!(levels, Levels::Search(_)) && args.objectives.is_empty() {
+        let reason =
+            "a range is searched for the highest load that keeps objectives: --objective names one";
+        return Err(Error::Failed(reason.to_owned()));
+    }
+    let gauge = match &args.through {
+        Some(address) => Some(gauge::ask(address, args)?),
+        None => None,
+    };
+    let criteria = &args.criteria;
+    let run = Uuid::new_v4();
+    Ok(Plan {
+        client: client(args)?,
+        workload: Arc::new(workload),
+        levels,
+        trials: args.load.trials,
+        phases: Phases {
+            warm_up: args.load.warmup_duration,
+            burn_in: args.load.burn_in_duration,
+            measure: args.load.benchmark_duration,
+            drain: args.load.grace_period,
+        },
+        interval: criteria.sample_interval,
+        criteria: Criteria {
+            drift: criteria.steady_within / 100.0,
+            failed: criteria.max_failed / 100.0,
+            lag: criteria.max_client_lag.map(|lag| lag.as_secs_f64()),
+            ..Criteria::default()
+        },
+        objectives: args.objectives.clone(),
+        usd_per_hour: args.usd_per_hour,
+        // A seed that fits into a number of JSON.
+        seed: args
+            .load
+            .random_seed
+            .unwrap_or(u64::from(run.as_fields().0)),
+        name: format!("bench-{}", run.simple()),
+        gauge,
+    })
+}
+
+fn client(args: &BenchArgs) -> Result<ClientSettings, Error> {
+    let request = &args.request;
+    let base = args.url.clone().unwrap_or_default();
+    let path = request.endpoint.clone();
+    let path = path.unwrap_or_else(|| request.endpoint_type.path(&request.model));
+    let url =
+        join(&base, &path).map_err(|error| Error::Failed(format!("{base}{path}: {error}")))?;
+    Ok(ClientSettings {
+        endpoint: request.endpoint_type,
+        url,
+        request: RequestSettings {
+            model: request.model.clone(),
+            ignore_eos: request.ignore_eos,
+            extra: request.extra_inputs.clone().unwrap_or_default(),
+        },
+        headers: headers(request)?,
+        tls: ClientTls {
+            ca: request.ca.clone(),
+            identity: request.cert.clone().zip(request.key.clone()),
+            server_name: None,
+        },
+        timeout: request.request_timeout,
+        identify: args.through.is_some(),
+    })
+}
+
+fn headers(request: &BenchRequest) -> Result<HeaderMap, Error> {
+    let mut headers = HeaderMap::new();
+    if let Some(name) = &request.api_key_env {
+        let key = std::env::var(name).unwrap_or_default();
+        let (header, prefix) = request.endpoint_type.key_header();
+        let value = HeaderValue::from_str(&format!("{prefix}{}", key.trim()));
+        let Some(mut value) = value.ok().filter(|_| !key.trim().is_empty()) else {
+            let reason = format!("--api-key-env: the variable {name} holds no key");
+            return Err(Error::Failed(reason));
+        };
+        value.set_sensitive(true);
+        headers.insert(header, value);
+    }
+    for text in &request.headers {
+        let parts = text.split_once(':').and_then(|(name, value)| {
+            let name = HeaderName::try_from(name.trim()).ok()?;
+            Some((name, HeaderValue::from_str(value.trim()).ok()?))
+        });
+        let Some((name, value)) = parts else {
+            // Its value may be a key.
+            let name = text.split(':').next().unwrap_or_default();
+            let error = tokengauge_bench::Error::Header(name.to_owned());
+            return Err(Error::Failed(error.to_string()));
+        };
+        headers.append(name, value);
+    }
+    Ok(headers)
+}
+
+fn levels(load: &BenchLoad, workload: &Workload) -> Result<Levels, Error> {
+    let pattern = match load.arrival_pattern {
+        BenchArrival::Poisson => ArrivalPattern::Poisson,
+        BenchArrival::Constant => ArrivalPattern::Constant,
+    };
+    if load.fixed_schedule {
+        let starts = workload.schedule().ok_or_else(|| {
+            Error::Failed("--fixed-schedule: not every line of the file has a timestamp".to_owned())
+        })?;
+        return Ok(Levels::All(vec![Load::Schedule(starts.into())]));
+    }
+    if let Some(text) = &load.request_rate {
+        return match numbers(text, "--request-rate")? {
+            Numbers::Range(from, to) => {
+                let step = load.search_step.unwrap_or((to - from) / 50.0);
+                Ok(Levels::Search(Range::RequestRate(from, to, step, pattern)))
+            }
+            Numbers::List(rates) => {
+                let rates = rates
+                    .into_iter()
+                    .map(|rate| Load::RequestRate(rate, pattern));
+                Ok(Levels::All(rates.collect()))
+            }
+        };
+    }
+    let text = load.concurrency.as_deref().unwrap_or("1");
+    let whole = |number: f64| match number.fract() == 0.0 {
+        true => Ok(number as u32),
+        false => Err(Error::Failed(format!(
+            "--concurrency: {number} is no whole number"
+        ))),
+    };
+    match numbers(text, "--concurrency")? {
+        Numbers::Range(from, to) => {
+            Ok(Levels::Search(Range::Concurrency(whole(from)?, whole(to)?)))
+        }
+        Numbers::List(all) => {
+            let loads = all
+                .into_iter()
+                .map(|number| whole(number).map(Load::Concurrency));
+            Ok(Levels::All(loads.collect::<Result<_, _>>()?))
+        }
+    }
+}
+
+enum Numbers {
+    List(Vec<f64>),
+    Range(f64, f64),
+}
+
+/// `1,2,4` or `1..64`.
+fn numbers(text: &str, option: &str) -> Result<Numbers, Error> {
+    let number = |text: &str| {
+        text.trim()
+            .parse()
+            .ok()
+            .filter(|number| *number > 0.0 && *number <= MOST)
+    };
+    let found = match text.split_once("..") {
+        Some((from, to)) => {
+            let ends = number(from).zip(number(to)).filter(|(from, to)| from < to);
+            ends.map(|(from, to)| Numbers::Range(from, to))
+        }
+        None => text
+            .split(',')
+            .map(number)
+            .collect::<Option<Vec<f64>>>()
+            .map(Numbers::List),
+    };
+    found.ok_or_else(|| {
+        Error::Failed(format!(
+            "{option}: `{text}` is no load such as 8, list such as 1,2,4,8, or range such as 1..64; \
+             a load is above 0 and at most {MOST}"
+        ))
+    })
+}

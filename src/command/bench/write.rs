@@ -1,0 +1,72 @@
+//! Results in the forms that are asked for.
+
+use crate::Error;
+use crate::cli::{BenchArgs, BenchFormat};
+use crate::output;
+use std::path::{Path, PathBuf};
+use tokengauge_bench::{Results, text};
+
+/// The form of a file, by its extension.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    Json,
+    Markdown,
+}
+
+/// Whether every file has a form that is known, asked before anything is measured.
+///
+/// # Errors
+/// Where one has none.
+pub(super) fn check(files: &[PathBuf]) -> Result<(), Error> {
+    files.iter().try_for_each(|file| form(file).map(|_| ()))
+}
+
+fn form(file: &Path) -> Result<Form, Error> {
+    match file.extension().and_then(|extension| extension.to_str()) {
+        Some("json") => Ok(Form::Json),
+        Some("md") => Ok(Form::Markdown),
+        _ => Err(Error::Failed(format!(
+            "{}: results are written to .json, .md, .html and .xml (JUnit)",
+            file.display()
+        ))),
+    }
+}
+
+/// Prints the results and writes them to the files.
+///
+/// # Errors
+/// Where a file cannot be written; all others are.
+pub(super) fn results(results: &Results, args: &BenchArgs) -> Result<(), Error> {
+    let written: Vec<_> = args
+        .output
+        .iter()
+        .map(|file| write(results, file))
+        .collect();
+    output::print(&match args.format {
+        BenchFormat::Table => text::table(results),
+        BenchFormat::Markdown => text::markdown(results),
+        BenchFormat::Json => json(results)?,
+    })?;
+    written.into_iter().collect()
+}
+
+fn write(results: &Results, file: &Path) -> Result<(), Error> {
+    let text = match form(file)? {
+        Form::Json => json(results)?,
+        Form::Markdown => text::markdown(results),
+    };
+    std::fs::write(file, text)
+        .map_err(|error| Error::Failed(format!("{}: {error}", file.display())))
+}
+
+fn json(results: &Results) -> Result<String, Error> {
+    let text = serde_json::to_string_pretty(results);
+    text.map(|text| text + "\n")
+        .map_err(|error| Error::Failed(error.to_string()))
+}
+
+/// The JSON Schema of results.
+pub(super) fn schema() -> String {
+    let schema = schemars::schema_for!(Results);
+    format!("{:#}\n", schema.as_value())
+}
