@@ -3,9 +3,11 @@
 #![cfg_attr(test, allow(clippy::print_stdout, clippy::print_stderr))]
 
 pub mod client;
+pub mod compare;
 pub mod endpoint;
 mod error;
 pub mod gauge;
+pub mod junit;
 pub mod lag;
 pub mod length;
 pub mod level;

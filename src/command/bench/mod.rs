@@ -1,6 +1,8 @@
 //! `tokengauge bench`: benchmarks a backend.
 
+mod compare;
 mod gauge;
+mod html;
 mod plan;
 mod progress;
 mod write;
@@ -19,6 +21,9 @@ pub(super) fn bench(args: &BenchArgs) -> Result<(), Error> {
         return output::print(&write::schema());
     }
     write::check(&args.output)?;
+    if let Some([old, new]) = args.compare.as_deref() {
+        return compare::compare(old, new, args);
+    }
     let plan = plan::plan(args)?;
     let searches = matches!(plan.levels, Levels::Search(_));
     super::fd_limit::raise(MAX_IN_FLIGHT);

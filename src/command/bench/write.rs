@@ -1,9 +1,11 @@
 //! Results in the forms that are asked for.
 
+use super::html;
 use crate::Error;
 use crate::cli::{BenchArgs, BenchFormat};
 use crate::output;
 use std::path::{Path, PathBuf};
+use tokengauge_bench::junit::junit;
 use tokengauge_bench::{Results, text};
 
 /// The form of a file, by its extension.
@@ -11,6 +13,8 @@ use tokengauge_bench::{Results, text};
 enum Form {
     Json,
     Markdown,
+    Html,
+    Junit,
 }
 
 /// Whether every file has a form that is known, asked before anything is measured.
@@ -25,6 +29,8 @@ fn form(file: &Path) -> Result<Form, Error> {
     match file.extension().and_then(|extension| extension.to_str()) {
         Some("json") => Ok(Form::Json),
         Some("md") => Ok(Form::Markdown),
+        Some("html") => Ok(Form::Html),
+        Some("xml") => Ok(Form::Junit),
         _ => Err(Error::Failed(format!(
             "{}: results are written to .json, .md, .html and .xml (JUnit)",
             file.display()
@@ -54,13 +60,16 @@ fn write(results: &Results, file: &Path) -> Result<(), Error> {
     let text = match form(file)? {
         Form::Json => json(results)?,
         Form::Markdown => text::markdown(results),
+        Form::Html => html::page(results),
+        Form::Junit => junit(results),
     };
     std::fs::write(file, text)
         .map_err(|error| Error::Failed(format!("{}: {error}", file.display())))
 }
 
-fn json(results: &Results) -> Result<String, Error> {
-    let text = serde_json::to_string_pretty(results);
+/// As JSON for people and programs.
+pub(super) fn json(value: &impl serde::Serialize) -> Result<String, Error> {
+    let text = serde_json::to_string_pretty(value);
     text.map(|text| text + "\n")
         .map_err(|error| Error::Failed(error.to_string()))
 }

@@ -11,7 +11,8 @@ use std::time::{Duration, UNIX_EPOCH};
 /// Groups in a plot at most; the table has all.
 const PLOTTED: usize = 12;
 
-const STYLE: &str = "\
+/// The style sheet of pages that commands write, beside that of plots.
+pub(in crate::command) const STYLE: &str = "\
 :root{color-scheme:light dark;--ink:#1b1f24;--grid:#d7dbe0;--back:#fff;--one:#0b63c5;--two:#c2570c;--three:#6f42c1}\
 @media(prefers-color-scheme:dark){:root{--ink:#e4e8ee;--grid:#3b424b;--back:#14171b;--one:#5aa9ff;--two:#ff9d57;--three:#b392f0}}\
 body{font:15px/1.5 system-ui,sans-serif;color:var(--ink);background:var(--back);margin:2rem auto;max-width:75rem;padding:0 1rem}\
@@ -144,7 +145,13 @@ fn plots(page: &mut String, report: &Report, rows: &[GroupRow]) -> std::fmt::Res
     )
 }
 
-fn figure(page: &mut String, title: &str, key: &[&str], svg: &str) -> std::fmt::Result {
+/// A plot with its title and the names of its colours. The title is HTML.
+pub(in crate::command) fn figure(
+    page: &mut String,
+    title: &str,
+    key: &[&str],
+    svg: &str,
+) -> std::fmt::Result {
     writeln!(page, "<h2>{title}</h2>")?;
     if svg.is_empty() {
         return writeln!(page, "<p>No call has it.</p>");
@@ -181,7 +188,8 @@ fn clock(at: f64, span: Duration) -> String {
     }
 }
 
-fn escaped(text: &str) -> String {
+/// Text within HTML, attributes included.
+pub(in crate::command) fn escaped(text: &str) -> String {
     let text = text.replace('&', "&amp;").replace('<', "&lt;");
     text.replace('>', "&gt;").replace('"', "&quot;")
 }

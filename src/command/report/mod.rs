@@ -7,6 +7,8 @@ mod source;
 mod tests;
 mod text;
 
+pub(super) use html::{STYLE as PAGE_STYLE, escaped, figure};
+
 use crate::Error;
 use crate::cli::{By, ReportArgs, ReportFormat};
 use crate::query::Dimension;

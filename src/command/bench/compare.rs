@@ -1,0 +1,49 @@
+//! `tokengauge bench --compare OLD NEW`: two results compared.
+
+use super::write;
+use crate::Error;
+use crate::cli::{BenchArgs, BenchFormat};
+use crate::output;
+use std::path::Path;
+use tokengauge_bench::Results;
+use tokengauge_bench::compare::Comparison;
+use tokengauge_bench::results::SCHEMA_VERSION;
+
+pub(super) fn compare(old: &Path, new: &Path, args: &BenchArgs) -> Result<(), Error> {
+    if let Some(file) = args.output.first() {
+        let reason = format!(
+            "{}: a comparison is printed, -o is for results",
+            file.display()
+        );
+        return Err(Error::Failed(reason));
+    }
+    let comparison = Comparison::of(&read(old)?, &read(new)?);
+    output::print(&match args.format {
+        BenchFormat::Table => comparison.table(),
+        BenchFormat::Markdown => comparison.markdown(),
+        BenchFormat::Json => write::json(&comparison)?,
+    })?;
+    if comparison.figures.is_empty() {
+        return Err(Error::Failed(
+            "no load has figures in both results".to_owned(),
+        ));
+    }
+    let worse = comparison.worse().count();
+    match args.fail_if_worse && worse > 0 {
+        true => Err(Error::Failed(format!("{worse} figures are worse"))),
+        false => Ok(()),
+    }
+}
+
+fn read(file: &Path) -> Result<Results, Error> {
+    let failed = |reason: String| Error::Failed(format!("{}: {reason}", file.display()));
+    let text = std::fs::read_to_string(file).map_err(|error| failed(error.to_string()))?;
+    let results: Results = serde_json::from_str(&text)
+        .map_err(|error| failed(format!("{error}; is it the JSON of `bench -o FILE.json`?")))?;
+    match results.schema_version {
+        SCHEMA_VERSION => Ok(results),
+        other => Err(failed(format!(
+            "its schema_version is {other}, this program's {SCHEMA_VERSION}: measure again with it"
+        ))),
+    }
+}

@@ -1,0 +1,182 @@
+//! Results as one HTML file with plots, in light and dark, which loads nothing.
+
+use crate::command::report::{PAGE_STYLE, escaped, figure};
+use crate::plot::{self, Series};
+use std::fmt::Write;
+use tokengauge_bench::level::LevelResult;
+use tokengauge_bench::metric::Metric;
+use tokengauge_bench::trial::TrialResult;
+use tokengauge_bench::{Results, text};
+
+/// Loads whose distributions are drawn into one plot: it has as many colours.
+const DISTRIBUTIONS: usize = 3;
+/// Loads whose course is drawn.
+const COURSES: usize = 12;
+
+/// The whole file.
+pub(super) fn page(results: &Results) -> String {
+    let mut page = String::new();
+    let written = (|| {
+        write!(
+            page,
+            "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
+             <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\
+             <meta http-equiv=\"content-security-policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\
+             <title>tokengauge bench</title><style>{PAGE_STYLE}{}</style></head><body>\n<h1>tokengauge bench</h1>\n\
+             <p>{}</p>\n",
+            plot::STYLE,
+            escaped(&text::about(results))
+        )?;
+        table(&mut page, &text::rows(results))?;
+        page.push_str("<ul>\n");
+        for line in text::findings(results) {
+            writeln!(page, "<li>{}</li>", escaped(&line))?;
+        }
+        page.push_str("</ul>\n");
+        curves(&mut page, results)?;
+        distributions(&mut page, results)?;
+        courses(&mut page, results)?;
+        page.push_str("</body></html>\n");
+        Ok::<_, std::fmt::Error>(())
+    })();
+    written.expect("a string takes every word");
+    page
+}
+
+fn table(page: &mut String, rows: &[Vec<String>]) -> std::fmt::Result {
+    page.push_str("<div class=\"wide\"><table>\n");
+    for (number, row) in rows.iter().enumerate() {
+        let element = if number == 0 { "th" } else { "td" };
+        page.push_str("<tr>");
+        for (column, cell) in row.iter().enumerate() {
+            let class = if column == 0 { " class=\"name\"" } else { "" };
+            write!(page, "<{element}{class}>{}</{element}>", escaped(cell))?;
+        }
+        page.push_str("</tr>\n");
+    }
+    page.push_str("</table></div>\n");
+    Ok(())
+}
+
+/// Throughput, and the speed and wait of a call, by load.
+fn curves(page: &mut String, results: &Results) -> std::fmt::Result {
+    let by_load = |value: &dyn Fn(&LevelResult) -> Option<f64>| {
+        let points = results.levels.iter();
+        points
+            .map(|level| (level.load.number(), value(level)))
+            .collect::<Series>()
+    };
+    let plotted = |series: &[Series], unit| plot::lines(series, unit, &|load| format!("{load}"));
+    let tail = |name: &'static str| {
+        move |level: &LevelResult| level.tails.iter().find(|tail| tail.name == name)?.value
+    };
+    let throughput = by_load(&|level| level.value(Metric::OutputThroughput));
+    figure(
+        page,
+        "Output tokens per second of all calls, by load",
+        &[],
+        &plotted(&[throughput], "tokens/s"),
+    )?;
+    let speeds = [
+        by_load(&|level| level.value(Metric::TpsMean)),
+        by_load(&tail("tps_p5")),
+    ];
+    figure(
+        page,
+        "Output tokens per second of a call, by load",
+        &["mean", "p5"],
+        &plotted(&speeds, "tokens/s"),
+    )?;
+    let waits = [
+        by_load(&|level| level.value(Metric::TtftP50)),
+        by_load(&tail("ttft_p95")),
+        by_load(&tail("ttft_p99")),
+    ];
+    figure(
+        page,
+        "Time to first token, by load",
+        &["p50", "p95", "p99"],
+        &plotted(&waits, "seconds"),
+    )
+}
+
+/// How times are distributed at the lowest, a middle and the highest load with figures.
+fn distributions(page: &mut String, results: &Results) -> std::fmt::Result {
+    let known: Vec<_> = results
+        .levels
+        .iter()
+        .filter(|level| level.withheld.is_empty())
+        .collect();
+    let mut chosen: Vec<_> = match known.len() {
+        0..=DISTRIBUTIONS => known,
+        all => vec![known[0], known[all / 2], known[all - 1]],
+    };
+    chosen.truncate(DISTRIBUTIONS);
+    let names: Vec<_> = chosen.iter().map(|level| level.load.to_string()).collect();
+    let names: Vec<_> = names.iter().map(String::as_str).collect();
+    let plotted = |values: &dyn Fn(&LevelResult) -> Vec<f64>| {
+        let shares = |level: &&LevelResult| {
+            let values = values(level);
+            let last = values.len().saturating_sub(1).max(1) as f64;
+            let numbered = values.iter().enumerate();
+            numbered
+                .map(|(number, value)| (value * 1e3, Some(number as f64 / last * 100.0)))
+                .collect::<Series>()
+        };
+        let series: Vec<_> = chosen.iter().map(shares).collect();
+        plot::lines(&series, "% at most", &|milliseconds| {
+            format!("{milliseconds:.0} ms")
+        })
+    };
+    figure(
+        page,
+        "Distribution of the time to first token",
+        &names,
+        &plotted(&|level| level.distributions.ttft.clone()),
+    )?;
+    figure(
+        page,
+        "Distribution of the time between tokens",
+        &names,
+        &plotted(&|level| level.distributions.itl.clone()),
+    )
+}
+
+/// The course of the first trial of each load, by phase.
+fn courses(page: &mut String, results: &Results) -> std::fmt::Result {
+    for level in results.levels.iter().take(COURSES) {
+        let Some(trial) = level.trials.first() else {
+            continue;
+        };
+        let title = format!(
+            "{}, trial {}: tokens per second over time",
+            level.load, trial.trial
+        );
+        let svg = plot::lines(&course(trial), "tokens/s", &|at| format!("{at:.0} s"));
+        let key = ["steady", "warm-up and burn-in", "not counted"];
+        figure(page, &escaped(&title), &key, &svg)?;
+    }
+    Ok(())
+}
+
+fn course(trial: &TrialResult) -> [Series; 3] {
+    let steady_from = trial
+        .steady_after
+        .map_or(f64::INFINITY, |after| trial.measured_after + after);
+    let end = trial.measured_after + trial.measured;
+    let phase = |at: f64| match at {
+        at if at < trial.measured_after => 1,
+        at if at >= steady_from && at < end => 0,
+        _ => 2,
+    };
+    let points = trial.timeline.iter().enumerate();
+    let points: Vec<_> = points
+        .map(|(number, tps)| (number as f64 * trial.interval, *tps))
+        .collect();
+    [0, 1, 2].map(|wanted| {
+        let points = points.iter();
+        points
+            .map(|(at, tps)| (*at, (phase(*at) == wanted).then_some(*tps)))
+            .collect()
+    })
+}
