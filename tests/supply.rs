@@ -24,6 +24,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     ("meter", &["core", "files", "tokenizer", "wire"]),
     (
+        "bench",
+        &["core", "meter", "net", "stats", "store", "tokenizer"],
+    ),
+    (
         "test-support",
         &["core", "meter", "proxy", "sim", "telemetry", "wire"],
     ),

@@ -11,6 +11,8 @@ pub enum ExportFormat {
     Csv,
     /// One call record per line, as the call log has it
     Jsonl,
+    /// A trace to replay with `bench`, AIPerf or guidellm: start, lengths and session per line
+    Mooncake,
 }
 
 impl From<ExportFormat> for ledger::FileFormat {
@@ -19,6 +21,7 @@ impl From<ExportFormat> for ledger::FileFormat {
             ExportFormat::Parquet => ledger::FileFormat::Parquet,
             ExportFormat::Csv => ledger::FileFormat::Csv,
             ExportFormat::Jsonl => ledger::FileFormat::Jsonl,
+            ExportFormat::Mooncake => ledger::FileFormat::Mooncake,
         }
     }
 }

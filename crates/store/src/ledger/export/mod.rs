@@ -1,12 +1,14 @@
-//! Call records as files for analysis: CSV, JSON lines, Parquet.
+//! Call records as files for analysis: CSV, JSON lines, Parquet; and as traces to replay.
 
 mod columns;
+mod mooncake;
 mod parquet;
 
 use super::reader::calls::record;
 use super::row::{key_at, milliseconds, started_ms};
 use super::{QueryError, Reader};
 use columns::{COLUMNS, Cell};
+use mooncake::Trace;
 use parquet::Table;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Row};
@@ -25,6 +27,8 @@ pub enum FileFormat {
     Csv,
     /// One call record per line, as the call log has it.
     Jsonl,
+    /// A trace to replay: start, input length, output length, session; a call per line.
+    Mooncake,
 }
 
 /// Which calls are written, and how.
@@ -75,8 +79,9 @@ pub fn export(
             None => break,
         }
     }
+    let left_out = output.left_out();
     output.end()?;
-    Ok(written)
+    Ok(written - left_out)
 }
 
 /// Writes the next calls; returns how many, and the key of the last.
@@ -108,6 +113,7 @@ enum Output {
         spreadsheet: bool,
     },
     Jsonl(BufWriter<Box<dyn Write + Send>>),
+    Mooncake(Trace),
 }
 
 impl Output {
@@ -115,6 +121,7 @@ impl Output {
         Ok(match options.format {
             FileFormat::Parquet => Output::Parquet(Table::begin(file)?),
             FileFormat::Jsonl => Output::Jsonl(BufWriter::new(file)),
+            FileFormat::Mooncake => Output::Mooncake(Trace::begin(file)),
             FileFormat::Csv => {
                 let mut file = BufWriter::new(file);
                 let names: Vec<_> = COLUMNS.iter().map(|(name, _)| *name).collect();
@@ -131,6 +138,7 @@ impl Output {
         match self {
             Output::Parquet(table) => table.row(row),
             Output::Csv { file, spreadsheet } => csv(file, row, *spreadsheet),
+            Output::Mooncake(trace) => trace.row(row),
             Output::Jsonl(file) => {
                 let record = record(row)?;
                 let line = serde_json::to_vec(&record).map_err(io::Error::from);
@@ -142,9 +150,18 @@ impl Output {
         }
     }
 
+    /// Calls that were not written, since the file has no place for them.
+    fn left_out(&self) -> u64 {
+        match self {
+            Output::Mooncake(trace) => trace.left_out,
+            _ => 0,
+        }
+    }
+
     fn end(self) -> io::Result<()> {
         match self {
             Output::Parquet(table) => table.end(),
+            Output::Mooncake(trace) => trace.end(),
             Output::Csv { mut file, .. } | Output::Jsonl(mut file) => file.flush(),
         }
     }

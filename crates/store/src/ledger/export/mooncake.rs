@@ -1,0 +1,72 @@
+//! A trace of calls to replay: Mooncake's format, as AIPerf and guidellm read it and `bench` does.
+
+use super::super::reader::calls::record;
+use super::instant;
+use rusqlite::Row;
+use serde::Serialize;
+use std::io::{self, BufWriter, Write};
+use tokengauge_core::call::{CallRecord, OperationClass};
+
+/// A file of lines, and what it takes to write the next.
+pub(super) struct Trace {
+    file: BufWriter<Box<dyn Write + Send>>,
+    /// When the first call began, in milliseconds since 1970.
+    first: Option<i64>,
+    /// Calls that are not written: they generate nothing, or their lengths are not known.
+    pub(super) left_out: u64,
+}
+
+/// A call of the trace.
+#[derive(Serialize)]
+struct Line<'a> {
+    /// Milliseconds since the first call began.
+    timestamp: i64,
+    input_length: u64,
+    output_length: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    session_id: Option<&'a str>,
+}
+
+impl Trace {
+    pub(super) fn begin(file: Box<dyn Write + Send>) -> Trace {
+        Trace {
+            file: BufWriter::new(file),
+            first: None,
+            left_out: 0,
+        }
+    }
+
+    pub(super) fn row(&mut self, row: &Row<'_>) -> rusqlite::Result<io::Result<()>> {
+        let (record, began) = (record(row)?, instant(row)?);
+        let Some((input_length, output_length)) = lengths(&record) else {
+            self.left_out += 1;
+            return Ok(Ok(()));
+        };
+        let line = Line {
+            timestamp: began - *self.first.get_or_insert(began),
+            input_length,
+            output_length,
+            session_id: record.session.as_deref(),
+        };
+        Ok(self.write(&line))
+    }
+
+    fn write(&mut self, line: &Line<'_>) -> io::Result<()> {
+        let mut line = serde_json::to_vec(line)?;
+        line.push(b'\n');
+        self.file.write_all(&line)
+    }
+
+    pub(super) fn end(mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+/// Input and output tokens of a generation, reported ones first.
+fn lengths(record: &CallRecord) -> Option<(u64, u64)> {
+    let (reported, normalised) = (&record.tokens.reported, &record.tokens.normalised);
+    let input = reported.input.or(normalised.input)?;
+    let output = reported.output.or(normalised.output)?;
+    let generates = record.operation_class == OperationClass::Generation;
+    (generates && input > 0 && output > 0).then_some((input, output))
+}
