@@ -23,6 +23,7 @@
 //!   store/             finished calls on disk and in memory, and questions to them
 //!   telemetry/         metric names, registry, Prometheus, OTLP, the call log, engines' metrics
 //!   files/             private files, and state that survives a restart
+//!   bench/             benchmarks: load, phases, the statistics of a run, results
 //!   sim/               a simulated backend with a known truth; a feature of the program
 //!   test-support/      what tests and benchmarks share
 //! ```

@@ -11,6 +11,7 @@ mod admin_slots;
 #[cfg(target_os = "linux")]
 mod agent_limited;
 mod agent_names;
+mod bench;
 mod config;
 mod config_schema;
 mod config_secrets;

@@ -1,0 +1,247 @@
+//! Whole runs against the simulator, whose truth is known, and against backends that change while they are measured.
+
+mod changing;
+
+use changing::{Behaviour, Changing};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokengauge_bench::Results;
+use tokengauge_bench::client::ClientSettings;
+use tokengauge_bench::endpoint::EndpointType;
+use tokengauge_bench::load::{ArrivalPattern, Load, Phases};
+use tokengauge_bench::metric::Metric;
+use tokengauge_bench::run::{Levels, Plan, Range};
+use tokengauge_bench::steady::{Criteria, Reason};
+use tokengauge_bench::workload::Workload;
+use tokengauge_net::tls::ClientTls;
+use tokengauge_sim::{Ending, Profile, Simulator};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+
+/// Loads, on trials of 50 intervals each. What is allowed to drift is what a busy machine with two cores needs.
+fn plan(address: SocketAddr, levels: Levels, interval: Duration) -> Plan {
+    Plan {
+        client: ClientSettings {
+            endpoint: EndpointType::Chat,
+            url: format!("http://{address}/v1/chat/completions")
+                .parse()
+                .expect("a URL"),
+            request: Default::default(),
+            headers: Default::default(),
+            tls: ClientTls::default(),
+            timeout: Duration::from_secs(20),
+            identify: false,
+        },
+        workload: Arc::new(Workload::Synthetic {
+            input: "16".parse().expect("a length"),
+            output: None,
+        }),
+        levels,
+        trials: 1,
+        phases: Phases {
+            warm_up: Duration::from_millis(600),
+            burn_in: Duration::ZERO,
+            measure: interval * 50,
+            drain: Duration::from_secs(10),
+        },
+        interval,
+        criteria: Criteria {
+            drift: 0.3,
+            lag: Some(10.0),
+            ..Criteria::default()
+        },
+        objectives: Vec::new(),
+        usd_per_hour: None,
+        seed: 7,
+        name: "test".to_owned(),
+        gauge: None,
+    }
+}
+
+async fn simulator(behaviour: &str) -> (Arc<Simulator>, SocketAddr) {
+    let profile: Profile = behaviour.parse().expect("settings");
+    let simulator = Simulator::new(profile);
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let address = listener.local_addr().expect("bound");
+    tokio::spawn(simulator.clone().serve(listener, std::future::pending()));
+    (simulator, address)
+}
+
+async fn run(plan: Plan) -> Results {
+    let (_stop, stopped) = watch::channel(false);
+    let results = tokengauge_bench::run(plan, stopped, &mut |_| {}).await;
+    results.expect("results")
+}
+
+fn closed(streams: u32) -> Levels {
+    Levels::All(vec![Load::Concurrency(streams)])
+}
+
+const TENTH: Duration = Duration::from_millis(100);
+
+/// Within 1 % of what the simulator says it did, by instants of its own; a millisecond is what the way to here may take.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn closed_loop_figures_are_the_simulators() {
+    let (simulator, address) = simulator("ttft=150ms,gap=8ms,tokens=60").await;
+    let results = run(plan(address, closed(4), TENTH)).await;
+    let level = &results.levels[0];
+    assert_eq!(level.withheld, []);
+    let truths = simulator.truths();
+    let complete = truths
+        .iter()
+        .filter(|truth| truth.outcome == Ending::Complete);
+    let (mut ttft, mut tokens, mut seconds, mut calls) = (0.0, 0.0, 0.0, 0.0);
+    for truth in complete {
+        ttft += truth.seconds.ttft.expect("a first token");
+        tokens += 59.0;
+        let (first, last) = (truth.instants.first_token, truth.instants.last_token);
+        seconds += (last.expect("a last token") - first.expect("a first token")).as_secs_f64();
+        calls += 1.0;
+    }
+    let value = |metric| level.value(metric).expect("known");
+    let (ttft, tps) = (ttft / calls, tokens / seconds);
+    let off = value(Metric::TtftMean) - ttft;
+    assert!(
+        (-0.0015..0.0015 + ttft * 0.01).contains(&off),
+        "{} {ttft}",
+        value(Metric::TtftMean)
+    );
+    assert!(
+        (value(Metric::TpsMean) / tps - 1.0).abs() < 0.01,
+        "{} {tps}",
+        value(Metric::TpsMean)
+    );
+    assert_eq!(value(Metric::OutputTokens), 60.0);
+    // Four streams, each with 60 tokens in the time of a call.
+    let throughput = 4.0 * 60.0 / value(Metric::LatencyMean);
+    assert!(
+        (value(Metric::OutputThroughput) / throughput - 1.0).abs() < 0.03,
+        "{throughput}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_open_loop_has_its_rate_and_is_timed_from_the_intended_start() {
+    let (_simulator, address) = simulator("ttft=60ms,gap=2ms,tokens=40").await;
+    let levels = Levels::All(vec![Load::RequestRate(20.0, ArrivalPattern::Constant)]);
+    let results = run(plan(address, levels, TENTH)).await;
+    let level = &results.levels[0];
+    assert_eq!(level.withheld, []);
+    let rate = level.value(Metric::RequestThroughput).expect("known");
+    assert!((rate / 20.0 - 1.0).abs() < 0.05, "{rate}");
+    // By Little's law as many calls are under way as begin within a latency.
+    let latency = level.value(Metric::LatencyMean).expect("known");
+    assert!(
+        (level.trials[0].in_flight / (20.0 * latency) - 1.0).abs() < 0.05,
+        "{latency}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_knee_is_found_within_a_step() {
+    let (_simulator, address) = simulator("ttft=20ms,gap=12ms,tokens=40,knee=4").await;
+    let levels = [2, 4, 8].map(Load::Concurrency).to_vec();
+    let mut wanted = plan(address, Levels::All(levels), TENTH);
+    // A level of eight has 30 calls in this time.
+    wanted.criteria.drift = 2.0;
+    // What is measured of five seconds has to be five seconds; MSER-5 may leave some out.
+    wanted.trials = 2;
+    let results = run(wanted).await;
+    assert_eq!(results.without_figures().count(), 0, "{results:#?}");
+    let knee = results.knee.expect("a knee");
+    assert_eq!(knee.concurrency, 4);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_highest_load_that_keeps_an_objective_is_found() {
+    let (_simulator, address) = simulator("ttft=20ms,gap=8ms,tokens=40,knee=4").await;
+    let search = Levels::Search(Range::Concurrency(4, 12));
+    let mut wanted = plan(address, search, TENTH / 2);
+    wanted.criteria.drift = 2.0;
+    wanted.objectives = vec!["tps_mean>=60".parse().expect("an objective")];
+    wanted.usd_per_hour = Some(3.6);
+    let results = run(wanted).await;
+    let highest = results.highest.expect("some load keeps it");
+    // 125 tokens/s alone, a little less at the knee; 60 are left where twice as many share.
+    let load = highest.load.concurrency.expect("a closed loop");
+    assert!((6..=8).contains(&load), "{load}");
+    assert_eq!(
+        highest.missed_at.and_then(|load| load.concurrency),
+        Some(load + 1)
+    );
+    let (price, tps) = (
+        highest.usd_per_million_output.hardware_usd,
+        highest.output_throughput,
+    );
+    assert!((price.expect("a price") * tps.expect("a throughput") - 1000.0).abs() < 1e-6);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cold_start_is_left_out() {
+    let (_simulator, address) = simulator("ttft=100ms,gap=2ms,tokens=40,cold_start=900ms@9").await;
+    let mut wanted = plan(address, closed(8), TENTH);
+    wanted.phases.warm_up = Duration::ZERO;
+    let results = run(wanted).await;
+    let level = &results.levels[0];
+    assert_eq!(level.withheld, []);
+    assert!(
+        level.trials[0].steady_after >= Some(0.5),
+        "{:?}",
+        level.trials[0].steady_after
+    );
+    let ttft = level.value(Metric::TtftMean).expect("known");
+    assert!((0.1..0.12).contains(&ttft), "{ttft}");
+}
+
+async fn reasons(behaviour: Behaviour, drift: f64) -> Vec<(Reason, String)> {
+    let backend = Changing::start(behaviour).await;
+    let mut wanted = plan(backend.address, closed(8), TENTH);
+    wanted.criteria.drift = drift;
+    let results = run(wanted).await;
+    assert!(results.levels[0].figures.is_empty() || results.levels[0].withheld.is_empty());
+    let withheld = results.levels[0].withheld.iter();
+    withheld.map(|it| (it.reason, it.message.clone())).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_ramp_is_not_steady() {
+    let ramp = Behaviour {
+        ttft: |at| 0.06 + 0.012 * at,
+        ..Behaviour::default()
+    };
+    let found = reasons(ramp, 0.05).await;
+    let ttft = |(reason, message): &(Reason, String)| {
+        *reason == Reason::NotSteady && message.contains("TTFT changed by +")
+    };
+    assert!(found.iter().any(ttft), "{found:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stall_is_not_steady() {
+    let stall = Behaviour {
+        stands_still: |at| (4.0..5.3).contains(&at),
+        ..Behaviour::default()
+    };
+    let found = reasons(stall, 2.0).await;
+    let stalled = |(reason, message): &(Reason, String)| {
+        *reason == Reason::NotSteady
+            && (message.contains("no tokens came for") || message.contains("MSER-5"))
+    };
+    assert!(found.iter().any(stalled), "{found:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_failed_call_withholds_all_figures() {
+    let failing = Behaviour {
+        fails: |call| call == 100,
+        ..Behaviour::default()
+    };
+    let found = reasons(failing, 2.0).await;
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert_eq!(found[0].0, Reason::FailedCalls);
+    assert!(
+        found[0].1.contains("1 of ") && found[0].1.contains("upstream_reset"),
+        "{found:?}"
+    );
+}

@@ -1,0 +1,287 @@
+//! `tokengauge bench` as a process: what it says, writes and exits with.
+
+use serde_json::Value;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Output, Stdio};
+use std::time::Duration;
+use tokengauge_test_support::sim;
+use tokio::net::TcpListener;
+use tokio::process::Command;
+
+/// 50 intervals of 50 ms of four streams. What may drift is what a busy machine needs.
+const SHORT: [&str; 16] = [
+    "--isl",
+    "16",
+    "--trials",
+    "1",
+    "--warmup-duration",
+    "400ms",
+    "--burn-in-duration",
+    "0s",
+    "--benchmark-duration",
+    "2500ms",
+    "--sample-interval",
+    "50ms",
+    "--steady-within",
+    "60",
+    "--max-client-lag",
+    "10s",
+];
+
+async fn bench(url: &str, options: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tokengauge"));
+    command.args(["bench", url]).args(SHORT).args(options);
+    command.stdin(Stdio::null()).kill_on_drop(true);
+    command.output().await.expect("it runs")
+}
+
+fn url(address: SocketAddr) -> String {
+    format!("http://{address}")
+}
+
+/// Standard output and the last line of standard error of a run that fails.
+fn failed(output: &Output) -> (String, String) {
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let last = text(&output.stderr)
+        .lines()
+        .last()
+        .unwrap_or_default()
+        .to_owned();
+    (text(&output.stdout), last)
+}
+
+#[tokio::test]
+async fn results_are_printed_and_written_in_every_form_and_compared() {
+    let sim = sim::start("ttft=40ms,gap=2ms,tokens=40").await;
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let files = ["r.json", "r.md", "r.html", "r.xml"].map(path);
+    let mut options = vec!["--concurrency", "4", "--usd-per-hour", "3.6"];
+    options.extend(["--objective", "ttft_p90<=5s,tps_mean>=1"]);
+    options.extend(files.iter().flat_map(|file| ["-o", file.as_str()]));
+    let output = bench(&url(sim.address), &options).await;
+    assert!(output.status.success(), "{output:?}");
+    let printed = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        printed.contains("concurrency 4: ttft_p90<=5000ms is kept"),
+        "{printed}"
+    );
+    let read = |file: &str| std::fs::read_to_string(file).expect(file);
+    let results: Value = serde_json::from_str(&read(&files[0])).expect("JSON");
+    let validator = schema().await;
+    let wrong: Vec<_> = validator
+        .iter_errors(&results)
+        .map(|error| error.to_string())
+        .collect();
+    assert_eq!(wrong, Vec::<String>::new());
+    let figures = &results["levels"][0]["figures"];
+    assert_eq!(figures["output_tokens"]["value"], 40.0);
+    let ttft = figures["ttft_mean"]["value"].as_f64().expect("a time");
+    assert!((0.04..0.08).contains(&ttft), "{ttft}");
+    assert!(read(&files[1]).contains("| concurrency 4 |"));
+    let page = read(&files[2]);
+    assert!(page.contains("<polyline") && page.contains("Distribution of the time between tokens"));
+    assert!(read(&files[3]).contains("tests=\"3\" errors=\"0\" failures=\"0\""));
+    compared(Path::new(&files[0])).await;
+}
+
+async fn schema() -> jsonschema::Validator {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tokengauge"));
+    let output = command
+        .args(["bench", "--schema"])
+        .output()
+        .await
+        .expect("it runs");
+    let schema: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    jsonschema::validator_for(&schema).expect("a schema")
+}
+
+/// The same results twice: with one trial each nothing can be shown.
+async fn compared(file: &Path) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tokengauge"));
+    command
+        .args(["bench", "--fail-if-worse", "--compare"])
+        .args([file, file]);
+    let output = command.output().await.expect("it runs");
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        text.contains("output_throughput") && text.contains("too few trials"),
+        "{text}"
+    );
+}
+
+#[tokio::test]
+async fn a_closed_port_is_said_at_once() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let address = listener.local_addr().expect("bound");
+    drop(listener);
+    let (_, error) = failed(&bench(&url(address), &[]).await);
+    assert!(
+        error.contains("the first call failed") && error.contains("is the backend running there?"),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn a_refused_key_and_a_missing_one_are_said() {
+    let sim = sim::start("status=401").await;
+    let (_, error) = failed(&bench(&url(sim.address), &[]).await);
+    assert!(
+        error.contains("status 401") && error.contains("--api-key-env"),
+        "{error}"
+    );
+    let options = ["--api-key-env", "TOKENGAUGE_TEST_NO_SUCH_KEY"];
+    let (_, error) = failed(&bench(&url(sim.address), &options).await);
+    assert!(
+        error.contains("TOKENGAUGE_TEST_NO_SUCH_KEY holds no key"),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn too_few_calls_have_no_figure() {
+    let sim = sim::start("ttft=300ms,gap=20ms,tokens=64").await;
+    let (printed, error) = failed(&bench(&url(sim.address), &["--concurrency", "2"]).await);
+    assert!(
+        printed.contains("16 are needed: measure longer"),
+        "{printed}"
+    );
+    assert!(error.contains("no figures for concurrency 2"), "{error}");
+}
+
+#[tokio::test]
+async fn a_client_that_lags_has_no_figure() {
+    let sim = sim::start("ttft=30ms,gap=2ms,tokens=40").await;
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tokengauge"));
+    command
+        .args(["bench", &url(sim.address)])
+        .args(&SHORT[..14]);
+    command.args(["--concurrency", "4", "--max-client-lag", "1ns"]);
+    let (printed, _) = failed(&command.output().await.expect("it runs"));
+    assert!(
+        printed.contains("this client was ") && printed.contains("late (p95)"),
+        "{printed}"
+    );
+}
+
+#[tokio::test]
+async fn every_dialect_of_the_simulator_is_measured() {
+    let sim = sim::start("ttft=5ms,gap=1ms,tokens=40").await;
+    let types = [
+        "completions",
+        "responses",
+        "messages",
+        "gemini",
+        "ollama",
+        "ollama_generate",
+        "cohere",
+        "tgi",
+        "converse",
+    ];
+    let address = url(sim.address);
+    let all = types.map(|name| {
+        let address = address.clone();
+        tokio::spawn(async move {
+            let options = [
+                "--endpoint-type",
+                name,
+                "-m",
+                "m",
+                "--format",
+                "json",
+                "--steady-within",
+                "1000",
+            ];
+            let mut command = Command::new(env!("CARGO_BIN_EXE_tokengauge"));
+            command
+                .args(["bench", &address])
+                .args(&SHORT[..12])
+                .args(options);
+            command.args(["--max-client-lag", "10s"]);
+            (name, command.output().await.expect("it runs"))
+        })
+    });
+    for done in all {
+        let (name, output) = done.await.expect("no panic");
+        assert!(output.status.success(), "{name}: {output:?}");
+        let results: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        let tokens = &results["levels"][0]["figures"]["output_tokens"]["value"];
+        assert_eq!(*tokens, 40.0, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn an_interrupt_leaves_what_was_whole() {
+    let sim = sim::start("ttft=20ms,gap=2ms,tokens=40").await;
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tokengauge"));
+    command.args(["bench", &url(sim.address)]).args(SHORT);
+    command.args(["--concurrency", "3,4,5,6,7", "--format", "json"]);
+    command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true);
+    let child = command.spawn().expect("it runs");
+    tokio::time::sleep(Duration::from_millis(5_500)).await;
+    let id = i32::try_from(child.id().expect("it runs")).expect("an id");
+    let id = rustix::process::Pid::from_raw(id).expect("an id");
+    rustix::process::kill_process(id, rustix::process::Signal::INT).expect("sent");
+    let (printed, error) = failed(&child.wait_with_output().await.expect("it ends"));
+    let results: Value = serde_json::from_str(&printed).expect("JSON");
+    assert_eq!(results["interrupted"], true);
+    let levels = results["levels"].as_array().expect("levels");
+    assert!((1..5).contains(&levels.len()), "{}", levels.len());
+    assert!(
+        levels
+            .iter()
+            .any(|level| level["figures"]["ttft_mean"].is_object()),
+        "{printed}"
+    );
+    assert!(error.contains("stopped before its end"), "{error}");
+}
+
+#[tokio::test]
+async fn calls_are_shown_as_a_proxy_on_the_way_measured_them() {
+    let sim = sim::start("ttft=60ms,gap=3ms,tokens=40").await;
+    let folder = tempfile::tempdir().expect("a folder");
+    let config = folder.path().join("proxy-config.toml");
+    let text = format!(
+        "listen = \"127.0.0.1:0\"\n[admin]\nlisten = \"127.0.0.1:0\"\n[[upstream]]\nname = \"u\"\n\
+         url = \"http://{}\"\n[[route]]\npath = \"/\"\nupstream = \"u\"\n",
+        sim.address
+    );
+    std::fs::write(&config, text).expect("a file");
+    let process = crate::process::Process::start(&config).await;
+    let admin = process.admin.to_string();
+    let options = [
+        "--concurrency",
+        "4",
+        "--format",
+        "json",
+        "--through",
+        &admin,
+    ];
+    let output = bench(&url(process.addresses()[0]), &options).await;
+    assert!(output.status.success(), "{output:?}");
+    let results: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let gauge = &results["levels"][0]["gauge"];
+    assert_eq!(gauge["error"], Value::Null);
+    assert!(
+        gauge["calls"].as_u64() > Some(16) && gauge["matched"] == gauge["calls"],
+        "{gauge}"
+    );
+    assert_eq!(gauge["tokens_differ"], 0);
+    // The gauge's clock starts later, by the way from here to there.
+    let difference = gauge["ttft"]["difference"].as_f64().expect("a difference");
+    assert!((-0.0005..0.03).contains(&difference), "{gauge}");
+    let (agent, there) = (
+        gauge["tps"]["agent"].as_f64(),
+        gauge["tps"]["gauge"].as_f64(),
+    );
+    assert!(
+        (agent.expect("one") / there.expect("one") - 1.0).abs() < 0.05,
+        "{gauge}"
+    );
+}
