@@ -1,7 +1,7 @@
 //! The trials of one load together: Student's t across them, tails over all their calls.
 
 use crate::gauge::BothSides;
-use crate::load::{ArrivalPattern, Load};
+pub use crate::load_name::LoadName;
 use crate::metric::{Metric, TailMetric, TailOf};
 use crate::objective::{Objective, ObjectiveResult, Verdict};
 use crate::steady::{Criteria, Reason, Withheld};
@@ -54,57 +54,6 @@ pub struct TailFigure {
     pub calls: usize,
     /// The calls that its bound needs.
     pub calls_needed: usize,
-}
-
-/// What a load is.
-#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
-pub struct LoadName {
-    /// Calls at once, in a closed loop.
-    pub concurrency: Option<u32>,
-    /// Calls per second, in an open loop.
-    pub request_rate: Option<f64>,
-    /// How they arrive.
-    pub arrival_pattern: Option<String>,
-}
-
-impl LoadName {
-    /// What a load is.
-    pub fn of(load: &Load) -> LoadName {
-        let name = |pattern: ArrivalPattern| Some(<&str>::from(pattern).to_owned());
-        match load {
-            Load::Concurrency(streams) => LoadName {
-                concurrency: Some(*streams),
-                request_rate: None,
-                arrival_pattern: None,
-            },
-            Load::RequestRate(rate, pattern) => LoadName {
-                concurrency: None,
-                request_rate: Some(*rate),
-                arrival_pattern: name(*pattern),
-            },
-            Load::Schedule(_) => LoadName {
-                concurrency: None,
-                request_rate: None,
-                arrival_pattern: Some("fixed_schedule".to_owned()),
-            },
-        }
-    }
-
-    /// The load as a number: calls at once, or per second.
-    pub fn number(&self) -> f64 {
-        let concurrency = self.concurrency.map(f64::from);
-        concurrency.or(self.request_rate).unwrap_or_default()
-    }
-}
-
-impl std::fmt::Display for LoadName {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match (self.concurrency, self.request_rate) {
-            (Some(streams), _) => write!(f, "concurrency {streams}"),
-            (_, Some(rate)) => write!(f, "{rate} calls/s"),
-            _ => f.write_str("schedule"),
-        }
-    }
 }
 
 /// What a million output tokens cost.
@@ -338,6 +287,7 @@ fn distributions(trials: &[TrialResult]) -> Distributions {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::load::Load;
     use crate::trial::{Figure, Sample};
 
     /// A trial whose throughput is that; or one that is withheld.

@@ -1,17 +1,17 @@
 //! A whole run: levels in random order, or the search for the highest load that keeps the objectives.
 
-use crate::client::{CallName, Client, ClientSettings};
+use crate::client::{CallName, Client};
 use crate::endpoint::EndpointType;
 use crate::error::Error;
-use crate::gauge::{AgentCall, AskGauge, BothSides};
+use crate::gauge::{AgentCall, BothSides};
 use crate::level::{LevelResult, LoadName};
-use crate::load::{self, ArrivalPattern, Load, Phases, Trace, TrialProgress, TrialSettings};
-use crate::objective::Objective;
+use crate::load::{self, Load, Phases, Trace, TrialProgress, TrialSettings};
 use crate::observed::{Observed, whole_intervals};
+pub use crate::plan::{Levels, Plan, Range};
 use crate::results::{Results, Settings};
-use crate::steady::{Criteria, Reason, judge};
+use crate::steady::{Reason, judge};
 use crate::trial::{Sample, TrialResult, figures};
-use crate::workload::{Prompts, Workload};
+use crate::workload::Prompts;
 use rand::RngExt;
 use rand::seq::SliceRandom;
 use std::collections::BTreeMap;
@@ -25,53 +25,6 @@ use tokio::sync::watch;
 
 /// How long the gauge on the way may take to finish its records of a trial.
 const GAUGE_SETTLES: Duration = Duration::from_secs(1);
-
-/// What is run.
-#[derive(Clone)]
-pub struct Plan {
-    /// How the backend is called.
-    pub client: ClientSettings,
-    /// What is asked.
-    pub workload: Arc<Workload>,
-    /// The loads.
-    pub levels: Levels,
-    /// Trials of each.
-    pub trials: u32,
-    /// The phases of each trial.
-    pub phases: Phases,
-    /// The length of an observation of throughput.
-    pub interval: Duration,
-    /// What trials are judged by.
-    pub criteria: Criteria,
-    /// What loads are to keep.
-    pub objectives: Vec<Objective>,
-    /// What the backend costs an hour, in US dollars.
-    pub usd_per_hour: Option<f64>,
-    /// The seed of everything that is random.
-    pub seed: u64,
-    /// The name of the run: the session of its calls.
-    pub name: String,
-    /// The gauge on the way.
-    pub gauge: Option<AskGauge>,
-}
-
-/// The loads of a run.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Levels {
-    /// All of these.
-    All(Vec<Load>),
-    /// The highest of a range that keeps the objectives, by bisection.
-    Search(Range),
-}
-
-/// A range of loads.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Range {
-    /// Calls at once: from, to.
-    Concurrency(u32, u32),
-    /// Calls per second: from, to, and the step at which the search ends.
-    RequestRate(f64, f64, f64, ArrivalPattern),
-}
 
 /// How far a run is.
 #[derive(Clone, Debug, PartialEq)]
@@ -439,64 +392,4 @@ fn first_call_failure(record: &CallRecord) -> Option<String> {
 
 fn rfc3339(at: SystemTime) -> String {
     humantime::format_rfc3339_millis(at).to_string()
-}
-
-impl Range {
-    fn ends(&self) -> (f64, f64) {
-        match *self {
-            Range::Concurrency(from, to) => (f64::from(from), f64::from(to)),
-            Range::RequestRate(from, to, ..) => (from, to),
-        }
-    }
-
-    fn load(&self, at: f64) -> Load {
-        match *self {
-            Range::Concurrency(..) => Load::Concurrency(at as u32),
-            Range::RequestRate(.., pattern) => Load::RequestRate(at, pattern),
-        }
-    }
-
-    /// What lies between two loads; `None` where they are a step apart.
-    fn middle(&self, kept: f64, missed: f64) -> Option<f64> {
-        match *self {
-            Range::Concurrency(..) => {
-                let middle = kept.midpoint(missed).floor();
-                (middle > kept).then_some(middle)
-            }
-            Range::RequestRate(_, _, step, _) => {
-                (missed - kept > step * 1.000_001).then_some(kept.midpoint(missed))
-            }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_search_ends_a_step_from_the_truth() {
-        let find = |range: Range, truth: f64| {
-            let (mut kept, mut missed) = range.ends();
-            let mut tried = 0;
-            while let Some(middle) = range.middle(kept, missed) {
-                tried += 1;
-                match middle <= truth {
-                    true => kept = middle,
-                    false => missed = middle,
-                }
-            }
-            (kept, tried)
-        };
-        for truth in [1, 7, 8, 63] {
-            let (kept, tried) = find(Range::Concurrency(1, 64), f64::from(truth));
-            assert_eq!(kept, f64::from(truth));
-            assert!(tried <= 6);
-        }
-        let (kept, _) = find(
-            Range::RequestRate(1.0, 33.0, 0.5, ArrivalPattern::Poisson),
-            12.3,
-        );
-        assert!((11.8..=12.3).contains(&kept), "{kept}");
-    }
 }

@@ -120,87 +120,96 @@ pub fn figures(
     criteria: &Criteria,
     seed: u64,
 ) -> BTreeMap<Metric, Figure> {
-    let calls = complete(observed, steady);
     let mut resampling = Resampling {
         confidence: criteria.confidence,
         random: seeded(seed),
     };
-    let mut found = BTreeMap::new();
-    let mut add = |metric, figure: Option<Figure>| {
-        if let Some(figure) = figure {
-            found.insert(metric, figure);
-        }
-    };
+    let calls = complete(observed, steady);
+    let mut found = of_throughput(observed, steady, &mut resampling);
+    found.extend(of_times(&calls, &mut resampling));
+    found.extend(of_speeds(&calls, &mut resampling));
+    let known = found.into_iter();
+    known
+        .filter_map(|(metric, figure)| Some((metric, figure?)))
+        .collect()
+}
+
+/// Figures of a kind; `None` is not known.
+type Figures = Vec<(Metric, Option<Figure>)>;
+
+fn of_throughput(observed: &Observed, steady: Steady, resampling: &mut Resampling) -> Figures {
     let intervals = (steady.from / observed.interval).round() as usize..observed.tokens.len();
     let per_second = |series: &[f64]| mean(series) / observed.interval;
     let tokens = &observed.tokens[intervals.clone()];
-    add(Metric::OutputThroughput, resampling.of(tokens, per_second));
     let ended = ends(observed, intervals);
-    add(Metric::RequestThroughput, resampling.of(&ended, per_second));
+    vec![
+        (Metric::OutputThroughput, resampling.of(tokens, per_second)),
+        (Metric::RequestThroughput, resampling.of(&ended, per_second)),
+    ]
+}
 
-    let ttft: Vec<_> = calls.iter().filter_map(|call| call.ttft).collect();
-    add(Metric::TtftMean, resampling.of(&ttft, mean));
-    add(Metric::TtftP50, resampling.of(&ttft, median));
-    let latency: Vec<_> = calls.iter().map(|call| call.latency()).collect();
-    add(Metric::LatencyMean, resampling.of(&latency, mean));
-    add(Metric::LatencyP50, resampling.of(&latency, median));
-    let input: Vec<_> = calls
-        .iter()
-        .filter_map(|call| Some(call.input? as f64))
-        .collect();
-    add(Metric::InputTokens, resampling.of(&input, mean));
-    let output: Vec<_> = calls
-        .iter()
-        .filter_map(|call| Some(call.output? as f64))
-        .collect();
-    add(Metric::OutputTokens, resampling.of(&output, mean));
+fn of_times(calls: &[&Call], resampling: &mut Resampling) -> Figures {
+    let values =
+        |of: fn(&Call) -> Option<f64>| calls.iter().filter_map(|call| of(call)).collect::<Vec<_>>();
+    let ttft = values(|call| call.ttft);
+    let latency = values(|call| Some(call.latency()));
+    let input = values(|call| Some(call.input? as f64));
+    let output = values(|call| Some(call.output? as f64));
+    vec![
+        (Metric::TtftMean, resampling.of(&ttft, mean)),
+        (Metric::TtftP50, resampling.of(&ttft, median)),
+        (Metric::LatencyMean, resampling.of(&latency, mean)),
+        (Metric::LatencyP50, resampling.of(&latency, median)),
+        (Metric::InputTokens, resampling.of(&input, mean)),
+        (Metric::OutputTokens, resampling.of(&output, mean)),
+    ]
+}
 
+/// Of the calls whose speed is known.
+fn of_speeds(calls: &[&Call], resampling: &mut Resampling) -> Figures {
     let timed: Vec<_> = calls.iter().filter(|call| call.tps().is_some()).collect();
     let tps: Vec<_> = timed.iter().filter_map(|call| call.tps()).collect();
     let decode = |call: &Call| call.decode.map_or((0.0, 0.0), |(n, s)| (n as f64, s));
-    let ratio = |of: &dyn Fn(&Call) -> (f64, f64)| {
-        let parts: Vec<_> = timed.iter().map(|call| of(call)).collect();
-        move |numbers: &[f64]| {
-            let chosen = numbers.iter().map(|number| parts[*number as usize]);
-            let (over, under) =
-                chosen.fold((0.0, 0.0), |sum, part| (sum.0 + part.0, sum.1 + part.1));
-            over / under
-        }
+    let reported = |call: &Call| {
+        (
+            decode(call).0 * call.token_ratio.unwrap_or(1.0),
+            decode(call).1,
+        )
     };
-    add(Metric::TpsMean, resampling.of_calls(&tps, ratio(&decode)));
-    let inverse = |call: &Call| (decode(call).1, decode(call).0);
-    add(Metric::ItlMean, resampling.of_calls(&tps, ratio(&inverse)));
-    if timed.iter().all(|call| call.token_ratio.is_some()) {
-        let reported = |call: &Call| {
-            (
-                decode(call).0 * call.token_ratio.unwrap_or(1.0),
-                decode(call).1,
-            )
-        };
-        add(
-            Metric::ReportedTpsMean,
-            resampling.of_calls(&tps, ratio(&reported)),
-        );
-    }
-    add(Metric::TpsP50, resampling.of(&tps, median));
-    let latencies: Vec<_> = timed
+    let parts =
+        |of: &dyn Fn(&Call) -> (f64, f64)| timed.iter().map(|call| of(call)).collect::<Vec<_>>();
+    let all_reported = timed.iter().all(|call| call.token_ratio.is_some());
+    let latencies = timed
         .iter()
-        .flat_map(|call| call.inter_token.iter().copied())
-        .collect();
+        .flat_map(|call| call.inter_token.iter().copied());
+    let latencies: Vec<_> = latencies.collect();
     let known = |value| Figure {
         value,
         lower: None,
         upper: None,
     };
-    add(
-        Metric::ItlP50,
-        weighted_quantile(&latencies, 0.5).map(known),
-    );
-    add(
-        Metric::ItlP99,
-        weighted_quantile(&latencies, 0.99).map(known),
-    );
-    found
+    vec![
+        (Metric::TpsMean, resampling.ratio(&tps, &parts(&decode))),
+        (Metric::TpsP50, resampling.of(&tps, median)),
+        (
+            Metric::ReportedTpsMean,
+            resampling
+                .ratio(&tps, &parts(&reported))
+                .filter(|_| all_reported),
+        ),
+        (
+            Metric::ItlMean,
+            resampling.ratio(&tps, &parts(&|call| (decode(call).1, decode(call).0))),
+        ),
+        (
+            Metric::ItlP50,
+            weighted_quantile(&latencies, 0.5).map(known),
+        ),
+        (
+            Metric::ItlP99,
+            weighted_quantile(&latencies, 0.99).map(known),
+        ),
+    ]
 }
 
 /// Complete calls that ended in each interval.
@@ -238,20 +247,25 @@ impl Resampling {
         })
     }
 
-    /// A statistic of calls, which is given their numbers; `series` is what their dependence is judged by.
-    fn of_calls(&mut self, series: &[f64], statistic: impl Fn(&[f64]) -> f64) -> Option<Figure> {
+    /// The sum of the first parts of calls over that of the second; `series` is what their dependence is judged by.
+    fn ratio(&mut self, series: &[f64], parts: &[(f64, f64)]) -> Option<Figure> {
+        // Calls are resampled by their numbers.
         let numbers: Vec<_> = (0..series.len()).map(|number| number as f64).collect();
         if numbers.is_empty() {
             return None;
         }
+        let over = |numbers: &[f64]| {
+            let chosen = numbers.iter().map(|number| parts[*number as usize]);
+            let sums = chosen.fold((0.0, 0.0), |sum, part| (sum.0 + part.0, sum.1 + part.1));
+            sums.0 / sums.1
+        };
         let options = Options {
             block: bootstrap::block_length(series).ok(),
             ..self.options(series.len())
         };
-        let value = statistic(&numbers);
-        let found = bootstrap::interval(&numbers, statistic, options, &mut self.random).ok();
+        let found = bootstrap::interval(&numbers, over, options, &mut self.random).ok();
         Some(Figure {
-            value,
+            value: over(&numbers),
             lower: found.map(|found| found.interval.lower),
             upper: found.map(|found| found.interval.upper),
         })

@@ -1,0 +1,119 @@
+//! What is run: the backend, the loads, the phases, and what counts.
+
+use crate::client::ClientSettings;
+use crate::gauge::AskGauge;
+use crate::load::{ArrivalPattern, Load, Phases};
+use crate::objective::Objective;
+use crate::steady::Criteria;
+use crate::workload::Workload;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What is run.
+#[derive(Clone)]
+pub struct Plan {
+    /// How the backend is called.
+    pub client: ClientSettings,
+    /// What is asked.
+    pub workload: Arc<Workload>,
+    /// The loads.
+    pub levels: Levels,
+    /// Trials of each.
+    pub trials: u32,
+    /// The phases of each trial.
+    pub phases: Phases,
+    /// The length of an observation of throughput.
+    pub interval: Duration,
+    /// What trials are judged by.
+    pub criteria: Criteria,
+    /// What loads are to keep.
+    pub objectives: Vec<Objective>,
+    /// What the backend costs an hour, in US dollars.
+    pub usd_per_hour: Option<f64>,
+    /// The seed of everything that is random.
+    pub seed: u64,
+    /// The name of the run: the session of its calls.
+    pub name: String,
+    /// The gauge on the way.
+    pub gauge: Option<AskGauge>,
+}
+
+/// The loads of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Levels {
+    /// All of these.
+    All(Vec<Load>),
+    /// The highest of a range that keeps the objectives, by bisection.
+    Search(Range),
+}
+
+/// A range of loads.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Range {
+    /// Calls at once: from, to.
+    Concurrency(u32, u32),
+    /// Calls per second: from, to, and the step at which the search ends.
+    RequestRate(f64, f64, f64, ArrivalPattern),
+}
+
+impl Range {
+    /// Its lowest and its highest load, as numbers.
+    pub(crate) fn ends(&self) -> (f64, f64) {
+        match *self {
+            Range::Concurrency(from, to) => (f64::from(from), f64::from(to)),
+            Range::RequestRate(from, to, ..) => (from, to),
+        }
+    }
+
+    /// The load of a number.
+    pub(crate) fn load(&self, at: f64) -> Load {
+        match *self {
+            Range::Concurrency(..) => Load::Concurrency(at as u32),
+            Range::RequestRate(.., pattern) => Load::RequestRate(at, pattern),
+        }
+    }
+
+    /// What lies between two loads; `None` where they are a step apart.
+    pub(crate) fn middle(&self, kept: f64, missed: f64) -> Option<f64> {
+        match *self {
+            Range::Concurrency(..) => {
+                let middle = kept.midpoint(missed).floor();
+                (middle > kept).then_some(middle)
+            }
+            Range::RequestRate(_, _, step, _) => {
+                (missed - kept > step * 1.000_001).then_some(kept.midpoint(missed))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_search_ends_a_step_from_the_truth() {
+        let find = |range: Range, truth: f64| {
+            let (mut kept, mut missed) = range.ends();
+            let mut tried = 0;
+            while let Some(middle) = range.middle(kept, missed) {
+                tried += 1;
+                match middle <= truth {
+                    true => kept = middle,
+                    false => missed = middle,
+                }
+            }
+            (kept, tried)
+        };
+        for truth in [1, 7, 8, 63] {
+            let (kept, tried) = find(Range::Concurrency(1, 64), f64::from(truth));
+            assert_eq!(kept, f64::from(truth));
+            assert!(tried <= 6);
+        }
+        let (kept, _) = find(
+            Range::RequestRate(1.0, 33.0, 0.5, ArrivalPattern::Poisson),
+            12.3,
+        );
+        assert!((11.8..=12.3).contains(&kept), "{kept}");
+    }
+}
