@@ -243,13 +243,14 @@ async fn an_interrupt_leaves_what_was_whole() {
 }
 
 #[tokio::test]
-async fn calls_are_shown_as_a_proxy_on_the_way_measured_them() {
+async fn calls_are_shown_as_a_proxy_measured_them_and_its_ledger_is_replayed() {
     let sim = sim::start("ttft=60ms,gap=3ms,tokens=40").await;
     let folder = tempfile::tempdir().expect("a folder");
     let config = folder.path().join("proxy-config.toml");
     let text = format!(
-        "listen = \"127.0.0.1:0\"\n[admin]\nlisten = \"127.0.0.1:0\"\n[[upstream]]\nname = \"u\"\n\
+        "listen = \"127.0.0.1:0\"\nstate_dir = {:?}\n[admin]\nlisten = \"127.0.0.1:0\"\n[[upstream]]\nname = \"u\"\n\
          url = \"http://{}\"\n[[route]]\npath = \"/\"\nupstream = \"u\"\n",
+        folder.path().join("state"),
         sim.address
     );
     std::fs::write(&config, text).expect("a file");
@@ -284,4 +285,50 @@ async fn calls_are_shown_as_a_proxy_on_the_way_measured_them() {
         (agent.expect("one") / there.expect("one") - 1.0).abs() < 0.05,
         "{gauge}"
     );
+    process.signal(rustix::process::Signal::TERM);
+    assert!(process.ended().await.success());
+    replayed(&config, &url(sim.address)).await;
+}
+
+/// The calls of the ledger again, at the times at which they began.
+async fn replayed(config: &Path, url: &str) {
+    let trace = config.with_file_name("trace.jsonl");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tokengauge"));
+    command.args([
+        "export", "--format", "mooncake", "--since", "1h", "--config",
+    ]);
+    let exported = command.arg(config).arg("-o").arg(&trace).output().await;
+    let exported = exported.expect("it runs");
+    assert!(exported.status.success(), "{exported:?}");
+    let lines = std::fs::read_to_string(&trace).expect("a trace");
+    let lines: Vec<Value> = lines
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect();
+    assert_eq!(
+        (&lines[0]["timestamp"], &lines[0]["output_length"]),
+        (&0.into(), &40.into())
+    );
+    let session = lines[0]["session_id"].as_str().unwrap_or_default();
+    assert!(session.starts_with("bench-"), "{session}");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tokengauge"));
+    command
+        .args(["bench", url])
+        .args(&SHORT[2..])
+        .arg("--input-file")
+        .arg(&trace);
+    let output = command
+        .args(["--fixed-schedule", "--format", "json"])
+        .output()
+        .await;
+    let output = output.expect("it runs");
+    assert!(output.status.success(), "{output:?}");
+    let results: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let level = &results["levels"][0];
+    assert_eq!(level["load"]["arrival_pattern"], "fixed_schedule");
+    let measured = level["figures"]["request_throughput"]["value"]
+        .as_f64()
+        .expect("a rate");
+    // Four streams of 180 ms a call; a busy machine is slower.
+    assert!((5.0..25.0).contains(&measured), "{measured}");
 }
