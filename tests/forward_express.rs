@@ -208,6 +208,39 @@ async fn interim_responses_reach_the_agent_as_they_came() {
     );
 }
 
+/// More than the buffers of both sockets hold: what does not fit is dropped, at most, and what comes
+/// once the agent reads again reaches it before the final response does.
+#[tokio::test]
+async fn interim_responses_go_on_once_a_slow_agent_reads() {
+    const FLOOD: usize = 16 << 20;
+    let upstream = Upstream::bind().await;
+    let proxy = Setup::to(upstream.address).start().await;
+    let mut agent = RawConnection::connect(proxy.address).await;
+    agent.write("GET / HTTP/1.1\r\nHost: h\r\n\r\n").await;
+    let mut backend = upstream.accept().await;
+    backend.read_head().await;
+    let many = format!(
+        "HTTP/1.1 103 Early Hints\r\nLink: {}\r\n\r\n",
+        "y".repeat(900)
+    )
+    .repeat(64);
+    for _ in 0..FLOOD / many.len() {
+        backend.write(&many).await;
+    }
+    let last = tokio::spawn(async move {
+        loop {
+            backend
+                .write("HTTP/1.1 103 Early Hints\r\nLink: </last>\r\n\r\n")
+                .await;
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    });
+    let until_last = async { while !agent.read_head().await.contains("</last>") {} };
+    let reached = tokio::time::timeout(Duration::from_secs(20), until_last).await;
+    last.abort();
+    reached.expect("nothing that waited is left behind");
+}
+
 #[tokio::test]
 async fn an_agent_of_http_1_0_gets_no_interim_response() {
     let upstream = Upstream::bind().await;
