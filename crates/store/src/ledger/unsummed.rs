@@ -142,4 +142,23 @@ mod tests {
         }
         assert_eq!(answers(&path), answers(&whole));
     }
+
+    #[test]
+    fn a_call_made_for_another_one_is_in_no_unit_and_in_distributions() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("ledger.sqlite");
+        let mut store = Store::open(&path).expect("opens");
+        let records = records();
+        let calls = records.iter();
+        let nested = calls.filter_map(|record| {
+            let call = StoredCall::of_record(record, None)?;
+            Some(StoredCall {
+                nested: true,
+                ..call
+            })
+        });
+        store.write(&nested.collect::<Vec<_>>()).expect("written");
+        let counted = records.iter().filter(|call| call.operation_class.counts());
+        assert_eq!(answers(&path), (0, 0, counted.count() as u64));
+    }
 }
