@@ -21,7 +21,7 @@ fn at(ms: u64) -> SystemTime {
 
 /// How many streams were under way when the call at this place began.
 fn concurrency(place: usize) -> Option<u32> {
-    (place % 7 > 0).then_some(place as u32 % 90)
+    (!place.is_multiple_of(7)).then_some(place as u32 % 90)
 }
 
 fn written(path: &Path, records: &[CallRecord], batch: usize) {
