@@ -178,7 +178,7 @@ impl PropagatedTrace {
 
 /// The longest `tracestate` that is kept, in bytes: the minimum that the specification requires
 /// everyone to propagate.
-const MAX_STATE: usize = 512;
+pub const MAX_STATE: usize = 512;
 
 /// The caller's `tracestate`, its header lines joined. One longer than [`MAX_STATE`] counts as
 /// absent.
