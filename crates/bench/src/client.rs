@@ -15,7 +15,7 @@ use tokengauge_net::tls::ClientTls;
 
 /// The agent as which calls name themselves to a gauge on the way.
 pub const AGENT: &str = "tokengauge-bench";
-/// What a gauge on the way is told of a call: its agent, its session, its trace.
+/// The headers by which a proxy of ours on the way knows a call: agent, session, trace.
 const IDENTITY: [&str; 3] = ["x-tokengauge-agent", "x-tokengauge-session", "traceparent"];
 
 /// How the backend is called.
@@ -194,7 +194,7 @@ async fn read(observed: &Arc<dyn ObservedCall>, mut body: Incoming) -> End {
     End::Complete
 }
 
-/// A call that the meter has to be told the end of, also where its task is dropped.
+/// A call whose end the meter learns of in any case, also when its task is dropped.
 struct OpenCall(Arc<dyn ObservedCall>);
 
 impl Drop for OpenCall {

@@ -168,7 +168,8 @@ impl EndpointType {
     }
 }
 
-/// The URL of requests: `path` behind the base, whose own path may already be a part of it (`…/v1`), or all of it.
+/// The URL that requests go to: the base followed by `path`, of which the base may already have the
+/// beginning (`…/v1`) or all.
 ///
 /// # Errors
 /// Where they make no URL.

@@ -177,11 +177,11 @@ impl Objective {
 fn withheld(trials: &[TrialResult]) -> Vec<Withheld> {
     let reasons = || {
         trials.iter().flat_map(|trial| {
-            let told = |reason: &Withheld| Withheld {
+            let with_trial = |reason: &Withheld| Withheld {
                 reason: reason.reason,
                 message: format!("trial {}: {}", trial.trial, reason.message),
             };
-            trial.withheld.iter().map(told)
+            trial.withheld.iter().map(with_trial)
         })
     };
     let never =
@@ -290,7 +290,7 @@ pub(crate) mod tests {
     use crate::load::Load;
     use crate::trial::{Figure, Sample};
 
-    /// A trial whose throughput is that; or one that is withheld.
+    /// A trial with this throughput, or a withheld one.
     pub(crate) fn trial(number: u32, throughput: Result<f64, Reason>) -> TrialResult {
         let figure = |value| Figure {
             value,

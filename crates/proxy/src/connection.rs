@@ -1,18 +1,19 @@
 //! One connection to an endpoint, over HTTP/1 or HTTP/2.
 
+use super::maybe_tls::MaybeTls;
 use super::upload::Upload;
 use super::upstream::{CountedTcp, InFlightCount};
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use socket2::SockRef;
-use std::io::{self, IoSlice};
+use std::io;
 use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Waker};
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, ReadBuf};
 use tokio_rustls::client::TlsStream;
 
 /// Bytes that one HTTP/2 connection may buffer of what it sends.
@@ -27,11 +28,7 @@ const CONNECTION_WINDOW: u32 = STREAM_WINDOW * MAX_STREAMS as u32;
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(30);
 
 /// A socket to an endpoint.
-#[derive(Debug)]
-pub(super) enum Io {
-    Tcp(CountedTcp),
-    Tls(Box<TlsStream<CountedTcp>>),
-}
+pub(super) type Io = MaybeTls<CountedTcp, TlsStream<CountedTcp>>;
 
 /// An HTTP/1 connection that may be sent a request.
 #[derive(Debug)]
@@ -123,63 +120,5 @@ impl Io {
         };
         let peeked = SockRef::from(tcp).peek(&mut [MaybeUninit::uninit()]);
         peeked.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
-    }
-}
-
-impl AsyncRead for Io {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Io::Tcp(tcp) => Pin::new(tcp).poll_read(cx, buf),
-            Io::Tls(tls) => Pin::new(tls).poll_read(cx, buf),
-        }
-    }
-}
-
-impl AsyncWrite for Io {
-    fn poll_write(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Io::Tcp(tcp) => Pin::new(tcp).poll_write(cx, buf),
-            Io::Tls(tls) => Pin::new(tls).poll_write(cx, buf),
-        }
-    }
-
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bufs: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Io::Tcp(tcp) => Pin::new(tcp).poll_write_vectored(cx, bufs),
-            Io::Tls(tls) => Pin::new(tls).poll_write_vectored(cx, bufs),
-        }
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        match self {
-            Io::Tcp(tcp) => tcp.is_write_vectored(),
-            Io::Tls(tls) => tls.is_write_vectored(),
-        }
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Io::Tcp(tcp) => Pin::new(tcp).poll_flush(cx),
-            Io::Tls(tls) => Pin::new(tls).poll_flush(cx),
-        }
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Io::Tcp(tcp) => Pin::new(tcp).poll_shutdown(cx),
-            Io::Tls(tls) => Pin::new(tls).poll_shutdown(cx),
-        }
     }
 }

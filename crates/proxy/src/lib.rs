@@ -21,6 +21,7 @@ pub mod headers;
 mod http1;
 pub mod limit;
 pub mod listener;
+mod maybe_tls;
 mod message;
 mod read_buffer;
 mod refusal;
