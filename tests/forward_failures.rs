@@ -326,6 +326,88 @@ async fn a_request_that_was_sent_is_not_sent_again() {
     assert_eq!(calls[1].ended(), Some(End::Failed(FailureKind::Reset)));
 }
 
+/// A proxy with one idle connection to the upstream that is returned, and its agent.
+async fn reused(resend_bytes: usize) -> (Upstream, Proxy, RawConnection, RawConnection) {
+    let upstream = Upstream::bind().await;
+    let mut setup = Setup::to(upstream.address);
+    setup.resend_bytes = resend_bytes;
+    let proxy = setup.start().await;
+    let mut agent = RawConnection::connect(proxy.address).await;
+    agent.write(GET).await;
+    let mut backend = upstream.accept().await;
+    backend.read_head().await;
+    backend.write(OK).await;
+    agent.read_until(b"ok").await;
+    // Until it has been open for a while, only idempotent requests reuse it.
+    tokio::time::sleep(Duration::from_millis(150)).await;
+    (upstream, proxy, agent, backend)
+}
+
+#[tokio::test]
+async fn a_request_that_a_reused_connection_lost_is_sent_once_more_where_that_is_set() {
+    let (upstream, proxy, mut agent, mut backend) = reused(16).await;
+    agent
+        .write("PUT /a HTTP/1.1\r\nHost: h\r\nX-A: 1\r\nTrailer: T\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n")
+        .await;
+    let first = backend.read_head().await;
+    backend.read_until(b"abc\r\n").await;
+    drop(backend);
+    let mut backend = upstream.accept().await;
+    assert_eq!(backend.read_head().await, first);
+    backend.read_until(b"3\r\nabc\r\n").await;
+    agent.write("2\r\nde\r\n0\r\nT: 1\r\n\r\n").await;
+    backend.read_until(b"2\r\nde\r\n0\r\nt: 1\r\n\r\n").await;
+    backend.write(OK).await;
+    agent.read_until(b"ok").await;
+    let calls = proxy.recorder.ended_calls(2).await;
+    assert_eq!(calls[1].reused(), [true, false]);
+    assert_eq!(calls[1].request(), b"abcde");
+    assert_eq!(calls[1].ended(), Some(End::Complete));
+}
+
+#[tokio::test]
+async fn a_request_is_sent_at_most_twice() {
+    let (upstream, proxy, mut agent, mut backend) = reused(16).await;
+    agent.write(GET).await;
+    backend.read_head().await;
+    drop(backend);
+    let mut backend = upstream.accept().await;
+    backend.read_head().await;
+    drop(backend);
+    let (head, _) = refusal(&mut agent).await;
+    assert!(
+        head.contains("x-tokengauge-error: upstream_reset\r\n"),
+        "{head}"
+    );
+    let calls = proxy.recorder.ended_calls(2).await;
+    assert_eq!(calls[1].ended(), Some(End::Failed(FailureKind::Reset)));
+}
+
+#[tokio::test]
+async fn a_request_that_is_too_long_or_was_responded_to_is_not_sent_again() {
+    const LONG: &str = "PUT / HTTP/1.1\r\nHost: h\r\nContent-Length: 17\r\n\r\n12345678901234567";
+    const EARLY: &str = "HTTP/1.1 103 Early Hints\r\n\r\n";
+    for (request, response) in [(LONG, ""), (GET, "HTTP/1.1 2"), (GET, EARLY)] {
+        let (_upstream, proxy, mut agent, mut backend) = reused(16).await;
+        agent.write(request).await;
+        backend.read_head().await;
+        if request == LONG {
+            backend.read_exact(17).await;
+        }
+        backend.write(response).await;
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        drop(backend);
+        let text = agent.read_until(b"}").await;
+        let text = String::from_utf8_lossy(&text);
+        assert!(
+            text.contains("x-tokengauge-error: upstream_reset\r\n"),
+            "{text}"
+        );
+        let calls = proxy.recorder.ended_calls(2).await;
+        assert_eq!(calls[1].reused(), [true], "{response}");
+    }
+}
+
 #[tokio::test]
 async fn a_length_that_is_no_number_is_the_upstreams_fault_even_without_a_body() {
     for head in [

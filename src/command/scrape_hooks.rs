@@ -86,4 +86,6 @@ fn connections(registry: &Registry, upstream: &UpstreamConnections) {
     gauge(&names::UPSTREAM_PENDING, upstream.pending);
     let refused = registry.series(&names::UPSTREAM_REFUSED, &labels);
     refused.absolute(upstream.refused);
+    let resent = registry.series(&names::UPSTREAM_RESENT, &labels);
+    resent.absolute(upstream.resent);
 }

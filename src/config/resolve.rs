@@ -251,6 +251,7 @@ fn upstream(spanned: Spanned<file::Upstream>, problems: &mut Problems<'_>) -> Up
         eject_for: written.eject_for.map_or(DEFAULT_EJECT_FOR, |span| span.0),
         max_connections: written.max_connections,
         max_pending: written.max_pending.unwrap_or(DEFAULT_MAX_PENDING),
+        resend_bytes: written.resend_bytes.map_or(0, |size| size.0),
     }
 }
 

@@ -35,6 +35,7 @@ MAY_BE_ZERO = {
     "tokengauge_quota_shared_total",
     "tokengauge_upstream_pending_requests",
     "tokengauge_upstream_refused_requests_total",
+    "tokengauge_upstream_resent_requests_total",
     "tokengauge_ledger_lost_records_total",
     "tokengauge_ledger_collapsed_names_total",
 }

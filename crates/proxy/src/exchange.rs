@@ -60,6 +60,8 @@ pub(super) enum UpstreamBody {
 pub(super) enum ResponseError {
     /// Nothing was sent: the request can go over another connection.
     NotSent(Box<Request<Upload>>, Failure),
+    /// The connection was lost before any of a response came. The whole request is given back where it was retained.
+    Lost(Failure, Option<Box<Upload>>),
     /// Part of it was sent: it must not be sent again.
     Failed(Failure),
 }
@@ -156,10 +158,25 @@ impl ResponseWait<'_> {
         let mut exchange = Http1Exchange::new(io, request, names, max_bytes, agent, gate);
         let mut poll = |cx: &mut Context<'_>| {
             let polled = exchange.poll(cx);
-            polled.map_err(|error| ResponseError::Failed(no_response(&error)))
+            polled.map_err(|error| {
+                let failure = no_response(&error);
+                match error {
+                    ExchangeError::Closed | ExchangeError::Io(_) => {
+                        ResponseError::Lost(failure, None)
+                    }
+                    ExchangeError::Head(_) | ExchangeError::RequestBody => {
+                        ResponseError::Failed(failure)
+                    }
+                }
+            })
         };
-        let head = poll_fn(|cx| self.poll(cx, &mut poll)).await?;
-        Ok(exchange.into_response(head))
+        match poll_fn(|cx| self.poll(cx, &mut poll)).await {
+            Ok(head) => Ok(exchange.into_response(head)),
+            Err(ResponseError::Lost(failure, _)) => {
+                Err(ResponseError::Lost(failure, exchange.into_unanswered()))
+            }
+            Err(error) => Err(error),
+        }
     }
 
     fn poll<T>(

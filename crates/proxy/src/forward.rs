@@ -93,6 +93,7 @@ impl Forwarder {
             open: upstream.connections.open(),
             pending: upstream.connections.pending(),
             refused: upstream.connections.refused(),
+            resent: upstream.connections.resent(),
         };
         upstreams.iter().map(connections).collect()
     }
@@ -220,6 +221,8 @@ pub struct UpstreamConnections {
     pub pending: usize,
     /// Requests that were refused because no connection became free.
     pub refused: u64,
+    /// Requests that were sent once more because a reused connection was lost.
+    pub resent: u64,
 }
 
 /// A request that is being forwarded.
@@ -312,6 +315,7 @@ impl Forwarding<'_> {
             let connected = now();
             handle.notify(|observer| observer.connected(connected, reused));
             self.address(&mut prepared, &endpoint, &connection)?;
+            let resend = self.retain(&mut prepared, reused && !options.new_connection);
             let timeouts = &self.upstream.settings.timeouts;
             let http1 = Http1Context {
                 names,
@@ -338,17 +342,37 @@ impl Forwarding<'_> {
                     prepared.request = *request;
                     options.new_connection = true;
                 }
+                Err(ResponseError::Lost(_, Some(body))) if let Some(parts) = resend => {
+                    self.upstream.connections.count_resent();
+                    prepared.request = Request::from_parts(parts, *body);
+                    options.new_connection = true;
+                }
                 Err(ResponseError::NotSent(request, failure)) => {
                     return Err(SendFailure::not_sent(
                         *request,
                         self.describe_failure(failure, &endpoint, handle),
                     ));
                 }
-                Err(ResponseError::Failed(failure)) => {
+                Err(ResponseError::Failed(failure) | ResponseError::Lost(failure, _)) => {
                     return Err(self.describe_failure(failure, &endpoint, handle).into());
                 }
             }
         }
+    }
+
+    /// The head of a request that may be sent again if the reused connection it takes is lost; its body is retained.
+    fn retain(&self, prepared: &mut PreparedRequest, reused: bool) -> Option<request::Parts> {
+        let bytes = self.upstream.settings.resend_bytes;
+        if bytes == 0 || !reused || prepared.upgrade {
+            return None;
+        }
+        prepared.request.body_mut().retain(bytes);
+        let mut head = Request::new(());
+        *head.method_mut() = prepared.request.method().clone();
+        *head.uri_mut() = prepared.request.uri().clone();
+        *head.version_mut() = prepared.request.version();
+        *head.headers_mut() = prepared.request.headers().clone();
+        Some(head.into_parts().0)
     }
 
     fn describe_failure(

@@ -17,6 +17,8 @@ pub const DEFAULT_IDLE_FOR: Duration = Duration::from_secs(50);
 pub const DEFAULT_EJECT_FOR: Duration = Duration::from_secs(5);
 /// The default for requests of an upstream that may wait for a connection, the same as Envoy's.
 pub const DEFAULT_MAX_PENDING: usize = 1024;
+/// The most of [`Upstream::resend_bytes`]: so much of each request under way is in memory until its response begins.
+pub const MAX_RESEND_BYTES: usize = 16 * 1024 * 1024;
 
 /// The default for protocols that connections may be upgraded to.
 pub fn default_upgrades() -> Vec<String> {
@@ -104,6 +106,9 @@ pub struct Upstream {
     pub max_connections: Option<usize>,
     /// Requests that may wait for a connection.
     pub max_pending: usize,
+    /// A request that a reused connection lost before any of its response came is sent once more,
+    /// over a new connection, if what had left of its body fits in this many bytes; 0 is never.
+    pub resend_bytes: usize,
 }
 
 /// Limits on an upstream's slowness.
@@ -171,6 +176,7 @@ impl Upstream {
             eject_for: DEFAULT_EJECT_FOR,
             max_connections: None,
             max_pending: DEFAULT_MAX_PENDING,
+            resend_bytes: 0,
         }
     }
 }

@@ -22,6 +22,18 @@ pub(super) struct Upload {
     source: UploadSource,
     handle: Arc<CallHandle>,
     gate: Option<ContinueWait>,
+    /// What left already, where it may have to be sent again.
+    sent: Option<Box<SentBody>>,
+    /// Frames at the front of the source that the observer has seen.
+    observed: usize,
+}
+
+/// The part of a body that was sent, for as long as it is within bounds.
+struct SentBody {
+    frames: VecDeque<Bytes>,
+    trailers: Option<HeaderMap>,
+    /// How many bytes more are retained.
+    room: usize,
 }
 
 /// Sources of a request body.
@@ -61,6 +73,74 @@ impl Upload {
             source,
             handle: Arc::clone(handle),
             gate: None,
+            sent: None,
+            observed: 0,
+        }
+    }
+
+    /// Retains what is sent from now on, so that all of it can be sent again, unless it is more than `bytes`.
+    pub fn retain(&mut self, bytes: usize) {
+        self.sent = Some(Box::new(SentBody {
+            frames: VecDeque::new(),
+            trailers: None,
+            room: bytes,
+        }));
+    }
+
+    /// Retains nothing any more.
+    pub fn release(&mut self) {
+        self.sent = None;
+    }
+
+    /// Whether all that was sent is still there.
+    pub fn is_retained(&self) -> bool {
+        self.sent.is_some()
+    }
+
+    /// The whole body from its beginning, if all that was sent was retained.
+    pub fn rewound(self) -> Option<Upload> {
+        let sent = *self.sent?;
+        let observed = sent.frames.len();
+        let mut body = BufferedBody {
+            frames: sent.frames,
+            trailers: sent.trailers,
+            remaining: None,
+            sized: self.source.is_sized(),
+        };
+        match self.source {
+            UploadSource::Agent(agent) => body.remaining = Some(agent),
+            UploadSource::Buffered(rest) => {
+                body.frames.extend(rest.frames);
+                body.trailers = body.trailers.or(rest.trailers);
+                body.remaining = rest.remaining;
+            }
+            UploadSource::Replaced(bytes) if bytes.is_empty() => {}
+            UploadSource::Replaced(bytes) => body.frames.push_back(bytes),
+        }
+        if body.trailers.is_some() {
+            // The agent's body ended with them.
+            body.remaining = None;
+        }
+        Some(Upload {
+            source: UploadSource::Buffered(body),
+            handle: self.handle,
+            gate: None,
+            sent: None,
+            observed,
+        })
+    }
+
+    fn retain_frame(&mut self, frame: &Frame<Bytes>) {
+        let Some(sent) = &mut self.sent else {
+            return;
+        };
+        match frame.data_ref() {
+            Some(bytes) if bytes.len() > sent.room => self.sent = None,
+            Some(bytes) => {
+                sent.room -= bytes.len();
+                sent.frames.push_back(bytes.clone());
+            }
+            None => sent.trailers = frame.trailers_ref().cloned(),
         }
     }
 
@@ -80,7 +160,10 @@ impl Upload {
     fn record_frame(&mut self, frame: Frame<Bytes>) -> Frame<Bytes> {
         let at = now();
         self.handle.record_activity(at);
-        if let Some(bytes) = frame.data_ref() {
+        self.retain_frame(&frame);
+        if self.observed > 0 {
+            self.observed -= 1;
+        } else if let Some(bytes) = frame.data_ref() {
             self.handle.notify(|call| call.request_frame(bytes));
         }
         if frame.is_trailers() || self.source.is_end_stream() {
@@ -116,6 +199,15 @@ impl UploadSource {
             UploadSource::Agent(body) => body.is_end_stream(),
             UploadSource::Buffered(read) => read.is_end_stream(),
             UploadSource::Replaced(bytes) => bytes.is_empty(),
+        }
+    }
+
+    /// Whether the agent declared its length.
+    fn is_sized(&self) -> bool {
+        match self {
+            UploadSource::Agent(body) => body.size_hint().exact().is_some(),
+            UploadSource::Buffered(read) => read.sized,
+            UploadSource::Replaced(_) => true,
         }
     }
 

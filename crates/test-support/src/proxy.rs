@@ -32,6 +32,7 @@ pub struct Setup {
     pub eject_for: Duration,
     pub max_connections: Option<usize>,
     pub max_pending: usize,
+    pub resend_bytes: usize,
     pub inject_usage: bool,
     pub forwarded: bool,
     pub limits: Limits,
@@ -60,6 +61,7 @@ impl Setup {
             eject_for: Duration::from_secs(5),
             max_connections: None,
             max_pending: 64,
+            resend_bytes: 0,
             inject_usage: false,
             forwarded: false,
             limits: Limits::default(),
@@ -137,6 +139,7 @@ impl Setup {
             eject_for: self.eject_for,
             max_connections: self.max_connections,
             max_pending: self.max_pending,
+            resend_bytes: self.resend_bytes,
             ..Upstream::new("backend", endpoints.collect())
         };
         let route = Route {

@@ -2,7 +2,7 @@
 
 use super::super::objectives::MAX_WORKLOADS as WORKLOADS;
 use super::super::operators::{DEFAULT_INTERVAL, SHORTEST_INTERVAL};
-use super::super::scalar::{Span, Url};
+use super::super::scalar::{Size, Span, Url};
 use super::super::schema::{EnumNames, Label};
 use super::super::spanned::Spanned;
 use crate::call::Dialect;
@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use tokengauge_proxy::settings::{
     self, DEFAULT_EJECT_FOR, DEFAULT_IDLE_FOR, DEFAULT_MAX_IDLE, DEFAULT_MAX_PENDING,
-    default_upgrades,
+    MAX_RESEND_BYTES, default_upgrades,
 };
 
 /// How many `[[workload]]` there may be.
@@ -59,6 +59,11 @@ pub(in crate::config) struct Upstream {
     /// Requests that wait for one; 503 beyond, and after `timeouts.connect`.
     #[schemars(extend("default" = DEFAULT_MAX_PENDING))]
     pub(in crate::config) max_pending: Option<usize>,
+    /// A request that a reused connection lost before any of its response came is sent once more, over a new
+    /// connection, if what had left of its body fits in this many bytes. The upstream may get it twice: 0, the default,
+    /// never sends what may have been read already ([reliability](reliability.md)).
+    #[schemars(extend("default" = Size(0), "maximum" = MAX_RESEND_BYTES))]
+    pub(in crate::config) resend_bytes: Option<Size>,
     /// Of an engine of your own: US dollars that an hour of one of its GPUs costs.
     #[schemars(extend(
         "exclusiveMinimum" = 0,

@@ -20,9 +20,13 @@ use tokio::io::{AsyncRead, ReadBuf};
 pub(crate) struct Http1Exchange<'a> {
     io: Io,
     request: RequestState,
+    /// The body of a request that no longer needs to be sent, where it may have to be sent again.
+    sent: Option<Box<Upload>>,
     method: Method,
     /// What arrived of the response.
     head: HeadBuffer,
+    /// Interim responses arrived.
+    responding: bool,
     max_head_bytes: usize,
     /// Whom interim responses go to.
     agent: Option<&'a AgentConnection>,
@@ -81,7 +85,9 @@ impl<'a> Http1Exchange<'a> {
             io,
             method: request.method().clone(),
             request: RequestState::Sending(Box::new(RequestWriter::new(request, names))),
+            sent: None,
             head: HeadBuffer::default(),
+            responding: false,
             max_head_bytes,
             agent,
             gate,
@@ -111,6 +117,7 @@ impl<'a> Http1Exchange<'a> {
                 None => {}
                 Some((head, None)) => return Poll::Ready(Ok(head)),
                 Some((head, Some(interim))) => {
+                    self.responding = true;
                     self.interim(&head, &interim, cx);
                     arrived = self.head.take();
                     // Its gate may be open now.
@@ -128,23 +135,46 @@ impl<'a> Http1Exchange<'a> {
             io: self.io,
             read_ahead: self.head.take(),
             unsent: match self.request {
-                RequestState::Sending(writer) => Some(writer),
+                RequestState::Sending(mut writer) => {
+                    writer.release();
+                    Some(writer)
+                }
                 RequestState::Sent | RequestState::Lost(_) => None,
             },
             reusable,
         }
     }
 
+    /// The body from its beginning, if nothing of a response arrived and all that left of the request was retained.
+    pub fn into_unanswered(self) -> Option<Box<Upload>> {
+        let unanswered = self.head.is_empty() && !self.responding;
+        self.sent.filter(|_| unanswered)?.rewound().map(Box::new)
+    }
+
     fn send(&mut self, cx: &mut Context<'_>) -> Result<(), ExchangeError> {
         if let RequestState::Sending(writer) = &mut self.request {
             match writer.poll_send(&mut self.io, cx) {
                 Poll::Pending => {}
-                Poll::Ready(Ok(())) => self.request = RequestState::Sent,
-                Poll::Ready(Err(SendError::Io(error))) => self.request = RequestState::Lost(error),
+                Poll::Ready(Ok(())) => drop(self.end_sending(RequestState::Sent)),
+                Poll::Ready(Err(SendError::Io(error))) => {
+                    drop(self.end_sending(RequestState::Lost(error)));
+                }
                 Poll::Ready(Err(SendError::Body)) => return Err(ExchangeError::RequestBody),
             }
         }
         Ok(())
+    }
+
+    /// Nothing more is sent. Returns how far the request was.
+    fn end_sending(&mut self, state: RequestState) -> RequestState {
+        match std::mem::replace(&mut self.request, state) {
+            RequestState::Sending(writer) => {
+                let body = writer.into_body();
+                self.sent = body.is_retained().then(|| Box::new(body));
+                RequestState::Sent
+            }
+            ended => ended,
+        }
     }
 
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Parsed>, ExchangeError>> {
@@ -160,7 +190,7 @@ impl<'a> Http1Exchange<'a> {
 
     /// Why nothing more arrives.
     fn closed(&mut self, error: Option<io::Error>) -> ExchangeError {
-        let lost = match std::mem::replace(&mut self.request, RequestState::Sent) {
+        let lost = match self.end_sending(RequestState::Sent) {
             RequestState::Lost(error) => Some(error),
             RequestState::Sending(_) | RequestState::Sent => None,
         };

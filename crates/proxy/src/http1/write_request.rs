@@ -57,6 +57,16 @@ impl RequestWriter {
         }
     }
 
+    /// What left is not sent again: it need not be retained.
+    pub fn release(&mut self) {
+        self.body.release();
+    }
+
+    /// The body, of which part has left.
+    pub fn into_body(self) -> Upload {
+        self.body
+    }
+
     /// Writes what can be written. Ready when everything has left.
     pub fn poll_send<I: AsyncWrite + Unpin>(
         &mut self,

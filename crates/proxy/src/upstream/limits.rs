@@ -74,6 +74,7 @@ pub(crate) struct Connections {
     /// Those of them that can also use a stream of a shared connection.
     pending_for_any: AtomicUsize,
     refused: AtomicU64,
+    resent: AtomicU64,
     /// Wakes the request that has waited longest of those that can use a stream.
     any_freed: Notify,
     /// The same for requests that need their own connection.
@@ -97,6 +98,7 @@ impl Connections {
             pending: AtomicUsize::new(0),
             pending_for_any: AtomicUsize::new(0),
             refused: AtomicU64::new(0),
+            resent: AtomicU64::new(0),
             any_freed: Notify::new(),
             connection_freed: Notify::new(),
         });
@@ -118,6 +120,16 @@ impl Connections {
     /// Waiting requests that can use a stream.
     pub fn pending_for_any(&self) -> usize {
         self.pending_for_any.load(Ordering::Relaxed)
+    }
+
+    /// Requests that were sent once more so far.
+    pub fn resent(&self) -> u64 {
+        self.resent.load(Ordering::Relaxed)
+    }
+
+    /// Counts a request that is sent once more.
+    pub fn count_resent(&self) {
+        self.resent.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Requests that were refused so far.

@@ -16,6 +16,9 @@ families! {
     /// Requests refused with 503 because no connection to the upstream was free: more than
     /// `max_pending` waited, or one waited too long.
     UPSTREAM_REFUSED: Counter[Upstream] = "tokengauge_upstream_refused_requests_total", Count;
+    /// Requests that were sent once more, over a new connection, because a reused one was lost before any of the response
+    /// came (`resend_bytes`).
+    UPSTREAM_RESENT: Counter[Upstream] = "tokengauge_upstream_resent_requests_total", Count;
     /// 1 where a call to the upstream would be marked as warm-up now, 0 where not.
     UPSTREAM_WARMING: Gauge[Upstream] = "tokengauge_upstream_warming", Count;
     /// Requests that wait in the upstream, by its own metrics.
