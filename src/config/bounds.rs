@@ -2,7 +2,7 @@
 
 use super::file::{Problem, key_at, line_at};
 use super::scalar::{Size, parse_size};
-use super::schema::schema;
+use super::schema::published;
 use serde_json::Value;
 use std::ops::Range;
 use std::time::Duration;
@@ -18,7 +18,7 @@ pub(super) fn problems(text: &str) -> Vec<Problem> {
         found: Vec::new(),
     };
     if let Ok(table) = DeTable::parse(text) {
-        check.table(&schema(), table.get_ref());
+        check.table(&published(), table.get_ref());
     }
     check.found
 }
