@@ -195,6 +195,7 @@ impl Bench {
             dialect: None,
             workload: None,
             inject_usage: false,
+            variant: None,
         });
         call.connected(self.start, true);
         call.sent(self.start);

@@ -29,6 +29,7 @@ fn a_finished_stream_has_exactly_these_fields_and_values() {
         dialect: None,
         workload: Some(&workload),
         inject_usage: false,
+        variant: None,
     });
     use tokengauge::observer::Observer;
     bench.send(

@@ -26,6 +26,7 @@ fn call(bench: &Bench, method: &Method, path: &str) -> Arc<dyn ObservedCall> {
         dialect: None,
         workload: None,
         inject_usage: false,
+        variant: None,
     });
     begun.connected(bench.at(2), true);
     begun.sent(bench.at(5));

@@ -65,6 +65,7 @@ fn measured(
         dialect: recording.dialect,
         workload: None,
         inject_usage: false,
+        variant: None,
     });
     call.connected(received, true);
     call.request_frame(&recording.request);

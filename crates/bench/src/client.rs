@@ -114,6 +114,7 @@ impl Client {
             dialect: None,
             workload: None,
             inject_usage: false,
+            variant: None,
         }));
         if !self.settings.identify {
             for name in IDENTITY {

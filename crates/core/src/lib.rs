@@ -10,6 +10,7 @@ pub mod caller;
 pub mod cells;
 pub mod concurrency;
 pub mod dialect;
+pub mod experiment;
 pub mod finish_class;
 pub mod finished;
 pub mod inter_token;

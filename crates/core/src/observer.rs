@@ -2,6 +2,7 @@
 //! implements it. No implementation may block, fail or panic.
 
 use crate::call::Dialect;
+use crate::experiment::{AssignedUnit, AssignedVariant, RequestHead};
 use crate::memory::{AdmissionBuffers, Buffer, Memory};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
@@ -14,6 +15,11 @@ use std::time::{Duration, Instant, SystemTime};
 pub trait Observer: Send + Sync + 'static {
     /// A request head was read and a route chosen.
     fn begin(&self, start: CallStart<'_>) -> Arc<dyn ObservedCall>;
+    /// The name of a request's unit, for an experiment that splits traffic; `None` where its head names none. Called
+    /// before [`Observer::begin`], only for routes with such an experiment.
+    fn unit(&self, _unit: AssignedUnit, _head: RequestHead<'_>) -> Option<String> {
+        None
+    }
 }
 
 /// What is known of a call when its request head has been read.
@@ -43,6 +49,8 @@ pub struct CallStart<'a> {
     pub workload: Option<&'a Arc<str>>,
     /// Whether usage may be asked for on the agent's behalf.
     pub inject_usage: bool,
+    /// The experiment of the route and the variant that was chosen.
+    pub variant: Option<&'a AssignedVariant>,
 }
 
 /// A frame is measured within this time of being read off the socket, unless the machine is too

@@ -18,6 +18,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 use tokengauge_core::call::{Dialect, Operation, OperationClass, RequestFacts};
 use tokengauge_core::caller::Charge;
+use tokengauge_core::experiment::AssignedVariant;
 use tokengauge_core::observer::{CallStart, UnmeasuredFrames};
 use tokengauge_core::time::duration_since_1970;
 use tokengauge_core::trace::{self, CallTrace, PropagatedTrace, TraceContext};
@@ -52,6 +53,8 @@ pub(crate) struct CallContext {
     /// Whether the response has no body, whatever its head says.
     pub(super) bodiless: bool,
     pub(crate) attribution: Option<Box<HeaderAttribution>>,
+    /// The variant that the proxy chose, if the route has an experiment.
+    variant: Option<Box<AssignedVariant>>,
     /// Identifies the agent, if sessions are guessed by conversation.
     conversation: Option<u64>,
     /// What quotas and budgets know of the call, if there are any.
@@ -160,6 +163,7 @@ impl CallContext {
             limited,
             bodiless: start.method == Method::HEAD,
             attribution,
+            variant: start.variant.map(|variant| Box::new(variant.clone())),
             is_socket,
             session: OnceLock::new(),
             request: Mutex::new(request),
@@ -216,6 +220,11 @@ impl CallContext {
         {
             who.session = Some(session.to_string());
             who.session_guess = None;
+        }
+        if let Some(chosen) = &self.variant {
+            // Where the call went is what it is compared by, whatever the agent says.
+            who.experiment = Some(chosen.experiment.to_string());
+            who.variant = chosen.variant.as_deref().map(str::to_owned);
         }
         who
     }

@@ -48,6 +48,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use tokengauge_core::memory::{AdmissionMemory, Memory};
+use attribution::HeaderAttribution;
+use tokengauge_core::experiment::{AssignedUnit, RequestHead};
 use tokengauge_core::observer::{CallStart, ObservedCall, Observer};
 use tokengauge_core::throughput::{RateKey, Rates, Throughput, ThroughputTick};
 use tokengauge_core::trace::Tracer;
@@ -253,5 +255,11 @@ impl Observer for Meter {
             CallContext::new(&self.shared, &start),
             start.received,
         ))
+    }
+
+    fn unit(&self, unit: AssignedUnit, head: RequestHead<'_>) -> Option<String> {
+        let measure = self.shared.measure.load();
+        let rules = &measure.attribution;
+        HeaderAttribution::of_call(head.headers, head.uri, head.port, rules)?.unit(unit)
     }
 }

@@ -509,6 +509,7 @@ mod tests {
             dialect: None,
             workload: None,
             inject_usage: false,
+            variant: None,
         };
         let context = Arc::new(CallContext::new(&meter.shared, &call));
         registry.begin(Uuid::now_v7(), &context, start, SystemTime::UNIX_EPOCH)

@@ -163,6 +163,7 @@ mod tests {
             dialect: None,
             workload: Some(&fallback),
             inject_usage: false,
+            variant: None,
         };
         Assignment::new(all, &start, attribution.as_deref())
     }

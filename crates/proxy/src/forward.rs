@@ -16,6 +16,7 @@ use super::rewrite::{self, RewriteOutcome};
 use super::route;
 use super::routing::Routing;
 use super::send_timeout::{DownstreamState, SendState};
+use super::split;
 use super::upload::{self, ContinueGate, Upload};
 use super::upstream::{
     ConnectAttempt, ConnectOptions, Endpoint, InFlightGuard, Lease, LeaseSearch, LeasedConnection,
@@ -29,7 +30,8 @@ use http::{HeaderMap, HeaderValue, Method, Request, Version, request};
 use http_body::Body as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
+use tokengauge_core::experiment::RequestHead;
 use tokengauge_core::observer::{
     Admission, CallStart, Failure, FailureKind, Observer, RequestBody, UnreadableBody,
 };
@@ -85,7 +87,7 @@ impl Forwarder {
     /// The open connections and pending requests of each upstream.
     pub fn upstreams(&self) -> Vec<UpstreamConnections> {
         let routing = self.routing.load();
-        let mut upstreams: Vec<_> = routing.upstreams.iter().collect();
+        let mut upstreams: Vec<_> = routing.upstreams.iter().flatten().collect();
         upstreams.sort_by(|one, other| one.settings.name.cmp(&other.settings.name));
         upstreams.dedup_by(|one, other| Arc::ptr_eq(one, other));
         let connections = |upstream: &&Arc<Upstream>| UpstreamConnections {
@@ -130,21 +132,46 @@ impl Forwarder {
             stream,
             connection.drain.call_guard(),
         );
-        let call = Call::new(
-            self.begin(received, &parts, matched, connection),
-            downstream,
-        );
+        let started_at = SystemTime::now();
+        let split = matched.and_then(|route| route.split.as_deref());
+        let head = RequestHead {
+            headers: &parts.headers,
+            uri: &parts.uri,
+            port: Some(connection.port),
+        };
+        let chosen = split
+            .map(|split| split::choose(split, &*self.observer, &self.panics, head, started_at));
+        // Those of the arms follow the route's own.
+        let arm = chosen.as_ref().and_then(|chosen| chosen.arm);
+        let arm = arm.map_or(0, |arm| arm + 1);
+        let upstream = index.and_then(|index| routing.upstreams.get(index)?.get(arm));
+        let start = CallStart {
+            received,
+            started_at,
+            method: &parts.method,
+            uri: &parts.uri,
+            headers: &parts.headers,
+            peer: Some(connection.peer),
+            port: Some(connection.port),
+            route: matched.map_or(&self.no_route, |route| &route.name),
+            upstream: upstream.map_or(&self.no_route, |upstream| &upstream.settings.name),
+            dialect: matched.and_then(|route| route.dialect),
+            workload: matched.and_then(|route| route.workload.as_ref()),
+            inject_usage: matched.is_some_and(|route| route.inject_usage),
+            variant: chosen.as_ref().map(|chosen| &chosen.variant),
+        };
+        let call = CallHandle::begin(&*self.observer, &self.panics, start);
+        let call = Call::new(call, downstream);
         let discard_policy = DiscardPolicy::new(&parts);
-        let Some(index) = index else {
+        let (Some(route), Some(upstream)) = (matched, upstream) else {
             let failure = failure(
                 FailureKind::NoRoute,
                 "no route matches this request; see the routes of the configuration",
             );
             return refuse_unread(call, &failure, UnreadBody::from_agent(body, discard_policy));
         };
-        let route = &routing.settings.routes[index];
         call.downstream()
-            .set_send_timeout(route.upstream.timeouts.send);
+            .set_send_timeout(upstream.settings.timeouts.send);
         if let Some((kind, problem)) = rejection(route, &parts) {
             let mut response = refuse(call, &failure(kind, problem));
             let close = HeaderValue::from_static("close");
@@ -169,7 +196,7 @@ impl Forwarder {
         }
         let forwarding = Forwarding {
             route,
-            upstream: &routing.upstreams[index],
+            upstream,
             connection,
             method: parts.method.clone(),
             agent_version: parts.version,
@@ -183,30 +210,6 @@ impl Forwarder {
             }) => refuse_unread(call, &failure, UnreadBody::new(source, discard_policy)),
             Err(SendFailure { failure, .. }) => refuse(call, &failure),
         }
-    }
-
-    fn begin(
-        &self,
-        received: Instant,
-        parts: &request::Parts,
-        route: Option<&Route>,
-        connection: &ConnectionInfo,
-    ) -> CallHandle {
-        let start = CallStart {
-            received,
-            started_at: SystemTime::now(),
-            method: &parts.method,
-            uri: &parts.uri,
-            headers: &parts.headers,
-            peer: Some(connection.peer),
-            port: Some(connection.port),
-            route: route.map_or(&self.no_route, |route| &route.name),
-            upstream: route.map_or(&self.no_route, |route| &route.upstream.name),
-            dialect: route.and_then(|route| route.dialect),
-            workload: route.and_then(|route| route.workload.as_ref()),
-            inject_usage: route.is_some_and(|route| route.inject_usage),
-        };
-        CallHandle::begin(&*self.observer, &self.panics, start)
     }
 }
 

@@ -31,6 +31,7 @@ mod route;
 mod routing;
 mod send_timeout;
 pub mod settings;
+mod split;
 mod tap;
 mod timer;
 mod upgrade;

@@ -48,10 +48,9 @@ fn host(request: &Parts) -> Option<&str> {
 /// Whether a path would leave the prefix of its route, or the base path of its endpoint, on a
 /// server that resolves `..`. No route of the configuration leads there.
 pub(super) fn escapes_prefix(route: &Route, path: &str) -> bool {
-    let endpoints = &route.upstream.endpoints;
+    let mut endpoints = route.upstreams().flat_map(|upstream| &upstream.endpoints);
     let confined = !route.matches.path_prefix.is_empty()
         || endpoints
-            .iter()
             .any(|endpoint| !endpoint.base_path.is_empty());
     if !confined || !(path.contains("..") || path.contains('%')) {
         return false;

@@ -11,8 +11,8 @@ use tokengauge_net::tls::Invalid;
 /// The routes of one configuration, with their upstreams.
 pub struct Routing {
     pub(super) settings: Settings,
-    /// The upstream of each route, in the same order.
-    pub(super) upstreams: Vec<Arc<Upstream>>,
+    /// The upstreams of each route, in the order of the routes: its own, then those of its experiment's arms.
+    pub(super) upstreams: Vec<Vec<Arc<Upstream>>>,
     pub(super) limiter: Arc<Limiter>,
     pub(super) descriptors: Arc<DescriptorBudget>,
 }
@@ -35,7 +35,7 @@ impl Routing {
         } else {
             Arc::new(Limiter::new(&settings.limits))
         };
-        let known = self.upstreams.iter();
+        let known = self.upstreams.iter().flatten();
         let known = known.map(|upstream| (&*upstream.settings.name, upstream));
         let descriptors = Arc::clone(&self.descriptors);
         Routing::build(settings, limiter, descriptors, &known.collect())
@@ -51,14 +51,18 @@ impl Routing {
         let mut built: HashMap<&str, Arc<Upstream>> = HashMap::new();
         let mut upstreams = Vec::with_capacity(settings.routes.len());
         for route in &settings.routes {
-            let name = &*route.upstream.name;
-            let upstream = match (built.get(name), known.get(name)) {
-                (Some(built), _) => Arc::clone(built),
-                (None, Some(known)) => Upstream::with_settings(known, &route.upstream, head_bytes)?,
-                (None, None) => Arc::new(Upstream::new(&route.upstream, head_bytes, &descriptors)?),
-            };
-            built.insert(name, Arc::clone(&upstream));
-            upstreams.push(upstream);
+            let mut of_route = Vec::with_capacity(1);
+            for wanted in route.upstreams() {
+                let name = &*wanted.name;
+                let upstream = match (built.get(name), known.get(name)) {
+                    (Some(built), _) => Arc::clone(built),
+                    (None, Some(known)) => Upstream::with_settings(known, wanted, head_bytes)?,
+                    (None, None) => Arc::new(Upstream::new(wanted, head_bytes, &descriptors)?),
+                };
+                built.insert(name, Arc::clone(&upstream));
+                of_route.push(upstream);
+            }
+            upstreams.push(of_route);
         }
         drop(built);
         Ok(Routing {

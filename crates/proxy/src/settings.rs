@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokengauge_core::call::Dialect;
+use tokengauge_core::experiment::AssignedUnit;
 pub use tokengauge_net::endpoint::{Endpoint, Protocol};
 pub use tokengauge_net::tls::{ClientTls, ServerTls};
 
@@ -69,6 +70,41 @@ pub struct Route {
     pub add_forwarded: bool,
     /// The protocols that an agent's connection may be upgraded to, as `upgrade` names them.
     pub upgrades: Vec<String>,
+    /// The experiment that splits its requests.
+    pub split: Option<Arc<Split>>,
+}
+
+/// An experiment that sends each request of a route to the upstream of one of its arms.
+#[derive(Clone, Debug)]
+pub struct Split {
+    /// The experiment's name.
+    pub experiment: Arc<str>,
+    /// Goes into the hash of each unit, so that two experiments assign independently.
+    pub salt: String,
+    /// What decides on the arm.
+    pub by: SplitBy,
+    /// The arms; at least one, with weights above 0.
+    pub arms: Vec<Arm>,
+}
+
+/// What decides on the arm of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SplitBy {
+    /// The unit that the request's head names.
+    Unit(AssignedUnit),
+    /// The block of time in which the head was read; blocks of this length are counted from 1970 on.
+    Block(Duration),
+}
+
+/// One arm of an experiment.
+#[derive(Clone, Debug)]
+pub struct Arm {
+    /// Its name: the variant of its calls.
+    pub name: Arc<str>,
+    /// Its part of the units, relative to the other weights.
+    pub weight: f64,
+    /// Where its requests go.
+    pub upstream: Arc<Upstream>,
 }
 
 /// What a request must look like for a route. Absent parts match anything.
@@ -195,6 +231,13 @@ impl Route {
             add_via: false,
             add_forwarded: false,
             upgrades: default_upgrades(),
+            split: None,
         }
+    }
+
+    /// Every upstream that its requests may go to: its own first, then those of the arms.
+    pub fn upstreams(&self) -> impl Iterator<Item = &Arc<Upstream>> {
+        let arms = self.split.iter().flat_map(|split| &split.arms);
+        std::iter::once(&self.upstream).chain(arms.map(|arm| &arm.upstream))
     }
 }

@@ -96,6 +96,7 @@ impl Bench {
             dialect: None,
             workload: None,
             inject_usage: false,
+            variant: None,
         }))
     }
 

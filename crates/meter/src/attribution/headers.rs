@@ -8,6 +8,7 @@ use crate::quota;
 use http::header::USER_AGENT;
 use http::{HeaderMap, HeaderName, Uri};
 use serde::Deserialize;
+use tokengauge_core::experiment::AssignedUnit;
 use tokengauge_core::trace::TraceContext;
 
 /// The values of headers, separated by their precedence over those of the body.
@@ -114,6 +115,19 @@ impl HeaderAttribution {
     pub fn agent(&self) -> Option<&str> {
         let agent = self.agent.as_deref().or(self.assigned_agent.as_deref());
         agent.or(self.known_agent.as_deref())
+    }
+
+    /// The name of the unit that an experiment assigns as a whole. Sessions are those that the headers name; none is guessed,
+    /// since a guess by trace or by the beginning of the conversation may change within a session.
+    pub fn unit(self, unit: AssignedUnit) -> Option<String> {
+        match unit {
+            AssignedUnit::Session => self
+                .session
+                .or(self.known_session)
+                .or(self.baggage_session),
+            AssignedUnit::Agent => self.agent.or(self.assigned_agent).or(self.known_agent),
+            AssignedUnit::User => self.user.or(self.known_user),
+        }
     }
 
     /// Whether the trace is sampled.

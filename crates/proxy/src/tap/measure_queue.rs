@@ -305,6 +305,7 @@ mod tests {
             dialect: None,
             workload: None,
             inject_usage: false,
+            variant: None,
         };
         CallHandle::begin(notes, &Arc::default(), start)
     }

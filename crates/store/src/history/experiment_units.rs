@@ -3,6 +3,7 @@
 use super::timed_call::TimedCall;
 use crate::figures::CallFigures;
 use crate::query::{ExperimentUnit, ExperimentUnits, UnitKind, UnitQuery, UnitSums};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// The units of an experiment: the same as of the ledger.
@@ -11,7 +12,7 @@ pub fn experiment_units<'a>(
     query: &UnitQuery,
 ) -> ExperimentUnits {
     let mut found = ExperimentUnits::default();
-    let mut units: BTreeMap<(Option<&str>, &str), UnitSums> = BTreeMap::new();
+    let mut units: BTreeMap<(Option<&str>, Cow<'a, str>), UnitSums> = BTreeMap::new();
     for call in calls {
         let record = call.record;
         let figures = CallFigures::of(record, call.started, None);
@@ -23,9 +24,13 @@ pub fn experiment_units<'a>(
             continue;
         }
         let unit = match query.unit {
-            UnitKind::Session => &record.session,
-            UnitKind::Agent => &record.agent,
-            UnitKind::User => &record.user,
+            UnitKind::Session => record.session.as_deref().map(Cow::from),
+            UnitKind::Agent => record.agent.as_deref().map(Cow::from),
+            UnitKind::User => record.user.as_deref().map(Cow::from),
+            UnitKind::Block(_) => {
+                let block = query.unit.block(figures.started_us);
+                Some(query.unit.block_name(block).into())
+            }
         };
         match unit {
             Some(unit) => units
@@ -40,7 +45,7 @@ pub fn experiment_units<'a>(
     found.units = units
         .map(|((variant, unit), sums)| ExperimentUnit {
             variant: variant.map(str::to_owned),
-            unit: unit.to_owned(),
+            unit: unit.into_owned(),
             sums,
         })
         .collect();

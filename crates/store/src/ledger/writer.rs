@@ -296,6 +296,7 @@ mod tests {
                 dialect: None,
                 workload: None,
                 inject_usage: false,
+                variant: None,
             });
             call.ended(now, End::Complete);
         }

@@ -20,6 +20,31 @@ pub enum UnitKind {
     Agent,
     /// A user.
     User,
+    /// A block of time of this length, counted from 1970 on: its calls are those that began in it. Sums by block are not
+    /// kept, so that every call of the experiment is read.
+    Block(Duration),
+}
+
+impl UnitKind {
+    /// The number of the block that an instant in microseconds since 1970 is in; 0 where the unit is no block.
+    pub(crate) fn block(self, us: i64) -> i64 {
+        match self {
+            UnitKind::Block(length) => {
+                let length = i64::try_from(length.as_micros()).unwrap_or(i64::MAX);
+                us.div_euclid(length.max(1))
+            }
+            UnitKind::Session | UnitKind::Agent | UnitKind::User => 0,
+        }
+    }
+
+    /// The name of a block: when it begins, RFC 3339 in UTC.
+    pub(crate) fn block_name(self, block: i64) -> String {
+        let UnitKind::Block(length) = self else {
+            return block.to_string();
+        };
+        let length = i64::try_from(length.as_micros()).unwrap_or(i64::MAX);
+        humantime::format_rfc3339_seconds(instant(block.saturating_mul(length))).to_string()
+    }
 }
 
 /// Which units.

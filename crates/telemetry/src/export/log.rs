@@ -246,6 +246,7 @@ mod tests {
             dialect: None,
             workload: None,
             inject_usage: false,
+            variant: None,
         });
         call.ended(now, End::Complete);
         assert!(meter.flush(TIMEOUT));

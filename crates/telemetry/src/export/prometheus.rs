@@ -74,8 +74,12 @@ impl Prometheus {
     /// Adds the series of `routes`. Existing ones keep their counts.
     pub fn add_routes(&self, routes: &[Arc<Route>], measure: &Measure) {
         let registry = &self.registry;
-        for route in routes {
-            let upstream = &*route.upstream.name;
+        let upstreams = |route: &Arc<Route>| route.upstreams().cloned().collect::<Vec<_>>();
+        let pairs = routes
+            .iter()
+            .flat_map(|route| upstreams(route).into_iter().map(move |to| (route, to)));
+        for (route, to) in pairs {
+            let upstream = &*to.name;
             let labels = labels::Route {
                 upstream,
                 route: &route.name,
@@ -91,7 +95,7 @@ impl Prometheus {
             }
             self.series(self.identity(
                 &route.name,
-                &route.upstream.name,
+                &to.name,
                 route.workload.as_ref(),
                 UNKNOWN.into(),
             ));

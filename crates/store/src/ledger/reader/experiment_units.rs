@@ -16,8 +16,12 @@ pub(super) fn experiment_units(
 ) -> Result<ExperimentUnits, QueryError> {
     let mut found = Found::of(query.unit);
     if let Some(experiment) = name(connection, Kind::Experiment, &query.experiment)? {
-        summed(connection, experiment, &mut found)?;
-        unsummed(connection, experiment, &mut found)?;
+        if let UnitKind::Block(_) = query.unit {
+            every_call(connection, experiment, &mut found)?;
+        } else {
+            summed(connection, experiment, &mut found)?;
+            unsummed(connection, experiment, &mut found)?;
+        }
     }
     let mut units = Vec::new();
     for ((variant, unit), sums) in found.units {
@@ -63,12 +67,20 @@ impl Found {
             UnitKind::Session => session,
             UnitKind::Agent => agent,
             UnitKind::User => user,
+            UnitKind::Block(_) => {
+                let block = self.kind.block(sums.first_us);
+                return self.merge(variant, block, sums);
+            }
         };
         match unit {
             COLLAPSED => self.collapsed_calls += sums.calls,
             0 => self.calls_without_unit += sums.calls,
-            _ => self.units.entry((variant, unit)).or_default().merge(sums),
+            _ => self.merge(variant, unit, sums),
         }
+    }
+
+    fn merge(&mut self, variant: i64, unit: i64, sums: &UnitSums) {
+        self.units.entry((variant, unit)).or_default().merge(sums);
     }
 }
 
@@ -89,9 +101,27 @@ fn summed(connection: &Connection, experiment: i64, found: &mut Found) -> Result
 /// What has not been added to the sums yet, from the calls.
 fn unsummed(connection: &Connection, experiment: i64, found: &mut Found) -> Result<(), QueryError> {
     let mark = unsummed::mark(connection)?;
-    if mark == 0 {
-        return Ok(());
+    match mark {
+        0 => Ok(()),
+        _ => calls_before(connection, experiment, mark, found),
     }
+}
+
+/// Every call, one at a time.
+fn every_call(
+    connection: &Connection,
+    experiment: i64,
+    found: &mut Found,
+) -> Result<(), QueryError> {
+    calls_before(connection, experiment, i64::MAX, found)
+}
+
+fn calls_before(
+    connection: &Connection,
+    experiment: i64,
+    mark: i64,
+    found: &mut Found,
+) -> Result<(), QueryError> {
     let mut series = connection.prepare_cached("SELECT id FROM series WHERE experiment = ?")?;
     let series = series.query_map([experiment], |row| row.get::<_, i64>(0))?;
     let mut reader = FiguresReader::new(connection);
@@ -112,6 +142,7 @@ fn unit_name(connection: &Connection, kind: UnitKind, id: i64) -> rusqlite::Resu
             .query_row([id], |row| row.get(0))
             .optional()?,
         UnitKind::Agent | UnitKind::User => text(connection, Some(id))?,
+        UnitKind::Block(_) => Some(kind.block_name(id)),
     };
     Ok(found.unwrap_or_else(|| id.to_string()))
 }
