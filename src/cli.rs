@@ -1,5 +1,6 @@
 //! The command line: the commands, their options and their help.
 
+mod ab;
 mod bench;
 mod calls;
 mod cluster;
@@ -16,6 +17,7 @@ use clap::{Args, Parser, Subcommand};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+pub use ab::*;
 pub use bench::*;
 pub use calls::*;
 pub use cluster::*;
@@ -84,6 +86,8 @@ pub enum Command {
     Bench(Box<BenchArgs>),
     /// Compare finished calls: speed, time to first token, cost, errors, by model and more
     Report(ReportArgs),
+    /// Compare the variants of an experiment: speed, waiting, cost, failures, with intervals
+    Ab(Box<AbArgs>),
     /// Print Prometheus rules: alerts on the proxy, and on the configuration's objectives
     Rules(RulesArgs),
     /// Put the sidecar into manifests: Deployments, Jobs, Pods and so on

@@ -20,6 +20,8 @@ use tokio::sync::oneshot;
 
 /// Two routes to two upstreams.
 const CONFIG: &str = r#"
+[[experiment]]
+name = "decoder"
 [[upstream]]
 name = "upstream"
 url = "http://127.0.0.1:9"
@@ -72,6 +74,7 @@ impl Server {
             recent,
             prometheus,
             about: Arc::default(),
+            experiments: Arc::new(arc_swap::ArcSwap::from_pointee(config.experiments.clone())),
             readiness: Arc::clone(&readiness),
             ledger: None,
             throughput: Some(Arc::clone(&throughput)),

@@ -28,7 +28,10 @@ async fn every_answer_is_as_documented() {
         } else {
             ""
         };
-        let asked = format!("{}{query}", path.replace("{id}", "s-1"));
+        let asked = format!(
+            "{}{query}",
+            path.replace("{id}", "s-1").replace("{name}", "decoder")
+        );
         let reply = server.fetch(&asked).await;
         assert_eq!(reply.status, 200, "{asked}: {}", reply.body);
         let path = path.replace('/', "~1");
@@ -57,7 +60,10 @@ async fn every_parameter_is_documented_and_every_documented_one_is_known() {
         } else {
             format!("the only parameters here are {}", names.join(", "))
         };
-        let asked = format!("{}?no-such=1", path.replace("{id}", "s"));
+        let asked = format!(
+            "{}?no-such=1",
+            path.replace("{id}", "s").replace("{name}", "decoder")
+        );
         let reply = server.fetch(&asked).await;
         assert_eq!(reply.status, 400, "{asked}");
         let error: Value = serde_json::from_str(&reply.body).expect("JSON");

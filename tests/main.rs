@@ -21,6 +21,7 @@ mod cost_budget;
 mod documents;
 mod engine_metrics;
 mod examples;
+mod experiments;
 #[cfg(target_os = "linux")]
 mod faults;
 #[cfg(target_os = "linux")]

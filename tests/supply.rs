@@ -18,6 +18,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("slo", &["core", "files", "meter"]),
     ("stats", &[]),
     ("store", &["core", "files", "meter"]),
+    ("experiments", &["stats", "store"]),
     (
         "telemetry",
         &["core", "files", "meter", "net", "proxy", "slo"],

@@ -31,6 +31,7 @@ use axum::routing::get;
 use server::{Bounds, Closed};
 use std::sync::{Arc, Weak};
 use std::time::{Instant, SystemTime};
+use tokengauge_experiments::Experiment;
 use tokengauge_net::tls::Acceptor;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -57,6 +58,8 @@ pub struct Admin {
     pub slos: Arc<Slos>,
     /// Version, listeners and routes of the process.
     pub about: Arc<ArcSwap<ProcessInfo>>,
+    /// The experiments that are configured.
+    pub experiments: Arc<ArcSwap<Vec<Experiment>>>,
     /// Readiness for traffic.
     pub readiness: Arc<Readiness>,
     /// All finished calls, where there is a ledger.

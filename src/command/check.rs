@@ -7,7 +7,9 @@ use crate::cli::CheckArgs;
 use crate::config::{Config, Route};
 use crate::output;
 use std::time::Instant;
+use tokengauge_core::experiment::AssignedUnit;
 use tokengauge_net::tls;
+use tokengauge_proxy::settings::{Split, SplitBy};
 
 pub(super) fn check(args: &CheckArgs) -> Result<(), Error> {
     let (mut config, origin) = super::load(&args.config)?;
@@ -49,6 +51,11 @@ pub(super) fn check(args: &CheckArgs) -> Result<(), Error> {
             "  {}: its own metrics every {:?}\n",
             scrape.upstream, scrape.interval
         );
+    }
+    for route in &config.routes {
+        if let Some(split) = &route.split {
+            text += &format!("  {}\n", describe_split(&route.name, split));
+        }
     }
     for limit in limits(&config) {
         text += &format!("  {limit}\n");
@@ -96,11 +103,28 @@ pub(super) fn files(config: &Config) -> Result<(), Error> {
     Access::new(&config.admin, Instant::now())
         .map_err(|error| Error::Configuration(error.to_string()))?;
     for route in &config.routes {
-        tls::Connector::new(&route.upstream.tls, route.upstream.protocol).map_err(|error| {
-            Error::Configuration(format!("upstream {}: {error}", route.upstream.name))
-        })?;
+        for upstream in route.upstreams() {
+            tls::Connector::new(&upstream.tls, upstream.protocol).map_err(|error| {
+                Error::Configuration(format!("upstream {}: {error}", upstream.name))
+            })?;
+        }
     }
     Ok(())
+}
+
+fn describe_split(route: &str, split: &Split) -> String {
+    let arms = split.arms.iter().map(|arm| {
+        let (name, weight, upstream) = (&arm.name, arm.weight, &arm.upstream.name);
+        format!("{name} → {upstream} (weight {weight})")
+    });
+    let by = match split.by {
+        SplitBy::Unit(AssignedUnit::Session) => "session".to_owned(),
+        SplitBy::Unit(AssignedUnit::Agent) => "agent".to_owned(),
+        SplitBy::Unit(AssignedUnit::User) => "user".to_owned(),
+        SplitBy::Block(length) => format!("block of {}", humantime::format_duration(length)),
+    };
+    let arms = arms.collect::<Vec<_>>().join(", ");
+    format!("experiment {}: {route} by {by}: {arms}", split.experiment)
 }
 
 fn describe(route: &Route) -> String {

@@ -1,5 +1,6 @@
 //! One file per command, which puts the crates together for it.
 
+mod ab;
 mod api_client;
 mod bench;
 mod check;
@@ -66,6 +67,7 @@ pub fn run(cli: Cli) -> Result<(), Error> {
         Command::Replay(args) => replay::replay(&args),
         Command::Top(args) => top::top(&args),
         Command::Report(args) => report::report(&args),
+        Command::Ab(args) => ab::ab(&args),
         Command::Metrics(args) => output::print(&metrics::metrics(&args)?),
         Command::Inject(args) => inject::inject(&args),
         Command::Injector(args) => serving(LevelFilter::INFO, inject::injector(args)),

@@ -19,6 +19,7 @@ use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Instant;
+use tokengauge_experiments::Experiment;
 
 /// A running proxy, and the configuration in use.
 pub(super) struct RunningProxy {
@@ -31,6 +32,7 @@ pub(super) struct RunningProxy {
     pub(super) slos: Arc<Slos>,
     pub(super) readiness: Arc<Readiness>,
     pub(super) about: Arc<ArcSwap<ProcessInfo>>,
+    pub(super) experiments: Arc<ArcSwap<Vec<Experiment>>>,
     pub(super) store: Option<Arc<Mutex<Store>>>,
     pub(super) receivers: Receivers,
     pub(super) watchers: Watchers,
@@ -71,6 +73,7 @@ impl RunningProxy {
         let about = self.about.load();
         let about = about.under(&next, &self.listening.addresses());
         self.about.store(Arc::new(about));
+        self.experiments.store(Arc::new(next.experiments.clone()));
         self.config.store(Arc::clone(&next));
         self.forget(&now, &next);
         Ok(())
@@ -103,7 +106,7 @@ impl RunningProxy {
         let known = |route: Option<&str>, upstream: &str| {
             upstream == Forwarder::NO_ROUTE
                 || routes().any(|known| {
-                    *known.upstream.name == *upstream
+                    known.upstreams().any(|known| *known.name == *upstream)
                         && route.is_none_or(|route| *known.name == *route)
                 })
         };

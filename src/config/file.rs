@@ -4,11 +4,13 @@
 //! the field's comment, its default and bounds by `extend`. The JSON Schema, the reference and the
 //! messages about unknown keys and bounds come from that.
 
+mod experiments;
 mod limits;
 mod objectives;
 mod process;
 mod traffic;
 
+pub(super) use experiments::*;
 pub(super) use limits::*;
 pub(super) use objectives::*;
 pub(super) use process::*;
@@ -166,6 +168,8 @@ pub(super) struct File {
     pub(super) upstream: Vec<Spanned<Upstream>>,
     #[serde(default)]
     pub(super) route: Vec<Spanned<Route>>,
+    #[serde(default)]
+    pub(super) experiment: Vec<Spanned<Experiment>>,
     #[serde(default)]
     #[schemars(extend("maxItems" = MAX_WORKLOADS))]
     pub(super) workload: Vec<Workload>,

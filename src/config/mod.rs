@@ -4,6 +4,7 @@
 mod attribution;
 mod bounds;
 mod cost;
+mod experiments;
 mod file;
 mod ledger;
 mod limited;
@@ -63,6 +64,8 @@ pub struct Config {
     pub admin: Admin,
     /// Tried in order; the first that matches wins.
     pub routes: Vec<Arc<Route>>,
+    /// The experiments; those with arms are also in their routes.
+    pub experiments: Vec<tokengauge_experiments::Experiment>,
     /// The upstreams' own metrics that are scraped.
     pub scrapes: Vec<Scrape>,
     /// Bounds of the process.

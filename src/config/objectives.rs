@@ -251,7 +251,8 @@ pub(super) fn selector(
     if let Some(upstream) = &written.upstream
         && !routes
             .iter()
-            .any(|route| *route.upstream.name == **upstream.get_ref())
+            .flat_map(|route| route.upstreams())
+            .any(|known| *known.name == **upstream.get_ref())
     {
         let reason = format!(
             "no route leads to an upstream named `{}`",

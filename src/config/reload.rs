@@ -11,6 +11,7 @@ pub fn needs_restart(now: &Config, next: &Config) -> Vec<&'static str> {
         listeners: _,
         admin,
         routes: _,
+        experiments: _,
         scrapes: _,
         limits: _,
         measure,

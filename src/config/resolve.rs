@@ -36,7 +36,9 @@ pub(super) fn config(file: File, text: &str) -> Result<Config, Vec<Problem>> {
             scrape.tls = upstream.tls.clone();
         }
     }
-    let routes = routes(file.route, &upstreams, &mut problems);
+    let mut routes = routes(file.route, &upstreams, &mut problems);
+    let experiments =
+        experiments::experiments(file.experiment, &upstreams, &mut routes, &mut problems);
     let listen = file.listen.is_some();
     let listeners = listeners(file.listen, file.tls, &mut problems);
     let ports: Vec<_> = listeners.iter().map(|one| one.address.port()).collect();
@@ -70,6 +72,7 @@ pub(super) fn config(file: File, text: &str) -> Result<Config, Vec<Problem>> {
         listeners,
         admin,
         routes,
+        experiments,
         scrapes,
         limits,
         measure,
@@ -369,6 +372,7 @@ fn route(
         add_via: written.via,
         add_forwarded: written.forwarded,
         upgrades,
+        split: None,
     })
 }
 

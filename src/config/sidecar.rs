@@ -40,6 +40,7 @@ impl Config {
                 ..Admin::default()
             },
             routes: vec![Arc::new(route)],
+            experiments: Vec::new(),
             scrapes: Vec::new(),
             limits: Limits::default(),
             measure: Measure::default(),

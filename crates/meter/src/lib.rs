@@ -40,6 +40,7 @@ mod workload;
 
 use crate::settings::Measure;
 use arc_swap::ArcSwap;
+use attribution::HeaderAttribution;
 use call::Call;
 use context::CallContext;
 use conversations::Conversations;
@@ -47,9 +48,8 @@ use shared::Shared;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
-use tokengauge_core::memory::{AdmissionMemory, Memory};
-use attribution::HeaderAttribution;
 use tokengauge_core::experiment::{AssignedUnit, RequestHead};
+use tokengauge_core::memory::{AdmissionMemory, Memory};
 use tokengauge_core::observer::{CallStart, ObservedCall, Observer};
 use tokengauge_core::throughput::{RateKey, Rates, Throughput, ThroughputTick};
 use tokengauge_core::trace::Tracer;

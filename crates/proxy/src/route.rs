@@ -50,8 +50,7 @@ fn host(request: &Parts) -> Option<&str> {
 pub(super) fn escapes_prefix(route: &Route, path: &str) -> bool {
     let mut endpoints = route.upstreams().flat_map(|upstream| &upstream.endpoints);
     let confined = !route.matches.path_prefix.is_empty()
-        || endpoints
-            .any(|endpoint| !endpoint.base_path.is_empty());
+        || endpoints.any(|endpoint| !endpoint.base_path.is_empty());
     if !confined || !(path.contains("..") || path.contains('%')) {
         return false;
     }

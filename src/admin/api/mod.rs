@@ -2,6 +2,7 @@
 
 mod capacity;
 mod events;
+mod experiments;
 mod finished;
 mod live;
 mod openapi;
@@ -30,6 +31,8 @@ fn routes() -> Vec<(&'static str, MethodRouter<Admin>)> {
         ("/api/v1/groups", get(finished::groups)),
         ("/api/v1/timeseries", get(finished::timeseries)),
         ("/api/v1/capacity", get(capacity::capacity)),
+        ("/api/v1/experiments", get(experiments::experiments)),
+        ("/api/v1/experiments/{name}", get(experiments::experiment)),
         ("/api/v1/streams", get(live::streams)),
         ("/api/v1/slos", get(live::slos)),
         ("/api/v1/events", get(events::events)),

@@ -8,8 +8,8 @@ use crate::history::{self, ThroughputHistory, TimedCall};
 use crate::ledger::{QueryError, Reader};
 use crate::meter::{FinishedCall, RecentCalls};
 use crate::query::{
-    CapacityRow, Dimension, Filter, GroupRow, Page, Paging, SeriesMetric, SessionDetail,
-    SessionQuery, SessionRow, Timeseries,
+    CapacityRow, Dimension, ExperimentUnits, Filter, GroupRow, Page, Paging, SeriesMetric,
+    SessionDetail, SessionQuery, SessionRow, Timeseries, UnitQuery,
 };
 use axum::http::StatusCode;
 use schemars::JsonSchema;
@@ -169,6 +169,17 @@ impl Store {
                 let finished_calls = recent.newest(usize::MAX);
                 let calls = all(&finished_calls).filter(|past| history::matches(filter, past));
                 part_of(history::groups(calls, by), paging)
+            }
+        }
+    }
+
+    /// The units of an experiment.
+    pub(super) fn experiment_units(&self, query: &UnitQuery) -> Answer<ExperimentUnits> {
+        match self {
+            Store::Ledger(reader) => reader.experiment_units(query).map_err(problem),
+            Store::Memory(recent) => {
+                let finished_calls = recent.newest(usize::MAX);
+                Ok(history::experiment_units(all(&finished_calls), query))
             }
         }
     }

@@ -121,10 +121,7 @@ impl HeaderAttribution {
     /// since a guess by trace or by the beginning of the conversation may change within a session.
     pub fn unit(self, unit: AssignedUnit) -> Option<String> {
         match unit {
-            AssignedUnit::Session => self
-                .session
-                .or(self.known_session)
-                .or(self.baggage_session),
+            AssignedUnit::Session => self.session.or(self.known_session).or(self.baggage_session),
             AssignedUnit::Agent => self.agent.or(self.assigned_agent).or(self.known_agent),
             AssignedUnit::User => self.user.or(self.known_user),
         }

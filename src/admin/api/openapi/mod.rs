@@ -5,6 +5,7 @@ mod parameters;
 mod schemas;
 
 use super::capacity::Capacities;
+use super::experiments::Experiments;
 use super::finished::{
     Calls, Groups, Models, OF_GROUPS, OF_SESSIONS, OF_TIMESERIES, Series, SessionAndCalls,
     Sessions, TasksOf, Workloads, reply,
@@ -17,6 +18,7 @@ use axum::extract::RawQuery;
 use axum::response::Response;
 use schemars::{Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
+use tokengauge_experiments::Report;
 
 /// A path of the API and what it answers.
 struct Operation {
@@ -98,6 +100,10 @@ fn described(operation: Operation, schemas: &mut SchemaGenerator) -> Value {
     if operation.path.contains("{id}") {
         parameters.insert(0, parameters::session_id());
         responses["404"] = problem("No finished call names this session.");
+    }
+    if operation.path.contains("{name}") {
+        parameters.insert(0, parameters::experiment_name());
+        responses["404"] = problem("No configuration and no finished call names this experiment.");
     }
     json!({
         "operationId": operation.id,
@@ -189,6 +195,20 @@ fn operations() -> Vec<Operation> {
             "What each upstream gave at which number of calls at once; of the filters times and upstream count.",
             &[&FILTERS],
             Answer::Json(SchemaGenerator::subschema_for::<Capacities>),
+        ),
+        operation(
+            "/api/v1/experiments",
+            "experiments",
+            "How the configured experiments stand: each arm against the first, with intervals that hold at every look.",
+            &[],
+            Answer::Json(SchemaGenerator::subschema_for::<Experiments>),
+        ),
+        operation(
+            "/api/v1/experiments/{name}",
+            "experiment",
+            "How one experiment stands, a configured one or one that agents name.",
+            &[],
+            Answer::Json(SchemaGenerator::subschema_for::<Report>),
         ),
         operation(
             "/api/v1/streams",

@@ -1,0 +1,164 @@
+//! Two groups of units compared, metric by metric.
+//!
+//! Every metric is a ratio of sums over units, with its variance by the delta method, and every interval is that of one
+//! asymptotic confidence sequence: it holds at all looks together, so that looking every minute and stopping whenever one
+//! likes does no harm.
+
+use crate::experiment::Rules;
+use crate::group::{Group, Tally};
+use crate::metric::Metric;
+use crate::withheld::Withheld;
+use tokengauge_stats::ratio::{difference, relative_difference};
+use tokengauge_stats::sequence::{Options, Sequence};
+use tokengauge_stats::{Error, Estimate, Interval, holm};
+
+/// The level of the checks that withhold a comparison.
+pub const CHECK_ALPHA: f64 = 0.01;
+/// Units of both groups that must have what a share counts, and units that must not: with fewer, the variance of a rare
+/// event is not known.
+pub const MIN_UNITS_WITH_EVENT: u64 = 50;
+/// The intervals are tightest at so many times the least number of units.
+const TIGHTEST: u64 = 5;
+/// The share of calls that may have no price.
+const MAX_UNPRICED: f64 = 0.01;
+
+/// One metric of two groups.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Comparison {
+    /// Which.
+    pub metric: Metric,
+    /// Of the baseline; `None` where nothing of it is known.
+    pub baseline: Option<f64>,
+    /// Of the group that is compared with it.
+    pub changed: Option<f64>,
+    /// The difference, or why there is none.
+    pub difference: Result<Difference, Withheld>,
+}
+
+/// By how much a metric is above that of the baseline: relative to it or in its own unit, as
+/// [`Metric::is_relative`] says.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Difference {
+    /// The estimate, for one-sided bounds at other levels.
+    pub estimate: Estimate,
+    /// The interval at confidence 1 − α of this metric alone.
+    pub interval: Interval,
+    /// The always-valid p value of no difference, of this metric alone.
+    pub p: f64,
+    /// The same adjusted for all metrics; as `p` until [`adjust`] has run.
+    pub adjusted_p: f64,
+}
+
+/// The sequence that the rules define.
+///
+/// # Errors
+///
+/// When α or the least number of units is out of range.
+pub fn sequence(rules: &Rules) -> Result<Sequence, Error> {
+    let both = rules.min_units.max(2).saturating_mul(2);
+    Sequence::new(Options {
+        confidence: 1.0 - rules.alpha,
+        tightest_at: both.saturating_mul(TIGHTEST),
+        first_look: both,
+    })
+}
+
+/// Compares a group with a baseline: every metric that the rules define. The p values are not adjusted yet.
+pub fn compare(baseline: &Group, changed: &Group, rules: &Rules) -> Vec<Comparison> {
+    let sequence = sequence(rules);
+    let defined = Metric::ALL.into_iter();
+    let defined = defined.filter(|metric| metric.is_defined(rules));
+    let biased = unavailable_differs(baseline, changed, &sequence);
+    let one = |metric: Metric| Comparison {
+        metric,
+        baseline: baseline.value(metric),
+        changed: changed.value(metric),
+        difference: match &biased {
+            Some(reason) if metric.needs_tps() => Err(reason.clone()),
+            _ => compared(metric, baseline, changed, &sequence),
+        },
+    };
+    defined.map(one).collect()
+}
+
+/// Adjusts the p values of all comparisons of one experiment for each other, by Holm. What is withheld counts with a p value
+/// of 1, so that the family has the same size at every look.
+pub fn adjust(families: &mut [Vec<Comparison>]) {
+    let p = |comparison: &Comparison| comparison.difference.as_ref().map_or(1.0, |found| found.p);
+    let all: Vec<f64> = families.iter().flatten().map(p).collect();
+    let Ok(adjusted) = holm::adjust(&all) else {
+        return;
+    };
+    let comparisons = families.iter_mut().flatten();
+    for (comparison, adjusted) in comparisons.zip(adjusted) {
+        if let Ok(found) = &mut comparison.difference {
+            found.adjusted_p = adjusted;
+        }
+    }
+}
+
+fn compared(
+    metric: Metric,
+    baseline: &Group,
+    changed: &Group,
+    sequence: &Result<Sequence, Error>,
+) -> Result<Difference, Withheld> {
+    let (a, b) = (baseline.tally(metric), changed.tally(metric));
+    if metric == Metric::Cost {
+        priced(baseline, changed)?;
+    } else if !metric.is_relative() {
+        enough(a, b)?;
+    }
+    let estimate = match metric.is_relative() {
+        true => relative_difference(&a.arm, &b.arm),
+        false => difference(&a.arm, &b.arm),
+    }?;
+    let sequence = sequence.clone()?;
+    let p = sequence.p_value(&estimate, 0.0)?;
+    Ok(Difference {
+        estimate,
+        interval: sequence.interval(&estimate)?,
+        p,
+        adjusted_p: p,
+    })
+}
+
+/// Whether enough units have the event, and enough have not.
+fn enough(a: &Tally, b: &Tally) -> Result<(), Withheld> {
+    let (with, without) = (a.with + b.with, a.without + b.without);
+    match with.min(without) >= MIN_UNITS_WITH_EVENT {
+        true => Ok(()),
+        false => Err(Withheld::RareEvent { with, without }),
+    }
+}
+
+fn priced(baseline: &Group, changed: &Group) -> Result<(), Withheld> {
+    let unpriced = |group: &Group| group.unpriced() as f64 > MAX_UNPRICED * group.calls() as f64;
+    let groups = [baseline, changed];
+    match groups
+        .iter()
+        .any(|group| group.priced_calls() == 0 || unpriced(group))
+    {
+        true => Err(Withheld::NoPrice {
+            calls: baseline.unpriced() + changed.unpriced(),
+        }),
+        false => Ok(()),
+    }
+}
+
+/// Why decode speeds are not comparable: the calls that have none are not the same share of both groups.
+fn unavailable_differs(
+    baseline: &Group,
+    changed: &Group,
+    sequence: &Result<Sequence, Error>,
+) -> Option<Withheld> {
+    let (a, b) = (baseline.unavailable(), changed.unavailable());
+    enough(a, b).ok()?;
+    let estimate = difference(&a.arm, &b.arm).ok()?;
+    let p = sequence.as_ref().ok()?.p_value(&estimate, 0.0).ok()?;
+    let share = |tally: &Tally| tally.arm.ratio().map_or(0.0, |ratio| ratio.value);
+    (p <= CHECK_ALPHA).then(|| Withheld::TpsUnavailableDiffers {
+        baseline: share(a),
+        changed: share(b),
+    })
+}

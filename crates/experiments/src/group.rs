@@ -1,0 +1,98 @@
+//! A group of units, summed up for every metric, so that no unit has to be kept.
+
+use crate::metric::{METRICS, Metric};
+use crate::observed::Sums;
+use tokengauge_stats::ratio::{Arm, Unit};
+
+/// The units of one side of a comparison. Each unit is added once, when it is complete.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Group {
+    metrics: [Tally; METRICS],
+    unavailable: Tally,
+    calls: u64,
+    failures: u64,
+    priced_calls: u64,
+}
+
+/// The units of one ratio.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Tally {
+    pub arm: Arm,
+    /// Units with something in the numerator.
+    pub with: u64,
+    /// Units with something in the denominator that is not in the numerator.
+    pub without: u64,
+}
+
+impl Tally {
+    fn push(&mut self, unit: Unit) {
+        self.arm.push(unit);
+        self.with += u64::from(unit.numerator > 0.0);
+        self.without += u64::from(unit.denominator > unit.numerator);
+    }
+}
+
+impl Group {
+    /// Adds one unit.
+    pub fn push(&mut self, sums: &Sums) {
+        for (tally, metric) in self.metrics.iter_mut().zip(Metric::ALL) {
+            tally.push(metric.of(sums));
+        }
+        self.unavailable.push(Unit {
+            numerator: sums.tps_unavailable as f64,
+            denominator: sums.calls as f64,
+        });
+        self.calls += sums.calls;
+        self.failures += sums.failures;
+        self.priced_calls += sums.priced_calls;
+    }
+
+    /// The number of units.
+    pub fn units(&self) -> u64 {
+        self.unavailable.arm.units()
+    }
+
+    /// The number of calls.
+    pub fn calls(&self) -> u64 {
+        self.calls
+    }
+
+    /// The metric's value over all units; `None` where nothing of it is known.
+    pub fn value(&self, metric: Metric) -> Option<f64> {
+        if metric == Metric::Cost && self.priced_calls == 0 {
+            return None;
+        }
+        // A single unit has a value, though no variance.
+        let mut arm = self.tally(metric).arm;
+        if arm.units() == 1 {
+            arm.merge(&arm.clone());
+        }
+        arm.ratio().ok().map(|ratio| ratio.value)
+    }
+
+    /// Calls that did not fail and have no price.
+    pub(crate) fn unpriced(&self) -> u64 {
+        (self.calls - self.priced_calls.min(self.calls)).saturating_sub(self.failures)
+    }
+
+    pub(crate) fn priced_calls(&self) -> u64 {
+        self.priced_calls
+    }
+
+    pub(crate) fn tally(&self, metric: Metric) -> &Tally {
+        &self.metrics[metric as usize]
+    }
+
+    /// Calls without a decode speed, among all calls.
+    pub(crate) fn unavailable(&self) -> &Tally {
+        &self.unavailable
+    }
+}
+
+impl FromIterator<Sums> for Group {
+    fn from_iter<I: IntoIterator<Item = Sums>>(units: I) -> Self {
+        let mut group = Group::default();
+        units.into_iter().for_each(|sums| group.push(&sums));
+        group
+    }
+}

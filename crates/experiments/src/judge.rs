@@ -1,0 +1,229 @@
+//! Judges an experiment: checks that its arms may be compared, and compares them.
+
+use crate::compare::{CHECK_ALPHA, Comparison, adjust, compare};
+use crate::experiment::{Experiment, Rules};
+use crate::group::Group;
+use crate::observed::{Observed, ObservedUnit};
+use crate::report::{ArmComparison, ArmReport, MetricReport, Report};
+use crate::withheld::Withheld;
+use crate::words;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, SystemTime};
+use tokengauge_stats::split::Split;
+use tokengauge_store::query::{Threshold, UnitKind};
+
+/// How much the test of the split believes in the configured shares, in units: a deviation of some percentage points shows
+/// with hundreds of units, as many as experiments on sessions have.
+const CONCENTRATION: f64 = 500.0;
+/// The share of units that may have calls of several variants.
+const MAX_MIXED: f64 = 0.01;
+
+/// An arm and what was seen of it.
+struct Seen<'a> {
+    name: &'a str,
+    weight: Option<f64>,
+    units: u64,
+    complete: Group,
+}
+
+/// How an experiment stands at `now`. It may be asked at any time and as often as one likes.
+pub fn judge(experiment: &Experiment, observed: &Observed, now: SystemTime) -> Report {
+    let mixed = mixed(observed);
+    let (arms, other_variants) = arms(experiment, observed);
+    let settle = |unit: &&ObservedUnit| settled(experiment, unit, now);
+    let seen = arms.into_iter().map(|(name, weight)| {
+        let of_it = || {
+            let units = observed.units.iter();
+            units.filter(move |unit| unit.variant.as_deref() == Some(name))
+        };
+        let unmixed = of_it().filter(|unit| !mixed.contains(&*unit.unit));
+        Seen {
+            name,
+            weight,
+            units: of_it().count() as u64,
+            complete: unmixed.filter(settle).map(|unit| unit.sums).collect(),
+        }
+    });
+    let seen: Vec<Seen<'_>> = seen.collect();
+    let split_p = split_p(&seen);
+    let withheld = withheld(experiment, &seen, mixed.len() as u64, split_p);
+    let comparisons = match withheld {
+        Some(_) => Vec::new(),
+        None => comparisons(experiment, &seen),
+    };
+    let unnamed = observed.units.iter();
+    let unnamed = unnamed.filter(|unit| unit.variant.is_none());
+    let unnamed: u64 = unnamed.map(|unit| unit.sums.calls).sum();
+    let value = |threshold: Option<Threshold>| threshold.map(Threshold::value);
+    let rules = &experiment.rules;
+    let mut report = Report {
+        name: experiment.name.clone(),
+        unit: words::unit(experiment.unit),
+        alpha: rules.alpha,
+        ttft_above: value(rules.ttft_above),
+        tps_below: value(rules.tps_below),
+        min_units: rules.min_units,
+        arms: seen.iter().map(arm_report).collect(),
+        calls_without_unit: observed.calls_without_unit + unnamed,
+        collapsed_calls: observed.collapsed_calls,
+        mixed_units: mixed.len() as u64,
+        other_variants,
+        split_p,
+        withheld: withheld.map(|reason| reason.to_string()),
+        comparisons,
+        verdict: String::new(),
+    };
+    words::verdicts(&mut report);
+    report
+}
+
+/// The name and weight of each arm, the baseline first, and the variants that are none.
+fn arms<'a>(
+    experiment: &'a Experiment,
+    observed: &'a Observed,
+) -> (Vec<(&'a str, Option<f64>)>, Vec<String>) {
+    let units = observed.units.iter();
+    let variants: BTreeSet<&str> = units.filter_map(|unit| unit.variant.as_deref()).collect();
+    if experiment.arms.is_empty() {
+        return (
+            variants.into_iter().map(|name| (name, None)).collect(),
+            Vec::new(),
+        );
+    }
+    let arms = experiment.arms.iter();
+    let arms: Vec<_> = arms.map(|arm| (&*arm.name, Some(arm.weight))).collect();
+    let known = |variant: &str| arms.iter().any(|(name, _)| *name == variant);
+    let others = variants.into_iter().filter(|variant| !known(variant));
+    let others = others.map(str::to_owned).collect();
+    (arms, others)
+}
+
+/// Units with calls of several variants, or of a variant and without one.
+fn mixed(observed: &Observed) -> BTreeSet<&str> {
+    let mut variants: BTreeMap<&str, &str> = BTreeMap::new();
+    let mut mixed = BTreeSet::new();
+    let named = observed.units.iter();
+    let named = named.filter_map(|unit| Some((&*unit.unit, unit.variant.as_deref()?)));
+    for (unit, variant) in named {
+        if *variants.entry(unit).or_insert(variant) != variant {
+            mixed.insert(unit);
+        }
+    }
+    mixed
+}
+
+/// Whether nothing more is expected of a unit.
+fn settled(experiment: &Experiment, unit: &ObservedUnit, now: SystemTime) -> bool {
+    let after = experiment.rules.settled_after;
+    let after = match experiment.unit {
+        UnitKind::Block(length) => after.max(length),
+        UnitKind::Session | UnitKind::Agent | UnitKind::User => after,
+    };
+    let since = now.duration_since(unit.last_at);
+    since.unwrap_or(Duration::ZERO) >= after
+}
+
+/// The p value of the configured weights; `None` where there are none, and before the first unit.
+fn split_p(seen: &[Seen<'_>]) -> Option<f64> {
+    let weights: Option<Vec<f64>> = seen.iter().map(|arm| arm.weight).collect();
+    let units: Vec<u64> = seen.iter().map(|arm| arm.units).collect();
+    if units.iter().all(|units| *units == 0) {
+        return None;
+    }
+    // One look at all units: its p value is never below the smallest of all looks, so that it is valid at each.
+    let mut split = Split::new(&weights?, CONCENTRATION).ok()?;
+    split.observe(&units).ok()
+}
+
+fn withheld(
+    experiment: &Experiment,
+    seen: &[Seen<'_>],
+    mixed: u64,
+    split_p: Option<f64>,
+) -> Option<Withheld> {
+    let with_units: Vec<&Seen<'_>> = seen.iter().filter(|arm| arm.units > 0).collect();
+    let units = with_units.iter().map(|arm| arm.units).sum::<u64>() - mixed;
+    if let Some(p) = split_p.filter(|p| *p <= CHECK_ALPHA) {
+        let counts = split_counts(seen);
+        return Some(Withheld::Split { counts, p });
+    }
+    if mixed as f64 > MAX_MIXED * units as f64 {
+        return Some(Withheld::Interference { mixed, units });
+    }
+    match with_units[..] {
+        [] => {
+            let unit = words::unit(experiment.unit);
+            return Some(Withheld::NoTraffic { unit });
+        }
+        [one] => {
+            let variant = one.name.to_owned();
+            return Some(Withheld::OneVariant { variant });
+        }
+        _ => {}
+    }
+    too_few(&experiment.rules, seen)
+}
+
+fn too_few(rules: &Rules, seen: &[Seen<'_>]) -> Option<Withheld> {
+    let fewest = seen.iter().min_by_key(|arm| arm.complete.units())?;
+    let needed = rules.min_units.max(2);
+    (fewest.complete.units() < needed).then(|| Withheld::TooFewUnits {
+        variant: fewest.name.to_owned(),
+        got: fewest.complete.units(),
+        needed,
+        settled: humantime::format_duration(rules.settled_after).to_string(),
+    })
+}
+
+/// Such as "a has 503 where 500 are expected, b 497 (500)".
+fn split_counts(seen: &[Seen<'_>]) -> String {
+    let units: u64 = seen.iter().map(|arm| arm.units).sum();
+    let weights: f64 = seen.iter().filter_map(|arm| arm.weight).sum();
+    let counts = seen.iter().map(|arm| {
+        let share = arm.weight.unwrap_or(0.0) / weights;
+        let expected = units as f64 * share;
+        format!(
+            "`{}` has {} units, {expected:.0} expected",
+            arm.name, arm.units
+        )
+    });
+    counts.collect::<Vec<_>>().join("; ")
+}
+
+fn comparisons(experiment: &Experiment, seen: &[Seen<'_>]) -> Vec<ArmComparison> {
+    let Some((baseline, others)) = seen.split_first() else {
+        return Vec::new();
+    };
+    let rules = &experiment.rules;
+    let compared = others
+        .iter()
+        .map(|arm| compare(&baseline.complete, &arm.complete, rules));
+    let mut families: Vec<Vec<Comparison>> = compared.collect();
+    adjust(&mut families);
+    let metrics = |family: Vec<Comparison>| {
+        let family = family.iter();
+        family
+            .map(|comparison| MetricReport::of(comparison, rules.alpha))
+            .collect()
+    };
+    let pairs = others.iter().zip(families);
+    pairs
+        .map(|(arm, family)| ArmComparison {
+            variant: arm.name.to_owned(),
+            baseline: baseline.name.to_owned(),
+            units: baseline.complete.units() + arm.complete.units(),
+            metrics: metrics(family),
+            verdict: String::new(),
+        })
+        .collect()
+}
+
+fn arm_report(arm: &Seen<'_>) -> ArmReport {
+    ArmReport {
+        name: arm.name.to_owned(),
+        weight: arm.weight,
+        units: arm.units,
+        complete_units: arm.complete.units(),
+        calls: arm.complete.calls(),
+    }
+}

@@ -1,0 +1,27 @@
+#![doc = include_str!("../README.md")]
+#![deny(clippy::print_stdout, clippy::print_stderr)] // they panic where nobody reads any more
+#![cfg_attr(test, allow(clippy::print_stdout, clippy::print_stderr))]
+
+pub mod compare;
+mod experiment;
+mod group;
+mod judge;
+mod metric;
+mod observed;
+mod report;
+#[cfg(test)]
+mod simulated;
+#[cfg(test)]
+mod tests;
+mod withheld;
+pub mod words;
+
+pub use experiment::{
+    Arm, DEFAULT_ALPHA, DEFAULT_MIN_UNITS, DEFAULT_SETTLED_AFTER, Experiment, Rules,
+};
+pub use group::Group;
+pub use judge::judge;
+pub use metric::Metric;
+pub use observed::{Observed, ObservedUnit, Sums};
+pub use report::{ArmComparison, ArmReport, Decision, MetricReport, Report, decision};
+pub use withheld::Withheld;

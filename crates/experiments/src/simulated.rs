@@ -1,0 +1,243 @@
+//! Experiments in simulated time, with a look every minute: false alarms where there is no difference, and power where there
+//! is one.
+
+use crate::compare::{Comparison, adjust, compare};
+use crate::experiment::Rules;
+use crate::group::Group;
+use crate::metric::Metric;
+use crate::observed::Sums;
+use rand::RngExt;
+use tokengauge_stats::{Generator, seeded};
+use tokengauge_store::query::Threshold;
+
+/// The threshold of the time to the first token that the simulated calls have, in seconds.
+const TTFT: f64 = 0.5;
+/// The threshold of their decode speed, in tokens per second.
+const TPS: f64 = 30.0;
+
+/// By which factors the second arm differs.
+#[derive(Clone, Copy)]
+struct Shift {
+    tps: f64,
+    ttft: f64,
+    cost: f64,
+}
+
+const NONE: Shift = Shift {
+    tps: 1.0,
+    ttft: 1.0,
+    cost: 1.0,
+};
+
+/// A session: when it is complete, in minutes, its arm and its calls.
+struct Session {
+    complete: u32,
+    second: bool,
+    sums: Sums,
+}
+
+/// A standard normal draw (Box and Muller).
+fn normal(random: &mut Generator) -> f64 {
+    let (radius, angle): (f64, f64) = (random.random(), random.random());
+    (-2.0 * (1.0 - radius).ln()).sqrt() * (std::f64::consts::TAU * angle).cos()
+}
+
+/// Calls of one session are alike: they share the length of their prompts and the speed of their model.
+fn session(begins: u32, second: bool, shift: Shift, random: &mut Generator) -> Session {
+    let shift = if second { shift } else { NONE };
+    let (speed, wait) = (0.25 * normal(random), 0.5 * normal(random));
+    let mut sums = Sums::default();
+    let mut seconds = 0.0;
+    loop {
+        let tokens = (200.0 * (0.7 * normal(random)).exp()).max(1.0).round();
+        let tps = 45.0 * (speed + 0.2 * normal(random)).exp() * shift.tps;
+        let ttft = 0.4 * (wait + 0.4 * normal(random)).exp() * shift.ttft;
+        let failed = random.random::<f64>() < 0.03;
+        let measured = !failed && random.random::<f64>() < 0.9;
+        sums.calls += 1;
+        sums.failures += u64::from(failed);
+        sums.truncated += u64::from(random.random::<f64>() < 0.02);
+        sums.priced_calls += u64::from(!failed);
+        sums.cost_nano_usd += (tokens * 1e4 * shift.cost) as u64;
+        if !failed {
+            sums.ttft_calls += 1;
+            sums.ttft_above += u64::from(ttft > TTFT);
+        }
+        sums.tps_unavailable += u64::from(!failed && !measured);
+        if measured {
+            sums.tps_calls += 1;
+            sums.tps_below += u64::from(tps <= TPS);
+            sums.decode_tokens += tokens as u64;
+            sums.decode_us += (tokens / tps * 1e6) as u64;
+        }
+        seconds += ttft + tokens / tps;
+        // Five calls on average.
+        if random.random::<f64>() < 0.2 {
+            break;
+        }
+        seconds += 20.0 + 80.0 * random.random::<f64>();
+    }
+    let settled = Rules::default().settled_after.as_secs_f64();
+    Session {
+        complete: begins + ((seconds + settled) / 60.0).ceil() as u32,
+        second,
+        sums,
+    }
+}
+
+fn rules() -> Rules {
+    Rules {
+        ttft_above: Some(Threshold::near(TTFT)),
+        tps_below: Some(Threshold::near(TPS)),
+        ..Rules::default()
+    }
+}
+
+/// Runs an experiment of so many minutes with two new sessions in each, and calls `look` with what is known at each.
+fn run(seed: u64, minutes: u32, shift: Shift, mut look: impl FnMut(u64, &[Comparison]) -> bool) {
+    let mut random = seeded(seed);
+    let mut sessions: Vec<Session> = (0..2 * minutes)
+        .map(|number| {
+            let second = random.random::<f64>() < 0.5;
+            session(number / 2, second, shift, &mut random)
+        })
+        .collect();
+    sessions.sort_by_key(|session| session.complete);
+    let rules = rules();
+    let mut groups = [Group::default(), Group::default()];
+    let mut next = sessions.iter().peekable();
+    for minute in 0..minutes {
+        let mut new = false;
+        while let Some(session) = next.next_if(|session| session.complete <= minute) {
+            groups[usize::from(session.second)].push(&session.sums);
+            new = true;
+        }
+        let [a, b] = &groups;
+        if !new || a.units().min(b.units()) < rules.min_units {
+            continue;
+        }
+        let mut families = [compare(a, b, &rules)];
+        adjust(&mut families);
+        let [family] = &families;
+        if !look(a.units() + b.units(), family) {
+            return;
+        }
+    }
+}
+
+/// The metric is found to differ.
+fn found(comparison: &Comparison, alpha: f64) -> bool {
+    let difference = comparison.difference.as_ref();
+    difference.is_ok_and(|difference| difference.adjusted_p <= alpha)
+}
+
+#[test]
+fn without_a_difference_a_look_every_minute_finds_one_in_at_most_alpha_of_the_runs() {
+    let alpha = rules().alpha;
+    let runs = 1_000;
+    let mut alarms = 0;
+    let mut outside = 0;
+    let mut looks = 0_u64;
+    for seed in 0..runs {
+        let (mut alarmed, mut missed) = (false, false);
+        run(seed, 360, NONE, |_, family| {
+            looks += 1;
+            alarmed |= family.iter().any(|comparison| found(comparison, alpha));
+            // One metric alone: its interval must hold at all looks.
+            let tps = family
+                .iter()
+                .find(|comparison| comparison.metric == Metric::Tps);
+            let tps = tps.and_then(|tps| tps.difference.as_ref().ok());
+            missed |= tps.is_some_and(|tps| !tps.interval.contains(0.0));
+            true
+        });
+        alarms += u64::from(alarmed);
+        outside += u64::from(missed);
+    }
+    println!(
+        "{runs} runs, {looks} looks: {alarms} with a false alarm, {outside} outside the interval of TPS"
+    );
+    assert!(looks > 200_000, "{looks}");
+    let most = alpha * runs as f64;
+    assert!(alarms as f64 <= most, "{alarms} of {runs}");
+    assert!(outside as f64 <= most, "{outside} of {runs}");
+}
+
+#[test]
+fn a_shift_is_found_and_its_interval_has_it() {
+    let shift = Shift { tps: 1.2, ..NONE };
+    let (mut detected, mut covered) = (0, 0);
+    for seed in 0..50 {
+        let mut last = None;
+        run(5_000 + seed, 360, shift, |_, family| {
+            last = family
+                .iter()
+                .find(|comparison| comparison.metric == Metric::Tps)
+                .cloned();
+            true
+        });
+        let tps = last.expect("a look");
+        detected += u32::from(found(&tps, rules().alpha));
+        let interval = tps.difference.expect("a difference").interval;
+        covered += u32::from(interval.contains(0.2));
+    }
+    assert!(detected >= 48 && covered >= 47, "{detected} {covered}");
+}
+
+/// Prints the table of docs/experiments.md: `cargo test -p tokengauge-experiments --lib power -- --ignored --nocapture`.
+#[test]
+#[ignore = "prints a table"]
+fn power() {
+    let cases: [(&str, Metric, fn(f64) -> Shift); 3] = [
+        ("TPS", Metric::Tps, |by| Shift {
+            tps: 1.0 + by,
+            ..NONE
+        }),
+        (
+            "calls above the TTFT threshold (every wait longer)",
+            Metric::TtftAbove,
+            |by| Shift {
+                ttft: 1.0 + by,
+                ..NONE
+            },
+        ),
+        ("cost per session", Metric::Cost, |by| Shift {
+            cost: 1.0 + by,
+            ..NONE
+        }),
+    ];
+    println!("| metric | shift | 500 sessions | 1,000 | 2,000 | 4,000 | median at discovery |");
+    println!("|---|---|---|---|---|---|---|");
+    for (name, metric, shift) in cases {
+        for by in [0.05, 0.1, 0.2] {
+            let row = discovery(metric, shift(by));
+            let by = by * 100.0;
+            println!("| {name} | {by:.0} % | {row} |");
+        }
+    }
+}
+
+/// The shares of 200 runs in which the metric differs by a number of sessions, and the median number then.
+fn discovery(metric: Metric, shift: Shift) -> String {
+    let alpha = rules().alpha;
+    let mut at: Vec<u64> = Vec::new();
+    for seed in 0..200 {
+        run(90_000 + seed, 2_020, shift, |units, family| {
+            let mut of_it = family.iter();
+            let it = of_it.find(|comparison| comparison.metric == metric);
+            let differs = it.is_some_and(|it| found(it, alpha));
+            if differs {
+                at.push(units);
+            }
+            !differs
+        });
+    }
+    at.sort_unstable();
+    let share = |units: u64| {
+        let found = at.iter().filter(|at| **at <= units).count();
+        format!("{:.0} %", found as f64 / 2.0)
+    };
+    let median = at.get(99).map_or("–".to_owned(), u64::to_string);
+    let shares = [500, 1_000, 2_000, 4_000].map(share).join(" | ");
+    format!("{shares} | {median}")
+}

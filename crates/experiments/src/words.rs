@@ -1,0 +1,200 @@
+//! What was found, in words.
+
+use crate::metric::Metric;
+use crate::report::{ArmComparison, Decision, MetricReport, Report};
+use std::time::Duration;
+use tokengauge_store::query::UnitKind;
+
+/// The word for one unit.
+pub fn unit(kind: UnitKind) -> String {
+    match kind {
+        UnitKind::Session => "session".to_owned(),
+        UnitKind::Agent => "agent".to_owned(),
+        UnitKind::User => "user".to_owned(),
+        UnitKind::Block(length) => format!("block of {}", humantime::format_duration(length)),
+    }
+}
+
+/// Writes the sentences of a report.
+pub(crate) fn verdicts(report: &mut Report) {
+    let mut comparisons = std::mem::take(&mut report.comparisons);
+    for comparison in &mut comparisons {
+        comparison.verdict = verdict(comparison, report);
+    }
+    report.verdict = match &report.withheld {
+        Some(reason) => format!("nothing is compared: {reason}"),
+        None => {
+            let all = comparisons.iter();
+            let all = all.map(|comparison| comparison.verdict.as_str());
+            all.collect::<Vec<_>>().join(". ")
+        }
+    };
+    report.comparisons = comparisons;
+}
+
+/// Such as "with b, 8.0 points fewer calls wait more than 500ms for the first token (31 to 23 %; 95 %: 5.2 to 11); TPS
+/// equal within 3.0 %; cost per session +4.1 % (95 %: 1.2 to 7.0); 1,840 sessions".
+fn verdict(comparison: &ArmComparison, report: &Report) -> String {
+    let metrics = comparison.metrics.iter();
+    let mut parts: Vec<String> = metrics.filter_map(|metric| part(metric, report)).collect();
+    if parts.is_empty() {
+        parts.push("nothing differs as far as is known".to_owned());
+    }
+    parts.push(format!(
+        "{} {}",
+        grouped(comparison.units),
+        plural(&report.unit)
+    ));
+    format!("with {}, {}", comparison.variant, parts.join("; "))
+}
+
+/// What a sentence has of a metric: speed, waiting and cost always, and of everything else what differs.
+fn part(metric: &MetricReport, report: &Report) -> Option<String> {
+    let always = matches!(
+        metric.metric,
+        Metric::TtftAbove | Metric::Tps | Metric::Cost
+    );
+    match metric.decision {
+        Decision::Better | Decision::Worse => Some(differs(metric, report)),
+        Decision::Equal if always => {
+            let (lower, upper) = (metric.lower?, metric.upper?);
+            let most = lower.abs().max(upper.abs());
+            let scale = scale(metric);
+            Some(format!(
+                "{} equal within {}{scale}",
+                noun(metric, report),
+                percent(most)
+            ))
+        }
+        Decision::Open if always => Some(format!(
+            "no difference shown in {} ({})",
+            noun(metric, report),
+            bounds(metric, report)?
+        )),
+        Decision::Withheld if metric.metric == Metric::Tps => {
+            let reason = metric.withheld.as_deref()?;
+            Some(format!("TPS not compared: {reason}"))
+        }
+        _ => None,
+    }
+}
+
+fn differs(metric: &MetricReport, report: &Report) -> String {
+    let difference = metric.difference.unwrap_or(0.0);
+    let bounds = bounds(metric, report).unwrap_or_default();
+    let Some((subject, predicate)) = predicate(metric.metric, report) else {
+        let change = signed(difference);
+        return format!("{} {change} % ({bounds})", noun(metric, report));
+    };
+    let more = if difference > 0.0 { "more" } else { "fewer" };
+    let share = |value: Option<f64>| value.map_or("?".to_owned(), percent);
+    format!(
+        "{} points {more} {subject} {predicate} ({} to {} %; {bounds})",
+        percent(difference.abs()),
+        share(metric.baseline),
+        share(metric.value),
+    )
+}
+
+/// Such as "95 %: 5.2 to 11": of a difference of shares that is decided by its size, else with its sign.
+fn bounds(metric: &MetricReport, report: &Report) -> Option<String> {
+    let (lower, upper) = (metric.lower?, metric.upper?);
+    let confidence = percent(1.0 - report.alpha);
+    let decided = matches!(metric.decision, Decision::Better | Decision::Worse);
+    let by_size = decided && !metric.relative && lower * upper > 0.0;
+    let (low, high) = match by_size {
+        true => {
+            let (one, other) = (lower.abs(), upper.abs());
+            (percent(one.min(other)), percent(one.max(other)))
+        }
+        false => (signed(lower), signed(upper)),
+    };
+    let scale = if by_size || decided {
+        ""
+    } else {
+        scale(metric)
+    };
+    Some(format!("{confidence} %: {low} to {high}{scale}"))
+}
+
+fn scale(metric: &MetricReport) -> &'static str {
+    match metric.relative {
+        true => " %",
+        false => " points",
+    }
+}
+
+/// The metric as a noun, such as "calls that fail" and "cost per session".
+pub fn noun(metric: &MetricReport, report: &Report) -> String {
+    match predicate(metric.metric, report) {
+        Some((subject, predicate)) => format!("{subject} that {predicate}"),
+        None if metric.metric == Metric::Cost => format!("cost per {}", report.unit),
+        None => "TPS".to_owned(),
+    }
+}
+
+/// What a share is of, and what counts in it; `None` where the metric is no share.
+fn predicate(metric: Metric, report: &Report) -> Option<(&'static str, String)> {
+    let answers = |predicate: &str| ("answers", predicate.to_owned());
+    Some(match metric {
+        Metric::Tps | Metric::Cost => return None,
+        Metric::TtftAbove => {
+            let threshold = milliseconds(report.ttft_above.unwrap_or(0.0));
+            let predicate = format!("wait more than {threshold} for the first token");
+            ("calls", predicate)
+        }
+        Metric::TpsBelow => {
+            let threshold = rounded(report.tps_below.unwrap_or(0.0));
+            ("calls", format!("decode at {threshold} TPS or less"))
+        }
+        Metric::Failures => ("calls", "fail".to_owned()),
+        Metric::Truncated => answers("are truncated"),
+        Metric::Refused => answers("are refused"),
+        Metric::Empty => answers("are empty"),
+        Metric::CutOff => answers("are cut off"),
+        Metric::InvalidToolCalls => answers("have unreadable tool calls"),
+    })
+}
+
+fn milliseconds(seconds: f64) -> String {
+    let whole = Duration::from_millis((seconds * 1e3).round().max(0.0) as u64);
+    humantime::format_duration(whole).to_string()
+}
+
+/// A share in percent without the sign: one decimal below 10.
+pub fn percent(share: f64) -> String {
+    rounded(share * 100.0)
+}
+
+fn rounded(value: f64) -> String {
+    match value.abs() < 9.95 && (value * 10.0).round() % 10.0 != 0.0 {
+        true => format!("{value:.1}"),
+        false => format!("{value:.0}"),
+    }
+}
+
+/// The same with its sign.
+pub fn signed(share: f64) -> String {
+    let sign = if share < 0.0 { "−" } else { "+" };
+    format!("{sign}{}", percent(share.abs()))
+}
+
+/// Such as `blocks of 10m`.
+fn plural(unit: &str) -> String {
+    match unit.split_once(' ') {
+        Some((first, rest)) => format!("{first}s {rest}"),
+        None => format!("{unit}s"),
+    }
+}
+
+fn grouped(count: u64) -> String {
+    let digits = count.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}

@@ -1,0 +1,57 @@
+//! The command about experiments.
+
+use super::*;
+use std::time::Duration;
+
+/// Options of `ab`.
+#[derive(Debug, Clone, Args)]
+pub struct AbArgs {
+    /// The experiment's name
+    pub name: String,
+    /// Read this ledger [default: ask the proxy at --admin]
+    #[arg(long, value_name = "FILE", conflicts_with = "admin")]
+    pub ledger: Option<PathBuf>,
+    /// With --ledger: where the configuration comes from, whose `[[experiment]]` says how it is judged.
+    #[command(flatten)]
+    pub config: ConfigArgs,
+    /// With --ledger: what is one unit, of an experiment that is not configured
+    #[arg(long, value_enum, requires = "ledger")]
+    pub unit: Option<AbUnit>,
+    /// With --ledger: compare the share of calls that wait longer for the first token
+    #[arg(long, value_name = "DURATION", requires = "ledger", value_parser = humantime::parse_duration)]
+    pub ttft_above: Option<Duration>,
+    /// With --ledger: compare the share of calls that decode no faster, in tokens per second
+    #[arg(long, value_name = "TPS", requires = "ledger")]
+    pub tps_below: Option<f64>,
+    /// With --ledger: units that each variant must have
+    #[arg(long, value_name = "N", requires = "ledger", value_parser = clap::value_parser!(u64).range(10..))]
+    pub min_units: Option<u64>,
+    /// The proxy to ask.
+    #[command(flatten)]
+    pub admin: AdminArgs,
+    /// What to write
+    #[arg(long, value_enum, default_value_t = AbFormat::Table)]
+    pub format: AbFormat,
+}
+
+/// What is one unit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum AbUnit {
+    /// A session
+    Session,
+    /// An agent
+    Agent,
+    /// A user
+    User,
+}
+
+/// What `ab` writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum AbFormat {
+    /// For terminals
+    Table,
+    /// For documents
+    Markdown,
+    /// For programs
+    Json,
+}

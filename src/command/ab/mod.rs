@@ -1,0 +1,89 @@
+//! `tokengauge ab`: compares the variants of an experiment.
+
+mod table;
+
+use super::api_client::{self, Proxy};
+use crate::Error;
+use crate::cli::{AbArgs, AbFormat, AbUnit};
+use crate::ledger::Reader;
+use crate::output;
+use crate::query::{Threshold, UnitKind, UnitQuery};
+use std::path::Path;
+use std::time::{Duration, Instant, SystemTime};
+use tokengauge_experiments::{Experiment, Observed, Report, Rules, judge};
+
+/// How long a query may take, on a slow disk.
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+pub(super) fn ab(args: &AbArgs) -> Result<(), Error> {
+    let report = match &args.ledger {
+        Some(path) => of_ledger(path, args)?,
+        None => of_proxy(args)?,
+    };
+    if report.arms.iter().all(|arm| arm.units == 0) {
+        let name = &args.name;
+        return Err(Error::Failed(format!(
+            "no finished call is in a variant of the experiment `{name}`: is that its name, is there traffic, and do its calls name {}s in their headers?",
+            report.unit
+        )));
+    }
+    let text = match args.format {
+        AbFormat::Table => table::table(&report),
+        AbFormat::Markdown => table::markdown(&report),
+        AbFormat::Json => {
+            let text = serde_json::to_string_pretty(&report);
+            text.map_err(|error| Error::Failed(error.to_string()))? + "\n"
+        }
+    };
+    output::print(&text)
+}
+
+fn of_proxy(args: &AbArgs) -> Result<Report, Error> {
+    let proxy = Proxy::of(&args.admin)?;
+    let name: String = form_urlencoded::byte_serialize(args.name.as_bytes()).collect();
+    let path = format!("/api/v1/experiments/{}", name.replace('+', "%20"));
+    Ok(api_client::runtime()?.block_on(proxy.get(&path))?)
+}
+
+fn of_ledger(path: &Path, args: &AbArgs) -> Result<Report, Error> {
+    if !path.is_file() {
+        let path = path.display();
+        return Err(Error::Failed(format!("there is no ledger at {path}")));
+    }
+    let experiment = experiment(args)?;
+    let reader = Reader::within(path, Instant::now, TIMEOUT);
+    let query = UnitQuery {
+        experiment: experiment.name.clone(),
+        unit: experiment.unit,
+        ..UnitQuery::default()
+    };
+    let found = reader.experiment_units(&query);
+    let found = found.map_err(|error| Error::Failed(error.to_string()))?;
+    let observed = Observed::of(&found, &experiment.rules);
+    Ok(judge(&experiment, &observed, SystemTime::now()))
+}
+
+/// The experiment of the configuration, else one by label; what the command line says goes first.
+fn experiment(args: &AbArgs) -> Result<Experiment, Error> {
+    let (config, _) = super::load(&args.config)?;
+    let mut configured = config.experiments.into_iter();
+    let configured = configured.find(|experiment| experiment.name == args.name);
+    let mut experiment = configured.unwrap_or_else(|| Experiment {
+        name: args.name.clone(),
+        arms: Vec::new(),
+        unit: UnitKind::Session,
+        rules: Rules::default(),
+    });
+    match args.unit {
+        Some(AbUnit::Session) => experiment.unit = UnitKind::Session,
+        Some(AbUnit::Agent) => experiment.unit = UnitKind::Agent,
+        Some(AbUnit::User) => experiment.unit = UnitKind::User,
+        None => {}
+    }
+    let rules = &mut experiment.rules;
+    let ttft = args.ttft_above.map(|span| span.as_secs_f64());
+    rules.ttft_above = ttft.map(Threshold::near).or(rules.ttft_above);
+    rules.tps_below = args.tps_below.map(Threshold::near).or(rules.tps_below);
+    rules.min_units = args.min_units.unwrap_or(rules.min_units);
+    Ok(experiment)
+}

@@ -1,0 +1,126 @@
+//! The comparison as a table for terminals, and in Markdown.
+
+use crate::output::printable;
+use std::fmt::Write;
+use tokengauge_experiments::words::{noun, percent, signed};
+use tokengauge_experiments::{ArmComparison, Metric, MetricReport, Report};
+
+const HEADS: [&str; 6] = [
+    "metric",
+    "baseline",
+    "variant",
+    "difference",
+    "interval",
+    "p (Holm)",
+];
+const UNKNOWN: &str = "–";
+
+/// For terminals.
+pub(super) fn table(report: &Report) -> String {
+    let mut text = head(report, "");
+    for comparison in &report.comparisons {
+        let _ = writeln!(
+            text,
+            "\n{} against {}",
+            comparison.variant, comparison.baseline
+        );
+        let rows = rows(comparison, report);
+        let width = |column: usize| {
+            let cells = rows.iter().map(|row| row[column].chars().count());
+            cells.max().unwrap_or(0)
+        };
+        let widths: Vec<usize> = (0..HEADS.len()).map(width).collect();
+        for row in &rows {
+            let cells = row.iter().zip(&widths);
+            let cells = cells.map(|(cell, width)| format!("{cell:<width$}"));
+            let line = cells.collect::<Vec<_>>().join("  ");
+            let _ = writeln!(text, "{}", line.trim_end());
+        }
+    }
+    let _ = writeln!(text, "\n{}", report.verdict);
+    printable(&text).into_owned()
+}
+
+/// For documents.
+pub(super) fn markdown(report: &Report) -> String {
+    let mut text = head(report, "- ");
+    for comparison in &report.comparisons {
+        let (variant, baseline) = (&comparison.variant, &comparison.baseline);
+        let _ = writeln!(text, "\n**{variant} against {baseline}**\n");
+        for (index, row) in rows(comparison, report).iter().enumerate() {
+            let cells = row.iter().map(|cell| cell.replace('|', "\\|"));
+            let _ = writeln!(text, "| {} |", cells.collect::<Vec<_>>().join(" | "));
+            if index == 0 {
+                let _ = writeln!(text, "|{}", "---|".repeat(HEADS.len()));
+            }
+        }
+    }
+    let _ = writeln!(text, "\n{}", report.verdict);
+    printable(&text).into_owned()
+}
+
+fn head(report: &Report, bullet: &str) -> String {
+    let mut text = format!("experiment {}, by {}\n", report.name, report.unit);
+    if !bullet.is_empty() {
+        text.push('\n');
+    }
+    for arm in &report.arms {
+        let weight = arm
+            .weight
+            .map_or(String::new(), |weight| format!(", weight {weight}"));
+        let _ = writeln!(
+            text,
+            "{bullet}{}: {} units, {} complete with {} calls{weight}",
+            arm.name, arm.units, arm.complete_units, arm.calls
+        );
+    }
+    for (count, what) in [
+        (
+            report.calls_without_unit,
+            "calls name no unit or no variant",
+        ),
+        (
+            report.collapsed_calls,
+            "calls are of units beyond the ledger's bound",
+        ),
+        (report.mixed_units, "units have calls of several variants"),
+        (report.other_variants.len() as u64, "variants are no arm"),
+    ] {
+        if count > 0 {
+            let _ = writeln!(text, "{bullet}{count} {what}; they are left out");
+        }
+    }
+    text
+}
+
+fn rows(comparison: &ArmComparison, report: &Report) -> Vec<[String; 6]> {
+    let heads = HEADS.map(str::to_owned);
+    let metrics = comparison.metrics.iter().map(|metric| row(metric, report));
+    std::iter::once(heads).chain(metrics).collect()
+}
+
+fn row(metric: &MetricReport, report: &Report) -> [String; 6] {
+    let value =
+        |value: Option<f64>| value.map_or(UNKNOWN.to_owned(), |value| figure(metric, value));
+    let scale = if metric.relative { "%" } else { "points" };
+    let interval = metric.lower.zip(metric.upper);
+    let interval = interval.map(|(lower, upper)| format!("{} to {}", signed(lower), signed(upper)));
+    let difference = metric.difference;
+    let difference = difference.map(|value| format!("{} {scale}", signed(value)));
+    [
+        noun(metric, report),
+        value(metric.baseline),
+        value(metric.value),
+        difference.unwrap_or_else(|| metric.withheld.clone().unwrap_or_default()),
+        interval.unwrap_or_else(|| UNKNOWN.to_owned()),
+        metric.p.map_or(UNKNOWN.to_owned(), |p| format!("{p:.2}")),
+    ]
+}
+
+fn figure(metric: &MetricReport, value: f64) -> String {
+    match metric.metric {
+        Metric::Tps => format!("{value:.1}"),
+        Metric::Cost => format!("${value:.4}"),
+        _ => format!("{} %", percent(value)),
+    }
+}
