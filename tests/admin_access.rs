@@ -303,6 +303,7 @@ fn metrics_are_answered_while_every_traffic_thread_is_taken() {
         recent: Arc::clone(&bench.recent),
         prometheus: Prometheus::new(&[], &measure),
         about: Arc::default(),
+        experiments: Arc::default(),
         readiness: Arc::default(),
         ledger: None,
         throughput: None,

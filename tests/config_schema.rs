@@ -51,6 +51,10 @@ path = "/a"
 [[notify]]
 kind = "webhook"
 url = "http://127.0.0.1:1"
+[[experiment]]
+name = "e"
+route = "u"
+arms = [{ name = "a", upstream = "u" }, { name = "b", upstream = "u" }]
 "#;
 
 fn validator() -> Validator {

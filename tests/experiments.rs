@@ -138,7 +138,7 @@ impl Fixture {
         ];
         let text = format!(
             "listen = \"127.0.0.1:0\"\nstate_dir = {:?}\n[admin]\nlisten = \"127.0.0.1:0\"\n\
-             {}[[route]]\nname = \"chat\"\nupstream = \"default\"\n{experiment}",
+             [measure]\nwarm_up_calls = 0\nwarm_up_for = \"0s\"\n{}[[route]]\nname = \"chat\"\nupstream = \"default\"\n{experiment}",
             self.folder.path().join("state"),
             upstreams.concat(),
         );
@@ -280,7 +280,8 @@ async fn sessions_are_split_by_weight_stay_over_a_restart_and_are_compared() {
     let ttft = &report["comparisons"][0]["metrics"][0];
     assert_eq!(
         (&ttft["metric"], &ttft["decision"]),
-        (&"ttft_above".into(), &"worse".into())
+        (&"ttft_above".into(), &"worse".into()),
+        "{report:#}"
     );
     let verdict = report["verdict"].as_str().expect("a verdict");
     assert!(verdict.starts_with("with new, "), "{verdict}");

@@ -11,7 +11,12 @@ use tokengauge::query::{ExperimentUnits, Threshold, UnitKind, UnitQuery};
 use tokengauge_core::call::{Operation, Outcome};
 use tokengauge_test_support::records::{Records, SplitMix64};
 
-const KINDS: [UnitKind; 3] = [UnitKind::Session, UnitKind::Agent, UnitKind::User];
+const KINDS: [UnitKind; 4] = [
+    UnitKind::Session,
+    UnitKind::Agent,
+    UnitKind::User,
+    UnitKind::Block(Duration::from_secs(10)),
+];
 
 fn at(ms: u64) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_millis(1_763_600_000_000 + ms)

@@ -82,6 +82,7 @@ fn admin(ledger: Option<Arc<Reader>>) -> Admin {
         recent,
         prometheus,
         about: Arc::default(),
+        experiments: Arc::default(),
         readiness: Arc::default(),
         throughput: ledger.is_none().then(ThroughputHistory::new),
         ledger,

@@ -12,8 +12,8 @@ use std::time::Duration;
 use tokengauge_core::experiment::AssignedUnit;
 use tokengauge_experiments::{DEFAULT_ALPHA, DEFAULT_MIN_UNITS, DEFAULT_SETTLED_AFTER};
 
-/// An experiment on live traffic ([experiments](experiments.md)). With `arms` the route's calls are split among them; without,
-/// agents name their variants, and this says how they are judged.
+/// An experiment on live traffic ([experiments](experiments.md)). With `arms`, two or more, the route's calls are split among
+/// them, and the others are compared with the first; without, agents name their variants, and this says how they are judged.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(in crate::config) struct Experiment {
