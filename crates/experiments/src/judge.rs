@@ -151,10 +151,7 @@ fn withheld(
         return Some(Withheld::Interference { mixed, units });
     }
     match with_units[..] {
-        [] => {
-            let unit = words::unit(experiment.unit);
-            return Some(Withheld::NoTraffic { unit });
-        }
+        [] => return Some(Withheld::NoTraffic),
         [one] => {
             let variant = one.name.to_owned();
             return Some(Withheld::OneVariant { variant });

@@ -188,7 +188,8 @@ fn a_shift_is_found_and_its_interval_has_it() {
 #[test]
 #[ignore = "prints a table"]
 fn power() {
-    let cases: [(&str, Metric, fn(f64) -> Shift); 3] = [
+    type Case = (&'static str, Metric, fn(f64) -> Shift);
+    let cases: [Case; 3] = [
         ("TPS", Metric::Tps, |by| Shift {
             tps: 1.0 + by,
             ..NONE

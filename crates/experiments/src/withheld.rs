@@ -7,12 +7,9 @@ use tokengauge_stats::Error;
 pub enum Withheld {
     /// No finished call names the experiment.
     #[error(
-        "no finished call is in a variant of it yet: is there traffic on its route, and does it name {unit}s in its headers?"
+        "no finished call is in a variant of it yet: is there traffic on its route, and do headers name its units?"
     )]
-    NoTraffic {
-        /// What is one unit.
-        unit: String,
-    },
+    NoTraffic,
     /// There is nothing to compare with.
     #[error("only `{variant}` has calls; two variants are needed")]
     OneVariant {

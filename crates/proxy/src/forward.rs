@@ -30,7 +30,7 @@ use http::{HeaderMap, HeaderValue, Method, Request, Version, request};
 use http_body::Body as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 use tokengauge_core::experiment::RequestHead;
 use tokengauge_core::observer::{
     Admission, CallStart, Failure, FailureKind, Observer, RequestBody, UnreadableBody,
@@ -132,35 +132,7 @@ impl Forwarder {
             stream,
             connection.drain.call_guard(),
         );
-        let started_at = SystemTime::now();
-        let split = matched.and_then(|route| route.split.as_deref());
-        let head = RequestHead {
-            headers: &parts.headers,
-            uri: &parts.uri,
-            port: Some(connection.port),
-        };
-        let chosen = split
-            .map(|split| split::choose(split, &*self.observer, &self.panics, head, started_at));
-        // Those of the arms follow the route's own.
-        let arm = chosen.as_ref().and_then(|chosen| chosen.arm);
-        let arm = arm.map_or(0, |arm| arm + 1);
-        let upstream = index.and_then(|index| routing.upstreams.get(index)?.get(arm));
-        let start = CallStart {
-            received,
-            started_at,
-            method: &parts.method,
-            uri: &parts.uri,
-            headers: &parts.headers,
-            peer: Some(connection.peer),
-            port: Some(connection.port),
-            route: matched.map_or(&self.no_route, |route| &route.name),
-            upstream: upstream.map_or(&self.no_route, |upstream| &upstream.settings.name),
-            dialect: matched.and_then(|route| route.dialect),
-            workload: matched.and_then(|route| route.workload.as_ref()),
-            inject_usage: matched.is_some_and(|route| route.inject_usage),
-            variant: chosen.as_ref().map(|chosen| &chosen.variant),
-        };
-        let call = CallHandle::begin(&*self.observer, &self.panics, start);
+        let (call, upstream) = self.begin(received, &parts, &routing, index, connection);
         let call = Call::new(call, downstream);
         let discard_policy = DiscardPolicy::new(&parts);
         let (Some(route), Some(upstream)) = (matched, upstream) else {
@@ -210,6 +182,48 @@ impl Forwarder {
             }) => refuse_unread(call, &failure, UnreadBody::new(source, discard_policy)),
             Err(SendFailure { failure, .. }) => refuse(call, &failure),
         }
+    }
+
+    /// Begins the call of a request, and chooses its upstream: that of its route, or of an arm of the route's experiment.
+    fn begin<'a>(
+        &self,
+        received: Instant,
+        parts: &request::Parts,
+        routing: &'a Routing,
+        index: Option<usize>,
+        connection: &ConnectionInfo,
+    ) -> (CallHandle, Option<&'a Upstream>) {
+        let matched = index.map(|index| &*routing.settings.routes[index]);
+        let started_at = SystemTime::now();
+        let split = matched.and_then(|route| route.split.as_deref());
+        let head = RequestHead {
+            headers: &parts.headers,
+            uri: &parts.uri,
+            port: Some(connection.port),
+        };
+        let chosen = split
+            .map(|split| split::choose(split, &*self.observer, &self.panics, head, started_at));
+        // Those of the arms follow the route's own.
+        let arm = chosen.as_ref().and_then(|chosen| chosen.arm);
+        let arm = arm.map_or(0, |arm| arm + 1);
+        let upstream = index.and_then(|index| routing.upstreams.get(index)?.get(arm));
+        let start = CallStart {
+            received,
+            started_at,
+            method: &parts.method,
+            uri: &parts.uri,
+            headers: &parts.headers,
+            peer: Some(connection.peer),
+            port: Some(connection.port),
+            route: matched.map_or(&self.no_route, |route| &route.name),
+            upstream: upstream.map_or(&self.no_route, |upstream| &upstream.settings.name),
+            dialect: matched.and_then(|route| route.dialect),
+            workload: matched.and_then(|route| route.workload.as_ref()),
+            inject_usage: matched.is_some_and(|route| route.inject_usage),
+            variant: chosen.as_ref().map(|chosen| &chosen.variant),
+        };
+        let call = CallHandle::begin(&*self.observer, &self.panics, start);
+        (call, upstream.map(|upstream| &**upstream))
     }
 }
 

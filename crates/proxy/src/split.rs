@@ -101,7 +101,7 @@ mod tests {
             counts[arm_of(&split, &format!("session-{unit}"))] += 1;
         }
         // Five standard deviations of a binomial.
-        for (count, share) in counts.into_iter().zip([0.7, 0.2, 0.1]) {
+        for (count, share) in counts.into_iter().zip([0.7_f64, 0.2, 0.1]) {
             let expected = 20_000.0 * share;
             let reach = 5.0 * (expected * (1.0 - share)).sqrt();
             assert!((f64::from(count) - expected).abs() < reach, "{counts:?}");

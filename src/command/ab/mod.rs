@@ -23,8 +23,7 @@ pub(super) fn ab(args: &AbArgs) -> Result<(), Error> {
     if report.arms.iter().all(|arm| arm.units == 0) {
         let name = &args.name;
         return Err(Error::Failed(format!(
-            "no finished call is in a variant of the experiment `{name}`: is that its name, is there traffic, and do its calls name {}s in their headers?",
-            report.unit
+            "no finished call is in a variant of the experiment `{name}`: is that its name, is there traffic, and do headers name its units?"
         )));
     }
     let text = match args.format {
