@@ -158,12 +158,12 @@ fn body(session: usize) -> String {
     )
 }
 
-/// Sends a call, and checks that its answer is that of the backend, byte for byte.
+/// Sends a call that names an experiment of its own, before which the split goes, and checks that its answer is that of the backend, byte for byte.
 async fn call(address: SocketAddr, session: Option<usize>) {
     let body = body(session.unwrap_or(0));
     let named = session.map(|session| format!("x-tokengauge-session: s-{session}\r\n"));
     let request = format!(
-        "POST /v1/chat/completions?x=%2F HTTP/1.1\r\nhost: llm.example\r\nconnection: close\r\n{}x-odd:  kept\r\ncontent-length: {}\r\n\r\n{body}",
+        "POST /v1/chat/completions?x=%2F HTTP/1.1\r\nhost: llm.example\r\nconnection: close\r\n{}x-tokengauge-experiment: own/z\r\nx-odd:  kept\r\ncontent-length: {}\r\n\r\n{body}",
         named.unwrap_or_default(),
         body.len()
     );
