@@ -68,6 +68,20 @@ async fn nobody() -> SocketAddr {
     listener.local_addr().expect("an address")
 }
 
+/// A server that takes connections and resets them once it has read a little of their request.
+async fn resets() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
+    let address = listener.local_addr().expect("an address");
+    tokio::spawn(async move {
+        while let Ok((mut tcp, _)) = listener.accept().await {
+            let _ = tcp.read(&mut [0; 1024]).await;
+            // Closing with unread data sends a reset.
+            drop(tcp);
+        }
+    });
+    address
+}
+
 struct ProxyFixture {
     process: Process,
     bodies: Arc<Mutex<Vec<Vec<u8>>>>,
@@ -182,6 +196,31 @@ async fn a_call_that_cannot_reach_its_upstream_is_known_by_its_request() {
             "the objective of the model sees 4 bad calls: {reply}"
         );
         tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_whose_upstream_is_lost_amid_the_upload_is_known_by_its_request() {
+    let more = format!(
+        "[[upstream]]\nname = \"resets\"\nurl = \"http://{}\"\n\
+         [[route]]\npath = \"/resets\"\nupstream = \"resets\"\n",
+        resets().await
+    );
+    let fixture = ProxyFixture::start(&more).await;
+    // Longer than all socket buffers on the way, so that some of it is never sent upstream, and
+    // within what is read of a body.
+    let long = body(&"word ".repeat(150_000));
+    for _ in 0..8 {
+        assert_eq!(fixture.post("resets", "", &long).await, 502);
+    }
+    for record in fixture.records(8).await {
+        let [outcome, model, session, _] = named(&record);
+        assert_eq!(model, "asked-1", "{record}");
+        assert_eq!(session, "t-7");
+        assert!(
+            ["upstream_reset", "unreachable"].contains(&outcome.as_str().unwrap_or_default()),
+            "{record}"
+        );
     }
 }
 

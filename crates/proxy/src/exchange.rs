@@ -6,6 +6,7 @@ use super::clock::now;
 use super::connection::{Http1, Io};
 use super::http1::{
     BodyLength, ExchangeError, FieldNames, Http1Exchange, Http1Response, RequestWriter,
+    UnansweredBody,
 };
 use super::refusal::failure;
 use super::timer::Timer;
@@ -60,10 +61,10 @@ pub(super) enum UpstreamBody {
 pub(super) enum ResponseError {
     /// Nothing was sent: the request can go over another connection.
     NotSent(Box<Request<Upload>>, Failure),
-    /// The connection was lost before any of a response came. The whole request is given back where it was retained.
-    Lost(Failure, Option<Box<Upload>>),
-    /// Part of it was sent: it must not be sent again.
-    Failed(Failure),
+    /// The connection was lost before any of a response came; the whole request body is back, to be sent again.
+    Lost(Failure, Box<Upload>),
+    /// Part of it was sent: it must not be sent again. Over HTTP/1 the rest of its body is here.
+    Failed(Failure, Option<Box<Upload>>),
 }
 
 /// What an exchange over HTTP/1 needs besides the request.
@@ -156,25 +157,22 @@ impl ResponseWait<'_> {
         let Http1Context { names, agent, gate } = context;
         let (io, max_bytes) = (connection.io, connection.max_head_bytes);
         let mut exchange = Http1Exchange::new(io, request, names, max_bytes, agent, gate);
+        let mut lost = false;
         let mut poll = |cx: &mut Context<'_>| {
             let polled = exchange.poll(cx);
             polled.map_err(|error| {
-                let failure = no_response(&error);
-                match error {
-                    ExchangeError::Closed | ExchangeError::Io(_) => {
-                        ResponseError::Lost(failure, None)
-                    }
-                    ExchangeError::Head(_) | ExchangeError::RequestBody => {
-                        ResponseError::Failed(failure)
-                    }
-                }
+                lost = matches!(error, ExchangeError::Closed | ExchangeError::Io(_));
+                ResponseError::Failed(no_response(&error), None)
             })
         };
-        match poll_fn(|cx| self.poll(cx, &mut poll)).await {
+        let response = poll_fn(|cx| self.poll(cx, &mut poll)).await;
+        match response {
             Ok(head) => Ok(exchange.into_response(head)),
-            Err(ResponseError::Lost(failure, _)) => {
-                Err(ResponseError::Lost(failure, exchange.into_unanswered()))
-            }
+            Err(ResponseError::Failed(failure, _)) => Err(match exchange.into_unanswered(lost) {
+                UnansweredBody::Whole(body) => ResponseError::Lost(failure, body),
+                UnansweredBody::Rest(body) => ResponseError::Failed(failure, Some(body)),
+                UnansweredBody::Sent => ResponseError::Failed(failure, None),
+            }),
             Err(error) => Err(error),
         }
     }
@@ -203,7 +201,7 @@ impl ResponseWait<'_> {
         };
         self.timer
             .poll(cx, deadline)
-            .map(|()| Err(ResponseError::Failed(self.timeout_failure())))
+            .map(|()| Err(ResponseError::Failed(self.timeout_failure(), None)))
     }
 
     fn timeout_failure(&self) -> Failure {
@@ -243,7 +241,7 @@ fn response_error(mut error: TrySendError<Request<Upload>>) -> ResponseError {
     let failure = closed_early(&why);
     match request {
         Some(request) => ResponseError::NotSent(Box::new(request), failure),
-        None => ResponseError::Failed(failure),
+        None => ResponseError::Failed(failure, None),
     }
 }
 

@@ -268,7 +268,7 @@ pub(super) struct SentRequest {
 /// A request that got no response.
 struct SendFailure {
     failure: Failure,
-    /// Its body, if none of it was sent.
+    /// What was not sent of its body, where that can still be read.
     source: Option<upload::UploadSource>,
 }
 
@@ -359,7 +359,7 @@ impl Forwarding<'_> {
                     prepared.request = *request;
                     options.new_connection = true;
                 }
-                Err(ResponseError::Lost(_, Some(body))) if let Some(parts) = resend => {
+                Err(ResponseError::Lost(_, body)) if let Some(parts) = resend => {
                     self.upstream.connections.count_resent();
                     prepared.request = Request::from_parts(parts, *body);
                     options.new_connection = true;
@@ -370,8 +370,15 @@ impl Forwarding<'_> {
                         self.describe_failure(failure, &endpoint, handle),
                     ));
                 }
-                Err(ResponseError::Failed(failure) | ResponseError::Lost(failure, _)) => {
+                Err(ResponseError::Lost(failure, _)) => {
                     return Err(self.describe_failure(failure, &endpoint, handle).into());
+                }
+                Err(ResponseError::Failed(failure, unsent)) => {
+                    let readable = unsent.filter(|_| handle.upload_error().is_none());
+                    return Err(SendFailure {
+                        failure: self.describe_failure(failure, &endpoint, handle),
+                        source: readable.map(|upload| upload.into_source()),
+                    });
                 }
             }
         }

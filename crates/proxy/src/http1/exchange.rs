@@ -39,7 +39,7 @@ enum RequestState {
     Sending(Box<RequestWriter>),
     Sent,
     /// The upstream takes no more. It may have responded before.
-    Lost(io::Error),
+    Lost(io::Error, Box<RequestWriter>),
 }
 
 /// A response whose head has arrived.
@@ -52,6 +52,16 @@ pub(crate) struct Http1Response {
     pub unsent: Option<Box<RequestWriter>>,
     /// The connection may serve another request, as far as this one goes.
     pub reusable: bool,
+}
+
+/// What there is of a request body that got no response.
+pub(crate) enum UnansweredBody {
+    /// All of it, from its beginning.
+    Whole(Box<Upload>),
+    /// The part that did not leave.
+    Rest(Box<Upload>),
+    /// Nothing: it was sent.
+    Sent,
 }
 
 /// Why no response head arrived.
@@ -129,7 +139,7 @@ impl<'a> Http1Exchange<'a> {
 
     /// The response whose head `poll` gave.
     pub fn into_response(mut self, head: ResponseHead) -> Http1Response {
-        let reusable = !matches!(self.request, RequestState::Lost(_));
+        let reusable = !matches!(self.request, RequestState::Lost(..));
         Http1Response {
             head,
             io: self.io,
@@ -139,41 +149,60 @@ impl<'a> Http1Exchange<'a> {
                     writer.release();
                     Some(writer)
                 }
-                RequestState::Sent | RequestState::Lost(_) => None,
+                RequestState::Sent | RequestState::Lost(..) => None,
             },
             reusable,
         }
     }
 
-    /// The body from its beginning, if nothing of a response arrived and all that left of the request was retained.
-    pub fn into_unanswered(self) -> Option<Box<Upload>> {
-        let unanswered = self.head.is_empty() && !self.responding;
-        self.sent.filter(|_| unanswered)?.rewound().map(Box::new)
+    /// What there is of the request body, where no response head came. Only one whose connection was `lost` is given whole.
+    pub fn into_unanswered(self, lost: bool) -> UnansweredBody {
+        let unanswered = lost && self.head.is_empty() && !self.responding;
+        let (unsent, body) = match self.request {
+            RequestState::Sending(writer) | RequestState::Lost(_, writer) => {
+                (true, Some(Box::new(writer.into_body())))
+            }
+            RequestState::Sent => (false, self.sent),
+        };
+        match body {
+            Some(body) if unanswered && body.is_retained() => {
+                body.rewound().map_or(UnansweredBody::Sent, |whole| {
+                    UnansweredBody::Whole(Box::new(whole))
+                })
+            }
+            Some(body) if unsent => UnansweredBody::Rest(body),
+            _ => UnansweredBody::Sent,
+        }
     }
 
     fn send(&mut self, cx: &mut Context<'_>) -> Result<(), ExchangeError> {
-        if let RequestState::Sending(writer) = &mut self.request {
-            match writer.poll_send(&mut self.io, cx) {
-                Poll::Pending => {}
-                Poll::Ready(Ok(())) => drop(self.end_sending(RequestState::Sent)),
-                Poll::Ready(Err(SendError::Io(error))) => {
-                    drop(self.end_sending(RequestState::Lost(error)));
-                }
-                Poll::Ready(Err(SendError::Body)) => return Err(ExchangeError::RequestBody),
-            }
+        let RequestState::Sending(writer) = &mut self.request else {
+            return Ok(());
+        };
+        match writer.poll_send(&mut self.io, cx) {
+            Poll::Pending => {}
+            Poll::Ready(Ok(())) => self.end_sending(),
+            Poll::Ready(Err(SendError::Io(error))) => self.lose(error),
+            Poll::Ready(Err(SendError::Body)) => return Err(ExchangeError::RequestBody),
         }
         Ok(())
     }
 
-    /// Nothing more is sent. Returns how far the request was.
-    fn end_sending(&mut self, state: RequestState) -> RequestState {
-        match std::mem::replace(&mut self.request, state) {
-            RequestState::Sending(writer) => {
-                let body = writer.into_body();
-                self.sent = body.is_retained().then(|| Box::new(body));
-                RequestState::Sent
-            }
-            ended => ended,
+    /// The upstream takes no more of the request.
+    fn lose(&mut self, error: io::Error) {
+        self.request = match std::mem::replace(&mut self.request, RequestState::Sent) {
+            RequestState::Sending(writer) => RequestState::Lost(error, writer),
+            state => state,
+        };
+    }
+
+    /// All of the request was sent.
+    fn end_sending(&mut self) {
+        if let RequestState::Sending(writer) =
+            std::mem::replace(&mut self.request, RequestState::Sent)
+        {
+            let body = writer.into_body();
+            self.sent = body.is_retained().then(|| Box::new(body));
         }
     }
 
@@ -189,9 +218,10 @@ impl<'a> Http1Exchange<'a> {
     }
 
     /// Why nothing more arrives.
-    fn closed(&mut self, error: Option<io::Error>) -> ExchangeError {
-        let lost = match self.end_sending(RequestState::Sent) {
-            RequestState::Lost(error) => Some(error),
+    fn closed(&self, error: Option<io::Error>) -> ExchangeError {
+        // The error of writing says more than that of reading, which follows from it.
+        let lost = match &self.request {
+            RequestState::Lost(error, _) => Some(copy(error)),
             RequestState::Sending(_) | RequestState::Sent => None,
         };
         lost.or(error)
@@ -224,6 +254,13 @@ impl<'a> Http1Exchange<'a> {
             agent.send_interim(cx, &text);
         }
     }
+}
+
+/// The same error once more: they cannot be cloned.
+fn copy(error: &io::Error) -> io::Error {
+    error
+        .raw_os_error()
+        .map_or_else(|| error.kind().into(), io::Error::from_raw_os_error)
 }
 
 /// A head, and its text where it is an interim one.

@@ -17,7 +17,7 @@ mod write_response;
 pub(super) use body::{BodyReader, Piece};
 pub use chunked::{ChunkedDecoder, DecodedChunks};
 pub(super) use encoder::{BodyEncoder, BodyTooShort};
-pub(super) use exchange::{ExchangeError, Http1Exchange, Http1Response};
+pub(super) use exchange::{ExchangeError, Http1Exchange, Http1Response, UnansweredBody};
 pub(super) use field_names::FieldNames;
 pub(super) use head::{BodyLength, HeadError, RequestHead, parse_request};
 pub(super) use head_reader::HeadBuffer;

@@ -62,7 +62,7 @@ impl RequestWriter {
         self.body.release();
     }
 
-    /// The body, of which part has left.
+    /// The body, with what of it was not taken yet.
     pub fn into_body(self) -> Upload {
         self.body
     }
