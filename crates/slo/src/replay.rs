@@ -129,11 +129,15 @@ pub fn ended_at(call: &CallRecord) -> Option<f64> {
     Some(since_1970(started) + call.seconds.duration.unwrap_or(0.0))
 }
 
-/// Objectives that `calls` would have met: for each workload, else route, the strictest round
+/// Objectives that these calls would have met: for each workload, else route, the strictest round
 /// threshold that the given share of calls meets.
-pub fn suggest(calls: &[CallRecord], objective: f64, window: Duration) -> Vec<Arc<Objective>> {
+pub fn suggest(
+    calls_of_log: &[CallRecord],
+    objective: f64,
+    window: Duration,
+) -> Vec<Arc<Objective>> {
     let mut groups: BTreeMap<(bool, &str), Vec<&CallRecord>> = BTreeMap::new();
-    for call in calls {
+    for call in calls_of_log {
         let group = match call.workload.as_deref() {
             Some(workload) => (true, workload),
             None => (false, call.route.as_str()),
@@ -154,7 +158,7 @@ pub fn suggest(calls: &[CallRecord], objective: f64, window: Duration) -> Vec<Ar
             Sli::Duration(0.0),
         ] {
             if let Some(sli) = kept_by(&calls, sli, objective) {
-                all.push(Arc::new(Objective {
+                let candidate = Objective {
                     name: format!("{name}-{}", sli.as_str().replace('_', "-")).into(),
                     objective,
                     window,
@@ -172,11 +176,34 @@ pub fn suggest(calls: &[CallRecord], objective: f64, window: Duration) -> Vec<Ar
                     description: None,
                     runbook_url: None,
                     dashboard_url: None,
-                }));
+                };
+                all.extend(met(candidate, calls_of_log).map(Arc::new));
             }
         }
     }
     all
+}
+
+/// Shares that are promised in place of one that was not kept.
+const SHARES: [f64; 8] = [0.999, 0.995, 0.99, 0.98, 0.95, 0.9, 0.8, 0.5];
+
+/// The objective with the highest share, at most its own, that `calls` met; `None` where there is
+/// none. Failed calls count against a threshold that all others keep, and availability has no
+/// threshold to choose.
+fn met(objective: Objective, calls: &[CallRecord]) -> Option<Objective> {
+    let lower = SHARES
+        .into_iter()
+        .filter(|share| *share < objective.objective);
+    std::iter::once(objective.objective)
+        .chain(lower)
+        .map(|share| Objective {
+            objective: share,
+            ..objective.clone()
+        })
+        .find(|candidate| {
+            let outcome = replay(&Arc::new(candidate.clone()), calls);
+            outcome.ratio.is_some() && outcome.remaining >= 0.0
+        })
 }
 
 /// The indicator at the strictest round threshold that `share` of the calls meets.
@@ -227,6 +254,46 @@ fn round(value: f64, down: bool) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn call(number: u64, outcome: &str) -> CallRecord {
+        let at = std::time::UNIX_EPOCH + Duration::from_secs(1_700_000_000 + number);
+        serde_json::from_value(serde_json::json!({
+            "id": format!("c-{number}"),
+            "started_at": humantime::format_rfc3339_millis(at).to_string(),
+            "route": "r", "upstream": "u", "dialect": "openai_chat", "operation": "chat",
+            "operation_class": "generation", "outcome": outcome, "status": 200,
+            "streamed": true, "warm_up": false, "finish_reasons": [],
+            "tokens": {"normalised": {"output": 50}, "reported": {}},
+            "seconds": {"ttft": (outcome == "complete").then_some(0.3), "duration": 2.0},
+            "tps": {"output": (outcome == "complete").then_some(40.0)},
+            "frames": 50, "stalls": 0, "segments": [], "bytes": {"request": 1, "response": 1},
+        }))
+        .expect("a call")
+    }
+
+    #[test]
+    fn what_is_suggested_was_met() {
+        let outcomes = |number| {
+            if number % 4 == 0 {
+                "timeout"
+            } else {
+                "complete"
+            }
+        };
+        let calls: Vec<_> = (0..200)
+            .map(|number| call(number, outcomes(number)))
+            .collect();
+        let suggested = suggest(&calls, 0.99, Duration::from_secs(30 * 86_400));
+        assert!(suggested.len() >= 3, "{suggested:?}");
+        for objective in &suggested {
+            let outcome = replay(objective, &calls);
+            assert!(outcome.remaining >= 0.0, "{}: {outcome:?}", objective.name);
+        }
+        let availability = suggested
+            .iter()
+            .find(|one| one.judgement.sli == Sli::Availability);
+        assert_eq!(availability.expect("availability").objective, 0.5);
+    }
 
     #[test]
     fn thresholds_are_rounded_to_the_side_that_is_met() {
