@@ -61,7 +61,11 @@ pub struct Alert {
     pub burn_long: f64,
     /// The burn rate over the short window.
     pub burn_short: f64,
-    /// Whether both are above the factor, with enough events.
+    /// Seconds of the long window that were observed: fewer than it has while the objective is
+    /// younger than that.
+    pub observed_seconds: f64,
+    /// Whether both are above the factor, with enough events. A ticket over a day or more needs its
+    /// short window observed whole as well.
     pub firing: bool,
 }
 
@@ -71,6 +75,8 @@ pub struct Tracker {
     pub objective: Arc<Objective>,
     pub tiers: Vec<Tier>,
     ring: Ring,
+    /// Since when events are counted, in seconds since 1970; the time before restarts included.
+    began: u64,
     slice: Option<OpenSlice>,
     /// Where minutes are judged.
     pub minutes: Option<Minutes>,
@@ -93,6 +99,9 @@ pub struct SavedTracker {
     /// Whether its objective was not configured any more.
     #[serde(default)]
     pub retired: bool,
+    /// Since when events are counted; missing in states of older versions.
+    #[serde(default)]
+    began: Option<u64>,
     ring: SavedRing,
     #[serde(default)]
     months: Months,
@@ -114,6 +123,7 @@ impl Tracker {
         Tracker {
             tiers: tiers(objective.window, objective.objective),
             ring: Ring::new(objective.window, now),
+            began: now,
             slice: None,
             minutes: Minutes::of(&objective.judgement),
             months: Months::default(),
@@ -132,6 +142,7 @@ impl Tracker {
             tracker.ring.restore(now, &self.ring.kept());
         }
         Tracker {
+            began: self.began,
             slice: self.slice,
             minutes: self.minutes,
             months: self.months,
@@ -145,6 +156,8 @@ impl Tracker {
     pub fn restore(&mut self, now: u64, kept: &SavedTracker) {
         if kept.judgement == self.objective.judgement {
             self.ring.restore(now, &kept.ring);
+            // An older version did not say since when: as if always.
+            self.began = self.began.min(kept.began.unwrap_or(0));
             self.slice = kept.slice;
             self.months.clone_from(&kept.months);
             self.spent.clone_from(&kept.spent);
@@ -159,6 +172,7 @@ impl Tracker {
             calendar_month: self.objective.calendar_month,
             kept_at: now,
             retired: false,
+            began: Some(self.began),
             ring: self.ring.kept(),
             months: self.months.clone(),
             slice: self.slice,
@@ -251,6 +265,7 @@ impl Tracker {
     /// Moves all counts by the seconds by which the clock was adjusted.
     pub fn redate(&mut self, seconds: i64) {
         self.ring.redate(seconds);
+        self.began = self.began.saturating_add_signed(seconds);
         if let (Some(open), Some(slice)) = (&mut self.slice, self.objective.judgement.slice) {
             let slices = seconds / i64::try_from(slice.every.as_secs().max(1)).unwrap_or(i64::MAX);
             open.number = open.number.saturating_add_signed(slices);
@@ -305,11 +320,14 @@ impl Tracker {
             let (long, short) = (self.burn(now, tier.long), self.burn(now, tier.short));
             // In part covered minutes make fractions of events.
             let enough = self.sum(now, tier.long).all().round() >= self.objective.min_events as f64;
+            let observed = (now - self.began as f64).clamp(0.0, tier.long.as_secs_f64());
+            let old_enough = !tier.is_slow_ticket() || observed >= tier.short.as_secs_f64();
             Alert {
                 tier: *tier,
                 burn_long: long,
                 burn_short: short,
-                firing: enough && long > tier.factor && short > tier.factor,
+                observed_seconds: observed,
+                firing: enough && old_enough && long > tier.factor && short > tier.factor,
             }
         });
         alerts.collect()

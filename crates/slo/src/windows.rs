@@ -70,6 +70,14 @@ pub struct Tier {
     pub unreachable: Option<f64>,
 }
 
+impl Tier {
+    /// Whether this is a ticket over a day or more. What burns a budget so slowly has not been seen to
+    /// do so within minutes; what is urgent pages.
+    pub fn is_slow_ticket(&self) -> bool {
+        self.severity == Severity::Ticket && self.long >= Duration::from_secs(DAY)
+    }
+}
+
 /// Severity, long and short window of 30 days, share of the budget.
 const TABLE: [(Severity, u64, u64, f64); 4] = [
     (Severity::Page, HOUR, 5 * MINUTE, 0.02),

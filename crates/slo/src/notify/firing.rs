@@ -4,6 +4,7 @@ use crate::windows::{Severity, label};
 use crate::{Alert, Status};
 use crate::{AlertNotification, AlertSubject};
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// An alert is resolved when it has not fired for this many seconds, since short windows vary.
 const HOLD: f64 = 300.0;
@@ -57,10 +58,23 @@ impl FiringAlerts {
     }
 }
 
+/// The long window, and how much of it was observed where that is not all.
+fn observed(alert: &Alert) -> String {
+    let long = label(alert.tier.long);
+    let seconds = alert.observed_seconds as u64;
+    match seconds < alert.tier.long.as_secs() {
+        true => {
+            let seen = humantime::format_duration(Duration::from_secs(seconds));
+            format!("{long} (of which {seen} were observed)")
+        }
+        false => long,
+    }
+}
+
 fn notice(since: f64, status: &Status, alert: &Alert) -> AlertNotification {
     let tier = &alert.tier;
     let definition = &status.definition;
-    let (long, short) = (label(tier.long), label(tier.short));
+    let (long, short) = (observed(alert), label(tier.short));
     let about = status.description.as_deref().unwrap_or(&status.promise);
     let left = status.budget_remaining * 100.0;
     AlertNotification {
