@@ -17,8 +17,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("proxy", &["core", "net"]),
     ("slo", &["core", "files", "meter"]),
     ("stats", &[]),
-    ("store", &["core", "files", "meter"]),
     ("experiments", &["stats", "store"]),
+    ("store", &["core", "files", "meter", "stats"]),
     (
         "telemetry",
         &["core", "files", "meter", "net", "proxy", "slo"],

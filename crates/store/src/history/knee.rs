@@ -1,6 +1,10 @@
 //! Finds the knee of a capacity curve, beyond which more concurrent streams bring no throughput.
 
-use crate::query::{CapacityPoint, CapacityRow, Knee};
+use super::changed_upstream::{CapacityBucket, changed_at};
+use super::time::written;
+use crate::query::{CapacityPoint, CapacityRow, CapacitySums, Knee};
+use std::collections::BTreeMap;
+use std::time::{Duration, UNIX_EPOCH};
 
 /// Concurrencies that were seen for fewer seconds are ignored.
 const MIN_SECONDS: u64 = 5;
@@ -20,6 +24,27 @@ pub fn capacity_of(upstream: &str, points: Vec<CapacityPoint>) -> CapacityRow {
         points,
         knee: knee.as_ref().ok().copied(),
         reason: knee.err().map(|reason| reason.to_string()),
+        changed_at: None,
+    }
+}
+
+/// The capacity of `upstream` in the time of these buckets. Where the upstream became faster or slower by
+/// itself, it is of the time since then alone.
+pub(crate) fn capacity_since_change(upstream: &str, buckets: &[CapacityBucket]) -> CapacityRow {
+    let changed = changed_at(buckets);
+    let mut all: BTreeMap<u32, CapacitySums> = BTreeMap::new();
+    let since = changed.unwrap_or(0);
+    for bucket in buckets.iter().filter(|bucket| bucket.at >= since) {
+        for (concurrency, sums) in &bucket.sums {
+            all.entry(*concurrency).or_default().merge(sums);
+        }
+    }
+    let points = all
+        .iter()
+        .map(|(concurrency, sums)| sums.point(*concurrency));
+    CapacityRow {
+        changed_at: changed.map(|at| written(UNIX_EPOCH + Duration::from_secs(at))),
+        ..capacity_of(upstream, points.collect())
     }
 }
 

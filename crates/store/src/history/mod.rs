@@ -1,6 +1,7 @@
 //! Queries over call records in memory or of a call log: sessions, models, workloads, time
 //! series, with the same results as the ledger's.
 
+mod changed_upstream;
 mod distributions;
 mod experiment_units;
 mod groups;
@@ -19,9 +20,11 @@ mod waterfall;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use changed_upstream::CapacityBucket;
 pub use distributions::{distributions, hourly_distributions};
 pub use experiment_units::experiment_units;
 pub use groups::{Group, Groups, groups};
+pub(crate) use knee::capacity_since_change;
 pub use knee::{capacity_of, knee};
 pub use matching::{matches, matches_session, model_of};
 pub use quantile::quantile;

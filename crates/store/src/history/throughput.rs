@@ -1,15 +1,22 @@
 //! Throughput over time and by concurrency since the process started, for proxies without a
 //! ledger.
 
-use super::knee::capacity_of;
-use crate::query::{CapacityPoint, CapacityRow, CapacitySums};
+use super::changed_upstream::CapacityBucket;
+use super::knee::capacity_since_change;
+use crate::query::{CapacityRow, CapacitySums};
 use parking_lot::{Mutex, MutexGuard};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
-use tokengauge_core::throughput::{RateFilter, RateKey, ThroughputDelta, ThroughputTick};
+use tokengauge_core::throughput::{
+    BusySecond, RateFilter, RateKey, ThroughputDelta, ThroughputTick,
+};
 
 /// Seconds of places that are kept: the newest. One place has 55 hours, twenty have three.
 const MAX_CELLS: usize = 200_000;
+/// Seconds of a bucket, in which the capacity curve is kept to see when an upstream changes.
+const BUCKET: u64 = 10;
+/// Buckets of an upstream that are kept, the newest: of a day in which it was never idle.
+const MAX_BUCKETS: usize = 8_640;
 
 /// The throughput that the meter reported, second by second.
 #[derive(Debug, Default)]
@@ -19,7 +26,8 @@ pub struct ThroughputHistory {
 
 #[derive(Debug, Default)]
 struct Seen {
-    sums: BTreeMap<(Arc<str>, u32), CapacitySums>,
+    /// The capacity of each upstream over time.
+    buckets: BTreeMap<Arc<str>, VecDeque<CapacityBucket>>,
     places: HashMap<RateKey, u32>,
     /// By second: a place's number, its streamed and its spread tokens.
     seconds: BTreeMap<u64, Vec<(u32, u64, u64)>>,
@@ -36,9 +44,7 @@ impl ThroughputHistory {
     pub fn take(&self, tick: ThroughputTick) {
         let mut seen = self.seen();
         for second in &tick.busy {
-            let concurrency = CapacitySums::concurrency(second);
-            let place = (Arc::clone(&second.upstream), concurrency);
-            seen.sums.entry(place).or_default().add(second);
+            seen.add_capacity(second);
         }
         for delta in tick.deltas {
             seen.add(delta);
@@ -52,16 +58,13 @@ impl ThroughputHistory {
 
     /// The throughput of each upstream by concurrency, or of the one that is `wanted`.
     pub fn rows(&self, wanted: Option<&str>) -> Vec<CapacityRow> {
-        let mut upstreams: BTreeMap<Arc<str>, Vec<CapacityPoint>> = BTreeMap::new();
-        for ((upstream, concurrency), sums) in &self.seen().sums {
-            let points = upstreams.entry(Arc::clone(upstream)).or_default();
-            points.push(sums.point(*concurrency));
-        }
-        let meant = upstreams
-            .into_iter()
-            .filter(|(name, _)| wanted.is_none_or(|wanted| **name == *wanted));
+        let mut seen = self.seen();
+        let meant = seen
+            .buckets
+            .iter_mut()
+            .filter(|(name, _)| wanted.is_none_or(|wanted| ***name == *wanted));
         meant
-            .map(|(name, points)| capacity_of(&name, points))
+            .map(|(name, buckets)| capacity_since_change(name, buckets.make_contiguous()))
             .collect()
     }
 
@@ -87,6 +90,27 @@ impl ThroughputHistory {
 }
 
 impl Seen {
+    /// Adds a second to its bucket; a late one may be of one before the last.
+    fn add_capacity(&mut self, second: &BusySecond) {
+        let at = second.second - second.second % BUCKET;
+        let buckets = self
+            .buckets
+            .entry(Arc::clone(&second.upstream))
+            .or_default();
+        let place = buckets.partition_point(|bucket| bucket.at < at);
+        if buckets.get(place).is_none_or(|bucket| bucket.at != at) {
+            let sums = BTreeMap::new();
+            buckets.insert(place, CapacityBucket { at, sums });
+        }
+        if let Some(bucket) = buckets.get_mut(place) {
+            let concurrency = CapacitySums::concurrency(second);
+            bucket.sums.entry(concurrency).or_default().add(second);
+        }
+        if buckets.len() > MAX_BUCKETS {
+            buckets.pop_front();
+        }
+    }
+
     fn add(&mut self, delta: ThroughputDelta) {
         let next = self.places.len() as u32;
         let number = *self.places.entry(delta.key).or_insert(next);

@@ -32,6 +32,14 @@ impl CapacitySums {
         self.decode_millis += second.decode_millis;
     }
 
+    /// Adds the sums of another time at the same concurrency.
+    pub(crate) fn merge(&mut self, other: &CapacitySums) {
+        self.busy_millis += other.busy_millis;
+        self.tokens += other.tokens;
+        self.decoded += other.decoded;
+        self.decode_millis += other.decode_millis;
+    }
+
     /// The API's point of the curve.
     pub(crate) fn point(&self, concurrency: u32) -> CapacityPoint {
         let per_second = |tokens: u64, millis: u64| tokens as f64 * 1000.0 / millis as f64;

@@ -154,6 +154,10 @@ pub struct WaterfallCall {
     pub tps: Option<f64>,
     /// Its time to first token, seconds.
     pub ttft: Option<f64>,
+    /// Gaps between its tokens that were longer than the stall threshold.
+    pub stalls: u64,
+    /// The longest gap between its tokens, seconds.
+    pub longest_gap: Option<f64>,
     /// Its phases, in the order of time, without gaps.
     pub phases: Vec<Phase>,
 }
@@ -291,10 +295,15 @@ pub struct Point {
     pub at: String,
     /// Calls that have ended.
     pub calls: u64,
+    /// Those that began in the step and are under way. The percentiles are without them: those that
+    /// have ended by then are the quick ones. The stores know finished calls alone: this is for those
+    /// who know.
+    #[serde(default)]
+    pub in_flight: u64,
     /// Those that did not end well.
     #[serde(default)]
     pub errors: u64,
-    /// Calls over the step's length.
+    /// Calls over the step's length, those under way included.
     #[serde(default)]
     pub requests_per_second: f64,
     /// A tenth of the calls are below.
@@ -325,6 +334,11 @@ pub struct CapacityRow {
     pub knee: Option<Knee>,
     /// Why there is no knee.
     pub reason: Option<String>,
+    /// When the upstream became faster or slower by itself: the points are of the time since then,
+    /// as those before are of another upstream, in effect.
+    #[serde(default)]
+    #[schemars(extend("format" = "date-time"))]
+    pub changed_at: Option<String>,
 }
 
 /// Throughput at one concurrency.

@@ -3,11 +3,12 @@
 use super::QueryError;
 use super::groups::count;
 use super::matching::text;
-use crate::history::knee;
+use crate::history::{CapacityBucket, capacity_since_change};
 use crate::ledger::row::milliseconds;
 use crate::query::CapacitySums;
 use crate::query::{CapacityRow, Filter};
 use rusqlite::Connection;
+use std::collections::BTreeMap;
 
 pub(super) fn capacity(
     connection: &Connection,
@@ -17,47 +18,36 @@ pub(super) fn capacity(
     let since = filter.since.map_or(0, hour);
     let until = filter.until.map_or(i64::MAX, |until| hour(until) + 3600);
     let mut statement = connection.prepare_cached(
-        "SELECT upstream, concurrency, sum(busy_ms), sum(tokens), sum(decode_tokens),
-         sum(decode_us) FROM capacity WHERE hour >= ? AND hour < ?
-         GROUP BY upstream, concurrency ORDER BY upstream, concurrency",
+        "SELECT upstream, hour, concurrency, busy_ms, tokens, decode_tokens, decode_us
+         FROM capacity WHERE hour >= ? AND hour < ? ORDER BY upstream, hour, concurrency",
     )?;
     let mut rows = statement.query([since, until])?;
-    let mut all: Vec<(i64, CapacityRow)> = Vec::new();
+    let mut upstreams: BTreeMap<i64, Vec<CapacityBucket>> = BTreeMap::new();
     while let Some(row) = rows.next()? {
-        let upstream = row.get(0)?;
-        if all.last().is_none_or(|(last, _)| *last != upstream) {
-            let name = text(connection, Some(upstream))?.unwrap_or_default();
-            let fresh = CapacityRow {
-                name,
-                ..CapacityRow::default()
-            };
-            all.push((upstream, fresh));
+        let hours = upstreams.entry(row.get(0)?).or_default();
+        let at = count(row.get(1)?);
+        if hours.last().is_none_or(|hour| hour.at != at) {
+            let sums = BTreeMap::new();
+            hours.push(CapacityBucket { at, sums });
         }
         let sums = CapacitySums {
-            busy_millis: count(row.get(2)?),
-            tokens: count(row.get(3)?),
-            decoded: count(row.get(4)?),
-            decode_millis: count(row.get(5)?) / 1000,
+            busy_millis: count(row.get(3)?),
+            tokens: count(row.get(4)?),
+            decoded: count(row.get(5)?),
+            decode_millis: count(row.get(6)?) / 1000,
         };
-        let point = sums.point(row.get(1)?);
-        if let Some((_, last)) = all.last_mut() {
-            last.points.push(point);
+        if let Some(hour) = hours.last_mut() {
+            hour.sums.entry(row.get(2)?).or_default().merge(&sums);
         }
     }
-    let wanted = |name: &str| {
-        filter
-            .upstream
-            .as_deref()
-            .is_none_or(|wanted| wanted == name)
-    };
-    let rows = all.into_iter().map(|(_, row)| row);
-    let mut rows: Vec<_> = rows.filter(|row| wanted(&row.name)).collect();
-    rows.sort_by(|one, other| one.name.cmp(&other.name));
-    for row in &mut rows {
-        match knee(&row.points) {
-            Ok(knee) => row.knee = Some(knee),
-            Err(reason) => row.reason = Some(reason.to_string()),
+    let mut all = Vec::new();
+    for (upstream, hours) in upstreams {
+        let name = text(connection, Some(upstream))?.unwrap_or_default();
+        let wanted = filter.upstream.as_deref();
+        if wanted.is_none_or(|wanted| wanted == name) {
+            all.push(capacity_since_change(&name, &hours));
         }
     }
-    Ok(rows)
+    all.sort_by(|one, other| one.name.cmp(&other.name));
+    Ok(all)
 }
