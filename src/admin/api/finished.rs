@@ -3,6 +3,7 @@
 use super::problem::Problem;
 use super::query_params::{FILTERS, PAGING, QueryParams};
 use super::store::{Span, Store, StoreName, ask};
+use super::unsettled;
 use crate::admin::Admin;
 use crate::call::CallRecord;
 use crate::history;
@@ -415,11 +416,13 @@ pub(super) async fn timeseries(State(admin): State<Admin>, RawQuery(query): RawQ
         let metric = asked.word("metric", &METRICS)?.unwrap_or_default();
         let step = asked.duration("step")?.unwrap_or(DEFAULT_STEP);
         let seen = admin.throughput.clone();
+        let counted = filter.clone();
         let question = move |store: &Store| {
             let timeseries = store.timeseries(&filter, metric, step, seen.as_deref())?;
             Ok((store.name(), timeseries))
         };
-        let (store, timeseries) = ask(&admin, question).await?;
+        let (store, mut timeseries) = ask(&admin, question).await?;
+        unsettled::add_in_flight(&admin, &counted, &mut timeseries);
         Ok(Series {
             store,
             metric: match metric {

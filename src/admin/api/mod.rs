@@ -9,6 +9,7 @@ mod openapi;
 mod problem;
 mod query_params;
 mod store;
+mod unsettled;
 
 use super::{Admin, process_info};
 use axum::Router;

@@ -106,6 +106,7 @@ fn point(at: u64, width: u64, step: Step, (tokens, spread): (f64, f64)) -> Point
     Point {
         at: instant(UNIX_EPOCH + Duration::from_secs(at)),
         calls: step.calls,
+        in_flight: 0,
         errors: step.errors,
         requests_per_second: step.calls as f64 / width as f64,
         p10: quantile(&values, 0.1),

@@ -49,6 +49,8 @@ fn row(past: &TimedCall<'_>, begin: SystemTime, wait_before: Option<f64>) -> Wat
         cost_usd: call.cost_usd,
         tps: call.tps.output,
         ttft: call.seconds.ttft,
+        stalls: call.stalls,
+        longest_gap: call.seconds.longest_gap,
         phases: phases(call, offset),
     }
 }

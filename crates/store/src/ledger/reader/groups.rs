@@ -332,6 +332,7 @@ fn point(
     Point {
         at: written(at * 1000),
         calls: count(sums.calls),
+        in_flight: 0,
         errors: count(sums.errors),
         requests_per_second: sums.calls as f64 / step as f64,
         p10: sketch.quantile(0.1),

@@ -382,5 +382,7 @@ fn call_row(call: CallRecord, offset: f64, wait_before: Option<f64>) -> Waterfal
         cost_usd: call.cost_usd,
         tps: call.tps.output,
         ttft: call.seconds.ttft,
+        stalls: call.stalls,
+        longest_gap: call.seconds.longest_gap,
     }
 }

@@ -1,0 +1,118 @@
+//! Calls under way in time series. Of calls that began in the last steps only the quick ones have
+//! ended, so that percentiles of these steps look better than they are: each point says how many
+//! are missing from it.
+
+use crate::admin::Admin;
+use crate::history::MAX_POINTS;
+use crate::meter::Progress;
+use crate::query::{Filter, Point, Timeseries};
+use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokengauge_core::time::since_1970;
+
+/// Counts the calls under way that `filter` selects in the points in which they began, and adds
+/// points up to the newest of them.
+pub(super) fn add_in_flight(admin: &Admin, filter: &Filter, timeseries: &mut Timeseries) {
+    let (now, wall) = ((admin.clock)(), (admin.wall)());
+    let step = timeseries.step.max(1);
+    let mut begun: BTreeMap<u64, u64> = BTreeMap::new();
+    admin.meter.progress(|progress| {
+        let since = now.saturating_duration_since(progress.received);
+        let started = wall.checked_sub(since).unwrap_or(UNIX_EPOCH);
+        if is_meant(filter, &progress, started) {
+            *begun.entry(since_1970(started) as u64 / step).or_default() += 1;
+        }
+    });
+    add(timeseries, begun);
+}
+
+/// Whether a call is selected, as far as one can be that has not ended.
+fn is_meant(filter: &Filter, progress: &Progress, started: SystemTime) -> bool {
+    let is = |wanted: &Option<String>, value: Option<&str>| {
+        wanted.as_deref().is_none_or(|wanted| value == Some(wanted))
+    };
+    // How it ends, whose it is and of which experiment is not known yet.
+    let known = filter.outcome.is_none() && filter.user.is_none() && filter.experiment.is_none();
+    known
+        && filter.since.is_none_or(|since| started >= since)
+        && filter.until.is_none_or(|until| started < until)
+        && filter.has_class(progress.operation_class)
+        && is(&filter.model, progress.model.as_deref())
+        && is(&filter.workload, progress.workload.as_deref())
+        && is(&filter.route, Some(&progress.route))
+        && is(&filter.upstream, Some(&progress.upstream))
+        && is(&filter.agent, progress.agent.as_deref())
+        && is(&filter.session, progress.session.as_deref())
+}
+
+/// Adds calls by the number of the step in which they began.
+fn add(timeseries: &mut Timeseries, begun: BTreeMap<u64, u64>) {
+    let step = timeseries.step.max(1);
+    let Some(newest) = begun.keys().next_back().copied() else {
+        return;
+    };
+    let number = |point: &Point| {
+        let at = humantime::parse_rfc3339(&point.at).ok()?;
+        Some(since_1970(at) as u64 / step)
+    };
+    let last = timeseries.points.last().and_then(number);
+    let first = last.map_or(newest, |last| last + 1);
+    for missing in first.max(newest.saturating_sub(MAX_POINTS as u64))..=newest {
+        timeseries.points.push(empty(missing * step));
+    }
+    for point in &mut timeseries.points {
+        let in_flight = number(point).and_then(|number| begun.get(&number));
+        point.in_flight = in_flight.copied().unwrap_or(0);
+        point.requests_per_second = (point.calls + point.in_flight) as f64 / step as f64;
+    }
+    let excess = timeseries.points.len().saturating_sub(MAX_POINTS);
+    timeseries.points.drain(..excess);
+}
+
+fn empty(at: u64) -> Point {
+    let at = UNIX_EPOCH + Duration::from_secs(at);
+    Point {
+        at: humantime::format_rfc3339_millis(at).to_string(),
+        ..Point::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_under_way_are_counted_where_they_began() {
+        let ended = Point {
+            calls: 3,
+            p10: Some(70.0),
+            ..empty(600)
+        };
+        let mut series = Timeseries {
+            step: 60,
+            points: vec![ended],
+        };
+        add(&mut series, BTreeMap::from([(10, 1), (12, 4)]));
+        let is: Vec<_> = series
+            .points
+            .iter()
+            .map(|point| (point.calls, point.in_flight, point.p10))
+            .collect();
+        assert_eq!(is, [(3, 1, Some(70.0)), (0, 0, None), (0, 4, None)]);
+        assert_eq!(series.points[2].at, "1970-01-01T00:12:00.000Z");
+        assert_eq!(series.points[0].requests_per_second, 4.0 / 60.0);
+    }
+
+    #[test]
+    fn calls_under_way_are_all_there_is_of_a_series_without_an_ended_one() {
+        let mut series = Timeseries {
+            step: 60,
+            points: Vec::new(),
+        };
+        add(&mut series, BTreeMap::new());
+        assert_eq!(series.points.len(), 0);
+        add(&mut series, BTreeMap::from([(5, 2)]));
+        assert_eq!(series.points.len(), 1);
+        assert_eq!(series.points[0].in_flight, 2);
+    }
+}
