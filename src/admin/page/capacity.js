@@ -1,7 +1,7 @@
 // Throughput against concurrency, and where more streams stop paying.
 import { Chart, colour } from "./chart.js";
 import { h } from "./dom.js";
-import { count, rate } from "./format.js";
+import { count, rate, time } from "./format.js";
 
 export class Capacity {
   constructor(host) {
@@ -46,10 +46,11 @@ export class Capacity {
   }
 
   show() {
-    const { points = [], knee, reason } = this.chosen ?? {};
+    const { points = [], knee, reason, changed_at: changed } = this.chosen ?? {};
     this.verdict.textContent = knee
       ? `Knee at ${count(knee.concurrency)} streams and ${rate(knee.system_tps)} tok/s: beyond it each stream gets slower and the whole hardly faster.`
-      : points.length > 0 ? `No knee${reason ? `: ${reason}` : " is known"}.` : "";
+      : points.length > 0 ? `No knee${changed ? " since" : ""}${reason ? `: ${reason}` : " is known"}.` : "";
+    if (changed) this.verdict.textContent = `The upstream changed by itself at ${time(changed)}; the curve is of the time since. ${this.verdict.textContent}`;
     if (this.narrowed && points.length > 0) this.verdict.textContent += " Of all its calls, whatever the filters.";
     const ordered = [...points].sort((one, other) => one.concurrency - other.concurrency).map((point) => ({ ...point, at: point.concurrency }));
     const last = ordered.at(-1)?.at ?? 1;

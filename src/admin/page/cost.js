@@ -31,7 +31,7 @@ export class Cost {
     text(this.sum, priced.length > 0 ? `${usd(all)} in this window` : "");
     keyed(this.list, priced.slice(0, 10), nameOf, () => h("li", { class: "share" }), (item, row) => {
       const share = all > 0 ? row.cost_usd / all : 0;
-      const per = known(row.usd_per_million_output) ? `, ${usd(row.usd_per_million_output)} / M output` : "";
+      const per = known(row.usd_per_million_output) ? `, ${usd(row.usd_per_million_output)} / M output, input included` : "";
       const sign = `${row.cost_usd} ${share}${per}`;
       if (item.sign === sign) return;
       item.sign = sign;

@@ -1,5 +1,6 @@
 // What everything on the page is about: a window of time, a model, a workload.
 import { h } from "./dom.js";
+import { seconds } from "./format.js";
 
 /** Name, seconds, and the length of a point of a chart. */
 export const WINDOWS = [
@@ -34,6 +35,16 @@ export function startFilters(element, changed) {
   });
   form.addEventListener("change", changed);
   form.addEventListener("submit", (event) => event.preventDefault());
+}
+
+/** Windows that hold no more than a shorter one does are switched off: `kept` seconds are known. */
+export function keptFor(kept) {
+  const inputs = [...form.querySelectorAll("input[name=window]")];
+  inputs.forEach((input, place) => {
+    const shorter = WINDOWS[place - 1]?.[1] ?? 0;
+    input.disabled = !input.checked && place > 0 && kept <= shorter;
+    input.parentElement.title = input.disabled ? `Only the last ${seconds(kept) ?? "0 s"} are kept` : "";
+  });
 }
 
 /** Names to choose from: those that were ever seen stay. */

@@ -6,11 +6,11 @@ import { Compare } from "./compare.js";
 import { connect } from "./connect.js";
 import { Cost } from "./cost.js";
 import { byId, h, text } from "./dom.js";
-import { count } from "./format.js";
+import { count, seconds, time } from "./format.js";
 import { Health } from "./health.js";
 import { Live } from "./live.js";
 import { Objectives } from "./objectives.js";
-import { filters, offer, startFilters, windowSeconds } from "./filters.js";
+import { filters, keptFor, offer, startFilters, windowSeconds } from "./filters.js";
 import { Session } from "./session.js";
 import { Sessions } from "./sessions.js";
 import { Speeds } from "./speeds.js";
@@ -69,6 +69,7 @@ function showStreams({ streams: shown, total, tokens_per_second: output }) {
   streams.update(shown, total);
 }
 
+let lastSeen = 0;
 let asking = false;
 /** Events are of all streams: of some of them the proxy is asked. */
 async function chosenStreams(model, workload) {
@@ -91,6 +92,11 @@ function link(state, message) {
   element.dataset.state = state;
   element.title = message ?? "";
   text(element, words[state]);
+  // What was known before the proxy went is not what is: it is shown pale, with its time.
+  const main = byId("main");
+  if (state !== "lost") lastSeen = Date.now();
+  main.classList.toggle("stale", state === "lost");
+  text(byId("stale"), state === "lost" && lastSeen > 0 ? `Everything below is as of ${time(lastSeen, true)}` : "");
   health.know({ link: state === "lost" ? `The proxy is not reachable: ${message}` : null });
 }
 
@@ -129,7 +135,7 @@ async function showGroups(kind) {
     const answer = await get(named ? kind : "groups", { ...filters(), ...(named ? {} : { by: kind }), limit: 1000 });
     if (ours !== round) return;
     const rows = named ? answer[kind] : answer.groups;
-    told(answer.store);
+    told(answer.store, answer.since);
     compare.update(kind, rows);
     if (!named) return;
     offer(kind, rows.map(({ name }) => name));
@@ -160,9 +166,10 @@ async function showCapacity() {
   }
 }
 
-function told(store) {
+function told(store, since) {
   const kept = about?.measure.recent_calls;
-  text(byId("store"), store === "memory" ? `Of the last ${count(kept) ?? ""} calls, in memory; a ledger remembers more` : "");
+  const of = since ? ` of the last ${seconds((Date.now() - Date.parse(since)) / 1000)}` : "";
+  text(byId("store"), store === "memory" ? `At most the last ${count(kept) ?? ""} calls${of}, in memory; a ledger remembers more` : "");
 }
 
 let about = null;
@@ -174,6 +181,9 @@ async function learn() {
   connect(byId("connect"), about);
   connect(byId("empty-body"), about);
   health.know({ about });
+  // A ledger remembers more than it has seen so far.
+  const { store, since } = await get("groups", {});
+  keptFor(store !== "memory" ? Infinity : since ? (Date.now() - Date.parse(since)) / 1000 : 0);
 }
 
 /** `#/`, `#/sessions`, `#/sessions/<id>`, `#/connect`. */

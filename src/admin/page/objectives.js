@@ -1,6 +1,6 @@
 // What is promised, what is left of each budget and how fast it is spent.
 import { h, keyed, meter } from "./dom.js";
-import { count, known, percent, rate } from "./format.js";
+import { count, known, percent, rate, seconds } from "./format.js";
 import { until } from "./health.js";
 import { budget } from "./words.js";
 
@@ -42,7 +42,7 @@ export class Objectives {
     const events = slo.good + slo.bad;
     const met = events > 0 ? `${percent(slo.ratio)} of ${count(events)} ${slo.event === "request" ? "calls" : slo.event === "token" ? "tokens" : `slices of ${slo.event}`}` : "no event yet";
     return [
-      h("h3", {}, slo.name, " ", alert ? h("span", { class: `tag ${alert.severity === "page" ? "bad" : "warn"}` }, `${alert.severity} fires`) : ""),
+      h("h3", {}, slo.name, " ", alert ? h("span", { class: `tag ${alert.severity === "page" ? "bad" : "warn"}` }, `${alert.severity} fires${observed(alert)}`) : ""),
       h("p", { class: `left ${kind}` }, `${value} ${unit}`),
       meter(left, kind),
       h("p", { class: "promise" }, `${slo.promise} for ${percent(slo.objective)} over ${slo.window}: ${met}`),
@@ -50,6 +50,12 @@ export class Objectives {
     ];
   }
 }
+
+/** How much of an alert's window was observed, where that is not all. */
+const observed = ({ long, observed_seconds: seen }) => {
+  const unit = { m: 60, h: 3600, d: 86_400 }[long.at(-1)] ?? 1;
+  return seen < Number.parseInt(long, 10) * unit ? ` over ${seconds(seen)} of ${long}` : "";
+};
 
 function ending(slo) {
   const soon = slo.budget_remaining > 0 && slo.exhausted_in_seconds < SOON;

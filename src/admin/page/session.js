@@ -72,8 +72,8 @@ function facts(session, calls) {
   const { tokens, seconds: took } = session;
   const unpriced = session.unpriced_calls > 0 ? `${plural(session.unpriced_calls, "call")} without a price` : null;
   const told = [
-    ["Cost", cost(session) ?? "no price is known", unpriced],
-    ["Calls", count(session.calls), session.errors > 0 ? `${count(session.errors)} failed` : "none failed"],
+    ["Cost", cost(session) ?? (session.unpriced_calls > 0 ? "no price is known" : "nothing to pay for"), unpriced],
+    ["Calls", count(session.total_calls), session.errors > 0 ? `${count(session.errors)} failed` : "none failed"],
     ["Took", seconds(took.wall), `from ${time(session.started_at, true)}`],
     ["Waiting for models", seconds(took.model), percent(took.wall > 0 ? took.model / took.wall : null)],
     ["Between calls", seconds(took.tools), "tools, and people"],

@@ -96,7 +96,7 @@ const COLUMNS = [
   { id: "share", label: "Model | tools", wide: true, text: (s) => `${s.seconds.model} ${s.seconds.tools}`, node: (s) => split(s.seconds), hint: "Time with a call under way, and between calls" },
   { id: "ttft", label: "TTFT p50", num: true, sort: true, wide: true, text: (s) => seconds(s.seconds.ttft_p50), why: () => "no streamed call" },
   { id: "tps", label: "TPS", num: true, sort: true, text: (s) => rate(s.tps.output), why: () => "no call with a speed" },
-  { id: "cost", label: "Cost", num: true, sort: true, text: (s) => cost(s), why: () => "no price is known for its models" },
+  { id: "cost", label: "Cost", num: true, sort: true, text: (s) => cost(s), why: (s) => (s.unpriced_calls > 0 ? "no price is known for its models" : "no token to pay for") },
 ];
 
 const tokens = ({ tokens: { input, output } }) => (input === null && output === null ? null : `${count(input) ?? "–"} → ${count(output) ?? "–"}`);

@@ -1,7 +1,7 @@
 // TPS, TTFT and output over time, with their percentiles.
 import { get } from "./api.js";
-import { Chart } from "./chart.js";
-import { frequency, rate, seconds } from "./format.js";
+import { Chart, colour } from "./chart.js";
+import { frequency, plural, rate, seconds } from "./format.js";
 import { step } from "./filters.js";
 
 export class Speeds {
@@ -13,6 +13,7 @@ export class Speeds {
       band: ["p90", "p10"],
       write: (value) => rate(value),
       nothing: "No call with a speed in this window.",
+      marks: underWay,
     });
     this.ttft = new Chart(ttft, {
       label: "Time to first token, by the time the call began",
@@ -20,6 +21,7 @@ export class Speeds {
       band: ["p90", "p50"],
       write: (value) => seconds(value),
       nothing: "No streamed call in this window.",
+      marks: underWay,
     });
     this.output = new Chart(output, {
       label: "Output tokens, requests and failed calls per second",
@@ -41,8 +43,8 @@ export class Speeds {
       if (!current()) return;
       const now = Date.now() / 1000;
       const range = [from(tps, now - window, now), now];
-      this.tps.update(spread(tps), range);
-      this.ttft.update(spread(ttft), range);
+      this.tps.update(settled(spread(tps)), range);
+      this.ttft.update(settled(spread(ttft)), range);
       // A step that is not over has not all of its tokens yet.
       const over = spread(tps).filter((point) => point.at + tps.step <= now + 1);
       this.output.update(over, range);
@@ -53,6 +55,25 @@ export class Speeds {
   }
 }
 
+/** Shades the steps of which calls are under way. */
+function underWay(plot, chart) {
+  const open = chart.points.filter((point) => point.in_flight > 0);
+  if (open.length === 0) return;
+  const { ctx, bbox } = plot;
+  const right = bbox.left + bbox.width;
+  const place = (at) => Math.min(Math.max(plot.valToPos(at, "x", true), bbox.left), right);
+  ctx.save();
+  ctx.globalAlpha = 0.12;
+  ctx.fillStyle = colour("--muted");
+  for (const { at, step } of open) ctx.fillRect(place(at), bbox.top, place(at + step) - place(at), bbox.height);
+  ctx.globalAlpha = 1;
+  ctx.font = `${11 * devicePixelRatio}px system-ui, sans-serif`;
+  ctx.textAlign = "right";
+  const calls = open.reduce((sum, point) => sum + point.in_flight, 0);
+  ctx.fillText(`${plural(calls, "call")} under way`, right - 4 * devicePixelRatio, bbox.top + 12 * devicePixelRatio);
+  ctx.restore();
+}
+
 /** What has just begun is shown from its beginning on, not at the edge of an empty day. */
 function from({ points, step }, start, now) {
   const earliest = points.find((point) => point.calls > 0);
@@ -60,4 +81,7 @@ function from({ points, step }, start, now) {
   return Math.max(start, Math.min(first, now - (now - start) / 5));
 }
 
-const spread = ({ points, step }) => points.map((point) => ({ ...point, at: Date.parse(point.at) / 1000, failed_per_second: point.errors / step }));
+/** Of calls that began just now only the quick ones have ended: their percentiles are no figures yet. */
+const settled = (points) => points.map((point) => (point.in_flight > 0 ? { ...point, p10: null, p50: null, p90: null, p99: null } : point));
+
+const spread = ({ points, step }) => points.map((point) => ({ ...point, step, at: Date.parse(point.at) / 1000, failed_per_second: point.errors / step }));

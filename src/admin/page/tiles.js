@@ -62,7 +62,7 @@ export class Tiles {
     this.show("ttft", seconds(ttft?.p50), "", known(ttft?.p95) ? `p95 ${seconds(ttft.p95)}, p99 ${seconds(ttft.p99)}` : calls > 0 ? "no streamed call" : nothing);
     const share = calls > 0 ? errors / calls : null;
     this.show("errors", percent(share), "", calls > 0 ? `${count(errors)} of ${plural(calls, "call")}${known(often) ? `; ${frequency(often)} requests a second` : ""}` : nothing, severity(share));
-    const per = known(row?.usd_per_million_output) ? `${usd(row.usd_per_million_output)} per million out` : null;
+    const per = known(row?.usd_per_million_output) ? `${usd(row.usd_per_million_output)} per million out, input included` : null;
     const missing = row?.unpriced_calls > 0 ? `no price for ${plural(row.unpriced_calls, "call")}` : null;
     this.show("cost", usd(cost), "", [per, missing].filter(Boolean).join("; ") || (calls > 0 ? "no token to pay for" : nothing));
   }

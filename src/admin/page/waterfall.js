@@ -91,6 +91,8 @@ function detail(call) {
     ["From a cache", call.tokens.cached_input ? count(call.tokens.cached_input) : null],
     ["Reasoning", call.tokens.reasoning ? count(call.tokens.reasoning) : null],
     ...call.phases.map((phase) => [phase.name[0].toUpperCase() + phase.name.slice(1), seconds(phase.end - phase.start)]),
+    ["Stalls", call.stalls > 0 ? count(call.stalls) : null],
+    ["Longest gap between tokens", seconds(call.longest_gap)],
     ["Call", h("code", {}, call.id)],
   ];
   return h("dl", { class: "facts" }, facts.filter(([, value]) => value !== null && value !== undefined).map(([label, value]) => h("div", {}, h("dt", {}, label), h("dd", {}, value))));

@@ -157,7 +157,11 @@ async function waterfall(world) {
   });
   await rows.first().getByRole("button").click();
   assert.equal(await rows.first().getByRole("button").getAttribute("aria-expanded"), "true");
-  assert.ok((await page.locator(".fall tr.more").textContent()).includes(told.calls[0].id));
+  const detail = await page.locator(".fall tr.more").textContent();
+  assert.ok(detail.includes(told.calls[0].id));
+  assert.match(detail, /Longest gap between tokens/);
+  const facts = await page.locator("#session dl.facts").first().innerText();
+  assert.match(facts, new RegExp(`Calls\\s+${told.total_calls}\\s`), "the number of its calls");
   await page.getByRole("link", { name: "All sessions" }).click();
   await page.locator("#sessions tbody tr").first().waitFor();
   clean(wrong);
