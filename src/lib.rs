@@ -25,6 +25,7 @@
 //!   telemetry/         metric names, registry, Prometheus, OTLP, the call log, engines' metrics
 //!   files/             private files, and state that survives a restart
 //!   bench/             benchmarks: load, phases, the statistics of a run, results
+//!   drift/             whether traffic and speed have changed, what, when and why
 //!   sim/               a simulated backend with a known truth; a feature of the program
 //!   test-support/      what tests and benchmarks share
 //! ```
@@ -54,6 +55,7 @@ use tokengauge_net::address;
 pub use tokengauge_net::client as http_client;
 pub use tokengauge_net::tls;
 pub use tokengauge_proxy as proxy;
+pub use tokengauge_drift as drift;
 #[cfg(feature = "sim")]
 pub use tokengauge_sim as sim;
 pub use tokengauge_slo as slo;

@@ -12,6 +12,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("tokenizer", &[]),
     ("wire", &["core"]),
     ("sim", &["core"]),
+    ("drift", &["core", "stats", "store"]),
     ("files", &[]),
     ("net", &[]),
     ("proxy", &["core", "net"]),

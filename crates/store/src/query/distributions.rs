@@ -140,11 +140,16 @@ impl Distributions {
         self.outcomes().map(|(_, calls)| calls).sum()
     }
 
+    /// Adds one observation; counts, such as of outcomes, have no value.
+    pub fn observe(&mut self, signal: Signal, bucket: usize, value: Option<f64>) {
+        self.cell(signal, bucket).add((signal, bucket, value));
+    }
+
     /// Adds a call.
     pub(crate) fn add(&mut self, call: &CallFigures) {
         observations(call, |observation| {
-            let (signal, bucket, _) = observation;
-            self.cell(signal, bucket).add(observation);
+            let (signal, bucket, value) = observation;
+            self.observe(signal, bucket, value);
         });
     }
 

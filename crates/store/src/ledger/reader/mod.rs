@@ -219,6 +219,25 @@ impl Reader {
         Ok(found)
     }
 
+    /// The distributions of each hour of one series, by its beginning.
+    ///
+    /// # Errors
+    /// As with every query: see [`QueryError`].
+    pub fn hours_of_series(
+        &self,
+        series: &DistributionSeries,
+        since: Option<SystemTime>,
+        until: Option<SystemTime>,
+    ) -> Result<BTreeMap<SystemTime, Distributions>, QueryError> {
+        let selector = DistributionSelector {
+            model: series.model.clone(),
+            route: series.route.clone(),
+            workload: series.workload.clone(),
+        };
+        // An absent name selects all, so that it takes this one series out of several.
+        self.hours(&selector, since, until, |found| found == series)
+    }
+
     /// The distributions of each hour, by its beginning, of all that match together.
     ///
     /// # Errors
@@ -229,9 +248,22 @@ impl Reader {
         since: Option<SystemTime>,
         until: Option<SystemTime>,
     ) -> Result<BTreeMap<SystemTime, Distributions>, QueryError> {
+        self.hours(selector, since, until, |_| true)
+    }
+
+    fn hours(
+        &self,
+        selector: &DistributionSelector,
+        since: Option<SystemTime>,
+        until: Option<SystemTime>,
+        counts: impl Fn(&DistributionSeries) -> bool,
+    ) -> Result<BTreeMap<SystemTime, Distributions>, QueryError> {
         let mut found: BTreeMap<SystemTime, Distributions> = BTreeMap::new();
         self.connections.ask(|connection| {
-            distributions::visit(connection, selector, since, until, |_, hour, more| {
+            distributions::visit(connection, selector, since, until, |series, hour, more| {
+                if !counts(series) {
+                    return;
+                }
                 let hour = Duration::from_secs(u64::try_from(hour).unwrap_or(0));
                 let hour = SystemTime::UNIX_EPOCH + hour;
                 found.entry(hour).or_default().merge(&more);

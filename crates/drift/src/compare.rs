@@ -1,0 +1,105 @@
+//! How far a signal is from its reference.
+
+use crate::answer::{Figures, SignalDrift, State};
+use crate::settings::{Season, Settings};
+use crate::signal::Cell;
+use crate::windows::{Missing, Pair, Weighted, Windows};
+use tokengauge_stats::drift::{Distribution, stability_index};
+
+/// The least range that distances are measured in, as a share of the reference's median: the classes of the store are 2 %
+/// wide, and a signal that hardly varies would drift by one of them.
+const LEAST_RANGE: f64 = 0.1;
+
+/// Compares one cell; `None` where neither window has calls with it.
+pub(crate) fn compare(windows: &Windows, cell: Cell, settings: &Settings) -> Option<SignalDrift> {
+    let (pair, learning) = match windows.pair(cell) {
+        Ok(pair) => {
+            let learning = too_few(&pair, settings);
+            (Some(pair), learning)
+        }
+        Err(Missing::Signal) => return None,
+        Err(Missing::Current) => (None, Some("no calls in the current window".to_owned())),
+        Err(Missing::Reference) => (None, Some(no_reference(settings.season))),
+    };
+    let judged = pair.as_ref().filter(|_| learning.is_none());
+    let sizes = judged.and_then(|pair| Sizes::of(pair).ok());
+    let state = match (&learning, &sizes) {
+        (Some(_), _) => State::Learning,
+        (None, Some(sizes)) if sizes.reach(settings) => State::Drifted,
+        (None, _) => State::Stable,
+    };
+    Some(SignalDrift {
+        signal: cell.signal,
+        bucket: cell.place.map(|place| cell.signal.class(place)),
+        state,
+        learning,
+        reference: pair.as_ref().map(|pair| figures(&pair.reference)),
+        current: pair.as_ref().map(|pair| figures(&pair.current)),
+        distance: sizes.as_ref().and_then(|sizes| sizes.distance),
+        stability_index: sizes.and_then(|sizes| sizes.stability_index),
+    })
+}
+
+pub(crate) fn no_reference(season: Season) -> String {
+    match season {
+        Season::Week => "needs calls in the same hours of the week in two weeks of the reference",
+        Season::Day => "needs calls in the same hours of two days of the reference",
+        Season::None => "needs calls in the reference",
+    }
+    .to_owned()
+}
+
+/// Which window has too few calls, if one has.
+pub(crate) fn too_few(pair: &Pair, settings: &Settings) -> Option<String> {
+    let needed = settings.thresholds.min_calls as f64;
+    let windows = [("current window", &pair.current), ("reference", &pair.reference)];
+    let few = windows.iter().find(|(_, window)| window.calls() < needed);
+    few.map(|(name, window)| {
+        let calls = window.calls().floor();
+        format!("the {name} has {calls} of the {needed} calls that are needed")
+    })
+}
+
+/// The sizes of a difference.
+struct Sizes {
+    distance: Option<f64>,
+    stability_index: Option<f64>,
+    /// The Wasserstein-1 distance as a share of the reference's mean; infinite where that is 0.
+    change: f64,
+}
+
+impl Sizes {
+    fn of(pair: &Pair) -> tokengauge_stats::Result<Sizes> {
+        let reference = Distribution::of_histogram(&pair.reference.points)?;
+        let current = Distribution::of_histogram(&pair.current.points)?;
+        let moved = reference.wasserstein(&current)?;
+        let median = reference.quantile(0.5)?.max(current.quantile(0.5)?);
+        let range = reference.interquartile_range().max(LEAST_RANGE * median);
+        let mean = pair.reference.mean();
+        Ok(Sizes {
+            distance: (range > 0.0).then(|| moved / range),
+            stability_index: stability_index(&reference, &current).ok(),
+            change: if mean > 0.0 { moved / mean } else { f64::INFINITY },
+        })
+    }
+
+    fn reach(&self, settings: &Settings) -> bool {
+        let thresholds = &settings.thresholds;
+        // Without deciles to tell apart the distance decides alone.
+        let index = self.stability_index;
+        self.distance.is_some_and(|is| is >= thresholds.distance)
+            && index.is_none_or(|is| is >= thresholds.stability_index)
+            && self.change >= thresholds.min_change
+    }
+}
+
+fn figures(window: &Weighted) -> Figures {
+    let distribution = Distribution::of_histogram(&window.points).ok();
+    let quantile = |share| distribution.as_ref()?.quantile(share).ok();
+    Figures {
+        calls: window.calls(),
+        mean: window.mean(),
+        p50: quantile(0.5),
+        p90: quantile(0.9),
+    }
+}

@@ -1,0 +1,22 @@
+#![doc = include_str!("../README.md")]
+#![deny(clippy::print_stdout, clippy::print_stderr)] // printing panics where the output is closed
+#![cfg_attr(test, allow(clippy::print_stdout, clippy::print_stderr))]
+
+mod answer;
+mod assess;
+mod change;
+mod compare;
+mod mix;
+mod sentence;
+mod settings;
+mod signal;
+mod why;
+mod windows;
+
+pub use answer::{
+    ChangePoint, Entry, Figures, Series, SignalDrift, State, Stratum, Why, WindowTimes,
+};
+pub use assess::{assess, span};
+pub use change::{MIN_CHANGE_PERIODS, MIN_HOURLY_CALLS};
+pub use settings::{MAX_SERIES, Season, Select, Settings, Thresholds};
+pub use signal::SignalName;

@@ -1,0 +1,96 @@
+//! How far the mix of outcomes or finish reasons is from its reference.
+
+use crate::answer::{Figures, SignalDrift, State};
+use crate::compare::{no_reference, too_few};
+use crate::settings::Settings;
+use crate::signal::{Cell, SignalName};
+use crate::windows::{Missing, Pair, Windows};
+use tokengauge_stats::drift::LEAST_SHARE;
+use tokengauge_store::query::Signal;
+
+/// The places of kinds in the store, more than there are.
+const PLACES: std::ops::Range<usize> = 0..16;
+
+/// Compares one mix; `None` where neither window has calls with it.
+pub(crate) fn compare(
+    windows: &Windows,
+    signal: SignalName,
+    settings: &Settings,
+) -> Option<SignalDrift> {
+    let whole = Cell::all_of(signal);
+    let mut answer = SignalDrift {
+        signal,
+        bucket: None,
+        state: State::Learning,
+        learning: None,
+        reference: None,
+        current: None,
+        distance: None,
+        stability_index: None,
+    };
+    let pair = match windows.pair(whole) {
+        Ok(pair) => pair,
+        Err(Missing::Signal) => return None,
+        Err(Missing::Current) => {
+            answer.learning = Some("no calls in the current window".to_owned());
+            return Some(answer);
+        }
+        Err(Missing::Reference) => {
+            answer.learning = Some(no_reference(settings.season));
+            return Some(answer);
+        }
+    };
+    let shares = shares(windows, whole, &pair);
+    let first = shares.first().copied().unwrap_or_default();
+    answer.reference = Some(figures(pair.reference.calls(), first.0));
+    answer.current = Some(figures(pair.current.calls(), first.1));
+    answer.learning = too_few(&pair, settings);
+    if answer.learning.is_some() {
+        return Some(answer);
+    }
+    let moved = shares.iter().map(|(was, is)| (is - was).abs()).sum::<f64>() / 2.0;
+    answer.distance = Some(moved);
+    answer.stability_index = Some(shares.iter().copied().map(index).sum());
+    answer.state = match moved >= settings.thresholds.outcome_share {
+        true => State::Drifted,
+        false => State::Stable,
+    };
+    Some(answer)
+}
+
+/// The share of each kind before and now. The first is complete calls, or those that stopped by themselves.
+fn shares(windows: &Windows, whole: Cell, pair: &Pair) -> Vec<(f64, f64)> {
+    debug_assert!(matches!(
+        whole.signal.stored(),
+        Signal::Outcome | Signal::FinishReason
+    ));
+    let kind = |place| Cell {
+        place: Some(place),
+        ..whole
+    };
+    let of = |place| {
+        let kind = windows.weighed_by(kind(place), whole).ok();
+        kind.map_or((0.0, 0.0), |kind| {
+            (
+                kind.reference.weight() / pair.reference.weight(),
+                kind.current.weight() / pair.current.weight(),
+            )
+        })
+    };
+    PLACES.map(of).collect()
+}
+
+/// What a kind adds to the population stability index.
+fn index((was, is): (f64, f64)) -> f64 {
+    let (was, is) = (was.max(LEAST_SHARE), is.max(LEAST_SHARE));
+    (is - was) * (is / was).ln()
+}
+
+fn figures(calls: f64, share: f64) -> Figures {
+    Figures {
+        calls,
+        mean: share,
+        p50: None,
+        p90: None,
+    }
+}

@@ -1,0 +1,223 @@
+//! One sentence that says what changed, when and why, or that it is not known.
+
+use crate::answer::{ChangePoint, Figures, Series, SignalDrift, State, Why};
+use crate::signal::SignalName;
+
+/// The largest share of calls of unknown class with which a decomposition says anything.
+const MOST_UNKNOWN: f64 = 0.2;
+/// A mean that moved by less is called unchanged, beside a distribution that changed.
+const SAME_MEAN: f64 = 0.05;
+
+/// The sentence of a series whose other parts are known; `min_change` is the share below which a part of a mean is small.
+pub(crate) fn sentence(series: &Series, min_change: f64) -> String {
+    match series.state {
+        State::Learning => learning(series),
+        State::Stable => stable(series),
+        State::Drifted => drifted(series, min_change),
+    }
+}
+
+fn learning(series: &Series) -> String {
+    let mut reasons = series.signals.iter().filter_map(|one| one.learning.as_ref());
+    match reasons.next() {
+        Some(reason) => format!("Not known yet: {reason}."),
+        None => "Not known yet: there are no calls.".to_owned(),
+    }
+}
+
+fn stable(series: &Series) -> String {
+    let outcomes = of(series, SignalName::Outcome);
+    let calls = |figures: Option<Figures>| figures.map_or(0.0, |figures| figures.calls).round();
+    let (now, then) = outcomes.map_or((0.0, 0.0), |found| {
+        (calls(found.current), calls(found.reference))
+    });
+    format!("Nothing has changed beyond the thresholds: {now} calls now, {then} in the reference.")
+}
+
+fn drifted(series: &Series, min_change: f64) -> String {
+    let mut parts: Vec<String> = series
+        .signals
+        .iter()
+        .filter(|one| one.state == State::Drifted)
+        .filter(|one| one.bucket.is_none() || !has_drifted(series, one.signal))
+        .map(|one| clause(series, one))
+        .collect();
+    parts.extend(unchanged_ttft(series));
+    let decomposed = series.why.iter().filter(|why| {
+        series
+            .signals
+            .iter()
+            .any(|one| one.signal == why.signal && one.state == State::Drifted)
+    });
+    parts.extend(decomposed.map(|why| because(series, why, min_change)));
+    let mut text = parts.join("; ");
+    text.push('.');
+    capitalised(&text)
+}
+
+fn of(series: &Series, signal: SignalName) -> Option<&SignalDrift> {
+    let mut signals = series.signals.iter();
+    signals.find(|one| one.signal == signal && one.bucket.is_none())
+}
+
+fn has_drifted(series: &Series, signal: SignalName) -> bool {
+    of(series, signal).is_some_and(|one| one.state == State::Drifted)
+}
+
+/// “prompts doubled (mean 1204 → 2420 tokens) at 2026-11-25T14:00:00Z”.
+fn clause(series: &Series, one: &SignalDrift) -> String {
+    let bucket = one.bucket.as_ref().map_or(String::new(), |bucket| {
+        let kind = match one.signal {
+            SignalName::Ttft => "prompts",
+            _ => "concurrency",
+        };
+        format!(" ({kind} {bucket})")
+    });
+    let (Some(was), Some(is)) = (one.reference, one.current) else {
+        return format!("{}{bucket} changed", noun(one.signal));
+    };
+    let what = match one.signal.is_mix() {
+        true => mix_of(one, was, is),
+        false => format!("{}{bucket} {}", noun(one.signal), moved(one.signal, was, is)),
+    };
+    format!("{what} {}", when(series, one, is.mean - was.mean))
+}
+
+fn mix_of(one: &SignalDrift, was: Figures, is: Figures) -> String {
+    let share = percent(one.distance.unwrap_or_default());
+    let (what, kind) = match one.signal {
+        SignalName::Outcome => ("calls end", "complete"),
+        _ => ("finish reasons are of", "stop"),
+    };
+    let rest = match one.signal {
+        SignalName::Outcome => "in another way",
+        _ => "another kind",
+    };
+    let (was, is) = (percent(was.mean), percent(is.mean));
+    format!("{share} of {what} {rest} ({kind}: {was} → {is})")
+}
+
+/// When the level jumped in that direction for the last time, of signals over all classes.
+fn when(series: &Series, one: &SignalDrift, direction: f64) -> String {
+    let same = |point: &&ChangePoint| {
+        point.signal == one.signal && point.change.is_sign_positive() == direction.is_sign_positive()
+    };
+    match series.change_points.iter().rev().find(same) {
+        Some(point) => format!("at {}", point.at),
+        None => "(since when is not known)".to_owned(),
+    }
+}
+
+fn noun(signal: SignalName) -> &'static str {
+    match signal {
+        SignalName::InputTokens => "prompts",
+        SignalName::CachedInputTokens => "cached input",
+        SignalName::OutputTokens => "answers",
+        SignalName::Ttft => "TTFT",
+        SignalName::Tps => "TPS",
+        SignalName::TokenRatio => "reported ÷ counted tokens",
+        SignalName::Outcome => "outcomes",
+        SignalName::FinishReason => "finish reasons",
+    }
+}
+
+fn unit(signal: SignalName) -> &'static str {
+    match signal {
+        SignalName::InputTokens | SignalName::CachedInputTokens | SignalName::OutputTokens => {
+            " tokens"
+        }
+        SignalName::Ttft => " s",
+        SignalName::Tps => " tokens/s",
+        _ => "",
+    }
+}
+
+fn moved(signal: SignalName, was: Figures, is: Figures) -> String {
+    let ratio = match was.mean > 0.0 {
+        true => is.mean / was.mean,
+        false => f64::INFINITY,
+    };
+    let how = match ratio {
+        _ if !ratio.is_finite() => "came up".to_owned(),
+        1.9..2.1 => "doubled".to_owned(),
+        0.48..0.52 => "halved".to_owned(),
+        _ if ratio >= 1.0 + SAME_MEAN => format!("rose by {}", percent(ratio - 1.0)),
+        _ if ratio <= 1.0 - SAME_MEAN => format!("fell by {}", percent(1.0 - ratio)),
+        _ => "changed in spread".to_owned(),
+    };
+    let (was, is) = (number(was.mean), number(is.mean));
+    format!("{how} (mean {was} → {is}{})", unit(signal))
+}
+
+/// That TTFT did not follow the prompts.
+fn unchanged_ttft(series: &Series) -> Option<String> {
+    let stable = series
+        .signals
+        .iter()
+        .filter(|one| one.signal == SignalName::Ttft)
+        .all(|one| one.state != State::Drifted);
+    let known = of(series, SignalName::Ttft).is_some_and(|one| one.state == State::Stable);
+    (has_drifted(series, SignalName::InputTokens) && stable && known)
+        .then(|| "TTFT is unchanged".to_owned())
+}
+
+/// What the decomposition of a mean says.
+fn because(series: &Series, why: &Why, min_change: f64) -> String {
+    let (name, equal) = match why.signal {
+        SignalName::Ttft => ("TTFT", "prompt length"),
+        _ => ("TPS", "concurrency"),
+    };
+    let unknown = why.strata.iter().find(|one| one.name == "unknown");
+    if let Some(one) = unknown.filter(|one| one.share_before.max(one.share_after) > MOST_UNKNOWN) {
+        let share = percent(one.share_before.max(one.share_after));
+        return format!("why {name} changed is not known: the {equal} of {share} of calls is not");
+    }
+    let unit = unit(why.signal);
+    let signed = |value: f64| format!("{}{}{unit}", if value < 0.0 { "−" } else { "+" }, number(value.abs()));
+    let (all, mix, within) = (signed(why.after - why.before), signed(why.mix), signed(why.within));
+    let small = |part: f64| part.abs() < min_change * why.before;
+    match (small(why.mix), small(why.within)) {
+        (true, true) => format!("why {name} changed is not known: its mean is about the same"),
+        (false, true) => format!(
+            "at equal {equal} {name} is unchanged: of {all} in the mean, {mix} come from the mix of calls"
+        ),
+        (true, false) if grew_within_classes(series, why) => format!(
+            "whether {name} changed at equal {equal} is not known: prompts changed within their classes of length"
+        ),
+        (true, false) => format!(
+            "{name} changed at equal {equal}: {within} of {all} in the mean"
+        ),
+        (false, false) => format!(
+            "of {all} in the mean {name}, {mix} come from the mix of calls and {within} from calls at equal {equal}"
+        ),
+    }
+}
+
+/// Whether prompts changed and their classes do not show it.
+fn grew_within_classes(series: &Series, why: &Why) -> bool {
+    why.signal == SignalName::Ttft && has_drifted(series, SignalName::InputTokens)
+}
+
+fn percent(share: f64) -> String {
+    let percent = share * 100.0;
+    match percent.abs() < 10.0 {
+        true => format!("{percent:.1} %"),
+        false => format!("{percent:.0} %"),
+    }
+}
+
+/// Three significant digits, whole numbers from 100 on.
+fn number(value: f64) -> String {
+    match value.abs() {
+        100.0.. => format!("{value:.0}"),
+        10.0.. => format!("{value:.1}"),
+        1.0.. => format!("{value:.2}"),
+        _ => format!("{value:.3}"),
+    }
+}
+
+fn capitalised(text: &str) -> String {
+    let mut letters = text.chars();
+    let first = letters.next().map(|first| first.to_uppercase().to_string());
+    first.unwrap_or_default() + letters.as_str()
+}

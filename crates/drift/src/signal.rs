@@ -1,0 +1,132 @@
+//! The signals of a series, and their parts in the store.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use tokengauge_core::concurrency::CONCURRENCIES;
+use tokengauge_core::lengths::PROMPT_LENGTHS;
+use tokengauge_store::query::{Distribution, Distributions, Signal, UNKNOWN_BUCKET};
+
+/// What is compared.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    JsonSchema,
+    Serialize,
+    Deserialize,
+    strum::IntoStaticStr,
+)]
+#[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
+#[schemars(rename = "DriftSignal")]
+pub enum SignalName {
+    /// Input tokens of a call.
+    InputTokens,
+    /// Input tokens that came from a cache.
+    CachedInputTokens,
+    /// Output tokens of a call.
+    OutputTokens,
+    /// Seconds to the first token.
+    Ttft,
+    /// Tokens per second while decoding.
+    Tps,
+    /// Reported ÷ counted output tokens.
+    TokenRatio,
+    /// How calls ended.
+    Outcome,
+    /// What finish reasons say.
+    FinishReason,
+}
+
+impl SignalName {
+    /// Every signal.
+    pub const ALL: [SignalName; 8] = [
+        SignalName::InputTokens,
+        SignalName::CachedInputTokens,
+        SignalName::OutputTokens,
+        SignalName::Ttft,
+        SignalName::Tps,
+        SignalName::TokenRatio,
+        SignalName::Outcome,
+        SignalName::FinishReason,
+    ];
+
+    /// Its word in answers and labels.
+    pub fn as_str(self) -> &'static str {
+        self.into()
+    }
+
+    /// Whether it is counts of kinds, without values.
+    pub(crate) fn is_mix(self) -> bool {
+        matches!(self, SignalName::Outcome | SignalName::FinishReason)
+    }
+
+    /// The signal of the store.
+    pub(crate) fn stored(self) -> Signal {
+        match self {
+            SignalName::InputTokens => Signal::InputTokens,
+            SignalName::CachedInputTokens => Signal::CachedInputTokens,
+            SignalName::OutputTokens => Signal::OutputTokens,
+            SignalName::Ttft => Signal::Ttft,
+            SignalName::Tps => Signal::Tps,
+            SignalName::TokenRatio => Signal::TokenRatio,
+            SignalName::Outcome => Signal::Outcome,
+            SignalName::FinishReason => Signal::FinishReason,
+        }
+    }
+
+    /// The names of its classes, by their places; none where it is not kept by classes.
+    pub(crate) fn classes(self) -> &'static [&'static str] {
+        match self {
+            SignalName::Ttft => &PROMPT_LENGTHS,
+            SignalName::Tps => &CONCURRENCIES,
+            _ => &[],
+        }
+    }
+
+    /// The name of the class at a place.
+    pub(crate) fn class(self, place: usize) -> String {
+        let known = self.classes().get(place).copied();
+        known.unwrap_or("unknown").to_owned()
+    }
+
+    /// The places of its classes, the unknown one last; none where it is not kept by classes.
+    pub(crate) fn places(self) -> impl Iterator<Item = usize> {
+        let classes = self.classes().len();
+        let unknown = (classes > 0).then_some(UNKNOWN_BUCKET);
+        (0..classes).chain(unknown)
+    }
+}
+
+/// One signal, over all classes or of one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Cell {
+    pub(crate) signal: SignalName,
+    pub(crate) place: Option<usize>,
+}
+
+impl Cell {
+    pub(crate) fn all_of(signal: SignalName) -> Cell {
+        Cell {
+            signal,
+            place: None,
+        }
+    }
+
+    /// Its distribution within several.
+    pub(crate) fn of(self, distributions: &Distributions) -> Distribution {
+        let signal = self.signal.stored();
+        match self.place {
+            None => distributions.all(signal),
+            Some(place) => {
+                let found = distributions.bucket(signal, place);
+                found.cloned().unwrap_or_default()
+            }
+        }
+    }
+}
