@@ -5,18 +5,21 @@
 //! messages about unknown keys and bounds come from that.
 
 mod experiments;
+mod drift;
 mod limits;
 mod objectives;
 mod process;
 mod traffic;
 
 pub(super) use experiments::*;
+pub(super) use drift::*;
 pub(super) use limits::*;
 pub(super) use objectives::*;
 pub(super) use process::*;
 pub(super) use traffic::*;
 
 use super::Config;
+use super::drift::MAX_DRIFTS;
 use super::resolve::{DEFAULT_DRAIN, DEFAULT_LISTEN};
 use super::scalar::Span;
 use super::spanned::Spanned;
@@ -183,6 +186,9 @@ pub(super) struct File {
     pub(super) quota: Vec<Spanned<Quota>>,
     #[serde(default)]
     pub(super) slo: Vec<Spanned<Slo>>,
+    #[serde(default)]
+    #[schemars(extend("maxItems" = MAX_DRIFTS))]
+    pub(super) drift: Vec<Spanned<Drift>>,
     #[serde(default)]
     pub(super) notify: Vec<Spanned<Notify>>,
 }

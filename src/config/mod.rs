@@ -5,6 +5,7 @@ mod attribution;
 mod bounds;
 mod cost;
 mod experiments;
+mod drift;
 mod file;
 mod ledger;
 mod limited;
@@ -87,6 +88,8 @@ pub struct Config {
     /// The quotas on requests, tokens and concurrency; at most
     /// [`MAX_QUOTAS`](crate::quota::MAX_QUOTAS).
     pub quotas: Vec<Quota>,
+    /// What is compared with the weeks before.
+    pub drifts: Vec<crate::drift::Settings>,
     /// The folder for what survives a restart; without it nothing does.
     pub state_dir: Option<PathBuf>,
     /// The ledger of finished calls, if enabled.

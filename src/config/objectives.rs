@@ -46,7 +46,7 @@ pub(super) fn workloads(
     all.collect()
 }
 
-fn check_route(
+pub(super) fn check_route(
     route: Option<&Spanned<String>>,
     routes: &[Arc<Route>],
     problems: &mut Problems<'_>,
@@ -58,6 +58,25 @@ fn check_route(
             route,
             format!("there is no route named `{}`", route.get_ref()),
         );
+    }
+}
+
+pub(super) fn check_workload(
+    workload: Option<&Spanned<String>>,
+    routes: &[Arc<Route>],
+    measure: &Measure,
+    problems: &mut Problems<'_>,
+) {
+    if let Some(workload) = workload {
+        let wanted = workload.get_ref().as_str();
+        let known = measure.workloads.iter().any(|known| &*known.name == wanted)
+            || routes
+                .iter()
+                .any(|route| route.workload.as_deref() == Some(wanted));
+        if !known {
+            let reason = format!("there is no [[workload]] named `{wanted}`, and no route of it");
+            problems.at(workload, reason);
+        }
     }
 }
 
@@ -260,17 +279,7 @@ pub(super) fn selector(
         );
         problems.at(upstream, reason);
     }
-    if let Some(workload) = &written.workload {
-        let wanted = workload.get_ref().as_str();
-        let known = measure.workloads.iter().any(|known| &*known.name == wanted)
-            || routes
-                .iter()
-                .any(|route| route.workload.as_deref() == Some(wanted));
-        if !known {
-            let reason = format!("there is no [[workload]] named `{wanted}`, and no route of it");
-            problems.at(workload, reason);
-        }
-    }
+    check_workload(written.workload.as_ref(), routes, measure, problems);
     let text =
         |written: &Option<Spanned<String>>| written.as_ref().map(|text| text.get_ref().clone());
     Selector {

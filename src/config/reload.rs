@@ -22,6 +22,7 @@ pub fn needs_restart(now: &Config, next: &Config) -> Vec<&'static str> {
         budgets: _,
         prices: _,
         quotas: _,
+        drifts: _,
         state_dir,
         ledger,
         refusal: _,

@@ -79,7 +79,7 @@ pub struct Series {
     pub sentence: String,
     /// Every signal that has calls.
     pub signals: Vec<SignalDrift>,
-    /// Where the hourly medians jump, less the seasonal median; by time.
+    /// Where the hourly medians jump, less the seasonal median; by time. Complete calls are a share.
     pub change_points: Vec<ChangePoint>,
     /// Why there are no change points yet; `null` where there could be.
     pub change_points_learning: Option<String>,
@@ -131,11 +131,11 @@ pub struct ChangePoint {
     /// The first hour after the change.
     #[schemars(extend("format" = "date-time"))]
     pub at: String,
-    /// The level of the hourly medians before, in the signal's unit.
+    /// The median level times what the hours before were of their usual values, in the signal's unit.
     pub before: f64,
-    /// The level from then on.
+    /// The same from then on.
     pub after: f64,
-    /// The change as a share of the median level, with its sign.
+    /// The change as a share of the usual value of each hour, with its sign.
     pub change: f64,
     /// The p value of the t test between both sides; not what decides.
     pub p: f64,

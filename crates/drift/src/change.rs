@@ -11,6 +11,9 @@ use tokengauge_store::query::Distributions;
 
 /// Calls that an hour needs for its median to count.
 pub const MIN_HOURLY_CALLS: u64 = 10;
+/// The p value of the t test between both sides: stricter than the default of one in a thousand, since every hour of four weeks
+/// and every signal is looked at.
+const MAX_P: f64 = 1e-4;
 /// The periods of the season that are needed before it can be taken out: of two hours the median lies between both, so that a
 /// jump in one week would show in the other as well.
 pub const MIN_CHANGE_PERIODS: usize = 3;
@@ -93,18 +96,20 @@ fn of_signal(
     }
     let options = Options {
         min_change: settings.thresholds.min_change,
-        level: Some(median(levels.iter().map(|level| level.value).collect())),
+        level: Some(1.0), // residuals are shares of the usual value already
+        max_p: MAX_P,
         ..Options::default()
     };
     if levels.len() < 2 * options.min_points {
         return Err(Some(too_few(levels.len())));
     }
-    let Some(level) = options.level.filter(|level| *level > 0.0) else {
-        return Ok(Vec::new()); // no share of 0 is a change
-    };
+    let level = median(levels.iter().map(|level| level.value).collect());
     let (levels, residuals) = less_season(levels, settings.season)?;
     if levels.len() < 2 * options.min_points {
-        return Err(Some(periods(settings.season)));
+        return Err(match levels.is_empty() {
+            true => None, // usually 0, such as cached input without a cache
+            false => Some(periods(settings.season)),
+        });
     }
     let found = change::find(&residuals, &options).map_err(|error| Some(error.to_string()))?;
     let point = |point: change::ChangePoint| {
@@ -112,9 +117,9 @@ fn of_signal(
         ChangePoint {
             signal,
             at: humantime::format_rfc3339_seconds(SystemTime::UNIX_EPOCH + at).to_string(),
-            before: level + point.before.mean,
-            after: level + point.after.mean,
-            change: (point.after.mean - point.before.mean) / level,
+            before: level * (1.0 + point.before.mean),
+            after: level * (1.0 + point.after.mean),
+            change: point.after.mean - point.before.mean,
             p: point.p,
             hours_before: point.before.points,
             hours_after: point.after.points,
@@ -123,7 +128,8 @@ fn of_signal(
     Ok(found.into_iter().map(point).collect())
 }
 
-/// The hours whose place in the season is known well enough, and their levels less the median of that place.
+/// The hours whose place in the season is known well enough, and their levels less the median of that place, as shares of it:
+/// where nights have a tenth of the day's values, they have a tenth of its noise, too. A place with a median of 0 has no share.
 fn less_season(
     levels: &[Level],
     season: Season,
@@ -141,10 +147,10 @@ fn less_season(
         .collect();
     let known = levels.iter().filter_map(|level| {
         let usual = medians.get(&season.slot(level.hour))?;
-        Some((*level, level.value - usual))
+        (*usual > 0.0).then(|| (*level, level.value / usual - 1.0))
     });
     let both: (Vec<_>, Vec<_>) = known.unzip();
-    match both.0.is_empty() {
+    match medians.is_empty() {
         true => Err(Some(periods(season))),
         false => Ok(both),
     }

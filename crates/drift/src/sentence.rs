@@ -64,7 +64,7 @@ fn has_drifted(series: &Series, signal: SignalName) -> bool {
     of(series, signal).is_some_and(|one| one.state == State::Drifted)
 }
 
-/// “prompts doubled (mean 1204 → 2420 tokens) at 2026-11-25T14:00:00Z”.
+/// “prompts about doubled (mean 1204 → 2420 tokens) at 2026-11-25T14:00:00Z”.
 fn clause(series: &Series, one: &SignalDrift) -> String {
     let bucket = one.bucket.as_ref().map_or(String::new(), |bucket| {
         let kind = match one.signal {
@@ -139,8 +139,8 @@ fn moved(signal: SignalName, was: Figures, is: Figures) -> String {
     };
     let how = match ratio {
         _ if !ratio.is_finite() => "came up".to_owned(),
-        1.9..2.1 => "doubled".to_owned(),
-        0.48..0.52 => "halved".to_owned(),
+        1.8..2.2 => "about doubled".to_owned(),
+        0.45..0.55 => "about halved".to_owned(),
         _ if ratio >= 1.0 + SAME_MEAN => format!("rose by {}", percent(ratio - 1.0)),
         _ if ratio <= 1.0 - SAME_MEAN => format!("fell by {}", percent(1.0 - ratio)),
         _ => "changed in spread".to_owned(),
@@ -181,8 +181,9 @@ fn because(series: &Series, why: &Why, min_change: f64) -> String {
         (false, true) => format!(
             "at equal {equal} {name} is unchanged: of {all} in the mean, {mix} come from the mix of calls"
         ),
-        (true, false) if grew_within_classes(series, why) => format!(
-            "whether {name} changed at equal {equal} is not known: prompts changed within their classes of length"
+        (_, false) if grew_within_classes(series, why) => format!(
+            "of {all} in the mean {name}, {mix} come from the mix of lengths; {within} lie within classes of length, in which \
+             prompts changed as well, so that {name} at equal length is not known"
         ),
         (true, false) => format!(
             "{name} changed at equal {equal}: {within} of {all} in the mean"
@@ -193,7 +194,7 @@ fn because(series: &Series, why: &Why, min_change: f64) -> String {
     }
 }
 
-/// Whether prompts changed and their classes do not show it.
+/// Whether prompts changed: then calls of one class differ in length, too, and the store has no finer classes.
 fn grew_within_classes(series: &Series, why: &Why) -> bool {
     why.signal == SignalName::Ttft && has_drifted(series, SignalName::InputTokens)
 }

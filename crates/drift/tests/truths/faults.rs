@@ -1,0 +1,34 @@
+//! How calls end.
+
+use crate::traffic::{Level, WEEK, hours, seen, signal};
+use tokengauge_drift::{Settings, SignalName, State};
+use tokengauge_stats::seeded;
+
+#[test]
+fn failures_are_a_drift_of_outcomes_alone() {
+    let level = |number| Level {
+        failed: if number < 4 * WEEK { 0.01 } else { 0.13 },
+        ..Level::default()
+    };
+    let hours = hours(&mut seeded(31), 4 * WEEK + 12, level);
+    let series = seen(&hours, 4 * WEEK + 11, &Settings::new("all"));
+    let outcome = signal(&series, SignalName::Outcome);
+    assert_eq!(outcome.state, State::Drifted);
+    let moved = outcome.distance.expect("a distance");
+    assert!((moved - 0.12).abs() < 0.03, "{moved}");
+    let drifted = series.signals.iter().filter(|one| one.state == State::Drifted);
+    assert_eq!(drifted.count(), 1, "{}", series.sentence);
+    assert!(series.sentence.contains("of calls end in another way (complete: 99 % → 8"), "{}", series.sentence);
+    assert!(series.sentence.contains("at 2025-12-08T00:00:00Z"), "{}", series.sentence);
+}
+
+#[test]
+fn a_few_more_failures_are_not() {
+    let level = |number| Level {
+        failed: if number < 4 * WEEK { 0.01 } else { 0.03 },
+        ..Level::default()
+    };
+    let hours = hours(&mut seeded(32), 4 * WEEK + 12, level);
+    let series = seen(&hours, 4 * WEEK + 11, &Settings::new("all"));
+    assert_eq!(series.state, State::Stable, "{}", series.sentence);
+}
