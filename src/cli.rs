@@ -5,6 +5,7 @@ mod bench;
 mod calls;
 mod cluster;
 mod config;
+mod drift;
 mod slo;
 
 use crate::address;
@@ -22,6 +23,7 @@ pub use bench::*;
 pub use calls::*;
 pub use cluster::*;
 pub use config::*;
+pub use drift::*;
 pub use slo::*;
 
 /// The variable with the token of the admin address: for `run`, and for commands that send it.
@@ -40,7 +42,7 @@ pub const ON_REFUSED_CONFIG: &str = "TOKENGAUGE_ON_REFUSED_CONFIG";
 #[derive(Debug, Parser)]
 #[command(name = "tokengauge", version, args_conflicts_with_subcommands = true)]
 #[command(
-    after_help = "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 `inject` left something out, 78 bad configuration.\n\
+    after_help = "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 `inject` left something out or `drift` found drift, 78 bad configuration.\n\
     Log level: TOKENGAUGE_LOG=error|warn|info|debug (default info).\n\
     Token of the admin address, before the configuration's: TOKENGAUGE_ADMIN_TOKEN."
 )]
@@ -88,6 +90,8 @@ pub enum Command {
     Report(ReportArgs),
     /// Compare the variants of an experiment: speed, waiting, cost, failures, with intervals
     Ab(Box<AbArgs>),
+    /// What has changed against the weeks before, since when and why
+    Drift(DriftArgs),
     /// Print Prometheus rules: alerts on the proxy, and on the configuration's objectives
     Rules(RulesArgs),
     /// Put the sidecar into manifests: Deployments, Jobs, Pods and so on

@@ -79,6 +79,9 @@ pub enum Error {
     /// The command was done except for a part, which the text names.
     #[error("tokengauge: {0}")]
     LeftOut(String),
+    /// The command was done, and what it looks for is there.
+    #[error("tokengauge: {0}")]
+    Found(String),
     /// An address cannot be listened on: another configuration would not help. The text says
     /// which, why and what to do.
     #[error("tokengauge: {0}")]

@@ -78,6 +78,7 @@ impl Server {
             readiness: Arc::clone(&readiness),
             ledger: None,
             throughput: Some(Arc::clone(&throughput)),
+            drifts: Arc::default(),
             event_bus: Arc::clone(&event_bus),
             clock: Instant::now,
             wall: SystemTime::now,

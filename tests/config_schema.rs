@@ -45,6 +45,8 @@ select.upstream = "u"
 name = "s"
 slice = "5m"
 availability = true
+[[drift]]
+name = "d"
 [[agent]]
 name = "a"
 path = "/a"

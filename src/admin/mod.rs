@@ -5,6 +5,7 @@ mod accept;
 mod access;
 mod api;
 mod blocking;
+mod drifts;
 mod event_bus;
 mod fair_shares;
 mod health;
@@ -37,6 +38,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 pub use access::Access;
+pub use drifts::Drifts;
 pub use event_bus::{EventBus, ListenerStats};
 pub(crate) use fair_shares::{FairShares, Share};
 pub use health::{Readiness, Running};
@@ -66,6 +68,8 @@ pub struct Admin {
     pub ledger: Option<Arc<Reader>>,
     /// Throughput over time, where there is no ledger.
     pub throughput: Option<Arc<ThroughputHistory>>,
+    /// The last evaluation of `[[drift]]`.
+    pub drifts: Arc<ArcSwap<Drifts>>,
     /// Broadcasts events to listeners.
     pub event_bus: Arc<EventBus>,
     /// The monotonic clock.

@@ -63,7 +63,7 @@ pub enum When {
 }
 
 impl When {
-    fn parse(text: &str) -> Result<When, &'static str> {
+    pub(super) fn parse(text: &str) -> Result<When, &'static str> {
         if let Ok(at) = humantime::parse_rfc3339_weak(text) {
             return Ok(When::At(at));
         }

@@ -8,6 +8,7 @@ mod config_keys;
 mod dashboards;
 #[cfg(feature = "sim")]
 mod demo;
+mod drift;
 mod export;
 mod fallback;
 mod fd_limit;
@@ -68,6 +69,7 @@ pub fn run(cli: Cli) -> Result<(), Error> {
         Command::Top(args) => top::top(&args),
         Command::Report(args) => report::report(&args),
         Command::Ab(args) => ab::ab(&args),
+        Command::Drift(args) => drift::drift(&args),
         Command::Metrics(args) => output::print(&metrics::metrics(&args)?),
         Command::Inject(args) => inject::inject(&args),
         Command::Injector(args) => serving(LevelFilter::INFO, inject::injector(args)),

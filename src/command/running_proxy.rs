@@ -1,5 +1,6 @@
 //! The parts of a running proxy that a reload changes.
 
+use super::drift::DriftWatch;
 use super::notify::Receivers;
 use super::objectives;
 use super::operators::Watchers;
@@ -36,6 +37,7 @@ pub(super) struct RunningProxy {
     pub(super) store: Option<Arc<Mutex<Store>>>,
     pub(super) receivers: Receivers,
     pub(super) watchers: Watchers,
+    pub(super) drift: DriftWatch,
 }
 
 impl RunningProxy {
@@ -75,6 +77,7 @@ impl RunningProxy {
         self.about.store(Arc::new(about));
         self.experiments.store(Arc::new(next.experiments.clone()));
         self.config.store(Arc::clone(&next));
+        self.drift.look_again();
         self.forget(&now, &next);
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! The running proxy: puts all crates together, from bound sockets to the last drained
 //! stream. `run` and `demo` share it.
 
+use super::drift::DriftWatch;
 use super::ledger;
 use super::notify::Receivers;
 use super::objectives::{self, Objectives};
@@ -119,6 +120,7 @@ impl Proxy {
             readiness: Arc::default(),
             ledger: ledger::reader(&config),
             throughput,
+            drifts: Arc::default(),
             event_bus,
             clock: Instant::now,
             wall: SystemTime::now,
@@ -191,6 +193,7 @@ impl Proxy {
             store: self.store,
             receivers: self.receivers,
             watchers: self.watchers,
+            drift: DriftWatch::start(&config, &self.admin),
         };
         let status = Reloads::new(&live.prometheus, &live.readiness, &config.load());
         let reloading = self

@@ -51,6 +51,7 @@ impl Config {
             budgets: Vec::new(),
             prices: PriceList::default(),
             quotas: Vec::new(),
+            drifts: Vec::new(),
             state_dir: None,
             ledger: None,
             refusal: None,

@@ -1,6 +1,7 @@
 //! The JSON API: `/api/v1/…`.
 
 mod capacity;
+mod drift;
 mod events;
 mod experiments;
 mod finished;
@@ -34,6 +35,7 @@ fn routes() -> Vec<(&'static str, MethodRouter<Admin>)> {
         ("/api/v1/capacity", get(capacity::capacity)),
         ("/api/v1/experiments", get(experiments::experiments)),
         ("/api/v1/experiments/{name}", get(experiments::experiment)),
+        ("/api/v1/drift", get(drift::drift)),
         ("/api/v1/streams", get(live::streams)),
         ("/api/v1/slos", get(live::slos)),
         ("/api/v1/events", get(events::events)),

@@ -11,7 +11,7 @@ const PROXY: &str = "cluster, namespace, pod, instance";
 const TOGETHER: &str = "cluster, service";
 
 /// An alert on the proxy. In the expression `JOB` is the placeholder of the job's name, `PROXY`,
-/// `TOGETHER` and `BUDGET` for labels.
+/// `TOGETHER`, `BUDGET` and `DRIFT` for labels.
 struct ProxyAlert {
     alert: &'static str,
     severity: Severity,
@@ -128,6 +128,15 @@ const ALERTS: &[ProxyAlert] = &[
             period. Where the budget blocks, their calls are refused until the period ends.",
     },
     ProxyAlert {
+        alert: "TokengaugeDrift",
+        severity: Ticket,
+        held: 30,
+        expr: "max by (DRIFT) (tokengauge_drift_series{state=\"drifted\"}) > 0",
+        summary: "{{ $labels.signal }} has drifted from the weeks before ({{ $labels.drift }})",
+        description: "{{ $value | humanize }} series of model, route and workload differ in {{ $labels.signal }} from their \
+            reference by more than the thresholds of {{ $labels.drift }}. /api/v1/drift says which, since when and why.",
+    },
+    ProxyAlert {
         alert: "TokengaugeSeriesCollapsed",
         severity: Ticket,
         held: 0,
@@ -167,7 +176,8 @@ impl ProxyAlert {
             expr: filled(self.expr)
                 .replace("PROXY", &place.labels(PROXY))
                 .replace("TOGETHER", &place.labels(TOGETHER))
-                .replace("BUDGET", &place.labels("budget, cluster, namespace")),
+                .replace("BUDGET", &place.labels("budget, cluster, namespace"))
+                .replace("DRIFT", &place.labels("drift, signal, cluster, namespace")),
             labels: vec![("severity", self.severity.as_str().to_owned())],
             annotations: vec![
                 ("summary", self.summary.to_owned()),

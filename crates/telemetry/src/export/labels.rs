@@ -146,6 +146,12 @@ label_sets! {
     Version { version: &'a str }
     /// A tokio runtime.
     Runtime { runtime: &'a str }
+    /// One comparison with the weeks before.
+    DriftEntry { drift: &'a str }
+    /// A signal of such a comparison.
+    Drift { drift: &'a str, signal: &'a str }
+    /// The same by state.
+    DriftState { drift: &'a str, signal: &'a str, state: &'a str }
     /// One objective.
     Slo { slo: &'a str }
     /// How events of an objective were judged.

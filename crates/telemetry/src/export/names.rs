@@ -7,6 +7,7 @@ use std::marker::PhantomData;
 
 mod calls;
 mod cost;
+mod drift;
 #[cfg(test)]
 mod example;
 mod own;
@@ -15,6 +16,7 @@ mod upstreams;
 
 pub use calls::*;
 pub use cost::*;
+pub use drift::*;
 pub use own::*;
 pub use slo::*;
 pub use upstreams::*;
@@ -169,7 +171,7 @@ use families;
 
 /// Every metric there is.
 pub fn all() -> impl Iterator<Item = &'static Metric> {
-    let files = [calls::ALL, cost::ALL, upstreams::ALL, own::ALL, slo::ALL];
+    let files = [calls::ALL, cost::ALL, upstreams::ALL, own::ALL, slo::ALL, drift::ALL];
     files.into_iter().flatten()
 }
 

@@ -13,6 +13,7 @@ use super::finished::{
 use super::live::{OF_STREAMS, Slos, Streams};
 use super::problem::Body;
 use super::query_params::{FILTERS, PAGING, QueryParams};
+use crate::admin::Drifts;
 use crate::admin::process_info::Now;
 use axum::extract::RawQuery;
 use axum::response::Response;
@@ -209,6 +210,11 @@ fn operations() -> Vec<Operation> {
             "How one experiment stands, a configured one or one that agents name.",
             &[],
             Answer::Json(SchemaGenerator::subschema_for::<Report>),
+            "/api/v1/drift",
+            "drift",
+            "What has changed against the weeks before, since when and why: the last evaluation of every [[drift]].",
+            &[],
+            Answer::Json(SchemaGenerator::subschema_for::<Drifts>),
         ),
         operation(
             "/api/v1/streams",

@@ -1,0 +1,17 @@
+//! The last evaluation of `[[drift]]`, made in the background.
+
+use crate::drift::Entry;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What the last evaluation found.
+#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+pub struct Drifts {
+    /// When it was; `null` before the first one.
+    #[schemars(extend("format" = "date-time"))]
+    pub evaluated_at: Option<String>,
+    /// Why entries are missing, where the ledger did not answer.
+    pub error: Option<String>,
+    /// Each `[[drift]]`, in the order of the configuration.
+    pub drifts: Vec<Entry>,
+}

@@ -1,0 +1,39 @@
+//! The command about what has changed.
+
+use super::*;
+
+/// Options of `drift`.
+#[derive(Debug, Clone, Args)]
+#[command(
+    after_help = "Exit codes: 0 nothing has drifted, or it is not known yet; 1 failed; 3 something has drifted."
+)]
+pub struct DriftArgs {
+    /// Only the [[drift]] of this name
+    #[arg(value_name = "NAME")]
+    pub name: Option<String>,
+    /// Read this ledger, and evaluate the [[drift]] of the configuration, or one of everything with all defaults where it has
+    /// none [default: ask the proxy at --admin]
+    #[arg(long, value_name = "FILE", conflicts_with = "admin")]
+    pub ledger: Option<PathBuf>,
+    /// Where the configuration comes from.
+    #[command(flatten)]
+    pub config: ConfigArgs,
+    /// Evaluate as of this instant, or so long ago [default: now]
+    #[arg(long, value_name = "TIME", value_parser = When::parse, requires = "ledger")]
+    pub at: Option<When>,
+    /// The proxy to ask.
+    #[command(flatten)]
+    pub admin: AdminArgs,
+    /// What to write
+    #[arg(long, value_enum, default_value_t = DriftFormat::Markdown)]
+    pub format: DriftFormat,
+}
+
+/// What `drift` writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum DriftFormat {
+    /// For people and documents
+    Markdown,
+    /// As the API answers
+    Json,
+}

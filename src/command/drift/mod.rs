@@ -1,0 +1,97 @@
+//! `tokengauge drift`, and the evaluation in the background of a running proxy.
+
+mod markdown;
+mod watch;
+
+pub(super) use watch::DriftWatch;
+
+use super::api_client::{self, Proxy};
+use crate::Error;
+use crate::admin::Drifts;
+use crate::cli::{DriftArgs, DriftFormat};
+use crate::drift::{Entry, Settings, State, evaluate};
+use crate::ledger::Reader;
+use crate::output;
+use std::path::Path;
+use std::time::{Duration, Instant, SystemTime};
+
+/// How long a single query may take, on a slow disk.
+const TIMEOUT: Duration = Duration::from_secs(60);
+/// The comparison where the configuration has none.
+const DEFAULT_NAME: &str = "all";
+
+pub(super) fn drift(args: &DriftArgs) -> Result<(), Error> {
+    let mut answer = match &args.ledger {
+        Some(path) => of_ledger(args, path)?,
+        None => of_proxy(args)?,
+    };
+    if let Some(name) = &args.name {
+        answer.drifts.retain(|entry| entry.name == *name);
+        if answer.drifts.is_empty() {
+            return Err(Error::Failed(format!("there is no [[drift]] named `{name}`")));
+        }
+    }
+    output::print(&match args.format {
+        DriftFormat::Markdown => markdown::page(&answer),
+        DriftFormat::Json => json(&answer)?,
+    })?;
+    verdict(&answer)
+}
+
+/// An error where something has drifted, for scripts.
+fn verdict(answer: &Drifts) -> Result<(), Error> {
+    let drifted = |entry: &&Entry| entry.state == State::Drifted;
+    let names: Vec<&str> = answer
+        .drifts
+        .iter()
+        .filter(drifted)
+        .map(|entry| entry.name.as_str())
+        .collect();
+    match names.is_empty() {
+        true => Ok(()),
+        false => Err(Error::Found(format!("drifted: {}", names.join(", ")))),
+    }
+}
+
+fn json(answer: &Drifts) -> Result<String, Error> {
+    let text = serde_json::to_string_pretty(answer);
+    let text = text.map_err(|error| Error::Failed(error.to_string()))?;
+    Ok(text + "\n")
+}
+
+fn of_ledger(args: &DriftArgs, path: &Path) -> Result<Drifts, Error> {
+    let now = SystemTime::now();
+    let at = args.at.map_or(now, |at| at.before(now));
+    let (config, _) = super::load(&args.config)?;
+    let mut settings = config.drifts;
+    if settings.is_empty() {
+        settings.push(Settings::new(DEFAULT_NAME));
+    }
+    let reader = Reader::within(path, Instant::now, TIMEOUT);
+    let entries = settings
+        .iter()
+        .filter(|one| args.name.as_deref().is_none_or(|name| *one.name == *name))
+        .map(|one| evaluate(&reader, one, at, &|| true));
+    let entries: Result<Vec<Entry>, _> = entries.collect();
+    Ok(Drifts {
+        evaluated_at: Some(humantime::format_rfc3339_seconds(at).to_string()),
+        error: None,
+        drifts: entries.map_err(|error| Error::Failed(error.to_string()))?,
+    })
+}
+
+fn of_proxy(args: &DriftArgs) -> Result<Drifts, Error> {
+    let proxy = Proxy::of(&args.admin)?;
+    let answer: Drifts = api_client::runtime()?.block_on(proxy.get("/api/v1/drift"))?;
+    if let Some(error) = &answer.error {
+        return Err(Error::Failed(format!("{}: {error}", proxy.address())));
+    }
+    if answer.evaluated_at.is_none() {
+        let reason = "has not evaluated drift yet, or has no [[drift]] in its configuration";
+        return Err(Error::Failed(format!(
+            "{} {reason}; --ledger FILE reads a ledger without it",
+            proxy.address()
+        )));
+    }
+    Ok(answer)
+}
