@@ -49,13 +49,13 @@ pub use command::run;
 pub use tokengauge_core::{
     call, caller, lengths, memory, observer, throughput, trace, upstream_facts,
 };
+pub use tokengauge_drift as drift;
 pub use tokengauge_meter as meter;
 pub use tokengauge_meter::{attribution, cost, quota};
 use tokengauge_net::address;
 pub use tokengauge_net::client as http_client;
 pub use tokengauge_net::tls;
 pub use tokengauge_proxy as proxy;
-pub use tokengauge_drift as drift;
 #[cfg(feature = "sim")]
 pub use tokengauge_sim as sim;
 pub use tokengauge_slo as slo;

@@ -307,6 +307,7 @@ fn metrics_are_answered_while_every_traffic_thread_is_taken() {
         readiness: Arc::default(),
         ledger: None,
         throughput: None,
+        drifts: Arc::default(),
         event_bus: tokengauge::admin::EventBus::new(),
         clock: Instant::now,
         wall: SystemTime::now,

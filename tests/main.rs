@@ -19,6 +19,7 @@ mod corpus;
 mod cost;
 mod cost_budget;
 mod documents;
+mod drift;
 mod engine_metrics;
 mod examples;
 mod experiments;

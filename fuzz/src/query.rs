@@ -86,6 +86,7 @@ fn admin(ledger: Option<Arc<Reader>>) -> Admin {
         readiness: Arc::default(),
         throughput: ledger.is_none().then(ThroughputHistory::new),
         ledger,
+        drifts: Arc::default(),
         event_bus: EventBus::new(),
         clock: Instant::now,
         wall: SystemTime::now,

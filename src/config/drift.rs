@@ -80,7 +80,10 @@ fn check_windows(written: &file::Drift, ledger: Option<&Ledger>, problems: &mut 
     for span in [reference, current].into_iter().flatten() {
         let span_is = span.get_ref().0;
         if !span_is.as_secs().is_multiple_of(3_600) || span_is.subsec_nanos() > 0 {
-            problems.at(span, "must be whole hours: the ledger has distributions by hour");
+            problems.at(
+                span,
+                "must be whole hours: the ledger has distributions by hour",
+            );
         }
     }
     let of = |span: &Option<Spanned<Span>>, default| {
@@ -105,7 +108,11 @@ fn check_windows(written: &file::Drift, ledger: Option<&Ledger>, problems: &mut 
         let reason = format!(
             "the season `{name}` needs a reference of at least {}, two periods, or `season = \"{}\"`",
             text(2 * period),
-            if season == Season::Week { "day" } else { "none" }
+            if season == Season::Week {
+                "day"
+            } else {
+                "none"
+            }
         );
         problems.at(&blamed, reason);
     }

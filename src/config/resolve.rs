@@ -63,7 +63,13 @@ pub(super) fn config(file: File, text: &str) -> Result<Config, Vec<Problem>> {
     let admin = operators::admin(file.admin, &mut problems);
     operators::check_separate(&admin, &upstreams, &mut problems);
     let ledger = ledger::ledger(file.ledger, file.state_dir.as_deref(), &mut problems);
-    let drifts = drift::drifts(file.drift, &routes, &measure, ledger.as_ref(), &mut problems);
+    let drifts = drift::drifts(
+        file.drift,
+        &routes,
+        &measure,
+        ledger.as_ref(),
+        &mut problems,
+    );
     if !problems.found.is_empty() {
         problems.found.sort_by_key(|problem| problem.line);
         return Err(problems.found);

@@ -130,10 +130,7 @@ fn of_signal(
 
 /// The hours whose place in the season is known well enough, and their levels less the median of that place, as shares of it:
 /// where nights have a tenth of the day's values, they have a tenth of its noise, too. A place with a median of 0 has no share.
-fn less_season(
-    levels: &[Level],
-    season: Season,
-) -> Result<(Vec<Level>, Vec<f64>), Option<String>> {
+fn less_season(levels: &[Level], season: Season) -> Result<(Vec<Level>, Vec<f64>), Option<String>> {
     let mut slots: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
     for level in levels {
         let slot = slots.entry(season.slot(level.hour)).or_default();

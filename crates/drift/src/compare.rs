@@ -52,7 +52,10 @@ pub(crate) fn no_reference(season: Season) -> String {
 /// Which window has too few calls, if one has.
 pub(crate) fn too_few(pair: &Pair, settings: &Settings) -> Option<String> {
     let needed = settings.thresholds.min_calls as f64;
-    let windows = [("current window", &pair.current), ("reference", &pair.reference)];
+    let windows = [
+        ("current window", &pair.current),
+        ("reference", &pair.reference),
+    ];
     let few = windows.iter().find(|(_, window)| window.calls() < needed);
     few.map(|(name, window)| {
         let calls = window.calls().floor();
@@ -79,7 +82,11 @@ impl Sizes {
         Ok(Sizes {
             distance: (range > 0.0).then(|| moved / range),
             stability_index: stability_index(&reference, &current).ok(),
-            change: if mean > 0.0 { moved / mean } else { f64::INFINITY },
+            change: if mean > 0.0 {
+                moved / mean
+            } else {
+                f64::INFINITY
+            },
         })
     }
 

@@ -18,7 +18,7 @@ pub use answer::{
     ChangePoint, Entry, Figures, Series, SignalDrift, State, Stratum, Why, WindowTimes,
 };
 pub use assess::{assess, span};
-pub use evaluate::evaluate;
 pub use change::{MIN_CHANGE_PERIODS, MIN_HOURLY_CALLS};
+pub use evaluate::evaluate;
 pub use settings::{MAX_SERIES, Season, Select, Settings, Thresholds};
 pub use signal::SignalName;

@@ -18,7 +18,10 @@ pub(crate) fn sentence(series: &Series, min_change: f64) -> String {
 }
 
 fn learning(series: &Series) -> String {
-    let mut reasons = series.signals.iter().filter_map(|one| one.learning.as_ref());
+    let mut reasons = series
+        .signals
+        .iter()
+        .filter_map(|one| one.learning.as_ref());
     match reasons.next() {
         Some(reason) => format!("Not known yet: {reason}."),
         None => "Not known yet: there are no calls.".to_owned(),
@@ -78,7 +81,11 @@ fn clause(series: &Series, one: &SignalDrift) -> String {
     };
     let what = match one.signal.is_mix() {
         true => mix_of(one, was, is),
-        false => format!("{}{bucket} {}", noun(one.signal), moved(one.signal, was, is)),
+        false => format!(
+            "{}{bucket} {}",
+            noun(one.signal),
+            moved(one.signal, was, is)
+        ),
     };
     format!("{what} {}", when(series, one, is.mean - was.mean))
 }
@@ -100,7 +107,8 @@ fn mix_of(one: &SignalDrift, was: Figures, is: Figures) -> String {
 /// When the level jumped in that direction for the last time, of signals over all classes.
 fn when(series: &Series, one: &SignalDrift, direction: f64) -> String {
     let same = |point: &&ChangePoint| {
-        point.signal == one.signal && point.change.is_sign_positive() == direction.is_sign_positive()
+        point.signal == one.signal
+            && point.change.is_sign_positive() == direction.is_sign_positive()
     };
     match series.change_points.iter().rev().find(same) {
         Some(point) => format!("at {}", point.at),
@@ -173,8 +181,18 @@ fn because(series: &Series, why: &Why, min_change: f64) -> String {
         return format!("why {name} changed is not known: the {equal} of {share} of calls is not");
     }
     let unit = unit(why.signal);
-    let signed = |value: f64| format!("{}{}{unit}", if value < 0.0 { "−" } else { "+" }, number(value.abs()));
-    let (all, mix, within) = (signed(why.after - why.before), signed(why.mix), signed(why.within));
+    let signed = |value: f64| {
+        format!(
+            "{}{}{unit}",
+            if value < 0.0 { "−" } else { "+" },
+            number(value.abs())
+        )
+    };
+    let (all, mix, within) = (
+        signed(why.after - why.before),
+        signed(why.mix),
+        signed(why.within),
+    );
     let small = |part: f64| part.abs() < min_change * why.before;
     match (small(why.mix), small(why.within)) {
         (true, true) => format!("why {name} changed is not known: its mean is about the same"),
@@ -185,9 +203,7 @@ fn because(series: &Series, why: &Why, min_change: f64) -> String {
             "of {all} in the mean {name}, {mix} come from the mix of lengths; {within} lie within classes of length, in which \
              prompts changed as well, so that {name} at equal length is not known"
         ),
-        (true, false) => format!(
-            "{name} changed at equal {equal}: {within} of {all} in the mean"
-        ),
+        (true, false) => format!("{name} changed at equal {equal}: {within} of {all} in the mean"),
         (false, false) => format!(
             "of {all} in the mean {name}, {mix} come from the mix of calls and {within} from calls at equal {equal}"
         ),

@@ -113,9 +113,8 @@ impl Settings {
 impl Select {
     /// Whether a series counts.
     pub fn matches(&self, series: &DistributionSeries) -> bool {
-        let is = |wanted: &Option<String>, found: &Option<String>| {
-            wanted.is_none() || wanted == found
-        };
+        let is =
+            |wanted: &Option<String>, found: &Option<String>| wanted.is_none() || wanted == found;
         let model = self.model.as_ref().is_none_or(|wanted| {
             let found = series.model.as_deref();
             found.is_some_and(|found| wanted.matches(found))

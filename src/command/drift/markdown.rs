@@ -7,7 +7,10 @@ use std::fmt::Write;
 
 pub(super) fn page(answer: &Drifts) -> String {
     let mut page = String::new();
-    let written = answer.drifts.iter().try_for_each(|one| entry(&mut page, one));
+    let written = answer
+        .drifts
+        .iter()
+        .try_for_each(|one| entry(&mut page, one));
     written.expect("a string takes every word");
     page
 }
@@ -27,7 +30,10 @@ fn entry(page: &mut String, entry: &Entry) -> std::fmt::Result {
     entry.series.iter().try_for_each(|one| series(page, one))?;
     match entry.series_left_out {
         0 => Ok(()),
-        more => writeln!(page, "{more} more series with fewer calls were not evaluated.\n"),
+        more => writeln!(
+            page,
+            "{more} more series with fewer calls were not evaluated.\n"
+        ),
     }
 }
 
@@ -63,9 +69,14 @@ fn series(page: &mut String, series: &Series) -> std::fmt::Result {
 
 fn row(page: &mut String, one: &SignalDrift) -> std::fmt::Result {
     let state: &str = one.state.into();
-    let of = |figures: Option<Figures>, of: fn(Figures) -> Option<f64>| number(figures.and_then(of));
+    let of =
+        |figures: Option<Figures>, of: fn(Figures) -> Option<f64>| number(figures.and_then(of));
     let both = |figure: fn(Figures) -> Option<f64>| {
-        format!("{} | {}", of(one.reference, figure), of(one.current, figure))
+        format!(
+            "{} | {}",
+            of(one.reference, figure),
+            of(one.current, figure)
+        )
     };
     writeln!(
         page,

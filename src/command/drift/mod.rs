@@ -28,7 +28,9 @@ pub(super) fn drift(args: &DriftArgs) -> Result<(), Error> {
     if let Some(name) = &args.name {
         answer.drifts.retain(|entry| entry.name == *name);
         if answer.drifts.is_empty() {
-            return Err(Error::Failed(format!("there is no [[drift]] named `{name}`")));
+            return Err(Error::Failed(format!(
+                "there is no [[drift]] named `{name}`"
+            )));
         }
     }
     output::print(&match args.format {

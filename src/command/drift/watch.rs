@@ -82,7 +82,10 @@ impl Evaluation {
             tracing::warn!(error, "drift cannot be evaluated");
         }
         forget(registry, &found.drifts);
-        found.drifts.iter().for_each(|entry| export(registry, entry));
+        found
+            .drifts
+            .iter()
+            .for_each(|entry| export(registry, entry));
         self.admin.drifts.store(Arc::new(found));
     }
 
@@ -135,7 +138,9 @@ fn of_signal(entry: &Entry, signal: SignalName) -> (Option<f64>, BTreeMap<State,
     let mut states: BTreeMap<State, f64> = BTreeMap::new();
     for series in &entry.series {
         let cells = || series.signals.iter().filter(|one| one.signal == signal);
-        let far = cells().filter(|one| one.bucket.is_none()).filter_map(|one| one.distance);
+        let far = cells()
+            .filter(|one| one.bucket.is_none())
+            .filter_map(|one| one.distance);
         distance = far.chain(distance).max_by(f64::total_cmp);
         if let Some(state) = cells().map(|one| one.state).max() {
             *states.entry(state).or_default() += 1.0;

@@ -32,11 +32,22 @@ fn settings(season: Season) -> Settings {
 #[test]
 fn the_parts_of_a_mean_are_those_of_the_construction() {
     // Before: 90 % at 0.25 s, 10 % at 2.25 s: 0.45 s. After: 50 % at 0.5 s, 50 % at 2.25 s: 1.375 s.
-    let mut hours: Hours = (0..96).map(|number| (at(number), hour((90, 0.25), (10, 2.25)))).collect();
+    let mut hours: Hours = (0..96)
+        .map(|number| (at(number), hour((90, 0.25), (10, 2.25))))
+        .collect();
     hours.insert(at(96), hour((200, 0.5), (200, 2.25)));
     hours.insert(at(97), hour((100, 0.5), (100, 2.25)));
-    let series = assess(&DistributionSeries::default(), &hours, &settings(Season::None), at(97));
-    let why = series.why.iter().find(|why| why.signal == SignalName::Ttft).expect("why");
+    let series = assess(
+        &DistributionSeries::default(),
+        &hours,
+        &settings(Season::None),
+        at(97),
+    );
+    let why = series
+        .why
+        .iter()
+        .find(|why| why.signal == SignalName::Ttft)
+        .expect("why");
     let close = |is: f64, wanted: f64| assert!((is - wanted).abs() < 1e-9, "{is} for {wanted}");
     close(why.before, 0.45);
     close(why.after, 1.375);
@@ -60,7 +71,12 @@ fn hours_of_the_reference_weigh_as_much_as_they_do_now() {
     }
     hours.insert(at(96), hour((100, 0.5), (0, 0.0)));
     hours.insert(at(97), hour((0, 0.0), (1_000, 4.0)));
-    let series = assess(&DistributionSeries::default(), &hours, &settings(Season::Day), at(97));
+    let series = assess(
+        &DistributionSeries::default(),
+        &hours,
+        &settings(Season::Day),
+        at(97),
+    );
     let ttft = &series.signals[0];
     let (reference, current) = (ttft.reference.expect("then"), ttft.current.expect("now"));
     assert!((reference.mean - current.mean).abs() < 1e-9);

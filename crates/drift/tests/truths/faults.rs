@@ -16,10 +16,23 @@ fn failures_are_a_drift_of_outcomes_alone() {
     assert_eq!(outcome.state, State::Drifted);
     let moved = outcome.distance.expect("a distance");
     assert!((moved - 0.12).abs() < 0.03, "{moved}");
-    let drifted = series.signals.iter().filter(|one| one.state == State::Drifted);
+    let drifted = series
+        .signals
+        .iter()
+        .filter(|one| one.state == State::Drifted);
     assert_eq!(drifted.count(), 1, "{}", series.sentence);
-    assert!(series.sentence.contains("of calls end in another way (complete: 99 % → 8"), "{}", series.sentence);
-    assert!(series.sentence.contains("at 2025-12-08T00:00:00Z"), "{}", series.sentence);
+    assert!(
+        series
+            .sentence
+            .contains("of calls end in another way (complete: 99 % → 8"),
+        "{}",
+        series.sentence
+    );
+    assert!(
+        series.sentence.contains("at 2025-12-08T00:00:00Z"),
+        "{}",
+        series.sentence
+    );
 }
 
 #[test]

@@ -28,7 +28,12 @@ fn daily_and_weekly_seasons_do_not_alarm_in_any_hour_of_a_week() {
     let settings = Settings::new("all");
     for number in 4 * WEEK..5 * WEEK {
         let series = seen(&hours, number, &settings);
-        assert_eq!(series.state, State::Stable, "hour {number}: {}", series.sentence);
+        assert_eq!(
+            series.state,
+            State::Stable,
+            "hour {number}: {}",
+            series.sentence
+        );
         assert_eq!(series.change_points, [], "hour {number}");
         assert_eq!(series.change_points_learning, None);
     }
@@ -56,7 +61,12 @@ fn a_daily_season_is_enough_where_all_days_are_alike() {
     };
     for number in 7 * 24..8 * 24 {
         let series = seen(&hours, number, &settings);
-        assert_eq!(series.state, State::Stable, "hour {number}: {}", series.sentence);
+        assert_eq!(
+            series.state,
+            State::Stable,
+            "hour {number}: {}",
+            series.sentence
+        );
     }
 }
 
@@ -85,7 +95,11 @@ fn few_calls_are_no_drift() {
     let hours = hours(&mut seeded(14), 4 * WEEK + 6, few);
     let series = seen(&hours, 4 * WEEK + 5, &Settings::new("all"));
     assert_eq!(series.state, State::Learning);
-    assert!(series.sentence.contains("120 of the 200 calls"), "{}", series.sentence);
+    assert!(
+        series.sentence.contains("120 of the 200 calls"),
+        "{}",
+        series.sentence
+    );
 }
 
 #[test]
@@ -98,6 +112,10 @@ fn a_series_that_is_new_or_has_ended_is_learning() {
         at(4 * WEEK + 30),
     );
     assert_eq!(ended.state, State::Learning);
-    assert!(ended.sentence.contains("no calls in the current window"), "{}", ended.sentence);
+    assert!(
+        ended.sentence.contains("no calls in the current window"),
+        "{}",
+        ended.sentence
+    );
     assert_eq!(drifted(&ended), []);
 }

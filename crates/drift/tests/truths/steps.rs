@@ -9,7 +9,13 @@ const CHANGE: u64 = 4 * WEEK + 14;
 
 /// The default level, and another from `CHANGE` on.
 fn step(then: Level) -> impl Fn(u64) -> Level {
-    move |number| if number < CHANGE { Level::default() } else { then }
+    move |number| {
+        if number < CHANGE {
+            Level::default()
+        } else {
+            then
+        }
+    }
 }
 
 /// Seconds that depend on the class of length alone.
@@ -30,8 +36,16 @@ fn prompts_that_doubled_are_found_within_two_hours_and_dated_after_ten() {
     let delay = found.expect("found") - CHANGE;
     assert!(delay <= 2, "after {delay} hours");
     let early = seen(&hours, CHANGE + 5, &settings);
-    assert!(early.sentence.contains("since when is not known"), "{}", early.sentence);
-    let dated = |number: &u64| !seen(&hours, CHANGE + number, &settings).change_points.is_empty();
+    assert!(
+        early.sentence.contains("since when is not known"),
+        "{}",
+        early.sentence
+    );
+    let dated = |number: &u64| {
+        !seen(&hours, CHANGE + number, &settings)
+            .change_points
+            .is_empty()
+    };
     let dated = (0..24).find(dated).expect("dated");
     assert!((9..=12).contains(&dated), "after {dated} hours");
     let late = seen(&hours, CHANGE + 12, &settings);
@@ -40,9 +54,14 @@ fn prompts_that_doubled_are_found_within_two_hours_and_dated_after_ten() {
         "{}",
         late.sentence
     );
-    assert!(late.sentence.contains("at 2025-12-08T14:00:00Z"), "{}", late.sentence);
     assert!(
-        late.sentence.contains("at equal prompt length TTFT is unchanged"),
+        late.sentence.contains("at 2025-12-08T14:00:00Z"),
+        "{}",
+        late.sentence
+    );
+    assert!(
+        late.sentence
+            .contains("at equal prompt length TTFT is unchanged"),
         "{}",
         late.sentence
     );
@@ -59,10 +78,19 @@ fn a_backend_that_became_slower_is_not_put_down_to_prompts() {
     };
     let hours = hours(&mut seeded(22), CHANGE + 12, step(slower));
     let series = seen(&hours, CHANGE + 11, &Settings::new("all"));
-    assert_eq!(signal(&series, SignalName::InputTokens).state, State::Stable);
-    assert!(series.sentence.starts_with("TTFT rose by"), "{}", series.sentence);
+    assert_eq!(
+        signal(&series, SignalName::InputTokens).state,
+        State::Stable
+    );
     assert!(
-        series.sentence.contains("TTFT changed at equal prompt length"),
+        series.sentence.starts_with("TTFT rose by"),
+        "{}",
+        series.sentence
+    );
+    assert!(
+        series
+            .sentence
+            .contains("TTFT changed at equal prompt length"),
         "{}",
         series.sentence
     );
@@ -87,7 +115,9 @@ fn load_and_speed_at_equal_load_are_kept_apart() {
     let series = seen(&hours, CHANGE + 5, &Settings::new("all"));
     assert!(drifted(&series).contains(&SignalName::Tps));
     assert!(
-        series.sentence.contains("at equal concurrency TPS is unchanged"),
+        series
+            .sentence
+            .contains("at equal concurrency TPS is unchanged"),
         "{}",
         series.sentence
     );
@@ -135,7 +165,13 @@ fn a_change_of_five_per_cent_is_no_drift() {
     let hours = hours(&mut seeded(26), CHANGE + 24, step(slightly));
     for number in CHANGE..CHANGE + 24 {
         let series = seen(&hours, number, &Settings::new("all"));
-        assert_eq!(series.state, State::Stable, "{:?}: {}", at(number), series.sentence);
+        assert_eq!(
+            series.state,
+            State::Stable,
+            "{:?}: {}",
+            at(number),
+            series.sentence
+        );
     }
 }
 
@@ -149,5 +185,9 @@ fn prompts_that_doubled_without_an_effect_leave_ttft_unchanged() {
     let hours = hours(&mut seeded(27), CHANGE + 6, level);
     let series = seen(&hours, CHANGE + 5, &Settings::new("all"));
     assert_eq!(drifted(&series), [SignalName::InputTokens]);
-    assert!(series.sentence.ends_with("; TTFT is unchanged."), "{}", series.sentence);
+    assert!(
+        series.sentence.ends_with("; TTFT is unchanged."),
+        "{}",
+        series.sentence
+    );
 }

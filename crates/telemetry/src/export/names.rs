@@ -171,7 +171,14 @@ use families;
 
 /// Every metric there is.
 pub fn all() -> impl Iterator<Item = &'static Metric> {
-    let files = [calls::ALL, cost::ALL, upstreams::ALL, own::ALL, slo::ALL, drift::ALL];
+    let files = [
+        calls::ALL,
+        cost::ALL,
+        upstreams::ALL,
+        own::ALL,
+        slo::ALL,
+        drift::ALL,
+    ];
     files.into_iter().flatten()
 }
 

@@ -1,0 +1,283 @@
+//! Drift over the real binary: ledgers of calls whose prompts doubled at a known hour, or did not.
+
+use crate::process::Process;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::Output;
+use std::time::{Duration, SystemTime};
+use tempfile::TempDir;
+use tokengauge::call::CallRecord;
+use tokengauge::config::Config;
+use tokengauge::ledger::{Store, StoredCall};
+use tokengauge_test_support::TIMEOUT;
+use tokengauge_test_support::http_client::fetch;
+use tokengauge_test_support::records::Records;
+use tokio::process::Command;
+
+const HOUR: Duration = Duration::from_secs(3_600);
+/// Hours before the last one in which prompts doubled.
+const DOUBLED: u32 = 14;
+const ROUTES: &str = "[[upstream]]\nname = \"engine\"\nurl = \"http://127.0.0.1:9\"\n\
+                      [[route]]\nupstream = \"engine\"\n[[workload]]\nname = \"chat\"\nroute = \"engine\"\n";
+
+struct Folder(TempDir);
+
+impl Folder {
+    fn new() -> Folder {
+        Folder(tempfile::tempdir().expect("a folder"))
+    }
+
+    fn ledger(&self) -> PathBuf {
+        self.0.path().join("ledger.sqlite")
+    }
+
+    /// A configuration with these `[[drift]]`.
+    fn config(&self, drift: &str) -> PathBuf {
+        let path = self.0.path().join("proxy.toml");
+        let text = format!(
+            "listen = \"127.0.0.1:0\"\n[admin]\nlisten = \"127.0.0.1:0\"\n[ledger]\npath = {:?}\n{ROUTES}{drift}",
+            self.ledger()
+        );
+        std::fs::write(&path, text).expect("written");
+        path
+    }
+
+    /// Calls of the last so many hours, 40 an hour, of which those since `doubled` have prompts twice as long.
+    fn write(&self, hours: u32, doubled: SystemTime) {
+        let now = SystemTime::now();
+        let since = now - HOUR * hours;
+        let calls = Records::new(since, 90_000.0).enumerate();
+        let calls: Vec<CallRecord> = calls
+            .map(|(place, mut call)| {
+                let started = humantime::parse_rfc3339(&call.started_at).expect("an instant");
+                let tokens = 800 + 100 * (place as u64 % 7);
+                let tokens = if started < doubled {
+                    tokens
+                } else {
+                    2 * tokens
+                };
+                call.tokens.reported.input = Some(tokens);
+                call.model = Some("m|1".to_owned());
+                call.route = "engine".to_owned();
+                call.workload = Some("chat".to_owned());
+                call.seconds.ttft = Some(0.25 + 0.01 * (place % 5) as f64);
+                (started, call)
+            })
+            .take_while(|(started, _)| *started < now)
+            .map(|(_, call)| call)
+            .collect();
+        let mut store = Store::open(&self.ledger()).expect("opens");
+        for batch in calls.chunks(2_000) {
+            let batch = batch.iter();
+            let batch: Vec<_> = batch
+                .filter_map(|call| StoredCall::of_record(call, Some(3)))
+                .collect();
+            store.write(&batch).expect("written");
+        }
+    }
+
+    async fn drift(&self, more: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tokengauge"));
+        command.arg("drift").args(more).current_dir(self.0.path());
+        let output = tokio::time::timeout(TIMEOUT, command.output()).await;
+        output.expect("in time").expect("it runs")
+    }
+
+    async fn of_ledger(&self, more: &[&str]) -> Output {
+        let ledger = self.ledger();
+        let ledger = ledger.to_str().expect("text");
+        self.drift(&[&["--ledger", ledger], more].concat()).await
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("text")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn prompts_that_doubled_are_found_by_command_and_proxy() {
+    let folder = Folder::new();
+    let doubled = SystemTime::now() - HOUR * DOUBLED;
+    folder.write(28 * 24 + 20, doubled);
+    let said = folder.of_ledger(&[]).await;
+    let page = text(&said.stdout);
+    assert_eq!(said.status.code(), Some(3), "{page}{}", text(&said.stderr));
+    assert!(page.contains("# all: drifted"), "{page}");
+    assert!(page.contains("## m\\|1 · engine · chat"), "{page}");
+    assert!(page.contains("Prompts about doubled (mean 11"), "{page}");
+    assert!(page.contains("TTFT is unchanged"), "{page}");
+    let before = folder.of_ledger(&["--at", "15h", "--format", "json"]).await;
+    assert_eq!(before.status.code(), Some(0), "{}", text(&before.stdout));
+    let before: Value = serde_json::from_slice(&before.stdout).expect("JSON");
+    assert_eq!(before["drifts"][0]["state"], "stable", "{before}");
+
+    let config = folder.config("[[drift]]\nname = \"prompts\"\nselect.route = \"engine\"\n");
+    let process = Process::start(&config).await;
+    let (answer, metrics) = evaluated(&process).await;
+    let entry = &answer["drifts"][0];
+    assert_eq!(
+        (&entry["name"], &entry["state"]),
+        (&"prompts".into(), &"drifted".into())
+    );
+    let distance = "tokengauge_drift_distance_ratio{drift=\"prompts\",signal=\"input_tokens\"}";
+    assert!(metrics[distance] > 1.0, "{metrics:?}");
+    let state = |state| {
+        format!(
+            "tokengauge_drift_series{{drift=\"prompts\",signal=\"input_tokens\",state=\"{state}\"}}"
+        )
+    };
+    assert_eq!(
+        (metrics[&state("drifted")], metrics[&state("stable")]),
+        (1.0, 0.0)
+    );
+    assert!(metrics["tokengauge_drift_evaluation_seconds"] < 20.0);
+    let admin = process.admin.to_string();
+    let asked = folder.drift(&["--admin", &admin, "prompts"]).await;
+    assert_eq!(asked.status.code(), Some(3), "{}", text(&asked.stderr));
+    let unknown = folder.drift(&["--admin", &admin, "others"]).await;
+    assert_eq!(unknown.status.code(), Some(1));
+
+    // A reload that takes it out takes its series out.
+    folder.config("");
+    process.has_reloaded("applied", 1.0).await;
+    let gone = async {
+        while process.metrics().await.contains_key(distance) {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(TIMEOUT, gone)
+        .await
+        .expect("forgotten");
+}
+
+/// The answer once there has been an evaluation, and the metrics after it.
+async fn evaluated(process: &Process) -> (Value, std::collections::HashMap<String, f64>) {
+    let asked = async {
+        loop {
+            let reply = fetch(process.admin, "/api/v1/drift").await;
+            assert_eq!(reply.status, 200, "{}", reply.body);
+            let answer: Value = serde_json::from_str(&reply.body).expect("JSON");
+            if answer["evaluated_at"].is_string() {
+                return answer;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    let answer = tokio::time::timeout(TIMEOUT, asked).await.expect("in time");
+    (answer, process.metrics().await)
+}
+
+#[tokio::test]
+async fn little_and_nothing_are_learning_and_no_ledger_is_an_error() {
+    let folder = Folder::new();
+    let none = folder.of_ledger(&[]).await;
+    assert_eq!(none.status.code(), Some(1));
+    assert!(
+        text(&none.stderr).contains("cannot be read"),
+        "{}",
+        text(&none.stderr)
+    );
+    drop(Store::open(&folder.ledger()).expect("opens"));
+    let empty = folder.of_ledger(&[]).await;
+    assert_eq!(empty.status.code(), Some(0), "{}", text(&empty.stderr));
+    assert!(text(&empty.stdout).contains("# all: learning"));
+    folder.write(48, SystemTime::UNIX_EPOCH);
+    let little = folder.of_ledger(&[]).await;
+    assert_eq!(little.status.code(), Some(0));
+    let page = text(&little.stdout);
+    assert!(
+        page.contains("Not known yet: needs calls in the same hours of the week"),
+        "{page}"
+    );
+}
+
+#[tokio::test]
+async fn a_ledger_of_an_older_version_is_refused_with_what_to_do() {
+    let folder = Folder::new();
+    let fixture =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/ledger/version-4.sqlite");
+    std::fs::copy(fixture, folder.ledger()).expect("a copy");
+    let said = folder.of_ledger(&[]).await;
+    assert_eq!(said.status.code(), Some(1));
+    assert!(
+        text(&said.stderr).contains("brings it forward"),
+        "{}",
+        text(&said.stderr)
+    );
+}
+
+/// What is said of the `[[drift]]` that these lines are.
+fn refused(drift: &str) -> String {
+    let text = format!("[ledger]\npath = \"/ledger\"\n{ROUTES}[[drift]]\n{drift}");
+    match Config::parse(&text, "c") {
+        Ok(_) => String::new(),
+        Err(invalid) => invalid.to_string(),
+    }
+}
+
+#[test]
+fn bad_input_is_refused_with_the_reason() {
+    for (drift, reason) in [
+        ("name = \"a\"", ""),
+        (
+            "name = \"a\"\nselect = { model = \"m*\", route = \"engine\", workload = \"chat\" }",
+            "",
+        ),
+        ("name = \"a\"\nreference = \"2d\"\nseason = \"day\"", ""),
+        ("select.model = \"m\"", "missing field `name`"),
+        (
+            "name = \"a\"\nselect.route = \"x\"",
+            "there is no route named `x`",
+        ),
+        (
+            "name = \"a\"\nselect.workload = \"x\"",
+            "there is no [[workload]] named `x`",
+        ),
+        (
+            "name = \"a\"\nreference = \"2h\"\nseason = \"none\"",
+            "must not be shorter than the current window (6h)",
+        ),
+        (
+            "name = \"a\"\nreference = \"8d\"",
+            "the season `week` needs a reference of at least 14days",
+        ),
+        (
+            "name = \"a\"\nreference = \"1d\"\nseason = \"day\"",
+            "needs a reference of at least 2days",
+        ),
+        (
+            "name = \"a\"\nreference = \"60d\"",
+            "raise `retention_age` in [ledger]",
+        ),
+        ("name = \"a\"\ncurrent = \"90m\"", "must be whole hours"),
+        ("name = \"a\"\ncurrent = \"0s\"", "current: must be"),
+        (
+            "name = \"a\"\ndistance = 0",
+            "distance: must be a number above 0: at 0 everything is drift",
+        ),
+        (
+            "name = \"a\"\nmin_change = -1",
+            "min_change: must be a number above 0",
+        ),
+        (
+            "name = \"a\"\noutcome_share = 2",
+            "a share above 0 and at most 1",
+        ),
+        ("name = \"a\"\nseason = \"month\"", "season"),
+        (
+            "name = \"a\"\n[[drift]]\nname = \"a\"",
+            "there are two [[drift]] named `a`",
+        ),
+    ] {
+        let said = refused(drift);
+        match reason {
+            "" => assert_eq!(said, "", "{drift}"),
+            reason => assert!(said.contains(reason), "{drift}: {said}"),
+        }
+    }
+    let without = format!("{ROUTES}[[drift]]\nname = \"a\"\n");
+    let said = Config::parse(&without, "c")
+        .expect_err("refused")
+        .to_string();
+    assert!(said.contains("needs a ledger: set `state_dir`"), "{said}");
+}
