@@ -4,11 +4,12 @@ use crate::process::Process;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Output;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 use tempfile::TempDir;
 use tokengauge::call::CallRecord;
 use tokengauge::config::Config;
-use tokengauge::ledger::{Store, StoredCall};
+use tokengauge::drift::{MAX_SERIES, Settings, evaluate};
+use tokengauge::ledger::{Reader, Store, StoredCall};
 use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::http_client::fetch;
 use tokengauge_test_support::records::Records;
@@ -44,27 +45,34 @@ impl Folder {
 
     /// Calls of the last so many hours, 40 an hour, of which those since `doubled` have prompts twice as long.
     fn write(&self, hours: u32, doubled: SystemTime) {
+        self.store(hours, 90_000.0, |place, call| {
+            let started = humantime::parse_rfc3339(&call.started_at).expect("an instant");
+            let tokens = 800 + 100 * (place as u64 % 7);
+            let tokens = if started < doubled {
+                tokens
+            } else {
+                2 * tokens
+            };
+            call.tokens.reported.input = Some(tokens);
+            call.model = Some("m|1".to_owned());
+            call.seconds.ttft = Some(0.25 + 0.01 * (place % 5) as f64);
+        });
+    }
+
+    /// Calls of the last so many hours, one every so many milliseconds, each changed by `change`.
+    fn store(&self, hours: u32, every_ms: f64, change: impl Fn(usize, &mut CallRecord)) {
         let now = SystemTime::now();
-        let since = now - HOUR * hours;
-        let calls = Records::new(since, 90_000.0).enumerate();
-        let calls: Vec<CallRecord> = calls
+        let before =
+            |call: &CallRecord| humantime::parse_rfc3339(&call.started_at).is_ok_and(|at| at < now);
+        let calls: Vec<CallRecord> = Records::new(now - HOUR * hours, every_ms)
+            .take_while(before)
+            .enumerate()
             .map(|(place, mut call)| {
-                let started = humantime::parse_rfc3339(&call.started_at).expect("an instant");
-                let tokens = 800 + 100 * (place as u64 % 7);
-                let tokens = if started < doubled {
-                    tokens
-                } else {
-                    2 * tokens
-                };
-                call.tokens.reported.input = Some(tokens);
-                call.model = Some("m|1".to_owned());
                 call.route = "engine".to_owned();
                 call.workload = Some("chat".to_owned());
-                call.seconds.ttft = Some(0.25 + 0.01 * (place % 5) as f64);
-                (started, call)
+                change(place, &mut call);
+                call
             })
-            .take_while(|(started, _)| *started < now)
-            .map(|(_, call)| call)
             .collect();
         let mut store = Store::open(&self.ledger()).expect("opens");
         for batch in calls.chunks(2_000) {
@@ -104,7 +112,7 @@ async fn prompts_that_doubled_are_found_by_command_and_proxy() {
     assert_eq!(said.status.code(), Some(3), "{page}{}", text(&said.stderr));
     assert!(page.contains("# all: drifted"), "{page}");
     assert!(page.contains("## m\\|1 · engine · chat"), "{page}");
-    assert!(page.contains("Prompts about doubled (mean 11"), "{page}");
+    assert!(page.contains("Prompts about doubled (mean 1"), "{page}");
     assert!(page.contains("TTFT is unchanged"), "{page}");
     let before = folder.of_ledger(&["--at", "15h", "--format", "json"]).await;
     assert_eq!(before.status.code(), Some(0), "{}", text(&before.stdout));
@@ -148,6 +156,32 @@ async fn prompts_that_doubled_are_found_by_command_and_proxy() {
     tokio::time::timeout(TIMEOUT, gone)
         .await
         .expect("forgotten");
+}
+
+/// 24 series over four weeks, a call an hour each.
+#[tokio::test(flavor = "multi_thread")]
+async fn more_series_than_are_evaluated_are_counted() {
+    let folder = Folder::new();
+    folder.store(672, 150_000.0, |place, call| {
+        call.model = Some(format!("m{}", place % 24));
+    });
+    let began = Instant::now();
+    let said = folder.of_ledger(&["--format", "json"]).await;
+    let took = began.elapsed();
+    println!("24 series over 28 days: {took:?}");
+    assert!(took < Duration::from_secs(20), "{took:?}");
+    let answer: Value = serde_json::from_slice(&said.stdout).expect("JSON");
+    let entry = &answer["drifts"][0];
+    let evaluated = entry["series"].as_array().map_or(0, Vec::len);
+    assert_eq!(
+        (evaluated, &entry["series_left_out"]),
+        (MAX_SERIES, &4.into())
+    );
+
+    let reader = Reader::new(&folder.ledger(), Instant::now);
+    let none =
+        evaluate(&reader, &Settings::new("all"), SystemTime::now(), &|| false).expect("an answer");
+    assert_eq!((none.series.len(), none.series_left_out), (0, 24));
 }
 
 /// The answer once there has been an evaluation, and the metrics after it.

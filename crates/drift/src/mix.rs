@@ -8,6 +8,9 @@ use crate::windows::{Missing, Pair, Windows};
 use tokengauge_stats::drift::LEAST_SHARE;
 use tokengauge_store::query::Signal;
 
+/// Standard errors that a share must have moved by, in addition to the threshold on its size: a mix of halves moves by some
+/// per cent in 200 calls without a cause.
+const CHANCE: f64 = 3.0;
 /// The places of kinds in the store, more than there are.
 const PLACES: std::ops::Range<usize> = 0..16;
 
@@ -51,7 +54,9 @@ pub(crate) fn compare(
     let moved = shares.iter().map(|(was, is)| (is - was).abs()).sum::<f64>() / 2.0;
     answer.distance = Some(moved);
     answer.stability_index = Some(shares.iter().copied().map(index).sum());
-    answer.state = match moved >= settings.thresholds.outcome_share {
+    let calls = (pair.reference.calls(), pair.current.calls());
+    let beyond_chance = shares.iter().any(|shares| beyond_chance(*shares, calls));
+    answer.state = match beyond_chance && moved >= settings.thresholds.outcome_share {
         true => State::Drifted,
         false => State::Stable,
     };
@@ -78,6 +83,13 @@ fn shares(windows: &Windows, whole: Cell, pair: &Pair) -> Vec<(f64, f64)> {
         })
     };
     PLACES.map(of).collect()
+}
+
+/// Whether a share moved by more than [`CHANCE`] standard errors of the difference of two shares.
+fn beyond_chance((was, is): (f64, f64), (before, now): (f64, f64)) -> bool {
+    let pooled = (was * before + is * now) / (before + now);
+    let error = (pooled * (1.0 - pooled) * (1.0 / before + 1.0 / now)).sqrt();
+    (is - was).abs() > CHANCE * error
 }
 
 /// What a kind adds to the population stability index.

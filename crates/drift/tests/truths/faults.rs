@@ -45,3 +45,18 @@ fn a_few_more_failures_are_not() {
     let series = seen(&hours, 4 * WEEK + 11, &Settings::new("all"));
     assert_eq!(series.state, State::Stable, "{}", series.sentence);
 }
+
+#[test]
+fn a_mix_of_halves_moves_by_chance_and_does_not_alarm() {
+    let level = |_| Level {
+        calls: 40,
+        failed: 0.5,
+        ..Level::default()
+    };
+    let hours = hours(&mut seeded(33), 5 * WEEK, level);
+    for number in 4 * WEEK..5 * WEEK {
+        let series = seen(&hours, number, &Settings::new("all"));
+        let outcome = signal(&series, SignalName::Outcome);
+        assert_eq!(outcome.state, State::Stable, "{}", series.sentence);
+    }
+}
