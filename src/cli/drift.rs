@@ -8,10 +8,10 @@ use super::*;
     after_help = "Exit codes: 0 nothing has drifted, or it is not known yet; 1 failed; 3 something has drifted."
 )]
 pub struct DriftArgs {
-    /// Only the [[drift]] of this name
+    /// Only the `drift` entry of this name
     #[arg(value_name = "NAME")]
     pub name: Option<String>,
-    /// Read this ledger, and evaluate the [[drift]] of the configuration, or one of everything with all defaults where it has
+    /// Read this ledger, and evaluate the `drift` entries of the configuration, or one of everything with all defaults where it has
     /// none [default: ask the proxy at --admin]
     #[arg(long, value_name = "FILE", conflicts_with = "admin")]
     pub ledger: Option<PathBuf>,
