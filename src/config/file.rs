@@ -4,15 +4,15 @@
 //! the field's comment, its default and bounds by `extend`. The JSON Schema, the reference and the
 //! messages about unknown keys and bounds come from that.
 
-mod experiments;
 mod drift;
+mod experiments;
 mod limits;
 mod objectives;
 mod process;
 mod traffic;
 
-pub(super) use experiments::*;
 pub(super) use drift::*;
+pub(super) use experiments::*;
 pub(super) use limits::*;
 pub(super) use objectives::*;
 pub(super) use process::*;

@@ -4,8 +4,8 @@
 mod attribution;
 mod bounds;
 mod cost;
-mod experiments;
 mod drift;
+mod experiments;
 mod file;
 mod ledger;
 mod limited;

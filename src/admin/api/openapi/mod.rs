@@ -210,6 +210,8 @@ fn operations() -> Vec<Operation> {
             "How one experiment stands, a configured one or one that agents name.",
             &[],
             Answer::Json(SchemaGenerator::subschema_for::<Report>),
+        ),
+        operation(
             "/api/v1/drift",
             "drift",
             "What has changed against the weeks before, since when and why: the last evaluation of every [[drift]].",
