@@ -54,7 +54,7 @@ fn failed(output: &Output) -> (String, String) {
 
 #[tokio::test]
 async fn results_are_printed_and_written_in_every_form_and_compared() {
-    let sim = sim::start("ttft=40ms,gap=2ms,tokens=40").await;
+    let sim = sim::start("ttft=40ms,gap=1ms,tokens=40").await;
     let folder = tempfile::tempdir().expect("a folder");
     let path = |name: &str| folder.path().join(name).display().to_string();
     let files = ["r.json", "r.md", "r.html", "r.xml"].map(path);
