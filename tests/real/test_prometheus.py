@@ -21,6 +21,8 @@ MAY_BE_ZERO = {
     "tokengauge_upstream_scrape_failures_total",
     "tokengauge_budget_blocked_total",
     "tokengauge_config_fallback",
+    # It is counted every five minutes.
+    "tokengauge_drift_series",
     "tokengauge_drift_series_left_out",
     "tokengauge_drift_failures_total",
     "tokengauge_budget_shadow_blocked_total",

@@ -238,6 +238,14 @@ OWN = {
         {'tokengauge_budget_spent_ratio{budget="b",instance="a"}': "0.2x59 1.1x5"},
         {'tokengauge_budget_spent_ratio{budget="b",instance="a"}': "1.4x30 0x20 0.99x20"},
     ),
+    "TokengaugeDrift": (
+        {'tokengauge_drift_series{drift="all",signal="ttft",state="drifted",instance="a"}': "0x20 2x40"},
+        {
+            # What has drifted for less than half an hour may go back.
+            'tokengauge_drift_series{drift="all",signal="ttft",state="drifted",instance="a"}': "0x40 2x20",
+            'tokengauge_drift_series{drift="all",signal="ttft",state="learning",instance="a"}': "2x60",
+        },
+    ),
     "TokengaugeSeriesCollapsed": (
         {"tokengauge_series_collapsed_total": counter((50, 0), (10, 3))},
         {"tokengauge_series_collapsed_total": "40x60"},

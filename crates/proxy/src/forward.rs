@@ -332,7 +332,8 @@ impl Forwarding<'_> {
             let connected = now();
             handle.notify(|observer| observer.connected(connected, reused));
             self.address(&mut prepared, &endpoint, &connection)?;
-            let resend = self.retain(&mut prepared, reused && !options.new_connection);
+            let replayable = reused && matches!(connection, LeasedConnection::Http1(_));
+            let resend = self.retain(&mut prepared, replayable && !options.new_connection);
             let timeouts = &self.upstream.settings.timeouts;
             let http1 = Http1Context {
                 names,
@@ -384,10 +385,10 @@ impl Forwarding<'_> {
         }
     }
 
-    /// The head of a request that may be sent again if the reused connection it takes is lost; its body is retained.
-    fn retain(&self, prepared: &mut PreparedRequest, reused: bool) -> Option<request::Parts> {
+    /// The head of a request that may be sent again if the reused HTTP/1 connection it takes is lost; its body is retained.
+    fn retain(&self, prepared: &mut PreparedRequest, replayable: bool) -> Option<request::Parts> {
         let bytes = self.upstream.settings.resend_bytes;
-        if bytes == 0 || !reused || prepared.upgrade {
+        if bytes == 0 || !replayable || prepared.upgrade {
             return None;
         }
         prepared.request.body_mut().retain(bytes);
