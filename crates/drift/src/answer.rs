@@ -149,7 +149,7 @@ pub struct ChangePoint {
 #[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 #[schemars(rename = "DriftWhy")]
 pub struct Why {
-    /// Whose mean: `ttft` by classes of the prompt's length, `tps` by classes of concurrency.
+    /// The signal whose mean is decomposed: `ttft` by classes of prompt length, `tps` by classes of concurrency.
     pub signal: SignalName,
     /// The mean in the reference.
     pub before: f64,

@@ -5,7 +5,7 @@ use crate::signal::SignalName;
 
 /// The largest share of calls of unknown class with which a decomposition says anything.
 const MOST_UNKNOWN: f64 = 0.2;
-/// A mean that moved by less is called unchanged, beside a distribution that changed.
+/// A mean that changed by less than this share is called unchanged.
 const SAME_MEAN: f64 = 0.05;
 
 /// The sentence of a series whose other parts are known; `min_change` is the share below which a part of a mean is small.

@@ -1,4 +1,4 @@
-//! Standardised references and decompositions of data whose figures follow by hand.
+//! Standardised references and decompositions of data small enough to compute by hand.
 
 use crate::traffic::{Hours, MONDAY};
 use std::time::{Duration, SystemTime};

@@ -1,4 +1,4 @@
-//! Traffic whose truth is known: what is found of it, and how soon.
+//! Drift found in made-up traffic, where the right answer is known: what is found, and how soon.
 
 mod decomposition;
 mod faults;
