@@ -32,7 +32,7 @@ impl Call {
             .shared
             .throughput
             .set_clocks(received, context.started_at);
-        let live = registry.begin(context.id, &context, received, context.started_at);
+        let live = registry.begin(context.id, &context, received);
         let state = CallState::new(live, received);
         Call {
             context,

@@ -125,7 +125,6 @@ const UNSEEN: u8 = 16;
 /// The live state of one generation. Removed from the registry when dropped.
 pub(crate) struct LiveCall {
     pub(crate) id: Uuid,
-    pub(crate) started_at: SystemTime,
     pub(crate) received: Instant,
     context: Arc<CallContext>,
     flags: AtomicU8,
@@ -155,6 +154,12 @@ impl LiveCall {
 
     pub(crate) fn stats(&self) -> &RouteStats {
         self.flight.stats()
+    }
+
+    /// By the wall clock that was read when the connection's first request came.
+    fn started_at(&self) -> SystemTime {
+        let context = &self.context;
+        context.started_at + self.received.saturating_duration_since(context.received)
     }
 
     fn now(&self) -> MutexGuard<'_, LiveState> {
@@ -237,9 +242,10 @@ impl LiveCall {
     pub(crate) fn frame(&self, at: Instant, tokens: ByChannel) {
         let mut now = self.now();
         now.tokens = tokens;
-        now.first.get_or_insert((at, tokens.all()));
+        let (first, _) = *now.first.get_or_insert((at, tokens.all()));
         now.frames = [now.frames[1], Some(at)];
-        now.samples.add(at, tokens.all());
+        now.samples
+            .add(at.saturating_duration_since(first), tokens.all());
     }
 
     /// When the last frame arrived after the first tokens, measured or not.
@@ -274,7 +280,7 @@ impl LiveCall {
             workload: self.context.workload().map(|name| name.to_string()),
             session: who.session,
             agent: who.agent,
-            started_at: humantime::format_rfc3339_millis(self.started_at).to_string(),
+            started_at: humantime::format_rfc3339_millis(self.started_at()).to_string(),
             seconds: since(self.received),
             tokens: TokensNow {
                 answer: now.tokens.answer,
@@ -299,33 +305,29 @@ impl LiveState {
         if last + WINDOW <= end {
             return Some(0.0);
         }
-        let (since, before) = self
-            .samples
-            .before(end.checked_sub(WINDOW).unwrap_or(end))?;
-        let elapsed = end.saturating_duration_since(since);
+        let (first, _) = self.first?;
+        let end = end.saturating_duration_since(first);
+        let (since, before) = self.samples.before(end.saturating_sub(WINDOW))?;
+        let elapsed = end.saturating_sub(since);
         let new = self.tokens.all().saturating_sub(before);
         (elapsed > Duration::ZERO).then(|| new as f64 / elapsed.as_secs_f64())
     }
 }
 
-/// Samples of the token count over time, in a ring.
+/// Samples of the token count over the time since the first frame with tokens, in a ring.
 #[derive(Debug, Default)]
 struct TokenSamples {
-    /// The first of all.
-    base: Option<Instant>,
-    /// Milliseconds since then, and tokens by then.
+    /// Milliseconds, and tokens by then.
     all: [(u32, u32); SAMPLES],
     /// The number of samples so far.
     count: u32,
 }
 
 impl TokenSamples {
-    /// `tokens` had arrived by `at`.
-    fn add(&mut self, at: Instant, tokens: u64) {
-        let base = *self.base.get_or_insert(at);
-        let millis = at.saturating_duration_since(base).as_millis();
+    /// `tokens` had arrived after `since`.
+    fn add(&mut self, since: Duration, tokens: u64) {
         let sample = (
-            u32::try_from(millis).unwrap_or(u32::MAX),
+            u32::try_from(since.as_millis()).unwrap_or(u32::MAX),
             tokens.min(u64::from(u32::MAX)) as u32,
         );
         let every = SAMPLE_INTERVAL.as_millis() as u32;
@@ -340,14 +342,13 @@ impl TokenSamples {
     }
 
     /// The newest sample of `at` or before, else the oldest of all.
-    fn before(&self, at: Instant) -> Option<(Instant, u64)> {
-        let base = self.base?;
+    fn before(&self, at: Duration) -> Option<(Duration, u64)> {
         let samples = || self.all.iter().take(self.count as usize);
-        let instant = |sample: &(u32, u32)| base + Duration::from_millis(u64::from(sample.0));
-        let before = samples().filter(|sample| instant(sample) <= at);
+        let since = |sample: &(u32, u32)| Duration::from_millis(u64::from(sample.0));
+        let before = samples().filter(|sample| since(sample) <= at);
         let newest = before.max_by_key(|sample| sample.0);
         let sample = newest.or_else(|| samples().min_by_key(|sample| sample.0))?;
-        Some((instant(sample), u64::from(sample.1)))
+        Some((since(sample), u64::from(sample.1)))
     }
 }
 
@@ -376,11 +377,9 @@ impl Registry {
         id: Uuid,
         context: &Arc<CallContext>,
         received: Instant,
-        started_at: SystemTime,
     ) -> Arc<LiveCall> {
         let live = Arc::new(LiveCall {
             id,
-            started_at,
             received,
             context: Arc::clone(context),
             flags: AtomicU8::new(0),
@@ -512,7 +511,7 @@ mod tests {
             variant: None,
         };
         let context = Arc::new(CallContext::new(&meter.shared, &call));
-        registry.begin(Uuid::now_v7(), &context, start, SystemTime::UNIX_EPOCH)
+        registry.begin(Uuid::now_v7(), &context, start)
     }
 
     #[test]

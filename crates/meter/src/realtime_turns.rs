@@ -299,7 +299,7 @@ impl RealtimeTurns {
             is_asked,
         };
         let registry = &context.shared.registry;
-        let live = registry.begin(turn.id, context, received, started_at);
+        let live = registry.begin(turn.id, context, received);
         live.streamed(true);
         live.warm_up(state.warm_up);
         state.run.live = Some(live);
