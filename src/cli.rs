@@ -205,6 +205,9 @@ pub struct CheckArgs {
     /// Where the configuration comes from.
     #[command(flatten)]
     pub config: ConfigArgs,
+    /// Exit with 1 where there is a warning
+    #[arg(long)]
+    pub strict: bool,
 }
 
 /// Options of `sim`.

@@ -12,6 +12,8 @@ mod admin_slots;
 mod agent_limited;
 mod agent_names;
 mod bench;
+mod check;
+mod command_line;
 mod config;
 mod config_schema;
 mod config_secrets;
