@@ -48,7 +48,9 @@ fn every_mistake_has_its_line_and_column_and_plain_words() {
 
 #[test]
 fn columns_count_characters_and_secrets_are_not_repeated() {
-    let error = refused(&format!("{ENGINE}[[workload]]\nname = \"é\"\nroute = [\"sesame\"]\n"));
+    let error = refused(&format!(
+        "{ENGINE}[[workload]]\nname = \"é\"\nroute = [\"sesame\"]\n"
+    ));
     assert!(error.starts_with("c.toml:9:9: route: must be text in quotes, not a list"));
     assert!(!error.contains("sesame"), "{error}");
     let error = refused("upstream = [{ name = \"é→\", url = 5 }]\n");
@@ -88,12 +90,22 @@ fn what_no_call_can_come_to_is_a_warning() {
     let warnings = String::from_utf8_lossy(&output.stderr);
     let lines: Vec<_> = warnings.lines().collect();
     assert_eq!(lines.len(), 4, "{warnings}");
-    assert!(lines[0].starts_with("warning: c.toml:9:8: name: no call comes to this route: route `all` of line 5"));
-    assert!(lines[1].starts_with("warning: c.toml:13:8: name: no call comes to this route: route `all`"));
-    assert!(lines[2].starts_with("warning: c.toml:19:8: name: no call is of this workload: workload `coders` of line 16"));
+    assert!(lines[0].starts_with(
+        "warning: c.toml:9:8: name: no call comes to this route: route `all` of line 5"
+    ));
+    assert!(
+        lines[1]
+            .starts_with("warning: c.toml:13:8: name: no call comes to this route: route `all`")
+    );
+    assert!(lines[2].starts_with(
+        "warning: c.toml:19:8: name: no call is of this workload: workload `coders` of line 16"
+    ));
     assert!(lines[3].starts_with("warning: c.toml:25:13: objective: has no error budget"));
     let said = String::from_utf8_lossy(&output.stdout);
-    assert!(said.starts_with("c.toml: valid, with 4 warnings\n"), "{said}");
+    assert!(
+        said.starts_with("c.toml: valid, with 4 warnings\n"),
+        "{said}"
+    );
     assert_eq!(check(&text, &["--strict"]).status.code(), Some(1));
 }
 
@@ -107,7 +119,10 @@ fn what_differs_in_host_path_or_header_is_no_warning() {
         + "[[workload]]\nname = \"x\"\nmodel = \"gpt*\"\n[[workload]]\nname = \"y\"\nmodel = \"gpt-5\"\n"
         + "[[slo]]\nname = \"s\"\navailability = true\nobjective = 0.999\n";
     let output = check(&text, &["--strict"]);
-    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    assert!(
+        output.status.success() && output.stderr.is_empty(),
+        "{output:?}"
+    );
 }
 
 #[test]
@@ -135,5 +150,8 @@ fn a_valid_file_is_summed_up() {
     assert!(!said.contains("secret"), "{said}");
     let plain = check(ENGINE, &[]);
     let said = String::from_utf8_lossy(&plain.stdout);
-    assert!(said.contains("no ledger: finished calls are in memory alone"), "{said}");
+    assert!(
+        said.contains("no ledger: finished calls are in memory alone"),
+        "{said}"
+    );
 }

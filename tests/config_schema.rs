@@ -456,7 +456,10 @@ fn every_problem_is_found_at_once() {
     let problems = Config::parse(text, "test").expect_err("refused").problems;
     let lines: Vec<_> = problems.iter().filter_map(|problem| problem.line).collect();
     assert_eq!(lines, [1, 3, 4, 5]);
-    let columns: Vec<_> = problems.iter().filter_map(|problem| problem.column).collect();
+    let columns: Vec<_> = problems
+        .iter()
+        .filter_map(|problem| problem.column)
+        .collect();
     assert_eq!(columns, [1, 1, 14, 14]);
 }
 

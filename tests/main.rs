@@ -20,6 +20,7 @@ mod config_secrets;
 mod corpus;
 mod cost;
 mod cost_budget;
+mod demo;
 mod documents;
 mod drift;
 mod engine_metrics;

@@ -167,6 +167,12 @@ impl Proxy {
         self.bound[0].address()
     }
 
+    /// The address on which operators connect.
+    #[cfg(feature = "sim")]
+    pub(super) fn admin_address(&self) -> Option<SocketAddr> {
+        self.operators.address()
+    }
+
     /// Serves until the shutdown, and until streams have ended or were cut off.
     pub(super) async fn serve(self) -> Result<(), Error> {
         self.announce();
