@@ -331,7 +331,11 @@ fn what_the_schema_refuses_the_program_refuses_with_line_and_key() {
         ("listen = 5", "listen", "an address such as"),
         ("drain_timeout = \"soon\"", "drain_timeout", "250ms"),
         ("admin.hots = []", "admin.hots", "did you mean `hosts`?"),
-        ("admin.enabled = 1", "admin.enabled", "expected a boolean"),
+        (
+            "admin.enabled = 1",
+            "admin.enabled",
+            "must be `true` or `false`",
+        ),
         (
             "limits.connections = 0",
             "limits.connections",

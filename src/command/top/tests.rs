@@ -78,7 +78,10 @@ fn streams_are_shown_fastest_first_and_what_is_unknown_last() {
         [
             "tokengauge  http://127.0.0.1:9464  3 streams  61 tokens/s",
             " 1 Streams  2 Models  3 SLOs  4 Sessions  5 Upstreams",
-            "TABLE",
+            "MODEL            TPS↓  TOKENS  REASONING    TIME  SILENT AGENT      SESSION    UPSTREAM   WORKLOAD",
+            "fast-1           58.0     120         20    2.5s    20ms chat/1     s-1        engine     –",
+            "slow-1            3.2     120         20    2.5s    20ms coder/1    s-1        engine     –",
+            "new-1               –     120         20    2.5s    20ms coder/1    s-1        engine     –",
             "",
             "1-5 tab view  s sort  r reverse  / filter  enter details  ? help  q quit",
         ]
@@ -113,7 +116,7 @@ fn rows_are_sorted_by_any_column_either_way() {
     press(&mut state, "sssssss");
     let lines = screen(&state, 100, 8);
     assert!(lines[2].contains("UPSTREAM↓"), "{lines:#?}");
-    press(&mut state, "s");
+    press(&mut state, "ss");
     assert!(
         first(&state).starts_with("slow-1"),
         "by name, the last first"
