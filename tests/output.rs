@@ -176,7 +176,7 @@ fn on_terminal_of(columns: Option<u16>, mut command: Command) -> String {
 fn without_progress(shown: &str) -> String {
     let mut parts = shown.split("\r\u{1b}[K");
     let first = parts.next().unwrap_or_default();
-    first.to_owned() + parts.next_back().unwrap_or_default()
+    first.to_owned() + parts.last().unwrap_or_default()
 }
 
 fn harmless(line: &str, shown: &str) {
