@@ -150,7 +150,11 @@ fn located(text: &str, error: &toml::de::Error) -> Problem {
 
 /// What the reader expected, without the names of Rust's types.
 fn in_plain_words(message: &str) -> String {
-    const WORDS: [(&str, &str); 7] = [
+    const WORDS: [(&str, &str); 8] = [
+        (
+            "expected a nonzero u32",
+            "expected a whole number from 1 to 4294967295",
+        ),
         ("expected u16", "expected a whole number of at most 65535"),
         (
             "expected u32",
