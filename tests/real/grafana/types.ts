@@ -41,14 +41,14 @@ type Of<Type extends string, Options, Custom> = Plain<Common & Required<Pick<Pan
   };
 };
 
-type AnyPanel =
+type InRow =
   | Of<"timeseries", TimeSeries.Options, GraphFieldConfig>
   | Of<"heatmap", Heatmap.Options, Heatmap.FieldConfig>
   | Of<"stat", Stat.Options, never>
   | Of<"gauge", Gauge.Options, never>
   | Of<"bargauge", BarGauge.Options, never>
-  | Of<"table", Partial<Table.Options>, Table.FieldConfig>
-  | Plain<Omit<RowPanel, "type" | "panels">> & { type: "row"; panels: [] };
+  | Of<"table", Partial<Table.Options>, Table.FieldConfig>;
+type AnyPanel = InRow | (Plain<Omit<RowPanel, "type" | "panels">> & { type: "row"; panels: InRow[] });
 
 /** A dashboard of ours. */
 export type Ours = Omit<Plain<Dashboard>, "panels" | "id" | "schemaVersion"> & {
