@@ -50,8 +50,21 @@ type InRow =
   | Of<"table", Partial<Table.Options>, Table.FieldConfig>;
 type AnyPanel = InRow | (Plain<Omit<RowPanel, "type" | "panels">> & { type: "row"; panels: InRow[] });
 
+// The package leaves the fields of Prometheus's annotations open: these are those that Grafana reads.
+type Marks = Plain<NonNullable<NonNullable<Dashboard["annotations"]>["list"]>[number]>;
+type PrometheusMarks = Omit<Marks, "datasource"> & {
+  datasource: Query["datasource"];
+  expr: string;
+  step: string;
+  tagKeys: string;
+  titleFormat: string;
+  textFormat: string;
+  useValueForTime: boolean;
+};
+
 /** A dashboard of ours. */
-export type Ours = Omit<Plain<Dashboard>, "panels" | "id" | "schemaVersion"> & {
+export type Ours = Omit<Plain<Dashboard>, "panels" | "id" | "schemaVersion" | "annotations"> & {
+  annotations: { list: (Marks | PrometheusMarks)[] };
   id: null;
   schemaVersion: 42;
   panels: AnyPanel[];
