@@ -8,11 +8,11 @@ use std::process::Command;
 /// The functions, by name. `make link-order` writes it anew.
 const ORDER: &str = "src/link-order.ld";
 /// What `git archive` fills in; else it is as it is in the tree.
-const ARCHIVED: &str = "build-commit.txt";
+const ARCHIVED: &str = "src/commit.txt";
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
-    tell_commit();
+    set_commit();
     order_functions();
 }
 
@@ -39,7 +39,7 @@ fn own_linker() -> bool {
         && !other.iter().any(|flag| flags.contains(flag))
 }
 
-fn tell_commit() {
+fn set_commit() {
     println!("cargo::rerun-if-changed={ARCHIVED}");
     println!("cargo::rerun-if-env-changed=TOKENGAUGE_COMMIT");
     let given = env::var("TOKENGAUGE_COMMIT").ok();
