@@ -49,6 +49,16 @@ async fn a_demo_takes_a_configuration_and_keeps_its_calls() {
         tokio::time::sleep(std::time::Duration::from_millis(100)).await;
     };
     assert!(calls.contains("demo-"), "{calls}");
+    let subagent = "\"parent_agent\":\"demo-coder/1.0\"";
+    let end = Instant::now() + TIMEOUT;
+    while !fetch(process.admin, "/api/v1/calls?limit=200")
+        .await
+        .body
+        .contains(subagent)
+    {
+        assert!(Instant::now() < end, "no subagent has called");
+        tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+    }
     process.signal(Signal::TERM);
     assert!(process.ended().await.success());
     assert!(state.join("ledger.sqlite").is_file());

@@ -111,8 +111,8 @@ const AGENT_KINDS: &[AgentKind] = &[
     },
 ];
 
-/// Calls of an agent after which it starts its subagents.
-const CALLS_BETWEEN_SUBAGENTS: u64 = 3;
+/// An agent starts its subagents after the first of each so many calls.
+const CALLS_PER_ROUND: u64 = 3;
 /// Calls of one subagent: from, to.
 const SUBAGENT_CALLS: (u64, u64) = (3, 6);
 
@@ -171,11 +171,13 @@ impl Agent {
             let (fewest, most) = self.kind.calls;
             let calls = fewest + self.random.below(most - fewest + 1);
             let prompt = self.first_prompt();
-            for first in (1..=calls).step_by(CALLS_BETWEEN_SUBAGENTS as usize) {
-                let last = calls.min(first + CALLS_BETWEEN_SUBAGENTS - 1);
+            for first in (1..=calls).step_by(CALLS_PER_ROUND as usize) {
+                let last = calls.min(first + CALLS_PER_ROUND - 1);
                 let prompt = prompt + (first - 1) * GROWTH;
-                self.calls(model, &name, first..=last, prompt).await;
-                self.start_subagents(model, &name, last).await;
+                self.calls(model, &name, first..=first, prompt).await;
+                self.start_subagents(model, &name, first).await;
+                self.calls(model, &name, first + 1..=last, prompt + GROWTH)
+                    .await;
             }
         }
     }
