@@ -50,6 +50,7 @@ pub use tokengauge_core::{
     call, caller, lengths, memory, observer, throughput, trace, upstream_facts,
 };
 pub use tokengauge_drift as drift;
+pub use tokengauge_gate as gate;
 pub use tokengauge_meter as meter;
 pub use tokengauge_meter::{attribution, cost, quota};
 use tokengauge_net::address;

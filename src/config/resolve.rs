@@ -70,6 +70,12 @@ pub(super) fn config(file: File, text: &str) -> Result<Config, Vec<Problem>> {
         ledger.as_ref(),
         &mut problems,
     );
+    let known = gate::Known {
+        routes: &routes,
+        measure: &measure,
+        slos: &slos,
+    };
+    let gates = gate::gates(file.gate, &known, &mut problems);
     if !problems.found.is_empty() {
         problems.found.sort_by_key(|problem| problem.line);
         return Err(problems.found);
@@ -95,6 +101,7 @@ pub(super) fn config(file: File, text: &str) -> Result<Config, Vec<Problem>> {
         prices,
         quotas,
         drifts,
+        gates,
         state_dir: file.state_dir,
         ledger,
         refusal: None,
