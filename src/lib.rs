@@ -83,6 +83,9 @@ pub enum Error {
     /// The command was done, and what it looks for is there.
     #[error("tokengauge: {0}")]
     Found(String),
+    /// The command was done, and what it was asked is not known yet.
+    #[error("tokengauge: {0}")]
+    Undecided(String),
     /// An address cannot be listened on: another configuration would not help. The text says
     /// which, why and what to do.
     #[error("tokengauge: {0}")]

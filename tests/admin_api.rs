@@ -79,6 +79,8 @@ impl Server {
             ledger: None,
             throughput: Some(Arc::clone(&throughput)),
             drifts: Arc::default(),
+            gates: Arc::default(),
+            gate_audit: Arc::default(),
             event_bus: Arc::clone(&event_bus),
             clock: Instant::now,
             wall: SystemTime::now,
