@@ -43,6 +43,7 @@ mod forward_tls;
 mod forward_trace;
 mod forward_upgrade;
 mod fuzz_corpora;
+mod gate;
 mod hidden_output;
 mod inject;
 mod inject_any;

@@ -25,9 +25,22 @@ pub struct GateArgs {
     /// The proxy to ask.
     #[command(flatten)]
     pub admin: AdminArgs,
+    /// Print the manifest by which this asks the gate of the configuration at --admin, as the cluster reaches it, and do nothing
+    /// else
+    #[arg(long, value_enum, conflicts_with_all = ["ledger", "since", "format"])]
+    pub emit: Option<Manifest>,
     /// What to write
     #[arg(long, value_enum, default_value_t = GateFormat::Text)]
     pub format: GateFormat,
+}
+
+/// What asks a gate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Manifest {
+    /// An AnalysisTemplate of Argo Rollouts 1.8 or later
+    Argo,
+    /// A Canary of Flagger with its hooks
+    Flagger,
 }
 
 /// What `gate` writes.

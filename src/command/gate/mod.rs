@@ -1,5 +1,6 @@
 //! `tokengauge gate`: whether a rollout may go on.
 
+mod emit;
 mod write;
 
 use super::api_client::{self, Proxy};
@@ -7,7 +8,7 @@ use crate::Error;
 use crate::admin::Gates;
 use crate::cli::{GateArgs, GateFormat};
 use crate::config::Config;
-use crate::gate::{Asked, Report, Verdict, evaluate, observe};
+use crate::gate::{Asked, Gate, Report, Verdict, evaluate, observe};
 use crate::ledger::Reader;
 use crate::output;
 use std::path::Path;
@@ -26,6 +27,10 @@ pub(super) fn configured(config: &Config) -> Gates {
 }
 
 pub(super) fn gate(args: &GateArgs) -> Result<(), Error> {
+    if let Some(manifest) = args.emit {
+        let (gate, _) = configured_gate(args)?;
+        return output::print(&emit::emit(manifest, &gate, args)?);
+    }
     let report = match &args.ledger {
         Some(path) => of_ledger(path, args)?,
         None => of_proxy(args)?,
@@ -68,14 +73,18 @@ fn of_proxy(args: &GateArgs) -> Result<Report, Error> {
     Ok(api_client::runtime()?.block_on(proxy.get(&path))?)
 }
 
-fn of_ledger(path: &Path, args: &GateArgs) -> Result<Report, Error> {
+/// The gate of the configuration, and its digest.
+fn configured_gate(args: &GateArgs) -> Result<(Gate, String), Error> {
     let (config, origin) = super::load(&args.config)?;
     let name = &args.name;
-    let Some(gate) = config.gates.iter().find(|gate| gate.name == *name) else {
-        return Err(Error::Configuration(format!(
-            "{origin}: there is no [[gate]] named `{name}`"
-        )));
-    };
+    let gate = config.gates.into_iter().find(|gate| gate.name == *name);
+    let unknown = || Error::Configuration(format!("{origin}: there is no [[gate]] named `{name}`"));
+    Ok((gate.ok_or_else(unknown)?, config.digest))
+}
+
+fn of_ledger(path: &Path, args: &GateArgs) -> Result<Report, Error> {
+    let (gate, config_sha256) = configured_gate(args)?;
+    let gate = &gate;
     if !path.is_file() {
         let path = path.display();
         return Err(Error::Failed(format!("there is no ledger at {path}")));
@@ -90,7 +99,7 @@ fn of_ledger(path: &Path, args: &GateArgs) -> Result<Report, Error> {
     let asked = Asked {
         now,
         since,
-        config_sha256: config.digest.clone(),
+        config_sha256,
     };
     Ok(evaluate(gate, &observed, &asked))
 }
