@@ -225,7 +225,7 @@ async fn the_api_and_the_hooks_say_the_same_and_the_log_of_verdicts_is_a_chain()
     let unknown =
         "[[gate]]\nname = \"idle\"\ncandidate.model = \"none\"\nbaseline.upstream = \"old\"\n";
     let process = Process::start(&folder.config(&format!("{GATE}{unknown}"))).await;
-    let admin = process.addresses()[1];
+    let admin = process.admin;
     let (status, report) = get(admin, "/api/v1/gates/rollout").await;
     assert_eq!((status, argo(&report)), (200, "Successful"), "{report:#}");
     let (status, idle) = get(admin, "/api/v1/gates/idle?since=10m").await;
@@ -318,7 +318,7 @@ async fn hooks_need_a_token_where_none_is_configured() {
     let open = text.replace(&format!("token = \"{TOKEN}\"\n"), "");
     std::fs::write(&path, open).expect("written");
     let process = Process::start(&path).await;
-    let admin = process.addresses()[1];
+    let admin = process.admin;
     let (status, said) = post(admin, "/api/v1/gates/rollout/confirm-promotion", &json!({})).await;
     assert_eq!(status, 403, "{said}");
     assert!(

@@ -29,7 +29,7 @@ pub(super) fn text(report: &Report) -> String {
         let cells = cells.map(|(cell, width)| format!("{cell:<width$}"));
         let _ = writeln!(text, "{}", cells.collect::<Vec<_>>().join("  ").trim_end());
     }
-    printable(&text).into_owned()
+    text
 }
 
 /// For documents.
@@ -43,7 +43,7 @@ pub(super) fn markdown(report: &Report) -> String {
             let _ = writeln!(text, "|{}", "---|".repeat(HEADS.len()));
         }
     }
-    printable(&text).into_owned()
+    text
 }
 
 /// A test case for each check: a failure where it does not hold, skipped where that is not known.
@@ -125,7 +125,11 @@ pub(super) fn github(report: &Report) -> String {
 
 fn head(report: &Report, bullet: &str) -> String {
     let verdict: &str = report.verdict.into();
-    let mut text = format!("gate {}: {verdict}: {}\n", report.name, report.reason);
+    let mut text = format!(
+        "gate {}: {verdict}: {}\n",
+        printable(&report.name),
+        printable(&report.reason)
+    );
     if !bullet.is_empty() {
         text.push('\n');
     }
@@ -138,7 +142,7 @@ fn head(report: &Report, bullet: &str) -> String {
         };
         format!(
             "{bullet}{name} {}: {} {unit}s, {} complete, {} calls{more}, {} of them without a {unit}\n",
-            side.select.in_words(),
+            printable(&side.select.in_words()),
             side.units,
             side.complete_units,
             side.calls,
@@ -174,6 +178,7 @@ fn rows(report: &Report) -> Vec<[String; 6]> {
             known(check),
             limit(check, check.limit),
         ]
+        .map(|cell: String| printable(&cell).into_owned())
     };
     std::iter::once(heads)
         .chain(report.checks.iter().map(row))
