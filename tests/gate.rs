@@ -268,9 +268,17 @@ async fn the_api_and_the_hooks_say_the_same_and_the_log_of_verdicts_is_a_chain()
         "not a hook"
     );
 
+    std::fs::write(folder.path("token"), TOKEN).expect("written");
     let address = admin.to_string();
     let (code, out, error) = folder
-        .run(&["gate", "rollout", "--admin", &address, "--token", TOKEN])
+        .run(&[
+            "gate",
+            "rollout",
+            "--admin",
+            &address,
+            "--token-file",
+            "token",
+        ])
         .await;
     assert_eq!(code, Some(0), "{out}{error}");
     process.signal(Signal::TERM);

@@ -49,7 +49,7 @@ pub struct Report {
     /// The probability, for each check over all looks, that it is found to hold where it does not; and for all checks
     /// together, that one is found not to hold where it does.
     pub alpha: f64,
-    /// The configuration that was in use.
+    /// The configuration that was in use: the first 16 digits of its SHA-256.
     pub config_sha256: String,
     /// What is rolled out.
     pub candidate: SideReport,
