@@ -413,7 +413,7 @@ async fn manifests_ask_the_gate_at_the_address_that_is_given() {
     assert_eq!(web["headers"][0]["value"], "Bearer {{args.token}}");
     assert_eq!(
         (&metric["count"], &metric["inconclusiveLimit"]),
-        (&json!(31), &json!(31))
+        (&json!(31), &json!(30))
     );
     let canary = emit("flagger").await;
     let hooks = &canary["spec"]["analysis"]["webhooks"];

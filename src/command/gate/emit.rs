@@ -30,6 +30,8 @@ fn argo(gate: &Gate, url: &str) -> Result<String, Error> {
         .max_wait
         .map(|wait| wait.as_secs().div_ceil(INTERVAL.as_secs()) + 1);
     let count = waits.unwrap_or(MEASUREMENTS);
+    // One less: a version that does not know `consecutiveSuccessLimit` takes the end of the count for success.
+    let inconclusive = count - 1;
     let (name, url) = (object_name(&gate.name), quoted(url)?);
     Ok(format!(
         r#"apiVersion: argoproj.io/v1alpha1
@@ -49,7 +51,7 @@ spec:
       count: {count}
       consecutiveSuccessLimit: 1
       failureLimit: 0
-      inconclusiveLimit: {count}
+      inconclusiveLimit: {inconclusive}
       successCondition: result == "pass"
       failureCondition: result == "fail"
       provider:
