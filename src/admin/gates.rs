@@ -46,7 +46,7 @@ impl GateAudit {
     }
 
     /// Writes a verdict that `asked_by` got at `now`. An error is logged: the verdict holds without it.
-    pub(super) fn note(&self, report: &Report, asked_by: &str, decides: bool, now: Instant) {
+    pub(crate) fn note(&self, report: &Report, asked_by: &str, decides: bool, now: Instant) {
         let Some(file) = &self.file else { return };
         let mut last = self.last.lock();
         let same = last.get(&report.name).is_some_and(|(verdict, digest, at)| {

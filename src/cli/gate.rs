@@ -29,6 +29,9 @@ pub struct GateArgs {
     /// else
     #[arg(long, value_enum, conflicts_with_all = ["ledger", "since", "format"])]
     pub emit: Option<Manifest>,
+    /// With --emit: the manifest asks the gauge of the gate at this Prometheus, as the cluster reaches it, and not the proxy
+    #[arg(long, value_name = "URL", requires = "emit", conflicts_with = "admin")]
+    pub prometheus: Option<String>,
     /// What to write
     #[arg(long, value_enum, default_value_t = GateFormat::Text)]
     pub format: GateFormat,
@@ -39,7 +42,7 @@ pub struct GateArgs {
 pub enum Manifest {
     /// An AnalysisTemplate of Argo Rollouts 1.8 or later
     Argo,
-    /// A Canary of Flagger with its hooks
+    /// A Canary of Flagger with its hooks; with --prometheus, with a MetricTemplate
     Flagger,
 }
 

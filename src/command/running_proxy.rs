@@ -1,6 +1,7 @@
 //! The parts of a running proxy that a reload changes.
 
 use super::drift::DriftWatch;
+use super::gate::GateWatch;
 use super::notify::Receivers;
 use super::objectives;
 use super::operators::Watchers;
@@ -39,6 +40,7 @@ pub(super) struct RunningProxy {
     pub(super) receivers: Receivers,
     pub(super) watchers: Watchers,
     pub(super) drift: DriftWatch,
+    pub(super) gate: GateWatch,
 }
 
 impl RunningProxy {
@@ -80,6 +82,7 @@ impl RunningProxy {
         self.gates.store(Arc::new(super::gate::configured(&next)));
         self.config.store(Arc::clone(&next));
         self.drift.look_again();
+        self.gate.look_again();
         self.forget(&now, &next);
         Ok(())
     }

@@ -2,6 +2,7 @@
 //! stream. `run` and `demo` share it.
 
 use super::drift::DriftWatch;
+use super::gate::GateWatch;
 use super::ledger;
 use super::notify::Receivers;
 use super::objectives::{self, Objectives};
@@ -206,6 +207,7 @@ impl Proxy {
             receivers: self.receivers,
             watchers: self.watchers,
             drift: DriftWatch::start(&config, &self.admin),
+            gate: GateWatch::start(&self.admin),
         };
         let status = Reloads::new(&live.prometheus, &live.readiness, &config.load());
         let reloading = self

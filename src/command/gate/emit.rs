@@ -9,9 +9,18 @@ use std::time::Duration;
 const INTERVAL: Duration = Duration::from_secs(60);
 /// How often at most, where the gate has no longest wait: a day.
 const MEASUREMENTS: u64 = 1_440;
+/// Failed checks, of whatever a Canary has more, after which it is rolled back.
+const FAILED_CHECKS: u64 = 5;
 
 /// The manifest that `manifest` names.
 pub(super) fn emit(manifest: Manifest, gate: &Gate, args: &GateArgs) -> Result<String, Error> {
+    if let Some(prometheus) = &args.prometheus {
+        let (address, query) = (quoted(prometheus)?, quoted(&query(&gate.name)?)?);
+        return Ok(match manifest {
+            Manifest::Argo => argo_of_prometheus(gate, &address, &query),
+            Manifest::Flagger => flagger_of_prometheus(gate, &address, &query),
+        });
+    }
     let base = match args.admin.admin.contains("://") {
         true => args.admin.admin.trim_end_matches('/').to_owned(),
         false => format!("http://{}", args.admin.admin),
@@ -24,38 +33,34 @@ pub(super) fn emit(manifest: Manifest, gate: &Gate, args: &GateArgs) -> Result<S
     }
 }
 
-/// Inconclusive measurements go on until one passes or fails, or the gate has waited for too long.
-fn argo(gate: &Gate, url: &str) -> Result<String, Error> {
-    let waits = gate
-        .max_wait
-        .map(|wait| wait.as_secs().div_ceil(INTERVAL.as_secs()) + 1);
-    let count = waits.unwrap_or(MEASUREMENTS);
-    // One less: a version that does not know `consecutiveSuccessLimit` takes the end of the count for success.
-    let inconclusive = count - 1;
-    let (name, url) = (object_name(&gate.name), quoted(url)?);
+/// 1 where every proxy says that the gate passes, -1 where one says that it fails, else 0; nothing where there is no proxy.
+fn query(gate: &str) -> Result<String, Error> {
+    let gate = quoted(gate)?;
+    let gauge = "tokengauge_gate_verdict";
     Ok(format!(
-        r#"apiVersion: argoproj.io/v1alpha1
-kind: AnalysisTemplate
-metadata:
-  name: {name}
-spec:
-  args:
+        "min({gauge}{{gate={gate},verdict=\"pass\"}}) - max({gauge}{{gate={gate},verdict=\"fail\"}})"
+    ))
+}
+
+/// How often a gate is asked at most.
+fn measurements(gate: &Gate) -> u64 {
+    let wait = gate.max_wait;
+    wait.map_or(MEASUREMENTS, |wait| {
+        wait.as_secs().div_ceil(INTERVAL.as_secs()) + 1
+    })
+}
+
+fn argo(gate: &Gate, url: &str) -> Result<String, Error> {
+    let url = quoted(url)?;
+    let args = r#"  args:
     - name: token
       valueFrom:
         secretKeyRef:
           name: tokengauge-admin
           key: token
-  metrics:
-    - name: {name}
-      interval: 1m
-      count: {count}
-      consecutiveSuccessLimit: 1
-      failureLimit: 0
-      inconclusiveLimit: {inconclusive}
-      successCondition: result == "pass"
-      failureCondition: result == "fail"
-      provider:
-        web:
+"#;
+    let provider = format!(
+        r#"        web:
           url: {url}
           timeoutSeconds: 30
           headers:
@@ -63,35 +68,61 @@ spec:
               value: "Bearer {{{{args.token}}}}"
           jsonPath: "{{$.verdict}}"
 "#
-    ))
+    );
+    let conditions = [r#"result == "pass""#, r#"result == "fail""#];
+    Ok(analysis(gate, args, conditions, &provider))
+}
+
+/// An instant vector has a list of values, which is empty where no proxy was scraped.
+fn argo_of_prometheus(gate: &Gate, address: &str, query: &str) -> String {
+    let provider = format!(
+        r"        prometheus:
+          address: {address}
+          query: {query}
+"
+    );
+    let conditions = [
+        "len(result) > 0 && result[0] == 1",
+        "len(result) > 0 && result[0] == -1",
+    ];
+    analysis(gate, "", conditions, &provider)
+}
+
+/// Inconclusive measurements go on until one passes or fails, or the gate has waited for too long.
+fn analysis(gate: &Gate, args: &str, [success, failure]: [&str; 2], provider: &str) -> String {
+    let count = measurements(gate);
+    // One less: a version that does not know `consecutiveSuccessLimit` takes the end of the count for success.
+    let inconclusive = count - 1;
+    let name = object_name(&gate.name);
+    format!(
+        r"apiVersion: argoproj.io/v1alpha1
+kind: AnalysisTemplate
+metadata:
+  name: {name}
+spec:
+{args}  metrics:
+    - name: {name}
+      interval: 1m
+      count: {count}
+      consecutiveSuccessLimit: 1
+      failureLimit: 0
+      inconclusiveLimit: {inconclusive}
+      successCondition: {success}
+      failureCondition: {failure}
+      provider:
+{provider}"
+    )
 }
 
 /// The hooks of a canary: promotion waits until the gate passes, and a gate that fails rolls it back.
 fn flagger(gate: &Gate, url: &str) -> Result<String, Error> {
-    let name = object_name(&gate.name);
     let (confirm, rollback) = (
         format!("{url}/confirm-promotion"),
         format!("{url}/rollback"),
     );
     let (confirm, rollback) = (quoted(&confirm)?, quoted(&rollback)?);
-    Ok(format!(
-        r#"apiVersion: flagger.app/v1beta1
-kind: Canary
-metadata:
-  name: {name}
-spec:
-  targetRef:
-    apiVersion: apps/v1
-    kind: Deployment
-    name: {name}
-  service:
-    port: 80
-  analysis:
-    interval: 1m
-    threshold: 5
-    maxWeight: 50
-    stepWeight: 10
-    webhooks:
+    let hooks = format!(
+        r#"    webhooks:
       - name: tokengauge-confirm-promotion
         type: confirm-promotion
         url: {confirm}
@@ -105,7 +136,61 @@ spec:
         metadata:
           token: "${{TOKENGAUGE_ADMIN_TOKEN}}"
 "#
-    ))
+    );
+    Ok(canary(gate, FAILED_CHECKS, &hooks))
+}
+
+/// A check for each step: Flagger knows no third answer, so that a gate that is not known yet is a failed check, too, and as many
+/// are let by as the gate may wait.
+fn flagger_of_prometheus(gate: &Gate, address: &str, query: &str) -> String {
+    let name = object_name(&gate.name);
+    let metrics = format!(
+        r"    metrics:
+      - name: {name}
+        templateRef:
+          name: {name}
+        thresholdRange:
+          min: 1
+        interval: 1m
+"
+    );
+    let canary = canary(gate, measurements(gate), &metrics);
+    format!(
+        r"apiVersion: flagger.app/v1beta1
+kind: MetricTemplate
+metadata:
+  name: {name}
+spec:
+  provider:
+    type: prometheus
+    address: {address}
+  query: {query}
+---
+{canary}"
+    )
+}
+
+fn canary(gate: &Gate, threshold: u64, checks: &str) -> String {
+    let name = object_name(&gate.name);
+    format!(
+        r"apiVersion: flagger.app/v1beta1
+kind: Canary
+metadata:
+  name: {name}
+spec:
+  targetRef:
+    apiVersion: apps/v1
+    kind: Deployment
+    name: {name}
+  service:
+    port: 80
+  analysis:
+    interval: 1m
+    threshold: {threshold}
+    maxWeight: 50
+    stepWeight: 10
+{checks}"
+    )
 }
 
 /// A string of JSON is one of YAML.

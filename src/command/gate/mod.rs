@@ -1,7 +1,10 @@
 //! `tokengauge gate`: whether a rollout may go on.
 
 mod emit;
+mod watch;
 mod write;
+
+pub(super) use watch::GateWatch;
 
 use super::api_client::{self, Proxy};
 use crate::Error;
@@ -9,7 +12,7 @@ use crate::admin::Gates;
 use crate::cli::{GateArgs, GateFormat};
 use crate::config::Config;
 use crate::gate::{Asked, Gate, Report, Verdict, evaluate, observe};
-use crate::ledger::Reader;
+use crate::ledger::{QueryError, Reader};
 use crate::output;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
@@ -83,8 +86,7 @@ fn configured_gate(args: &GateArgs) -> Result<(Gate, String), Error> {
 }
 
 fn of_ledger(path: &Path, args: &GateArgs) -> Result<Report, Error> {
-    let (gate, config_sha256) = configured_gate(args)?;
-    let gate = &gate;
+    let (gate, digest) = configured_gate(args)?;
     if !path.is_file() {
         let path = path.display();
         return Err(Error::Failed(format!("there is no ledger at {path}")));
@@ -92,14 +94,23 @@ fn of_ledger(path: &Path, args: &GateArgs) -> Result<Report, Error> {
     let now = SystemTime::now();
     let since = args.since.map(|since| since.before(now));
     let reader = Reader::within(path, Instant::now, TIMEOUT);
+    let report = evaluated(&reader, &gate, (since, now), &digest);
+    report.map_err(|error| Error::Failed(format!("{}: {error}", path.display())))
+}
+
+/// How a gate stands by a ledger.
+fn evaluated(
+    reader: &Reader,
+    gate: &Gate,
+    (since, now): (Option<SystemTime>, SystemTime),
+    digest: &str,
+) -> Result<Report, QueryError> {
     let page = |filter: &_, paging: &_| reader.calls(filter, paging);
-    let observed = observe(gate, since, now, page);
-    let observed =
-        observed.map_err(|error| Error::Failed(format!("{}: {error}", path.display())))?;
+    let observed = observe(gate, since, now, page)?;
     let asked = Asked {
         now,
         since,
-        config_sha256,
+        config_sha256: digest.to_owned(),
     };
     Ok(evaluate(gate, &observed, &asked))
 }
