@@ -17,7 +17,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::process::Command;
 
-const TOKEN: &str = "0123456789abcdef0123";
+pub const TOKEN: &str = "0123456789abcdef0123";
 const SESSIONS: usize = 700;
 const GATE: &str =
     "[[gate]]\nname = \"rollout\"\ncandidate.upstream = \"new\"\nbaseline.upstream = \"old\"\n";
@@ -118,7 +118,7 @@ impl Folder {
     }
 }
 
-async fn post(address: SocketAddr, path: &str, body: &Value) -> (u16, Value) {
+pub async fn post(address: SocketAddr, path: &str, body: &Value) -> (u16, Value) {
     let body = body.to_string();
     let request = format!(
         "POST {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",
@@ -139,7 +139,7 @@ async fn post(address: SocketAddr, path: &str, body: &Value) -> (u16, Value) {
     )
 }
 
-async fn get(address: SocketAddr, path: &str) -> (u16, Value) {
+pub async fn get(address: SocketAddr, path: &str) -> (u16, Value) {
     let token = format!("Bearer {TOKEN}");
     let Reply { status, body, .. } =
         request_with(address, "GET", path, &[("authorization", &token)]).await;
