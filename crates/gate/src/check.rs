@@ -158,7 +158,7 @@ pub(crate) fn not_worse_by(
             Ok(levels.bounds(&worse, 2)?)
         }),
     };
-    if let Err(Withheld::RareEvent { .. }) = found.bound {
+    if is_of_units(measured, &found.bound) {
         let share = |tally: &Tally| {
             (tally.arm.units() > 0).then(|| tally.with as f64 / tally.arm.units() as f64)
         };
@@ -173,6 +173,16 @@ pub(crate) fn not_worse_by(
     check.relative = measured.is_relative();
     check.n = [candidate.len() as u64, baseline.len() as u64];
     check
+}
+
+/// Whether the share of units is compared instead: where few of them have an event, or few have none, or where all of a side are
+/// alike, such as where every answer is truncated.
+fn is_of_units(measured: Measured, bound: &Result<Bound, Withheld>) -> bool {
+    match bound {
+        Err(Withheld::RareEvent { .. }) => true,
+        Err(Withheld::NoAnswer(Error::NoVariation)) => !measured.is_relative(),
+        _ => false,
+    }
 }
 
 /// Whether the candidate's value is at most `limit`.

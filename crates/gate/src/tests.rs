@@ -198,6 +198,29 @@ fn a_faster_candidate_that_answers_less_does_not_pass() {
 }
 
 #[test]
+fn where_every_session_is_truncated_it_fails() {
+    let new = Traffic {
+        upstream: "new",
+        tps: 80.0,
+        finish: Some((1, "length")),
+        ..FINE
+    };
+    let report = judged(&gate(), FINE, new);
+    let truncated = check(&report, "truncated");
+    assert_eq!(report.verdict, Verdict::Fail, "{report:#?}");
+    assert_eq!(truncated.verdict, Verdict::Fail, "{truncated:#?}");
+    assert_eq!(truncated.value, Some(1.0), "of the sessions");
+    // The same on both sides is not worse.
+    let old = Traffic {
+        finish: Some((1, "length")),
+        ..FINE
+    };
+    let report = judged(&gate(), old, new);
+    assert_eq!(check(&report, "truncated").value, Some(0.0), "{report:#?}");
+    assert_eq!(report.verdict, Verdict::Pass, "{report:#?}");
+}
+
+#[test]
 fn what_is_not_shown_is_inconclusive_and_no_number_is_made_up() {
     let few = Traffic {
         sessions: 150,

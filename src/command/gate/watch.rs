@@ -13,6 +13,8 @@ use std::time::Duration;
 use strum::IntoEnumIterator;
 use tokio::sync::Notify;
 
+/// When they are evaluated first: the ledger may have to be made before.
+const FIRST_AFTER: Duration = Duration::from_secs(5);
 /// How often they are evaluated.
 const EVERY: Duration = Duration::from_secs(60);
 
@@ -51,6 +53,7 @@ impl GateWatch {
 }
 
 async fn again(evaluation: Arc<Evaluation>, changed: Arc<Notify>) {
+    let _ = tokio::time::timeout(FIRST_AFTER, changed.notified()).await;
     loop {
         let this = Arc::clone(&evaluation);
         // A panic has been logged already.
