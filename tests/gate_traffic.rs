@@ -21,7 +21,7 @@ const FEW: usize = 20;
 const MARGINS: &str = "tps = 0.5, failures = 0.2, truncated = 0.2, refused = 0.2, empty = 0.2, \
                        cut_off = 0.2, invalid_tool_calls = 0.2, retries = 0.2";
 /// Upstreams, how each behaves, and how many sessions call it; `old` is the baseline.
-const UPSTREAMS: [(&str, &str, usize); 5] = [
+const UPSTREAMS: [(&str, &str, usize); 7] = [
     ("old", "ttft=2ms,gap=2ms,tokens=40,usage=on", SESSIONS),
     ("equal", "ttft=2ms,gap=2ms,tokens=40,usage=on", SESSIONS),
     ("slower", "ttft=2ms,gap=8ms,tokens=40,usage=on", SESSIONS),
@@ -31,13 +31,22 @@ const UPSTREAMS: [(&str, &str, usize); 5] = [
         "ttft=2ms,gap=1ms,tokens=40,usage=on,finish=length",
         SESSIONS,
     ),
+    (
+        "lost",
+        "ttft=2ms,gap=1ms,tokens=40,usage=on,close=@36",
+        SESSIONS,
+    ),
+    // Its sessions ask everything twice.
+    ("again", "ttft=2ms,gap=1ms,tokens=40,usage=on", SESSIONS),
     ("few", "ttft=2ms,gap=2ms,tokens=40,usage=on", FEW),
 ];
 /// What the gates of candidates say, and the exit code of the command.
-const EXPECTED: [(&str, &str, i32); 5] = [
+const EXPECTED: [(&str, &str, i32); 7] = [
     ("equal", "pass", 0),
     ("slower", "fail", 1),
     ("shorter", "fail", 1),
+    ("lost", "fail", 1),
+    ("again", "fail", 1),
     ("few", "inconclusive", 3),
     ("idle", "inconclusive", 3),
 ];
@@ -86,11 +95,13 @@ impl Fixture {
         self.folder.path().join("state/gate-audit.jsonl")
     }
 
-    /// A call of every session of every upstream, twelve at a time; then all of them are in the ledger.
+    /// A call of every session of every upstream, or two, twelve at a time; then all of them are in the ledger.
     async fn drive(&self) {
         let address = self.process.addresses()[0];
         let calls = UPSTREAMS.iter().flat_map(|(name, _, sessions)| {
-            (0..*sessions).map(move |session| (*name, format!("{name}-{session}")))
+            let times = if *name == "again" { 2 } else { 1 };
+            let sessions = (0..*sessions).flat_map(move |session| [session].repeat(times));
+            sessions.map(move |session| (*name, format!("{name}-{session}")))
         });
         let mut calls: Vec<_> = calls.collect();
         // Side by side, so that what else the machine does hits all alike.
@@ -163,7 +174,7 @@ fn upstream(name: &str, address: SocketAddr) -> String {
     )
 }
 
-/// A streamed call that must be answered to its end.
+/// A streamed call that must be answered, to its end where the model does not lose it.
 async fn call(address: SocketAddr, upstream: &str, session: &str) {
     let body = json!({
         "model": "m",
@@ -182,7 +193,8 @@ async fn call(address: SocketAddr, upstream: &str, session: &str) {
     let read = tokio::time::timeout(TIMEOUT, tcp.read_to_string(&mut answer)).await;
     read.expect("in time").expect("an answer");
     assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
-    assert!(answer.contains("data: [DONE]"), "{answer}");
+    let whole = answer.contains("data: [DONE]");
+    assert_eq!(whole, upstream != "lost", "{answer}");
 }
 
 /// The names of the checks of a report that have this verdict.
@@ -247,6 +259,8 @@ fn what_decided(name: &str, report: &Value) {
             assert_eq!(failed, ["truncated"], "{report:#}");
             assert!(holding.contains(&"tps"), "{report:#}");
         }
+        "lost" => assert!(failed.contains(&"cut_off"), "{report:#}"),
+        "again" => assert_eq!(failed, ["retries"], "{report:#}"),
         "few" => assert!(reason.contains("too few sessions"), "{reason}"),
         _ => assert!(reason.contains("is there traffic?"), "{reason}"),
     }
@@ -274,7 +288,7 @@ async fn gauges(fixture: &Fixture) {
     }
     assert_eq!(fixture.metric("tokengauge_gate_failures_total").await, 0.0);
     assert!(
-        changes() <= before + 3,
+        changes() <= before + 5,
         "what was the same is not written again"
     );
     let mut command = Command::new(env!("CARGO_BIN_EXE_tokengauge"));

@@ -16,7 +16,7 @@ import yaml
 from gauge import Gauge
 from helm import PROJECT, Helm
 from processes import running
-from prometheus import exporter, prometheus
+from prometheus import checked, exporter, prometheus
 
 HERE = pathlib.Path(__file__).parent / "gate"
 PYTHON = PROJECT / ".cache/real/expressions/bin/python"
@@ -95,7 +95,7 @@ def test_the_manifests_are_what_the_crds_take(tokengauge, example, complaints, f
         assert documents[1]["spec"]["analysis"]["metrics"][0]["templateRef"]["name"] == documents[0]["metadata"]["name"]
 
 
-# Form, and the path of the field, what it becomes, and whether by its name or its value.
+# Form, what is right, and what is wrong in its place.
 MISTAKES = [
     ("argo", "consecutiveSuccessLimit", "consecutiveSucessLimit"),
     ("argo", "jsonPath", "jsonpath"),
@@ -223,6 +223,10 @@ def test_argos_measurement_of_the_api_is_the_verdict(tokengauge, watched, argo, 
     (template,) = emitted(tokengauge, watched.config, verdict, "argo", "--admin", watched.gauge.admin)
     (metric,) = template["spec"]["metrics"]
     assert argo.web(metric) == VERDICTS[verdict]
+
+
+def test_promtool_has_nothing_to_say_about_the_gauges(watched):
+    assert checked("promtool", "check", "metrics", text=watched.gauge.scrape("/metrics")) == ""
 
 
 def values(watching, query):
