@@ -22,10 +22,10 @@ fn order_functions() {
         return;
     }
     let root = env::var("CARGO_MANIFEST_DIR").unwrap_or_default();
-    println!("cargo:rustc-link-arg-bins=-Wl,-T,{root}/{ORDER}");
+    println!("cargo:rustc-link-arg-bins=-T{root}/{ORDER}");
 }
 
-/// Whether the profile is one to run with; the others shall link fast.
+/// Whether the profile is one to run with; the others should link fast.
 fn optimized() -> bool {
     env::var("OPT_LEVEL").is_ok_and(|level| level != "0" && level != "1")
 }
