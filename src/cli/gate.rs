@@ -29,8 +29,8 @@ pub struct GateArgs {
     /// else
     #[arg(long, value_enum, conflicts_with_all = ["ledger", "since", "format"])]
     pub emit: Option<Manifest>,
-    /// With --emit: the manifest asks the gauge of the gate at this Prometheus, as the cluster reaches it, and not the proxy
-    #[arg(long, value_name = "URL", requires = "emit", conflicts_with = "admin")]
+    /// Ask this Prometheus what all proxies say that it scrapes; with --emit, the manifest asks it, as the cluster reaches it
+    #[arg(long, value_name = "URL", conflicts_with_all = ["admin", "ledger", "since", "format"])]
     pub prometheus: Option<String>,
     /// What to write
     #[arg(long, value_enum, default_value_t = GateFormat::Text)]

@@ -15,7 +15,7 @@ import yaml
 
 from gauge import Gauge
 from helm import PROJECT, Helm
-from processes import running
+from processes import free_port, running
 from prometheus import checked, exporter, prometheus
 
 HERE = pathlib.Path(__file__).parent / "gate"
@@ -248,6 +248,32 @@ def test_prometheus_answers_the_emitted_queries(tokengauge, watched, argo, verdi
     assert (value >= metric["thresholdRange"]["min"]) == (verdict == "pass"), "a failed check is below the least value"
 
 
+EXITS = {"Successful": 0, "Failed": 1, "Inconclusive": 3}
+
+
+def asked(tokengauge, gate, address):
+    """Exit code, standard output and standard error of the command that asks Prometheus."""
+    done = subprocess.run([tokengauge, "gate", gate, "--prometheus", address], capture_output=True, text=True, timeout=60)
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("verdict", VERDICTS)
+def test_the_command_asks_prometheus_and_exits_by_the_verdict(tokengauge, watched, verdict):
+    code, out, error = asked(tokengauge, verdict, watched.watching.url + "/")
+    assert (code, out.split(": ")[:2]) == (EXITS[VERDICTS[verdict]], [f"gate {verdict}", verdict]), error
+    assert (error == "") == (verdict == "pass")
+
+
+def test_what_is_no_prometheus_is_told(tokengauge, watched):
+    nowhere = f"http://127.0.0.1:{free_port()}"
+    others = [(nowhere, "is a Prometheus running there?"), (watched.gauge.admin, "is it a Prometheus?"), ("x y", "the URL of a Prometheus")]
+    for address, words in others:
+        code, out, error = asked(tokengauge, "pass", address)
+        assert (code, out) == (1, "") and words in error, error
+    code, out, _ = asked(tokengauge, "unknown", watched.watching.url)
+    assert code == 3 and "no proxy with this gate" in out
+
+
 # What each of some proxies says → what Argo takes it for.
 FLEETS = [
     (["pass", "pass"], "Successful"),
@@ -268,6 +294,8 @@ def test_a_fleet_passes_where_all_of_it_does(tokengauge, example, argo, tmp_path
             if said:
                 watching.wait_for(f"count({GAUGE})", lambda series, all=3 * len(said): series == all)
             assert argo.phase(metric, values(watching, metric["provider"]["prometheus"]["query"])) == phase, said
+            code, out, _ = asked(tokengauge, "Rollout 2", watching.url)
+            assert (code, out.split(": ")[1]) == (EXITS[phase], next(one for one in VERDICTS if VERDICTS[one] == phase)), out
 
 
 def exposition(said):

@@ -1,5 +1,6 @@
 //! Manifests by which Argo Rollouts and Flagger ask a gate.
 
+use super::prometheus;
 use crate::Error;
 use crate::cli::{GateArgs, Manifest};
 use crate::gate::Gate;
@@ -14,8 +15,8 @@ const FAILED_CHECKS: u64 = 5;
 
 /// The manifest that `manifest` names.
 pub(super) fn emit(manifest: Manifest, gate: &Gate, args: &GateArgs) -> Result<String, Error> {
-    if let Some(prometheus) = &args.prometheus {
-        let (address, query) = (quoted(prometheus)?, quoted(&query(&gate.name)?)?);
+    if let Some(address) = &args.prometheus {
+        let (address, query) = (quoted(address)?, quoted(&prometheus::query(&gate.name)?)?);
         return Ok(match manifest {
             Manifest::Argo => argo_of_prometheus(gate, &address, &query),
             Manifest::Flagger => flagger_of_prometheus(gate, &address, &query),
@@ -31,15 +32,6 @@ pub(super) fn emit(manifest: Manifest, gate: &Gate, args: &GateArgs) -> Result<S
         Manifest::Argo => argo(gate, &url),
         Manifest::Flagger => flagger(gate, &url),
     }
-}
-
-/// 1 where every proxy says that the gate passes, -1 where one says that it fails, else 0; nothing where there is no proxy.
-fn query(gate: &str) -> Result<String, Error> {
-    let gate = quoted(gate)?;
-    let gauge = "tokengauge_gate_verdict";
-    Ok(format!(
-        "min({gauge}{{gate={gate},verdict=\"pass\"}}) - max({gauge}{{gate={gate},verdict=\"fail\"}})"
-    ))
 }
 
 /// How often a gate is asked at most.
@@ -194,7 +186,7 @@ spec:
 }
 
 /// A string of JSON is one of YAML.
-fn quoted(text: &str) -> Result<String, Error> {
+pub(super) fn quoted(text: &str) -> Result<String, Error> {
     serde_json::to_string(text).map_err(|error| Error::Failed(error.to_string()))
 }
 

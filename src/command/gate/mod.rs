@@ -1,6 +1,7 @@
 //! `tokengauge gate`: whether a rollout may go on.
 
 mod emit;
+mod prometheus;
 mod watch;
 mod write;
 
@@ -34,6 +35,13 @@ pub(super) fn gate(args: &GateArgs) -> Result<(), Error> {
         let (gate, _) = configured_gate(args)?;
         return output::print(&emit::emit(manifest, &gate, args)?);
     }
+    if let Some(address) = &args.prometheus {
+        let (verdict, reason) = prometheus::ask(&args.name, address)?;
+        let word: &str = verdict.into();
+        let name = output::printable(&args.name);
+        output::print(&format!("gate {name}: {word}: {reason}\n"))?;
+        return ended(verdict, format!("gate {}: {reason}", args.name));
+    }
     let report = match &args.ledger {
         Some(path) => of_ledger(path, args)?,
         None => of_proxy(args)?,
@@ -51,7 +59,12 @@ pub(super) fn gate(args: &GateArgs) -> Result<(), Error> {
         GateFormat::Markdown => write::markdown(&report),
     })?;
     let said = format!("gate {}: {}", report.name, report.reason);
-    match report.verdict {
+    ended(report.verdict, said)
+}
+
+/// What the command ends with.
+fn ended(verdict: Verdict, said: String) -> Result<(), Error> {
+    match verdict {
         Verdict::Pass => Ok(()),
         Verdict::Fail => Err(Error::Failed(said)),
         Verdict::Inconclusive => Err(Error::Undecided(said)),
