@@ -6,6 +6,7 @@ mod calls;
 mod cluster;
 mod config;
 mod drift;
+mod gate;
 mod slo;
 
 use crate::address;
@@ -24,6 +25,7 @@ pub use calls::*;
 pub use cluster::*;
 pub use config::*;
 pub use drift::*;
+pub use gate::*;
 pub use slo::*;
 
 /// The variable with the token of the admin address: for `run`, and for commands that send it.
@@ -42,7 +44,7 @@ pub const ON_REFUSED_CONFIG: &str = "TOKENGAUGE_ON_REFUSED_CONFIG";
 #[derive(Debug, Parser)]
 #[command(name = "tokengauge", version, args_conflicts_with_subcommands = true)]
 #[command(
-    after_help = "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 `inject` left something out or `drift` found drift, 78 bad configuration,\n  130 `bench` was stopped before its end.\n\
+    after_help = "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 `inject` left something out, `drift` found drift or `gate` is inconclusive,\n  78 bad configuration, 130 `bench` was stopped before its end.\n\
     Log level: TOKENGAUGE_LOG=error|warn|info|debug (default info).\n\
     Token of the admin address, before the configuration's: TOKENGAUGE_ADMIN_TOKEN."
 )]
@@ -102,6 +104,11 @@ pub enum Command {
     Report(ReportArgs),
     /// Compare the variants of an experiment: speed, waiting, cost, failures, with intervals
     Ab(Box<AbArgs>),
+    /// Whether a rollout may go on: a candidate's calls against those of a baseline
+    Gate(Box<GateArgs>),
+    /// Check the logs of what was decided
+    #[command(subcommand)]
+    Audit(AuditCommand),
     /// What has changed against the weeks before, since when and why
     Drift(DriftArgs),
     /// Print Prometheus rules: alerts on the proxy, and on the configuration's objectives

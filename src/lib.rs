@@ -50,6 +50,7 @@ pub use tokengauge_core::{
     call, caller, lengths, memory, observer, throughput, trace, upstream_facts,
 };
 pub use tokengauge_drift as drift;
+pub use tokengauge_gate as gate;
 pub use tokengauge_meter as meter;
 pub use tokengauge_meter::{attribution, cost, quota};
 use tokengauge_net::address;
@@ -82,6 +83,9 @@ pub enum Error {
     /// The command was done, and what it looks for is there.
     #[error("tokengauge: {0}")]
     Found(String),
+    /// The command was done, and what it was asked is not known yet.
+    #[error("tokengauge: {0}")]
+    Undecided(String),
     /// An address cannot be listened on: another configuration would not help. The text says
     /// which, why and what to do.
     #[error("tokengauge: {0}")]

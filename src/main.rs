@@ -8,7 +8,7 @@ use tokengauge::{Error, cli, cli::Cli};
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
-/// The exit code where a part was left out, or where what was looked for is there.
+/// The exit code where a part was left out, where what was looked for is there, or where it is not known.
 const LEFT_OUT: u8 = 3;
 /// The exit code of shells for what an interrupt ended.
 const INTERRUPTED: u8 = 130;
@@ -25,7 +25,9 @@ fn main() -> ExitCode {
             error.print();
             match error {
                 Error::Configuration(_) => ExitCode::from(BAD_CONFIGURATION),
-                Error::LeftOut(_) | Error::Found(_) => ExitCode::from(LEFT_OUT),
+                Error::LeftOut(_) | Error::Found(_) | Error::Undecided(_) => {
+                    ExitCode::from(LEFT_OUT)
+                }
                 Error::Interrupted(_) => ExitCode::from(INTERRUPTED),
                 Error::Failed(_) | Error::Address(_) | Error::OutputClosed => ExitCode::FAILURE,
             }

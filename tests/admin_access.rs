@@ -308,6 +308,8 @@ fn metrics_are_answered_while_every_traffic_thread_is_taken() {
         ledger: None,
         throughput: None,
         drifts: Arc::default(),
+        gates: Arc::default(),
+        gate_audit: Arc::default(),
         event_bus: tokengauge::admin::EventBus::new(),
         clock: Instant::now,
         wall: SystemTime::now,

@@ -36,6 +36,10 @@ upstream = "upstream"
 name = "unused"
 path = "/b"
 upstream = "quiet"
+[[gate]]
+name = "decoder"
+candidate.upstream = "upstream"
+baseline.upstream = "quiet"
 "#;
 
 pub struct Server {
@@ -79,6 +83,11 @@ impl Server {
             ledger: None,
             throughput: Some(Arc::clone(&throughput)),
             drifts: Arc::default(),
+            gates: Arc::new(arc_swap::ArcSwap::from_pointee(admin::Gates {
+                gates: config.gates.clone(),
+                digest: config.digest.clone(),
+            })),
+            gate_audit: Arc::default(),
             event_bus: Arc::clone(&event_bus),
             clock: Instant::now,
             wall: SystemTime::now,

@@ -22,7 +22,11 @@ async fn every_answer_is_as_documented() {
     let _call = server.bench.chat();
     let document = server.json("/api/v1/openapi.json").await;
     let paths = document["paths"].as_object().expect("paths");
-    for path in paths.keys().filter(|path| !path.ends_with("events")) {
+    let read = paths
+        .iter()
+        .filter(|(_, operations)| operations.get("get").is_some());
+    let read = read.map(|(path, _)| path);
+    for path in read.filter(|path| !path.ends_with("events")) {
         let query = if path.ends_with("groups") {
             "?by=model,agent"
         } else {
@@ -45,7 +49,11 @@ async fn every_answer_is_as_documented() {
 async fn every_parameter_is_documented_and_every_documented_one_is_known() {
     let server = Server::start().await;
     let document = server.json("/api/v1/openapi.json").await;
-    for (path, operations) in document["paths"].as_object().expect("paths") {
+    let paths = document["paths"].as_object().expect("paths");
+    let read = paths
+        .iter()
+        .filter(|(_, operations)| operations.get("get").is_some());
+    for (path, operations) in read {
         let parameters = operations["get"]["parameters"]
             .as_array()
             .expect("parameters");

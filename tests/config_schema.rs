@@ -50,6 +50,12 @@ name = "d"
 [[agent]]
 name = "a"
 path = "/a"
+[[gate]]
+name = "g"
+candidate.upstream = "u"
+baseline.route = "u"
+ttft_above = "1s"
+tps_below = 1
 [[notify]]
 kind = "webhook"
 url = "http://127.0.0.1:1"

@@ -46,6 +46,8 @@ mod forward_tls;
 mod forward_trace;
 mod forward_upgrade;
 mod fuzz_corpora;
+mod gate;
+mod gate_traffic;
 mod hidden_output;
 mod inject;
 mod inject_any;

@@ -13,6 +13,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("wire", &["core"]),
     ("sim", &["core"]),
     ("drift", &["core", "stats", "store"]),
+    ("gate", &["core", "experiments", "slo", "stats", "store"]),
     ("files", &[]),
     ("net", &[]),
     ("proxy", &["core", "net"]),

@@ -87,6 +87,8 @@ fn admin(ledger: Option<Arc<Reader>>) -> Admin {
         throughput: ledger.is_none().then(ThroughputHistory::new),
         ledger,
         drifts: Arc::default(),
+        gates: Arc::default(),
+        gate_audit: Arc::default(),
         event_bus: EventBus::new(),
         clock: Instant::now,
         wall: SystemTime::now,

@@ -4,14 +4,18 @@ use super::host::Hosts;
 use super::token::{HEADER, Refused, Token, TokenFileError};
 use super::{api, health, page};
 use crate::config;
+use axum::body::{Body, to_bytes};
 use axum::extract::{Request, State};
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 use tokengauge_net::tls::{self, Acceptor};
+
+/// Bytes of a hook's body.
+const MAX_HOOK_BYTES: usize = 64 * 1024;
 
 /// Access to the admin address. The default is everybody, without TLS.
 #[derive(Default)]
@@ -87,6 +91,9 @@ pub(super) struct Guard {
 
 /// Middleware that forwards a request with access, and answers others with 401 or 421.
 pub(super) async fn guard(State(guard): State<Guard>, request: Request, next: Next) -> Response {
+    if request.method() == Method::POST && api::is_hook(request.uri().path()) {
+        return hook(&guard, request, next).await;
+    }
     let Some(token) = &guard.access.token else {
         return match guard.access.hosts.answer_to(&request) {
             true => next.run(request).await,
@@ -103,6 +110,41 @@ pub(super) async fn guard(State(guard): State<Guard>, request: Request, next: Ne
     }
 }
 
+/// A hook of a rollout: it needs the token, in the header or, as Flagger's hooks have no headers, in the `metadata` of its body.
+async fn hook(guard: &Guard, request: Request, next: Next) -> Response {
+    let Some(token) = &guard.access.token else {
+        let message = "this decides on a rollout and needs a token, and none is configured: set `token_file` in [admin]";
+        return api::Problem::new(StatusCode::FORBIDDEN, message).into_response();
+    };
+    let (head, body) = request.into_parts();
+    let mut shown = head.headers.get(HEADER).cloned();
+    if shown.is_none() {
+        let Ok(body) = to_bytes(body, MAX_HOOK_BYTES).await else {
+            let message = "the body of a hook has 64 KiB at most";
+            return api::Problem::new(StatusCode::PAYLOAD_TOO_LARGE, message).into_response();
+        };
+        shown = in_metadata(&body);
+    }
+    match token.check(shown.as_ref(), (guard.clock)()) {
+        Ok(()) => next.run(Request::from_parts(head, Body::empty())).await,
+        Err(refused) => refuse(refused),
+    }
+}
+
+/// The token in the body of a hook, as the header would have it.
+fn in_metadata(body: &[u8]) -> Option<HeaderValue> {
+    #[derive(serde::Deserialize)]
+    struct Hook {
+        metadata: Metadata,
+    }
+    #[derive(serde::Deserialize)]
+    struct Metadata {
+        token: String,
+    }
+    let hook: Hook = serde_json::from_slice(body).ok()?;
+    HeaderValue::from_str(&format!("Bearer {}", hook.metadata.token)).ok()
+}
+
 fn misdirected() -> Response {
     let message = "without a token this address answers only to an IP address, `localhost` and, where \
                    it is not on loopback, names of a cluster (one without a dot, *.svc, *.cluster.local): \
@@ -114,7 +156,7 @@ fn refuse(refused: Refused) -> Response {
     let (challenge, message) = match refused {
         Refused::Missing => (
             "Bearer realm=\"tokengauge\"",
-            "this address wants the token of [admin]: send it as `authorization: Bearer …`",
+            "this address wants the token of [admin]: send it as `authorization: Bearer …`, a hook of Flagger in its `metadata` as `token`",
         ),
         Refused::Wrong => (
             "Bearer realm=\"tokengauge\", error=\"invalid_token\"",

@@ -8,6 +8,7 @@ mod blocking;
 mod drifts;
 mod event_bus;
 mod fair_shares;
+mod gates;
 mod health;
 mod host;
 mod metrics;
@@ -41,6 +42,8 @@ pub use access::Access;
 pub use drifts::Drifts;
 pub use event_bus::{EventBus, ListenerStats};
 pub(crate) use fair_shares::{FairShares, Share};
+pub(crate) use gates::line as gate_audit_line;
+pub use gates::{GateAudit, Gates};
 pub use health::{Readiness, Running};
 use metrics::METRICS;
 pub use process_info::ProcessInfo;
@@ -70,6 +73,10 @@ pub struct Admin {
     pub throughput: Option<Arc<ThroughputHistory>>,
     /// The last evaluation of `[[drift]]`.
     pub drifts: Arc<ArcSwap<Drifts>>,
+    /// The gates that are configured.
+    pub gates: Arc<ArcSwap<Gates>>,
+    /// The log of their verdicts.
+    pub gate_audit: Arc<GateAudit>,
     /// Broadcasts events to listeners.
     pub event_bus: Arc<EventBus>,
     /// The monotonic clock.
@@ -199,7 +206,7 @@ pub fn router(admin: Admin) -> Router {
 async fn only_get() -> api::Problem {
     api::Problem::new(
         StatusCode::METHOD_NOT_ALLOWED,
-        "only GET and HEAD are answered here",
+        "only GET and HEAD are answered here, and POST at the hooks of gates",
     )
 }
 

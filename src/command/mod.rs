@@ -2,6 +2,7 @@
 
 mod ab;
 mod api_client;
+mod audit;
 mod bench;
 mod check;
 mod config_keys;
@@ -12,6 +13,7 @@ mod drift;
 mod export;
 mod fallback;
 mod fd_limit;
+mod gate;
 mod inject;
 mod ledger;
 mod logging;
@@ -71,6 +73,8 @@ pub fn run(cli: Cli) -> Result<(), Error> {
         Command::Top(args) => top::top(&args),
         Command::Report(args) => report::report(&args),
         Command::Ab(args) => ab::ab(&args),
+        Command::Gate(args) => gate::gate(&args),
+        Command::Audit(command) => audit::audit(&command),
         Command::Drift(args) => drift::drift(&args),
         Command::Metrics(args) => output::print(&metrics::metrics(&args)?),
         Command::Inject(args) => inject::inject(&args),

@@ -1,11 +1,12 @@
 //! The parts of a running proxy that a reload changes.
 
 use super::drift::DriftWatch;
+use super::gate::GateWatch;
 use super::notify::Receivers;
 use super::objectives;
 use super::operators::Watchers;
 use crate::Error;
-use crate::admin::{ProcessInfo, Readiness};
+use crate::admin::{Gates, ProcessInfo, Readiness};
 use crate::config::Config;
 use crate::config::reload::needs_restart;
 use crate::export;
@@ -34,10 +35,12 @@ pub(super) struct RunningProxy {
     pub(super) readiness: Arc<Readiness>,
     pub(super) about: Arc<ArcSwap<ProcessInfo>>,
     pub(super) experiments: Arc<ArcSwap<Vec<Experiment>>>,
+    pub(super) gates: Arc<ArcSwap<Gates>>,
     pub(super) store: Option<Arc<Mutex<Store>>>,
     pub(super) receivers: Receivers,
     pub(super) watchers: Watchers,
     pub(super) drift: DriftWatch,
+    pub(super) gate: GateWatch,
 }
 
 impl RunningProxy {
@@ -76,8 +79,10 @@ impl RunningProxy {
         let about = about.under(&next, &self.listening.addresses());
         self.about.store(Arc::new(about));
         self.experiments.store(Arc::new(next.experiments.clone()));
+        self.gates.store(Arc::new(super::gate::configured(&next)));
         self.config.store(Arc::clone(&next));
         self.drift.look_again();
+        self.gate.look_again();
         self.forget(&now, &next);
         Ok(())
     }

@@ -2,6 +2,7 @@
 //! stream. `run` and `demo` share it.
 
 use super::drift::DriftWatch;
+use super::gate::GateWatch;
 use super::ledger;
 use super::notify::Receivers;
 use super::objectives::{self, Objectives};
@@ -12,7 +13,7 @@ use super::running_proxy::RunningProxy;
 use super::scrape_hooks;
 use super::spending::Spending;
 use crate::Error;
-use crate::admin::{Admin, EventBus, ProcessInfo, Readiness};
+use crate::admin::{Admin, EventBus, GateAudit, ProcessInfo, Readiness};
 use crate::config::Config;
 use crate::export::lines::Lines;
 use crate::export::log::{CallLog, Losses, Target};
@@ -124,6 +125,8 @@ impl Proxy {
             ledger: ledger::reader(&config),
             throughput,
             drifts: Arc::default(),
+            gates: Arc::new(ArcSwap::from_pointee(super::gate::configured(&config))),
+            gate_audit: Arc::new(GateAudit::new(config.state_dir.as_deref())),
             event_bus,
             clock: Instant::now,
             wall: SystemTime::now,
@@ -199,10 +202,12 @@ impl Proxy {
             readiness: Arc::clone(&self.admin.readiness),
             about: Arc::clone(&self.admin.about),
             experiments: Arc::clone(&self.admin.experiments),
+            gates: Arc::clone(&self.admin.gates),
             store: self.store,
             receivers: self.receivers,
             watchers: self.watchers,
             drift: DriftWatch::start(&config, &self.admin),
+            gate: GateWatch::start(&self.admin),
         };
         let status = Reloads::new(&live.prometheus, &live.readiness, &config.load());
         let reloading = self

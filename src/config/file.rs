@@ -6,6 +6,7 @@
 
 mod drift;
 mod experiments;
+mod gate;
 mod limits;
 mod objectives;
 mod process;
@@ -13,6 +14,7 @@ mod traffic;
 
 pub(super) use drift::*;
 pub(super) use experiments::*;
+pub(super) use gate::*;
 pub(super) use limits::*;
 pub(super) use objectives::*;
 pub(super) use process::*;
@@ -20,6 +22,7 @@ pub(super) use traffic::*;
 
 use super::Config;
 use super::drift::MAX_DRIFTS;
+use super::gate::MAX_GATES;
 use super::resolve::{DEFAULT_DRAIN, DEFAULT_LISTEN};
 use super::scalar::Span;
 use super::spanned::Spanned;
@@ -256,6 +259,9 @@ pub(super) struct File {
     #[serde(default)]
     #[schemars(extend("maxItems" = MAX_DRIFTS))]
     pub(super) drift: Vec<Spanned<Drift>>,
+    #[serde(default)]
+    #[schemars(extend("maxItems" = MAX_GATES))]
+    pub(super) gate: Vec<Spanned<Gate>>,
     #[serde(default)]
     pub(super) notify: Vec<Spanned<Notify>>,
 }

@@ -7,6 +7,7 @@ mod cost;
 mod drift;
 mod experiments;
 mod file;
+mod gate;
 mod ledger;
 mod limited;
 mod memory_limit;
@@ -93,6 +94,8 @@ pub struct Config {
     pub quotas: Vec<Quota>,
     /// What is compared with the weeks before.
     pub drifts: Vec<crate::drift::Settings>,
+    /// The gates of rollouts.
+    pub gates: Vec<crate::gate::Gate>,
     /// The folder for what survives a restart; without it nothing does.
     pub state_dir: Option<PathBuf>,
     /// The ledger of finished calls, if enabled.

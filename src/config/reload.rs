@@ -23,6 +23,7 @@ pub fn needs_restart(now: &Config, next: &Config) -> Vec<&'static str> {
         prices: _,
         quotas: _,
         drifts: _,
+        gates: _,
         state_dir,
         ledger,
         refusal: _,

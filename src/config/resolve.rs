@@ -72,6 +72,12 @@ pub(super) fn config(file: File, text: &str) -> Result<Config, Vec<Problem>> {
         ledger.as_ref(),
         &mut problems,
     );
+    let known = gate::Known {
+        routes: &routes,
+        measure: &measure,
+        slos: &slos,
+    };
+    let gates = gate::gates(file.gate, &known, &mut problems);
     if !problems.found.is_empty() {
         problems
             .found
@@ -99,6 +105,7 @@ pub(super) fn config(file: File, text: &str) -> Result<Config, Vec<Problem>> {
         prices,
         quotas,
         drifts,
+        gates,
         state_dir: file.state_dir,
         ledger,
         refusal: None,

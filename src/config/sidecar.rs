@@ -52,6 +52,7 @@ impl Config {
             prices: PriceList::default(),
             quotas: Vec::new(),
             drifts: Vec::new(),
+            gates: Vec::new(),
             state_dir: None,
             ledger: None,
             refusal: None,

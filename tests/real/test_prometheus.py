@@ -22,6 +22,7 @@ MAY_BE_ZERO = {
     "tokengauge_budget_blocked_total",
     "tokengauge_config_fallback",
     "tokengauge_drift_failures_total",
+    "tokengauge_gate_failures_total",
     "tokengauge_budget_shadow_blocked_total",
     "tokengauge_budget_unreadable_total",
     "tokengauge_budget_forgotten_total",
@@ -44,13 +45,15 @@ MAY_BE_ZERO = {
 # The injector's own, at an address of its own: test_injection.py looks at it.
 NOT_THE_PROXYS = {"tokengauge_injections_total"}
 
-# Drift is evaluated every five minutes and learns for weeks: tests/drift.rs look at these.
+# Drift is evaluated every five minutes and learns for weeks: tests/drift.rs look at these. Gates are in test_gate.py.
 NOT_WITHIN_MINUTES = {
     "tokengauge_drift_distance_ratio",
     "tokengauge_drift_series",
     "tokengauge_drift_series_left_out",
     "tokengauge_drift_evaluation_seconds",
     "tokengauge_drift_failures_total",
+    "tokengauge_gate_verdict",
+    "tokengauge_gate_failures_total",
 }
 
 

@@ -2,5 +2,6 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)] // printing panics where the output is closed
 #![cfg_attr(test, allow(clippy::print_stdout, clippy::print_stderr))]
 
+pub mod audit;
 pub mod private;
 pub mod state;

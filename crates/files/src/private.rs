@@ -14,6 +14,11 @@ pub fn append(path: &Path) -> io::Result<File> {
     private(OpenOptions::new().append(true)).open(path)
 }
 
+/// The same, to be read as well.
+pub fn append_and_read(path: &Path) -> io::Result<File> {
+    private(OpenOptions::new().append(true).read(true)).open(path)
+}
+
 /// Replaces a file atomically, and returns when it is on the disk: after a crash there is
 /// either the old file or the new one.
 pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {

@@ -4,11 +4,11 @@ use super::engine::Slos;
 use super::tracker::{SavedTracker, Tracker};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 use tokengauge_core::time::since_1970;
-use tokengauge_files::private;
+use tokengauge_files::audit;
 use tokengauge_files::state::StateFile;
 
 const STATE: &str = "slo-state.json";
@@ -65,17 +65,12 @@ impl Store {
         self.file.write(kept)
     }
 
-    /// Appends lines to the audit log.
+    /// Appends lines to the audit log, each with the hash of the one before.
     ///
     /// # Errors
     /// Where the disk refuses.
     pub fn audit(&self, lines: &[String]) -> io::Result<()> {
-        if lines.is_empty() {
-            return Ok(());
-        }
-        let mut file = private::append(&self.folder.join(AUDIT))?;
-        file.write_all((lines.join("\n") + "\n").as_bytes())?;
-        file.sync_all()
+        audit::append(&self.folder.join(AUDIT), lines)
     }
 }
 

@@ -17,6 +17,7 @@ mod random;
 pub mod rank;
 pub mod ratio;
 pub mod sequence;
+pub mod share;
 pub mod split;
 pub mod steady;
 pub mod student;

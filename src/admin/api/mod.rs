@@ -5,6 +5,7 @@ mod drift;
 mod events;
 mod experiments;
 mod finished;
+mod gates;
 mod live;
 mod openapi;
 mod problem;
@@ -14,8 +15,9 @@ mod unsettled;
 
 use super::{Admin, process_info};
 use axum::Router;
-use axum::routing::{MethodRouter, get};
+use axum::routing::{MethodRouter, get, post};
 
+pub(super) use gates::is_hook;
 pub(super) use live::{slos_now, streams_now};
 pub(super) use problem::Problem;
 pub(super) use query_params::QueryParams;
@@ -36,6 +38,13 @@ fn routes() -> Vec<(&'static str, MethodRouter<Admin>)> {
         ("/api/v1/experiments", get(experiments::experiments)),
         ("/api/v1/experiments/{name}", get(experiments::experiment)),
         ("/api/v1/drift", get(drift::drift)),
+        ("/api/v1/gates", get(gates::gates)),
+        ("/api/v1/gates/{name}", get(gates::gate)),
+        (
+            "/api/v1/gates/{name}/confirm-promotion",
+            post(gates::confirm_promotion),
+        ),
+        ("/api/v1/gates/{name}/rollback", post(gates::rollback)),
         ("/api/v1/streams", get(live::streams)),
         ("/api/v1/slos", get(live::slos)),
         ("/api/v1/events", get(events::events)),

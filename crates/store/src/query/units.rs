@@ -8,6 +8,7 @@
 use crate::figures::CallFigures;
 use crate::sketch::Sketch;
 use std::time::{Duration, SystemTime};
+use tokengauge_core::call::CallRecord;
 use tokengauge_core::finish_class::FinishClass;
 
 /// What is one unit.
@@ -172,6 +173,11 @@ impl UnitSums {
         self.tps.at_most(threshold.0)
     }
 
+    /// The sums of one finished call.
+    pub fn of_record(call: &CallRecord, started: SystemTime) -> UnitSums {
+        UnitSums::of(&CallFigures::of(call, started, None))
+    }
+
     /// The sums of one call.
     pub(crate) fn of(call: &CallFigures) -> UnitSums {
         let count = |value: Option<i64>| u64::try_from(value.unwrap_or(0)).unwrap_or(0);
@@ -211,7 +217,7 @@ impl UnitSums {
     }
 
     /// Adds all that `other` sums up.
-    pub(crate) fn merge(&mut self, other: &UnitSums) {
+    pub fn merge(&mut self, other: &UnitSums) {
         if self.calls == 0 {
             *self = other.clone();
             return;

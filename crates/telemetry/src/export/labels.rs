@@ -152,6 +152,8 @@ label_sets! {
     Drift { drift: &'a str, signal: &'a str }
     /// The same by state.
     DriftState { drift: &'a str, signal: &'a str, state: &'a str }
+    /// What a gate may say.
+    GateVerdict { gate: &'a str, verdict: &'a str }
     /// One objective.
     Slo { slo: &'a str }
     /// How events of an objective were judged.

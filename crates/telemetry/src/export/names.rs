@@ -10,6 +10,7 @@ mod cost;
 mod drift;
 #[cfg(test)]
 mod example;
+mod gate;
 mod own;
 mod slo;
 mod upstreams;
@@ -17,6 +18,7 @@ mod upstreams;
 pub use calls::*;
 pub use cost::*;
 pub use drift::*;
+pub use gate::*;
 pub use own::*;
 pub use slo::*;
 pub use upstreams::*;
@@ -178,6 +180,7 @@ pub fn all() -> impl Iterator<Item = &'static Metric> {
         own::ALL,
         slo::ALL,
         drift::ALL,
+        gate::ALL,
     ];
     files.into_iter().flatten()
 }

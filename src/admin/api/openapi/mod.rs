@@ -10,11 +10,13 @@ use super::finished::{
     Calls, Groups, Models, OF_GROUPS, OF_SESSIONS, OF_TIMESERIES, Series, SessionAndCalls,
     Sessions, TasksOf, Workloads, reply,
 };
+use super::gates::{AllGates, OF_GATES};
 use super::live::{OF_STREAMS, Slos, Streams};
 use super::problem::Body;
 use super::query_params::{FILTERS, PAGING, QueryParams};
 use crate::admin::Drifts;
 use crate::admin::process_info::Now;
+use crate::gate::Report as Gate;
 use axum::extract::RawQuery;
 use axum::response::Response;
 use schemars::{Schema, SchemaGenerator};
@@ -23,6 +25,7 @@ use tokengauge_experiments::Report;
 
 /// A path of the API and what it answers.
 struct Operation {
+    method: &'static str,
     path: &'static str,
     id: &'static str,
     summary: &'static str,
@@ -53,8 +56,8 @@ pub(super) fn document() -> Value {
     let paths: Map<String, Value> = operations()
         .into_iter()
         .map(|operation| {
-            let path = operation.path.to_owned();
-            (path, json!({ "get": described(operation, &mut schemas) }))
+            let (path, method) = (operation.path.to_owned(), operation.method);
+            (path, json!({ method: described(operation, &mut schemas) }))
         })
         .collect();
     json!({
@@ -102,16 +105,46 @@ fn described(operation: Operation, schemas: &mut SchemaGenerator) -> Value {
         parameters.insert(0, parameters::session_id());
         responses["404"] = problem("No finished call names this session.");
     }
-    if operation.path.contains("{name}") {
+    if operation.path.starts_with("/api/v1/gates/{name}") {
+        parameters.insert(0, parameters::gate_name());
+        responses["404"] = problem("No [[gate]] of the configuration has this name.");
+    } else if operation.path.contains("{name}") {
         parameters.insert(0, parameters::experiment_name());
         responses["404"] = problem("No configuration and no finished call names this experiment.");
     }
-    json!({
+    let mut described = json!({
         "operationId": operation.id,
         "summary": operation.summary,
         "parameters": parameters,
         "responses": responses,
+    });
+    if operation.method == "post" {
+        described["requestBody"] = hook_body();
+        described["responses"]["403"] = problem_of_hook(schemas);
+        described["responses"]["409"] = json!({
+            "description": "Not so; the verdict and why.",
+            "content": in_json(schemas.subschema_for::<Gate>()),
+        });
+    }
+    described
+}
+
+/// What Flagger sends; the token alone is read.
+fn hook_body() -> Value {
+    let token =
+        json!({"type": "string", "description": "The token of [admin], where no header has it."});
+    let metadata = json!({"type": "object", "properties": {"token": token}});
+    json!({
+        "required": false,
+        "content": {"application/json": {
+            "schema": {"type": "object", "properties": {"metadata": metadata}},
+        }},
     })
+}
+
+fn problem_of_hook(schemas: &mut SchemaGenerator) -> Value {
+    let body = schemas.subschema_for::<Body<'_>>();
+    json!({"description": "No token is configured, and hooks need one.", "content": in_json(body)})
 }
 
 fn in_json(schema: Schema) -> Value {
@@ -120,6 +153,7 @@ fn in_json(schema: Schema) -> Value {
 
 fn operations() -> Vec<Operation> {
     let operation = |path, id, summary, parameters, answer| Operation {
+        method: "get",
         path,
         id,
         summary,
@@ -218,6 +252,40 @@ fn operations() -> Vec<Operation> {
             &[],
             Answer::Json(SchemaGenerator::subschema_for::<Drifts>),
         ),
+        operation(
+            "/api/v1/gates",
+            "gates",
+            "Whether rollouts may go on, by every gate of the configuration.",
+            &[],
+            Answer::Json(SchemaGenerator::subschema_for::<AllGates>),
+        ),
+        operation(
+            "/api/v1/gates/{name}",
+            "gate",
+            "Whether a rollout may go on: pass, fail or inconclusive, and every check with its bounds.",
+            &[&OF_GATES],
+            Answer::Json(SchemaGenerator::subschema_for::<Gate>),
+        ),
+        Operation {
+            method: "post",
+            ..operation(
+                "/api/v1/gates/{name}/confirm-promotion",
+                "confirm_promotion",
+                "Flagger's hook before a promotion: 200 where the gate passes.",
+                &[&OF_GATES],
+                Answer::Json(SchemaGenerator::subschema_for::<Gate>),
+            )
+        },
+        Operation {
+            method: "post",
+            ..operation(
+                "/api/v1/gates/{name}/rollback",
+                "rollback",
+                "Flagger's hook for a rollback: 200 where the gate fails.",
+                &[&OF_GATES],
+                Answer::Json(SchemaGenerator::subschema_for::<Gate>),
+            )
+        },
         operation(
             "/api/v1/streams",
             "streams",

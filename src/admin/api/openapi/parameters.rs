@@ -50,6 +50,15 @@ pub(super) fn experiment_name() -> Value {
     })
 }
 
+/// The parameter in a path.
+pub(super) fn gate_name() -> Value {
+    json!({
+        "name": "name", "in": "path", "required": true,
+        "description": "The gate, percent-encoded.",
+        "schema": {"type": "string", "minLength": 1},
+    })
+}
+
 fn schema(name: &str) -> (Value, &'static str) {
     let instant = json!({"type": "string", "pattern": format!("^({DURATION}|{INSTANT})$")});
     let name_of = json!({"type": "string", "minLength": 1, "maxLength": MAX_NAME});

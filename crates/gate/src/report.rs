@@ -1,0 +1,156 @@
+//! How a gate stands, as the API answers it. What is not known is null.
+
+use crate::settings::Select;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Whether a rollout may go on.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    JsonSchema,
+    Serialize,
+    Deserialize,
+    strum::IntoStaticStr,
+    strum::EnumIter,
+)]
+#[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
+#[schemars(rename = "GateVerdict")]
+pub enum Verdict {
+    /// It may: every check is shown to hold.
+    Pass,
+    /// It may not: a check is shown not to hold.
+    Fail,
+    /// Neither is shown.
+    Inconclusive,
+}
+
+/// How a gate stands.
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[schemars(rename = "Gate")]
+pub struct Report {
+    /// Its name.
+    pub name: String,
+    /// Whether the rollout may go on.
+    pub verdict: Verdict,
+    /// Why, in a sentence.
+    pub reason: String,
+    /// Whether it would be inconclusive, had it not waited for longer than `max_wait`.
+    pub waited_too_long: bool,
+    /// When it was evaluated.
+    #[schemars(extend("format" = "date-time"))]
+    pub evaluated_at: String,
+    /// Calls from then on are looked at; null before the candidate's first call.
+    #[schemars(extend("format" = "date-time"))]
+    pub since: Option<String>,
+    /// Seconds since then.
+    pub waited_seconds: Option<f64>,
+    /// The longest wait, in seconds; null is for ever.
+    pub max_wait_seconds: Option<f64>,
+    /// What is one unit: session, agent or user.
+    pub unit: String,
+    /// Complete units that each side needs.
+    pub min_units: u64,
+    /// The probability, for each check over all looks, that it is found to hold where it does not; and for all checks
+    /// together, that one is found not to hold where it does.
+    pub alpha: f64,
+    /// The configuration that was in use: the first 16 digits of its SHA-256.
+    pub config_sha256: String,
+    /// What is rolled out.
+    pub candidate: SideReport,
+    /// What it is compared with.
+    pub baseline: SideReport,
+    /// Units with calls of both sides; they are left out.
+    pub mixed_units: u64,
+    /// Every check.
+    pub checks: Vec<Check>,
+}
+
+/// One side.
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[schemars(rename = "GateSide")]
+pub struct SideReport {
+    /// Which calls.
+    pub select: Select,
+    /// All units.
+    pub units: u64,
+    /// Those that are complete and have calls of this side alone: what is compared.
+    pub complete_units: u64,
+    /// Calls, of any unit.
+    pub calls: u64,
+    /// Those that name no unit; they are left out.
+    pub calls_without_unit: u64,
+    /// Whether there are more calls; the newest are looked at.
+    pub more_calls: bool,
+}
+
+/// What kind of check it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[schemars(rename = "GateCheckKind")]
+pub enum Kind {
+    /// The candidate is not worse than the baseline by more than the limit.
+    NotWorseBy,
+    /// The candidate's value is at most the limit.
+    AtMost,
+    /// The candidate's calls burn the budget of an objective no faster than the limit.
+    Burn,
+}
+
+/// What shares are of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[schemars(rename = "GateCheckOf")]
+pub enum Of {
+    /// Calls.
+    Calls,
+    /// Units with at least one such call, where there are few of them.
+    Units,
+}
+
+/// One check.
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[schemars(rename = "GateCheck")]
+pub struct Check {
+    /// What is measured, or the objective's name.
+    pub name: String,
+    /// What kind of check it is.
+    pub kind: Kind,
+    /// Whether it holds.
+    pub verdict: Verdict,
+    /// What shares are of.
+    pub of: Of,
+    /// Whether values are compared relative to the baseline's (0.05 is 5 % of it); else their difference is looked at.
+    pub relative: bool,
+    /// The units of both sides that it is of.
+    pub n: [u64; 2],
+    /// The candidate's value.
+    pub candidate: Option<f64>,
+    /// The baseline's.
+    pub baseline: Option<f64>,
+    /// What is held against the limit: by how much the candidate is worse, its value, or how fast it burns a budget.
+    pub value: Option<f64>,
+    /// At least so much, all checks together, at every look.
+    pub lower: Option<f64>,
+    /// At most so much, at every look.
+    pub upper: Option<f64>,
+    /// The limit.
+    pub limit: f64,
+    /// Why nothing is known; null where something is.
+    pub reason: Option<String>,
+}
+
+/// A value, and what it is at least and at most.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Bound {
+    /// The value.
+    pub value: f64,
+    /// At least.
+    pub lower: f64,
+    /// At most.
+    pub upper: f64,
+}

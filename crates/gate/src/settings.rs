@@ -1,0 +1,192 @@
+//! What a gate asks.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+use tokengauge_core::call::CallRecord;
+use tokengauge_experiments::{Metric, Rules};
+use tokengauge_slo::Objective;
+use tokengauge_store::query::{Filter, UnitKind};
+
+/// A gate.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Gate {
+    /// Its name.
+    pub name: String,
+    /// The calls of what is rolled out.
+    pub candidate: Select,
+    /// The calls that it is compared with.
+    pub baseline: Select,
+    /// What is one unit: session, agent or user.
+    pub unit: UnitKind,
+    /// Confidence, thresholds, the least number of units, when a unit is complete.
+    pub rules: Rules,
+    /// By how much the candidate may be worse.
+    pub margins: Margins,
+    /// What the candidate may have at most.
+    pub ceilings: Ceilings,
+    /// The objectives whose budget the candidate's calls may not burn faster than `max_burn`.
+    pub objectives: Vec<Arc<Objective>>,
+    /// 1 spends a budget exactly in its period.
+    pub max_burn: f64,
+    /// Calls before this are not looked at, where nobody says since when.
+    pub window: Duration,
+    /// How long a verdict may be inconclusive; `None` is for ever.
+    pub max_wait: Option<Duration>,
+    /// What it is after that.
+    pub after_max_wait: AfterWait,
+}
+
+impl Gate {
+    /// The default of [`Gate::max_burn`].
+    pub const MAX_BURN: f64 = 1.0;
+    /// The default of [`Gate::window`].
+    pub const WINDOW: Duration = Duration::from_secs(24 * 3_600);
+}
+
+/// Which calls: those that match everything that is named.
+#[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[schemars(rename = "GateSelect")]
+pub struct Select {
+    /// The route.
+    pub route: Option<String>,
+    /// The upstream.
+    pub upstream: Option<String>,
+    /// The model that answered, else the one asked for.
+    pub model: Option<String>,
+    /// The workload.
+    pub workload: Option<String>,
+    /// The experiment.
+    pub experiment: Option<String>,
+    /// The variant of the experiment.
+    pub variant: Option<String>,
+}
+
+impl Select {
+    /// The filter of the store; it knows no variants.
+    pub(crate) fn filter(&self, since: SystemTime, until: SystemTime) -> Filter {
+        Filter {
+            since: Some(since),
+            until: Some(until),
+            route: self.route.clone(),
+            upstream: self.upstream.clone(),
+            model: self.model.clone(),
+            workload: self.workload.clone(),
+            experiment: self.experiment.clone(),
+            operation_classes: Filter::counted(),
+            ..Filter::default()
+        }
+    }
+
+    /// Whether a call that the filter has found is one of these.
+    pub(crate) fn has(&self, call: &CallRecord) -> bool {
+        let wanted = self.variant.as_deref();
+        wanted.is_none_or(|wanted| call.variant.as_deref() == Some(wanted))
+    }
+
+    /// Such as `upstream new, model m`.
+    pub fn in_words(&self) -> String {
+        let parts = [
+            ("route", &self.route),
+            ("upstream", &self.upstream),
+            ("model", &self.model),
+            ("workload", &self.workload),
+            ("experiment", &self.experiment),
+            ("variant", &self.variant),
+        ];
+        let parts = parts.into_iter();
+        let parts = parts.filter_map(|(kind, name)| Some(format!("{kind} {}", name.as_ref()?)));
+        parts.collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// What is measured of both sides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Measured {
+    /// A metric of experiments.
+    Of(Metric),
+    /// The share of calls that repeat an earlier one of their unit.
+    Retries,
+}
+
+impl Measured {
+    /// The word for it in configuration and answers.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Measured::Retries => "retries",
+            Measured::Of(metric) => match metric {
+                Metric::TtftAbove => "ttft_above",
+                Metric::Tps => "tps",
+                Metric::TpsBelow => "tps_below",
+                Metric::Cost => "cost",
+                Metric::Failures => "failures",
+                Metric::Truncated => "truncated",
+                Metric::Refused => "refused",
+                Metric::Empty => "empty",
+                Metric::CutOff => "cut_off",
+                Metric::InvalidToolCalls => "invalid_tool_calls",
+            },
+        }
+    }
+
+    /// Whether a margin is a part of the baseline's value; else it is a difference of shares.
+    pub fn is_relative(self) -> bool {
+        matches!(self, Measured::Of(metric) if metric.is_relative())
+    }
+}
+
+/// By how much the candidate may be worse, each as a share: of the baseline's value for TPS and cost, of the calls for all
+/// others.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Margins(pub Vec<(Measured, f64)>);
+
+impl Margins {
+    /// By how much TPS may be lower.
+    pub const TPS: f64 = 0.05;
+    /// By how much any share of calls may be higher.
+    pub const SHARE: f64 = 0.02;
+    /// What every gate watches beside speed.
+    pub const GUARDRAILS: [Measured; 7] = [
+        Measured::Of(Metric::Failures),
+        Measured::Of(Metric::Truncated),
+        Measured::Of(Metric::Refused),
+        Measured::Of(Metric::Empty),
+        Measured::Of(Metric::CutOff),
+        Measured::Of(Metric::InvalidToolCalls),
+        Measured::Retries,
+    ];
+}
+
+/// What the candidate may have at most, whatever the baseline has.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Ceilings {
+    /// The share of calls that fail.
+    pub failures: Option<f64>,
+    /// US dollars per unit.
+    pub cost: Option<f64>,
+}
+
+/// What a gate is after its longest wait, where it is inconclusive. It never passes by waiting.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    JsonSchema,
+    Serialize,
+    Deserialize,
+    strum::IntoStaticStr,
+    strum::EnumIter,
+)]
+#[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
+pub enum AfterWait {
+    /// It fails.
+    #[default]
+    Fail,
+    /// It stays inconclusive, for a person to decide.
+    Inconclusive,
+}

@@ -1,0 +1,419 @@
+//! Every verdict, and what must not pass.
+
+use crate::*;
+use std::time::{Duration, SystemTime};
+use tokengauge_core::call::CallRecord;
+use tokengauge_experiments::{Metric, Rules};
+use tokengauge_slo::{Judgement, Objective, Selector, Sli, Weight};
+use tokengauge_store::query::{Page, Paging, UnitKind};
+
+const BEGIN: Duration = Duration::from_secs(1_700_000_000);
+
+fn at(seconds: u64) -> SystemTime {
+    SystemTime::UNIX_EPOCH + BEGIN + Duration::from_secs(seconds)
+}
+
+fn gate() -> Gate {
+    let margins = Margins::GUARDRAILS.map(|measured| (measured, Margins::SHARE));
+    let speed = (Measured::Of(Metric::Tps), Margins::TPS);
+    Gate {
+        name: "rollout".to_owned(),
+        candidate: select("new"),
+        baseline: select("old"),
+        unit: UnitKind::Session,
+        rules: Rules::default(),
+        margins: Margins(std::iter::once(speed).chain(margins).collect()),
+        ceilings: Ceilings::default(),
+        objectives: Vec::new(),
+        max_burn: Gate::MAX_BURN,
+        window: Gate::WINDOW,
+        max_wait: Some(Duration::from_secs(3_600)),
+        after_max_wait: AfterWait::Fail,
+    }
+}
+
+fn select(upstream: &str) -> Select {
+    Select {
+        upstream: Some(upstream.to_owned()),
+        ..Select::default()
+    }
+}
+
+/// How the calls of a side are.
+#[derive(Clone, Copy)]
+struct Traffic {
+    upstream: &'static str,
+    sessions: u64,
+    tps: f64,
+    /// Every so many sessions have one answer that ends by this reason.
+    finish: Option<(u64, &'static str)>,
+    /// Every so many sessions repeat a request.
+    retry: Option<u64>,
+    cost: Option<f64>,
+}
+
+const FINE: Traffic = Traffic {
+    upstream: "old",
+    sessions: 800,
+    tps: 40.0,
+    finish: None,
+    retry: None,
+    cost: Some(0.01),
+};
+
+impl Traffic {
+    /// Three calls of each session, one a minute.
+    fn calls(self) -> impl Iterator<Item = CallRecord> {
+        (0..self.sessions * 3).map(move |index| self.call(index / 3, index % 3))
+    }
+
+    fn call(self, session: u64, number: u64) -> CallRecord {
+        let started = at(session % 60 + 60 * number);
+        // Sessions differ by up to 10 %, the same on both sides.
+        let differs = 1.0 + 0.1 * ((session * 7_919) % 101) as f64 / 101.0;
+        let tps = self.tps * differs;
+        let every = |every: u64| session.is_multiple_of(every);
+        let reason = match self.finish {
+            Some((often, reason)) if number == 1 && every(often) => reason,
+            _ => "stop",
+        };
+        let again = number == 2 && self.retry.is_some_and(every);
+        let bytes = 1_000 + 100 * if again { 1 } else { number };
+        serde_json::from_value(serde_json::json!({
+            "id": format!("{}-{session}-{number}", self.upstream),
+            "started_at": humantime::format_rfc3339_millis(started).to_string(),
+            "route": "r", "upstream": self.upstream, "dialect": "openai_chat", "operation": "chat",
+            "operation_class": "generation", "outcome": "complete", "status": 200,
+            "session": format!("{}-{session}", self.upstream), "model_requested": "m",
+            "streamed": true, "warm_up": false, "finish_reasons": [reason],
+            "tokens": {"normalised": {"output": 200}, "reported": {}},
+            "seconds": {"ttft": 0.3, "duration": 6.0, "last_token": 0.3 + 200.0 / tps},
+            "tps": {"output": tps}, "cost_usd": self.cost.map(|usd| usd * differs),
+            "frames": 50, "stalls": 0, "segments": [], "bytes": {"request": bytes, "response": 1},
+        }))
+        .expect("a call")
+    }
+}
+
+fn seen(gate: &Gate, traffic: &[Traffic], since: Option<SystemTime>, now: SystemTime) -> Report {
+    let observed = observe(gate, since, now, |filter, paging| {
+        let calls = traffic.iter().flat_map(|traffic| traffic.calls());
+        let mut calls: Vec<CallRecord> = calls
+            .filter(|call| filter.upstream.as_deref() == Some(&*call.upstream))
+            .filter(|call| {
+                let started = humantime::parse_rfc3339(&call.started_at).expect("an instant");
+                filter.since.is_none_or(|since| started >= since)
+            })
+            .collect();
+        calls.sort_by(|one, other| other.started_at.cmp(&one.started_at));
+        Ok::<_, std::convert::Infallible>(part(calls, paging))
+    });
+    let Ok(observed) = observed;
+    let asked = Asked {
+        now,
+        since,
+        config_sha256: "0".to_owned(),
+    };
+    evaluate(gate, &observed, &asked)
+}
+
+fn part(calls: Vec<CallRecord>, paging: &Paging) -> Page<CallRecord> {
+    let from: usize = paging
+        .cursor
+        .as_deref()
+        .map_or(0, |text| text.parse().expect("a place"));
+    let end = from + paging.limit;
+    Page {
+        next_cursor: (end < calls.len()).then(|| end.to_string()),
+        rows: calls.into_iter().skip(from).take(paging.limit).collect(),
+    }
+}
+
+fn judged(gate: &Gate, old: Traffic, new: Traffic) -> Report {
+    let new = Traffic {
+        upstream: "new",
+        ..new
+    };
+    seen(gate, &[old, new], None, at(1_200))
+}
+
+fn check<'a>(report: &'a Report, name: &str) -> &'a Check {
+    let mut checks = report.checks.iter();
+    checks.find(|check| check.name == name).expect("the check")
+}
+
+#[test]
+fn an_equal_candidate_passes_with_bounds_below_every_margin() {
+    let report = judged(&gate(), FINE, FINE);
+    assert_eq!(report.verdict, Verdict::Pass, "{report:#?}");
+    assert_eq!(report.checks.len(), 8);
+    for check in &report.checks {
+        let upper = check.upper.expect("a bound");
+        assert!(
+            upper <= check.limit && check.lower.expect("a bound") <= upper,
+            "{check:?}"
+        );
+    }
+    assert_eq!(check(&report, "truncated").of, Of::Units);
+    assert_eq!(report.candidate.complete_units, 800);
+}
+
+#[test]
+fn a_slower_candidate_fails_and_a_faster_one_passes() {
+    let slow = judged(&gate(), FINE, Traffic { tps: 34.0, ..FINE });
+    assert_eq!(slow.verdict, Verdict::Fail);
+    assert_eq!(slow.reason, "does not hold: tps");
+    let tps = check(&slow, "tps");
+    assert!(
+        (tps.value.expect("a value") - 0.15).abs() < 1e-6 && tps.lower.expect("a bound") > 0.05,
+        "{tps:?}"
+    );
+    assert_eq!(
+        judged(&gate(), FINE, Traffic { tps: 50.0, ..FINE }).verdict,
+        Verdict::Pass
+    );
+}
+
+#[test]
+fn a_faster_candidate_that_answers_less_does_not_pass() {
+    for (reason, name) in [("length", "truncated"), ("content_filter", "refused")] {
+        let new = Traffic {
+            tps: 80.0,
+            finish: Some((4, reason)),
+            ..FINE
+        };
+        let report = judged(&gate(), FINE, new);
+        assert_eq!(report.verdict, Verdict::Fail, "{name}: {report:#?}");
+        assert_eq!(report.reason, format!("does not hold: {name}"));
+    }
+    let again = Traffic {
+        tps: 80.0,
+        retry: Some(3),
+        ..FINE
+    };
+    let report = judged(&gate(), FINE, again);
+    assert_eq!(report.reason, "does not hold: retries");
+    let retries = check(&report, "retries").candidate.expect("a share");
+    assert!((retries - 267.0 / 2_400.0).abs() < 1e-9, "{retries}");
+}
+
+#[test]
+fn where_every_session_is_truncated_it_fails() {
+    let new = Traffic {
+        upstream: "new",
+        tps: 80.0,
+        finish: Some((1, "length")),
+        ..FINE
+    };
+    let report = judged(&gate(), FINE, new);
+    let truncated = check(&report, "truncated");
+    assert_eq!(report.verdict, Verdict::Fail, "{report:#?}");
+    assert_eq!(truncated.verdict, Verdict::Fail, "{truncated:#?}");
+    assert_eq!(truncated.value, Some(1.0), "of the sessions");
+    // The same on both sides is not worse.
+    let old = Traffic {
+        finish: Some((1, "length")),
+        ..FINE
+    };
+    let report = judged(&gate(), old, new);
+    assert_eq!(check(&report, "truncated").value, Some(0.0), "{report:#?}");
+    assert_eq!(report.verdict, Verdict::Pass, "{report:#?}");
+}
+
+#[test]
+fn what_is_not_shown_is_inconclusive_and_no_number_is_made_up() {
+    let few = Traffic {
+        sessions: 150,
+        ..FINE
+    };
+    let report = judged(&gate(), few, few);
+    assert_eq!(report.verdict, Verdict::Inconclusive);
+    assert!(
+        report
+            .reason
+            .starts_with("not shown yet: failures, truncated"),
+        "{}",
+        report.reason
+    );
+    let report = judged(
+        &gate(),
+        FINE,
+        Traffic {
+            sessions: 20,
+            ..FINE
+        },
+    );
+    assert_eq!(report.verdict, Verdict::Inconclusive);
+    assert!(
+        report
+            .reason
+            .contains("the candidate has 20 complete ones of 100"),
+        "{}",
+        report.reason
+    );
+    assert!(
+        report
+            .checks
+            .iter()
+            .all(|check| check.upper.is_none() && check.value.is_none())
+    );
+}
+
+#[test]
+fn no_traffic_never_passes() {
+    let mut gate = gate();
+    for traffic in [
+        &[][..],
+        &[FINE],
+        &[Traffic {
+            upstream: "new",
+            ..FINE
+        }],
+    ] {
+        let report = seen(&gate, traffic, None, at(1_200));
+        assert_eq!(report.verdict, Verdict::Inconclusive, "{}", report.reason);
+        assert!(
+            report.reason.contains("is there traffic?"),
+            "{}",
+            report.reason
+        );
+        let text = serde_json::to_string(&report).expect("JSON");
+        assert!(!text.contains("NaN") && !text.contains("inf\""), "{text}");
+    }
+    let late = seen(&gate, &[FINE], Some(at(0)), at(3_600));
+    assert_eq!((late.verdict, late.waited_too_long), (Verdict::Fail, true));
+    assert!(
+        late.reason
+            .starts_with("inconclusive for longer than `max_wait`, 1h: "),
+        "{}",
+        late.reason
+    );
+    gate.after_max_wait = AfterWait::Inconclusive;
+    let late = seen(&gate, &[FINE], Some(at(0)), at(3_600));
+    assert_eq!(
+        (late.verdict, late.waited_too_long),
+        (Verdict::Inconclusive, false)
+    );
+}
+
+#[test]
+fn units_of_both_sides_are_left_out_and_many_of_them_make_it_inconclusive() {
+    let gate = gate();
+    let now = at(1_200);
+    let shared = |share: u64| {
+        let mut observed = Observed::default();
+        for call in FINE.calls() {
+            observed.baseline.add(&call, gate.unit, &[]);
+            if call.session.as_deref().is_some_and(|name| {
+                let number: u64 = name.trim_start_matches("old-").parse().expect("a number");
+                number.is_multiple_of(share)
+            }) {
+                observed.candidate.add(&call, gate.unit, &[]);
+            }
+        }
+        for call in (Traffic {
+            upstream: "new",
+            ..FINE
+        })
+        .calls()
+        {
+            observed.candidate.add(&call, gate.unit, &[]);
+        }
+        let asked = Asked {
+            now,
+            since: None,
+            config_sha256: String::new(),
+        };
+        evaluate(&gate, &observed, &asked)
+    };
+    let few = shared(50);
+    assert_eq!(
+        (few.verdict, few.mixed_units, few.baseline.complete_units),
+        (Verdict::Pass, 16, 784)
+    );
+    let many = shared(2);
+    assert_eq!(many.verdict, Verdict::Inconclusive);
+    assert!(
+        many.reason
+            .contains("400 of 1600 sessions have calls of both sides"),
+        "{}",
+        many.reason
+    );
+}
+
+#[test]
+fn ceilings_and_burn_are_about_the_candidate_alone() {
+    let mut gate = gate();
+    gate.ceilings = Ceilings {
+        failures: Some(0.02),
+        cost: Some(0.04),
+    };
+    assert_eq!(judged(&gate, FINE, FINE).verdict, Verdict::Pass);
+    gate.ceilings.cost = Some(0.02);
+    assert_eq!(
+        judged(&gate, FINE, FINE).reason,
+        "does not hold: cost at most"
+    );
+    let unpriced = judged(&gate, FINE, Traffic { cost: None, ..FINE });
+    assert_eq!(unpriced.reason, "not shown yet: cost at most");
+    assert_eq!(check(&unpriced, "cost").candidate, None);
+    gate.ceilings = Ceilings::default();
+    let objective = |threshold| Objective {
+        name: "fast".into(),
+        objective: 0.9,
+        window: Duration::from_secs(86_400),
+        calendar_month: false,
+        judgement: Judgement {
+            sli: Sli::OutputTps(threshold),
+            select: Selector::default(),
+            weight: Weight::Request,
+            min_output_tokens: 0,
+            min_streams: 0,
+            warm_up: true,
+            slice: None,
+        },
+        min_events: 10,
+        description: None,
+        runbook_url: None,
+        dashboard_url: None,
+    };
+    gate.objectives = vec![objective(30.0).into()];
+    let met = judged(&gate, FINE, FINE);
+    assert_eq!(
+        (met.verdict, check(&met, "fast").value),
+        (Verdict::Pass, Some(0.0))
+    );
+    gate.objectives = vec![objective(42.0).into()];
+    let missed = judged(&gate, FINE, FINE);
+    assert_eq!(missed.reason, "does not hold: burn of fast");
+    assert!(
+        check(&missed, "fast")
+            .value
+            .is_some_and(|rate| rate > 4.0 && rate < 6.0)
+    );
+}
+
+#[test]
+fn sides_are_compared_from_the_candidates_first_call_on() {
+    let gate = gate();
+    let early = Traffic {
+        sessions: 30,
+        ..FINE
+    };
+    let report = seen(
+        &gate,
+        &[
+            early,
+            Traffic {
+                upstream: "new",
+                ..FINE
+            },
+        ],
+        None,
+        at(1_200),
+    );
+    assert_eq!(report.since.as_deref(), Some("2023-11-14T22:13:20.000Z"));
+    assert_eq!(report.waited_seconds, Some(1_200.0));
+    let since = seen(&gate, &[early], Some(at(70)), at(1_200));
+    assert_eq!(since.baseline.calls, 30 + 20, "those before are left out");
+}

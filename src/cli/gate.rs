@@ -1,0 +1,79 @@
+//! The commands about rollouts, and about logs of what was decided.
+
+use super::*;
+
+/// Options of `gate`.
+#[derive(Debug, Clone, Args)]
+#[command(
+    after_help = "Exit codes: 0 it passes; 1 it fails, or the command did; 3 it is inconclusive; 78 bad configuration."
+)]
+pub struct GateArgs {
+    /// The gate's name
+    pub name: String,
+    /// Read this ledger, and take the gate from the configuration [default: ask the proxy at --admin]
+    #[arg(long, value_name = "FILE", conflicts_with = "admin")]
+    pub ledger: Option<PathBuf>,
+    /// Where the configuration comes from.
+    #[command(flatten)]
+    pub config: ConfigArgs,
+    /// Since when calls are looked at: when the rollout began, or so long ago
+    #[arg(long, value_name = "TIME", value_parser = When::parse)]
+    pub since: Option<When>,
+    /// With --ledger: append the verdict to this audit log
+    #[arg(long, value_name = "FILE", requires = "ledger")]
+    pub audit: Option<PathBuf>,
+    /// The proxy to ask.
+    #[command(flatten)]
+    pub admin: AdminArgs,
+    /// Print the manifest by which this asks the gate of the configuration at --admin, as the cluster reaches it, and do nothing
+    /// else
+    #[arg(long, value_enum, conflicts_with_all = ["ledger", "since", "format"])]
+    pub emit: Option<Manifest>,
+    /// Ask this Prometheus what all proxies say that it scrapes; with --emit, the manifest asks it, as the cluster reaches it
+    #[arg(long, value_name = "URL", conflicts_with_all = ["admin", "ledger", "since", "format"])]
+    pub prometheus: Option<String>,
+    /// What to write
+    #[arg(long, value_enum, default_value_t = GateFormat::Text)]
+    pub format: GateFormat,
+}
+
+/// What asks a gate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Manifest {
+    /// An AnalysisTemplate of Argo Rollouts 1.8 or later
+    Argo,
+    /// A Canary of Flagger with its hooks; with --prometheus, with a MetricTemplate
+    Flagger,
+}
+
+/// What `gate` writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum GateFormat {
+    /// For terminals
+    Text,
+    /// As the API answers
+    Json,
+    /// For CI, a test case for each check
+    Junit,
+    /// Annotations of a GitHub workflow
+    Github,
+    /// For documents
+    Markdown,
+}
+
+/// What to do with audit logs.
+#[derive(Debug, Clone, Subcommand)]
+pub enum AuditCommand {
+    /// Check that no line of an audit log was changed, taken out or put in
+    Verify(VerifyArgs),
+}
+
+/// Options of `audit verify`.
+#[derive(Debug, Clone, Args)]
+pub struct VerifyArgs {
+    /// slo-audit.jsonl or gate-audit.jsonl
+    pub file: PathBuf,
+    /// The hash of the last line, as noted elsewhere: shows whether lines were taken away from the end
+    #[arg(long, value_name = "SHA256")]
+    pub head: Option<String>,
+}

@@ -1,0 +1,129 @@
+//! `tokengauge gate`: whether a rollout may go on.
+
+mod emit;
+mod prometheus;
+mod watch;
+mod write;
+
+pub(super) use watch::GateWatch;
+
+use super::api_client::{self, Proxy};
+use crate::Error;
+use crate::admin::Gates;
+use crate::cli::{GateArgs, GateFormat};
+use crate::config::Config;
+use crate::gate::{Asked, Gate, Report, Verdict, evaluate, observe};
+use crate::ledger::{QueryError, Reader};
+use crate::output;
+use std::path::Path;
+use std::time::{Duration, Instant, SystemTime};
+use tokengauge_files::audit;
+
+/// How long a query may take, on a slow disk.
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The gates of a configuration, for the API.
+pub(super) fn configured(config: &Config) -> Gates {
+    Gates {
+        gates: config.gates.clone(),
+        digest: config.digest.clone(),
+    }
+}
+
+pub(super) fn gate(args: &GateArgs) -> Result<(), Error> {
+    if let Some(manifest) = args.emit {
+        let (gate, _) = configured_gate(args)?;
+        return output::print(&emit::emit(manifest, &gate, args)?);
+    }
+    if let Some(address) = &args.prometheus {
+        let (verdict, reason) = prometheus::ask(&args.name, address)?;
+        let word: &str = verdict.into();
+        let name = output::printable(&args.name);
+        output::print(&format!("gate {name}: {word}: {reason}\n"))?;
+        return ended(verdict, format!("gate {}: {reason}", args.name));
+    }
+    let report = match &args.ledger {
+        Some(path) => of_ledger(path, args)?,
+        None => of_proxy(args)?,
+    };
+    if let Some(file) = &args.audit {
+        let line = crate::admin::gate_audit_line(&report, "command");
+        let written = line.and_then(|line| audit::append(file, &[line]));
+        written.map_err(|error| Error::Failed(format!("{}: {error}", file.display())))?;
+    }
+    output::print(&match args.format {
+        GateFormat::Text => write::text(&report),
+        GateFormat::Json => json(&report)?,
+        GateFormat::Junit => write::junit(&report),
+        GateFormat::Github => write::github(&report),
+        GateFormat::Markdown => write::markdown(&report),
+    })?;
+    let said = format!("gate {}: {}", report.name, report.reason);
+    ended(report.verdict, said)
+}
+
+/// What the command ends with.
+fn ended(verdict: Verdict, said: String) -> Result<(), Error> {
+    match verdict {
+        Verdict::Pass => Ok(()),
+        Verdict::Fail => Err(Error::Failed(said)),
+        Verdict::Inconclusive => Err(Error::Undecided(said)),
+    }
+}
+
+fn json(report: &Report) -> Result<String, Error> {
+    let text = serde_json::to_string_pretty(report);
+    Ok(text.map_err(|error| Error::Failed(error.to_string()))? + "\n")
+}
+
+fn of_proxy(args: &GateArgs) -> Result<Report, Error> {
+    let proxy = Proxy::of(&args.admin)?;
+    let name: String = form_urlencoded::byte_serialize(args.name.as_bytes()).collect();
+    let since = args.since.map(|since| since.before(SystemTime::now()));
+    let since = since.map(|since| format!("?since={}", humantime::format_rfc3339_millis(since)));
+    let path = format!(
+        "/api/v1/gates/{}{}",
+        name.replace('+', "%20"),
+        since.unwrap_or_default()
+    );
+    Ok(api_client::runtime()?.block_on(proxy.get(&path))?)
+}
+
+/// The gate of the configuration, and its digest.
+fn configured_gate(args: &GateArgs) -> Result<(Gate, String), Error> {
+    let (config, origin) = super::load(&args.config)?;
+    let name = &args.name;
+    let gate = config.gates.into_iter().find(|gate| gate.name == *name);
+    let unknown = || Error::Configuration(format!("{origin}: there is no [[gate]] named `{name}`"));
+    Ok((gate.ok_or_else(unknown)?, config.digest))
+}
+
+fn of_ledger(path: &Path, args: &GateArgs) -> Result<Report, Error> {
+    let (gate, digest) = configured_gate(args)?;
+    if !path.is_file() {
+        let path = path.display();
+        return Err(Error::Failed(format!("there is no ledger at {path}")));
+    }
+    let now = SystemTime::now();
+    let since = args.since.map(|since| since.before(now));
+    let reader = Reader::within(path, Instant::now, TIMEOUT);
+    let report = evaluated(&reader, &gate, (since, now), &digest);
+    report.map_err(|error| Error::Failed(format!("{}: {error}", path.display())))
+}
+
+/// How a gate stands by a ledger.
+fn evaluated(
+    reader: &Reader,
+    gate: &Gate,
+    (since, now): (Option<SystemTime>, SystemTime),
+    digest: &str,
+) -> Result<Report, QueryError> {
+    let page = |filter: &_, paging: &_| reader.calls(filter, paging);
+    let observed = observe(gate, since, now, page)?;
+    let asked = Asked {
+        now,
+        since,
+        config_sha256: digest.to_owned(),
+    };
+    Ok(evaluate(gate, &observed, &asked))
+}

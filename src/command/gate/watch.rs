@@ -1,0 +1,119 @@
+//! Evaluates `[[gate]]` in the background of a running proxy, for its gauges.
+
+use super::evaluated;
+use crate::admin::{Admin, Gates};
+use crate::export::registry::Registry;
+use crate::export::{labels, names};
+use crate::gate::{Gate, Verdict};
+use crate::ledger::Reader;
+use parking_lot::Mutex;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+use strum::IntoEnumIterator;
+use tokio::sync::Notify;
+
+/// When they are evaluated first: the ledger may have to be made before.
+const FIRST_AFTER: Duration = Duration::from_secs(5);
+/// How often they are evaluated.
+const EVERY: Duration = Duration::from_secs(60);
+
+/// The evaluation in the background.
+pub(in crate::command) struct GateWatch {
+    changed: Arc<Notify>,
+}
+
+/// What an evaluation needs.
+struct Evaluation {
+    reader: Arc<Reader>,
+    admin: Admin,
+    /// What each gate said last.
+    last: Mutex<HashMap<String, Verdict>>,
+}
+
+impl GateWatch {
+    /// Starts it; without a ledger there is nothing to evaluate. Needs a runtime, of which it uses a blocking thread.
+    pub(in crate::command) fn start(admin: &Admin) -> GateWatch {
+        let changed = Arc::new(Notify::new());
+        if let Some(reader) = &admin.ledger {
+            let evaluation = Arc::new(Evaluation {
+                reader: Arc::clone(reader),
+                admin: admin.clone(),
+                last: Mutex::default(),
+            });
+            tokio::spawn(again(evaluation, Arc::clone(&changed)));
+        }
+        GateWatch { changed }
+    }
+
+    /// Evaluates again soon, since the configuration has changed.
+    pub(in crate::command) fn look_again(&self) {
+        self.changed.notify_one();
+    }
+}
+
+async fn again(evaluation: Arc<Evaluation>, changed: Arc<Notify>) {
+    let _ = tokio::time::timeout(FIRST_AFTER, changed.notified()).await;
+    loop {
+        let this = Arc::clone(&evaluation);
+        // A panic has been logged already.
+        let _ = tokio::task::spawn_blocking(move || this.run()).await;
+        let _ = tokio::time::timeout(EVERY, changed.notified()).await;
+    }
+}
+
+impl Evaluation {
+    /// Evaluates every gate. Blocks.
+    fn run(&self) {
+        let registry = self.admin.prometheus.registry();
+        let configured = self.admin.gates.load_full();
+        let names: HashSet<&str> = configured.gates.iter().map(|gate| &*gate.name).collect();
+        registry.retain(|labels| labels.of("gate").is_none_or(|gate| names.contains(gate)));
+        self.last
+            .lock()
+            .retain(|name, _| names.contains(name.as_str()));
+        let failures = registry.series(&names::GATE_FAILURES, &());
+        for gate in &configured.gates {
+            let verdict = self.verdict(gate, &configured);
+            if verdict.is_none() {
+                failures.increment(1);
+            }
+            export(
+                registry,
+                &gate.name,
+                verdict.unwrap_or(Verdict::Inconclusive),
+            );
+        }
+    }
+
+    /// What a gate says, which is written into the log of verdicts where it has changed; `None` where the ledger does not answer.
+    fn verdict(&self, gate: &Gate, configured: &Gates) -> Option<Verdict> {
+        let now = (self.admin.wall)();
+        let report = evaluated(&self.reader, gate, (None, now), &configured.digest);
+        let report = match report {
+            Ok(report) => report,
+            Err(error) => {
+                tracing::warn!(%error, gate = %gate.name, "a gate cannot be evaluated");
+                return None;
+            }
+        };
+        let last = self.last.lock().insert(gate.name.clone(), report.verdict);
+        if last != Some(report.verdict) {
+            let (audit, clock) = (&self.admin.gate_audit, (self.admin.clock)());
+            audit.note(&report, "gauge", false, clock);
+        }
+        Some(report.verdict)
+    }
+}
+
+/// Sets the gauges of a gate: at no time are two of them 1.
+fn export(registry: &Registry, gate: &str, verdict: Verdict) {
+    let set = |one: Verdict, value: f64| {
+        let verdict = one.into();
+        let labels = labels::GateVerdict { gate, verdict };
+        registry.series(&names::GATE_VERDICT, &labels).set(value);
+    };
+    let others = Verdict::iter().filter(|one| *one != verdict);
+    others.for_each(|one| set(one, 0.0));
+    set(verdict, 1.0);
+}

@@ -1,0 +1,270 @@
+//! A gate's verdict for terminals, documents and CI.
+
+use crate::gate::{Check, Kind, Of, Report, SideReport, Verdict};
+use crate::output::printable;
+use std::fmt::Write;
+
+const UNKNOWN: &str = "–";
+const HEADS: [&str; 6] = [
+    "check",
+    "verdict",
+    "baseline",
+    "candidate",
+    "value (bounds)",
+    "limit",
+];
+
+/// For terminals.
+pub(super) fn text(report: &Report) -> String {
+    let mut text = head(report, "");
+    let rows = rows(report);
+    let width = |column: usize| {
+        let cells = rows.iter().map(|row| row[column].chars().count());
+        cells.max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..HEADS.len()).map(width).collect();
+    text.push('\n');
+    for row in &rows {
+        let cells = row.iter().zip(&widths);
+        let cells = cells.map(|(cell, width)| format!("{cell:<width$}"));
+        let _ = writeln!(text, "{}", cells.collect::<Vec<_>>().join("  ").trim_end());
+    }
+    text
+}
+
+/// For documents.
+pub(super) fn markdown(report: &Report) -> String {
+    let mut text = head(report, "- ");
+    text.push('\n');
+    for (index, row) in rows(report).iter().enumerate() {
+        let cells = row.iter().map(|cell| cell.replace('|', "\\|"));
+        let _ = writeln!(text, "| {} |", cells.collect::<Vec<_>>().join(" | "));
+        if index == 0 {
+            let _ = writeln!(text, "|{}", "---|".repeat(HEADS.len()));
+        }
+    }
+    text
+}
+
+/// A test case for each check: a failure where it does not hold, skipped where that is not known.
+pub(super) fn junit(report: &Report) -> String {
+    let of = |verdict: Verdict| {
+        let checks = report.checks.iter();
+        checks.filter(|check| check.verdict == verdict).count()
+    };
+    // A gate that fails without a check that does, by waiting, is a failure of its own.
+    let waited = usize::from(report.waited_too_long);
+    let mut text = format!(
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuite name=\"gate {}\" tests=\"{}\" failures=\"{}\" skipped=\"{}\" timestamp=\"{}\">\n",
+        xml(&report.name),
+        report.checks.len() + 1,
+        of(Verdict::Fail) + usize::from(report.verdict == Verdict::Fail),
+        of(Verdict::Inconclusive) + usize::from(report.verdict == Verdict::Inconclusive),
+        xml(&report.evaluated_at),
+    );
+    let name = if waited > 0 {
+        "verdict (max_wait)"
+    } else {
+        "verdict"
+    };
+    case(
+        &mut text,
+        &report.name,
+        name,
+        report.verdict,
+        &report.reason,
+    );
+    for check in &report.checks {
+        case(
+            &mut text,
+            &report.name,
+            &title(check),
+            check.verdict,
+            &sentence(check),
+        );
+    }
+    text + "</testsuite>\n"
+}
+
+fn case(text: &mut String, gate: &str, name: &str, verdict: Verdict, said: &str) {
+    let (gate, name, said) = (xml(gate), xml(name), xml(said));
+    let _ = write!(
+        text,
+        "  <testcase classname=\"gate.{gate}\" name=\"{name}\""
+    );
+    let _ = match verdict {
+        Verdict::Pass => writeln!(text, "/>"),
+        Verdict::Fail => writeln!(text, "><failure message=\"{said}\"/></testcase>"),
+        Verdict::Inconclusive => writeln!(text, "><skipped message=\"{said}\"/></testcase>"),
+    };
+}
+
+/// An annotation for the verdict, and for each check that does not hold or is not known.
+pub(super) fn github(report: &Report) -> String {
+    let mut text = String::new();
+    let title_of = |name: &str| property(&format!("gate {}: {name}", report.name));
+    let level = |verdict: Verdict| match verdict {
+        Verdict::Pass => "notice",
+        Verdict::Fail => "error",
+        Verdict::Inconclusive => "warning",
+    };
+    let verdict: &str = report.verdict.into();
+    let (level_of_all, title_of_all) = (level(report.verdict), title_of(verdict));
+    let _ = writeln!(
+        text,
+        "::{level_of_all} title={title_of_all}::{}",
+        data(&report.reason)
+    );
+    let checks = report.checks.iter();
+    for check in checks.filter(|check| check.verdict != Verdict::Pass) {
+        let (level, title) = (level(check.verdict), title_of(&title(check)));
+        let _ = writeln!(text, "::{level} title={title}::{}", data(&sentence(check)));
+    }
+    text
+}
+
+fn head(report: &Report, bullet: &str) -> String {
+    let verdict: &str = report.verdict.into();
+    let mut text = format!(
+        "gate {}: {verdict}: {}\n",
+        printable(&report.name),
+        printable(&report.reason)
+    );
+    if !bullet.is_empty() {
+        text.push('\n');
+    }
+    let unit = &report.unit;
+    let side = |name: &str, side: &SideReport| {
+        let more = if side.more_calls {
+            " (the newest; there are more)"
+        } else {
+            ""
+        };
+        format!(
+            "{bullet}{name} {}: {} {unit}s, {} complete, {} calls{more}, {} of them without a {unit}\n",
+            printable(&side.select.in_words()),
+            side.units,
+            side.complete_units,
+            side.calls,
+            side.calls_without_unit,
+        )
+    };
+    text.push_str(&side("candidate", &report.candidate));
+    text.push_str(&side("baseline", &report.baseline));
+    if report.mixed_units > 0 {
+        let mixed = report.mixed_units;
+        let _ = writeln!(
+            text,
+            "{bullet}{mixed} {unit}s have calls of both sides; they are left out"
+        );
+    }
+    if let Some(since) = &report.since {
+        let _ = writeln!(text, "{bullet}calls since {since}");
+    }
+    text
+}
+
+fn rows(report: &Report) -> Vec<[String; 6]> {
+    let heads = HEADS.map(str::to_owned);
+    let row = |check: &Check| {
+        let verdict: &str = check.verdict.into();
+        let value =
+            |value: Option<f64>| value.map_or(UNKNOWN.to_owned(), |value| plain(check, value));
+        [
+            title(check),
+            verdict.to_owned(),
+            value(check.baseline),
+            value(check.candidate),
+            known(check),
+            limit(check, check.limit),
+        ]
+        .map(|cell: String| printable(&cell).into_owned())
+    };
+    std::iter::once(heads)
+        .chain(report.checks.iter().map(row))
+        .collect()
+}
+
+fn title(check: &Check) -> String {
+    let of = if check.of == Of::Units {
+        " (by unit)"
+    } else {
+        ""
+    };
+    match check.kind {
+        Kind::NotWorseBy => format!("{}{of}", check.name),
+        Kind::AtMost => format!("{} at most{of}", check.name),
+        Kind::Burn => format!("burn of {}", check.name),
+    }
+}
+
+fn sentence(check: &Check) -> String {
+    let what = match check.kind {
+        Kind::NotWorseBy => "worse by",
+        Kind::AtMost => "is",
+        Kind::Burn => "burns at",
+    };
+    format!(
+        "{} {what} {}, limit {}",
+        title(check),
+        known(check),
+        limit(check, check.limit)
+    )
+}
+
+fn known(check: &Check) -> String {
+    let all = check.value.zip(check.lower).zip(check.upper);
+    let Some(((value, lower), upper)) = all else {
+        return check.reason.clone().unwrap_or_else(|| UNKNOWN.to_owned());
+    };
+    let figure = |value| limit(check, value);
+    match check.kind {
+        Kind::Burn => figure(value),
+        _ => format!("{} ({} to {})", figure(value), figure(lower), figure(upper)),
+    }
+}
+
+/// A value of a side.
+fn plain(check: &Check, value: f64) -> String {
+    match (&*check.name, check.kind) {
+        (_, Kind::Burn) => format!("{:.2} %", value * 100.0),
+        ("tps", _) => format!("{value:.1}"),
+        ("cost", _) => format!("${value:.4}"),
+        _ => format!("{:.2} %", value * 100.0),
+    }
+}
+
+/// A value that is held against the limit.
+fn limit(check: &Check, value: f64) -> String {
+    match (check.kind, &*check.name) {
+        (Kind::Burn, _) => format!("{value:.2}"),
+        (Kind::AtMost, "cost") => format!("${value:.4}"),
+        (Kind::NotWorseBy, _) if !check.relative => format!("{:.2} points", value * 100.0),
+        _ => format!("{:.2} %", value * 100.0),
+    }
+}
+
+fn xml(text: &str) -> String {
+    let mut escaped = String::new();
+    for one in printable(text).chars() {
+        match one {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            _ => escaped.push(one),
+        }
+    }
+    escaped
+}
+
+/// The text of an annotation.
+fn data(text: &str) -> String {
+    let text = text.replace('%', "%25").replace('\r', "%0D");
+    text.replace('\n', "%0A")
+}
+
+/// A property of an annotation.
+fn property(text: &str) -> String {
+    data(text).replace(':', "%3A").replace(',', "%2C")
+}

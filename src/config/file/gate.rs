@@ -1,0 +1,131 @@
+//! The tables of gates.
+
+use super::super::experiments::{HIGHEST_ALPHA, SMALLEST_MIN_UNITS};
+use super::super::gate::{LONGEST_WINDOW, SHORTEST_WINDOW};
+use super::super::scalar::Span;
+use super::super::schema::{EnumNames, Label};
+use super::super::spanned::Spanned;
+use crate::gate::{AfterWait, Gate as Settings, Margins as Settled};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use std::time::Duration;
+use tokengauge_core::experiment::AssignedUnit;
+use tokengauge_experiments::{DEFAULT_ALPHA, DEFAULT_MIN_UNITS, DEFAULT_SETTLED_AFTER};
+
+/// Whether a rollout may go on ([gate](gate.md)): a candidate's calls are held against those of a baseline, which goes on
+/// meanwhile.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(in crate::config) struct Gate {
+    /// Its name in commands and addresses.
+    #[schemars(with = "Label")]
+    pub(in crate::config) name: Spanned<String>,
+    /// The calls of what is rolled out.
+    pub(in crate::config) candidate: Spanned<GateSelect>,
+    /// The calls that they are compared with.
+    pub(in crate::config) baseline: Spanned<GateSelect>,
+    /// What is one observation.
+    #[schemars(with = "Option<EnumNames<AssignedUnit>>", extend("default" = "session"))]
+    pub(in crate::config) unit: Option<AssignedUnit>,
+    /// By how much the candidate may be worse.
+    #[serde(default)]
+    pub(in crate::config) not_worse_by: Margins,
+    /// The share of calls that wait longer for the first token is compared. Without it that is not.
+    #[schemars(extend("x-exclusiveMinimum" = Span(Duration::ZERO)))]
+    pub(in crate::config) ttft_above: Option<Span>,
+    /// The share of calls that decode no faster is compared, in tokens per second. Without it that is not.
+    #[schemars(extend("exclusiveMinimum" = 0))]
+    pub(in crate::config) tps_below: Option<f64>,
+    /// The share of the candidate's calls that may fail, whatever the baseline's do.
+    #[schemars(extend("exclusiveMinimum" = 0, "maximum" = 1))]
+    pub(in crate::config) max_failures: Option<f64>,
+    /// What the candidate may cost, in US dollars per unit.
+    #[schemars(extend("exclusiveMinimum" = 0))]
+    pub(in crate::config) max_cost: Option<f64>,
+    /// The names of objectives whose budgets the candidate's calls may not burn too fast.
+    #[serde(default)]
+    pub(in crate::config) slos: Vec<Spanned<String>>,
+    /// How fast that is; 1 spends a budget exactly in its period.
+    #[schemars(extend("default" = Settings::MAX_BURN, "exclusiveMinimum" = 0))]
+    pub(in crate::config) max_burn: Option<f64>,
+    /// The probability, over all looks, that it passes where a check does not hold, or fails where all do.
+    #[schemars(extend("default" = DEFAULT_ALPHA, "exclusiveMinimum" = 0, "maximum" = HIGHEST_ALPHA))]
+    pub(in crate::config) alpha: Option<f64>,
+    /// Sessions that each side must have before anything is said; agents or users where these are the unit.
+    #[schemars(extend("default" = DEFAULT_MIN_UNITS, "minimum" = SMALLEST_MIN_UNITS, "x-reason" = ": intervals are asymptotic"))]
+    pub(in crate::config) min_sessions: Option<u64>,
+    /// One counts when its last call is over for so long.
+    #[schemars(extend("default" = Span(DEFAULT_SETTLED_AFTER)))]
+    pub(in crate::config) settled_after: Option<Span>,
+    /// Older calls are not looked at, where nobody says since when.
+    #[schemars(extend(
+        "default" = Span(Settings::WINDOW),
+        "x-minimum" = Span(SHORTEST_WINDOW),
+        "x-maximum" = Span(LONGEST_WINDOW),
+    ))]
+    pub(in crate::config) window: Option<Span>,
+    /// How long it may be inconclusive from the candidate's first call on; for ever by default.
+    #[schemars(extend("x-exclusiveMinimum" = Span(Duration::ZERO)))]
+    pub(in crate::config) max_wait: Option<Span>,
+    /// What it is after that: it never passes by waiting.
+    #[schemars(with = "Option<EnumNames<AfterWait>>", extend("default" = "fail"))]
+    pub(in crate::config) after_max_wait: Option<AfterWait>,
+}
+
+/// Which calls: those that match everything that is named.
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(in crate::config) struct GateSelect {
+    /// The route's name.
+    pub(in crate::config) route: Option<Spanned<String>>,
+    /// The upstream's name.
+    pub(in crate::config) upstream: Option<Spanned<String>>,
+    /// The model that answered, else the one asked for; the whole name.
+    pub(in crate::config) model: Option<String>,
+    /// The workload's name.
+    pub(in crate::config) workload: Option<Spanned<String>>,
+    /// The experiment that calls name.
+    pub(in crate::config) experiment: Option<String>,
+    /// The variant of it.
+    pub(in crate::config) variant: Option<String>,
+}
+
+/// Each as a share: of the baseline's value for `tps` and `cost`, of the calls for all others, so that 0.02 is two percentage
+/// points more.
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(in crate::config) struct Margins {
+    /// How much lower the decode speed may be.
+    #[schemars(extend("default" = Settled::TPS, "exclusiveMinimum" = 0, "maximum" = 1))]
+    pub(in crate::config) tps: Option<f64>,
+    /// How many more calls may wait longer than `ttft_above`.
+    #[schemars(extend("default" = Settled::SHARE, "exclusiveMinimum" = 0, "maximum" = 1))]
+    pub(in crate::config) ttft_above: Option<f64>,
+    /// How many more calls may decode no faster than `tps_below`.
+    #[schemars(extend("default" = Settled::SHARE, "exclusiveMinimum" = 0, "maximum" = 1))]
+    pub(in crate::config) tps_below: Option<f64>,
+    /// How much more a unit may cost. Without it that is not compared.
+    #[schemars(extend("exclusiveMinimum" = 0))]
+    pub(in crate::config) cost: Option<f64>,
+    /// How many more calls may fail.
+    #[schemars(extend("default" = Settled::SHARE, "exclusiveMinimum" = 0, "maximum" = 1))]
+    pub(in crate::config) failures: Option<f64>,
+    /// How many more answers a limit on tokens may cut off.
+    #[schemars(extend("default" = Settled::SHARE, "exclusiveMinimum" = 0, "maximum" = 1))]
+    pub(in crate::config) truncated: Option<f64>,
+    /// How many more answers may be refused.
+    #[schemars(extend("default" = Settled::SHARE, "exclusiveMinimum" = 0, "maximum" = 1))]
+    pub(in crate::config) refused: Option<f64>,
+    /// How many more answers may come without text.
+    #[schemars(extend("default" = Settled::SHARE, "exclusiveMinimum" = 0, "maximum" = 1))]
+    pub(in crate::config) empty: Option<f64>,
+    /// How many more answers may be lost after they began.
+    #[schemars(extend("default" = Settled::SHARE, "exclusiveMinimum" = 0, "maximum" = 1))]
+    pub(in crate::config) cut_off: Option<f64>,
+    /// How many more answers may have a tool call that the provider calls unreadable.
+    #[schemars(extend("default" = Settled::SHARE, "exclusiveMinimum" = 0, "maximum" = 1))]
+    pub(in crate::config) invalid_tool_calls: Option<f64>,
+    /// How many more calls may ask again what their unit has just asked.
+    #[schemars(extend("default" = Settled::SHARE, "exclusiveMinimum" = 0, "maximum" = 1))]
+    pub(in crate::config) retries: Option<f64>,
+}

@@ -1,0 +1,192 @@
+//! `[[gate]]`: from the file's tables to settings.
+
+use super::file;
+use super::objectives::{check_route, check_workload};
+use super::resolve::{Problems, check_label};
+use super::spanned::Spanned;
+use super::*;
+use crate::gate::{Ceilings, Gate, Margins, Measured, Select};
+use crate::slo::Sli;
+use std::collections::HashSet;
+use tokengauge_core::experiment::AssignedUnit;
+use tokengauge_experiments::{DEFAULT_ALPHA, DEFAULT_MIN_UNITS, Metric, Rules};
+use tokengauge_store::query::{Threshold, UnitKind};
+
+/// The most gates: each is evaluated when all are asked for.
+pub(super) const MAX_GATES: usize = 16;
+pub(super) const SHORTEST_WINDOW: Duration = Duration::from_secs(60);
+pub(super) const LONGEST_WINDOW: Duration = Duration::from_secs(30 * 86_400);
+
+/// What the names in a gate may be.
+pub(super) struct Known<'a> {
+    pub(super) routes: &'a [Arc<Route>],
+    pub(super) measure: &'a Measure,
+    pub(super) slos: &'a [Arc<Objective>],
+}
+
+pub(super) fn gates(
+    written: Vec<Spanned<file::Gate>>,
+    known: &Known<'_>,
+    problems: &mut Problems<'_>,
+) -> Vec<Gate> {
+    let mut names = HashSet::new();
+    let mut all = Vec::new();
+    for spanned in written {
+        let written = spanned.into_inner();
+        let name = &written.name;
+        check_label(name, problems);
+        if !names.insert(name.get_ref().clone()) {
+            let reason = format!("there are two gates named `{}`", name.get_ref());
+            problems.at(name, reason);
+        }
+        all.push(gate(&written, known, problems));
+    }
+    all
+}
+
+fn gate(written: &file::Gate, known: &Known<'_>, problems: &mut Problems<'_>) -> Gate {
+    let candidate = select(&written.candidate, known, problems);
+    let baseline = select(&written.baseline, known, problems);
+    if candidate == baseline {
+        let reason = "candidate and baseline are the same calls; name what they differ in";
+        problems.at(&written.candidate, reason);
+    }
+    let span = |span: &Option<scalar::Span>| span.as_ref().map(|span| span.0);
+    Gate {
+        name: written.name.get_ref().clone(),
+        candidate,
+        baseline,
+        unit: match written.unit.unwrap_or_default() {
+            AssignedUnit::Session => UnitKind::Session,
+            AssignedUnit::Agent => UnitKind::Agent,
+            AssignedUnit::User => UnitKind::User,
+        },
+        rules: Rules {
+            alpha: written.alpha.unwrap_or(DEFAULT_ALPHA),
+            ttft_above: span(&written.ttft_above).map(|span| Threshold::near(span.as_secs_f64())),
+            tps_below: written.tps_below.map(Threshold::near),
+            min_units: written.min_sessions.unwrap_or(DEFAULT_MIN_UNITS),
+            settled_after: span(&written.settled_after).unwrap_or(Rules::default().settled_after),
+        },
+        margins: margins(written, problems),
+        ceilings: Ceilings {
+            failures: written.max_failures,
+            cost: written.max_cost,
+        },
+        objectives: objectives(&written.slos, known.slos, problems),
+        max_burn: written.max_burn.unwrap_or(Gate::MAX_BURN),
+        window: span(&written.window).unwrap_or(Gate::WINDOW),
+        max_wait: span(&written.max_wait),
+        after_max_wait: written.after_max_wait.unwrap_or_default(),
+    }
+}
+
+fn select(
+    written: &Spanned<file::GateSelect>,
+    known: &Known<'_>,
+    problems: &mut Problems<'_>,
+) -> Select {
+    let named = written.get_ref();
+    check_route(named.route.as_ref(), known.routes, problems);
+    check_workload(
+        named.workload.as_ref(),
+        known.routes,
+        known.measure,
+        problems,
+    );
+    if let Some(upstream) = &named.upstream {
+        let mut upstreams = known.routes.iter().flat_map(|route| route.upstreams());
+        if !upstreams.any(|known| *known.name == **upstream.get_ref()) {
+            let name = upstream.get_ref();
+            problems.at(
+                upstream,
+                format!("no route leads to an upstream named `{name}`"),
+            );
+        }
+    }
+    let text =
+        |written: &Option<Spanned<String>>| written.as_ref().map(|text| text.get_ref().clone());
+    let select = Select {
+        route: text(&named.route),
+        upstream: text(&named.upstream),
+        model: named.model.clone(),
+        workload: text(&named.workload),
+        experiment: named.experiment.clone(),
+        variant: named.variant.clone(),
+    };
+    if select == Select::default() {
+        problems.at(
+            written,
+            "names nothing; name a route, upstream, model, workload, or experiment and variant",
+        );
+    }
+    if select.variant.is_some() && select.experiment.is_none() {
+        problems.at(written, "a `variant` needs the `experiment` that it is of");
+    }
+    select
+}
+
+fn margins(written: &file::Gate, problems: &mut Problems<'_>) -> Margins {
+    let of = &written.not_worse_by;
+    for (margin, threshold, name) in [
+        (of.ttft_above, written.ttft_above.is_some(), "ttft_above"),
+        (of.tps_below, written.tps_below.is_some(), "tps_below"),
+    ] {
+        if margin.is_some() && !threshold {
+            let reason = format!("`not_worse_by.{name}` needs the threshold `{name}` of the gate");
+            problems.at(&written.name, reason);
+        }
+    }
+    let share = |margin: Option<f64>| Some(margin.unwrap_or(Margins::SHARE));
+    let ttft = share(of.ttft_above).filter(|_| written.ttft_above.is_some());
+    let slow = share(of.tps_below).filter(|_| written.tps_below.is_some());
+    let all = [
+        (
+            Measured::Of(Metric::Tps),
+            Some(of.tps.unwrap_or(Margins::TPS)),
+        ),
+        (Measured::Of(Metric::TtftAbove), ttft),
+        (Measured::Of(Metric::TpsBelow), slow),
+        (Measured::Of(Metric::Cost), of.cost),
+        (Measured::Of(Metric::Failures), share(of.failures)),
+        (Measured::Of(Metric::Truncated), share(of.truncated)),
+        (Measured::Of(Metric::Refused), share(of.refused)),
+        (Measured::Of(Metric::Empty), share(of.empty)),
+        (Measured::Of(Metric::CutOff), share(of.cut_off)),
+        (
+            Measured::Of(Metric::InvalidToolCalls),
+            share(of.invalid_tool_calls),
+        ),
+        (Measured::Retries, share(of.retries)),
+    ];
+    let all = all.into_iter();
+    Margins(
+        all.filter_map(|(measured, margin)| Some((measured, margin?)))
+            .collect(),
+    )
+}
+
+/// The objectives of these names, which must judge call by call.
+fn objectives(
+    names: &[Spanned<String>],
+    slos: &[Arc<Objective>],
+    problems: &mut Problems<'_>,
+) -> Vec<Arc<Objective>> {
+    let mut found = Vec::new();
+    for name in names {
+        let wanted = name.get_ref();
+        let Some(slo) = slos.iter().find(|slo| *slo.name == **wanted) else {
+            problems.at(name, format!("there is no [[slo]] named `{wanted}`"));
+            continue;
+        };
+        let judgement = &slo.judgement;
+        if judgement.slice.is_some() || matches!(judgement.sli, Sli::Throughput(_)) {
+            let reason = format!(
+                "`{wanted}` judges slices of time; a gate needs an objective that judges each call"
+            );
+            problems.at(name, reason);
+        }
+        found.push(Arc::clone(slo));
+    }
+    found
+}
