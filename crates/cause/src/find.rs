@@ -1,0 +1,157 @@
+//! Finds the cause.
+
+use crate::answer::{Candidate, Cause, Load, Mechanism, Signal};
+use crate::call::{Call, Dimension};
+use crate::load;
+use crate::mechanism::{self, Phases};
+use crate::onset::onset;
+use crate::rank::{has, rank};
+use crate::sentence::sentence;
+use crate::signals;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// With fewer calls no cause is looked for.
+pub const MIN_CALLS: usize = 30;
+/// With fewer bad calls no cause is looked for.
+pub const MIN_BAD: usize = 10;
+/// Calls that others are compared with, at least.
+pub const MIN_REFERENCE: usize = 20;
+
+/// Why `calls` are bad, in the order in which they ended, by an objective that depends on `phases`; worked out at `now`.
+pub fn find(calls: &[Call], phases: Phases, now: SystemTime) -> Cause {
+    let since = onset(calls, MIN_REFERENCE);
+    let (before, during) = calls.split_at(since.unwrap_or(0));
+    let before: Vec<&Call> = before.iter().collect();
+    let during: Vec<&Call> = during.iter().collect();
+    let mut cause = Cause {
+        at: time(now),
+        sentence: String::new(),
+        known: false,
+        dimension: None,
+        value: None,
+        share_of_bad: None,
+        share_of_all: None,
+        share_before: None,
+        besides: None,
+        mechanism: None,
+        moved: Vec::new(),
+        unchanged: Vec::new(),
+        load: None,
+        since: since
+            .and_then(|place| calls.get(place))
+            .map(|call| time(UNIX_EPOCH + Duration::from_secs_f64(call.at.max(0.0)))),
+        bad: during.iter().filter(|call| call.bad).count(),
+        calls: during.len(),
+        candidates: Vec::new(),
+    };
+    if cause.calls >= MIN_CALLS && cause.bad >= MIN_BAD {
+        explain(&mut cause, phases, &before, &during);
+    }
+    cause.known = cause.dimension.is_some() || cause.mechanism.is_some();
+    cause.sentence = sentence(&cause);
+    cause
+}
+
+fn explain(cause: &mut Cause, phases: Phases, before: &[&Call], during: &[&Call]) {
+    let (names, classes) = rank(during);
+    let best = names.first().or(classes.first()).cloned();
+    let focus = of_kind(during, best.as_ref());
+    if let Some(best) = &best {
+        cause.share_before = (before.len() >= MIN_REFERENCE)
+            .then(|| of_kind(before, Some(best)).len() as f64 / before.len() as f64);
+        if !Dimension::CLASSES.contains(&best.dimension) {
+            cause.besides = rank(&focus).1.into_iter().next();
+        }
+        name(cause, best);
+    }
+    let reference = reference(
+        of_kind(before, best.as_ref()),
+        before,
+        during,
+        best.as_ref(),
+    );
+    if reference.len() >= MIN_REFERENCE {
+        (cause.moved, cause.unchanged) = signals::compare(&reference, &focus);
+        cause.mechanism = mechanism::mechanism(phases, &reference, &focus, &cause.moved);
+    } else {
+        cause.mechanism = mechanism::mechanism(phases, &[], &focus, &[]);
+    }
+    let waits = matches!(
+        cause.mechanism,
+        Some(Mechanism::Queue | Mechanism::FirstToken)
+    );
+    let busier = cause
+        .moved
+        .iter()
+        .any(|one| one.signal == Signal::Concurrency);
+    if waits || (busier && cause.mechanism.is_some()) {
+        cause.load = load::growth(before, during);
+    }
+    if let Some(load) = cause.load.clone() {
+        by_load(cause, &load, during);
+    }
+    let more = mechanism::more_of_them(cause.share_before, cause.share_of_all.unwrap_or_default());
+    if cause.mechanism.is_none() && more {
+        cause.mechanism = Some(Mechanism::Traffic);
+    }
+    cause.candidates = names.into_iter().chain(classes).collect();
+}
+
+fn name(cause: &mut Cause, best: &Candidate) {
+    cause.dimension = Some(best.dimension);
+    cause.value = Some(best.value.clone());
+    cause.share_of_bad = Some(best.share_of_bad);
+    cause.share_of_all = Some(best.share_of_all);
+}
+
+/// Where everybody waits because of one, that one is named: many streams under way are a consequence.
+fn by_load(cause: &mut Cause, load: &Load, during: &[&Call]) {
+    let by_name = cause
+        .dimension
+        .is_some_and(|dimension| Dimension::NAMES.contains(&dimension));
+    if by_name {
+        return;
+    }
+    let its = |call: &&&Call| has(call, load.dimension, &load.value);
+    let bad = during.iter().filter(|call| call.bad);
+    cause.share_of_bad = Some(bad.filter(its).count() as f64 / cause.bad.max(1) as f64);
+    cause.dimension = Some(load.dimension);
+    cause.value = Some(load.value.clone());
+    cause.share_of_all = Some(load.share_now);
+    cause.share_before = Some(load.share_before);
+}
+
+/// What the calls that stand out are compared with: the same kind of calls before, else other calls of the same time, else all
+/// calls before.
+fn reference<'a>(
+    same_before: Vec<&'a Call>,
+    before: &[&'a Call],
+    during: &[&'a Call],
+    best: Option<&Candidate>,
+) -> Vec<&'a Call> {
+    if same_before.len() >= MIN_REFERENCE {
+        return same_before;
+    }
+    let others = best.map_or(Vec::new(), |best| {
+        select(during, |call| !has(call, best.dimension, &best.value))
+    });
+    match others.len() >= MIN_REFERENCE {
+        true => others,
+        false => before.to_vec(),
+    }
+}
+
+/// The calls that have the candidate's value; all of them without one.
+fn of_kind<'a>(calls: &[&'a Call], best: Option<&Candidate>) -> Vec<&'a Call> {
+    select(calls, |call| {
+        best.is_none_or(|best| has(call, best.dimension, &best.value))
+    })
+}
+
+fn select<'a>(calls: &[&'a Call], is: impl Fn(&Call) -> bool) -> Vec<&'a Call> {
+    calls.iter().copied().filter(|call| is(call)).collect()
+}
+
+fn time(at: SystemTime) -> String {
+    humantime::format_rfc3339_seconds(at).to_string()
+}
