@@ -1,6 +1,6 @@
 //! Which phase makes the calls bad.
 
-use crate::answer::{Mechanism, Moved, Quantile, Signal};
+use crate::answer::{Mechanism, Moved, Signal};
 use crate::call::Call;
 use crate::evidence::{Tally, beyond_chance, log_likelihood_ratio};
 use crate::first_token;
@@ -8,6 +8,9 @@ use crate::signals::quantile;
 
 /// The share of bad calls that errors or cold starts are in, at least, to be what makes them bad.
 const MOST_BAD: f64 = 0.5;
+
+/// With a smaller share of bad calls, the bad ones are looked at alone.
+const ALL_BAD: f64 = 0.8;
 
 /// Which phases an objective depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,9 +55,10 @@ pub(crate) fn mechanism(
         Signal::InterTokenGap => Some(Mechanism::Decode),
         Signal::Stalls => Some(Mechanism::Stalls),
         _ => {
-            let late = match most.of {
-                Quantile::P50 => now,
-                _ => bad.as_slice(),
+            // Where many calls are not affected, those that are tell more.
+            let late = match (bad.len() as f64) < ALL_BAD * now.len() as f64 {
+                true => bad.as_slice(),
+                false => now,
             };
             let busier = has(Signal::Concurrency);
             Some(first_token::delay(before, late, busier))
