@@ -128,6 +128,7 @@ impl Channel {
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
+            look_for_causes(&slos).await;
             let statuses = slos.status(Instant::now());
             let wanted = self.receiver.severity.map(|severity| severity.as_str());
             let mut firing = self.watch.step(now(), &statuses);
@@ -188,6 +189,13 @@ impl Channel {
             tracing::warn!(%error, "what was delivered cannot be kept; after a restart it is sent again");
         }
     }
+}
+
+/// Looks for causes before an alert is sent. A panic costs the cause.
+async fn look_for_causes(slos: &Arc<Slos>) {
+    let slos = Arc::clone(slos);
+    let look = move || slos.look_for_causes(Instant::now(), SystemTime::now());
+    let _ = tokio::task::spawn_blocking(look).await;
 }
 
 fn now() -> f64 {

@@ -28,6 +28,8 @@ pub struct Cause {
     pub besides: Option<Candidate>,
     /// Which phase makes them bad; `null` where that is not known.
     pub mechanism: Option<Mechanism>,
+    /// The kind of most errors, where errors make the calls bad.
+    pub error: Option<String>,
     /// What differs from the calls before, or, where there are too few of those, from other calls at the same time.
     pub moved: Vec<Moved>,
     /// What was compared and is as it was.

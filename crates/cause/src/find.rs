@@ -8,6 +8,7 @@ use crate::onset::onset;
 use crate::rank::{has, rank};
 use crate::sentence::sentence;
 use crate::signals;
+use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// With fewer calls no cause is looked for.
@@ -34,6 +35,7 @@ pub fn find(calls: &[Call], phases: Phases, now: SystemTime) -> Cause {
         share_before: None,
         besides: None,
         mechanism: None,
+        error: None,
         moved: Vec::new(),
         unchanged: Vec::new(),
         load: None,
@@ -76,6 +78,9 @@ fn explain(cause: &mut Cause, phases: Phases, before: &[&Call], during: &[&Call]
     } else {
         cause.mechanism = mechanism::mechanism(phases, &[], &focus, &[]);
     }
+    if cause.mechanism == Some(Mechanism::Errors) {
+        cause.error = most_frequent_error(&focus);
+    }
     let waits = matches!(
         cause.mechanism,
         Some(Mechanism::Queue | Mechanism::FirstToken)
@@ -95,6 +100,15 @@ fn explain(cause: &mut Cause, phases: Phases, before: &[&Call], during: &[&Call]
         cause.mechanism = Some(Mechanism::Traffic);
     }
     cause.candidates = names.into_iter().chain(classes).collect();
+}
+
+fn most_frequent_error(calls: &[&Call]) -> Option<String> {
+    let mut kinds: BTreeMap<&str, usize> = BTreeMap::new();
+    for kind in calls.iter().filter_map(|call| call.error.as_deref()) {
+        *kinds.entry(kind).or_default() += 1;
+    }
+    let most = kinds.into_iter().max_by_key(|(_, count)| *count)?;
+    Some(most.0.to_owned())
 }
 
 fn name(cause: &mut Cause, best: &Candidate) {

@@ -31,8 +31,12 @@ pub(crate) fn sentence(cause: &Cause) -> String {
     parts.extend(same);
     let mut text = parts.join("; ");
     match cause.mechanism {
-        Some(found) => text.push_str(&format!(": {}.", in_words(found, cause))),
-        None => text.push_str(": what makes them slow or fail is not known."),
+        Some(found) => {
+            let error = cause.error.as_ref();
+            let error = error.map_or(String::new(), |error| format!(", mostly {error}"));
+            text.push_str(&format!(": {}{error}.", in_words(found, cause)));
+        }
+        None => text.push_str(": what makes them bad is not known."),
     }
     text
 }

@@ -2,8 +2,10 @@
 //! progress once a second, and reports the status.
 
 use super::calendar::Calendar;
+use super::causes::Causes;
 use super::objective::{Objective, Sli, Weight};
 use super::reason::{Reason, Verdict};
+use super::samples::{Samples, Verdicts};
 use super::state::MAX_RETIRED;
 use super::tracker::{CallRef, SavedTracker, Tracker};
 use super::verdict::{self, Events, Finished, PartialVerdict};
@@ -31,6 +33,7 @@ const MAX_JUDGED: usize = 40_000;
 #[derive(Debug)]
 pub struct Slos {
     state: Mutex<State>,
+    pub(crate) causes: Causes,
 }
 
 #[derive(Debug)]
@@ -38,6 +41,8 @@ pub struct State {
     pub trackers: Vec<Tracker>,
     pub calendar: Calendar,
     judged: HashMap<Uuid, JudgedCall>,
+    /// Some of the last calls, with their verdicts.
+    pub samples: Samples,
     /// Counts of objectives that are not configured any more.
     pub retired: BTreeMap<String, SavedTracker>,
     /// Whether something was counted since the last save.
@@ -101,10 +106,12 @@ impl Slos {
                 trackers: trackers.map(|slo| Tracker::new(slo, seconds)).collect(),
                 calendar,
                 judged: HashMap::new(),
+                samples: Samples::default(),
                 retired: BTreeMap::new(),
                 changed: false,
                 bounds: Bounds::of(measure),
             }),
+            causes: Causes::default(),
         })
     }
 
@@ -156,6 +163,7 @@ impl Slos {
                 None => false,
             });
         }
+        state.samples.moved(&moved);
         state.bounds = Bounds::of(measure);
         state.changed = true;
         anew
@@ -177,6 +185,7 @@ impl Slos {
             tracing::warn!(seconds = jump, "the clock was set; counts keep their age");
             let trackers = state.trackers.iter_mut();
             trackers.for_each(|tracker| tracker.redate(jump));
+            state.samples.clear();
         }
         let seconds = state.calendar.seconds(now) as u64;
         for tracker in &mut state.trackers {
@@ -406,6 +415,7 @@ impl Subscriber for Slos {
         let names = call.names();
         let mut state = self.state();
         let judged = state.judged.remove(&finished_call.id);
+        let mut verdicts = Verdicts::default();
         let seconds = state.calendar.seconds(finished_call.ended) as u64;
         let call_ref = CallRef {
             call: &call.record.id,
@@ -419,11 +429,18 @@ impl Subscriber for Slos {
             if partial.is_none() && !judgement.select.matches(&names) {
                 continue;
             }
-            let events = verdict::judge_rest(judgement, &call, &partial.unwrap_or_default().so_far);
+            let so_far = partial.unwrap_or_default().so_far;
+            let events = verdict::judge_rest(judgement, &call, &so_far);
+            match so_far.decided {
+                true => verdicts.add_bad(at),
+                false => verdicts.add(at, &events, tracker.objective.budget()),
+            }
             for events in &events {
                 tracker.count(seconds, events, call_ref);
             }
             state.changed |= !events.is_empty();
         }
+        let ended = state.calendar.seconds(finished_call.ended);
+        state.samples.add(ended, finished_call, verdicts);
     }
 }

@@ -373,7 +373,8 @@ fn is_right(incident: &Incident, cause: &Cause) -> bool {
         Some(_) => value == incident.value,
         None => value.is_none_or(|value| Dimension::CLASSES.contains(&value.0)),
     };
-    value_is && cause.mechanism == Some(incident.mechanism)
+    let error_is = cause.error.is_some() == (incident.mechanism == Errors);
+    value_is && cause.mechanism == Some(incident.mechanism) && error_is
 }
 
 fn onset_is_near(cause: &Cause) -> bool {
