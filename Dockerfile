@@ -14,6 +14,9 @@ FROM docker.io/library/rust:${RUST} AS build
 WORKDIR /src
 # mimalloc's C writes down when it was compiled: two builds are to give the same binary.
 ENV SOURCE_DATE_EPOCH=0
+# For `--version`, such as `1234567 of 2026-01-31`: the context is without .git.
+ARG COMMIT
+ENV TOKENGAUGE_COMMIT=${COMMIT}
 COPY . .
 # The flag is for the last step alone: what is built before, macros included, stays as it is everywhere.
 RUN --mount=type=cache,target=/usr/local/cargo/registry --mount=type=cache,target=/src/target \

@@ -57,6 +57,13 @@ static: compiler ## target/static/tokengauge, the binary of the image; IMAGE_PRO
 	cargo rustc --locked --profile $(IMAGE_PROFILE) --bin tokengauge -- -C target-feature=+crt-static
 	install -D target/$(subst dev,debug,$(IMAGE_PROFILE))/tokengauge target/static/tokengauge
 
+# Repeat it when what a start runs has moved: a name that is no more is passed over, and costs nothing but memory.
+.PHONY: link-order
+link-order: compiler ## record which functions a start and a call run, for the linker to put them side by side
+	command -v valgrind > /dev/null || tests/real/apt valgrind
+	cargo build --locked --release
+	benches/link_order/record target/release/tokengauge src/link-order.ld
+
 .PHONY: bench
 bench: ## all benchmarks; see also bench-tools, bench-gateways and soak
 	cargo bench --locked $(addprefix --bench ,peers tap ledger wire counter accuracy)

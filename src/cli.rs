@@ -14,7 +14,7 @@ use crate::config::DEFAULT_ADMIN;
 #[cfg(feature = "sim")]
 use crate::config::DEFAULT_LISTEN;
 use crate::ledger;
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -42,7 +42,7 @@ pub const ON_REFUSED_CONFIG: &str = "TOKENGAUGE_ON_REFUSED_CONFIG";
 #[derive(Debug, Parser)]
 #[command(name = "tokengauge", version, args_conflicts_with_subcommands = true)]
 #[command(
-    after_help = "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 `inject` left something out or `drift` found drift, 78 bad configuration.\n\
+    after_help = "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 `inject` left something out or `drift` found drift, 78 bad configuration,\n  130 `bench` was stopped before its end.\n\
     Log level: TOKENGAUGE_LOG=error|warn|info|debug (default info).\n\
     Token of the admin address, before the configuration's: TOKENGAUGE_ADMIN_TOKEN."
 )]
@@ -53,6 +53,18 @@ pub struct Cli {
     /// The options of `run`.
     #[command(flatten)]
     pub run: RunArgs,
+}
+
+/// The command line, with what `--version` says.
+pub fn command() -> clap::Command {
+    Cli::command().long_version(version())
+}
+
+/// The version, the commit that it was built from, and the day of the list of prices.
+fn version() -> String {
+    let (version, commit) = (env!("CARGO_PKG_VERSION"), env!("TOKENGAUGE_COMMIT"));
+    let prices = crate::cost::prices_checked_on().unwrap_or("an unknown day");
+    format!("{version}\ncommit {commit}\nlist of prices of {prices}")
 }
 
 /// What to do.
@@ -102,6 +114,10 @@ pub enum Command {
     Probe(ProbeArgs),
     /// Wait: a hook where there is no shell
     Pause(PauseArgs),
+    /// Print the completions of these commands for a shell
+    Completions(CompletionsArgs),
+    /// Print the manual page, or write those of all commands into a folder
+    Man(ManArgs),
 }
 
 /// Where the configuration comes from.
@@ -182,6 +198,13 @@ pub enum OnRefusedConfig {
 #[cfg(feature = "sim")]
 #[derive(Debug, Clone, Args)]
 pub struct DemoArgs {
+    /// Objectives, workloads, budgets and so on of this file, in place of the demo's; the
+    /// upstreams and routes are the demo's in any case
+    #[arg(short, long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Keep calls and counts in this folder
+    #[arg(long, value_name = "DIR")]
+    pub state_dir: Option<PathBuf>,
     /// Where agents connect
     #[arg(long, value_name = "ADDR", default_value_t = DEFAULT_LISTEN, value_parser = address::parse)]
     pub listen: SocketAddr,
@@ -205,6 +228,25 @@ pub struct CheckArgs {
     /// Where the configuration comes from.
     #[command(flatten)]
     pub config: ConfigArgs,
+    /// Exit with 1 where there is a warning
+    #[arg(long)]
+    pub strict: bool,
+}
+
+/// Options of `completions`.
+#[derive(Debug, Clone, Args)]
+pub struct CompletionsArgs {
+    /// The shell
+    #[arg(value_enum)]
+    pub shell: clap_complete::Shell,
+}
+
+/// Options of `man`.
+#[derive(Debug, Clone, Args)]
+pub struct ManArgs {
+    /// Write a page for each command into this folder
+    #[arg(value_name = "DIR")]
+    pub folder: Option<PathBuf>,
 }
 
 /// Options of `sim`.
@@ -338,7 +380,6 @@ fn resolution(text: &str) -> Result<std::time::Duration, Box<dyn std::error::Err
 mod tests {
     use super::calls::dialect;
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_command_line_is_consistent() {

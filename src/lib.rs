@@ -86,6 +86,9 @@ pub enum Error {
     /// which, why and what to do.
     #[error("tokengauge: {0}")]
     Address(String),
+    /// Work was stopped by a signal before its end; what was done until then is written.
+    #[error("tokengauge: {0}")]
+    Interrupted(String),
     /// Standard output was closed by its reader, as by `| head -1`: there is nothing more to do.
     #[error("tokengauge: nobody reads standard output")]
     OutputClosed,

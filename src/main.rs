@@ -1,26 +1,32 @@
 //! Command line, run, exit code.
 
-use clap::Parser;
+use clap::FromArgMatches;
 use mimalloc::MiMalloc;
 use std::process::ExitCode;
-use tokengauge::{Error, cli::Cli};
+use tokengauge::{Error, cli, cli::Cli};
 
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
 /// The exit code where a part was left out, or where what was looked for is there.
 const LEFT_OUT: u8 = 3;
+/// The exit code of shells for what an interrupt ended.
+const INTERRUPTED: u8 = 130;
 /// `EX_CONFIG` of sysexits.h.
 const BAD_CONFIGURATION: u8 = 78;
 
 fn main() -> ExitCode {
-    match tokengauge::run(Cli::parse()) {
+    let matches = cli::command().get_matches();
+    // What clap has read by this command fits it.
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    match tokengauge::run(cli) {
         Ok(()) | Err(Error::OutputClosed) => ExitCode::SUCCESS,
         Err(error) => {
             error.print();
             match error {
                 Error::Configuration(_) => ExitCode::from(BAD_CONFIGURATION),
                 Error::LeftOut(_) | Error::Found(_) => ExitCode::from(LEFT_OUT),
+                Error::Interrupted(_) => ExitCode::from(INTERRUPTED),
                 Error::Failed(_) | Error::Address(_) | Error::OutputClosed => ExitCode::FAILURE,
             }
         }

@@ -55,6 +55,16 @@ pub(crate) fn note(line: &str) {
     let _ = writeln!(io::stderr(), "{}", lines(line));
 }
 
+/// The width of the terminal that standard output is, in characters.
+pub(crate) fn width() -> Option<usize> {
+    if !io::stdout().is_terminal() {
+        return None;
+    }
+    let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
+    // A terminal that does not know its size says 0.
+    Some(usize::from(size.ws_col)).filter(|width| *width > 0)
+}
+
 /// The error for a failure to write to standard output.
 pub(crate) fn failed(error: io::Error) -> Error {
     match error.kind() {

@@ -214,7 +214,7 @@ fn an_unusable_token_or_certificate_is_refused_at_start() {
     };
     let reason = |admin: &str| {
         let invalid = config(admin).expect_err("not valid").to_string();
-        assert!(invalid.starts_with("test:2: token: "), "{invalid}");
+        assert!(invalid.starts_with("test:2:9: token: "), "{invalid}");
         invalid
     };
     assert!(reason("token = \"short\"").contains("at least 16 characters"));
@@ -233,7 +233,7 @@ fn an_unusable_token_or_certificate_is_refused_at_start() {
         let invalid = config(&format!("hosts = [{wrong:?}]")).expect_err("no name");
         let invalid = invalid.to_string();
         assert!(
-            invalid.starts_with("test:2: ") && invalid.contains("is no host name"),
+            invalid.starts_with("test:2:") && invalid.contains("is no host name"),
             "{invalid}"
         );
     }

@@ -120,7 +120,7 @@ fn what_cannot_be_meant_is_refused() {
         refused.to_string()
     };
     let same = "listen = \"127.0.0.1:9464\"\nmetrics_listen = \"127.0.0.1:9464\"\n";
-    assert!(wrong(same, "h").contains("test:3: metrics_listen"));
+    assert!(wrong(same, "h").contains("test:3:18: metrics_listen"));
     let open = "metrics_listen = \"0.0.0.0:15464\"\n";
     assert!(wrong(open, "127.0.0.1:15464").contains("the operators' address, 0.0.0.0:15464"));
     let folder = TempDir::new().expect("a folder");

@@ -228,7 +228,10 @@ async fn an_interrupt_leaves_what_was_whole() {
     let id = i32::try_from(child.id().expect("it runs")).expect("an id");
     let id = rustix::process::Pid::from_raw(id).expect("an id");
     rustix::process::kill_process(id, rustix::process::Signal::INT).expect("sent");
-    let (printed, error) = failed(&child.wait_with_output().await.expect("it ends"));
+    let output = child.wait_with_output().await.expect("it ends");
+    assert_eq!(output.status.code(), Some(130), "{output:?}");
+    let printed = String::from_utf8_lossy(&output.stdout);
+    let error = String::from_utf8_lossy(&output.stderr);
     let results: Value = serde_json::from_str(&printed).expect("JSON");
     assert_eq!(results["interrupted"], true);
     let levels = results["levels"].as_array().expect("levels");

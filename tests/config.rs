@@ -229,7 +229,7 @@ fn a_file_without_upstreams_or_routes_says_what_to_add() {
 fn the_printed_form_has_file_line_key_and_reason() {
     let error = Config::parse("listen = 5\n", "my.toml").expect_err("not valid");
     let printed = error.to_string();
-    assert!(printed.starts_with("my.toml:1: listen: "), "{printed}");
+    assert!(printed.starts_with("my.toml:1:10: listen: "), "{printed}");
 }
 
 #[test]

@@ -4,7 +4,8 @@
 use crate::process::SteppedBackend;
 use rustix::fs::{Mode, OFlags};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-use std::io::Read;
+use rustix::termios::{Winsize, tcsetwinsize};
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, SystemTime};
@@ -134,13 +135,27 @@ fn every_command_ends_quietly_when_its_output_is_closed() {
 }
 
 /// What a terminal gets of the command's standard output and error.
-fn on_terminal(mut command: Command) -> String {
+fn on_terminal(command: Command) -> String {
+    on_terminal_of(None, command)
+}
+
+/// The same of a terminal with so many columns.
+fn on_terminal_of(columns: Option<u16>, mut command: Command) -> String {
     let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
     grantpt(&terminal).expect("granted");
     unlockpt(&terminal).expect("unlocked");
     let name = ptsname(&terminal, Vec::new()).expect("its name");
     let other = rustix::fs::open(name, OFlags::RDWR | OFlags::NOCTTY, Mode::empty());
     let other = other.expect("its other end");
+    if let Some(columns) = columns {
+        let size = Winsize {
+            ws_row: 24,
+            ws_col: columns,
+            ws_xpixel: 0,
+            ws_ypixel: 0,
+        };
+        tcsetwinsize(&other, size).expect("a size");
+    }
     command
         .stdout(other.try_clone().expect("twice"))
         .stderr(other);
@@ -155,6 +170,13 @@ fn on_terminal(mut command: Command) -> String {
     }
     child.wait().expect("it ends");
     String::from_utf8_lossy(&shown).into_owned()
+}
+
+/// What stays of it where a slow machine has shown how far the work was meanwhile.
+fn without_progress(shown: &str) -> String {
+    let mut parts = shown.split("\r\u{1b}[K");
+    let first = parts.next().unwrap_or_default();
+    first.to_owned() + parts.last().unwrap_or_default()
 }
 
 fn harmless(line: &str, shown: &str) {
@@ -175,7 +197,7 @@ fn no_name_commands_a_terminal() {
         "export --ledger LEDGER --format jsonl --since 1h",
         "slo suggest LOG",
     ] {
-        let shown = on_terminal(fixture.command(line));
+        let shown = without_progress(&on_terminal(fixture.command(line)));
         assert!(
             shown.contains("tokens") || shown.contains("calls"),
             "{line}: {shown}"
@@ -265,4 +287,60 @@ async fn a_proxy_goes_on_when_its_log_is_closed() {
         "{metrics}"
     );
     assert!(child.try_wait().expect("known").is_none(), "it runs");
+}
+
+#[test]
+fn a_report_keeps_to_the_width_of_its_terminal() {
+    let fixture = OutputFixture::new();
+    for columns in [80_u16, 200] {
+        let line = "report --ledger LEDGER --with-warm-up --by user,model";
+        let shown = without_progress(&on_terminal_of(Some(columns), fixture.command(line)));
+        let widest = shown.lines().map(|line| line.chars().count()).max();
+        assert!(widest.expect("lines") <= usize::from(columns), "{shown}");
+        for head in ["USER", "CALLS", "TTFT P50", "PER 1M OUT", "BANDS %"] {
+            assert!(shown.contains(head), "{head}: {shown}");
+        }
+    }
+    let piped = fixture.output("report --ledger LEDGER --with-warm-up");
+    let piped = String::from_utf8(piped.stdout).expect("UTF-8");
+    let heads = piped.lines().next().expect("heads");
+    assert!(
+        heads.contains("CALLS") && heads.ends_with("BANDS %"),
+        "{heads}"
+    );
+}
+
+#[test]
+fn long_work_shows_on_a_terminal_how_far_it_is() {
+    let fixture = OutputFixture::new();
+    let pipe = fixture.folder.path().join("pipe.jsonl");
+    let made = Command::new("mkfifo").arg(&pipe).status().expect("mkfifo");
+    assert!(made.success());
+    let log = std::fs::read_to_string(&fixture.log).expect("read");
+    let writer = std::thread::spawn({
+        let pipe = pipe.clone();
+        move || {
+            let mut pipe = std::fs::OpenOptions::new()
+                .write(true)
+                .open(pipe)
+                .expect("opens");
+            for line in log.lines().take(15) {
+                writeln!(pipe, "{line}").expect("written");
+                std::thread::sleep(Duration::from_millis(120));
+            }
+        }
+    });
+    let mut command = fixture.command("report --with-warm-up --call-log");
+    command.arg(&pipe);
+    let shown = on_terminal(command);
+    writer.join().expect("no panic");
+    let (progress, report) = shown.rsplit_once("\u{1b}[K").expect("a line that changes");
+    assert!(
+        progress.contains("report: ") && progress.contains(" calls, 1s"),
+        "{progress:?}"
+    );
+    assert!(
+        report.contains("CALLS") && report.contains("15 calls from"),
+        "{report}"
+    );
 }

@@ -164,11 +164,11 @@ async fn what_cannot_be_used_is_refused_and_says_where_and_why() {
     let refused = [
         (
             good.replace("upstream = \"a\"", "upstream = \"x\""),
-            "proxy-config.toml:9: upstream: there is no upstream named `x`".to_owned(),
+            "proxy-config.toml:9:12: upstream: there is no upstream named `x`".to_owned(),
         ),
         (
             "listen = 1".to_owned(),
-            "proxy-config.toml:1: listen".to_owned(),
+            "proxy-config.toml:1:10: listen".to_owned(),
         ),
         (tls, missing.display().to_string()),
         (

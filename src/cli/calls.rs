@@ -141,6 +141,8 @@ pub enum By {
     Upstream,
     /// The agent
     Agent,
+    /// The user, hashed unless the configuration says otherwise
+    User,
     /// The route
     Route,
     /// The experiment

@@ -3,7 +3,7 @@
 use super::serve::Proxy;
 use crate::Error;
 use crate::cli::DemoArgs;
-use crate::config::Config;
+use crate::config::{self, Config};
 use crate::output;
 use crate::proxy::Shutdown;
 use crate::sim::{Simulator, agents};
@@ -11,6 +11,7 @@ use std::fmt::Write;
 use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::net::TcpListener;
+use toml::Table;
 
 /// The providers the demo pretends to have.
 const PROVIDERS: [&str; 4] = ["openai", "anthropic", "gemini", "ollama"];
@@ -64,34 +65,67 @@ pub(super) async fn demo(args: DemoArgs) -> Result<(), Error> {
     let backend = listener
         .local_addr()
         .map_err(|error| Error::Failed(error.to_string()))?;
-    let mut config = configuration(backend)?;
+    let mut config = configuration(&args, backend)?;
     config.listeners[0].address = args.listen;
     config.admin.address = Some(args.admin);
     let proxy = Proxy::bind(config, args.call_log.as_deref()).await?;
     let shutdown = proxy.shutdown();
     super::signals::watch(shutdown.clone())?;
+    let admin = proxy.admin_address().unwrap_or(args.admin);
+    let folder = proxy.config().state_dir.as_ref();
+    let scheme = if proxy.config().admin.tls.is_some() {
+        "https"
+    } else {
+        "http"
+    };
+    output::note(&format!("demo: {scheme}://{admin}/ shows what is going on"));
+    if let Some(folder) = folder {
+        output::note(&format!(
+            "  calls and counts are kept in {}",
+            folder.display()
+        ));
+    }
     start_simulation(listener, proxy.address(), args.agents, &shutdown)?;
     if let Some(after) = args.stop_after {
         tokio::spawn(stop(after, shutdown));
     }
     output::note(&format!("demo: {} simulated agents; try", args.agents));
-    output::note(&format!(
-        "  curl -s http://{}/api/v1/calls?limit=1",
-        args.admin
-    ));
-    output::note(&format!("  curl -s http://{}/metrics", args.admin));
-    output::note(&format!("  tokengauge slo status --admin {}", args.admin));
-    output::note(&format!("  tokengauge top --admin {}", args.admin));
-    output::note(&format!(
-        "  tokengauge report --with-warm-up --admin {}",
-        args.admin
-    ));
+    for command in [
+        format!("curl -s {scheme}://{admin}/api/v1/calls?limit=1"),
+        format!("curl -s {scheme}://{admin}/metrics"),
+        format!("tokengauge slo status --admin {admin}"),
+        format!("tokengauge top --admin {admin}"),
+        format!("tokengauge report --with-warm-up --admin {admin}"),
+    ] {
+        output::note(&format!("  {command}"));
+    }
     proxy.serve().await
 }
 
-/// One upstream and route per provider, all of them the simulator.
-fn configuration(backend: SocketAddr) -> Result<Config, Error> {
-    let mut text = PROMISES.to_owned();
+/// The tables of the file that was named, else the demo's objectives, with an upstream and a
+/// route per provider, all of them the simulator.
+fn configuration(args: &DemoArgs, backend: SocketAddr) -> Result<Config, Error> {
+    let (text, origin) = match &args.config {
+        Some(path) => (config::text(path)?, path.display().to_string()),
+        None => (PROMISES.to_owned(), "the demo's configuration".to_owned()),
+    };
+    if args.config.is_some() {
+        // Its mistakes are told with the lines that they have there.
+        Config::parse(&text, &origin)?;
+    }
+    let unusable =
+        |error: &dyn std::fmt::Display| Error::Configuration(format!("{origin}: {error}"));
+    let mut tables: Table = text.parse().map_err(|error| unusable(&error))?;
+    for simulated in ["experiment", "listen", "route", "tls", "upstream"] {
+        tables.remove(simulated);
+    }
+    if let Some(folder) = &args.state_dir {
+        let folder = folder
+            .to_str()
+            .ok_or_else(|| unusable(&"--state-dir is no UTF-8"))?;
+        tables.insert("state_dir".to_owned(), folder.into());
+    }
+    let mut text = toml::to_string(&tables).map_err(|error| unusable(&error))?;
     for name in PROVIDERS {
         // Writing to a string does not fail.
         let _ = write!(
@@ -100,7 +134,8 @@ fn configuration(backend: SocketAddr) -> Result<Config, Error> {
              [[route]]\npath = \"/{name}\"\nupstream = \"{name}\"\n"
         );
     }
-    Ok(Config::parse(&text, "the demo's configuration")?)
+    let origin = format!("{origin}, with the demo's upstreams and routes");
+    Ok(Config::parse(&text, &origin)?)
 }
 
 fn start_simulation(

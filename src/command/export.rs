@@ -1,5 +1,6 @@
 //! `tokengauge export`: the ledger's calls as a file.
 
+use super::progress::{Counted, Progress};
 use crate::Error;
 use crate::cli::ExportArgs;
 use crate::ledger::{ExportError, ExportOptions, FileFormat, Reader, export as write};
@@ -40,6 +41,11 @@ pub(super) fn export(args: &ExportArgs) -> Result<(), Error> {
         }
         None => output::stdout(),
     };
+    let progress = match args.output {
+        Some(_) => Progress::of("export"),
+        None => Progress::beside_output("export"),
+    };
+    let output = Box::new(Counted::new(output, progress));
     let reader = Reader::within(&path, Instant::now, TIMEOUT);
     match write(&reader, &options, output) {
         Ok(calls) => {

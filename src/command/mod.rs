@@ -15,12 +15,14 @@ mod fd_limit;
 mod inject;
 mod ledger;
 mod logging;
+mod manual;
 mod metrics;
 mod notify;
 mod objectives;
 mod operators;
 mod pause;
 mod probe;
+mod progress;
 mod reload;
 mod reload_status;
 mod replay;
@@ -79,6 +81,8 @@ pub fn run(cli: Cli) -> Result<(), Error> {
             pause::pause(&args);
             Ok(())
         }
+        Command::Completions(args) => manual::completions(&args),
+        Command::Man(args) => manual::man(&args),
         Command::Dashboards(args) => output::print(&dashboards::dashboards(&args)?),
     }
 }

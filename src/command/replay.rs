@@ -2,6 +2,7 @@
 
 mod recording;
 
+use super::progress::Progress;
 use crate::Error;
 use crate::call::CallRecord;
 use crate::cli::ReplayArgs;
@@ -34,7 +35,10 @@ pub(super) fn replay(args: &ReplayArgs) -> Result<(), Error> {
         vec![last.clone()],
     );
     let mut output = output::stdout();
-    for recording in recordings {
+    let mut progress = Progress::beside_output("replay");
+    let all = recordings.len() as u64;
+    for (recording, done) in recordings.into_iter().zip(0..) {
+        progress.at(done, Some(all), "recordings");
         for record in measured(&meter, &last, &recording, pace)? {
             let line =
                 serde_json::to_string(&record).map_err(|error| Error::Failed(error.to_string()))?;

@@ -60,6 +60,9 @@ impl Proxy {
         let fd_limits = super::fd_limit::raise(config.limits.connections);
         config.limits.connections = fd_limits.agents;
         crate::config::warn_of_memory_limit(config.measure.memory_bytes);
+        for warning in &config.warnings {
+            tracing::warn!("{}{warning}", config.origin);
+        }
         let config = Arc::new(config);
         let shutdown = Shutdown::new();
         let prometheus = exporter(&config);
@@ -162,6 +165,12 @@ impl Proxy {
     #[cfg(feature = "sim")]
     pub(super) fn address(&self) -> SocketAddr {
         self.bound[0].address()
+    }
+
+    /// The address on which operators connect.
+    #[cfg(feature = "sim")]
+    pub(super) fn admin_address(&self) -> Option<SocketAddr> {
+        self.operators.address()
     }
 
     /// Serves until the shutdown, and until streams have ended or were cut off.

@@ -1,6 +1,6 @@
 //! Finds all unknown keys and values out of bounds in a file by the schema, with their lines.
 
-use super::file::{Problem, key_at, line_at};
+use super::file::Problem;
 use super::scalar::{Size, parse_size};
 use super::schema::published;
 use serde_json::Value;
@@ -30,11 +30,7 @@ struct Check<'a> {
 
 impl Check<'_> {
     fn at(&mut self, span: Range<usize>, reason: String) {
-        self.found.push(Problem {
-            line: Some(line_at(self.text, span.start)),
-            key: key_at(self.text, span.start),
-            reason,
-        });
+        self.found.push(Problem::at(self.text, span.start, reason));
     }
 
     fn table(&mut self, schema: &Value, table: &DeTable<'_>) {
@@ -54,6 +50,7 @@ impl Check<'_> {
 
     fn value(&mut self, schema: &Value, value: &DeValue<'_>, span: Range<usize>) {
         match value {
+            _ if !is_of_type(schema, value) => self.at(span, wrong_type(schema, value)),
             DeValue::Table(table) => self.table(schema, table),
             DeValue::Array(all) => {
                 if let Some(most) = schema["maxItems"].as_u64()
@@ -91,6 +88,54 @@ fn unknown<'a>(key: &str, names: impl Iterator<Item = &'a str>) -> String {
             )
         }
     }
+}
+
+/// Whether a value is of its key's type; a key without one takes several.
+fn is_of_type(schema: &Value, value: &DeValue<'_>) -> bool {
+    let fits = |name: &Value| match value {
+        DeValue::String(_) => name == "string",
+        DeValue::Integer(_) => name == "integer" || name == "number",
+        DeValue::Float(_) => name == "number",
+        DeValue::Boolean(_) => name == "boolean",
+        DeValue::Array(_) => name == "array",
+        DeValue::Table(_) => name == "object",
+        DeValue::Datetime(_) => false,
+    };
+    match &schema["type"] {
+        Value::Array(names) => names.iter().any(fits),
+        Value::Null => true,
+        name => fits(name),
+    }
+}
+
+/// The message about a value of another type. The value is not in it: it may be a secret.
+fn wrong_type(schema: &Value, value: &DeValue<'_>) -> String {
+    let kind = |name: &Value| match name.as_str().unwrap_or_default() {
+        "string" => "text in quotes",
+        "integer" => "a whole number",
+        "number" => "a number",
+        "boolean" => "`true` or `false`",
+        "array" => "a list in brackets",
+        _ => "a table",
+    };
+    let wanted = match schema["x-type"].as_str() {
+        Some("duration") => "a duration such as \"30s\"",
+        Some("duration or \"month\"") => "a duration such as \"30d\", or \"month\"",
+        Some("size") => "a size such as 65536 or \"64KiB\"",
+        Some("address") => "an address such as \"127.0.0.1:8080\"",
+        Some("URL") => "a URL such as \"http://127.0.0.1:8000\"",
+        _ => kind(&schema["type"]),
+    };
+    let given = match value {
+        DeValue::String(_) => "text",
+        DeValue::Integer(_) => "a whole number",
+        DeValue::Float(_) => "a number with a fraction",
+        DeValue::Boolean(_) => "`true` or `false`",
+        DeValue::Array(_) => "a list",
+        DeValue::Table(_) => "a table",
+        DeValue::Datetime(_) => "a date",
+    };
+    format!("must be {wanted}, not {given}")
 }
 
 /// Whether a value is out of its key's bounds. A value of another type is not: the reader

@@ -40,30 +40,66 @@ pub struct Invalid {
 }
 
 /// One thing wrong with a configuration.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Problem {
     /// The line, counted from 1, where it is known.
     pub line: Option<usize>,
+    /// The character of the line, counted from 1, where it is known.
+    pub column: Option<usize>,
     /// The key, as written; empty where none is to blame.
     pub key: String,
     /// What is wrong and what would be right.
     pub reason: String,
 }
 
+impl Problem {
+    /// A problem of what begins at a byte of the text.
+    pub(super) fn at(text: &str, start: usize, reason: impl Into<String>) -> Problem {
+        Problem {
+            line: Some(line_at(text, start)),
+            column: Some(column_at(text, start)),
+            key: key_at(text, start),
+            reason: reason.into(),
+        }
+    }
+}
+
+/// `:LINE:COLUMN: KEY: REASON`, to follow the name of the file.
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for number in self.line.iter().chain(&self.column) {
+            write!(f, ":{number}")?;
+        }
+        if !self.key.is_empty() {
+            write!(f, ": {}", self.key)?;
+        }
+        write!(f, ": {}", self.reason)
+    }
+}
+
 impl fmt::Display for Invalid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, problem) in self.problems.iter().enumerate() {
             let newline = if i == 0 { "" } else { "\n" };
-            write!(f, "{newline}{}", self.origin)?;
-            if let Some(line) = problem.line {
-                write!(f, ":{line}")?;
-            }
-            if !problem.key.is_empty() {
-                write!(f, ": {}", problem.key)?;
-            }
-            write!(f, ": {}", problem.reason)?;
+            write!(f, "{newline}{}{problem}", self.origin)?;
         }
         Ok(())
+    }
+}
+
+impl Invalid {
+    /// The problems of a text. A text that is within a file of values is indented there, so its
+    /// columns would be wrong.
+    pub(super) fn new(origin: &str, mut problems: Vec<Problem>) -> Invalid {
+        if origin.ends_with(".yaml") || origin.ends_with(".yml") {
+            for problem in &mut problems {
+                problem.column = None;
+            }
+        }
+        Invalid {
+            origin: origin.to_owned(),
+            problems,
+        }
     }
 }
 
@@ -77,10 +113,7 @@ impl Config {
     /// Reads a text; `origin` is what its problems are prefixed with. Relative file
     /// names in it are taken as they are.
     pub fn parse(text: &str, origin: &str) -> Result<Config, Invalid> {
-        let invalid = |problems| Invalid {
-            origin: origin.to_owned(),
-            problems,
-        };
+        let invalid = |problems| Invalid::new(origin, problems);
         let mut problems = super::bounds::problems(text);
         let resolved = match toml::from_str(text) {
             Ok(file) => super::resolve::config(file, text),
@@ -96,7 +129,7 @@ impl Config {
                 let known: Vec<_> = problems.iter().map(|problem| problem.line).collect();
                 let new = |other: &Problem| other.line.is_none() || !known.contains(&other.line);
                 problems.extend(others.into_iter().filter(new));
-                problems.sort_by_key(|problem| problem.line);
+                problems.sort_by_key(|problem| (problem.line, problem.column));
                 Err(invalid(problems))
             }
         }
@@ -105,12 +138,46 @@ impl Config {
 
 /// Finds line and key of an error of the TOML reader.
 fn located(text: &str, error: &toml::de::Error) -> Problem {
-    let at = error.span().map(|span| span.start);
-    Problem {
-        line: at.map(|at| line_at(text, at)),
-        key: at.map(|at| key_at(text, at)).unwrap_or_default(),
-        reason: error.message().trim().to_owned(),
+    let reason = in_plain_words(error.message().trim());
+    match error.span() {
+        Some(span) => Problem::at(text, span.start, reason),
+        None => Problem {
+            reason,
+            ..Problem::default()
+        },
     }
+}
+
+/// What the reader expected, without the names of Rust's types.
+fn in_plain_words(message: &str) -> String {
+    const WORDS: [(&str, &str); 8] = [
+        (
+            "expected a nonzero u32",
+            "expected a whole number from 1 to 4294967295",
+        ),
+        ("expected u16", "expected a whole number of at most 65535"),
+        (
+            "expected u32",
+            "expected a whole number of at most 4294967295",
+        ),
+        ("expected u64", "expected a whole number"),
+        ("expected usize", "expected a whole number"),
+        ("expected f64", "expected a number"),
+        ("expected a boolean", "expected `true` or `false`"),
+        ("expected a sequence", "expected a list"),
+    ];
+    let mut message = message.to_owned();
+    for (type_name, words) in WORDS {
+        message = message.replace(type_name, words);
+    }
+    message
+}
+
+/// The character of its line at which a byte is, counted from 1.
+fn column_at(text: &str, at: usize) -> usize {
+    let before = text.get(..at).unwrap_or(text);
+    let start = before.rfind('\n').map_or(0, |end| end + 1);
+    before[start..].chars().count() + 1
 }
 
 /// The line that holds a byte, counted from 1.

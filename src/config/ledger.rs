@@ -90,10 +90,16 @@ mod tests {
     #[test]
     fn what_is_invalid_is_reported_with_its_line() {
         for (text, key) in [
-            ("[ledger]\nenabled = true", "test:2: enabled"),
-            ("[ledger]\nretention_age = \"1m\"", "test:2: retention_age"),
-            ("[ledger]\nretention_bytes = 5", "test:2: retention_bytes"),
-            ("[ledger]\nsize = 5", "test:2: size"),
+            ("[ledger]\nenabled = true", "test:2:11: enabled"),
+            (
+                "[ledger]\nretention_age = \"1m\"",
+                "test:2:17: retention_age",
+            ),
+            (
+                "[ledger]\nretention_bytes = 5",
+                "test:2:19: retention_bytes",
+            ),
+            ("[ledger]\nsize = 5", "test:2:1: size"),
         ] {
             let problem = parsed(text).expect_err(text);
             assert!(problem.starts_with(key), "{problem}");

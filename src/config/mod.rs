@@ -10,6 +10,7 @@ mod file;
 mod ledger;
 mod limited;
 mod memory_limit;
+mod named_files;
 mod objectives;
 mod operators;
 mod quotas;
@@ -23,6 +24,7 @@ mod schema;
 mod sidecar;
 mod source;
 mod spanned;
+mod unreachable;
 
 use crate::cost::PriceList;
 use crate::cost::budget::Budget;
@@ -44,6 +46,7 @@ pub use crate::meter::settings::{Measure, Workload};
 pub use file::{Invalid, Problem};
 pub(crate) use limited::{may_guard_metrics, may_have_token, may_limit};
 pub(crate) use memory_limit::warn_of as warn_of_memory_limit;
+pub(crate) use named_files::check as check_named_files;
 pub(crate) use operators::{InvalidToken, check_token};
 pub use reference::{json_schema, reference};
 pub use resolve::{DEFAULT_ADMIN, DEFAULT_DRAIN, DEFAULT_LISTEN};
@@ -97,6 +100,8 @@ pub struct Config {
     /// Why every call is refused, and what to do, in a sentence for the agent; `None` where
     /// calls are forwarded.
     pub refusal: Option<Arc<str>>,
+    /// What is valid, but hardly what was meant.
+    pub warnings: Vec<Problem>,
     /// The file it was read from, or another name for the source.
     pub origin: String,
     /// A digest of the text, for logs of changes.

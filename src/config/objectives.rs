@@ -4,6 +4,7 @@ use super::file;
 use super::resolve::{Problems, check_label, headers};
 use super::scalar::Window;
 use super::spanned::Spanned;
+use super::unreachable;
 use super::*;
 use crate::meter::INTER_TOKEN_BOUNDS;
 use crate::slo::{Judgement, MAX_OBJECTIVES, MONTH, PRESETS, Preset, Selector, Sli, Slice, Weight};
@@ -31,19 +32,25 @@ pub(super) fn workloads(
     routes: &[Arc<Route>],
     problems: &mut Problems<'_>,
 ) -> Vec<Workload> {
-    let all = written.into_iter().map(|written| {
+    let mut all = Vec::new();
+    let mut places = Vec::new();
+    for written in written {
         check_label(&written.name, problems);
         check_route(written.route.as_ref(), routes, problems);
-        Workload {
+        let place = written.name.clone();
+        let workload = Workload {
             name: written.name.into_inner().into(),
             route: written.route.map(|route| route.into_inner().into()),
             model: written.model.map(Pattern::new),
             agent: written.agent.map(Pattern::new),
             headers: headers(written.headers, problems),
             stall_threshold: written.stall_threshold.map(|span| span.0),
-        }
-    });
-    all.collect()
+        };
+        unreachable::workload(&workload, &place, &all, &places, problems);
+        all.push(workload);
+        places.push(place);
+    }
+    all
 }
 
 pub(super) fn check_route(
@@ -126,6 +133,14 @@ fn slo(
     if let Some(name) = &written.name {
         check_label(name, problems);
     }
+    if let Some(share) = written
+        .objective
+        .as_ref()
+        .filter(|share| *share.get_ref() == 1.0)
+    {
+        let reason = "has no error budget: one bad call is an outage until it leaves the window; 0.999 allows one in 1000";
+        problems.warn(share, reason);
+    }
     let select = selector(&written.select, routes, measure, problems);
     let slis = indicators(&written, problems);
     match (&written.preset, slis.as_slice()) {
@@ -197,7 +212,10 @@ fn objective(
     let slice_target = slice_target.map_or(DEFAULT_SLICE_TARGET, |target| *target.get_ref());
     Objective {
         name: name.into(),
-        objective: written.objective.unwrap_or(DEFAULT_OBJECTIVE),
+        objective: written
+            .objective
+            .as_ref()
+            .map_or(DEFAULT_OBJECTIVE, |share| *share.get_ref()),
         window,
         calendar_month: matches!(written.window, Some(Window::Month)),
         judgement: Judgement {

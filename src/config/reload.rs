@@ -28,6 +28,7 @@ pub fn needs_restart(now: &Config, next: &Config) -> Vec<&'static str> {
         refusal: _,
         origin: _,
         digest: _,
+        warnings: _,
     } = next;
     let differing = [
         ("admin", *admin != now.admin),

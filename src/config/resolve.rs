@@ -1,9 +1,10 @@
 //! From the file's tables to settings: fills in defaults, resolves names, and collects every
 //! problem.
 
-use super::file::{self, File, Problem, key_at, line_at};
+use super::file::{self, File, Problem, line_at};
 use super::memory_limit::default_bytes;
 use super::spanned::Spanned;
+use super::unreachable;
 use super::*;
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
@@ -26,6 +27,7 @@ pub(super) fn config(file: File, text: &str) -> Result<Config, Vec<Problem>> {
     let mut problems = Problems {
         text,
         found: Vec::new(),
+        warnings: Vec::new(),
     };
     let mut scrapes = operators::scrapes(&file.upstream, &mut problems);
     let gpus = cost::gpus(&file.upstream, &mut problems);
@@ -71,7 +73,9 @@ pub(super) fn config(file: File, text: &str) -> Result<Config, Vec<Problem>> {
         &mut problems,
     );
     if !problems.found.is_empty() {
-        problems.found.sort_by_key(|problem| problem.line);
+        problems
+            .found
+            .sort_by_key(|problem| (problem.line, problem.column));
         return Err(problems.found);
     }
     let drain_timeout = file.drain_timeout.map_or(DEFAULT_DRAIN, |span| span.0);
@@ -98,6 +102,7 @@ pub(super) fn config(file: File, text: &str) -> Result<Config, Vec<Problem>> {
         state_dir: file.state_dir,
         ledger,
         refusal: None,
+        warnings: problems.warnings,
         origin: String::new(),
         digest: digest(text),
     })
@@ -116,23 +121,31 @@ pub(super) fn digest(text: &str) -> String {
 pub(super) struct Problems<'a> {
     text: &'a str,
     found: Vec<Problem>,
+    warnings: Vec<Problem>,
 }
 
 impl Problems<'_> {
     pub(super) fn at<T>(&mut self, place: &Spanned<T>, reason: impl Into<String>) {
-        let start = place.span().start;
-        self.found.push(Problem {
-            line: Some(line_at(self.text, start)),
-            key: key_at(self.text, start),
-            reason: reason.into(),
-        });
+        let problem = Problem::at(self.text, place.span().start, reason);
+        self.found.push(problem);
+    }
+
+    /// What is valid, but hardly what was meant.
+    pub(super) fn warn<T>(&mut self, place: &Spanned<T>, reason: impl Into<String>) {
+        let problem = Problem::at(self.text, place.span().start, reason);
+        self.warnings.push(problem);
+    }
+
+    /// The line of a value.
+    pub(super) fn line_of<T>(&self, place: &Spanned<T>) -> usize {
+        line_at(self.text, place.span().start)
     }
 
     pub(super) fn nowhere(&mut self, key: &str, reason: impl Into<String>) {
         self.found.push(Problem {
-            line: None,
             key: key.to_owned(),
             reason: reason.into(),
+            ..Problem::default()
         });
     }
 }
@@ -321,6 +334,7 @@ fn routes(
     }
     let mut names: HashMap<Arc<str>, ()> = HashMap::new();
     let mut routes = Vec::new();
+    let mut places = Vec::new();
     for spanned in written {
         let place = spanned
             .get_ref()
@@ -339,7 +353,9 @@ fn routes(
                 ),
             );
         }
+        unreachable::route(&route, &place, &routes, &places, problems);
         routes.push(Arc::new(route));
+        places.push(place);
     }
     routes
 }

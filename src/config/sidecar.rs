@@ -55,6 +55,7 @@ impl Config {
             state_dir: None,
             ledger: None,
             refusal: None,
+            warnings: Vec::new(),
             origin: "--upstream".to_owned(),
             digest: resolve::digest(""),
         })

@@ -62,9 +62,8 @@ fn invalid(path: &Path, reason: String) -> Invalid {
     Invalid {
         origin: path.display().to_string(),
         problems: vec![Problem {
-            line: None,
-            key: String::new(),
             reason,
+            ..Problem::default()
         }],
     }
 }

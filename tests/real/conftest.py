@@ -167,7 +167,8 @@ def observed(logs, tokengauge, gauge, simulator, engine):
         filled = template.substitute(simulator=simulator, engine=engine, gone=gone, vllm=vllm, ledger=ledger)
         config.write_text(filled)
         proxy = gauge("observed", config=config)
-        targets = {"tokengauge": [proxy.admin.removeprefix("http://")], "vllm": [vllm]}
+        where = {"cluster": "one", "namespace": "agents"}
+        targets = {"tokengauge": [{"targets": [proxy.admin.removeprefix("http://")], "labels": where}], "vllm": [vllm]}
         rules = [rules_of(tokengauge, config)]
         with (
             prometheus(logs / "observed", targets, rules) as watching,

@@ -48,12 +48,13 @@ PANELS = [
 
 def panel(dashboard, title):
     panels = json.loads((PROJECT / f"dashboards/{dashboard}.json").read_text())["panels"]
+    panels += [one for row in panels for one in row.get("panels", [])]
     return next(one for one in panels if one["title"] == title and one["type"] != "row")
 
 
 def filled_in(expression):
     expression = expression.replace("$__rate_interval", RATE)
-    return re.sub(r"\$(upstream|route|model|workload|instance|slo)\b", ".*", expression)
+    return re.sub(r"\$(cluster|namespace|job|instance|upstream|route|model|workload|slo)\b", ".*", expression)
 
 
 def legend(target, labels):

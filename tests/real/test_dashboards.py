@@ -25,6 +25,13 @@ OTHER_EXPORTERS |= set(re.findall(r"record: (\S+)", (HERE / "rules/file.yaml").r
 # Units of Grafana that say what is measured; "none" and "short" are for plain numbers.
 UNITS = {"s", "bytes", "percentunit", "short", "none", "reqps", "cps", "currencyUSD", "suffix: tok/s", "dateTimeAsIso", "bool_yes_no"}
 
+# What another process than the proxy exports.
+ELSEWHERE = {"tokengauge_injections_total"}
+# By which every query of our metrics is narrowed, in this order.
+SCOPE = {"cluster": ".*", "namespace": ".*", "job": ".+", "instance": ".+"}
+# Rows that are open at first, and the panels in them.
+OPEN_PANELS = 12
+
 every_dashboard = pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 
 
@@ -33,8 +40,9 @@ def loaded(file):
 
 
 def panels(dashboard):
-    """Without rows."""
-    return [panel for panel in dashboard["panels"] if panel["type"] != "row"]
+    """Without rows, but with what is in closed ones."""
+    inside = [panel for row in dashboard["panels"] for panel in row.get("panels", [])]
+    return [panel for panel in dashboard["panels"] + inside if panel["type"] != "row"]
 
 
 def queries():
@@ -42,6 +50,12 @@ def queries():
     found = [(file, panel, target) for file in FILES for panel in panels(loaded(file)) for target in panel["targets"]]
     named = [(f"{file.stem}: {panel['title']} {target['refId']}", target) for file, panel, target in found]
     return [pytest.param(target["expr"], target["instant"], id=name) for name, target in named]
+
+
+def annotations():
+    """Every query of an annotation, by dashboard and name."""
+    found = [(file, one) for file in FILES for one in loaded(file)["annotations"]["list"] if "expr" in one]
+    return [pytest.param(one["expr"], id=f"{file.stem}: {one['name']}") for file, one in found]
 
 
 def variables():
@@ -53,12 +67,14 @@ def variables():
 def filled_in(expression, seconds):
     """As Grafana asks it with All chosen everywhere."""
     expression = expression.replace("$__rate_interval", "10s").replace("$__interval", "1s")
-    expression = expression.replace("$__range", f"{seconds}s")
-    return re.sub(r"\$(upstream|route|model|workload|instance|slo)\b", ".*", expression)
+    expression = expression.replace("$__range_s", str(seconds)).replace("$__range", f"{seconds}s")
+    return re.sub(r"\$(cluster|namespace|job|instance|upstream|route|model|workload|slo)\b", ".*", expression)
 
 
 @pytest.mark.parametrize("expression, instant", queries())
 def test_every_query_of_a_panel_finds_data_in_a_real_run(observed, expression, instant):
+    if any(name in expression for name in ELSEWHERE):
+        return
     prometheus = observed.prometheus
     expression = filled_in(expression, math.ceil(prometheus.end - prometheus.start))
     assert "$" not in expression
@@ -67,6 +83,12 @@ def test_every_query_of_a_panel_finds_data_in_a_real_run(observed, expression, i
     else:
         values = finite(itertools.chain.from_iterable(points for _, points in prometheus.query_range(expression)))
     assert values, expression
+
+
+@pytest.mark.parametrize("expression", annotations())
+def test_an_annotation_asks_what_prometheus_answers_and_only_for_known_metrics(observed, tokengauge, expression):
+    observed.prometheus.query_range(filled_in(expression, 60))
+    assert not table.wrong(expression, table.metrics(tokengauge), OTHER_EXPORTERS | {"ALERTS"})
 
 
 @pytest.mark.parametrize("query", variables())
@@ -101,6 +123,9 @@ def test_it_is_provisionable_as_it_is(file):
     first, *others = dashboard["templating"]["list"]
     assert (first["type"], first["name"], first["query"]) == ("datasource", "datasource", "prometheus")
     source = {"type": "prometheus", "uid": "${datasource}"}
+    *others, page = others
+    assert (page["type"], page["name"]) == ("textbox", "page")
+    assert any(link["url"].startswith("${page}") for link in dashboard["links"])
     assert all(variable["datasource"] == source for variable in others)
     for panel in panels(dashboard):
         assert panel["datasource"] == source
@@ -129,9 +154,19 @@ def test_every_panel_says_what_it_shows_in_which_unit(file):
 
 @every_dashboard
 def test_panels_fill_the_grid_without_overlap(file):
-    taken = {}
     dashboard = loaded(file)
-    for panel in dashboard["panels"]:
+    fills_the_grid(dashboard["panels"])
+    for row in dashboard["panels"]:
+        if row.get("panels"):
+            fills_the_grid(row["panels"])
+    ids = [panel["id"] for panel in dashboard["panels"] + panels(dashboard) if panel["type"] == "row"]
+    ids += [panel["id"] for panel in panels(dashboard)]
+    assert len(ids) == len(set(ids))
+
+
+def fills_the_grid(placed):
+    taken = {}
+    for panel in placed:
         at = panel["gridPos"]
         assert 0 <= at["x"] and at["x"] + at["w"] <= 24, panel["title"]
         for cell in itertools.product(range(at["x"], at["x"] + at["w"]), range(at["y"], at["y"] + at["h"])):
@@ -140,8 +175,28 @@ def test_panels_fill_the_grid_without_overlap(file):
     # Every line of the grid is full: no holes at the right.
     for y in {y for _, y in taken}:
         assert sum(1 for x in range(24) if (x, y) in taken) == 24, f"a hole in line {y}"
-    ids = [panel["id"] for panel in dashboard["panels"]]
-    assert len(ids) == len(set(ids))
+
+
+@every_dashboard
+def test_few_panels_are_open_at_first_and_closed_rows_hold_the_others(file):
+    dashboard = loaded(file)
+    shown = [panel for panel in dashboard["panels"] if panel["type"] != "row"]
+    assert 1 <= len(shown) <= OPEN_PANELS
+    assert dashboard["panels"][0]["type"] == "row" and not dashboard["panels"][0]["collapsed"]
+    for row in dashboard["panels"]:
+        if row["type"] == "row":
+            assert row["collapsed"] == bool(row["panels"]), row["title"]
+
+
+def test_a_panel_for_each_objective_shows_its_burn_rate_and_where_alerts_begin():
+    repeated = [panel for panel in panels(loaded(PROJECT / "dashboards/service-levels.json")) if panel.get("repeat") == "slo"]
+    assert [panel["title"] for panel in repeated] == ["Burn rate of $slo"]
+    steps = repeated[0]["fieldConfig"]["defaults"]["thresholds"]["steps"]
+    # The slowest alert burns at 1.
+    bounds = re.findall(r"ratio_rate\w+{slo=\"chat-ttft\"}\) > ([\d.]+)", (HERE / "rules/file.yaml").read_text())
+    bounds = [float(bound) for bound in bounds if float(bound) > 0]
+    factors = {round(bound / min(bounds), 3) for bound in bounds}
+    assert {step["value"] for step in steps if step["value"] is not None} <= factors
 
 
 def test_each_dashboard_is_one_of_a_kind():

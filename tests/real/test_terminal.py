@@ -111,6 +111,35 @@ def test_top_shows_streams_as_they_come_and_leaves_the_terminal_as_it_was(tokeng
     assert 0 <= before < after, "the screen from before is back"
 
 
+@pytest.mark.parametrize(("rows", "columns"), [(24, 80), (50, 200)])
+def test_heads_of_every_view_are_whole_at_any_size(tokengauge, demo, rows, columns):
+    terminal = Terminal([tokengauge, "top", "--admin", demo, "--every", "200ms"], rows, columns)
+    heads = [
+        ("1", r"MODEL +TPS↓ +TOKENS .*TIME +SILENT +AGENT"),
+        ("2", r"MODEL +CALLS↓ .*ERRORS +TPS P50 +TPS P10 .*TTFT P50 +TTFT P95 .*\$/1M OUT"),
+        ("3", r"SLO +TARGET +PROMISE .*BUDGET LEFT↑ +BURN +SPENT IN"),
+        ("4", r"SESSION +AGENTS +CALLS .*TPS .*COST +LAST↑"),
+        ("5", r"UPSTREAM +CALLS↓ .*TTFT P50 +TTFT P95 .*\$/1M OUT"),
+    ]
+    for key, head in heads:
+        terminal.press(key)
+        terminal.until(head)
+    wide = {"REASONING", "WORKLOAD"}
+    terminal.press("1")
+    terminal.until(r"SILENT")
+    assert {head for head in wide if head in terminal.screen()} == (wide if columns == 200 else set())
+    terminal.press("5")
+    terminal.until(r"\n(openai|anthropic|gemini|ollama) ")
+    terminal.press("\r")
+    terminal.until(r"OUT TOKENS +\d+[\s\S]*WITHOUT PRICE")
+    terminal.press("?")
+    terminal.until(r"UPSTREAM +CALLS↓")
+    terminal.press("?")
+    terminal.until(r"show only rows with a text")
+    terminal.press("qq")
+    assert terminal.end() == 0
+
+
 def test_top_says_why_it_cannot_reach_a_proxy(tokengauge):
     terminal = Terminal([tokengauge, "top", "--admin", f"127.0.0.1:{free_port()}"])
     assert terminal.end() == 1

@@ -1,39 +1,30 @@
 //! Forwards one request and its response.
 
 use super::ConnectionInfo;
-use super::address;
 use super::agent_body::AgentBody;
-use super::agent_connection::AgentConnection;
 use super::call_handle::{Call, CallHandle};
 use super::clock::now;
 use super::discard_body::{DiscardPolicy, UnreadBody};
-use super::exchange::{Http1Context, ResponseError, UpstreamResponse, exchange};
 use super::headers;
-use super::http1::FieldNames;
 use super::message::{AgentRequest, AgentResponse};
-use super::refusal::{describe_failure, failure, rate_limited, refuse, refuse_unread};
-use super::rewrite::{self, RewriteOutcome};
+use super::refusal::{failure, rate_limited, refuse, refuse_unread};
 use super::route;
 use super::routing::Routing;
+use super::send::{Forwarding, SendFailure};
 use super::send_timeout::{DownstreamState, SendState};
 use super::split;
-use super::upload::{self, ContinueGate, Upload};
-use super::upstream::{
-    ConnectAttempt, ConnectOptions, Endpoint, InFlightGuard, Lease, LeaseSearch, LeasedConnection,
-    Upstream,
-};
+use super::upstream::Upstream;
 use crate::settings::{Route, Settings};
 use arc_swap::ArcSwap;
-use http::header::{CONNECTION, EXPECT};
-use http::uri::Uri;
-use http::{HeaderMap, HeaderValue, Method, Request, Version, request};
+use http::header::CONNECTION;
+use http::{HeaderValue, Method, request};
 use http_body::Body as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Instant, SystemTime};
 use tokengauge_core::experiment::RequestHead;
 use tokengauge_core::observer::{
-    Admission, CallStart, Failure, FailureKind, Observer, RequestBody, UnreadableBody,
+    Admission, CallStart, FailureKind, Observer, RequestBody, UnreadableBody,
 };
 use tokengauge_net::tls;
 
@@ -242,299 +233,6 @@ pub struct UpstreamConnections {
     pub resent: u64,
 }
 
-/// A request that is being forwarded.
-pub(super) struct Forwarding<'a> {
-    pub route: &'a Route,
-    pub upstream: &'a Upstream,
-    pub connection: &'a ConnectionInfo,
-    pub method: Method,
-    pub agent_version: Version,
-    /// Whether the request is admitted or refused by its body.
-    pub admitted_by_body: bool,
-}
-
-/// A request that was sent, and the response to it.
-pub(super) struct SentRequest {
-    pub response: UpstreamResponse,
-    pub endpoint: Arc<Endpoint>,
-    pub in_flight: InFlightGuard,
-    /// The agent asked for another protocol, and may.
-    pub upgrade: bool,
-    pub rewritten: bool,
-    /// The time that the proxy spent on the request head.
-    pub overhead: Duration,
-}
-
-/// A request that got no response.
-struct SendFailure {
-    failure: Failure,
-    /// What was not sent of its body, where that can still be read.
-    source: Option<upload::UploadSource>,
-}
-
-impl SendFailure {
-    fn not_sent(request: Request<Upload>, failure: Failure) -> SendFailure {
-        SendFailure {
-            failure,
-            source: Some(request.into_body().into_source()),
-        }
-    }
-}
-
-impl From<Failure> for SendFailure {
-    fn from(failure: Failure) -> SendFailure {
-        SendFailure {
-            failure,
-            source: None,
-        }
-    }
-}
-
-/// A request that is ready to be sent to any endpoint.
-struct PreparedRequest {
-    request: Request<Upload>,
-    /// The agent's target.
-    uri: Uri,
-    gate: Option<Arc<ContinueGate>>,
-    upgrade: bool,
-    rewritten: bool,
-}
-
-impl Forwarding<'_> {
-    async fn run(
-        &self,
-        parts: request::Parts,
-        names: &FieldNames,
-        body: AgentBody,
-        call: &Call,
-    ) -> Result<SentRequest, SendFailure> {
-        let handle = call.handle();
-        let mut prepared = self.prepare(parts, body, handle).await?;
-        let mut options = ConnectOptions {
-            new_connection: false,
-            upgrade: prepared.upgrade,
-            non_idempotent: !self.method.is_idempotent(),
-        };
-        let mut overhead = now().saturating_duration_since(handle.started());
-        loop {
-            let leased = match self.lease(options, handle).await {
-                Ok(leased) => leased,
-                Err(failure) => return Err(SendFailure::not_sent(prepared.request, failure)),
-            };
-            let (
-                endpoint,
-                Lease {
-                    connection,
-                    reused,
-                    in_flight,
-                },
-            ) = leased;
-            let connected = now();
-            handle.notify(|observer| observer.connected(connected, reused));
-            self.address(&mut prepared, &endpoint, &connection)?;
-            let replayable = reused && matches!(connection, LeasedConnection::Http1(_));
-            let resend = self.retain(&mut prepared, replayable && !options.new_connection);
-            let timeouts = &self.upstream.settings.timeouts;
-            let http1 = Http1Context {
-                names,
-                agent: self.interim_agent(),
-                gate: prepared.gate.as_deref(),
-            };
-            match exchange(connection, prepared.request, handle, timeouts, http1).await {
-                Ok(response) => {
-                    overhead += response.written_at.saturating_duration_since(connected);
-                    let PreparedRequest {
-                        upgrade, rewritten, ..
-                    } = prepared;
-                    return Ok(SentRequest {
-                        response,
-                        endpoint,
-                        in_flight,
-                        upgrade,
-                        rewritten,
-                        overhead,
-                    });
-                }
-                // The upstream had closed the idle connection: retried on a new one.
-                Err(ResponseError::NotSent(request, _)) if reused && !options.new_connection => {
-                    prepared.request = *request;
-                    options.new_connection = true;
-                }
-                Err(ResponseError::Lost(_, body)) if let Some(parts) = resend => {
-                    self.upstream.connections.count_resent();
-                    prepared.request = Request::from_parts(parts, *body);
-                    options.new_connection = true;
-                }
-                Err(ResponseError::NotSent(request, failure)) => {
-                    return Err(SendFailure::not_sent(
-                        *request,
-                        self.describe_failure(failure, &endpoint, handle),
-                    ));
-                }
-                Err(ResponseError::Lost(failure, _)) => {
-                    return Err(self.describe_failure(failure, &endpoint, handle).into());
-                }
-                Err(ResponseError::Failed(failure, unsent)) => {
-                    let readable = unsent.filter(|_| handle.upload_error().is_none());
-                    return Err(SendFailure {
-                        failure: self.describe_failure(failure, &endpoint, handle),
-                        source: readable.map(|upload| upload.into_source()),
-                    });
-                }
-            }
-        }
-    }
-
-    /// The head of a request that may be sent again if the reused HTTP/1 connection it takes is lost; its body is retained.
-    fn retain(&self, prepared: &mut PreparedRequest, replayable: bool) -> Option<request::Parts> {
-        let bytes = self.upstream.settings.resend_bytes;
-        if bytes == 0 || !replayable || prepared.upgrade {
-            return None;
-        }
-        prepared.request.body_mut().retain(bytes);
-        let mut head = Request::new(());
-        *head.method_mut() = prepared.request.method().clone();
-        *head.uri_mut() = prepared.request.uri().clone();
-        *head.version_mut() = prepared.request.version();
-        *head.headers_mut() = prepared.request.headers().clone();
-        Some(head.into_parts().0)
-    }
-
-    fn describe_failure(
-        &self,
-        failure: Failure,
-        endpoint: &Endpoint,
-        handle: &CallHandle,
-    ) -> Failure {
-        describe_failure(
-            failure,
-            &self.upstream.settings,
-            &endpoint.display_name(),
-            handle,
-        )
-    }
-
-    /// Whom interim responses go to: only HTTP/1.1 agents get them this way.
-    fn interim_agent(&self) -> Option<&AgentConnection> {
-        let agent = self.connection.http1.as_ref()?;
-        (self.agent_version == Version::HTTP_11).then_some(agent)
-    }
-
-    async fn prepare(
-        &self,
-        mut parts: request::Parts,
-        body: AgentBody,
-        handle: &Arc<CallHandle>,
-    ) -> Result<PreparedRequest, SendFailure> {
-        let uri = parts.uri.clone();
-        let upgrade = headers::asks_for_upgrade(&parts, self.route);
-        let replaceable = self.route.inject_usage && rewrite::replaceable(&parts, &body);
-        let buffer_body = !upgrade && (replaceable || self.admitted_by_body);
-        headers::upstream_request(&mut parts, self.route, self.connection);
-        if let Some(trace) = handle.query(|observer| observer.upstream_trace()).flatten() {
-            headers::carry_trace(&mut parts.headers, trace);
-        }
-        let (source, rewritten) = match buffer_body {
-            true => self.rewrite(&mut parts, body, handle, replaceable).await?,
-            false => (upload::UploadSource::Agent(body), false),
-        };
-        let gate = (expects_continue(&parts.headers)
-            && matches!(source, upload::UploadSource::Agent(_)))
-        .then(Arc::<ContinueGate>::default);
-        let mut upload = Upload::new(source, handle);
-        if let Some(gate) = &gate {
-            upload.wait_for_continue(Arc::clone(gate));
-        }
-        Ok(PreparedRequest {
-            request: Request::from_parts(parts, upload),
-            uri,
-            gate,
-            upgrade,
-            rewritten,
-        })
-    }
-
-    async fn rewrite(
-        &self,
-        parts: &mut request::Parts,
-        body: AgentBody,
-        handle: &Arc<CallHandle>,
-        replacement: bool,
-    ) -> Result<(upload::UploadSource, bool), SendFailure> {
-        let idle = self.upstream.settings.timeouts.idle;
-        let options = rewrite::RewriteOptions {
-            admission: self.admitted_by_body,
-            replacement,
-        };
-        match rewrite::rewrite(parts, body, handle, idle, options).await {
-            RewriteOutcome::Unchanged(source) => Ok((source, false)),
-            RewriteOutcome::Replaced(source) => Ok((source, true)),
-            RewriteOutcome::Refused(failure, source) => Err(SendFailure {
-                failure,
-                source: Some(source),
-            }),
-            RewriteOutcome::Incomplete => {
-                let message = "the request body ended before its time";
-                Err(failure(FailureKind::BadRequest, message).into())
-            }
-            RewriteOutcome::Stalled => {
-                let message = format!("nothing of the request body came for {idle:?}");
-                Err(failure(FailureKind::IdleTimeout, message).into())
-            }
-        }
-    }
-
-    /// Leases a connection to an endpoint of the upstream.
-    async fn lease(
-        &self,
-        options: ConnectOptions,
-        handle: &CallHandle,
-    ) -> Result<(Arc<Endpoint>, Lease), Failure> {
-        let settings = &self.upstream.settings;
-        let mut search = LeaseSearch::new(self.upstream, options);
-        let mut last = failure(FailureKind::Connect, "has no endpoints");
-        if let Some((name, failure)) = search.discover().await {
-            handle.notify(|observer| observer.endpoint(&name));
-            last = describe_failure(failure, settings, &name, handle);
-        }
-        while let Some((host, endpoint)) = search.next().await {
-            handle.notify(|observer| observer.endpoint(&endpoint.name));
-            match search.attempt(&host, &endpoint).await {
-                ConnectAttempt::Leased(lease) => return Ok((endpoint, lease)),
-                ConnectAttempt::Overloaded(failure) => return Err(failure),
-                ConnectAttempt::Failed(failure) => {
-                    last = describe_failure(failure, settings, &endpoint.display_name(), handle)
-                }
-                ConnectAttempt::EndpointGone => {}
-            }
-        }
-        Err(last)
-    }
-
-    /// Points a request at an endpoint.
-    fn address(
-        &self,
-        prepared: &mut PreparedRequest,
-        endpoint: &Endpoint,
-        connection: &LeasedConnection,
-    ) -> Result<(), Failure> {
-        let target = route::target(self.route, &endpoint.settings, &prepared.uri);
-        let target =
-            target.ok_or_else(|| failure(FailureKind::BadRequest, "the target is too long"))?;
-        match (connection, &prepared.gate) {
-            (LeasedConnection::Http1(_), _) => {
-                address::http1(&mut prepared.request, endpoint, target)
-            }
-            (LeasedConnection::Http2 { .. }, gate) => {
-                // Over HTTP/2, hyper does not report the upstream's 100 Continue: the agent is told
-                // to continue at once.
-                gate.iter().for_each(|gate| gate.open());
-                address::http2(&mut prepared.request, endpoint, target)
-            }
-        }
-    }
-}
-
 /// What is known of the request body before any of it is read.
 fn request_body<'a>(route: &Route, parts: &request::Parts, body: &AgentBody) -> RequestBody<'a> {
     if headers::asks_for_upgrade(parts, route) {
@@ -556,10 +254,4 @@ fn rejection(route: &Route, parts: &request::Parts) -> Option<(FailureKind, &'st
         return bad("the path climbs with `..` out of the prefix of its route");
     }
     headers::ambiguous_head(parts)
-}
-
-pub(super) fn expects_continue(headers: &HeaderMap) -> bool {
-    headers
-        .get(EXPECT)
-        .is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"))
 }

@@ -29,6 +29,7 @@ mod respond;
 mod rewrite;
 mod route;
 mod routing;
+mod send;
 mod send_timeout;
 pub mod settings;
 mod split;

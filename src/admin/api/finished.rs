@@ -42,12 +42,13 @@ pub(super) const ORDERS: [(&str, bool); 2] = [("asc", true), ("desc", false)];
 pub(super) const METRICS: [(&str, SeriesMetric); 2] =
     [("tps", SeriesMetric::Tps), ("ttft", SeriesMetric::Ttft)];
 /// The dimensions by which calls are grouped.
-pub(super) const DIMENSIONS: [(&str, Dimension); 11] = [
+pub(super) const DIMENSIONS: [(&str, Dimension); 12] = [
     ("model", Dimension::Model),
     ("workload", Dimension::Workload),
     ("route", Dimension::Route),
     ("upstream", Dimension::Upstream),
     ("agent", Dimension::Agent),
+    ("user", Dimension::User),
     ("experiment", Dimension::Experiment),
     ("variant", Dimension::Variant),
     ("outcome", Dimension::Outcome),

@@ -16,6 +16,9 @@ use tokengauge_bench::run::Levels;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
+/// The exit code of a second signal, as of the first.
+const INTERRUPTED: i32 = 130;
+
 pub(super) fn bench(args: &BenchArgs) -> Result<(), Error> {
     if args.schema {
         return output::print(&write::schema());
@@ -57,7 +60,7 @@ fn stop_on_signals() -> Result<watch::Receiver<bool>, Error> {
                 _ = interrupt.recv() => {}
             }
             if stop.send_replace(true) {
-                std::process::exit(1);
+                std::process::exit(INTERRUPTED);
             }
         }
     });
@@ -68,7 +71,8 @@ fn stop_on_signals() -> Result<watch::Receiver<bool>, Error> {
 fn verdict(results: &Results, searches: bool) -> Result<(), Error> {
     let failed = |reason: String| Err(Error::Failed(reason));
     if results.interrupted {
-        return failed("stopped before its end".to_owned());
+        let reason = "stopped before its end; the results are of the trials until then";
+        return Err(Error::Interrupted(reason.to_owned()));
     }
     let without: Vec<_> = results
         .without_figures()

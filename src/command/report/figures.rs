@@ -178,6 +178,7 @@ fn word(by: Dimension) -> &'static str {
         Dimension::Route => "route",
         Dimension::Upstream => "upstream",
         Dimension::Agent => "agent",
+        Dimension::User => "user",
         Dimension::Experiment => "experiment",
         Dimension::Variant => "variant",
         Dimension::Outcome => "outcome",

@@ -11,6 +11,7 @@ pub(super) use html::{STYLE as PAGE_STYLE, escaped, figure};
 
 use crate::Error;
 use crate::cli::{By, ReportArgs, ReportFormat};
+use crate::command::progress::Progress;
 use crate::query::Dimension;
 use crate::{output, private_file};
 use figures::Report;
@@ -20,7 +21,7 @@ use std::time::SystemTime;
 pub(super) fn report(args: &ReportArgs) -> Result<(), Error> {
     let report = gathered(args, SystemTime::now())?;
     let text = match args.format {
-        ReportFormat::Table => text::table(&report),
+        ReportFormat::Table => text::table(&report, width(args)),
         ReportFormat::Markdown => text::markdown(&report),
         ReportFormat::Json => json(&report)?,
         ReportFormat::Html => html::page(&report),
@@ -30,6 +31,14 @@ pub(super) fn report(args: &ReportArgs) -> Result<(), Error> {
     };
     let written = private_file::create(path).and_then(|mut file| file.write_all(text.as_bytes()));
     written.map_err(|error| Error::Failed(format!("cannot write {}: {error}", path.display())))
+}
+
+/// The width that a table may have: that of the terminal, where it is written to one.
+fn width(args: &ReportArgs) -> Option<usize> {
+    match args.output {
+        Some(_) => None,
+        None => output::width(),
+    }
 }
 
 fn gathered(args: &ReportArgs, now: SystemTime) -> Result<Report, Error> {
@@ -42,7 +51,12 @@ fn gathered(args: &ReportArgs, now: SystemTime) -> Result<Report, Error> {
     let mut report = Report::new(&by, args.with_warm_up, now);
     report.since = since;
     report.until = until;
-    source::each_call(args, since, until, &mut |call| report.add(call))?;
+    let mut progress = Progress::of("report");
+    source::each_call(args, since, until, &mut |call| {
+        report.add(call);
+        progress.at(report.calls, None, "calls");
+    })?;
+    drop(progress);
     if report.calls == 0 {
         let wide = "there are no finished calls in that time; --since and --until name another";
         return Err(Error::Failed(wide.to_owned()));
@@ -74,6 +88,7 @@ fn dimension(by: By) -> Dimension {
         By::Workload => Dimension::Workload,
         By::Upstream => Dimension::Upstream,
         By::Agent => Dimension::Agent,
+        By::User => Dimension::User,
         By::Route => Dimension::Route,
         By::Experiment => Dimension::Experiment,
         By::Variant => Dimension::Variant,

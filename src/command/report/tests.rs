@@ -70,7 +70,7 @@ fn calls_of_a_warm_up_count_and_cost_but_their_speed_is_left_out() {
 
 #[test]
 fn the_table_is_aligned_and_says_what_it_is_of() {
-    let text = text::table(&report(false));
+    let text = text::table(&report(false), None);
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(
         lines[..3],
@@ -130,4 +130,35 @@ fn the_page_has_its_plots_in_both_colour_schemes_and_loads_nothing() {
         5,
         "what is unknown is named"
     );
+}
+
+#[test]
+fn a_table_keeps_to_the_width_of_the_terminal_and_has_every_column() {
+    let mut report = report(false);
+    report.add(&call(210, &"long-name-".repeat(20), 30.0, false));
+    let whole = text::table(&report, None);
+    let heads = whole.lines().next().expect("heads");
+    for width in [60, 80, 120, 200] {
+        let table = text::table(&report, Some(width));
+        let widest = table.lines().map(|line| line.chars().count()).max();
+        assert!(widest.expect("lines") <= width, "{width}: {table}");
+        let shown: Vec<&str> = table
+            .lines()
+            .filter(|line| line.starts_with("MODEL "))
+            .collect();
+        for head in heads
+            .split("  ")
+            .map(str::trim)
+            .filter(|head| !head.is_empty())
+        {
+            assert!(
+                shown.iter().any(|line| line.contains(head)),
+                "{head}: {table}"
+            );
+        }
+        assert!(
+            table.contains("long-name-…") || table.contains("…"),
+            "{table}"
+        );
+    }
 }

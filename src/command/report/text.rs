@@ -174,8 +174,14 @@ pub(super) fn about(report: &Report) -> Vec<String> {
     about
 }
 
-/// For terminals: names to the left, figures to the right.
-pub(super) fn table(report: &Report) -> String {
+/// The narrowest that a name is cut to.
+const MIN_NAME: usize = 12;
+/// Between two columns.
+const GAP: &str = "  ";
+
+/// For terminals: names to the left, figures to the right. What does not fit into `width` goes
+/// into further tables below, each with the names.
+pub(super) fn table(report: &Report, width: Option<usize>) -> String {
     let named = report.dimensions().len();
     let heads = heads(report)
         .into_iter()
@@ -183,30 +189,86 @@ pub(super) fn table(report: &Report) -> String {
         .collect();
     let mut lines: Vec<Vec<String>> = vec![heads];
     lines.extend(report.rows().iter().map(cells));
-    let width = |at: usize| lines.iter().map(|line| line[at].chars().count()).max();
+    if let Some(width) = width {
+        let most = (width / 2 / named.max(1)).max(MIN_NAME);
+        for cell in lines.iter_mut().flat_map(|line| &mut line[..named]) {
+            *cell = shortened(cell, most);
+        }
+    }
+    let widest = |at: usize| lines.iter().map(|line| line[at].chars().count()).max();
     let widths: Vec<usize> = (0..lines[0].len())
-        .map(|at| width(at).unwrap_or(0))
+        .map(|at| widest(at).unwrap_or(0))
         .collect();
     let mut text = String::new();
-    for line in &lines {
-        let padded = line
-            .iter()
-            .zip(&widths)
-            .enumerate()
-            .map(|(at, (cell, width))| {
-                let pad = " ".repeat(width - cell.chars().count());
-                if at < named {
-                    format!("{cell}{pad}")
-                } else {
-                    format!("{pad}{cell}")
+    for columns in parts(&widths, named, width) {
+        for line in &lines {
+            let padded = columns.iter().map(|&at| {
+                let cell = &line[at];
+                let pad = " ".repeat(widths[at] - cell.chars().count());
+                match at < named {
+                    true => format!("{cell}{pad}"),
+                    false => format!("{pad}{cell}"),
                 }
             });
-        let line = padded.collect::<Vec<_>>().join("  ");
-        // Writing to a string does not fail.
-        let _ = writeln!(text, "{}", line.trim_end());
+            let line = padded.collect::<Vec<_>>().join(GAP);
+            // Writing to a string does not fail.
+            let _ = writeln!(text, "{}", line.trim_end());
+        }
+        text.push('\n');
     }
-    let _ = writeln!(text, "\n{}", about(report).join("\n"));
+    for note in about(report) {
+        text += &wrapped(&note, width);
+    }
     text
+}
+
+/// A name with its end cut off where it is longer than `most` characters.
+fn shortened(name: &str, most: usize) -> String {
+    match name.chars().count() > most {
+        true => name.chars().take(most - 1).chain(['…']).collect(),
+        false => name.to_owned(),
+    }
+}
+
+/// The columns of each table, so that none is wider than `width` unless one column is.
+fn parts(widths: &[usize], named: usize, width: Option<usize>) -> Vec<Vec<usize>> {
+    let names: Vec<usize> = (0..named).collect();
+    let wide = |columns: &[usize]| -> usize {
+        let gaps = GAP.len() * columns.len().saturating_sub(1);
+        columns.iter().map(|&at| widths[at]).sum::<usize>() + gaps
+    };
+    let mut parts = vec![names.clone()];
+    for at in named..widths.len() {
+        let last = parts.len() - 1;
+        parts[last].push(at);
+        let too_wide = width.is_some_and(|width| wide(&parts[last]) > width);
+        if too_wide && parts[last].len() > named + 1 {
+            parts[last].pop();
+            parts.push(names.iter().copied().chain([at]).collect());
+        }
+    }
+    parts
+}
+
+/// A sentence in lines of at most `width` characters, cut between words.
+fn wrapped(text: &str, width: Option<usize>) -> String {
+    let Some(width) = width else {
+        return format!("{text}\n");
+    };
+    let (mut lines, mut length) = (String::new(), 0);
+    for word in text.split(' ') {
+        let letters = word.chars().count();
+        if length > 0 && length + 1 + letters > width {
+            lines.push('\n');
+            length = 0;
+        } else if length > 0 {
+            lines.push(' ');
+            length += 1;
+        }
+        lines += word;
+        length += letters;
+    }
+    lines + "\n"
 }
 
 /// The report as Markdown.

@@ -3,6 +3,7 @@
 use crate::Error;
 use crate::call::CallRecord;
 use crate::cli::{SuggestArgs, TestArgs};
+use crate::command::progress::Progress;
 use crate::output::{self, printable};
 use crate::slo::{Objective, Outcome, as_toml, ended_at, replay, suggest as suggested};
 use std::fs::File;
@@ -38,11 +39,15 @@ pub(super) fn test(args: &TestArgs) -> Result<(), Error> {
     let calls = read(&args.logs, args.last)?;
     let mut text = format!("{} calls against {origin}\n", calls.len());
     let mut missed = 0;
-    for objective in &config.slos {
+    let mut progress = Progress::of("slo test");
+    let all = config.slos.len() as u64;
+    for (objective, done) in config.slos.iter().zip(0..) {
+        progress.at(done, Some(all), "objectives");
         let outcome = replay(objective, &calls);
         missed += usize::from(outcome.remaining < 0.0);
         text += &format!("{}: {}\n", describe(objective), in_words(&outcome));
     }
+    drop(progress);
     output::print(&text)?;
     if missed > 0 && args.strict {
         return Err(Error::Failed(format!(
@@ -95,10 +100,12 @@ fn in_words(outcome: &Outcome) -> String {
 /// record are reported and skipped.
 fn read(logs: &[PathBuf], last: Option<Duration>) -> Result<Vec<CallRecord>, Error> {
     let (mut calls, mut unreadable) = (Vec::new(), 0_u64);
+    let mut progress = Progress::of("reading");
     for log in logs {
-        read_one(log, &mut calls, &mut unreadable)
+        read_one(log, &mut calls, &mut unreadable, &mut progress)
             .map_err(|error| Error::Failed(format!("{}: {error}", log.display())))?;
     }
+    drop(progress);
     if unreadable > 0 {
         output::note(&format!(
             "{unreadable} lines are no call records of this version; they are left out"
@@ -118,13 +125,19 @@ fn read(logs: &[PathBuf], last: Option<Duration>) -> Result<Vec<CallRecord>, Err
     Ok(calls)
 }
 
-fn read_one(log: &Path, calls: &mut Vec<CallRecord>, unreadable: &mut u64) -> std::io::Result<()> {
+fn read_one(
+    log: &Path,
+    calls: &mut Vec<CallRecord>,
+    unreadable: &mut u64,
+    progress: &mut Progress,
+) -> std::io::Result<()> {
     for line in BufReader::new(File::open(log)?).lines() {
         let line = line?;
         if calls.len() >= MAX_CALLS {
             output::note(&format!("only the first {MAX_CALLS} calls are read"));
             return Ok(());
         }
+        progress.at(calls.len() as u64, None, "calls");
         match CallRecord::of_line(&line) {
             Ok(call) => calls.push(call),
             Err(_) if line.trim().is_empty() => {}

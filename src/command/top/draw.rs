@@ -1,7 +1,7 @@
 //! Draws the screen.
 
-use super::state::State;
-use super::table::{Cell, Tone, ViewTable};
+use super::state::{Overlay, State};
+use super::table::{Cell, TableRow, Tone, ViewTable};
 use super::views::View;
 use ratatui::Frame;
 use ratatui::layout::{Alignment, Constraint, Layout, Rect};
@@ -11,7 +11,19 @@ use ratatui::widgets::{Paragraph, Row, Table, TableState, Wrap};
 
 /// Lines of causes, at most.
 const MAX_CAUSE_LINES: usize = 8;
-const KEYS: &str = "1-4 tab view  s sort  r reverse  / filter  ↑↓ move  q quit";
+const KEYS: &str = "1-5 tab view  s sort  r reverse  / filter  enter details  ? help  q quit";
+/// The keys, for the help.
+const HELP: [(&str, &str); 9] = [
+    ("1-5, tab", "another view"),
+    ("s", "sort by the next column"),
+    ("r", "the other way round"),
+    ("/", "show only rows with a text; esc forgets it"),
+    ("up, down, home, end", "another row"),
+    ("enter", "everything about that row"),
+    ("?", "this help"),
+    ("esc", "back"),
+    ("q", "quit"),
+];
 
 pub(super) fn draw(frame: &mut Frame<'_>, state: &State) {
     let error = u16::from(state.error.is_some()) * 2;
@@ -32,9 +44,13 @@ pub(super) fn draw(frame: &mut Frame<'_>, state: &State) {
         let error = Paragraph::new(error.as_str()).style(style);
         frame.render_widget(error.wrap(Wrap { trim: true }), message);
     }
-    match state.table() {
-        None => frame.render_widget(Paragraph::new("…"), body),
-        Some(content) if content.rows.is_empty() => {
+    match (&state.overlay, state.table()) {
+        (Some(Overlay::Help), table) => frame.render_widget(help(table), body),
+        (Some(Overlay::Details(id)), Some(table)) => {
+            frame.render_widget(details(id, &table), body);
+        }
+        (_, None) => frame.render_widget(Paragraph::new("…"), body),
+        (None, Some(content)) if content.rows.is_empty() => {
             let why = if state.filter.is_empty() {
                 state.view.nothing()
             } else {
@@ -42,7 +58,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, state: &State) {
             };
             frame.render_widget(Paragraph::new(why).wrap(Wrap { trim: true }), body);
         }
-        Some(content) => table(frame, body, state, content),
+        (None, Some(content)) => table(frame, body, state, content),
     }
     let causes = Paragraph::new(causes.join("\n")).wrap(Wrap { trim: true });
     frame.render_widget(causes, why);
@@ -87,47 +103,102 @@ fn bottom(state: &State) -> Line<'_> {
     if state.typing {
         return Line::from(format!("/{}▏ enter keeps it, esc forgets it", state.filter));
     }
+    if state.overlay.is_some() {
+        return Line::from("esc back");
+    }
     match state.filter.as_str() {
         "" => Line::from(KEYS),
         filter => Line::from(format!("filter: {filter} (esc forgets it)  {KEYS}")),
     }
 }
 
+/// Keys and columns, a line each.
+fn help(table: Option<ViewTable>) -> Paragraph<'static> {
+    let line = |name: &str, about: &str| {
+        let name = Span::styled(
+            format!("{name:20} "),
+            Style::new().add_modifier(Modifier::BOLD),
+        );
+        Line::from(vec![name, Span::raw(about.to_owned())])
+    };
+    let columns = table.map_or(&[][..], |table| table.columns);
+    let mut lines: Vec<_> = columns
+        .iter()
+        .map(|column| line(column.head, column.about))
+        .collect();
+    lines.push(Line::default());
+    lines.extend(HELP.iter().map(|(key, does)| line(key, does)));
+    Paragraph::new(lines)
+}
+
+/// Everything that is known of a row, also what has no room in the table.
+fn details(id: &str, table: &ViewTable) -> Paragraph<'static> {
+    let Some(row) = table.rows.iter().find(|row| row.id == id) else {
+        return Paragraph::new("it is no longer here; esc goes back");
+    };
+    let line = |head: &str, cell: &Cell| {
+        let head = Span::styled(
+            format!("{head:14} "),
+            Style::new().add_modifier(Modifier::BOLD),
+        );
+        Line::from(vec![
+            head,
+            Span::styled(cell.text.clone(), style(cell.tone)),
+        ])
+    };
+    let TableRow { cells, more, .. } = row;
+    let shown = table.columns.iter().zip(cells);
+    let lines = shown.map(|(column, cell)| line(column.head, cell));
+    let lines = lines.chain(more.iter().map(|(head, cell)| line(head, cell)));
+    Paragraph::new(lines.collect::<Vec<_>>()).wrap(Wrap { trim: false })
+}
+
 fn table(frame: &mut Frame<'_>, area: Rect, state: &State, content: ViewTable) {
     let (sorted, ascending) = state.sorting();
-    let number = |at: usize| content.rows.first().is_some_and(|row| row[at].is_number());
-    let heads = content.columns.iter().enumerate().map(|(at, column)| {
+    let columns = content.fitting(area.width, sorted);
+    let number = |at: usize| {
+        let first = content.rows.first();
+        first.is_some_and(|row| row.cells[at].is_number())
+    };
+    let heads = columns.iter().map(|&at| {
         let arrow = match (at == sorted, ascending) {
             (false, _) => "",
             (true, true) => "↑",
             (true, false) => "↓",
         };
-        aligned(format!("{}{arrow}", column.head), number(at), Style::new())
+        let head = content.columns[at].head;
+        aligned(format!("{head}{arrow}"), number(at), Style::new())
     });
-    let widths = content.columns.iter().map(|column| match column.grows {
-        true => Constraint::Min(column.width),
-        false => Constraint::Length(column.width + 1),
+    let widths = columns.iter().map(|&at| {
+        let column = &content.columns[at];
+        match column.grows {
+            true => Constraint::Min(column.needs()),
+            false => Constraint::Length(column.needs()),
+        }
     });
     let header = Row::new(heads).style(Style::new().add_modifier(Modifier::BOLD));
     let selected = state.selected.min(content.rows.len() - 1);
     let rows = content
         .rows
         .iter()
-        .map(|row| Row::new(row.iter().map(shown)));
+        .map(|row| Row::new(columns.iter().map(|&at| shown(&row.cells[at]))));
     let table = Table::new(rows, widths).header(header).column_spacing(1);
     let table = table.row_highlight_style(Style::new().add_modifier(Modifier::REVERSED));
     let mut at = TableState::new().with_selected(selected);
     frame.render_stateful_widget(table, area, &mut at);
 }
 
-fn shown(cell: &Cell) -> Text<'static> {
-    let style = match cell.tone {
+fn style(tone: Tone) -> Style {
+    match tone {
         Tone::Plain => Style::new(),
         Tone::Good => Style::new().fg(Color::Green),
         Tone::Poor => Style::new().fg(Color::Yellow),
         Tone::Bad => Style::new().fg(Color::Red),
-    };
-    aligned(cell.text.clone(), cell.is_number(), style)
+    }
+}
+
+fn shown(cell: &Cell) -> Text<'static> {
+    aligned(cell.text.clone(), cell.is_number(), style(cell.tone))
 }
 
 fn aligned(text: String, right: bool, style: Style) -> Text<'static> {

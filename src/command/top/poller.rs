@@ -35,6 +35,12 @@ struct Models {
 }
 
 #[derive(Deserialize)]
+struct Upstreams {
+    store: String,
+    groups: Vec<GroupRow>,
+}
+
+#[derive(Deserialize)]
 struct Sessions {
     store: String,
     sessions: Vec<SessionRow>,
@@ -104,6 +110,11 @@ async fn poll(proxy: &Proxy, view: View) -> Result<Update, ApiError> {
         View::Sessions => {
             let answer: Sessions = proxy.get("/api/v1/sessions?limit=1000").await?;
             Content::Sessions(answer.store, answer.sessions)
+        }
+        View::Upstreams => {
+            let path = "/api/v1/groups?by=upstream&limit=1000";
+            let answer: Upstreams = proxy.get(path).await?;
+            Content::Upstreams(answer.store, answer.groups)
         }
     };
     Ok(Update {

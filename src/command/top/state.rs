@@ -20,11 +20,22 @@ pub(super) struct State {
     /// The sort column of each view, and whether the smallest comes first.
     sorted: [(usize, bool); View::ALL.len()],
     pub(super) selected: usize,
+    /// What is over the table.
+    pub(super) overlay: Option<Overlay>,
     pub(super) in_flight: u64,
     pub(super) tps: f64,
     content: Option<Content>,
     /// Why the last poll failed.
     pub(super) error: Option<String>,
+}
+
+/// What is shown in place of the table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Overlay {
+    /// Keys and columns.
+    Help,
+    /// Everything that is known of the row with this id.
+    Details(String),
 }
 
 /// What to do after a key.
@@ -45,6 +56,7 @@ impl State {
             typing: false,
             sorted: View::ALL.map(View::sorted),
             selected: 0,
+            overlay: None,
             in_flight: 0,
             tps: 0.0,
             content: None,
@@ -103,13 +115,22 @@ impl State {
             self.typed(key.code);
             return Action::Stay;
         }
+        if self.overlay.is_some() {
+            let closes = [KeyCode::Esc, KeyCode::Enter, KeyCode::Backspace];
+            if closes.contains(&key.code) || matches!(key.code, KeyCode::Char('?' | 'q')) {
+                self.overlay = None;
+                return Action::Stay;
+            }
+        }
         let rows = self.table().map_or(0, |table| table.rows.len());
         let columns = self.table().map_or(1, |table| table.columns.len());
         let sorted = &mut self.sorted[self.view as usize];
         let last = rows.saturating_sub(1);
         match key.code {
             KeyCode::Char('q') => return Action::End,
-            KeyCode::Char(digit @ '1'..='4') => {
+            KeyCode::Char('?') => self.overlay = Some(Overlay::Help),
+            KeyCode::Enter => self.overlay = self.chosen().map(Overlay::Details),
+            KeyCode::Char(digit @ '1'..='5') => {
                 return self.switch_to(digit as usize - '1' as usize);
             }
             KeyCode::Tab | KeyCode::Right => return self.switch_to(self.view as usize + 1),
@@ -131,6 +152,13 @@ impl State {
         Action::Stay
     }
 
+    /// The id of the row that stands out.
+    fn chosen(&self) -> Option<String> {
+        let table = self.table()?;
+        let last = table.rows.len().checked_sub(1)?;
+        Some(table.rows[self.selected.min(last)].id.clone())
+    }
+
     fn typed(&mut self, code: KeyCode) {
         match code {
             KeyCode::Char(character) if self.filter.len() < MAX_FILTER => {
@@ -150,6 +178,7 @@ impl State {
     fn switch_to(&mut self, number: usize) -> Action {
         self.view = View::ALL[number % View::ALL.len()];
         self.selected = 0;
+        self.overlay = None;
         Action::Ask
     }
 }

@@ -88,20 +88,41 @@ impl Cell {
     }
 }
 
-/// A column: its head, and its minimum and maximum width in characters.
+/// A column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Column {
     pub(super) head: &'static str,
+    /// What is in it, for the help.
+    pub(super) about: &'static str,
+    /// Its minimum width in characters.
     pub(super) width: u16,
     /// Whether it takes the width that is left.
     pub(super) grows: bool,
+    /// Where not all columns fit, the one with the highest is left out first; 0 never is.
+    pub(super) spare: u8,
+}
+
+impl Column {
+    /// Its width with the whole head and the arrow of the sorting.
+    pub(super) fn needs(&self) -> u16 {
+        self.width.max(self.head.chars().count() as u16 + 1)
+    }
+}
+
+/// A row: its cells, one per column, and what only its details show.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct TableRow {
+    /// By which it is found again.
+    pub(super) id: String,
+    pub(super) cells: Vec<Cell>,
+    pub(super) more: Vec<(&'static str, Cell)>,
 }
 
 /// Rows and columns.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct ViewTable {
     pub(super) columns: &'static [Column],
-    pub(super) rows: Vec<Vec<Cell>>,
+    pub(super) rows: Vec<TableRow>,
 }
 
 impl ViewTable {
@@ -109,14 +130,35 @@ impl ViewTable {
     pub(super) fn arranged(mut self, filter: &str, column: usize, ascending: bool) -> ViewTable {
         let filter = filter.to_lowercase();
         self.rows.retain(|row| {
-            let mut cells = row.iter();
+            let mut cells = row.cells.iter();
             filter.is_empty() || cells.any(|cell| cell.text.to_lowercase().contains(&filter))
         });
-        self.rows
-            .sort_by(|one, other| match (one.get(column), other.get(column)) {
+        self.rows.sort_by(
+            |one, other| match (one.cells.get(column), other.cells.get(column)) {
                 (Some(one), Some(other)) => one.compare(other, ascending),
                 _ => Ordering::Equal,
-            });
+            },
+        );
         self
+    }
+
+    /// The columns that fit into `width` with their heads whole; that of the sorting is one.
+    pub(super) fn fitting(&self, width: u16, sorted: usize) -> Vec<usize> {
+        let mut shown: Vec<usize> = (0..self.columns.len()).collect();
+        let needed = |shown: &[usize]| -> usize {
+            let widths = shown
+                .iter()
+                .map(|&at| usize::from(self.columns[at].needs()));
+            widths.sum::<usize>() + shown.len().saturating_sub(1)
+        };
+        while needed(&shown) > usize::from(width) {
+            let spare = |at: &usize| self.columns[*at].spare;
+            let others = shown.iter().copied().filter(|at| *at != sorted);
+            let Some(last) = others.filter(|at| spare(at) > 0).max_by_key(spare) else {
+                break;
+            };
+            shown.retain(|at| *at != last);
+        }
+        shown
     }
 }

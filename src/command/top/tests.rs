@@ -77,13 +77,13 @@ fn streams_are_shown_fastest_first_and_what_is_unknown_last() {
         screen(&streams(), 100, 8),
         [
             "tokengauge  http://127.0.0.1:9464  3 streams  61 tokens/s",
-            " 1 Streams  2 Models  3 SLOs  4 Sessions",
-            "MODEL            TPS↓   TOKENS  REASONING   SECONDS   SILENT AGENT         SESSION      UPSTREAM",
-            "fast-1           58.0      120         20      2.50     0.02 chat/1        s-1          engine",
-            "slow-1            3.2      120         20      2.50     0.02 coder/1       s-1          engine",
-            "new-1               –      120         20      2.50     0.02 coder/1       s-1          engine",
+            " 1 Streams  2 Models  3 SLOs  4 Sessions  5 Upstreams",
+            "MODEL            TPS↓  TOKENS  REASONING    TIME  SILENT AGENT      SESSION    UPSTREAM   WORKLOAD",
+            "fast-1           58.0     120         20    2.5s    20ms chat/1     s-1        engine     –",
+            "slow-1            3.2     120         20    2.5s    20ms coder/1    s-1        engine     –",
+            "new-1               –     120         20    2.5s    20ms coder/1    s-1        engine     –",
             "",
-            "1-4 tab view  s sort  r reverse  / filter  ↑↓ move  q quit",
+            "1-5 tab view  s sort  r reverse  / filter  enter details  ? help  q quit",
         ]
     );
 }
@@ -116,7 +116,7 @@ fn rows_are_sorted_by_any_column_either_way() {
     press(&mut state, "sssssss");
     let lines = screen(&state, 100, 8);
     assert!(lines[2].contains("UPSTREAM↓"), "{lines:#?}");
-    press(&mut state, "s");
+    press(&mut state, "ss");
     assert!(
         first(&state).starts_with("slow-1"),
         "by name, the last first"
@@ -176,7 +176,7 @@ fn the_other_views_are_asked_for_and_shown() {
         lines[3].starts_with("new") && lines[3].contains("coder/1, helper"),
         "{lines:#?}"
     );
-    assert!(lines[3].contains("2026-01-02 10:00:00"), "{lines:#?}");
+    assert!(lines[3].contains("ago"), "{lines:#?}");
     assert_eq!(
         state.key(KeyEvent::new(KeyCode::Char('3'), KeyModifiers::NONE)),
         Action::Ask
@@ -273,5 +273,110 @@ fn it_ends_with_q_and_with_control_c_but_not_while_typing() {
     assert_eq!(
         state.key(key(KeyCode::Char('c'), KeyModifiers::CONTROL)),
         Action::End
+    );
+}
+
+#[test]
+fn heads_are_whole_at_any_width_and_more_room_has_more_columns() {
+    let columns = |width: u16, digit: char, content: Content| {
+        let mut state = streams();
+        press(&mut state, &digit.to_string());
+        state.take(update(content));
+        let lines = screen(&state, width, 24);
+        let heads: Vec<&'static str> = state
+            .table()
+            .expect("a table")
+            .columns
+            .iter()
+            .map(|c| c.head)
+            .collect();
+        let line = lines[2].replace(['↓', '↑'], " ");
+        let shown: Vec<&str> = heads
+            .iter()
+            .copied()
+            .filter(|head| line.contains(head))
+            .collect();
+        let mut rest = line.clone();
+        for head in &shown {
+            rest = rest.replacen(head, "", 1);
+        }
+        assert_eq!(rest.trim(), "", "a head that is cut off: {line}");
+        assert_eq!(
+            lines
+                .iter()
+                .map(|line| line.chars().count())
+                .max()
+                .map(|w| w <= usize::from(width)),
+            Some(true)
+        );
+        (shown.len(), heads.len())
+    };
+    let contents = || {
+        let stream = stream("model", Some(3.25), "coder/1");
+        let session = SessionRow {
+            id: "s".to_owned(),
+            last_at: "2026-01-02T10:00:00.000Z".to_owned(),
+            ..SessionRow::default()
+        };
+        [
+            ('1', Content::Streams(vec![stream])),
+            (
+                '2',
+                Content::Models("ledger".to_owned(), vec![GroupRow::default()]),
+            ),
+            ('4', Content::Sessions("ledger".to_owned(), vec![session])),
+            (
+                '5',
+                Content::Upstreams("ledger".to_owned(), vec![GroupRow::default()]),
+            ),
+        ]
+    };
+    for (digit, content) in contents() {
+        let (shown, all) = columns(80, digit, content);
+        assert!(shown >= 7 && shown < all, "{digit}: {shown} of {all}");
+    }
+    for (digit, content) in contents() {
+        let (shown, all) = columns(200, digit, content);
+        assert_eq!(shown, all, "{digit}");
+    }
+}
+
+#[test]
+fn enter_shows_all_of_a_row_as_it_goes_on_and_help_names_keys_and_columns() {
+    let enter = || KeyEvent::new(KeyCode::Enter, KeyModifiers::NONE);
+    let mut state = streams();
+    let with_id = |id: &str, model: &str| StreamNow {
+        id: id.to_owned(),
+        workload: Some("chat".to_owned()),
+        ..stream(model, Some(58.0), "coder/1")
+    };
+    state.take(update(Content::Streams(vec![
+        with_id("a", "one"),
+        with_id("b", "two"),
+    ])));
+    press(&mut state, "j");
+    assert_eq!(state.key(enter()), Action::Stay);
+    let shown = screen(&state, 80, 24);
+    let line = |head: &str, text: &str| {
+        let mut lines = shown.iter();
+        lines.any(|line| line.starts_with(head) && line.ends_with(text))
+    };
+    assert!(line("CALL", " b") && line("MODEL", "two"), "{shown:#?}");
+    assert!(line("WORKLOAD", "chat") && line("STARTED AT", "2026-01-01T00:00:00.000Z"));
+    let mut later = with_id("b", "two");
+    later.tokens.output = 777;
+    state.take(update(Content::Streams(vec![later])));
+    assert!(screen(&state, 80, 24).concat().contains("777"));
+    state.take(update(Content::Streams(vec![with_id("a", "one")])));
+    assert!(screen(&state, 80, 24)[2].starts_with("it is no longer here"));
+    state.key(KeyEvent::new(KeyCode::Esc, KeyModifiers::NONE));
+    assert!(screen(&state, 80, 24)[2].starts_with("MODEL"));
+    press(&mut state, "?");
+    let help = screen(&state, 80, 24).concat();
+    assert!(help.contains("since the last token") && help.contains("show only rows with a text"));
+    press(&mut state, "q");
+    assert!(
+        screen(&state, 80, 24)[2].starts_with("MODEL"),
+        "q only closes the help"
     );
 }

@@ -1,6 +1,6 @@
 //! The views, and the columns of each.
 
-use super::table::{Cell, Column, Tone, ViewTable};
+use super::table::{Cell, Column, TableRow, Tone, ViewTable};
 use crate::command::slo::status::{self, rough};
 use crate::meter::StreamNow;
 use crate::output::printable;
@@ -14,6 +14,7 @@ pub(super) enum View {
     Models,
     Slos,
     Sessions,
+    Upstreams,
 }
 
 /// The content of a view, as the proxy answered.
@@ -23,10 +24,17 @@ pub(super) enum Content {
     Models(String, Vec<GroupRow>),
     Slos(Vec<status::Row>),
     Sessions(String, Vec<SessionRow>),
+    Upstreams(String, Vec<GroupRow>),
 }
 
 impl View {
-    pub(super) const ALL: [View; 4] = [View::Streams, View::Models, View::Slos, View::Sessions];
+    pub(super) const ALL: [View; 5] = [
+        View::Streams,
+        View::Models,
+        View::Slos,
+        View::Sessions,
+        View::Upstreams,
+    ];
 
     pub(super) fn name(self) -> &'static str {
         match self {
@@ -34,6 +42,7 @@ impl View {
             View::Models => "Models",
             View::Slos => "SLOs",
             View::Sessions => "Sessions",
+            View::Upstreams => "Upstreams",
         }
     }
 
@@ -41,9 +50,9 @@ impl View {
     pub(super) fn sorted(self) -> (usize, bool) {
         match self {
             View::Streams => (1, false),
-            View::Models => (1, false),
-            View::Slos => (4, true),
-            View::Sessions => (7, false),
+            View::Models | View::Upstreams => (1, false),
+            View::Slos => (5, true),
+            View::Sessions => (7, true),
         }
     }
 
@@ -51,7 +60,7 @@ impl View {
     pub(super) fn nothing(self) -> &'static str {
         match self {
             View::Streams => "no call is under way; point an agent at the proxy",
-            View::Models | View::Sessions => {
+            View::Models | View::Sessions | View::Upstreams => {
                 "no finished call is kept; sessions need agents that name theirs (x-tokengauge-session)"
             }
             View::Slos => "no [[slo]] is configured",
@@ -66,13 +75,16 @@ impl Content {
             Content::Models(..) => View::Models,
             Content::Slos(_) => View::Slos,
             Content::Sessions(..) => View::Sessions,
+            Content::Upstreams(..) => View::Upstreams,
         }
     }
 
     /// The store of finished calls.
     pub(super) fn store(&self) -> Option<&str> {
         match self {
-            Content::Models(store, _) | Content::Sessions(store, _) => Some(store),
+            Content::Models(store, _)
+            | Content::Sessions(store, _)
+            | Content::Upstreams(store, _) => Some(store),
             Content::Streams(_) | Content::Slos(_) => None,
         }
     }
@@ -93,7 +105,8 @@ impl Content {
     pub(super) fn table(&self) -> ViewTable {
         let (columns, rows): (&'static [Column], Vec<_>) = match self {
             Content::Streams(streams) => (&STREAMS, streams.iter().map(stream).collect()),
-            Content::Models(_, models) => (&MODELS, models.iter().map(model).collect()),
+            Content::Models(_, models) => (&MODELS, models.iter().map(group).collect()),
+            Content::Upstreams(_, all) => (&UPSTREAMS, all.iter().map(group).collect()),
             Content::Slos(slos) => (&SLOS, slos.iter().map(slo).collect()),
             Content::Sessions(_, sessions) => (&SESSIONS, sessions.iter().map(session).collect()),
         };
@@ -101,59 +114,92 @@ impl Content {
     }
 }
 
-const fn column(head: &'static str, width: u16) -> Column {
-    let grows = false;
-    Column { head, width, grows }
+const fn column(head: &'static str, width: u16, spare: u8, about: &'static str) -> Column {
+    Column {
+        head,
+        about,
+        width,
+        grows: false,
+        spare,
+    }
 }
 
-const fn wide(head: &'static str, width: u16) -> Column {
-    let grows = true;
-    Column { head, width, grows }
+const fn wide(head: &'static str, width: u16, spare: u8, about: &'static str) -> Column {
+    let column = column(head, width, spare, about);
+    Column {
+        grows: true,
+        ..column
+    }
 }
 
-const STREAMS: [Column; 9] = [
-    wide("MODEL", 12),
-    column("TPS", 7),
-    column("TOKENS", 7),
-    column("REASONING", 9),
-    column("SECONDS", 8),
-    column("SILENT", 7),
-    wide("AGENT", 8),
-    wide("SESSION", 8),
-    wide("UPSTREAM", 8),
+const STREAMS: [Column; 10] = [
+    wide("MODEL", 14, 0, "the model that answers"),
+    column("TPS", 6, 0, "tokens per second just now"),
+    column("TOKENS", 7, 0, "output tokens so far"),
+    column("REASONING", 10, 3, "those of them that are reasoning"),
+    column("TIME", 7, 0, "since the request"),
+    column("SILENT", 7, 0, "since the last token"),
+    wide("AGENT", 10, 0, "the agent, by its own name"),
+    wide("SESSION", 10, 2, "the session that the agent named"),
+    wide("UPSTREAM", 9, 1, "the upstream that answers"),
+    wide("WORKLOAD", 9, 4, "the workload it belongs to"),
 ];
 
-fn stream(stream: &StreamNow) -> Vec<Cell> {
+fn stream(stream: &StreamNow) -> TableRow {
     let silent = stream.silent.is_some_and(|silent| silent > 1.0);
-    vec![
+    let cells = vec![
         Cell::maybe(stream.model.as_deref()),
         speed(stream.tps),
         Cell::count(stream.tokens.output),
         Cell::count(stream.tokens.reasoning),
-        seconds(Some(stream.seconds)),
-        seconds(stream.silent).tone(if silent { Tone::Poor } else { Tone::Plain }),
+        time(Some(stream.seconds)),
+        time(stream.silent).tone(if silent { Tone::Poor } else { Tone::Plain }),
         Cell::maybe(stream.agent.as_deref()),
         Cell::maybe(stream.session.as_deref()),
         Cell::text(&stream.upstream),
+        Cell::maybe(stream.workload.as_deref()),
+    ];
+    let more = vec![
+        ("CALL", Cell::text(&stream.id)),
+        ("ROUTE", Cell::text(&stream.route)),
+        ("STARTED AT", Cell::text(&stream.started_at)),
+        ("LAST GAP", time(stream.last_gap)),
+        ("ANSWER TOKENS", Cell::count(stream.tokens.answer)),
+        ("TOOL TOKENS", Cell::count(stream.tokens.tool_call)),
+    ];
+    TableRow {
+        id: stream.id.clone(),
+        cells,
+        more,
+    }
+}
+
+const MODELS: [Column; 11] = of_groups("MODEL", "the model that answered");
+const UPSTREAMS: [Column; 11] = of_groups("UPSTREAM", "the upstream that answered");
+
+const fn of_groups(head: &'static str, about: &'static str) -> [Column; 11] {
+    [
+        wide(head, 14, 0, about),
+        column("CALLS", 7, 0, "calls that have ended"),
+        column("REQ/S", 7, 3, "calls per second"),
+        column("ERRORS", 7, 0, "calls that did not end well"),
+        column(
+            "TPS P50",
+            8,
+            0,
+            "half of the calls decode as fast or faster",
+        ),
+        column("TPS P10", 8, 0, "nine of ten do"),
+        column("JUDGED", 11, 5, "calls that have a speed"),
+        column("TTFT P50", 9, 0, "half of the first tokens came within"),
+        column("TTFT P95", 9, 0, "95 of 100 did"),
+        column("OUT TOKENS", 11, 4, "output tokens"),
+        column("$/1M OUT", 9, 0, "cost of a million output tokens"),
     ]
 }
 
-const MODELS: [Column; 11] = [
-    wide("MODEL", 14),
-    column("CALLS", 7),
-    column("REQ/S", 7),
-    column("ERRORS", 6),
-    column("TPS P50", 7),
-    column("TPS P10", 7),
-    column("JUDGED", 11),
-    column("TTFT P50", 8),
-    column("TTFT P95", 8),
-    column("OUT TOKENS", 10),
-    column("$/1M OUT", 9),
-];
-
-fn model(row: &GroupRow) -> Vec<Cell> {
-    vec![
+fn group(row: &GroupRow) -> TableRow {
+    let cells = vec![
         Cell::maybe(row.name.as_deref()),
         Cell::count(row.calls),
         Cell::number(row.requests_per_second, |rate| format!("{rate:.2}")),
@@ -161,26 +207,49 @@ fn model(row: &GroupRow) -> Vec<Cell> {
         speed(row.tps.p50),
         speed(row.tps.p10),
         Cell::text(format!("{} of {}", row.tps.calls, row.calls)),
-        seconds(row.ttft.p50),
-        seconds(row.ttft.p95),
+        time(row.ttft.p50),
+        time(row.ttft.p95),
         Cell::number(row.tokens.output.map(|count| count as f64), |count| {
             format!("{count:.0}")
         }),
         dollars(row.usd_per_million_output),
-    ]
+    ];
+    let more = vec![
+        ("COST", dollars(row.cost_usd)),
+        ("WITHOUT PRICE", Cell::count(row.unpriced_calls)),
+        ("TTFT P99", time(row.ttft.p99)),
+        ("TPS P1", speed(row.tps.p1)),
+    ];
+    TableRow {
+        id: row.name.clone().unwrap_or_default(),
+        cells,
+        more,
+    }
 }
 
-const SLOS: [Column; 7] = [
-    wide("SLO", 12),
-    wide("PROMISE", 12),
-    column("GOOD", 8),
-    column("BAD", 7),
-    column("BUDGET LEFT", 11),
-    column("BURN", 7),
-    column("SPENT IN", 14),
+const SLOS: [Column; 9] = [
+    wide("SLO", 12, 0, "the objective"),
+    column("TARGET", 8, 0, "the share of events that is to be good"),
+    wide("PROMISE", 16, 0, "what makes an event good"),
+    column("GOOD", 8, 3, "good events of the window"),
+    column("BAD", 7, 2, "bad events of the window"),
+    column(
+        "BUDGET LEFT",
+        12,
+        0,
+        "the share of the error budget that is left",
+    ),
+    column(
+        "BURN",
+        7,
+        0,
+        "how fast it is spent; 1 spends it in the window",
+    ),
+    column("SPENT IN", 14, 0, "when it is spent at this rate"),
+    column("WINDOW", 9, 4, "the time that the budget is for"),
 ];
 
-fn slo(row: &status::Row) -> Vec<Cell> {
+fn slo(row: &status::Row) -> TableRow {
     let firing = row.alerts.iter().any(|alert| alert.firing);
     let tone = match row.budget_remaining {
         _ if firing => Tone::Bad,
@@ -189,8 +258,10 @@ fn slo(row: &status::Row) -> Vec<Cell> {
         _ => Tone::Good,
     };
     let burn = row.burn.first().and_then(|burn| burn.rate);
-    vec![
+    let share = |share: f64| format!("{}%", (share * 1e6).round() / 1e4);
+    let cells = vec![
         Cell::text(&row.name),
+        Cell::number(Some(row.objective), share),
         Cell::text(&row.promise),
         Cell::number(Some(row.good), |good| format!("{good:.0}")),
         Cell::number(Some(row.bad), |bad| format!("{bad:.0}")),
@@ -200,34 +271,56 @@ fn slo(row: &status::Row) -> Vec<Cell> {
         .tone(tone),
         Cell::number(burn, |burn| format!("{burn:.2}")),
         Cell::number(row.exhausted_in_seconds, rough),
-    ]
+        Cell::text(&row.window),
+    ];
+    let mut more = vec![("GOOD SHARE", Cell::number(row.ratio, share))];
+    let alerts = row.alerts.iter().filter(|alert| alert.firing);
+    more.extend(alerts.map(|alert| ("ALERT", Cell::text(&alert.severity).tone(Tone::Bad))));
+    TableRow {
+        id: row.name.clone(),
+        cells,
+        more,
+    }
 }
 
 const SESSIONS: [Column; 9] = [
-    wide("SESSION", 12),
-    wide("AGENTS", 10),
-    column("CALLS", 6),
-    column("ERRORS", 6),
-    column("TPS", 7),
-    column("TTFT P50", 8),
-    column("COST", 9),
-    column("LAST AT", 20),
-    column("RUNNING", 7),
+    wide("SESSION", 12, 0, "the session, as its agent names it"),
+    wide("AGENTS", 10, 0, "the agents that took part"),
+    column("CALLS", 6, 0, "calls that have ended"),
+    column("ERRORS", 7, 3, "calls that did not end well"),
+    column("TPS", 7, 0, "tokens per second while decoding"),
+    column("TTFT P50", 9, 1, "half of the first tokens came within"),
+    column("COST", 9, 0, "what its calls cost, in US dollars"),
+    column("LAST", 11, 0, "how long ago its last call ended"),
+    column("RUNNING", 8, 2, "calls under way"),
 ];
 
-fn session(row: &SessionRow) -> Vec<Cell> {
-    let last_at = row.last_at.split('.').next().unwrap_or_default();
-    vec![
+fn session(row: &SessionRow) -> TableRow {
+    let last = humantime::parse_rfc3339(&row.last_at).ok();
+    let ago = last.map(|last| last.elapsed().unwrap_or_default().as_secs_f64());
+    let cells = vec![
         Cell::text(&row.id),
         Cell::text(row.agents.join(", ")),
         Cell::count(row.calls),
         errors(row.errors),
         speed(row.tps.output),
-        seconds(row.seconds.ttft_p50),
+        time(row.seconds.ttft_p50),
         dollars(row.cost_usd),
-        Cell::text(last_at.replace('T', " ")),
+        Cell::number(ago, since),
         Cell::count(row.in_flight),
-    ]
+    ];
+    TableRow {
+        id: row.id.clone(),
+        cells,
+        more: vec![
+            ("STARTED AT", Cell::text(&row.started_at)),
+            ("LAST AT", Cell::text(&row.last_at)),
+            ("MODELS", Cell::text(row.models.join(", "))),
+            ("WORKLOAD", Cell::maybe(row.workload.as_deref())),
+            ("USER", Cell::maybe(row.user.as_deref())),
+            ("WITHOUT PRICE", Cell::count(row.unpriced_calls)),
+        ],
+    }
 }
 
 /// A cell with a decode speed, coloured by its experience band.
@@ -241,8 +334,25 @@ fn speed(tps: Option<f64>) -> Cell {
     Cell::number(tps, |tps| format!("{tps:.1}")).tone(tone)
 }
 
-fn seconds(value: Option<f64>) -> Cell {
-    Cell::number(value, |value| format!("{value:.2}"))
+/// A cell with a time, in the unit that tells most.
+fn time(seconds: Option<f64>) -> Cell {
+    Cell::number(seconds, |seconds| match seconds {
+        ..0.9995 => format!("{:.0}ms", seconds * 1e3),
+        ..99.95 => format!("{seconds:.1}s"),
+        _ => {
+            let whole = seconds.round() as u64;
+            format!("{}m{:02}s", whole / 60, whole % 60)
+        }
+    })
+}
+
+/// How long ago something was, in its largest unit.
+fn since(seconds: f64) -> String {
+    if seconds < 1.0 {
+        return "now".to_owned();
+    }
+    let rough = rough(seconds);
+    format!("{} ago", rough.split(' ').next().unwrap_or_default())
 }
 
 fn dollars(value: Option<f64>) -> Cell {

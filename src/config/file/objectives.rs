@@ -30,7 +30,7 @@ pub(in crate::config) struct Slo {
         "maximum" = 1,
         "x-must" = SHARE,
     ))]
-    pub(in crate::config) objective: Option<f64>,
+    pub(in crate::config) objective: Option<Spanned<f64>>,
     /// The time that has just passed, or the calendar month, in UTC.
     #[schemars(extend(
         "default" = Span(DEFAULT_WINDOW),

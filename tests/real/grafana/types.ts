@@ -41,17 +41,30 @@ type Of<Type extends string, Options, Custom> = Plain<Common & Required<Pick<Pan
   };
 };
 
-type AnyPanel =
+type InRow =
   | Of<"timeseries", TimeSeries.Options, GraphFieldConfig>
   | Of<"heatmap", Heatmap.Options, Heatmap.FieldConfig>
   | Of<"stat", Stat.Options, never>
   | Of<"gauge", Gauge.Options, never>
   | Of<"bargauge", BarGauge.Options, never>
-  | Of<"table", Partial<Table.Options>, Table.FieldConfig>
-  | Plain<Omit<RowPanel, "type" | "panels">> & { type: "row"; panels: [] };
+  | Of<"table", Partial<Table.Options>, Table.FieldConfig>;
+type AnyPanel = InRow | (Plain<Omit<RowPanel, "type" | "panels">> & { type: "row"; panels: InRow[] });
+
+// The package leaves the fields of Prometheus's annotations open: these are those that Grafana reads.
+type Marks = Plain<NonNullable<NonNullable<Dashboard["annotations"]>["list"]>[number]>;
+type PrometheusMarks = Omit<Marks, "datasource"> & {
+  datasource: Query["datasource"];
+  expr: string;
+  step: string;
+  tagKeys: string;
+  titleFormat: string;
+  textFormat: string;
+  useValueForTime: boolean;
+};
 
 /** A dashboard of ours. */
-export type Ours = Omit<Plain<Dashboard>, "panels" | "id" | "schemaVersion"> & {
+export type Ours = Omit<Plain<Dashboard>, "panels" | "id" | "schemaVersion" | "annotations"> & {
+  annotations: { list: (Marks | PrometheusMarks)[] };
   id: null;
   schemaVersion: 42;
   panels: AnyPanel[];

@@ -13,7 +13,7 @@ use tokengauge_core::call::{CallRecord, CostSource, Dialect, Outcome, Usage};
 use tokengauge_core::pattern::Pattern;
 
 pub use gpu::{GpuPrice, GpuShare, Gpus};
-pub use shipped::TABLE;
+pub use shipped::{TABLE, checked_on as prices_checked_on};
 pub use tariff::{Tariff, Tier};
 
 /// A price of the configuration.

@@ -10,6 +10,14 @@ use tokengauge_core::pattern::Pattern;
 /// The table, as it is in the source tree.
 pub const TABLE: &str = include_str!("prices.toml");
 
+/// The day on which its prices were read, as `2026-01-31`.
+pub fn checked_on() -> Option<&'static str> {
+    let line = TABLE
+        .lines()
+        .find_map(|line| line.strip_prefix("checked = "));
+    line.map(|day| day.trim_matches('"'))
+}
+
 /// One line of the table.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct PriceEntry {
@@ -200,6 +208,7 @@ mod tests {
         let table: toml::Table = toml::from_str(TABLE).expect("a table");
         let checked = table["checked"].as_str().expect("a date");
         humantime::parse_rfc3339(&format!("{checked}T00:00:00Z")).expect("a date");
+        assert_eq!(checked_on(), Some(checked));
         for provider in table["provider"].as_array().expect("providers") {
             let source = provider["source"].as_str().expect("a source");
             assert!(source.starts_with("https://"), "{source}");

@@ -20,6 +20,7 @@ fn value_of(dimension: Dimension, call: &CallRecord) -> Option<Cow<'_, str>> {
         Dimension::Workload => call.workload.as_deref()?,
         Dimension::Upstream => &call.upstream,
         Dimension::Agent => call.agent.as_deref()?,
+        Dimension::User => call.user.as_deref()?,
         Dimension::Route => &call.route,
         Dimension::Experiment => call.experiment.as_deref()?,
         Dimension::Variant => call.variant.as_deref()?,

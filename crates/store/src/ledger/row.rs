@@ -90,6 +90,8 @@ pub(crate) struct Share {
     pub(crate) error: bool,
     /// Whether it is a generation.
     pub(crate) generates: bool,
+    /// The id of the user's name, where it is read from the ledger.
+    pub(crate) user: Option<i64>,
     pub(crate) input: Option<i64>,
     pub(crate) cached_input: Option<i64>,
     pub(crate) output: Option<i64>,
@@ -119,6 +121,7 @@ impl Share {
             reported_decode: decode_milli(reported, seconds.ttft, seconds.last_token),
             error: is_error(record.outcome),
             generates: record.operation_class == OperationClass::Generation,
+            user: None,
             input: provider.input.or(counted.input).map(whole),
             cached_input: provider.cached_input.map(whole),
             output: provider.output.or(counted.output).map(whole),

@@ -48,8 +48,12 @@ impl Filter {
     /// Whether sums by time answer for calls by these dimensions: they know no session, no user and
     /// no length.
     pub fn summed(&self, by: &[Dimension]) -> bool {
-        let lengths = [Dimension::PromptLength, Dimension::OutputLength];
-        self.session.is_none() && self.user.is_none() && !by.iter().any(|by| lengths.contains(by))
+        let of_calls = [
+            Dimension::User,
+            Dimension::PromptLength,
+            Dimension::OutputLength,
+        ];
+        self.session.is_none() && self.user.is_none() && !by.iter().any(|by| of_calls.contains(by))
     }
 
     /// The same for tokens by second, which know routes, upstreams, models and workloads alone;
@@ -173,6 +177,8 @@ pub enum Dimension {
     Upstream,
     /// The agent.
     Agent,
+    /// The user, hashed unless the configuration says otherwise.
+    User,
     /// The experiment.
     Experiment,
     /// The variant of the experiment.

@@ -75,6 +75,7 @@ impl Value {
         };
         match (by.place(), by) {
             (Some(place), _) => Value::Name(common[place]),
+            (None, Dimension::User) => Value::Name(share.and_then(|share| share.user)),
             (None, Dimension::PromptLength) => {
                 length(share.and_then(|share| share.input), prompt_length)
             }

@@ -167,7 +167,7 @@ impl Dimension {
             Dimension::Variant => Kind::Variant,
             Dimension::Outcome => Kind::Outcome,
             Dimension::UpstreamFacts => Kind::UpstreamFacts,
-            Dimension::PromptLength | Dimension::OutputLength => return None,
+            Dimension::User | Dimension::PromptLength | Dimension::OutputLength => return None,
         }))
     }
 }

@@ -1,0 +1,82 @@
+//! Links what a start and a call run side by side, so that few pages of the program are resident;
+//! finds the commit and its date, for `--version`.
+
+use std::env;
+use std::path::Path;
+use std::process::Command;
+
+/// The functions, by name. `make link-order` writes it anew.
+const ORDER: &str = "src/link-order.ld";
+/// What `git archive` fills in; else it is as it is in the tree.
+const ARCHIVED: &str = "build-commit.txt";
+
+fn main() {
+    println!("cargo:rerun-if-changed=build.rs");
+    tell_commit();
+    order_functions();
+}
+
+fn order_functions() {
+    println!("cargo:rerun-if-changed={ORDER}");
+    if !(optimized() && own_linker()) {
+        return;
+    }
+    let root = env::var("CARGO_MANIFEST_DIR").unwrap_or_default();
+    println!("cargo:rustc-link-arg-bins=-Wl,-T,{root}/{ORDER}");
+}
+
+/// Whether the profile is one to run with; the others shall link fast.
+fn optimized() -> bool {
+    env::var("OPT_LEVEL").is_ok_and(|level| level != "0" && level != "1")
+}
+
+/// Whether Rust's own linker is used, which takes such scripts; mold, for one, does not.
+fn own_linker() -> bool {
+    let flags = env::var("CARGO_ENCODED_RUSTFLAGS").unwrap_or_default();
+    let other = ["linker=", "link-arg", "fuse-ld", "linker-flavor"];
+    env::var("TARGET").is_ok_and(|target| target == "x86_64-unknown-linux-gnu")
+        && env::var_os("RUSTC_LINKER").is_none()
+        && !other.iter().any(|flag| flags.contains(flag))
+}
+
+fn tell_commit() {
+    println!("cargo::rerun-if-changed={ARCHIVED}");
+    println!("cargo::rerun-if-env-changed=TOKENGAUGE_COMMIT");
+    let given = env::var("TOKENGAUGE_COMMIT").ok();
+    let given = given.filter(|given| !given.is_empty());
+    let commit = given
+        .or_else(|| archived(&std::fs::read_to_string(ARCHIVED).unwrap_or_default()))
+        // Only of what is published: a build for work would be made anew at each commit.
+        .or_else(|| match env::var("PROFILE").as_deref() {
+            Ok("release") => of_repository(Path::new(".")),
+            _ => None,
+        });
+    let commit = commit.unwrap_or_else(|| "unknown".to_owned());
+    println!("cargo::rustc-env=TOKENGAUGE_COMMIT={commit}");
+}
+
+/// The commit that `git archive` wrote into a file, as `1234567 of 2026-01-31`.
+pub fn archived(text: &str) -> Option<String> {
+    let text = text.trim();
+    (!text.is_empty() && !text.contains("$Format")).then(|| text.to_owned())
+}
+
+/// The commit of the folder, where that is a repository of its own.
+pub fn of_repository(folder: &Path) -> Option<String> {
+    let git = |arguments: &[&str]| {
+        let mut command = Command::new("git");
+        let output = command.current_dir(folder).args(arguments).output().ok()?;
+        let text = String::from_utf8(output.stdout).ok()?;
+        output.status.success().then(|| text.trim().to_owned())
+    };
+    // Not that of another repository around it, such as one with a vendored copy.
+    let prefix = git(&["rev-parse", "--show-prefix"])?;
+    if !prefix.is_empty() {
+        return None;
+    }
+    println!(
+        "cargo::rerun-if-changed={}",
+        git(&["rev-parse", "--git-path", "logs/HEAD"])?
+    );
+    git(&["log", "-1", "--format=%h of %cs", "--abbrev=12"])
+}

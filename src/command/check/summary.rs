@@ -1,0 +1,162 @@
+//! What a valid configuration says, a line each.
+
+use crate::caller::{Mode, OnUnreadable};
+use crate::config::{Admin, Config, Route};
+use crate::meter::settings::Workload;
+use crate::slo::{Destination, Objective, Receiver};
+use humantime::format_duration;
+use tokengauge_core::experiment::AssignedUnit;
+use tokengauge_proxy::settings::{Split, SplitBy};
+
+/// The lines, in the order in which a call meets what they are about.
+pub(super) fn lines(config: &Config) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for listener in &config.listeners {
+        let tls = if listener.tls.is_some() { " (TLS)" } else { "" };
+        lines.push(format!("agents connect to {}{tls}", listener.address));
+    }
+    lines.extend(operators(&config.admin));
+    lines.extend(config.routes.iter().map(|one| route(one)));
+    for scrape in &config.scrapes {
+        let (upstream, every) = (&scrape.upstream, scrape.interval);
+        lines.push(format!("{upstream}: its own metrics every {every:?}"));
+    }
+    for route in &config.routes {
+        lines.extend(route.split.iter().map(|one| split(&route.name, one)));
+    }
+    lines.extend(config.measure.workloads.iter().map(workload));
+    lines.extend(config.slos.iter().map(|one| objective(one)));
+    lines.extend(config.receivers.iter().map(receiver));
+    lines.extend(limits(config));
+    lines.push(ledger(config));
+    lines.extend(config.of_each_replica());
+    lines
+}
+
+fn operators(admin: &Admin) -> Vec<String> {
+    let with = |token| if token { ", with a token" } else { "" };
+    let tls = if admin.tls.is_some() { " (TLS)" } else { "" };
+    let mut lines = vec![match admin.address {
+        Some(address) => {
+            let token = with(admin.token.is_some());
+            format!("operators connect to {address}{tls}{token}")
+        }
+        None => "no admin address".to_owned(),
+    }];
+    lines.extend(admin.metrics_address.map(|address| {
+        let token = with(admin.metrics_token);
+        format!("health and metrics alone are at {address}{token}")
+    }));
+    lines
+}
+
+fn workload(workload: &Workload) -> String {
+    let mut of: Vec<String> = Vec::new();
+    of.extend(workload.route.iter().map(|name| format!("route {name}")));
+    of.extend(workload.model.iter().map(|name| format!("model {name}")));
+    of.extend(workload.agent.iter().map(|name| format!("agent {name}")));
+    // Their values may be secrets.
+    let headers = workload.headers.iter();
+    of.extend(headers.map(|(name, _)| format!("header {name}")));
+    if of.is_empty() {
+        of.push("all calls".to_owned());
+    }
+    format!("workload {}: {}", workload.name, of.join(", "))
+}
+
+fn objective(objective: &Objective) -> String {
+    let share = (objective.objective * 1e6).round() / 1e4;
+    let window = match objective.calendar_month {
+        true => "the calendar month".to_owned(),
+        false => format_duration(objective.window).to_string(),
+    };
+    let sli = objective.judgement.sli.in_words();
+    format!(
+        "objective {}: {sli}, {share} % over {window}",
+        objective.name
+    )
+}
+
+fn receiver(receiver: &Receiver) -> String {
+    let (name, kind) = (&receiver.name, receiver.kind.as_str());
+    // A URL may be a secret.
+    let to = match &receiver.url {
+        Destination::Url(_) => String::new(),
+        Destination::File(path) => format!(", its URL from {}", path.display()),
+    };
+    let what = receiver.severity.map_or("every alert".to_owned(), |only| {
+        format!("alerts of severity {}", only.as_str())
+    });
+    format!("receiver {name} ({kind}): {what}{to}")
+}
+
+fn ledger(config: &Config) -> String {
+    let Some(ledger) = &config.ledger else {
+        return "no ledger: finished calls are in memory alone".to_owned();
+    };
+    let age = format_duration(ledger.retention_age);
+    let megabytes = ledger.retention_bytes / 1_000_000;
+    let path = ledger.path.display();
+    format!("ledger {path}: calls of the last {age}, at most {megabytes} MB")
+}
+
+/// The limits that refuse calls, and those that would if they were enforced.
+fn limits(config: &Config) -> Vec<String> {
+    let does = |mode| match mode {
+        Mode::Enforce => "refuses with 429",
+        Mode::Shadow => "shadow mode, refuses nothing",
+    };
+    let unread = |policy, mode| match (policy, mode) {
+        (OnUnreadable::Refuse, Mode::Enforce) => "a body that cannot be read with 422",
+        (OnUnreadable::Refuse, Mode::Shadow) => "a body that cannot be read counts as refused",
+        (OnUnreadable::Count, _) => "a body that cannot be read counts",
+    };
+    let quotas = config.quotas.iter().map(|quota| {
+        let (does, unread) = (does(quota.mode), unread(quota.on_unreadable, quota.mode));
+        let (name, per) = (&quota.name, quota.per.as_str());
+        format!("quota {name}, per {per}: {does}; {unread}")
+    });
+    let blocking = config.budgets.iter().filter(|budget| budget.block);
+    let budgets = blocking.map(|budget| {
+        let (does, unread) = (does(budget.mode), unread(budget.on_unreadable, budget.mode));
+        let (name, per) = (&budget.name, budget.per.as_str());
+        format!("budget {name}, per {per}: {does}; {unread}")
+    });
+    quotas.chain(budgets).collect()
+}
+
+fn split(route: &str, split: &Split) -> String {
+    let arms = split.arms.iter().map(|arm| {
+        let (name, weight, upstream) = (&arm.name, arm.weight, &arm.upstream.name);
+        format!("{name} → {upstream} (weight {weight})")
+    });
+    let by = match split.by {
+        SplitBy::Unit(AssignedUnit::Session) => "session".to_owned(),
+        SplitBy::Unit(AssignedUnit::Agent) => "agent".to_owned(),
+        SplitBy::Unit(AssignedUnit::User) => "user".to_owned(),
+        SplitBy::Block(length) => format!("block of {}", format_duration(length)),
+    };
+    let arms = arms.collect::<Vec<_>>().join(", ");
+    format!("experiment {}: {route} by {by}: {arms}", split.experiment)
+}
+
+fn route(route: &Route) -> String {
+    let host = route.matches.host.as_deref().unwrap_or("");
+    let prefix = &route.matches.path_prefix;
+    let endpoints: Vec<String> = route
+        .upstream
+        .endpoints
+        .iter()
+        .map(|endpoint| {
+            format!(
+                "{}://{}{}",
+                endpoint.scheme, endpoint.authority, endpoint.base_path
+            )
+        })
+        .collect();
+    format!(
+        "{}: {host}{prefix}/… → {}",
+        route.name,
+        endpoints.join(", ")
+    )
+}

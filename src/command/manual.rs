@@ -1,0 +1,32 @@
+//! `tokengauge completions` and `tokengauge man`: what is made of the command line.
+
+use crate::Error;
+use crate::cli::{self, CompletionsArgs, ManArgs};
+use crate::output;
+use clap_mangen::Man;
+
+/// The program's name.
+const NAME: &str = "tokengauge";
+
+pub(super) fn completions(args: &CompletionsArgs) -> Result<(), Error> {
+    let mut text = Vec::new();
+    clap_complete::generate(args.shell, &mut cli::command(), NAME, &mut text);
+    output::print(&String::from_utf8_lossy(&text))
+}
+
+pub(super) fn man(args: &ManArgs) -> Result<(), Error> {
+    // A page's title has the version in one line.
+    let command = cli::command().long_version(env!("CARGO_PKG_VERSION"));
+    let Some(folder) = &args.folder else {
+        let mut text = Vec::new();
+        let written = Man::new(command).render(&mut text);
+        written.map_err(|error| Error::Failed(error.to_string()))?;
+        return output::print(&String::from_utf8_lossy(&text));
+    };
+    let written =
+        std::fs::create_dir_all(folder).and_then(|()| clap_mangen::generate_to(command, folder));
+    written.map_err(|error| {
+        let folder = folder.display();
+        Error::Failed(format!("cannot write pages into {folder}: {error}"))
+    })
+}

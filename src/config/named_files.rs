@@ -1,0 +1,50 @@
+//! Finds the files that a configuration names and that cannot be read, with their lines.
+
+use super::file::{Invalid, Problem};
+use std::fs::File;
+use toml::de::{DeTable, DeValue};
+
+/// The keys whose values are files that must be there.
+const KEYS: [&str; 7] = [
+    "ca",
+    "certificate",
+    "client_ca",
+    "key",
+    "routing_key_file",
+    "token_file",
+    "url_file",
+];
+
+/// Fails with every named file of `text` that cannot be opened.
+pub(crate) fn check(text: &str, origin: &str) -> Result<(), Invalid> {
+    let mut found = Vec::new();
+    if let Ok(table) = DeTable::parse(text) {
+        look(text, table.get_ref(), &mut found);
+    }
+    found.sort_by_key(|problem| (problem.line, problem.column));
+    match found.is_empty() {
+        true => Ok(()),
+        false => Err(Invalid::new(origin, found)),
+    }
+}
+
+fn look(text: &str, table: &DeTable<'_>, found: &mut Vec<Problem>) {
+    for (key, value) in table {
+        match value.get_ref() {
+            // Names of headers are not ours.
+            DeValue::Table(_) if *key.get_ref() == "headers" => {}
+            DeValue::Table(table) => look(text, table, found),
+            DeValue::Array(items) => {
+                let tables = items.iter().filter_map(|item| item.get_ref().as_table());
+                tables.for_each(|table| look(text, table, found));
+            }
+            DeValue::String(path) if KEYS.contains(&&**key.get_ref()) => {
+                if let Err(error) = File::open(&**path) {
+                    let reason = format!("{path} cannot be read: {error}");
+                    found.push(Problem::at(text, value.span().start, reason));
+                }
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! Warns of routes and workloads that no call comes to, since an earlier one takes every call
+//! that they would.
+
+use super::resolve::Problems;
+use super::spanned::Spanned;
+use super::*;
+
+type Header = (HeaderName, HeaderValue);
+
+/// Warns where one of the `earlier` routes takes every call of `route`.
+pub(super) fn route(
+    route: &Route,
+    place: &Spanned<String>,
+    earlier: &[Arc<Route>],
+    places: &[Spanned<String>],
+    problems: &mut Problems<'_>,
+) {
+    let (wanted, mut earlier) = (&route.matches, earlier.iter().zip(places));
+    if let Some((other, at)) = earlier.find(|(other, _)| covers_route(&other.matches, wanted)) {
+        let line = problems.line_of(at);
+        let same = covers_route(wanted, &other.matches);
+        let why = match same {
+            true => "matches the same calls",
+            false => "matches all calls of this one",
+        };
+        let name = &other.name;
+        problems.warn(
+            place,
+            format!("no call comes to this route: route `{name}` of line {line} {why} and is tried before it"),
+        );
+    }
+}
+
+fn covers_route(one: &Matches, other: &Matches) -> bool {
+    let rest = other.path_prefix.strip_prefix(one.path_prefix.as_str());
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        && (one.host.is_none() || one.host == other.host)
+        && covers_headers(&one.headers, &other.headers)
+}
+
+/// Warns where one of the `earlier` workloads takes every call of `workload`.
+pub(super) fn workload(
+    workload: &Workload,
+    place: &Spanned<String>,
+    earlier: &[Workload],
+    places: &[Spanned<String>],
+    problems: &mut Problems<'_>,
+) {
+    let mut earlier = earlier.iter().zip(places);
+    if let Some((other, at)) = earlier.find(|(other, _)| covers_workload(other, workload)) {
+        let (name, line) = (&other.name, problems.line_of(at));
+        problems.warn(
+            place,
+            format!("no call is of this workload: workload `{name}` of line {line} matches all of them and is tried before it"),
+        );
+    }
+}
+
+fn covers_workload(one: &Workload, other: &Workload) -> bool {
+    fn covers<T: PartialEq>(one: &Option<T>, other: &Option<T>) -> bool {
+        one.is_none() || one == other
+    }
+    covers(&one.route, &other.route)
+        && covers(&one.model, &other.model)
+        && covers(&one.agent, &other.agent)
+        && covers_headers(&one.headers, &other.headers)
+}
+
+fn covers_headers(one: &[Header], other: &[Header]) -> bool {
+    one.iter().all(|header| other.contains(header))
+}

@@ -1,0 +1,163 @@
+//! `tokengauge check`: every mistake at once with its place, warnings, and what a valid file says.
+
+use std::process::{Command, Output};
+
+fn check(text: &str, more: &[&str]) -> Output {
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::write(folder.path().join("c.toml"), text).expect("written");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tokengauge"));
+    command.args(["check", "--config", "c.toml"]).args(more);
+    command.current_dir(&folder).output().expect("it runs")
+}
+
+fn refused(text: &str) -> String {
+    let output = check(text, &[]);
+    assert_eq!(output.status.code(), Some(78), "{output:?}");
+    String::from_utf8(output.stderr).expect("UTF-8")
+}
+
+const ENGINE: &str = "[[upstream]]\nname = \"e\"\nurl = \"http://127.0.0.1:9\"\n\
+                      [[route]]\nname = \"all\"\nupstream = \"e\"\n";
+
+#[test]
+fn every_mistake_has_its_line_and_column_and_plain_words() {
+    let text = "drain_timeout = 30\n\
+                [measure]\n\
+                  buffered_above = \"many\"\n\
+                max_models = 1.5\n\
+                max_modles = 3\n\
+                hash_users = \"yes\"\n\
+                body_bytes = true\n";
+    let error = refused(&format!("{text}{ENGINE}"));
+    let expected = [
+        "c.toml:1:17: drain_timeout: must be a duration such as \"30s\", not a whole number",
+        "c.toml:3:18: buffered_above: must be a number, not text",
+        "c.toml:4:14: max_models: must be a whole number, not a number with a fraction",
+        "c.toml:5:1: max_modles: unknown field `max_modles`; did you mean `max_models`?",
+        "c.toml:6:14: hash_users: must be `true` or `false`, not text",
+        "c.toml:7:14: body_bytes: must be a size such as 65536 or \"64KiB\", not `true` or `false`",
+    ];
+    assert!(error.starts_with(&expected.join("\n")), "{error}");
+    let large = refused(&format!(
+        "{ENGINE}[limits]\nrequests_per_minute = 4294967296\n"
+    ));
+    let said = "c.toml:8:23: requests_per_minute: invalid value: integer `4294967296`, \
+                expected a whole number from 1 to 4294967295";
+    assert!(large.starts_with(said), "{large}");
+    for name in ["f64", "u64", "usize", "u32", "boolean", "sequence"] {
+        assert!(
+            !error.contains(name) && !large.contains(name),
+            "{name}: {error}"
+        );
+    }
+}
+
+#[test]
+fn columns_count_characters_and_secrets_are_not_repeated() {
+    let error = refused(&format!(
+        "{ENGINE}[[workload]]\nname = \"é\"\nroute = [\"sesame\"]\n"
+    ));
+    assert!(error.starts_with("c.toml:9:9: route: must be text in quotes, not a list"));
+    assert!(!error.contains("sesame"), "{error}");
+    let error = refused("upstream = [{ name = \"é→\", url = 5 }]\n");
+    assert!(error.contains("c.toml:1:34: "), "{error}");
+}
+
+#[test]
+fn each_missing_file_is_named_with_the_line_of_its_key() {
+    let text = format!(
+        "{ENGINE}[tls]\ncertificate = \"no.crt\"\nkey = \"no.key\"\n\
+         [[notify]]\nkind = \"slack\"\nurl_file = \"no.url\"\n"
+    );
+    let error = refused(&text);
+    for place in [
+        "c.toml:8:15: certificate: no.crt cannot be read: ",
+        "c.toml:9:7: key: no.key cannot be read: ",
+        "c.toml:12:12: url_file: no.url cannot be read: ",
+    ] {
+        assert!(error.contains(place), "{error}");
+    }
+    let header = format!("{ENGINE}[[workload]]\nname = \"w\"\nheaders = {{ key = \"x\" }}\n");
+    assert!(check(&header, &[]).status.success());
+}
+
+#[test]
+fn what_no_call_can_come_to_is_a_warning() {
+    let route = |rest: &str| format!("[[route]]\nupstream = \"e\"\n{rest}\n");
+    let workload = |rest: &str| format!("[[workload]]\nname = {rest}\n");
+    let text = ENGINE.to_owned()
+        + &route("name = \"v1\"\npath = \"/v1\"")
+        + &route("name = \"again\"\nhost = \"h\"")
+        + &workload("\"coders\"\nagent = \"coder*\"")
+        + &workload("\"coders-h\"\nagent = \"coder*\"\nheaders = { x-a = \"1\" }")
+        + "[[slo]]\nname = \"never\"\navailability = true\nobjective = 1\n";
+    let output = check(&text, &[]);
+    assert!(output.status.success(), "{output:?}");
+    let warnings = String::from_utf8_lossy(&output.stderr);
+    let lines: Vec<_> = warnings.lines().collect();
+    assert_eq!(lines.len(), 4, "{warnings}");
+    assert!(lines[0].starts_with(
+        "warning: c.toml:9:8: name: no call comes to this route: route `all` of line 5"
+    ));
+    assert!(
+        lines[1]
+            .starts_with("warning: c.toml:13:8: name: no call comes to this route: route `all`")
+    );
+    assert!(lines[2].starts_with(
+        "warning: c.toml:19:8: name: no call is of this workload: workload `coders` of line 16"
+    ));
+    assert!(lines[3].starts_with("warning: c.toml:25:13: objective: has no error budget"));
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        said.starts_with("c.toml: valid, with 4 warnings\n"),
+        "{said}"
+    );
+    assert_eq!(check(&text, &["--strict"]).status.code(), Some(1));
+}
+
+#[test]
+fn what_differs_in_host_path_or_header_is_no_warning() {
+    let text = "[[upstream]]\nname = \"e\"\nurl = \"http://127.0.0.1:9\"\n".to_owned()
+        + "[[route]]\nname = \"a\"\nupstream = \"e\"\npath = \"/v1\"\nhost = \"h\"\n"
+        + "[[route]]\nname = \"b\"\nupstream = \"e\"\npath = \"/v1\"\n"
+        + "[[route]]\nname = \"c\"\nupstream = \"e\"\npath = \"/v10\"\nheaders = { x-a = \"1\" }\n"
+        + "[[route]]\nname = \"d\"\nupstream = \"e\"\npath = \"/v10\"\nheaders = { x-a = \"2\" }\n"
+        + "[[workload]]\nname = \"x\"\nmodel = \"gpt*\"\n[[workload]]\nname = \"y\"\nmodel = \"gpt-5\"\n"
+        + "[[slo]]\nname = \"s\"\navailability = true\nobjective = 0.999\n";
+    let output = check(&text, &["--strict"]);
+    assert!(
+        output.status.success() && output.stderr.is_empty(),
+        "{output:?}"
+    );
+}
+
+#[test]
+fn a_valid_file_is_summed_up() {
+    let text = format!(
+        "state_dir = \"state\"\n{ENGINE}\
+         [[workload]]\nname = \"chat\"\nagent = \"chat/*\"\n\
+         [[slo]]\nname = \"fast\"\nttft.at_most = \"500ms\"\nobjective = 0.95\nwindow = \"7d\"\n\
+         [[notify]]\nkind = \"webhook\"\nurl = \"http://127.0.0.1:9/secret\"\nseverity = \"page\"\n\
+         [[quota]]\nname = \"q\"\nconcurrent = 3\n\
+         [ledger]\nretention_age = \"3d\"\n"
+    );
+    let output = check(&text, &[]);
+    let said = String::from_utf8_lossy(&output.stdout);
+    for line in [
+        "  workload chat: agent chat/*\n",
+        "  objective fast: ",
+        ", 95 % over 7days\n",
+        "  receiver webhook (webhook): alerts of severity page\n",
+        "  quota q, per all: refuses with 429; ",
+        "  ledger state/ledger.sqlite: calls of the last 3days, at most 2000 MB\n",
+    ] {
+        assert!(said.contains(line), "{line}: {said}");
+    }
+    assert!(!said.contains("secret"), "{said}");
+    let plain = check(ENGINE, &[]);
+    let said = String::from_utf8_lossy(&plain.stdout);
+    assert!(
+        said.contains("no ledger: finished calls are in memory alone"),
+        "{said}"
+    );
+}

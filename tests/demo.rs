@@ -1,0 +1,71 @@
+//! `tokengauge demo`: the page's address first, objectives of a file, and a folder for what is kept.
+
+use crate::process::Process;
+use rustix::process::Signal;
+use std::time::Instant;
+use tokengauge_test_support::TIMEOUT;
+use tokengauge_test_support::http_client::fetch;
+use tokio::process::Command;
+
+fn demo() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tokengauge"));
+    command.args(["demo", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]);
+    command
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_demo_takes_a_configuration_and_keeps_its_calls() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let config = folder.path().join("mine.toml");
+    let text = "[[upstream]]\nname = \"u\"\nurl = \"http://127.0.0.1:9\"\n\
+                [[route]]\nupstream = \"u\"\n\
+                [[slo]]\nname = \"mine\"\navailability = true\n";
+    std::fs::write(&config, text).expect("written");
+    let state = folder.path().join("state");
+    let mut command = demo();
+    command
+        .arg("--config")
+        .arg(&config)
+        .arg("--state-dir")
+        .arg(&state);
+    let process = Process::start_by(command).await;
+    let address = format!("demo: http://{}/ ", process.admin);
+    let first = process.line("demo: ").await;
+    assert!(first.starts_with(&address), "{first}");
+    let page = fetch(process.admin, "/").await;
+    assert_eq!(page.status, 200);
+    let objectives = fetch(process.admin, "/api/v1/slos").await.body;
+    assert!(
+        objectives.contains("\"mine\"") && !objectives.contains("chat-"),
+        "{objectives}"
+    );
+    let end = Instant::now() + TIMEOUT;
+    let calls = loop {
+        let calls = fetch(process.admin, "/api/v1/calls?limit=1").await.body;
+        if calls.contains("\"id\"") {
+            break calls;
+        }
+        assert!(Instant::now() < end, "{calls}");
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    };
+    assert!(calls.contains("demo-"), "{calls}");
+    process.signal(Signal::TERM);
+    assert!(process.ended().await.success());
+    assert!(state.join("ledger.sqlite").is_file());
+}
+
+#[tokio::test]
+async fn a_mistake_in_the_file_is_told_with_its_line() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let config = folder.path().join("mine.toml");
+    std::fs::write(&config, "drain_timeout = 5\n").expect("written");
+    let output = demo()
+        .arg("--config")
+        .arg(&config)
+        .output()
+        .await
+        .expect("it runs");
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(78), "{error}");
+    assert!(error.contains("mine.toml:1:17: drain_timeout: "), "{error}");
+}
