@@ -30,7 +30,9 @@ pub struct Cause {
     pub mechanism: Option<Mechanism>,
     /// The kind of most errors, where errors make the calls bad.
     pub error: Option<String>,
-    /// What differs from the calls before, or, where there are too few of those, from other calls at the same time.
+    /// What `moved` and `unchanged` compare with; `null` where there are too few calls for it.
+    pub compared_with: Option<ComparedWith>,
+    /// What differs.
     pub moved: Vec<Moved>,
     /// What was compared and is as it was.
     pub unchanged: Vec<Signal>,
@@ -120,6 +122,17 @@ pub enum Signal {
     ColdStarts,
 }
 
+/// The calls that others are compared with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[schemars(rename = "CauseComparedWith")]
+pub enum ComparedWith {
+    /// Calls of the same kind before, or all calls before.
+    Before,
+    /// Other calls at the same time, where there are too few before.
+    Others,
+}
+
 /// A figure that moved.
 #[derive(Clone, Copy, Debug, PartialEq, JsonSchema, Serialize)]
 #[schemars(rename = "CauseMoved")]
@@ -128,9 +141,9 @@ pub struct Moved {
     pub signal: Signal,
     /// Which quantile of it, or whether it is a share.
     pub of: Quantile,
-    /// Before: seconds, tokens, streams, or a share.
+    /// Before, or of the others: seconds, tokens, streams, or a share.
     pub before: f64,
-    /// Now.
+    /// Now, or of these calls.
     pub now: f64,
 }
 

@@ -63,7 +63,12 @@ pub(crate) fn log_likelihood_ratio(one: Tally, other: Tally) -> f64 {
 /// Whether a ratio, the largest of so many comparisons, is beyond chance. By Chernoff's bound a comparison has a ratio of at
 /// least r with a chance of at most 2·e^−r; the sum over all comparisons is Bonferroni's.
 pub(crate) fn beyond_chance(ratio: f64, comparisons: usize) -> bool {
-    ratio >= (2.0 * comparisons.max(1) as f64 / LEVEL).ln()
+    beyond(LEVEL, ratio, comparisons)
+}
+
+/// The same at another level.
+pub(crate) fn beyond(level: f64, ratio: f64, comparisons: usize) -> bool {
+    ratio >= (2.0 * comparisons.max(1) as f64 / level).ln()
 }
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
 //! Finds the cause.
 
-use crate::answer::{Candidate, Cause, Load, Mechanism, Signal};
+use crate::answer::{Candidate, Cause, ComparedWith, Load, Mechanism, Signal};
 use crate::call::{Call, Dimension};
 use crate::load;
 use crate::mechanism::{self, Phases};
-use crate::onset::onset;
+use crate::onset::{Onset, onset};
 use crate::rank::{has, rank};
 use crate::sentence::sentence;
 use crate::signals;
@@ -20,7 +20,11 @@ pub const MIN_REFERENCE: usize = 20;
 
 /// Why `calls` are bad, in the order in which they ended, by an objective that depends on `phases`; worked out at `now`.
 pub fn find(calls: &[Call], phases: Phases, now: SystemTime) -> Cause {
-    let since = onset(calls, MIN_REFERENCE);
+    let onset = onset(calls, MIN_REFERENCE);
+    let since = match onset {
+        Onset::At(place) => Some(place),
+        Onset::None | Onset::Possible => None,
+    };
     let (before, during) = calls.split_at(since.unwrap_or(0));
     let before: Vec<&Call> = before.iter().collect();
     let during: Vec<&Call> = during.iter().collect();
@@ -36,6 +40,7 @@ pub fn find(calls: &[Call], phases: Phases, now: SystemTime) -> Cause {
         besides: None,
         mechanism: None,
         error: None,
+        compared_with: None,
         moved: Vec::new(),
         unchanged: Vec::new(),
         load: None,
@@ -46,11 +51,12 @@ pub fn find(calls: &[Call], phases: Phases, now: SystemTime) -> Cause {
         calls: during.len(),
         candidates: Vec::new(),
     };
-    if cause.calls >= MIN_CALLS && cause.bad >= MIN_BAD {
+    // Where calls may have become worse only now, those from before would tell of something else.
+    if cause.calls >= MIN_CALLS && cause.bad >= MIN_BAD && onset != Onset::Possible {
         explain(&mut cause, phases, &before, &during);
     }
     cause.known = cause.dimension.is_some() || cause.mechanism.is_some();
-    cause.sentence = sentence(&cause);
+    cause.sentence = sentence(&cause, onset == Onset::Possible);
     cause
 }
 
@@ -66,13 +72,14 @@ fn explain(cause: &mut Cause, phases: Phases, before: &[&Call], during: &[&Call]
         }
         name(cause, best);
     }
-    let reference = reference(
+    let (compared_with, reference) = reference(
         of_kind(before, best.as_ref()),
         before,
         during,
         best.as_ref(),
     );
     if reference.len() >= MIN_REFERENCE {
+        cause.compared_with = Some(compared_with);
         (cause.moved, cause.unchanged) = signals::compare(&reference, &focus);
         cause.mechanism = mechanism::mechanism(phases, &reference, &focus, &cause.moved);
     } else {
@@ -142,16 +149,16 @@ fn reference<'a>(
     before: &[&'a Call],
     during: &[&'a Call],
     best: Option<&Candidate>,
-) -> Vec<&'a Call> {
+) -> (ComparedWith, Vec<&'a Call>) {
     if same_before.len() >= MIN_REFERENCE {
-        return same_before;
+        return (ComparedWith::Before, same_before);
     }
     let others = best.map_or(Vec::new(), |best| {
         select(during, |call| !has(call, best.dimension, &best.value))
     });
     match others.len() >= MIN_REFERENCE {
-        true => others,
-        false => before.to_vec(),
+        true => (ComparedWith::Others, others),
+        false => (ComparedWith::Before, before.to_vec()),
     }
 }
 

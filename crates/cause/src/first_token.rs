@@ -26,13 +26,17 @@ impl Line {
     }
 }
 
-/// Where the delay comes from. `late` are the calls whose first token came later.
-pub(crate) fn delay(before: &[&Call], late: &[&Call], busier: bool) -> Mechanism {
+/// Where the delay comes from. `late` are the calls whose first token came later, `others` those at the same time that are
+/// not looked at.
+pub(crate) fn delay(before: &[&Call], late: &[&Call], others: &[&Call], busier: bool) -> Mechanism {
     let by_engine = by_engine(before, late);
-    let by_lines = || by_lines(before, late);
+    // A queue delays short prompts as much as long ones.
+    let only_long = others.len() >= LEAST && longer_prompts(others, late);
+    let by_lines =
+        || by_lines(before, late).filter(|found| !(only_long && *found == Mechanism::Queue));
     by_engine.or_else(by_lines).unwrap_or(match busier {
-        true => Mechanism::Queue,
-        false => Mechanism::FirstToken,
+        true if !only_long => Mechanism::Queue,
+        _ => Mechanism::FirstToken,
     })
 }
 

@@ -14,7 +14,7 @@ mod rank;
 mod sentence;
 mod signals;
 
-pub use answer::{Candidate, Cause, Load, Mechanism, Moved, Quantile, Signal};
+pub use answer::{Candidate, Cause, ComparedWith, Load, Mechanism, Moved, Quantile, Signal};
 pub use call::{Call, Dimension};
 pub use find::{MIN_BAD, MIN_CALLS, MIN_REFERENCE, find};
 pub use mechanism::Phases;

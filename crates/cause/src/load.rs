@@ -2,6 +2,8 @@
 
 use crate::answer::Load;
 use crate::call::{Call, Dimension};
+use crate::evidence::{Tally, beyond_chance, log_likelihood_ratio};
+use crate::rank::has;
 use std::collections::BTreeMap;
 
 /// How many times as many calls there are by time, at least.
@@ -24,11 +26,17 @@ pub(crate) fn growth(before: &[&Call], now: &[&Call]) -> Option<Load> {
     let more = is / is_seconds - was / was_seconds;
     ORDER.into_iter().find_map(|dimension| {
         let (of_before, of_now) = (by_name(before, dimension), by_name(now, dimension));
+        let values = of_now.len();
         of_now.into_iter().find_map(|(value, calls)| {
             let earlier = of_before.get(value).copied().unwrap_or_default();
             let part = (calls / is_seconds - earlier / was_seconds) / more;
             let (share_before, share_now) = (earlier / was, calls / is);
-            let found = part >= MIN_PART && share_now - share_before >= MIN_SHARE_GROWTH;
+            let tally = |calls: &[&Call]| {
+                Tally::of(calls.iter().copied(), |call| has(call, dimension, value))
+            };
+            let found = part >= MIN_PART
+                && share_now - share_before >= MIN_SHARE_GROWTH
+                && beyond_chance(log_likelihood_ratio(tally(before), tally(now)), values);
             found.then(|| Load {
                 dimension,
                 value: value.to_owned(),

@@ -56,18 +56,19 @@ pub(crate) fn mechanism(
         Signal::Stalls => Some(Mechanism::Stalls),
         _ => {
             // Where many calls are not affected, those that are tell more.
-            let late = match (bad.len() as f64) < ALL_BAD * now.len() as f64 {
-                true => bad.as_slice(),
-                false => now,
+            let good: Vec<&Call> = now.iter().copied().filter(|call| !call.bad).collect();
+            let (late, others) = match (bad.len() as f64) < ALL_BAD * now.len() as f64 {
+                true => (bad.as_slice(), good.as_slice()),
+                false => (now, [].as_slice()),
             };
             let busier = has(Signal::Concurrency);
-            Some(first_token::delay(before, late, busier))
+            Some(first_token::delay(before, late, others, busier))
         }
     }
 }
 
-/// Whether most bad calls are cold and cold calls are bad more often than others, or, where there are no others, there were
-/// none before.
+/// Whether most bad calls are cold, and cold calls are bad more often than others, beyond chance or as there are more of them
+/// than before; where there are hardly others, the latter will do.
 fn is_cold(bad: &[&Call], now: &[&Call], moved: bool) -> bool {
     let cold: Vec<&Call> = now.iter().copied().filter(|call| call.cold).collect();
     let of_bad = Tally::of(bad.iter().copied(), |call| call.cold);
@@ -76,9 +77,9 @@ fn is_cold(bad: &[&Call], now: &[&Call], moved: bool) -> bool {
     }
     let its = Tally::of(cold.iter().copied(), |call| call.bad);
     let others = Tally::of(now.iter().copied(), |call| call.bad).without(its);
-    let more =
-        its.rate() >= 2.0 * others.rate() && beyond_chance(log_likelihood_ratio(its, others), 1);
-    more || (moved && others.all * 10 < its.all)
+    let more = its.rate() >= 2.0 * others.rate();
+    let evident = moved || beyond_chance(log_likelihood_ratio(its, others), 1);
+    (more && evident) || (moved && others.all * 10 < its.all)
 }
 
 fn tokens(calls: &[&Call]) -> f64 {

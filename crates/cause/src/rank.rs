@@ -11,6 +11,8 @@ const MIN_EXPLAINED: f64 = 0.5;
 const MIN_LIFT: f64 = 2.0;
 /// Of names whose correlations are this close to the best, the first in the order of dimensions is taken.
 const ALIKE: f64 = 0.95;
+/// And of those that are less likely than the best by a factor of 20 at most: the logarithm.
+const AS_LIKELY: f64 = 3.0;
 /// Candidates in the answer.
 const MOST: usize = 5;
 
@@ -29,28 +31,35 @@ pub(crate) fn rank(calls: &[&Call]) -> (Vec<Candidate>, Vec<Candidate>) {
     let classes: Vec<_> = classes.collect();
     let comparisons = names.len() + classes.len();
     let judged = |values: Vec<(Dimension, String, Tally)>| {
-        let mut found: Vec<Candidate> = values
+        let mut found: Vec<(f64, Candidate)> = values
             .into_iter()
             .filter_map(|(dimension, value, tally)| {
                 candidate(dimension, value, tally, all, comparisons)
             })
             .collect();
-        found.sort_by(|one, other| other.correlation.total_cmp(&one.correlation));
+        found.sort_by(|(_, one), (_, other)| other.correlation.total_cmp(&one.correlation));
         prefer_first(&mut found);
         found.truncate(MOST);
-        found
+        found.into_iter().map(|(_, candidate)| candidate).collect()
     };
     (judged(names), judged(classes))
 }
 
 /// Puts first what comes first in the order of dimensions, of those that are about as good as the best.
-fn prefer_first(found: &mut [Candidate]) {
-    let Some(best) = found.first().map(|first| first.correlation) else {
+fn prefer_first(found: &mut [(f64, Candidate)]) {
+    let Some((most, best)) = found
+        .first()
+        .map(|(ratio, first)| (*ratio, first.correlation))
+    else {
         return;
     };
-    let alike = found.partition_point(|one| one.correlation >= ALIKE * best);
-    let alike = &mut found[..alike];
-    alike.sort_by_key(|one| one.dimension);
+    let alike =
+        |ratio: f64, one: &Candidate| one.correlation >= ALIKE * best || ratio >= most - AS_LIKELY;
+    // The sort is stable.
+    found.sort_by_key(|(ratio, one)| match alike(*ratio, one) {
+        true => (false, one.dimension),
+        false => (true, Dimension::Concurrency),
+    });
 }
 
 fn by_name<'a>(calls: &[&'a Call], dimension: Dimension) -> BTreeMap<&'a str, Tally> {
@@ -86,7 +95,7 @@ fn candidate(
     its: Tally,
     all: Tally,
     comparisons: usize,
-) -> Option<Candidate> {
+) -> Option<(f64, Candidate)> {
     let others = all.without(its);
     if its.with == 0 || others.all == 0 {
         return None;
@@ -96,14 +105,15 @@ fn candidate(
     let stands_out = explained >= MIN_EXPLAINED
         && its.rate() >= MIN_LIFT * others.rate()
         && beyond_chance(ratio, comparisons);
-    stands_out.then(|| Candidate {
+    let found = || Candidate {
         dimension,
         value,
         share_of_bad: its.with as f64 / all.with as f64,
         share_of_all: its.all as f64 / all.all as f64,
         explained,
         correlation: correlation(its, all),
-    })
+    };
+    stands_out.then(|| (ratio, found()))
 }
 
 /// Pearson's φ of two properties.

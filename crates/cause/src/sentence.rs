@@ -1,19 +1,20 @@
 //! The answer in one sentence.
 
-use crate::answer::{Cause, Load, Mechanism, Moved, Quantile, Signal};
+use crate::answer::{Cause, ComparedWith, Load, Mechanism, Moved, Quantile, Signal};
 use crate::call::Dimension;
 use crate::find::{MIN_BAD, MIN_CALLS};
 
-pub(crate) fn sentence(cause: &Cause) -> String {
+/// `may_have_begun`: calls may have become worse lately, and there are too few since to tell.
+pub(crate) fn sentence(cause: &Cause, may_have_begun: bool) -> String {
     if !cause.known {
-        return unknown(cause);
+        return unknown(cause, may_have_begun);
     }
     let mut parts = vec![who(cause)];
     let main = cause.mechanism.and_then(signal);
     let mut moved: Vec<&Moved> = cause.moved.iter().filter(|one| told(one.signal)).collect();
     // What makes them bad comes first.
     moved.sort_by_key(|one| Some(one.signal) != main);
-    parts.extend(moved.into_iter().map(clause));
+    parts.extend(moved.into_iter().map(|moved| clause(cause, moved)));
     parts.extend(
         cause
             .load
@@ -41,14 +42,20 @@ pub(crate) fn sentence(cause: &Cause) -> String {
     text
 }
 
-fn unknown(cause: &Cause) -> String {
+fn unknown(cause: &Cause, may_have_begun: bool) -> String {
     let counts = format!("{} of {} calls are bad", cause.bad, cause.calls);
     if cause.calls < MIN_CALLS || cause.bad < MIN_BAD {
         return format!(
             "The cause is not known: too few calls to tell, {counts}, and {MIN_BAD} of {MIN_CALLS} are needed."
         );
     }
-    let moved: Vec<String> = cause.moved.iter().map(clause).collect();
+    if may_have_begun {
+        return format!(
+            "The cause is not known yet: {counts}, maybe more since a short while, with too few calls since to tell."
+        );
+    }
+    let moved = cause.moved.iter().map(|moved| clause(cause, moved));
+    let moved: Vec<String> = moved.collect();
     let moved = match moved.is_empty() {
         true => "no phase is seen to have moved".to_owned(),
         false => format!("what moved does not explain it ({})", moved.join("; ")),
@@ -103,7 +110,9 @@ fn kind(dimension: Dimension, value: &str) -> String {
 
 fn since(cause: &Cause) -> String {
     let clock = cause.since.as_deref().and_then(|since| since.get(11..19));
-    clock.map_or(String::new(), |clock| format!(" since {clock} UTC"))
+    clock.map_or(" over the whole time looked at".to_owned(), |clock| {
+        format!(" since {clock} UTC")
+    })
 }
 
 /// What the sentence tells of: a first token says more than where the delay began.
@@ -140,7 +149,11 @@ fn noun(signal: Signal) -> &'static str {
 }
 
 /// “inter-token gap 3.1 times as long (20 ms, now 62 ms)”.
-fn clause(moved: &Moved) -> String {
+fn clause(cause: &Cause, moved: &Moved) -> String {
+    let (than, then, this) = match cause.compared_with {
+        Some(ComparedWith::Others) => (" as with others", "others", "these"),
+        _ => ("", "before", "now"),
+    };
     let (noun, before, now) = (noun(moved.signal), moved.before, moved.now);
     let figure = |value: f64| match moved.signal {
         Signal::Concurrency => format!("{value:.0}"),
@@ -151,7 +164,7 @@ fn clause(moved: &Moved) -> String {
     let which = match moved.of {
         Quantile::P50 => "",
         Quantile::P90 => " at the 90th percentile",
-        Quantile::Share => return format!("{noun} {}, before {}", figure(now), figure(before)),
+        Quantile::Share => return format!("{noun} {}, {then} {}", figure(now), figure(before)),
     };
     let ratio = moved.ratio().filter(|ratio| ratio.is_finite());
     let ratio = ratio.map_or("more".to_owned(), |ratio| match moved.signal {
@@ -159,7 +172,7 @@ fn clause(moved: &Moved) -> String {
         _ => format!("{ratio:.1} times as long"),
     });
     format!(
-        "{noun}{which} {ratio} ({}, now {})",
+        "{noun}{which} {ratio}{than} ({}, {this} {})",
         figure(before),
         figure(now)
     )
@@ -198,6 +211,9 @@ fn in_words(mechanism: Mechanism, cause: &Cause) -> &'static str {
         Mechanism::Prefill if gap_same => "prefill, not queueing or decoding",
         Mechanism::Prefill => "prefill, not queueing",
         Mechanism::FirstToken => "queueing or prefill, which cannot be told apart here",
+        Mechanism::LongerPrompts if cause.compared_with == Some(ComparedWith::Others) => {
+            "long prompts"
+        }
         Mechanism::LongerPrompts => "longer prompts",
         Mechanism::Decode if first_same => "decoding, not queueing",
         Mechanism::Decode => "decoding",

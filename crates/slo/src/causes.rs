@@ -27,6 +27,8 @@ pub struct Causes {
 #[derive(Clone, Debug)]
 struct Found {
     at: Instant,
+    /// Whether an alert fired at that time.
+    firing: bool,
     cause: Arc<Cause>,
 }
 
@@ -36,16 +38,24 @@ impl Causes {
         found.get(objective).map(|found| Arc::clone(&found.cause))
     }
 
-    fn is_current(&self, objective: &str, now: Instant) -> bool {
+    /// Whether there is one that is not old. It is worked out again when an alert begins to fire.
+    fn is_current(&self, burning: &Burning, now: Instant) -> bool {
         let found = self.found.lock();
-        let at = found.get(objective).map(|found| found.at);
-        at.is_some_and(|at| now.saturating_duration_since(at) < CURRENT)
+        found.get(&burning.objective).is_some_and(|found| {
+            let age = now.saturating_duration_since(found.at);
+            age < CURRENT && found.firing == burning.firing
+        })
     }
+}
+
+/// An objective whose budget burns.
+struct Burning {
+    objective: Arc<str>,
+    firing: bool,
 }
 
 /// What a cause is looked for in.
 struct Wanted {
-    objective: Arc<str>,
     phases: Phases,
     calls: Vec<Call>,
 }
@@ -57,34 +67,42 @@ impl Slos {
         let _only_one = self.causes.looking.lock();
         let burning = self.burning(now);
         let mut found = self.causes.found.lock();
-        found.retain(|objective, _| burning.contains(objective));
+        found.retain(|objective, _| burning.iter().any(|one| one.objective == *objective));
         drop(found);
-        for objective in burning {
-            if self.causes.is_current(&objective, now) {
+        for one in burning {
+            if self.causes.is_current(&one, now) {
                 continue;
             }
-            let Some(wanted) = self.wanted(&objective, now) else {
+            let Some(wanted) = self.wanted(&one.objective, now) else {
                 continue;
             };
-            let cause = Arc::new(find(&wanted.calls, wanted.phases, wall));
-            let found = Found { at: now, cause };
-            self.causes.found.lock().insert(wanted.objective, found);
+            let found = Found {
+                at: now,
+                firing: one.firing,
+                cause: Arc::new(find(&wanted.calls, wanted.phases, wall)),
+            };
+            self.causes.found.lock().insert(one.objective, found);
         }
     }
 
     /// The objectives of calls of which an alert fires, or whose budget is spent faster than it lasts in the shortest window.
-    fn burning(&self, now: Instant) -> Vec<Arc<str>> {
+    fn burning(&self, now: Instant) -> Vec<Burning> {
         let state = self.state();
         let seconds = state.calendar.seconds(now);
-        let burning = state.trackers.iter().filter(|tracker| {
-            let short = tracker.windows().first().copied().unwrap_or_default();
-            phases(tracker.objective.judgement.sli).is_some()
-                && (tracker.burn(seconds, short) > 1.0
-                    || tracker.alerts(seconds).iter().any(|alert| alert.firing))
-        });
-        burning
-            .map(|tracker| Arc::clone(&tracker.objective.name))
-            .collect()
+        let of_calls = |tracker: &&Tracker| phases(tracker.objective.judgement.sli).is_some();
+        let burning = state
+            .trackers
+            .iter()
+            .filter(of_calls)
+            .filter_map(|tracker| {
+                let short = tracker.windows().first().copied().unwrap_or_default();
+                let firing = tracker.alerts(seconds).iter().any(|alert| alert.firing);
+                (firing || tracker.burn(seconds, short) > 1.0).then(|| Burning {
+                    objective: Arc::clone(&tracker.objective.name),
+                    firing,
+                })
+            });
+        burning.collect()
     }
 
     fn wanted(&self, objective: &Arc<str>, now: Instant) -> Option<Wanted> {
@@ -98,7 +116,6 @@ impl Slos {
         let long = firing.or(alerts.first()).map(|alert| alert.tier.long);
         let back = WINDOWS * long.unwrap_or_default().as_secs_f64();
         Some(Wanted {
-            objective: Arc::clone(objective),
             phases: phases(tracker.objective.judgement.sli)?,
             calls: state.samples.judged(at, seconds - back.max(LEAST_SECONDS)),
         })

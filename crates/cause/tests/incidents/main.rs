@@ -7,6 +7,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokengauge_cause::{Call, Cause, Dimension, Mechanism, Phases, find};
 use traffic::{BEGIN, ONSET, Traffic, judge};
 
+/// The first seed.
+const FIRST: u64 = 5_000;
 /// Runs of each incident, each with its own seed.
 const SEEDS: u64 = 20;
 /// Of these so many must be right.
@@ -355,13 +357,19 @@ fn answer(calls: &[Call], phases: Phases) -> Cause {
 }
 
 fn play(incident: &Incident, seed: u64) -> Cause {
+    play_for(incident, seed, 600.0, 1.0)
+}
+
+/// The incident after so many seconds, with a share of the traffic.
+fn play_for(incident: &Incident, seed: u64, seconds: f64, share: f64) -> Cause {
     let mut traffic = Traffic::new(seed);
     let mut calls = traffic.calls(BEGIN, ONSET, 0.0);
-    let mut during = traffic.calls(ONSET, ONSET + 600.0, incident.crawler);
+    let mut during = traffic.calls(ONSET, ONSET + seconds, incident.crawler);
     for call in &mut during {
         (incident.change)(&mut traffic, call);
     }
     calls.append(&mut during);
+    calls.retain(|_| traffic.random.random_bool(share));
     judge(&mut calls, incident.phases);
     answer(&calls, incident.phases)
 }
@@ -396,18 +404,70 @@ fn the_sentence_names_the_right_cause() {
     assert!(all.len() >= 20, "{}", all.len());
     let mut failed = Vec::new();
     for incident in &all {
-        let causes: Vec<Cause> = (0..SEEDS).map(|seed| play(incident, seed)).collect();
+        let seeds = FIRST..FIRST + SEEDS;
+        let causes: Vec<Cause> = seeds.map(|seed| play(incident, seed)).collect();
         let right = causes.iter().filter(|cause| is_right(incident, cause));
         let right = right.filter(|cause| onset_is_near(cause)).count() as u64;
+        let known = causes.iter().filter(|cause| cause.known).count() as u64;
         println!(
-            "{right:3} of {SEEDS}  {}: {}",
-            incident.name, causes[0].sentence
+            "{right:3} of {SEEDS} right, {} not known  {}: {}",
+            SEEDS - known,
+            incident.name,
+            causes[0].sentence
         );
         if right < RIGHT {
             let wrong = causes
                 .iter()
                 .find(|cause| !is_right(incident, cause) || !onset_is_near(cause));
             failed.push((incident.name, right, wrong.cloned()));
+        }
+    }
+    assert!(failed.is_empty(), "{failed:#?}");
+}
+
+/// Whether something is named that is not so. Not to know, or not all of it, is not wrong.
+fn is_wrong(incident: &Incident, cause: &Cause) -> bool {
+    let value = cause.dimension.zip(cause.value.as_deref());
+    let other_value = value.is_some_and(|value| {
+        Some(value) != incident.value && !Dimension::CLASSES.contains(&value.0)
+    });
+    let part = match incident.mechanism {
+        Queue | Prefill => Some(Mechanism::FirstToken),
+        _ => None,
+    };
+    let right = [None, part, Some(incident.mechanism)];
+    !is_right(incident, cause) && (other_value || !right.contains(&cause.mechanism))
+}
+
+#[test]
+fn soon_after_the_onset_and_with_few_calls_hardly_a_wrong_cause_is_named() {
+    let all = [slow_phases(), queues(), failures()];
+    let mut failed = Vec::new();
+    let settings = [
+        (60.0, 1.0),
+        (120.0, 1.0),
+        (600.0, 0.25),
+        (300.0, 0.1),
+        (600.0, 0.1),
+    ];
+    for (seconds, share) in settings {
+        let (mut right, mut runs, mut wrong) = (0, 0, Vec::new());
+        for incident in all.iter().flatten() {
+            for seed in FIRST..FIRST + SEEDS {
+                let cause = play_for(incident, seed, seconds, share);
+                runs += 1;
+                right += usize::from(is_right(incident, &cause));
+                if is_wrong(incident, &cause) {
+                    wrong.push((incident.name, cause.sentence));
+                }
+            }
+        }
+        let number = wrong.len();
+        println!(
+            "after {seconds} s, with {share} of the calls: {right} of {runs} right, {number} wrong"
+        );
+        if number * 100 > 3 * runs {
+            failed.push((seconds, share, wrong));
         }
     }
     assert!(failed.is_empty(), "{failed:#?}");
@@ -456,7 +516,7 @@ fn few_calls_say_nothing() {
     let incident = &slow_phases()[0];
     for seed in 0..SEEDS {
         let mut traffic = Traffic::new(seed);
-        let mut calls = traffic.calls(ONSET, ONSET + 15.0, 0.0);
+        let mut calls = traffic.calls(ONSET, ONSET + 8.0, 0.0);
         calls
             .iter_mut()
             .for_each(|call| (incident.change)(&mut traffic, call));
