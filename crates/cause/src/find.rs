@@ -20,9 +20,10 @@ pub const MIN_REFERENCE: usize = 20;
 
 /// Why `calls` are bad, in the order in which they ended, by an objective that depends on `phases`; worked out at `now`.
 pub fn find(calls: &[Call], phases: Phases, now: SystemTime) -> Cause {
-    let onset = onset(calls, MIN_REFERENCE);
+    let bad: Vec<bool> = calls.iter().map(|call| call.bad).collect();
+    let onset = onset(&bad, MIN_REFERENCE);
     let since = match onset {
-        Onset::At(place) => Some(place),
+        Onset::At(place) => Some(by_kind(calls, place)),
         Onset::None | Onset::Possible => None,
     };
     let (before, during) = calls.split_at(since.unwrap_or(0));
@@ -58,6 +59,25 @@ pub fn find(calls: &[Call], phases: Phases, now: SystemTime) -> Cause {
     cause.known = cause.dimension.is_some() || cause.mechanism.is_some();
     cause.sentence = sentence(&cause, onset == Onset::Possible);
     cause
+}
+
+/// The place by the calls alone that stand out from one on: others that are bad by chance shift it.
+fn by_kind(calls: &[Call], place: usize) -> usize {
+    let during: Vec<&Call> = calls.iter().skip(place).collect();
+    let Some(best) = rank(&during).0.into_iter().next() else {
+        return place;
+    };
+    let places = (0..calls.len()).filter(|at| has(&calls[*at], best.dimension, &best.value));
+    let places: Vec<usize> = places.collect();
+    let bad: Vec<bool> = places.iter().map(|at| calls[*at].bad).collect();
+    match onset(&bad, MIN_REFERENCE) {
+        Onset::At(found) => places
+            .get(found)
+            .copied()
+            .filter(|found| calls.len() - found >= MIN_CALLS)
+            .unwrap_or(place),
+        Onset::None | Onset::Possible => place,
+    }
 }
 
 fn explain(cause: &mut Cause, phases: Phases, before: &[&Call], during: &[&Call]) {

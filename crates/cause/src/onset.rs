@@ -1,6 +1,5 @@
 //! Since when more calls are bad.
 
-use crate::call::Call;
 use crate::evidence::{Tally, beyond, beyond_chance, log_likelihood_ratio};
 
 /// The chance at which a split is taken for possible.
@@ -17,26 +16,26 @@ pub(crate) enum Onset {
     At(usize),
 }
 
-/// Where the calls, in the order in which they ended, are split best into a time with fewer bad calls and one with more: the
+/// Where calls, in the order in which they ended and each bad or not, are split best into a time with fewer bad calls and one with more: the
 /// place of the first bad call of the latter, with `least` calls on either side.
-pub(crate) fn onset(calls: &[Call], least: usize) -> Onset {
-    let all = Tally::of(calls, |call| call.bad);
+pub(crate) fn onset(bad: &[bool], least: usize) -> Onset {
+    let all = Tally::of(bad, |bad| *bad);
     let mut before = Tally::default();
     let mut best: Option<(f64, usize)> = None;
-    for (place, call) in calls.iter().enumerate() {
+    for (place, bad) in bad.iter().copied().enumerate() {
         let after = all.without(before);
-        if call.bad && before.all >= least && after.all >= least && after.rate() > before.rate() {
+        if bad && before.all >= least && after.all >= least && after.rate() > before.rate() {
             let ratio = log_likelihood_ratio(before, after);
             if best.is_none_or(|best| ratio > best.0) {
                 best = Some((ratio, place));
             }
         }
-        before.add(call.bad);
+        before.add(bad);
     }
     let Some((ratio, place)) = best else {
         return Onset::None;
     };
-    let comparisons = independent_splits(calls.len(), least);
+    let comparisons = independent_splits(bad.len(), least);
     match ratio {
         ratio if beyond_chance(ratio, comparisons) => Onset::At(place),
         ratio if beyond(POSSIBLE, ratio, comparisons) => Onset::Possible,
@@ -58,11 +57,8 @@ mod tests {
 
     fn found(seed: u64, rate: impl Fn(usize) -> f64) -> Onset {
         let mut random = StdRng::seed_from_u64(seed);
-        let calls = (0..2_000).map(|place| Call {
-            bad: random.random_bool(rate(place)),
-            ..Call::default()
-        });
-        onset(&calls.collect::<Vec<_>>(), 20)
+        let bad = (0..2_000).map(|place| random.random_bool(rate(place)));
+        onset(&bad.collect::<Vec<_>>(), 20)
     }
 
     #[test]
