@@ -7,6 +7,7 @@ mod budget;
 mod calendar;
 mod causes;
 mod engine;
+mod in_progress;
 mod minutes;
 mod months;
 mod notify;
