@@ -8,7 +8,7 @@ use tokengauge_cause::{Call, Cause, Dimension, Mechanism, Phases, find};
 use traffic::{BEGIN, ONSET, Traffic, judge};
 
 /// The first seed.
-const FIRST: u64 = 5_000;
+const FIRST: u64 = 9_000;
 /// Runs of each incident, each with its own seed.
 const SEEDS: u64 = 20;
 /// Of these so many must be right.
