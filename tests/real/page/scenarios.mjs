@@ -345,11 +345,15 @@ async function unavailable(world) {
 }
 
 async function cause(world) {
-  for (let number = 0; number < 40; number++) await call(world.full.proxy, { behave: "status=503", agent: "failing/1" });
+  for (let number = 0; number < 40; number++) {
+    await call(world.full.proxy, { behave: "status=503", agent: "failing/1" });
+    await call(world.full.proxy, { behave: "ttft=5ms,gap=1ms,tokens=8", agent: "working/1" });
+  }
   const { page, wrong } = await open(world.browser, world.full.admin);
   const shown = page.locator("#slos .slo", { hasText: "availability" }).locator(".cause");
   const told = async () => (await api(world, "slos")).slos.find(({ name }) => name === "availability").cause?.sentence;
-  await until("the cause of the errors", async () => /bad calls are agent failing.*errors, mostly http_error 503\.$/.test((await told()) ?? ""), 45);
+  const wanted = /bad calls are agent failing.*errors, mostly http_error 503\.$/;
+  await until("the cause of the errors", async () => wanted.test((await told()) ?? ""), 45);
   await until("the page says so", async () => (await shown.count()) === 1 && (await shown.textContent()) === (await told()), 20);
   clean(wrong);
 }
