@@ -2,6 +2,7 @@
 
 use crate::answer::{Candidate, Cause, ComparedWith, Load, Mechanism, Signal};
 use crate::call::{Call, Dimension};
+use crate::evidence::Tally;
 use crate::load;
 use crate::mechanism::{self, Phases};
 use crate::onset::{Onset, onset};
@@ -17,6 +18,8 @@ pub const MIN_CALLS: usize = 30;
 pub const MIN_BAD: usize = 10;
 /// Calls that others are compared with, at least.
 pub const MIN_REFERENCE: usize = 20;
+/// The share of what all bad calls have in common that the newest have at least, to be bad for the same reason.
+const SAME_SHARE: f64 = 0.8;
 
 /// Why `calls` are bad, in the order in which they ended, by an objective that depends on `phases`; worked out at `now`.
 pub fn find(calls: &[Call], phases: Phases, now: SystemTime) -> Cause {
@@ -53,12 +56,30 @@ pub fn find(calls: &[Call], phases: Phases, now: SystemTime) -> Cause {
         candidates: Vec::new(),
     };
     // Where calls may have become worse only now, those from before would tell of something else.
-    if cause.calls >= MIN_CALLS && cause.bad >= MIN_BAD && onset != Onset::Possible {
+    let may_have_begun = match onset {
+        Onset::At(_) => false,
+        Onset::Possible => true,
+        Onset::None => newest_differ(&during),
+    };
+    if cause.calls >= MIN_CALLS && cause.bad >= MIN_BAD && !may_have_begun {
         explain(&mut cause, phases, &before, &during);
     }
     cause.known = cause.dimension.is_some() || cause.mechanism.is_some();
-    cause.sentence = sentence(&cause, onset == Onset::Possible);
+    cause.sentence = sentence(&cause, may_have_begun);
     cause
+}
+
+/// Whether the newest bad calls have less often what stands out among all bad calls.
+fn newest_differ(calls: &[&Call]) -> bool {
+    let (names, classes) = rank(calls);
+    let Some(best) = names.first().or(classes.first()) else {
+        return false;
+    };
+    let bad = calls.iter().rev().filter(|call| call.bad);
+    let newest = Tally::of(bad.take(MIN_BAD).copied(), |call| {
+        has(call, best.dimension, &best.value)
+    });
+    newest.rate() < SAME_SHARE * best.share_of_bad
 }
 
 /// The place by the calls alone that stand out from one on: others that are bad by chance shift it.

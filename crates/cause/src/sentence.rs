@@ -4,7 +4,7 @@ use crate::answer::{Cause, ComparedWith, Load, Mechanism, Moved, Quantile, Signa
 use crate::call::Dimension;
 use crate::find::{MIN_BAD, MIN_CALLS};
 
-/// `may_have_begun`: calls may have become worse lately, and there are too few since to tell.
+/// `may_have_begun`: the newest calls may be bad for another reason, and there are too few of them to tell.
 pub(crate) fn sentence(cause: &Cause, may_have_begun: bool) -> String {
     if !cause.known {
         return unknown(cause, may_have_begun);
@@ -51,7 +51,7 @@ fn unknown(cause: &Cause, may_have_begun: bool) -> String {
     }
     if may_have_begun {
         return format!(
-            "The cause is not known yet: {counts}, maybe more since a short while, with too few calls since to tell."
+            "The cause is not known yet: {counts}; the newest may be bad for another reason, and are too few to tell."
         );
     }
     let moved = cause.moved.iter().map(|moved| clause(cause, moved));
