@@ -57,7 +57,7 @@ static: compiler ## target/static/tokengauge, the binary of the image; IMAGE_PRO
 	cargo rustc --locked --profile $(IMAGE_PROFILE) --bin tokengauge -- -C target-feature=+crt-static
 	install -D target/$(subst dev,debug,$(IMAGE_PROFILE))/tokengauge target/static/tokengauge
 
-# Repeat it when what a start runs has moved: a name that is no more is passed over, and costs nothing but memory.
+# Repeat it when what a start runs has moved: names that no longer exist are ignored.
 .PHONY: link-order
 link-order: compiler ## record which functions a start and a call run, for the linker to put them side by side
 	command -v valgrind > /dev/null || tests/real/apt valgrind

@@ -8,11 +8,11 @@ use std::process::Command;
 /// The functions, by name. `make link-order` writes it anew.
 const ORDER: &str = "src/link-order.ld";
 /// What `git archive` fills in; else it is as it is in the tree.
-const ARCHIVED: &str = "build-commit.txt";
+const ARCHIVED: &str = "src/commit.txt";
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
-    tell_commit();
+    set_commit();
     order_functions();
 }
 
@@ -22,10 +22,10 @@ fn order_functions() {
         return;
     }
     let root = env::var("CARGO_MANIFEST_DIR").unwrap_or_default();
-    println!("cargo:rustc-link-arg-bins=-Wl,-T,{root}/{ORDER}");
+    println!("cargo:rustc-link-arg-bins=-T{root}/{ORDER}");
 }
 
-/// Whether the profile is one to run with; the others shall link fast.
+/// Whether the profile is one to run with; the others should link fast.
 fn optimized() -> bool {
     env::var("OPT_LEVEL").is_ok_and(|level| level != "0" && level != "1")
 }
@@ -39,7 +39,7 @@ fn own_linker() -> bool {
         && !other.iter().any(|flag| flags.contains(flag))
 }
 
-fn tell_commit() {
+fn set_commit() {
     println!("cargo::rerun-if-changed={ARCHIVED}");
     println!("cargo::rerun-if-env-changed=TOKENGAUGE_COMMIT");
     let given = env::var("TOKENGAUGE_COMMIT").ok();

@@ -6,8 +6,10 @@ use std::path::Path;
 use std::process::{Output, Stdio};
 use std::time::Duration;
 use tokengauge_test_support::sim;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::net::TcpListener;
 use tokio::process::Command;
+use tokio::time::timeout;
 
 /// 50 intervals of 50 ms of four streams. What may drift is what a busy machine needs.
 const SHORT: [&str; 16] = [
@@ -223,15 +225,26 @@ async fn an_interrupt_leaves_what_was_whole() {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .kill_on_drop(true);
-    let child = command.spawn().expect("it runs");
-    tokio::time::sleep(Duration::from_millis(5_500)).await;
+    let mut child = command.spawn().expect("it runs");
+    let mut errors = BufReader::new(child.stderr.take().expect("piped"));
+    let mut error = String::new();
+    // The second trial has ended once the third begins.
+    while !error.contains("[3/5]") {
+        let read = timeout(Duration::from_mins(1), errors.read_line(&mut error));
+        assert_ne!(read.await.expect("in time").expect("read"), 0, "{error}");
+    }
     let id = i32::try_from(child.id().expect("it runs")).expect("an id");
     let id = rustix::process::Pid::from_raw(id).expect("an id");
     rustix::process::kill_process(id, rustix::process::Signal::INT).expect("sent");
-    let output = child.wait_with_output().await.expect("it ends");
+    let rest = async {
+        errors.read_to_string(&mut error).await.expect("read");
+        child.wait_with_output().await.expect("it ends")
+    };
+    let output = timeout(Duration::from_mins(1), rest)
+        .await
+        .expect("in time");
     assert_eq!(output.status.code(), Some(130), "{output:?}");
     let printed = String::from_utf8_lossy(&output.stdout);
-    let error = String::from_utf8_lossy(&output.stderr);
     let results: Value = serde_json::from_str(&printed).expect("JSON");
     assert_eq!(results["interrupted"], true);
     let levels = results["levels"].as_array().expect("levels");

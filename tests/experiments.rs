@@ -293,8 +293,13 @@ async fn sessions_are_split_by_weight_stay_over_a_restart_and_are_compared() {
 
     let admin = process.admin.to_string();
     let of_proxy = stdout(ab(&["decoder", "--admin", &admin, "--format", "markdown"]));
-    assert!(of_proxy.contains(verdict), "{of_proxy}");
-    assert!(of_proxy.contains("| metric | baseline |"), "{of_proxy}");
+    assert!(of_proxy.lines().any(|line| line == verdict), "{of_proxy}");
+    let has_heads = |line: &str| line.starts_with("| metric | baseline |");
+    assert!(of_proxy.lines().any(has_heads), "{of_proxy}");
+    let table = stdout(ab(&of_ledger));
+    let has_heads = |line: &str| line.starts_with("metric  ");
+    assert!(table.lines().any(has_heads), "{table}");
+    assert_eq!(table.lines().last(), Some(verdict), "{table}");
     let all = fetch(process.admin, "/api/v1/experiments").await;
     let all: Value = serde_json::from_str(&all.body).expect("JSON");
     assert_eq!(all["experiments"][0]["verdict"], verdict);

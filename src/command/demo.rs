@@ -6,7 +6,7 @@ use crate::cli::DemoArgs;
 use crate::config::{self, Config};
 use crate::output;
 use crate::proxy::Shutdown;
-use crate::sim::{Simulator, agents};
+use crate::sim::{Profile, Simulator, agents};
 use std::fmt::Write;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -15,11 +15,13 @@ use toml::Table;
 
 /// The providers the demo pretends to have.
 const PROVIDERS: [&str; 4] = ["openai", "anthropic", "gemini", "ollama"];
-/// How the simulated models behave: a pause now and then, and a knee in the curve.
-const BEHAVIOUR: &str = "ttft=250ms,gap=18ms~8ms,tokens=60..300,prefill=40ms,knee=24,usage=on";
+/// How the simulated models behave.
+const BEHAVIOUR: &str = "ttft=250ms,gap=18ms~8ms,tokens=60..300,prefill=40ms,usage=on";
+/// The provider whose backend is too small: its agents, with their subagents, reach its knee.
+const SMALL: &str = "anthropic";
 
 /// The demo's objectives: one of every kind.
-const PROMISES: &str = r#"
+const OBJECTIVES: &str = r#"
 [[workload]]
 name = "voice"
 agent = "demo-voice/*"
@@ -59,13 +61,11 @@ select.workload = "batch"
 "#;
 
 pub(super) async fn demo(args: DemoArgs) -> Result<(), Error> {
-    let listener = TcpListener::bind("127.0.0.1:0")
-        .await
-        .map_err(|error| Error::Failed(error.to_string()))?;
-    let backend = listener
-        .local_addr()
-        .map_err(|error| Error::Failed(error.to_string()))?;
-    let mut config = configuration(&args, backend)?;
+    let mut backends = Vec::new();
+    for provider in PROVIDERS {
+        backends.push(Backend::bind(provider).await?);
+    }
+    let mut config = configuration(&args, &backends)?;
     config.listeners[0].address = args.listen;
     config.admin.address = Some(args.admin);
     let proxy = Proxy::bind(config, args.call_log.as_deref()).await?;
@@ -85,7 +85,7 @@ pub(super) async fn demo(args: DemoArgs) -> Result<(), Error> {
             folder.display()
         ));
     }
-    start_simulation(listener, proxy.address(), args.agents, &shutdown)?;
+    start_simulation(backends, proxy.address(), args.agents, &shutdown)?;
     if let Some(after) = args.stop_after {
         tokio::spawn(stop(after, shutdown));
     }
@@ -102,12 +102,32 @@ pub(super) async fn demo(args: DemoArgs) -> Result<(), Error> {
     proxy.serve().await
 }
 
+/// Where the simulator of a provider listens.
+struct Backend {
+    provider: &'static str,
+    listener: TcpListener,
+    address: SocketAddr,
+}
+
+impl Backend {
+    async fn bind(provider: &'static str) -> Result<Backend, Error> {
+        let failed = |error: std::io::Error| Error::Failed(error.to_string());
+        let listener = TcpListener::bind("127.0.0.1:0").await.map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        Ok(Backend {
+            provider,
+            listener,
+            address,
+        })
+    }
+}
+
 /// The tables of the file that was named, else the demo's objectives, with an upstream and a
-/// route per provider, all of them the simulator.
-fn configuration(args: &DemoArgs, backend: SocketAddr) -> Result<Config, Error> {
+/// route per provider, each of them a simulator.
+fn configuration(args: &DemoArgs, backends: &[Backend]) -> Result<Config, Error> {
     let (text, origin) = match &args.config {
         Some(path) => (config::text(path)?, path.display().to_string()),
-        None => (PROMISES.to_owned(), "the demo's configuration".to_owned()),
+        None => (OBJECTIVES.to_owned(), "the demo's configuration".to_owned()),
     };
     if args.config.is_some() {
         // Its mistakes are told with the lines that they have there.
@@ -126,11 +146,12 @@ fn configuration(args: &DemoArgs, backend: SocketAddr) -> Result<Config, Error> 
         tables.insert("state_dir".to_owned(), folder.into());
     }
     let mut text = toml::to_string(&tables).map_err(|error| unusable(&error))?;
-    for name in PROVIDERS {
+    for backend in backends {
+        let (name, address) = (backend.provider, backend.address);
         // Writing to a string does not fail.
         let _ = write!(
             text,
-            "[[upstream]]\nname = \"{name}\"\nurl = \"http://{backend}\"\n\
+            "[[upstream]]\nname = \"{name}\"\nurl = \"http://{address}\"\n\
              [[route]]\npath = \"/{name}\"\nupstream = \"{name}\"\n"
         );
     }
@@ -139,22 +160,34 @@ fn configuration(args: &DemoArgs, backend: SocketAddr) -> Result<Config, Error> 
 }
 
 fn start_simulation(
-    listener: TcpListener,
+    backends: Vec<Backend>,
     proxy: SocketAddr,
     agents: u16,
     shutdown: &Shutdown,
 ) -> Result<(), Error> {
-    let profile = BEHAVIOUR
-        .parse()
-        .map_err(|error| Error::Failed(format!("the demo's behaviour: {error}")))?;
-    let (backend_end, agents_end) = (shutdown.clone(), shutdown.clone());
-    tokio::spawn(
-        Simulator::new(profile).serve(listener, async move { backend_end.terminated().await }),
-    );
+    for backend in backends {
+        let knee = knee(backend.provider, agents);
+        let profile: Profile = format!("{BEHAVIOUR},knee={knee}")
+            .parse()
+            .map_err(|error| Error::Failed(format!("the demo's behaviour: {error}")))?;
+        let end = shutdown.clone();
+        let simulator = Simulator::new(profile);
+        let terminated = async move { end.terminated().await };
+        tokio::spawn(simulator.serve(backend.listener, terminated));
+    }
+    let end = shutdown.clone();
     tokio::spawn(agents::run(proxy, agents, async move {
-        agents_end.drain_started().await
+        end.drain_started().await
     }));
     Ok(())
+}
+
+/// Streams at once beyond which a backend gets no faster.
+fn knee(provider: &str, agents: u16) -> u16 {
+    match provider == SMALL {
+        true => (agents / 6).max(2),
+        false => agents * 2,
+    }
 }
 
 async fn stop(after: Duration, shutdown: Shutdown) {

@@ -4,7 +4,6 @@ There is no Grafana in it: a proxy with simulated traffic, a real Prometheus, an
 """
 
 import contextlib
-import json
 import math
 import os
 import pathlib
@@ -21,6 +20,7 @@ import matplotlib.pyplot as plot  # noqa: E402
 from matplotlib.colors import LogNorm  # noqa: E402
 
 import traffic  # noqa: E402
+from dashboards import loaded, panels  # noqa: E402
 from processes import free_port, running  # noqa: E402
 from prometheus import prometheus  # noqa: E402
 
@@ -47,9 +47,7 @@ PANELS = [
 
 
 def panel(dashboard, title):
-    panels = json.loads((PROJECT / f"dashboards/{dashboard}.json").read_text())["panels"]
-    panels += [one for row in panels for one in row.get("panels", [])]
-    return next(one for one in panels if one["title"] == title and one["type"] != "row")
+    return next(one for one in panels(loaded(PROJECT / f"dashboards/{dashboard}.json")) if one["title"] == title)
 
 
 def filled_in(expression):

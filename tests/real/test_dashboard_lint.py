@@ -4,26 +4,20 @@ The linter is a Go program that no package registry here has. What it would not 
 in `dashboards/.lint`, in the linter's own format.
 """
 
-import copy
-import json
 import pathlib
 import re
 
 import pytest
 import yaml
 
+from dashboards import FILES, loaded, panels
+
 PROJECT = pathlib.Path(__file__).parent.parent.parent
-FILES = sorted((PROJECT / "dashboards").glob("*.json"))
 EXCLUSIONS = yaml.safe_load((PROJECT / "dashboards/.lint").read_text())["exclusions"]
 # Of its list, those that the dashboards use.
 UNITS = {"none", "short", "percentunit", "s", "bytes", "reqps", "cps", "currencyUSD", "dateTimeAsIso", "bool_yes_no"}
 SELECTOR = re.compile(r"(?<![\w.$])([a-zA-Z_:][\w:]*)?\{([^}]*)\}")
 SOURCES = {"$datasource", "${datasource}"}
-
-
-def panels(dashboard):
-    inside = [panel for row in dashboard["panels"] for panel in row.get("panels", [])]
-    return [panel for panel in dashboard["panels"] + inside if panel["type"] != "row"]
 
 
 def variables(dashboard):
@@ -151,13 +145,13 @@ def excluded(rule, dashboard, panel):
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_a_rule_of_the_linter_holds(file, rule):
-    dashboard = json.loads(file.read_text())
+    dashboard = loaded(file)
     found = [(panel and panel["title"], why) for panel, why in RULES[rule](dashboard) if not excluded(rule, dashboard, panel)]
     assert not found
 
 
 def test_every_exclusion_is_needed():
-    dashboards = [json.loads(file.read_text()) for file in FILES]
+    dashboards = [loaded(file) for file in FILES]
     for rule, exclusion in EXCLUSIONS.items():
         for entry in exclusion["entries"]:
             dashboard = next(one for one in dashboards if one["title"] == entry["dashboard"])
@@ -167,7 +161,7 @@ def test_every_exclusion_is_needed():
 
 @pytest.mark.parametrize("rule", RULES)
 def test_a_rule_notices_what_it_forbids(rule):
-    dashboard = copy.deepcopy(json.loads((PROJECT / "dashboards/proxy.json").read_text()))
+    dashboard = loaded(PROJECT / "dashboards/proxy.json")
     panel = next(panel for panel in panels(dashboard) if panel["type"] == "timeseries")
     target, templates = panel["targets"][0], dashboard["templating"]["list"]
     named = variables(dashboard)

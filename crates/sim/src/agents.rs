@@ -8,6 +8,7 @@ use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
@@ -24,6 +25,8 @@ struct AgentKind {
     prompt: (u64, u64),
     /// Seconds between calls: from, to.
     thinks: (f64, f64),
+    /// The agents that it starts in a session, which work at the same time.
+    subagents: &'static [&'static str],
     /// The request around a prompt.
     body: fn(&str, &str) -> Value,
 }
@@ -37,7 +40,8 @@ const AGENT_KINDS: &[AgentKind] = &[
         behaviour: "tokens=40..220,reasoning=60,tool=32,per_frame=3",
         calls: (4, 14),
         prompt: (800, 6000),
-        thinks: (0.2, 2.0),
+        thinks: (0.2, 0.8),
+        subagents: &["explore", "review", "write-tests"],
         body: |model, prompt| {
             let messages = json!([{"role": "user", "content": prompt}]);
             json!({"model": model, "max_tokens": 4096, "stream": true, "messages": messages})
@@ -51,6 +55,7 @@ const AGENT_KINDS: &[AgentKind] = &[
         calls: (2, 6),
         prompt: (20, 400),
         thinks: (1.0, 5.0),
+        subagents: &[],
         body: |model, prompt| {
             let usage = json!({"include_usage": true});
             let messages = json!([{"role": "user", "content": prompt}]);
@@ -65,6 +70,7 @@ const AGENT_KINDS: &[AgentKind] = &[
         calls: (6, 20),
         prompt: (10, 80),
         thinks: (0.5, 2.0),
+        subagents: &[],
         body: |model, prompt| {
             let messages = json!([{"role": "user", "content": prompt}]);
             json!({"model": model, "stream": true, "messages": messages})
@@ -78,6 +84,7 @@ const AGENT_KINDS: &[AgentKind] = &[
         calls: (1, 4),
         prompt: (4000, 20_000),
         thinks: (2.0, 8.0),
+        subagents: &[],
         body: |model, prompt| json!({"model": model, "stream": true, "input": prompt}),
     },
     AgentKind {
@@ -88,6 +95,7 @@ const AGENT_KINDS: &[AgentKind] = &[
         calls: (1, 5),
         prompt: (2000, 12_000),
         thinks: (1.0, 6.0),
+        subagents: &[],
         body: |_, prompt| json!({"contents": [{"role": "user", "parts": [{"text": prompt}]}]}),
     },
     AgentKind {
@@ -98,12 +106,20 @@ const AGENT_KINDS: &[AgentKind] = &[
         calls: (2, 8),
         prompt: (50, 1500),
         thinks: (0.5, 4.0),
+        subagents: &[],
         body: |model, prompt| json!({"model": model, "messages": [{"role": "user", "content": prompt}]}),
     },
 ];
 
+/// Calls of an agent after which it starts its subagents.
+const CALLS_BETWEEN_SUBAGENTS: u64 = 3;
+/// Calls of one subagent: from, to.
+const SUBAGENT_CALLS: (u64, u64) = (3, 6);
+
 /// A prompt grows no longer than this many words.
 const LONGEST_PROMPT: u64 = 30_000;
+/// Words that a prompt has more than the one before.
+const GROWTH: u64 = 200;
 
 /// Runs `agents` agents that call through the proxy until `shutdown`: sessions of several
 /// calls, one after the other, with pauses between them. A few calls fail and a few are
@@ -117,6 +133,7 @@ pub async fn run(proxy: SocketAddr, agents: u16, shutdown: impl Future<Output = 
             Agent {
                 proxy,
                 kind,
+                subagent: None,
                 number,
                 random,
                 connection: None,
@@ -130,6 +147,8 @@ pub async fn run(proxy: SocketAddr, agents: u16, shutdown: impl Future<Output = 
 struct Agent {
     proxy: SocketAddr,
     kind: &'static AgentKind,
+    /// The name of an agent that another one started.
+    subagent: Option<&'static str>,
     number: u16,
     random: Random,
     connection: Option<Connection>,
@@ -148,22 +167,66 @@ impl Agent {
         tokio::time::sleep(head_start).await;
         for session in 1u64.. {
             let model = self.kind.models[self.random.below(self.kind.models.len() as u64) as usize];
+            let name = format!("{}-{}-{session}", self.kind.name, self.number);
             let (fewest, most) = self.kind.calls;
             let calls = fewest + self.random.below(most - fewest + 1);
-            let (shortest, longest) = self.kind.prompt;
-            let mut prompt = shortest + self.random.below(longest - shortest + 1);
-            for call in 1..=calls {
-                let name = format!("{}-{}-{session}", self.kind.name, self.number);
-                if self.call(model, &name, call, prompt).await.is_none() {
-                    self.connection = None;
-                    tokio::time::sleep(Duration::from_millis(300)).await;
-                }
-                prompt = (prompt + 200).min(LONGEST_PROMPT);
-                let (shortest, longest) = self.kind.thinks;
-                let pause = self.between(shortest, longest);
-                tokio::time::sleep(pause).await;
+            let prompt = self.first_prompt();
+            for first in (1..=calls).step_by(CALLS_BETWEEN_SUBAGENTS as usize) {
+                let last = calls.min(first + CALLS_BETWEEN_SUBAGENTS - 1);
+                let prompt = prompt + (first - 1) * GROWTH;
+                self.calls(model, &name, first..=last, prompt).await;
+                self.start_subagents(model, &name, last).await;
             }
         }
+    }
+
+    fn first_prompt(&mut self) -> u64 {
+        let (shortest, longest) = self.kind.prompt;
+        shortest + self.random.below(longest - shortest + 1)
+    }
+
+    /// Calls with pauses; each prompt is longer than the one before.
+    async fn calls(
+        &mut self,
+        model: &str,
+        session: &str,
+        numbers: RangeInclusive<u64>,
+        mut prompt: u64,
+    ) {
+        for number in numbers {
+            if self.call(model, session, number, prompt).await.is_none() {
+                self.connection = None;
+                tokio::time::sleep(Duration::from_millis(300)).await;
+            }
+            prompt = (prompt + GROWTH).min(LONGEST_PROMPT);
+            let (shortest, longest) = self.kind.thinks;
+            let pause = self.between(shortest, longest);
+            tokio::time::sleep(pause).await;
+        }
+    }
+
+    /// The subagents that a session starts after a call, until each has ended.
+    async fn start_subagents(&mut self, model: &'static str, session: &str, after: u64) {
+        let mut tasks = JoinSet::new();
+        for subagent in self.kind.subagents {
+            let mut agent = Agent {
+                subagent: Some(subagent),
+                connection: None,
+                random: Random::new(self.random.below(u64::MAX)),
+                ..*self
+            };
+            let session = session.to_owned();
+            tasks.spawn(async move {
+                let (fewest, most) = SUBAGENT_CALLS;
+                let calls = fewest + agent.random.below(most - fewest + 1);
+                let prompt = agent.first_prompt();
+                let first = after * SUBAGENT_CALLS.1 + 1;
+                agent
+                    .calls(model, &session, first..=first + calls - 1, prompt)
+                    .await;
+            });
+        }
+        tasks.join_all().await;
     }
 
     fn between(&mut self, low: f64, high: f64) -> Duration {
@@ -183,20 +246,38 @@ impl Agent {
             _ => "",
         };
         let gives_up_after = (self.random.below(40) == 0).then(|| self.between(0.5, 2.5));
-        let request = Request::post(self.kind.path.replace("{model}", model))
+        let mut request = Request::post(self.kind.path.replace("{model}", model))
             .header(header::HOST, self.proxy.to_string())
             .header(header::CONTENT_TYPE, "application/json")
-            .header(header::USER_AGENT, format!("demo-{}/1.0", self.kind.name))
+            .header(header::USER_AGENT, self.main_agent())
             .header("x-tokengauge-session", session)
             .header("x-sim", format!("{}{mishap}", self.kind.behaviour))
-            .header("x-sim-id", format!("{session}.{call}"))
-            .body(Full::new(Bytes::from(body)))
-            .ok()?;
+            .header("x-sim-id", self.call_id(session, call));
+        if let Some(subagent) = self.subagent {
+            request = request
+                .header(
+                    "x-tokengauge-agent",
+                    format!("demo-{}/{subagent}", self.kind.name),
+                )
+                .header("x-tokengauge-parent-agent", self.main_agent());
+        }
+        let request = request.body(Full::new(Bytes::from(body))).ok()?;
         let answer = self.answer(request);
         match gives_up_after {
             None => answer.await,
             // Leaving closes the connection, as an agent that is stopped does.
             Some(timeout) => tokio::time::timeout(timeout, answer).await.ok().flatten(),
+        }
+    }
+
+    fn main_agent(&self) -> String {
+        format!("demo-{}/1.0", self.kind.name)
+    }
+
+    fn call_id(&self, session: &str, call: u64) -> String {
+        match self.subagent {
+            None => format!("{session}.{call}"),
+            Some(subagent) => format!("{session}.{subagent}.{call}"),
         }
     }
 

@@ -22,7 +22,8 @@ pub(super) fn table(report: &Report) -> String {
         let _ = writeln!(
             text,
             "\n{} against {}",
-            comparison.variant, comparison.baseline
+            printable(&comparison.variant),
+            printable(&comparison.baseline)
         );
         let rows = rows(comparison, report);
         let width = |column: usize| {
@@ -37,15 +38,16 @@ pub(super) fn table(report: &Report) -> String {
             let _ = writeln!(text, "{}", line.trim_end());
         }
     }
-    let _ = writeln!(text, "\n{}", report.verdict);
-    printable(&text).into_owned()
+    let _ = writeln!(text, "\n{}", printable(&report.verdict));
+    text
 }
 
 /// For documents.
 pub(super) fn markdown(report: &Report) -> String {
     let mut text = head(report, "- ");
     for comparison in &report.comparisons {
-        let (variant, baseline) = (&comparison.variant, &comparison.baseline);
+        let variant = printable(&comparison.variant);
+        let baseline = printable(&comparison.baseline);
         let _ = writeln!(text, "\n**{variant} against {baseline}**\n");
         for (index, row) in rows(comparison, report).iter().enumerate() {
             let cells = row.iter().map(|cell| cell.replace('|', "\\|"));
@@ -55,12 +57,13 @@ pub(super) fn markdown(report: &Report) -> String {
             }
         }
     }
-    let _ = writeln!(text, "\n{}", report.verdict);
-    printable(&text).into_owned()
+    let _ = writeln!(text, "\n{}", printable(&report.verdict));
+    text
 }
 
 fn head(report: &Report, bullet: &str) -> String {
-    let mut text = format!("experiment {}, by {}\n", report.name, report.unit);
+    let name = printable(&report.name);
+    let mut text = format!("experiment {name}, by {}\n", report.unit);
     if !bullet.is_empty() {
         text.push('\n');
     }
@@ -71,7 +74,10 @@ fn head(report: &Report, bullet: &str) -> String {
         let _ = writeln!(
             text,
             "{bullet}{}: {} units, {} complete with {} calls{weight}",
-            arm.name, arm.units, arm.complete_units, arm.calls
+            printable(&arm.name),
+            arm.units,
+            arm.complete_units,
+            arm.calls
         );
     }
     for (count, what) in [
