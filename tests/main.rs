@@ -12,6 +12,7 @@ mod admin_slots;
 mod agent_limited;
 mod agent_names;
 mod bench;
+mod cause;
 mod check;
 mod command_line;
 mod config;

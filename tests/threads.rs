@@ -10,7 +10,7 @@ use tokio::process::Command;
 
 /// The threads and by how much their nice value exceeds that of traffic; probes have the priority
 /// of traffic.
-const EXPECTED: [(&str, i64); 9] = [
+const EXPECTED: [(&str, i64); 10] = [
     ("admin", 0),
     ("call-log", 5),
     ("subscribers", 5),
@@ -18,6 +18,7 @@ const EXPECTED: [(&str, i64); 9] = [
     ("ledger-look", 5),
     ("meter", 10),
     ("slo", 5),
+    ("slo-cause", 5),
     ("slo-state", 5),
     ("traffic", 0),
 ];

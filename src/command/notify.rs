@@ -1,6 +1,7 @@
 //! Sends alerts to receivers while the proxy runs.
 
 use crate::Error;
+use crate::background::{self, BackgroundWork};
 use crate::cost::budget::Budgets;
 use crate::export::registry::Counter;
 use crate::http_client::fetch;
@@ -11,6 +12,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokengauge_core::time::whole_seconds_since_1970;
+use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 /// How often alerts are evaluated.
@@ -128,6 +130,7 @@ impl Channel {
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
+            look_for_causes(&slos).await;
             let statuses = slos.status(Instant::now());
             let wanted = self.receiver.severity.map(|severity| severity.as_str());
             let mut firing = self.watch.step(now(), &statuses);
@@ -187,6 +190,20 @@ impl Channel {
         if let Ok(Err(error)) = kept {
             tracing::warn!(%error, "what was delivered cannot be kept; after a restart it is sent again");
         }
+    }
+}
+
+/// Looks for causes before an alert is sent, with less priority than traffic. Without a thread, and where it panics, the alert
+/// has the cause of before, or none.
+async fn look_for_causes(slos: &Arc<Slos>) {
+    let slos = Arc::clone(slos);
+    let (done, over) = oneshot::channel();
+    let look = move || {
+        slos.look_for_causes(Instant::now(), SystemTime::now());
+        let _ = done.send(());
+    };
+    if background::spawn("slo-cause", BackgroundWork::Steady, look).is_ok() {
+        let _ = over.await;
     }
 }
 

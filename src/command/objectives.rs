@@ -1,4 +1,4 @@
-//! The threads of the objectives: one evaluates them once a second, one saves their counts.
+//! The threads of the objectives: one evaluates them once a second, one looks for causes, one saves their counts.
 
 use crate::Error;
 use crate::background::{self, BackgroundWork};
@@ -13,6 +13,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How often it is checked whether a cause is to be looked for.
+const CAUSES_EVERY: Duration = Duration::from_secs(5);
 /// How often the counts are saved: half of what may be lost by a kill, since a slow disk may
 /// take the other half.
 const KEEP_EVERY: Duration = Duration::from_secs(5);
@@ -116,6 +118,12 @@ impl Objectives {
                 if !quotas.is_empty() {
                     quotas.refresh(&objectives.paging(now));
                 }
+            });
+        });
+        let objectives = Arc::clone(slos);
+        started.thread("slo-cause", move |stop| {
+            every(CAUSES_EVERY, &stop, || {
+                objectives.look_for_causes(Instant::now(), SystemTime::now());
             });
         });
         if let Some(store) = store {

@@ -87,7 +87,9 @@ def test_every_alert_tells_what_to_do(rules):
         for rule in group["rules"]:
             if "alert" in rule:
                 assert rule["labels"]["severity"] in {"page", "ticket"}
-                assert rule["annotations"].keys() == {"summary", "description", "runbook_url", "dashboard"}
+                burns = rule["alert"] == "SloErrorBudgetBurn"
+                cause = {"cause"} if burns and "throughput" not in rule["annotations"]["description"] else set()
+                assert rule["annotations"].keys() == {"summary", "description", "runbook_url", "dashboard"} | cause
                 assert "slo" in rule["labels"] or rule["alert"].startswith("Tokengauge")
 
 

@@ -31,6 +31,9 @@ pub struct AlertNotification {
     pub summary: String,
     /// What is known beyond it.
     pub description: String,
+    /// Why it fires, in a sentence, where that was looked for.
+    #[serde(default)]
+    pub cause: Option<String>,
     /// What to do about it.
     pub runbook_url: Option<String>,
     /// The URL of a dashboard.

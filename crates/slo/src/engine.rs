@@ -2,17 +2,18 @@
 //! progress once a second, and reports the status.
 
 use super::calendar::Calendar;
-use super::objective::{Objective, Sli, Weight};
-use super::reason::{Reason, Verdict};
+use super::causes::Causes;
+use super::in_progress::{Bounds, JudgedCall, Partial, deadline, segment, watches};
+use super::objective::{Objective, Sli};
+use super::samples::{Samples, Verdicts};
 use super::state::MAX_RETIRED;
 use super::tracker::{CallRef, SavedTracker, Tracker};
-use super::verdict::{self, Events, Finished, PartialVerdict};
+use super::verdict::{self, Finished};
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use tokengauge_core::finished::FinishedCall;
-use tokengauge_core::observer::UnmeasuredFrames;
 use tokengauge_core::selector::Names;
 use tokengauge_core::subscriber::Subscriber;
 use tokengauge_core::throughput::{RateKey, Throughput};
@@ -20,8 +21,6 @@ use tokengauge_meter::settings::Measure;
 use tokengauge_meter::{Meter, Progress};
 use uuid::Uuid;
 
-/// How long a segment of a stream is.
-const SEGMENT: Duration = Duration::from_secs(10);
 /// After this time without a record, calls that were judged in progress are forgotten.
 const FORGET_AFTER: Duration = Duration::from_secs(300);
 /// The most calls that are remembered as judged in progress.
@@ -31,6 +30,7 @@ const MAX_JUDGED: usize = 40_000;
 #[derive(Debug)]
 pub struct Slos {
     state: Mutex<State>,
+    pub(crate) causes: Causes,
 }
 
 #[derive(Debug)]
@@ -38,51 +38,13 @@ pub struct State {
     pub trackers: Vec<Tracker>,
     pub calendar: Calendar,
     judged: HashMap<Uuid, JudgedCall>,
+    /// Some of the last calls, with their verdicts.
+    pub samples: Samples,
     /// Counts of objectives that are not configured any more.
     pub retired: BTreeMap<String, SavedTracker>,
     /// Whether something was counted since the last save.
     pub changed: bool,
     bounds: Bounds,
-}
-
-/// Which segments of a stream have a meaningful speed.
-#[derive(Clone, Copy, Debug)]
-struct Bounds {
-    /// Tokens after the first frame that a speed needs.
-    min_output_tokens: u64,
-    /// A faster segment was held back upstream.
-    buffered_above: f64,
-}
-
-impl Bounds {
-    fn of(measure: &Measure) -> Bounds {
-        Bounds {
-            min_output_tokens: measure.min_output_tokens,
-            buffered_above: measure.buffered_above,
-        }
-    }
-}
-
-/// The verdicts on a call in progress.
-#[derive(Debug)]
-struct JudgedCall {
-    seen: Instant,
-    /// By position of the objective.
-    by: Vec<(usize, Partial)>,
-}
-
-/// What was counted of a call in progress, and where its open segment begins.
-#[derive(Clone, Copy, Debug, Default)]
-struct Partial {
-    so_far: PartialVerdict,
-    boundary: Option<Boundary>,
-}
-
-/// Where the open segment begins.
-#[derive(Clone, Copy, Debug)]
-struct Boundary {
-    at: Instant,
-    tokens: u64,
 }
 
 impl Slos {
@@ -101,10 +63,12 @@ impl Slos {
                 trackers: trackers.map(|slo| Tracker::new(slo, seconds)).collect(),
                 calendar,
                 judged: HashMap::new(),
+                samples: Samples::default(),
                 retired: BTreeMap::new(),
                 changed: false,
                 bounds: Bounds::of(measure),
             }),
+            causes: Causes::default(),
         })
     }
 
@@ -156,6 +120,7 @@ impl Slos {
                 None => false,
             });
         }
+        state.samples.moved(&moved);
         state.bounds = Bounds::of(measure);
         state.changed = true;
         anew
@@ -177,6 +142,7 @@ impl Slos {
             tracing::warn!(seconds = jump, "the clock was set; counts keep their age");
             let trackers = state.trackers.iter_mut();
             trackers.for_each(|tracker| tracker.redate(jump));
+            state.samples.clear();
         }
         let seconds = state.calendar.seconds(now) as u64;
         for tracker in &mut state.trackers {
@@ -248,50 +214,6 @@ impl Slos {
     }
 }
 
-/// Closes a segment that is long enough, at the last frame: a gap counts for the tokens after
-/// it.
-fn segment(
-    objective: &Objective,
-    bounds: Bounds,
-    progress: &Progress,
-    now: Instant,
-    Partial { so_far, boundary }: Partial,
-) -> Option<(Events, Partial)> {
-    let (first, in_first) = progress.first?;
-    let begin = boundary.unwrap_or(Boundary {
-        at: first,
-        tokens: in_first,
-    });
-    let last = progress.last?;
-    let over = now.saturating_duration_since(begin.at) >= SEGMENT && last > begin.at;
-    let enough = progress.tokens.saturating_sub(in_first) >= bounds.min_output_tokens
-        && progress.tokens >= objective.judgement.min_output_tokens;
-    let tokens = progress.tokens.saturating_sub(begin.tokens);
-    if !over || !enough || tokens == 0 || progress.several_choices {
-        return None;
-    }
-    let seconds = last.duration_since(begin.at).as_secs_f64();
-    let speed = tokens as f64 / seconds;
-    if speed > bounds.buffered_above {
-        return None;
-    }
-    let events = Events::held_against(objective.judgement.sli, speed, tokens);
-    let so_far = PartialVerdict {
-        decided: false,
-        tokens: so_far.tokens + tokens,
-        seconds: so_far.seconds + seconds,
-    };
-    let next = Boundary {
-        at: last,
-        tokens: progress.tokens,
-    };
-    let partial = Partial {
-        so_far,
-        boundary: Some(next),
-    };
-    Some((events, partial))
-}
-
 impl State {
     /// Judges the minutes of throughput that have settled.
     fn close_minutes(&mut self, now: Instant, under_way: &[u32], throughput: &Throughput) {
@@ -354,58 +276,13 @@ impl State {
     }
 }
 
-/// Whether calls can be judged by it before they end.
-fn watches(objective: &Objective) -> bool {
-    match objective.judgement.sli {
-        Sli::Ttft(_) | Sli::TimeToFirstAnswer(_) | Sli::Duration(_) | Sli::Throughput(_) => true,
-        Sli::OutputTps(_) => objective.judgement.weight == Weight::Token,
-        _ => false,
-    }
-}
-
-/// The verdict where a deadline has passed.
-fn deadline(sli: Sli, progress: &Progress, now: Instant) -> Option<(Events, Partial)> {
-    let most = Duration::from_secs_f64(sli.threshold()?);
-    let waits = progress.streamed == Some(true);
-    let came = match sli {
-        Sli::Ttft(_) => !waits || progress.first.is_some(),
-        // The instant of the answer is not known here, so the record decides.
-        Sli::TimeToFirstAnswer(_) => !waits || progress.answered,
-        _ => false,
-    };
-    let waited = now.saturating_duration_since(progress.received);
-    if came || waited <= most + UnmeasuredFrames::MAX_NOTE_DELAY {
-        return None;
-    }
-    // A frame that came in time may have the awaited token; the call is judged once that frame
-    // has been measured.
-    let in_time = |since| since <= progress.received + most;
-    let by_tokens = !matches!(sli, Sli::Duration(_));
-    if by_tokens && (progress.unseen || progress.unmeasured_since.is_some_and(in_time)) {
-        return None;
-    }
-    let events = Events {
-        verdict: Verdict::Bad,
-        reason: Reason::Deadline,
-        count: 1,
-        value: Some(waited.as_secs_f64()),
-    };
-    let partial = Partial {
-        so_far: PartialVerdict {
-            decided: true,
-            ..PartialVerdict::default()
-        },
-        boundary: None,
-    };
-    Some((events, partial))
-}
-
 impl Subscriber for Slos {
     fn finished(&self, finished_call: &Arc<FinishedCall>) {
         let call = Finished::of(finished_call);
         let names = call.names();
         let mut state = self.state();
         let judged = state.judged.remove(&finished_call.id);
+        let mut verdicts = Verdicts::default();
         let seconds = state.calendar.seconds(finished_call.ended) as u64;
         let call_ref = CallRef {
             call: &call.record.id,
@@ -419,11 +296,18 @@ impl Subscriber for Slos {
             if partial.is_none() && !judgement.select.matches(&names) {
                 continue;
             }
-            let events = verdict::judge_rest(judgement, &call, &partial.unwrap_or_default().so_far);
+            let so_far = partial.unwrap_or_default().so_far;
+            let events = verdict::judge_rest(judgement, &call, &so_far);
+            match so_far.decided {
+                true => verdicts.add_bad(at),
+                false => verdicts.add(at, &events, tracker.objective.budget()),
+            }
             for events in &events {
                 tracker.count(seconds, events, call_ref);
             }
             state.changed |= !events.is_empty();
         }
+        let ended = state.calendar.seconds(finished_call.ended);
+        state.samples.add(ended, finished_call, verdicts);
     }
 }

@@ -12,6 +12,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tokengauge_cause::Cause;
 use tokengauge_core::selector::Selector;
 
 /// The status of an objective. Unknown and infinite values are `null`.
@@ -47,6 +48,8 @@ pub struct Status {
     pub burn: Vec<Burn>,
     /// The pairs of windows that alerts look at.
     pub alerts: Vec<Alert>,
+    /// Why it is missed; `null` while its budget does not burn, and where calls are not judged one by one.
+    pub cause: Option<Arc<Cause>>,
     /// Events since the process started, by verdict and reason.
     pub events: BTreeMap<&'static str, BTreeMap<&'static str, u64>>,
     /// The last calls that spent budget, newest first.
@@ -73,7 +76,12 @@ impl Slos {
         let state = self.state();
         let seconds = state.calendar.seconds(now);
         let trackers = state.trackers.iter();
-        trackers.map(|tracker| status(tracker, seconds)).collect()
+        trackers
+            .map(|tracker| Status {
+                cause: self.causes.of(&tracker.objective.name),
+                ..status(tracker, seconds)
+            })
+            .collect()
     }
 
     /// The objectives with a firing page at `now`, by this process's counts.
@@ -128,6 +136,7 @@ fn status(tracker: &Tracker, now: f64) -> Status {
             })
             .collect(),
         alerts: tracker.alerts(now),
+        cause: None,
         events,
         spent_by: tracker.spent().iter().rev().cloned().collect(),
         months: tracker.attained(now),

@@ -213,6 +213,17 @@ fn outcome(record: &CallRecord) -> Option<Reason> {
     }
 }
 
+/// Why a call failed, where that was not the agent's doing or a limit of ours.
+pub fn fault(record: &CallRecord) -> Option<Reason> {
+    let agent = [
+        Reason::ClientCancelled,
+        Reason::ClientError,
+        Reason::Rejected,
+        Reason::Drained,
+    ];
+    outcome(record).filter(|reason| !agent.contains(reason))
+}
+
 /// Why there is no value.
 enum Missing {
     /// It did not come within the threshold.

@@ -27,7 +27,7 @@ export class Objectives {
   update(slos) {
     this.none.hidden = slos.length > 0;
     keyed(this.list, slos, (slo) => slo.name, () => h("article", { class: "slo" }), (article, slo) => {
-      const sign = JSON.stringify([slo.budget_remaining, slo.good, slo.bad, slo.burn, slo.alerts.map((a) => a.firing)]);
+      const sign = JSON.stringify([slo.budget_remaining, slo.good, slo.bad, slo.burn, slo.alerts.map((a) => a.firing), slo.cause?.sentence]);
       if (article.sign === sign) return;
       article.sign = sign;
       article.replaceChildren(...this.article(slo));
@@ -47,6 +47,7 @@ export class Objectives {
       meter(left, kind),
       h("p", { class: "promise" }, `${slo.promise} for ${percent(slo.objective)} over ${slo.window}: ${met}`),
       h("p", { class: "burns" }, "burn ", ...burns(slo), ending(slo)),
+      slo.cause ? h("p", { class: "cause" }, slo.cause.sentence) : "",
     ];
   }
 }

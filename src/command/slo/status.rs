@@ -31,6 +31,8 @@ pub(in crate::command) struct Row {
     pub(in crate::command) burn: Vec<Burn>,
     pub(in crate::command) alerts: Vec<Alert>,
     #[serde(default)]
+    pub(in crate::command) cause: Option<Cause>,
+    #[serde(default)]
     pub(in crate::command) event: String,
     #[serde(default)]
     pub(in crate::command) months: Vec<Month>,
@@ -51,6 +53,12 @@ pub(in crate::command) struct Month {
 pub(in crate::command) struct Burn {
     pub(in crate::command) window: String,
     pub(in crate::command) rate: Option<f64>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+pub(in crate::command) struct Cause {
+    pub(in crate::command) at: String,
+    pub(in crate::command) sentence: String,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -90,6 +98,14 @@ fn table(rows: &[Row]) -> String {
     let mut lines = vec![HEADS.map(str::to_owned).to_vec()];
     lines.extend(rows.iter().map(cells));
     let mut text = aligned(&lines);
+    for row in rows {
+        let Some(cause) = &row.cause else {
+            continue;
+        };
+        let (name, at) = (printable(&row.name), printable(&cause.at));
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "{name} at {at}: {}", printable(&cause.sentence));
+    }
     if rows.is_empty() {
         text.push_str("(no [[slo]] is configured)\n");
     }
@@ -187,6 +203,10 @@ mod tests {
                 severity: "page".to_owned(),
                 firing,
             }],
+            cause: firing.then(|| Cause {
+                at: "2026-11-25T22:05:00Z".to_owned(),
+                sentence: "92 % of bad calls are upstream vllm-a.".to_owned(),
+            }),
             event: "request".to_owned(),
             months: Vec::new(),
         };
@@ -201,6 +221,11 @@ mod tests {
             lines[2].contains("12.35%") && lines[2].contains("2days 7h"),
             "{text}"
         );
+        assert_eq!(
+            lines[3],
+            "a at 2026-11-25T22:05:00Z: 92 % of bad calls are upstream vllm-a."
+        );
+        assert_eq!(lines.len(), 4, "{text}");
         let at = |line: &str| line.chars().position(|c| c == 't' || c == 'P');
         assert_eq!(at(lines[0]), at(lines[1]), "{text}");
     }

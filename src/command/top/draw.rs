@@ -9,6 +9,8 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span, Text};
 use ratatui::widgets::{Paragraph, Row, Table, TableState, Wrap};
 
+/// Lines of causes, at most.
+const MAX_CAUSE_LINES: usize = 8;
 const KEYS: &str = "1-5 tab view  s sort  r reverse  / filter  enter details  ? help  q quit";
 /// The keys, for the help.
 const HELP: [(&str, &str); 9] = [
@@ -25,14 +27,16 @@ const HELP: [(&str, &str); 9] = [
 
 pub(super) fn draw(frame: &mut Frame<'_>, state: &State) {
     let error = u16::from(state.error.is_some()) * 2;
+    let causes = state.causes();
     let parts = [
         Constraint::Length(1),
         Constraint::Length(1),
         Constraint::Length(error),
         Constraint::Min(3),
+        Constraint::Length(cause_lines(&causes, frame.area().width)),
         Constraint::Length(1),
     ];
-    let [head, tabs, message, body, foot] = Layout::vertical(parts).areas(frame.area());
+    let [head, tabs, message, body, why, foot] = Layout::vertical(parts).areas(frame.area());
     frame.render_widget(title(state), head);
     frame.render_widget(choice(state), tabs);
     if let Some(error) = &state.error {
@@ -56,7 +60,19 @@ pub(super) fn draw(frame: &mut Frame<'_>, state: &State) {
         }
         (None, Some(content)) => table(frame, body, state, content),
     }
+    let causes = Paragraph::new(causes.join("\n")).wrap(Wrap { trim: true });
+    frame.render_widget(causes, why);
     frame.render_widget(bottom(state), foot);
+}
+
+/// The lines that causes take at a width; words that are wrapped early may take one more each.
+fn cause_lines(causes: &[String], width: u16) -> u16 {
+    let width = usize::from(width.max(1));
+    let lines = causes.iter().map(|cause| {
+        let characters = cause.chars().count();
+        characters.div_ceil(width) + usize::from(characters > width)
+    });
+    lines.sum::<usize>().min(MAX_CAUSE_LINES) as u16
 }
 
 fn title(state: &State) -> Line<'_> {

@@ -95,6 +95,13 @@ impl State {
         content.store()
     }
 
+    /// Why objectives are missed, where the view shows objectives.
+    pub(super) fn causes(&self) -> Vec<String> {
+        let content = self.content.as_ref();
+        let shown = content.filter(|content| content.view() == self.view);
+        shown.map_or(Vec::new(), Content::causes)
+    }
+
     /// The sort column, and whether the smallest comes first.
     pub(super) fn sorting(&self) -> (usize, bool) {
         self.sorted[self.view as usize]

@@ -224,6 +224,24 @@ fn no_name_and_no_error_commands_the_terminal() {
 }
 
 #[test]
+fn the_cause_of_a_missed_objective_is_below_the_table() {
+    let slo = serde_json::json!({
+        "name": "chat", "promise": "ttft ≤ 0.5 s", "objective": 0.99, "window": "30d", "good": 90.0,
+        "bad": 10.0, "ratio": 0.9, "budget_remaining": -9.0, "exhausted_in_seconds": 0.0, "burn": [],
+        "alerts": [], "cause": { "at": "2026-11-25T22:05:00Z", "sentence": "92 % of bad calls are upstream vllm-a." },
+    });
+    let mut state = State::new("h");
+    let slo = serde_json::from_value(slo).expect("an objective");
+    state.take(update(Content::Slos(vec![slo])));
+    press(&mut state, "3");
+    let lines = screen(&state, 100, 10);
+    assert_eq!(
+        lines[8], "chat: 92 % of bad calls are upstream vllm-a.",
+        "{lines:#?}"
+    );
+}
+
+#[test]
 fn slow_streams_are_red_and_the_chosen_row_stands_out() {
     let mut state = streams();
     press(&mut state, "j");

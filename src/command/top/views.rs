@@ -3,6 +3,7 @@
 use super::table::{Cell, Column, TableRow, Tone, ViewTable};
 use crate::command::slo::status::{self, rough};
 use crate::meter::StreamNow;
+use crate::output::printable;
 use crate::query::{GroupRow, SessionRow};
 
 /// A view.
@@ -86,6 +87,19 @@ impl Content {
             | Content::Upstreams(store, _) => Some(store),
             Content::Streams(_) | Content::Slos(_) => None,
         }
+    }
+
+    /// Why objectives are missed, one line for each that is.
+    pub(super) fn causes(&self) -> Vec<String> {
+        let Content::Slos(slos) = self else {
+            return Vec::new();
+        };
+        let causes = slos.iter().filter_map(|slo| {
+            let cause = slo.cause.as_ref()?;
+            let (name, sentence) = (printable(&slo.name), printable(&cause.sentence));
+            Some(format!("{name}: {sentence}"))
+        });
+        causes.collect()
     }
 
     pub(super) fn table(&self) -> ViewTable {

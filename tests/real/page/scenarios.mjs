@@ -344,6 +344,20 @@ async function unavailable(world) {
   clean(wrong);
 }
 
+async function cause(world) {
+  for (let number = 0; number < 40; number++) {
+    await call(world.full.proxy, { behave: "status=503", agent: "failing/1" });
+    await call(world.full.proxy, { behave: "ttft=5ms,gap=1ms,tokens=8", agent: "working/1" });
+  }
+  const { page, wrong } = await open(world.browser, world.full.admin);
+  const shown = page.locator("#slos .slo", { hasText: "availability" }).locator(".cause");
+  const told = async () => (await api(world, "slos")).slos.find(({ name }) => name === "availability").cause?.sentence;
+  const wanted = /bad calls are agent failing.*errors, mostly http_error 503\.$/;
+  await until("the cause of the errors", async () => wanted.test((await told()) ?? ""), 45);
+  await until("the page says so", async () => (await shown.count()) === 1 && (await shown.textContent()) === (await told()), 20);
+  clean(wrong);
+}
+
 async function pictures(world) {
   for (const [width, height, colorScheme] of [[1440, 900, "light"], [1440, 900, "dark"], [768, 1024, "light"], [390, 844, "dark"]]) {
     const { page, wrong } = await open(world.browser, world.full.admin, { width, height, colorScheme });
@@ -356,4 +370,4 @@ async function pictures(world) {
   }
 }
 
-export const scenarios = { start, liveUpdate, polling, filter, sort, compare, waterfall, dark, empty, token, phone, keyboard, accessible, tenThousandSessions, unavailable, pictures };
+export const scenarios = { start, liveUpdate, polling, filter, sort, compare, waterfall, dark, empty, token, phone, keyboard, accessible, tenThousandSessions, unavailable, cause, pictures };

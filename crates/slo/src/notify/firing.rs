@@ -96,6 +96,7 @@ fn notice(since: f64, status: &Status, alert: &Alert) -> AlertNotification {
             alert.burn_short,
             tier.factor
         ),
+        cause: status.cause.as_ref().map(|cause| cause.sentence.clone()),
         runbook_url: definition.runbook_url.clone(),
         dashboard_url: definition.dashboard_url.clone(),
     }

@@ -84,13 +84,14 @@ fn annotations(notice: &AlertNotification) -> Value {
         "summary": notice.summary,
         "description": notice.description,
     });
-    let links = [
+    let known = [
         ("runbook_url", &notice.runbook_url),
         ("dashboard", &notice.dashboard_url),
+        ("cause", &notice.cause),
     ];
-    for (name, link) in links {
-        if let Some(link) = link {
-            annotations[name] = json!(link);
+    for (name, value) in known {
+        if let Some(value) = value {
+            annotations[name] = json!(value);
         }
     }
     annotations
@@ -141,6 +142,9 @@ fn slack(notices: &[AlertNotification]) -> Value {
             escaped(&notice.summary),
             escaped(&notice.description)
         );
+        if let Some(cause) = &notice.cause {
+            line.push_str(&format!("\nCause: {}", escaped(cause)));
+        }
         let links = [
             ("runbook", &notice.runbook_url),
             ("dashboard", &notice.dashboard_url),
@@ -197,6 +201,7 @@ mod tests {
             since: 1_700_000_000.0,
             summary: "a < b & c".to_owned(),
             description: "why".to_owned(),
+            cause: Some("queueing & more".to_owned()),
             runbook_url: Some("https://wiki/x".to_owned()),
             dashboard_url: None,
         }
@@ -221,6 +226,7 @@ mod tests {
         assert_eq!(alerts[0]["startsAt"], "2023-11-14T22:13:20.000Z");
         assert_eq!(alerts[0]["endsAt"], "2023-11-14T22:19:20.000Z");
         assert_eq!(alerts[1]["endsAt"], "2023-11-14T22:14:20.000Z");
+        assert_eq!(alerts[0]["annotations"]["cause"], "queueing & more");
         assert_eq!(alerts[0]["annotations"]["runbook_url"], "https://wiki/x");
     }
 
@@ -265,7 +271,7 @@ mod tests {
         let slack = bodies(Kind::Slack);
         let text = slack[0].1["text"].as_str().expect("text");
         assert!(
-            text.starts_with("*[PAGE]* a &lt; b &amp; c\nwhy <https://wiki/x|runbook>"),
+            text.starts_with("*[PAGE]* a &lt; b &amp; c\nwhy\nCause: queueing &amp; more <https://wiki/x|runbook>"),
             "{text}"
         );
         assert!(text.contains("*[RESOLVED]*"), "{text}");

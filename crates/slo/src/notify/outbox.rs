@@ -99,6 +99,7 @@ mod tests {
             since: 100.0,
             summary: "s".to_owned(),
             description: "d".to_owned(),
+            cause: None,
             runbook_url: None,
             dashboard_url: None,
         }

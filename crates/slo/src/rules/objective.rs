@@ -2,6 +2,7 @@
 
 use super::EVENTS_METRIC;
 use super::{BURN, Group, Rule, RuleKind, RulesContext};
+use crate::samples::phases;
 use crate::{Objective, Severity, Tier, label, tiers};
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -13,6 +14,8 @@ const LONGEST_DIRECT: Duration = Duration::from_secs(6 * 3600);
 const DEFAULT_RETENTION: Duration = Duration::from_secs(15 * 24 * 3600);
 /// A shorter window has too few samples where scrapes are a minute apart.
 const FEW_SCRAPES: Duration = Duration::from_secs(240);
+/// Where the cause stands, which changes while an alert fires.
+const CAUSE: &str = "A proxy names the bad calls, what moved and since when: `tokengauge slo status --admin ADDRESS`, or its live page.";
 /// How long an objective may have no series before an alert fires.
 const ABSENT_FOR: Duration = Duration::from_secs(600);
 
@@ -161,12 +164,16 @@ impl Subject<'_> {
             .map(|label| format!(", {label} {{{{ $labels.{label} }}}}"))
             .collect();
         let summary = format!("The error budget of {name}{of} burns too fast");
-        Some(self.alert(
+        let mut alert = self.alert(
             BURN,
             (exprs.join("\nor\n"), Duration::ZERO),
             severity,
             (summary, description),
-        ))
+        );
+        if phases(self.objective.judgement.sli).is_some() {
+            alert.annotations.push(("cause", CAUSE.to_owned()));
+        }
+        Some(alert)
     }
 
     /// The operator's description, escaped, since annotations are templates.

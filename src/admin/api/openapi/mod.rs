@@ -296,7 +296,7 @@ fn operations() -> Vec<Operation> {
         operation(
             "/api/v1/slos",
             "slos",
-            "How every objective stands.",
+            "How every objective stands, and, while its budget burns, why.",
             &[],
             Answer::Json(SchemaGenerator::subschema_for::<Slos>),
         ),

@@ -384,6 +384,7 @@ impl BudgetState {
                     ""
                 }
             ),
+            cause: None,
             runbook_url: None,
             dashboard_url: None,
         })

@@ -1,0 +1,219 @@
+//! Finds the cause.
+
+use crate::answer::{Candidate, Cause, ComparedWith, Load, Mechanism, Signal};
+use crate::call::{Call, Dimension};
+use crate::evidence::Tally;
+use crate::load;
+use crate::mechanism::{self, Phases};
+use crate::onset::{Onset, onset};
+use crate::rank::{has, rank};
+use crate::sentence::sentence;
+use crate::signals;
+use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// With fewer calls no cause is looked for.
+pub const MIN_CALLS: usize = 30;
+/// With fewer bad calls no cause is looked for.
+pub const MIN_BAD: usize = 10;
+/// Calls that others are compared with, at least.
+pub const MIN_REFERENCE: usize = 20;
+/// The share of what all bad calls have in common that the newest have at least, to be bad for the same reason.
+const SAME_SHARE: f64 = 0.8;
+
+/// Why `calls` are bad, in the order in which they ended, by an objective that depends on `phases`; worked out at `now`.
+pub fn find(calls: &[Call], phases: Phases, now: SystemTime) -> Cause {
+    let bad: Vec<bool> = calls.iter().map(|call| call.bad).collect();
+    let onset = onset(&bad, MIN_REFERENCE);
+    let since = match onset {
+        Onset::At(place) => Some(by_kind(calls, place)),
+        Onset::None | Onset::Possible => None,
+    };
+    let (before, during) = calls.split_at(since.unwrap_or(0));
+    let before: Vec<&Call> = before.iter().collect();
+    let during: Vec<&Call> = during.iter().collect();
+    let mut cause = Cause {
+        at: time(now),
+        sentence: String::new(),
+        known: false,
+        dimension: None,
+        value: None,
+        share_of_bad: None,
+        share_of_all: None,
+        share_before: None,
+        besides: None,
+        mechanism: None,
+        error: None,
+        compared_with: None,
+        moved: Vec::new(),
+        unchanged: Vec::new(),
+        load: None,
+        since: since
+            .and_then(|place| calls.get(place))
+            .map(|call| time(UNIX_EPOCH + Duration::from_secs_f64(call.at.max(0.0)))),
+        bad: during.iter().filter(|call| call.bad).count(),
+        calls: during.len(),
+        candidates: Vec::new(),
+    };
+    // Where calls may have become worse only now, those from before would tell of something else.
+    let may_have_begun = match onset {
+        Onset::At(_) => false,
+        Onset::Possible => true,
+        Onset::None => newest_differ(&during),
+    };
+    if cause.calls >= MIN_CALLS && cause.bad >= MIN_BAD && !may_have_begun {
+        explain(&mut cause, phases, &before, &during);
+    }
+    cause.known = cause.dimension.is_some() || cause.mechanism.is_some();
+    cause.sentence = sentence(&cause, may_have_begun);
+    cause
+}
+
+/// Whether the newest bad calls have less often what stands out among all bad calls.
+fn newest_differ(calls: &[&Call]) -> bool {
+    let (names, classes) = rank(calls);
+    let Some(best) = names.first().or(classes.first()) else {
+        return false;
+    };
+    let bad = calls.iter().rev().filter(|call| call.bad);
+    let newest = Tally::of(bad.take(MIN_BAD).copied(), |call| {
+        has(call, best.dimension, &best.value)
+    });
+    newest.rate() < SAME_SHARE * best.share_of_bad
+}
+
+/// The place by the calls alone that stand out from one on: others that are bad by chance shift it.
+fn by_kind(calls: &[Call], place: usize) -> usize {
+    let during: Vec<&Call> = calls.iter().skip(place).collect();
+    let Some(best) = rank(&during).0.into_iter().next() else {
+        return place;
+    };
+    let places = (0..calls.len()).filter(|at| has(&calls[*at], best.dimension, &best.value));
+    let places: Vec<usize> = places.collect();
+    let bad: Vec<bool> = places.iter().map(|at| calls[*at].bad).collect();
+    match onset(&bad, MIN_REFERENCE) {
+        Onset::At(found) => places
+            .get(found)
+            .copied()
+            .filter(|found| calls.len() - found >= MIN_CALLS)
+            .unwrap_or(place),
+        Onset::None | Onset::Possible => place,
+    }
+}
+
+fn explain(cause: &mut Cause, phases: Phases, before: &[&Call], during: &[&Call]) {
+    let (names, classes) = rank(during);
+    let best = names.first().or(classes.first()).cloned();
+    let focus = of_kind(during, best.as_ref());
+    if let Some(best) = &best {
+        cause.share_before = (before.len() >= MIN_REFERENCE)
+            .then(|| of_kind(before, Some(best)).len() as f64 / before.len() as f64);
+        if !Dimension::CLASSES.contains(&best.dimension) {
+            cause.besides = rank(&focus).1.into_iter().next();
+        }
+        name(cause, best);
+    }
+    let (compared_with, reference) = reference(
+        of_kind(before, best.as_ref()),
+        before,
+        during,
+        best.as_ref(),
+    );
+    if reference.len() >= MIN_REFERENCE {
+        cause.compared_with = Some(compared_with);
+        (cause.moved, cause.unchanged) = signals::compare(&reference, &focus);
+        cause.mechanism = mechanism::mechanism(phases, &reference, &focus, &cause.moved);
+    } else {
+        cause.mechanism = mechanism::mechanism(phases, &[], &focus, &[]);
+    }
+    if cause.mechanism == Some(Mechanism::Errors) {
+        cause.error = most_frequent_error(&focus);
+    }
+    let waits = matches!(
+        cause.mechanism,
+        Some(Mechanism::Queue | Mechanism::FirstToken)
+    );
+    let busier = cause
+        .moved
+        .iter()
+        .any(|one| one.signal == Signal::Concurrency);
+    if waits || (busier && cause.mechanism.is_some()) {
+        cause.load = load::growth(before, during);
+    }
+    if let Some(load) = cause.load.clone() {
+        by_load(cause, &load, during);
+    }
+    let more = mechanism::more_of_them(cause.share_before, cause.share_of_all.unwrap_or_default());
+    if cause.mechanism.is_none() && more {
+        cause.mechanism = Some(Mechanism::Traffic);
+    }
+    cause.candidates = names.into_iter().chain(classes).collect();
+}
+
+fn most_frequent_error(calls: &[&Call]) -> Option<String> {
+    let mut kinds: BTreeMap<&str, usize> = BTreeMap::new();
+    for kind in calls.iter().filter_map(|call| call.error.as_deref()) {
+        *kinds.entry(kind).or_default() += 1;
+    }
+    let most = kinds.into_iter().max_by_key(|(_, count)| *count)?;
+    Some(most.0.to_owned())
+}
+
+fn name(cause: &mut Cause, best: &Candidate) {
+    cause.dimension = Some(best.dimension);
+    cause.value = Some(best.value.clone());
+    cause.share_of_bad = Some(best.share_of_bad);
+    cause.share_of_all = Some(best.share_of_all);
+}
+
+/// Where everybody waits because of one, that one is named: many streams under way are a consequence.
+fn by_load(cause: &mut Cause, load: &Load, during: &[&Call]) {
+    let by_name = cause
+        .dimension
+        .is_some_and(|dimension| Dimension::NAMES.contains(&dimension));
+    if by_name {
+        return;
+    }
+    let its = |call: &&&Call| has(call, load.dimension, &load.value);
+    let bad = during.iter().filter(|call| call.bad);
+    cause.share_of_bad = Some(bad.filter(its).count() as f64 / cause.bad.max(1) as f64);
+    cause.dimension = Some(load.dimension);
+    cause.value = Some(load.value.clone());
+    cause.share_of_all = Some(load.share_now);
+    cause.share_before = Some(load.share_before);
+}
+
+/// What the calls that stand out are compared with: the same kind of calls before, else other calls of the same time, else all
+/// calls before.
+fn reference<'a>(
+    same_before: Vec<&'a Call>,
+    before: &[&'a Call],
+    during: &[&'a Call],
+    best: Option<&Candidate>,
+) -> (ComparedWith, Vec<&'a Call>) {
+    if same_before.len() >= MIN_REFERENCE {
+        return (ComparedWith::Before, same_before);
+    }
+    let others = best.map_or(Vec::new(), |best| {
+        select(during, |call| !has(call, best.dimension, &best.value))
+    });
+    match others.len() >= MIN_REFERENCE {
+        true => (ComparedWith::Others, others),
+        false => (ComparedWith::Before, before.to_vec()),
+    }
+}
+
+/// The calls that have the candidate's value; all of them without one.
+fn of_kind<'a>(calls: &[&'a Call], best: Option<&Candidate>) -> Vec<&'a Call> {
+    select(calls, |call| {
+        best.is_none_or(|best| has(call, best.dimension, &best.value))
+    })
+}
+
+fn select<'a>(calls: &[&'a Call], is: impl Fn(&Call) -> bool) -> Vec<&'a Call> {
+    calls.iter().copied().filter(|call| is(call)).collect()
+}
+
+fn time(at: SystemTime) -> String {
+    humantime::format_rfc3339_seconds(at).to_string()
+}

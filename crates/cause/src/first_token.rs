@@ -1,0 +1,136 @@
+//! Why the first token comes later: a queue, the prefill, or longer prompts.
+
+use crate::answer::{Mechanism, Signal};
+use crate::call::Call;
+use crate::signals::{quantile, sorted};
+
+/// Calls of each side that lines are fitted to: slopes of all pairs.
+const MOST: usize = 150;
+/// Calls that a line needs.
+const LEAST: usize = 10;
+/// How much longer the longest prompts are than the shortest, at least, for a slope to say anything.
+const MIN_SPREAD: f64 = 2.0;
+/// The share of the delay from which on it is of one kind.
+const MOSTLY: f64 = 0.6;
+
+/// Seconds to the first token by prompt tokens: a time that does not depend on the prompt, and a time per token.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Line {
+    fixed: f64,
+    per_token: f64,
+}
+
+impl Line {
+    fn at(self, tokens: f64) -> f64 {
+        self.fixed + self.per_token * tokens
+    }
+}
+
+/// Where the delay comes from. `late` are the calls whose first token came later, `others` those at the same time that are
+/// not looked at.
+pub(crate) fn delay(before: &[&Call], late: &[&Call], others: &[&Call], busier: bool) -> Mechanism {
+    let by_engine = by_engine(before, late);
+    // A queue delays short prompts as much as long ones.
+    let only_long = others.len() >= LEAST && longer_prompts(others, late);
+    let by_lines =
+        || by_lines(before, late).filter(|found| !(only_long && *found == Mechanism::Queue));
+    by_engine.or_else(by_lines).unwrap_or(match busier {
+        true if !only_long => Mechanism::Queue,
+        _ => Mechanism::FirstToken,
+    })
+}
+
+/// By the engine's own measurement of the prefill, where most calls have one.
+fn by_engine(before: &[&Call], late: &[&Call]) -> Option<Mechanism> {
+    let part = |calls: &[&Call], of: fn(f64, f64) -> f64| {
+        let known = calls
+            .iter()
+            .filter_map(|call| Some(of(call.first_token?, call.prefill?)));
+        let mut known: Vec<f64> = known.collect();
+        known.sort_by(f64::total_cmp);
+        (known.len() >= LEAST && 2 * known.len() >= calls.len()).then(|| quantile(&known, 0.5))
+    };
+    let prefill = part(late, |_, prefill| prefill)? - part(before, |_, prefill| prefill)?;
+    let rest = |first_token: f64, prefill: f64| (first_token - prefill).max(0.0);
+    let queue = part(late, rest)? - part(before, rest)?;
+    let longer = longer_prompts(before, late);
+    mostly(prefill, queue).map(|found| match found {
+        Mechanism::Prefill if longer => Mechanism::LongerPrompts,
+        other => other,
+    })
+}
+
+/// Whether prompts are longer by as much as makes a difference.
+fn longer_prompts(before: &[&Call], late: &[&Call]) -> bool {
+    let tokens = |calls| quantile(&sorted(Signal::PromptTokens, calls), 0.5);
+    tokens(late) >= MIN_SPREAD * tokens(before).max(1.0)
+}
+
+fn mostly(prefill: f64, queue: f64) -> Option<Mechanism> {
+    let (prefill, queue) = (prefill.max(0.0), queue.max(0.0));
+    match prefill / (prefill + queue) {
+        share if share >= MOSTLY => Some(Mechanism::Prefill),
+        share if share <= 1.0 - MOSTLY => Some(Mechanism::Queue),
+        _ => None,
+    }
+}
+
+/// By how the delay depends on the length of the prompt: a queue delays all alike, a slow prefill long prompts more.
+fn by_lines(before: &[&Call], late: &[&Call]) -> Option<Mechanism> {
+    let (was, is) = (points(before), points(late));
+    let base = line(&was)?;
+    let tokens = sorted(Signal::PromptTokens, late);
+    let usual = quantile(&sorted(Signal::PromptTokens, before), 0.5);
+    let (middle, now) = (
+        quantile(&tokens, 0.5),
+        median(is.iter().map(|point| point.1)),
+    );
+    let delay = now - base.at(usual);
+    let by_length = base.per_token.max(0.0) * (middle - usual);
+    if delay > 0.0 && by_length >= MOSTLY * delay {
+        return Some(Mechanism::LongerPrompts);
+    }
+    let beyond: Vec<(f64, f64)> = is
+        .iter()
+        .map(|(tokens, seconds)| (*tokens, seconds - base.at(*tokens)))
+        .collect();
+    let spread = quantile(&tokens, 0.9) >= MIN_SPREAD * quantile(&tokens, 0.1).max(1.0);
+    let more = line(&beyond).filter(|_| spread)?;
+    mostly(more.per_token * middle, more.fixed)
+}
+
+/// Prompt tokens and seconds to the first token, evenly from all calls.
+fn points(calls: &[&Call]) -> Vec<(f64, f64)> {
+    let known = calls
+        .iter()
+        .filter_map(|call| Some((call.prompt_tokens? as f64, call.first_token?)));
+    let known: Vec<(f64, f64)> = known.collect();
+    let step = known.len().div_ceil(MOST).max(1);
+    known.into_iter().step_by(step).collect()
+}
+
+/// Theil's and Sen's line: the median slope of all pairs, so that single slow calls do not tilt it.
+fn line(points: &[(f64, f64)]) -> Option<Line> {
+    if points.len() < LEAST {
+        return None;
+    }
+    let slopes = points.iter().enumerate().flat_map(|(place, one)| {
+        let others = points[place + 1..].iter();
+        others
+            .filter(|other| other.0 != one.0)
+            .map(|other| (other.1 - one.1) / (other.0 - one.0))
+    });
+    let slopes: Vec<f64> = slopes.collect();
+    let per_token = match slopes.is_empty() {
+        true => 0.0,
+        false => median(slopes.into_iter()),
+    };
+    let fixed = median(points.iter().map(|point| point.1 - per_token * point.0));
+    Some(Line { fixed, per_token })
+}
+
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    quantile(&values, 0.5)
+}

@@ -1,0 +1,20 @@
+#![doc = include_str!("../README.md")]
+#![deny(clippy::print_stdout, clippy::print_stderr)] // printing panics where the output is closed
+#![cfg_attr(test, allow(clippy::print_stdout, clippy::print_stderr))]
+
+mod answer;
+mod call;
+mod evidence;
+mod find;
+mod first_token;
+mod load;
+mod mechanism;
+mod onset;
+mod rank;
+mod sentence;
+mod signals;
+
+pub use answer::{Candidate, Cause, ComparedWith, Load, Mechanism, Moved, Quantile, Signal};
+pub use call::{Call, Dimension};
+pub use find::{MIN_BAD, MIN_CALLS, MIN_REFERENCE, find};
+pub use mechanism::Phases;

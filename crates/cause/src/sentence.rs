@@ -1,0 +1,234 @@
+//! The answer in one sentence.
+
+use crate::answer::{Cause, ComparedWith, Load, Mechanism, Moved, Quantile, Signal};
+use crate::call::Dimension;
+use crate::find::{MIN_BAD, MIN_CALLS};
+
+/// `may_have_begun`: the newest calls may be bad for another reason, and there are too few of them to tell.
+pub(crate) fn sentence(cause: &Cause, may_have_begun: bool) -> String {
+    if !cause.known {
+        return unknown(cause, may_have_begun);
+    }
+    let mut parts = vec![who(cause)];
+    let main = cause.mechanism.and_then(signal);
+    let mut moved: Vec<&Moved> = cause.moved.iter().filter(|one| told(one.signal)).collect();
+    // What makes them bad comes first.
+    moved.sort_by_key(|one| Some(one.signal) != main);
+    parts.extend(moved.into_iter().map(|moved| clause(cause, moved)));
+    parts.extend(
+        cause
+            .load
+            .as_ref()
+            .filter(|load| !is_named(cause, load))
+            .map(sends),
+    );
+    let waits = [Signal::FirstToken, Signal::InterTokenGap];
+    let same = waits
+        .into_iter()
+        .filter(|signal| cause.unchanged.contains(signal));
+    let same: Vec<String> = same
+        .map(|signal| format!("{} unchanged", noun(signal)))
+        .collect();
+    parts.extend(same);
+    let mut text = parts.join("; ");
+    match cause.mechanism {
+        Some(found) => {
+            let error = cause.error.as_ref();
+            let error = error.map_or(String::new(), |error| format!(", mostly {error}"));
+            text.push_str(&format!(": {}{error}.", in_words(found, cause)));
+        }
+        None => text.push_str(": what makes them bad is not known."),
+    }
+    text
+}
+
+fn unknown(cause: &Cause, may_have_begun: bool) -> String {
+    let counts = format!("{} of {} calls are bad", cause.bad, cause.calls);
+    if cause.calls < MIN_CALLS || cause.bad < MIN_BAD {
+        return format!(
+            "The cause is not known: too few calls to tell, {counts}, and {MIN_BAD} of {MIN_CALLS} are needed."
+        );
+    }
+    if may_have_begun {
+        return format!(
+            "The cause is not known yet: {counts}; the newest may be bad for another reason, and are too few to tell."
+        );
+    }
+    let moved = cause.moved.iter().map(|moved| clause(cause, moved));
+    let moved: Vec<String> = moved.collect();
+    let moved = match moved.is_empty() {
+        true => "no phase is seen to have moved".to_owned(),
+        false => format!("what moved does not explain it ({})", moved.join("; ")),
+    };
+    format!(
+        "The cause is not known: {counts}{}; no upstream, model, route, agent, node, prompt length or concurrency has much more than its share, and {moved}.",
+        since(cause)
+    )
+}
+
+/// “92 % of bad calls are upstream vllm-a (48 % of all calls) since 22:01:13 UTC”.
+fn who(cause: &Cause) -> String {
+    let (Some(dimension), Some(value)) = (cause.dimension, &cause.value) else {
+        return format!(
+            "{} of {} calls are bad{}, no upstream, model, route, agent or node more than others",
+            cause.bad,
+            cause.calls,
+            since(cause)
+        );
+    };
+    let before = cause
+        .share_before
+        .filter(|before| (before - cause.share_of_all.unwrap_or_default()).abs() >= 0.1)
+        .map_or(String::new(), |before| {
+            format!(", {} before", percent(before))
+        });
+    let besides = cause.besides.as_ref().map_or(String::new(), |besides| {
+        format!(", mostly with {}", kind(besides.dimension, &besides.value))
+    });
+    format!(
+        "{} of bad calls are {} ({} of all calls{before}){besides}{}",
+        percent(cause.share_of_bad.unwrap_or_default()),
+        kind(dimension, value),
+        percent(cause.share_of_all.unwrap_or_default()),
+        since(cause)
+    )
+}
+
+fn kind(dimension: Dimension, value: &str) -> String {
+    let least = value.trim_start_matches(">= ");
+    match dimension {
+        Dimension::PromptLength => {
+            format!(
+                "prompts of {} tokens and more",
+                least.trim_start_matches("over ")
+            )
+        }
+        Dimension::Concurrency => format!("{least} or more calls under way"),
+        name => format!("{} {value}", name.in_words()),
+    }
+}
+
+fn since(cause: &Cause) -> String {
+    let clock = cause.since.as_deref().and_then(|since| since.get(11..19));
+    clock.map_or(" over the whole time looked at".to_owned(), |clock| {
+        format!(" since {clock} UTC")
+    })
+}
+
+/// What the sentence tells of: a first token says more than where the delay began.
+fn told(signal: Signal) -> bool {
+    signal != Signal::ColdStarts
+}
+
+fn signal(mechanism: Mechanism) -> Option<Signal> {
+    match mechanism {
+        Mechanism::Errors => Some(Signal::Errors),
+        Mechanism::ColdStart => Some(Signal::ColdStarts),
+        Mechanism::Connect => Some(Signal::Connect),
+        Mechanism::Queue
+        | Mechanism::Prefill
+        | Mechanism::FirstToken
+        | Mechanism::LongerPrompts => Some(Signal::FirstToken),
+        Mechanism::Decode => Some(Signal::InterTokenGap),
+        Mechanism::Stalls => Some(Signal::Stalls),
+        Mechanism::Traffic => None,
+    }
+}
+
+fn noun(signal: Signal) -> &'static str {
+    match signal {
+        Signal::Errors => "calls with errors",
+        Signal::Connect => "connecting",
+        Signal::FirstToken => "first token",
+        Signal::InterTokenGap => "inter-token gap",
+        Signal::Stalls => "streams with stalls",
+        Signal::Concurrency => "calls under way",
+        Signal::PromptTokens => "prompts",
+        Signal::ColdStarts => "cold starts",
+    }
+}
+
+/// “inter-token gap 3.1 times as long (20 ms, now 62 ms)”.
+fn clause(cause: &Cause, moved: &Moved) -> String {
+    let (than, then, this) = match cause.compared_with {
+        Some(ComparedWith::Others) => (" as with others", "others", "these"),
+        _ => ("", "before", "now"),
+    };
+    let (noun, before, now) = (noun(moved.signal), moved.before, moved.now);
+    let figure = |value: f64| match moved.signal {
+        Signal::Concurrency => format!("{value:.0}"),
+        Signal::PromptTokens => format!("{value:.0} tokens"),
+        _ if moved.of == Quantile::Share => percent(value),
+        _ => seconds(value),
+    };
+    let which = match moved.of {
+        Quantile::P50 => "",
+        Quantile::P90 => " at the 90th percentile",
+        Quantile::Share => return format!("{noun} {}, {then} {}", figure(now), figure(before)),
+    };
+    let ratio = moved.ratio().filter(|ratio| ratio.is_finite());
+    let ratio = ratio.map_or("more".to_owned(), |ratio| match moved.signal {
+        Signal::Concurrency => format!("{ratio:.1} times as many"),
+        _ => format!("{ratio:.1} times as long"),
+    });
+    format!(
+        "{noun}{which} {ratio}{than} ({}, {this} {})",
+        figure(before),
+        figure(now)
+    )
+}
+
+fn is_named(cause: &Cause, load: &Load) -> bool {
+    cause.dimension == Some(load.dimension) && cause.value.as_ref() == Some(&load.value)
+}
+
+fn sends(load: &Load) -> String {
+    let Load {
+        dimension,
+        value,
+        share_before,
+        share_now,
+        growth,
+    } = load;
+    format!(
+        "{growth:.1} times as many calls as before, {} of them {} ({} before)",
+        percent(*share_now),
+        kind(*dimension, value),
+        percent(*share_before)
+    )
+}
+
+fn in_words(mechanism: Mechanism, cause: &Cause) -> &'static str {
+    let first_same = cause.unchanged.contains(&Signal::FirstToken);
+    let gap_same = cause.unchanged.contains(&Signal::InterTokenGap);
+    match mechanism {
+        Mechanism::Errors => "errors",
+        Mechanism::ColdStart => "a cold start",
+        Mechanism::Connect => "connecting to the upstream",
+        Mechanism::Queue if cause.load.is_some() => "queueing, since there are more calls",
+        Mechanism::Queue if gap_same => "queueing, not decoding",
+        Mechanism::Queue => "queueing",
+        Mechanism::Prefill if gap_same => "prefill, not queueing or decoding",
+        Mechanism::Prefill => "prefill, not queueing",
+        Mechanism::FirstToken => "queueing or prefill, which cannot be told apart here",
+        Mechanism::LongerPrompts if cause.compared_with == Some(ComparedWith::Others) => {
+            "long prompts"
+        }
+        Mechanism::LongerPrompts => "longer prompts",
+        Mechanism::Decode if first_same => "decoding, not queueing",
+        Mechanism::Decode => "decoding",
+        Mechanism::Stalls => "stalls",
+        Mechanism::Traffic => "more of the calls that were bad before",
+    }
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.0} %", share * 100.0)
+}
+
+fn seconds(value: f64) -> String {
+    match value {
+        value if value < 1.0 => format!("{:.0} ms", value * 1_000.0),
+        value => format!("{value:.1} s"),
+    }
+}
