@@ -49,7 +49,7 @@ async fn start(
     });
     let upstreams: String = upstreams.collect();
     let text = format!(
-        "listen = \"127.0.0.1:0\"\n[admin]\nlisten = \"127.0.0.1:0\"\n\
+        "listen = \"127.0.0.1:0\"\n[admin]\nlisten = \"127.0.0.1:0\"\nurl = \"https://gauge.example/a/\"\n\
          [measure]\nmin_output_tokens = 8\nwarm_up_calls = 0\nwarm_up_for = \"0s\"\n{upstreams}\
          [[slo]]\nname = \"chat\"\nobjective = 0.99\nwindow = \"1d\"\nmin_events = {MIN_EVENTS}\n{}\n\
          [[notify]]\nkind = \"webhook\"\nurl = \"http://{}/alerts\"\nseverity = \"page\"\n",
@@ -113,7 +113,7 @@ async fn known_cause(admin: SocketAddr) -> Value {
     }
 }
 
-/// The cause in the first alert that the receiver got.
+/// The annotations of the first alert that the receiver got.
 async fn notified(receiver: &Receiver) -> Value {
     let end = Instant::now() + TIMEOUT;
     loop {
@@ -126,7 +126,7 @@ async fn notified(receiver: &Receiver) -> Value {
                 (&json!("chat"), &json!("firing")),
                 "{body:#}"
             );
-            return alert["annotations"]["cause"].clone();
+            return alert["annotations"].clone();
         }
         assert!(Instant::now() < end, "no alert came");
         tokio::time::sleep(Duration::from_millis(50)).await;
@@ -173,7 +173,16 @@ async fn is_told(incident: Incident) {
     for words in incident.words {
         assert!(sentence.contains(words), "{words:?} in {sentence:?}");
     }
-    assert_eq!(told, cause["sentence"], "the alert says the same");
+    assert_eq!(told["cause"], cause["sentence"], "the alert says the same");
+    assert_eq!(told["page"], "https://gauge.example/a/");
+    let runbook = "https://gauge.example/a/runbooks#sloerrorbudgetburn";
+    assert_eq!(told["runbook_url"], runbook);
+    let page = fetch(process.admin, "/runbooks").await;
+    assert!(
+        page.status == 200 && page.body.contains("id=\"sloerrorbudgetburn\""),
+        "{}",
+        page.body
+    );
     let status = status(process.admin).await;
     assert!(status.contains(sentence), "{status}");
 }

@@ -14,6 +14,7 @@ mod host;
 mod metrics;
 mod page;
 mod process_info;
+mod runbooks;
 mod runtime;
 mod server;
 mod token;
@@ -47,6 +48,7 @@ pub use gates::{GateAudit, Gates};
 pub use health::{Readiness, Running};
 use metrics::METRICS;
 pub use process_info::ProcessInfo;
+pub use runbooks::PATH as RUNBOOKS;
 pub use runtime::AdminRuntime;
 pub(crate) use server::{Slots, Source, serve as serve_router};
 
@@ -189,6 +191,7 @@ pub fn router(admin: Admin) -> Router {
     Router::new()
         .route("/", get(page::index))
         .route("/page/{*file}", get(page::file))
+        .route(runbooks::PATH, get(runbooks::runbooks))
         .route(health::LIVE, get(health::live))
         .route(health::READY, get(health::ready))
         .route(METRICS, get(metrics::metrics))

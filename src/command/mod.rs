@@ -22,6 +22,7 @@ mod metrics;
 mod notify;
 mod objectives;
 mod operators;
+mod page_link;
 mod pause;
 mod probe;
 mod progress;

@@ -1,5 +1,6 @@
 //! Sends alerts to receivers while the proxy runs.
 
+use super::page_link::PageLink;
 use crate::Error;
 use crate::background::{self, BackgroundWork};
 use crate::cost::budget::Budgets;
@@ -29,6 +30,7 @@ struct Channel {
     outbox: Outbox,
     delivery_state: Option<Arc<DeliveryState>>,
     budgets: Arc<Budgets>,
+    page: PageLink,
     failures: Counter,
 }
 
@@ -38,6 +40,7 @@ pub(super) struct Receivers {
     budgets: Arc<Budgets>,
     /// The file with what was sent, where there is a state directory.
     delivery_state: Option<Arc<DeliveryState>>,
+    page: PageLink,
     failures: Box<dyn Fn(&'static str) -> Counter + Send + Sync>,
     running: Vec<(Receiver, JoinHandle<()>)>,
 }
@@ -54,12 +57,14 @@ impl Receivers {
         slos: &Arc<Slos>,
         budgets: &Arc<Budgets>,
         delivery_state: Option<DeliveryState>,
+        page: PageLink,
         failures: impl Fn(&'static str) -> Counter + Send + Sync + 'static,
     ) -> Receivers {
         Receivers {
             slos: Arc::clone(slos),
             budgets: Arc::clone(budgets),
             delivery_state: delivery_state.map(Arc::new),
+            page,
             failures: Box::new(failures),
             running: Vec::new(),
         }
@@ -110,6 +115,7 @@ impl Receivers {
             outbox: outbox.unwrap_or_default(),
             delivery_state: self.delivery_state.clone(),
             budgets: Arc::clone(&self.budgets),
+            page: self.page.clone(),
             failures: (self.failures)(receiver.kind.as_str()),
             receiver: receiver.clone(),
         })
@@ -139,6 +145,7 @@ impl Channel {
                     .notifications(whole_seconds_since_1970(SystemTime::now())),
             );
             firing.retain(|notice| wanted.is_none_or(|wanted| notice.severity == wanted));
+            self.page.add_to(&mut firing);
             self.send_alerts(&firing).await;
         }
     }

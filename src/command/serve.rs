@@ -7,6 +7,7 @@ use super::ledger;
 use super::notify::Receivers;
 use super::objectives::{self, Objectives};
 use super::operators::{Operators, Watchers};
+use super::page_link::PageLink;
 use super::reload::{self, Source};
 use super::reload_status::Reloads;
 use super::running_proxy::RunningProxy;
@@ -283,8 +284,9 @@ fn receivers(
         delivery_state.map_err(|error| Error::Failed(format!("state_dir: {error}")))?;
     let failures = Arc::clone(prometheus);
     let failures = move |kind| failures.export_failures("notify", kind);
-    let mut receivers =
-        Receivers::new(slos, &spending.accounting.budgets, delivery_state, failures);
+    let page = PageLink::new(&config.admin, |name| std::env::var(name).ok());
+    let budgets = &spending.accounting.budgets;
+    let mut receivers = Receivers::new(slos, budgets, delivery_state, page, failures);
     receivers.change(receivers.prepare(&config.receivers)?);
     Ok(receivers)
 }

@@ -130,6 +130,8 @@ pub struct Admin {
     /// Host names, in lower case, that are accepted without a token in addition to addresses,
     /// `localhost` and cluster names.
     pub hosts: Vec<String>,
+    /// Where operators open the live page, without a slash at its end.
+    pub url: Option<String>,
     /// TLS towards operators.
     pub tls: Option<ServerTls>,
 }

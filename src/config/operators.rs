@@ -2,6 +2,7 @@
 
 use super::file;
 use super::resolve::{DEFAULT_ADMIN, Problems, server_tls};
+use super::scalar::Url;
 use super::spanned::Spanned;
 use super::*;
 use std::collections::HashMap;
@@ -31,6 +32,9 @@ pub(super) fn admin(written: file::Admin, problems: &mut Problems<'_>) -> Admin 
         restricted: false,
         token: token(written.token, written.token_file, problems),
         hosts: hosts(written.hosts, problems),
+        url: written
+            .url
+            .map(|Url(url)| format!("{}://{}{}", url.scheme, url.authority, url.base_path)),
         tls: written.tls.map(server_tls),
     }
 }

@@ -34,6 +34,9 @@ pub struct AlertNotification {
     /// Why it fires, in a sentence, where that was looked for.
     #[serde(default)]
     pub cause: Option<String>,
+    /// The URL of the live page, or how to open it.
+    #[serde(default)]
+    pub page: Option<String>,
     /// What to do about it.
     pub runbook_url: Option<String>,
     /// The URL of a dashboard.

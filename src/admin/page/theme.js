@@ -16,6 +16,7 @@
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", tell);
   document.addEventListener("DOMContentLoaded", () => {
     const select = document.getElementById("theme");
+    if (!select) return;
     select.value = root.dataset.theme;
     select.addEventListener("change", () => {
       root.dataset.theme = select.value;

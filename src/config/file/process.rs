@@ -2,7 +2,7 @@
 
 use super::super::ledger::{DEFAULT_AGE, DEFAULT_BYTES, MIN_AGE, MIN_BYTES};
 use super::super::resolve::{DEFAULT_ADMIN, MAX_MODELS, MIN_HEAD_BYTES};
-use super::super::scalar::{Size, Span};
+use super::super::scalar::{Size, Span, Url};
 use super::super::schema::{Address, EnumNames, Label};
 use super::super::spanned::Spanned;
 use crate::address::Written;
@@ -69,6 +69,9 @@ pub(in crate::config) struct Admin {
     /// loopback, names of a cluster.
     #[serde(default)]
     pub(in crate::config) hosts: Vec<Spanned<String>>,
+    /// Where the live page is for whoever gets an alert, such as "https://gauge.example.com": alerts of `[[notify]]` link to
+    /// it and to its runbooks. Without it they say how to open the page.
+    pub(in crate::config) url: Option<Url>,
     /// TLS towards operators.
     pub(in crate::config) tls: Option<ServerTls>,
 }

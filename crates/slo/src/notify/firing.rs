@@ -97,6 +97,7 @@ fn notice(since: f64, status: &Status, alert: &Alert) -> AlertNotification {
             tier.factor
         ),
         cause: status.cause.as_ref().map(|cause| cause.sentence.clone()),
+        page: None,
         runbook_url: definition.runbook_url.clone(),
         dashboard_url: definition.dashboard_url.clone(),
     }

@@ -88,6 +88,7 @@ fn annotations(notice: &AlertNotification) -> Value {
         ("runbook_url", &notice.runbook_url),
         ("dashboard", &notice.dashboard_url),
         ("cause", &notice.cause),
+        ("page", &notice.page),
     ];
     for (name, value) in known {
         if let Some(value) = value {
@@ -145,18 +146,31 @@ fn slack(notices: &[AlertNotification]) -> Value {
         if let Some(cause) = &notice.cause {
             line.push_str(&format!("\nCause: {}", escaped(cause)));
         }
-        let links = [
-            ("runbook", &notice.runbook_url),
-            ("dashboard", &notice.dashboard_url),
-        ];
-        for (name, link) in links {
-            if let Some(link) = link {
-                line.push_str(&format!(" <{}|{name}>", escaped(link)));
-            }
+        if let Some(page) = notice.page.as_ref().filter(|page| !is_url(page)) {
+            line.push_str(&format!("\nLive page: {}", escaped(page)));
+        }
+        for (name, link) in links(notice) {
+            line.push_str(&format!(" <{}|{name}>", escaped(link)));
         }
         line
     });
     json!({ "text": lines.collect::<Vec<_>>().join("\n\n") })
+}
+
+/// The links of an alert, with their texts.
+fn links(notice: &AlertNotification) -> impl Iterator<Item = (&'static str, &str)> {
+    let links = [
+        ("Live page", &notice.page),
+        ("Runbook", &notice.runbook_url),
+        ("Dashboard", &notice.dashboard_url),
+    ];
+    let links = links.into_iter();
+    links.filter_map(|(text, link)| Some((text, link.as_deref().filter(|link| is_url(link))?)))
+}
+
+/// Whether this is no command that opens the page.
+fn is_url(text: &str) -> bool {
+    text.parse::<http::Uri>().is_ok()
 }
 
 fn pager_duty(routing_key: &str, notice: &AlertNotification) -> Value {
@@ -175,14 +189,7 @@ fn pager_duty(routing_key: &str, notice: &AlertNotification) -> Value {
             "component": notice.slo,
             "custom_details": annotations(notice),
         });
-        let links = [
-            ("Runbook", &notice.runbook_url),
-            ("Dashboard", &notice.dashboard_url),
-        ];
-        let links = links.iter().filter_map(|(text, link)| {
-            let href = link.as_ref()?;
-            Some(json!({ "href": href, "text": text }))
-        });
+        let links = links(notice).map(|(text, href)| json!({ "href": href, "text": text }));
         event["links"] = Value::Array(links.collect());
     }
     event
@@ -202,6 +209,7 @@ mod tests {
             summary: "a < b & c".to_owned(),
             description: "why".to_owned(),
             cause: Some("queueing & more".to_owned()),
+            page: Some("https://gauge/".to_owned()),
             runbook_url: Some("https://wiki/x".to_owned()),
             dashboard_url: None,
         }
@@ -271,7 +279,7 @@ mod tests {
         let slack = bodies(Kind::Slack);
         let text = slack[0].1["text"].as_str().expect("text");
         assert!(
-            text.starts_with("*[PAGE]* a &lt; b &amp; c\nwhy\nCause: queueing &amp; more <https://wiki/x|runbook>"),
+            text.starts_with("*[PAGE]* a &lt; b &amp; c\nwhy\nCause: queueing &amp; more <https://gauge/|Live page> <https://wiki/x|Runbook>"),
             "{text}"
         );
         assert!(text.contains("*[RESOLVED]*"), "{text}");

@@ -385,6 +385,7 @@ impl BudgetState {
                 }
             ),
             cause: None,
+            page: None,
             runbook_url: None,
             dashboard_url: None,
         })
