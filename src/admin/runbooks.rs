@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn markup_within_a_text_is_text() {
-        let page = rendered("## A\n\n<script>x</script> [b](b.md) <i>c</i>\n\n## D e\n");
+        let page = rendered("## A\n\nt <script>x</script> [b](b.md) <i>c</i>\n\n## D e\n");
         let body = page.split("<main>").nth(1).expect("a body");
         assert!(
             !body.contains("<script>") && !body.contains("<i>"),
