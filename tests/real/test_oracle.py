@@ -505,9 +505,9 @@ def test_sessions_have_the_sums_of_their_calls(played):
 
 def figure(text):
     """What a cell shows, in seconds, dollars, tokens or tokens a second, and by how much its last digit may be rounded."""
-    found = re.fullmatch(r"\$?([\d,]+(?:\.(\d+))?)( ms| s)?", text)
+    found = re.fullmatch(r"\$?([\d,]+(?:\.(\d+))?)( ?ms| ?s)?", text)
     assert found, text
-    scale = 1e-3 if found[3] == " ms" else 1
+    scale = 1e-3 if (found[3] or "").endswith("ms") else 1
     return scale * float(found[1].replace(",", "")), 0.51 * scale * 10 ** -len(found[2] or "")
 
 
@@ -567,18 +567,25 @@ def test_the_page_shows_the_truth_of_every_call(played):
 
 def table(top, prefix, rows, heads):
     """The figures under `heads` of each line that begins with `prefix`, once all of them have been drawn."""
-    lines, before = [], None
+    figures, before = {}, None
     deadline = time.monotonic() + 20
-    while len(lines) != rows or lines != before:
-        assert time.monotonic() < deadline, (len(lines), rows, top.screen())
-        before = lines
+    # Other columns may change with each second, such as how long ago a call was.
+    while len(figures) != rows or figures != before:
+        assert time.monotonic() < deadline, (len(figures), rows, top.screen())
+        before = figures
         for _ in range(4):
             top.read(0.1)
-        screen = top.screen().split("\n")
-        lines = [line for line in screen if line.startswith(prefix)]
-    [head] = [line for line in screen if all(name in line for name in heads)]
+        figures = drawn(top.screen().split("\n"), prefix, heads)
+    return figures
+
+
+def drawn(screen, prefix, heads):
+    head = [line for line in screen if all(name in line for name in heads)]
+    if len(head) != 1:
+        return {}
     # Figures end where their head does, and the arrow of what is sorted by is part of it.
-    ends = {name: re.search(rf"(?<!\S){name}[↓↑]?", head).end() for name in heads}
+    ends = {name: re.search(rf"(?<!\S){name}[↓↑]?", head[0]).end() for name in heads}
+    lines = [line for line in screen if line.startswith(prefix)]
     return {line.split()[0]: {name: line[: ends[name]].rpartition("  ")[2].strip() for name in heads} for line in lines}
 
 
