@@ -142,7 +142,7 @@ async fn status(admin: SocketAddr) -> String {
     String::from_utf8(output.stdout).expect("text")
 }
 
-async fn is_told(incident: Incident) {
+async fn names_the_upstream(incident: Incident) {
     let folder = tempfile::tempdir().expect("a folder");
     let receiver = Receiver::start(ReceiverBehaviour::default()).await;
     let settings = "ttft=20ms,gap=4ms,tokens=24,usage=on";
@@ -154,7 +154,7 @@ async fn is_told(incident: Incident) {
     assert!(!quiet.contains("bad calls"), "{quiet}");
     calls(proxy, DURING, incident.fault).await;
 
-    let told = notified(&receiver).await;
+    let annotations = notified(&receiver).await;
     let cause = known_cause(process.admin).await;
     println!("{}", cause["sentence"]);
     assert_eq!(
@@ -173,10 +173,13 @@ async fn is_told(incident: Incident) {
     for words in incident.words {
         assert!(sentence.contains(words), "{words:?} in {sentence:?}");
     }
-    assert_eq!(told["cause"], cause["sentence"], "the alert says the same");
-    assert_eq!(told["page"], "https://gauge.example/a/");
+    assert_eq!(
+        annotations["cause"], cause["sentence"],
+        "the alert says the same"
+    );
+    assert_eq!(annotations["page"], "https://gauge.example/a/");
     let runbook = "https://gauge.example/a/runbooks#sloerrorbudgetburn";
-    assert_eq!(told["runbook_url"], runbook);
+    assert_eq!(annotations["runbook_url"], runbook);
     let page = fetch(process.admin, "/runbooks").await;
     assert!(
         page.status == 200 && page.body.contains("id=\"sloerrorbudgetburn\""),
@@ -188,8 +191,8 @@ async fn is_told(incident: Incident) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn slow_decoding_of_an_upstream_is_told() {
-    is_told(Incident {
+async fn slow_decoding_of_an_upstream_names_the_upstream() {
+    names_the_upstream(Incident {
         promise: "output_tps.at_least = 50",
         fault: "gap=40ms",
         mechanism: "decode",
@@ -202,8 +205,8 @@ async fn slow_decoding_of_an_upstream_is_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn errors_of_an_upstream_are_told() {
-    is_told(Incident {
+async fn errors_of_an_upstream_are_named() {
+    names_the_upstream(Incident {
         promise: "availability = true",
         fault: "status=503",
         mechanism: "errors",
@@ -216,8 +219,8 @@ async fn errors_of_an_upstream_are_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_queue_at_an_upstream_is_told() {
-    is_told(Incident {
+async fn a_queue_at_an_upstream_names_the_upstream() {
+    names_the_upstream(Incident {
         promise: "ttft.at_most = \"300ms\"",
         fault: "ttft=800ms",
         mechanism: "queue",
@@ -230,8 +233,8 @@ async fn a_queue_at_an_upstream_is_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn slow_prefill_at_an_upstream_is_told() {
-    is_told(Incident {
+async fn slow_prefill_at_an_upstream_names_the_upstream() {
+    names_the_upstream(Incident {
         promise: "ttft.at_most = \"300ms\"",
         fault: "prefill=1s",
         mechanism: "prefill",

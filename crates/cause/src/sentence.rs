@@ -11,7 +11,11 @@ pub(crate) fn sentence(cause: &Cause, may_have_begun: bool) -> String {
     }
     let mut parts = vec![who(cause)];
     let main = cause.mechanism.and_then(signal);
-    let mut moved: Vec<&Moved> = cause.moved.iter().filter(|one| told(one.signal)).collect();
+    let mut moved: Vec<&Moved> = cause
+        .moved
+        .iter()
+        .filter(|one| is_shown(one.signal))
+        .collect();
     // What makes them bad comes first.
     moved.sort_by_key(|one| Some(one.signal) != main);
     parts.extend(moved.into_iter().map(|moved| clause(cause, moved)));
@@ -116,7 +120,7 @@ fn since(cause: &Cause) -> String {
 }
 
 /// What the sentence tells of: a first token says more than where the delay began.
-fn told(signal: Signal) -> bool {
+fn is_shown(signal: Signal) -> bool {
     signal != Signal::ColdStarts
 }
 

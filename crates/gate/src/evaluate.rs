@@ -1,12 +1,14 @@
 //! Whether a rollout may go on.
 
 use crate::check::{Complete, Levels, at_most, burn, not_worse_by};
-use crate::observed::{Observed, Side};
+use crate::observed::{Observed, Side, observe};
 use crate::report::{Check, Kind, Report, SideReport, Verdict};
 use crate::settings::{AfterWait, Gate, Measured, Select};
 use std::time::{Duration, SystemTime};
+use tokengauge_core::call::CallRecord;
 use tokengauge_experiments::compare::{Comparison, compare};
 use tokengauge_experiments::{Group, Metric, Sums, words};
+use tokengauge_store::query::{Filter, Page, Paging};
 
 /// The share of units that may have calls of both sides.
 const MAX_MIXED: f64 = 0.2;
@@ -16,10 +18,21 @@ const MAX_MIXED: f64 = 0.2;
 pub struct Asked {
     /// When.
     pub now: SystemTime,
-    /// Whether somebody says since when.
+    /// The start of the rollout, where the caller gives one.
     pub since: Option<SystemTime>,
     /// The configuration's digest.
     pub config_sha256: String,
+}
+
+/// How a gate stands by the calls that `page` returns for a filter: those of a ledger, whose errors are
+/// passed on.
+pub fn evaluate_calls<E>(
+    gate: &Gate,
+    asked: &Asked,
+    page: impl FnMut(&Filter, &Paging) -> Result<Page<CallRecord>, E>,
+) -> Result<Report, E> {
+    let observed = observe(gate, asked.since, asked.now, page)?;
+    Ok(evaluate(gate, &observed, asked))
 }
 
 /// How a gate stands. It may be asked at any time and as often as one likes.

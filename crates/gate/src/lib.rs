@@ -10,7 +10,7 @@ mod settings;
 #[cfg(test)]
 mod tests;
 
-pub use evaluate::{Asked, evaluate};
+pub use evaluate::{Asked, evaluate, evaluate_calls};
 pub use observed::{MAX_CALLS, Observed, ObservedUnit, Side, observe};
 pub use report::{Bound, Check, Kind, Of, Report, SideReport, Verdict};
 pub use settings::{AfterWait, Ceilings, Gate, Margins, Measured, Select};

@@ -5,7 +5,7 @@ use super::problem::Problem;
 use super::query_params::QueryParams;
 use super::store::{Store, StoreName, ask};
 use crate::admin::Admin;
-use crate::gate::{Asked, Gate, Report, Verdict, evaluate, observe};
+use crate::gate::{Asked, Gate, Report, Verdict, evaluate_calls};
 use axum::Json;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, RawQuery, State};
@@ -138,12 +138,10 @@ fn report(
     (since, now): (Option<SystemTime>, SystemTime),
     digest: &str,
 ) -> Result<Report, Problem> {
-    let page = |filter: &_, paging: &_| store.calls(filter, paging);
-    let observed = observe(gate, since, now, page)?;
     let asked = Asked {
         now,
         since,
         config_sha256: digest.to_owned(),
     };
-    Ok(evaluate(gate, &observed, &asked))
+    evaluate_calls(gate, &asked, |filter, paging| store.calls(filter, paging))
 }

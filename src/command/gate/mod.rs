@@ -12,7 +12,7 @@ use crate::Error;
 use crate::admin::Gates;
 use crate::cli::{GateArgs, GateFormat};
 use crate::config::Config;
-use crate::gate::{Asked, Gate, Report, Verdict, evaluate, observe};
+use crate::gate::{Asked, Gate, Report, Verdict, evaluate_calls};
 use crate::ledger::{QueryError, Reader};
 use crate::output;
 use std::path::Path;
@@ -118,12 +118,10 @@ fn evaluated(
     (since, now): (Option<SystemTime>, SystemTime),
     digest: &str,
 ) -> Result<Report, QueryError> {
-    let page = |filter: &_, paging: &_| reader.calls(filter, paging);
-    let observed = observe(gate, since, now, page)?;
     let asked = Asked {
         now,
         since,
         config_sha256: digest.to_owned(),
     };
-    Ok(evaluate(gate, &observed, &asked))
+    evaluate_calls(gate, &asked, |filter, paging| reader.calls(filter, paging))
 }
