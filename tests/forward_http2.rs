@@ -29,6 +29,8 @@ struct Backend {
     address: SocketAddr,
     connections: Arc<AtomicUsize>,
     open: Arc<AtomicUsize>,
+    /// Bytes of requests that came after the response.
+    uploaded: Arc<AtomicUsize>,
     _tasks: JoinSet<()>,
 }
 
@@ -46,14 +48,18 @@ impl Backend {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (connections, open) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
+        let uploaded = Arc::<AtomicUsize>::default();
         let (counted, opened) = (Arc::clone(&connections), Arc::clone(&open));
+        let received = Arc::clone(&uploaded);
         let mut tasks = JoinSet::new();
         tasks.spawn(async move {
             let mut serving = JoinSet::new();
             while let Ok((tcp, _)) = listener.accept().await {
                 counted.fetch_add(1, Ordering::SeqCst);
-                let open = Arc::clone(&opened);
-                let service = service_fn(move |request| respond(request, Arc::clone(&open)));
+                let (open, uploaded) = (Arc::clone(&opened), Arc::clone(&received));
+                let service = service_fn(move |request| {
+                    respond(request, Arc::clone(&open), Arc::clone(&uploaded))
+                });
                 let mut server = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
                 server
                     .max_concurrent_streams(streams)
@@ -66,6 +72,7 @@ impl Backend {
             address,
             connections,
             open,
+            uploaded,
             _tasks: tasks,
         }
     }
@@ -76,10 +83,12 @@ impl Backend {
 }
 
 /// `/echo` returns head and body, `/silent` nothing at all, `/hang` one piece and no
-/// more, `/break` one piece, and then it breaks off.
+/// more, `/break` one piece, and then it breaks off, `/early` answers at once and reads the request
+/// afterwards.
 async fn respond(
     request: Request<Incoming>,
     open: Arc<AtomicUsize>,
+    uploaded: Arc<AtomicUsize>,
 ) -> Result<Response<AnyBody>, Infallible> {
     open.fetch_add(1, Ordering::SeqCst);
     let guard = OpenRequest(open);
@@ -93,6 +102,10 @@ async fn respond(
         std::future::pending::<()>().await;
     }
     let body = match path.as_str() {
+        "/early" => {
+            tokio::spawn(count_bytes(request.into_body(), uploaded));
+            whole("done")
+        }
         "/echo" => request.into_body().map_err(Into::into).boxed(),
         _ => TruncatedBody {
             _guard: guard,
@@ -102,6 +115,13 @@ async fn respond(
         .boxed(),
     };
     Ok(response.body(body).unwrap())
+}
+
+async fn count_bytes(mut body: Incoming, count: Arc<AtomicUsize>) {
+    while let Some(Ok(frame)) = body.frame().await {
+        let bytes = frame.data_ref().map_or(0, Bytes::len);
+        count.fetch_add(bytes, Ordering::SeqCst);
+    }
 }
 
 type AnyError = Box<dyn std::error::Error + Send + Sync>;
@@ -234,6 +254,35 @@ async fn http1_to_http2() {
         proxy.recorder.only_call().await.ended(),
         Some(End::Complete)
     );
+}
+
+/// HTTP/2 lets an upload go on after its response: its bytes are no late request head.
+#[tokio::test]
+async fn an_upload_outlives_its_response_and_the_head_timeout() {
+    let backend = Backend::start(100).await;
+    let head_timeout = Duration::from_millis(500);
+    let proxy = Setup::to(backend.address)
+        .http2()
+        .limits(|limits| limits.head_timeout = head_timeout)
+        .start()
+        .await;
+    let mut agent = RawConnection::connect(proxy.address).await;
+    agent
+        .write("POST /early HTTP/1.1\r\nHost: h\r\nContent-Length: 20\r\n\r\n")
+        .await;
+    agent.read_head().await;
+    agent.read_until(b"done").await;
+    for sent in 1..=20 {
+        sleep(head_timeout / 5).await;
+        agent.write("x").await;
+        let uploaded = || backend.uploaded.load(Ordering::SeqCst);
+        eventually("the byte arrives", || uploaded() == sent).await;
+    }
+    // The connection serves the next request.
+    agent
+        .write("POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n\r\nbody")
+        .await;
+    agent.read_until(b"body").await;
 }
 
 #[tokio::test]

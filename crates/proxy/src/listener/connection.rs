@@ -290,6 +290,16 @@ impl ConnectionService {
         }
     }
 
+    /// The agent still sends a request after its response.
+    pub(super) fn upload_continues(&self) {
+        self.timeouts.upload_continues();
+    }
+
+    /// Nothing more of that request is read.
+    pub(super) fn upload_ended(&self) {
+        self.timeouts.upload_ended(Instant::now());
+    }
+
     /// Forwards a request of an HTTP/1 connection.
     pub(super) async fn forward(&self, request: AgentRequest) -> AgentResponse {
         let forwarder = &self.server.forwarder;

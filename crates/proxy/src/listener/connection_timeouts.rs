@@ -40,6 +40,8 @@ enum Phase {
     Requests(usize),
     /// Idle since then.
     Idle(Instant),
+    /// Reading the rest of a request after its response; since then nothing of it came.
+    Upload(Instant),
 }
 
 /// Which timeout expired.
@@ -75,7 +77,7 @@ impl ConnectionTimeouts {
         state.multiplexed = multiplexed;
         state.phase = match state.phase {
             Phase::Requests(count) => Phase::Requests(count + 1),
-            Phase::Head(_) | Phase::Idle(_) => Phase::Requests(1),
+            Phase::Head(_) | Phase::Idle(_) | Phase::Upload(_) => Phase::Requests(1),
         };
     }
 
@@ -85,6 +87,22 @@ impl ConnectionTimeouts {
             Phase::Requests(count) if count > 1 => Phase::Requests(count - 1),
             _ => Phase::Idle(now),
         };
+    }
+
+    /// The response is complete and the request is not: what arrives is no request head.
+    pub(super) fn upload_continues(&self) {
+        let mut state = self.state();
+        if let Phase::Idle(since) = state.phase {
+            state.phase = Phase::Upload(since);
+        }
+    }
+
+    /// Nothing more of that request is read.
+    pub(super) fn upload_ended(&self, now: Instant) {
+        let mut state = self.state();
+        if matches!(state.phase, Phase::Upload(_)) {
+            state.phase = Phase::Idle(now);
+        }
     }
 
     /// The connection was asked to close, for which it has as long as for a head.
@@ -110,8 +128,10 @@ impl ConnectionTimeouts {
 
     fn record_read(&self, now: impl FnOnce() -> Instant) {
         let mut state = self.state();
-        if matches!(state.phase, Phase::Idle(_)) && !state.multiplexed {
-            state.phase = Phase::Head(now());
+        match state.phase {
+            Phase::Idle(_) if !state.multiplexed => state.phase = Phase::Head(now()),
+            Phase::Upload(_) => state.phase = Phase::Upload(now()),
+            _ => {}
         }
     }
 
@@ -122,7 +142,9 @@ impl ConnectionTimeouts {
                 let deadline = self.send_state.deadline()?;
                 Some((deadline.into(), TimeoutKind::Send))
             }
-            Phase::Idle(since) => Some((since + IDLE_TIMEOUT, TimeoutKind::Idle)),
+            Phase::Idle(since) | Phase::Upload(since) => {
+                Some((since + IDLE_TIMEOUT, TimeoutKind::Idle))
+            }
         }
     }
 
@@ -279,6 +301,25 @@ mod tests {
             timeouts.deadline(),
             Some((first_byte + HEAD, TimeoutKind::Head))
         );
+    }
+
+    #[test]
+    fn an_upload_after_its_response_is_timed_from_its_last_byte() {
+        let start = Instant::now();
+        let timeouts = ConnectionTimeouts::new(start, HEAD, Arc::new(SendState::new()));
+        timeouts.request_started(false);
+        timeouts.request_ended(start);
+        timeouts.upload_continues();
+        let last = start + Duration::from_secs(100);
+        timeouts.record_read(|| last);
+        timeouts.upload_continues();
+        let idle = |since| Some((since + IDLE_TIMEOUT, TimeoutKind::Idle));
+        assert_eq!(timeouts.deadline(), idle(last));
+        let end = last + Duration::from_secs(1);
+        timeouts.upload_ended(end);
+        assert_eq!(timeouts.deadline(), idle(end));
+        timeouts.record_read(|| end);
+        assert_eq!(timeouts.deadline(), Some((end + HEAD, TimeoutKind::Head)));
     }
 
     #[test]

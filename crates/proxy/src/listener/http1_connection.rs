@@ -131,11 +131,30 @@ async fn serve_request(
         poll_fn(|cx| agent.poll_shutdown(cx)).await?;
     }
     // Closed while it sends, an agent would not read the response.
-    let settled = poll_fn(|cx| agent.poll_body_settled(cx)).await;
+    let settled = wait_for_upload(agent, service).await;
     Ok(match settled && !last && agent.is_open() {
         true => Next::Request,
         false => Next::Close,
     })
+}
+
+/// Waits until nobody reads the request's body any more; whether it is no obstacle to another
+/// request. An HTTP/2 upstream may read on after its response.
+async fn wait_for_upload(agent: &AgentConnection, service: &ConnectionService) -> bool {
+    let mut waited = false;
+    let settled = poll_fn(|cx| {
+        let polled = agent.poll_body_settled(cx);
+        if polled.is_pending() {
+            waited = true;
+            service.upload_continues();
+        }
+        polled
+    })
+    .await;
+    if waited {
+        service.upload_ended();
+    }
+    settled
 }
 
 fn write_head(
