@@ -7,6 +7,7 @@ mod cluster;
 mod config;
 mod drift;
 mod gate;
+mod session;
 mod slo;
 
 use crate::address;
@@ -26,6 +27,7 @@ pub use cluster::*;
 pub use config::*;
 pub use drift::*;
 pub use gate::*;
+pub use session::*;
 pub use slo::*;
 
 /// The variable with the token of the admin address: for `run`, and for commands that send it.
@@ -102,6 +104,8 @@ pub enum Command {
     Bench(Box<BenchArgs>),
     /// Compare finished calls: speed, time to first token, cost, errors, by model and more
     Report(ReportArgs),
+    /// What a session was made of: its critical path, what its prompt cache missed, its trace
+    Session(SessionArgs),
     /// Compare the variants of an experiment: speed, waiting, cost, failures, with intervals
     Ab(Box<AbArgs>),
     /// Whether a rollout may go on: a candidate's calls against those of a baseline

@@ -26,6 +26,7 @@
 //!   files/             private files, and state that survives a restart
 //!   bench/             benchmarks: load, phases, the statistics of a run, results
 //!   drift/             whether traffic and speed have changed, what, when and why
+//!   sessions/          what a session's length is made of, what its prompt cache missed, its trace
 //!   sim/               a simulated backend with a known truth; a feature of the program
 //!   test-support/      what tests and benchmarks share
 //! ```
@@ -57,6 +58,7 @@ use tokengauge_net::address;
 pub use tokengauge_net::client as http_client;
 pub use tokengauge_net::tls;
 pub use tokengauge_proxy as proxy;
+use tokengauge_sessions as sessions;
 #[cfg(feature = "sim")]
 pub use tokengauge_sim as sim;
 pub use tokengauge_slo as slo;

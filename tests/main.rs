@@ -7,6 +7,7 @@ mod admin_events;
 mod admin_finished;
 mod admin_metrics;
 mod admin_openapi;
+mod admin_sessions;
 mod admin_slots;
 #[cfg(target_os = "linux")]
 mod agent_limited;

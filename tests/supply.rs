@@ -21,6 +21,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("slo", &["cause", "core", "files", "meter"]),
     ("stats", &[]),
     ("experiments", &["stats", "store"]),
+    ("sessions", &["core", "store"]),
     ("store", &["core", "files", "meter", "stats"]),
     (
         "telemetry",

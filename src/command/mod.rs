@@ -35,6 +35,7 @@ mod run;
 mod running_proxy;
 mod scrape_hooks;
 mod serve;
+mod session;
 mod signals;
 #[cfg(feature = "sim")]
 mod sim;
@@ -73,6 +74,7 @@ pub fn run(cli: Cli) -> Result<(), Error> {
         Command::Replay(args) => replay::replay(&args),
         Command::Top(args) => top::top(&args),
         Command::Report(args) => report::report(&args),
+        Command::Session(args) => session::session(&args),
         Command::Ab(args) => ab::ab(&args),
         Command::Gate(args) => gate::gate(&args),
         Command::Audit(command) => audit::audit(&command),

@@ -2,6 +2,7 @@
 
 use super::problem::Problem;
 use super::query_params::{FILTERS, PAGING, QueryParams};
+use super::sessions::UNKNOWN_SESSION;
 use super::store::{Span, Store, StoreName, ask};
 use super::unsettled;
 use crate::admin::Admin;
@@ -165,8 +166,7 @@ pub(super) async fn session(
         let question = move |store: &Store| Ok((store.name(), store.session(&name, &paging)?));
         let (store, detail) = ask(&admin, question).await?;
         let Some(mut detail) = detail else {
-            let unknown = "no finished call names this session; /api/v1/sessions lists those known";
-            return Err(Problem::new(StatusCode::NOT_FOUND, unknown));
+            return Err(Problem::new(StatusCode::NOT_FOUND, UNKNOWN_SESSION));
         };
         detail.session.in_flight = in_progress(&admin).get(&id).copied().unwrap_or(0);
         let answer = SessionAndCalls {

@@ -10,6 +10,7 @@ mod live;
 mod openapi;
 mod problem;
 mod query_params;
+mod sessions;
 mod store;
 mod unsettled;
 
@@ -29,6 +30,8 @@ fn routes() -> Vec<(&'static str, MethodRouter<Admin>)> {
         ("/api/v1/calls", get(finished::calls)),
         ("/api/v1/sessions", get(finished::sessions)),
         ("/api/v1/sessions/{id}", get(finished::session)),
+        ("/api/v1/sessions/{id}/analysis", get(sessions::analysis)),
+        ("/api/v1/sessions/{id}/trace", get(sessions::trace)),
         ("/api/v1/tasks", get(finished::tasks)),
         ("/api/v1/models", get(finished::models)),
         ("/api/v1/workloads", get(finished::workloads)),

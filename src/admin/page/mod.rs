@@ -36,6 +36,7 @@ macro_rules! assets {
 
 static ASSETS: LazyLock<Vec<Asset>> = LazyLock::new(|| {
     assets![
+        "analysis.js",
         "api.js",
         "calls.js",
         "capacity.js",

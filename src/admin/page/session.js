@@ -1,4 +1,5 @@
 // One session: its sums, and its calls as a waterfall.
+import { Analysis } from "./analysis.js";
 import { get } from "./api.js";
 import { h } from "./dom.js";
 import { list, percent, plural, rate, count, seconds, time } from "./format.js";
@@ -38,11 +39,12 @@ export class Session {
     this.sign = sign;
     if (this.host.dataset.session !== session.id || !this.fall) {
       this.facts = h("div");
-      const body = h("div");
+      const [body, analysis] = [h("div"), h("div", { class: "analysis" })];
       this.more = h("button", { type: "button", hidden: true, on: { click: () => this.moreCalls() } }, "More calls");
-      this.host.replaceChildren(frame(session.id, this.facts, body, this.more));
+      this.host.replaceChildren(frame(session.id, this.facts, body, this.more, analysis));
       this.host.dataset.session = session.id;
       this.fall = new Waterfall(body);
+      this.analysis = new Analysis(analysis);
     }
     this.session = session;
     this.calls = session.calls;
@@ -59,7 +61,8 @@ export class Session {
 
   draw() {
     this.facts.replaceChildren(...facts(this.session, this.calls));
-    this.fall.update(this.session, this.calls);
+    this.fall.update(this.session, this.calls, this.analysis.path);
+    this.analysis.update(this.session, () => this.fall.update(this.session, this.calls, this.analysis.path));
     this.more.hidden = this.next === null;
   }
 }

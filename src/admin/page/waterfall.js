@@ -20,12 +20,13 @@ export class Waterfall {
     host.append(this.option, h("div", { class: "scroll", role: "region", "aria-label": "Waterfall of the session's calls", tabindex: "0" }, table));
   }
 
-  update(session, calls) {
+  /** `path` holds the ids of the calls on the critical path. */
+  update(session, calls, path) {
     const waits = calls.reduce((sum, call) => sum + ((call.wait_before ?? 0) > LONG ? call.wait_before : 0), 0);
     this.option.hidden = waits === 0;
     // A session that mostly waited shows nothing else otherwise.
     if (this.session?.id !== session.id) this.squeeze.checked = waits > session.seconds.wall * 0.4;
-    Object.assign(this, { session, calls });
+    Object.assign(this, { session, calls, path });
     this.draw();
   }
 
@@ -44,7 +45,7 @@ export class Waterfall {
     const cell = (value, kind) => h("td", { class: kind }, value ?? "–");
     const row = h(
       "tr",
-      { "data-call": call.id },
+      { "data-call": call.id, class: this.path.has(call.id) ? "on-path" : null },
       h("th", { scope: "row", class: depth > 0 ? "child" : null, style: { "padding-left": `${depth * 16}px` } }, depth > 0 ? h("span", { "aria-hidden": "true" }, "↳ ") : null, button),
       cell(seconds(call.offset), "num wide"),
       cell(call.wait_before > 0 ? seconds(call.wait_before) : "", "num wide"),
@@ -55,7 +56,7 @@ export class Waterfall {
       cell(usd(call.cost_usd), "num wide"),
       h("td", { class: "bars" }, this.lane(call)),
     );
-    return open ? [row, h("tr", { class: "more" }, h("td", { colspan: "9" }, detail(call)))] : [row];
+    return open ? [row, h("tr", { class: "more" }, h("td", { colspan: "9" }, detail(call, this.path.has(call.id))))] : [row];
   }
 
   /** The agent is told where there are several. */
@@ -79,7 +80,7 @@ export class Waterfall {
   }
 }
 
-function detail(call) {
+function detail(call, onPath) {
   const [words, kind] = outcome(call.outcome);
   const facts = [
     ["Outcome", h("span", { class: `tag ${kind}` }, call.error_type ? `${words}: ${call.error_type}` : words)],
@@ -93,6 +94,7 @@ function detail(call) {
     ...call.phases.map((phase) => [phase.name[0].toUpperCase() + phase.name.slice(1), seconds(phase.end - phase.start)]),
     ["Stalls", call.stalls > 0 ? count(call.stalls) : null],
     ["Longest gap between tokens", seconds(call.longest_gap)],
+    ["Critical path", onPath ? "on it" : null],
     ["Call", h("code", {}, call.id)],
   ];
   return h("dl", { class: "facts" }, facts.filter(([, value]) => value !== null && value !== undefined).map(([label, value]) => h("div", {}, h("dt", {}, label), h("dd", {}, value))));

@@ -1,5 +1,6 @@
 // What people do with the live page, and what they must see. Each scenario throws where they do not.
 import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
 import { call, inaccessible, open } from "./browser.mjs";
 
 const VIEWS = { now: "", sessions: "#/sessions", connect: "#/connect" };
@@ -162,6 +163,17 @@ async function waterfall(world) {
   assert.match(detail, /Longest gap between tokens/);
   const facts = await page.locator("#session dl.facts").first().innerText();
   assert.match(facts, new RegExp(`Calls\\s+${told.total_calls}\\s`), "the number of its calls");
+  // Its critical path, and its trace as a file.
+  const analysis = await api(world, "sessions/waterfall/analysis");
+  const onPath = new Set(analysis.critical_path.steps.map((step) => step.call).filter(Boolean));
+  await page.locator(".analysis .path-parts li").first().waitFor();
+  assert.equal(await page.locator(".fall tr.on-path").count(), told.calls.filter((call) => onPath.has(call.id)).length);
+  const [longest] = await page.locator(".analysis .path-parts li").allTextContents();
+  assert.ok(longest.includes(analysis.critical_path.parts[0].phase ?? "between calls"), longest);
+  assert.match(await page.locator(".analysis").textContent(), /Prompt cache/);
+  const [file] = await Promise.all([page.waitForEvent("download"), page.getByRole("button", { name: "Trace for Perfetto" }).click()]);
+  const trace = JSON.parse(await readFile(await file.path(), "utf8"));
+  assert.ok(trace.traceEvents.filter((event) => event.cat === "call").length === told.total_calls);
   await page.getByRole("link", { name: "All sessions" }).click();
   await page.locator("#sessions tbody tr").first().waitFor();
   clean(wrong);

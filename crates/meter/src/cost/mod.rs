@@ -133,6 +133,25 @@ impl Prices {
         tariff.cost(&tokens, tier).map(source(CostSource::List))
     }
 
+    /// What the call would have cost if so many tokens of its input had come from a cache; `None`
+    /// unless it has a price by tokens.
+    pub fn cost_if_cached(&self, record: &CallRecord, cached: u64) -> Option<f64> {
+        if !matches!(
+            record.cost_source,
+            Some(CostSource::List | CostSource::Configured)
+        ) {
+            return None;
+        }
+        let mut record = record.clone();
+        let reported = &mut record.tokens.reported;
+        let rest = reported.input?.saturating_sub(cached);
+        // What comes from the cache is not written to it.
+        reported.cache_write = reported.cache_write.map(|written| written.min(rest));
+        reported.cached_input = Some(cached);
+        let cost = self.cost(&record, DirectCosts::default());
+        cost.map(|(usd, _)| usd)
+    }
+
     fn configured(&self, record: &CallRecord, model: &str, tokens: &Usage) -> Option<Tariff> {
         let matches = |price: &&Price| {
             let upstream = price.upstream.as_deref();

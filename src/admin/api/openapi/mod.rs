@@ -14,6 +14,7 @@ use super::gates::{AllGates, OF_GATES};
 use super::live::{OF_STREAMS, Slos, Streams};
 use super::problem::Body;
 use super::query_params::{FILTERS, PAGING, QueryParams};
+use super::sessions::{OF_TRACES, SessionAnalysis};
 use crate::admin::Drifts;
 use crate::admin::process_info::Now;
 use crate::gate::Report as Gate;
@@ -188,6 +189,20 @@ fn operations() -> Vec<Operation> {
             "One session and its calls as a waterfall.",
             &[&PAGING],
             Answer::Json(SchemaGenerator::subschema_for::<SessionAndCalls>),
+        ),
+        operation(
+            "/api/v1/sessions/{id}/analysis",
+            "session_analysis",
+            "What the length of a session is made of, and which of its prompts should have come from a cache.",
+            &[],
+            Answer::Json(SchemaGenerator::subschema_for::<SessionAnalysis>),
+        ),
+        operation(
+            "/api/v1/sessions/{id}/trace",
+            "session_trace",
+            "A session as a trace file, for Perfetto or in OTLP's JSON.",
+            &[&OF_TRACES],
+            Answer::Json(SchemaGenerator::subschema_for::<Map<String, Value>>),
         ),
         operation(
             "/api/v1/tasks",

@@ -4,6 +4,7 @@ use crate::admin::api::finished::{DIMENSIONS, METRICS, ORDERS, SORTS};
 use crate::admin::api::query_params::{
     CLASSES, DEFAULT_LIMIT, MAX_CURSOR, MAX_LIMIT, MAX_NAME, OUTCOMES,
 };
+use crate::admin::api::sessions::TRACE_FORMATS;
 use serde_json::{Value, json};
 
 /// A whole number of seconds, minutes, hours, days or weeks.
@@ -104,6 +105,10 @@ fn schema(name: &str) -> (Value, &'static str) {
         "order" => (
             words(ORDERS.map(|(word, _)| word).to_vec()),
             "desc, where nothing is said.",
+        ),
+        "format" => (
+            words(TRACE_FORMATS.map(|(word, _)| word).to_vec()),
+            "perfetto, where nothing is said: Chrome's trace event format.",
         ),
         "metric" => (
             words(METRICS.map(|(word, _)| word).to_vec()),

@@ -1,0 +1,355 @@
+//! Turns of a conversation whose prompt should have come from the provider's cache and did not.
+//!
+//! Agents send the whole conversation again with each turn. Providers keep what they have read for
+//! a while, and take a tenth to a half of the price for input that begins as a kept one does. A turn
+//! is a **break** when the turn before in the same agent was cached or was written to the cache,
+//! the prompt did not become shorter since, and less than half of what could have come from the
+//! cache did, by the provider's own counts. Providers that report no cached input are never judged.
+
+use crate::session::Session;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+use std::time::{Duration, SystemTime};
+use tokengauge_core::call::{CallRecord, OperationClass, Outcome};
+use tokengauge_store::history::{TimedCall, model_of};
+
+/// Providers keep a prompt for five minutes at least, Anthropic for just so long unless an hour is
+/// asked for, OpenAI for five to ten.
+pub const KEPT_FOR: Duration = Duration::from_secs(5 * 60);
+/// The least prompt that OpenAI, Anthropic and Gemini cache at all, and so the least that a break
+/// can miss.
+const LEAST_TOKENS: u64 = 1024;
+
+/// A turn whose prompt should have come from a cache.
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
+pub struct CacheBreak {
+    /// The call.
+    pub call: String,
+    /// When it began, in seconds from the session's start.
+    pub offset: f64,
+    /// Its agent.
+    pub agent: Option<String>,
+    /// The most likely cause.
+    pub cause: BreakCause,
+    /// How long the agent had been without a call, in seconds.
+    pub idle_seconds: f64,
+    /// Input tokens that could have come from the cache.
+    pub expected: u64,
+    /// Those that did.
+    pub cached: u64,
+    /// What the difference cost, in US dollars; `null` without a price.
+    pub cost_usd: Option<f64>,
+}
+
+/// Why a prompt did not come from a cache, as far as it can be seen without reading it.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    JsonSchema,
+    Serialize,
+    Deserialize,
+    strum::IntoStaticStr,
+)]
+#[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
+pub enum BreakCause {
+    /// Another model answered; caches are kept by model.
+    OtherModel,
+    /// It went to another upstream, or to another endpoint of a self-hosted one.
+    OtherUpstream,
+    /// The turn before was longer ago than caches are kept for.
+    Idle,
+    /// None of these: the beginning of the prompt changed (its tools, its system prompt, a time
+    /// in it), or the provider dropped it early.
+    PrefixChanged,
+}
+
+impl BreakCause {
+    /// The word used in records and labels.
+    pub fn as_str(self) -> &'static str {
+        self.into()
+    }
+}
+
+/// What of a turn counts for the next one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Turn {
+    model: Option<String>,
+    upstream: String,
+    endpoint: Option<String>,
+    ended: SystemTime,
+    input: u64,
+    /// Tokens of it that the cache had afterwards.
+    kept: u64,
+}
+
+impl Turn {
+    /// The turn that a call is; `None` where it says nothing about caches.
+    pub fn of(call: &TimedCall<'_>) -> Option<Turn> {
+        let record = call.record;
+        if record.operation_class != OperationClass::Generation
+            || record.outcome != Outcome::Complete
+        {
+            return None;
+        }
+        let reported = &record.tokens.reported;
+        let (input, cached) = (reported.input?, reported.cached_input?);
+        // OpenAI and Gemini write what is long enough, and do not report it.
+        let kept = match reported.cache_write {
+            Some(written) => cached + written,
+            None => input,
+        };
+        Some(Turn {
+            model: model_of(record).map(str::to_owned),
+            upstream: record.upstream.clone(),
+            endpoint: record.endpoint.clone(),
+            ended: call.ended,
+            input,
+            kept: kept.min(input),
+        })
+    }
+}
+
+/// Whether a call broke the cache that the turn `before` left, and what that cost by `price`.
+/// `in_use` says whether any turn of the conversation so far was cached.
+pub fn cache_break(
+    before: &Turn,
+    in_use: bool,
+    call: &TimedCall<'_>,
+    price: impl Fn(&CallRecord, u64) -> Option<f64>,
+) -> Option<CacheBreak> {
+    let turn = Turn::of(call)?;
+    let record = call.record;
+    let cached = record.tokens.reported.cached_input?;
+    let expected = before.kept;
+    let missed = expected.checked_sub(cached)?;
+    if !in_use || turn.input < before.input || cached * 2 >= expected || missed < LEAST_TOKENS {
+        return None;
+    }
+    let idle = call
+        .started
+        .duration_since(before.ended)
+        .unwrap_or_default();
+    let cost = price(record, cached).zip(price(record, expected));
+    Some(CacheBreak {
+        call: record.id.clone(),
+        offset: 0.0,
+        agent: record.agent.clone(),
+        cause: cause(before, &turn, idle),
+        idle_seconds: idle.as_secs_f64(),
+        expected,
+        cached,
+        cost_usd: cost.map(|(paid, possible)| (paid - possible).max(0.0)),
+    })
+}
+
+fn cause(before: &Turn, turn: &Turn, idle: Duration) -> BreakCause {
+    if before.model != turn.model {
+        return BreakCause::OtherModel;
+    }
+    if before.upstream != turn.upstream || before.endpoint != turn.endpoint {
+        return BreakCause::OtherUpstream;
+    }
+    match idle > KEPT_FOR {
+        true => BreakCause::Idle,
+        false => BreakCause::PrefixChanged,
+    }
+}
+
+/// Whether a turn shows that its provider's cache is in use.
+pub fn shows_cache(call: &TimedCall<'_>) -> bool {
+    let reported = &call.record.tokens.reported;
+    reported.cached_input.unwrap_or(0) > 0 || reported.cache_write.unwrap_or(0) > 0
+}
+
+/// The breaks of a session. Each agent has a conversation of its own; a turn that begins before the
+/// one before has ended is no successor of it.
+pub(crate) fn cache_breaks(
+    session: &Session<'_>,
+    price: impl Fn(&CallRecord, u64) -> Option<f64>,
+) -> Vec<CacheBreak> {
+    let mut conversations: HashMap<Option<&str>, Conversation> = HashMap::new();
+    let mut breaks = Vec::new();
+    for (number, call) in session.calls().iter().enumerate() {
+        let agent = call.record.agent.as_deref();
+        let conversation = conversations.entry(agent).or_default();
+        if let Some(mut found) = conversation.next(call, &price) {
+            found.offset = session.start(number);
+            breaks.push(found);
+        }
+    }
+    breaks
+}
+
+/// A conversation so far.
+#[derive(Clone, Debug, Default)]
+pub struct Conversation {
+    last: Option<Turn>,
+    in_use: bool,
+}
+
+impl Conversation {
+    /// Adds a call; the break that it is.
+    pub fn next(
+        &mut self,
+        call: &TimedCall<'_>,
+        price: impl Fn(&CallRecord, u64) -> Option<f64>,
+    ) -> Option<CacheBreak> {
+        let turn = Turn::of(call)?;
+        let before = self.last.as_ref();
+        let before = before.filter(|before| before.ended <= call.started);
+        let found = before.and_then(|before| cache_break(before, self.in_use, call, price));
+        self.in_use |= shows_cache(call);
+        self.last = Some(turn);
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::tests::{TestCall, session_of};
+
+    /// A turn of so many tokens, of which so many came from the cache.
+    fn turn(id: &str, start: f64, input: u64, cached: u64) -> TestCall {
+        TestCall {
+            input: Some((input, Some(cached), None)),
+            ..TestCall::new(id, "main", start, start + 2.0)
+        }
+    }
+
+    /// A dollar for a thousand tokens, a tenth of it from the cache.
+    fn price(record: &CallRecord, cached: u64) -> Option<f64> {
+        let input = record.tokens.reported.input?;
+        Some((input - cached) as f64 / 1e3 + cached as f64 / 1e4)
+    }
+
+    fn breaks(calls: &[TestCall]) -> Vec<CacheBreak> {
+        let records: Vec<_> = calls.iter().map(TestCall::record).collect();
+        cache_breaks(&session_of(&records), price)
+    }
+
+    fn causes(calls: &[TestCall]) -> Vec<(String, BreakCause)> {
+        let found = breaks(calls).into_iter();
+        found.map(|one| (one.call, one.cause)).collect()
+    }
+
+    #[test]
+    fn a_conversation_that_grows_in_the_cache_has_no_break() {
+        let calls = [
+            turn("a", 0.0, 2_000, 0),
+            turn("b", 5.0, 2_500, 1_920),
+            turn("c", 10.0, 3_000, 2_432),
+        ];
+        assert_eq!(breaks(&calls), []);
+    }
+
+    #[test]
+    fn each_cause_has_its_name() {
+        let begun = [turn("a", 0.0, 4_000, 0), turn("b", 5.0, 4_500, 3_968)];
+        let with = |last: TestCall| causes(&[begun[0].clone(), begun[1].clone(), last]);
+        let one = |cause| vec![("c".to_owned(), cause)];
+        assert_eq!(
+            with(turn("c", 10.0, 5_000, 0)),
+            one(BreakCause::PrefixChanged)
+        );
+        assert_eq!(with(turn("c", 308.0, 5_000, 0)), one(BreakCause::Idle));
+        let other = TestCall {
+            model: "n",
+            ..turn("c", 308.0, 5_000, 0)
+        };
+        assert_eq!(with(other), one(BreakCause::OtherModel));
+        let other = TestCall {
+            upstream: "v",
+            ..turn("c", 10.0, 5_000, 0)
+        };
+        assert_eq!(with(other), one(BreakCause::OtherUpstream));
+    }
+
+    #[test]
+    fn a_break_says_what_it_cost() {
+        let calls = [
+            turn("a", 0.0, 4_000, 0),
+            turn("b", 5.0, 4_500, 3_968),
+            turn("c", 20.0, 6_000, 500),
+        ];
+        let found = breaks(&calls);
+        assert_eq!(found.len(), 1);
+        let one = &found[0];
+        assert_eq!((one.expected, one.cached), (4_500, 500));
+        assert_eq!((one.offset, one.idle_seconds), (20.0, 13.0));
+        // 4,000 tokens at the difference of the two prices.
+        let cost = one.cost_usd.expect("a cost");
+        assert!((cost - 4.0 * 0.9).abs() < 1e-9, "{cost}");
+    }
+
+    #[test]
+    fn what_is_no_break_is_none() {
+        // A provider that never caches.
+        let never = [turn("a", 0.0, 4_000, 0), turn("b", 5.0, 4_500, 0)];
+        assert_eq!(breaks(&never), []);
+        // One that reports nothing.
+        let mut silent = [
+            turn("a", 0.0, 4_000, 0),
+            turn("b", 5.0, 4_500, 3_968),
+            turn("c", 9.0, 5_000, 0),
+        ];
+        silent[2].input = Some((5_000, None, None));
+        assert_eq!(breaks(&silent), []);
+        // A conversation that was summed up begins anew.
+        silent[2].input = Some((1_500, Some(0), None));
+        assert_eq!(breaks(&silent), []);
+        // Half of it came.
+        silent[2].input = Some((5_000, Some(2_250), None));
+        assert_eq!(breaks(&silent), []);
+        // Too short to be cached.
+        let short = [
+            turn("a", 0.0, 900, 0),
+            turn("b", 5.0, 950, 640),
+            turn("c", 9.0, 990, 0),
+        ];
+        assert_eq!(breaks(&short), []);
+    }
+
+    #[test]
+    fn what_was_written_is_what_can_be_read() {
+        let with = |id: &str, start, input, cached, written| TestCall {
+            input: Some((input, Some(cached), Some(written))),
+            ..turn(id, start, input, cached)
+        };
+        // Of 9,000 tokens 3,000 were marked to be kept, and came.
+        let calls = [
+            with("a", 0.0, 9_000, 0, 3_000),
+            with("b", 9.0, 9_500, 3_000, 0),
+        ];
+        assert_eq!(breaks(&calls), []);
+        let broken = [calls[0].clone(), with("b", 9.0, 9_500, 0, 3_000)];
+        assert_eq!(
+            causes(&broken),
+            [("b".to_owned(), BreakCause::PrefixChanged)]
+        );
+    }
+
+    #[test]
+    fn agents_have_conversations_of_their_own() {
+        let sub = |id: &str, start, input, cached| TestCall {
+            agent: "sub".to_owned(),
+            ..turn(id, start, input, cached)
+        };
+        let calls = [
+            turn("a", 0.0, 8_000, 0),
+            turn("b", 5.0, 8_500, 7_936),
+            sub("c", 8.0, 2_000, 0),
+            turn("d", 12.0, 9_000, 8_448),
+            sub("e", 14.0, 9_100, 1_920),
+        ];
+        assert_eq!(breaks(&calls), []);
+    }
+}

@@ -1,0 +1,184 @@
+//! The calls of a session, on the time of the session.
+
+use crate::cache::{CacheBreak, cache_breaks};
+use crate::critical_path::{CriticalPath, critical_path};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::time::SystemTime;
+use tokengauge_core::call::CallRecord;
+use tokengauge_store::history::TimedCall;
+
+/// How many calls of a session are looked at; of a longer one the last.
+pub const MAX_CALLS: usize = 5_000;
+
+/// The calls of one session in the order of their starts.
+#[derive(Clone, Debug)]
+pub struct Session<'a> {
+    calls: Vec<TimedCall<'a>>,
+    started: SystemTime,
+    seconds: f64,
+}
+
+/// Where the time of a session went, and what of its prompts should have come from a cache.
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[schemars(rename = "SessionAnalysis")]
+pub struct Analysis {
+    /// How many of its calls were looked at: of a session of more than 5,000 the last.
+    pub calls: usize,
+    /// What its length is made of.
+    pub critical_path: CriticalPath,
+    /// The turns whose prompt should have come from a cache and did not, by time.
+    pub cache_breaks: Vec<CacheBreak>,
+}
+
+impl<'a> Session<'a> {
+    /// The session of these calls, in any order. Calls whose start cannot be read, and calls that
+    /// were made for another one (`nested`), are left out.
+    pub fn of(calls: impl IntoIterator<Item = TimedCall<'a>>) -> Session<'a> {
+        let mut calls: Vec<TimedCall<'a>> = calls.into_iter().filter(|call| !call.nested).collect();
+        calls.sort_by(|one, other| {
+            (one.started, &one.record.id).cmp(&(other.started, &other.record.id))
+        });
+        let surplus = calls.len().saturating_sub(MAX_CALLS);
+        calls.drain(..surplus);
+        let started = calls
+            .first()
+            .map_or(SystemTime::UNIX_EPOCH, |call| call.started);
+        let mut session = Session {
+            calls,
+            started,
+            seconds: 0.0,
+        };
+        session.seconds = (0..session.calls.len())
+            .map(|call| session.end(call))
+            .fold(0.0, f64::max);
+        session
+    }
+
+    /// Its calls by start.
+    pub fn calls(&self) -> &[TimedCall<'a>] {
+        &self.calls
+    }
+
+    /// When its first call began.
+    pub fn started(&self) -> SystemTime {
+        self.started
+    }
+
+    /// From the start of its first call to the end of its last, in seconds.
+    pub fn seconds(&self) -> f64 {
+        self.seconds
+    }
+
+    /// When a call began, in seconds from the session's start.
+    pub fn start(&self, call: usize) -> f64 {
+        let since = self.calls[call].started.duration_since(self.started);
+        since.unwrap_or_default().as_secs_f64()
+    }
+
+    /// When a call ended, in seconds from the session's start.
+    pub fn end(&self, call: usize) -> f64 {
+        let lasted = self.calls[call].record.seconds.duration.unwrap_or(0.0);
+        self.start(call) + lasted.max(0.0)
+    }
+
+    /// The analysis of it. `price` is what a call would have cost with so many tokens of its input
+    /// from a cache, in US dollars, where that is known.
+    pub fn analysis(&self, price: impl Fn(&CallRecord, u64) -> Option<f64>) -> Analysis {
+        Analysis {
+            calls: self.calls.len(),
+            critical_path: critical_path(self),
+            cache_breaks: cache_breaks(self, price),
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    /// A call with what the tests are about.
+    #[derive(Clone, Debug)]
+    pub(crate) struct TestCall {
+        pub(crate) id: String,
+        pub(crate) agent: String,
+        pub(crate) parent: Option<String>,
+        pub(crate) start: f64,
+        pub(crate) end: f64,
+        /// Input tokens, those from a cache, those written to one.
+        pub(crate) input: Option<(u64, Option<u64>, Option<u64>)>,
+        pub(crate) model: &'static str,
+        pub(crate) upstream: &'static str,
+    }
+
+    impl TestCall {
+        pub(crate) fn new(id: &str, agent: &str, start: f64, end: f64) -> TestCall {
+            TestCall {
+                id: id.to_owned(),
+                agent: agent.to_owned(),
+                parent: None,
+                start,
+                end,
+                input: None,
+                model: "m",
+                upstream: "u",
+            }
+        }
+
+        pub(crate) fn parent(mut self, parent: &str) -> TestCall {
+            self.parent = Some(parent.to_owned());
+            self
+        }
+
+        pub(crate) fn record(&self) -> CallRecord {
+            let at = SystemTime::UNIX_EPOCH + Duration::from_secs_f64(1_000_000.0 + self.start);
+            let (input, cached, written) = self.input.unwrap_or_default();
+            let length = self.end - self.start;
+            serde_json::from_value(serde_json::json!({
+                "id": self.id,
+                "started_at": humantime::format_rfc3339_millis(at).to_string(),
+                "route": "r",
+                "upstream": self.upstream,
+                "dialect": "openai_chat",
+                "operation": "chat",
+                "operation_class": "generation",
+                "model": self.model,
+                "outcome": "complete",
+                "status": 200,
+                "streamed": true,
+                "finish_reasons": ["stop"],
+                "session": "s",
+                "agent": self.agent,
+                "parent_agent": self.parent,
+                "warm_up": false,
+                "tokens": {
+                    "normalised": {"output": 10},
+                    "reported": {
+                        "input": self.input.map(|_| input),
+                        "cached_input": cached,
+                        "cache_write": written,
+                        "output": 10,
+                    },
+                    "source": "reported",
+                },
+                "seconds": {
+                    "connect": length * 0.1,
+                    "ttft": length * 0.5,
+                    "last_token": length * 0.9,
+                    "duration": length,
+                },
+                "tps": {},
+                "frames": 10,
+                "stalls": 0,
+                "bytes": {"request": 1, "response": 1},
+            }))
+            .expect("a record")
+        }
+    }
+
+    /// The session of these records.
+    pub(crate) fn session_of(records: &[CallRecord]) -> Session<'_> {
+        Session::of(records.iter().filter_map(TimedCall::of))
+    }
+}

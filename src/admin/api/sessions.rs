@@ -1,0 +1,120 @@
+//! What a session is made of: its critical path, what its prompt cache missed, and its trace.
+
+use super::finished::reply;
+use super::problem::Problem;
+use super::query_params::QueryParams;
+use super::store::{Store, StoreName, ask};
+use crate::admin::Admin;
+use crate::call::CallRecord;
+use crate::history::TimedCall;
+use crate::query::{Filter, Paging};
+use crate::sessions::{Analysis, MAX_CALLS, Session, otlp, perfetto};
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, RawQuery, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
+
+/// Calls of one question to the store.
+const PAGE: usize = 1000;
+
+/// The formats of traces, by their names in queries.
+pub(super) const TRACE_FORMATS: [(&str, TraceFormat); 2] = [("perfetto", perfetto), ("otlp", otlp)];
+/// The parameters of traces alone.
+pub(super) const OF_TRACES: [&str; 1] = ["format"];
+
+type TraceFormat = fn(&str, &Session<'_>) -> Value;
+
+#[derive(JsonSchema, Serialize)]
+pub(super) struct SessionAnalysis {
+    /// Which store answered.
+    store: StoreName,
+    #[serde(flatten)]
+    analysis: Analysis,
+}
+
+/// The critical path of a session, and what its prompt cache missed.
+pub(super) async fn analysis(
+    State(admin): State<Admin>,
+    path: Result<Path<String>, PathRejection>,
+    RawQuery(query): RawQuery,
+) -> Response {
+    reply(async {
+        let id = session_id(path)?;
+        QueryParams::of(query.as_deref(), &[])?;
+        let prices = admin.meter.accounting().prices.clone();
+        let question = move |store: &Store| {
+            let calls = calls_of(store, id)?;
+            let session = Session::of(calls.iter().filter_map(TimedCall::of));
+            let price = |record: &CallRecord, cached| prices.cost_if_cached(record, cached);
+            Ok(SessionAnalysis {
+                store: store.name(),
+                analysis: session.analysis(price),
+            })
+        };
+        ask(&admin, question).await
+    })
+    .await
+}
+
+/// A session as a trace file.
+pub(super) async fn trace(
+    State(admin): State<Admin>,
+    path: Result<Path<String>, PathRejection>,
+    RawQuery(query): RawQuery,
+) -> Response {
+    let answer = reply(async {
+        let id = session_id(path)?;
+        let asked = QueryParams::of(query.as_deref(), &[&OF_TRACES])?;
+        let format = asked.word("format", &TRACE_FORMATS)?.unwrap_or(perfetto);
+        let question = move |store: &Store| {
+            let calls = calls_of(store, id.clone())?;
+            let session = Session::of(calls.iter().filter_map(TimedCall::of));
+            Ok(format(&id, &session))
+        };
+        ask(&admin, question).await
+    })
+    .await;
+    // A browser saves it under this name.
+    let name = "attachment; filename=\"session.json\"";
+    match answer.status() {
+        StatusCode::OK => ([(header::CONTENT_DISPOSITION, name)], answer).into_response(),
+        _ => answer,
+    }
+}
+
+fn session_id(path: Result<Path<String>, PathRejection>) -> Result<String, Problem> {
+    let id = path.map_err(|_| Problem::of("id", "must be UTF-8, percent-encoded"))?;
+    Ok(id.0)
+}
+
+/// The last calls of a session.
+fn calls_of(store: &Store, id: String) -> Result<Vec<CallRecord>, Problem> {
+    let filter = Filter {
+        session: Some(id),
+        ..Filter::default()
+    };
+    let mut paging = Paging {
+        limit: PAGE,
+        cursor: None,
+    };
+    let mut calls = Vec::new();
+    loop {
+        let page = store.calls(&filter, &paging)?;
+        calls.extend(page.rows);
+        paging.cursor = page.next_cursor;
+        if paging.cursor.is_none() || calls.len() >= MAX_CALLS {
+            break;
+        }
+    }
+    match calls.is_empty() {
+        true => Err(Problem::new(StatusCode::NOT_FOUND, UNKNOWN_SESSION)),
+        false => Ok(calls),
+    }
+}
+
+/// Why there is no answer about a session.
+pub(super) const UNKNOWN_SESSION: &str =
+    "no finished call names this session; /api/v1/sessions lists those known";

@@ -1,0 +1,84 @@
+// What a session's length is made of, what its prompt cache missed, and its trace as a file.
+import { get, open } from "./api.js";
+import { h, meter } from "./dom.js";
+import { count, percent, plural, seconds, usd } from "./format.js";
+import { PHASES } from "./words.js";
+
+const SHOWN = 6;
+
+const CAUSES = {
+  other_model: "another model answered",
+  other_upstream: "another upstream or endpoint",
+  idle: "idle for longer than it is kept",
+  prefix_changed: "the prompt's beginning changed, or the provider dropped it",
+};
+
+export class Analysis {
+  constructor(host) {
+    this.host = host;
+    /** The calls on the critical path. */
+    this.path = new Set();
+  }
+
+  /** Asks again where the session has grown. */
+  async update(session, drawn) {
+    const sign = JSON.stringify([session.id, session.total_calls]);
+    if (this.sign === sign) return;
+    this.sign = sign;
+    this.id = session.id;
+    try {
+      const found = await get(`sessions/${encodeURIComponent(session.id)}/analysis`);
+      if (this.sign !== sign) return;
+      this.path = new Set(found.critical_path.steps.map((step) => step.call).filter(Boolean));
+      this.host.replaceChildren(this.length(found, session), this.breaks(found.cache_breaks), this.files());
+      drawn();
+    } catch (error) {
+      if (this.sign === sign) this.host.replaceChildren(h("p", { class: "note problem" }, `Its critical path cannot be shown: ${error.message}`));
+      this.sign = null;
+    }
+  }
+
+  length({ calls, critical_path: path }, session) {
+    const beside = path.calls_beside === 0 ? "Every call is on it." : `${plural(path.calls_beside, "call")} beside it could be faster without the session ending sooner.`;
+    const part = calls < session.total_calls ? ` Of its last ${count(calls)} calls.` : "";
+    const rows = path.parts.slice(0, SHOWN).map((part) => h("li", {}, meter(part.share), h("b", {}, seconds(part.seconds)), " ", h("span", { class: "muted" }, percent(part.share)), " ", what(part)));
+    const more = path.parts.length > SHOWN ? h("p", { class: "muted small" }, `and ${plural(path.parts.length - SHOWN, "shorter part")}`) : null;
+    return h("div", {}, h("h3", {}, "What its length is made of"), h("p", { class: "muted" }, `The critical path: what would have to be shorter for the session to end sooner. ${beside}${part}`), h("ol", { class: "path-parts" }, rows), more);
+  }
+
+  breaks(breaks) {
+    const title = h("h3", {}, "Prompt cache");
+    if (breaks.length === 0) return h("div", {}, title, h("p", { class: "muted" }, "No turn missed what could have come from it, as far as the provider reports cached input."));
+    const missed = breaks.reduce((sum, one) => sum + one.expected - one.cached, 0);
+    const costs = breaks.map((one) => one.cost_usd);
+    const cost = costs.every((one) => one !== null) ? `, which cost ${usd(costs.reduce((sum, one) => sum + one, 0))}` : "";
+    const heads = [["At"], ["Came from it", "num"], ["Cost", "num"], ["Probable cause"]];
+    const head = h("tr", {}, heads.map(([label, kind]) => h("th", { scope: "col", class: kind ?? null }, label)));
+    const rows = breaks.slice(0, 50).map((one) => h("tr", {}, h("td", {}, seconds(one.offset)), h("td", { class: "num" }, `${count(one.cached)} of ${count(one.expected)}`), h("td", { class: "num" }, usd(one.cost_usd) ?? "–"), h("td", {}, one.cause === "idle" ? `idle for ${seconds(one.idle_seconds)}: longer than it is kept` : (CAUSES[one.cause] ?? one.cause))));
+    const table = h("table", { class: "breaks" }, h("caption", { class: "vh" }, "Turns that missed the prompt cache"), h("thead", {}, head), h("tbody", {}, rows));
+    return h("div", {}, title, h("p", {}, `${plural(breaks.length, "turn")} missed ${count(missed)} tokens${cost}.`), h("div", { class: "scroll", role: "region", "aria-label": "Turns that missed the prompt cache", tabindex: "0" }, table));
+  }
+
+  files() {
+    const said = h("span", { class: "muted", role: "status" });
+    const button = (format, label) => h("button", { type: "button", on: { click: () => this.save(format, said) } }, label);
+    return h("div", { class: "head" }, button("perfetto", "Trace for Perfetto"), button("otlp", "Trace as OTLP JSON"), said);
+  }
+
+  async save(format, said) {
+    try {
+      const response = await open(`api/v1/sessions/${encodeURIComponent(this.id)}/trace`, { format });
+      const url = URL.createObjectURL(await response.blob());
+      h("a", { href: url, download: `session-${format}.json` }).click();
+      setTimeout(() => URL.revokeObjectURL(url), 10_000);
+      said.textContent = "";
+    } catch (error) {
+      said.textContent = `Cannot be saved: ${error.message}`;
+    }
+  }
+}
+
+function what({ phase, agent, model }) {
+  const name = phase === null ? "between calls" : phase in PHASES ? phase : "other";
+  return [name, agent, model].filter(Boolean).join(" · ");
+}

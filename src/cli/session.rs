@@ -1,0 +1,39 @@
+//! The options of `session`.
+
+use super::*;
+
+/// What of a session is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum SessionFormat {
+    /// Its critical path and what its prompt cache missed, in words
+    Text,
+    /// The same as JSON, as /api/v1/sessions/{id}/analysis has it
+    Json,
+    /// A trace for ui.perfetto.dev or chrome://tracing
+    Perfetto,
+    /// A trace in OTLP's JSON
+    Otlp,
+}
+
+/// Options of `session`.
+#[derive(Debug, Clone, Args)]
+pub struct SessionArgs {
+    /// The session, as the agents named it
+    #[arg(value_name = "ID")]
+    pub id: String,
+    /// Read this ledger [default: ask the proxy at --admin]
+    #[arg(long, value_name = "FILE", conflicts_with = "admin")]
+    pub ledger: Option<PathBuf>,
+    /// Where the configuration comes from: its prices, beside --ledger.
+    #[command(flatten)]
+    pub config: ConfigArgs,
+    /// The proxy to ask.
+    #[command(flatten)]
+    pub admin: AdminArgs,
+    /// What to write
+    #[arg(long, value_enum, default_value_t = SessionFormat::Text)]
+    pub format: SessionFormat,
+    /// Where to [default: standard output]
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+}

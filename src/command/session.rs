@@ -1,0 +1,100 @@
+//! `tokengauge session`: what a session was made of, and its trace.
+
+use super::api_client::{self, Proxy};
+use crate::call::CallRecord;
+use crate::cli::{SessionArgs, SessionFormat};
+use crate::cost::Prices;
+use crate::history::TimedCall;
+use crate::ledger::Reader;
+use crate::query::{Filter, Paging};
+use crate::sessions::{Analysis, MAX_CALLS, Session, otlp, perfetto, text};
+use crate::{Error, output, private_file};
+use serde::Serialize;
+use serde_json::Value;
+use std::io::Write;
+use std::path::Path;
+use std::time::Instant;
+
+/// Calls of one question.
+const PAGE: usize = 1000;
+
+pub(super) fn session(args: &SessionArgs) -> Result<(), Error> {
+    let written = match &args.ledger {
+        Some(ledger) => of_ledger(args, ledger)?,
+        None => of_proxy(args)?,
+    };
+    let Some(path) = &args.output else {
+        return output::print(&written);
+    };
+    let file = private_file::create(path).and_then(|mut file| file.write_all(written.as_bytes()));
+    file.map_err(|error| Error::Failed(format!("cannot write {}: {error}", path.display())))
+}
+
+fn of_ledger(args: &SessionArgs, ledger: &Path) -> Result<String, Error> {
+    let (config, _) = super::load(&args.config)?;
+    let prices = Prices::new(&config.prices);
+    let calls = calls(ledger, &args.id)?;
+    if calls.is_empty() {
+        let ledger = ledger.display();
+        let unknown = format!("{ledger} has no call of the session {}", args.id);
+        return Err(Error::Failed(unknown));
+    }
+    let session = Session::of(calls.iter().filter_map(TimedCall::of));
+    let analysis =
+        || session.analysis(|record: &CallRecord, cached| prices.cost_if_cached(record, cached));
+    match args.format {
+        SessionFormat::Text => Ok(text(&analysis())),
+        SessionFormat::Json => json(&analysis()),
+        SessionFormat::Perfetto => json(&perfetto(&args.id, &session)),
+        SessionFormat::Otlp => json(&otlp(&args.id, &session)),
+    }
+}
+
+/// The last calls of a session.
+fn calls(ledger: &Path, id: &str) -> Result<Vec<CallRecord>, Error> {
+    let reader = Reader::new(ledger, Instant::now);
+    let filter = Filter {
+        session: Some(id.to_owned()),
+        ..Filter::default()
+    };
+    let mut paging = Paging {
+        limit: PAGE,
+        cursor: None,
+    };
+    let mut calls = Vec::new();
+    loop {
+        let page = reader.calls(&filter, &paging);
+        let page = page.map_err(|error| Error::Failed(error.to_string()))?;
+        calls.extend(page.rows);
+        paging.cursor = page.next_cursor;
+        if paging.cursor.is_none() || calls.len() >= MAX_CALLS {
+            return Ok(calls);
+        }
+    }
+}
+
+fn of_proxy(args: &SessionArgs) -> Result<String, Error> {
+    let proxy = Proxy::of(&args.admin)?;
+    let runtime = api_client::runtime()?;
+    let id: String = form_urlencoded::byte_serialize(args.id.as_bytes()).collect();
+    // In a path a space is not a plus sign.
+    let base = format!("/api/v1/sessions/{}", id.replace('+', "%20"));
+    let value = |path: &str| -> Result<Value, Error> {
+        Ok(runtime.block_on(proxy.get(&format!("{base}/{path}")))?)
+    };
+    match args.format {
+        SessionFormat::Text => {
+            let analysis: Analysis = runtime.block_on(proxy.get(&format!("{base}/analysis")))?;
+            Ok(text(&analysis))
+        }
+        SessionFormat::Json => json(&value("analysis")?),
+        SessionFormat::Perfetto => json(&value("trace?format=perfetto")?),
+        SessionFormat::Otlp => json(&value("trace?format=otlp")?),
+    }
+}
+
+fn json(value: &impl Serialize) -> Result<String, Error> {
+    let text = serde_json::to_string_pretty(value);
+    let text = text.map_err(|error| Error::Failed(error.to_string()))?;
+    Ok(text + "\n")
+}
