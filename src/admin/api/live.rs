@@ -7,7 +7,9 @@ use crate::admin::Admin;
 use crate::meter::StreamNow;
 use crate::slo::Status;
 use crate::throughput::{RateFilter, Rates};
-use axum::extract::{RawQuery, State};
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, RawQuery, State};
+use axum::http::StatusCode;
 use axum::response::Response;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -105,6 +107,22 @@ pub(super) async fn slos(State(admin): State<Admin>, RawQuery(query): RawQuery) 
     reply(async {
         QueryParams::of(query.as_deref(), &[])?;
         Ok(slos_now(&admin))
+    })
+    .await
+}
+
+/// How the budget of an objective was spent.
+pub(super) async fn budget(
+    State(admin): State<Admin>,
+    path: Result<Path<String>, PathRejection>,
+    RawQuery(query): RawQuery,
+) -> Response {
+    reply(async {
+        QueryParams::of(query.as_deref(), &[])?;
+        let Path(name) = path.map_err(|_| Problem::of("name", "must be UTF-8, percent-encoded"))?;
+        let unknown = "no [[slo]] has this name; /api/v1/slos lists them";
+        let told = admin.slos.burn_down(&name, (admin.clock)());
+        told.ok_or_else(|| Problem::new(StatusCode::NOT_FOUND, unknown))
     })
     .await
 }

@@ -23,11 +23,12 @@ export function colour(name) {
 
 /**
  * `series`: `{key, label, colour, dash, width, scale, fill, points}`; `band`: two keys
- * between which to fill; `x`: "time" or a label; `write` gives a value its unit.
+ * between which to fill; `x`: "time" or a label; `write` gives a value its unit; `zoom` is told the
+ * part of the x axis over which somebody drags.
  */
 export class Chart {
-  constructor(host, { label, series, band, x = "time", write, writeRight, high, marks, nothing, summary }) {
-    Object.assign(this, { label, series, x, write, writeRight, marks, summary, points: [], range: [0, 1] });
+  constructor(host, { label, series, band, x = "time", write, writeRight, high, marks, nothing, summary, zoom }) {
+    Object.assign(this, { label, series, x, write, writeRight, marks, summary, zoom, points: [], range: [0, 1] });
     this.values = series.map(() => h("b"));
     const keys = series.map((one, place) =>
       h("li", {}, h("i", { class: one.box ? "box" : null, style: { background: `var(${one.colour})` } }), one.label, this.values[place]),
@@ -55,7 +56,7 @@ export class Chart {
       width: 300,
       height: 150,
       legend: { show: false },
-      cursor: { y: false, drag: { x: false, y: false }, points: { size: 6 } },
+      cursor: { y: false, drag: { x: Boolean(this.zoom), y: false, setScale: false }, points: { size: 6 } },
       padding: [8, right ? 0 : 10, 0, 0],
       scales: { x: { time: false, range: () => this.range }, y: { range: up }, right: { range: up } },
       axes: [
@@ -67,6 +68,7 @@ export class Chart {
       series: [{}, ...this.series.map((one) => this.line(one))],
       hooks: {
         setCursor: [(plot) => this.legend(plot.cursor.idx)],
+        setSelect: [(plot) => this.selected(plot)],
         draw: [(plot) => this.marks?.(plot, this)],
       },
     };
@@ -134,6 +136,13 @@ export class Chart {
       h("tbody", {}, rows.map((point) => h("tr", {}, h("th", { scope: "row" }, name(point)), cells(point)))),
     );
     this.rows.replaceChildren(h("div", { class: "scroll tall", role: "region", "aria-label": `${this.label}, table`, tabindex: "0" }, table));
+  }
+
+  selected(plot) {
+    const { left, width } = plot.select;
+    if (width < 5) return;
+    plot.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+    this.zoom(plot.posToVal(left, "x"), plot.posToVal(left + width, "x"));
   }
 
   size() {

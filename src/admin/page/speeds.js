@@ -2,10 +2,12 @@
 import { get } from "./api.js";
 import { Chart, colour } from "./chart.js";
 import { frequency, plural, rate, seconds } from "./format.js";
-import { step } from "./filters.js";
+import { change } from "./address.js";
+import { span, step } from "./filters.js";
 
 export class Speeds {
   constructor(tps, ttft, output) {
+    const zoom = (from, to) => change({ since: null, from: second(from), to: second(Math.max(to, from + 1)) });
     const median = { key: "p50", label: "p50", colour: "--accent", width: 2.25 };
     this.tps = new Chart(tps, {
       label: "Tokens per second of a call, by the time it began",
@@ -14,6 +16,7 @@ export class Speeds {
       write: (value) => rate(value),
       nothing: "No call with a speed in this window.",
       marks: underWay,
+      zoom,
     });
     this.ttft = new Chart(ttft, {
       label: "Time to first token, by the time the call began",
@@ -22,6 +25,7 @@ export class Speeds {
       write: (value) => seconds(value),
       nothing: "No streamed call in this window.",
       marks: underWay,
+      zoom,
     });
     this.output = new Chart(output, {
       label: "Output tokens, requests and failed calls per second",
@@ -32,17 +36,20 @@ export class Speeds {
       ],
       write: (value) => rate(value),
       writeRight: (value) => frequency(value),
+      zoom,
     });
   }
 
   /** Shows a window, unless `current` is over by then. */
-  async load(filters, window, current) {
-    const asked = (metric) => get("timeseries", { ...filters, metric, step: step() });
+  async load(filters, current) {
+    const asked = (metric) => get("timeseries", { ...filters, metric, step: `${step()}s` });
     try {
       const [tps, ttft] = await Promise.all([asked("tps"), asked("ttft")]);
       if (!current()) return;
       const now = Date.now() / 1000;
-      const range = [from(tps, now - window, now), now];
+      const shown = span(now);
+      const end = shown.to ?? now;
+      const range = [from(tps, shown.from, end), end];
       this.tps.update(settled(spread(tps)), range);
       this.ttft.update(settled(spread(ttft)), range);
       // A step that is not over has not all of its tokens yet.
@@ -54,6 +61,9 @@ export class Speeds {
     }
   }
 }
+
+/** Seconds since 1970 as an address has them. */
+const second = (at) => new Date(Math.round(at) * 1000).toISOString().replace(".000Z", "Z");
 
 /** Shades the steps of which calls are under way. */
 function underWay(plot, chart) {
