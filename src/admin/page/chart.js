@@ -22,7 +22,8 @@ export function colour(name) {
 }
 
 /**
- * `series`: `{key, label, colour, dash, width, scale, fill, points}`; `band`: two keys
+ * `series`: `{key, label, colour, dash, width, scale, fill, points, optional}`, an optional one is not
+ * named where it has no value; `band`: two keys
  * between which to fill; `x`: "time" or a label; `write` gives a value its unit; `zoom` is told the
  * part of the x axis over which somebody drags.
  */
@@ -96,6 +97,7 @@ export class Chart {
     this.points = points;
     this.range = range;
     this.none.hidden = points.some((point) => this.series.some(({ key }) => (point[key] ?? null) !== null));
+    this.series.forEach((one, place) => (this.values[place].parentElement.hidden = !this.named().includes(one)));
     const columns = this.series.map(({ key }) => points.map((point) => point[key] ?? null));
     this.uplot.setData([points.map((point) => point.at), ...columns]);
     this.legend(this.uplot.cursor.idx);
@@ -103,10 +105,14 @@ export class Chart {
     if (this.table.open) this.fillTable();
   }
 
+  named() {
+    return this.series.filter(({ key, optional }) => !optional || this.points.some((point) => (point[key] ?? null) !== null));
+  }
+
   described() {
     const last = this.points.findLast((point) => this.series.some(({ key }) => (point[key] ?? null) !== null));
     if (!last) return `${this.label}: nothing in this window`;
-    return `${this.label}. ${this.summary?.(this) ?? `Last: ${this.series.map((one) => `${one.label} ${this.valueOf(one, last)}`).join(", ")}`}. All figures are in the table below.`;
+    return `${this.label}. ${this.summary?.(this) ?? `Last: ${this.named().map((one) => `${one.label} ${this.valueOf(one, last)}`).join(", ")}`}. All figures are in the table below.`;
   }
 
   valueOf(one, point) {
@@ -124,9 +130,9 @@ export class Chart {
 
   fillTable() {
     if (!this.table.open) return;
-    const head = [this.x === "time" ? "From" : this.x, ...this.series.map((one) => one.label)];
+    const head = [this.x === "time" ? "From" : this.x, ...this.named().map((one) => one.label)];
     const rows = this.points.toReversed().filter((point) => this.series.some(({ key }) => (point[key] ?? null) !== null));
-    const cells = (point) => this.series.map((one) => h("td", { class: "num" }, this.valueOf(one, point)));
+    const cells = (point) => this.named().map((one) => h("td", { class: "num" }, this.valueOf(one, point)));
     const name = (point) => (this.x === "time" ? time(point.at * 1000, true) : String(point.at));
     const table = h(
       "table",

@@ -39,10 +39,13 @@ export function filters() {
   return from ? { since: from, until: to, ...names() } : { since, ...names() };
 }
 
+/** How many seconds a time is before the one shown. */
+export const backBy = (against) => (against === "before" ? span().length : inSeconds(against));
+
 /** The same of a time that is `against` the one shown: that before it, or days earlier. */
 export function filtersAgainst(against) {
   const { from, to, length } = span();
-  const back = against === "before" ? length : inSeconds(against);
+  const back = backBy(against);
   const written = (at) => new Date((at - back) * 1000).toISOString();
   return { ...names(), since: written(from), until: written(to ?? from + length) };
 }

@@ -124,7 +124,7 @@ async function chosenStreams() {
   asking = true;
   try {
     const wanted = names();
-    const { outcome, user, experiment, ...known } = wanted;
+    const { outcome, user, experiment, slo: _, ...known } = wanted;
     // How calls end, whose they are and of which experiment is known when they have ended.
     const unknown = { user, experiment, outcome };
     const why = Object.keys(unknown).filter((name) => unknown[name]);

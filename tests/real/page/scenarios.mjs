@@ -592,10 +592,13 @@ async function against(world) {
   const [from, to] = [middle, middle + 300_000].map((ms) => new Date(ms).toISOString());
   const { page, wrong } = await open(world.browser, world.full.admin, { path: `?${new URLSearchParams({ agent: "team/1", by: "workload", from, to })}` });
   await state(page, "live");
+  assert.equal(await page.locator("#tps .keys li", { hasText: "p50 then" }).isVisible(), false);
   await page.getByLabel("with", { exact: true }).selectOption({ label: "the time before" });
   assert.equal(query(page).against, "before");
   const was = async () => (await cells(page, "#models", 2)).map((text) => Number(text.split("was ")[1]));
   const before = calls.filter((at) => at < middle).length;
+  await page.locator("#tps .keys li", { hasText: "p50 then" }).waitFor();
+  assert.match(await page.locator("#tps .keys li", { hasText: "p50 then" }).innerText(), /p50 then\s*\d+/);
   await until("the calls before", async () => (await was()).reduce((sum, calls) => sum + calls, 0) === before);
   clean(wrong);
 }
