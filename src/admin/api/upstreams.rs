@@ -88,7 +88,7 @@ fn now(admin: &Admin, known: UpstreamConnections) -> UpstreamNow {
                 name: endpoint.name,
                 in_flight: endpoint.in_flight,
                 ejected_seconds: (!endpoint.ejected_for.is_zero())
-                    .then(|| endpoint.ejected_for.as_secs_f64()),
+                    .then_some(endpoint.ejected_for.as_secs_f64()),
             })
             .collect(),
     }

@@ -1,5 +1,6 @@
 // Plots on uPlot's canvas: its colours are those of the page, its figures are also a
 // legend, a description and a table.
+import { csvButton } from "./csv.js";
 import { h, text } from "./dom.js";
 import { date, time } from "./format.js";
 
@@ -141,7 +142,7 @@ export class Chart {
       h("thead", {}, h("tr", {}, head.map((label, place) => h("th", { scope: "col", class: place ? "num" : null }, label)))),
       h("tbody", {}, rows.map((point) => h("tr", {}, h("th", { scope: "row" }, name(point)), cells(point)))),
     );
-    this.rows.replaceChildren(h("div", { class: "scroll tall", role: "region", "aria-label": `${this.label}, table`, tabindex: "0" }, table));
+    this.rows.replaceChildren(csvButton(this.label, () => rows.map((point) => (this.x === "time" ? { ...point, at: new Date(point.at * 1000).toISOString() } : point))), h("div", { class: "scroll tall", role: "region", "aria-label": `${this.label}, table`, tabindex: "0" }, table));
   }
 
   selected(plot) {

@@ -8,7 +8,7 @@ export const csvButton = (name, rows) => h("button", { type: "button", class: "c
 function save(name, rows) {
   const url = URL.createObjectURL(new Blob([csv(rows)], { type: "text/csv" }));
   const stamp = new Date().toISOString().slice(0, 19).replaceAll(":", "");
-  h("a", { href: url, download: `tokengauge-${name.replaceAll(" ", "-")}-${stamp}.csv` }).click();
+  h("a", { href: url, download: `tokengauge-${name.toLowerCase().replace(/[^a-z0-9]+/g, "-")}-${stamp}.csv` }).click();
   setTimeout(() => URL.revokeObjectURL(url), 10_000);
 }
 

@@ -1,6 +1,7 @@
 // Sessions: the server sorts, filters and pages; ten thousand cost a page no more than ten.
 import { get } from "./api.js";
 import { address, change, sessionHref } from "./address.js";
+import { csvButton } from "./csv.js";
 import { h, text } from "./dom.js";
 import { Table } from "./table.js";
 import { ago, count, frequency, known, list, plural, rate, seconds, short, time, usd } from "./format.js";
@@ -13,7 +14,7 @@ export class Sessions {
     this.search = h("input", { type: "search", class: "search", placeholder: "Session or agent contains …", "aria-label": "Session or agent contains", on: { input: () => this.typed() } });
     this.found = h("p", { class: "muted push", role: "status" });
     this.tasks = h("p", { class: "note", id: "tasks" });
-    host.append(h("div", { class: "head" }, this.search, this.found), this.tasks);
+    host.append(h("div", { class: "head" }, this.search, this.found, csvButton("sessions", () => this.table.items)), this.tasks);
     this.table = new Table(host, {
       label: "Sessions",
       order: { id: "last_at", ascending: false },

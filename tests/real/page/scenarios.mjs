@@ -28,6 +28,8 @@ async function start(world) {
   for (const title of ["Tokens per second of a call", "Time to first token", "Streams in flight", "Objectives", "Side by side", "Capacity", "Cost", "Last calls"]) {
     assert.equal(await page.getByRole("region", { name: title, exact: true }).first().isVisible(), true, title);
   }
+  const bytes = await page.evaluate(() => [...performance.getEntriesByType("navigation"), ...performance.getEntriesByType("resource")].filter(({ name }) => !name.includes("/api/")).reduce((sum, { encodedBodySize }) => sum + encodedBodySize, 0));
+  assert.ok(bytes > 20_000 && bytes <= 200_000, `the page is ${bytes} bytes`);
   // The figures of a plot are also a table.
   await page.locator("#tps summary").click();
   await until("rows of the plot", async () => (await page.locator("#tps details tbody tr").count()) > 0);
@@ -505,18 +507,28 @@ async function range(world) {
 
 /** What is on the screen is saved with its figures, and a name is no formula. */
 async function csv(world) {
-  await call(world.full.proxy, { agent: "=1+1/2", session: "a \"quoted\", one" });
-  const { page, wrong } = await open(world.browser, world.full.admin, { path: "calls?session=a+%22quoted%22%2C+one", acceptDownloads: true });
+  const session = `a "quoted", ${Date.now()}`;
+  const path = `calls?${new URLSearchParams({ session })}`;
+  await call(world.full.proxy, { agent: "=1+1/2", session });
+  const { page, wrong } = await open(world.browser, world.full.admin, { path, acceptDownloads: true });
   await state(page, "live");
   await until("the call", async () => (await cells(page, "#calls", 1)).length === 1);
   const [download] = await Promise.all([page.waitForEvent("download"), page.getByRole("button", { name: "Save calls as CSV" }).click()]);
   assert.match(download.suggestedFilename(), /^tokengauge-calls-.*\.csv$/);
   const lines = fs.readFileSync(await download.path(), "utf8").trimEnd().split("\r\n");
   assert.equal(lines.length, 2);
-  const [{ id, seconds }] = (await api(world, "calls?session=a+%22quoted%22%2C+one")).calls;
+  const [{ id, seconds }] = (await api(world, path)).calls;
   const at = lines[0].split(",").indexOf("seconds.ttft");
   assert.ok(at > 0 && lines[1].startsWith(id), lines.join("\n"));
-  assert.ok(lines[1].includes(`,${seconds.ttft},`) && lines[1].includes('"a ""quoted"", one"') && lines[1].includes(",'=1+1"), lines[1]);
+  assert.ok(lines[1].includes(`,${seconds.ttft},`) && lines[1].includes(`"${session.replaceAll('"', '""')}"`) && lines[1].includes(",'=1+1"), lines[1]);
+  // A curve's points, in the unit of the API.
+  await page.goto(world.full.admin);
+  await page.locator("#ttft summary").click();
+  await page.locator("#ttft details tbody tr").first().waitFor();
+  const [curve] = await Promise.all([page.waitForEvent("download"), page.getByRole("button", { name: "Save Time to first token" }).click()]);
+  const [names, newest] = fs.readFileSync(await curve.path(), "utf8").split("\r\n").map((line) => line.split(","));
+  assert.match(newest?.[names.indexOf("at")] ?? `none in ${names}`, /^\d{4}-\d\d-\d\dT.*Z$/);
+  assert.ok(names.includes("p50") && names.includes("requests_per_second"), names.join());
   clean(wrong);
 }
 
