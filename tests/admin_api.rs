@@ -353,6 +353,8 @@ async fn streams_in_flight_show_live_tokens_and_go_away() {
         streams = server.json("/api/v1/streams").await;
     }
     assert_eq!(streams["streams"], serde_json::json!([]));
+    let of_an_agent = server.fetch("/api/v1/streams?agent=nobody").await.body;
+    assert!(of_an_agent.contains("\"now\":0.0"), "{of_an_agent}");
     let text = server.fetch("/metrics").await.body;
     assert_eq!(
         value(&text, "tokengauge_streams_in_flight", &gauge),

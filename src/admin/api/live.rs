@@ -81,7 +81,11 @@ pub(super) fn streams_of(admin: &Admin, query: Option<&str>) -> Result<Streams, 
     let tokens_per_second = match agent.or(session) {
         // Throughput per second is not counted by agent.
         Some(_) => Rates {
-            now: streams.iter().filter_map(|stream| stream.tps).sum(),
+            // A sum of nothing would be -0.
+            now: streams
+                .iter()
+                .filter_map(|stream| stream.tps)
+                .fold(0.0, |sum, tps| sum + tps),
             ..Rates::default()
         },
         None => {
