@@ -176,7 +176,7 @@ fn sessions<'a>(queries: &mut Vec<PageQuery<'a>>, reader: &Reader, back: &dyn Fn
         SessionQuery { sort, ..of(model) },
     );
     let failed = Filter {
-        outcome: Some(Outcome::Timeout),
+        outcomes: vec![Outcome::Timeout],
         ..Filter::default()
     };
     add("sessions with a timeout".into(), of(failed));
@@ -211,7 +211,7 @@ fn groups<'a>(queries: &mut Vec<PageQuery<'a>>, back: &dyn Fn(u64) -> Filter) {
             "an agent's errors",
             Filter {
                 agent: Some("codex_cli_rs/0.58.0".into()),
-                outcome: Some(Outcome::HttpError),
+                outcomes: vec![Outcome::HttpError],
                 ..Filter::default()
             },
         ),
@@ -285,7 +285,7 @@ fn calls<'a>(queries: &mut Vec<PageQuery<'a>>, reader: &Reader, back: &dyn Fn(u6
         (
             "that timed out",
             Filter {
-                outcome: Some(Outcome::Timeout),
+                outcomes: vec![Outcome::Timeout],
                 ..Filter::default()
             },
         ),
@@ -293,7 +293,7 @@ fn calls<'a>(queries: &mut Vec<PageQuery<'a>>, reader: &Reader, back: &dyn Fn(u6
             "of a user that failed",
             Filter {
                 user: Some(format!("{:032x}", 17)),
-                outcome: Some(Outcome::UpstreamReset),
+                outcomes: vec![Outcome::UpstreamReset],
                 ..Filter::default()
             },
         ),

@@ -307,6 +307,7 @@ fn metrics_are_answered_while_every_traffic_thread_is_taken() {
         readiness: Arc::default(),
         ledger: None,
         throughput: None,
+        upstreams: Arc::new(Vec::new),
         drifts: Arc::default(),
         gates: Arc::default(),
         gate_audit: Arc::default(),

@@ -36,6 +36,10 @@ upstream = "upstream"
 name = "unused"
 path = "/b"
 upstream = "quiet"
+[[slo]]
+name = "decoder"
+ttft.at_most = "100ms"
+select.agent = "SLOW*"
 [[gate]]
 name = "decoder"
 candidate.upstream = "upstream"
@@ -71,7 +75,7 @@ impl Server {
         let bench = Bench::new(measure, subscribers);
         let readiness = Arc::new(Readiness::default());
         let measure = Measure::default();
-        let slos = Slos::new(&[], &measure, Instant::now(), SystemTime::now());
+        let slos = Slos::new(&config.slos, &measure, Instant::now(), SystemTime::now());
         let state = Admin {
             slos,
             meter: Arc::clone(&bench.meter),
@@ -82,6 +86,7 @@ impl Server {
             readiness: Arc::clone(&readiness),
             ledger: None,
             throughput: Some(Arc::clone(&throughput)),
+            upstreams: Arc::new(Vec::new),
             drifts: Arc::default(),
             gates: Arc::new(arc_swap::ArcSwap::from_pointee(admin::Gates {
                 gates: config.gates.clone(),
@@ -348,6 +353,8 @@ async fn streams_in_flight_show_live_tokens_and_go_away() {
         streams = server.json("/api/v1/streams").await;
     }
     assert_eq!(streams["streams"], serde_json::json!([]));
+    let of_an_agent = server.fetch("/api/v1/streams?agent=nobody").await.body;
+    assert!(of_an_agent.contains("\"now\":0.0"), "{of_an_agent}");
     let text = server.fetch("/metrics").await.body;
     assert_eq!(
         value(&text, "tokengauge_streams_in_flight", &gauge),

@@ -240,6 +240,119 @@ async fn calls_are_filtered_and_paged() {
     assert_eq!(some["calls"].as_array().expect("calls").len(), 2);
 }
 
+fn ids(page: &Value) -> Vec<String> {
+    let calls = page["calls"].as_array().expect("calls").iter();
+    calls
+        .map(|call| call["id"].as_str().expect("an id").to_owned())
+        .collect()
+}
+
+#[tokio::test]
+async fn a_call_has_an_address() {
+    let server = Server::start().await;
+    chat(&server, 0, "a", "coder/1");
+    let listed = server.json("/api/v1/calls").await;
+    let id = &ids(&listed)[0];
+    let alone = server.json(&format!("/api/v1/calls/{id}")).await;
+    assert_eq!(alone["call"], listed["calls"][0]);
+    assert_eq!(alone["store"], "memory");
+    let phases = alone["phases"].as_array().expect("phases");
+    let end = phases.last().expect("a phase")["end"]
+        .as_f64()
+        .expect("seconds");
+    let duration = alone["call"]["seconds"]["duration"]
+        .as_f64()
+        .expect("seconds");
+    assert!(
+        phases[0]["start"] == 0.0 && (end - duration).abs() < 1e-9,
+        "{alone:#}"
+    );
+    let unknown = "/api/v1/calls/018bcfe5-6800-7000-8000-000000000000";
+    let (status, message) = problem(&server, unknown).await;
+    assert!(
+        status == 404 && message.contains("no finished call"),
+        "{message}"
+    );
+    let (status, message) = problem(&server, "/api/v1/calls/7").await;
+    assert!(
+        status == 400 && message.starts_with("id must be"),
+        "{message}"
+    );
+}
+
+#[tokio::test]
+async fn calls_are_filtered_by_several_outcomes_and_by_all_that_are_failures() {
+    let server = Server::start().await;
+    chat(&server, 0, "a", "coder/1");
+    for (second, end) in [(1, End::UpstreamReset), (2, End::ClientCancelled)] {
+        let call = begin(&server, second, "a", "coder/1");
+        server.bench.frame(&*call, 300, words(8));
+        call.ended(server.bench.at(400), end);
+    }
+    assert!(server.bench.meter.flush(TIMEOUT));
+    for (outcome, count) in [
+        ("complete", 1),
+        ("complete,client_cancelled", 2),
+        ("failed", 1),
+        ("client_cancelled,failed", 2),
+        ("timeout,unreachable", 0),
+    ] {
+        let page = server
+            .json(&format!("/api/v1/calls?outcome={outcome}"))
+            .await;
+        assert_eq!(ids(&page).len(), count, "{outcome}: {page:#}");
+        let sessions = server
+            .json(&format!("/api/v1/sessions?outcome={outcome}"))
+            .await;
+        assert_eq!(sessions["sessions"] != json!([]), count > 0, "{outcome}");
+    }
+}
+
+#[tokio::test]
+async fn calls_that_spent_the_budget_of_an_objective_are_listed_page_by_page() {
+    let server = Server::start().await;
+    for second in 0..12 {
+        // The objective is on agents like SLOW*, in any case, and every first token takes 250 ms.
+        let agent = if second % 3 == 0 { "slow/1" } else { "other/1" };
+        chat(&server, second, "a", agent);
+    }
+    let mut path = "/api/v1/calls?slo=decoder&limit=3".to_owned();
+    let mut found = Vec::new();
+    loop {
+        let page = server.json(&path).await;
+        let calls = page["calls"].as_array().expect("calls");
+        assert!(calls.len() <= 3, "{page:#}");
+        assert!(
+            calls.iter().all(|call| call["agent"] == "slow/1"),
+            "{page:#}"
+        );
+        found.extend(ids(&page));
+        let Some(cursor) = page["next_cursor"].as_str() else {
+            break;
+        };
+        path = format!("/api/v1/calls?slo=decoder&limit=3&cursor={cursor}");
+    }
+    assert!(
+        found.len() == 4 && found.is_sorted_by(|one, other| one > other),
+        "{found:?}"
+    );
+    let (status, message) = problem(&server, "/api/v1/calls?slo=none").await;
+    assert!(
+        status == 400 && message.starts_with("slo must name"),
+        "{message}"
+    );
+    let budget = server.json("/api/v1/slos/decoder/budget").await;
+    assert_eq!(
+        (&budget["name"], &budget["points"]),
+        (&json!("decoder"), &json!([]))
+    );
+    let (status, message) = problem(&server, "/api/v1/slos/none/budget").await;
+    assert!(
+        status == 404 && message.contains("no [[slo]] has this name"),
+        "{message}"
+    );
+}
+
 #[tokio::test]
 async fn an_invalid_query_is_refused_with_the_parameter_and_the_rule() {
     let server = Server::start().await;

@@ -177,8 +177,27 @@ async fn names_the_upstream(incident: Incident) {
         annotations["cause"], cause["sentence"],
         "the alert says the same"
     );
-    assert_eq!(annotations["page"], "https://gauge.example/a/");
-    let runbook = "https://gauge.example/a/runbooks#sloerrorbudgetburn";
+    let page = annotations["page"].as_str().expect("a link");
+    let view = page.strip_prefix("https://gauge.example/a/calls?slo=");
+    let from = view.and_then(|view| view.split_once("&from="));
+    let (slo, from) = from.expect("an objective and a beginning");
+    let spent = fetch(
+        process.admin,
+        &format!("/api/v1/calls?slo={slo}&since={from}"),
+    )
+    .await;
+    let spent: Value = serde_json::from_str(&spent.body).expect("JSON");
+    let spent = spent["calls"].as_array().expect("calls");
+    let of_the_slow = spent
+        .iter()
+        .filter(|call| call["upstream"] == "vllm-a")
+        .count();
+    assert!(
+        of_the_slow > 0 && of_the_slow * 10 >= spent.len() * 9,
+        "{of_the_slow} of {}",
+        spent.len()
+    );
+    let runbook = "https://gauge.example/a/runbooks#tokengaugeerrorbudgetburn";
     assert_eq!(annotations["runbook_url"], runbook);
     let page = fetch(process.admin, "/runbooks").await;
     assert!(

@@ -256,7 +256,7 @@ proptest! {
             until: Some(at(((from + length) * whole) as u64)),
             ..Filter::default()
         });
-        filters.push(Filter { upstream: Some("openai".into()), outcome: Some(Outcome::Complete), ..filters[1].clone() });
+        filters.push(Filter { upstream: Some("openai".into()), outcomes: vec![Outcome::Complete], ..filters[1].clone() });
         filters.push(Filter { experiment: Some("e-1".into()), agent: Some("langchain/1.0".into()), ..Filter::default() });
         filters.push(Filter { user: ledger.records[7].user.clone(), ..Filter::default() });
         filters.push(Filter { session: ledger.records[3].session.clone(), ..Filter::default() });
@@ -331,7 +331,8 @@ proptest! {
             Filter::default(),
             Filter { model: Some("gpt-5.1".into()), ..Filter::default() },
             Filter { session: ledger.records[3].session.clone(), ..Filter::default() },
-            Filter { user: ledger.records[7].user.clone(), outcome: Some(Outcome::Complete), ..Filter::default() },
+            Filter { user: ledger.records[7].user.clone(), outcomes: vec![Outcome::Complete], ..Filter::default() },
+            Filter { outcomes: vec![Outcome::HttpError, Outcome::Timeout], ..Filter::default() },
             Filter { since: Some(at(5_000)), until: Some(at(50_000)), ..Filter::default() },
             Filter { agent: Some("nobody".into()), ..Filter::default() },
         ];
@@ -357,6 +358,27 @@ proptest! {
             should.sort_by_key(id);
             prop_assert_eq!(found, should);
         }
+    }
+}
+
+#[test]
+fn every_call_is_found_by_its_id() {
+    let ledger = written(sample(4, 200, 500.0), &mut SplitMix64(4));
+    for record in &ledger.records {
+        let id = record.id.parse().expect("an id");
+        let found = ledger
+            .reader
+            .call(id)
+            .expect("an answer")
+            .expect("the call");
+        assert_eq!(found.id, record.id);
+    }
+    for unknown in [
+        uuid::Uuid::nil(),
+        uuid::Uuid::new_v4(),
+        uuid::Uuid::now_v7(),
+    ] {
+        assert_eq!(ledger.reader.call(unknown).expect("an answer"), None);
     }
 }
 
@@ -428,7 +450,7 @@ fn sessions_are_found_by_what_their_calls_had() {
             ..Filter::default()
         },
         Filter {
-            outcome: Some(Outcome::HttpError),
+            outcomes: vec![Outcome::HttpError, Outcome::Timeout],
             experiment: Some("e-1".into()),
             ..Filter::default()
         },

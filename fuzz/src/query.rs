@@ -86,6 +86,7 @@ fn admin(ledger: Option<Arc<Reader>>) -> Admin {
         readiness: Arc::default(),
         throughput: ledger.is_none().then(ThroughputHistory::new),
         ledger,
+        upstreams: Arc::new(Vec::new),
         drifts: Arc::default(),
         gates: Arc::default(),
         gate_audit: Arc::default(),

@@ -24,6 +24,7 @@ use crate::export::{labels, names};
 use crate::history::ThroughputHistory;
 use crate::ledger::Reader;
 use crate::meter::{Meter, RecentCalls};
+use crate::proxy::UpstreamConnections;
 use crate::slo::Slos;
 use arc_swap::ArcSwap;
 use axum::Router;
@@ -73,6 +74,8 @@ pub struct Admin {
     pub ledger: Option<Arc<Reader>>,
     /// Throughput over time, where there is no ledger.
     pub throughput: Option<Arc<ThroughputHistory>>,
+    /// The connections of the upstreams now.
+    pub upstreams: Arc<dyn Fn() -> Vec<UpstreamConnections> + Send + Sync>,
     /// The last evaluation of `[[drift]]`.
     pub drifts: Arc<ArcSwap<Drifts>>,
     /// The gates that are configured.
@@ -188,7 +191,12 @@ fn count_connections(prometheus: &Prometheus, slots: [&Arc<Slots>; 2]) {
 
 /// The router of the admin address, without access control.
 pub fn router(admin: Admin) -> Router {
+    let views = page::VIEWS.into_iter();
+    let views = views.fold(Router::new(), |views, path| {
+        views.route(path, get(page::view))
+    });
     Router::new()
+        .merge(views)
         .route("/", get(page::index))
         .route("/page/{*file}", get(page::file))
         .route(runbooks::PATH, get(runbooks::runbooks))

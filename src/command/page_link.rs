@@ -2,7 +2,7 @@
 
 use crate::admin::RUNBOOKS;
 use crate::config::Admin;
-use crate::slo::{AlertNotification, AlertSubject};
+use crate::slo::{AlertNotification, AlertSubject, alert_name};
 use std::net::SocketAddr;
 
 /// The page, as whoever gets an alert opens it.
@@ -10,8 +10,15 @@ use std::net::SocketAddr;
 pub(super) enum PageLink {
     /// At this URL, which has no slash at its end.
     Url(String),
-    /// By this command, or on this host.
-    By(String),
+    /// At a URL that leads there only after a command, or on a host.
+    By {
+        /// The command, with what leads from it to the URL.
+        before: String,
+        /// The URL, without a slash at its end.
+        url: String,
+        /// What follows it.
+        after: String,
+    },
     /// There is no address for operators.
     Nowhere,
 }
@@ -29,29 +36,41 @@ impl PageLink {
         let scheme = if admin.tls.is_some() { "https" } else { "http" };
         let (ip, port) = (address.ip(), address.port());
         let here = SocketAddr::from(([127, 0, 0, 1], port));
+        let url = format!("{scheme}://{here}");
         if let Some(pod) = first(["K8S_POD_NAME", "POD_NAME"]) {
             let namespace = first(["K8S_NAMESPACE_NAME", "POD_NAMESPACE"]);
             let namespace = namespace.map_or(String::new(), |name| format!(" -n {name}"));
-            return PageLink::By(format!(
-                "kubectl port-forward{namespace} pod/{pod} {port}, then {scheme}://{here}/"
-            ));
+            return PageLink::By {
+                before: format!("kubectl port-forward{namespace} pod/{pod} {port}, then "),
+                url,
+                after: String::new(),
+            };
         }
         if ip.is_loopback() || ip.is_unspecified() {
             let system = rustix::system::uname();
             let host = system.nodename().to_string_lossy();
-            return PageLink::By(format!("{scheme}://{here}/ on {host}"));
+            return PageLink::By {
+                before: String::new(),
+                url,
+                after: format!(" on {host}"),
+            };
         }
         PageLink::Url(format!("{scheme}://{address}"))
     }
 
-    /// Adds the page and, where they have none of their own, the runbook to alerts.
+    /// How a view is opened, by its path and query.
+    fn to(&self, view: &str) -> Option<String> {
+        match self {
+            PageLink::Url(url) => Some(format!("{url}/{view}")),
+            PageLink::By { before, url, after } => Some(format!("{before}{url}/{view}{after}")),
+            PageLink::Nowhere => None,
+        }
+    }
+
+    /// Adds the view of the page and, where they have none of their own, the runbook to alerts.
     pub(super) fn add_to(&self, notices: &mut [AlertNotification]) {
         for notice in notices {
-            notice.page = match self {
-                PageLink::Url(url) => Some(format!("{url}/")),
-                PageLink::By(how) => Some(how.clone()),
-                PageLink::Nowhere => None,
-            };
+            notice.page = self.to(&notice.view);
             if let (PageLink::Url(url), None) = (self, &notice.runbook_url) {
                 notice.runbook_url = Some(format!("{url}{RUNBOOKS}#{}", runbook(notice.about)));
             }
@@ -60,11 +79,8 @@ impl PageLink {
 }
 
 /// The section of the runbooks.
-fn runbook(about: AlertSubject) -> &'static str {
-    match about {
-        AlertSubject::Objective => "sloerrorbudgetburn",
-        AlertSubject::Budget => "tokengaugebudgetspent",
-    }
+fn runbook(about: AlertSubject) -> String {
+    alert_name(about).to_lowercase()
 }
 
 #[cfg(test)]
@@ -87,26 +103,37 @@ mod tests {
         assert_eq!(url, PageLink::Url("https://gauge.example.com/a".to_owned()));
         let remote = PageLink::new(&admin("10.0.0.1:9464"), none);
         assert_eq!(remote, PageLink::Url("http://10.0.0.1:9464".to_owned()));
-        let PageLink::By(local) = PageLink::new(&admin("[::]:9464"), none) else {
-            panic!("a URL that leads nowhere from elsewhere");
-        };
-        assert!(local.starts_with("http://127.0.0.1:9464/ on "), "{local}");
+        let local = PageLink::new(&admin("[::]:9464"), none);
+        let local = local.to("calls?slo=a").expect("an address");
+        let begin = "http://127.0.0.1:9464/calls?slo=a on ";
+        assert!(local.starts_with(begin), "{local}");
         let pod = |name: &str| match name {
             "K8S_POD_NAME" => Some("agent-7".to_owned()),
             "POD_NAMESPACE" => Some("ml".to_owned()),
             _ => None,
         };
-        let how = "kubectl port-forward -n ml pod/agent-7 15465, then http://127.0.0.1:15465/";
+        let how = "kubectl port-forward -n ml pod/agent-7 15465, then http://127.0.0.1:15465/calls";
         let in_pod = PageLink::new(&admin("127.0.0.1:15465"), pod);
-        assert_eq!(in_pod, PageLink::By(how.to_owned()));
+        assert_eq!(in_pod.to("calls").as_deref(), Some(how));
         assert_eq!(PageLink::new(&Admin::default(), pod), PageLink::Nowhere);
     }
 
     #[test]
-    fn every_alert_has_a_section_of_the_runbooks() {
-        let text = include_str!("../../docs/runbooks.md").to_lowercase();
+    fn every_alert_has_a_runbook_with_mitigations_and_what_to_tell_others() {
+        let text = include_str!("../../docs/runbooks.md");
         for about in [AlertSubject::Objective, AlertSubject::Budget] {
-            assert!(text.contains(&format!("\n## {}\n", runbook(about))));
+            let name = alert_name(about);
+            let after = text.split(&format!("\n## {name}\n")).nth(1);
+            let section = after.and_then(|after| after.split("\n## ").next());
+            let section = section.expect(name);
+            for part in [
+                "1. ",
+                "curl -s",
+                "**Mitigations**\n\n| ",
+                "**What to tell others**",
+            ] {
+                assert!(section.contains(part), "{name}: {part}");
+            }
         }
     }
 }

@@ -115,7 +115,12 @@ impl Proxy {
         let mut watchers = operators.watchers(&prometheus, &meter);
         watchers.change(watchers.prepare(&config.scrapes)?);
         let about = ProcessInfo::new(&config, &addresses, SystemTime::now());
+        let weak_forwarder = Arc::downgrade(&forwarder);
         let admin = Admin {
+            upstreams: Arc::new(move || {
+                let forwarder = weak_forwarder.upgrade();
+                forwarder.map_or(Vec::new(), |forwarder| forwarder.upstreams())
+            }),
             slos,
             meter,
             recent,

@@ -12,6 +12,7 @@ import urllib.parse
 import pytest
 
 import traffic
+import vllm_metrics
 from conftest import HERE, PROJECT
 from processes import free_port
 
@@ -21,7 +22,8 @@ SESSIONS = 10_000
 SECRET = "correct-horse-battery-staple"
 SCENARIOS = (
     "start liveUpdate polling filter sort compare waterfall dark empty token phone keyboard accessible "
-    "tenThousandSessions unavailable cause pictures"
+    "tenThousandSessions unavailable cause addresses links wrongAddress range csv runbooks upstreams brush against "
+    "burnDown keys pictures"
 ).split()
 
 
@@ -68,7 +70,13 @@ def speaking(base):
 
 
 @pytest.fixture(scope="module")
-def results(logs, gauge, simulator):
+def engine_metrics():
+    with vllm_metrics.serving() as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def results(logs, gauge, simulator, engine_metrics):
     assert shutil.which("chromium"), "there is no chromium: tests/real/install"
     shutil.rmtree(SHOTS, ignore_errors=True)
     SHOTS.mkdir(parents=True)
@@ -76,7 +84,7 @@ def results(logs, gauge, simulator):
     gone = f"http://127.0.0.1:{free_port()}"
 
     def configured(name, before="", after=""):
-        text = template.substitute(simulator=simulator, gone=gone, ledger=logs / f"{name}.sqlite")
+        text = template.substitute(simulator=simulator, gone=gone, engine=engine_metrics, ledger=logs / f"{name}.sqlite")
         (logs / f"{name}.toml").write_text(text.replace(before, after, 1))
         return logs / f"{name}.toml"
 
@@ -96,7 +104,7 @@ def results(logs, gauge, simulator):
         world[name] = {"proxy": proxy.url, "admin": proxy.admin, "secret": SECRET}
     (logs / "page.json").write_text(json.dumps(world))
     results_file = logs / "page-results.json"
-    subprocess.run(["node", PAGE / "run.mjs", logs / "page.json", results_file], check=True, timeout=240)
+    subprocess.run(["node", PAGE / "run.mjs", logs / "page.json", results_file], check=True, timeout=480)
     return json.loads(results_file.read_text())
 
 

@@ -34,7 +34,11 @@ pub struct AlertNotification {
     /// Why it fires, in a sentence, where that was looked for.
     #[serde(default)]
     pub cause: Option<String>,
-    /// The URL of the live page, or how to open it.
+    /// The view of the live page that shows what the alert is about: path and query, relative to the
+    /// page's own address.
+    #[serde(default)]
+    pub view: String,
+    /// The URL of that view, or how to open it.
     #[serde(default)]
     pub page: Option<String>,
     /// What to do about it.

@@ -368,6 +368,11 @@ impl Outcome {
     pub fn as_str(self) -> &'static str {
         self.into()
     }
+
+    /// Whether the call failed: it did not end well, and its agent did not give it up.
+    pub fn is_failure(self) -> bool {
+        !matches!(self, Outcome::Complete | Outcome::ClientCancelled)
+    }
 }
 
 /// Why a call has no `output_tps`. A wrong number is worse than none.

@@ -13,7 +13,7 @@ use super::routing::Routing;
 use super::send::{Forwarding, SendFailure};
 use super::send_timeout::{DownstreamState, SendState};
 use super::split;
-use super::upstream::Upstream;
+use super::upstream::{EndpointLoad, Upstream};
 use crate::settings::{Route, Settings};
 use arc_swap::ArcSwap;
 use http::header::CONNECTION;
@@ -87,6 +87,7 @@ impl Forwarder {
             pending: upstream.connections.pending(),
             refused: upstream.connections.refused(),
             resent: upstream.connections.resent(),
+            endpoints: upstream.endpoints(),
         };
         upstreams.iter().map(connections).collect()
     }
@@ -231,6 +232,8 @@ pub struct UpstreamConnections {
     pub refused: u64,
     /// Requests that were sent once more because a reused connection was lost.
     pub resent: u64,
+    /// Its endpoints that are known: a name that no request has resolved yet has none.
+    pub endpoints: Vec<EndpointLoad>,
 }
 
 /// What is known of the request body before any of it is read.

@@ -46,6 +46,7 @@ pub use listener::{
     ActiveListeners, BindError, BoundListener, DrainSummary, ListenerUpdate, serve,
 };
 pub use routing::Routing;
+pub use upstream::EndpointLoad;
 
 use agent_connection::AgentConnection;
 use drain::Drain;

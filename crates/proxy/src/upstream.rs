@@ -67,6 +67,17 @@ pub(super) struct Endpoint {
     connections: Arc<Connections>,
 }
 
+/// The load of an endpoint of an upstream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EndpointLoad {
+    /// Its name, with the address where a name may have several.
+    pub name: String,
+    /// Requests in flight.
+    pub in_flight: usize,
+    /// For how long it will get no request, since a connection to it failed; zero where it gets some.
+    pub ejected_for: Duration,
+}
+
 /// The order in which endpoints are chosen, the least first. Earlier fields weigh more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Rank {
@@ -241,6 +252,15 @@ impl Upstream {
         Some((Arc::clone(host), endpoint))
     }
 
+    /// The load of each of its endpoints.
+    pub fn endpoints(&self) -> Vec<EndpointLoad> {
+        let mut endpoints = Vec::new();
+        for host in &self.hosts {
+            host.for_each_endpoint(|endpoint| endpoints.push(endpoint.load()));
+        }
+        endpoints
+    }
+
     /// Whether a new connection may serve several requests at once.
     fn may_multiplex(&self, endpoint: &Endpoint) -> bool {
         match self.settings.protocol {
@@ -316,6 +336,16 @@ impl Endpoint {
     pub fn eject(&self, duration: Duration) {
         self.ejected_until
             .store(millis(self.created.elapsed() + duration), Ordering::Relaxed);
+    }
+
+    fn load(&self) -> EndpointLoad {
+        let until = self.ejected_until.load(Ordering::Relaxed);
+        let left = until.saturating_sub(millis(self.created.elapsed()));
+        EndpointLoad {
+            name: self.display_name(),
+            in_flight: self.in_flight.count(),
+            ejected_for: Duration::from_millis(left),
+        }
     }
 
     fn is_ejected(&self) -> bool {

@@ -4,6 +4,7 @@
 
 mod audit;
 mod budget;
+mod burn_down;
 mod calendar;
 mod causes;
 mod engine;
@@ -28,10 +29,11 @@ mod windows;
 
 pub use audit::{Circumstances, changes};
 pub use budget::{burn_rate, exhausted_in, ratio, remaining};
+pub use burn_down::{BudgetPoint, BurnDown};
 pub use engine::Slos;
 pub use months::Attainment;
 pub use notify::{
-    DeliveryState, Destination, FiringAlerts, Kind, Message, Outbox, Receiver, messages,
+    DeliveryState, Destination, FiringAlerts, Kind, Message, Outbox, Receiver, alert_name, messages,
 };
 pub use objective::MONTH;
 pub use objective::{Judgement, MAX_OBJECTIVES, Objective, Sli, Slice, Weight};

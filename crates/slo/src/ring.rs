@@ -57,9 +57,23 @@ impl Ring {
 
     /// The last `window` until `now`.
     pub fn sum(&self, now: f64, window: Duration) -> Sum {
-        let minutes = window.as_secs() <= BY_MINUTE;
-        let level = if minutes { &self.minutes } else { &self.hours };
-        level.sum(now, window.as_secs_f64())
+        self.level(window).sum(now, window.as_secs_f64())
+    }
+
+    /// The buckets of the last `window` until `now`, oldest first, each with its beginning in seconds
+    /// since 1970, and their length in seconds.
+    pub fn buckets(&self, now: f64, window: Duration) -> (u64, Vec<(u64, Sum)>) {
+        let level = self.level(window);
+        let mut buckets: Vec<_> = level.within(now, window.as_secs_f64()).collect();
+        buckets.reverse();
+        (level.step, buckets)
+    }
+
+    fn level(&self, window: Duration) -> &Level {
+        match window.as_secs() <= BY_MINUTE {
+            true => &self.minutes,
+            false => &self.hours,
+        }
     }
 
     /// Moves all buckets by the seconds by which the clock was adjusted, so that they keep their age.
@@ -126,18 +140,30 @@ impl Level {
     }
 
     fn sum(&self, now: f64, window: f64) -> Sum {
-        let step = self.step as f64;
-        let (from, mut sum) = ((now - window) / step, Sum::default());
-        for (age, [good, bad]) in self.buckets.iter().rev().enumerate() {
-            let begins = self.newest as f64 - age as f64;
-            let share = (begins + 1.0 - from).clamp(0.0, 1.0);
-            if share == 0.0 {
-                break;
-            }
-            sum.good += *good as f64 * share;
-            sum.bad += *bad as f64 * share;
-        }
-        sum
+        let add = |sum: Sum, (_, more): (u64, Sum)| Sum {
+            good: sum.good + more.good,
+            bad: sum.bad + more.bad,
+        };
+        self.within(now, window).fold(Sum::default(), add)
+    }
+
+    /// The buckets that the last `window` seconds until `now` cover, newest first, each with its
+    /// beginning in seconds since 1970; of the oldest the part that is covered.
+    fn within(&self, now: f64, window: f64) -> impl Iterator<Item = (u64, Sum)> {
+        let from = (now - window) / self.step as f64;
+        let buckets = self.buckets.iter().rev().enumerate();
+        buckets
+            .map(move |(age, [good, bad])| {
+                let number = self.newest.saturating_sub(age as u64);
+                let share = (self.newest as f64 - age as f64 + 1.0 - from).clamp(0.0, 1.0);
+                let sum = Sum {
+                    good: *good as f64 * share,
+                    bad: *bad as f64 * share,
+                };
+                (number * self.step, share, sum)
+            })
+            .take_while(|(_, share, _)| *share > 0.0)
+            .map(|(begins, _, sum)| (begins, sum))
     }
 
     fn redate(&mut self, seconds: i64) {

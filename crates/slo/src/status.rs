@@ -84,6 +84,15 @@ impl Slos {
             .collect()
     }
 
+    /// The objective `name`, where there is one.
+    pub fn objective(&self, name: &str) -> Option<Arc<Objective>> {
+        let state = self.state();
+        let mut objectives = state.trackers.iter().map(|tracker| &tracker.objective);
+        objectives
+            .find(|known| &*known.name == name)
+            .map(Arc::clone)
+    }
+
     /// The objectives with a firing page at `now`, by this process's counts.
     pub fn paging(&self, now: Instant) -> Vec<Arc<str>> {
         let state = self.state();

@@ -285,6 +285,11 @@ impl Tracker {
         self.ring.sum(now, window)
     }
 
+    /// The same by minute or hour, oldest first, with the length of these in seconds.
+    pub fn buckets(&self, now: f64, window: Duration) -> (u64, Vec<(u64, Sum)>) {
+        self.ring.buckets(now, window)
+    }
+
     /// The events of the budget's period: the window, or the calendar month so far.
     pub fn period(&self, now: f64) -> Sum {
         match self.objective.calendar_month {

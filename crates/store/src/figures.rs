@@ -94,7 +94,7 @@ impl CallFigures {
 
     /// A call that its agent cancelled is no error.
     pub(crate) fn error(&self) -> bool {
-        !matches!(self.outcome, Outcome::Complete | Outcome::ClientCancelled)
+        self.outcome.is_failure()
     }
 
     /// The time to the first token; a backend that is warming up says nothing of its speed.

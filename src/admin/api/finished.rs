@@ -1,4 +1,4 @@
-//! Queries about finished calls: calls, sessions, groups and time series.
+//! Queries about finished calls: sessions, groups and time series.
 
 use super::problem::Problem;
 use super::query_params::{FILTERS, PAGING, QueryParams};
@@ -6,7 +6,6 @@ use super::sessions::UNKNOWN_SESSION;
 use super::store::{Span, Store, StoreName, ask};
 use super::unsettled;
 use crate::admin::Admin;
-use crate::call::CallRecord;
 use crate::history;
 use crate::query::{
     Dimension, Filter, GroupRow, Paging, SeriesMetric, SessionDetail, SessionQuery, SessionRow,
@@ -63,34 +62,6 @@ pub(super) const OF_SESSIONS: [&str; 3] = ["q", "sort", "order"];
 pub(super) const OF_GROUPS: [&str; 1] = ["by"];
 /// The parameters of time series alone.
 pub(super) const OF_TIMESERIES: [&str; 2] = ["step", "metric"];
-
-#[derive(JsonSchema, Serialize)]
-pub(super) struct Calls {
-    /// Which store answered.
-    store: StoreName,
-    /// A page of them, the newest first.
-    calls: Vec<CallRecord>,
-    /// Names the next page; null where this is the last.
-    next_cursor: Option<String>,
-}
-
-/// The finished calls, newest first.
-pub(super) async fn calls(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Response {
-    reply(async {
-        let asked = QueryParams::of(query.as_deref(), &[&FILTERS, &PAGING])?;
-        let (filter, paging) = (asked.filter((admin.wall)())?, asked.paging()?);
-        let question = move |store: &Store| {
-            let page = store.calls(&filter, &paging)?;
-            Ok(Calls {
-                store: store.name(),
-                calls: page.rows,
-                next_cursor: page.next_cursor,
-            })
-        };
-        ask(&admin, question).await
-    })
-    .await
-}
 
 #[derive(JsonSchema, Serialize)]
 pub(super) struct Sessions {

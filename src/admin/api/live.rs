@@ -7,7 +7,9 @@ use crate::admin::Admin;
 use crate::meter::StreamNow;
 use crate::slo::Status;
 use crate::throughput::{RateFilter, Rates};
-use axum::extract::{RawQuery, State};
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, RawQuery, State};
+use axum::http::StatusCode;
 use axum::response::Response;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -79,7 +81,11 @@ pub(super) fn streams_of(admin: &Admin, query: Option<&str>) -> Result<Streams, 
     let tokens_per_second = match agent.or(session) {
         // Throughput per second is not counted by agent.
         Some(_) => Rates {
-            now: streams.iter().filter_map(|stream| stream.tps).sum(),
+            // A sum of nothing would be -0.
+            now: streams
+                .iter()
+                .filter_map(|stream| stream.tps)
+                .fold(0.0, |sum, tps| sum + tps),
             ..Rates::default()
         },
         None => {
@@ -105,6 +111,22 @@ pub(super) async fn slos(State(admin): State<Admin>, RawQuery(query): RawQuery) 
     reply(async {
         QueryParams::of(query.as_deref(), &[])?;
         Ok(slos_now(&admin))
+    })
+    .await
+}
+
+/// How the budget of an objective was spent.
+pub(super) async fn budget(
+    State(admin): State<Admin>,
+    path: Result<Path<String>, PathRejection>,
+    RawQuery(query): RawQuery,
+) -> Response {
+    reply(async {
+        QueryParams::of(query.as_deref(), &[])?;
+        let Path(name) = path.map_err(|_| Problem::of("name", "must be UTF-8, percent-encoded"))?;
+        let unknown = "no [[slo]] has this name; /api/v1/slos lists them";
+        let told = admin.slos.burn_down(&name, (admin.clock)());
+        told.ok_or_else(|| Problem::new(StatusCode::NOT_FOUND, unknown))
     })
     .await
 }

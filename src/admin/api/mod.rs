@@ -1,5 +1,6 @@
 //! The JSON API: `/api/v1/…`.
 
+mod calls;
 mod capacity;
 mod drift;
 mod events;
@@ -13,6 +14,7 @@ mod query_params;
 mod sessions;
 mod store;
 mod unsettled;
+mod upstreams;
 
 use super::{Admin, process_info};
 use axum::Router;
@@ -27,7 +29,8 @@ pub(super) use query_params::QueryParams;
 fn routes() -> Vec<(&'static str, MethodRouter<Admin>)> {
     vec![
         ("/api/v1/about", get(process_info::about)),
-        ("/api/v1/calls", get(finished::calls)),
+        ("/api/v1/calls", get(calls::calls)),
+        ("/api/v1/calls/{id}", get(calls::call)),
         ("/api/v1/sessions", get(finished::sessions)),
         ("/api/v1/sessions/{id}", get(finished::session)),
         ("/api/v1/sessions/{id}/analysis", get(sessions::analysis)),
@@ -49,7 +52,9 @@ fn routes() -> Vec<(&'static str, MethodRouter<Admin>)> {
         ),
         ("/api/v1/gates/{name}/rollback", post(gates::rollback)),
         ("/api/v1/streams", get(live::streams)),
+        ("/api/v1/upstreams", get(upstreams::upstreams)),
         ("/api/v1/slos", get(live::slos)),
+        ("/api/v1/slos/{name}/budget", get(live::budget)),
         ("/api/v1/events", get(events::events)),
         ("/api/v1/openapi.json", get(openapi::openapi)),
     ]

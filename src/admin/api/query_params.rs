@@ -53,6 +53,9 @@ pub(super) const OUTCOMES: [Outcome; 9] = [
     Outcome::Drained,
 ];
 
+/// The word for every outcome of a call that failed.
+pub(super) const FAILED: &str = "failed";
+
 /// The parameters of a query; each is known and occurs once.
 #[derive(Debug)]
 pub(in crate::admin) struct QueryParams(BTreeMap<&'static str, String>);
@@ -195,9 +198,22 @@ impl QueryParams {
         Ok(classes.unwrap_or_default())
     }
 
+    /// How calls ended: none is all.
+    fn outcomes(&self) -> Result<Vec<Outcome>, Problem> {
+        if self.text("outcome").is_none() {
+            return Ok(Vec::new());
+        }
+        let all = OUTCOMES.map(|outcome| (outcome.as_str(), Some(outcome)));
+        let words: Vec<_> = all.into_iter().chain([(FAILED, None)]).collect();
+        let chosen = self.words("outcome", &words)?;
+        let failed = chosen.iter().any(|(_, outcome)| outcome.is_none());
+        let named = |outcome: &Outcome| chosen.iter().any(|(_, one)| *one == Some(*outcome));
+        let meant = |outcome: &Outcome| named(outcome) || failed && outcome.is_failure();
+        Ok(OUTCOMES.into_iter().filter(meant).collect())
+    }
+
     /// The filter that the parameters describe.
     pub(super) fn filter(&self, now: SystemTime) -> Result<Filter, Problem> {
-        let outcomes = OUTCOMES.map(|outcome| (outcome.as_str(), outcome));
         Ok(Filter {
             since: self.instant("since", now)?,
             until: self.instant("until", now)?,
@@ -208,7 +224,7 @@ impl QueryParams {
             agent: self.name("agent")?,
             user: self.name("user")?,
             experiment: self.name("experiment")?,
-            outcome: self.word("outcome", &outcomes)?,
+            outcomes: self.outcomes()?,
             session: self.name("session")?,
             operation_classes: self.operation_classes()?,
         })
@@ -233,7 +249,14 @@ mod tests {
         let read = filter("model=a%2Fb+c&outcome=timeout&since=1h&until=2001-09-09T01:46:40Z");
         let read = read.expect("valid");
         assert_eq!(read.model.as_deref(), Some("a/b c"));
-        assert_eq!(read.outcome, Some(Outcome::Timeout));
+        assert_eq!(read.outcomes, [Outcome::Timeout]);
+        let failed = filter("outcome=complete,failed").expect("words");
+        let given_up = [Outcome::ClientCancelled];
+        let rest: Vec<_> = OUTCOMES
+            .into_iter()
+            .filter(|one| !given_up.contains(one))
+            .collect();
+        assert_eq!(failed.outcomes, rest, "all but what the agent gave up");
         assert_eq!(read.since, Some(UNIX_EPOCH + Duration::from_secs(996_400)));
         assert_eq!(
             read.until,
@@ -259,7 +282,10 @@ mod tests {
             ("since=999999999w", "since must be"),
             ("since=0s", "since must be"),
             ("model=", "model must have 1 to 200 characters"),
-            ("outcome=fine", "outcome must be one of complete, client_"),
+            (
+                "outcome=fine",
+                "outcome must be one or more of complete,client_",
+            ),
             ("model=a&model=b", "model is given more than once"),
             (
                 "modle=a",

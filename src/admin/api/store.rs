@@ -91,6 +91,19 @@ impl Store {
         }
     }
 
+    /// The call with this id.
+    pub(super) fn call(&self, id: uuid::Uuid) -> Answer<Option<CallRecord>> {
+        match self {
+            Store::Ledger(reader) => reader.call(id).map_err(problem),
+            Store::Memory(recent) => {
+                let id = id.to_string();
+                let finished_calls = recent.newest(usize::MAX);
+                let mut calls = finished_calls.iter().map(|finished| &finished.record);
+                Ok(calls.find(|call| call.id == id).cloned())
+            }
+        }
+    }
+
     pub(super) fn sessions(&self, query: &SessionQuery) -> Answer<Page<SessionRow>> {
         match self {
             Store::Ledger(reader) => reader.sessions(query).map_err(problem),

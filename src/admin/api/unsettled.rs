@@ -32,7 +32,7 @@ fn is_meant(filter: &Filter, progress: &Progress, started: SystemTime) -> bool {
         wanted.as_deref().is_none_or(|wanted| value == Some(wanted))
     };
     // How it ends, whose it is and of which experiment is not known yet.
-    let known = filter.outcome.is_none() && filter.user.is_none() && filter.experiment.is_none();
+    let known = filter.outcomes.is_empty() && filter.user.is_none() && filter.experiment.is_none();
     known
         && filter.since.is_none_or(|since| started >= since)
         && filter.until.is_none_or(|until| started < until)

@@ -1,5 +1,7 @@
 // What a session's length is made of, what its prompt cache missed, and its trace as a file.
+import { callHref } from "./address.js";
 import { get, open } from "./api.js";
+import { saveFile } from "./csv.js";
 import { h, meter } from "./dom.js";
 import { count, percent, plural, seconds, usd } from "./format.js";
 import { PHASES } from "./words.js";
@@ -54,7 +56,7 @@ export class Analysis {
     const cost = costs.every((one) => one !== null) ? `, which cost ${usd(costs.reduce((sum, one) => sum + one, 0))}` : "";
     const heads = [["At"], ["Came from it", "num"], ["Cost", "num"], ["Probable cause"]];
     const head = h("tr", {}, heads.map(([label, kind]) => h("th", { scope: "col", class: kind ?? null }, label)));
-    const rows = breaks.slice(0, 50).map((one) => h("tr", {}, h("td", {}, seconds(one.offset)), h("td", { class: "num" }, `${count(one.cached)} of ${count(one.expected)}`), h("td", { class: "num" }, usd(one.cost_usd) ?? "–"), h("td", {}, one.cause === "idle" ? `idle for ${seconds(one.idle_seconds)}: longer than it is kept` : (CAUSES[one.cause] ?? one.cause))));
+    const rows = breaks.slice(0, 50).map((one) => h("tr", {}, h("td", {}, h("a", { href: callHref(one.call) }, seconds(one.offset))), h("td", { class: "num" }, `${count(one.cached)} of ${count(one.expected)}`), h("td", { class: "num" }, usd(one.cost_usd) ?? "–"), h("td", {}, one.cause === "idle" ? `idle for ${seconds(one.idle_seconds)}: longer than it is kept` : (CAUSES[one.cause] ?? one.cause))));
     const table = h("table", { class: "breaks" }, h("caption", { class: "vh" }, "Turns that missed the prompt cache"), h("thead", {}, head), h("tbody", {}, rows));
     return h("div", {}, title, h("p", {}, `${plural(breaks.length, "turn")} missed ${count(missed)} tokens${cost}.`), h("div", { class: "scroll", role: "region", "aria-label": "Turns that missed the prompt cache", tabindex: "0" }, table));
   }
@@ -68,9 +70,7 @@ export class Analysis {
   async save(format, said) {
     try {
       const response = await open(`api/v1/sessions/${encodeURIComponent(this.id)}/trace`, { format });
-      const url = URL.createObjectURL(await response.blob());
-      h("a", { href: url, download: `session-${format}.json` }).click();
-      setTimeout(() => URL.revokeObjectURL(url), 10_000);
+      saveFile(await response.blob(), `session ${format}`, "json");
       said.textContent = "";
     } catch (error) {
       said.textContent = `Cannot be saved: ${error.message}`;

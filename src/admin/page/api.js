@@ -1,5 +1,8 @@
 // The one door to the process: paths are relative, so a prefix in front of us is fine.
 
+/** Where the page is, whatever stands before it and whichever view is open. */
+export const BASE = new URL("../", import.meta.url);
+
 const KEY = "tokengauge-token";
 let memory = null; // where storage is forbidden
 const listeners = new Set();
@@ -35,7 +38,7 @@ export const whenRefused = (ask) => listeners.add(ask);
 
 /** The response of `path`, or a `Failed` that says why there is none. */
 export async function open(path, parameters = {}, signal = undefined) {
-  const url = new URL(path, document.baseURI);
+  const url = new URL(path, BASE);
   for (const [name, value] of Object.entries(parameters)) {
     if (value !== null && value !== undefined && value !== "") url.searchParams.set(name, value);
   }

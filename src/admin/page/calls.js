@@ -1,55 +1,91 @@
 // The last finished calls, and why some have no speed.
+import { get } from "./api.js";
+import { address, callHref, href, other, same, sessionHref } from "./address.js";
+import { csvButton } from "./csv.js";
 import { h, text } from "./dom.js";
+import { filters, goesOn, matching, names } from "./filters.js";
 import { Table } from "./table.js";
 import { count, known, plural, rate, seconds, short, time, usd } from "./format.js";
 import { outcome, unavailable } from "./words.js";
 
 const KEPT = 500;
 const SHOWN = 30;
+const PAGE = 100;
+const FEW = 20;
 
+/** A name of a call that leads to the calls which have it. */
+const named = (name) => (call) => h("a", { href: other("calls", { [name]: call[name] }), title: call[name] }, short(call[name]));
+
+const COLUMNS = [
+  { id: "at", label: "Started", head: true, text: (c) => time(c.started_at, true), node: (c) => h("a", { href: callHref(c.id) }, time(c.started_at, true)) },
+  { id: "model", label: "Model", clip: true, text: (c) => c.model ?? c.model_requested, why: () => "neither request nor answer named it" },
+  { id: "upstream", label: "Upstream", clip: true, wide: true, text: (c) => c.upstream, node: named("upstream") },
+  { id: "tps", label: "TPS", num: true, text: (c) => rate(c.tps.output) ?? `– ${c.tps.unavailable}`, node: (c) => speed(c) },
+  { id: "ttft", label: "TTFT", num: true, text: (c) => seconds(c.seconds.ttft), why: () => "no generated text came as a stream" },
+  { id: "duration", label: "Took", num: true, wide: true, text: (c) => seconds(c.seconds.duration) },
+  { id: "tokens", label: "Output", num: true, wide: true, text: (c) => count(c.tokens.reported.output ?? c.tokens.normalised.output), why: () => "no token was counted" },
+  { id: "cost", label: "Cost", num: true, wide: true, text: (c) => usd(c.cost_usd), why: () => "no price is known for the model" },
+  { id: "outcome", label: "Outcome", text: (c) => ending(c), node: (c) => h("span", { class: `tag ${outcome(c.outcome)[1]}` }, ending(c)) },
+  { id: "agent", label: "Agent", wide: true, clip: true, text: (c) => c.agent, why: () => "the agent did not name itself", node: named("agent") },
+  { id: "session", label: "Session", wide: true, clip: true, text: (c) => c.session, why: () => "the agent named no session", node: (c) => h("a", { href: sessionHref(c.session), title: c.session }, short(c.session)) },
+];
+
+let measure = {};
+/** The settings that the reasons for no speed depend on. */
+export const keepMeasure = (settings) => (measure = settings);
+
+function speed(call) {
+  if (known(call.tps.output)) return h("span", {}, rate(call.tps.output));
+  const [words, sentence] = unavailable(call.tps.unavailable, measure);
+  return h("span", { class: "muted", title: sentence }, words);
+}
+
+const FRESH = 10_000; // milliseconds until a ledger has a call that has ended
+let fresh = [];
+
+/** Remembers a call that has ended just now: the store may not have it yet. */
+export function ended(call) {
+  const now = Date.now();
+  fresh = [{ call, at: now }, ...fresh.filter(({ at, call: { id } }) => at > now - FRESH && id !== call.id)].slice(0, KEPT);
+}
+
+/** The calls of the store, newest first, and before them those that it does not have yet. */
+function withFresh(calls) {
+  if (!goesOn() || address.params.slo) return calls;
+  const [known, meant, since] = [new Set(calls.map(({ id }) => id)), matching(), Date.now() - FRESH];
+  const more = fresh.filter(({ call, at }) => at > since && !known.has(call.id) && meant(call));
+  return [...more.map(({ call }) => call), ...calls];
+}
+
+/** The newest calls that are like the filters, as they end. */
 export class Calls {
   constructor(host) {
     this.calls = [];
-    this.measure = {};
-    this.matches = () => true;
-    this.reasons = h("dl", { class: "reasons" });
-    this.summary = h("summary");
-    this.why = h("details", { hidden: true }, this.summary, this.reasons);
+    this.all = h("a", { class: "push" }, "All calls");
+    host.append(h("div", { class: "head" }, this.all, csvButton("last calls", () => this.calls.slice(0, SHOWN))));
     this.table = new Table(host, {
       label: "Last finished calls",
       tall: true,
       key: (call) => call.id,
-      nothing: () => "No finished call yet.",
-      columns: [
-        { id: "at", label: "Started", head: true, text: (c) => time(c.started_at, true) },
-        { id: "model", label: "Model", clip: true, text: (c) => c.model ?? c.model_requested, why: () => "neither request nor answer named it" },
-        { id: "tps", label: "TPS", num: true, text: (c) => rate(c.tps.output) ?? `– ${c.tps.unavailable}`, node: (c) => this.speed(c) },
-        { id: "ttft", label: "TTFT", num: true, text: (c) => seconds(c.seconds.ttft), why: () => "no generated text came as a stream" },
-        { id: "duration", label: "Took", num: true, wide: true, text: (c) => seconds(c.seconds.duration) },
-        { id: "tokens", label: "Output", num: true, wide: true, text: (c) => count(c.tokens.reported.output ?? c.tokens.normalised.output), why: () => "no token was counted" },
-        { id: "cost", label: "Cost", num: true, wide: true, text: (c) => usd(c.cost_usd), why: () => "no price is known for the model" },
-        { id: "outcome", label: "Outcome", text: (c) => ending(c), node: (c) => h("span", { class: `tag ${outcome(c.outcome)[1]}` }, ending(c)) },
-        { id: "agent", label: "Agent", wide: true, clip: true, text: (c) => c.agent, why: () => "the agent did not name itself" },
-        { id: "session", label: "Session", wide: true, clip: true, text: (c) => c.session, why: () => "the agent named no session", node: (c) => h("a", { href: `#/sessions/${encodeURIComponent(c.session)}`, title: c.session }, short(c.session)) },
-      ],
+      nothing: () => "No finished call in this window.",
+      columns: COLUMNS,
     });
+    this.reasons = h("dl", { class: "reasons" });
+    this.summary = h("summary");
+    this.why = h("details", { hidden: true }, this.summary, this.reasons);
     host.append(this.why);
   }
 
-  speed(call) {
-    if (known(call.tps.output)) return h("span", {}, rate(call.tps.output));
-    const [words, sentence] = unavailable(call.tps.unavailable, this.measure);
-    return h("span", { class: "muted", title: sentence }, words);
-  }
-
-  /** All of them, newest first. */
-  replace(calls) {
-    this.calls = calls;
+  async load(current) {
+    this.all.href = other("calls");
+    const { calls } = await get("calls", { ...filters(), limit: PAGE });
+    if (!current()) return;
+    this.calls = withFresh(calls);
     this.show();
   }
 
   add(call) {
-    if (this.calls.some((known) => known.id === call.id)) return;
+    if (!goesOn() || !matching()(call) || this.calls.some((known) => known.id === call.id)) return;
     this.calls.unshift(call);
     this.calls.length = Math.min(this.calls.length, KEPT);
     this.due ??= setTimeout(() => {
@@ -59,7 +95,7 @@ export class Calls {
   }
 
   show() {
-    const calls = this.calls.filter(this.matches);
+    const { calls } = this;
     this.table.update(calls.slice(0, SHOWN));
     const without = new Map();
     for (const { tps } of calls) {
@@ -69,7 +105,7 @@ export class Calls {
     const missing = [...without.values()].reduce((sum, n) => sum + n, 0);
     text(this.summary, `${count(missing)} of the last ${plural(calls.length, "call")} ${missing === 1 ? "has" : "have"} no TPS: why`);
     const rows = [...without].sort((one, other) => other[1] - one[1]).map(([word, n]) => {
-      const [words, sentence] = unavailable(word, this.measure);
+      const [words, sentence] = unavailable(word, measure);
       return [h("dt", {}, `${words} `, h("span", { class: "muted" }, `× ${n}`)), h("dd", {}, sentence)];
     });
     const sign = [...without].join();
@@ -83,3 +119,71 @@ const ending = (call) => {
   const more = call.error_type ?? (call.outcome === "http_error" ? call.status : null);
   return more ? `${words}: ${more}` : words;
 };
+
+/** All calls that are like the filters, page by page and, where that is wanted, as they end. */
+export class AllCalls {
+  constructor(host) {
+    Object.assign(this, { calls: [], next: null });
+    this.about = h("p", { class: "note" });
+    this.found = h("p", { class: "muted push", role: "status" });
+    this.follow = h("input", { type: "checkbox", checked: true, on: { change: () => this.followed() } });
+    host.append(h("div", { class: "head" }, h("label", { class: "squeeze" }, this.follow, " Add calls as they end"), this.found, csvButton("calls", () => this.calls)), this.about);
+    this.table = new Table(host, { label: "Finished calls, newest first", key: (call) => call.id, nothing: () => (this.next ? "None among the newest: older calls may be." : "No call is like that in this window."), columns: COLUMNS });
+    this.problem = h("p", { class: "note problem" });
+    this.more = h("button", { type: "button", on: { click: () => this.page() } }, "Older calls");
+    host.append(this.problem, h("div", { class: "pager" }, this.more));
+  }
+
+  /** Shows what the address says; `again` where it is shown and only newer calls are asked for. */
+  async load(again = false) {
+    if (again && (!this.follow.checked || !goesOn() || this.calls.length > PAGE)) return;
+    this.round = (this.round ?? 0) + 1;
+    const { slo } = address.params;
+    this.about.replaceChildren(...(slo ? ["Calls that spent the error budget of ", h("strong", {}, slo), ", by their records. ", h("a", { href: same({ slo: null }) }, "All calls of these filters"), " ", h("a", { href: href("now", { ...names(), slo: null, session: null }) }, "their figures")] : []));
+    this.follow.disabled = !goesOn();
+    await this.page(true);
+  }
+
+  /** The next page, or the first one. */
+  async page(first = false) {
+    const ours = this.round;
+    try {
+      let { calls, next_cursor: next } = await get("calls", { ...filters(), limit: PAGE, cursor: first ? null : this.next });
+      // Where few calls are like that, a page may be short and not be the last.
+      for (let tries = 0; next && calls.length < FEW && tries < 5; tries++) {
+        const more = await get("calls", { ...filters(), limit: PAGE, cursor: next });
+        calls = [...calls, ...more.calls];
+        next = more.next_cursor;
+      }
+      if (ours !== this.round) return;
+      this.calls = first ? withFresh(calls) : [...this.calls, ...calls];
+      this.next = next;
+      this.problem.textContent = "";
+    } catch (error) {
+      if (ours === this.round) this.problem.textContent = `Cannot be shown: ${error.message}`;
+    }
+    this.show();
+  }
+
+  followed() {
+    if (this.follow.checked) this.load(true);
+  }
+
+  /** A call has ended. Which objective it broke is for the proxy to say. */
+  add(call) {
+    if (!this.follow.checked || !goesOn() || address.params.slo || !matching()(call) || this.calls.some((known) => known.id === call.id)) return;
+    this.calls.unshift(call);
+    this.due ??= setTimeout(() => {
+      this.due = undefined;
+      // The page stays quick: the newest are asked for again.
+      if (this.calls.length > KEPT) this.load();
+      else this.show();
+    }, 400);
+  }
+
+  show() {
+    this.table.update(this.calls);
+    this.more.hidden = this.next === null;
+    text(this.found, this.calls.length > 0 ? `${plural(this.calls.length, "call")}${this.next ? ", and older ones" : ""}` : "");
+  }
+}

@@ -1,5 +1,6 @@
 // Plots on uPlot's canvas: its colours are those of the page, its figures are also a
 // legend, a description and a table.
+import { csvButton } from "./csv.js";
 import { h, text } from "./dom.js";
 import { date, time } from "./format.js";
 
@@ -22,12 +23,14 @@ export function colour(name) {
 }
 
 /**
- * `series`: `{key, label, colour, dash, width, scale, fill, points}`; `band`: two keys
- * between which to fill; `x`: "time" or a label; `write` gives a value its unit.
+ * `series`: `{key, label, colour, dash, width, scale, fill, points, optional}`, an optional one is not
+ * named where it has no value; `band`: two keys
+ * between which to fill; `x`: "time" or a label; `write` gives a value its unit; `zoom` is told the
+ * part of the x axis over which somebody drags.
  */
 export class Chart {
-  constructor(host, { label, series, band, x = "time", write, writeRight, high, marks, nothing, summary }) {
-    Object.assign(this, { label, series, x, write, writeRight, marks, summary, points: [], range: [0, 1] });
+  constructor(host, { label, series, band, x = "time", write, writeRight, high, marks, nothing, summary, zoom }) {
+    Object.assign(this, { label, series, x, write, writeRight, marks, summary, zoom, points: [], range: [0, 1] });
     this.values = series.map(() => h("b"));
     const keys = series.map((one, place) =>
       h("li", {}, h("i", { class: one.box ? "box" : null, style: { background: `var(${one.colour})` } }), one.label, this.values[place]),
@@ -55,7 +58,7 @@ export class Chart {
       width: 300,
       height: 150,
       legend: { show: false },
-      cursor: { y: false, drag: { x: false, y: false }, points: { size: 6 } },
+      cursor: { y: false, drag: { x: Boolean(this.zoom), y: false, setScale: false }, points: { size: 6 } },
       padding: [8, right ? 0 : 10, 0, 0],
       scales: { x: { time: false, range: () => this.range }, y: { range: up }, right: { range: up } },
       axes: [
@@ -67,6 +70,7 @@ export class Chart {
       series: [{}, ...this.series.map((one) => this.line(one))],
       hooks: {
         setCursor: [(plot) => this.legend(plot.cursor.idx)],
+        setSelect: [(plot) => this.selected(plot)],
         draw: [(plot) => this.marks?.(plot, this)],
       },
     };
@@ -94,6 +98,7 @@ export class Chart {
     this.points = points;
     this.range = range;
     this.none.hidden = points.some((point) => this.series.some(({ key }) => (point[key] ?? null) !== null));
+    this.series.forEach((one, place) => (this.values[place].parentElement.hidden = !this.named().includes(one)));
     const columns = this.series.map(({ key }) => points.map((point) => point[key] ?? null));
     this.uplot.setData([points.map((point) => point.at), ...columns]);
     this.legend(this.uplot.cursor.idx);
@@ -101,10 +106,14 @@ export class Chart {
     if (this.table.open) this.fillTable();
   }
 
+  named() {
+    return this.series.filter(({ key, optional }) => !optional || this.points.some((point) => (point[key] ?? null) !== null));
+  }
+
   described() {
     const last = this.points.findLast((point) => this.series.some(({ key }) => (point[key] ?? null) !== null));
     if (!last) return `${this.label}: nothing in this window`;
-    return `${this.label}. ${this.summary?.(this) ?? `Last: ${this.series.map((one) => `${one.label} ${this.valueOf(one, last)}`).join(", ")}`}. All figures are in the table below.`;
+    return `${this.label}. ${this.summary?.(this) ?? `Last: ${this.named().map((one) => `${one.label} ${this.valueOf(one, last)}`).join(", ")}`}. All figures are in the table below.`;
   }
 
   valueOf(one, point) {
@@ -122,9 +131,9 @@ export class Chart {
 
   fillTable() {
     if (!this.table.open) return;
-    const head = [this.x === "time" ? "From" : this.x, ...this.series.map((one) => one.label)];
+    const head = [this.x === "time" ? "From" : this.x, ...this.named().map((one) => one.label)];
     const rows = this.points.toReversed().filter((point) => this.series.some(({ key }) => (point[key] ?? null) !== null));
-    const cells = (point) => this.series.map((one) => h("td", { class: "num" }, this.valueOf(one, point)));
+    const cells = (point) => this.named().map((one) => h("td", { class: "num" }, this.valueOf(one, point)));
     const name = (point) => (this.x === "time" ? time(point.at * 1000, true) : String(point.at));
     const table = h(
       "table",
@@ -133,7 +142,14 @@ export class Chart {
       h("thead", {}, h("tr", {}, head.map((label, place) => h("th", { scope: "col", class: place ? "num" : null }, label)))),
       h("tbody", {}, rows.map((point) => h("tr", {}, h("th", { scope: "row" }, name(point)), cells(point)))),
     );
-    this.rows.replaceChildren(h("div", { class: "scroll tall", role: "region", "aria-label": `${this.label}, table`, tabindex: "0" }, table));
+    this.rows.replaceChildren(csvButton(this.label, () => rows.map((point) => (this.x === "time" ? { ...point, at: new Date(point.at * 1000).toISOString() } : point))), h("div", { class: "scroll tall", role: "region", "aria-label": `${this.label}, table`, tabindex: "0" }, table));
+  }
+
+  selected(plot) {
+    const { left, width } = plot.select;
+    if (width < 5) return;
+    plot.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+    this.zoom(plot.posToVal(left, "x"), plot.posToVal(left + width, "x"));
   }
 
   size() {

@@ -1,31 +1,33 @@
-// Models, workloads, lengths or upstreams side by side.
-import { h, toggle } from "./dom.js";
+// Models, workloads, upstreams or anything else side by side, and a time beside another.
+import { get } from "./api.js";
+import { AGAINST, DIMENSIONS, FILTERS, address, change, same } from "./address.js";
+import { csvButton } from "./csv.js";
+import { h } from "./dom.js";
+import { filters, filtersAgainst } from "./filters.js";
 import { Table } from "./table.js";
 import { count, frequency, known, percent, rate, seconds, usd } from "./format.js";
-import { bandName } from "./words.js";
+import { bandName, outcome } from "./words.js";
 
 export class Compare {
-  constructor(host, picked) {
-    this.kind = "models";
+  constructor(host) {
     this.scale = 1;
+    [this.rows, this.before] = [[], new Map()];
     this.problem = h("p", { class: "note problem" });
-    const head = h("div", { class: "head" }, toggle("What to compare", KINDS, "models", (kind) => {
-      this.kind = kind;
-      this.show();
-      picked(kind);
-    }), h("ul", { class: "keys push", "aria-label": "Experience bands" }, ...bandKeys()));
-    host.append(head);
+    this.by = picker("Compare", "by", Object.entries(DIMENSIONS));
+    this.against = picker("with", "against", [["", "nothing"], ...Object.entries(AGAINST)]);
+    host.append(h("div", { class: "head" }, h("label", { class: "muted" }, "Compare ", this.by), h("label", { class: "muted" }, "with ", this.against), h("ul", { class: "keys push", "aria-label": "Experience bands" }, ...bandKeys()), csvButton("side by side", () => this.rows)));
     const why = () => "no call with a speed";
     this.table = new Table(host, {
       label: "Models or workloads side by side",
       order: { id: "calls", ascending: false },
+      param: "sort",
       key: (row) => row.name ?? "",
       nothing: () => "No call in this window.",
       columns: [
-        { id: "name", label: "Name", head: true, clip: true, sort: (r) => r.name, text: (r) => r.name, why: () => "calls without one" },
-        { id: "calls", label: "Calls", num: true, sort: (r) => r.calls, text: (r) => count(r.calls) },
-        { id: "errors", label: "Failed", num: true, wide: true, sort: (r) => r.errors / r.calls, text: (r) => (r.calls > 0 ? percent(r.errors / r.calls) : null), why: () => "no call" },
-        { id: "p50", label: "TPS p50", num: true, sort: (r) => r.tps.p50, text: (r) => rate(r.tps.p50), why, hint: "Half of the calls stream faster than this" },
+        { id: "name", label: "Name", head: true, clip: true, sort: (r) => r.name, text: (r) => r.name && `${r.name} ${address.params.by}`, node: (r) => nameOf(r), why: () => "calls without one" },
+        { id: "calls", label: "Calls", num: true, sort: (r) => r.calls, ...this.then((r) => r.calls, count) },
+        { id: "errors", label: "Failed", num: true, wide: true, sort: (r) => r.errors / r.calls, ...this.then((r) => (r.calls > 0 ? r.errors / r.calls : null), percent), why: () => "no call" },
+        { id: "p50", label: "TPS p50", num: true, sort: (r) => r.tps.p50, ...this.then((r) => r.tps.p50, rate), why, hint: "Half of the calls stream faster than this" },
         { id: "p10", label: "p10", num: true, wide: true, sort: (r) => r.tps.p10, text: (r) => rate(r.tps.p10), why, hint: "One call in ten is slower than this" },
         { id: "p5", label: "p5", num: true, wide: true, sort: (r) => r.tps.p5, text: (r) => rate(r.tps.p5), why, hint: "One call in twenty is slower than this: what others write as the p95 of TPS" },
         { id: "p1", label: "p1", num: true, wide: true, sort: (r) => r.tps.p1, text: (r) => rate(r.tps.p1), why, hint: "One call in a hundred is slower than this: what others write as the p99 of TPS" },
@@ -33,7 +35,7 @@ export class Compare {
         { id: "reported", label: "reported", num: true, wide: true, sort: (r) => r.tps_reported.p50, text: (r) => rate(r.tps_reported.p50), why: () => "the provider reported no tokens", hint: "TPS p50 in the provider's own tokens, as engines and benchmarks count them. Its tokenizer makes more or fewer tokens of a text than the one that all models are compared by" },
         { id: "range", label: "p1 to p50", wide: true, text: (r) => `${r.tps.p1} ${r.tps.p10} ${r.tps.p50} ${this.scale}`, node: (r) => this.range(r) },
         { id: "bands", label: "Experience", wide: true, text: (r) => JSON.stringify(r.bands), node: (r) => bands(r) },
-        { id: "ttft", label: "TTFT p50", num: true, sort: (r) => r.ttft.p50, text: (r) => seconds(r.ttft.p50), why: () => "no streamed call" },
+        { id: "ttft", label: "TTFT p50", num: true, sort: (r) => r.ttft.p50, ...this.then((r) => r.ttft.p50, seconds), why: () => "no streamed call" },
         { id: "ttft95", label: "p95", num: true, wide: true, sort: (r) => r.ttft.p95, text: (r) => seconds(r.ttft.p95), why: () => "no streamed call" },
         { id: "ttft99", label: "p99", num: true, wide: true, sort: (r) => r.ttft.p99, text: (r) => seconds(r.ttft.p99), why: () => "no streamed call" },
         { id: "share", label: "of the wait", num: true, wide: true, sort: (r) => r.ttft.share, text: (r) => percent(r.ttft.share), why: () => "no streamed call", hint: "Time to first token in all the time that these calls took" },
@@ -44,7 +46,41 @@ export class Compare {
       ],
     });
     host.append(this.problem);
-    this.rows = Object.fromEntries(KINDS.map(([kind]) => [kind, []]));
+  }
+
+  /** Text and node of a figure, with what it was in the time that is compared with. */
+  then(figure, write) {
+    const was = (row) => (this.compared ? (write(this.before.has(row.name) ? figure(this.before.get(row.name)) : null) ?? "–") : null);
+    return {
+      text: (row) => (was(row) === null ? write(figure(row)) : `${write(figure(row)) ?? "–"} was ${was(row)}`),
+      node: (row) => h("span", {}, write(figure(row)) ?? "–", was(row) === null ? null : h("span", { class: "was" }, h("span", { class: "vh" }, " "), `was ${was(row)}`)),
+    };
+  }
+
+  /** Shows what the address says. */
+  follow() {
+    const { by = "model", against = "" } = address.params;
+    this.by.value = by;
+    this.against.value = against;
+    this.table.follow();
+  }
+
+  async load(current) {
+    const { by = "model", against } = address.params;
+    try {
+      const asked = [filters(), ...(against ? [filtersAgainst(against)] : [])].map((of) => get("groups", { ...of, by, limit: 1000 }));
+      const [now, then] = await Promise.all(asked);
+      if (!current()) return null;
+      this.compared = Boolean(then);
+      this.before = new Map(then?.groups.map((row) => [row.name, row]));
+      this.rows = now.groups;
+      this.problem.textContent = "";
+      this.show();
+      return now;
+    } catch (error) {
+      if (current()) this.problem.textContent = `Cannot be shown: ${error.message}`;
+      return null;
+    }
   }
 
   range({ tps }) {
@@ -60,25 +96,26 @@ export class Compare {
     );
   }
 
-  update(kind, rows) {
-    this.rows[kind] = rows;
-    this.problem.textContent = "";
-    this.show();
-  }
-
   show() {
-    const rows = this.rows[this.kind];
+    const { rows } = this;
     this.scale = Math.max(...rows.map((row) => row.tps.p50 ?? 0), 1) * 1.06;
     this.table.update(rows);
   }
-
-  fail(message) {
-    this.problem.textContent = `Cannot be shown: ${message}`;
-  }
 }
 
-/** What can be compared: a word of the API, and ours. */
-const KINDS = [["models", "Models"], ["workloads", "Workloads"], ["prompt_length", "Prompt length"], ["output_length", "Output length"], ["upstream_facts", "Hardware and engine"]];
+/** A choice that is in the address; its first value is not. */
+function picker(label, param, options) {
+  const select = h("select", { "aria-label": label, on: { change: () => change({ [param]: select.value === options[0][0] ? null : select.value }) } }, options.map(([value, name]) => h("option", { value }, name)));
+  return select;
+}
+
+/** A name leads to the figures of its calls, where there is a filter of the kind. */
+function nameOf({ name }) {
+  const { by = "model" } = address.params;
+  const words = by === "outcome" ? outcome(name)[0] : name;
+  return FILTERS.includes(by) ? h("a", { href: same({ [by]: name }), title: name }, words) : h("span", { title: name }, words);
+}
+
 const costOf = (row) => (known(row.cost_usd) ? usd(row.cost_usd) + (row.unpriced_calls > 0 ? " +" : "") : null);
 const NAMES = ["frustrating", "slow", "comfortable", "fast", "instant"];
 const LIMITS = ["under 5", "5–15", "15–30", "30–60", "60+ tok/s"];

@@ -1,30 +1,28 @@
 // Where the money goes, and what has no price.
-import { h, keyed, meter, text, toggle } from "./dom.js";
+import { DIMENSIONS, FILTERS, address, change, same } from "./address.js";
+import { h, keyed, meter, text } from "./dom.js";
 import { known, list, percent, plural, usd } from "./format.js";
 
 export class Cost {
-  constructor(host, picked) {
-    this.kind = "models";
-    this.rows = { models: [], workloads: [] };
+  constructor(host) {
+    this.rows = [];
     this.sum = h("p", { class: "note push" });
     this.sum.style.marginTop = "0";
-    const kinds = toggle("Cost by", [["models", "By model"], ["workloads", "By workload"]], "models", (kind) => {
-      this.kind = kind;
-      this.show();
-      picked(kind);
-    });
+    this.by = h("select", { on: { change: () => change({ cost: this.by.value === "model" ? null : this.by.value }) } }, KINDS.map((kind) => h("option", { value: kind }, DIMENSIONS[kind])));
     this.list = h("ul", { class: "shares" });
     this.note = h("p", { class: "note" });
-    host.append(h("div", { class: "head" }, kinds, this.sum), this.list, this.note);
+    host.append(h("div", { class: "head" }, h("label", { class: "muted" }, "By ", this.by), this.sum), this.list, this.note);
   }
 
-  update(kind, rows) {
-    this.rows[kind] = rows;
+  /** Shows the groups that the address asks for. */
+  update(rows) {
+    this.rows = rows;
+    this.by.value = address.params.cost ?? "model";
     this.show();
   }
 
   show() {
-    const rows = this.rows[this.kind];
+    const { rows } = this;
     const priced = rows.filter((row) => known(row.cost_usd)).sort((one, other) => other.cost_usd - one.cost_usd);
     const all = priced.reduce((sum, row) => sum + row.cost_usd, 0);
     const unpriced = rows.filter((row) => missed(row) > 0);
@@ -32,11 +30,13 @@ export class Cost {
     keyed(this.list, priced.slice(0, 10), nameOf, () => h("li", { class: "share" }), (item, row) => {
       const share = all > 0 ? row.cost_usd / all : 0;
       const per = known(row.usd_per_million_output) ? `, ${usd(row.usd_per_million_output)} / M output, input included` : "";
-      const sign = `${row.cost_usd} ${share}${per}`;
+      const by = address.params.cost ?? "model";
+      const leads = row.name !== null && FILTERS.includes(by) ? same({ [by]: row.name }) : null;
+      const sign = `${row.cost_usd} ${share}${per}${leads}`;
       if (item.sign === sign) return;
       item.sign = sign;
       item.replaceChildren(
-        h("span", { class: "name", title: nameOf(row) }, nameOf(row)),
+        h("span", { class: "name", title: nameOf(row) }, leads ? h("a", { href: leads }, nameOf(row)) : nameOf(row)),
         h("span", {}, h("strong", {}, usd(row.cost_usd)), h("span", { class: "muted" }, ` ${percent(share)}${per}`)),
         meter(share),
       );
@@ -53,6 +53,9 @@ export class Cost {
     return `${more}${plural(calls, "call")} of ${names} had no known price and are in no sum. A price in the configuration, or the hourly price of your own GPUs, gives one.`;
   }
 }
+
+/** What the money is spent by. */
+const KINDS = ["model", "workload", "upstream", "route", "agent", "user", "experiment", "variant"];
 
 const nameOf = (row) => row.name ?? "calls without a name";
 /** Calls without a price. */

@@ -1,55 +1,150 @@
-// What everything on the page is about: a window of time, a model, a workload.
-import { h } from "./dom.js";
-import { seconds } from "./format.js";
+// What everything on the page is about: a time, and what calls have in common. It is all in the
+// address; the form shows it and changes it.
+import { get } from "./api.js";
+import { FILTERS, address, change, inSeconds, same } from "./address.js";
+import { byId, h, keyed, text } from "./dom.js";
+import { seconds, short, time } from "./format.js";
+import { OUTCOMES } from "./words.js";
 
-/** Name, seconds, and the length of a point of a chart. */
-export const WINDOWS = [
-  ["15m", 900, "15s"],
-  ["1h", 3600, "1m"],
-  ["6h", 21_600, "5m"],
-  ["24h", 86_400, "20m"],
-  ["7d", 604_800, "2h"],
-  ["30d", 2_592_000, "12h"],
-];
+const WINDOWS = ["15m", "1h", "6h", "24h", "7d", "30d"];
+/** Lengths of a point of a chart, in seconds, and how many of them there are at most. */
+const STEPS = [1, 5, 15, 60, 300, 1200, 7200, 43_200, 86_400, 604_800];
+const POINTS = 90;
+const EXTRA = ["slo", "session"]; // filters of the calls alone
+const LABELS = { slo: "spent the budget of", outcome: "ended as" };
 
 let form = null;
-const chosen = () => WINDOWS.find(([name]) => name === form.elements.window.value) ?? WINDOWS[0];
 
-export const windowSeconds = () => chosen()[1];
-export const step = () => chosen()[2];
+/** The time that is shown, in seconds since 1970; `to` is null where it goes on. */
+export function span(now = Date.now() / 1000) {
+  const { since = WINDOWS[0], from, to } = address.params;
+  const begin = from ? Date.parse(from) / 1000 : now - inSeconds(since);
+  const end = to ? Date.parse(to) / 1000 : null;
+  return { from: begin, to: end, length: (end ?? now) - begin };
+}
 
-/** As parameters of the API. */
+export const step = () => STEPS.find((step) => span().length / step <= POINTS) ?? STEPS.at(-1);
+/** Whether what happens now belongs to what is shown. */
+export const goesOn = () => !address.params.to;
+
+/** The filters alone, as parameters of the API. */
+export function names() {
+  const of = [...FILTERS, ...EXTRA].filter((name) => address.params[name] !== undefined);
+  return Object.fromEntries(of.map((name) => [name, address.params[name]]));
+}
+
+/** Filters and time, as parameters of the API. */
 export function filters() {
-  const { model, workload } = form.elements;
-  const wanted = { since: chosen()[0] };
-  if (model.value) wanted.model = model.value;
-  if (workload.value) wanted.workload = workload.value;
-  return wanted;
+  const { since = WINDOWS[0], from, to } = address.params;
+  return from ? { since: from, until: to, ...names() } : { since, ...names() };
 }
 
-export function startFilters(element, changed) {
-  form = element;
-  const windows = form.querySelector(".windows");
-  WINDOWS.forEach(([name], place) => {
-    windows.append(h("label", {}, h("input", { type: "radio", name: "window", value: name, checked: place === 0 }), h("span", {}, name)));
-  });
-  form.addEventListener("change", changed);
-  form.addEventListener("submit", (event) => event.preventDefault());
+/** How many seconds a time is before the one shown. */
+export const backBy = (against) => (against === "before" ? span().length : inSeconds(against));
+
+/** The same of a time that is `against` the one shown: that before it, or days earlier. */
+export function filtersAgainst(against) {
+  const { from, to, length } = span();
+  const back = backBy(against);
+  const written = (at) => new Date((at - back) * 1000).toISOString();
+  return { ...names(), since: written(from), until: written(to ?? from + length) };
 }
+
+/** Whether a call is within the time and like the filters, as far as its record tells. */
+export function matching() {
+  const wanted = names();
+  const { from } = span();
+  const of = { model: (call) => call.model ?? call.model_requested };
+  return (call) =>
+    Date.parse(call.started_at) / 1000 >= from &&
+    Object.entries(wanted).every(([name, value]) => {
+      if (name === "outcome") return outcomes(value).includes(call.outcome);
+      return name === "slo" || (of[name]?.(call) ?? call[name]) === value;
+    });
+}
+
+const outcomes = (value) => value.split(",").flatMap((word) => (word === "failed" ? Object.keys(OUTCOMES).filter((outcome) => !["complete", "client_cancelled"].includes(outcome)) : [word]));
+
+export function startFilters(element) {
+  form = element;
+  const windows = byId("windows");
+  for (const name of WINDOWS) windows.append(h("label", {}, h("input", { type: "radio", name: "window", value: name }), h("span", {}, name)));
+  const { outcome } = form.elements;
+  for (const [value, label] of [["failed", "any failure"], ...Object.entries(OUTCOMES).map(([word, [label]]) => [word, label])]) outcome.append(h("option", { value }, label));
+  form.addEventListener("change", ({ target }) => {
+    if (target.name === "window") change({ since: target.value === WINDOWS[0] ? null : target.value, from: null, to: null });
+    else if ([...FILTERS, ...EXTRA].includes(target.name)) change({ [target.name]: target.value || null });
+  });
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    range();
+  });
+  byId("more").addEventListener("toggle", () => byId("more").open && offerMore());
+}
+
+/** The time that was written by hand. */
+function range() {
+  const { from, to } = form.elements;
+  const written = (input) => (input.value ? new Date(input.value).toISOString() : null);
+  to.setCustomValidity(from.value && to.value && from.value >= to.value ? "This must be after the beginning" : "");
+  if (!form.reportValidity() || !from.value) return;
+  change({ since: null, from: written(from), to: written(to) });
+}
+
+/** A time of the clock here, as its input takes it. */
+const local = (instant) => (instant ? new Date(Date.parse(instant) - new Date(instant).getTimezoneOffset() * 60_000).toISOString().slice(0, 19) : "");
+
+/** Shows what the address says. */
+export function showFilters() {
+  const { params, view } = address;
+  for (const input of form.querySelectorAll("input[name=window]")) input.checked = !params.from && input.value === (params.since ?? WINDOWS[0]);
+  for (const name of ["from", "to"]) form.elements[name].value = local(params[name]);
+  for (const name of [...FILTERS, ...EXTRA]) {
+    const select = form.elements[name];
+    if (!select) continue;
+    if (params[name]) offer(name, [params[name]]);
+    select.value = params[name] ?? "";
+  }
+  byId("of-calls").hidden = view !== "calls";
+  const active = [...FILTERS, ...EXTRA].filter((name) => params[name]).map((name) => ({ name, says: `${LABELS[name] ?? name} ${words(name, params[name])}`, without: { [name]: null } }));
+  const { from, to } = span();
+  if (params.from) active.unshift({ name: "time", says: `${time(from * 1000)} to ${to ? time(to * 1000) : "now"}`, without: { from: null, to: null } });
+  else if (!WINDOWS.includes(params.since ?? WINDOWS[0])) active.unshift({ name: "time", says: `the last ${seconds(inSeconds(params.since))}`, without: { since: null } });
+  byId("active").hidden = active.length === 0;
+  keyed(byId("active"), active, ({ name }) => name, () => h("li", {}, h("a", {}, h("span"), h("span", { "aria-hidden": "true" }, " ✕"))), (item, { says, without }) => {
+    const [link] = item.children;
+    link.setAttribute("href", same(without));
+    link.setAttribute("aria-label", `Without: ${says}`);
+    text(link.firstChild, says);
+  });
+  if (FILTERS.slice(2, -1).some((name) => params[name])) byId("more").open = true;
+}
+
+const words = (name, value) => (name === "outcome" ? value.split(",").map((word) => OUTCOMES[word]?.[0] ?? word).join(" or ") : short(value));
 
 /** Windows that hold no more than a shorter one does are switched off: `kept` seconds are known. */
 export function keptFor(kept) {
   const inputs = [...form.querySelectorAll("input[name=window]")];
   inputs.forEach((input, place) => {
-    const shorter = WINDOWS[place - 1]?.[1] ?? 0;
+    const shorter = place > 0 ? inSeconds(WINDOWS[place - 1]) : 0;
     input.disabled = !input.checked && place > 0 && kept <= shorter;
     input.parentElement.title = input.disabled ? `Only the last ${seconds(kept) ?? "0 s"} are kept` : "";
   });
 }
 
 /** Names to choose from: those that were ever seen stay. */
-export function offer(kind, names) {
-  const select = form.elements[kind === "models" ? "model" : "workload"];
+export function offer(filter, names) {
+  const select = form.elements[filter];
   const there = new Set([...select.options].map((option) => option.value));
-  for (const name of names.filter((name) => name && !there.has(name)).sort()) select.append(h("option", { value: name }, name));
+  for (const name of names.filter((name) => name && !there.has(name)).sort()) select.append(h("option", { value: name }, short(name)));
+}
+
+/** What there is of the filters that are seldom used is asked for when they are opened. */
+async function offerMore() {
+  const { since, until } = filters();
+  const some = ["agent", "user", "experiment"];
+  await Promise.allSettled(some.map(async (by) => {
+    const { groups } = await get("groups", { by, since, until, limit: 200 });
+    offer(by, groups.map(({ name }) => name));
+  }));
 }

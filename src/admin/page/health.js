@@ -1,7 +1,9 @@
 // Is anything wrong? One line of findings; a screen reader hears when they come and go,
 // not each time a figure within them moves.
+import { other } from "./address.js";
 import { byId, h, keyed, text } from "./dom.js";
-import { known, percent, plural, rate, seconds } from "./format.js";
+import { known, percent, plural, rate } from "./format.js";
+import { spentHref } from "./objectives.js";
 import { severity } from "./tiles.js";
 import { silence } from "./words.js";
 
@@ -15,9 +17,11 @@ export class Health {
     Object.assign(this.facts, facts);
     const found = this.findings();
     const keys = found.map(({ key }) => key).join();
-    keyed(this.list, found, ({ key }) => key, () => h("li"), (item, { kind, says }) => {
+    keyed(this.list, found, ({ key }) => key, ({ leads }) => h("li", {}, leads ? h("a") : h("span")), (item, { kind, says, leads }) => {
       item.className = kind;
-      text(item, says);
+      const [words] = item.children;
+      if (leads) words.setAttribute("href", leads);
+      text(words, says);
     });
     if (keys !== this.keys) text(byId("health-said"), found.map(({ says }) => says).join(". "));
     this.keys = keys;
@@ -26,20 +30,20 @@ export class Health {
   findings() {
     const { streams, slos, sums, about, link } = this.facts;
     const found = [];
-    const say = (key, kind, says) => found.push({ key, kind, says });
+    const say = (key, kind, says, leads) => found.push({ key, kind, says, leads });
     if (link) say("link", "bad", link);
     if (about && !about.ready) say("ready", "warn", "Draining: no new traffic is welcome");
     for (const slo of slos) {
       const firing = slo.alerts.filter((alert) => alert.firing);
       const worst = firing.find((alert) => alert.severity === "page") ?? firing[0];
-      if (worst) say(`alert ${slo.name}`, worst.severity === "page" ? "bad" : "warn", `${slo.name} burns its budget ${rate(worst.burn_short)}× too fast`);
-      else if (slo.budget_remaining <= 0) say(`spent ${slo.name}`, "bad", `${slo.name} has spent its budget`);
+      if (worst) say(`alert ${slo.name}`, worst.severity === "page" ? "bad" : "warn", `${slo.name} burns its budget ${rate(worst.burn_short)}× too fast`, spentHref(slo));
+      else if (slo.budget_remaining <= 0) say(`spent ${slo.name}`, "bad", `${slo.name} has spent its budget`, spentHref(slo));
     }
     const threshold = about?.measure?.stall_threshold ?? 1;
     const silent = streams.filter((stream) => known(stream.silent) && stream.silent > threshold);
-    if (silent.length > 0) say("silent", "warn", `${plural(silent.length, "stream")} ${silence(threshold)}`);
+    if (silent.length > 0) say("silent", "warn", `${plural(silent.length, "stream")} ${silence(threshold)}`, "#streams-title");
     const share = sums?.calls > 0 ? sums.errors / sums.calls : null;
-    if (severity(share)) say("errors", severity(share), `${percent(share)} of calls failed in this window`);
+    if (severity(share)) say("errors", severity(share), `${percent(share)} of calls failed in this window`, other("calls", { outcome: "failed" }));
     if (found.length === 0) say("well", "good", this.well());
     return found;
   }
@@ -51,6 +55,3 @@ export class Health {
     return `Nothing is wrong: ${[promises, calls].filter(Boolean).join(", ") || "nothing happened yet"}`;
   }
 }
-
-/** How an alert's end is told. */
-export const until = (left) => (known(left) ? `spent in ${seconds(left)} at this pace` : null);

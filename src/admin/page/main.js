@@ -1,21 +1,25 @@
 // Wires the parts together: what is asked when, and which view is shown.
 import { get, keepToken, whenRefused } from "./api.js";
-import { Calls } from "./calls.js";
+import { address, other, startAddress } from "./address.js";
+import { Call } from "./call.js";
+import { AllCalls, Calls, ended as keepFresh, keepMeasure } from "./calls.js";
 import { Capacity } from "./capacity.js";
 import { Compare } from "./compare.js";
 import { connect } from "./connect.js";
 import { Cost } from "./cost.js";
 import { byId, h, text } from "./dom.js";
-import { count, seconds, time } from "./format.js";
+import { filters, keptFor, names, offer, showFilters, startFilters } from "./filters.js";
+import { count, plural, seconds, time } from "./format.js";
 import { Health } from "./health.js";
+import { startKeys } from "./keys.js";
 import { Live } from "./live.js";
 import { Objectives } from "./objectives.js";
-import { filters, keptFor, offer, startFilters, windowSeconds } from "./filters.js";
 import { Session } from "./session.js";
 import { Sessions } from "./sessions.js";
 import { Speeds } from "./speeds.js";
 import { Streams } from "./streams.js";
 import { Tiles } from "./tiles.js";
+import { Upstreams } from "./upstreams.js";
 
 const FRESH_FOR = 5000; // milliseconds between two looks at what happened
 const SEEN_ANYWAY = 30_000;
@@ -26,42 +30,85 @@ const health = new Health(byId("health"));
 const speeds = new Speeds(byId("tps"), byId("ttft"), byId("output"));
 const streams = new Streams(byId("streams"));
 const objectives = new Objectives(byId("slos"));
-const compare = new Compare(byId("models"), () => refresh());
+const compare = new Compare(byId("models"));
 const capacity = new Capacity(byId("capacity"));
-const cost = new Cost(byId("cost"), () => refresh());
-const calls = new Calls(byId("calls"));
+const cost = new Cost(byId("cost"));
+const calls = new Calls(byId("last-calls"));
+const allCalls = new AllCalls(byId("calls"));
+const call = new Call(byId("call"));
 const sessions = new Sessions(byId("sessions"), filters);
 const session = new Session(byId("session"));
+const upstreams = new Upstreams(byId("upstreams"));
 const live = new Live(take, link);
 
-let view = "now";
+/** What each view is called, what it shows of the address when that changes (`follow`), and how it
+ *  looks again after something has happened (`again`). */
+const VIEWS = {
+  now: { title: "Now", follow: () => showNow(), again: () => showNow() },
+  sessions: { title: "Sessions", follow: () => sessions.restart(), again: () => sessions.load() },
+  session: { title: "A session", in: "sessions", follow: () => session.open(address.id), again: () => session.open(address.id, true) },
+  calls: { title: "Calls", follow: () => allCalls.load(), again: () => allCalls.load(true) },
+  call: { title: "A call", in: "calls", follow: () => call.open(address.id, about?.measure), again: () => call.failed && call.open(address.id, about?.measure) },
+  upstreams: { title: "Upstreams", follow: () => showUpstreams(), again: () => upstreams.load(thisRound()) },
+  connect: { title: "Connect", follow: () => {}, again: () => {} },
+};
+/** The views that filters and time are of. */
+const FILTERED = ["now", "sessions", "calls", "upstreams"];
+
+let about = null;
 let dirty = true;
 let last = 0;
 let seen = false; // whether there ever was a call
+let newest = null; // the call that ended last
 
 /** An event, or what polling found in its place. */
 function take(event, data) {
   if (event === "streams") {
     if (data.streams.length > 0) hasCalls();
     health.know({ streams: data.streams });
-    const { model, workload } = filters();
-    if (model || workload) chosenStreams(model, workload);
+    if (Object.keys(names()).length > 0) chosenStreams();
     else showStreams(data);
   } else if (event === "slos") {
     tiles.slos(data.slos);
     objectives.update(data.slos);
     health.know({ slos: data.slos });
+    alerts(data.slos);
+    offer("slo", data.slos.map(({ name }) => name));
   } else if (event === "call") {
-    hasCalls();
-    calls.add(data.call ?? data);
-    dirty = true;
+    ended([data.call ?? data]);
   } else if (event === "calls") {
-    if (data.calls[0]?.id !== calls.calls[0]?.id) dirty = true;
-    if (data.calls.length > 0) hasCalls();
-    calls.replace(data.calls);
+    ended(data.calls.toReversed());
   } else if (event === "lost") {
     dirty = true;
   }
+}
+
+/** These calls have ended, in this order; some of them may be known. */
+function ended(all) {
+  if (all.length === 0) return;
+  hasCalls();
+  if (all.at(-1).id !== newest) dirty = true;
+  newest = all.at(-1).id;
+  const list = { now: calls, calls: allCalls }[address.view];
+  for (const one of all) {
+    keepFresh(one);
+    list?.add(one);
+  }
+}
+
+let firing = "";
+/** The tab tells of alerts, whichever view is open. */
+function alerts(slos) {
+  const all = slos.filter((slo) => slo.alerts.some((alert) => alert.firing));
+  const pages = all.filter((slo) => slo.alerts.some((alert) => alert.firing && alert.severity === "page"));
+  const [first] = pages.length > 0 ? pages : all;
+  firing = first ? `${pages.length > 0 ? "‼" : "!"} ${first.name}${all.length > 1 ? ` +${all.length - 1}` : ""} · ` : "";
+  showTitle();
+}
+
+function showTitle() {
+  const { title } = VIEWS[address.view];
+  document.title = `${firing}${address.view === "now" ? "" : `${title} · `}tokengauge`;
 }
 
 function showStreams({ streams: shown, total, tokens_per_second: output }) {
@@ -72,13 +119,19 @@ function showStreams({ streams: shown, total, tokens_per_second: output }) {
 let lastSeen = 0;
 let asking = false;
 /** Events are of all streams: of some of them the proxy is asked. */
-async function chosenStreams(model, workload) {
+async function chosenStreams() {
   if (asking) return;
   asking = true;
   try {
-    const chosen = await get("streams", { model, workload, limit: 100 });
-    const now = filters();
-    if (now.model === model && now.workload === workload) showStreams(chosen);
+    const wanted = names();
+    const { outcome, user, experiment, slo: _, ...known } = wanted;
+    // How calls end, whose they are and of which experiment is known when they have ended.
+    const unknown = { user, experiment, outcome };
+    const why = Object.keys(unknown).filter((name) => unknown[name]);
+    const chosen = await get("streams", { ...known, limit: 100 });
+    if (JSON.stringify(names()) !== JSON.stringify(wanted)) return;
+    showStreams(chosen);
+    if (why.length > 0) text(streams.note, `Of every ${why.join(", ")}: that is known when calls have ended.`);
   } catch (error) {
     console.debug("streams:", error.message);
   } finally {
@@ -113,54 +166,63 @@ function showEmpty() {
 
 let round = 0; // what an older one answers is not shown any more
 
-/** Asks for everything the view shows. */
+/** Asks for everything the view shows, which may have changed. */
 async function refresh() {
+  began();
+  await VIEWS[address.view].again();
+}
+
+function began() {
   round += 1;
   last = Date.now();
   dirty = false;
-  if (view === "sessions") return sessions.load();
-  if (view === "session") return session.open(session.id, true);
-  if (view === "now") await Promise.allSettled([showWhole(), showSpeeds(), ...[...new Set(["models", "workloads", compare.kind])].map(showGroups), showCapacity()]);
 }
 
-function showSpeeds() {
+/** Whether nothing else was asked for since. */
+function thisRound() {
   const ours = round;
-  return speeds.load(filters(), windowSeconds(), () => ours === round);
+  return () => ours === round;
 }
 
-async function showGroups(kind) {
-  const ours = round;
-  try {
-    const named = kind === "models" || kind === "workloads";
-    const answer = await get(named ? kind : "groups", { ...filters(), ...(named ? {} : { by: kind }), limit: 1000 });
-    if (ours !== round) return;
-    const rows = named ? answer[kind] : answer.groups;
-    told(answer.store, answer.since);
-    compare.update(kind, rows);
-    if (!named) return;
-    offer(kind, rows.map(({ name }) => name));
-    cost.update(kind, rows);
-  } catch (error) {
-    compare.fail(error.message);
-  }
+function showUpstreams() {
+  upstreams.table.follow();
+  return upstreams.load(thisRound());
+}
+
+function showNow() {
+  const current = thisRound();
+  return Promise.allSettled([showWhole(current), speeds.load(filters(), current), showGroups(current), calls.load(current), showCapacity(current)]);
+}
+
+/** Side by side, the cost, and the names to filter by. */
+async function showGroups(current) {
+  const { by = "model", cost: paid = "model" } = address.params;
+  const compared = compare.load(current);
+  const others = [...new Set(["model", "workload", paid])].filter((one) => one !== by);
+  const asked = others.map(async (one) => [one, (await get("groups", { ...filters(), by: one, limit: 1000 })).groups]);
+  const rows = Object.fromEntries(await Promise.all(asked));
+  const answer = await compared;
+  if (!answer || !current()) return;
+  rows[by] = answer.groups;
+  told(answer.store, answer.since);
+  for (const one of ["model", "workload"]) offer(one, rows[one].map(({ name }) => name));
+  cost.update(rows[paid]);
 }
 
 /** Everything in one row: percentiles of parts do not add up. */
-async function showWhole() {
-  const ours = round;
+async function showWhole(current) {
   const { groups } = await get("groups", filters());
-  if (ours !== round) return;
+  if (!current()) return;
   const whole = groups[0] ?? null;
   tiles.whole(whole);
   health.know({ sums: whole ?? { calls: 0, errors: 0 } });
   if (whole) hasCalls();
 }
 
-async function showCapacity() {
-  const ours = round;
+async function showCapacity(current) {
   try {
     const { upstreams } = await get("capacity", filters());
-    if (ours === round) capacity.update(upstreams, Boolean(filters().model || filters().workload));
+    if (current()) capacity.update(upstreams, Object.keys(names()).some((name) => name !== "upstream"));
   } catch (error) {
     capacity.fail(error.message);
   }
@@ -172,12 +234,13 @@ function told(store, since) {
   text(byId("store"), store === "memory" ? `At most the last ${count(kept) ?? ""} calls${of}, in memory; a ledger remembers more` : "");
 }
 
-let about = null;
 async function learn() {
   about = await get("about");
   text(byId("version"), `tokengauge ${about.version}`);
-  calls.measure = about.measure;
+  keepMeasure(about.measure);
   streams.threshold = about.measure.stall_threshold;
+  offer("route", about.routes.map(({ name }) => name));
+  offer("upstream", about.routes.map(({ upstream }) => upstream));
   connect(byId("connect"), about);
   connect(byId("empty-body"), about);
   health.know({ about });
@@ -186,31 +249,36 @@ async function learn() {
   keptFor(store !== "memory" ? Infinity : since ? (Date.now() - Date.parse(since)) / 1000 : 0);
 }
 
-/** `#/`, `#/sessions`, `#/sessions/<id>`, `#/connect`. */
-function route() {
-  const [, name, id] = location.hash.split("/");
-  view = id ? "session" : ["sessions", "connect"].includes(name) ? name : "now";
+/** Shows the frame of the view of the address. */
+function showView() {
+  const { view } = address;
+  const { title, in: within } = VIEWS[view];
   for (const element of document.querySelectorAll(".view")) element.hidden = element.id !== `view-${view}`;
   for (const anchor of document.querySelectorAll("[data-view]")) {
-    const here = anchor.dataset.view === (view === "session" ? "sessions" : view);
-    if (here) anchor.setAttribute("aria-current", view === "session" ? "true" : "page");
+    const name = anchor.dataset.view;
+    anchor.href = other(name);
+    if (name === (within ?? view)) anchor.setAttribute("aria-current", within ? "true" : "page");
     else anchor.removeAttribute("aria-current");
   }
-  byId("filters").hidden = view === "connect" || view === "session";
-  const titles = { now: "Now", sessions: "Sessions", session: "A session", connect: "Connect" };
-  text(byId("title"), titles[view]);
-  document.title = view === "now" ? "tokengauge" : `${titles[view]} · tokengauge`;
-  if (view === "session") session.open(decoded(id));
-  else refresh();
+  byId("filters").hidden = !FILTERED.includes(view);
+  text(byId("title"), title);
+  showTitle();
+  if (FILTERED.includes(view)) showFilters();
 }
 
-/** What a hand has typed may be no encoding of anything. */
-function decoded(id) {
-  try {
-    return decodeURIComponent(id);
-  } catch {
-    return id;
+/** Shows what the address says. */
+function route() {
+  showView();
+  const { view } = address;
+  if (view === "now") {
+    tiles.forget();
+    compare.follow();
+    streams.table.follow();
   }
+  began();
+  VIEWS[view].follow();
+  const { problems } = address;
+  text(byId("address-problem"), problems.length > 0 ? `The address of this page is wrong in ${plural(problems.length, "place")}, which ${problems.length === 1 ? "is" : "are"} left out: ${problems.join("; ")}.` : "");
 }
 
 function askForToken(problem) {
@@ -230,15 +298,14 @@ byId("token-form").addEventListener("submit", (event) => {
 byId("token").addEventListener("cancel", (event) => event.preventDefault());
 whenRefused(askForToken);
 
-startFilters(byId("filters"), () => {
-  tiles.forget();
-  calls.matches = matching(filters());
-  calls.show();
-  sessions.cursors = [null];
-  refresh();
+startFilters(byId("filters"));
+startKeys();
+startAddress(({ another, back }) => {
+  route();
+  if (!another) return;
+  byId("main").focus({ preventScroll: true });
+  if (!back) scrollTo(0, 0);
 });
-
-const matching = ({ model, workload }) => (call) => (!model || (call.model ?? call.model_requested) === model) && (!workload || call.workload === workload);
 
 let begun = 0;
 async function begin() {
@@ -268,11 +335,6 @@ setInterval(() => {
   if ((dirty && age >= FRESH_FOR) || age >= SEEN_ANYWAY) refresh();
 }, 1000);
 setInterval(() => !document.hidden && live.running && learn().catch(() => {}), SEEN_ANYWAY);
-addEventListener("hashchange", () => {
-  route();
-  byId("main").focus({ preventScroll: true });
-  scrollTo(0, 0);
-});
 let unseen;
 document.addEventListener("visibilitychange", () => {
   clearTimeout(unseen);
@@ -285,5 +347,9 @@ document.addEventListener("visibilitychange", () => {
   refresh();
 });
 
+// What is relative in the document would be of each view's own path.
+for (const element of document.querySelectorAll("a[href]:not([href^='#']), link[rel=icon]")) element.setAttribute("href", element.href);
+for (const image of document.querySelectorAll("img[src]")) image.setAttribute("src", image.src);
+showView();
 document.body.append(h("p", { class: "vh", role: "status", id: "health-said" }));
 begin();

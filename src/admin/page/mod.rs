@@ -6,10 +6,14 @@
 
 use super::{api, runbooks};
 use axum::extract::Path;
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use sha2::{Digest, Sha256};
 use std::borrow::Cow;
+use std::io::Write;
 use std::sync::LazyLock;
 
 /// The content security policy: only files and API of this origin, no inline script or style,
@@ -18,14 +22,37 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
     img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; \
     frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'";
 
+/// The views of the page: each is served the page itself, and its script shows what the address
+/// says. `{id}` is of a session or a call.
+pub(super) const VIEWS: [&str; 6] = [
+    "/sessions",
+    "/sessions/{id}",
+    "/calls",
+    "/calls/{id}",
+    "/upstreams",
+    "/connect",
+];
+
+/// The page for addresses one level down, whose relative links lead up first.
+static BELOW: LazyLock<Asset> = LazyLock::new(|| {
+    let index = asset("index.html").map_or("", |index| &index.text);
+    let up = index
+        .replace("href=\"", "href=\"../")
+        .replace("href=\"../#", "href=\"#")
+        .replace("src=\"", "src=\"../");
+    Asset::new("index.html", up)
+});
+
 /// The path of all files but the page itself.
 const FOLDER: &str = "/page/";
 
-/// A file, with its ETag.
+/// A file, as it is and compressed, each with its ETag.
 pub(super) struct Asset {
     name: &'static str,
     text: Cow<'static, str>,
     tag: HeaderValue,
+    gzip: Bytes,
+    gzip_tag: HeaderValue,
 }
 
 macro_rules! assets {
@@ -36,14 +63,18 @@ macro_rules! assets {
 
 static ASSETS: LazyLock<Vec<Asset>> = LazyLock::new(|| {
     assets![
+        "address.js",
         "analysis.js",
         "api.js",
+        "budget.js",
+        "call.js",
         "calls.js",
         "capacity.js",
         "chart.js",
         "compare.js",
         "connect.js",
         "cost.js",
+        "csv.js",
         "dom.js",
         "filters.js",
         "format.js",
@@ -51,6 +82,7 @@ static ASSETS: LazyLock<Vec<Asset>> = LazyLock::new(|| {
         "icon.svg",
         "index.html",
         "layout.css",
+        "keys.js",
         "live.js",
         "main.js",
         "objectives.js",
@@ -64,6 +96,7 @@ static ASSETS: LazyLock<Vec<Asset>> = LazyLock::new(|| {
         "theme.css",
         "theme.js",
         "tiles.js",
+        "upstreams.js",
         "waterfall.js",
         "words.js",
         "vendor/uplot.css",
@@ -75,9 +108,29 @@ static ASSETS: LazyLock<Vec<Asset>> = LazyLock::new(|| {
 pub(super) fn is_static(path: &str) -> bool {
     path == "/"
         || path == runbooks::PATH
+        || VIEWS.iter().any(|view| is_of(view, path))
         || path
             .strip_prefix(FOLDER)
             .is_some_and(|name| asset(name).is_some())
+}
+
+/// Whether `path`, which may have an id, is an address of `view`.
+fn is_of(view: &str, path: &str) -> bool {
+    match view.strip_suffix("{id}") {
+        Some(folder) => path
+            .strip_prefix(folder)
+            .is_some_and(|id| !id.is_empty() && !id.contains('/')),
+        None => path == view,
+    }
+}
+
+/// The page at the path of a view.
+pub(super) async fn view(uri: Uri, headers: HeaderMap) -> Response {
+    let below = uri.path().matches('/').count() > 1;
+    match below {
+        true => BELOW.serve(&headers),
+        false => serve("index.html", &headers),
+    }
 }
 
 pub(super) async fn index(headers: HeaderMap) -> Response {
@@ -107,31 +160,67 @@ impl Asset {
         let text = text.into();
         let digest = Sha256::digest(text.as_bytes());
         let digest: String = digest.iter().take(8).map(|b| format!("{b:02x}")).collect();
-        let tag = HeaderValue::from_str(&format!("\"{digest}\"")).expect("hex digits in quotes");
-        Asset { name, text, tag }
+        let tag = |of: &str| {
+            let quoted = format!("\"{digest}{of}\"");
+            HeaderValue::from_str(&quoted).expect("hex digits and letters in quotes")
+        };
+        Asset {
+            name,
+            gzip: gzip(text.as_bytes()),
+            tag: tag(""),
+            gzip_tag: tag("-gzip"),
+            text,
+        }
     }
 
-    /// The file, or 304 where the request knows it.
+    /// The file, compressed where the request accepts that, or 304 where the request knows it.
     pub(super) fn serve(&'static self, headers: &HeaderMap) -> Response {
+        let compressed = accepts_gzip(headers);
+        let tag = match compressed {
+            true => &self.gzip_tag,
+            false => &self.tag,
+        };
         let known = headers.get_all(header::IF_NONE_MATCH);
         let known = known.iter().filter_map(|line| line.to_str().ok());
         let fresh = known
             .flat_map(|line| line.split(','))
             .map(|known| known.trim().trim_start_matches("W/"))
-            .any(|known| known == "*" || known.as_bytes() == self.tag.as_bytes());
-        let mut response = if fresh {
-            StatusCode::NOT_MODIFIED.into_response()
-        } else {
-            let kind = [(header::CONTENT_TYPE, kind(self.name))];
-            (kind, self.text.as_ref()).into_response()
+            .any(|known| known == "*" || known.as_bytes() == tag.as_bytes());
+        let kind = [(header::CONTENT_TYPE, kind(self.name))];
+        let mut response = match (fresh, compressed) {
+            (true, _) => StatusCode::NOT_MODIFIED.into_response(),
+            (false, true) => (kind, self.gzip.clone()).into_response(),
+            (false, false) => (kind, self.text.as_ref()).into_response(),
         };
         let head = response.headers_mut();
-        head.insert(header::ETAG, self.tag.clone());
+        if compressed && !fresh {
+            head.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+        }
+        head.insert(header::VARY, HeaderValue::from_static("accept-encoding"));
+        head.insert(header::ETAG, tag.clone());
         for (name, value) in HEAD {
             head.insert(name, HeaderValue::from_static(value));
         }
         response
     }
+}
+
+/// Whether a request takes a gzip body.
+fn accepts_gzip(headers: &HeaderMap) -> bool {
+    let lines = headers.get_all(header::ACCEPT_ENCODING).iter();
+    let codings = lines.filter_map(|line| line.to_str().ok());
+    codings.flat_map(|line| line.split(',')).any(|coding| {
+        let (name, parameters) = coding.split_once(';').unwrap_or((coding, ""));
+        let weight = parameters.trim().strip_prefix("q=");
+        let refused = weight.is_some_and(|weight| weight.parse() == Ok(0.0));
+        name.trim().eq_ignore_ascii_case("gzip") && !refused
+    })
+}
+
+fn gzip(text: &[u8]) -> Bytes {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+    let written = encoder.write_all(text).and_then(|()| encoder.finish());
+    Bytes::from(written.expect("memory takes every write"))
 }
 
 /// The headers of every file. Browsers revalidate each time, since another version may run

@@ -1,7 +1,8 @@
 // What is promised, what is left of each budget and how fast it is spent.
+import { href } from "./address.js";
+import { BurnDowns } from "./budget.js";
 import { h, keyed, meter } from "./dom.js";
 import { count, known, percent, rate, seconds } from "./format.js";
-import { until } from "./health.js";
 import { budget } from "./words.js";
 
 /** Seconds before the end of a budget from which on it is worth a word. */
@@ -9,6 +10,7 @@ const SOON = 7 * 86_400;
 
 export class Objectives {
   constructor(host) {
+    this.burnDowns = new BurnDowns();
     this.list = h("div");
     this.none = h(
       "p",
@@ -25,9 +27,16 @@ export class Objectives {
   }
 
   update(slos) {
+    this.slos = slos;
+    this.show();
+    this.burnDowns.refresh(slos, () => this.show());
+  }
+
+  show() {
+    const { slos } = this;
     this.none.hidden = slos.length > 0;
     keyed(this.list, slos, (slo) => slo.name, () => h("article", { class: "slo" }), (article, slo) => {
-      const sign = JSON.stringify([slo.budget_remaining, slo.good, slo.bad, slo.burn, slo.alerts.map((a) => a.firing), slo.cause?.sentence]);
+      const sign = JSON.stringify([slo.budget_remaining, slo.good, slo.bad, slo.burn, slo.alerts.map((a) => a.firing), slo.cause?.sentence, this.burnDowns.known.get(slo.name)?.at]);
       if (article.sign === sign) return;
       article.sign = sign;
       article.replaceChildren(...this.article(slo));
@@ -42,14 +51,24 @@ export class Objectives {
     const events = slo.good + slo.bad;
     const met = events > 0 ? `${percent(slo.ratio)} of ${count(events)} ${slo.event === "request" ? "calls" : slo.event === "token" ? "tokens" : `slices of ${slo.event}`}` : "no event yet";
     return [
-      h("h3", {}, slo.name, " ", alert ? h("span", { class: `tag ${alert.severity === "page" ? "bad" : "warn"}` }, `${alert.severity} fires${observed(alert)}`) : ""),
+      h("h3", {}, h("a", { href: spentHref(slo), title: "The calls that spent its budget" }, slo.name), " ", alert ? h("span", { class: `tag ${alert.severity === "page" ? "bad" : "warn"}` }, `${alert.severity} fires${observed(alert)}`) : ""),
       h("p", { class: `left ${kind}` }, `${value} ${unit}`),
       meter(left, kind),
+      this.burnDowns.curve(slo.name) ?? "",
       h("p", { class: "promise" }, `${slo.promise} for ${percent(slo.objective)} over ${slo.window}: ${met}`),
       h("p", { class: "burns" }, "burn ", ...burns(slo), ending(slo)),
       slo.cause ? h("p", { class: "cause" }, slo.cause.sentence) : "",
     ];
   }
+}
+
+/** The view of the calls that spent an objective's budget: over the window of what fires, else its own. */
+export function spentHref(slo) {
+  const firing = slo.alerts.filter((alert) => alert.firing);
+  const alert = firing.find((one) => one.severity === "page") ?? firing[0];
+  const { workload, route, upstream } = slo.select;
+  const since = alert?.long ?? (slo.window === "month" ? "31d" : slo.window);
+  return href("calls", { slo: slo.name, workload, route, upstream, since });
 }
 
 /** How much of an alert's window was observed, where that is not all. */
@@ -73,3 +92,6 @@ function burns(slo) {
   });
   return parts.flatMap((part, place) => (place ? [", ", ...part] : part));
 }
+
+/** How a budget's end is told. */
+const until = (left) => (known(left) ? `spent in ${seconds(left)} at this pace` : null);

@@ -1,6 +1,7 @@
 // One session: its sums, and its calls as a waterfall.
 import { Analysis } from "./analysis.js";
 import { get } from "./api.js";
+import { other } from "./address.js";
 import { h } from "./dom.js";
 import { list, percent, plural, rate, count, seconds, time } from "./format.js";
 import { cost } from "./sessions.js";
@@ -68,7 +69,7 @@ export class Session {
 }
 
 function frame(id, ...content) {
-  return h("section", { class: "panel", "aria-labelledby": "session-title" }, h("div", { class: "head" }, h("h2", { id: "session-title" }, "Session ", h("code", {}, id)), h("a", { class: "push", href: "#/sessions" }, "← All sessions")), ...content);
+  return h("section", { class: "panel", "aria-labelledby": "session-title" }, h("div", { class: "head" }, h("h2", { id: "session-title" }, "Session ", h("code", {}, id)), h("a", { class: "push", href: other("sessions") }, "← All sessions")), ...content);
 }
 
 function facts(session, calls) {

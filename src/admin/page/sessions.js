@@ -1,5 +1,7 @@
 // Sessions: the server sorts, filters and pages; ten thousand cost a page no more than ten.
 import { get } from "./api.js";
+import { address, change, sessionHref } from "./address.js";
+import { csvButton } from "./csv.js";
 import { h, text } from "./dom.js";
 import { Table } from "./table.js";
 import { ago, count, frequency, known, list, plural, rate, seconds, short, time, usd } from "./format.js";
@@ -8,39 +10,41 @@ const SETTLE = 250; // milliseconds after the last key
 
 export class Sessions {
   constructor(host, filters) {
-    Object.assign(this, { filters, cursors: [null], next: null, size: 50, order: { id: "last_at", ascending: false }, query: "", outcome: "" });
+    Object.assign(this, { filters, cursors: [null], next: null });
     this.search = h("input", { type: "search", class: "search", placeholder: "Session or agent contains …", "aria-label": "Session or agent contains", on: { input: () => this.typed() } });
-    const outcome = h("select", { on: { change: () => this.restart({ outcome: outcome.value }) } });
-    for (const [value, label] of [["", "any"], ["complete", "complete"], ["client_cancelled", "agent left"], ["http_error", "HTTP error"], ["upstream_reset", "upstream broke off"], ["error_event", "error in the stream"], ["timeout", "timeout"], ["unreachable", "unreachable"], ["drained", "cut by a restart"], ["rejected", "refused"]]) {
-      outcome.append(h("option", { value }, label));
-    }
     this.found = h("p", { class: "muted push", role: "status" });
     this.tasks = h("p", { class: "note", id: "tasks" });
-    host.append(h("div", { class: "head" }, this.search, h("label", { class: "muted" }, "Calls that ended ", outcome), this.found), this.tasks);
+    host.append(h("div", { class: "head" }, this.search, this.found, csvButton("sessions", () => this.table.items)), this.tasks);
     this.table = new Table(host, {
       label: "Sessions",
-      order: this.order,
+      order: { id: "last_at", ascending: false },
+      param: "sort",
+      remote: true,
       key: (session) => session.id,
-      sorted: (order) => this.restart({ order }),
-      nothing: () => (this.query || this.outcome ? "No session is like that in this window." : "No session yet: a call belongs to one when its agent names it, by x-tokengauge-session or the headers of its SDK."),
+      nothing: () => (Object.keys(address.params).length > 0 ? "No session is like that in this window." : "No session yet: a call belongs to one when its agent names it, by x-tokengauge-session or the headers of its SDK."),
       columns: COLUMNS,
     });
     this.problem = h("p", { class: "note problem" });
     this.back = h("button", { type: "button", on: { click: () => this.turn(-1) } }, "← Newer");
     this.forth = h("button", { type: "button", on: { click: () => this.turn(1) } }, "Older →");
     this.page = h("span");
-    const size = h("select", { on: { change: () => this.restart({ size: Number(size.value) }) } }, [25, 50, 100, 250].map((n) => h("option", { value: n, selected: n === 50 }, n)));
-    host.append(this.problem, h("div", { class: "pager" }, this.back, this.forth, this.page, h("label", {}, "Rows ", size)));
+    this.rows = h("select", { on: { change: () => change({ rows: this.rows.value }) } }, [25, 50, 100, 250].map((n) => h("option", { value: n }, n)));
+    host.append(this.problem, h("div", { class: "pager" }, this.back, this.forth, this.page, h("label", {}, "Rows ", this.rows)));
   }
 
   typed() {
     clearTimeout(this.timer);
-    this.timer = setTimeout(() => this.restart({ query: this.search.value.trim() }), SETTLE);
+    this.timer = setTimeout(() => change({ q: this.search.value.trim().slice(0, 200) || null }, { replace: true }), SETTLE);
   }
 
-  restart(wish = {}) {
-    Object.assign(this, wish);
+  /** Shows what the address says, from its first page on. */
+  restart() {
     this.cursors = [null];
+    const { q = "", rows = "50" } = address.params;
+    if (this.search.value.trim() !== q) this.search.value = q;
+    this.rows.value = rows;
+    this.size = Number(rows);
+    this.table.follow();
     return this.load();
   }
 
@@ -54,10 +58,10 @@ export class Sessions {
     this.asking?.abort();
     const asking = new AbortController();
     this.asking = asking;
-    const { id, ascending } = this.order;
-    const parameters = { ...this.filters(), q: this.query, outcome: this.outcome, sort: id, order: ascending ? "asc" : "desc", limit: this.size, cursor: this.cursors.at(-1) };
+    const { id, ascending } = this.table.order;
+    const parameters = { ...this.filters(), q: address.params.q, sort: id, order: ascending ? "asc" : "desc", limit: this.size, cursor: this.cursors.at(-1) };
     try {
-      const [answer, tasks] = await Promise.all([get("sessions", parameters, asking.signal), get("tasks", { ...this.filters(), outcome: this.outcome }, asking.signal)]);
+      const [answer, tasks] = await Promise.all([get("sessions", parameters, asking.signal), get("tasks", this.filters(), asking.signal)]);
       this.show(answer);
       text(this.tasks, said(tasks));
     } catch (error) {
@@ -85,7 +89,7 @@ const said = ({ tasks, per_minute: often, seconds: took }) =>
 const failed = (s) => (s.errors > 0 ? h("span", { class: "tag bad" }, count(s.errors)) : h("span", {}, "0"));
 
 const COLUMNS = [
-  { id: "id", label: "Session", head: true, text: (s) => s.id, node: (s) => h("a", { href: `#/sessions/${encodeURIComponent(s.id)}`, title: s.id }, short(s.id)) },
+  { id: "id", label: "Session", head: true, text: (s) => s.id, node: (s) => h("a", { href: sessionHref(s.id), title: s.id }, short(s.id)) },
   { id: "agents", label: "Agents", wide: true, clip: true, text: (s) => list(s.agents) || null, why: () => "no agent named itself" },
   { id: "models", label: "Models", wide: true, clip: true, text: (s) => list(s.models) || null, why: () => "no model was named" },
   { id: "last_at", label: "Last", sort: true, text: (s) => (s.in_flight > 0 ? "in flight" : ago(s.last_at)), node: (s) => (s.in_flight > 0 ? h("span", { class: "tag good" }, "in flight") : h("span", { title: time(s.last_at, true) }, ago(s.last_at))) },

@@ -1,4 +1,5 @@
 // The calls under way and how fast each is just now.
+import { sessionHref } from "./address.js";
 import { h, meter } from "./dom.js";
 import { Table } from "./table.js";
 import { count, known, rate, seconds, short } from "./format.js";
@@ -14,12 +15,13 @@ export class Streams {
     this.table = new Table(host, {
       label: "Streams in flight, newest first",
       tall: true,
+      param: "streams",
       key: (stream) => stream.id,
       nothing: () => "No stream is in flight just now.",
       columns: [
         { id: "model", label: "Model", head: true, clip: true, sort: (s) => s.model ?? "", text: (s) => s.model, why: () => "the request has not named it yet" },
         { id: "route", label: "Route", wide: true, sort: (s) => s.route, text: (s) => (s.route === s.upstream ? s.route : `${s.route} → ${s.upstream}`) },
-        { id: "session", label: "Session", wide: true, clip: true, sort: (s) => s.session, text: (s) => s.session, why: () => "the agent named no session", node: (s) => h("a", { href: `#/sessions/${encodeURIComponent(s.session)}`, title: s.session }, short(s.session)) },
+        { id: "session", label: "Session", wide: true, clip: true, sort: (s) => s.session, text: (s) => s.session, why: () => "the agent named no session", node: (s) => h("a", { href: sessionHref(s.session), title: s.session }, short(s.session)) },
         { id: "tps", label: "TPS now", num: true, sort: (s) => s.tps, text: (s) => rate(s.tps), why: () => "known from the second frame with tokens on", node: (s) => this.speed(s) },
         { id: "tokens", label: "Tokens", num: true, sort: (s) => s.tokens.output, text: (s) => count(s.tokens.output) },
         { id: "seconds", label: "For", num: true, wide: true, sort: (s) => s.seconds, text: (s) => whole(s.seconds) },

@@ -1,16 +1,17 @@
 // A table whose rows are kept while their figures move.
+import { address, change } from "./address.js";
 import { h, keyed, unknown } from "./dom.js";
 
 /**
  * `columns`: `id`, `label`, `text(item)` (null is unknown, and `why(item)` says why);
  * `node(item)` in place of the text, made anew only when `text` changes; `sort(item)` or
  * `true` for one that the server sorts by; `num`, `wide` (left out on a phone), `head`
- * (names the row), `hint`. `order` is `{id, ascending}`; `sorted` is told of clicks and
- * then the caller sorts.
+ * (names the row), `hint`. `order` is `{id, ascending}`; with `param` it is in the address
+ * under this name; with `remote` the caller brings the rows in order.
  */
 export class Table {
-  constructor(host, { label, columns, key, order, sorted, tall, nothing, kind = "" }) {
-    Object.assign(this, { columns, key, order, sorted, nothing, items: [] });
+  constructor(host, { label, columns, key, order, param, remote, tall, nothing, kind = "" }) {
+    Object.assign(this, { columns, key, order, initial: order, param, remote, nothing, items: [] });
     this.heads = columns.map((column) => this.headCell(column));
     this.body = h("tbody");
     this.table = h("table", { class: kind }, h("caption", { class: "vh" }, label), h("thead", {}, h("tr", {}, this.heads)), this.body);
@@ -30,10 +31,22 @@ export class Table {
 
   clicked(column) {
     const same = this.order?.id === column.id;
-    this.order = { id: column.id, ascending: same ? !this.order.ascending : Boolean(column.head) };
+    const ascending = same ? !this.order.ascending : Boolean(column.head);
+    if (this.param) return change({ [this.param]: `${ascending ? "" : "-"}${column.id}` });
+    this.order = { id: column.id, ascending };
     this.showOrder();
-    if (this.sorted) this.sorted(this.order);
-    else this.update(this.items);
+    this.update(this.items);
+  }
+
+  /** Takes the order from the address. */
+  follow() {
+    const written = address.params[this.param];
+    const id = written?.replace(/^-/, "");
+    const known = this.columns.some((column) => column.id === id && column.sort);
+    if (written && !known) address.problems.push(`${this.param} must be one of ${this.columns.filter(({ sort }) => sort).map((column) => column.id).join(", ")}`);
+    this.order = known ? { id, ascending: !written.startsWith("-") } : this.initial;
+    this.showOrder();
+    if (!this.remote) this.update(this.items);
   }
 
   showOrder() {
@@ -47,7 +60,7 @@ export class Table {
   /** Unknown values come last, whatever the order. */
   inOrder(items) {
     const column = this.columns.find((column) => column.id === this.order?.id);
-    if (this.sorted || typeof column?.sort !== "function") return items;
+    if (this.remote || typeof column?.sort !== "function") return items;
     const sign = this.order.ascending ? 1 : -1;
     const last = (value) => value === null || value === undefined;
     return [...items].sort((one, other) => {

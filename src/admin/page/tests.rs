@@ -117,12 +117,62 @@ fn a_file_that_is_known_is_not_sent_again() {
 }
 
 #[test]
+fn a_browser_loads_all_of_the_page_in_200_kb() {
+    let all: usize = ASSETS.iter().map(|asset| asset.gzip.len()).sum();
+    assert!(all <= 200_000, "{all} bytes");
+}
+
+#[test]
+fn a_file_is_compressed_for_who_takes_it() {
+    let served = |accepted: &str| {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::ACCEPT_ENCODING, accepted.parse().expect("a header"));
+        serve("main.js", &headers)
+    };
+    for (accepted, compressed) in [
+        ("gzip, deflate, br", true),
+        ("br;q=1, GZIP;q=0.5", true),
+        ("br", false),
+        ("gzip;q=0", false),
+        ("gzip; q=0.000, identity", false),
+    ] {
+        let response = served(accepted);
+        let coding = response.headers().get(header::CONTENT_ENCODING);
+        assert_eq!(coding.is_some(), compressed, "{accepted}");
+        assert_eq!(response.headers()[header::VARY], "accept-encoding");
+    }
+    let tags = ["gzip", "br"].map(|accepted| served(accepted).headers()[header::ETAG].clone());
+    assert_ne!(tags[0], tags[1], "other bytes, another tag");
+    let asset = asset("main.js").expect("there");
+    let mut plain = String::new();
+    let mut decoder = flate2::read::GzDecoder::new(&asset.gzip[..]);
+    std::io::Read::read_to_string(&mut decoder, &mut plain).expect("gzip");
+    assert_eq!(plain, asset.text);
+}
+
+#[test]
+fn a_view_one_level_down_has_links_that_lead_up() {
+    let below = BELOW.text.as_ref();
+    for start in ["href=\"", "src=\""] {
+        for link in between(below, start, '"') {
+            assert!(link.starts_with("../") || link.starts_with('#'), "{link}");
+        }
+    }
+    assert!(below.contains("src=\"../page/main.js\"") && below.contains("href=\"#main\""));
+}
+
+#[test]
 fn only_files_of_the_page_are_open() {
     for open in [
         "/",
         "/runbooks",
         "/page/index.html",
         "/page/vendor/uplot.js",
+        "/sessions",
+        "/sessions/a%2Fb",
+        "/calls",
+        "/calls/7",
+        "/connect",
     ] {
         assert!(is_static(open), "{open}");
     }
@@ -133,6 +183,10 @@ fn only_files_of_the_page_are_open() {
         "/metrics",
         "",
         "/page",
+        "/sessions/",
+        "/sessions/a/b",
+        "/call",
+        "/api/v1/calls",
     ] {
         assert!(!is_static(closed), "{closed}");
     }

@@ -1,4 +1,5 @@
 // The first line: how fast is it now, is anything wrong, what does it cost.
+import { other } from "./address.js";
 import { h, svg, text } from "./dom.js";
 import { count, frequency, known, percent, plural, rate, seconds, usd } from "./format.js";
 import { budget } from "./words.js";
@@ -14,8 +15,9 @@ export class Tiles {
     this.tiles = {};
     for (const [id, label] of [["now", "Output now"], ["tps", "Speed of a call"], ["ttft", "First token"], ["errors", "Failed calls"], ["budget", "Error budget"], ["cost", "Cost"]]) {
       const [value, sub] = [h("p", { class: "value" }), h("p", { class: "sub" })];
-      host.append(h("div", { class: "tile", id: `tile-${id}` }, id === "now" ? spark : null, h("h3", {}, label), value, sub));
-      this.tiles[id] = { value, sub };
+      const link = h("a", {}, label);
+      host.append(h("div", { class: "tile", id: `tile-${id}` }, id === "now" ? spark : null, h("h3", {}, link), value, sub));
+      this.tiles[id] = { value, sub, link };
     }
   }
 
@@ -30,8 +32,11 @@ export class Tiles {
     text(tile.sub, sub);
   }
 
+  /** Another part of the calls is shown: what led here is of another one. */
   forget() {
     this.history = [];
+    const leads = { now: "#streams-title", tps: "#tps-title", ttft: "#ttft-title", errors: other("calls", { outcome: "failed" }), budget: "#slos-title", cost: "#cost-title" };
+    Object.entries(leads).forEach(([id, to]) => this.tiles[id].link.setAttribute("href", to));
   }
 
   /** `output` is of all streams over the last ten seconds that are measured, however many of them are listed. */

@@ -1,4 +1,5 @@
 // Calls against time: a table whose last column draws what the others say in figures.
+import { callHref } from "./address.js";
 import { h } from "./dom.js";
 import { count, known, rate, seconds, usd } from "./format.js";
 import { PHASES, outcome } from "./words.js";
@@ -95,7 +96,7 @@ function detail(call, onPath) {
     ["Stalls", call.stalls > 0 ? count(call.stalls) : null],
     ["Longest gap between tokens", seconds(call.longest_gap)],
     ["Critical path", onPath ? "on it" : null],
-    ["Call", h("code", {}, call.id)],
+    ["Call", h("a", { href: callHref(call.id) }, h("code", {}, call.id))],
   ];
   return h("dl", { class: "facts" }, facts.filter(([, value]) => value !== null && value !== undefined).map(([label, value]) => h("div", {}, h("dt", {}, label), h("dd", {}, value))));
 }

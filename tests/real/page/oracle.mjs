@@ -14,14 +14,14 @@ async function rows(page, host) {
 
 const browser = await launch();
 try {
-  const { page, wrong } = await open(browser, admin, { path: "#/sessions" });
+  const { page, wrong } = await open(browser, admin, { path: "sessions" });
   await page.locator("#sessions .pager select").selectOption("250");
   await page.waitForFunction(() => document.querySelectorAll("#sessions tbody tr").length > 50);
   const sessions = await rows(page, "#sessions");
   const more = await page.locator("#sessions .pager button", { hasText: "Older" }).isEnabled();
-  await page.goto(`${admin}/#/`);
-  await page.waitForFunction(() => document.querySelectorAll("#calls tbody tr").length > 20);
-  const calls = await rows(page, "#calls");
+  await page.goto(`${admin}/`);
+  await page.waitForFunction(() => document.querySelectorAll("#last-calls tbody tr").length > 20);
+  const calls = await rows(page, "#last-calls");
   console.log(JSON.stringify({ sessions, more, calls, wrong }));
 } finally {
   await browser.close();

@@ -1,9 +1,9 @@
 // What people do with the live page, and what they must see. Each scenario throws where they do not.
 import assert from "node:assert/strict";
-import { readFile } from "node:fs/promises";
+import fs from "node:fs";
 import { call, inaccessible, open } from "./browser.mjs";
 
-const VIEWS = { now: "", sessions: "#/sessions", connect: "#/connect" };
+const VIEWS = { now: "", sessions: "sessions", calls: "calls", upstreams: "upstreams", connect: "connect" };
 const figure = (page, tile) => page.locator(`#tile-${tile} .value`).textContent();
 const cells = (page, table, column) => page.locator(`${table} tbody tr > :nth-child(${column})`).allTextContents();
 const state = (page, wanted) => page.locator(`#link-state[data-state="${wanted}"]`).waitFor();
@@ -28,6 +28,8 @@ async function start(world) {
   for (const title of ["Tokens per second of a call", "Time to first token", "Streams in flight", "Objectives", "Side by side", "Capacity", "Cost", "Last calls"]) {
     assert.equal(await page.getByRole("region", { name: title, exact: true }).first().isVisible(), true, title);
   }
+  const bytes = await page.evaluate(() => [...performance.getEntriesByType("navigation"), ...performance.getEntriesByType("resource")].filter(({ name }) => !name.includes("/api/")).reduce((sum, { encodedBodySize }) => sum + encodedBodySize, 0));
+  assert.ok(bytes > 20_000 && bytes <= 200_000, `the page is ${bytes} bytes`);
   // The figures of a plot are also a table.
   await page.locator("#tps summary").click();
   await until("rows of the plot", async () => (await page.locator("#tps details tbody tr").count()) > 0);
@@ -49,7 +51,7 @@ async function liveUpdate(world) {
   await page.locator("#streams tbody tr", { hasText: session }).waitFor();
   await until("output now", async () => Number(await page.locator("#tile-now .value").evaluate((value) => value.firstChild.textContent)) > 0);
   await going;
-  await page.locator("#calls tbody tr", { hasText: session }).waitFor();
+  await page.locator("#last-calls tbody tr", { hasText: session }).waitFor();
   await until("the stream is gone", async () => (await page.locator("#streams tbody tr", { hasText: session }).count()) === 0);
   clean(wrong);
 }
@@ -60,7 +62,7 @@ async function polling(world) {
   await state(page, "polling");
   const session = `polled-${Date.now()}`;
   await call(world.full.proxy, { session });
-  await page.locator("#calls tbody tr", { hasText: session }).waitFor();
+  await page.locator("#last-calls tbody tr", { hasText: session }).waitFor();
   await page.unroute("**/api/v1/events");
   await state(page, "live");
   clean(wrong);
@@ -70,13 +72,13 @@ async function filter(world) {
   const { page, wrong } = await open(world.browser, world.full.admin);
   await state(page, "live");
   await page.locator('#filters select[name="model"] option[value="claude-sonnet-4-5"]').waitFor({ state: "attached" });
-  await asks(page, /\/models\?.*model=claude-sonnet-4-5/, () => choose(page, "model", "claude-sonnet-4-5"));
+  await asks(page, /\/groups\?.*model=claude-sonnet-4-5.*by=model/, () => choose(page, "model", "claude-sonnet-4-5"));
   await until("one model alone", async () => (await cells(page, "#models", 1)).join() === "claude-sonnet-4-5");
-  const models = await cells(page, "#calls", 2);
+  const models = await cells(page, "#last-calls", 2);
   assert.ok(models.length > 0 && models.every((model) => model === "claude-sonnet-4-5"), models.join());
   // A window of another length asks for another step.
-  await asks(page, /timeseries\?.*since=6h.*step=5m/, () => page.getByText("6h", { exact: true }).click());
-  await page.goto(`${world.full.admin}/#/sessions`);
+  await asks(page, /timeseries\?.*since=6h.*step=300s/, () => page.getByText("6h", { exact: true }).click());
+  await page.locator('[data-view="sessions"]').click();
   await choose(page, "model", "");
   await page.getByLabel("Session or agent contains").fill("waterfall");
   await until("sessions that contain it", async () => (await cells(page, "#sessions", 1)).join() === "waterfall");
@@ -86,7 +88,7 @@ async function filter(world) {
 }
 
 async function sort(world) {
-  const { page, wrong } = await open(world.browser, world.full.admin, { path: "#/sessions" });
+  const { page, wrong } = await open(world.browser, world.full.admin, { path: "sessions" });
   const head = page.locator("#sessions th", { hasText: "Calls" });
   await head.getByRole("button").click();
   await until("most calls first", async () => (await cells(page, "#sessions", 1))[0] === "waterfall");
@@ -96,7 +98,7 @@ async function sort(world) {
   await head.getByRole("button").click();
   await until("fewest first", async () => (await cells(page, "#sessions", 5))[0] === "1");
   assert.equal(await head.getAttribute("aria-sort"), "ascending");
-  await page.goto(`${world.full.admin}/#/`);
+  await page.locator('[data-view="now"]').click();
   // The same speed in the provider's tokens.
   const reported = await page.locator("#models th", { hasText: "reported" }).getByRole("button").getAttribute("title");
   assert.match(reported, /provider's own tokens/);
@@ -117,12 +119,14 @@ async function sort(world) {
 async function compare(world) {
   const { page, wrong } = await open(world.browser, world.full.admin);
   await state(page, "live");
-  for (const [button, kind] of [["Prompt length", "prompt_length"], ["Output length", "output_length"], ["Hardware and engine", "upstream_facts"]]) {
-    await asks(page, new RegExp(`groups\\?.*by=${kind}`), () => page.getByRole("button", { name: button, exact: true }).click());
+  for (const [label, kind] of [["Agents", "agent"], ["Outcomes", "outcome"], ["Prompt length", "prompt_length"], ["Output length", "output_length"], ["Hardware and engine", "upstream_facts"]]) {
+    await asks(page, new RegExp(`groups\\?.*by=${kind}`), () => page.getByLabel("Compare", { exact: true }).selectOption({ label }));
     const named = async () => (await api(world, `groups?since=15m&by=${kind}`)).groups.map(({ name }) => name ?? "–");
     await until(`rows by ${kind}`, async () => {
       const rows = (await cells(page, "#models", 1)).map((row) => row.replace(/^–.*/, "–"));
-      return rows.length > 0 && rows.toSorted().join() === (await named()).toSorted().join();
+      const words = { complete: "complete", unreachable: "unreachable", client_cancelled: "agent left", http_error: "HTTP error" };
+      const wanted = (await named()).map((name) => (kind === "outcome" ? words[name] ?? name : name));
+      return rows.length > 0 && rows.toSorted().join() === wanted.toSorted().join();
     });
   }
   assert.ok((await cells(page, "#models", 1)).includes("hardware=simulated; engine=tokengauge sim"));
@@ -130,13 +134,13 @@ async function compare(world) {
   const judged = await cells(page, "#models", columns.findIndex((head) => head.startsWith("Judged")) + 1);
   assert.match(judged[0], /^\d[\d.,KM]* of \d[\d.,KM]*$/);
   await until("requests a second", async () => /requests a second/.test(await page.locator("#tile-errors .sub").textContent()));
-  await page.goto(`${world.full.admin}/#/sessions`);
+  await page.locator('[data-view="sessions"]').click();
   await until("tasks", async () => /tasks?, .* a minute: half took up to/.test(await page.locator("#tasks").textContent()));
   clean(wrong);
 }
 
 async function waterfall(world) {
-  const { page, wrong } = await open(world.browser, world.full.admin, { path: "#/sessions" });
+  const { page, wrong } = await open(world.browser, world.full.admin, { path: "sessions" });
   await page.getByLabel("Session or agent contains").fill("waterfall");
   await page.getByRole("link", { name: "waterfall" }).click();
   const rows = page.locator(".fall tbody tr[data-call]");
@@ -172,7 +176,7 @@ async function waterfall(world) {
   assert.ok(longest.includes(analysis.critical_path.parts[0].phase ?? "between calls"), longest);
   assert.match(await page.locator(".analysis").textContent(), /Prompt cache/);
   const [file] = await Promise.all([page.waitForEvent("download"), page.getByRole("button", { name: "Trace for Perfetto" }).click()]);
-  const trace = JSON.parse(await readFile(await file.path(), "utf8"));
+  const trace = JSON.parse(fs.readFileSync(await file.path(), "utf8"));
   assert.ok(trace.traceEvents.filter((event) => event.cat === "call").length === told.total_calls);
   await page.getByRole("link", { name: "All sessions" }).click();
   await page.locator("#sessions tbody tr").first().waitFor();
@@ -203,7 +207,7 @@ async function empty(world) {
   await call(world.empty.proxy, { route: "" });
   await page.locator("#panels").waitFor();
   assert.equal(await told.isVisible(), false);
-  await page.locator("#calls tbody tr").first().waitFor();
+  await page.locator("#last-calls tbody tr").first().waitFor();
   clean(wrong);
 }
 
@@ -238,8 +242,10 @@ async function token(world) {
 
 /** Goes through every view of a page, and gives each some time to fill. */
 async function everyView(page, look) {
-  for (const [name, path] of Object.entries({ ...VIEWS, session: "#/sessions/waterfall" })) {
-    await page.evaluate((hash) => (location.hash = hash), path || "#/");
+  const [{ id }] = (await (await page.request.get(new URL("/api/v1/calls?limit=1&agent=team%2F1", page.url()).href)).json()).calls;
+  for (const [name, path] of Object.entries({ ...VIEWS, session: "sessions/waterfall", call: `calls/${id}` })) {
+    await page.goto(new URL(`/${path}`, page.url()).href);
+    await state(page, "live");
     await page.waitForTimeout(400);
     await until(`${name} is there`, async () => (await page.locator(".view:not([hidden])").innerText()).length > 100);
     await look(name);
@@ -276,7 +282,7 @@ async function keyboard(world) {
   await page.keyboard.press("Tab");
   assert.equal((await focused()).name, "Skip to content");
   const seen = [];
-  for (let step = 0; step < 150; step++) {
+  for (let step = 0; step < 200; step++) {
     await page.keyboard.press("Tab");
     const now = await focused();
     if (now.tag === "BODY") break;
@@ -284,7 +290,7 @@ async function keyboard(world) {
     assert.ok(now.name.length > 0, `a ${now.tag} without a name`);
     seen.push(now.name);
   }
-  for (const name of ["Sessions", "Colours", "Workloads", "By workload", "Last finished calls", "waterfall", "TPS p50", "/metrics"]) {
+  for (const name of ["Sessions", "Colours", "Compare", "By", "Last finished calls", "Model", "All calls", "waterfall", "TPS p50", "/metrics"]) {
     assert.ok(seen.some((one) => one.startsWith(name)), `the keyboard never came to ${name}: ${seen}`);
   }
   await page.evaluate(() => document.activeElement.blur());
@@ -316,7 +322,7 @@ async function accessible(world) {
 }
 
 async function tenThousandSessions(world) {
-  const { page, wrong } = await open(world.browser, world.full.admin, { path: "#/sessions" });
+  const { page, wrong } = await open(world.browser, world.full.admin, { path: "sessions" });
   await page.locator("#sessions tbody tr").first().waitFor();
   await page.getByLabel("Rows").selectOption("250");
   await until("250 rows", async () => (await page.locator("#sessions tbody tr").count()) === 250);
@@ -348,10 +354,10 @@ async function unavailable(world) {
   const session = `short-${Date.now()}`;
   await call(world.full.proxy, { session, behave: "ttft=5ms,gap=2ms,tokens=6" });
   const { page, wrong } = await open(world.browser, world.full.admin);
-  const row = page.locator("#calls tbody tr", { hasText: session });
+  const row = page.locator("#last-calls tbody tr", { hasText: session });
   await row.waitFor();
   assert.ok((await row.textContent()).includes("too few tokens"));
-  await page.locator("#calls summary").click();
+  await page.locator("#last-calls summary").click();
   await page.getByText("Fewer than 32 tokens came after the first frame").waitFor();
   clean(wrong);
 }
@@ -367,11 +373,312 @@ async function cause(world) {
   const wanted = /bad calls are agent failing.*errors, mostly http_error 503\.$/;
   await until("the cause of the errors", async () => wanted.test((await told()) ?? ""), 45);
   await until("the page says so", async () => (await shown.count()) === 1 && (await shown.textContent()) === (await told()), 20);
+  await until("the title tells", async () => /^‼ availability( \+\d)? · tokengauge$/.test(await page.title()));
+  await page.locator('[data-view="calls"]').click();
+  assert.match(await page.title(), /^‼ availability( \+\d)? · Calls · tokengauge$/);
+  clean(wrong);
+}
+
+const query = (page) => Object.fromEntries(new URL(page.url()).searchParams);
+
+/** Everything has an address: a copied link opens the same, and back and forward go through it. */
+async function addresses(world) {
+  const { page, context, wrong } = await open(world.browser, world.full.admin);
+  await state(page, "live");
+  await page.locator("#models tbody a", { hasText: "claude-sonnet-4-5" }).click();
+  assert.deepEqual(query(page), { model: "claude-sonnet-4-5" });
+  await until("one model alone", async () => (await cells(page, "#models", 1)).join() === "claude-sonnet-4-5");
+  await choose(page, "outcome", "complete");
+  await page.getByText("1h", { exact: true }).click();
+  await page.getByLabel("Compare", { exact: true }).selectOption({ label: "Agents" });
+  await page.locator("#models th", { hasText: "TTFT p50" }).getByRole("button").click();
+  const all = { model: "claude-sonnet-4-5", outcome: "complete", since: "1h", by: "agent", sort: "-ttft" };
+  assert.deepEqual(query(page), all);
+  const looks = async (page) => ({
+    model: await page.locator('#filters select[name="model"]').inputValue(),
+    outcome: await page.locator('#filters select[name="outcome"]').inputValue(),
+    since: await page.locator("#windows input:checked").getAttribute("value"),
+    by: await page.getByLabel("Compare", { exact: true }).inputValue(),
+    sort: (await page.locator("#models th[aria-sort]").getAttribute("aria-sort")) === "descending" ? "-ttft" : "",
+  });
+  const copied = await context.newPage();
+  await copied.goto(page.url());
+  await state(copied, "live");
+  await until("the same rows", async () => (await cells(copied, "#models", 1)).join() === "team/1" && (await cells(page, "#models", 1)).join() === "team/1");
+  assert.deepEqual(await looks(copied), all);
+  await copied.close();
+  await page.goBack();
+  await page.goBack();
+  assert.deepEqual(query(page), { model: "claude-sonnet-4-5", outcome: "complete", since: "1h" });
+  await page.goForward();
+  await page.goForward();
+  await until("the same again", async () => (await cells(page, "#models", 1)).join() === "team/1");
+  assert.deepEqual(await looks(page), all);
+  // Other views keep the filters, and a filter can be taken away.
+  await page.locator('[data-view="calls"]').click();
+  await until("calls of the model", async () => (await cells(page, "#calls", 2)).length > 5);
+  assert.ok((await cells(page, "#calls", 2)).every((model) => model === "claude-sonnet-4-5"));
+  await page.locator("#active a", { hasText: "model" }).click();
+  await until("calls of other models", async () => (await cells(page, "#calls", 2)).some((model) => model !== "claude-sonnet-4-5"));
+  assert.deepEqual(query(page), { outcome: "complete", since: "1h" });
+  clean(wrong);
+}
+
+/** Calls, sessions, objectives, pills and tiles lead to what they stand for. */
+async function links(world) {
+  const { page, wrong } = await open(world.browser, world.full.admin, { path: "?agent=planner" });
+  await state(page, "live");
+  await until("calls of the agent", async () => (await cells(page, "#last-calls", 1)).length === 6);
+  const [{ id, upstream }] = (await api(world, "calls?limit=1&agent=planner")).calls;
+  await page.locator("#last-calls tbody th a").first().click();
+  assert.ok(page.url().endsWith(`/calls/${id}`));
+  await page.locator("#call dl.facts").waitFor();
+  assert.match(await page.locator("#call").innerText(), new RegExp(`complete[\\s\\S]*${upstream}[\\s\\S]*planner[\\s\\S]*waterfall`));
+  await page.reload();
+  await page.locator("#call dl.facts").waitFor();
+  await page.locator("#call a", { hasText: "waterfall" }).click();
+  await page.locator(".fall tbody tr[data-call]").first().waitFor();
+  assert.ok(page.url().endsWith("/sessions/waterfall"));
+  await page.goBack();
+  await page.locator("#call dl.facts").waitFor();
+  await page.goBack();
+  await until("the filter is as before", async () => (await cells(page, "#last-calls", 1)).length === 6);
+  // Another agent's failures, by the tile.
+  await page.goto(`${world.full.admin}/?agent=crowd%2F1`);
+  await until("failures", async () => /\d/.test(await figure(page, "errors")));
+  await page.getByRole("link", { name: "Failed calls" }).click();
+  assert.deepEqual(query(page), { agent: "crowd/1", outcome: "failed" });
+  await until("a page of failures", async () => (await cells(page, "#calls", 9)).length >= 100);
+  assert.ok((await cells(page, "#calls", 9)).every((outcome) => outcome.startsWith("unreachable")));
+  await page.getByRole("button", { name: "Older calls" }).click();
+  await until("two pages", async () => (await cells(page, "#calls", 9)).length >= 200);
+  // Calls that spent the budget of an objective: those whose first token took too long.
+  await call(world.full.proxy, { session: "too-late", behave: "ttft=700ms,gap=2ms,tokens=40" });
+  await page.locator('[data-view="now"]').click();
+  await page.locator("#slos .slo h3 a", { hasText: "first-token" }).click();
+  assert.equal(query(page).slo, "first-token");
+  assert.equal(query(page).workload, "chat");
+  await until("the late call", async () => (await cells(page, "#calls", 11)).includes("too-late"));
+  const first = (await cells(page, "#calls", 5)).map((text) => (text.endsWith("ms") ? Number.parseFloat(text) / 1000 : Number.parseFloat(text)));
+  assert.ok(first.length > 0 && first.every((seconds) => seconds > 0.5), first.join());
+  await page.goto(`${world.full.admin}/?agent=crowd%2F1`);
+  const pill = page.locator("#health a", { hasText: "of calls failed" });
+  await pill.click();
+  assert.equal(query(page).outcome, "failed");
+  clean(wrong);
+}
+
+/** What is wrong in an address is said, and the rest of it holds. */
+async function wrongAddress(world) {
+  const path = "?modle=x&since=yesterday&model=gpt-5&sort=-price&to=2026-01-01T00:00:00Z&outcome=fine";
+  const { page, wrong } = await open(world.browser, world.full.admin, { path });
+  await state(page, "live");
+  const said = await page.getByRole("alert").filter({ hasText: "The address" }).textContent();
+  for (const part of ["wrong in 5 places", "modle is not known here", "since must be a duration", "to needs a from", "outcome must be one or more of complete", "sort must be one of name, calls"]) {
+    assert.ok(said.includes(part), `${part} in ${said}`);
+  }
+  await until("what is right holds", async () => (await cells(page, "#models", 1)).join() === "gpt-5");
+  await page.goto(`${world.full.admin}/?model=gpt-5`);
+  await state(page, "live");
+  assert.equal(await page.locator("#address-problem").isVisible(), false);
+  await page.goto(`${world.full.admin}/#/sessions/waterfall`);
+  await page.reload();
+  await page.locator(".fall tbody tr[data-call]").first().waitFor();
+  assert.ok(page.url().endsWith("/sessions/waterfall"), "an address of an older version");
+  await page.goto(`${world.full.admin}/calls/00000000-0000-7000-8000-000000000000`);
+  await page.getByText("no finished call that is kept has this id").waitFor();
+  clean(wrong.filter((one) => !/404/.test(one)));
+}
+
+/** A time of one's own, by hand and by the address; what happens later is not in it. */
+async function range(world) {
+  const { page, wrong } = await open(world.browser, world.full.admin, { path: "calls?agent=team%2F1" });
+  await state(page, "live");
+  await until("calls", async () => (await cells(page, "#calls", 1)).length > 10);
+  const calls = (await api(world, "calls?agent=team%2F1&limit=1000")).calls.map(({ started_at: at }) => Date.parse(at)).toSorted();
+  const middle = Math.floor(calls[Math.floor(calls.length / 2)] / 1000) * 1000;
+  const written = (ms) => new Date(ms - new Date(ms).getTimezoneOffset() * 60_000).toISOString().slice(0, 19);
+  assert.equal(await page.locator("#more").getAttribute("open"), "", "what is filtered by is seen");
+  await page.getByLabel("From", { exact: true }).fill(written(middle - 600_000));
+  await page.getByLabel("to", { exact: true }).fill(written(middle));
+  await page.getByRole("button", { name: "Show", exact: true }).click();
+  assert.deepEqual(query(page), { agent: "team/1", from: new Date(middle - 600_000).toISOString(), to: new Date(middle).toISOString() });
+  const within = calls.filter((at) => at < middle).length;
+  assert.ok(within > 0 && within < calls.length);
+  await until("those alone", async () => (await cells(page, "#calls", 1)).length === within);
+  assert.equal(await page.locator("#windows input:checked").count(), 0);
+  await call(world.full.proxy, { agent: "team/1" });
+  await page.waitForTimeout(600);
+  assert.equal((await cells(page, "#calls", 1)).length, within);
+  await page.getByText("1h", { exact: true }).click();
+  await until("all of them", async () => (await cells(page, "#calls", 1)).length > calls.length);
+  assert.deepEqual(query(page), { agent: "team/1", since: "1h" });
+  clean(wrong);
+}
+
+/** What is on the screen is saved with its figures, and a name is no formula. */
+async function csv(world) {
+  const session = `a "quoted", ${Date.now()}`;
+  const path = `calls?${new URLSearchParams({ session })}`;
+  await call(world.full.proxy, { agent: "=1+1/2", session });
+  const { page, wrong } = await open(world.browser, world.full.admin, { path, acceptDownloads: true });
+  await state(page, "live");
+  await until("the call", async () => (await cells(page, "#calls", 1)).length === 1);
+  const [download] = await Promise.all([page.waitForEvent("download"), page.getByRole("button", { name: "Save calls as CSV" }).click()]);
+  assert.match(download.suggestedFilename(), /^tokengauge-calls-.*\.csv$/);
+  const lines = fs.readFileSync(await download.path(), "utf8").trimEnd().split("\r\n");
+  assert.equal(lines.length, 2);
+  const [{ id, seconds }] = (await api(world, path)).calls;
+  const at = lines[0].split(",").indexOf("seconds.ttft");
+  assert.ok(at > 0 && lines[1].startsWith(id), lines.join("\n"));
+  assert.ok(lines[1].includes(`,${seconds.ttft},`) && lines[1].includes(`"${session.replaceAll('"', '""')}"`) && lines[1].includes(",'=1+1"), lines[1]);
+  // A curve's points, in the unit of the API.
+  await page.goto(world.full.admin);
+  await page.locator("#ttft summary").click();
+  await page.locator("#ttft details tbody tr").first().waitFor();
+  const [curve] = await Promise.all([page.waitForEvent("download"), page.getByRole("button", { name: "Save Time to first token" }).click()]);
+  const [names, newest] = fs.readFileSync(await curve.path(), "utf8").split("\r\n").map((line) => line.split(","));
+  assert.match(newest?.[names.indexOf("at")] ?? `none in ${names}`, /^\d{4}-\d\d-\d\dT.*Z$/);
+  assert.ok(names.includes("p50") && names.includes("requests_per_second"), names.join());
+  clean(wrong);
+}
+
+/** The runbook that an alert links to. */
+async function runbooks(world) {
+  const sizes = [[1440, "light"], [1440, "dark"], [390, "light"], [3840, "dark"]];
+  for (const [width, colorScheme] of sizes) {
+    const { page, wrong } = await open(world.browser, world.full.admin, { path: "runbooks#tokengaugeerrorbudgetburn", width, colorScheme });
+    const heading = page.locator("h2#tokengaugeerrorbudgetburn");
+    await heading.waitFor();
+    assert.equal(await heading.evaluate((heading) => heading.matches(":target") && heading.getBoundingClientRect().top >= 0 && heading.getBoundingClientRect().top < innerHeight), true);
+    const rows = await page.locator("h2#tokengaugeerrorbudgetburn ~ table").first().locator("tbody tr").count();
+    assert.ok(rows >= 8, `${rows} mitigations`);
+    await page.getByRole("navigation", { name: "Alerts" }).getByRole("link", { name: "TokengaugeSpending" }).click();
+    assert.equal(new URL(page.url()).hash, "#tokengaugespending");
+    await fits(page, `runbooks at ${width}`);
+    assert.deepEqual(await inaccessible(page), [], `runbooks, ${width} ${colorScheme}`);
+    await page.screenshot({ path: `${world.shots}/runbooks-${width}-${colorScheme}.png` });
+    await page.getByRole("link", { name: "tokengauge", exact: true }).click();
+    await state(page, "live");
+    clean(wrong);
+  }
+}
+
+/** Queue and KV cache by the engine's own metrics, and an endpoint that is left alone. */
+async function upstreams(world) {
+  const { page, wrong } = await open(world.browser, world.full.admin, { path: "upstreams" });
+  const row = (name) => page.locator("#upstreams tbody tr").filter({ has: page.getByRole("rowheader", { name, exact: true }) });
+  const alone = async () => {
+    // It is left alone for seconds: what came too late to be seen is done again.
+    await call(world.full.proxy, { route: "/gone", agent: "crowd/1" });
+    await page.reload();
+    await row("gone").waitFor();
+    return (await row("gone").innerText()).includes("1 of 1 left alone");
+  };
+  await until("an endpoint that is left alone", alone, 30);
+  await until("the engine's figures", async () => /\d+%/.test(await row("openai").innerText()));
+  const columns = await page.locator("#upstreams thead th").allTextContents();
+  const cell = async (name, column) => (await row(name).locator("> *").allTextContents())[columns.indexOf(column)];
+  const told = (await api(world, "upstreams")).upstreams.find(({ name }) => name === "openai");
+  assert.ok(told.engine.up && told.engine.kv_cache >= 0.4, JSON.stringify(told));
+  assert.match(await cell("openai", "KV cache"), /^(4\d|5\d)%$/);
+  assert.match(await cell("openai", "Engine's queue"), /^[012]$/);
+  assert.match(await cell("anthropic", "KV cache"), /^–metrics_url of the upstream is not set$/);
+  const [{ tps }] = (await api(world, "groups?by=upstream&upstream=openai&since=15m")).groups;
+  assert.ok(Math.abs(Number(await cell("openai", "TPS p50")) - tps.p50) <= tps.p50 * 0.1);
+  await row("gone").getByRole("link", { name: "100%" }).click();
+  assert.deepEqual(query(page), { upstream: "gone", outcome: "failed" });
+  clean(wrong);
+}
+
+/** Dragging over a curve shows that time alone; back undoes it. */
+async function brush(world) {
+  const { page, wrong } = await open(world.browser, world.full.admin);
+  await state(page, "live");
+  await until("a curve", async () => /\d/.test(await page.locator("#tps .keys b").nth(1).textContent()));
+  const over = page.locator("#tps .u-over");
+  await over.scrollIntoViewIfNeeded();
+  const { x, y, width, height } = await over.boundingBox();
+  await page.mouse.move(x + width * 0.5, y + height / 2);
+  await page.mouse.down();
+  await page.mouse.move(x + width * 0.9, y + height / 2, { steps: 5 });
+  const [request] = await asks(page, /timeseries\?/, () => page.mouse.up());
+  const { from, to } = query(page);
+  assert.ok(Date.parse(from) < Date.parse(to), page.url());
+  const asked = new URL(request.url()).searchParams;
+  assert.deepEqual([asked.get("since"), asked.get("until")], [from, to]);
+  await page.locator("#active a", { hasText: " to " }).waitFor();
+  await page.goBack();
+  assert.deepEqual(query(page), {});
+  assert.equal(await page.locator("#windows input:checked").getAttribute("value"), "15m");
+  clean(wrong);
+}
+
+/** A time beside the one before it. */
+async function against(world) {
+  const calls = (await api(world, "calls?agent=team%2F1&limit=1000")).calls.filter(({ session }) => session?.startsWith("team-")).map(({ started_at: at }) => Date.parse(at)).toSorted();
+  const middle = Math.floor(calls[Math.floor(calls.length / 2)] / 1000) * 1000;
+  const [from, to] = [middle, middle + 300_000].map((ms) => new Date(ms).toISOString());
+  const { page, wrong } = await open(world.browser, world.full.admin, { path: `?${new URLSearchParams({ agent: "team/1", by: "workload", from, to })}` });
+  await state(page, "live");
+  assert.equal(await page.locator("#tps .keys li", { hasText: "p50 then" }).isVisible(), false);
+  await page.getByLabel("with", { exact: true }).selectOption({ label: "the time before" });
+  assert.equal(query(page).against, "before");
+  const was = async () => (await cells(page, "#models", 2)).map((text) => Number(text.split("was ")[1]));
+  const before = calls.filter((at) => at < middle).length;
+  await page.locator("#tps .keys li", { hasText: "p50 then" }).waitFor();
+  assert.match(await page.locator("#tps .keys li", { hasText: "p50 then" }).innerText(), /p50 then\s*\d+/);
+  await until("the calls before", async () => (await was()).reduce((sum, calls) => sum + calls, 0) === before);
+  clean(wrong);
+}
+
+/** What was left of each budget over its time. */
+async function burnDown(world) {
+  const told = async () => (await api(world, "slos/availability/budget")).points;
+  await until("two steps", async () => (await told()).length > 1, 70);
+  const { page, wrong } = await open(world.browser, world.full.admin);
+  const curve = page.locator("#slos .slo", { hasText: "availability" }).locator(".burn-down svg");
+  await curve.waitFor();
+  assert.match(await curve.getAttribute("aria-label"), /^Budget left since \d\d:\d\d: from 100% to -?[\d.]+%; most of it was spent at \d\d:\d\d$/);
+  const points = (await curve.locator("polyline").getAttribute("points")).split(" ");
+  assert.ok(points.length > 1 && points.length <= (await told()).length);
+  const { budget_remaining: left } = (await api(world, "slos")).slos.find(({ name }) => name === "availability");
+  assert.ok(Math.abs((await told()).at(-1).budget_remaining - left) < 0.05, `${left}`);
+  clean(wrong);
+}
+
+async function keys(world) {
+  const { page, wrong } = await open(world.browser, world.full.admin);
+  await state(page, "live");
+  const dialog = page.getByRole("dialog", { name: "Keys" });
+  await page.keyboard.press("?");
+  await dialog.waitFor();
+  assert.deepEqual(await inaccessible(page), [], "the list of keys");
+  await page.keyboard.press("Escape");
+  assert.equal(await dialog.isVisible(), false);
+  await page.keyboard.press("g");
+  await page.keyboard.press("s");
+  await page.locator("#sessions tbody tr").first().waitFor();
+  assert.ok(page.url().endsWith("/sessions"));
+  await page.keyboard.press("2");
+  assert.deepEqual(query(page), { since: "1h" });
+  await page.keyboard.press("/");
+  await page.keyboard.type("gcm?");
+  await until("letters are letters", async () => query(page).q === "gcm?");
+  assert.ok(page.url().includes("/sessions?"));
+  await page.getByRole("button", { name: "Keys" }).click();
+  await dialog.getByLabel("Keys are on").uncheck();
+  await dialog.getByRole("button", { name: "Close" }).click();
+  await page.reload();
+  await state(page, "live");
+  await page.keyboard.press("?");
+  await page.waitForTimeout(200);
+  assert.equal(await dialog.isVisible(), false, "they are off");
   clean(wrong);
 }
 
 async function pictures(world) {
-  for (const [width, height, colorScheme] of [[1440, 900, "light"], [1440, 900, "dark"], [768, 1024, "light"], [390, 844, "dark"]]) {
+  for (const [width, height, colorScheme] of [[1440, 900, "light"], [1440, 900, "dark"], [768, 1024, "light"], [390, 844, "dark"], [3840, 2160, "light"]]) {
     const { page, wrong } = await open(world.browser, world.full.admin, { width, height, colorScheme });
     await state(page, "live");
     await everyView(page, async (name) => {
@@ -382,4 +689,4 @@ async function pictures(world) {
   }
 }
 
-export const scenarios = { start, liveUpdate, polling, filter, sort, compare, waterfall, dark, empty, token, phone, keyboard, accessible, tenThousandSessions, unavailable, cause, pictures };
+export const scenarios = { start, liveUpdate, polling, filter, sort, compare, waterfall, dark, empty, token, phone, keyboard, accessible, tenThousandSessions, unavailable, cause, addresses, links, wrongAddress, range, csv, runbooks, upstreams, brush, against, burnDown, keys, pictures };

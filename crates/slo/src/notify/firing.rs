@@ -4,7 +4,7 @@ use crate::windows::{Severity, label};
 use crate::{Alert, Status};
 use crate::{AlertNotification, AlertSubject};
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 /// An alert is resolved when it has not fired for this many seconds, since short windows vary.
 const HOLD: f64 = 300.0;
@@ -71,6 +71,28 @@ fn observed(alert: &Alert) -> String {
     }
 }
 
+/// The view of the calls that spent the budget, from the beginning of the alert's long window on.
+fn view(since: f64, status: &Status, alert: &Alert) -> String {
+    let from = (since - alert.tier.long.as_secs_f64()).max(0.0);
+    let from = UNIX_EPOCH + Duration::from_secs(from as u64);
+    let from = humantime::format_rfc3339_seconds(from).to_string();
+    let select = &status.select;
+    let names = [
+        ("slo", Some(&*status.name)),
+        ("workload", select.workload.as_deref()),
+        ("route", select.route.as_deref()),
+        ("upstream", select.upstream.as_deref()),
+        ("from", Some(&*from)),
+    ];
+    let mut query = form_urlencoded::Serializer::new(String::new());
+    for (name, value) in names {
+        if let Some(value) = value {
+            query.append_pair(name, value);
+        }
+    }
+    format!("calls?{}", query.finish())
+}
+
 fn notice(since: f64, status: &Status, alert: &Alert) -> AlertNotification {
     let tier = &alert.tier;
     let definition = &status.definition;
@@ -97,6 +119,7 @@ fn notice(since: f64, status: &Status, alert: &Alert) -> AlertNotification {
             tier.factor
         ),
         cause: status.cause.as_ref().map(|cause| cause.sentence.clone()),
+        view: view(since, status, alert),
         page: None,
         runbook_url: definition.runbook_url.clone(),
         dashboard_url: definition.dashboard_url.clone(),

@@ -66,13 +66,21 @@ fn time(seconds: f64) -> String {
     humantime::format_rfc3339_millis(at).to_string()
 }
 
+/// The name of an alert, which is also that of its runbook.
+pub fn alert_name(about: AlertSubject) -> &'static str {
+    match about {
+        AlertSubject::Objective => ERROR_BUDGET,
+        AlertSubject::Budget => SPENDING,
+    }
+}
+
 fn labels(notice: &AlertNotification) -> Value {
-    let (alert, name) = match notice.about {
-        AlertSubject::Objective => (ERROR_BUDGET, "slo"),
-        AlertSubject::Budget => (SPENDING, "budget"),
+    let name = match notice.about {
+        AlertSubject::Objective => "slo",
+        AlertSubject::Budget => "budget",
     };
     json!({
-        "alertname": alert,
+        "alertname": alert_name(notice.about),
         name: notice.slo,
         "severity": notice.severity,
         "source": "tokengauge",
@@ -209,6 +217,7 @@ mod tests {
             summary: "a < b & c".to_owned(),
             description: "why".to_owned(),
             cause: Some("queueing & more".to_owned()),
+            view: String::new(),
             page: Some("https://gauge/".to_owned()),
             runbook_url: Some("https://wiki/x".to_owned()),
             dashboard_url: None,

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 pub use delivery_state::DeliveryState;
 pub use firing::FiringAlerts;
-pub use message::{Message, messages};
+pub use message::{Message, alert_name, messages};
 pub use outbox::Outbox;
 
 /// A receiver of alerts.

@@ -100,6 +100,7 @@ mod tests {
             summary: "s".to_owned(),
             description: "d".to_owned(),
             cause: None,
+            view: String::new(),
             page: None,
             runbook_url: None,
             dashboard_url: None,

@@ -9,9 +9,7 @@ pub fn matches(filter: &Filter, past: &TimedCall<'_>) -> bool {
     filter.since.is_none_or(|since| past.started >= since)
         && filter.until.is_none_or(|until| past.started < until)
         && named(filter).all(|(wanted, of)| of(past.record) == Some(wanted))
-        && filter
-            .outcome
-            .is_none_or(|outcome| past.record.outcome == outcome)
+        && filter.has_outcome(past.record.outcome)
         && filter.has_class(past.record.operation_class)
 }
 
@@ -27,9 +25,7 @@ pub fn matches_session(query: &SessionQuery, calls: &[TimedCall<'_>]) -> bool {
             .until
             .is_none_or(|until| any(&|past| past.started < until))
         && named(filter).all(|(wanted, of)| any(&|past| of(past.record) == Some(wanted)))
-        && filter
-            .outcome
-            .is_none_or(|outcome| any(&|past| past.record.outcome == outcome))
+        && any(&|past| filter.has_outcome(past.record.outcome))
         && query.search.as_deref().is_none_or(|search| {
             let search = search.to_lowercase();
             let has =

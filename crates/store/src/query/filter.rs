@@ -25,8 +25,8 @@ pub struct Filter {
     pub user: Option<String>,
     /// The experiment.
     pub experiment: Option<String>,
-    /// How calls ended.
-    pub outcome: Option<Outcome>,
+    /// How calls ended: any of these; all where there is none.
+    pub outcomes: Vec<Outcome>,
     /// The session.
     pub session: Option<String>,
     /// Classes of operations; all where there is none. Sessions are those of all of their calls.
@@ -38,6 +38,11 @@ impl Filter {
     pub fn counted() -> Vec<OperationClass> {
         let all = OperationClass::ALL.into_iter();
         all.filter(|class| class.counts()).collect()
+    }
+
+    /// Whether calls that ended like this match.
+    pub fn has_outcome(&self, outcome: Outcome) -> bool {
+        self.outcomes.is_empty() || self.outcomes.contains(&outcome)
     }
 
     /// Whether operations of this class match.
@@ -60,7 +65,7 @@ impl Filter {
     /// `None` where more is asked.
     pub fn throughput(&self) -> Option<RateFilter> {
         let more = [&self.agent, &self.user, &self.experiment, &self.session];
-        let more = more.into_iter().any(Option::is_some) || self.outcome.is_some();
+        let more = more.into_iter().any(Option::is_some) || !self.outcomes.is_empty();
         (!more).then(|| RateFilter {
             route: self.route.clone(),
             upstream: self.upstream.clone(),

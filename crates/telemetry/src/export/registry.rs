@@ -8,7 +8,7 @@ use metrics_util::registry::Storage;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 pub use super::histogram::{Histogram, Snapshot};
 pub use tokengauge_core::cells::{Counter, Gauge, Sum};
@@ -193,6 +193,12 @@ impl Registry {
         self.cells.get_counter(&key).is_some()
             || self.cells.get_gauge(&key).is_some()
             || self.cells.get_histogram(&key).is_some()
+    }
+
+    /// The value of a gauge; `None` where there is no such series.
+    pub fn gauge<L: LabelSet>(&self, family: &Family<Gauge, L>, labels: &L) -> Option<f64> {
+        let cell = self.cells.get_gauge(&key(family, labels))?;
+        Some(f64::from_bits(cell.load(Ordering::Relaxed)))
     }
 
     /// Removes every series for whose labels `wanted` is false.

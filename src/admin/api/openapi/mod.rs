@@ -4,20 +4,23 @@
 mod parameters;
 mod schemas;
 
+use super::calls::{Call, Calls, OF_CALLS};
 use super::capacity::Capacities;
 use super::experiments::Experiments;
 use super::finished::{
-    Calls, Groups, Models, OF_GROUPS, OF_SESSIONS, OF_TIMESERIES, Series, SessionAndCalls,
-    Sessions, TasksOf, Workloads, reply,
+    Groups, Models, OF_GROUPS, OF_SESSIONS, OF_TIMESERIES, Series, SessionAndCalls, Sessions,
+    TasksOf, Workloads, reply,
 };
 use super::gates::{AllGates, OF_GATES};
 use super::live::{OF_STREAMS, Slos, Streams};
 use super::problem::Body;
 use super::query_params::{FILTERS, PAGING, QueryParams};
 use super::sessions::{OF_TRACES, SessionAnalysis};
+use super::upstreams::Upstreams;
 use crate::admin::Drifts;
 use crate::admin::process_info::Now;
 use crate::gate::Report as Gate;
+use crate::slo::BurnDown;
 use axum::extract::RawQuery;
 use axum::response::Response;
 use schemars::{Schema, SchemaGenerator};
@@ -102,13 +105,19 @@ fn described(operation: Operation, schemas: &mut SchemaGenerator) -> Value {
         "401": problem("The token of [admin] is missing or wrong."),
         "503": problem("The answer took too long, the ledger cannot be read, or too many ask."),
     });
-    if operation.path.contains("{id}") {
+    if operation.path == "/api/v1/calls/{id}" {
+        parameters.insert(0, parameters::call_id());
+        responses["404"] = problem("No finished call that is kept has this id.");
+    } else if operation.path.contains("{id}") {
         parameters.insert(0, parameters::session_id());
         responses["404"] = problem("No finished call names this session.");
     }
     if operation.path.starts_with("/api/v1/gates/{name}") {
         parameters.insert(0, parameters::gate_name());
         responses["404"] = problem("No [[gate]] of the configuration has this name.");
+    } else if operation.path.starts_with("/api/v1/slos/{name}") {
+        parameters.insert(0, parameters::objective_name());
+        responses["404"] = problem("No [[slo]] of the configuration has this name.");
     } else if operation.path.contains("{name}") {
         parameters.insert(0, parameters::experiment_name());
         responses["404"] = problem("No configuration and no finished call names this experiment.");
@@ -173,8 +182,15 @@ fn operations() -> Vec<Operation> {
             "/api/v1/calls",
             "calls",
             "Finished calls, the newest first.",
-            &[&FILTERS, &PAGING],
+            &[&FILTERS, &OF_CALLS, &PAGING],
             Answer::Json(SchemaGenerator::subschema_for::<Calls>),
+        ),
+        operation(
+            "/api/v1/calls/{id}",
+            "call",
+            "One finished call and its phases.",
+            &[],
+            Answer::Json(SchemaGenerator::subschema_for::<Call>),
         ),
         operation(
             "/api/v1/sessions",
@@ -309,11 +325,25 @@ fn operations() -> Vec<Operation> {
             Answer::Json(SchemaGenerator::subschema_for::<Streams>),
         ),
         operation(
+            "/api/v1/upstreams",
+            "upstreams",
+            "The connections and endpoints of every upstream now, and what its engine reports.",
+            &[],
+            Answer::Json(SchemaGenerator::subschema_for::<Upstreams>),
+        ),
+        operation(
             "/api/v1/slos",
             "slos",
             "How every objective stands, and, while its budget burns, why.",
             &[],
             Answer::Json(SchemaGenerator::subschema_for::<Slos>),
+        ),
+        operation(
+            "/api/v1/slos/{name}/budget",
+            "budget",
+            "How the error budget of an objective was spent over its period so far.",
+            &[],
+            Answer::Json(SchemaGenerator::subschema_for::<BurnDown>),
         ),
         operation(
             "/api/v1/events",

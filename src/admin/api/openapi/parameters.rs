@@ -2,7 +2,7 @@
 
 use crate::admin::api::finished::{DIMENSIONS, METRICS, ORDERS, SORTS};
 use crate::admin::api::query_params::{
-    CLASSES, DEFAULT_LIMIT, MAX_CURSOR, MAX_LIMIT, MAX_NAME, OUTCOMES,
+    CLASSES, DEFAULT_LIMIT, FAILED, MAX_CURSOR, MAX_LIMIT, MAX_NAME, OUTCOMES,
 };
 use crate::admin::api::sessions::TRACE_FORMATS;
 use serde_json::{Value, json};
@@ -26,7 +26,7 @@ pub(super) fn query(name: &str) -> Value {
         "name": name, "in": "query", "required": false,
         "description": description, "schema": schema,
     });
-    if matches!(name, "by" | "operation_class") {
+    if matches!(name, "by" | "operation_class" | "outcome") {
         parameter["style"] = "form".into();
         parameter["explode"] = false.into();
     }
@@ -38,6 +38,24 @@ pub(super) fn session_id() -> Value {
     json!({
         "name": "id", "in": "path", "required": true,
         "description": "The session, as the agents named it, percent-encoded.",
+        "schema": {"type": "string", "minLength": 1},
+    })
+}
+
+/// The parameter in a path.
+pub(super) fn call_id() -> Value {
+    json!({
+        "name": "id", "in": "path", "required": true,
+        "description": "The id of the call's record.",
+        "schema": {"type": "string", "format": "uuid"},
+    })
+}
+
+/// The parameter in a path.
+pub(super) fn objective_name() -> Value {
+    json!({
+        "name": "name", "in": "path", "required": true,
+        "description": "The objective, percent-encoded.",
         "schema": {"type": "string", "minLength": 1},
     })
 }
@@ -75,8 +93,11 @@ fn schema(name: &str) -> (Value, &'static str) {
             "Calls, and sessions, that began before this instant. RFC 3339 in UTC, or a duration back.",
         ),
         "outcome" => (
-            words(OUTCOMES.map(|outcome| outcome.as_str()).to_vec()),
-            "How a call ended.",
+            json!({
+                "type": "array", "minItems": 1, "uniqueItems": true,
+                "items": words(OUTCOMES.map(|outcome| outcome.as_str()).into_iter().chain([FAILED]).collect()),
+            }),
+            "How a call ended, with commas between; failed is every outcome but complete and client_cancelled.",
         ),
         "operation_class" => (
             json!({
@@ -94,6 +115,10 @@ fn schema(name: &str) -> (Value, &'static str) {
         "workload" | "route" | "upstream" | "agent" | "experiment" | "session" => {
             (name_of, "Its whole name.")
         }
+        "slo" => (
+            name_of,
+            "An objective: calls that spent its budget, as far as their records tell.",
+        ),
         "q" => (
             name_of,
             "A part of the session's id or of an agent's name, in any case.",

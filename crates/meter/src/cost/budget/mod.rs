@@ -385,11 +385,18 @@ impl BudgetState {
                 }
             ),
             cause: None,
+            view: format!("sessions?sort=-cost&from={}", begin_of(spent.period.0)),
             page: None,
             runbook_url: None,
             dashboard_url: None,
         })
     }
+}
+
+/// An instant as the live page takes it.
+fn begin_of(seconds: u64) -> String {
+    let at = std::time::UNIX_EPOCH + std::time::Duration::from_secs(seconds);
+    humantime::format_rfc3339_seconds(at).to_string()
 }
 
 impl Counts {

@@ -3,15 +3,17 @@
 use super::QueryError;
 use super::matching::Matching;
 use super::scan::word;
+use crate::ledger::row::key_at;
 use crate::query::{Filter, Page, Paging};
 use rusqlite::types::FromSql;
-use rusqlite::{Connection, OptionalExtension, Row, params_from_iter};
+use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 use tokengauge_core::call::{
     Bytes, CallRecord, EngineReport, Normalised, Operation, Outcome, Seconds, SpeedSegment, Tokens,
     Tps, Usage,
 };
+use uuid::Uuid;
 
 /// The most series that are queried by index; beyond it, all calls are scanned.
 const FEW: usize = 400;
@@ -128,6 +130,37 @@ fn by_key_order(
         }
     }
     Ok(cut(keys, limit))
+}
+
+/// Milliseconds by which the time in an id and the call's start may differ.
+const ID_TOLERANCE: i64 = 2_000;
+
+/// The record with this id; `None` where there is none.
+pub(super) fn by_id(connection: &Connection, id: Uuid) -> Result<Option<CallRecord>, QueryError> {
+    // Keys sort by start, as ids do: the time in the id says where to look.
+    let Some(timestamp) = id.get_timestamp() else {
+        return Ok(None);
+    };
+    let (seconds, nanoseconds) = timestamp.to_unix();
+    let Ok(seconds) = i64::try_from(seconds) else {
+        return Ok(None);
+    };
+    let ms = seconds.saturating_mul(1000) + i64::from(nanoseconds / 1_000_000);
+    let key: Option<i64> = connection
+        .prepare_cached("SELECT key FROM calls WHERE key >= ? AND key < ? AND id = ?")?
+        .query_row(
+            params![
+                key_at(ms.saturating_sub(ID_TOLERANCE)),
+                key_at(ms.saturating_add(ID_TOLERANCE)),
+                id.as_bytes().as_slice()
+            ],
+            |row| row.get(0),
+        )
+        .optional()?;
+    Ok(match key {
+        Some(key) => by_key(connection, key)?,
+        None => None,
+    })
 }
 
 /// The record with this key.

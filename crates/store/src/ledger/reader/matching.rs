@@ -41,7 +41,6 @@ pub(super) fn name(
 
 /// The parts of a filter that are names which calls have in common.
 pub(super) fn wanted(filter: &Filter) -> impl Iterator<Item = (Kind, &str)> {
-    let outcome = filter.outcome.map(|outcome| outcome.as_str());
     [
         (Kind::Route, filter.route.as_deref()),
         (Kind::Upstream, filter.upstream.as_deref()),
@@ -49,7 +48,6 @@ pub(super) fn wanted(filter: &Filter) -> impl Iterator<Item = (Kind, &str)> {
         (Kind::Workload, filter.workload.as_deref()),
         (Kind::Agent, filter.agent.as_deref()),
         (Kind::Experiment, filter.experiment.as_deref()),
-        (Kind::Outcome, outcome),
     ]
     .into_iter()
     .filter_map(|(kind, name)| Some((kind, name?)))
@@ -69,6 +67,7 @@ impl Matching {
             names.push((kind, id));
         }
         let classes = classes(connection, filter)?;
+        let outcomes = outcomes(connection, filter)?;
         let user = filter.user.as_deref();
         let user = user.map(|user| name(connection, Kind::User, user));
         let session = filter.session.as_deref();
@@ -84,8 +83,8 @@ impl Matching {
             to: until.map_or(i64::MAX, key_at),
             since,
             until,
-            series: series(connection, &names, classes.as_deref())?,
-            all: names.is_empty() && classes.is_none(),
+            series: series(connection, &names, classes.as_deref(), outcomes.as_deref())?,
+            all: names.is_empty() && classes.is_none() && outcomes.is_none(),
             names,
             session: session.flatten(),
             user: user.flatten(),
@@ -122,11 +121,27 @@ fn classes(connection: &Connection, filter: &Filter) -> rusqlite::Result<Option<
     Ok(Some(ids))
 }
 
-/// The combinations that have all these names and one of these classes.
+/// The outcomes that match, as ids; `None` where all do.
+pub(super) fn outcomes(
+    connection: &Connection,
+    filter: &Filter,
+) -> rusqlite::Result<Option<Vec<i64>>> {
+    if filter.outcomes.is_empty() {
+        return Ok(None);
+    }
+    let mut ids = Vec::new();
+    for outcome in &filter.outcomes {
+        ids.extend(name(connection, Kind::Outcome, outcome.as_str())?);
+    }
+    Ok(Some(ids))
+}
+
+/// The combinations that have all these names, one of these classes and one of these outcomes.
 fn series(
     connection: &Connection,
     names: &[(Kind, i64)],
     classes: Option<&[i64]>,
+    outcomes: Option<&[i64]>,
 ) -> rusqlite::Result<HashMap<i64, SeriesNames>> {
     let mut statement = connection.prepare_cached(&select_series())?;
     let mut rows = statement.query([])?;
@@ -140,7 +155,9 @@ fn series(
         // Calls from before there were classes match any class.
         let class = common[place(Kind::OperationClass)];
         let meant = classes.is_none_or(|all| class.is_none_or(|class| all.contains(&class)));
-        if meant && names.iter().all(has) {
+        let outcome = common[place(Kind::Outcome)];
+        let ended = outcomes.is_none_or(|all| outcome.is_some_and(|one| all.contains(&one)));
+        if meant && ended && names.iter().all(has) {
             found.insert(row.get(0)?, common);
         }
     }

@@ -24,6 +24,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use tokengauge_core::call::CallRecord;
+use uuid::Uuid;
 
 /// How long a query may take.
 const TIME_LIMIT: Duration = Duration::from_secs(5);
@@ -178,6 +179,15 @@ impl Reader {
     pub fn calls(&self, filter: &Filter, page: &Paging) -> Result<Page<CallRecord>, QueryError> {
         self.connections
             .ask(|connection| calls::calls(connection, filter, page))
+    }
+
+    /// The call with this id; `None` where it is not known.
+    ///
+    /// # Errors
+    /// As with every query: see [`QueryError`].
+    pub fn call(&self, id: Uuid) -> Result<Option<CallRecord>, QueryError> {
+        self.connections
+            .ask(|connection| calls::by_id(connection, id))
     }
 
     /// The throughput of each upstream by concurrency. Of the filter only times and the upstream

@@ -1,7 +1,7 @@
 //! Sessions: a page of them in any order, and one with its calls.
 
 use super::groups::{count, mean_speed, tokens};
-use super::matching::{name, text, wanted};
+use super::matching::{name, outcomes, text, wanted};
 use super::{QueryError, calls};
 use crate::history::{model_of, phases};
 use crate::ledger::dictionary::Kind;
@@ -146,7 +146,10 @@ fn narrow(
         let Some(id) = name(connection, kind, wanted)? else {
             return Ok(false);
         };
-        conditions.and(named(connection, id)?, [Value::Integer(id)]);
+        conditions.and(named(connection, &[id])?, []);
+    }
+    if let Some(ids) = outcomes(connection, filter)? {
+        conditions.and(named(connection, &ids)?, []);
     }
     if let Some(search) = query.search.as_deref().filter(|search| !search.is_empty()) {
         searched(connection, search, conditions)?;
@@ -154,16 +157,20 @@ fn narrow(
     Ok(true)
 }
 
-/// How sessions with the name of this id are found.
-fn named(connection: &Connection, id: i64) -> rusqlite::Result<&'static str> {
-    let sql = "SELECT count(*) FROM (SELECT 1 FROM session_names WHERE name = ? LIMIT ?)";
-    let sessions: i64 = connection
-        .prepare_cached(sql)?
-        .query_row([id, FEW], |row| row.get(0))?;
+/// How sessions with one of the names of these ids are found.
+fn named(connection: &Connection, ids: &[i64]) -> rusqlite::Result<String> {
+    let ids: Vec<String> = ids.iter().map(i64::to_string).collect();
+    let ids = ids.join(", ");
+    let sql = format!(
+        "SELECT count(*) FROM (SELECT 1 FROM session_names WHERE name IN ({ids}) LIMIT {FEW})"
+    );
+    let sessions: i64 = connection.query_row(&sql, [], |row| row.get(0))?;
     Ok(if sessions < FEW {
-        "id IN (SELECT session FROM session_names WHERE name = ?)"
+        format!("id IN (SELECT session FROM session_names WHERE name IN ({ids}))")
     } else {
-        "EXISTS (SELECT 1 FROM session_names n WHERE n.session = s.id AND n.name = ?)"
+        format!(
+            "EXISTS (SELECT 1 FROM session_names n WHERE n.session = s.id AND n.name IN ({ids}))"
+        )
     })
 }
 

@@ -1,0 +1,149 @@
+// The address of what is shown: the view by its path; filters, time, order and search by its
+// query. A copied link opens the same, and so do back and forward.
+import { BASE } from "./api.js";
+import { OUTCOMES } from "./words.js";
+
+const DURATION = /^[1-9]\d{0,5}[smhdw]$/;
+const INSTANT = /^\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d{1,9})?)?Z$/;
+const SECONDS = { s: 1, m: 60, h: 3600, d: 86_400, w: 604_800 };
+
+/** What a duration such as `15m` is in seconds. */
+export const inSeconds = (duration) => Number.parseInt(duration, 10) * SECONDS[duration.at(-1)];
+
+// Rules: null for a value that is right, else what it must be.
+const name = (value) => (value.length > 0 && value.length <= 200 ? null : "must have 1 to 200 characters");
+const duration = (value) => (DURATION.test(value) ? null : "must be a duration such as 90s, 15m, 6h or 7d");
+const instant = (value) => (INSTANT.test(value) && !Number.isNaN(Date.parse(value)) ? null : "must be an instant such as 2026-01-31T09:30:00Z");
+const words = (all) => (value) => (all.includes(value) ? null : `must be one of ${all.join(", ")}`);
+const several = (all) => (value) => (value.split(",").every((word) => all.includes(word)) ? null : `must be one or more of ${all.join(", ")}`);
+const order = (value) => (/^-?[a-z_0-9]{1,40}$/.test(value) ? null : "must be a column, with a - before it for the largest first");
+
+/** Filters of calls, by their parameters. */
+export const FILTERS = ["model", "workload", "route", "upstream", "agent", "user", "experiment", "outcome"];
+/** Anything that rows of calls can have in common, and how it is called. */
+export const DIMENSIONS = { model: "Models", workload: "Workloads", upstream: "Upstreams", route: "Routes", agent: "Agents", user: "Users", experiment: "Experiments", variant: "Variants", outcome: "Outcomes", prompt_length: "Prompt length", output_length: "Output length", upstream_facts: "Hardware and engine" };
+/** With what a time is compared: the time before it, or the same hours before. */
+export const AGAINST = { before: "the time before", "1d": "a day before", "7d": "a week before" };
+
+const time = { since: duration, from: instant, to: instant };
+const filters = { ...Object.fromEntries(FILTERS.map((filter) => [filter, name])), outcome: several([...Object.keys(OUTCOMES), "failed"]) };
+const dimension = words(Object.keys(DIMENSIONS));
+
+/** The views, and the parameters that each knows. */
+const KNOWN = {
+  now: { ...time, ...filters, by: dimension, cost: dimension, sort: order, streams: order, against: words(Object.keys(AGAINST)) },
+  sessions: { ...time, ...filters, q: name, sort: order, rows: words(["25", "50", "100", "250"]) },
+  session: {},
+  calls: { ...time, ...filters, session: name, slo: name },
+  call: {},
+  upstreams: { ...time, ...filters, sort: order },
+  connect: {},
+};
+const ONE_OF = { sessions: "session", calls: "call" };
+
+/** What is shown now: `params` has what was right in the query, `problems` says what was not. */
+export const address = { view: "now", id: null, params: {}, problems: [] };
+let carried = {}; // filters and time, while a view is open that has none
+let changed = () => {};
+let shown = "";
+
+/** View and id of a path; null where it is none of a view. */
+function place(path) {
+  if (!path.startsWith(BASE.pathname)) return null;
+  const [view, id, ...more] = path.slice(BASE.pathname.length).split("/");
+  if (more.length > 0) return null;
+  if (id) return view in ONE_OF ? { view: ONE_OF[view], id: decoded(id) } : null;
+  if (id === undefined && view === "") return { view: "now", id: null };
+  return view in KNOWN && !Object.values(ONE_OF).includes(view) ? { view, id: null } : null;
+}
+
+/** What a hand has typed may be no encoding of anything. */
+function decoded(id) {
+  try {
+    return decodeURIComponent(id);
+  } catch {
+    return id;
+  }
+}
+
+function read() {
+  const { view, id } = place(location.pathname) ?? { view: "now", id: null };
+  const [params, problems] = [{}, []];
+  for (const [key, value] of new URLSearchParams(location.search)) {
+    const rule = Object.hasOwn(KNOWN[view], key) ? KNOWN[view][key] : null;
+    const wrong = !rule ? "is not known here" : Object.hasOwn(params, key) ? "is given more than once" : rule(value);
+    if (wrong) problems.push(`${key} ${wrong}`);
+    else params[key] = value;
+  }
+  const drop = (key, why) => {
+    problems.push(`${key} ${why}`);
+    delete params[key];
+  };
+  if (params.to && !params.from) drop("to", "needs a from");
+  if (params.from && params.since) drop("since", "and from exclude each other");
+  if (params.from && params.to && Date.parse(params.from) >= Date.parse(params.to)) {
+    drop("to", "must be after from");
+    delete params.from;
+  }
+  Object.assign(address, { view, id, params, problems });
+  if ("since" in KNOWN[view]) carried = common(params);
+}
+
+/** What other views know, too. */
+const common = (params) => Object.fromEntries(Object.entries(params).filter(([key]) => key in time || FILTERS.includes(key)));
+
+/** The path and query of a view; what is null is left out. */
+export function href(view, params = {}, id = null) {
+  const folder = Object.keys(ONE_OF).find((folder) => ONE_OF[folder] === view);
+  const path = folder ? `${folder}/${encodeURIComponent(id)}` : view === "now" ? "" : view;
+  const query = new URLSearchParams(Object.entries(params).filter(([, value]) => value !== null && value !== undefined && value !== ""));
+  return `${BASE.pathname}${path}${query.size > 0 ? `?${query}` : ""}`;
+}
+
+/** Another view with the same filters and time, and with `more`; what is null there is left out. */
+export function other(view, more = {}) {
+  const known = Object.entries({ ...carried, ...more }).filter(([key]) => key in KNOWN[view]);
+  return href(view, Object.fromEntries(known));
+}
+/** The view that is shown with some parameters changed. */
+export const same = (patch) => href(address.view, { ...address.params, ...patch }, address.id);
+export const callHref = (id) => href("call", {}, id);
+export const sessionHref = (id) => href("session", {}, id);
+
+/** Changes parameters of the view that is shown. */
+export function change(patch, { replace = false } = {}) {
+  move(same(patch), replace);
+}
+
+function move(to, replace) {
+  if (replace) history.replaceState(null, "", to);
+  else history.pushState(null, "", to);
+  arrive(false);
+}
+
+function arrive(back) {
+  const now = location.pathname + location.search;
+  if (now === shown) return; // a place within the page
+  shown = now;
+  const before = `${address.view}/${address.id}`;
+  read();
+  changed({ another: `${address.view}/${address.id}` !== before, back });
+}
+
+/** Calls `listener({another, back})` whenever something else is to be shown. */
+export function startAddress(listener) {
+  // Addresses were in the fragment once.
+  if (location.hash.startsWith("#/")) history.replaceState(null, "", BASE.pathname + location.hash.slice(2));
+  changed = listener;
+  shown = location.pathname + location.search;
+  read();
+  addEventListener("popstate", () => arrive(true));
+  document.addEventListener("click", (event) => {
+    const link = event.target.closest?.("a[href]");
+    if (!link || event.defaultPrevented || event.button !== 0 || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey || link.target || link.download) return;
+    const url = new URL(link.href);
+    if (url.origin !== location.origin || url.hash || !place(url.pathname)) return;
+    event.preventDefault();
+    move(url.pathname + url.search, false);
+  });
+}

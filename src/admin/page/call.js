@@ -1,0 +1,93 @@
+// One call: how it went, what it was part of, and what happened around it.
+import { get } from "./api.js";
+import { href, other, sessionHref } from "./address.js";
+import { h } from "./dom.js";
+import { count, known, percent, rate, seconds, time, usd } from "./format.js";
+import { PHASES, outcome, unavailable } from "./words.js";
+
+const AROUND = 300; // seconds before and after the call
+
+export class Call {
+  constructor(host) {
+    this.host = host;
+  }
+
+  async open(id, measure) {
+    this.id = id;
+    this.failed = false;
+    try {
+      const answer = await get(`calls/${encodeURIComponent(id)}`);
+      if (this.id === id) this.host.replaceChildren(frame(id, ...parts(answer, measure)));
+    } catch (error) {
+      // It may have ended just now, and the store not have it yet.
+      this.failed = true;
+      if (this.id === id) this.host.replaceChildren(frame(id, h("p", { class: "note problem" }, `Cannot be shown: ${error.message}`)));
+    }
+  }
+}
+
+const frame = (id, ...content) =>
+  h("section", { class: "panel", "aria-labelledby": "call-title" }, h("div", { class: "head" }, h("h2", { id: "call-title" }, "Call ", h("code", {}, id)), h("a", { class: "push", href: other("calls") }, "← All calls")), ...content);
+
+function parts({ call, phases, store }, measure) {
+  const [words, kind] = outcome(call.outcome);
+  const failed = kind === "bad";
+  const facts = [
+    ["Outcome", h("span", { class: `tag ${kind}` }, [words, call.error_type].filter(Boolean).join(": ")), call.status ? `status ${call.status}` : null],
+    ["Started", time(call.started_at, true), call.started_at],
+    ["Took", seconds(call.seconds.duration)],
+    ["First token", seconds(call.seconds.ttft) ?? "–"],
+    ["Output speed", known(call.tps.output) ? `${rate(call.tps.output)} tok/s` : "–", known(call.tps.output) ? "while decoding" : unavailable(call.tps.unavailable, measure)[1]],
+    ["Stalls", call.stalls > 0 ? count(call.stalls) : null],
+    ["Longest gap", seconds(call.seconds.longest_gap)],
+    ["Tokens in", count(call.tokens.reported.input ?? call.tokens.normalised.input), call.tokens.reported.cached_input ? `${count(call.tokens.reported.cached_input)} from a cache` : null],
+    ["Tokens out", count(call.tokens.reported.output ?? call.tokens.normalised.output), call.finish_reasons.join(", ") || null],
+    ["Cost", usd(call.cost_usd), call.cost_source?.replaceAll("_", " ")],
+    ["Engine: prompt", seconds(call.engine?.prompt_seconds), "by its own count"],
+    ["Model", of("model", call.model ?? call.model_requested), call.model && call.model_requested && call.model !== call.model_requested ? `asked for ${call.model_requested}` : null],
+    ["Upstream", of("upstream", call.upstream), call.endpoint],
+    ["Route", of("route", call.route), call.path],
+    ["Workload", of("workload", call.workload)],
+    ["Agent", of("agent", call.agent), call.parent_agent ? `child of ${call.parent_agent}` : null],
+    ["Session", call.session ? h("a", { href: sessionHref(call.session) }, call.session) : null],
+    ["User", of("user", call.user)],
+    ["Experiment", of("experiment", call.experiment), call.variant],
+    ["Trace", call.trace_id ? h("code", {}, call.trace_id) : null],
+    ["Response", call.response_id ? h("code", {}, call.response_id) : null],
+    ["Bytes", `${count(call.bytes.request)} in, ${count(call.bytes.response)} out`],
+    ["Warm-up", call.warm_up ? "the upstream had just come up" : null],
+  ];
+  const items = facts.filter(([, value]) => value !== null && value !== undefined).map(([name, value, more]) => h("div", {}, h("dt", {}, name), h("dd", {}, value), more ? h("dd", { class: "muted small" }, more) : null));
+  return [...bar(phases, failed), h("dl", { class: "facts" }, items), around(call, store)];
+}
+
+const of = (name, value) => (value ? h("a", { href: href("calls", { [name]: value }) }, value) : null);
+
+/** Its phases to scale, with their lengths. */
+function bar(phases, failed) {
+  const all = phases.at(-1)?.end ?? 0;
+  if (all <= 0) return [];
+  const lengths = phases.map(({ name, start, end }) => ({ name: name in PHASES ? name : "other", length: end - start }));
+  const parts = lengths.map(({ name, length }) => h("i", { class: failed ? "failed" : null, style: { width: `${(length / all) * 100}%`, background: `var(--${name})` } }));
+  const keys = lengths.map(({ name, length }) => h("li", {}, h("i", { class: "box", title: PHASES[name], style: { background: `var(--${name})` } }), name, h("b", {}, seconds(length)), percent(length / all)));
+  return [h("div", { class: "split", "aria-hidden": "true" }, parts), h("ul", { class: "keys phases", "aria-label": "Where its time went" }, keys)];
+}
+
+/** What else happened then. */
+function around(call, store) {
+  const begin = Date.parse(call.started_at);
+  const end = begin + (call.seconds.duration ?? 0) * 1000;
+  const at = (ms) => new Date(ms).toISOString();
+  const then = { from: at(begin - AROUND * 1000), to: end + AROUND * 1000 < Date.now() ? at(end + AROUND * 1000) : null };
+  return h(
+    "p",
+    { class: "note" },
+    "Five minutes around it: ",
+    h("a", { href: href("now", { ...then, upstream: call.upstream }) }, `the figures of ${call.upstream}`),
+    ", ",
+    h("a", { href: href("calls", { ...then, upstream: call.upstream }) }, "its calls"),
+    ", ",
+    h("a", { href: href("calls", { ...then, outcome: "failed" }) }, "all failed calls"),
+    store === "memory" ? ". It is kept in memory, until newer calls take its place." : ".",
+  );
+}
