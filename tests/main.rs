@@ -48,6 +48,7 @@ mod forward_trace;
 mod forward_upgrade;
 mod fuzz_corpora;
 mod gate;
+mod gate_prometheus;
 mod gate_traffic;
 mod hidden_output;
 mod inject;

@@ -36,7 +36,7 @@ pub(super) fn gate(args: &GateArgs) -> Result<(), Error> {
         return output::print(&emit::emit(manifest, &gate, args)?);
     }
     if let Some(address) = &args.prometheus {
-        let (verdict, reason) = prometheus::ask(&args.name, address)?;
+        let (verdict, reason) = prometheus::ask(&args.name, address, &args.credentials)?;
         let word: &str = verdict.into();
         let name = output::printable(&args.name);
         output::print(&format!("gate {name}: {word}: {reason}\n"))?;
