@@ -7,6 +7,7 @@ mod cluster;
 mod config;
 mod drift;
 mod gate;
+mod mark;
 mod slo;
 
 use crate::address;
@@ -26,6 +27,7 @@ pub use cluster::*;
 pub use config::*;
 pub use drift::*;
 pub use gate::*;
+pub use mark::*;
 pub use slo::*;
 
 /// The variable with the token of the admin address: for `run`, and for commands that send it.
@@ -106,6 +108,8 @@ pub enum Command {
     Ab(Box<AbArgs>),
     /// Whether a rollout may go on: a candidate's calls against those of a baseline
     Gate(Box<GateArgs>),
+    /// Note what happened, such as a deployment, beside the figures of a running proxy
+    Mark(MarkArgs),
     /// Check the logs of what was decided
     #[command(subcommand)]
     Audit(AuditCommand),

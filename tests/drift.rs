@@ -150,9 +150,23 @@ async fn prompts_that_doubled_are_found_by_command_and_proxy() {
     let unknown = folder.drift(&["--admin", &admin, "others"]).await;
     assert_eq!(unknown.status.code(), Some(1));
 
+    one_mark(&process, doubled).await;
+    // Another entry finds the same change, which has its mark.
+    folder.config("[[drift]]\nname = \"again\"\n");
+    process.has_reloaded("applied", 1.0).await;
+    let again = async {
+        while evaluated(&process).await.0["drifts"][0]["name"] != "again" {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(TIMEOUT, again)
+        .await
+        .expect("evaluated");
+    one_mark(&process, doubled).await;
+
     // A reload that takes it out takes its series out.
     folder.config("");
-    process.has_reloaded("applied", 1.0).await;
+    process.has_reloaded("applied", 2.0).await;
     let gone = async {
         while process.metrics().await.contains_key(distance) {
             tokio::time::sleep(Duration::from_millis(50)).await;
@@ -161,6 +175,33 @@ async fn prompts_that_doubled_are_found_by_command_and_proxy() {
     tokio::time::timeout(TIMEOUT, gone)
         .await
         .expect("forgotten");
+}
+
+/// Prompts have one mark, at the hour in which they doubled.
+async fn one_mark(process: &Process, doubled: SystemTime) {
+    let reply = fetch(process.admin, "/api/v1/marks?kind=drift").await;
+    let answer: Value = serde_json::from_str(&reply.body).expect("JSON");
+    let marks = answer["marks"].as_array().expect("marks").iter();
+    let marks: Vec<_> = marks
+        .filter(|mark| mark["tags"][0] == "input_tokens")
+        .collect();
+    assert_eq!(marks.len(), 1, "{answer:#}");
+    let mark = marks[0];
+    assert_eq!(
+        (&mark["model"], &mark["route"], &mark["workload"]),
+        (&"m|1".into(), &"engine".into(), &"chat".into())
+    );
+    let text = mark["text"].as_str().expect("a text");
+    assert!(
+        text.starts_with("prompts rose by ") && text.ends_with(" tokens)"),
+        "{text}"
+    );
+    let at =
+        humantime::parse_rfc3339(mark["time"].as_str().expect("an instant")).expect("an instant");
+    let off = at
+        .duration_since(doubled)
+        .unwrap_or_else(|before| before.duration());
+    assert!(off <= 2 * HOUR, "{off:?}");
 }
 
 /// 24 series over four weeks, a call an hour each.

@@ -71,6 +71,7 @@ mod listener_drain;
 mod listener_files;
 mod listener_limits;
 mod live_late;
+mod marks;
 mod meter_bounds;
 mod meter_corpus;
 mod meter_cuts;

@@ -21,7 +21,7 @@ SESSIONS = 10_000
 SECRET = "correct-horse-battery-staple"
 SCENARIOS = (
     "start liveUpdate polling filter sort compare waterfall dark empty token phone keyboard accessible "
-    "tenThousandSessions unavailable cause pictures"
+    "tenThousandSessions unavailable cause marks experiments pictures"
 ).split()
 
 

@@ -6,6 +6,7 @@ import { Compare } from "./compare.js";
 import { connect } from "./connect.js";
 import { Cost } from "./cost.js";
 import { byId, h, text } from "./dom.js";
+import { Experiments } from "./experiments.js";
 import { count, seconds, time } from "./format.js";
 import { Health } from "./health.js";
 import { Live } from "./live.js";
@@ -32,6 +33,7 @@ const cost = new Cost(byId("cost"), () => refresh());
 const calls = new Calls(byId("calls"));
 const sessions = new Sessions(byId("sessions"), filters);
 const session = new Session(byId("session"));
+const experiments = new Experiments(byId("view-experiments"));
 const live = new Live(take, link);
 
 let view = "now";
@@ -120,6 +122,7 @@ async function refresh() {
   dirty = false;
   if (view === "sessions") return sessions.load();
   if (view === "session") return session.open(session.id, true);
+  if (view === "experiments") return experiments.load();
   if (view === "now") await Promise.allSettled([showWhole(), showSpeeds(), ...[...new Set(["models", "workloads", compare.kind])].map(showGroups), showCapacity()]);
 }
 
@@ -186,18 +189,18 @@ async function learn() {
   keptFor(store !== "memory" ? Infinity : since ? (Date.now() - Date.parse(since)) / 1000 : 0);
 }
 
-/** `#/`, `#/sessions`, `#/sessions/<id>`, `#/connect`. */
+/** `#/`, `#/sessions`, `#/sessions/<id>`, `#/experiments`, `#/connect`. */
 function route() {
   const [, name, id] = location.hash.split("/");
-  view = id ? "session" : ["sessions", "connect"].includes(name) ? name : "now";
+  view = id ? "session" : ["sessions", "experiments", "connect"].includes(name) ? name : "now";
   for (const element of document.querySelectorAll(".view")) element.hidden = element.id !== `view-${view}`;
   for (const anchor of document.querySelectorAll("[data-view]")) {
     const here = anchor.dataset.view === (view === "session" ? "sessions" : view);
     if (here) anchor.setAttribute("aria-current", view === "session" ? "true" : "page");
     else anchor.removeAttribute("aria-current");
   }
-  byId("filters").hidden = view === "connect" || view === "session";
-  const titles = { now: "Now", sessions: "Sessions", session: "A session", connect: "Connect" };
+  byId("filters").hidden = ["connect", "session", "experiments"].includes(view);
+  const titles = { now: "Now", sessions: "Sessions", session: "A session", experiments: "Experiments", connect: "Connect" };
   text(byId("title"), titles[view]);
   document.title = view === "now" ? "tokengauge" : `${titles[view]} · tokengauge`;
   if (view === "session") session.open(decoded(id));

@@ -3,6 +3,7 @@ import { get } from "./api.js";
 import { Chart, colour } from "./chart.js";
 import { frequency, plural, rate, seconds } from "./format.js";
 import { step } from "./filters.js";
+import { loadMarks } from "./marks.js";
 
 export class Speeds {
   constructor(tps, ttft, output) {
@@ -38,6 +39,7 @@ export class Speeds {
   /** Shows a window, unless `current` is over by then. */
   async load(filters, window, current) {
     const asked = (metric) => get("timeseries", { ...filters, metric, step: step() });
+    loadMarks(filters, current);
     try {
       const [tps, ttft] = await Promise.all([asked("tps"), asked("ttft")]);
       if (!current()) return;

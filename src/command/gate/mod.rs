@@ -5,7 +5,7 @@ mod prometheus;
 mod watch;
 mod write;
 
-pub(super) use watch::GateWatch;
+pub(super) use watch::start;
 
 use super::api_client::{self, Proxy};
 use crate::Error;
