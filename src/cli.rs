@@ -7,6 +7,7 @@ mod cluster;
 mod config;
 mod drift;
 mod gate;
+mod mark;
 mod session;
 mod slo;
 
@@ -27,6 +28,7 @@ pub use cluster::*;
 pub use config::*;
 pub use drift::*;
 pub use gate::*;
+pub use mark::*;
 pub use session::*;
 pub use slo::*;
 
@@ -110,6 +112,8 @@ pub enum Command {
     Ab(Box<AbArgs>),
     /// Whether a rollout may go on: a candidate's calls against those of a baseline
     Gate(Box<GateArgs>),
+    /// Note what happened, such as a deployment, beside the figures of a running proxy
+    Mark(MarkArgs),
     /// Check the logs of what was decided
     #[command(subcommand)]
     Audit(AuditCommand),

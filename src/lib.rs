@@ -62,7 +62,7 @@ use tokengauge_sessions as sessions;
 #[cfg(feature = "sim")]
 pub use tokengauge_sim as sim;
 pub use tokengauge_slo as slo;
-pub use tokengauge_store::{history, ledger, query};
+pub use tokengauge_store::{history, ledger, marks, query};
 pub use tokengauge_telemetry::{engine, export};
 pub use tokengauge_tokenizer as tokens;
 pub use tokengauge_wire as wire;

@@ -83,9 +83,9 @@ pub fn bars(rows: &[Bars], unit: &str) -> String {
 /// The points of a curve, in seconds and values; it is interrupted where a value is unknown.
 pub type Series = Vec<(f64, Option<f64>)>;
 
-/// A plot of up to three curves over time; `clock` formats the labels of the time axis. Empty
-/// where there is no value.
-pub fn lines(lines: &[Series], unit: &str, clock: &dyn Fn(f64) -> String) -> String {
+/// A plot of up to three curves over time, with a vertical line at each of `marks`; `clock` formats the labels of the time axis.
+/// Empty where there is no value.
+pub fn lines(lines: &[Series], marks: &[f64], unit: &str, clock: &dyn Fn(f64) -> String) -> String {
     let known = || {
         lines
             .iter()
@@ -109,6 +109,11 @@ pub fn lines(lines: &[Series], unit: &str, clock: &dyn Fn(f64) -> String) -> Str
         mesh.y_label_formatter(&|value| rounded(*value));
         plain(&mut mesh);
         mesh.draw()?;
+        let top = chart.y_range().end;
+        for at in marks.iter().filter(|at| times.contains(at)) {
+            let line = LineSeries::new([(*at, 0.0), (*at, top)], INK.stroke_width(1));
+            chart.draw_series(line)?;
+        }
         for (line, colour) in lines.iter().zip(ROLES) {
             for run in line.split(|(_, value)| value.is_none()) {
                 let points = || run.iter().filter_map(|(at, value)| Some((*at, (*value)?)));
@@ -235,14 +240,17 @@ mod tests {
             (120.0, None),
             (180.0, Some(3.0)),
         ];
-        let svg = lines(&[line], "s", &|at| format!("at {at}"));
+        let svg = lines(&[line], &[], "s", &|at| format!("at {at}"));
         assert_eq!(
             svg.matches("<polyline").filter(|_| true).count() - grid(&svg),
             2
         );
         assert_eq!(svg.matches("<circle").count(), 1, "the lonely value");
         assert!(svg.contains("at 0"), "{svg}");
-        assert_eq!(lines(&[vec![(0.0, None)]], "s", &|_| String::new()), "");
+        assert_eq!(
+            lines(&[vec![(0.0, None)]], &[], "s", &|_| String::new()),
+            ""
+        );
     }
 
     /// The number of grid lines.
@@ -259,9 +267,12 @@ mod tests {
         }];
         for svg in [
             bars(&rows, "s"),
-            lines(&[vec![(0.0, Some(1.0)), (9.0, Some(2.0))]], "s", &|_| {
-                String::new()
-            }),
+            lines(
+                &[vec![(0.0, Some(1.0)), (9.0, Some(2.0))]],
+                &[],
+                "s",
+                &|_| String::new(),
+            ),
         ] {
             for colour in svg.split("=\"#").skip(1).map(|rest| &rest[..6]) {
                 assert!(STYLE.contains(colour), "{colour}");

@@ -93,6 +93,7 @@ impl Server {
                 digest: config.digest.clone(),
             })),
             gate_audit: Arc::default(),
+            marks: Arc::default(),
             event_bus: Arc::clone(&event_bus),
             clock: Instant::now,
             wall: SystemTime::now,

@@ -48,7 +48,12 @@ impl ScrapedEngine {
         };
         let prometheus = Prometheus::new(&config.routes, &measure);
         let bench = Bench::new(measure, vec![Arc::clone(&prometheus) as _]);
-        let watcher = Watcher::new(&config.scrapes[0], &prometheus, &bench.meter);
+        let watcher = Watcher::new(
+            &config.scrapes[0],
+            &prometheus,
+            &bench.meter,
+            Arc::new(|_| {}),
+        );
         let watching = tokio::spawn(watcher.expect("no TLS").run());
         ScrapedEngine {
             engine,

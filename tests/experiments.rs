@@ -303,6 +303,35 @@ async fn sessions_are_split_by_weight_stay_over_a_restart_and_are_compared() {
     let all = fetch(process.admin, "/api/v1/experiments").await;
     let all: Value = serde_json::from_str(&all.body).expect("JSON");
     assert_eq!(all["experiments"][0]["verdict"], verdict);
+    gauges(&process, &report).await;
+    let report_of = |format: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tokengauge"));
+        command.args([
+            "report",
+            "--by",
+            "experiment,variant",
+            "--format",
+            format,
+            "--ledger",
+            text(&ledger),
+        ]);
+        stdout(command.output().expect("it runs"))
+    };
+    let whole: Value = serde_json::from_str(&report_of("json")).expect("JSON");
+    let judged = &whole["experiments"][0];
+    assert_eq!(judged["name"], "decoder");
+    assert_eq!(
+        judged["arms"][1]["units"], report["arms"][0]["units"],
+        "by name: new, old"
+    );
+    let reason = judged["withheld"]
+        .as_str()
+        .expect("the default waits five minutes");
+    assert!(reason.contains("units"), "{reason}");
+    for format in ["table", "markdown", "html"] {
+        let page = report_of(format);
+        assert!(page.contains("experiment decoder, by session"), "{page}");
+    }
     let quiet = &all["experiments"][1];
     let words = quiet["withheld"].as_str().expect("a reason");
     assert!(
@@ -328,6 +357,107 @@ async fn sessions_are_split_by_weight_stay_over_a_restart_and_are_compared() {
     fails(
         &ab(&quiet),
         "no finished call is in a variant of the experiment `quiet`",
+    );
+}
+
+/// The gauges say what the API says, and those of an experiment that is not configured any more go.
+async fn gauges(process: &Process, report: &Value) {
+    let name = |name: &str| format!("tokengauge_experiment_{name}{{experiment=\"decoder\"");
+    let difference = |bound: &str| {
+        format!(
+            "{},variant=\"new\",metric=\"ttft_above\"}}",
+            name(&format!("difference{bound}_ratio"))
+        )
+    };
+    process.signal(Signal::HUP);
+    process.has_reloaded("applied", 1.0).await;
+    let end = Instant::now() + TIMEOUT;
+    let metrics = loop {
+        let metrics = process.metrics().await;
+        if metrics.contains_key(&difference("")) {
+            break metrics;
+        }
+        assert!(Instant::now() < end, "{metrics:?}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    };
+    let ttft = &report["comparisons"][0]["metrics"][0];
+    for (bound, member) in [("", "difference"), ("_lower", "lower"), ("_upper", "upper")] {
+        let expected = ttft[member].as_f64().expect("a number");
+        let shown = metrics[&difference(bound)];
+        assert!((shown - expected).abs() < 1e-9, "{shown} for {expected}");
+    }
+    let units = format!("{},variant=\"old\"}}", name("units"));
+    assert_eq!(
+        metrics[&units],
+        report["arms"][0]["complete_units"]
+            .as_f64()
+            .expect("a number")
+    );
+    assert_eq!(metrics[&format!("{}}}", name("withheld"))], 0.0);
+    assert_eq!(
+        metrics["tokengauge_experiment_withheld{experiment=\"quiet\"}"],
+        1.0
+    );
+    assert_eq!(metrics["tokengauge_experiment_failures_total"], 0.0);
+}
+
+/// Blocks of ten seconds for forty: every call goes to the arm of the block in which it began, all sessions alike.
+#[tokio::test(flavor = "multi_thread")]
+async fn blocks_of_time_are_given_to_the_arms_in_turn() {
+    const BLOCK: u64 = 10;
+    let fixture = Fixture::new(Duration::ZERO).await;
+    let experiment = EXPERIMENT.replace("settled_after", "switchback = \"10s\"\nsettled_after");
+    let process = Process::start(&fixture.config(&experiment)).await;
+    let address = process.addresses()[0];
+    let end = Instant::now() + Duration::from_secs(4 * BLOCK);
+    let mut calls = 0;
+    while Instant::now() < end {
+        for session in 0..5 {
+            call(address, Some(session)).await;
+            calls += 1;
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    has_kept(&process, calls).await;
+    let reply = fetch(process.admin, "/api/v1/calls?limit=1000").await;
+    let answer: Value = serde_json::from_str(&reply.body).expect("JSON");
+    let records = answer["calls"].as_array().expect("calls");
+    let mut blocks: HashMap<u64, Vec<&str>> = HashMap::new();
+    for record in records {
+        let began = record["started_at"].as_str().expect("an instant");
+        let began = humantime::parse_rfc3339(began).expect("an instant");
+        let second = began
+            .duration_since(std::time::UNIX_EPOCH)
+            .expect("after 1970")
+            .as_secs();
+        let arm = record["variant"].as_str().expect("a variant");
+        assert_eq!(record["upstream"], if arm == "old" { "a" } else { "b" });
+        blocks.entry(second / BLOCK).or_default().push(arm);
+    }
+    assert!((4..=5).contains(&blocks.len()), "{blocks:?}");
+    let mut arms: Vec<(u64, &str)> = Vec::new();
+    for (block, seen) in &blocks {
+        assert!(
+            seen.iter().all(|arm| arm == &seen[0]),
+            "one arm in a block: {blocks:?}"
+        );
+        arms.push((*block, seen[0]));
+    }
+    let of_arm = |wanted: &str| arms.iter().filter(|(_, arm)| *arm == wanted).count();
+    let reply = fetch(process.admin, "/api/v1/experiments/decoder").await;
+    let report: Value = serde_json::from_str(&reply.body).expect("JSON");
+    assert_eq!(report["unit"], "block of 10s");
+    assert_eq!(
+        (&report["mixed_units"], &report["calls_without_unit"]),
+        (&0.into(), &0.into())
+    );
+    for arm in report["arms"].as_array().expect("arms") {
+        let name = arm["name"].as_str().expect("a name");
+        assert_eq!(arm["units"], of_arm(name), "{report:#}");
+    }
+    assert!(
+        report["withheld"].is_string(),
+        "four blocks are too few: {report:#}"
     );
 }
 

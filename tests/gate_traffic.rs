@@ -10,9 +10,10 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tokengauge_test_support::TIMEOUT;
+use tokengauge_test_support::connection::RawConnection;
 use tokengauge_test_support::sim::{self, Sim};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::process::Command;
 
 const SESSIONS: usize = 150;
@@ -21,7 +22,7 @@ const FEW: usize = 20;
 const MARGINS: &str = "tps = 0.5, failures = 0.2, truncated = 0.2, refused = 0.2, empty = 0.2, \
                        cut_off = 0.2, invalid_tool_calls = 0.2, retries = 0.2";
 /// Upstreams, how each behaves, and how many sessions call it; `old` is the baseline.
-const UPSTREAMS: [(&str, &str, usize); 7] = [
+const UPSTREAMS: [(&str, &str, usize); 11] = [
     ("old", "ttft=2ms,gap=2ms,tokens=40,usage=on", SESSIONS),
     ("equal", "ttft=2ms,gap=2ms,tokens=40,usage=on", SESSIONS),
     ("slower", "ttft=2ms,gap=8ms,tokens=40,usage=on", SESSIONS),
@@ -36,17 +37,35 @@ const UPSTREAMS: [(&str, &str, usize); 7] = [
         "ttft=2ms,gap=1ms,tokens=40,usage=on,close=@36",
         SESSIONS,
     ),
+    (
+        "refusing",
+        "ttft=2ms,gap=1ms,tokens=40,usage=on,finish=refused",
+        SESSIONS,
+    ),
+    // In the dialect of Gemini, which says so.
+    (
+        "malformed",
+        "ttft=2ms,gap=1ms,tokens=40,usage=on,finish=invalid_tool_call",
+        SESSIONS,
+    ),
+    ("failing", "status=503", SESSIONS),
+    // Answers without a token, which no simulated model gives.
+    ("silent", "", SESSIONS),
     // Its sessions ask everything twice.
     ("again", "ttft=2ms,gap=1ms,tokens=40,usage=on", SESSIONS),
     ("few", "ttft=2ms,gap=2ms,tokens=40,usage=on", FEW),
 ];
 /// What the gates of candidates say, and the exit code of the command.
-const EXPECTED: [(&str, &str, i32); 7] = [
+const EXPECTED: [(&str, &str, i32); 11] = [
     ("equal", "pass", 0),
     ("slower", "fail", 1),
     ("shorter", "fail", 1),
     ("lost", "fail", 1),
     ("again", "fail", 1),
+    ("refusing", "fail", 1),
+    ("malformed", "fail", 1),
+    ("failing", "fail", 1),
+    ("silent", "fail", 1),
     ("few", "inconclusive", 3),
     ("idle", "inconclusive", 3),
 ];
@@ -63,6 +82,10 @@ impl Fixture {
         let mut sims = Vec::new();
         let mut upstreams = String::new();
         for (name, behaviour, _) in UPSTREAMS {
+            if name == "silent" {
+                upstreams += &upstream(name, silent().await);
+                continue;
+            }
             let sim = sim::start(behaviour).await;
             upstreams += &upstream(name, sim.address);
             sims.push(sim);
@@ -174,6 +197,35 @@ fn upstream(name: &str, address: SocketAddr) -> String {
     )
 }
 
+/// A backend whose answers are whole and have no text.
+async fn silent() -> SocketAddr {
+    let answer = "data: {\"id\":\"1\",\"model\":\"m\",\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\"}}]}\n\n\
+        data: {\"id\":\"1\",\"model\":\"m\",\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
+    let answer = format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{answer}",
+        answer.len()
+    );
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
+    let address = listener.local_addr().expect("an address");
+    tokio::spawn(async move {
+        while let Ok((tcp, _)) = listener.accept().await {
+            let answer = answer.clone();
+            tokio::spawn(async move {
+                let mut peer = RawConnection::new(tcp);
+                if let Some(head) = peer.next_head().await {
+                    let mut lengths = head
+                        .lines()
+                        .filter_map(|line| line.strip_prefix("content-length: "));
+                    let length = lengths.next().and_then(|length| length.parse().ok());
+                    peer.read_exact(length.unwrap_or(0)).await;
+                    peer.write(answer).await;
+                }
+            });
+        }
+    });
+    address
+}
+
 /// A streamed call that must be answered, to its end where the model does not lose it.
 async fn call(address: SocketAddr, upstream: &str, session: &str) {
     let body = json!({
@@ -181,9 +233,19 @@ async fn call(address: SocketAddr, upstream: &str, session: &str) {
         "stream": true,
         "messages": [{"role": "user", "content": format!("What is {session}?")}],
     });
+    let body = match upstream {
+        "malformed" => {
+            json!({"contents": [{"role": "user", "parts": [{"text": format!("What is {session}?")}]}]})
+        }
+        _ => body,
+    };
+    let path = match upstream {
+        "malformed" => "v1beta/models/m:streamGenerateContent?alt=sse",
+        _ => "v1/chat/completions",
+    };
     let body = body.to_string();
     let request = format!(
-        "POST /{upstream}/v1/chat/completions HTTP/1.1\r\nhost: llm.example\r\nconnection: close\r\n\
+        "POST /{upstream}/{path} HTTP/1.1\r\nhost: llm.example\r\nconnection: close\r\n\
          content-type: application/json\r\nx-tokengauge-session: {session}\r\ncontent-length: {}\r\n\r\n{body}",
         body.len()
     );
@@ -192,9 +254,17 @@ async fn call(address: SocketAddr, upstream: &str, session: &str) {
     let mut answer = String::new();
     let read = tokio::time::timeout(TIMEOUT, tcp.read_to_string(&mut answer)).await;
     read.expect("in time").expect("an answer");
-    assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
-    let whole = answer.contains("data: [DONE]");
-    assert_eq!(whole, upstream != "lost", "{answer}");
+    let status = if upstream == "failing" { 503 } else { 200 };
+    assert!(
+        answer.starts_with(&format!("HTTP/1.1 {status} ")),
+        "{answer}"
+    );
+    let end = match upstream {
+        "malformed" => "MALFORMED_FUNCTION_CALL",
+        "failing" => "error",
+        _ => "data: [DONE]",
+    };
+    assert_eq!(answer.contains(end), upstream != "lost", "{answer}");
 }
 
 /// The names of the checks of a report that have this verdict.
@@ -261,6 +331,10 @@ fn what_decided(name: &str, report: &Value) {
         }
         "lost" => assert!(failed.contains(&"cut_off"), "{report:#}"),
         "again" => assert_eq!(failed, ["retries"], "{report:#}"),
+        "refusing" => assert_eq!(failed, ["refused"], "{report:#}"),
+        "malformed" => assert_eq!(failed, ["invalid_tool_calls"], "{report:#}"),
+        "failing" => assert_eq!(failed, ["failures"], "{report:#}"),
+        "silent" => assert_eq!(failed, ["empty"], "{report:#}"),
         "few" => assert!(reason.contains("too few sessions"), "{reason}"),
         _ => assert!(reason.contains("is there traffic?"), "{reason}"),
     }

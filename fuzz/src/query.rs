@@ -90,6 +90,7 @@ fn admin(ledger: Option<Arc<Reader>>) -> Admin {
         drifts: Arc::default(),
         gates: Arc::default(),
         gate_audit: Arc::default(),
+        marks: Arc::default(),
         event_bus: EventBus::new(),
         clock: Instant::now,
         wall: SystemTime::now,

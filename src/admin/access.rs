@@ -95,6 +95,9 @@ pub(super) async fn guard(State(guard): State<Guard>, request: Request, next: Ne
         return hook(&guard, request, next).await;
     }
     let Some(token) = &guard.access.token else {
+        if request.method() == Method::POST && request.uri().path() == api::MARKS {
+            return no_token("this changes what everybody sees");
+        }
         return match guard.access.hosts.answer_to(&request) {
             true => next.run(request).await,
             false => misdirected(),
@@ -113,8 +116,7 @@ pub(super) async fn guard(State(guard): State<Guard>, request: Request, next: Ne
 /// A hook of a rollout: it needs the token, in the header or, as Flagger's hooks have no headers, in the `metadata` of its body.
 async fn hook(guard: &Guard, request: Request, next: Next) -> Response {
     let Some(token) = &guard.access.token else {
-        let message = "this decides on a rollout and needs a token, and none is configured: set `token_file` in [admin]";
-        return api::Problem::new(StatusCode::FORBIDDEN, message).into_response();
+        return no_token("this decides on a rollout");
     };
     let (head, body) = request.into_parts();
     let mut shown = head.headers.get(HEADER).cloned();
@@ -129,6 +131,13 @@ async fn hook(guard: &Guard, request: Request, next: Next) -> Response {
         Ok(()) => next.run(Request::from_parts(head, Body::empty())).await,
         Err(refused) => refuse(refused),
     }
+}
+
+/// What needs a token where there is none.
+fn no_token(what: &str) -> Response {
+    let message =
+        format!("{what} and needs a token, and none is configured: set `token_file` in [admin]");
+    api::Problem::new(StatusCode::FORBIDDEN, message).into_response()
 }
 
 /// The token in the body of a hook, as the header would have it.

@@ -23,6 +23,7 @@ use crate::export::prometheus::Prometheus;
 use crate::export::{labels, names};
 use crate::history::ThroughputHistory;
 use crate::ledger::Reader;
+use crate::marks::Marks;
 use crate::meter::{Meter, RecentCalls};
 use crate::proxy::UpstreamConnections;
 use crate::slo::Slos;
@@ -41,6 +42,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 pub use access::Access;
+pub(crate) use api::{MARKS, experiments_now};
 pub use drifts::Drifts;
 pub use event_bus::{EventBus, ListenerStats};
 pub(crate) use fair_shares::{FairShares, Share};
@@ -82,6 +84,8 @@ pub struct Admin {
     pub gates: Arc<ArcSwap<Gates>>,
     /// The log of their verdicts.
     pub gate_audit: Arc<GateAudit>,
+    /// What happened beside calls.
+    pub marks: Arc<Marks>,
     /// Broadcasts events to listeners.
     pub event_bus: Arc<EventBus>,
     /// The monotonic clock.
@@ -217,7 +221,7 @@ pub fn router(admin: Admin) -> Router {
 async fn only_get() -> api::Problem {
     api::Problem::new(
         StatusCode::METHOD_NOT_ALLOWED,
-        "only GET and HEAD are answered here, and POST at the hooks of gates",
+        "only GET and HEAD are answered here, and POST at /api/v1/marks and the hooks of gates",
     )
 }
 

@@ -32,9 +32,36 @@ pub struct GateArgs {
     /// Ask this Prometheus what all proxies say that it scrapes; with --emit, the manifest asks it, as the cluster reaches it
     #[arg(long, value_name = "URL", conflicts_with_all = ["admin", "ledger", "since", "format"])]
     pub prometheus: Option<String>,
+    /// The credentials for that Prometheus.
+    #[command(flatten)]
+    pub credentials: PrometheusCredentials,
     /// What to write
     #[arg(long, value_enum, default_value_t = GateFormat::Text)]
     pub format: GateFormat,
+}
+
+/// The variable with a bearer token for a Prometheus.
+pub const PROMETHEUS_TOKEN: &str = "TOKENGAUGE_PROMETHEUS_TOKEN";
+/// The variable with a password for a Prometheus.
+pub const PROMETHEUS_PASSWORD: &str = "TOKENGAUGE_PROMETHEUS_PASSWORD";
+
+/// How a Prometheus that asks for it is shown who asks. Secrets come from files or the environment alone.
+#[derive(Debug, Clone, Default, Args)]
+pub struct PrometheusCredentials {
+    /// A file with the bearer token for --prometheus [default: TOKENGAUGE_PROMETHEUS_TOKEN]
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "prometheus",
+        conflicts_with = "prometheus_user"
+    )]
+    pub prometheus_token_file: Option<PathBuf>,
+    /// The user for --prometheus (basic authentication)
+    #[arg(long, value_name = "NAME", requires = "prometheus")]
+    pub prometheus_user: Option<String>,
+    /// A file with that user's password [default: TOKENGAUGE_PROMETHEUS_PASSWORD]
+    #[arg(long, value_name = "FILE", requires = "prometheus_user")]
+    pub prometheus_password_file: Option<PathBuf>,
 }
 
 /// What asks a gate.

@@ -4,7 +4,7 @@ use crate::Error;
 use crate::cli::AdminArgs;
 use crate::http_client::fetch;
 use bytes::Bytes;
-use http::{Request, header};
+use http::{Request, header, request};
 use serde::de::DeserializeOwned;
 use std::time::Duration;
 
@@ -52,11 +52,7 @@ impl Proxy {
     /// # Errors
     /// Where there is no answer, or one of another status or shape.
     pub(super) async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, ApiError> {
-        let body = self.text(path).await?;
-        serde_json::from_slice(&body).map_err(|source| ApiError::Shape {
-            url: self.url(path),
-            source,
-        })
+        self.json(path, &self.text(path).await?)
     }
 
     /// The bytes that it answers at `path`.
@@ -64,12 +60,43 @@ impl Proxy {
     /// # Errors
     /// As with [`Proxy::get`].
     pub(super) async fn text(&self, path: &str) -> Result<Bytes, ApiError> {
+        self.send(Request::get(self.url(path)), path, Bytes::new())
+            .await
+    }
+
+    /// The JSON that it answers to `body` at `path`.
+    ///
+    /// # Errors
+    /// As with [`Proxy::get`].
+    pub(super) async fn post<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &serde_json::Value,
+    ) -> Result<T, ApiError> {
+        let request = Request::post(self.url(path));
+        let request = request.header(header::CONTENT_TYPE, "application/json");
+        let body = Bytes::from(body.to_string());
+        self.json(path, &self.send(request, path, body).await?)
+    }
+
+    fn json<T: DeserializeOwned>(&self, path: &str, body: &[u8]) -> Result<T, ApiError> {
+        serde_json::from_slice(body).map_err(|source| ApiError::Shape {
+            url: self.url(path),
+            source,
+        })
+    }
+
+    async fn send(
+        &self,
+        mut request: request::Builder,
+        path: &str,
+        body: Bytes,
+    ) -> Result<Bytes, ApiError> {
         let url = self.url(path);
-        let mut request = Request::get(&url);
         if let Some(authorization) = &self.authorization {
             request = request.header(header::AUTHORIZATION, authorization);
         }
-        let request = request.body(Bytes::new());
+        let request = request.body(body);
         let request = match request {
             Ok(request) => request,
             Err(source) => return Err(ApiError::Url { url, source }),
@@ -79,7 +106,7 @@ impl Proxy {
             Err(source) => return Err(ApiError::NoAnswer { url, source }),
         };
         match answer.status.as_u16() {
-            200 => Ok(answer.body),
+            200 | 201 => Ok(answer.body),
             401 if self.authorization.is_some() => Err(ApiError::OtherToken(url)),
             401 => Err(ApiError::NoToken(url)),
             status => Err(ApiError::Status {

@@ -18,12 +18,15 @@ mod inject;
 mod ledger;
 mod logging;
 mod manual;
+mod mark;
+mod marks;
 mod metrics;
 mod notify;
 mod objectives;
 mod operators;
 mod page_link;
 mod pause;
+mod periodic;
 mod probe;
 mod progress;
 mod reload;
@@ -77,6 +80,7 @@ pub fn run(cli: Cli) -> Result<(), Error> {
         Command::Session(args) => session::session(&args),
         Command::Ab(args) => ab::ab(&args),
         Command::Gate(args) => gate::gate(&args),
+        Command::Mark(args) => mark::mark(&args),
         Command::Audit(command) => audit::audit(&command),
         Command::Drift(args) => drift::drift(&args),
         Command::Metrics(args) => output::print(&metrics::metrics(&args)?),

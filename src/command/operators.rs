@@ -5,7 +5,7 @@ use crate::Error;
 use crate::address;
 use crate::admin::{self, Access, Admin, AdminRuntime, EventBus, Listeners};
 use crate::config::{Config, Scrape};
-use crate::engine::{self, Watcher};
+use crate::engine::{self, RestartHook, Watcher};
 use crate::export::names::{self, Family};
 use crate::export::prometheus::Prometheus;
 use crate::export::registry::{Counter, Registry};
@@ -30,6 +30,7 @@ pub(super) struct Watchers {
     handle: Handle,
     prometheus: Arc<Prometheus>,
     meter: Arc<Meter>,
+    restarted: RestartHook,
     running: Vec<(Scrape, JoinHandle<()>)>,
 }
 
@@ -45,7 +46,8 @@ impl Watchers {
         let known = |wanted: &Scrape| self.running.iter().any(|(scrape, _)| scrape == wanted);
         let new = wanted.iter().filter(|wanted| !known(wanted));
         let new = new.map(|scrape| {
-            let watcher = Watcher::new(scrape, &self.prometheus, &self.meter);
+            let restarted = Arc::clone(&self.restarted);
+            let watcher = Watcher::new(scrape, &self.prometheus, &self.meter, restarted);
             let watcher = watcher.map_err(|error| {
                 Error::Configuration(format!("upstream {}: {error}", scrape.upstream))
             })?;
@@ -94,11 +96,17 @@ impl Operators {
     }
 
     /// A set of scrapers on the same thread, without any.
-    pub(super) fn watchers(&self, prometheus: &Arc<Prometheus>, meter: &Arc<Meter>) -> Watchers {
+    pub(super) fn watchers(
+        &self,
+        prometheus: &Arc<Prometheus>,
+        meter: &Arc<Meter>,
+        restarted: RestartHook,
+    ) -> Watchers {
         Watchers {
             handle: self.runtime.handle().clone(),
             prometheus: Arc::clone(prometheus),
             meter: Arc::clone(meter),
+            restarted,
             running: Vec::new(),
         }
     }

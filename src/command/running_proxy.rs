@@ -1,10 +1,10 @@
 //! The parts of a running proxy that a reload changes.
 
-use super::drift::DriftWatch;
-use super::gate::GateWatch;
+use super::marks;
 use super::notify::Receivers;
 use super::objectives;
 use super::operators::Watchers;
+use super::periodic::Periodic;
 use crate::Error;
 use crate::admin::{Gates, ProcessInfo, Readiness};
 use crate::config::Config;
@@ -13,9 +13,11 @@ use crate::export;
 use crate::export::cost;
 use crate::export::prometheus::Prometheus;
 use crate::export::slo;
+use crate::marks::Marks;
 use crate::meter::{Meter, RecentCalls};
 use crate::output;
 use crate::proxy::{ActiveListeners, Forwarder};
+use crate::query::{MarkKind, MarkSubject};
 use crate::slo::{Slos, Store};
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
@@ -36,11 +38,12 @@ pub(super) struct RunningProxy {
     pub(super) about: Arc<ArcSwap<ProcessInfo>>,
     pub(super) experiments: Arc<ArcSwap<Vec<Experiment>>>,
     pub(super) gates: Arc<ArcSwap<Gates>>,
+    pub(super) marks: Arc<Marks>,
     pub(super) store: Option<Arc<Mutex<Store>>>,
     pub(super) receivers: Receivers,
     pub(super) watchers: Watchers,
-    pub(super) drift: DriftWatch,
-    pub(super) gate: GateWatch,
+    /// What is evaluated in the background.
+    pub(super) evaluations: Vec<Periodic>,
 }
 
 impl RunningProxy {
@@ -81,10 +84,25 @@ impl RunningProxy {
         self.experiments.store(Arc::new(next.experiments.clone()));
         self.gates.store(Arc::new(super::gate::configured(&next)));
         self.config.store(Arc::clone(&next));
-        self.drift.look_again();
-        self.gate.look_again();
+        self.evaluations.iter().for_each(Periodic::look_again);
         self.forget(&now, &next);
+        self.mark(&now, &next);
         Ok(())
+    }
+
+    /// Marks that another configuration is in use, and other prices.
+    fn mark(&self, now: &Config, next: &Config) {
+        let add = |kind, text| marks::now(&self.marks, kind, text, MarkSubject::default());
+        add(
+            MarkKind::Reload,
+            format!("configuration {} is in use", next.digest),
+        );
+        if now.prices != next.prices {
+            add(
+                MarkKind::Prices,
+                "another list of prices is in use".to_owned(),
+            );
+        }
     }
 
     /// Applies the settings of measuring, before the new routes get their first request.

@@ -1,13 +1,13 @@
 //! The running proxy: puts all crates together, from bound sockets to the last drained
 //! stream. `run` and `demo` share it.
 
-use super::drift::DriftWatch;
-use super::gate::GateWatch;
 use super::ledger;
+use super::marks::{self, AlertMarks, WarmUps};
 use super::notify::Receivers;
 use super::objectives::{self, Objectives};
 use super::operators::{Operators, Watchers};
 use super::page_link::PageLink;
+use super::periodic::Periodic;
 use super::reload::{self, Source};
 use super::reload_status::Reloads;
 use super::running_proxy::RunningProxy;
@@ -77,6 +77,9 @@ impl Proxy {
         }
         let ledger = ledger::start(&config, &prometheus)?;
         subscribers.extend(ledger.iter().map(|ledger| Arc::clone(ledger) as _));
+        let reader = ledger::reader(&config);
+        let marks = marks::open(ledger.clone(), reader.clone(), &prometheus);
+        subscribers.push(WarmUps::new(&marks));
         let throughput = ledger.is_none().then(ThroughputHistory::new);
         let (slos, store) = objectives::open(&config)?;
         subscribers.push(slos.clone());
@@ -112,7 +115,7 @@ impl Proxy {
         let store = store.map(|store| Arc::new(Mutex::new(store)));
         let objectives = Objectives::start(&slos, store.as_ref(), &meter);
         let operators = Operators::bind(&config, &prometheus)?;
-        let mut watchers = operators.watchers(&prometheus, &meter);
+        let mut watchers = operators.watchers(&prometheus, &meter, marks::restarts(&marks));
         watchers.change(watchers.prepare(&config.scrapes)?);
         let about = ProcessInfo::new(&config, &addresses, SystemTime::now());
         let weak_forwarder = Arc::downgrade(&forwarder);
@@ -128,11 +131,12 @@ impl Proxy {
             about: Arc::new(ArcSwap::from_pointee(about)),
             experiments: Arc::new(ArcSwap::from_pointee(config.experiments.clone())),
             readiness: Arc::default(),
-            ledger: ledger::reader(&config),
+            ledger: reader,
             throughput,
             drifts: Arc::default(),
             gates: Arc::new(ArcSwap::from_pointee(super::gate::configured(&config))),
             gate_audit: Arc::new(GateAudit::new(config.state_dir.as_deref())),
+            marks,
             event_bus,
             clock: Instant::now,
             wall: SystemTime::now,
@@ -189,6 +193,8 @@ impl Proxy {
         readiness.listening();
         tokio::spawn(drain_when_told(readiness, self.shutdown.clone()));
         tokio::spawn(self.spending.clone().keep_up());
+        let (marks, slos) = (&self.admin.marks, &self.admin.slos);
+        AlertMarks::start(marks, slos, &self.spending.accounting.budgets);
         let meter = Arc::clone(&self.admin.meter);
         let config = Arc::new(ArcSwap::from(self.config));
         let listening = Arc::new(ActiveListeners::start(
@@ -209,11 +215,11 @@ impl Proxy {
             about: Arc::clone(&self.admin.about),
             experiments: Arc::clone(&self.admin.experiments),
             gates: Arc::clone(&self.admin.gates),
+            marks: Arc::clone(&self.admin.marks),
             store: self.store,
             receivers: self.receivers,
             watchers: self.watchers,
-            drift: DriftWatch::start(&config, &self.admin),
-            gate: GateWatch::start(&self.admin),
+            evaluations: evaluations(&config, &self.admin),
         };
         let status = Reloads::new(&live.prometheus, &live.readiness, &config.load());
         let reloading = self
@@ -258,6 +264,17 @@ impl Proxy {
             tracing::info!("{line}");
         }
     }
+}
+
+/// Starts what is evaluated in the background.
+fn evaluations(config: &Arc<ArcSwap<Config>>, admin: &Admin) -> Vec<Periodic> {
+    let drift = super::drift::start(config, admin);
+    let all = [
+        drift,
+        super::gate::start(admin),
+        Some(super::ab::start(admin)),
+    ];
+    all.into_iter().flatten().collect()
 }
 
 fn exporter(config: &Config) -> Arc<Prometheus> {

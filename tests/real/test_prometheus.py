@@ -22,7 +22,10 @@ MAY_BE_ZERO = {
     "tokengauge_budget_blocked_total",
     "tokengauge_config_fallback",
     "tokengauge_drift_failures_total",
+    "tokengauge_marks_total",
+    "tokengauge_marks_lost_total",
     "tokengauge_gate_failures_total",
+    "tokengauge_experiment_failures_total",
     "tokengauge_budget_shadow_blocked_total",
     "tokengauge_budget_unreadable_total",
     "tokengauge_budget_forgotten_total",
@@ -45,7 +48,8 @@ MAY_BE_ZERO = {
 # The injector's own, at an address of its own: test_injection.py looks at it.
 NOT_THE_PROXYS = {"tokengauge_injections_total"}
 
-# Drift is evaluated every five minutes and learns for weeks: tests/drift.rs look at these. Gates are in test_gate.py.
+# Drift is evaluated every five minutes and learns for weeks: tests/drift.rs look at these. Gates are in test_gate.py,
+# experiments in tests/experiments.rs.
 NOT_WITHIN_MINUTES = {
     "tokengauge_drift_distance_ratio",
     "tokengauge_drift_series",
@@ -54,6 +58,12 @@ NOT_WITHIN_MINUTES = {
     "tokengauge_drift_failures_total",
     "tokengauge_gate_verdict",
     "tokengauge_gate_failures_total",
+    "tokengauge_experiment_difference_ratio",
+    "tokengauge_experiment_difference_lower_ratio",
+    "tokengauge_experiment_difference_upper_ratio",
+    "tokengauge_experiment_units",
+    "tokengauge_experiment_withheld",
+    "tokengauge_experiment_failures_total",
 }
 
 

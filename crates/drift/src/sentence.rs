@@ -169,6 +169,32 @@ fn unchanged_ttft(series: &Series) -> Option<String> {
         .then(|| "TTFT is unchanged".to_owned())
 }
 
+impl ChangePoint {
+    /// What jumped, and by how much: “prompts rose by 98 % (median 1204 → 2420 tokens)”.
+    pub fn sentence(&self) -> String {
+        let signal = self.signal;
+        let how = match self.change < 0.0 {
+            true => "fell",
+            false => "rose",
+        };
+        let by = percent(self.change.abs());
+        match signal {
+            SignalName::Outcome => format!(
+                "the share of complete calls {how} ({} → {})",
+                percent(self.before),
+                percent(self.after)
+            ),
+            _ => format!(
+                "{} {how} by {by} (median {} → {}{})",
+                noun(signal),
+                number(self.before),
+                number(self.after),
+                unit(signal)
+            ),
+        }
+    }
+}
+
 /// What the decomposition of a mean says.
 fn because(series: &Series, why: &Why, min_change: f64) -> String {
     let (name, equal) = match why.signal {

@@ -261,6 +261,8 @@ fn finish(value: &str) -> Result<Finish, SettingError> {
     match value {
         "stop" => Ok(Finish::Stop),
         "length" => Ok(Finish::Length),
+        "refused" => Ok(Finish::Refused),
+        "invalid_tool_call" => Ok(Finish::InvalidToolCall),
         _ => Err(SettingError::Finish),
     }
 }

@@ -1,6 +1,6 @@
 //! Plans the content of an answer, and how it is cut into events and frames.
 
-use super::profile::{Fault, Profile, UsageMode};
+use super::profile::{Fault, Finish, Profile, UsageMode};
 use super::text_gen::{self, Random};
 use std::ops::Range;
 use std::time::Duration;
@@ -38,8 +38,8 @@ pub struct Answer {
     pub choices: u32,
     /// The function that tool calls name.
     pub tool_name: String,
-    /// Ends for want of room, where no tool is called.
-    pub cut_short: bool,
+    /// Why it ends, where no tool is called.
+    pub finish: Finish,
     pub usage: Option<Counts>,
     pub empty_deltas: u64,
 }
@@ -77,6 +77,8 @@ pub enum Stop {
     Natural,
     Length,
     ToolCalls,
+    Refused,
+    InvalidToolCall,
 }
 
 impl Answer {
@@ -87,10 +89,13 @@ impl Answer {
             .any(|text| text.channel == Channel::ToolCall)
         {
             Stop::ToolCalls
-        } else if self.cut_short {
-            Stop::Length
         } else {
-            Stop::Natural
+            match self.finish {
+                Finish::Stop => Stop::Natural,
+                Finish::Length => Stop::Length,
+                Finish::Refused => Stop::Refused,
+                Finish::InvalidToolCall => Stop::InvalidToolCall,
+            }
         }
     }
 
@@ -152,7 +157,7 @@ pub fn answer(
         texts,
         choices,
         tool_name: wanted.tool_name.clone().unwrap_or_else(|| "lookup".into()),
-        cut_short: profile.finish == super::profile::Finish::Length,
+        finish: profile.finish,
         usage: None,
         empty_deltas: profile.empty,
     };

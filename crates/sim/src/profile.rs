@@ -29,7 +29,7 @@ Settings are KEY=VALUE, separated by commas. Durations: 250us, 20ms, 1.5s, 2m.
   usage=auto            auto: as the dialect does, include_usage honoured; on; off
   empty=0               empty deltas before the first token (Chat, Completions, Gemini, Converse, Ollama)
   ping=5s               a ping or comment after every 5 s without a frame, where the framing has one
-  finish=stop           or length
+  finish=stop           or length; refused (Chat, Anthropic, Gemini, Converse, Cohere); invalid_tool_call (Gemini, Converse)
   seed=7                of the text and the gaps; otherwise it follows from the call's id
   cut=random            a recorded body's frames: a number of bytes, or random, or random:SEED; otherwise whole events
   plain                 forget every setting made before
@@ -144,6 +144,10 @@ pub enum Finish {
     Stop,
     /// It was long enough.
     Length,
+    /// A filter or the model refused to answer.
+    Refused,
+    /// The provider could not read the model's own tool call.
+    InvalidToolCall,
 }
 
 /// Where a recorded body is cut into frames.

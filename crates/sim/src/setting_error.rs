@@ -82,6 +82,6 @@ pub enum SettingError {
     #[error("at least 1ms")]
     PingTooOften,
     /// No way for an answer to end.
-    #[error("is stop or length")]
+    #[error("is stop, length, refused or invalid_tool_call")]
     Finish,
 }

@@ -4,6 +4,7 @@
 
 pub mod history;
 pub mod ledger;
+pub mod marks;
 pub mod query;
 
 mod figures;

@@ -4,6 +4,7 @@
 mod capacity;
 mod distributions;
 mod filter;
+mod marks;
 mod rows;
 mod units;
 
@@ -11,6 +12,7 @@ pub use distributions::{
     Distribution, DistributionSelector, DistributionSeries, Distributions, Signal, UNKNOWN_BUCKET,
 };
 pub use filter::*;
+pub use marks::{Mark, MarkKind, MarkQuery, MarkSubject, NewMark};
 pub use rows::*;
 pub use units::{ExperimentUnit, ExperimentUnits, Threshold, UnitKind, UnitQuery, UnitSums};
 

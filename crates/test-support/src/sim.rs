@@ -59,6 +59,10 @@ pub async fn start(settings: &str) -> Sim {
 
 pub async fn serve(simulator: Arc<Simulator>) -> Sim {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    serve_on(listener, simulator)
+}
+
+pub fn serve_on(listener: TcpListener, simulator: Arc<Simulator>) -> Sim {
     let address = listener.local_addr().expect("bound");
     let (stop, stopped) = oneshot::channel::<()>();
     let stopped = async move { drop(stopped.await) };

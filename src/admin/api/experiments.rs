@@ -29,11 +29,9 @@ pub(super) async fn experiments(State(admin): State<Admin>, RawQuery(query): Raw
         QueryParams::of(query.as_deref(), &[])?;
         let (configured, now) = (admin.experiments.load_full(), (admin.wall)());
         let question = move |store: &Store| {
-            let reports = configured.iter();
-            let reports = reports.map(|experiment| report(store, experiment, now));
             Ok(Experiments {
                 store: store.name(),
-                experiments: reports.collect::<Result<_, _>>()?,
+                experiments: reports(store, &configured, now)?,
             })
         };
         ask(&admin, question).await
@@ -72,6 +70,22 @@ pub(super) async fn experiment(
         Ok(report)
     })
     .await
+}
+
+/// Every experiment that is configured. Blocks.
+pub(crate) fn experiments_now(admin: &Admin) -> Result<Vec<Report>, Problem> {
+    let configured = admin.experiments.load_full();
+    reports(&Store::of(admin), &configured, (admin.wall)())
+}
+
+fn reports(
+    store: &Store,
+    configured: &[Experiment],
+    now: SystemTime,
+) -> Result<Vec<Report>, Problem> {
+    let reports = configured.iter();
+    let reports = reports.map(|experiment| report(store, experiment, now));
+    reports.collect()
 }
 
 fn report(store: &Store, experiment: &Experiment, now: SystemTime) -> Result<Report, Problem> {

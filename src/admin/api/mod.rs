@@ -8,6 +8,7 @@ mod experiments;
 mod finished;
 mod gates;
 mod live;
+mod marks;
 mod openapi;
 mod problem;
 mod query_params;
@@ -20,8 +21,10 @@ use super::{Admin, process_info};
 use axum::Router;
 use axum::routing::{MethodRouter, get, post};
 
+pub(crate) use experiments::experiments_now;
 pub(super) use gates::is_hook;
 pub(super) use live::{slos_now, streams_now};
+pub(crate) use marks::PATH as MARKS;
 pub(super) use problem::Problem;
 pub(super) use query_params::QueryParams;
 
@@ -51,6 +54,7 @@ fn routes() -> Vec<(&'static str, MethodRouter<Admin>)> {
             post(gates::confirm_promotion),
         ),
         ("/api/v1/gates/{name}/rollback", post(gates::rollback)),
+        (MARKS, get(marks::marks).post(marks::add)),
         ("/api/v1/streams", get(live::streams)),
         ("/api/v1/upstreams", get(upstreams::upstreams)),
         ("/api/v1/slos", get(live::slos)),

@@ -149,7 +149,11 @@ impl QueryParams {
     }
 
     /// An instant: RFC 3339, or a duration before `now`.
-    fn instant(&self, name: &'static str, now: SystemTime) -> Result<Option<SystemTime>, Problem> {
+    pub(super) fn instant(
+        &self,
+        name: &'static str,
+        now: SystemTime,
+    ) -> Result<Option<SystemTime>, Problem> {
         let rule = "must be an instant such as 2026-01-31T09:30:00Z, or a duration back from now \
                     such as 90s, 15m, 72h or 7d";
         let parse = |value| instant(value, now).ok_or_else(|| Problem::of(name, rule));

@@ -47,11 +47,15 @@ pub(super) async fn ask<T: Send + 'static>(
     admin: &Admin,
     question: impl FnOnce(&Store) -> Answer<T> + Send + 'static,
 ) -> Answer<T> {
-    let store = match &admin.ledger {
-        Some(reader) => Store::Ledger(Arc::clone(reader)),
-        None => Store::Memory(Arc::clone(&admin.recent)),
-    };
-    let answer = tokio::task::spawn_blocking(move || question(&store));
+    let store = Store::of(admin);
+    blocking(move || question(&store)).await
+}
+
+/// Runs what blocks on a blocking thread.
+pub(super) async fn blocking<T: Send + 'static>(
+    question: impl FnOnce() -> Answer<T> + Send + 'static,
+) -> Answer<T> {
+    let answer = tokio::task::spawn_blocking(question);
     match tokio::time::timeout(TIMEOUT, answer).await {
         Ok(Ok(answer)) => answer,
         Ok(Err(_)) => Err(Problem::new(
@@ -77,6 +81,13 @@ pub(super) enum StoreName {
 }
 
 impl Store {
+    pub(super) fn of(admin: &Admin) -> Store {
+        match &admin.ledger {
+            Some(reader) => Store::Ledger(Arc::clone(reader)),
+            None => Store::Memory(Arc::clone(&admin.recent)),
+        }
+    }
+
     pub(super) fn name(&self) -> StoreName {
         match self {
             Store::Memory(_) => StoreName::Memory,
@@ -293,7 +304,7 @@ fn not_a_cursor() -> Problem {
     Problem::of("cursor", rule)
 }
 
-fn problem(error: QueryError) -> Problem {
+pub(super) fn problem(error: QueryError) -> Problem {
     match error {
         QueryError::Wrong(reason) => Problem::new(StatusCode::BAD_REQUEST, reason),
         QueryError::TimeLimit(_)

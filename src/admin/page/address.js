@@ -37,6 +37,7 @@ const KNOWN = {
   calls: { ...time, ...filters, session: name, slo: name },
   call: {},
   upstreams: { ...time, ...filters, sort: order },
+  experiments: {},
   connect: {},
 };
 const ONE_OF = { sessions: "session", calls: "call" };

@@ -3,6 +3,7 @@
 import { csvButton } from "./csv.js";
 import { h, text } from "./dom.js";
 import { date, time } from "./format.js";
+import { drawMarks, marksAt, marksSummary, marksWithin, words } from "./marks.js";
 
 const all = new Set();
 const colours = new Map();
@@ -10,6 +11,7 @@ document.addEventListener("theme", () => {
   colours.clear();
   all.forEach((chart) => chart.redraw());
 });
+document.addEventListener("marks", () => all.forEach((chart) => chart.marked()));
 
 /** A colour of the style sheet as the canvas takes it. */
 export function colour(name) {
@@ -39,10 +41,11 @@ export class Chart {
     this.plot = h("div", { class: high ? "plot high" : "plot", role: "img", "aria-label": label });
     this.none = h("p", { class: "nothing" }, nothing ?? "No call in this window.");
     this.rows = h("div");
+    this.markLabel = h("p", { class: "mark", hidden: true });
     this.table = h("details", { on: { toggle: () => this.fillTable() } }, h("summary", {}, "As a table"), this.rows);
     host.append(h("ul", { class: "keys", "aria-hidden": "true" }, keys, this.at), this.plot, this.table);
     this.uplot = new uPlot(this.options(band), [[], ...series.map(() => [])], this.plot);
-    this.plot.append(this.none);
+    this.plot.append(this.none, this.markLabel);
     new ResizeObserver(() => this.size()).observe(this.plot);
     all.add(this);
   }
@@ -69,9 +72,9 @@ export class Chart {
       bands: band ? [{ series: band.map(place), fill: () => colour("--band") }] : [],
       series: [{}, ...this.series.map((one) => this.line(one))],
       hooks: {
-        setCursor: [(plot) => this.legend(plot.cursor.idx)],
+        setCursor: [(plot) => this.legend(plot.cursor.idx), (plot) => this.point(plot)],
         setSelect: [(plot) => this.selected(plot)],
-        draw: [(plot) => this.marks?.(plot, this)],
+        draw: [(plot) => this.marks?.(plot, this), (plot) => time && drawMarks(plot, this.range, colour("--mark"))],
       },
     };
   }
@@ -113,7 +116,7 @@ export class Chart {
   described() {
     const last = this.points.findLast((point) => this.series.some(({ key }) => (point[key] ?? null) !== null));
     if (!last) return `${this.label}: nothing in this window`;
-    return `${this.label}. ${this.summary?.(this) ?? `Last: ${this.named().map((one) => `${one.label} ${this.valueOf(one, last)}`).join(", ")}`}. All figures are in the table below.`;
+    return `${this.label}. ${this.summary?.(this) ?? `Last: ${this.named().map((one) => `${one.label} ${this.valueOf(one, last)}`).join(", ")}`}. All figures are in the table below.${this.x === "time" ? marksSummary(this.range) : ""}`;
   }
 
   valueOf(one, point) {
@@ -129,6 +132,27 @@ export class Chart {
     text(this.at, chosen ? (this.x === "time" ? time(chosen.at * 1000, true) : `at ${chosen.at} ${this.x}`) : "");
   }
 
+  /** Says what the mark under the cursor is. */
+  point(plot) {
+    const { left } = plot.cursor;
+    const said = this.x === "time" && left >= 0 ? marksAt(plot, this.range, left) : "";
+    text(this.markLabel, said);
+    this.markLabel.hidden = said === "";
+    if (!said) return;
+    const { offsetLeft, clientWidth } = plot.over;
+    const right = left > clientWidth / 2;
+    this.markLabel.style.left = right ? "auto" : `${offsetLeft + left + 8}px`;
+    this.markLabel.style.right = right ? `${this.plot.clientWidth - offsetLeft - left + 8}px` : "auto";
+  }
+
+  /** The marks are others. */
+  marked() {
+    if (this.x !== "time") return;
+    this.redraw();
+    this.plot.setAttribute("aria-label", this.described());
+    this.fillTable();
+  }
+
   fillTable() {
     if (!this.table.open) return;
     const head = [this.x === "time" ? "From" : this.x, ...this.named().map((one) => one.label)];
@@ -142,7 +166,10 @@ export class Chart {
       h("thead", {}, h("tr", {}, head.map((label, place) => h("th", { scope: "col", class: place ? "num" : null }, label)))),
       h("tbody", {}, rows.map((point) => h("tr", {}, h("th", { scope: "row" }, name(point)), cells(point)))),
     );
-    this.rows.replaceChildren(csvButton(this.label, () => rows.map((point) => (this.x === "time" ? { ...point, at: new Date(point.at * 1000).toISOString() } : point))), h("div", { class: "scroll tall", role: "region", "aria-label": `${this.label}, table`, tabindex: "0" }, table));
+    const marks = this.x === "time" ? marksWithin(this.range) : [];
+    const list = marks.length > 0 ? h("ul", { class: "marks", "aria-label": "Marks" }, marks.map((mark) => h("li", {}, words(mark)))) : null;
+    const save = csvButton(this.label, () => rows.map((point) => (this.x === "time" ? { ...point, at: new Date(point.at * 1000).toISOString() } : point)));
+    this.rows.replaceChildren(save, h("div", { class: "scroll tall", role: "region", "aria-label": `${this.label}, table`, tabindex: "0" }, table, list));
   }
 
   selected(plot) {

@@ -8,6 +8,7 @@ import { Compare } from "./compare.js";
 import { connect } from "./connect.js";
 import { Cost } from "./cost.js";
 import { byId, h, text } from "./dom.js";
+import { Experiments } from "./experiments.js";
 import { filters, keptFor, names, offer, showFilters, startFilters } from "./filters.js";
 import { count, plural, seconds, time } from "./format.js";
 import { Health } from "./health.js";
@@ -39,6 +40,7 @@ const call = new Call(byId("call"));
 const sessions = new Sessions(byId("sessions"), filters);
 const session = new Session(byId("session"));
 const upstreams = new Upstreams(byId("upstreams"));
+const experiments = new Experiments(byId("view-experiments"));
 const live = new Live(take, link);
 
 /** What each view is called, what it shows of the address when that changes (`follow`), and how it
@@ -50,6 +52,7 @@ const VIEWS = {
   calls: { title: "Calls", follow: () => allCalls.load(), again: () => allCalls.load(true) },
   call: { title: "A call", in: "calls", follow: () => call.open(address.id, about?.measure), again: () => call.failed && call.open(address.id, about?.measure) },
   upstreams: { title: "Upstreams", follow: () => showUpstreams(), again: () => upstreams.load(thisRound()) },
+  experiments: { title: "Experiments", follow: () => experiments.load(), again: () => experiments.load() },
   connect: { title: "Connect", follow: () => {}, again: () => {} },
 };
 /** The views that filters and time are of. */

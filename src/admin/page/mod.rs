@@ -24,12 +24,13 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
 
 /// The views of the page: each is served the page itself, and its script shows what the address
 /// says. `{id}` is of a session or a call.
-pub(super) const VIEWS: [&str; 6] = [
+pub(super) const VIEWS: [&str; 7] = [
     "/sessions",
     "/sessions/{id}",
     "/calls",
     "/calls/{id}",
     "/upstreams",
+    "/experiments",
     "/connect",
 ];
 
@@ -76,6 +77,7 @@ static ASSETS: LazyLock<Vec<Asset>> = LazyLock::new(|| {
         "cost.js",
         "csv.js",
         "dom.js",
+        "experiments.js",
         "filters.js",
         "format.js",
         "health.js",
@@ -85,6 +87,7 @@ static ASSETS: LazyLock<Vec<Asset>> = LazyLock::new(|| {
         "keys.js",
         "live.js",
         "main.js",
+        "marks.js",
         "objectives.js",
         "runbooks.css",
         "session.js",

@@ -4,6 +4,7 @@ import { Chart, colour } from "./chart.js";
 import { frequency, plural, rate, seconds } from "./format.js";
 import { address, change } from "./address.js";
 import { backBy, filtersAgainst, span, step } from "./filters.js";
+import { loadMarks } from "./marks.js";
 
 export class Speeds {
   constructor(tps, ttft, output) {
@@ -46,6 +47,7 @@ export class Speeds {
     const { against } = address.params;
     const asked = (metric, of = filters) => get("timeseries", { ...of, metric, step: `${step()}s` });
     const earlier = (metric) => (against ? asked(metric, filtersAgainst(against)) : null);
+    loadMarks(filters, current);
     try {
       const [tps, ttft, tpsThen, ttftThen] = await Promise.all([asked("tps"), asked("ttft"), earlier("tps"), earlier("ttft")]);
       if (!current()) return;

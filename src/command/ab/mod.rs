@@ -1,6 +1,10 @@
 //! `tokengauge ab`: compares the variants of an experiment.
 
 mod table;
+mod watch;
+
+pub(super) use table::{markdown, table};
+pub(super) use watch::start;
 
 use super::api_client::{self, Proxy};
 use crate::Error;

@@ -16,7 +16,7 @@ const HEADS: [&str; 6] = [
 const UNKNOWN: &str = "–";
 
 /// For terminals.
-pub(super) fn table(report: &Report) -> String {
+pub(in crate::command) fn table(report: &Report) -> String {
     let mut text = head(report, "");
     for comparison in &report.comparisons {
         let _ = writeln!(
@@ -43,7 +43,7 @@ pub(super) fn table(report: &Report) -> String {
 }
 
 /// For documents.
-pub(super) fn markdown(report: &Report) -> String {
+pub(in crate::command) fn markdown(report: &Report) -> String {
     let mut text = head(report, "- ");
     for comparison in &report.comparisons {
         let variant = printable(&comparison.variant);

@@ -66,7 +66,8 @@ fn curves(page: &mut String, results: &Results) -> std::fmt::Result {
             .map(|level| (level.load.number(), value(level)))
             .collect::<Series>()
     };
-    let plotted = |series: &[Series], unit| plot::lines(series, unit, &|load| format!("{load}"));
+    let plotted =
+        |series: &[Series], unit| plot::lines(series, &[], unit, &|load| format!("{load}"));
     let tail = |name: &'static str| {
         move |level: &LevelResult| level.tails.iter().find(|tail| tail.name == name)?.value
     };
@@ -124,7 +125,7 @@ fn distributions(page: &mut String, results: &Results) -> std::fmt::Result {
                 .collect::<Series>()
         };
         let series: Vec<_> = chosen.iter().map(shares).collect();
-        plot::lines(&series, "% at most", &|milliseconds| {
+        plot::lines(&series, &[], "% at most", &|milliseconds| {
             format!("{milliseconds:.0} ms")
         })
     };
@@ -152,7 +153,7 @@ fn courses(page: &mut String, results: &Results) -> std::fmt::Result {
             "{}, trial {}: tokens per second over time",
             level.load, trial.trial
         );
-        let svg = plot::lines(&course(trial), "tokens/s", &|at| format!("{at:.0} s"));
+        let svg = plot::lines(&course(trial), &[], "tokens/s", &|at| format!("{at:.0} s"));
         let key = ["steady", "warm-up and burn-in", "not counted"];
         figure(page, &escaped(&title), &key, &svg)?;
     }

@@ -3,7 +3,7 @@
 mod markdown;
 mod watch;
 
-pub(super) use watch::DriftWatch;
+pub(super) use watch::start;
 
 use super::api_client::{self, Proxy};
 use crate::Error;

@@ -1,27 +1,25 @@
 //! Evaluates `[[drift]]` in the background of a running proxy.
 
 use crate::admin::{Admin, Drifts};
+use crate::command::periodic::Periodic;
 use crate::config::Config;
-use crate::drift::{Entry, Settings, SignalName, State, evaluate};
+use crate::drift::{ChangePoint, Entry, Series, Settings, SignalName, State, evaluate};
 use crate::export::registry::Registry;
 use crate::export::{labels, names};
-use crate::ledger::Reader;
+use crate::ledger::{QueryError, Reader};
+use crate::query::{MarkKind, MarkQuery, MarkSubject, NewMark};
 use arc_swap::ArcSwap;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::Notify;
 
 /// How often it is evaluated. The ledger has distributions by hour, so that more often says little more.
 const EVERY: Duration = Duration::from_secs(300);
 /// How long an evaluation of all entries may take before further series are left out.
 const TIME_LIMIT: Duration = Duration::from_secs(20);
+/// With more calls a change point may move by some hours: within these it is the same one.
+const SAME_CHANGE: Duration = Duration::from_secs(12 * 3_600);
 const STATES: [State; 3] = [State::Learning, State::Stable, State::Drifted];
-
-/// The evaluation in the background.
-pub(in crate::command) struct DriftWatch {
-    changed: Arc<Notify>,
-}
 
 /// What an evaluation needs.
 struct Evaluation {
@@ -30,34 +28,16 @@ struct Evaluation {
     config: Arc<ArcSwap<Config>>,
 }
 
-impl DriftWatch {
-    /// Starts it; without a ledger there is nothing to evaluate. Needs a runtime, of which it uses a blocking thread.
-    pub(in crate::command) fn start(config: &Arc<ArcSwap<Config>>, admin: &Admin) -> DriftWatch {
-        let changed = Arc::new(Notify::new());
-        if let Some(reader) = &admin.ledger {
-            let evaluation = Arc::new(Evaluation {
-                reader: Arc::clone(reader),
-                admin: admin.clone(),
-                config: Arc::clone(config),
-            });
-            tokio::spawn(again(evaluation, Arc::clone(&changed)));
-        }
-        DriftWatch { changed }
-    }
-
-    /// Evaluates again soon, since the configuration has changed.
-    pub(in crate::command) fn look_again(&self) {
-        self.changed.notify_one();
-    }
-}
-
-async fn again(evaluation: Arc<Evaluation>, changed: Arc<Notify>) {
-    loop {
-        let this = Arc::clone(&evaluation);
-        // A panic has been logged already.
-        let _ = tokio::task::spawn_blocking(move || this.run()).await;
-        let _ = tokio::time::timeout(EVERY, changed.notified()).await;
-    }
+/// Starts it; without a ledger there is nothing to evaluate. Needs a runtime.
+pub(in crate::command) fn start(config: &Arc<ArcSwap<Config>>, admin: &Admin) -> Option<Periodic> {
+    let evaluation = Evaluation {
+        reader: Arc::clone(admin.ledger.as_ref()?),
+        admin: admin.clone(),
+        config: Arc::clone(config),
+    };
+    Some(Periodic::start(Duration::ZERO, EVERY, move || {
+        evaluation.run()
+    }))
 }
 
 impl Evaluation {
@@ -86,7 +66,37 @@ impl Evaluation {
             .drifts
             .iter()
             .for_each(|entry| export(registry, entry));
+        if let Err(error) = self.mark(&found) {
+            tracing::warn!(%error, "change points cannot be marked");
+        }
         self.admin.drifts.store(Arc::new(found));
+    }
+
+    /// Marks the change points that have no mark yet.
+    fn mark(&self, found: &Drifts) -> Result<(), QueryError> {
+        let series = found.drifts.iter().flat_map(|entry| &entry.series);
+        let marks = series.flat_map(|one| one.change_points.iter().map(|point| mark(one, point)));
+        for mark in marks.flatten() {
+            let near = MarkQuery {
+                from: mark.at.checked_sub(SAME_CHANGE),
+                to: mark.at.checked_add(SAME_CHANGE),
+                kind: Some(MarkKind::Drift),
+                limit: usize::MAX,
+                ..MarkQuery::default()
+            };
+            let subject = &mark.subject;
+            let known = self.admin.marks.find(&near)?.into_iter().any(|known| {
+                known.tags == mark.tags
+                    && known.model == subject.model
+                    && known.route == subject.route
+                    && known.workload == subject.workload
+            });
+            if !known {
+                // One that is lost is counted, and added with the next evaluation. Waiting keeps two entries from marking it.
+                self.admin.marks.add_and_wait(mark).ok();
+            }
+        }
+        Ok(())
     }
 
     fn entries(&self, settings: &[Settings], time_left: &dyn Fn() -> bool) -> Drifts {
@@ -103,6 +113,22 @@ impl Evaluation {
         }
         answer
     }
+}
+
+/// The mark of a change point.
+fn mark(series: &Series, point: &ChangePoint) -> Option<NewMark> {
+    Some(NewMark {
+        at: humantime::parse_rfc3339(&point.at).ok()?,
+        kind: MarkKind::Drift,
+        text: point.sentence(),
+        tags: vec![point.signal.as_str().to_owned()],
+        subject: MarkSubject {
+            model: series.model.clone(),
+            upstream: None,
+            route: series.route.clone(),
+            workload: series.workload.clone(),
+        },
+    })
 }
 
 /// Sets the gauges of an entry.

@@ -5,7 +5,7 @@ mod prometheus;
 mod watch;
 mod write;
 
-pub(super) use watch::GateWatch;
+pub(super) use watch::start;
 
 use super::api_client::{self, Proxy};
 use crate::Error;
@@ -36,7 +36,7 @@ pub(super) fn gate(args: &GateArgs) -> Result<(), Error> {
         return output::print(&emit::emit(manifest, &gate, args)?);
     }
     if let Some(address) = &args.prometheus {
-        let (verdict, reason) = prometheus::ask(&args.name, address)?;
+        let (verdict, reason) = prometheus::ask(&args.name, address, &args.credentials)?;
         let word: &str = verdict.into();
         let name = output::printable(&args.name);
         output::print(&format!("gate {name}: {word}: {reason}\n"))?;

@@ -2,6 +2,7 @@
 
 use super::evaluated;
 use crate::admin::{Admin, Gates};
+use crate::command::periodic::Periodic;
 use crate::export::registry::Registry;
 use crate::export::{labels, names};
 use crate::gate::{Gate, Verdict};
@@ -11,17 +12,11 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 use strum::IntoEnumIterator;
-use tokio::sync::Notify;
 
 /// When they are evaluated first: the ledger may have to be made before.
 const FIRST_AFTER: Duration = Duration::from_secs(5);
 /// How often they are evaluated.
 const EVERY: Duration = Duration::from_secs(60);
-
-/// The evaluation in the background.
-pub(in crate::command) struct GateWatch {
-    changed: Arc<Notify>,
-}
 
 /// What an evaluation needs.
 struct Evaluation {
@@ -31,35 +26,16 @@ struct Evaluation {
     last: Mutex<HashMap<String, Verdict>>,
 }
 
-impl GateWatch {
-    /// Starts it; without a ledger there is nothing to evaluate. Needs a runtime, of which it uses a blocking thread.
-    pub(in crate::command) fn start(admin: &Admin) -> GateWatch {
-        let changed = Arc::new(Notify::new());
-        if let Some(reader) = &admin.ledger {
-            let evaluation = Arc::new(Evaluation {
-                reader: Arc::clone(reader),
-                admin: admin.clone(),
-                last: Mutex::default(),
-            });
-            tokio::spawn(again(evaluation, Arc::clone(&changed)));
-        }
-        GateWatch { changed }
-    }
-
-    /// Evaluates again soon, since the configuration has changed.
-    pub(in crate::command) fn look_again(&self) {
-        self.changed.notify_one();
-    }
-}
-
-async fn again(evaluation: Arc<Evaluation>, changed: Arc<Notify>) {
-    let _ = tokio::time::timeout(FIRST_AFTER, changed.notified()).await;
-    loop {
-        let this = Arc::clone(&evaluation);
-        // A panic has been logged already.
-        let _ = tokio::task::spawn_blocking(move || this.run()).await;
-        let _ = tokio::time::timeout(EVERY, changed.notified()).await;
-    }
+/// Starts it; without a ledger there is nothing to evaluate. Needs a runtime.
+pub(in crate::command) fn start(admin: &Admin) -> Option<Periodic> {
+    let evaluation = Evaluation {
+        reader: Arc::clone(admin.ledger.as_ref()?),
+        admin: admin.clone(),
+        last: Mutex::default(),
+    };
+    Some(Periodic::start(FIRST_AFTER, EVERY, move || {
+        evaluation.run()
+    }))
 }
 
 impl Evaluation {

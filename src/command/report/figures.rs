@@ -1,12 +1,13 @@
 //! The figures of a report.
 
 use crate::call::CallRecord;
-use crate::history::{Groups, TimedCall, quantile, tasks};
-use crate::query::{Dimension, GroupRow, Tasks};
+use crate::history::{Groups, TimedCall, UnitTally, quantile, tasks};
+use crate::query::{Dimension, GroupRow, Mark, Tasks, UnitKind, UnitQuery};
 use serde_json::{Map, Value, json};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, SystemTime};
 use tokengauge_core::time::since_1970;
+use tokengauge_experiments::{self as experiments, Experiment, Observed, Rules, judge};
 
 /// The number of points of a plot over time.
 const POINTS: f64 = 60.0;
@@ -21,6 +22,8 @@ pub(super) struct Report {
     pub(super) left_out: u64,
     pub(super) first: Option<SystemTime>,
     pub(super) last: Option<SystemTime>,
+    /// What happened meanwhile, the newest first.
+    pub(super) marks: Vec<Mark>,
     by: Vec<Dimension>,
     with_warm_up: bool,
     groups: Groups,
@@ -28,6 +31,8 @@ pub(super) struct Report {
     samples: Vec<(f64, Option<f64>, Option<f64>)>,
     /// When each session's first call began and its last ended.
     sessions: HashMap<String, (SystemTime, SystemTime)>,
+    /// The units of each experiment, where calls are grouped by variant.
+    experiments: BTreeMap<String, UnitTally>,
 }
 
 /// Quantiles of one step in time: where it begins, and the 10th, 50th and 90th.
@@ -43,11 +48,13 @@ impl Report {
             left_out: 0,
             first: None,
             last: None,
+            marks: Vec::new(),
             by: by.to_vec(),
             with_warm_up,
             groups: Groups::by(by),
             samples: Vec::new(),
             sessions: HashMap::new(),
+            experiments: BTreeMap::new(),
         }
     }
 
@@ -68,6 +75,7 @@ impl Report {
             *began = past.started.min(*began);
             *ended = past.ended.max(*ended);
         }
+        self.add_unit(&past);
         let group = self.groups.of(&past);
         if call.warm_up && !self.with_warm_up {
             self.left_out += 1;
@@ -78,6 +86,40 @@ impl Report {
         if tps.or(ttft).is_some() {
             self.samples.push((since_1970(past.started), tps, ttft));
         }
+    }
+
+    /// Adds a call to the units of its experiment, where variants are compared.
+    fn add_unit(&mut self, past: &TimedCall<'_>) {
+        let Some(experiment) = &past.record.experiment else {
+            return;
+        };
+        if !self.by.contains(&Dimension::Variant) {
+            return;
+        }
+        if let Some(tally) = self.experiments.get_mut(experiment) {
+            return tally.add(past);
+        }
+        let mut tally = UnitTally::new(UnitQuery {
+            experiment: experiment.clone(),
+            ..UnitQuery::default()
+        });
+        tally.add(past);
+        self.experiments.insert(experiment.clone(), tally);
+    }
+
+    /// How the variants of each experiment compare by session, with intervals, where calls are grouped by variant.
+    pub(super) fn experiments(&self) -> Vec<experiments::Report> {
+        let reports = self.experiments.iter().map(|(name, tally)| {
+            let experiment = Experiment {
+                name: name.clone(),
+                arms: Vec::new(),
+                unit: UnitKind::Session,
+                rules: Rules::default(),
+            };
+            let observed = Observed::of(&tally.units(), &experiment.rules);
+            judge(&experiment, &observed, self.made)
+        });
+        reports.collect()
     }
 
     /// The dimensions by which calls are grouped.
@@ -143,6 +185,13 @@ impl Report {
         steps.into_iter().enumerate().map(point).collect()
     }
 
+    /// When the marks happened, in seconds since 1970.
+    pub(super) fn mark_times(&self) -> Vec<f64> {
+        let times = self.marks.iter();
+        let times = times.filter_map(|mark| humantime::parse_rfc3339(&mark.time).ok());
+        times.map(since_1970).collect()
+    }
+
     /// The report as JSON.
     pub(super) fn document(&self) -> Value {
         let instant = |at: SystemTime| humantime::format_rfc3339_millis(at).to_string();
@@ -165,6 +214,8 @@ impl Report {
             "calls": self.calls,
             "warm_up_calls_left_out": self.left_out,
             "tasks": self.tasks(),
+            "marks": self.marks,
+            "experiments": self.experiments(),
             "by": dimensions,
             "groups": rows.collect::<Vec<_>>(),
         })

@@ -1,7 +1,8 @@
 //! A report as one HTML file with tables and plots, in light and dark, which loads nothing.
 
 use super::figures::{Quantiles, Report};
-use super::text::{about, cells, heads};
+use super::text::{about, cells, heads, mark_lines};
+use crate::command::ab;
 use crate::output::printable;
 use crate::plot::{self, Bars, Series};
 use crate::query::GroupRow;
@@ -41,6 +42,15 @@ pub(super) fn page(report: &Report) -> String {
         }
         table(&mut page, report, &rows)?;
         plots(&mut page, report, &rows)?;
+        for experiment in report.experiments() {
+            let name = escaped(&printable(&experiment.name));
+            let table = escaped(&ab::table(&experiment));
+            writeln!(
+                page,
+                "<h2>Experiment {name}</h2>\n<pre class=\"wide\">{table}</pre>"
+            )?;
+        }
+        marks(&mut page, report)?;
         let made = humantime::format_rfc3339_seconds(report.made);
         writeln!(
             page,
@@ -76,6 +86,20 @@ fn table(page: &mut String, report: &Report, rows: &[GroupRow]) -> std::fmt::Res
     Ok(())
 }
 
+/// What happened meanwhile.
+fn marks(page: &mut String, report: &Report) -> std::fmt::Result {
+    let lines = mark_lines(report);
+    if lines.is_empty() {
+        return Ok(());
+    }
+    page.push_str("<h2>Marks</h2>\n<ul>\n");
+    for line in lines {
+        writeln!(page, "<li>{}</li>", escaped(&line))?;
+    }
+    page.push_str("</ul>\n");
+    Ok(())
+}
+
 fn plots(page: &mut String, report: &Report, rows: &[GroupRow]) -> std::fmt::Result {
     let bars = |values: fn(&GroupRow) -> [Option<f64>; 3]| {
         let bar = |row: &GroupRow| Bars {
@@ -90,6 +114,7 @@ fn plots(page: &mut String, report: &Report, rows: &[GroupRow]) -> std::fmt::Res
         .and_then(|(first, last)| last.duration_since(first).ok());
     let span = span.unwrap_or_default();
     let clock = move |at: f64| clock(at, span);
+    let marks = report.mark_times();
     let over_time = |points: Vec<Quantiles>, unit| {
         let line = |number: usize| {
             points
@@ -97,7 +122,7 @@ fn plots(page: &mut String, report: &Report, rows: &[GroupRow]) -> std::fmt::Res
                 .map(|(at, values)| (*at, values[number]))
                 .collect::<Series>()
         };
-        plot::lines(&[line(1), line(0), line(2)], unit, &clock)
+        plot::lines(&[line(1), line(0), line(2)], &marks, unit, &clock)
     };
     let speeds = plot::bars(
         &bars(|row| [row.tps.p50, row.tps.p10, row.tps.p1]),

@@ -3,11 +3,11 @@
 use crate::Error;
 use crate::call::CallRecord;
 use crate::cli::ReportArgs;
-use crate::command::api_client::{self, Proxy};
+use crate::command::api_client::{self, ApiError, Proxy};
 use crate::history::{TimedCall, matches};
 use crate::ledger::Reader;
 use crate::output;
-use crate::query::{Filter, Paging};
+use crate::query::{Filter, Mark, MarkQuery, Paging};
 use serde::Deserialize;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -22,6 +22,12 @@ const PAGE: usize = 1000;
 struct Page {
     calls: Vec<CallRecord>,
     next_cursor: Option<String>,
+}
+
+/// The marks of the API.
+#[derive(Deserialize)]
+struct Marks {
+    marks: Vec<Mark>,
 }
 
 /// Passes every call of the requested time to `take`.
@@ -99,6 +105,40 @@ fn of_proxy(
         if cursor.is_none() {
             return Ok(());
         }
+    }
+}
+
+/// What happened from an instant up to another; a call log has no marks.
+pub(super) fn marks(
+    args: &ReportArgs,
+    from: Option<SystemTime>,
+    to: Option<SystemTime>,
+) -> Result<Vec<Mark>, Error> {
+    if let Some(path) = &args.ledger {
+        let query = MarkQuery {
+            from,
+            to,
+            limit: PAGE,
+            ..MarkQuery::default()
+        };
+        let marks = Reader::new(path, Instant::now).marks(&query);
+        return marks.map_err(|error| Error::Failed(error.to_string()));
+    }
+    if !args.call_log.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut path = format!("{}?limit={PAGE}", crate::admin::MARKS);
+    for (name, at) in [("from", from), ("to", to)] {
+        if let Some(at) = at {
+            path += &format!("&{name}={}", humantime::format_rfc3339_millis(at));
+        }
+    }
+    let proxy = Proxy::of(&args.admin)?;
+    match api_client::runtime()?.block_on(proxy.get::<Marks>(&path)) {
+        Ok(answer) => Ok(answer.marks),
+        // An older proxy has none.
+        Err(ApiError::Status { status: 404, .. }) => Ok(Vec::new()),
+        Err(error) => Err(error.into()),
     }
 }
 

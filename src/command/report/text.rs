@@ -1,8 +1,9 @@
 //! A report as a table for terminals, and in Markdown.
 
 use super::figures::Report;
+use crate::command::ab;
 use crate::output::printable;
-use crate::query::GroupRow;
+use crate::query::{GroupRow, Mark};
 use std::fmt::Write;
 use std::time::SystemTime;
 
@@ -174,6 +175,35 @@ pub(super) fn about(report: &Report) -> Vec<String> {
     about
 }
 
+/// Marks that are listed at most; JSON has up to a thousand.
+const LISTED: usize = 50;
+
+/// What happened in the time of the report, the newest first.
+pub(super) fn mark_lines(report: &Report) -> Vec<String> {
+    let line = |mark: &Mark| {
+        let about = [
+            ("model", &mark.model),
+            ("upstream", &mark.upstream),
+            ("route", &mark.route),
+            ("workload", &mark.workload),
+        ];
+        let about = about
+            .iter()
+            .filter_map(|(what, name)| Some(format!("{what} {}", name.as_deref()?)));
+        let about = about.collect::<Vec<_>>().join(", ");
+        let about = match about.is_empty() {
+            true => String::new(),
+            false => format!(" ({about})"),
+        };
+        printable(&format!("{} {}{about}", mark.time, mark.text)).into_owned()
+    };
+    let mut lines: Vec<String> = report.marks.iter().take(LISTED).map(line).collect();
+    if report.marks.len() > LISTED {
+        lines.push(format!("and {} earlier ones", report.marks.len() - LISTED));
+    }
+    lines
+}
+
 /// The narrowest that a name is cut to.
 const MIN_NAME: usize = 12;
 /// Between two columns.
@@ -218,6 +248,16 @@ pub(super) fn table(report: &Report, width: Option<usize>) -> String {
     }
     for note in about(report) {
         text += &wrapped(&note, width);
+    }
+    for experiment in report.experiments() {
+        text += &format!("\n{}", ab::table(&experiment));
+    }
+    let marks = mark_lines(report);
+    if !marks.is_empty() {
+        text += "\nMarks:\n";
+    }
+    for mark in marks {
+        text += &wrapped(&mark, width);
     }
     text
 }
@@ -287,5 +327,13 @@ pub(super) fn markdown(report: &Report) -> String {
         text += &line(&cells(&row));
     }
     let _ = writeln!(text, "\n{}", about(report).join("\n"));
+    for experiment in report.experiments() {
+        text += &format!("\n{}", ab::markdown(&experiment));
+    }
+    let marks = mark_lines(report);
+    if !marks.is_empty() {
+        let marks: String = marks.iter().map(|mark| format!("- {mark}\n")).collect();
+        let _ = write!(text, "\nMarks:\n\n{marks}");
+    }
     text
 }

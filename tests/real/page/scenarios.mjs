@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import fs from "node:fs";
 import { call, inaccessible, open } from "./browser.mjs";
 
-const VIEWS = { now: "", sessions: "sessions", calls: "calls", upstreams: "upstreams", connect: "connect" };
+const VIEWS = { now: "", sessions: "sessions", calls: "calls", upstreams: "upstreams", experiments: "experiments", connect: "connect" };
 const figure = (page, tile) => page.locator(`#tile-${tile} .value`).textContent();
 const cells = (page, table, column) => page.locator(`${table} tbody tr > :nth-child(${column})`).allTextContents();
 const state = (page, wanted) => page.locator(`#link-state[data-state="${wanted}"]`).waitFor();
@@ -237,6 +237,82 @@ async function token(world) {
   const other = await context.newPage();
   await other.goto(world.token.admin);
   await other.getByRole("dialog").waitFor();
+  clean(wrong);
+}
+
+/** A deployment is a line on the curves, and says what it is under the pointer and in the table. */
+async function marks(world) {
+  const { admin, proxy, secret } = world.token;
+  const post = (mark) => fetch(`${admin}/api/v1/marks`, { method: "POST", headers: { authorization: `Bearer ${secret}` }, body: JSON.stringify(mark) });
+  await call(proxy, { behave: "ttft=20ms,gap=2ms,tokens=60" });
+  const deployed = new Date(Date.now() - 60_000).toISOString();
+  assert.equal((await post({ text: "deployed <b>v2</b>", time: deployed, upstream: "openai" })).status, 201);
+  assert.equal((await post({ text: "of another model", time: deployed, model: "nobody" })).status, 201);
+  const prepare = (page) => page.addInitScript((token) => sessionStorage.setItem("tokengauge-token", token), secret);
+  const { page, wrong } = await open(world.browser, admin, { prepare });
+  await state(page, "live");
+  const label = page.locator("#tps .plot .mark");
+  const area = page.locator("#tps .u-over");
+  const over = await area.boundingBox();
+  // Where the pointer is on a mark, and where it is on nothing.
+  const said = async () => {
+    const found = [];
+    for (let x = 0; x < over.width; x += 2) {
+      await page.mouse.move(over.x + x, over.y + 40);
+      if (await label.isVisible()) found.push([x, await label.innerText()]);
+    }
+    return found;
+  };
+  let found = [];
+  await until("a line that says what it is", async () => (found = await said()).length > 0, 20);
+  assert.ok(found.length <= 8, `a mark is narrow: ${found.length} of ${over.width / 2}`);
+  assert.match(found[0][1], /\d\d:\d\d:\d\d of another model \(nobody\)\n.*deployed <b>v2<\/b> \(openai\)/);
+  // The line itself: a column of the plot that differs from its neighbours from top to bottom.
+  const middle = (found[0][0] + found.at(-1)[0]) / 2;
+  const drawn = await area.evaluate((element, middle) => {
+    const canvas = element.parentElement.querySelector("canvas");
+    const [left, top] = [(element.offsetLeft + middle) * devicePixelRatio, element.offsetTop * devicePixelRatio];
+    const height = Math.floor(element.clientHeight * devicePixelRatio);
+    const { data } = canvas.getContext("2d").getImageData(Math.round(left) - 4, top, 9, height);
+    const columns = Array.from({ length: 9 }, (_, column) => Array.from({ length: height }, (_, row) => data[(row * 9 + column) * 4 + 3]).filter((alpha) => alpha > 100).length / height);
+    return Math.max(...columns);
+  }, middle);
+  assert.ok(drawn > 0.95, `${drawn} of the height is drawn`);
+  assert.match(await page.locator("#tps .plot").getAttribute("aria-label"), /2 marks in this window/);
+  await page.locator("#tps summary").click();
+  await until("both in the list", async () => (await page.locator("#tps .marks li").count()) === 2);
+  await choose(page, "model", "gpt-4.1");
+  await until("those of the model and of all", async () => (await page.locator("#tps .marks li").allInnerTexts()).join().match(/^[^,]*deployed <b>v2<\/b> \(openai\)$/));
+  clean(wrong);
+}
+
+/** Two variants, of which one decodes a third as fast: the verdict, the intervals, and what is not compared. */
+async function experiments(world) {
+  const { page, wrong } = await open(world.browser, world.full.admin, { path: "experiments" });
+  const shown = page.locator("#view-experiments .experiment", { hasText: "decoder" });
+  await shown.getByText("Nothing is compared").waitFor();
+  for (let session = 0; session < 12; session++) {
+    const calls = [["a", "2ms"], ["b", "6ms"]].map(([variant, gap]) => call(world.full.proxy, { session: `${variant}-${session}-${Date.now()}`, experiment: `decoder/${variant}`, behave: `ttft=5ms,gap=${gap},tokens=60` }));
+    await Promise.all(calls);
+  }
+  // All of them are in the ledger.
+  const compared = async () => (await api(world, "experiments/decoder")).arms.map((arm) => arm.complete_units).join() === "12,12";
+  await until("a comparison", compared, 20).catch(async (error) => assert.fail(`${error.message} ${(await api(world, "experiments/decoder")).verdict}`));
+  const { verdict } = await api(world, "experiments/decoder");
+  assert.match(verdict, /^with b, .*TPS/);
+  await page.reload();
+  await until("the page says so", async () => (await shown.locator(".verdict").textContent()).toLowerCase() === `${verdict}.`.toLowerCase());
+  const report = await api(world, "experiments/decoder");
+  const tps = report.comparisons[0].metrics.find(({ metric }) => metric === "tps");
+  assert.equal(tps.decision, "worse", JSON.stringify(tps));
+  const cells = await shown.locator('tr[data-metric="tps"] td').allTextContents();
+  const signed = (share) => `${share < 0 ? "−" : "+"}${Math.abs(share * 100).toFixed(Math.abs(share) < 0.0995 ? 1 : 0)}`;
+  assert.deepEqual(cells.slice(2, 4), [`${signed(tps.difference)} %`, `${signed(tps.lower)} to ${signed(tps.upper)}`]);
+  assert.equal(cells[5], "worse");
+  // A share whose event nobody has is not compared, and says why.
+  const failures = report.comparisons[0].metrics.find(({ metric }) => metric === "failures");
+  assert.equal(await shown.locator('tr[data-metric="failures"] td.why').textContent(), failures.withheld);
+  assert.match(await shown.locator(".arms").textContent(), /a: 12 units, 12 complete with 12 calls/);
   clean(wrong);
 }
 
@@ -689,4 +765,4 @@ async function pictures(world) {
   }
 }
 
-export const scenarios = { start, liveUpdate, polling, filter, sort, compare, waterfall, dark, empty, token, phone, keyboard, accessible, tenThousandSessions, unavailable, cause, addresses, links, wrongAddress, range, csv, runbooks, upstreams, brush, against, burnDown, keys, pictures };
+export const scenarios = { start, liveUpdate, polling, filter, sort, compare, waterfall, dark, empty, token, phone, keyboard, accessible, tenThousandSessions, unavailable, cause, addresses, links, wrongAddress, range, csv, runbooks, upstreams, brush, against, burnDown, keys, marks, experiments, pictures };

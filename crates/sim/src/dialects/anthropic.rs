@@ -135,7 +135,8 @@ const SIGNATURE: &str = "c2ltdWxhdGVk";
 
 pub fn stop_reason(answer: &Answer) -> &'static str {
     match answer.stop() {
-        Stop::Natural => "end_turn",
+        Stop::Natural | Stop::InvalidToolCall => "end_turn",
+        Stop::Refused => "refusal",
         Stop::Length => "max_tokens",
         Stop::ToolCalls => "tool_use",
     }

@@ -94,7 +94,8 @@ impl Chat {
 
 pub fn finish_reason(answer: &Answer) -> &'static str {
     match answer.stop() {
-        Stop::Natural => "stop",
+        Stop::Natural | Stop::InvalidToolCall => "stop",
+        Stop::Refused => "content_filter",
         Stop::Length => "length",
         Stop::ToolCalls => "tool_calls",
     }

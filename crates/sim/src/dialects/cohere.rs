@@ -57,7 +57,8 @@ impl V2 {
 
 fn finish_reason(answer: &Answer) -> &'static str {
     match answer.stop() {
-        Stop::Natural => "COMPLETE",
+        Stop::Natural | Stop::InvalidToolCall => "COMPLETE",
+        Stop::Refused => "ERROR_TOXIC",
         Stop::Length => "MAX_TOKENS",
         Stop::ToolCalls => "TOOL_CALL",
     }

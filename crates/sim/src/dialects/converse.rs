@@ -58,6 +58,8 @@ const PADDING: &str = "abcdefghijklmnopqrstuvwxyz";
 pub fn stop_reason(answer: &Answer) -> &'static str {
     match answer.stop() {
         Stop::Natural => "end_turn",
+        Stop::Refused => "content_filtered",
+        Stop::InvalidToolCall => "malformed_tool_use",
         Stop::Length => "max_tokens",
         Stop::ToolCalls => "tool_use",
     }

@@ -87,10 +87,11 @@ impl Gemini {
     }
 
     fn finish_reason(&self) -> &'static str {
-        if self.answer.stop() == Stop::Length {
-            "MAX_TOKENS"
-        } else {
-            "STOP"
+        match self.answer.stop() {
+            Stop::Length => "MAX_TOKENS",
+            Stop::Refused => "SAFETY",
+            Stop::InvalidToolCall => "MALFORMED_FUNCTION_CALL",
+            Stop::Natural | Stop::ToolCalls => "STOP",
         }
     }
 

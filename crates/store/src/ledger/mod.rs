@@ -12,6 +12,7 @@ mod experiment_units;
 mod export;
 mod file;
 mod interval_union;
+mod marks;
 mod names;
 mod reader;
 mod retention;
@@ -27,6 +28,7 @@ mod write_error;
 mod writer;
 
 pub use export::{ExportError, ExportOptions, FileFormat, export};
+pub use marks::MAX_MARKS;
 pub use reader::*;
 pub use retention::Limits;
 pub use store::{BatchResult, Store};
@@ -34,6 +36,7 @@ pub use stored_call::StoredCall;
 pub use write_error::WriteError;
 pub use writer::{LedgerMetrics, Settings};
 
+use crate::marks::PendingMark;
 use std::io;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Weak};
@@ -99,6 +102,16 @@ impl Ledger {
 }
 
 impl Ledger {
+    /// Adds a mark; one for which there is no room is lost.
+    pub(crate) fn mark(&self, mark: PendingMark) {
+        use std::sync::mpsc::TrySendError::{Disconnected, Full};
+        if let Err(Full(Message::Mark(mark)) | Disconnected(Message::Mark(mark))) =
+            self.queue.try_send(Message::Mark(mark))
+        {
+            mark.settle(Err("queue"));
+        }
+    }
+
     fn take(&self, meter: &Meter) {
         let tick = meter.tick((self.settings.clock)(), (self.settings.wall)());
         if tick != ThroughputTick::default() {

@@ -2,6 +2,7 @@
 
 use super::distributions::{HOUR, SeriesIds};
 use super::experiment_units::UnitCounts;
+use super::marks;
 use super::rollups::{FINE_FOR, LEVELS};
 use super::row::{key_at, started_ms};
 use super::store::Store;
@@ -52,6 +53,7 @@ impl Store {
         // Units are of sessions: those go first.
         more |= units || forget_sessions(&transaction, oldest_us)?;
         more |= forget_sums(&transaction, now, oldest)?;
+        marks::forget(&transaction, oldest_us)?;
         let hour = oldest.div_euclid(1000) - HOUR;
         if hour >= self.retention.distributions_from + HOUR {
             forget_distributions(&transaction, hour, &self.distribution_series)?;

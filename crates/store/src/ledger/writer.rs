@@ -6,6 +6,7 @@ use super::row::milliseconds;
 use super::store::Store;
 use super::stored_call::StoredCall;
 use super::write_error::WriteError;
+use crate::marks::PendingMark;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -32,6 +33,7 @@ const DAMAGED: &str = "damaged";
 pub(super) enum Message {
     Finished(Arc<FinishedCall>),
     Throughput(ThroughputTick),
+    Mark(PendingMark),
     Flush(SyncSender<()>),
 }
 
@@ -102,6 +104,7 @@ pub(super) struct Writer {
 struct Batch {
     finished_calls: Vec<Arc<FinishedCall>>,
     tick: ThroughputTick,
+    marks: Vec<PendingMark>,
     waiting: Option<SyncSender<()>>,
     over: bool,
 }
@@ -122,8 +125,9 @@ impl Writer {
     pub(super) fn run(&mut self, messages: &Receiver<Message>) {
         self.open();
         loop {
-            let batch = self.collect(messages);
+            let mut batch = self.collect(messages);
             self.write(&batch);
+            self.mark(std::mem::take(&mut batch.marks));
             if let Some(waiting) = batch.waiting {
                 let _ = waiting.send(());
             }
@@ -138,7 +142,11 @@ impl Writer {
     fn collect(&self, messages: &Receiver<Message>) -> Batch {
         let mut batch = Batch::default();
         let mut due = None;
-        while batch.finished_calls.len() < BATCH && batch.waiting.is_none() {
+        let awaited = |batch: &Batch| {
+            let mark = batch.marks.last().is_some_and(PendingMark::is_awaited);
+            mark || batch.waiting.is_some()
+        };
+        while batch.finished_calls.len() < BATCH && !awaited(&batch) {
             let now = (self.settings.clock)();
             let until = due.unwrap_or(self.tidy_at);
             match messages.recv_timeout(until.saturating_duration_since(now)) {
@@ -147,6 +155,7 @@ impl Writer {
                     batch.tick.deltas.extend(tick.deltas);
                     batch.tick.busy.extend(tick.busy);
                 }
+                Ok(Message::Mark(mark)) => batch.marks.push(mark),
                 Ok(Message::Flush(waiting)) => batch.waiting = Some(waiting),
                 Err(RecvTimeoutError::Timeout) => break,
                 Err(RecvTimeoutError::Disconnected) => {
@@ -183,6 +192,23 @@ impl Writer {
             }
         }
         self.weigh();
+    }
+
+    fn mark(&mut self, marks: Vec<PendingMark>) {
+        for pending in marks {
+            self.open();
+            let Some(store) = &mut self.store else {
+                pending.settle(Err(self.reason));
+                continue;
+            };
+            match store.mark(&pending.mark) {
+                Ok(id) => pending.settle(Ok(id)),
+                Err(error) => {
+                    pending.settle(Err(error.reason()));
+                    self.fail(&error);
+                }
+            }
+        }
     }
 
     /// Opens the file where it is not open, unless that has just failed.

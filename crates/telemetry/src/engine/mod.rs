@@ -57,8 +57,12 @@ pub struct Watcher {
     scrape: Scrape,
     prometheus: Arc<Prometheus>,
     meter: Arc<Meter>,
+    restarted: RestartHook,
     state: State,
 }
+
+/// Called with the name of an upstream that restarted; must not wait.
+pub type RestartHook = Arc<dyn Fn(&str) + Send + Sync>;
 
 impl Watcher {
     /// Of what `scrape` names. Its series exist from now on.
@@ -69,6 +73,7 @@ impl Watcher {
         scrape: &Scrape,
         prometheus: &Arc<Prometheus>,
         meter: &Arc<Meter>,
+        restarted: RestartHook,
     ) -> Result<Watcher, NoClient> {
         let registry = prometheus.registry();
         let upstream = &*scrape.upstream;
@@ -82,6 +87,7 @@ impl Watcher {
             scrape: scrape.clone(),
             prometheus: Arc::clone(prometheus),
             meter: Arc::clone(meter),
+            restarted,
             state: State::default(),
         })
     }
@@ -99,6 +105,7 @@ impl Watcher {
             show(self.prometheus.registry(), upstream, &read, &step);
             if step.restarted {
                 self.meter.upstream_restarted(upstream);
+                (self.restarted)(upstream);
             }
         }
     }

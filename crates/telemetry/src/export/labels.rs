@@ -136,6 +136,8 @@ label_sets! {
     ExportFailure { exporter: &'a str, reason: &'a str }
     /// How something went.
     ByResult { result: &'a str }
+    /// What something is of.
+    ByKind { kind: &'a str }
     /// Why something was lost or closed.
     ByReason { reason: &'a str }
     /// What becomes of calls while the fallback is in use.
@@ -154,6 +156,12 @@ label_sets! {
     DriftState { drift: &'a str, signal: &'a str, state: &'a str }
     /// What a gate may say.
     GateVerdict { gate: &'a str, verdict: &'a str }
+    /// One experiment.
+    Experiment { experiment: &'a str }
+    /// A variant of an experiment.
+    ExperimentVariant { experiment: &'a str, variant: &'a str }
+    /// A metric of a variant.
+    ExperimentMetric { experiment: &'a str, variant: &'a str, metric: &'a str }
     /// One objective.
     Slo { slo: &'a str }
     /// How events of an objective were judged.

@@ -10,6 +10,7 @@ mod cost;
 mod drift;
 #[cfg(test)]
 mod example;
+mod experiments;
 mod gate;
 mod own;
 mod slo;
@@ -18,6 +19,7 @@ mod upstreams;
 pub use calls::*;
 pub use cost::*;
 pub use drift::*;
+pub use experiments::*;
 pub use gate::*;
 pub use own::*;
 pub use slo::*;
@@ -181,6 +183,7 @@ pub fn all() -> impl Iterator<Item = &'static Metric> {
         slo::ALL,
         drift::ALL,
         gate::ALL,
+        experiments::ALL,
     ];
     files.into_iter().flatten()
 }

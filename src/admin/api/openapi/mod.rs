@@ -13,13 +13,15 @@ use super::finished::{
 };
 use super::gates::{AllGates, OF_GATES};
 use super::live::{OF_STREAMS, Slos, Streams};
+use super::marks::{self, AllMarks, OF_MARKS};
 use super::problem::Body;
-use super::query_params::{FILTERS, PAGING, QueryParams};
+use super::query_params::{FILTERS, MAX_NAME, PAGING, QueryParams};
 use super::sessions::{OF_TRACES, SessionAnalysis};
 use super::upstreams::Upstreams;
 use crate::admin::Drifts;
 use crate::admin::process_info::Now;
 use crate::gate::Report as Gate;
+use crate::query::Mark;
 use crate::slo::BurnDown;
 use axum::extract::RawQuery;
 use axum::response::Response;
@@ -57,13 +59,12 @@ pub(super) async fn openapi(RawQuery(query): RawQuery) -> Response {
 /// The document.
 pub(super) fn document() -> Value {
     let mut schemas = schemas::generator();
-    let paths: Map<String, Value> = operations()
-        .into_iter()
-        .map(|operation| {
-            let (path, method) = (operation.path.to_owned(), operation.method);
-            (path, json!({ method: described(operation, &mut schemas) }))
-        })
-        .collect();
+    let mut paths: Map<String, Value> = Map::new();
+    for operation in operations() {
+        let (path, method) = (operation.path, operation.method);
+        let path = paths.entry(path).or_insert_with(|| json!({}));
+        path[method] = described(operation, &mut schemas);
+    }
     json!({
         "openapi": "3.1.0",
         "info": {
@@ -129,8 +130,18 @@ fn described(operation: Operation, schemas: &mut SchemaGenerator) -> Value {
         "responses": responses,
     });
     if operation.method == "post" {
-        described["requestBody"] = hook_body();
         described["responses"]["403"] = problem_of_hook(schemas);
+    }
+    if operation.method == "post" && operation.path == marks::PATH {
+        let responses = &mut described["responses"];
+        responses["201"] = responses["200"].take();
+        responses.as_object_mut().map(|all| all.remove("200"));
+        let body = schemas.subschema_for::<Body<'_>>();
+        responses["413"] =
+            json!({"description": "The body is too long.", "content": in_json(body)});
+        described["requestBody"] = mark_body();
+    } else if operation.method == "post" {
+        described["requestBody"] = hook_body();
         described["responses"]["409"] = json!({
             "description": "Not so; the verdict and why.",
             "content": in_json(schemas.subschema_for::<Gate>()),
@@ -152,9 +163,34 @@ fn hook_body() -> Value {
     })
 }
 
+/// A mark that is to be added.
+fn mark_body() -> Value {
+    let text = |least: usize, most: usize| json!({"type": "string", "minLength": least, "maxLength": most});
+    let name = |what: &str| {
+        let mut name = text(1, MAX_NAME);
+        name["description"] =
+            format!("The {what} that it is about; all where it is absent.").into();
+        name
+    };
+    let mut what = text(1, marks::MAX_TEXT);
+    what["pattern"] = "\\S".into();
+    what["description"] = "What happened.".into();
+    let schema = json!({
+        "type": "object", "required": ["text"], "additionalProperties": false,
+        "properties": {
+            "text": what,
+            "time": parameters::mark_time(),
+            "tags": {"type": "array", "maxItems": marks::MAX_TAGS, "items": text(1, marks::MAX_TAG)},
+            "model": name("model"), "upstream": name("upstream"), "route": name("route"),
+            "workload": name("workload"),
+        },
+    });
+    json!({"required": true, "content": {"application/json": {"schema": schema}}})
+}
+
 fn problem_of_hook(schemas: &mut SchemaGenerator) -> Value {
     let body = schemas.subschema_for::<Body<'_>>();
-    json!({"description": "No token is configured, and hooks need one.", "content": in_json(body)})
+    json!({"description": "No token is configured, and this needs one.", "content": in_json(body)})
 }
 
 fn in_json(schema: Schema) -> Value {
@@ -315,6 +351,24 @@ fn operations() -> Vec<Operation> {
                 "Flagger's hook for a rollback: 200 where the gate fails.",
                 &[&OF_GATES],
                 Answer::Json(SchemaGenerator::subschema_for::<Gate>),
+            )
+        },
+        operation(
+            marks::PATH,
+            "marks",
+            "What happened beside calls, the newest first: deployments and other notes, reloads, prices, restarts and \
+             warm-ups of upstreams, change points of drift, alerts.",
+            &[&OF_MARKS],
+            Answer::Json(SchemaGenerator::subschema_for::<AllMarks>),
+        ),
+        Operation {
+            method: "post",
+            ..operation(
+                marks::PATH,
+                "add_mark",
+                "Adds a mark, such as of a deployment.",
+                &[],
+                Answer::Json(SchemaGenerator::subschema_for::<Mark>),
             )
         },
         operation(

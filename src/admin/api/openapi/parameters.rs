@@ -1,6 +1,7 @@
 //! The parameters of the API.
 
 use crate::admin::api::finished::{DIMENSIONS, METRICS, ORDERS, SORTS};
+use crate::admin::api::marks::{MAX_MS, kinds};
 use crate::admin::api::query_params::{
     CLASSES, DEFAULT_LIMIT, FAILED, MAX_CURSOR, MAX_LIMIT, MAX_NAME, OUTCOMES,
 };
@@ -78,7 +79,20 @@ pub(super) fn gate_name() -> Value {
     })
 }
 
+/// When a mark happened.
+pub(super) fn mark_time() -> Value {
+    json!({
+        "description": "When it happened: RFC 3339 in UTC, or milliseconds since 1970; now where it is absent.",
+        "anyOf": [
+            {"type": "string", "pattern": format!("^{INSTANT}$")},
+            {"type": "integer", "minimum": 0, "maximum": MAX_MS},
+        ],
+    })
+}
+
 fn schema(name: &str) -> (Value, &'static str) {
+    let moment =
+        json!({"type": "string", "pattern": format!("^({DURATION}|{INSTANT}|[0-9]{{1,13}})$")});
     let instant = json!({"type": "string", "pattern": format!("^({DURATION}|{INSTANT})$")});
     let name_of = json!({"type": "string", "minLength": 1, "maxLength": MAX_NAME});
     let words = |all: Vec<&str>| json!({"type": "string", "enum": all});
@@ -118,6 +132,18 @@ fn schema(name: &str) -> (Value, &'static str) {
         "slo" => (
             name_of,
             "An objective: calls that spent its budget, as far as their records tell.",
+        ),
+        "from" => (
+            moment,
+            "Marks from this instant on. RFC 3339 in UTC, a duration back from now, or milliseconds since 1970.",
+        ),
+        "to" => (
+            moment,
+            "Marks before this instant. RFC 3339 in UTC, a duration back from now, or milliseconds since 1970.",
+        ),
+        "kind" => (
+            words(kinds().into_iter().map(|(word, _)| word).collect()),
+            "What they are of.",
         ),
         "q" => (
             name_of,

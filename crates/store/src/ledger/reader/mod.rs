@@ -15,8 +15,8 @@ mod throughput;
 
 use crate::query::{
     CapacityRow, Dimension, DistributionSelector, DistributionSeries, Distributions,
-    ExperimentUnits, Filter, GroupRow, Page, Paging, SeriesMetric, SessionDetail, SessionQuery,
-    SessionRow, Timeseries, UnitQuery,
+    ExperimentUnits, Filter, GroupRow, Mark, MarkQuery, Page, Paging, SeriesMetric, SessionDetail,
+    SessionQuery, SessionRow, Timeseries, UnitQuery,
 };
 use connections::Connections;
 use std::collections::BTreeMap;
@@ -198,6 +198,15 @@ impl Reader {
     pub fn capacity(&self, filter: &Filter) -> Result<Vec<CapacityRow>, QueryError> {
         self.connections
             .ask(|connection| capacity::capacity(connection, filter))
+    }
+
+    /// The marks that match, the newest first.
+    ///
+    /// # Errors
+    /// As with every query: see [`QueryError`].
+    pub fn marks(&self, query: &MarkQuery) -> Result<Vec<Mark>, QueryError> {
+        self.connections
+            .ask(|connection| super::marks::marks(connection, query))
     }
 
     /// The units of an experiment.

@@ -46,6 +46,10 @@ families! {
     LEDGER_COLLAPSED_NAMES: Counter[] = "tokengauge_ledger_collapsed_names_total", Count;
     /// Size of the ledger's file and its log.
     LEDGER_BYTES: Gauge[] = "tokengauge_ledger_bytes", Bytes;
+    /// Marks that were added, by what they are of.
+    MARKS: Counter[ByKind] = "tokengauge_marks_total", Count;
+    /// Marks that could not be added: the ledger was not writable, or too much waited for it.
+    MARKS_LOST: Counter[] = "tokengauge_marks_lost_total", Count;
     /// Pods that the injector was asked about: injected, left alone, refused, or unreadable.
     INJECTIONS: Counter[ByResult] = "tokengauge_injections_total", Count;
     /// Always 1; the version is the label.

@@ -1,0 +1,117 @@
+//! Judges `[[experiment]]` in the background of a running proxy, for its gauges.
+
+use crate::admin::{Admin, experiments_now};
+use crate::command::periodic::Periodic;
+use crate::export::registry::Registry;
+use crate::export::{labels, names};
+use std::collections::HashSet;
+use std::time::Duration;
+use tokengauge_experiments::{MetricReport, Report};
+
+/// When they are judged first: the ledger may have to be made before.
+const FIRST_AFTER: Duration = Duration::from_secs(5);
+/// How often they are judged.
+const EVERY: Duration = Duration::from_secs(60);
+/// Variants of an experiment with gauges at most: agents may name any number of them.
+const MAX_VARIANTS: usize = 20;
+
+/// Starts to judge them. Needs a runtime, of which it uses a blocking thread.
+pub(in crate::command) fn start(admin: &Admin) -> Periodic {
+    let admin = admin.clone();
+    Periodic::start(FIRST_AFTER, EVERY, move || look(&admin))
+}
+
+/// Judges every experiment. Blocks.
+fn look(admin: &Admin) {
+    let registry = admin.prometheus.registry();
+    let failures = registry.series(&names::EXPERIMENT_FAILURES, &());
+    let configured = admin.experiments.load_full();
+    if configured.is_empty() {
+        return forget(registry, &HashSet::new());
+    }
+    let reports = match experiments_now(admin) {
+        Ok(reports) => reports,
+        Err(error) => {
+            failures.increment(1);
+            tracing::warn!(%error, "experiments cannot be judged");
+            return;
+        }
+    };
+    let mut present = HashSet::new();
+    for report in &reports {
+        export(registry, report, &mut present);
+    }
+    forget(registry, &present);
+}
+
+/// What a series is of: experiment, variant and metric.
+type Key = (String, Option<String>, Option<&'static str>);
+
+/// Sets the gauges of an experiment, and notes which there are.
+fn export(registry: &Registry, report: &Report, present: &mut HashSet<Key>) {
+    let experiment = report.name.as_str();
+    let withheld = f64::from(u8::from(report.withheld.is_some()));
+    registry
+        .series(
+            &names::EXPERIMENT_WITHHELD,
+            &labels::Experiment { experiment },
+        )
+        .set(withheld);
+    present.insert((experiment.to_owned(), None, None));
+    for arm in report.arms.iter().take(MAX_VARIANTS) {
+        let variant = arm.name.as_str();
+        let labels = labels::ExperimentVariant {
+            experiment,
+            variant,
+        };
+        registry
+            .series(&names::EXPERIMENT_UNITS, &labels)
+            .set(arm.complete_units as f64);
+        present.insert((experiment.to_owned(), Some(variant.to_owned()), None));
+    }
+    for comparison in report.comparisons.iter().take(MAX_VARIANTS) {
+        for metric in &comparison.metrics {
+            let Some(values) = bounds(metric) else {
+                continue;
+            };
+            let (variant, metric) = (comparison.variant.as_str(), metric.metric.into());
+            let labels = labels::ExperimentMetric {
+                experiment,
+                variant,
+                metric,
+            };
+            let families = [
+                &names::EXPERIMENT_DIFFERENCE,
+                &names::EXPERIMENT_DIFFERENCE_LOWER,
+                &names::EXPERIMENT_DIFFERENCE_UPPER,
+            ];
+            for (family, value) in families.into_iter().zip(values) {
+                registry.series(family, &labels).set(value);
+            }
+            present.insert((
+                experiment.to_owned(),
+                Some(variant.to_owned()),
+                Some(metric),
+            ));
+        }
+    }
+}
+
+/// The difference and its bounds; `None` where it is withheld.
+fn bounds(metric: &MetricReport) -> Option<[f64; 3]> {
+    Some([metric.difference?, metric.lower?, metric.upper?])
+}
+
+/// Removes the series of what is not there any more: experiments, variants, and differences that are withheld by now.
+fn forget(registry: &Registry, present: &HashSet<Key>) {
+    let known: HashSet<(&str, Option<&str>, Option<&str>)> = present
+        .iter()
+        .map(|(experiment, variant, metric)| (experiment.as_str(), variant.as_deref(), *metric))
+        .collect();
+    registry.retain(|labels| match labels.of("experiment") {
+        Some(experiment) => {
+            known.contains(&(experiment, labels.of("variant"), labels.of("metric")))
+        }
+        None => true,
+    });
+}

@@ -1,0 +1,267 @@
+//! The marks that the process adds by itself: reloads, prices, restarts and warm-ups of upstreams, alerts. Those of drift are
+//! beside its evaluation.
+
+use crate::cost::budget::Budgets;
+use crate::export::prometheus::Prometheus;
+use crate::export::{labels, names};
+use crate::ledger::{Ledger, Reader};
+use crate::marks::{MarkMetrics, Marks};
+use crate::meter::{FinishedCall, Subscriber};
+use crate::query::{Mark, MarkKind, MarkQuery, MarkSubject, NewMark};
+use crate::slo::{AlertNotification, FiringAlerts, Slos};
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+use tokengauge_core::time::{since_1970, whole_seconds_since_1970};
+
+/// How often alerts are looked at.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// Upstreams whose warm-ups are followed at most; when there are more, all are followed anew.
+const MAX_UPSTREAMS: usize = 1_000;
+/// The tags of the marks at both ends of an alert.
+const BEGIN: &str = "begin";
+const END: &str = "end";
+
+/// Marks in the ledger where there is one.
+pub(super) fn open(
+    ledger: Option<Arc<Ledger>>,
+    reader: Option<Arc<Reader>>,
+    prometheus: &Prometheus,
+) -> Arc<Marks> {
+    let registry = prometheus.registry();
+    let added = |kind: MarkKind| {
+        let kind = kind.as_str();
+        registry.series(&names::MARKS, &labels::ByKind { kind })
+    };
+    let metrics = MarkMetrics::new(added, registry.series(&names::MARKS_LOST, &()));
+    Marks::new(ledger.zip(reader), metrics)
+}
+
+/// Adds a mark of now.
+pub(super) fn now(marks: &Marks, kind: MarkKind, text: String, subject: MarkSubject) {
+    marks.add(NewMark {
+        at: SystemTime::now(),
+        kind,
+        text,
+        tags: Vec::new(),
+        subject,
+    });
+}
+
+fn upstream(name: &str) -> MarkSubject {
+    MarkSubject {
+        upstream: Some(name.to_owned()),
+        ..MarkSubject::default()
+    }
+}
+
+/// Marks each restart of an engine that its own metrics show.
+pub(super) fn restarts(marks: &Arc<Marks>) -> crate::engine::RestartHook {
+    let marks = Arc::clone(marks);
+    Arc::new(move |name| {
+        let text = format!("{name} restarted, as its own metrics say");
+        now(&marks, MarkKind::Restart, text, upstream(name));
+    })
+}
+
+/// Marks each time an upstream warms up again, after calls that were not of its warm-up.
+pub(super) struct WarmUps {
+    marks: Arc<Marks>,
+    upstreams: Mutex<HashMap<String, WarmUp>>,
+}
+
+/// The warm-up of an upstream, as the calls that have ended show it.
+struct WarmUp {
+    /// Whether a call after it has ended.
+    over: bool,
+    /// When the call began that decided so.
+    since: SystemTime,
+}
+
+impl WarmUps {
+    pub(super) fn new(marks: &Arc<Marks>) -> Arc<WarmUps> {
+        Arc::new(WarmUps {
+            marks: Arc::clone(marks),
+            upstreams: Mutex::default(),
+        })
+    }
+
+    /// Takes a call that began at an instant. Returns whether a warm-up began with it. Calls do not end in the order in
+    /// which they began: one from before what is known changes nothing.
+    fn begins(&self, name: &str, warm_up: bool, started: SystemTime) -> bool {
+        let mut upstreams = self.upstreams.lock();
+        let Some(known) = upstreams.get_mut(name) else {
+            if upstreams.len() >= MAX_UPSTREAMS {
+                upstreams.clear();
+            }
+            let since = started;
+            let first = WarmUp {
+                over: !warm_up,
+                since,
+            };
+            upstreams.insert(name.to_owned(), first);
+            return false;
+        };
+        if known.over != warm_up || started <= known.since {
+            return false;
+        }
+        *known = WarmUp {
+            over: !warm_up,
+            since: started,
+        };
+        warm_up
+    }
+}
+
+impl Subscriber for WarmUps {
+    fn finished(&self, finished_call: &Arc<FinishedCall>) {
+        let record = &finished_call.record;
+        let Ok(started) = humantime::parse_rfc3339(&record.started_at) else {
+            return;
+        };
+        // A call that did not reach the upstream says nothing of its warm-up.
+        let reached = record.status.is_some();
+        let name = &record.upstream;
+        if reached && self.begins(name, record.warm_up, started) {
+            self.marks.add(NewMark {
+                at: started,
+                kind: MarkKind::WarmUp,
+                text: format!("{name} came up again and warms up: its next calls are in no speed"),
+                tags: Vec::new(),
+                subject: upstream(name),
+            });
+        }
+    }
+}
+
+/// Marks where alerts on objectives and budgets begin and end.
+pub(super) struct AlertMarks {
+    marks: Arc<Marks>,
+    slos: Arc<Slos>,
+    budgets: Arc<Budgets>,
+    firing: FiringAlerts,
+    /// The alerts that have begun and not ended; unknown until those of before a restart are read.
+    open: Option<BTreeSet<String>>,
+}
+
+impl AlertMarks {
+    /// Looks at them for as long as the process runs. Needs a runtime, of which it uses a blocking thread.
+    pub(super) fn start(marks: &Arc<Marks>, slos: &Arc<Slos>, budgets: &Arc<Budgets>) {
+        let this = AlertMarks {
+            marks: Arc::clone(marks),
+            slos: Arc::clone(slos),
+            budgets: Arc::clone(budgets),
+            firing: FiringAlerts::default(),
+            open: None,
+        };
+        tokio::spawn(again(this));
+    }
+
+    fn look(&mut self) {
+        let wall = SystemTime::now();
+        let statuses = self.slos.status(Instant::now());
+        let mut firing = self.firing.step(since_1970(wall), &statuses);
+        firing.extend(self.budgets.notifications(whole_seconds_since_1970(wall)));
+        if self.open.is_none() {
+            self.open = self.begun_before();
+        }
+        let Some(open) = &mut self.open else { return };
+        let firing: BTreeMap<_, _> = firing.iter().map(|one| (one.key(), one)).collect();
+        for (key, alert) in &firing {
+            if open.insert(key.clone()) {
+                self.marks.add(mark(wall, key, Some(alert)));
+            }
+        }
+        open.retain(|key| {
+            let fires = firing.contains_key(key);
+            if !fires {
+                self.marks.add(mark(wall, key, None));
+            }
+            fires
+        });
+    }
+
+    /// The alerts that had begun and not ended when the last process ended; `None` where the ledger does not answer.
+    fn begun_before(&self) -> Option<BTreeSet<String>> {
+        let query = MarkQuery {
+            kind: Some(MarkKind::Alert),
+            limit: 1_000,
+            ..MarkQuery::default()
+        };
+        let marks = self.marks.find(&query).ok()?;
+        let mut last: BTreeMap<String, bool> = BTreeMap::new();
+        // The newest come first.
+        for Mark { tags, .. } in marks {
+            if let [key, end] = &tags[..] {
+                last.entry(key.clone()).or_insert(end == BEGIN);
+            }
+        }
+        let open = last.into_iter().filter(|(_, open)| *open);
+        Some(open.map(|(key, _)| key).collect())
+    }
+}
+
+async fn again(mut this: AlertMarks) {
+    loop {
+        tokio::time::sleep(LOOK_EVERY).await;
+        let step = move || {
+            this.look();
+            this
+        };
+        match tokio::task::spawn_blocking(step).await {
+            Ok(back) => this = back,
+            Err(error) => {
+                tracing::error!(%error, "the marks of alerts are over; alerts themselves go on");
+                return;
+            }
+        }
+    }
+}
+
+/// The mark of an alert that begins or, without one, ends.
+fn mark(at: SystemTime, key: &str, begins: Option<&AlertNotification>) -> NewMark {
+    let (text, end) = match begins {
+        Some(alert) => (
+            format!("alert ({}): {}", alert.severity, alert.summary),
+            BEGIN,
+        ),
+        None => (format!("alert over: {key}"), END),
+    };
+    NewMark {
+        at,
+        kind: MarkKind::Alert,
+        text,
+        tags: vec![key.to_owned(), end.to_owned()],
+        subject: MarkSubject::default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_warm_up_is_marked_once_and_never_the_first() {
+        let warm_ups = WarmUps::new(&Arc::default());
+        let at = |second| SystemTime::UNIX_EPOCH + Duration::from_secs(second);
+        let mut found = Vec::new();
+        for (second, warm_up) in [
+            (1, true),
+            (2, true),
+            (3, false),
+            (5, true),  // it came up again
+            (4, false), // a long call from before
+            (6, true),
+            (7, false),
+            (9, false),
+            (10, true),
+        ] {
+            if warm_ups.begins("engine", warm_up, at(second)) {
+                found.push(second);
+            }
+        }
+        assert_eq!(found, [5, 10]);
+        assert!(!warm_ups.begins("other", true, at(11)));
+    }
+}
