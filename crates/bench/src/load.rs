@@ -121,6 +121,13 @@ pub struct Trace {
     pub interrupted: bool,
 }
 
+impl Trace {
+    /// Whether a call began while calls count.
+    pub fn counts(&self, call: &FinishedCall) -> bool {
+        (self.measure_from..self.measure_to).contains(&call.timestamps.received)
+    }
+}
+
 /// Runs one trial. `stop` becoming true ends it at once.
 pub async fn run(
     client: &Arc<Client>,

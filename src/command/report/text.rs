@@ -1,76 +1,297 @@
 //! A report as a table for terminals, and in Markdown.
 
-use super::figures::Report;
+use super::differences::{Difference, Differences};
+use super::estimates::{CONFIDENCE, Estimate, Figure};
+use super::figures::{Report, Row, joined};
+use crate::command::measured_by::measured_by;
 use crate::output::printable;
 use crate::query::GroupRow;
 use std::fmt::Write;
 use std::time::SystemTime;
+use tokengauge_core::fingerprint::Spread;
 
-/// The column heads of a group's figures.
-pub(super) const HEADS: [&str; 19] = [
-    "calls",
-    "errors",
-    "req/s",
-    "TPS p50",
-    "p10",
-    "p5",
-    "p1",
-    "mean",
-    "judged",
-    "reported",
-    "TTFT p50",
-    "p95",
-    "p99",
-    "share",
-    "in tokens",
-    "out tokens",
-    "cost",
-    "per 1M out",
-    "bands %",
-];
 /// The text for an unknown value.
 pub(super) const UNKNOWN: &str = "–";
 
-/// The heads of a report's table.
-pub(super) fn heads(report: &Report) -> Vec<String> {
-    let by = report.dimensions().into_iter();
-    by.chain(HEADS).map(str::to_owned).collect()
+/// Characters of names within a sentence.
+const MAX_NAMES: usize = 48;
+/// Rows whose work is described; the JSON has that of all.
+const DESCRIBED: usize = 12;
+
+/// A cell of a table.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Cell {
+    pub(super) text: String,
+    /// The interval of the figure; empty where it has none.
+    pub(super) interval: String,
+    /// What rows are sorted by.
+    pub(super) value: Option<f64>,
 }
 
-/// The cells of a row: names first.
-pub(super) fn cells(row: &GroupRow) -> Vec<String> {
-    let names = row
-        .names
-        .iter()
-        .map(|name| printable(name.as_deref().unwrap_or(UNKNOWN)).into_owned());
-    let figures = [
-        row.calls.to_string(),
-        row.errors.to_string(),
-        row.requests_per_second
-            .map_or(UNKNOWN.to_owned(), per_second),
-        speed(row.tps.p50),
-        speed(row.tps.p10),
-        speed(row.tps.p5),
-        speed(row.tps.p1),
-        speed(row.tps.mean),
-        format!("{} of {}", row.tps.calls, row.calls),
-        speed(row.tps_reported.p50),
-        time(row.ttft.p50),
-        time(row.ttft.p95),
-        time(row.ttft.p99),
-        row.ttft.share.map_or(UNKNOWN.to_owned(), percent),
-        tokens(row.tokens.input),
-        tokens(row.tokens.output),
-        dollars(row.cost_usd)
-            + if row.unpriced_calls > 0 && row.cost_usd.is_some() {
-                " +"
-            } else {
-                ""
-            },
-        dollars(row.usd_per_million_output),
-        bands(row),
+/// A table: names first, then figures.
+pub(super) struct Grid {
+    /// The number of columns with names.
+    pub(super) named: usize,
+    pub(super) heads: Vec<String>,
+    pub(super) rows: Vec<Vec<Cell>>,
+}
+
+impl Grid {
+    /// The names and some of the figures.
+    pub(super) fn part(&self, figures: &std::ops::Range<usize>) -> Grid {
+        let named = self.named;
+        let of = |at: usize| at < named || figures.contains(&(at - named));
+        let heads = self.heads.iter().enumerate().filter(|(at, _)| of(*at));
+        let row = |row: &Vec<Cell>| {
+            let cells = row.iter().enumerate().filter(|(at, _)| of(*at));
+            cells.map(|(_, cell)| cell.clone()).collect()
+        };
+        Grid {
+            named,
+            heads: heads.map(|(_, head)| head.clone()).collect(),
+            rows: self.rows.iter().map(row).collect(),
+        }
+    }
+}
+
+/// A column: its head, and what a row has in it.
+type Column = (&'static str, fn(&Row) -> Cell);
+
+/// The columns of a group's figures.
+const COLUMNS: [Column; 21] = [
+    ("calls", |row| count(row.group.calls)),
+    ("errors", |row| Cell {
+        interval: interval(row, Figure::ErrorShare, share),
+        ..count(row.group.errors)
+    }),
+    ("req/s", |row| {
+        shown(row.group.requests_per_second, per_second)
+    }),
+    ("TPS p50", |row| figure(row, Figure::TpsP50, speed)),
+    ("p10", |row| figure(row, Figure::TpsP10, speed)),
+    ("p5", |row| figure(row, Figure::TpsP5, speed)),
+    ("p1", |row| figure(row, Figure::TpsP1, speed)),
+    ("mean", |row| figure(row, Figure::TpsMean, speed)),
+    ("judged", |row| of_all(row, 0)),
+    ("reported", |row| figure(row, Figure::TpsReportedP50, speed)),
+    ("TTFT p50", |row| figure(row, Figure::TtftP50, seconds)),
+    ("p95", |row| figure(row, Figure::TtftP95, seconds)),
+    ("p99", |row| figure(row, Figure::TtftP99, seconds)),
+    ("share", |row| figure(row, Figure::TtftShare, percent)),
+    ("judged", |row| of_all(row, 1)),
+    ("in tokens", |row| tokens(row.group.tokens.input)),
+    ("out tokens", |row| tokens(row.group.tokens.output)),
+    ("cost", cost),
+    ("per 1M out", |row| {
+        figure(row, Figure::UsdPerMillionOutput, dollars)
+    }),
+    ("priced", |row| of_all(row, 2)),
+    ("bands %", |row| plain(bands(&row.group))),
+];
+
+/// The columns of [`COLUMNS`] that belong together, where one table is too wide.
+pub(super) const PARTS: [(&str, std::ops::Range<usize>); 3] = [
+    ("Calls and speed", 0..10),
+    ("Time to first token", 10..15),
+    ("Tokens and cost", 15..COLUMNS.len()),
+];
+
+/// The figures of a report, a row per group.
+pub(super) fn grid(report: &Report, rows: &[Row]) -> Grid {
+    let by = report.dimensions().into_iter();
+    let heads = by.chain(COLUMNS.iter().map(|(head, _)| *head));
+    let cells = |row: &Row| {
+        let figures = COLUMNS.iter().map(|(_, cell)| cell(row));
+        names(&row.group.names).chain(figures).collect()
+    };
+    Grid {
+        named: report.dimensions().len(),
+        heads: heads.map(str::to_owned).collect(),
+        rows: rows.iter().map(cells).collect(),
+    }
+}
+
+/// The rows against the baseline.
+pub(super) fn difference_grid(report: &Report, found: &Differences) -> Grid {
+    let columns = [
+        ("TPS p50", Figure::TpsP50),
+        ("TPS mean", Figure::TpsMean),
+        ("TTFT p50", Figure::TtftP50),
+        ("TTFT p95", Figure::TtftP95),
+        ("errors", Figure::ErrorShare),
+        ("per 1M out", Figure::UsdPerMillionOutput),
     ];
-    names.chain(figures).collect()
+    let by = report.dimensions().into_iter();
+    let heads = by.chain(columns.iter().map(|(head, _)| *head));
+    let rows = found.rows.iter().map(|row| {
+        let cells = columns.iter().map(|(_, figure)| {
+            let mut figures = row.figures.iter();
+            let found = figures.find(|difference| difference.figure == figure.as_str());
+            found.map_or_else(|| plain(UNKNOWN.to_owned()), difference)
+        });
+        names(&row.names).chain(cells).collect()
+    });
+    Grid {
+        named: report.dimensions().len(),
+        heads: heads.map(str::to_owned).collect(),
+        rows: rows.collect(),
+    }
+}
+
+/// What the table of differences is, and in which rows the work was not the same.
+pub(super) fn about_differences(found: &Differences) -> Vec<String> {
+    let shown = found.rows.iter().flat_map(|row| &row.figures);
+    let shown = shown.filter(|difference| difference.is_shown()).count();
+    let baseline = row_name(&found.baseline);
+    let about = format!(
+        "Differences from {baseline}: in percent of it, errors in percentage points. All intervals hold at once in {:.0} of 100 \
+         reports (Bonferroni: each is of {:.2} %). {shown} of them leave out 0, and are marked `*`: no other difference is shown.",
+        found.confidence * 100.0,
+        found.confidence_of_each * 100.0,
+    );
+    let other = found.rows.iter().filter(|row| !row.other_work.is_empty());
+    let other = other.map(|row| {
+        let (names, work) = (row_name(&row.names), row.other_work.join("; "));
+        format!("{names} had other work than {baseline}, so a difference may be its own: {work}.")
+    });
+    std::iter::once(about).chain(other).collect()
+}
+
+/// What the calls asked for, and what measured them.
+fn fingerprint(row: &Row) -> String {
+    let it = &row.fingerprint;
+    let spread = |spread: &Option<Spread>| spread.map_or(UNKNOWN.to_owned(), |it| it.to_string());
+    let share = |share: Option<f64>| share.map_or(UNKNOWN.to_owned(), percent);
+    let engines = match it.engines.is_empty() {
+        true => String::new(),
+        false => format!(
+            "; {}",
+            shortened(&printable(&it.engines.join(", ")), MAX_NAMES)
+        ),
+    };
+    format!(
+        "Work of {}: {} input tokens (10 to 90 of 100 calls), {} output tokens, {} of input cached, {} of answers with tool \
+         calls, {} streamed, {} calls at once; {}{engines}.",
+        row_name(&row.group.names),
+        spread(&it.input_tokens),
+        spread(&it.output_tokens),
+        share(it.cached_input_share),
+        share(it.tool_call_share),
+        share(it.streamed_share),
+        spread(&it.concurrency),
+        shortened(&printable(&it.models.join(", ")), MAX_NAMES),
+    )
+}
+
+/// The names of a row within a sentence.
+fn row_name(names: &[Option<String>]) -> String {
+    shortened(&printable(&joined(names)), MAX_NAMES)
+}
+
+/// What made the report.
+fn made_by() -> String {
+    let by = measured_by();
+    let machine = &by.machine;
+    let cores = machine
+        .cores
+        .map_or(String::new(), |cores| format!(", {cores} processors"));
+    let memory = machine.memory_bytes.map_or(String::new(), |bytes| {
+        format!(", {:.1} GiB of memory", bytes as f64 / f64::from(1 << 30))
+    });
+    format!(
+        "By tokengauge {} (commit {}, method {}) on {}{cores}{memory}, {}.",
+        by.version,
+        by.commit,
+        by.method_version,
+        machine.cpu.as_deref().unwrap_or("an unnamed processor"),
+        machine.platform,
+    )
+}
+
+fn difference(found: &Difference) -> Cell {
+    let scale = if found.relative { " %" } else { " points" };
+    let signed = |value: f64| format!("{:+.1}", value * 100.0);
+    let mark = if found.is_shown() { " *" } else { "" };
+    Cell {
+        text: format!("{}{scale}{mark}", signed(found.value)),
+        interval: match (found.lower, found.upper) {
+            (Some(lower), Some(upper)) => format!("{} to {}", signed(lower), signed(upper)),
+            (Some(lower), None) => format!("≥ {}", signed(lower)),
+            (None, Some(upper)) => format!("≤ {}", signed(upper)),
+            (None, None) => "too few".to_owned(),
+        },
+        value: Some(found.value),
+    }
+}
+
+fn names(names: &[Option<String>]) -> impl Iterator<Item = Cell> {
+    names
+        .iter()
+        .map(|name| plain(printable(name.as_deref().unwrap_or(UNKNOWN)).into_owned()))
+}
+
+fn plain(text: String) -> Cell {
+    Cell {
+        text,
+        ..Cell::default()
+    }
+}
+
+fn count(count: u64) -> Cell {
+    Cell {
+        value: Some(count as f64),
+        ..plain(count.to_string())
+    }
+}
+
+/// A value without an interval.
+fn shown(value: Option<f64>, show: fn(f64) -> String) -> Cell {
+    Cell {
+        value,
+        ..plain(value.map_or(UNKNOWN.to_owned(), show))
+    }
+}
+
+/// A figure with its interval.
+fn figure(row: &Row, figure: Figure, show: fn(f64) -> String) -> Cell {
+    let value = row.estimates.get(&figure).map(|estimate| estimate.value);
+    Cell {
+        interval: interval(row, figure, show),
+        ..shown(value, show)
+    }
+}
+
+fn interval(row: &Row, figure: Figure, show: fn(f64) -> String) -> String {
+    let estimate = row.estimates.get(&figure);
+    estimate.map_or_else(String::new, |estimate| range(estimate, show))
+}
+
+/// The bounds of an interval.
+fn range(estimate: &Estimate, show: fn(f64) -> String) -> String {
+    match (estimate.lower, estimate.upper) {
+        (Some(lower), Some(upper)) => format!("{}–{}", show(lower), show(upper)),
+        (Some(lower), None) => format!("≥ {}", show(lower)),
+        (None, Some(upper)) => format!("≤ {}", show(upper)),
+        (None, None) => "too few".to_owned(),
+    }
+}
+
+/// How many of a row's calls have a figure.
+fn of_all(row: &Row, figure: usize) -> Cell {
+    let judged = &row.judged[figure];
+    Cell {
+        value: Some(judged.calls as f64 / judged.of as f64),
+        ..plain(format!("{} of {}", judged.calls, judged.of))
+    }
+}
+
+/// What the calls cost; `+` where some have no price.
+fn cost(row: &Row) -> Cell {
+    let mut cell = shown(row.group.cost_usd, dollars);
+    if row.group.unpriced_calls > 0 && row.group.cost_usd.is_some() {
+        cell.text += " +";
+    }
+    cell
 }
 
 /// The share of calls in each experience band, from frustrating to instant.
@@ -95,37 +316,40 @@ fn percent(share: f64) -> String {
     format!("{:.0} %", share * 100.0)
 }
 
-fn speed(value: Option<f64>) -> String {
-    value.map_or(UNKNOWN.to_owned(), |value| format!("{value:.1}"))
+/// A share that is small.
+fn share(share: f64) -> String {
+    format!("{:.1} %", share * 100.0)
 }
 
-fn time(value: Option<f64>) -> String {
-    match value {
-        None => UNKNOWN.to_owned(),
-        Some(value) if value < 1.0 => format!("{:.0} ms", value * 1000.0),
-        Some(value) => format!("{value:.2} s"),
+fn speed(value: f64) -> String {
+    format!("{value:.1}")
+}
+
+fn seconds(value: f64) -> String {
+    match value < 1.0 {
+        true => format!("{:.0} ms", value * 1000.0),
+        false => format!("{value:.2} s"),
     }
 }
 
-fn tokens(count: Option<u64>) -> String {
-    match count {
-        None => UNKNOWN.to_owned(),
-        Some(count) if count < 100_000 => count.to_string(),
-        Some(count) if count < 100_000_000 => format!("{:.0}k", count as f64 / 1e3),
-        Some(count) => format!("{:.0}M", count as f64 / 1e6),
-    }
+fn tokens(count: Option<u64>) -> Cell {
+    let show = |count: f64| match count {
+        count if count < 1e5 => count.to_string(),
+        count if count < 1e8 => format!("{:.0}k", count / 1e3),
+        count => format!("{:.0}M", count / 1e6),
+    };
+    shown(count.map(|count| count as f64), show)
 }
 
-fn dollars(value: Option<f64>) -> String {
-    match value {
-        None => UNKNOWN.to_owned(),
-        Some(value) if value != 0.0 && value.abs() < 0.01 => format!("${value:.5}"),
-        Some(value) => format!("${value:.2}"),
+fn dollars(value: f64) -> String {
+    match value != 0.0 && value.abs() < 0.01 {
+        true => format!("${value:.5}"),
+        false => format!("${value:.2}"),
     }
 }
 
 /// Notes on what the figures include.
-pub(super) fn about(report: &Report) -> Vec<String> {
+pub(super) fn about(report: &Report, rows: &[Row]) -> Vec<String> {
     let at = |at: Option<SystemTime>| {
         at.map_or(UNKNOWN.to_owned(), |at| {
             humantime::format_rfc3339_seconds(at).to_string()
@@ -144,6 +368,8 @@ pub(super) fn about(report: &Report) -> Vec<String> {
             report.left_out
         ));
     }
+    about.extend(judged(report));
+    about.push(intervals(report));
     about.push(
         "TPS is tokens per second of one stream while it decodes, by the same tokenizer for every model; \
          judged are the calls that have one. p10, p5 and p1 are the slow tail: 90, 95 and 99 of 100 calls are as \
@@ -162,16 +388,51 @@ pub(super) fn about(report: &Report) -> Vec<String> {
             .to_owned(),
     );
     let tasks = report.tasks();
-    if let (Some(median), Some(per_minute)) = (tasks.seconds.p50, tasks.per_minute) {
+    let [median, p95, _] = report.task_estimates();
+    if let (Some(median), Some(p95), Some(per_minute)) = (median, p95, tasks.per_minute) {
+        let with_range = |estimate: &Estimate| {
+            format!("{} ({})", seconds(estimate.value), range(estimate, seconds))
+        };
         about.push(format!(
             "{} sessions as tasks, from first call to last: half within {}, 95 of 100 within {}; {per_minute:.2} \
              a minute.",
             tasks.tasks,
-            time(Some(median)),
-            time(tasks.seconds.p95),
+            with_range(&median),
+            with_range(&p95),
         ));
     }
+    about.extend(rows.iter().take(DESCRIBED).map(fingerprint));
+    about.push(made_by());
     about
+}
+
+/// How many calls have a figure, and why the others have none.
+fn judged(report: &Report) -> Vec<String> {
+    let names = ["TPS is", "TTFT is", "Cost per million output tokens is"];
+    let judged = report.judged();
+    let all = names.iter().zip(&judged).map(|(name, judged)| {
+        let reasons = judged.without.iter();
+        let reasons: Vec<_> = reasons
+            .map(|(reason, calls)| format!("{calls} {}", reason.replace('_', " ")))
+            .collect();
+        let others = match reasons.is_empty() {
+            true => String::new(),
+            false => format!("; the others: {}", reasons.join(", ")),
+        };
+        format!("{name} of {} of {} calls{others}.", judged.calls, judged.of)
+    });
+    all.collect()
+}
+
+/// What the intervals are.
+fn intervals(report: &Report) -> String {
+    format!(
+        "Below a figure is its {:.0} % interval, clustered by session: calls of one session depend on each other, and {} \
+         sessions are in this report, a call without one being a session of its own. `too few` has neither bound. \
+         Calls, tokens, cost and req/s are counted whole and have none.",
+        CONFIDENCE * 100.0,
+        report.units(),
+    )
 }
 
 /// The narrowest that a name is cut to.
@@ -179,16 +440,32 @@ const MIN_NAME: usize = 12;
 /// Between two columns.
 const GAP: &str = "  ";
 
-/// For terminals: names to the left, figures to the right. What does not fit into `width` goes
+/// For terminals: names to the left, figures to the right, intervals below. What does not fit into `width` goes
 /// into further tables below, each with the names.
 pub(super) fn table(report: &Report, width: Option<usize>) -> String {
-    let named = report.dimensions().len();
-    let heads = heads(report)
-        .into_iter()
-        .map(|head| head.to_uppercase())
-        .collect();
-    let mut lines: Vec<Vec<String>> = vec![heads];
-    lines.extend(report.rows().iter().map(cells));
+    let rows = report.rows();
+    let mut text = aligned(&grid(report, &rows), width);
+    if let Some(found) = report.differences(&rows) {
+        for line in about_differences(&found) {
+            text += &wrapped(&line, width);
+        }
+        text.push('\n');
+        text += &aligned(&difference_grid(report, &found), width);
+    }
+    for note in about(report, &rows) {
+        text += &wrapped(&note, width);
+    }
+    text
+}
+
+fn aligned(grid: &Grid, width: Option<usize>) -> String {
+    let named = grid.named;
+    let mut lines: Vec<Vec<String>> =
+        vec![grid.heads.iter().map(|head| head.to_uppercase()).collect()];
+    for row in &grid.rows {
+        lines.push(row.iter().map(|cell| cell.text.clone()).collect());
+        lines.push(row.iter().map(|cell| cell.interval.clone()).collect());
+    }
     if let Some(width) = width {
         let most = (width / 2 / named.max(1)).max(MIN_NAME);
         for cell in lines.iter_mut().flat_map(|line| &mut line[..named]) {
@@ -211,13 +488,13 @@ pub(super) fn table(report: &Report, width: Option<usize>) -> String {
                 }
             });
             let line = padded.collect::<Vec<_>>().join(GAP);
-            // Writing to a string does not fail.
-            let _ = writeln!(text, "{}", line.trim_end());
+            let line = line.trim_end();
+            if !line.is_empty() {
+                text += line;
+                text.push('\n');
+            }
         }
         text.push('\n');
-    }
-    for note in about(report) {
-        text += &wrapped(&note, width);
     }
     text
 }
@@ -273,19 +550,28 @@ fn wrapped(text: &str, width: Option<usize>) -> String {
 
 /// The report as Markdown.
 pub(super) fn markdown(report: &Report) -> String {
-    let named = report.dimensions().len();
-    let escaped = |cell: &String| cell.replace('\\', "\\\\").replace('|', "\\|");
-    let line = |cells: &[String]| {
-        let cells: Vec<_> = cells.iter().map(escaped).collect();
-        format!("| {} |\n", cells.join(" | "))
-    };
-    let heads = heads(report);
-    let mut text = line(&heads);
-    let rule = (0..heads.len()).map(|at| if at < named { "---" } else { "---:" });
-    text += &format!("| {} |\n", rule.collect::<Vec<_>>().join(" | "));
-    for row in report.rows() {
-        text += &line(&cells(&row));
+    let rows = report.rows();
+    let mut text = markdown_table(&grid(report, &rows));
+    if let Some(found) = report.differences(&rows) {
+        let _ = writeln!(text, "\n{}\n", about_differences(&found).join("\n"));
+        text += &markdown_table(&difference_grid(report, &found));
     }
-    let _ = writeln!(text, "\n{}", about(report).join("\n"));
+    let _ = writeln!(text, "\n{}", about(report, &rows).join("\n"));
+    text
+}
+
+fn markdown_table(grid: &Grid) -> String {
+    let escaped = |cell: &str| cell.replace('\\', "\\\\").replace('|', "\\|");
+    let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
+    let mut text = line(grid.heads.iter().map(|head| escaped(head)).collect());
+    let rule = (0..grid.heads.len()).map(|at| if at < grid.named { "---" } else { "---:" });
+    text += &line(rule.map(str::to_owned).collect());
+    for row in &grid.rows {
+        let cells = row.iter().map(|cell| match cell.interval.is_empty() {
+            true => escaped(&cell.text),
+            false => format!("{} ({})", escaped(&cell.text), escaped(&cell.interval)),
+        });
+        text += &line(cells.collect());
+    }
     text
 }
