@@ -358,7 +358,7 @@ async fn tls_proxy(folder: &Path, simulator: SocketAddr) -> (Process, Authority)
     let text = format!(
         "listen = \"127.0.0.1:0\"\n[tls]\ncertificate = \"{}\"\nkey = \"{}\"\n[admin]\nlisten = \"127.0.0.1:0\"\n\
          [[upstream]]\nname = \"engine\"\nurl = \"http://{simulator}\"\n\
-         facts = {{ engine = \"vllm\", engine_version = \"0.11\" }}\n[[route]]\nupstream = \"engine\"\n{OBJECTIVE}",
+         facts = {{ engine = \"vllm\", engine_version = \"0.11\" }}\n[[route]]\npath = \"/\"\nupstream = \"engine\"\n{OBJECTIVE}",
         certificate.display(),
         key.display(),
     );
@@ -368,7 +368,7 @@ async fn tls_proxy(folder: &Path, simulator: SocketAddr) -> (Process, Authority)
 }
 
 const OBJECTIVE: &str =
-    "[[slo]]\nname = \"first-token\"\nttft = \"5s\"\nobjective = 0.9\nwindow = \"1d\"\n";
+    "[[slo]]\nname = \"first-token\"\nttft.at_most = \"5s\"\nobjective = 0.9\nwindow = \"1d\"\n";
 
 #[tokio::test]
 async fn https_is_measured_over_both_versions_of_http() {
@@ -445,7 +445,7 @@ async fn a_search_ends_by_the_objectives_of_a_proxy_or_of_its_configuration() {
             "--until",
             "slo=first-token",
             "--concurrency",
-            "1..2",
+            "4..5",
             "--format",
             "json",
         ];
@@ -453,7 +453,7 @@ async fn a_search_ends_by_the_objectives_of_a_proxy_or_of_its_configuration() {
         assert!(output.status.success(), "{output:?}");
         let results: Value = serde_json::from_slice(&output.stdout).expect("JSON");
         assert_eq!(results["settings"]["objectives"][0], "ttft_p90<=5000ms");
-        assert_eq!(results["highest"]["load"]["concurrency"], 2, "{results:#}");
+        assert_eq!(results["highest"]["load"]["concurrency"], 5, "{results:#}");
         let unknown = [&origin[..], &["--until", "slo=nothing"]].concat();
         let (_, error) = failed(&bench(&url(sim.address), &unknown).await);
         assert!(
@@ -484,4 +484,44 @@ async fn no_further_trial_is_made_of_a_load_that_is_known() {
     assert!((2..9).contains(&trials.len()), "{}", trials.len());
     let method = &results["levels"][0]["figures"]["tps_mean"]["method"];
     assert_eq!(method, "sequential_student_t");
+}
+
+#[tokio::test]
+async fn a_turn_waits_for_the_one_before() {
+    let sim = sim::start("ttft=20ms,gap=1ms,tokens=40").await;
+    let folder = tempfile::tempdir().expect("a folder");
+    let trace = folder.path().join("trace.jsonl");
+    // By their times alone all 800 calls would begin at once.
+    let line = |number: usize| {
+        let session = number % 4;
+        let delay = if number < 4 { "" } else { ", \"delay\": 10" };
+        format!(
+            "{{\"timestamp\": 0, \"input_length\": 20, \"output_length\": 40, \"session_id\": \"s{session}\"{delay}}}\n"
+        )
+    };
+    std::fs::write(&trace, (0..800).map(line).collect::<String>()).expect("written");
+    let file = trace.display().to_string();
+    // A file and a length of prompts exclude each other.
+    let options = [
+        "--input-file",
+        &file,
+        "--fixed-schedule",
+        "--multi-turn",
+        "--format",
+        "json",
+    ];
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tokengauge"));
+    command
+        .args(["bench", &url(sim.address)])
+        .args(&SHORT[2..])
+        .args(options);
+    let output = command.output().await.expect("it runs");
+    assert!(output.status.success(), "{output:?}");
+    let results: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let level = &results["levels"][0];
+    assert_eq!(level["load"]["arrival_pattern"], "multi_turn");
+    let trial = &level["trials"][0];
+    assert!(trial["calls"].as_u64() > Some(16), "{trial}");
+    let in_flight = trial["in_flight"].as_f64().expect("a number");
+    assert!((1.0..=4.01).contains(&in_flight), "{in_flight}");
 }

@@ -136,6 +136,10 @@ pub struct BenchLoad {
     /// Calls begin when those of the trace in --input-file did
     #[arg(long, requires = "input_file")]
     pub fixed_schedule: bool,
+    /// With --fixed-schedule: a call of a session waits for the end of the one before, then as long as in the trace; texts
+    /// of a session grow by the same words, as a conversation does
+    #[arg(long, requires = "fixed_schedule")]
+    pub multi_turn: bool,
     /// The step of rates at which a search ends [default: a fiftieth of the range]
     #[arg(long, value_name = "RATE", value_parser = positive)]
     pub search_step: Option<f64>,

@@ -82,7 +82,9 @@ pub(super) fn table<'h, 'a>(
             }
             write!(page, ">{}", escaped(cell.text))?;
             if !cell.below.is_empty() {
-                write!(page, "<small>{}</small>", escaped(cell.below))?;
+                // On paper it is broken between its bounds alone.
+                let below = escaped(cell.below).replace(' ', "&nbsp;");
+                write!(page, "<small>{below}</small>")?;
             }
             page.push_str("</td>");
         }

@@ -245,7 +245,7 @@ fn kept_load(observed: &Observed, load: &Load, steady: Steady) -> Option<Withhel
             }
             format!("{} calls began, not {expected:.0}", observed.begun)
         }
-        Load::Schedule(_) => return None,
+        Load::Schedule(_) | Load::Sessions(_) => return None,
     };
     Some(Withheld::new(Reason::NotSteady, message))
 }

@@ -143,6 +143,12 @@ fn levels(load: &BenchLoad, workload: &Workload, searches: bool) -> Result<Level
         BenchArrival::Poisson => ArrivalPattern::Poisson,
         BenchArrival::Constant => ArrivalPattern::Constant,
     };
+    if load.multi_turn {
+        let sessions = workload.sessions().ok_or_else(|| {
+            Error::Failed("--multi-turn: the first call of a session has no timestamp".to_owned())
+        })?;
+        return Ok(Levels::All(vec![Load::Sessions(sessions.into())]));
+    }
     if load.fixed_schedule {
         let starts = workload.schedule().ok_or_else(|| {
             Error::Failed("--fixed-schedule: not every line of the file has a timestamp".to_owned())

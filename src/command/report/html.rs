@@ -1,7 +1,8 @@
 //! A report as one HTML file with tables and plots.
 
 use super::figures::{Quantiles, Report, Row};
-use super::text::{Grid, PARTS, about, about_differences, difference_grid, grid};
+use super::grid::{Grid, PARTS, difference_grid, grid};
+use super::notes::{about, about_differences};
 use crate::command::page::{self, Cell, escaped, figure};
 use crate::output::printable;
 use crate::plot::{self, Bars, Series};

@@ -6,7 +6,9 @@ mod differences;
 mod document;
 mod estimates;
 mod figures;
+mod grid;
 mod html;
+mod notes;
 mod observations;
 mod source;
 #[cfg(test)]
