@@ -85,6 +85,13 @@ async fn results_are_printed_and_written_in_every_form_and_compared() {
     let ttft = figures["ttft_mean"]["value"].as_f64().expect("a time");
     assert!((0.04..0.08).contains(&ttft), "{ttft}");
     assert!(read(&files[1]).contains("| concurrency 4 |"));
+    for form in [&printed[..], &read(&files[1]), &read(&files[2])] {
+        let by = format!("measured by tokengauge {} (", env!("CARGO_PKG_VERSION"));
+        assert!(
+            form.contains(&by) && form.contains("40 (40 to 40) output tokens"),
+            "{form}"
+        );
+    }
     let page = read(&files[2]);
     assert!(page.contains("<polyline") && page.contains("Distribution of the time between tokens"));
     assert!(read(&files[3]).contains("tests=\"3\" errors=\"0\" failures=\"0\""));

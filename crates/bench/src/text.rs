@@ -224,6 +224,14 @@ pub fn findings(results: &Results) -> Vec<String> {
         lines.push(format!("no knee: {reason}"));
     }
     lines.extend(highest(results));
+    let work = results.fingerprint.as_ref();
+    lines.extend(work.map(|work| format!("work, of 10 to 90 of 100 calls in brackets: {work}")));
+    lines.extend(
+        results
+            .measured_by
+            .as_ref()
+            .map(|by| format!("measured by {by}")),
+    );
     if results.interrupted {
         lines.push("stopped before its end: these are the trials that were whole".to_owned());
     }

@@ -5,6 +5,7 @@ use crate::call::CallRecord;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 /// The version of the definitions by which figures are made (docs/measurement.md, docs/reports.md). A definition that
 /// changes, so that the same calls have another figure, raises it.
@@ -12,6 +13,8 @@ pub const METHOD_VERSION: u32 = 1;
 
 /// Names of models and engines that are kept, each.
 const MAX_NAMES: usize = 16;
+/// Characters of names in words.
+const MAX_SHOWN: usize = 48;
 /// Lengths that differ by less than this share are alike.
 const LENGTHS_ALIKE: f64 = 0.1;
 /// Shares that differ by less are alike: 5 percentage points.
@@ -246,20 +249,79 @@ impl Spread {
     }
 }
 
-impl std::fmt::Display for Spread {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+/// The median, and between which 80 of 100 calls are.
+impl fmt::Display for Spread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ({} to {})", self.p50, self.p10, self.p90)
     }
+}
+
+/// What is known of it, in words.
+impl fmt::Display for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let spread = |name, spread: Option<Spread>| spread.map(|spread| format!("{spread} {name}"));
+        let share = |name, share: Option<f64>| {
+            share.map(|share| format!("{:.0} % of {name}", share * 100.0))
+        };
+        let names = |names: &[String]| (!names.is_empty()).then(|| shortened(&names.join(", ")));
+        let parts = [
+            spread("input tokens", self.input_tokens),
+            spread("output tokens", self.output_tokens),
+            share("input cached", self.cached_input_share),
+            share("answers with tool calls", self.tool_call_share),
+            share("answers streamed", self.streamed_share),
+            spread("calls at once", self.concurrency),
+            names(&self.models),
+            names(&self.engines),
+        ];
+        let parts: Vec<_> = parts.into_iter().flatten().collect();
+        f.write_str(&parts.join(", "))
+    }
+}
+
+/// Names within a sentence: without control characters, and cut where they are long.
+fn shortened(names: &str) -> String {
+    let mut shown: String = names
+        .chars()
+        .filter(|c| !c.is_control())
+        .take(MAX_SHOWN)
+        .collect();
+    if names.chars().count() > MAX_SHOWN {
+        shown.push('…');
+    }
+    shown
+}
+
+impl fmt::Display for MeasuredBy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let machine = &self.machine;
+        write!(
+            f,
+            "tokengauge {} (commit {}, method {}) on {}",
+            self.version,
+            self.commit,
+            self.method_version,
+            machine.cpu.as_deref().unwrap_or("an unnamed processor"),
+        )?;
+        if let Some(cores) = machine.cores {
+            write!(f, ", {cores} processors")?;
+        }
+        if let Some(bytes) = machine.memory_bytes {
+            write!(f, ", {} of memory", gibibytes(bytes))?;
+        }
+        write!(f, ", {}", machine.platform)
+    }
+}
+
+fn gibibytes(bytes: u64) -> String {
+    format!("{:.1} GiB", bytes as f64 / f64::from(1 << 30))
 }
 
 impl MeasuredBy {
     /// In which respects both were not measured alike, a sentence each.
     pub fn differences(&self, other: &MeasuredBy) -> Vec<String> {
         let or_unknown = |name: &Option<String>| name.clone().unwrap_or("unknown".to_owned());
-        let bytes = |machine: &Machine| match machine.memory_bytes {
-            Some(bytes) => format!("{:.1} GiB", bytes as f64 / f64::from(1 << 30)),
-            None => "unknown".to_owned(),
-        };
+        let bytes = |machine: &Machine| or_unknown(&machine.memory_bytes.map(gibibytes));
         let cores = |machine: &Machine| {
             let cores = machine.cores.map(|cores| cores.to_string());
             or_unknown(&cores)
@@ -327,6 +389,11 @@ mod tests {
         assert_eq!(
             FingerprintBuilder::default().build(),
             Fingerprint::default()
+        );
+        assert_eq!(
+            found.to_string(),
+            "500 (100 to 900) input tokens, 50 (50 to 50) output tokens, 9 % of input cached, 100 % of answers with tool calls, \
+             100 % of answers streamed, 2 (2 to 2) calls at once, m"
         );
     }
 

@@ -233,7 +233,7 @@ fn per_second(rate: f64) -> String {
     }
 }
 
-pub(super) fn percent(share: f64) -> String {
+fn percent(share: f64) -> String {
     format!("{:.0} %", share * 100.0)
 }
 

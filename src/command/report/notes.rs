@@ -3,12 +3,11 @@
 use super::differences::Differences;
 use super::estimates::{CONFIDENCE, Estimate};
 use super::figures::{Report, Row, joined};
-use super::grid::{UNKNOWN, percent, range, seconds};
+use super::grid::{UNKNOWN, range, seconds};
 use super::text::shortened;
 use crate::command::measured_by::measured_by;
 use crate::output::printable;
 use std::time::SystemTime;
-use tokengauge_core::fingerprint::Spread;
 
 /// Characters of names within a sentence.
 const MAX_NAMES: usize = 48;
@@ -35,55 +34,9 @@ pub(super) fn about_differences(found: &Differences) -> Vec<String> {
     std::iter::once(about).chain(other).collect()
 }
 
-/// What the calls asked for, and what measured them.
-fn fingerprint(row: &Row) -> String {
-    let it = &row.fingerprint;
-    let spread = |spread: &Option<Spread>| spread.map_or(UNKNOWN.to_owned(), |it| it.to_string());
-    let share = |share: Option<f64>| share.map_or(UNKNOWN.to_owned(), percent);
-    let engines = match it.engines.is_empty() {
-        true => String::new(),
-        false => format!(
-            "; {}",
-            shortened(&printable(&it.engines.join(", ")), MAX_NAMES)
-        ),
-    };
-    format!(
-        "Work of {}: {} input tokens (10 to 90 of 100 calls), {} output tokens, {} of input cached, {} of answers with tool \
-         calls, {} streamed, {} calls at once; {}{engines}.",
-        row_name(&row.group.names),
-        spread(&it.input_tokens),
-        spread(&it.output_tokens),
-        share(it.cached_input_share),
-        share(it.tool_call_share),
-        share(it.streamed_share),
-        spread(&it.concurrency),
-        shortened(&printable(&it.models.join(", ")), MAX_NAMES),
-    )
-}
-
 /// The names of a row within a sentence.
 fn row_name(names: &[Option<String>]) -> String {
     shortened(&printable(&joined(names)), MAX_NAMES)
-}
-
-/// What made the report.
-fn made_by() -> String {
-    let by = measured_by();
-    let machine = &by.machine;
-    let cores = machine
-        .cores
-        .map_or(String::new(), |cores| format!(", {cores} processors"));
-    let memory = machine.memory_bytes.map_or(String::new(), |bytes| {
-        format!(", {:.1} GiB of memory", bytes as f64 / f64::from(1 << 30))
-    });
-    format!(
-        "By tokengauge {} (commit {}, method {}) on {}{cores}{memory}, {}.",
-        by.version,
-        by.commit,
-        by.method_version,
-        machine.cpu.as_deref().unwrap_or("an unnamed processor"),
-        machine.platform,
-    )
 }
 
 /// Notes on what the figures include.
@@ -139,8 +92,14 @@ pub(super) fn about(report: &Report, rows: &[Row]) -> Vec<String> {
             with_range(&p95),
         ));
     }
-    about.extend(rows.iter().take(DESCRIBED).map(fingerprint));
-    about.push(made_by());
+    about.extend(rows.iter().take(DESCRIBED).map(|row| {
+        let name = row_name(&row.group.names);
+        format!(
+            "Work of {name}, of 10 to 90 of 100 calls in brackets: {}.",
+            row.fingerprint
+        )
+    }));
+    about.push(format!("Made by {}.", measured_by()));
     about
 }
 
