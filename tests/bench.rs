@@ -1,10 +1,12 @@
 //! `tokengauge bench` as a process: what it says, writes and exits with.
 
+use crate::process::Process;
 use serde_json::Value;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Output, Stdio};
 use std::time::Duration;
+use tokengauge_test_support::certificates::Authority;
 use tokengauge_test_support::sim;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::net::TcpListener;
@@ -83,6 +85,13 @@ async fn results_are_printed_and_written_in_every_form_and_compared() {
     let ttft = figures["ttft_mean"]["value"].as_f64().expect("a time");
     assert!((0.04..0.08).contains(&ttft), "{ttft}");
     assert!(read(&files[1]).contains("| concurrency 4 |"));
+    for form in [&printed[..], &read(&files[1]), &read(&files[2])] {
+        let by = format!("measured by tokengauge {} (", env!("CARGO_PKG_VERSION"));
+        assert!(
+            form.contains(&by) && form.contains("40 (40 to 40) output tokens"),
+            "{form}"
+        );
+    }
     let page = read(&files[2]);
     assert!(page.contains("<polyline") && page.contains("Distribution of the time between tokens"));
     assert!(read(&files[3]).contains("tests=\"3\" errors=\"0\" failures=\"0\""));
@@ -347,4 +356,179 @@ async fn replayed(config: &Path, url: &str) {
         .expect("a rate");
     // Four streams of 180 ms a call; a busy machine is slower.
     assert!((5.0..25.0).contains(&measured), "{measured}");
+}
+
+/// A proxy of ours that speaks TLS, in front of a simulator, with an objective; and the authority of its certificate.
+async fn tls_proxy(folder: &Path, simulator: SocketAddr) -> (Process, Authority) {
+    let authority = Authority::new();
+    let (certificate, key) = authority.issue("server", "localhost");
+    let text = format!(
+        "listen = \"127.0.0.1:0\"\n[tls]\ncertificate = \"{}\"\nkey = \"{}\"\n[admin]\nlisten = \"127.0.0.1:0\"\n\
+         [[upstream]]\nname = \"engine\"\nurl = \"http://{simulator}\"\n\
+         facts = {{ engine = \"vllm\", engine_version = \"0.11\" }}\n[[route]]\npath = \"/\"\nupstream = \"engine\"\n{OBJECTIVE}",
+        certificate.display(),
+        key.display(),
+    );
+    let file = folder.join("proxy.toml");
+    std::fs::write(&file, text).expect("written");
+    (Process::start(&file).await, authority)
+}
+
+const OBJECTIVE: &str =
+    "[[slo]]\nname = \"first-token\"\nttft.at_most = \"5s\"\nobjective = 0.9\nwindow = \"1d\"\n";
+
+#[tokio::test]
+async fn https_is_measured_over_both_versions_of_http() {
+    let sim = sim::start("ttft=20ms,gap=1ms,tokens=40,usage=on").await;
+    let folder = tempfile::tempdir().expect("a folder");
+    let (proxy, authority) = tls_proxy(folder.path(), sim.address).await;
+    let url = format!("https://localhost:{}", proxy.addresses()[0].port());
+    let ca = authority.file.display().to_string();
+    let through = proxy.admin.to_string();
+    for http2 in [false, true] {
+        let mut options = vec![
+            "--ca",
+            &ca,
+            "--concurrency",
+            "4",
+            "--format",
+            "json",
+            "--through",
+            &through,
+        ];
+        options.extend(http2.then_some("--http2"));
+        let output = bench(&url, &options).await;
+        assert!(output.status.success(), "{http2}: {output:?}");
+        let results: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        let level = &results["levels"][0];
+        assert_eq!(level["figures"]["output_tokens"]["value"], 40.0);
+        assert!(
+            level["gauge"]["matched"].as_u64() > Some(16),
+            "{}",
+            level["gauge"]
+        );
+        let judged = &level["judged_tps"];
+        assert_eq!(judged["calls"], judged["of"], "{judged}");
+        let work = &results["fingerprint"];
+        assert_eq!(work["output_tokens"]["p50"], 40);
+        assert_eq!(work["engines"].as_array().map(Vec::len), Some(1), "{work}");
+        assert_eq!(results["measured_by"]["version"], env!("CARGO_PKG_VERSION"));
+    }
+    let output = bench(&url, &["--concurrency", "4"]).await;
+    let (_, error) = failed(&output);
+    assert!(
+        error.contains("no trusted authority signed its certificate"),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn http2_without_tls_shares_connections() {
+    let sim = sim::start("ttft=20ms,gap=1ms,tokens=40").await;
+    let output = bench(
+        &url(sim.address),
+        &["--concurrency", "4", "--http2", "--format", "json"],
+    )
+    .await;
+    assert!(output.status.success(), "{output:?}");
+    let results: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(
+        results["levels"][0]["figures"]["output_tokens"]["value"],
+        40.0
+    );
+}
+
+#[tokio::test]
+async fn a_search_ends_by_the_objectives_of_a_proxy_or_of_its_configuration() {
+    let sim = sim::start("ttft=20ms,gap=1ms,tokens=40").await;
+    let folder = tempfile::tempdir().expect("a folder");
+    let (proxy, _authority) = tls_proxy(folder.path(), sim.address).await;
+    let file = folder.path().join("proxy.toml").display().to_string();
+    let admin = proxy.admin.to_string();
+    // The calls go to the simulator itself, so that nothing of them is known there.
+    let of_both = [["--config", &file], ["--through", &admin]];
+    for origin in of_both {
+        let until = [
+            "--until",
+            "slo=first-token",
+            "--concurrency",
+            "4..5",
+            "--format",
+            "json",
+        ];
+        let output = bench(&url(sim.address), &[&origin[..], &until].concat()).await;
+        assert!(output.status.success(), "{output:?}");
+        let results: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        assert_eq!(results["settings"]["objectives"][0], "ttft_p90<=5000ms");
+        assert_eq!(results["highest"]["load"]["concurrency"], 5, "{results:#}");
+        let unknown = [&origin[..], &["--until", "slo=nothing"]].concat();
+        let (_, error) = failed(&bench(&url(sim.address), &unknown).await);
+        assert!(
+            error.contains("has no objective of that name; it has first-token"),
+            "{error}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn no_further_trial_is_made_of_a_load_that_is_known() {
+    let sim = sim::start("ttft=20ms,gap=1ms,tokens=40").await;
+    let options = SHORT.map(|option| if option == "1" { "9" } else { option });
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tokengauge"));
+    command.args(["bench", &url(sim.address)]).args(options);
+    command.args([
+        "--concurrency",
+        "3",
+        "--stop-within",
+        "300",
+        "--format",
+        "json",
+    ]);
+    let output = command.output().await.expect("it runs");
+    assert!(output.status.success(), "{output:?}");
+    let results: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let trials = results["levels"][0]["trials"].as_array().expect("trials");
+    assert!((2..9).contains(&trials.len()), "{}", trials.len());
+    let method = &results["levels"][0]["figures"]["tps_mean"]["method"];
+    assert_eq!(method, "sequential_student_t");
+}
+
+#[tokio::test]
+async fn a_turn_waits_for_the_one_before() {
+    let sim = sim::start("ttft=20ms,gap=1ms,tokens=40").await;
+    let folder = tempfile::tempdir().expect("a folder");
+    let trace = folder.path().join("trace.jsonl");
+    // By their times alone all 800 calls would begin at once.
+    let line = |number: usize| {
+        let session = number % 4;
+        let delay = if number < 4 { "" } else { ", \"delay\": 10" };
+        format!(
+            "{{\"timestamp\": 0, \"input_length\": 20, \"output_length\": 40, \"session_id\": \"s{session}\"{delay}}}\n"
+        )
+    };
+    std::fs::write(&trace, (0..800).map(line).collect::<String>()).expect("written");
+    let file = trace.display().to_string();
+    // A file and a length of prompts exclude each other.
+    let options = [
+        "--input-file",
+        &file,
+        "--fixed-schedule",
+        "--multi-turn",
+        "--format",
+        "json",
+    ];
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tokengauge"));
+    command
+        .args(["bench", &url(sim.address)])
+        .args(&SHORT[2..])
+        .args(options);
+    let output = command.output().await.expect("it runs");
+    assert!(output.status.success(), "{output:?}");
+    let results: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let level = &results["levels"][0];
+    assert_eq!(level["load"]["arrival_pattern"], "multi_turn");
+    let trial = &level["trials"][0];
+    assert!(trial["calls"].as_u64() > Some(16), "{trial}");
+    let in_flight = trial["in_flight"].as_f64().expect("a number");
+    assert!((1.0..=4.01).contains(&in_flight), "{in_flight}");
 }

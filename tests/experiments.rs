@@ -277,6 +277,14 @@ async fn sessions_are_split_by_weight_stay_over_a_restart_and_are_compared() {
     assert_eq!(report["calls_without_unit"], 10);
     assert_eq!(report["arms"][0]["name"], "old");
     assert_eq!(report["arms"][1]["units"], after[1].len());
+    for arm in report["arms"].as_array().expect("arms") {
+        let calls = |name: &str| arm[name].as_u64().expect("a count");
+        assert!(
+            calls("ttft_calls") > 0 && calls("ttft_calls") <= calls("calls"),
+            "{arm}"
+        );
+        assert!(calls("tps_calls") <= calls("ttft_calls"), "{arm}");
+    }
     let ttft = &report["comparisons"][0]["metrics"][0];
     assert_eq!(
         (&ttft["metric"], &ttft["decision"]),

@@ -102,6 +102,7 @@ mod refused_config;
 mod refused_prompts;
 mod reload;
 mod replicas;
+mod report;
 mod request_attribution;
 mod rolling;
 mod scrape;

@@ -26,6 +26,13 @@ pub struct BenchArgs {
     /// What loads are to keep, such as ttft_p95<=500ms, tps_p10>=20 or latency_p99<=8s
     #[arg(long = "objective", value_name = "OBJECTIVE", value_delimiter = ',')]
     pub objectives: Vec<Objective>,
+    /// Search for the highest load that keeps the objective of this name: `slo=NAME` of the proxy at --through, else of
+    /// the configuration; may be given again. Without a load 1..64 calls at once are searched
+    #[arg(long, value_name = "slo=NAME", value_parser = slo_name)]
+    pub until: Vec<String>,
+    /// The configuration with that objective.
+    #[command(flatten)]
+    pub config: ConfigArgs,
     /// What the backend costs an hour, all its GPUs together, in US dollars
     #[arg(long, value_name = "USD", value_parser = positive)]
     pub usd_per_hour: Option<f64>,
@@ -105,6 +112,9 @@ pub struct BenchRequest {
     /// Its private key, PEM
     #[arg(long, value_name = "FILE", requires = "cert")]
     pub key: Option<PathBuf>,
+    /// Over HTTP/2, many calls on a connection: by ALPN with https, else by prior knowledge
+    #[arg(long)]
+    pub http2: bool,
     /// How long a call may take
     #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = humantime::parse_duration)]
     pub request_timeout: Duration,
@@ -126,6 +136,10 @@ pub struct BenchLoad {
     /// Calls begin when those of the trace in --input-file did
     #[arg(long, requires = "input_file")]
     pub fixed_schedule: bool,
+    /// With --fixed-schedule: a call of a session waits for the end of the one before, then as long as in the trace; texts
+    /// of a session grow by the same words, as a conversation does
+    #[arg(long, requires = "fixed_schedule")]
+    pub multi_turn: bool,
     /// The step of rates at which a search ends [default: a fiftieth of the range]
     #[arg(long, value_name = "RATE", value_parser = positive)]
     pub search_step: Option<f64>,
@@ -155,6 +169,10 @@ pub struct BenchCriteria {
     /// The percentage within which TTFT and TPS must be shown to stay over a trial
     #[arg(long, value_name = "PERCENT", default_value_t = 5.0, value_parser = positive)]
     pub steady_within: f64,
+    /// Make no further trials of a load, --trials at most, once throughput, TPS and TTFT are known within this percentage, by
+    /// intervals that hold after every trial
+    #[arg(long, value_name = "PERCENT", value_parser = positive)]
+    pub stop_within: Option<f64>,
     /// The percentage of calls that may fail
     #[arg(long, value_name = "PERCENT", default_value_t = 0.0, value_parser = percent)]
     pub max_failed: f64,
@@ -184,6 +202,12 @@ pub enum BenchFormat {
     Markdown,
     /// For programs
     Json,
+}
+
+fn slo_name(text: &str) -> Result<String, &'static str> {
+    let name = text.strip_prefix("slo=").filter(|name| !name.is_empty());
+    name.map(str::to_owned)
+        .ok_or("is slo=NAME, where NAME is that of an [[slo]]")
 }
 
 fn positive(text: &str) -> Result<f64, &'static str> {

@@ -110,6 +110,10 @@ pub struct ReportArgs {
         default_value = "model"
     )]
     pub by: Vec<By>,
+    /// The row that the others are compared with, such as gpt-5.2, or gpt-5.2,chat with two words in --by
+    /// [default: the one with most calls]
+    #[arg(long, value_name = "NAME")]
+    pub baseline: Option<String>,
     /// Read this ledger [default: ask the proxy at --admin]
     #[arg(long, value_name = "FILE", conflicts_with_all = ["call_log", "admin"])]
     pub ledger: Option<PathBuf>,

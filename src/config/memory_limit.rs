@@ -33,7 +33,7 @@ fn of_limit(limit: Option<u64>) -> usize {
 }
 
 /// The lowest limit that applies to this process, in bytes; `None` where there is none.
-fn limit() -> Option<u64> {
+pub(crate) fn limit() -> Option<u64> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
     let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
     let folders = folders(&groups, &mounts);

@@ -46,7 +46,7 @@ use tokengauge_telemetry::export::cost::Labelled;
 pub use crate::meter::settings::{Measure, Workload};
 pub use file::{Invalid, Problem};
 pub(crate) use limited::{may_guard_metrics, may_have_token, may_limit};
-pub(crate) use memory_limit::warn_of as warn_of_memory_limit;
+pub(crate) use memory_limit::{limit as memory_limit, warn_of as warn_of_memory_limit};
 pub(crate) use named_files::check as check_named_files;
 pub(crate) use operators::{InvalidToken, check_token};
 pub use reference::{json_schema, reference};

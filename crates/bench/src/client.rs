@@ -31,6 +31,8 @@ pub struct ClientSettings {
     pub headers: HeaderMap,
     /// TLS towards the backend.
     pub tls: ClientTls,
+    /// Whether calls are made over HTTP/2, else HTTP/1.1.
+    pub http2: bool,
     /// How long a call may take.
     pub timeout: Duration,
     /// Whether calls name themselves to a gauge on the way: a session and a trace of their own.
@@ -67,7 +69,7 @@ impl Client {
     /// # Errors
     /// Where the URL cannot be called or a file that TLS needs cannot be used.
     pub fn new(settings: ClientSettings) -> Result<Client, Error> {
-        let pool = Pool::new(&settings.url, &settings.tls)?;
+        let pool = Pool::new(&settings.url, &settings.tls, settings.http2)?;
         Ok(Client {
             settings,
             pool,

@@ -147,8 +147,14 @@ impl Comparison {
     }
 }
 
-/// Settings that differ, so that a change may be theirs.
+/// In what both were not measured alike, so that a change may be its own.
 fn settings(old: &Results, new: &Results) -> Vec<String> {
+    let work = old.fingerprint.as_ref().zip(new.fingerprint.as_ref());
+    let work = work.map(|(old, new)| old.differences(new));
+    let by = old.measured_by.as_ref().zip(new.measured_by.as_ref());
+    let by = by.map(|(old, new)| old.differences(new));
+    let differ = work.into_iter().chain(by).flatten();
+    let differ = differ.map(|what| format!("not alike, so a change may be its own: {what}"));
     let (old, new) = (&old.settings, &new.settings);
     let named = |name: &str, old: String, new: String| {
         (old != new).then(|| format!("{name} differs, so a change may be its own: {old}; {new}"))
@@ -166,7 +172,7 @@ fn settings(old: &Results, new: &Results) -> Vec<String> {
             format!("{} s", new.measure),
         ),
     ];
-    found.into_iter().flatten().collect()
+    found.into_iter().flatten().chain(differ).collect()
 }
 
 fn figure(old: &LevelResult, new: &LevelResult, metric: Metric) -> Option<ComparedFigure> {
@@ -248,6 +254,7 @@ mod tests {
     use super::*;
     use crate::level::tests::{level, trial};
     use crate::results::Settings;
+    use tokengauge_core::fingerprint::{Machine, MeasuredBy};
 
     fn results(throughput: &[f64]) -> Results {
         let numbered = (1..).zip(throughput);
@@ -263,6 +270,27 @@ mod tests {
     }
 
     const OLD: [f64; 6] = [100.0, 101.0, 99.5, 100.4, 99.1, 100.7];
+
+    #[test]
+    fn another_machine_or_method_is_said() {
+        let on = |cores, method_version| Results {
+            measured_by: Some(MeasuredBy {
+                method_version,
+                machine: Machine {
+                    cores: Some(cores),
+                    ..Machine::default()
+                },
+                ..MeasuredBy::default()
+            }),
+            ..results(&OLD)
+        };
+        assert!(Comparison::of(&on(2, 1), &on(2, 1)).left_out.is_empty());
+        let found = Comparison::of(&on(2, 1), &on(8, 2)).table();
+        for what in ["method: 1 against 2", "processors: 2 against 8"] {
+            let line = format!("not alike, so a change may be its own: {what}");
+            assert!(found.contains(&line), "{found}");
+        }
+    }
 
     #[test]
     fn a_fall_of_a_tenth_is_worse_and_the_same_again_is_no_change() {

@@ -36,6 +36,8 @@ pub struct LevelFigure {
 pub enum Method {
     /// Student's t across trials.
     StudentT,
+    /// The same at a confidence such that the intervals after each trial hold at once, since the run may stop after any.
+    SequentialStudentT,
     /// The moving-block bootstrap within the one trial.
     #[default]
     MovingBlockBootstrap,
@@ -54,6 +56,17 @@ pub struct TailFigure {
     pub calls: usize,
     /// The calls that its bound needs.
     pub calls_needed: usize,
+}
+
+/// How many of the calls of the trials that count have a figure, and why the others have none.
+#[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+pub struct Judged {
+    /// Calls that have it.
+    pub calls: usize,
+    /// All calls.
+    pub of: usize,
+    /// The others, by reason.
+    pub without: BTreeMap<String, usize>,
 }
 
 /// What a million output tokens cost.
@@ -85,6 +98,12 @@ pub struct LevelResult {
     pub figures: BTreeMap<Metric, LevelFigure>,
     /// The tails over the calls of those trials.
     pub tails: Vec<TailFigure>,
+    /// The calls that TPS and times between tokens are of.
+    #[serde(default)]
+    pub judged_tps: Judged,
+    /// The calls that TTFT is of.
+    #[serde(default)]
+    pub judged_ttft: Judged,
     /// How times are distributed.
     pub distributions: Distributions,
     /// What became of the objectives.
@@ -142,6 +161,8 @@ impl LevelResult {
                 hardware_usd,
                 list_usd: list_usd.map(|usd| usd / tokens * 1e6),
             },
+            judged_tps: judged_tps(&trials),
+            judged_ttft: judged_ttft(&trials),
             load,
             figures,
             tails,
@@ -156,6 +177,21 @@ impl LevelResult {
     pub fn keeps_objectives(&self) -> bool {
         let kept = |result: &ObjectiveResult| result.verdict == Verdict::Kept;
         self.withheld.is_empty() && self.objectives.iter().all(kept)
+    }
+
+    /// Whether throughput, TPS and TTFT are known within a share of their values, over several trials.
+    pub fn is_known_within(&self, share: f64) -> bool {
+        let known = |metric: &Metric| {
+            let figure = self.figures.get(metric);
+            figure.is_some_and(|figure| {
+                let bounds = figure.lower.zip(figure.upper);
+                let reach = bounds.map(|(lower, upper)| (upper - lower) / 2.0);
+                figure.method == Method::SequentialStudentT
+                    && reach.is_some_and(|reach| reach <= share * figure.value)
+            })
+        };
+        let figures = [Metric::OutputThroughput, Metric::TpsMean, Metric::TtftMean];
+        figures.iter().all(known)
     }
 
     /// A figure's value.
@@ -207,7 +243,7 @@ fn figures(trials: &[TrialResult], criteria: &Criteria) -> BTreeMap<Metric, Leve
         let values: Vec<_> = found.iter().map(|figure| figure.value).collect();
         let figure = match (
             found.as_slice(),
-            student::mean(&values, criteria.confidence),
+            student::mean(&values, criteria.confidence_after(values.len())),
         ) {
             ([], _) => return None,
             ([only], _) => LevelFigure {
@@ -223,7 +259,10 @@ fn figures(trials: &[TrialResult], criteria: &Criteria) -> BTreeMap<Metric, Leve
                     value: mean(&values),
                     lower: interval.map(|interval| interval.lower),
                     upper: interval.map(|interval| interval.upper),
-                    method: Method::StudentT,
+                    method: match criteria.stop_within {
+                        Some(_) => Method::SequentialStudentT,
+                        None => Method::StudentT,
+                    },
                     trials: values,
                 }
             }
@@ -265,6 +304,31 @@ fn tail_figure(trials: &[TrialResult], metric: TailMetric) -> TailFigure {
     }
 }
 
+/// The calls that have a speed, and why the others have none.
+fn judged_tps(trials: &[TrialResult]) -> Judged {
+    let mut judged = Judged::default();
+    for trial in counting(trials) {
+        judged.calls += trial.sample.tpot.len();
+        judged.of += trial.calls;
+        for (reason, calls) in &trial.without_tps {
+            *judged.without.entry(reason.clone()).or_default() += calls;
+        }
+    }
+    judged
+}
+
+/// The calls that have a first token.
+fn judged_ttft(trials: &[TrialResult]) -> Judged {
+    let calls = counting(trials).map(|trial| trial.sample.ttft.len()).sum();
+    let of = counting(trials).map(|trial| trial.calls).sum();
+    let without = (of > calls).then(|| ("failed_or_no_text".to_owned(), of - calls));
+    Judged {
+        calls,
+        of,
+        without: without.into_iter().collect(),
+    }
+}
+
 fn distributions(trials: &[TrialResult]) -> Distributions {
     let shares = || (0..=50).map(|step| f64::from(step) / 50.0);
     let ttft: Vec<_> = counting(trials)
@@ -289,6 +353,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::load::Load;
     use crate::trial::{Figure, Sample};
+    use rand::RngExt;
 
     /// A trial with this throughput, or a withheld one.
     pub(crate) fn trial(number: u32, throughput: Result<f64, Reason>) -> TrialResult {
@@ -355,6 +420,76 @@ pub(crate) mod tests {
         // 2 dollars an hour at 100 tokens a second.
         let price = one.usd_per_million_output.hardware_usd.expect("known");
         assert!((price - 5.5556).abs() < 0.001, "{price}");
+    }
+
+    /// Trials of one load whose figures have no trend, looked at after each: how many runs there are whose interval once leaves
+    /// the truth out.
+    #[test]
+    fn intervals_hold_after_every_trial_at_once() {
+        let criteria = Criteria {
+            stop_within: Some(0.01),
+            confidence: 0.9,
+            ..Criteria::default()
+        };
+        let plain = Criteria {
+            stop_within: None,
+            ..criteria
+        };
+        let mut random = tokengauge_stats::seeded(5);
+        let mut normal = || {
+            let draws = std::iter::repeat_with(|| random.random::<f64>());
+            draws.take(12).sum::<f64>() - 6.0
+        };
+        let runs = 1_000;
+        let (mut sequential, mut each) = (0, 0);
+        for _ in 0..runs {
+            let trials: Vec<f64> = (0..20).map(|_| 100.0 + normal()).collect();
+            let left = |criteria: &Criteria| {
+                (2..=trials.len()).any(|count| {
+                    let confidence = criteria.confidence_after(count);
+                    let found = student::mean(&trials[..count], confidence);
+                    !found.expect("trials").interval.contains(100.0)
+                })
+            };
+            sequential += usize::from(left(&criteria));
+            each += usize::from(left(&plain));
+        }
+        assert!(sequential <= runs / 10 && sequential > 0, "{sequential}");
+        assert!(
+            each > 2 * runs / 10,
+            "{each}: looking again and again errs more often"
+        );
+    }
+
+    #[test]
+    fn a_load_is_known_once_all_of_its_figures_are() {
+        let criteria = Criteria {
+            stop_within: Some(0.05),
+            ..Criteria::default()
+        };
+        let of = |speed: [f64; 4]| {
+            let with_speed = |(number, speed): (u32, f64)| {
+                let mut trial = trial(number, Ok(100.0 + f64::from(number) / 10.0));
+                let figures = trial.figures.as_mut().expect("figures");
+                for (metric, value) in [(Metric::TpsMean, speed), (Metric::TtftMean, 0.2)] {
+                    let (lower, upper) = (Some(value), Some(value));
+                    figures.insert(
+                        metric,
+                        Figure {
+                            value,
+                            lower,
+                            upper,
+                        },
+                    );
+                }
+                trial
+            };
+            let trials = (1..).zip(speed).map(with_speed).collect();
+            let load = LoadName::of(&Load::Concurrency(8));
+            LevelResult::of(load, trials, &[], None, &criteria)
+        };
+        assert!(of([40.0, 40.1, 40.0, 39.9]).is_known_within(0.05));
+        assert!(!of([40.0, 50.0, 40.0, 30.0]).is_known_within(0.05));
     }
 
     #[test]

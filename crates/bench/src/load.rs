@@ -3,7 +3,7 @@
 use crate::client::{CallName, Client, Prepared};
 use crate::lag::{self, Delays};
 use crate::recorder::Recorder;
-use crate::workload::Prompts;
+use crate::workload::{Prompts, Session};
 use rand::RngExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -31,6 +31,8 @@ pub enum Load {
     RequestRate(f64, ArrivalPattern),
     /// The starts of a trace, since its first.
     Schedule(Arc<[Duration]>),
+    /// The sessions of a trace, in which a call waits for the one before.
+    Sessions(Arc<[Session]>),
 }
 
 /// How the calls of an open loop arrive.
@@ -119,6 +121,13 @@ pub struct Trace {
     pub overloaded: bool,
     /// It was stopped before its end.
     pub interrupted: bool,
+}
+
+impl Trace {
+    /// Whether a call began while calls count.
+    pub fn counts(&self, call: &FinishedCall) -> bool {
+        (self.measure_from..self.measure_to).contains(&call.timestamps.received)
+    }
 }
 
 /// Runs one trial. `stop` becoming true ends it at once.
@@ -306,6 +315,15 @@ fn start(trial: &Arc<Trial>, load: &Load, settings: TrialSettings, tasks: &mut J
             let starts: Vec<_> = starts.iter().map(|start| began + *start).collect();
             tasks.spawn(open_loop(Arc::clone(trial), starts.into_iter()));
         }
+        Load::Sessions(sessions) => {
+            let random = seeded(settings.seed);
+            tasks.spawn(replay(
+                Arc::clone(trial),
+                Arc::clone(sessions),
+                began,
+                random,
+            ));
+        }
     }
 }
 
@@ -337,6 +355,52 @@ async fn open_loop(trial: Arc<Trial>, arrivals: impl Iterator<Item = Instant>) {
         calls.spawn(async move { trial.call(prepared, at).await });
     }
     while calls.join_next().await.is_some() {}
+}
+
+/// Begins sessions when they are to begin, since `began`.
+async fn replay(
+    trial: Arc<Trial>,
+    sessions: Arc<[Session]>,
+    began: Instant,
+    mut random: Generator,
+) {
+    let mut open = JoinSet::new();
+    for session in sessions.iter() {
+        tokio::time::sleep_until((began + session.at).into()).await;
+        while open.try_join_next().is_some() {}
+        if trial.stopped() {
+            break;
+        }
+        if open.len() >= MAX_IN_FLIGHT {
+            trial.counters.overloaded.store(true, Ordering::Relaxed);
+            trial.counters.changed.notify_waiters();
+            break;
+        }
+        let (trial, session, seed) = (Arc::clone(&trial), session.clone(), random.random());
+        open.spawn(async move { one_session(&trial, &session, began, seed).await });
+    }
+    while open.join_next().await.is_some() {}
+}
+
+/// The calls of a session, each after the one before and the pause of the trace.
+async fn one_session(trial: &Trial, session: &Session, began: Instant, seed: u64) {
+    let mut ended = None;
+    for turn in &session.turns {
+        let prompt = trial.prompts.turn(turn.line, seed);
+        let prepared = trial.client.prepare(prompt);
+        let recorded = began + turn.at.unwrap_or(session.at);
+        let intended = match (ended, turn.delay) {
+            (None, _) => began + session.at,
+            (Some(ended), Some(delay)) => ended + delay,
+            (Some(ended), None) => recorded.max(ended),
+        };
+        tokio::time::sleep_until(intended.into()).await;
+        if trial.stopped() {
+            return;
+        }
+        trial.call(prepared, intended).await;
+        ended = Some(Instant::now());
+    }
 }
 
 /// The instants at which the calls of an open loop begin.

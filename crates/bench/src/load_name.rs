@@ -35,6 +35,11 @@ impl LoadName {
                 request_rate: None,
                 arrival_pattern: Some("fixed_schedule".to_owned()),
             },
+            Load::Sessions(_) => LoadName {
+                concurrency: None,
+                request_rate: None,
+                arrival_pattern: Some("multi_turn".to_owned()),
+            },
         }
     }
 

@@ -8,6 +8,7 @@ use crate::steady::Criteria;
 use crate::workload::Workload;
 use std::sync::Arc;
 use std::time::Duration;
+use tokengauge_core::fingerprint::MeasuredBy;
 
 /// What is run.
 #[derive(Clone)]
@@ -34,6 +35,8 @@ pub struct Plan {
     pub seed: u64,
     /// The name of the run: the session of its calls.
     pub name: String,
+    /// What measures.
+    pub measured_by: MeasuredBy,
     /// The gauge on the way.
     pub gauge: Option<AskGauge>,
 }

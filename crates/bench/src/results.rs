@@ -4,6 +4,7 @@ use crate::level::{LevelResult, LoadName, Price};
 use crate::metric::Metric;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use tokengauge_core::fingerprint::{Fingerprint, MeasuredBy};
 use tokengauge_store::history;
 use tokengauge_store::query::{CapacityPoint, Knee};
 
@@ -22,6 +23,12 @@ pub struct Results {
     pub started_at: String,
     /// What was called, and how.
     pub settings: Settings,
+    /// What the calls asked for and what answered them; `null` of results of before there was one. The load is that of the level.
+    #[serde(default)]
+    pub fingerprint: Option<Fingerprint>,
+    /// What measured: program, method and machine.
+    #[serde(default)]
+    pub measured_by: Option<MeasuredBy>,
     /// The loads, in ascending order.
     pub levels: Vec<LevelResult>,
     /// Beyond it more calls at once bring no more tokens.
@@ -92,6 +99,8 @@ impl Results {
             schema_version: SCHEMA_VERSION,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             started_at,
+            fingerprint: None,
+            measured_by: None,
             highest: highest(&levels),
             no_knee: knee.as_ref().err().map(ToString::to_string),
             knee: knee.ok(),

@@ -18,6 +18,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use tokengauge_core::call::{CallRecord, Outcome};
+use tokengauge_core::fingerprint::FingerprintBuilder;
 use tokengauge_meter::settings::Measure;
 use tokengauge_meter::{Meter, RecentCalls};
 use tokengauge_stats::{Generator, seeded};
@@ -68,6 +69,7 @@ pub async fn run(
         stop,
         watch,
         trials: Vec::new(),
+        fingerprint: FingerprintBuilder::default(),
         begun: 0,
         all: None,
     };
@@ -88,6 +90,7 @@ struct Run<'a> {
     stop: watch::Receiver<bool>,
     watch: Watch<'a>,
     trials: Vec<Done>,
+    fingerprint: FingerprintBuilder,
     begun: usize,
     all: Option<usize>,
 }
@@ -161,8 +164,18 @@ impl Run<'_> {
             if self.stopped() {
                 break;
             }
+            if self.is_known(&load) {
+                self.all = self.all.map(|all| all - 1);
+                continue;
+            }
             self.trial(load, trial).await;
         }
+    }
+
+    /// Whether a load needs no further trial.
+    fn is_known(&self, load: &Load) -> bool {
+        let within = self.plan.criteria.stop_within;
+        within.is_some_and(|within| self.level(load).is_known_within(within))
     }
 
     /// Bisection: the lowest load, the highest, then the middle of what keeps and what does not.
@@ -187,6 +200,9 @@ impl Run<'_> {
         for trial in 1..=self.plan.trials {
             if self.stopped() {
                 return false;
+            }
+            if self.is_known(&load) {
+                break;
             }
             self.trial(load.clone(), trial).await;
         }
@@ -230,6 +246,9 @@ impl Run<'_> {
         )
         .await;
         let (result, calls) = result(&trace, &load, trial, started, &self.plan);
+        for call in trace.calls.iter().filter(|call| trace.counts(call)) {
+            self.fingerprint.add(&call.record);
+        }
         let records = match &self.plan.gauge {
             None => None,
             Some(ask) => {
@@ -237,6 +256,9 @@ impl Run<'_> {
                 Some(ask(started).await)
             }
         };
+        for record in records.iter().flatten().flatten() {
+            self.fingerprint.add_engine(record);
+        }
         self.trials.push(Done {
             load,
             result,
@@ -302,7 +324,11 @@ impl Run<'_> {
             objectives: plan.objectives.iter().map(ToString::to_string).collect(),
         };
         let interrupted = self.stopped();
-        Results::of(settings, self.started_at, levels, interrupted)
+        Results {
+            fingerprint: Some(self.fingerprint.build()),
+            measured_by: Some(self.plan.measured_by.clone()),
+            ..Results::of(settings, self.started_at, levels, interrupted)
+        }
     }
 }
 

@@ -29,6 +29,21 @@ pub struct Criteria {
     pub lag: Option<f64>,
     /// The confidence of intervals.
     pub confidence: f64,
+    /// The share within which figures are to be known for a load to have no further trials; with it intervals hold after every
+    /// trial at once.
+    pub stop_within: Option<f64>,
+}
+
+impl Criteria {
+    /// The confidence of an interval over so many trials. Where one may stop after each of them, the error of 1 − confidence is
+    /// spread over all of them: 1 ÷ k(k + 1) of it for the k-th interval, which is the one over k + 1 trials (Bonferroni).
+    pub fn confidence_after(&self, trials: usize) -> f64 {
+        let interval = trials.saturating_sub(1).max(1) as f64;
+        match self.stop_within {
+            None => self.confidence,
+            Some(_) => 1.0 - (1.0 - self.confidence) / (interval * (interval + 1.0)),
+        }
+    }
 }
 
 impl Default for Criteria {
@@ -38,6 +53,7 @@ impl Default for Criteria {
             failed: 0.0,
             lag: None,
             confidence: 0.95,
+            stop_within: None,
         }
     }
 }
@@ -229,7 +245,7 @@ fn kept_load(observed: &Observed, load: &Load, steady: Steady) -> Option<Withhel
             }
             format!("{} calls began, not {expected:.0}", observed.begun)
         }
-        Load::Schedule(_) => return None,
+        Load::Schedule(_) | Load::Sessions(_) => return None,
     };
     Some(Withheld::new(Reason::NotSteady, message))
 }

@@ -1,7 +1,7 @@
 //! Results as tables, for terminals and documents.
 
 use crate::gauge::{BothSides, Sides};
-use crate::level::{LevelFigure, LevelResult, TailFigure};
+use crate::level::{Judged, LevelFigure, LevelResult, TailFigure};
 use crate::metric::{Metric, TailMetric, Unit};
 use crate::objective::Verdict;
 use crate::results::Results;
@@ -81,35 +81,59 @@ pub fn about(results: &Results) -> String {
     )
 }
 
-/// The table of loads.
-pub fn rows(results: &Results) -> Vec<Vec<String>> {
-    let heads = HEADS.iter().map(|head| (*head).to_owned()).collect();
-    std::iter::once(heads)
-        .chain(results.levels.iter().map(row))
-        .collect()
+/// A cell of the table of loads.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Cell {
+    /// The figure.
+    pub text: String,
+    /// How far it is known: half of its interval's width in percent, or the bound of a tail. Empty where it is not.
+    pub interval: String,
+    /// The figure as a number.
+    pub value: Option<f64>,
 }
 
-fn row(level: &LevelResult) -> Vec<String> {
+/// The heads of the table of loads.
+pub fn heads() -> impl Iterator<Item = &'static str> {
+    HEADS.into_iter()
+}
+
+/// The rows of the table of loads.
+pub fn cells(results: &Results) -> impl Iterator<Item = Vec<Cell>> {
+    results.levels.iter().map(row)
+}
+
+/// The table of loads as texts, its heads first.
+fn rows(results: &Results) -> Vec<Vec<String>> {
+    let heads = heads().map(str::to_owned).collect();
+    let text = |cell: Cell| match cell.interval.is_empty() {
+        true => cell.text,
+        false => format!("{} {}", cell.text, cell.interval),
+    };
+    let rows = cells(results).map(|row| row.into_iter().map(text).collect());
+    std::iter::once(heads).chain(rows).collect()
+}
+
+fn row(level: &LevelResult) -> Vec<Cell> {
     let figure = |metric: Metric| match level.figures.get(&metric) {
         Some(figure) => with_reach(figure, metric.unit()),
-        None => "–".to_owned(),
+        None => plain("–".to_owned()),
     };
     let tail = |name: &str| {
-        let tail = TailMetric::parse(name).map(TailMetric::unit);
+        let unit = TailMetric::parse(name).map(TailMetric::unit);
         let found = level.tails.iter().find(|tail| tail.name == name);
-        found
-            .zip(tail)
-            .map_or("–".to_owned(), |(found, unit)| tail_cell(found, unit))
+        let cell = found.zip(unit).map(|(found, unit)| tail_cell(found, unit));
+        cell.unwrap_or_else(|| plain("–".to_owned()))
     };
-    let calls: usize = level
-        .trials
-        .iter()
-        .filter(|trial| trial.figures.is_some())
-        .map(|trial| trial.calls)
-        .sum();
+    let calls = counted(level);
     vec![
-        level.load.to_string(),
-        calls.to_string(),
+        Cell {
+            value: Some(level.load.number()),
+            ..plain(level.load.to_string())
+        },
+        Cell {
+            value: Some(calls as f64),
+            ..plain(calls.to_string())
+        },
         figure(Metric::OutputThroughput),
         figure(Metric::RequestThroughput),
         figure(Metric::TpsMean),
@@ -122,31 +146,61 @@ fn row(level: &LevelResult) -> Vec<String> {
     ]
 }
 
+/// Calls of the trials that count.
+fn counted(level: &LevelResult) -> usize {
+    let trials = level.trials.iter();
+    let counting = trials.filter(|trial| trial.figures.is_some());
+    counting.map(|trial| trial.calls).sum()
+}
+
+fn plain(text: String) -> Cell {
+    Cell {
+        text,
+        ..Cell::default()
+    }
+}
+
 /// A figure and half of its interval's width in percent.
-fn with_reach(figure: &LevelFigure, unit: Unit) -> String {
-    let shown = match unit {
+fn with_reach(figure: &LevelFigure, unit: Unit) -> Cell {
+    let text = match unit {
         Unit::Seconds | Unit::Tokens => unit.show(figure.value),
         Unit::CallsPerSecond => format!("{:.2}", figure.value),
         Unit::TokensPerSecond => format!("{:.1}", figure.value),
     };
-    match figure
-        .lower
-        .zip(figure.upper)
+    let bounds = figure.lower.zip(figure.upper);
+    let interval = bounds
         .filter(|_| figure.value != 0.0)
-    {
-        Some((lower, upper)) => {
+        .map(|(lower, upper)| {
             let reach = (upper - lower) / 2.0 / figure.value * 100.0;
-            format!("{shown} ±{reach:.1}%")
-        }
-        None => shown,
+            format!("±{reach:.1}%")
+        });
+    Cell {
+        text,
+        interval: interval.unwrap_or_default(),
+        value: Some(figure.value),
     }
 }
 
-fn tail_cell(tail: &TailFigure, unit: Unit) -> String {
-    match tail.value {
-        Some(value) if unit == Unit::TokensPerSecond => format!("{value:.1}"),
-        Some(value) => unit.show(value),
-        None => format!("too few ({}/{})", tail.calls, tail.calls_needed),
+/// A tail and what it is not beyond.
+fn tail_cell(tail: &TailFigure, unit: Unit) -> Cell {
+    let show = |value: f64| match unit {
+        Unit::TokensPerSecond => format!("{value:.1}"),
+        _ => unit.show(value),
+    };
+    let sign = if unit == Unit::TokensPerSecond {
+        '≥'
+    } else {
+        '≤'
+    };
+    Cell {
+        text: match tail.value {
+            Some(value) => show(value),
+            None => format!("too few ({}/{})", tail.calls, tail.calls_needed),
+        },
+        interval: tail
+            .bound
+            .map_or(String::new(), |bound| format!("{sign}{}", show(bound))),
+        value: tail.value,
     }
 }
 
@@ -170,6 +224,14 @@ pub fn findings(results: &Results) -> Vec<String> {
         lines.push(format!("no knee: {reason}"));
     }
     lines.extend(highest(results));
+    let work = results.fingerprint.as_ref();
+    lines.extend(work.map(|work| format!("work, of 10 to 90 of 100 calls in brackets: {work}")));
+    lines.extend(
+        results
+            .measured_by
+            .as_ref()
+            .map(|by| format!("measured by {by}")),
+    );
     if results.interrupted {
         lines.push("stopped before its end: these are the trials that were whole".to_owned());
     }
@@ -194,20 +256,8 @@ fn of_level(level: &LevelResult) -> Vec<String> {
             reasons.join("; ")
         ));
     }
-    if level.withheld.is_empty() && !level.figures.contains_key(&Metric::TpsMean) {
-        let mut reasons = std::collections::BTreeMap::<&str, usize>::new();
-        for (reason, calls) in level.trials.iter().flat_map(|trial| &trial.without_tps) {
-            *reasons.entry(reason).or_default() += calls;
-        }
-        let reasons: Vec<_> = reasons
-            .iter()
-            .map(|(reason, calls)| format!("{reason}: {calls}"))
-            .collect();
-        lines.push(format!(
-            "{load}: no call has a TPS ({})",
-            reasons.join(", ")
-        ));
-    }
+    lines.extend(judged(level, "TPS", &level.judged_tps));
+    lines.extend(judged(level, "TTFT", &level.judged_ttft));
     for result in &level.objectives {
         let verdict = match result.verdict {
             Verdict::Kept => "kept",
@@ -234,6 +284,23 @@ fn of_level(level: &LevelResult) -> Vec<String> {
             .map(|both| format!("{load}: {}", both_sides(both))),
     );
     lines
+}
+
+/// How many calls have a figure, where some have none.
+fn judged(level: &LevelResult, figure: &str, judged: &Judged) -> Option<String> {
+    let reasons = judged.without.iter();
+    let reasons: Vec<_> = reasons
+        .map(|(reason, calls)| format!("{calls} {}", reason.replace('_', " ")))
+        .collect();
+    (level.withheld.is_empty() && judged.calls < judged.of).then(|| {
+        format!(
+            "{}: {figure} is of {} of {} calls; the others: {}",
+            level.load,
+            judged.calls,
+            judged.of,
+            reasons.join(", ")
+        )
+    })
 }
 
 fn highest(results: &Results) -> Option<String> {

@@ -1,11 +1,12 @@
-//! Connections to the backend: one for each call under way, used again when it is over.
+//! Connections to the backend. With HTTP/1.1 one for each call under way, used again when it is over; with HTTP/2 calls share one,
+//! up to a number of streams that every server allows.
 
 use bytes::Bytes;
 use http::uri::Scheme;
 use http::{HeaderValue, Request, Response, Uri, header};
 use hyper::body::Incoming;
-use hyper::client::conn::http1::{self, SendRequest};
-use hyper_util::rt::TokioIo;
+use hyper::client::conn::{TrySendError, http1, http2};
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use parking_lot::Mutex;
 use std::convert::Infallible;
 use std::io;
@@ -38,15 +39,55 @@ pub struct Pool {
     port: u16,
     authority: HeaderValue,
     tls: Option<Connector>,
-    idle: Mutex<Vec<SendRequest<RequestBody>>>,
+    http2: bool,
+    idle: Mutex<Vec<http1::SendRequest<RequestBody>>>,
+    /// Connections of HTTP/2; held while one is made, so that calls that begin together share it.
+    shared: tokio::sync::Mutex<Vec<Shared>>,
+}
+
+/// Streams of one connection at once: servers should allow no fewer (RFC 9113, 6.5.2).
+const MAX_STREAMS: usize = 100;
+
+/// A connection of HTTP/2.
+#[derive(Clone, Debug)]
+struct Shared {
+    sender: http2::SendRequest<RequestBody>,
+    /// One for the pool, and one for each stream.
+    streams: Arc<()>,
+}
+
+/// What sends a call's request.
+#[derive(Debug)]
+enum Sender {
+    Http1(http1::SendRequest<RequestBody>),
+    Http2(Shared),
+}
+
+impl Sender {
+    async fn ready(&mut self) -> hyper::Result<()> {
+        match self {
+            Sender::Http1(sender) => sender.ready().await,
+            Sender::Http2(shared) => shared.sender.ready().await,
+        }
+    }
+
+    async fn send(
+        &mut self,
+        request: Request<RequestBody>,
+    ) -> Result<Response<Incoming>, TrySendError<Request<RequestBody>>> {
+        match self {
+            Sender::Http1(sender) => sender.try_send_request(request).await,
+            Sender::Http2(shared) => shared.sender.try_send_request(request).await,
+        }
+    }
 }
 
 impl Pool {
-    /// Connections to the address of `url`.
+    /// Connections to the address of `url`, of HTTP/2 (over TLS by ALPN, else by prior knowledge) or of HTTP/1.1.
     ///
     /// # Errors
     /// Where the URL names no host or is neither `http` nor `https`, or a file that TLS needs cannot be used.
-    pub fn new(url: &Uri, tls: &ClientTls) -> Result<Pool, Error> {
+    pub fn new(url: &Uri, tls: &ClientTls, http2: bool) -> Result<Pool, Error> {
         let invalid = |reason: String| Error::Url {
             url: url.to_string(),
             reason,
@@ -59,8 +100,12 @@ impl Pool {
             Some(scheme) if *scheme == Scheme::HTTPS => true,
             _ => return Err(invalid("must start with http:// or https://".to_owned())),
         };
+        let protocol = match http2 {
+            true => Protocol::Http2,
+            false => Protocol::Http1,
+        };
         let connector = secure
-            .then(|| Connector::new(tls, Protocol::Http1))
+            .then(|| Connector::new(tls, protocol))
             .transpose()
             .map_err(|error| invalid(error.to_string()))?;
         let named = authority.as_str().rsplit('@').next().unwrap_or_default();
@@ -73,7 +118,9 @@ impl Pool {
                 .parse()
                 .map_err(|_| invalid("names no host".to_owned()))?,
             tls: connector,
+            http2,
             idle: Mutex::default(),
+            shared: tokio::sync::Mutex::default(),
         })
     }
 
@@ -91,21 +138,14 @@ impl Pool {
         &self,
         mut request: Request<RequestBody>,
     ) -> Result<(Response<Incoming>, Lease<'_>), Failure> {
-        request
-            .headers_mut()
-            .insert(header::HOST, self.authority.clone());
+        self.address_request(&mut request);
         loop {
-            let idle = self.idle.lock().pop();
-            let reused = idle.is_some();
-            let mut sender = match idle {
-                Some(sender) => sender,
-                None => self.connect().await?,
-            };
+            let (mut sender, reused) = self.sender().await?;
             if sender.ready().await.is_err() && reused {
                 continue;
             }
             request.body().call.connected(Instant::now(), reused);
-            match sender.try_send_request(request).await {
+            match sender.send(request).await {
                 Ok(response) => {
                     let sender = Some(sender);
                     return Ok((response, Lease { pool: self, sender }));
@@ -118,39 +158,92 @@ impl Pool {
         }
     }
 
-    async fn connect(&self) -> Result<SendRequest<RequestBody>, Failure> {
-        let mut addresses = tokio::net::lookup_host((self.host.as_str(), self.port))
+    /// Says where the request goes: in a header, or in HTTP/2 in the URI.
+    fn address_request(&self, request: &mut Request<RequestBody>) {
+        if !self.http2 {
+            let host = self.authority.clone();
+            request.headers_mut().insert(header::HOST, host);
+            return;
+        }
+        let scheme = match self.tls {
+            Some(_) => Scheme::HTTPS,
+            None => Scheme::HTTP,
+        };
+        let path = request.uri().path_and_query().cloned();
+        let url = Uri::builder()
+            .scheme(scheme)
+            .authority(self.authority.as_bytes())
+            .path_and_query(path.map_or("/".to_owned(), |path| path.to_string()));
+        if let Ok(url) = url.build() {
+            *request.uri_mut() = url;
+        }
+    }
+
+    /// A connection with room for a call, and whether there was one.
+    async fn sender(&self) -> Result<(Sender, bool), Failure> {
+        if self.http2 {
+            let mut shared = self.shared.lock().await;
+            shared.retain(|connection| !connection.sender.is_closed());
+            let mut open = shared.iter();
+            let open =
+                open.find(|connection| Arc::strong_count(&connection.streams) <= MAX_STREAMS);
+            if let Some(connection) = open {
+                return Ok((Sender::Http2(connection.clone()), true));
+            }
+            let sender = self.connect().await?;
+            if let Sender::Http2(connection) = &sender {
+                shared.push(connection.clone());
+            }
+            return Ok((sender, false));
+        }
+        let idle = self.idle.lock().pop();
+        match idle {
+            Some(sender) => Ok((Sender::Http1(sender), true)),
+            None => Ok((self.connect().await?, false)),
+        }
+    }
+
+    async fn connect(&self) -> Result<Sender, Failure> {
+        let addresses = tokio::net::lookup_host((self.host.as_str(), self.port))
             .await
-            .map_err(|error| Failure::new(FailureKind::Dns, &error))?
-            .peekable();
-        if addresses.peek().is_none() {
+            .map_err(|error| Failure::new(FailureKind::Dns, &error))?;
+        let addresses: Vec<_> = addresses.collect();
+        if addresses.is_empty() {
             let error = io::Error::other("the name has no address");
             return Err(Failure::new(FailureKind::Dns, &error));
         }
-        let addresses: Vec<_> = addresses.collect();
         let tcp = TcpStream::connect(&addresses[..])
             .await
             .map_err(|error| Failure::new(FailureKind::Connect, &error))?;
         let _ = tcp.set_nodelay(true);
         match &self.tls {
-            None => handshake(tcp).await,
+            None => handshake(tcp, self.http2).await,
             Some(tls) => {
                 let stream = tls.connect(tcp, &self.host).await;
-                handshake(stream.map_err(|error| Failure::new(FailureKind::Tls, &error))?).await
+                let stream = stream.map_err(|error| Failure::new(FailureKind::Tls, &error))?;
+                handshake(stream, self.http2).await
             }
         }
     }
 }
 
-async fn handshake<S>(stream: S) -> Result<SendRequest<RequestBody>, Failure>
+/// Begins HTTP on a connection. The connection ends when its senders are dropped and responses are over.
+async fn handshake<S>(stream: S, http2: bool) -> Result<Sender, Failure>
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
-    let connecting = http1::handshake(TokioIo::new(stream)).await;
+    let stream = TokioIo::new(stream);
+    if http2 {
+        let connecting = http2::handshake(TokioExecutor::new(), stream).await;
+        let (sender, connection) = connecting.map_err(|error| Failure::exchange(&error))?;
+        tokio::spawn(async move { drop(connection.await) });
+        let streams = Arc::default();
+        return Ok(Sender::Http2(Shared { sender, streams }));
+    }
+    let connecting = http1::handshake(stream).await;
     let (sender, connection) = connecting.map_err(|error| Failure::exchange(&error))?;
-    // It ends when its sender is dropped and the response is over.
     tokio::spawn(async move { drop(connection.await) });
-    Ok(sender)
+    Ok(Sender::Http1(sender))
 }
 
 impl Failure {
@@ -173,17 +266,19 @@ impl Failure {
     }
 }
 
-/// A connection while its response comes; it is idle again once the response was whole.
+/// A connection while its response comes. One of HTTP/1.1 is idle again once the response was whole; of HTTP/2 a stream is over.
 #[derive(Debug)]
 pub struct Lease<'a> {
     pool: &'a Pool,
-    sender: Option<SendRequest<RequestBody>>,
+    sender: Option<Sender>,
 }
 
 impl Lease<'_> {
     /// The response came whole, so that the connection can be used again.
     pub fn give_back(mut self) {
-        if let Some(sender) = self.sender.take().filter(|sender| !sender.is_closed()) {
+        if let Some(Sender::Http1(sender)) = self.sender.take()
+            && !sender.is_closed()
+        {
             self.pool.idle.lock().push(sender);
         }
     }

@@ -179,15 +179,7 @@ fn of_speeds(calls: &[&Call], resampling: &mut Resampling) -> Figures {
     let parts =
         |of: &dyn Fn(&Call) -> (f64, f64)| timed.iter().map(|call| of(call)).collect::<Vec<_>>();
     let all_reported = timed.iter().all(|call| call.token_ratio.is_some());
-    let latencies = timed
-        .iter()
-        .flat_map(|call| call.inter_token.iter().copied());
-    let latencies: Vec<_> = latencies.collect();
-    let known = |value| Figure {
-        value,
-        lower: None,
-        upper: None,
-    };
+    let latencies: Vec<_> = timed.iter().map(|call| &call.inter_token[..]).collect();
     vec![
         (Metric::TpsMean, resampling.ratio(&tps, &parts(&decode))),
         (Metric::TpsP50, resampling.of(&tps, median)),
@@ -203,11 +195,11 @@ fn of_speeds(calls: &[&Call], resampling: &mut Resampling) -> Figures {
         ),
         (
             Metric::ItlP50,
-            weighted_quantile(&latencies, 0.5).map(known),
+            resampling.weighted_quantile(&tps, &latencies, 0.5),
         ),
         (
             Metric::ItlP99,
-            weighted_quantile(&latencies, 0.99).map(known),
+            resampling.weighted_quantile(&tps, &latencies, 0.99),
         ),
     ]
 }
@@ -249,23 +241,67 @@ impl Resampling {
 
     /// The sum of the first parts of calls over that of the second; `series` is what their dependence is judged by.
     fn ratio(&mut self, series: &[f64], parts: &[(f64, f64)]) -> Option<Figure> {
-        // Calls are resampled by their numbers.
+        self.of_numbers(series, |numbers| {
+            let chosen = numbers.iter().map(|number| parts[*number as usize]);
+            let sums = chosen.fold((0.0, 0.0), |sum, part| (sum.0 + part.0, sum.1 + part.1));
+            sums.0 / sums.1
+        })
+    }
+
+    /// The value that a share of the weight of all calls is not above; calls are resampled whole.
+    fn weighted_quantile(
+        &mut self,
+        series: &[f64],
+        calls: &[&[(f64, u32)]],
+        share: f64,
+    ) -> Option<Figure> {
+        let mut values: Vec<f64> = calls
+            .iter()
+            .flat_map(|call| call.iter())
+            .map(|it| it.0)
+            .collect();
+        values.sort_by(f64::total_cmp);
+        values.dedup();
+        if values.is_empty() {
+            return None;
+        }
+        let place = |value: f64| values.partition_point(|other| *other < value);
+        let weights = |call: &&[(f64, u32)]| {
+            let weights = call.iter();
+            weights
+                .map(|(value, weight)| (place(*value), u64::from(*weight)))
+                .collect::<Vec<_>>()
+        };
+        let calls: Vec<_> = calls.iter().map(weights).collect();
+        self.of_numbers(series, |numbers| {
+            let mut counts = vec![0; values.len()];
+            for (place, weight) in numbers.iter().flat_map(|number| &calls[*number as usize]) {
+                counts[*place] += weight;
+            }
+            let wanted = share * counts.iter().sum::<u64>() as f64;
+            let mut below = 0;
+            let at = counts.iter().position(|count| {
+                below += count;
+                below as f64 >= wanted
+            });
+            values[at.unwrap_or(values.len() - 1)]
+        })
+    }
+
+    /// A statistic of calls, which are resampled by their numbers; `series` is what their dependence is judged by.
+    fn of_numbers(&mut self, series: &[f64], statistic: impl Fn(&[f64]) -> f64) -> Option<Figure> {
         let numbers: Vec<_> = (0..series.len()).map(|number| number as f64).collect();
         if numbers.is_empty() {
             return None;
         }
-        let over = |numbers: &[f64]| {
-            let chosen = numbers.iter().map(|number| parts[*number as usize]);
-            let sums = chosen.fold((0.0, 0.0), |sum, part| (sum.0 + part.0, sum.1 + part.1));
-            sums.0 / sums.1
-        };
         let options = Options {
             block: bootstrap::block_length(series).ok(),
             ..self.options(series.len())
         };
-        let found = bootstrap::interval(&numbers, over, options, &mut self.random).ok();
+        let value = statistic(&numbers);
+        let found = bootstrap::interval(&numbers, statistic, options, &mut self.random).ok();
         Some(Figure {
-            value: over(&numbers),
+            value,
             lower: found.map(|found| found.interval.lower),
             upper: found.map(|found| found.interval.upper),
         })

@@ -7,6 +7,7 @@ use crate::prompt;
 use parking_lot::Mutex;
 use rand::RngExt;
 use serde::Deserialize;
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,6 +38,28 @@ pub struct Line {
     session: Option<String>,
     /// When the call began, since the first of its trace.
     pub at: Option<Duration>,
+    /// How long after the end of its session's call before it began.
+    delay: Option<Duration>,
+}
+
+/// The calls of a session, of which each begins after the one before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Session {
+    /// When the first begins, since the first call of the trace.
+    pub at: Duration,
+    /// Its calls, in the order of the file; one at least.
+    pub turns: Vec<Turn>,
+}
+
+/// A call of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Turn {
+    /// The place of its line.
+    pub line: usize,
+    /// When it begins, since the first call of the trace, where it has no `delay`.
+    pub at: Option<Duration>,
+    /// How long after the end of the call before.
+    pub delay: Option<Duration>,
 }
 
 /// The text of a line.
@@ -56,8 +79,8 @@ enum InvalidLine {
     Length(u32),
     #[error("neither `text` nor `input_length`")]
     NoPrompt,
-    #[error("timestamp: {0}")]
-    Timestamp(#[from] std::time::TryFromFloatSecsError),
+    #[error("timestamp or delay: {0}")]
+    Time(#[from] std::time::TryFromFloatSecsError),
 }
 
 /// The members of a line that are known: AIPerf's `single_turn` and `mooncake_trace`, guidellm's columns.
@@ -72,6 +95,8 @@ struct JsonLine {
     session_id: Option<String>,
     /// In milliseconds.
     timestamp: Option<f64>,
+    /// Milliseconds after the end of the session's call before.
+    delay: Option<f64>,
 }
 
 impl Workload {
@@ -118,6 +143,38 @@ impl Workload {
         Some(starts)
     }
 
+    /// The sessions of a trace, by their begin, those without a session's name alone; `None` where a first call has no time.
+    pub fn sessions(&self) -> Option<Vec<Session>> {
+        let Workload::Lines(lines) = self else {
+            return None;
+        };
+        let mut places = HashMap::new();
+        let mut sessions: Vec<Session> = Vec::new();
+        for (number, line) in lines.iter().enumerate() {
+            let turn = Turn {
+                line: number,
+                at: line.at,
+                delay: line.delay,
+            };
+            let known = line.session.as_deref();
+            match known.and_then(|name| places.get(name)).copied() {
+                Some(place) => {
+                    let session: &mut Session = &mut sessions[place];
+                    session.turns.push(turn);
+                }
+                None => {
+                    known.map(|name| places.insert(name, sessions.len()));
+                    sessions.push(Session {
+                        at: line.at?,
+                        turns: vec![turn],
+                    });
+                }
+            }
+        }
+        sessions.sort_by_key(|session| session.at);
+        Some(sessions)
+    }
+
     /// The workload in words.
     pub fn describe(&self) -> String {
         match self {
@@ -139,6 +196,7 @@ impl Line {
             output_tokens: None,
             session: None,
             at: None,
+            delay: None,
         }
     }
 
@@ -150,14 +208,16 @@ impl Line {
             (None, Some(tokens)) => return Err(InvalidLine::Length(tokens)),
             (None, None) => return Err(InvalidLine::NoPrompt),
         };
-        let at = line
-            .timestamp
-            .map(|millis| Duration::try_from_secs_f64(millis / 1e3));
+        let time = |millis: Option<f64>| {
+            let seconds = millis.map(|millis| Duration::try_from_secs_f64(millis / 1e3));
+            seconds.transpose()
+        };
         Ok(Line {
             text,
             output_tokens: line.output_length.filter(|tokens| *tokens > 0),
             session: line.session_id,
-            at: at.transpose()?,
+            at: time(line.timestamp)?,
+            delay: time(line.delay)?,
         })
     }
 
@@ -186,6 +246,15 @@ impl Prompts {
     pub fn new(workload: Arc<Workload>, seed: u64) -> Prompts {
         let state = Mutex::new((seeded(seed), 0));
         Prompts { workload, state }
+    }
+
+    /// The prompt of a line. Texts that are made for one `session` begin alike, the shorter one being the begin of the longer: as
+    /// a conversation grows, so that an engine's cache of prefixes has of it what it would have.
+    pub fn turn(&self, line: usize, session: u64) -> Prompt {
+        match &*self.workload {
+            Workload::Lines(lines) => lines[line % lines.len()].prompt(&mut seeded(session)),
+            Workload::Synthetic { .. } => self.next(),
+        }
     }
 
     /// The next prompt. Its text is made outside of the lock, from a seed of its own.
@@ -237,6 +306,33 @@ mod tests {
         assert_eq!((count(&second.text), second.output_tokens), (7, None));
         assert_eq!(count(&third.text), 40, "it begins again");
         assert_ne!(first.text, third.text);
+    }
+
+    #[test]
+    fn sessions_have_their_turns_and_texts_that_grow() {
+        let text = "{\"timestamp\": 500, \"input_length\": 9, \"session_id\": \"late\"}\n\
+                    {\"timestamp\": 0, \"input_length\": 40, \"session_id\": \"s\"}\n\
+                    {\"timestamp\": 100, \"input_length\": 7}\n\
+                    {\"timestamp\": 900, \"delay\": 250, \"input_length\": 60, \"session_id\": \"s\"}\n";
+        let trace = read("sessions.jsonl", text).expect("a trace");
+        let sessions = trace.sessions().expect("times");
+        let lines = |session: &Session| {
+            session
+                .turns
+                .iter()
+                .map(|turn| turn.line)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(
+            sessions.iter().map(lines).collect::<Vec<_>>(),
+            [vec![1, 3], vec![2], vec![0]]
+        );
+        assert_eq!(sessions[0].turns[1].delay, Some(Duration::from_millis(250)));
+        let prompts = Prompts::new(trace.into(), 1);
+        let (first, second) = (prompts.turn(1, 5), prompts.turn(3, 5));
+        assert_eq!((count(&first.text), count(&second.text)), (40, 60));
+        assert!(second.text.starts_with(&first.text));
+        assert!(!prompts.turn(3, 6).text.starts_with(&first.text));
     }
 
     #[test]

@@ -11,6 +11,7 @@ pub mod cells;
 pub mod concurrency;
 pub mod dialect;
 pub mod experiment;
+pub mod fingerprint;
 pub mod finish_class;
 pub mod finished;
 pub mod inter_token;

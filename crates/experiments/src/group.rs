@@ -12,6 +12,8 @@ pub struct Group {
     calls: u64,
     failures: u64,
     priced_calls: u64,
+    ttft_calls: u64,
+    tps_calls: u64,
 }
 
 /// The units of one ratio.
@@ -45,6 +47,8 @@ impl Group {
         self.calls += sums.calls;
         self.failures += sums.failures;
         self.priced_calls += sums.priced_calls;
+        self.ttft_calls += sums.ttft_calls;
+        self.tps_calls += sums.tps_calls;
     }
 
     /// The number of units.
@@ -77,6 +81,16 @@ impl Group {
 
     pub(crate) fn priced_calls(&self) -> u64 {
         self.priced_calls
+    }
+
+    /// Calls with a time to first token.
+    pub(crate) fn ttft_calls(&self) -> u64 {
+        self.ttft_calls
+    }
+
+    /// Calls with a decode speed.
+    pub(crate) fn tps_calls(&self) -> u64 {
+        self.tps_calls
     }
 
     pub(crate) fn tally(&self, metric: Metric) -> &Tally {

@@ -55,6 +55,15 @@ pub struct ArmReport {
     pub complete_units: u64,
     /// Their calls.
     pub calls: u64,
+    /// Those with a time to first token, which its metrics are of; those while the backend warmed up have none.
+    #[serde(default)]
+    pub ttft_calls: u64,
+    /// Those with a decode speed, likewise.
+    #[serde(default)]
+    pub tps_calls: u64,
+    /// Those with a price.
+    #[serde(default)]
+    pub priced_calls: u64,
 }
 
 /// An arm against the baseline.

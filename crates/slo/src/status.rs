@@ -23,6 +23,10 @@ pub struct Status {
     pub name: Arc<str>,
     /// The objective in words.
     pub promise: String,
+    /// The indicator, by its key in the configuration, such as `ttft`.
+    pub indicator: &'static str,
+    /// Its threshold: seconds, tokens per second, US dollars or a count; none for availability.
+    pub threshold: Option<f64>,
     /// What it is about.
     pub description: Option<String>,
     /// The share of good events promised.
@@ -123,6 +127,8 @@ fn status(tracker: &Tracker, now: f64) -> Status {
     Status {
         name: Arc::clone(&objective.name),
         promise: judgement.sli.in_words(),
+        indicator: judgement.sli.as_str(),
+        threshold: judgement.sli.threshold(),
         description: objective.description.clone(),
         objective: objective.objective,
         window: objective.window_label(),

@@ -5,6 +5,7 @@
 pub mod bootstrap;
 pub mod change;
 mod check;
+pub mod clustered;
 mod distribution;
 pub mod drift;
 mod error;

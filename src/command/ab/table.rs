@@ -73,11 +73,14 @@ fn head(report: &Report, bullet: &str) -> String {
             .map_or(String::new(), |weight| format!(", weight {weight}"));
         let _ = writeln!(
             text,
-            "{bullet}{}: {} units, {} complete with {} calls{weight}",
+            "{bullet}{}: {} units, {} complete with {} calls{weight}; TPS of {}, TTFT of {}, cost of {} of them",
             printable(&arm.name),
             arm.units,
             arm.complete_units,
-            arm.calls
+            arm.calls,
+            arm.tps_calls,
+            arm.ttft_calls,
+            arm.priced_calls
         );
     }
     for (count, what) in [

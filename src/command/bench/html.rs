@@ -1,6 +1,6 @@
 //! Results as one HTML file with plots, in light and dark, which loads nothing.
 
-use crate::command::report::{PAGE_STYLE, escaped, figure};
+use crate::command::page::{self, Cell, escaped, figure};
 use crate::plot::{self, Series};
 use std::fmt::Write;
 use tokengauge_bench::level::LevelResult;
@@ -15,19 +15,10 @@ const COURSES: usize = 12;
 
 /// The whole file.
 pub(super) fn page(results: &Results) -> String {
-    let mut page = String::new();
+    let mut page = page::begin("tokengauge bench");
     let written = (|| {
-        write!(
-            page,
-            "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
-             <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\
-             <meta http-equiv=\"content-security-policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\
-             <title>tokengauge bench</title><style>{PAGE_STYLE}{}</style></head><body>\n<h1>tokengauge bench</h1>\n\
-             <p>{}</p>\n",
-            plot::STYLE,
-            escaped(&text::about(results))
-        )?;
-        table(&mut page, &text::rows(results))?;
+        writeln!(page, "<p>{}</p>", escaped(&text::about(results)))?;
+        table(&mut page, results)?;
         page.push_str("<ul>\n");
         for line in text::findings(results) {
             writeln!(page, "<li>{}</li>", escaped(&line))?;
@@ -36,26 +27,24 @@ pub(super) fn page(results: &Results) -> String {
         curves(&mut page, results)?;
         distributions(&mut page, results)?;
         courses(&mut page, results)?;
-        page.push_str("</body></html>\n");
         Ok::<_, std::fmt::Error>(())
     })();
     written.expect("a string takes every word");
-    page
+    page + &page::end()
 }
 
-fn table(page: &mut String, rows: &[Vec<String>]) -> std::fmt::Result {
-    page.push_str("<div class=\"wide\"><table>\n");
-    for (number, row) in rows.iter().enumerate() {
-        let element = if number == 0 { "th" } else { "td" };
-        page.push_str("<tr>");
-        for (column, cell) in row.iter().enumerate() {
-            let class = if column == 0 { " class=\"name\"" } else { "" };
-            write!(page, "<{element}{class}>{}</{element}>", escaped(cell))?;
-        }
-        page.push_str("</tr>\n");
-    }
-    page.push_str("</table></div>\n");
-    Ok(())
+/// Loads and their figures, intervals below.
+fn table(page: &mut String, results: &Results) -> std::fmt::Result {
+    let rows: Vec<_> = text::cells(results).collect();
+    let rows = rows.iter().map(|row| {
+        let cells = row.iter().map(|cell| Cell {
+            text: &cell.text,
+            below: &cell.interval,
+            value: cell.value,
+        });
+        cells.collect()
+    });
+    page::table(page, 1, text::heads(), rows)
 }
 
 /// Throughput, and the speed and wait of a call, by load.

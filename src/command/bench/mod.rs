@@ -5,6 +5,7 @@ mod gauge;
 mod html;
 mod plan;
 mod progress;
+mod until;
 mod write;
 
 use crate::Error;

@@ -1,6 +1,6 @@
 //! The command line as a plan.
 
-use super::gauge;
+use super::{gauge, until};
 use crate::Error;
 use crate::cli::{BenchArgs, BenchArrival, BenchLoad, BenchRequest};
 use crate::tls::ClientTls;
@@ -17,6 +17,9 @@ use uuid::Uuid;
 /// Calls at once and calls per second at most.
 const MOST: f64 = 8192.0;
 
+/// What is searched where no load is named.
+const SEARCHED: &str = "1..64";
+
 /// What the command line asks for.
 ///
 /// # Errors
@@ -30,10 +33,15 @@ pub(super) fn plan(args: &BenchArgs) -> Result<Plan, Error> {
             output: args.request.osl,
         },
     };
-    let levels = levels(&args.load, &workload)?;
-    if matches!(levels, Levels::Search(_)) && args.objectives.is_empty() {
-        let reason =
-            "a range is searched for the highest load that keeps objectives: --objective names one";
+    let mut objectives = args.objectives.clone();
+    objectives.extend(until::objectives(args)?);
+    let levels = levels(&args.load, &workload, !args.until.is_empty())?;
+    if !args.until.is_empty() && !matches!(levels, Levels::Search(_)) {
+        let reason = "--until searches a range of loads, such as --concurrency 1..64";
+        return Err(Error::Failed(reason.to_owned()));
+    }
+    if matches!(levels, Levels::Search(_)) && objectives.is_empty() {
+        let reason = "a range is searched for the highest load that keeps objectives: --objective or --until names one";
         return Err(Error::Failed(reason.to_owned()));
     }
     let gauge = match &args.through {
@@ -58,9 +66,10 @@ pub(super) fn plan(args: &BenchArgs) -> Result<Plan, Error> {
             drift: criteria.steady_within / 100.0,
             failed: criteria.max_failed / 100.0,
             lag: criteria.max_client_lag.map(|lag| lag.as_secs_f64()),
+            stop_within: criteria.stop_within.map(|percent| percent / 100.0),
             ..Criteria::default()
         },
-        objectives: args.objectives.clone(),
+        objectives,
         usd_per_hour: args.usd_per_hour,
         // A seed that fits into a number of JSON.
         seed: args
@@ -68,6 +77,7 @@ pub(super) fn plan(args: &BenchArgs) -> Result<Plan, Error> {
             .random_seed
             .unwrap_or(u64::from(run.as_fields().0)),
         name: format!("bench-{}", run.simple()),
+        measured_by: crate::command::measured_by::measured_by(),
         gauge,
     })
 }
@@ -93,6 +103,7 @@ fn client(args: &BenchArgs) -> Result<ClientSettings, Error> {
             identity: request.cert.clone().zip(request.key.clone()),
             server_name: None,
         },
+        http2: request.http2,
         timeout: request.request_timeout,
         identify: args.through.is_some(),
     })
@@ -127,11 +138,17 @@ fn headers(request: &BenchRequest) -> Result<HeaderMap, Error> {
     Ok(headers)
 }
 
-fn levels(load: &BenchLoad, workload: &Workload) -> Result<Levels, Error> {
+fn levels(load: &BenchLoad, workload: &Workload, searches: bool) -> Result<Levels, Error> {
     let pattern = match load.arrival_pattern {
         BenchArrival::Poisson => ArrivalPattern::Poisson,
         BenchArrival::Constant => ArrivalPattern::Constant,
     };
+    if load.multi_turn {
+        let sessions = workload.sessions().ok_or_else(|| {
+            Error::Failed("--multi-turn: the first call of a session has no timestamp".to_owned())
+        })?;
+        return Ok(Levels::All(vec![Load::Sessions(sessions.into())]));
+    }
     if load.fixed_schedule {
         let starts = workload.schedule().ok_or_else(|| {
             Error::Failed("--fixed-schedule: not every line of the file has a timestamp".to_owned())
@@ -152,7 +169,8 @@ fn levels(load: &BenchLoad, workload: &Workload) -> Result<Levels, Error> {
             }
         };
     }
-    let text = load.concurrency.as_deref().unwrap_or("1");
+    let text = load.concurrency.as_deref();
+    let text = text.unwrap_or(if searches { SEARCHED } else { "1" });
     let whole = |number: f64| match number.fract() == 0.0 {
         true => Ok(number as u32),
         false => Err(Error::Failed(format!(

@@ -1,13 +1,16 @@
 //! The figures of a report.
 
+use super::differences::{ComparedRow, Differences, differences};
+use super::estimates::{self, Estimate, Figure};
+use super::observations::{Judged, Observation, Observations, Units};
+use super::variants::Variants;
 use crate::call::CallRecord;
-use crate::history::{Groups, TimedCall, UnitTally, quantile, tasks};
-use crate::query::{Dimension, GroupRow, Mark, Tasks, UnitKind, UnitQuery};
-use serde_json::{Map, Value, json};
+use crate::history::{Groups, TimedCall, quantile, tasks};
+use crate::query::{Dimension, GroupRow, Mark, Tasks};
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, SystemTime};
+use tokengauge_core::fingerprint::Fingerprint;
 use tokengauge_core::time::since_1970;
-use tokengauge_experiments::{self as experiments, Experiment, Observed, Rules, judge};
 
 /// The number of points of a plot over time.
 const POINTS: f64 = 60.0;
@@ -22,17 +25,19 @@ pub(super) struct Report {
     pub(super) left_out: u64,
     pub(super) first: Option<SystemTime>,
     pub(super) last: Option<SystemTime>,
-    /// What happened meanwhile, the newest first.
-    pub(super) marks: Vec<Mark>,
     by: Vec<Dimension>,
     with_warm_up: bool,
     groups: Groups,
-    /// Start, decode speed and time to first token of each call.
-    samples: Vec<(f64, Option<f64>, Option<f64>)>,
+    /// The calls of each group.
+    observations: BTreeMap<Vec<Option<String>>, Observations>,
+    units: Units,
+    /// The names of the row that others are compared with; else the one with most calls.
+    baseline: Option<Vec<Option<String>>>,
     /// When each session's first call began and its last ended.
     sessions: HashMap<String, (SystemTime, SystemTime)>,
-    /// The units of each experiment, where calls are grouped by variant.
-    experiments: BTreeMap<String, UnitTally>,
+    /// What happened meanwhile, the newest first.
+    pub(super) marks: Vec<Mark>,
+    variants: Variants,
 }
 
 /// Quantiles of one step in time: where it begins, and the 10th, 50th and 90th.
@@ -48,13 +53,15 @@ impl Report {
             left_out: 0,
             first: None,
             last: None,
-            marks: Vec::new(),
             by: by.to_vec(),
             with_warm_up,
             groups: Groups::by(by),
-            samples: Vec::new(),
+            observations: BTreeMap::new(),
+            units: Units::default(),
+            baseline: None,
             sessions: HashMap::new(),
-            experiments: BTreeMap::new(),
+            marks: Vec::new(),
+            variants: Variants::default(),
         }
     }
 
@@ -75,51 +82,35 @@ impl Report {
             *began = past.started.min(*began);
             *ended = past.ended.max(*ended);
         }
-        self.add_unit(&past);
-        let group = self.groups.of(&past);
-        if call.warm_up && !self.with_warm_up {
-            self.left_out += 1;
-            return group.add_unmeasured(&past);
+        if self.by.contains(&Dimension::Variant) {
+            self.variants.add(&past);
         }
-        group.add(&past);
-        let (tps, ttft) = (call.tps.output, call.seconds.ttft);
-        if tps.or(ttft).is_some() {
-            self.samples.push((since_1970(past.started), tps, ttft));
+        let timed = !call.warm_up || self.with_warm_up;
+        let names = self.groups.names(&past);
+        let unit = self.units.of(call);
+        let observations = self.observations.entry(names.clone()).or_default();
+        observations.add(&past, unit, timed);
+        let group = self.groups.named(names);
+        match timed {
+            true => group.add(&past),
+            false => {
+                self.left_out += 1;
+                group.add_unmeasured(&past);
+            }
         }
     }
 
-    /// Adds a call to the units of its experiment, where variants are compared.
-    fn add_unit(&mut self, past: &TimedCall<'_>) {
-        let Some(experiment) = &past.record.experiment else {
-            return;
-        };
-        if !self.by.contains(&Dimension::Variant) {
-            return;
-        }
-        if let Some(tally) = self.experiments.get_mut(experiment) {
-            return tally.add(past);
-        }
-        let mut tally = UnitTally::new(UnitQuery {
-            experiment: experiment.clone(),
-            ..UnitQuery::default()
-        });
-        tally.add(past);
-        self.experiments.insert(experiment.clone(), tally);
+    /// How the variants of each experiment compare by session, with intervals, where calls are
+    /// grouped by variant.
+    pub(super) fn experiments(&self) -> Vec<tokengauge_experiments::Report> {
+        self.variants.reports(self.made)
     }
 
-    /// How the variants of each experiment compare by session, with intervals, where calls are grouped by variant.
-    pub(super) fn experiments(&self) -> Vec<experiments::Report> {
-        let reports = self.experiments.iter().map(|(name, tally)| {
-            let experiment = Experiment {
-                name: name.clone(),
-                arms: Vec::new(),
-                unit: UnitKind::Session,
-                rules: Rules::default(),
-            };
-            let observed = Observed::of(&tally.units(), &experiment.rules);
-            judge(&experiment, &observed, self.made)
-        });
-        reports.collect()
+    /// When the marks happened, in seconds since 1970.
+    pub(super) fn mark_times(&self) -> Vec<f64> {
+        let times = self.marks.iter();
+        let times = times.filter_map(|mark| humantime::parse_rfc3339(&mark.time).ok());
+        times.map(since_1970).collect()
     }
 
     /// The dimensions by which calls are grouped.
@@ -128,21 +119,96 @@ impl Report {
     }
 
     /// A row per group; those with most calls first.
-    pub(super) fn rows(&self) -> Vec<GroupRow> {
-        let mut rows = self.groups.clone().rows();
+    pub(super) fn rows(&self) -> Vec<Row> {
         let seconds = self.length().map(|length| length.as_secs_f64());
-        for row in &mut rows {
-            let calls = row.calls as f64;
-            row.requests_per_second = seconds.map(|seconds| calls / seconds);
+        let concurrency = Concurrency::of(self.observations.values());
+        let row = |mut group: GroupRow| {
+            let calls = group.calls as f64;
+            group.requests_per_second = seconds.map(|seconds| calls / seconds);
+            let found = &self.observations[&group.names];
+            let bands = group.bands.iter();
+            Row {
+                estimates: estimates::estimates(found).into_iter().collect(),
+                bands: bands
+                    .map(|band| estimates::band(found, band.from, band.to))
+                    .collect(),
+                judged: [&found.tps, &found.ttft, &found.cost].map(Clone::clone),
+                fingerprint: concurrency.fingerprint(found),
+                group,
+            }
+        };
+        self.groups.clone().rows().into_iter().map(row).collect()
+    }
+
+    /// Sessions, calls without one being one each.
+    pub(super) fn units(&self) -> u32 {
+        self.units.count()
+    }
+
+    /// How many calls of the whole report have a decode speed, a time to first token and a cost.
+    pub(super) fn judged(&self) -> [Judged; 3] {
+        let mut all: [Judged; 3] = Default::default();
+        for group in self.observations.values() {
+            let parts = [&group.tps, &group.ttft, &group.cost];
+            all.iter_mut()
+                .zip(parts)
+                .for_each(|(all, part)| all.merge(part));
         }
-        rows
+        all
+    }
+
+    /// Makes the row of this name the one that others are compared with: its dimensions' values, with commas between
+    /// several.
+    ///
+    /// # Errors
+    /// The names of all rows, where none has this one.
+    pub(super) fn set_baseline(&mut self, name: &str) -> Result<(), Vec<String>> {
+        let mut names = self.observations.keys();
+        match names.find(|names| joined(names) == name) {
+            Some(found) => self.baseline = Some(found.clone()),
+            None => {
+                return Err(self
+                    .observations
+                    .keys()
+                    .map(|names| joined(names))
+                    .collect());
+            }
+        }
+        Ok(())
+    }
+
+    /// The rows against the baseline; `None` where there is only one.
+    pub(super) fn differences(&self, rows: &[Row]) -> Option<Differences> {
+        let baseline = self
+            .baseline
+            .as_ref()
+            .or(Some(&rows.first()?.group.names))?;
+        let compared = rows.iter().map(|row| ComparedRow {
+            names: &row.group.names,
+            calls: &self.observations[&row.group.names],
+            fingerprint: &row.fingerprint,
+        });
+        let (baseline, others): (Vec<_>, Vec<_>) =
+            compared.partition(|row| row.names == baseline.as_slice());
+        differences(*baseline.first()?, &others)
+    }
+
+    /// How long each session took, from its first call in the report to its last, in seconds.
+    fn task_seconds(&self) -> impl Iterator<Item = f64> {
+        let took = self.sessions.values();
+        let took = took.filter_map(|(began, ended)| ended.duration_since(*began).ok());
+        took.map(|took| took.as_secs_f64())
+    }
+
+    /// The median, the 95th percentile and the mean of the sessions' durations.
+    pub(super) fn task_estimates(&self) -> [Option<Estimate>; 3] {
+        let seconds: Vec<_> = self.task_seconds().collect();
+        [Some(0.5), Some(0.95), None].map(|share| estimates::independent(&seconds, share))
     }
 
     /// The durations of the sessions, each from its first call in the report to its last.
     pub(super) fn tasks(&self) -> Tasks {
-        let took = self.sessions.values();
-        let took = took.filter_map(|(began, ended)| ended.duration_since(*began).ok());
-        tasks(took.map(|took| took.as_secs_f64()), self.length())
+        tasks(self.task_seconds(), self.length())
     }
 
     /// The time from the first call's start to the last one's end.
@@ -153,28 +219,26 @@ impl Report {
 
     /// Decode speeds over time.
     pub(super) fn tps(&self) -> Vec<Quantiles> {
-        self.over_time(|(_, tps, _)| *tps)
+        self.over_time(|call| call.tps)
     }
 
     /// Times to first token over time.
     pub(super) fn ttft(&self) -> Vec<Quantiles> {
-        self.over_time(|(_, _, ttft)| *ttft)
+        self.over_time(|call| call.ttft)
     }
 
-    fn over_time(
-        &self,
-        value: impl Fn(&(f64, Option<f64>, Option<f64>)) -> Option<f64>,
-    ) -> Vec<Quantiles> {
+    fn over_time(&self, value: impl Fn(&Observation) -> f64) -> Vec<Quantiles> {
         let (Some(first), Some(last)) = (self.first, self.last) else {
             return Vec::new();
         };
         let begin = since_1970(first);
         let step = ((since_1970(last) - begin) / POINTS).max(1.0).ceil();
         let mut steps = vec![Vec::new(); POINTS as usize + 1];
-        for sample in &self.samples {
-            let at = ((sample.0 - begin) / step) as usize;
-            if let (Some(value), Some(values)) = (value(sample), steps.get_mut(at)) {
-                values.push(value);
+        let calls = self.observations.values().flat_map(|group| &group.calls);
+        for call in calls.filter(|call| !value(call).is_nan()) {
+            let at = ((call.started - begin) / step) as usize;
+            if let Some(values) = steps.get_mut(at) {
+                values.push(value(call));
             }
         }
         let point = |(at, mut values): (usize, Vec<f64>)| {
@@ -184,45 +248,60 @@ impl Report {
         };
         steps.into_iter().enumerate().map(point).collect()
     }
+}
 
-    /// When the marks happened, in seconds since 1970.
-    pub(super) fn mark_times(&self) -> Vec<f64> {
-        let times = self.marks.iter();
-        let times = times.filter_map(|mark| humantime::parse_rfc3339(&mark.time).ok());
-        times.map(since_1970).collect()
+/// A row of the report.
+pub(super) struct Row {
+    pub(super) group: GroupRow,
+    pub(super) estimates: BTreeMap<Figure, Estimate>,
+    /// The shares of the experience bands.
+    pub(super) bands: Vec<Option<Estimate>>,
+    /// Calls with a decode speed, a time to first token and a cost.
+    pub(super) judged: [Judged; 3],
+    /// What its calls asked for.
+    pub(super) fingerprint: Fingerprint,
+}
+
+/// How many of the report's calls were under way at an instant.
+struct Concurrency {
+    /// Seconds since 1970, ascending.
+    starts: Vec<f64>,
+    ends: Vec<f64>,
+}
+
+impl Concurrency {
+    fn of<'a>(groups: impl Iterator<Item = &'a Observations> + Clone) -> Concurrency {
+        let sorted = |at: fn(&Observation) -> f64| {
+            let calls = groups.clone().flat_map(|group| &group.calls);
+            let mut instants: Vec<f64> = calls.map(at).collect();
+            instants.sort_by(f64::total_cmp);
+            instants
+        };
+        Concurrency {
+            starts: sorted(|call| call.started),
+            ends: sorted(|call| call.started + call.duration),
+        }
     }
 
-    /// The report as JSON.
-    pub(super) fn document(&self) -> Value {
-        let instant = |at: SystemTime| humantime::format_rfc3339_millis(at).to_string();
-        let dimensions = self.dimensions();
-        let rows = self.rows().into_iter().map(|row| {
-            let names = dimensions.iter().zip(&row.names);
-            let by: Map<_, _> = names
-                .map(|(by, name)| ((*by).to_owned(), json!(name)))
-                .collect();
-            let mut row = json!(row);
-            row["by"] = by.into();
-            row
-        });
-        json!({
-            "made_at": instant(self.made),
-            "since": self.since.map(instant),
-            "until": self.until.map(instant),
-            "first_call_at": self.first.map(instant),
-            "last_call_ended_at": self.last.map(instant),
-            "calls": self.calls,
-            "warm_up_calls_left_out": self.left_out,
-            "tasks": self.tasks(),
-            "marks": self.marks,
-            "experiments": self.experiments(),
-            "by": dimensions,
-            "groups": rows.collect::<Vec<_>>(),
-        })
+    /// The fingerprint of a group, with the calls under way when each of its own began.
+    fn fingerprint(&self, group: &Observations) -> Fingerprint {
+        let mut builder = group.fingerprint.clone();
+        for call in &group.calls {
+            let begun = self.starts.partition_point(|start| *start <= call.started);
+            let ended = self.ends.partition_point(|end| *end <= call.started);
+            builder.add_concurrency(begun.saturating_sub(ended).max(1) as u64);
+        }
+        builder.build()
     }
 }
 
-fn word(by: Dimension) -> &'static str {
+/// The names of a row as one, with commas.
+pub(super) fn joined(names: &[Option<String>]) -> String {
+    let names = names.iter().map(|name| name.as_deref().unwrap_or("–"));
+    names.collect::<Vec<_>>().join(",")
+}
+
+pub(super) fn word(by: Dimension) -> &'static str {
     match by {
         Dimension::Model => "model",
         Dimension::Workload => "workload",

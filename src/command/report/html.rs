@@ -1,8 +1,10 @@
-//! A report as one HTML file with tables and plots, in light and dark, which loads nothing.
+//! A report as one HTML file with tables and plots.
 
-use super::figures::{Quantiles, Report};
-use super::text::{about, cells, heads, mark_lines};
+use super::figures::{Quantiles, Report, Row};
+use super::grid::{Grid, PARTS, difference_grid, grid};
+use super::notes::{about, about_differences, mark_lines};
 use crate::command::ab;
+use crate::command::page::{self, Cell, escaped, figure};
 use crate::output::printable;
 use crate::plot::{self, Bars, Series};
 use crate::query::GroupRow;
@@ -12,35 +14,24 @@ use std::time::{Duration, UNIX_EPOCH};
 /// Groups in a plot at most; the table has all.
 const PLOTTED: usize = 12;
 
-/// The style sheet of pages that commands write, beside that of plots.
-pub(in crate::command) const STYLE: &str = "\
-:root{color-scheme:light dark;--ink:#1b1f24;--grid:#d7dbe0;--back:#fff;--one:#0b63c5;--two:#c2570c;--three:#6f42c1}\
-@media(prefers-color-scheme:dark){:root{--ink:#e4e8ee;--grid:#3b424b;--back:#14171b;--one:#5aa9ff;--two:#ff9d57;--three:#b392f0}}\
-body{font:15px/1.5 system-ui,sans-serif;color:var(--ink);background:var(--back);margin:2rem auto;max-width:75rem;padding:0 1rem}\
-h1{font-size:1.5rem}h2{font-size:1.1rem;margin:2rem 0 .3rem}\
-.wide{overflow-x:auto}table{border-collapse:collapse;font-size:.85rem;font-variant-numeric:tabular-nums}\
-th,td{padding:.3rem .6rem;border-bottom:1px solid var(--grid);text-align:right;white-space:nowrap}\
-th.name,td.name{text-align:left}\
-.key{margin:.2rem 0;font-size:.9rem}.key b{display:inline-block;width:.8rem;height:.8rem;border-radius:2px;margin:0 .3rem 0 .8rem}\
-.one{background:var(--one)}.two{background:var(--two)}.three{background:var(--three)}figure{margin:0}";
-
 /// The whole file.
 pub(super) fn page(report: &Report) -> String {
     let rows = report.rows();
-    let mut page = String::new();
+    let mut page = page::begin("tokengauge report");
     let written = (|| {
-        write!(
-            page,
-            "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
-             <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\
-             <meta http-equiv=\"content-security-policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\
-             <title>tokengauge report</title><style>{STYLE}{}</style></head><body>\n<h1>tokengauge report</h1>\n",
-            plot::STYLE
-        )?;
-        for line in about(report) {
-            writeln!(page, "<p>{}</p>", escaped(&line))?;
+        let about = about(report, &rows);
+        let (first, others) = about.split_at(1);
+        paragraphs(&mut page, first)?;
+        let grid = grid(report, &rows);
+        for (title, figures) in &PARTS {
+            writeln!(page, "<h2>{title}</h2>")?;
+            table(&mut page, &grid.part(figures))?;
         }
-        table(&mut page, report, &rows)?;
+        if let Some(found) = report.differences(&rows) {
+            page.push_str("<h2>Differences</h2>\n");
+            paragraphs(&mut page, &about_differences(&found))?;
+            table(&mut page, &difference_grid(report, &found))?;
+        }
         plots(&mut page, report, &rows)?;
         for experiment in report.experiments() {
             let name = escaped(&printable(&experiment.name));
@@ -51,39 +42,18 @@ pub(super) fn page(report: &Report) -> String {
             )?;
         }
         marks(&mut page, report)?;
+        page.push_str("<h2>What this is of, and how it was made</h2>\n");
+        paragraphs(&mut page, others)?;
         let made = humantime::format_rfc3339_seconds(report.made);
-        writeln!(
-            page,
-            "<p>Made {made} by tokengauge {}.</p>\n</body></html>",
-            env!("CARGO_PKG_VERSION")
-        )
+        writeln!(page, "<p>Made {made}.</p>")
     })();
     written.expect("a string takes every word");
-    page
+    page + &page::end()
 }
 
-fn table(page: &mut String, report: &Report, rows: &[GroupRow]) -> std::fmt::Result {
-    let named = report.dimensions().len();
-    let class = |at: usize| if at < named { " class=\"name\"" } else { "" };
-    page.push_str("<div class=\"wide\"><table><thead><tr>");
-    for (at, head) in heads(report).iter().enumerate() {
-        write!(
-            page,
-            "<th scope=\"col\"{}>{}</th>",
-            class(at),
-            escaped(head)
-        )?;
-    }
-    page.push_str("</tr></thead><tbody>\n");
-    for row in rows {
-        page.push_str("<tr>");
-        for (at, cell) in cells(row).iter().enumerate() {
-            write!(page, "<td{}>{}</td>", class(at), escaped(cell))?;
-        }
-        page.push_str("</tr>\n");
-    }
-    page.push_str("</tbody></table></div>\n");
-    Ok(())
+fn paragraphs(page: &mut String, lines: &[String]) -> std::fmt::Result {
+    let mut lines = lines.iter();
+    lines.try_for_each(|line| writeln!(page, "<p>{}</p>", escaped(line)))
 }
 
 /// What happened meanwhile.
@@ -100,11 +70,28 @@ fn marks(page: &mut String, report: &Report) -> std::fmt::Result {
     Ok(())
 }
 
-fn plots(page: &mut String, report: &Report, rows: &[GroupRow]) -> std::fmt::Result {
+fn table(page: &mut String, grid: &Grid) -> std::fmt::Result {
+    let rows = grid.rows.iter().map(|row| {
+        let cells = row.iter().map(|cell| Cell {
+            text: &cell.text,
+            below: &cell.interval,
+            value: cell.value,
+        });
+        cells.collect()
+    });
+    page::table(
+        page,
+        grid.named,
+        grid.heads.iter().map(String::as_str),
+        rows,
+    )
+}
+
+fn plots(page: &mut String, report: &Report, rows: &[Row]) -> std::fmt::Result {
     let bars = |values: fn(&GroupRow) -> [Option<f64>; 3]| {
-        let bar = |row: &GroupRow| Bars {
-            name: name(row),
-            values: values(row),
+        let bar = |row: &Row| Bars {
+            name: name(&row.group),
+            values: values(&row.group),
         };
         rows.iter().take(PLOTTED).map(bar).collect::<Vec<_>>()
     };
@@ -170,31 +157,6 @@ fn plots(page: &mut String, report: &Report, rows: &[GroupRow]) -> std::fmt::Res
     )
 }
 
-/// A plot with its title and the names of its colours. The title is HTML.
-pub(in crate::command) fn figure(
-    page: &mut String,
-    title: &str,
-    key: &[&str],
-    svg: &str,
-) -> std::fmt::Result {
-    writeln!(page, "<h2>{title}</h2>")?;
-    if svg.is_empty() {
-        return writeln!(page, "<p>No call has it.</p>");
-    }
-    if !key.is_empty() {
-        let colours = ["one", "two", "three"];
-        let keys = key
-            .iter()
-            .zip(colours)
-            .map(|(name, class)| format!("<b class=\"{class}\"></b>{name}"));
-        writeln!(page, "<p class=\"key\">{}</p>", keys.collect::<String>())?;
-    }
-    writeln!(
-        page,
-        "<figure role=\"img\" aria-label=\"{title}\">{svg}</figure>"
-    )
-}
-
 /// The name of a group: its dimensions' values.
 fn name(row: &GroupRow) -> String {
     let names = row.names.iter();
@@ -211,10 +173,4 @@ fn clock(at: f64, span: Duration) -> String {
         600..129_600 => text[11..16].to_owned(),
         _ => text[5..16].replace('T', " "),
     }
-}
-
-/// Text within HTML, attributes included.
-pub(in crate::command) fn escaped(text: &str) -> String {
-    let text = text.replace('&', "&amp;").replace('<', "&lt;");
-    text.replace('>', "&gt;").replace('"', "&quot;")
 }

@@ -1,13 +1,20 @@
 //! `tokengauge report`: compares finished calls by model and other dimensions.
 
+#[cfg(test)]
+mod calibration;
+mod differences;
+mod document;
+mod estimates;
 mod figures;
+mod grid;
 mod html;
+mod notes;
+mod observations;
 mod source;
 #[cfg(test)]
 mod tests;
 mod text;
-
-pub(super) use html::{STYLE as PAGE_STYLE, escaped, figure};
+mod variants;
 
 use crate::Error;
 use crate::cli::{By, ReportArgs, ReportFormat};
@@ -63,11 +70,19 @@ fn gathered(args: &ReportArgs, now: SystemTime) -> Result<Report, Error> {
         let wide = "there are no finished calls in that time; --since and --until name another";
         return Err(Error::Failed(wide.to_owned()));
     }
+    if let Some(name) = &args.baseline {
+        report.set_baseline(name).map_err(|rows| {
+            let rows = rows.join(" · ");
+            Error::Failed(format!(
+                "--baseline {name}: no row is called so; there are: {rows}"
+            ))
+        })?;
+    }
     Ok(report)
 }
 
 fn json(report: &Report) -> Result<String, Error> {
-    let text = serde_json::to_string_pretty(&report.document());
+    let text = serde_json::to_string_pretty(&document::document(report));
     let text = text.map_err(|error| Error::Failed(error.to_string()))?;
     Ok(text + "\n")
 }

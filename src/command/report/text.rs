@@ -1,224 +1,53 @@
 //! A report as a table for terminals, and in Markdown.
 
 use super::figures::Report;
+use super::grid::{Grid, difference_grid, grid};
+use super::notes::{about, about_differences, mark_lines};
 use crate::command::ab;
-use crate::output::printable;
-use crate::query::{GroupRow, Mark};
 use std::fmt::Write;
-use std::time::SystemTime;
-
-/// The column heads of a group's figures.
-pub(super) const HEADS: [&str; 19] = [
-    "calls",
-    "errors",
-    "req/s",
-    "TPS p50",
-    "p10",
-    "p5",
-    "p1",
-    "mean",
-    "judged",
-    "reported",
-    "TTFT p50",
-    "p95",
-    "p99",
-    "share",
-    "in tokens",
-    "out tokens",
-    "cost",
-    "per 1M out",
-    "bands %",
-];
-/// The text for an unknown value.
-pub(super) const UNKNOWN: &str = "–";
-
-/// The heads of a report's table.
-pub(super) fn heads(report: &Report) -> Vec<String> {
-    let by = report.dimensions().into_iter();
-    by.chain(HEADS).map(str::to_owned).collect()
-}
-
-/// The cells of a row: names first.
-pub(super) fn cells(row: &GroupRow) -> Vec<String> {
-    let names = row
-        .names
-        .iter()
-        .map(|name| printable(name.as_deref().unwrap_or(UNKNOWN)).into_owned());
-    let figures = [
-        row.calls.to_string(),
-        row.errors.to_string(),
-        row.requests_per_second
-            .map_or(UNKNOWN.to_owned(), per_second),
-        speed(row.tps.p50),
-        speed(row.tps.p10),
-        speed(row.tps.p5),
-        speed(row.tps.p1),
-        speed(row.tps.mean),
-        format!("{} of {}", row.tps.calls, row.calls),
-        speed(row.tps_reported.p50),
-        time(row.ttft.p50),
-        time(row.ttft.p95),
-        time(row.ttft.p99),
-        row.ttft.share.map_or(UNKNOWN.to_owned(), percent),
-        tokens(row.tokens.input),
-        tokens(row.tokens.output),
-        dollars(row.cost_usd)
-            + if row.unpriced_calls > 0 && row.cost_usd.is_some() {
-                " +"
-            } else {
-                ""
-            },
-        dollars(row.usd_per_million_output),
-        bands(row),
-    ];
-    names.chain(figures).collect()
-}
-
-/// The share of calls in each experience band, from frustrating to instant.
-fn bands(row: &GroupRow) -> String {
-    let all: u64 = row.bands.iter().map(|band| band.calls).sum();
-    if all == 0 {
-        return UNKNOWN.to_owned();
-    }
-    let share = |calls: u64| format!("{:.0}", calls as f64 / all as f64 * 100.0);
-    let shares = row.bands.iter().map(|band| share(band.calls));
-    shares.collect::<Vec<_>>().join("/")
-}
-
-fn per_second(rate: f64) -> String {
-    match rate {
-        rate if rate < 0.1 => format!("{rate:.4}"),
-        rate => format!("{rate:.2}"),
-    }
-}
-
-fn percent(share: f64) -> String {
-    format!("{:.0} %", share * 100.0)
-}
-
-fn speed(value: Option<f64>) -> String {
-    value.map_or(UNKNOWN.to_owned(), |value| format!("{value:.1}"))
-}
-
-fn time(value: Option<f64>) -> String {
-    match value {
-        None => UNKNOWN.to_owned(),
-        Some(value) if value < 1.0 => format!("{:.0} ms", value * 1000.0),
-        Some(value) => format!("{value:.2} s"),
-    }
-}
-
-fn tokens(count: Option<u64>) -> String {
-    match count {
-        None => UNKNOWN.to_owned(),
-        Some(count) if count < 100_000 => count.to_string(),
-        Some(count) if count < 100_000_000 => format!("{:.0}k", count as f64 / 1e3),
-        Some(count) => format!("{:.0}M", count as f64 / 1e6),
-    }
-}
-
-fn dollars(value: Option<f64>) -> String {
-    match value {
-        None => UNKNOWN.to_owned(),
-        Some(value) if value != 0.0 && value.abs() < 0.01 => format!("${value:.5}"),
-        Some(value) => format!("${value:.2}"),
-    }
-}
-
-/// Notes on what the figures include.
-pub(super) fn about(report: &Report) -> Vec<String> {
-    let at = |at: Option<SystemTime>| {
-        at.map_or(UNKNOWN.to_owned(), |at| {
-            humantime::format_rfc3339_seconds(at).to_string()
-        })
-    };
-    let calls = report.calls;
-    let mut about = vec![format!(
-        "{calls} calls from {} to {}.",
-        at(report.first),
-        at(report.last)
-    )];
-    if report.left_out > 0 {
-        about.push(format!(
-            "{} calls came while their upstream warmed up: they count and cost, but not in TPS and TTFT; \
-             --with-warm-up has them in.",
-            report.left_out
-        ));
-    }
-    about.push(
-        "TPS is tokens per second of one stream while it decodes, by the same tokenizer for every model; \
-         judged are the calls that have one. p10, p5 and p1 are the slow tail: 90, 95 and 99 of 100 calls are as \
-         fast or faster, which others write as p90, p95 and p99 of TPS; \
-         bands are the shares under 5, 15, 30, 60 and from 60 on. `+` after a cost: some calls have no price."
-            .to_owned(),
-    );
-    about.push(
-        "share is the time to first token in all the time that these calls took; req/s is calls over the time \
-         from the first to the last."
-            .to_owned(),
-    );
-    about.push(
-        "`reported` is the median of the same in the tokens that the provider reports: its own tokenizer makes \
-         more or fewer of the same text, and engines and benchmarks count those."
-            .to_owned(),
-    );
-    let tasks = report.tasks();
-    if let (Some(median), Some(per_minute)) = (tasks.seconds.p50, tasks.per_minute) {
-        about.push(format!(
-            "{} sessions as tasks, from first call to last: half within {}, 95 of 100 within {}; {per_minute:.2} \
-             a minute.",
-            tasks.tasks,
-            time(Some(median)),
-            time(tasks.seconds.p95),
-        ));
-    }
-    about
-}
-
-/// Marks that are listed at most; JSON has up to a thousand.
-const LISTED: usize = 50;
-
-/// What happened in the time of the report, the newest first.
-pub(super) fn mark_lines(report: &Report) -> Vec<String> {
-    let line = |mark: &Mark| {
-        let about = [
-            ("model", &mark.model),
-            ("upstream", &mark.upstream),
-            ("route", &mark.route),
-            ("workload", &mark.workload),
-        ];
-        let about = about
-            .iter()
-            .filter_map(|(what, name)| Some(format!("{what} {}", name.as_deref()?)));
-        let about = about.collect::<Vec<_>>().join(", ");
-        let about = match about.is_empty() {
-            true => String::new(),
-            false => format!(" ({about})"),
-        };
-        printable(&format!("{} {}{about}", mark.time, mark.text)).into_owned()
-    };
-    let mut lines: Vec<String> = report.marks.iter().take(LISTED).map(line).collect();
-    if report.marks.len() > LISTED {
-        lines.push(format!("and {} earlier ones", report.marks.len() - LISTED));
-    }
-    lines
-}
 
 /// The narrowest that a name is cut to.
 const MIN_NAME: usize = 12;
+
 /// Between two columns.
 const GAP: &str = "  ";
 
-/// For terminals: names to the left, figures to the right. What does not fit into `width` goes
+/// For terminals: names to the left, figures to the right, intervals below. What does not fit into `width` goes
 /// into further tables below, each with the names.
 pub(super) fn table(report: &Report, width: Option<usize>) -> String {
-    let named = report.dimensions().len();
-    let heads = heads(report)
-        .into_iter()
-        .map(|head| head.to_uppercase())
-        .collect();
-    let mut lines: Vec<Vec<String>> = vec![heads];
-    lines.extend(report.rows().iter().map(cells));
+    let rows = report.rows();
+    let mut text = aligned(&grid(report, &rows), width);
+    if let Some(found) = report.differences(&rows) {
+        for line in about_differences(&found) {
+            text += &wrapped(&line, width);
+        }
+        text.push('\n');
+        text += &aligned(&difference_grid(report, &found), width);
+    }
+    for note in about(report, &rows) {
+        text += &wrapped(&note, width);
+    }
+    for experiment in report.experiments() {
+        text += &format!("\n{}", ab::table(&experiment));
+    }
+    let marks = mark_lines(report);
+    if !marks.is_empty() {
+        text += "\nMarks:\n";
+    }
+    for mark in marks {
+        text += &wrapped(&mark, width);
+    }
+    text
+}
+
+fn aligned(grid: &Grid, width: Option<usize>) -> String {
+    let named = grid.named;
+    let mut lines: Vec<Vec<String>> =
+        vec![grid.heads.iter().map(|head| head.to_uppercase()).collect()];
+    for row in &grid.rows {
+        lines.push(row.iter().map(|cell| cell.text.clone()).collect());
+        lines.push(row.iter().map(|cell| cell.interval.clone()).collect());
+    }
     if let Some(width) = width {
         let most = (width / 2 / named.max(1)).max(MIN_NAME);
         for cell in lines.iter_mut().flat_map(|line| &mut line[..named]) {
@@ -241,29 +70,19 @@ pub(super) fn table(report: &Report, width: Option<usize>) -> String {
                 }
             });
             let line = padded.collect::<Vec<_>>().join(GAP);
-            // Writing to a string does not fail.
-            let _ = writeln!(text, "{}", line.trim_end());
+            let line = line.trim_end();
+            if !line.is_empty() {
+                text += line;
+                text.push('\n');
+            }
         }
         text.push('\n');
-    }
-    for note in about(report) {
-        text += &wrapped(&note, width);
-    }
-    for experiment in report.experiments() {
-        text += &format!("\n{}", ab::table(&experiment));
-    }
-    let marks = mark_lines(report);
-    if !marks.is_empty() {
-        text += "\nMarks:\n";
-    }
-    for mark in marks {
-        text += &wrapped(&mark, width);
     }
     text
 }
 
 /// A name with its end cut off where it is longer than `most` characters.
-fn shortened(name: &str, most: usize) -> String {
+pub(super) fn shortened(name: &str, most: usize) -> String {
     match name.chars().count() > most {
         true => name.chars().take(most - 1).chain(['…']).collect(),
         false => name.to_owned(),
@@ -313,20 +132,13 @@ fn wrapped(text: &str, width: Option<usize>) -> String {
 
 /// The report as Markdown.
 pub(super) fn markdown(report: &Report) -> String {
-    let named = report.dimensions().len();
-    let escaped = |cell: &String| cell.replace('\\', "\\\\").replace('|', "\\|");
-    let line = |cells: &[String]| {
-        let cells: Vec<_> = cells.iter().map(escaped).collect();
-        format!("| {} |\n", cells.join(" | "))
-    };
-    let heads = heads(report);
-    let mut text = line(&heads);
-    let rule = (0..heads.len()).map(|at| if at < named { "---" } else { "---:" });
-    text += &format!("| {} |\n", rule.collect::<Vec<_>>().join(" | "));
-    for row in report.rows() {
-        text += &line(&cells(&row));
+    let rows = report.rows();
+    let mut text = markdown_table(&grid(report, &rows));
+    if let Some(found) = report.differences(&rows) {
+        let _ = writeln!(text, "\n{}\n", about_differences(&found).join("\n"));
+        text += &markdown_table(&difference_grid(report, &found));
     }
-    let _ = writeln!(text, "\n{}", about(report).join("\n"));
+    let _ = writeln!(text, "\n{}", about(report, &rows).join("\n"));
     for experiment in report.experiments() {
         text += &format!("\n{}", ab::markdown(&experiment));
     }
@@ -334,6 +146,22 @@ pub(super) fn markdown(report: &Report) -> String {
     if !marks.is_empty() {
         let marks: String = marks.iter().map(|mark| format!("- {mark}\n")).collect();
         let _ = write!(text, "\nMarks:\n\n{marks}");
+    }
+    text
+}
+
+fn markdown_table(grid: &Grid) -> String {
+    let escaped = |cell: &str| cell.replace('\\', "\\\\").replace('|', "\\|");
+    let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
+    let mut text = line(grid.heads.iter().map(|head| escaped(head)).collect());
+    let rule = (0..grid.heads.len()).map(|at| if at < grid.named { "---" } else { "---:" });
+    text += &line(rule.map(str::to_owned).collect());
+    for row in &grid.rows {
+        let cells = row.iter().map(|cell| match cell.interval.is_empty() {
+            true => escaped(&cell.text),
+            false => format!("{} ({})", escaped(&cell.text), escaped(&cell.interval)),
+        });
+        text += &line(cells.collect());
     }
     text
 }

@@ -30,6 +30,7 @@ fn plan(address: SocketAddr, levels: Levels, interval: Duration) -> Plan {
             request: Default::default(),
             headers: Default::default(),
             tls: ClientTls::default(),
+            http2: false,
             timeout: Duration::from_secs(20),
             identify: false,
         },
@@ -55,6 +56,7 @@ fn plan(address: SocketAddr, levels: Levels, interval: Duration) -> Plan {
         usd_per_hour: None,
         seed: 7,
         name: "test".to_owned(),
+        measured_by: Default::default(),
         gauge: None,
     }
 }

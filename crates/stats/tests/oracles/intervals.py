@@ -1,4 +1,4 @@
-"""Oracles of the modules bootstrap, ratio, sequence, student and tail."""
+"""Oracles of the modules bootstrap, clustered, ratio, sequence, student and tail."""
 
 import math
 
@@ -7,6 +7,7 @@ import confseq.boundaries
 import gbstats.frequentist.tests as growthbook
 import gbstats.models.statistics as statistics
 import numpy as np
+import scipy.optimize
 import scipy.special
 import scipy.stats
 
@@ -163,3 +164,62 @@ def tail():
             above += 1
         bounds.append({"times": times, "percentile": percentile, "bound": np.sort(times)[count - above], "above": above - 1})
     return [{"needed": needed, "bounds": bounds}]
+
+
+def effective(with_it, sizes, confidence):
+    """Korn and Graubard's number of independent calls, from the variance that gbstats gives the share, with divisor n."""
+    calls, units = sizes.sum(), len(sizes)
+    share = with_it.sum() / calls
+    ratio = statistic(np.stack([with_it, sizes], axis=1).astype(float))
+    variance = ratio.variance / units * (units - 1) / units
+    worth = min(calls, share * (1 - share) / variance) if 0 < share < 1 and variance > 0 else calls
+    t = scipy.stats.t.ppf(0.5 + confidence / 2, [calls - 1, units - 1])
+    return min(calls, worth * (t[0] / t[1]) ** 2)
+
+
+def order_statistics(values, sizes, below, share, confidence):
+    """The values between which a quantile lies: by scipy's own test where each call is a unit of its own, else by the binomial
+    distribution of as many calls as those are worth, as the regularised beta function."""
+    values = np.sort(values)
+    if (sizes == 1).all():
+        interval = scipy.stats.quantile_test(values, p=share).confidence_interval(confidence)
+        return [bound if np.isfinite(bound) else None for bound in interval]
+    calls, tail = len(values), (1 - confidence) / 2
+    worth = effective(below, sizes, confidence)
+
+    def rank(beyond, low, high):
+        return scipy.optimize.brentq(beyond, low, high, xtol=1e-12) if beyond(low) * beyond(high) < 0 else None
+
+    lowest = rank(lambda rank: scipy.special.betainc(worth - rank + 1, rank, 1 - share) - tail, 1, worth + 1 - 1e-9)
+    highest = rank(lambda rank: scipy.special.betainc(rank, worth - rank + 1, share) - tail, 1e-9, worth)
+    return [
+        None if lowest is None else values[math.floor((lowest - 1) * calls / worth)],
+        None if highest is None else values[math.ceil(highest * calls / worth) - 1],
+    ]
+
+
+def clustered():
+    """scipy: intervals of quantiles and of shares; gbstats: the variances of the latter by unit."""
+    cases = []
+    for seed, (units, calls) in enumerate([(60, 1), (400, 1), (12, 6), (80, 4), (200, 9)]):
+        random = np.random.default_rng(seed)
+        sizes = random.geometric(1 / calls, units)
+        unit = np.repeat(np.arange(units), sizes)
+        values = np.exp(0.4 * random.normal(size=units)[unit] + 0.4 * random.normal(size=len(unit))).round(6)
+        failed = random.random(len(unit)) < (0.2 * (random.random(units) < 0.5))[unit]
+        case = {"values": values, "units": unit, "failed": failed, "quantiles": [], "shares": []}
+        for confidence in [0.9, 0.95, 0.999]:
+            for share in [0.05, 0.5, 0.95]:
+                quantile = np.quantile(values, share, method="inverted_cdf")
+                below = np.bincount(unit, values <= quantile)
+                bounds = order_statistics(values, sizes, below, share, confidence)
+                found = {"share": share, "confidence": confidence, "quantile": quantile, "bounds": bounds}
+                case["quantiles"].append(found)
+            fails = np.bincount(unit, failed)
+            worth = effective(fails, sizes, confidence)
+            with_it, tail = fails.sum() / sizes.sum() * worth, (1 - confidence) / 2
+            lower = scipy.stats.beta.ppf(tail, with_it, worth - with_it + 1)
+            upper = scipy.stats.beta.ppf(1 - tail, with_it + 1, worth - with_it)
+            case["shares"].append({"confidence": confidence, "interval": [lower, upper]})
+        cases.append(case)
+    return cases

@@ -1,8 +1,9 @@
-//! bootstrap, ratio, sequence, student and tail.
+//! bootstrap, clustered, ratio, sequence, student and tail.
 
 use crate::{close, fixture, near, same_interval};
 use serde::Deserialize;
 use std::collections::BTreeMap;
+use tokengauge_stats::clustered::{Sample, share_interval};
 use tokengauge_stats::ratio::{Arm, Unit, difference, relative_difference};
 use tokengauge_stats::sequence::{self, Sequence};
 use tokengauge_stats::{Error, Estimate, bootstrap, seeded, student, tail};
@@ -272,4 +273,54 @@ fn loadgens_own_numbers() {
         got: 63,
     });
     assert_eq!(tail::bound(&[1.0; 63], 0.90, 0.99), too_few);
+}
+
+#[derive(Deserialize)]
+struct Clustered {
+    values: Vec<f64>,
+    units: Vec<u32>,
+    failed: Vec<bool>,
+    quantiles: Vec<Quantile>,
+    shares: Vec<Share>,
+}
+
+#[derive(Deserialize)]
+struct Quantile {
+    share: f64,
+    confidence: f64,
+    quantile: f64,
+    bounds: [Option<f64>; 2],
+}
+
+#[derive(Deserialize)]
+struct Share {
+    confidence: f64,
+    interval: [f64; 2],
+}
+
+#[test]
+fn quantiles_and_shares_by_unit_are_those_of_scipy() {
+    let mut without_bound = 0;
+    for case in fixture::<Clustered>("clustered") {
+        let calls = case.values.iter().copied().zip(case.units.iter().copied());
+        let sample = Sample::new(calls.collect()).expect("calls");
+        for theirs in &case.quantiles {
+            assert_eq!(sample.quantile(theirs.share), theirs.quantile);
+            let ours = sample.quantile_interval(theirs.share, theirs.confidence);
+            let ours = ours.expect("units");
+            assert_eq!([ours.lower, ours.upper], theirs.bounds, "{}", theirs.share);
+            without_bound += theirs.bounds.iter().filter(|bound| bound.is_none()).count();
+        }
+        let mut units = vec![(0.0, 0.0); sample.units()];
+        for (unit, failed) in case.units.iter().zip(&case.failed) {
+            let (with, all) = &mut units[*unit as usize];
+            *with += f64::from(u8::from(*failed));
+            *all += 1.0;
+        }
+        for theirs in &case.shares {
+            let ours = share_interval(units.iter().copied(), theirs.confidence);
+            same_interval(ours.expect("units"), theirs.interval, 1e-7);
+        }
+    }
+    assert!(without_bound > 0, "some are of too few calls");
 }

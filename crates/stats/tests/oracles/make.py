@@ -16,6 +16,7 @@ import series
 FIXTURES = {
     "bootstrap": intervals.bootstrap,
     "change": series.change,
+    "clustered": intervals.clustered,
     "drift": comparisons.drift,
     "holm": comparisons.holm,
     "mix": comparisons.mix,

@@ -1,6 +1,7 @@
 //! Simulations with a known truth: how often intervals hold, tests err and changes are found. All seeds are fixed.
 
 mod change;
+mod clustered;
 mod comparisons;
 mod intervals;
 mod sequence;

@@ -144,10 +144,14 @@ impl Groups {
         }
     }
 
-    /// The group of a call.
-    pub fn of(&mut self, past: &TimedCall<'_>) -> &mut Group {
+    /// What a call has of each dimension: the names of its group.
+    pub fn names(&self, past: &TimedCall<'_>) -> Vec<Option<String>> {
         let value = |by: &Dimension| value_of(*by, past.record).map(Cow::into_owned);
-        let names = self.dimensions.iter().map(value).collect();
+        self.dimensions.iter().map(value).collect()
+    }
+
+    /// The group of these names.
+    pub fn named(&mut self, names: Vec<Option<String>>) -> &mut Group {
         self.groups.entry(names).or_default()
     }
 
@@ -167,7 +171,8 @@ pub fn groups<'a>(
 ) -> Vec<GroupRow> {
     let mut groups = Groups::by(dimensions);
     for past in calls {
-        groups.of(&past).add(&past);
+        let names = groups.names(&past);
+        groups.named(names).add(&past);
     }
     groups.rows()
 }

@@ -4,6 +4,7 @@ use super::super::reader::calls::record;
 use super::instant;
 use rusqlite::Row;
 use serde::Serialize;
+use std::collections::HashMap;
 use std::io::{self, BufWriter, Write};
 use tokengauge_core::call::{CallRecord, OperationClass};
 
@@ -12,6 +13,8 @@ pub(super) struct Trace {
     file: BufWriter<Box<dyn Write + Send>>,
     /// When the first call began, in milliseconds since 1970.
     first: Option<i64>,
+    /// When the last call so far of each session ended, likewise.
+    ended: HashMap<String, i64>,
     /// Calls that are not written: they generate nothing, or their lengths are not known.
     pub(super) left_out: u64,
 }
@@ -25,6 +28,9 @@ struct Line<'a> {
     output_length: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     session_id: Option<&'a str>,
+    /// Milliseconds after the end of the session's calls before; none for its first call, or one that began earlier.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    delay: Option<i64>,
 }
 
 impl Trace {
@@ -32,6 +38,7 @@ impl Trace {
         Trace {
             file: BufWriter::new(file),
             first: None,
+            ended: HashMap::new(),
             left_out: 0,
         }
     }
@@ -47,8 +54,23 @@ impl Trace {
             input_length,
             output_length,
             session_id: record.session.as_deref(),
+            delay: self.delay(&record, began),
         };
         Ok(self.write(&line))
+    }
+
+    /// How long after its session's calls before a call began; notes when it ended.
+    fn delay(&mut self, record: &CallRecord, began: i64) -> Option<i64> {
+        let took = record.seconds.duration.unwrap_or(0.0) * 1e3;
+        let ended = began.saturating_add(took.round() as i64);
+        let session = record.session.as_ref()?;
+        let before = match self.ended.get_mut(session) {
+            Some(last) => Some(std::mem::replace(last, ended.max(*last))),
+            None => self.ended.insert(session.clone(), ended),
+        };
+        before
+            .map(|before| began - before)
+            .filter(|delay| *delay >= 0)
     }
 
     fn write(&mut self, line: &Line<'_>) -> io::Result<()> {

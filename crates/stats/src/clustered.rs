@@ -1,0 +1,405 @@
+//! Quantiles and shares of calls that come in units: calls of one session depend on each other, sessions do not.
+
+use crate::check;
+use crate::distribution::student_quantile;
+use crate::error::{Error, Result};
+use crate::interval::Interval;
+use crate::ratio::{Arm, Unit};
+use statrs::function::beta::beta_reg;
+
+/// Halvings of the range that a bound is in: more than a number's digits.
+const HALVINGS: u32 = 60;
+
+/// A value and the number of the unit that it is of: a call's, and its session's.
+pub type Observation = (f64, u32);
+
+/// What one unit adds to the error of a figure, by the number of the unit, ascending. Up to a factor, which all of them share.
+pub type Contributions = Vec<(u32, f64)>;
+
+/// The bounds of a quantile. Each is one of the values; `None` where there are too few for it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Bounds {
+    /// The lower bound.
+    pub lower: Option<f64>,
+    /// The upper bound.
+    pub upper: Option<f64>,
+}
+
+/// Values in ascending order, with their units.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sample {
+    /// Each with the place of its unit in `units`.
+    values: Vec<(f64, usize)>,
+    /// The number of each unit, ascending, and how many values it has.
+    units: Vec<(u32, u64)>,
+}
+
+impl Sample {
+    /// Sorts values.
+    ///
+    /// # Errors
+    ///
+    /// Where a value is not finite, and without any.
+    pub fn new(mut observations: Vec<Observation>) -> Result<Self> {
+        check::at_least(1, observations.len())?;
+        if observations.iter().any(|(value, _)| !value.is_finite()) {
+            return Err(Error::NotFinite);
+        }
+        observations.sort_unstable_by_key(|(_, unit)| *unit);
+        let mut units: Vec<(u32, u64)> = Vec::new();
+        let mut values = Vec::with_capacity(observations.len());
+        for (value, unit) in observations {
+            match units.last_mut() {
+                Some((last, count)) if *last == unit => *count += 1,
+                _ => units.push((unit, 1)),
+            }
+            values.push((value, units.len() - 1));
+        }
+        values.sort_by(|left, right| left.0.total_cmp(&right.0));
+        Ok(Self { values, units })
+    }
+
+    /// The number of units.
+    #[must_use]
+    pub fn units(&self) -> usize {
+        self.units.len()
+    }
+
+    /// The value that a share of all values is not above, by nearest rank.
+    #[must_use]
+    pub fn quantile(&self, share: f64) -> f64 {
+        let rank = (share * self.values.len() as f64).ceil() as usize;
+        self.values[rank.clamp(1, self.values.len()) - 1].0
+    }
+
+    /// The interval of a quantile: the order statistics between which it lies at a confidence such as 0.95.
+    ///
+    /// Of independent values (a unit for each) they are those of the binomial distribution, whatever the values are distributed
+    /// like. Values of one unit depend on each other, so that all of them say as much as fewer independent ones: their number is
+    /// p (1 − p) over the variance, clustered by unit, of the share of values at or below the quantile; it is no more than there
+    /// are values, and is lowered for the number of units by Student's t.
+    ///
+    /// It assumes independent units, a few dozen of them at least, and one look.
+    ///
+    /// Source: Woodruff, "Confidence intervals for medians and other position measures", JASA 47 (1952); Korn and Graubard,
+    /// "Confidence intervals for proportions with small expected number of positive counts", Survey Methodology 24 (1998): R's
+    /// `svyquantile(interval.type = "beta")`.
+    ///
+    /// # Errors
+    ///
+    /// With fewer than two units, and when a share or the confidence is not between 0 and 1.
+    ///
+    /// ```
+    /// use tokengauge_stats::clustered::Sample;
+    ///
+    /// // A hundred calls of as many sessions: the 40th and the 61st bound the median.
+    /// let sample = Sample::new((1..=100).map(|call| (f64::from(call), call)).collect()).unwrap();
+    /// let median = sample.quantile_interval(0.5, 0.95).unwrap();
+    /// assert_eq!((median.lower, median.upper), (Some(40.0), Some(61.0)));
+    /// assert_eq!(sample.quantile_interval(0.99, 0.95).unwrap().upper, None); // too few calls
+    /// ```
+    pub fn quantile_interval(&self, share: f64, confidence: f64) -> Result<Bounds> {
+        check::open_share("share", share)?;
+        let below = self.below(self.quantile(share));
+        let effective = effective(below.iter().copied(), confidence)?;
+        let tail = check::left_out(confidence)? / 2.0;
+        let scale = self.values.len() as f64 / effective;
+        // The value of rank l is above the quantile with the probability that fewer than l values are at or below it.
+        let few = |rank: f64| at_most(rank - 1.0, effective, share);
+        let lower = first(1.0, effective + 1.0, |rank| few(rank) > tail);
+        let lower = lower.filter(|_| few(1.0) <= tail);
+        let lower = lower.map(|rank| ((rank - 1.0) * scale + 1e-9).floor() as usize);
+        let many = |rank: f64| 1.0 - at_most(rank - 1.0, effective, share);
+        let upper = first(0.0, effective, |rank| many(rank) <= tail);
+        let upper = upper.map(|rank| (rank * scale - 1e-9).ceil() as usize);
+        let at = |place: usize| self.values.get(place).map(|(value, _)| *value);
+        Ok(Bounds {
+            lower: lower.and_then(at),
+            upper: upper.and_then(|rank| at(rank.max(1) - 1)),
+        })
+    }
+
+    /// What each unit adds to the error of a quantile.
+    #[must_use]
+    pub fn contributions(&self, share: f64) -> Contributions {
+        let below = self.below(self.quantile(share));
+        let all: f64 = below.iter().map(|(below, _)| below).sum();
+        let share = all / self.values.len() as f64;
+        let numbers = self.units.iter().map(|(number, _)| *number);
+        let units = numbers.zip(below);
+        units
+            .map(|(number, (below, values))| (number, below - share * values))
+            .collect()
+    }
+
+    /// How many values of each unit are at or below a value, and how many it has.
+    fn below(&self, limit: f64) -> Vec<(f64, f64)> {
+        let mut below: Vec<_> = self
+            .units
+            .iter()
+            .map(|(_, count)| (0.0, *count as f64))
+            .collect();
+        let within = self.values.iter().take_while(|(value, _)| *value <= limit);
+        within.for_each(|(_, unit)| below[*unit].0 += 1.0);
+        below
+    }
+}
+
+/// The interval of the share of calls that have something (an error): each unit's calls that have it, and all of its calls.
+///
+/// Clopper's and Pearson's interval of as many independent calls as these are worth: see [`Sample::quantile_interval`], with the
+/// same assumptions and sources. It is for one look; at every look [`crate::share`] holds.
+///
+/// # Errors
+///
+/// With fewer than two units, without calls, and when the confidence is not between 0 and 1.
+///
+/// ```
+/// use tokengauge_stats::clustered::share_interval;
+///
+/// let none = share_interval((0..300).map(|_| (0.0, 1.0)), 0.95).unwrap();
+/// assert!(none.lower == 0.0 && (0.012..0.0125).contains(&none.upper)); // about 3.7 in 300
+/// ```
+pub fn share_interval(
+    units: impl Iterator<Item = (f64, f64)> + Clone,
+    confidence: f64,
+) -> Result<Interval> {
+    let tail = check::left_out(confidence)? / 2.0;
+    let effective = effective(units.clone(), confidence)?;
+    let (with, all) = units.fold((0.0, 0.0), |sum, unit| (sum.0 + unit.0, sum.1 + unit.1));
+    let with = (with / all * effective).clamp(0.0, effective);
+    let lower = first(0.0, 1.0, |share| {
+        1.0 - at_most(with - 1.0, effective, share) >= tail
+    });
+    let upper = first(0.0, 1.0, |share| at_most(with, effective, share) <= tail);
+    Interval::new(
+        lower.filter(|_| with > 0.0).unwrap_or(0.0),
+        upper.filter(|_| with < effective).unwrap_or(1.0),
+    )
+}
+
+/// How many independent calls those of the units are worth, by the share that have something.
+fn effective(units: impl Iterator<Item = (f64, f64)>, confidence: f64) -> Result<f64> {
+    let arm: Arm = units
+        .map(|(numerator, denominator)| Unit {
+            numerator,
+            denominator,
+        })
+        .collect();
+    let ratio = arm.ratio()?;
+    let calls = arm.denominators();
+    let alone = ratio.value * (1.0 - ratio.value);
+    // With divisor n, by which calls that are units themselves are worth as many as they are.
+    let variance = ratio.variance * ratio.degrees_of_freedom / ratio.units as f64;
+    let worth = match variance > 0.0 && alone > 0.0 {
+        true => (alone / variance).min(calls),
+        false => calls,
+    };
+    let tail = 1.0 - check::left_out(confidence)? / 2.0;
+    let of_calls = student_quantile(tail, (calls - 1.0).max(1.0))?;
+    let of_units = student_quantile(tail, ratio.degrees_of_freedom)?;
+    check::answer((worth * (of_calls / of_units).powi(2)).min(calls))
+}
+
+/// The probability that at most `count` of `calls` have what a share of all have: the binomial distribution, for numbers that
+/// need not be whole.
+fn at_most(count: f64, calls: f64, share: f64) -> f64 {
+    if count <= -1.0 {
+        return 0.0;
+    }
+    match calls - count > 0.0 {
+        true => beta_reg(calls - count, count + 1.0, 1.0 - share),
+        false => 1.0,
+    }
+}
+
+/// The first number between two of which something is true, when it is so of all above; `None` where it is never.
+fn first(mut from: f64, mut to: f64, is: impl Fn(f64) -> bool) -> Option<f64> {
+    if !is(to) {
+        return None;
+    }
+    for _ in 0..HALVINGS {
+        let middle = f64::midpoint(from, to);
+        match is(middle) {
+            true => to = middle,
+            false => from = middle,
+        }
+    }
+    Some(to)
+}
+
+/// How far the errors of two figures go together, from −1 to 1, by what units that both have add to them. 0 of figures without
+/// a unit in common: independent ones.
+///
+/// ```
+/// use tokengauge_stats::clustered::correlation;
+///
+/// let (a, b) = (vec![(1, 2.0), (4, -2.0)], vec![(1, -1.0), (4, 1.0)]);
+/// assert_eq!(correlation(&a, &b), -1.0);
+/// assert_eq!(correlation(&a, &[(2, 1.0), (3, -1.0)]), 0.0);
+/// ```
+#[must_use]
+pub fn correlation(first: &[(u32, f64)], second: &[(u32, f64)]) -> f64 {
+    let squares = |units: &[(u32, f64)]| units.iter().map(|(_, value)| value * value).sum::<f64>();
+    let mut others = second.iter().peekable();
+    let mut products = 0.0;
+    for (unit, value) in first {
+        while others.next_if(|(other, _)| other < unit).is_some() {}
+        if let Some((_, other)) = others.next_if(|(other, _)| other == unit) {
+            products += value * other;
+        }
+    }
+    let correlation = products / (squares(first) * squares(second)).sqrt();
+    match correlation.is_finite() {
+        true => correlation.clamp(-1.0, 1.0),
+        false => 0.0,
+    }
+}
+
+/// A figure and the bounds of its interval.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Bounded {
+    /// The figure.
+    pub value: f64,
+    /// Its interval.
+    pub interval: Interval,
+}
+
+/// The interval of by how much `changed` is above `baseline`, from the intervals of both, at their confidence; `correlation` is
+/// that of their errors. Intervals need not be symmetric.
+///
+/// Source: Zou and Donner, "Construction of confidence limits about effect measures: a general approach", Statistics in Medicine
+/// 27 (2008), with the correlation of Zou, "Toward using confidence intervals to compare correlations", Psychological Methods
+/// 12 (2007).
+///
+/// # Errors
+///
+/// Where a value is not finite.
+///
+/// ```
+/// use tokengauge_stats::Interval;
+/// use tokengauge_stats::clustered::{Bounded, difference};
+///
+/// let figure = |value: f64| Bounded { value, interval: Interval { lower: value - 3.0, upper: value + 3.0 } };
+/// let found = difference(&figure(40.0), &figure(50.0), 0.0).unwrap();
+/// assert!((found.lower - (10.0 - 18.0_f64.sqrt())).abs() < 1e-12);
+/// ```
+pub fn difference(baseline: &Bounded, changed: &Bounded, correlation: f64) -> Result<Interval> {
+    let value = changed.value - baseline.value;
+    let reach = |one: f64, other: f64| {
+        let squares = one * one + other * other - 2.0 * correlation * one * other;
+        squares.max(0.0).sqrt()
+    };
+    Interval::new(
+        value
+            - reach(
+                changed.value - changed.interval.lower,
+                baseline.interval.upper - baseline.value,
+            ),
+        value
+            + reach(
+                changed.interval.upper - changed.value,
+                baseline.value - baseline.interval.lower,
+            ),
+    )
+}
+
+/// By which share of the baseline `changed` is above it, and the interval of that: [`difference`] of the logarithms.
+///
+/// # Errors
+///
+/// Where a value or a bound is not above 0.
+///
+/// ```
+/// use tokengauge_stats::Interval;
+/// use tokengauge_stats::clustered::{Bounded, relative_difference};
+///
+/// let figure = |value: f64| Bounded { value, interval: Interval { lower: value / 1.1, upper: value * 1.1 } };
+/// let found = relative_difference(&figure(40.0), &figure(80.0), 0.0).unwrap();
+/// assert!(found.value == 1.0 && found.interval.is_within(0.7, 1.3));
+/// ```
+pub fn relative_difference(
+    baseline: &Bounded,
+    changed: &Bounded,
+    correlation: f64,
+) -> Result<Bounded> {
+    let logarithms = |figure: &Bounded| {
+        let values = [figure.value, figure.interval.lower, figure.interval.upper];
+        for value in values {
+            check::positive("a figure that is compared", value)?;
+        }
+        Ok(Bounded {
+            value: figure.value.ln(),
+            interval: Interval::new(figure.interval.lower.ln(), figure.interval.upper.ln())?,
+        })
+    };
+    let found = difference(&logarithms(baseline)?, &logarithms(changed)?, correlation)?;
+    Ok(Bounded {
+        value: changed.value / baseline.value - 1.0,
+        interval: Interval::new(found.lower.exp_m1(), found.upper.exp_m1())?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Calls of `sessions` sessions, `each` of them alike.
+    fn alike(sessions: u32, each: u32) -> Sample {
+        let calls =
+            (0..sessions).flat_map(|session| (0..each).map(move |_| (f64::from(session), session)));
+        Sample::new(calls.collect()).expect("values")
+    }
+
+    #[test]
+    fn calls_that_repeat_their_session_say_no_more_than_one_of_them() {
+        let (one, ten) = (alike(100, 1), alike(100, 10));
+        assert_eq!(
+            one.quantile_interval(0.5, 0.95),
+            ten.quantile_interval(0.5, 0.95)
+        );
+        let mut apart = alike(100, 10);
+        apart = Sample::new(
+            apart
+                .values
+                .drain(..)
+                .zip(0..)
+                .map(|((value, _), number)| (value, number))
+                .collect(),
+        )
+        .expect("values");
+        let (narrow, wide) = (
+            apart.quantile_interval(0.5, 0.95).expect("bounds"),
+            ten.quantile_interval(0.5, 0.95).expect("bounds"),
+        );
+        assert!(narrow.lower > wide.lower && narrow.upper < wide.upper);
+    }
+
+    #[test]
+    fn one_session_shows_nothing_of_others() {
+        assert_eq!(
+            alike(1, 50).quantile_interval(0.5, 0.95),
+            Err(Error::TooFew { needed: 2, got: 1 })
+        );
+        assert!(Sample::new(vec![(f64::NAN, 1)]).is_err() && Sample::new(Vec::new()).is_err());
+    }
+
+    #[test]
+    fn the_difference_of_a_figure_and_itself_is_none() {
+        let sample = alike(60, 3);
+        let bounds = sample.quantile_interval(0.5, 0.95).expect("bounds");
+        let figure = Bounded {
+            value: sample.quantile(0.5),
+            interval: Interval {
+                lower: bounds.lower.expect("enough"),
+                upper: bounds.upper.expect("enough"),
+            },
+        };
+        let contributions = sample.contributions(0.5);
+        let together = correlation(&contributions, &contributions);
+        assert!((together - 1.0).abs() < 1e-12);
+        let none = difference(&figure, &figure, together).expect("an interval");
+        let apart = difference(&figure, &figure, 0.0).expect("an interval");
+        assert!(none.width() < apart.width() / 2.0, "{none:?} {apart:?}");
+    }
+}

@@ -1,0 +1,173 @@
+//! By how much the rows of a report differ from its baseline, with intervals that hold together.
+
+use super::estimates::{CONFIDENCE, Estimator, Figure};
+use super::observations::Observations;
+use serde::Serialize;
+use tokengauge_core::fingerprint::Fingerprint;
+use tokengauge_stats::Interval;
+use tokengauge_stats::clustered::{Bounded, correlation, difference, relative_difference};
+
+/// The figures that are compared: few, since each one more widens the intervals of all.
+pub(super) const COMPARED: [Figure; 6] = [
+    Figure::TpsP50,
+    Figure::TpsMean,
+    Figure::TtftP50,
+    Figure::TtftP95,
+    Figure::ErrorShare,
+    Figure::UsdPerMillionOutput,
+];
+
+/// The rows against the baseline.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct Differences {
+    /// The names of the row that the others are compared with.
+    pub(super) baseline: Vec<Option<String>>,
+    /// The confidence with which all intervals hold at once.
+    pub(super) confidence: f64,
+    /// That of each of them, after Bonferroni.
+    pub(super) confidence_of_each: f64,
+    /// Row by row.
+    pub(super) rows: Vec<RowDifferences>,
+}
+
+/// One row against the baseline.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct RowDifferences {
+    pub(super) names: Vec<Option<String>>,
+    pub(super) figures: Vec<Difference>,
+    /// In which respects its work was not that of the baseline.
+    pub(super) other_work: Vec<String>,
+}
+
+/// One figure of a row against that of the baseline.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct Difference {
+    pub(super) figure: &'static str,
+    /// Whether it is relative to the baseline (0.08 is 8 % more); else it is one of shares.
+    pub(super) relative: bool,
+    pub(super) value: f64,
+    /// `null` where one of both has too few calls for it.
+    pub(super) lower: Option<f64>,
+    pub(super) upper: Option<f64>,
+}
+
+impl Difference {
+    /// Whether the interval leaves out that both are equal.
+    pub(super) fn is_shown(&self) -> bool {
+        self.lower.is_some_and(|lower| lower > 0.0) || self.upper.is_some_and(|upper| upper < 0.0)
+    }
+}
+
+/// A row as it is compared.
+#[derive(Clone, Copy)]
+pub(super) struct ComparedRow<'a> {
+    pub(super) names: &'a [Option<String>],
+    pub(super) calls: &'a Observations,
+    pub(super) fingerprint: &'a Fingerprint,
+}
+
+/// The figures that are compared, of one row.
+type Known = Vec<(Figure, Estimator)>;
+
+/// Compares rows with a baseline; `None` where there is no other row.
+pub(super) fn differences(
+    baseline: ComparedRow<'_>,
+    others: &[ComparedRow<'_>],
+) -> Option<Differences> {
+    let known = |row: &ComparedRow<'_>| -> Known {
+        let figures = COMPARED.into_iter();
+        figures
+            .filter_map(|figure| Some((figure, Estimator::of(figure, &row.calls.calls)?)))
+            .collect()
+    };
+    let before = known(&baseline);
+    let after: Vec<_> = others.iter().map(|row| (row, known(row))).collect();
+    let of_both = |figure: Figure, after: &Known| {
+        let found = |known: &Known| known.iter().any(|(other, _)| *other == figure);
+        found(&before) && found(after)
+    };
+    let count: usize = after
+        .iter()
+        .map(|(_, after)| {
+            let compared = COMPARED.iter();
+            compared.filter(|figure| of_both(**figure, after)).count()
+        })
+        .sum();
+    if count == 0 {
+        return None;
+    }
+    let each = 1.0 - (1.0 - CONFIDENCE) / count as f64;
+    let rows = after.iter().map(|(row, after)| RowDifferences {
+        names: row.names.to_vec(),
+        figures: of_row(&before, after, each),
+        other_work: baseline.fingerprint.differences(row.fingerprint),
+    });
+    Some(Differences {
+        baseline: baseline.names.to_vec(),
+        confidence: CONFIDENCE,
+        confidence_of_each: each,
+        rows: rows.collect(),
+    })
+}
+
+fn of_row(before: &Known, after: &Known, confidence: f64) -> Vec<Difference> {
+    let pair = |(figure, old): &(Figure, Estimator)| {
+        let (_, new) = after.iter().find(|(other, _)| other == figure)?;
+        of_figure(*figure, old, new, confidence)
+    };
+    before.iter().filter_map(pair).collect()
+}
+
+/// `None` where a relative difference is of nothing.
+fn of_figure(
+    figure: Figure,
+    old: &Estimator,
+    new: &Estimator,
+    confidence: f64,
+) -> Option<Difference> {
+    let (before, after) = (old.estimate(confidence), new.estimate(confidence));
+    let relative = figure != Figure::ErrorShare;
+    if relative && before.value <= 0.0 {
+        return None;
+    }
+    let value = match relative {
+        true => after.value / before.value - 1.0,
+        false => after.value - before.value,
+    };
+    // Sessions that have calls in both rows make them alike.
+    let together = correlation(&old.contributions(), &new.contributions());
+    let between = |a: Bounded, b: Bounded| {
+        match relative {
+            true => relative_difference(&a, &b, together).map(|found| found.interval),
+            false => difference(&a, &b, together),
+        }
+        .ok()
+    };
+    // Each bound is made of the far bound of one and the near one of the other; the opposite ones do not matter for it.
+    let low = before.upper.zip(after.lower).and_then(|(upper, lower)| {
+        between(
+            bounded(before.value, before.value, upper),
+            bounded(after.value, lower, after.value),
+        )
+    });
+    let high = before.lower.zip(after.upper).and_then(|(lower, upper)| {
+        between(
+            bounded(before.value, lower, before.value),
+            bounded(after.value, after.value, upper),
+        )
+    });
+    Some(Difference {
+        figure: figure.as_str(),
+        relative,
+        value,
+        lower: low.map(|interval| interval.lower),
+        upper: high.map(|interval| interval.upper),
+    })
+}
+
+fn bounded(value: f64, lower: f64, upper: f64) -> Bounded {
+    Bounded {
+        value,
+        interval: Interval { lower, upper },
+    }
+}

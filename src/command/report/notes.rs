@@ -1,0 +1,163 @@
+//! What the figures of a report are, include and were made by, in sentences.
+
+use super::differences::Differences;
+use super::estimates::{CONFIDENCE, Estimate};
+use super::figures::{Report, Row, joined};
+use super::grid::{UNKNOWN, range, seconds};
+use super::text::shortened;
+use crate::command::measured_by::measured_by;
+use crate::output::printable;
+use crate::query::Mark;
+use std::time::SystemTime;
+
+/// Characters of names within a sentence.
+const MAX_NAMES: usize = 48;
+
+/// Rows whose work is described; the JSON has that of all.
+const DESCRIBED: usize = 12;
+
+/// Marks that are listed at most; JSON has up to a thousand.
+const LISTED: usize = 50;
+
+/// What happened in the time of the report, the newest first.
+pub(super) fn mark_lines(report: &Report) -> Vec<String> {
+    let line = |mark: &Mark| {
+        let about = [
+            ("model", &mark.model),
+            ("upstream", &mark.upstream),
+            ("route", &mark.route),
+            ("workload", &mark.workload),
+        ];
+        let about = about
+            .iter()
+            .filter_map(|(what, name)| Some(format!("{what} {}", name.as_deref()?)));
+        let about = about.collect::<Vec<_>>().join(", ");
+        let about = match about.is_empty() {
+            true => String::new(),
+            false => format!(" ({about})"),
+        };
+        printable(&format!("{} {}{about}", mark.time, mark.text)).into_owned()
+    };
+    let mut lines: Vec<String> = report.marks.iter().take(LISTED).map(line).collect();
+    if report.marks.len() > LISTED {
+        lines.push(format!("and {} earlier ones", report.marks.len() - LISTED));
+    }
+    lines
+}
+
+/// What the table of differences is, and in which rows the work was not the same.
+pub(super) fn about_differences(found: &Differences) -> Vec<String> {
+    let shown = found.rows.iter().flat_map(|row| &row.figures);
+    let shown = shown.filter(|difference| difference.is_shown()).count();
+    let baseline = row_name(&found.baseline);
+    let about = format!(
+        "Differences from {baseline}: in percent of it, errors in percentage points. All intervals hold at once in {:.0} of 100 \
+         reports (Bonferroni: each is of {:.2} %). {shown} of them leave out 0, and are marked `*`: no other difference is shown.",
+        found.confidence * 100.0,
+        found.confidence_of_each * 100.0,
+    );
+    let other = found.rows.iter().filter(|row| !row.other_work.is_empty());
+    let other = other.map(|row| {
+        let (names, work) = (row_name(&row.names), row.other_work.join("; "));
+        format!("{names} had other work than {baseline}, so a difference may be its own: {work}.")
+    });
+    std::iter::once(about).chain(other).collect()
+}
+
+/// The names of a row within a sentence.
+fn row_name(names: &[Option<String>]) -> String {
+    shortened(&printable(&joined(names)), MAX_NAMES)
+}
+
+/// Notes on what the figures include.
+pub(super) fn about(report: &Report, rows: &[Row]) -> Vec<String> {
+    let at = |at: Option<SystemTime>| {
+        at.map_or(UNKNOWN.to_owned(), |at| {
+            humantime::format_rfc3339_seconds(at).to_string()
+        })
+    };
+    let calls = report.calls;
+    let mut about = vec![format!(
+        "{calls} calls from {} to {}.",
+        at(report.first),
+        at(report.last)
+    )];
+    if report.left_out > 0 {
+        about.push(format!(
+            "{} calls came while their upstream warmed up: they count and cost, but not in TPS and TTFT; \
+             --with-warm-up has them in.",
+            report.left_out
+        ));
+    }
+    about.extend(judged(report));
+    about.push(intervals(report));
+    about.push(
+        "TPS is tokens per second of one stream while it decodes, by the same tokenizer for every model; \
+         judged are the calls that have one. p10, p5 and p1 are the slow tail: 90, 95 and 99 of 100 calls are as \
+         fast or faster, which others write as p90, p95 and p99 of TPS; \
+         bands are the shares under 5, 15, 30, 60 and from 60 on. `+` after a cost: some calls have no price."
+            .to_owned(),
+    );
+    about.push(
+        "share is the time to first token in all the time that these calls took; req/s is calls over the time \
+         from the first to the last."
+            .to_owned(),
+    );
+    about.push(
+        "`reported` is the median of the same in the tokens that the provider reports: its own tokenizer makes \
+         more or fewer of the same text, and engines and benchmarks count those."
+            .to_owned(),
+    );
+    let tasks = report.tasks();
+    let [median, p95, _] = report.task_estimates();
+    if let (Some(median), Some(p95), Some(per_minute)) = (median, p95, tasks.per_minute) {
+        let with_range = |estimate: &Estimate| {
+            format!("{} ({})", seconds(estimate.value), range(estimate, seconds))
+        };
+        about.push(format!(
+            "{} sessions as tasks, from first call to last: half within {}, 95 of 100 within {}; {per_minute:.2} \
+             a minute.",
+            tasks.tasks,
+            with_range(&median),
+            with_range(&p95),
+        ));
+    }
+    about.extend(rows.iter().take(DESCRIBED).map(|row| {
+        let name = row_name(&row.group.names);
+        format!(
+            "Work of {name}, of 10 to 90 of 100 calls in brackets: {}.",
+            row.fingerprint
+        )
+    }));
+    about.push(format!("Made by {}.", measured_by()));
+    about
+}
+
+/// How many calls have a figure, and why the others have none.
+fn judged(report: &Report) -> Vec<String> {
+    let names = ["TPS is", "TTFT is", "Cost per million output tokens is"];
+    let judged = report.judged();
+    let all = names.iter().zip(&judged).map(|(name, judged)| {
+        let reasons = judged.without.iter();
+        let reasons: Vec<_> = reasons
+            .map(|(reason, calls)| format!("{calls} {}", reason.replace('_', " ")))
+            .collect();
+        let others = match reasons.is_empty() {
+            true => String::new(),
+            false => format!("; the others: {}", reasons.join(", ")),
+        };
+        format!("{name} of {} of {} calls{others}.", judged.calls, judged.of)
+    });
+    all.collect()
+}
+
+/// What the intervals are.
+fn intervals(report: &Report) -> String {
+    format!(
+        "Below a figure is its {:.0} % interval, clustered by session: calls of one session depend on each other, and {} \
+         sessions are in this report, a call without one being a session of its own. `too few` has neither bound. \
+         Calls, tokens, cost and req/s are counted whole and have none.",
+        CONFIDENCE * 100.0,
+        report.units(),
+    )
+}

@@ -1,0 +1,155 @@
+//! What each call of a group adds to its figures, and why some add nothing.
+
+use crate::call::{CallRecord, OperationClass, Outcome};
+use crate::history::{TimedCall, tokens};
+use serde::Serialize;
+use std::collections::{BTreeMap, HashMap};
+use tokengauge_core::fingerprint::FingerprintBuilder;
+use tokengauge_core::time::since_1970;
+
+/// What one call adds. What it does not have is NaN, which takes half the memory of an `Option`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Observation {
+    /// The number of its session; calls without one have numbers of their own.
+    pub(super) unit: u32,
+    /// Seconds since 1970.
+    pub(super) started: f64,
+    pub(super) duration: f64,
+    pub(super) failed: bool,
+    pub(super) tps: f64,
+    /// `tps` in the provider's tokens.
+    pub(super) reported: f64,
+    /// Seconds of decoding.
+    pub(super) decode: f64,
+    pub(super) ttft: f64,
+    /// The cost of a generation in US dollars.
+    pub(super) cost: f64,
+    pub(super) output: f64,
+}
+
+/// How many calls have a figure, and why the others have none.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub(super) struct Judged {
+    /// Calls that have it.
+    pub(super) calls: u64,
+    /// All calls.
+    pub(super) of: u64,
+    /// The others, by reason.
+    pub(super) without: BTreeMap<&'static str, u64>,
+}
+
+impl Judged {
+    fn add(&mut self, reason: Option<&'static str>) {
+        self.of += 1;
+        match reason {
+            None => self.calls += 1,
+            Some(reason) => *self.without.entry(reason).or_default() += 1,
+        }
+    }
+
+    pub(super) fn merge(&mut self, other: &Judged) {
+        self.calls += other.calls;
+        self.of += other.of;
+        for (reason, calls) in &other.without {
+            *self.without.entry(reason).or_default() += calls;
+        }
+    }
+}
+
+/// The calls of a group.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Observations {
+    pub(super) calls: Vec<Observation>,
+    /// Calls with a decode speed.
+    pub(super) tps: Judged,
+    /// Calls with a time to first token.
+    pub(super) ttft: Judged,
+    /// Generations with a price.
+    pub(super) cost: Judged,
+    /// Their work.
+    pub(super) fingerprint: FingerprintBuilder,
+}
+
+/// Numbers the sessions of all groups.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Units {
+    sessions: HashMap<String, u32>,
+    last: u32,
+}
+
+impl Units {
+    /// Sessions so far, and calls without one.
+    pub(super) fn count(&self) -> u32 {
+        self.last
+    }
+
+    /// The number of a call's session, or one of its own.
+    pub(super) fn of(&mut self, call: &CallRecord) -> u32 {
+        let mut fresh = || {
+            self.last = self.last.saturating_add(1);
+            self.last
+        };
+        match &call.session {
+            Some(session) => *self.sessions.entry(session.clone()).or_insert_with(fresh),
+            None => fresh(),
+        }
+    }
+}
+
+impl Observations {
+    /// Adds a call; `timed` is false where its speed is left out, since its upstream warmed up.
+    pub(super) fn add(&mut self, past: &TimedCall<'_>, unit: u32, timed: bool) {
+        let call = past.record;
+        self.fingerprint.add(call);
+        let known = |value: Option<f64>| value.filter(|value| value.is_finite());
+        let when_timed = |value| known(value).filter(|_| timed).unwrap_or(f64::NAN);
+        let (tps, ttft) = (when_timed(call.tps.output), when_timed(call.seconds.ttft));
+        let generation = call.operation_class == OperationClass::Generation;
+        let cost = known(call.cost_usd).filter(|_| generation);
+        self.tps.add(tps.is_nan().then(|| without_tps(call, timed)));
+        self.ttft
+            .add(ttft.is_nan().then(|| without_ttft(call, timed)));
+        self.cost.add(cost.is_none().then(|| without_cost(call)));
+        self.calls.push(Observation {
+            unit,
+            started: since_1970(past.started),
+            duration: known(call.seconds.duration).unwrap_or(0.0),
+            failed: past.failed(),
+            tps,
+            reported: when_timed(call.tps.reported),
+            decode: when_timed(past.decode().map(|(_, seconds)| seconds)),
+            ttft,
+            cost: cost.unwrap_or(f64::NAN),
+            output: tokens(call).output.unwrap_or(0) as f64,
+        });
+    }
+}
+
+/// Why a call has no decode speed.
+fn without_tps(call: &CallRecord, timed: bool) -> &'static str {
+    match call.tps.unavailable {
+        _ if !timed => "warm_up",
+        Some(reason) => reason.as_str(),
+        None => "no_generation",
+    }
+}
+
+/// Why a call has no time to first token.
+fn without_ttft(call: &CallRecord, timed: bool) -> &'static str {
+    match call.outcome {
+        _ if !timed => "warm_up",
+        Outcome::Complete if call.streamed == Some(false) => "not_streamed",
+        Outcome::Complete => "no_text",
+        outcome => outcome.as_str(),
+    }
+}
+
+/// Why a call has no cost.
+fn without_cost(call: &CallRecord) -> &'static str {
+    let tokens = tokens(call);
+    match (call.operation_class, tokens.input.or(tokens.output)) {
+        (class, _) if class != OperationClass::Generation => "no_generation",
+        (_, None) => "no_tokens",
+        (_, Some(_)) => "no_price",
+    }
+}
