@@ -177,6 +177,51 @@ async fn prompts_that_doubled_are_found_by_command_and_proxy() {
         .expect("forgotten");
 }
 
+/// A backend that became slower three hours ago, when the hours alone do not date it yet.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slow_backend_is_dated_to_five_minutes_within_hours() {
+    let folder = Folder::new();
+    let slower = SystemTime::now() - HOUR * 3;
+    let speed = |place: usize, call: &mut CallRecord| {
+        let started = humantime::parse_rfc3339(&call.started_at).expect("an instant");
+        let level = if started < slower { 50.0 } else { 35.0 };
+        call.model = Some("m".to_owned());
+        call.tps.output = Some(level * (1.0 + (place * 7_919 % 101) as f64 / 1_010.0));
+        call.seconds.ttft = Some(0.25 + 0.01 * (place % 5) as f64);
+        call.warm_up = false;
+    };
+    folder.store(28 * 24, 90_000.0, speed);
+    // Ten calls in five minutes are needed, so that the last day has more of them.
+    folder.store(24, 20_000.0, speed);
+    let config = folder.config("[[drift]]\nname = \"all\"\n");
+    let process = Process::start(&config).await;
+    let (answer, _) = evaluated(&process).await;
+    let points = answer["drifts"][0]["series"][0]["change_points"].as_array();
+    let points = points.expect("change points").iter();
+    let points: Vec<_> = points.filter(|point| point["signal"] == "tps").collect();
+    assert_eq!(points.len(), 1, "{answer:#}");
+    assert_eq!(points[0]["step_seconds"], 300);
+    let instant = |value: &Value| {
+        humantime::parse_rfc3339(value.as_str().expect("an instant")).expect("an instant")
+    };
+    let off = |at: SystemTime| {
+        at.duration_since(slower)
+            .unwrap_or_else(|before| before.duration())
+    };
+    assert!(
+        off(instant(&points[0]["at"])) <= Duration::from_secs(600),
+        "{points:?}"
+    );
+    let change = points[0]["change"].as_f64().expect("a share");
+    assert!((-0.35..-0.25).contains(&change), "{change}");
+    let reply = fetch(process.admin, "/api/v1/marks?kind=drift").await;
+    let marks: Value = serde_json::from_str(&reply.body).expect("JSON");
+    let marks = marks["marks"].as_array().expect("marks").iter();
+    let marks: Vec<_> = marks.filter(|mark| mark["tags"][0] == "tps").collect();
+    assert_eq!(marks.len(), 1, "{marks:?}");
+    assert_eq!(instant(&marks[0]["time"]), instant(&points[0]["at"]));
+}
+
 /// Prompts have one mark, at the hour in which they doubled.
 async fn one_mark(process: &Process, doubled: SystemTime) {
     let reply = fetch(process.admin, "/api/v1/marks?kind=drift").await;

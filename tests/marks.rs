@@ -5,9 +5,12 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tokengauge_test_support::TIMEOUT;
+use tokengauge_test_support::connection::RawConnection;
 use tokengauge_test_support::http_client::request_with;
 use tokengauge_test_support::sim;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -438,4 +441,58 @@ async fn marks_outlive_the_process_and_stand_in_reports() {
         .collect();
     // Older than calls are kept, the other one is gone by now.
     assert_eq!(texts[0], "deployed <v2>");
+}
+
+/// The address of an engine's own metrics; its counters are what `tokens` says.
+async fn engine_metrics(tokens: Arc<AtomicU64>) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
+    let address = listener.local_addr().expect("an address");
+    tokio::spawn(async move {
+        while let Ok((tcp, _)) = listener.accept().await {
+            let tokens = Arc::clone(&tokens);
+            tokio::spawn(async move {
+                let mut peer = RawConnection::new(tcp);
+                while peer.next_head().await.is_some() {
+                    let tokens = tokens.load(Ordering::Relaxed);
+                    let body = format!(
+                        "llamacpp:prompt_tokens_total {tokens}\nllamacpp:tokens_predicted_total {tokens}\n\
+                         llamacpp:requests_deferred {tokens}\n"
+                    );
+                    let length = body.len();
+                    peer.write(format!(
+                        "HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n{body}"
+                    ))
+                    .await;
+                }
+            });
+        }
+    });
+    address
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_engine_whose_counters_fell_is_marked_as_restarted() {
+    let tokens = Arc::new(AtomicU64::new(900));
+    let metrics = engine_metrics(Arc::clone(&tokens)).await;
+    let scraped = format!(
+        "name = \"engine\"\nmetrics_url = \"http://{metrics}\"\nmetrics_interval = \"100ms\"\n"
+    );
+    let tables = upstream(([127, 0, 0, 1], 9).into()).replacen("name = \"engine\"\n", &scraped, 1);
+    let fixture = Fixture::start(&tables, (true, false)).await;
+    // Each figure is seen before the next.
+    for figure in [900, 1_500] {
+        tokens.store(figure, Ordering::Relaxed);
+        let end = Instant::now() + TIMEOUT;
+        let queue = "tokengauge_upstream_queue_depth{upstream=\"engine\"}";
+        while fixture.metric(queue).await != figure as f64 {
+            assert!(Instant::now() < end, "{figure} is not seen");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+    assert!(fixture.marks("?kind=restart").await.is_empty());
+    tokens.store(40, Ordering::Relaxed);
+    let marks = fixture.marks_of("restart", 1).await;
+    assert_eq!(marks.len(), 1);
+    assert_eq!(marks[0]["text"], "engine restarted, as its own metrics say");
+    assert_eq!(marks[0]["upstream"], "engine");
 }

@@ -79,7 +79,7 @@ pub struct Series {
     pub sentence: String,
     /// Every signal that has calls.
     pub signals: Vec<SignalDrift>,
-    /// Where the hourly medians jump, less the seasonal median; by time. Complete calls are a share.
+    /// Where the medians of hours, and of five minutes, jump, less the seasonal median; by time. Complete calls are a share.
     pub change_points: Vec<ChangePoint>,
     /// Why there are no change points yet; `null` where there could be.
     pub change_points_learning: Option<String>,
@@ -128,7 +128,7 @@ pub struct Figures {
 pub struct ChangePoint {
     /// Which signal, over all classes.
     pub signal: SignalName,
-    /// The first hour after the change.
+    /// When the first step after the change begins: an hour, or five minutes of TTFT and TPS in the last day.
     #[schemars(extend("format" = "date-time"))]
     pub at: String,
     /// The median level times what the hours before were of their usual values, in the signal's unit.
@@ -139,10 +139,12 @@ pub struct ChangePoint {
     pub change: f64,
     /// The p value of the t test between both sides; not what decides.
     pub p: f64,
-    /// Hours before it, up to the change point before.
-    pub hours_before: usize,
-    /// Hours after it.
-    pub hours_after: usize,
+    /// The length of a step in seconds: 3600 or 300.
+    pub step_seconds: u64,
+    /// Steps before it, up to the change point before.
+    pub steps_before: usize,
+    /// Steps after it.
+    pub steps_after: usize,
 }
 
 /// Kitagawa's decomposition of the difference of two means, not medians.

@@ -1,4 +1,4 @@
-//! When the level of a signal jumped: change points of the hourly medians, less the seasonal median.
+//! When the level of a signal jumped: change points of medians, less the seasonal median.
 
 use crate::answer::ChangePoint;
 use crate::settings::{Season, Settings};
@@ -18,11 +18,27 @@ const MAX_P: f64 = 1e-4;
 /// jump in one week would show in the other as well.
 pub const MIN_CHANGE_PERIODS: usize = 3;
 
-/// The level of a signal in an hour.
+/// The length of the steps that the store has everything by.
+const HOUR: Duration = Duration::from_secs(3_600);
+
+/// The level of a signal in a step.
 #[derive(Clone, Copy)]
-struct Level {
-    hour: u64,
+pub(crate) struct Level {
+    /// When the step begins.
+    at: SystemTime,
     value: f64,
+}
+
+impl Level {
+    /// The level of the step from an instant on.
+    pub(crate) fn new(at: SystemTime, value: f64) -> Level {
+        Level { at, value }
+    }
+
+    /// The place in the season of the hour that it is in.
+    fn slot(self, season: Season) -> u64 {
+        season.slot(hour_of(self.at))
+    }
 }
 
 /// The change points of every signal, by time, or what is missing.
@@ -69,10 +85,7 @@ fn levels(hours: &Hours, signal: SignalName) -> Vec<Level> {
             SignalName::Outcome => Some(complete(calls)),
             _ => cell.quantile(0.5),
         };
-        Some(Level {
-            hour: hour_of(*at),
-            value: value.filter(|_| enough)?,
-        })
+        Some(Level::new(*at, value.filter(|_| enough)?))
     };
     hours.iter().filter_map(level).collect()
 }
@@ -94,63 +107,86 @@ fn of_signal(
     if levels.is_empty() {
         return Err(None);
     }
+    let min_points = Options::default().min_points;
+    if levels.len() < 2 * min_points {
+        return Err(Some(too_few(levels.len())));
+    }
+    let usual = by_slot(levels, settings.season).map_err(Some)?;
+    of_levels(signal, levels, &usual, settings, (HOUR, min_points))
+}
+
+/// The usual level of each place in the season.
+pub(crate) type Usual = BTreeMap<u64, f64>;
+
+/// The usual levels of a signal by its hours, or what is missing.
+pub(crate) fn usual(hours: &Hours, signal: SignalName, season: Season) -> Result<Usual, String> {
+    by_slot(&levels(hours, signal), season)
+}
+
+/// The change points of levels by steps of one length, with so many steps on either side.
+pub(crate) fn of_levels(
+    signal: SignalName,
+    levels: &[Level],
+    usual: &Usual,
+    settings: &Settings,
+    (step, min_points): (Duration, usize),
+) -> Result<Vec<ChangePoint>, Option<String>> {
     let options = Options {
+        min_points,
         min_change: settings.thresholds.min_change,
         level: Some(1.0), // residuals are shares of the usual value already
         max_p: MAX_P,
         ..Options::default()
     };
-    if levels.len() < 2 * options.min_points {
-        return Err(Some(too_few(levels.len())));
-    }
     let level = median(levels.iter().map(|level| level.value).collect());
-    let (levels, residuals) = less_season(levels, settings.season)?;
-    if levels.len() < 2 * options.min_points {
+    let (levels, residuals) = less_season(levels, usual, settings.season);
+    if levels.len() < 2 * min_points {
         return Err(match levels.is_empty() {
             true => None, // usually 0, such as cached input without a cache
             false => Some(periods(settings.season)),
         });
     }
     let found = change::find(&residuals, &options).map_err(|error| Some(error.to_string()))?;
-    let point = |point: change::ChangePoint| {
-        let at = Duration::from_secs(levels[point.index].hour * 3_600);
-        ChangePoint {
-            signal,
-            at: humantime::format_rfc3339_seconds(SystemTime::UNIX_EPOCH + at).to_string(),
-            before: level * (1.0 + point.before.mean),
-            after: level * (1.0 + point.after.mean),
-            change: point.after.mean - point.before.mean,
-            p: point.p,
-            hours_before: point.before.points,
-            hours_after: point.after.points,
-        }
+    let point = |point: change::ChangePoint| ChangePoint {
+        signal,
+        at: humantime::format_rfc3339_seconds(levels[point.index].at).to_string(),
+        before: level * (1.0 + point.before.mean),
+        after: level * (1.0 + point.after.mean),
+        change: point.after.mean - point.before.mean,
+        p: point.p,
+        step_seconds: step.as_secs(),
+        steps_before: point.before.points,
+        steps_after: point.after.points,
     };
     Ok(found.into_iter().map(point).collect())
 }
 
-/// The hours whose place in the season is known well enough, and their levels less the median of that place, as shares of it:
-/// where nights have a tenth of the day's values, they have a tenth of its noise, too. A place with a median of 0 has no share.
-fn less_season(levels: &[Level], season: Season) -> Result<(Vec<Level>, Vec<f64>), Option<String>> {
+/// The median of each place in the season that is known well enough.
+fn by_slot(levels: &[Level], season: Season) -> Result<Usual, String> {
     let mut slots: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
     for level in levels {
-        let slot = slots.entry(season.slot(level.hour)).or_default();
+        let slot = slots.entry(level.slot(season)).or_default();
         slot.push(level.value);
     }
     let least = season.period().map_or(1, |_| MIN_CHANGE_PERIODS);
     slots.retain(|_, values| values.len() >= least);
-    let medians: BTreeMap<u64, f64> = slots
-        .into_iter()
-        .map(|(slot, values)| (slot, median(values)))
-        .collect();
+    match slots.is_empty() {
+        true => Err(periods(season)),
+        false => Ok(slots
+            .into_iter()
+            .map(|(slot, values)| (slot, median(values)))
+            .collect()),
+    }
+}
+
+/// The steps whose place in the season is known, and their levels less the median of that place, as shares of it: where nights
+/// have a tenth of the day's values, they have a tenth of its noise, too. A place with a median of 0 has no share.
+fn less_season(levels: &[Level], usual: &Usual, season: Season) -> (Vec<Level>, Vec<f64>) {
     let known = levels.iter().filter_map(|level| {
-        let usual = medians.get(&season.slot(level.hour))?;
+        let usual = usual.get(&level.slot(season))?;
         (*usual > 0.0).then(|| (*level, level.value / usual - 1.0))
     });
-    let both: (Vec<_>, Vec<_>) = known.unzip();
-    match medians.is_empty() {
-        true => Err(Some(periods(season))),
-        false => Ok(both),
-    }
+    known.unzip()
 }
 
 fn periods(season: Season) -> String {

@@ -2,6 +2,7 @@
 
 use crate::answer::Entry;
 use crate::assess::{assess, span};
+use crate::fine::{refine, steps};
 use crate::settings::{MAX_SERIES, Settings};
 use crate::windows::before;
 use std::time::SystemTime;
@@ -29,7 +30,10 @@ pub fn evaluate(
             break;
         }
         let hours = reader.hours_of_series(&series, Some(since), Some(until))?;
-        found.push(assess(&series, &hours, settings, now));
+        let mut one = assess(&series, &hours, settings, now);
+        let steps = steps(reader, &one, now)?;
+        refine(&mut one, &hours, &steps, settings);
+        found.push(one);
     }
     let left_out = count - found.len();
     Ok(Entry::of(settings, now, found, left_out))

@@ -7,6 +7,7 @@ mod assess;
 mod change;
 mod compare;
 mod evaluate;
+mod fine;
 mod mix;
 mod sentence;
 mod settings;
@@ -20,5 +21,6 @@ pub use answer::{
 pub use assess::{assess, span};
 pub use change::{MIN_CHANGE_PERIODS, MIN_HOURLY_CALLS};
 pub use evaluate::evaluate;
+pub use fine::{STEP, Steps, refine, steps};
 pub use settings::{MAX_SERIES, Season, Select, Settings, Thresholds};
 pub use signal::SignalName;

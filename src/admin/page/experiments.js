@@ -37,7 +37,7 @@ function panel(report, place) {
     { class: "panel experiment", "aria-labelledby": id },
     h("h2", { id }, report.name, h("span", { class: "muted" }, ` by ${report.unit}`)),
     h("p", { class: report.withheld ? "verdict withheld" : "verdict" }, capital(report.verdict)),
-    h("ul", { class: "facts" }, report.arms.map((arm) => h("li", {}, armWords(arm))), leftOut(report).map((words) => h("li", {}, words))),
+    h("ul", { class: "arms" }, report.arms.map((arm) => h("li", {}, armWords(arm))), leftOut(report).map((words) => h("li", {}, words))),
     report.comparisons.map((comparison) => table(comparison, report)),
   );
 }

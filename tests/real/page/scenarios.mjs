@@ -257,14 +257,14 @@ async function marks(world) {
     const canvas = element.parentElement.querySelector("canvas");
     const [left, top] = [(element.offsetLeft + middle) * devicePixelRatio, element.offsetTop * devicePixelRatio];
     const height = Math.floor(element.clientHeight * devicePixelRatio);
-    const column = (x) => [...canvas.getContext("2d").getImageData(Math.round(x), top, 1, height).data].filter((_, at) => at % 4 === 3);
-    const columns = Array.from({ length: 9 }, (_, at) => column(left - 4 + at).filter((alpha) => alpha > 100).length / height);
+    const { data } = canvas.getContext("2d").getImageData(Math.round(left) - 4, top, 9, height);
+    const columns = Array.from({ length: 9 }, (_, column) => Array.from({ length: height }, (_, row) => data[(row * 9 + column) * 4 + 3]).filter((alpha) => alpha > 100).length / height);
     return Math.max(...columns);
   }, middle);
   assert.ok(drawn > 0.95, `${drawn} of the height is drawn`);
   assert.match(await page.locator("#tps .plot").getAttribute("aria-label"), /2 marks in this window/);
   await page.locator("#tps summary").click();
-  assert.equal(await page.locator("#tps .marks li").count(), 2);
+  await until("both in the list", async () => (await page.locator("#tps .marks li").count()) === 2);
   await choose(page, "model", "gpt-4.1");
   await until("those of the model and of all", async () => (await page.locator("#tps .marks li").allInnerTexts()).join().match(/^[^,]*deployed <b>v2<\/b> \(openai\)$/));
   clean(wrong);
@@ -279,10 +279,12 @@ async function experiments(world) {
     const calls = [["a", "2ms"], ["b", "6ms"]].map(([variant, gap]) => call(world.full.proxy, { session: `${variant}-${session}-${Date.now()}`, experiment: `decoder/${variant}`, behave: `ttft=5ms,gap=${gap},tokens=60` }));
     await Promise.all(calls);
   }
-  const told = async () => (await api(world, "experiments/decoder")).verdict;
-  await until("a verdict", async () => /^with b, .*TPS/.test(await told()), 20);
+  // All of them are in the ledger.
+  const compared = async () => (await api(world, "experiments/decoder")).arms.map((arm) => arm.complete_units).join() === "12,12";
+  await until("a comparison", compared, 20).catch(async (error) => assert.fail(`${error.message} ${(await api(world, "experiments/decoder")).verdict}`));
+  const { verdict } = await api(world, "experiments/decoder");
+  assert.match(verdict, /^with b, .*TPS/);
   await page.reload();
-  const verdict = await told();
   await until("the page says so", async () => (await shown.locator(".verdict").textContent()).toLowerCase() === `${verdict}.`.toLowerCase());
   const report = await api(world, "experiments/decoder");
   const tps = report.comparisons[0].metrics.find(({ metric }) => metric === "tps");
@@ -294,7 +296,7 @@ async function experiments(world) {
   // A share whose event nobody has is not compared, and says why.
   const failures = report.comparisons[0].metrics.find(({ metric }) => metric === "failures");
   assert.equal(await shown.locator('tr[data-metric="failures"] td.why').textContent(), failures.withheld);
-  assert.match(await shown.locator(".facts").textContent(), /a: 12 units, 12 complete with 12 calls/);
+  assert.match(await shown.locator(".arms").textContent(), /a: 12 units, 12 complete with 12 calls/);
   clean(wrong);
 }
 

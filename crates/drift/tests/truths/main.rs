@@ -2,6 +2,7 @@
 
 mod decomposition;
 mod faults;
+mod fine;
 mod seasons;
 mod steps;
 mod traffic;

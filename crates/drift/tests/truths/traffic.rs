@@ -75,7 +75,7 @@ fn one(random: &mut Generator, level: Level) -> Distributions {
 }
 
 /// A factor around 1: log-normal with this standard deviation of its logarithm.
-fn spread(random: &mut Generator, sigma: f64) -> f64 {
+pub fn spread(random: &mut Generator, sigma: f64) -> f64 {
     let uniform: f64 = (0..12).map(|_| random.random::<f64>()).sum();
     ((uniform - 6.0) * sigma).exp()
 }

@@ -1,0 +1,123 @@
+//! When TTFT or TPS jumped, to five minutes: change points of the medians of the last day, less the seasonal median of the hours.
+
+use crate::answer::{ChangePoint, Series};
+use crate::change::{Level, of_levels, usual};
+use crate::settings::Settings;
+use crate::signal::SignalName;
+use crate::windows::{Hours, before};
+use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime};
+use tokengauge_store::ledger::{QueryError, Reader};
+use tokengauge_store::query::{Filter, SeriesMetric, Timeseries};
+
+/// The length of a step, as the ledger has sums by five minutes.
+pub const STEP: Duration = Duration::from_secs(300);
+/// The time that is looked at.
+const SPAN: Duration = Duration::from_secs(86_400);
+/// Calls that a step needs for its median to count.
+const MIN_STEP_CALLS: u64 = 10;
+/// Steps on either side of a change: an hour.
+const MIN_STEPS: usize = 12;
+/// A change point of the hours is the same as one of the steps within this.
+const SAME: Duration = Duration::from_secs(2 * 3_600);
+
+/// Medians by step, by when the step begins.
+pub type Steps = BTreeMap<SignalName, BTreeMap<SystemTime, f64>>;
+
+/// The medians of the last day of a series; none where its model, route or workload is not known.
+///
+/// # Errors
+/// As with every query of the ledger: see [`QueryError`].
+pub fn steps(reader: &Reader, series: &Series, now: SystemTime) -> Result<Steps, QueryError> {
+    let names = [&series.model, &series.route, &series.workload];
+    if names.iter().any(|name| name.is_none()) {
+        return Ok(Steps::new());
+    }
+    let filter = Filter {
+        since: Some(before(now, SPAN)),
+        until: Some(now),
+        model: series.model.clone(),
+        route: series.route.clone(),
+        workload: series.workload.clone(),
+        ..Filter::default()
+    };
+    let metrics = [
+        (SignalName::Ttft, SeriesMetric::Ttft),
+        (SignalName::Tps, SeriesMetric::Tps),
+    ];
+    let medians = metrics.into_iter().map(|(signal, metric)| {
+        let found = reader.timeseries(&filter, metric, STEP)?;
+        Ok((signal, medians(&found)))
+    });
+    medians.collect()
+}
+
+/// The steps with enough calls. The first and the last are no whole steps.
+fn medians(found: &Timeseries) -> BTreeMap<SystemTime, f64> {
+    let whole = found.points.len().saturating_sub(2);
+    let points = found.points.iter().skip(1).take(whole);
+    let enough = points.filter(|point| point.calls >= MIN_STEP_CALLS);
+    let known = enough.filter_map(|point| {
+        let at = humantime::parse_rfc3339(&point.at).ok()?;
+        Some((at, point.p50?))
+    });
+    known.collect()
+}
+
+/// Dates the change points of a series to five minutes where its last day allows it, and adds those that the hours do not show
+/// yet. Its sentence is written anew.
+///
+/// ```
+/// use std::collections::BTreeMap;
+/// use std::time::{Duration, SystemTime};
+/// use tokengauge_drift::{Settings, Steps, assess, refine};
+/// use tokengauge_store::query::{DistributionSeries, Distributions};
+///
+/// let hours = BTreeMap::<SystemTime, Distributions>::new();
+/// let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_763_600_000);
+/// let settings = Settings::new("all");
+/// let mut series = assess(&DistributionSeries::default(), &hours, &settings, now);
+/// refine(&mut series, &hours, &Steps::new(), &settings);
+/// assert!(series.change_points.is_empty());
+/// ```
+pub fn refine(series: &mut Series, hours: &Hours, steps: &Steps, settings: &Settings) {
+    let points = steps.iter().flat_map(|(signal, medians)| {
+        let levels = medians.iter();
+        let levels: Vec<_> = levels.map(|(at, value)| Level::new(*at, *value)).collect();
+        of_signal(*signal, &levels, hours, settings)
+    });
+    let points: Vec<ChangePoint> = points.collect();
+    if points.is_empty() {
+        return;
+    }
+    let all = &mut series.change_points;
+    all.retain(|hourly| !points.iter().any(|point| same(hourly, point)));
+    all.extend(points);
+    all.sort_by(|one, other| one.at.cmp(&other.at));
+    series.sentence = crate::sentence::sentence(series, settings.thresholds.min_change);
+}
+
+fn of_signal(
+    signal: SignalName,
+    levels: &[Level],
+    hours: &Hours,
+    settings: &Settings,
+) -> Vec<ChangePoint> {
+    // Until the season is known, so that no morning is taken for a change.
+    let Ok(usual) = usual(hours, signal, settings.season) else {
+        return Vec::new();
+    };
+    let found = of_levels(signal, levels, &usual, settings, (STEP, MIN_STEPS));
+    found.unwrap_or_default()
+}
+
+/// Whether both are one change.
+fn same(one: &ChangePoint, other: &ChangePoint) -> bool {
+    let instant = |point: &ChangePoint| humantime::parse_rfc3339(&point.at).ok();
+    let (Some(a), Some(b)) = (instant(one), instant(other)) else {
+        return false;
+    };
+    let apart = a.max(b).duration_since(a.min(b)).unwrap_or_default();
+    let direction = one.change.is_sign_positive() == other.change.is_sign_positive();
+    one.signal == other.signal && direction && apart <= SAME
+}
