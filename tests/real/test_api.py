@@ -107,7 +107,7 @@ def test_schemathesis_finds_nothing_against_the_document(proxy, logs):
     done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=logs, timeout=3 * SECONDS)
     (logs / "schemathesis.log").write_text(done.stdout + done.stderr)
     assert done.returncode == 0, done.stdout[-12000:]
-    operations = len(json.loads(document.read_text())["paths"])
+    operations = sum(len(methods) for methods in json.loads(document.read_text())["paths"].values())
     assert f"Selected: {operations - 1}/{operations}" in done.stdout, done.stdout[-3000:]
     assert f"Tested: {operations - 1}" in done.stdout, done.stdout[-3000:]
 
