@@ -369,7 +369,10 @@ async fn an_invalid_query_is_refused_with_the_parameter_and_the_rule() {
             "sessions/a?q=b",
             "the only parameters here are limit, cursor",
         ),
-        ("models?outcome=fine", "outcome must be one of complete"),
+        (
+            "models?outcome=fine",
+            "outcome must be one or more of complete",
+        ),
         ("groups?by=", "by must be one or more of model,workload"),
         ("groups?by=model,model", "by must be one or more of"),
         ("timeseries?step=0s", "step must be a duration"),
