@@ -7,6 +7,7 @@ mod cluster;
 mod config;
 mod drift;
 mod gate;
+mod sink;
 mod slo;
 
 use crate::address;
@@ -26,6 +27,7 @@ pub use cluster::*;
 pub use config::*;
 pub use drift::*;
 pub use gate::*;
+pub use sink::*;
 pub use slo::*;
 
 /// The variable with the token of the admin address: for `run`, and for commands that send it.
@@ -106,6 +108,9 @@ pub enum Command {
     Ab(Box<AbArgs>),
     /// Whether a rollout may go on: a candidate's calls against those of a baseline
     Gate(Box<GateArgs>),
+    /// Stores that get every finished call: their tables, how they stand, and calls sent again
+    #[command(subcommand)]
+    Sink(SinkCommand),
     /// Check the logs of what was decided
     #[command(subcommand)]
     Audit(AuditCommand),

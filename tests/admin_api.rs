@@ -81,6 +81,7 @@ impl Server {
             experiments: Arc::new(arc_swap::ArcSwap::from_pointee(config.experiments.clone())),
             readiness: Arc::clone(&readiness),
             ledger: None,
+            sinks: Arc::default(),
             throughput: Some(Arc::clone(&throughput)),
             drifts: Arc::default(),
             gates: Arc::new(arc_swap::ArcSwap::from_pointee(admin::Gates {

@@ -38,8 +38,11 @@ mod serve;
 mod signals;
 #[cfg(feature = "sim")]
 mod sim;
+mod sink;
+mod sinks;
 mod slo;
 mod spending;
+mod store;
 mod threads;
 mod top;
 
@@ -75,6 +78,7 @@ pub fn run(cli: Cli) -> Result<(), Error> {
         Command::Report(args) => report::report(&args),
         Command::Ab(args) => ab::ab(&args),
         Command::Gate(args) => gate::gate(&args),
+        Command::Sink(command) => sink::sink(&command),
         Command::Audit(command) => audit::audit(&command),
         Command::Drift(args) => drift::drift(&args),
         Command::Metrics(args) => output::print(&metrics::metrics(&args)?),

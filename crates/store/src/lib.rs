@@ -2,8 +2,10 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)] // printing panics where the output is closed
 #![cfg_attr(test, allow(clippy::print_stdout, clippy::print_stderr))]
 
+pub mod columns;
 pub mod history;
 pub mod ledger;
+pub mod parquet_table;
 pub mod query;
 
 mod figures;

@@ -10,6 +10,7 @@ mod live;
 mod openapi;
 mod problem;
 mod query_params;
+mod sinks;
 mod store;
 mod unsettled;
 
@@ -45,6 +46,7 @@ fn routes() -> Vec<(&'static str, MethodRouter<Admin>)> {
             post(gates::confirm_promotion),
         ),
         ("/api/v1/gates/{name}/rollback", post(gates::rollback)),
+        ("/api/v1/sinks", get(sinks::sinks)),
         ("/api/v1/streams", get(live::streams)),
         ("/api/v1/slos", get(live::slos)),
         ("/api/v1/events", get(events::events)),

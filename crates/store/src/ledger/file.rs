@@ -17,6 +17,7 @@ const STEPS: &[&str] = &[
     include_str!("schema_3.sql"),
     include_str!("schema_4.sql"),
     include_str!("schema_5.sql"),
+    include_str!("schema_6.sql"),
 ];
 /// The views, over the tables of the newest version.
 pub(super) const VIEWS: &str = include_str!("views.sql");

@@ -14,6 +14,7 @@ use super::gates::{AllGates, OF_GATES};
 use super::live::{OF_STREAMS, Slos, Streams};
 use super::problem::Body;
 use super::query_params::{FILTERS, PAGING, QueryParams};
+use super::sinks::AllSinks;
 use crate::admin::Drifts;
 use crate::admin::process_info::Now;
 use crate::gate::Report as Gate;
@@ -286,6 +287,13 @@ fn operations() -> Vec<Operation> {
                 Answer::Json(SchemaGenerator::subschema_for::<Gate>),
             )
         },
+        operation(
+            "/api/v1/sinks",
+            "sinks",
+            "How the stores stand that get every finished call: what waits, what was stored, what failed.",
+            &[],
+            Answer::Json(SchemaGenerator::subschema_for::<AllSinks>),
+        ),
         operation(
             "/api/v1/streams",
             "streams",

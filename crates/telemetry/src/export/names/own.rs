@@ -46,6 +46,18 @@ families! {
     LEDGER_COLLAPSED_NAMES: Counter[] = "tokengauge_ledger_collapsed_names_total", Count;
     /// Size of the ledger's file and its log.
     LEDGER_BYTES: Gauge[] = "tokengauge_ledger_bytes", Bytes;
+    /// Calls that wait to be stored by a sink.
+    SINK_WAITING: Gauge[BySink] = "tokengauge_sink_waiting_records", Count;
+    /// Seconds since the oldest of them ended.
+    SINK_LAG: Gauge[BySink] = "tokengauge_sink_lag_seconds", Seconds;
+    /// Batches that a sink's store has.
+    SINK_BATCHES: Counter[BySink] = "tokengauge_sink_batches_total", Count;
+    /// Call records that a sink's store has.
+    SINK_RECORDS: Counter[BySink] = "tokengauge_sink_records_total", Count;
+    /// Batches that a sink's store did not take, by reason; they are sent again.
+    SINK_FAILURES: Counter[BySinkReason] = "tokengauge_sink_failures_total", Count;
+    /// Call records that never reach a sink's store, by reason.
+    SINK_LOST_RECORDS: Counter[BySinkReason] = "tokengauge_sink_lost_records_total", Count;
     /// Pods that the injector was asked about: injected, left alone, refused, or unreadable.
     INJECTIONS: Counter[ByResult] = "tokengauge_injections_total", Count;
     /// Always 1; the version is the label.
