@@ -16,6 +16,8 @@ const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// How often it is looked for new calls.
 const POLL: Duration = Duration::from_millis(500);
+/// How often it is told what waits, while nothing is sent.
+const REPORT: Duration = Duration::from_secs(1);
 /// Calls that a store refuses one by one, without taking a single other one, until it is taken to refuse everything:
 /// then they are kept, since the fault is hardly theirs.
 const ALL_REFUSED: usize = 16;
@@ -72,6 +74,10 @@ impl<S: Sink> Delivery<S> {
 
     async fn step(&mut self) -> Next {
         let ending = *self.end.borrow();
+        // Nobody is left who could tell it to end.
+        if self.end.has_changed().is_err() {
+            return Next::End;
+        }
         if ending.is_some_and(|deadline| Instant::now() >= deadline) {
             return Next::End;
         }
@@ -130,7 +136,8 @@ impl<S: Sink> Delivery<S> {
         let lost = refused.len() as u64;
         if let Err(error) = self.source.done(batch, lost) {
             // It is sent again, and the store knows it.
-            return self.no_calls(&error, self.end.borrow().is_some());
+            let ending = self.end.borrow().is_some();
+            return self.no_calls(&error, ending);
         }
         let stored = batch.rows.len() as u64 - lost;
         self.metrics.batches.increment(1);
@@ -169,7 +176,7 @@ impl<S: Sink> Delivery<S> {
 
     fn no_calls(&mut self, error: &SourceError, ending: bool) -> Next {
         // The ledger's file is opened by a thread of its own, which may be a moment behind.
-        if !matches!(error, SourceError::Unknown) || self.progress.failures > 0 {
+        if self.progress.failures > 0 {
             self.metrics.fail(LEDGER);
         }
         let pause = self.again_after(&error.to_string(), None);
@@ -221,14 +228,24 @@ impl<S: Sink> Delivery<S> {
         status.lag_seconds = lag;
     }
 
+    /// Waits, and keeps the figures of what waits fresh meanwhile.
     async fn pause(&mut self, pause: Duration) {
-        let ending = *self.end.borrow();
-        match ending {
-            Some(deadline) => sleep_until(deadline.min(Instant::now() + pause)).await,
-            None => tokio::select! {
-                () = sleep(pause) => {}
-                _ = self.end.changed() => {}
-            },
+        let until = Instant::now() + pause;
+        loop {
+            let ending = *self.end.borrow_and_update();
+            let until = ending.map_or(until, |deadline| until.min(deadline));
+            let now = Instant::now();
+            if now >= until {
+                return;
+            }
+            tokio::select! {
+                () = sleep_until(until.min(now + REPORT)) => {}
+                // The end has come, or nobody can bring it any more.
+                _ = self.end.changed() => return,
+            }
+            if let Ok(waiting) = self.source.waiting() {
+                self.report(&waiting);
+            }
         }
     }
 
