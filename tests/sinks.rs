@@ -467,7 +467,11 @@ async fn five_thousand_calls_a_second_through_an_outage_are_all_stored_once() {
     );
     assert_eq!(store.rows(), load.written(), "no call twice");
     let lost = load.lost() as usize;
-    assert_eq!(load.written() + lost, seconds * RATE, "{lost} were too many for the ledger");
+    assert_eq!(
+        load.written() + lost,
+        seconds * RATE,
+        "{lost} were too many for the ledger"
+    );
     assert_eq!(load.sinks.statuses()[0].lost, 0);
     assert!(load.sinks.finish(Duration::from_secs(5)));
 }

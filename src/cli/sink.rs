@@ -64,11 +64,7 @@ pub struct SinkReplayArgs {
 pub struct StoreArgs {
     /// Read the calls of this table of ClickHouse, of all processes that write to it:
     /// clickhouse://USER@HOST:8123/DATABASE?table=TABLE; the password is in $CLICKHOUSE_PASSWORD
-    #[arg(
-        long,
-        value_name = "URL",
-        group = "calls_of"
-    )]
+    #[arg(long, value_name = "URL", group = "calls_of")]
     pub store: Option<StoreUrl>,
     /// With --store: calls that began then or later [default: 7 days back, or --since]
     #[arg(long, value_name = "TIME", value_parser = When::parse, requires = "store")]

@@ -21,7 +21,11 @@ pub enum SloCommand {
 #[derive(Debug, Clone, Args)]
 pub struct SuggestArgs {
     /// Call logs, as `run --call-log` writes them
-    #[arg(required_unless_present = "store", conflicts_with = "store", value_name = "FILE")]
+    #[arg(
+        required_unless_present = "store",
+        conflicts_with = "store",
+        value_name = "FILE"
+    )]
     pub logs: Vec<PathBuf>,
     /// Or a store.
     #[command(flatten)]
@@ -41,7 +45,11 @@ pub struct SuggestArgs {
 #[derive(Debug, Clone, Args)]
 pub struct TestArgs {
     /// Call logs, as `run --call-log` writes them
-    #[arg(required_unless_present = "store", conflicts_with = "store", value_name = "FILE")]
+    #[arg(
+        required_unless_present = "store",
+        conflicts_with = "store",
+        value_name = "FILE"
+    )]
     pub logs: Vec<PathBuf>,
     /// Or a store.
     #[command(flatten)]

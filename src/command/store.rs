@@ -5,9 +5,7 @@ use super::api_client;
 use super::progress::Progress;
 use crate::Error;
 use crate::cli::{StoreArgs, When};
-use crate::ledger::{
-    ExportOptions, FileFormat, Reader, Store, StoredCall, WriteError, export,
-};
+use crate::ledger::{ExportOptions, FileFormat, Reader, Store, StoredCall, WriteError, export};
 use crate::private_file;
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
