@@ -60,8 +60,11 @@ class S3:
         space = re.match(r"\{.*\}", listing.tag)[0]
         return [key.text for key in listing.iter(f"{space}Key")]
 
-    def fetch(self, folder):
+    def fetch(self, folder, prefix):
+        """The files of a test, into a folder."""
         for name in self.names():
+            if not name.startswith(f"{prefix}/"):
+                continue
             file = folder / name
             file.parent.mkdir(parents=True, exist_ok=True)
             with urllib.request.urlopen(f"{self.url}/llm/{urllib.parse.quote(name)}", timeout=10) as response:
@@ -77,19 +80,21 @@ def clickhouse(tmp_path):
         store.stop()
 
 
-@pytest.fixture
-def seaweed(tmp_path):
+@pytest.fixture(scope="module")
+def seaweed(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("seaweed")
     ports = {name: free_port() for name in ("master", "volume", "filer", "s3")}
     grpc = {name: free_port() for name in ports}
-    (tmp_path / "weed").mkdir()
-    command = [STORES / "bin/weed", "server", f"-dir={tmp_path}/weed", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-s3"]
+    command = [STORES / "bin/weed", "server", f"-dir={folder}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-s3"]
     command += ["-master.volumeSizeLimitMB=64", "-volume.max=20"]
     for name, port in ports.items():
         command += [f"-{name}.port={port}", f"-{name}.port.grpc={grpc[name]}"]
-    with running(command, tmp_path / "weed.log") as process:
+    with running(command, folder / "weed.log") as process:
         store = S3(f"http://127.0.0.1:{ports['s3']}")
         process.wait_for(lambda: bucket(store.url), "an S3")
         yield store
+        # It takes half a minute to end by itself.
+        process.child.kill()
 
 
 def bucket(url):
@@ -126,7 +131,7 @@ batch_wait = "200ms"
 kind = "s3"
 url = "{seaweed.url}"
 bucket = "llm"
-prefix = "calls"
+prefix = "{tmp_path.name}"
 region = "us-east-1"
 access_key_id_file = "{tmp_path}/key"
 secret_access_key_file = "{tmp_path}/secret"
@@ -194,8 +199,8 @@ def test_both_stores_have_every_call_once_through_an_outage_and_a_kill(tokengaug
     ids = ledger_ids(config)
     assert len(ids) > 2 * CALLS
     assert sorted(clickhouse.ids()) == ids
-    seaweed.fetch(tmp_path / "files")
-    files = f"{tmp_path}/files/calls/*/*/*.parquet"
+    seaweed.fetch(tmp_path / "files", tmp_path.name)
+    files = f"{tmp_path}/files/*/*/*/*.parquet"
     read = f"read_parquet('{files}', hive_partitioning = true, union_by_name = true)"
     assert [row[0] for row in duckdb(f"SELECT id FROM {read} ORDER BY id")] == ids
     # The partitions are those of the calls in them.
@@ -213,12 +218,12 @@ def test_files_of_an_older_version_are_read_with_newer_ones(tokengauge, config, 
         proxy = Proxy(process)
         proxy.calls(5, "new")
         delivered(proxy, 5)
-    seaweed.fetch(tmp_path / "files")
-    old = tmp_path / "files/calls/day=2025-01-01/hour=00/a-b.parquet"
+    seaweed.fetch(tmp_path / "files", tmp_path.name)
+    old = tmp_path / f"files/{tmp_path.name}/day=2025-01-01/hour=00/a-b.parquet"
     old.parent.mkdir(parents=True)
     row = "SELECT 0::BIGINT schema_version, 'old' id, TIMESTAMP '2025-01-01 00:00:01' started_at, 'm' model"
     duckdb(f"COPY ({row}) TO '{old}' (FORMAT parquet)")
-    read = f"read_parquet('{tmp_path}/files/calls/*/*/*.parquet', hive_partitioning = true, union_by_name = true)"
+    read = f"read_parquet('{tmp_path}/files/*/*/*/*.parquet', hive_partitioning = true, union_by_name = true)"
     found = duckdb(f"SELECT schema_version, count(*), count(ttft_seconds) FROM {read} GROUP BY ALL ORDER BY ALL")
     assert found == [[0, 1, 0], [1, 5, 5]]
 
@@ -239,7 +244,7 @@ def test_commands_answer_from_a_store_as_they_do_from_a_ledger(tokengauge, confi
 
     def same(pair):
         def of_time(text):
-            return re.sub(r'"(generated_at|evaluated_at|at)": ?"[^"]*"', "", text)
+            return re.sub(r'"(made_at|evaluated_at|since|until|at)": ?"[^"]*"', "", text)
 
         assert of_time(pair[0]) == of_time(pair[1]) and pair[0]
 
@@ -249,8 +254,13 @@ def test_commands_answer_from_a_store_as_they_do_from_a_ledger(tokengauge, confi
     for form in ("jsonl", "csv"):
         ours, theirs = both("export", "--format", form, "--since", "1h", "--config", config)
         assert records(ours) == records(theirs) and len(records(ours)) >= CALLS
-    for by in ("model", "session", "route,workload"):
+    for by in ("model", "agent", "route,workload"):
         same(both("report", "--since", "1h", "--by", by, "--format", "json"))
+    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    same(both("drift", "--format", "json", "--at", now, "--config", config))
+    log = tmp_path / "calls.jsonl"
+    log.write_text(run(tokengauge, "export", "--format", "jsonl", "--since", "1h", "--ledger", ledger, "--config", config))
+    assert run(tokengauge, "slo", "suggest", log) == run(tokengauge, "slo", "suggest", "--store", store)
 
 
 def test_a_table_of_an_older_version_is_written_to_and_read(tokengauge, config, clickhouse, tmp_path):
