@@ -149,7 +149,7 @@ pub const COLUMNS: &[Column] = &[
     column("variant", ColumnKind::Text, |call| {
         optional(call.record.variant.as_deref())
     }),
-    column("trace_id", ColumnKind::Text, |call| trace_id(call)),
+    column("trace_id", ColumnKind::Text, trace_id),
     column("hop", ColumnKind::Count, |call| whole_of(call.record.hop)),
     column("response_id", ColumnKind::Text, |call| {
         optional(call.record.response_id.as_deref())
