@@ -159,7 +159,7 @@ fn kind(status: StatusCode, code: Option<u32>) -> SendErrorKind {
         (400 | 413 | 422, _) => SendErrorKind::Refused,
         (408, _) => SendErrorKind::Timeout,
         (429, _) => SendErrorKind::Throttled,
-        (status, _) if status < 500 && status >= 300 => SendErrorKind::Denied,
+        (status, _) if (300..500).contains(&status) => SendErrorKind::Denied,
         _ => SendErrorKind::Unavailable,
     }
 }

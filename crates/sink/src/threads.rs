@@ -24,7 +24,7 @@ use tokio::time::Instant;
 #[derive(Debug)]
 pub enum AnySink {
     /// ClickHouse.
-    ClickHouse(ClickHouse),
+    ClickHouse(Box<ClickHouse>),
     /// S3.
     S3(S3),
 }
@@ -38,7 +38,7 @@ impl AnySink {
         Ok(match location {
             Location::ClickHouse(settings) => {
                 let client = ClickHouse::new(settings.clone(), origin);
-                AnySink::ClickHouse(client.map_err(io::Error::other)?)
+                AnySink::ClickHouse(Box::new(client.map_err(io::Error::other)?))
             }
             Location::S3(settings) => {
                 AnySink::S3(S3::new(settings, origin).map_err(io::Error::other)?)
