@@ -88,6 +88,7 @@ fn admin(ledger: Option<Arc<Reader>>) -> Admin {
         ledger,
         drifts: Arc::default(),
         gates: Arc::default(),
+        sinks: Arc::default(),
         gate_audit: Arc::default(),
         event_bus: EventBus::new(),
         clock: Instant::now,
