@@ -9,6 +9,7 @@ mod drift;
 mod gate;
 mod mark;
 mod session;
+mod sink;
 mod slo;
 
 use crate::address;
@@ -30,6 +31,7 @@ pub use drift::*;
 pub use gate::*;
 pub use mark::*;
 pub use session::*;
+pub use sink::*;
 pub use slo::*;
 
 /// The variable with the token of the admin address: for `run`, and for commands that send it.
@@ -114,6 +116,9 @@ pub enum Command {
     Gate(Box<GateArgs>),
     /// Note what happened, such as a deployment, beside the figures of a running proxy
     Mark(MarkArgs),
+    /// Stores that get every finished call: their tables, how they stand, and calls sent again
+    #[command(subcommand)]
+    Sink(SinkCommand),
     /// Check the logs of what was decided
     #[command(subcommand)]
     Audit(AuditCommand),

@@ -306,6 +306,7 @@ fn metrics_are_answered_while_every_traffic_thread_is_taken() {
         experiments: Arc::default(),
         readiness: Arc::default(),
         ledger: None,
+        sinks: Arc::default(),
         throughput: None,
         upstreams: Arc::new(Vec::new),
         drifts: Arc::default(),

@@ -85,6 +85,7 @@ impl Server {
             experiments: Arc::new(arc_swap::ArcSwap::from_pointee(config.experiments.clone())),
             readiness: Arc::clone(&readiness),
             ledger: None,
+            sinks: Arc::default(),
             throughput: Some(Arc::clone(&throughput)),
             upstreams: Arc::new(Vec::new),
             drifts: Arc::default(),

@@ -56,6 +56,9 @@ candidate.upstream = "u"
 baseline.route = "u"
 ttft_above = "1s"
 tps_below = 1
+[[sink]]
+kind = "clickhouse"
+url = "http://127.0.0.1:1"
 [[notify]]
 kind = "webhook"
 url = "http://127.0.0.1:1"

@@ -8,7 +8,7 @@ use tokengauge::history::{self, TimedCall};
 use tokengauge::ledger::{Limits, Reader, Store, StoredCall};
 use tokengauge::query::{DistributionSelector, Filter, Paging, UnitKind, UnitQuery};
 
-/// A ledger that the program wrote when its version was 2, 3 or 4, and what `export` said of it then.
+/// A ledger that the program wrote when its version was 2, 3, 4 or 5, and what `export` said of it then.
 fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/fixtures/ledger")

@@ -110,12 +110,14 @@ mod session_guess;
 mod sim_dialects;
 mod sim_faults;
 mod sim_stream;
+mod sinks;
 mod slo_budget;
 mod slo_config;
 mod slo_counting;
 mod slo_openslo;
 mod slo_throughput;
 mod soak_verify;
+mod store;
 mod supply;
 #[cfg(target_os = "linux")]
 mod threads;

@@ -19,6 +19,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("net", &[]),
     ("proxy", &["core", "net"]),
     ("slo", &["cause", "core", "files", "meter"]),
+    ("sink", &["core", "meter", "net", "store"]),
     ("stats", &[]),
     ("experiments", &["stats", "store"]),
     ("sessions", &["core", "store"]),

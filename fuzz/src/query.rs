@@ -89,6 +89,7 @@ fn admin(ledger: Option<Arc<Reader>>) -> Admin {
         upstreams: Arc::new(Vec::new),
         drifts: Arc::default(),
         gates: Arc::default(),
+        sinks: Arc::default(),
         gate_audit: Arc::default(),
         marks: Arc::default(),
         event_bus: EventBus::new(),

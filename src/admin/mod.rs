@@ -38,6 +38,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Instant, SystemTime};
 use tokengauge_experiments::Experiment;
 use tokengauge_net::tls::Acceptor;
+use tokengauge_sink::Sinks;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
@@ -74,6 +75,8 @@ pub struct Admin {
     pub readiness: Arc<Readiness>,
     /// All finished calls, where there is a ledger.
     pub ledger: Option<Arc<Reader>>,
+    /// The stores that get every finished call.
+    pub sinks: Arc<Sinks>,
     /// Throughput over time, where there is no ledger.
     pub throughput: Option<Arc<ThroughputHistory>>,
     /// The connections of the upstreams now.

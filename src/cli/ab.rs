@@ -9,22 +9,30 @@ pub struct AbArgs {
     /// The experiment's name
     pub name: String,
     /// Read this ledger [default: ask the proxy at --admin]
-    #[arg(long, value_name = "FILE", conflicts_with = "admin")]
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with = "admin",
+        group = "calls_of"
+    )]
     pub ledger: Option<PathBuf>,
-    /// With --ledger: where the configuration comes from, whose `[[experiment]]` says how it is judged.
+    /// Or a store.
+    #[command(flatten)]
+    pub store: StoreArgs,
+    /// With --ledger or --store: where the configuration comes from, whose `[[experiment]]` says how it is judged.
     #[command(flatten)]
     pub config: ConfigArgs,
-    /// With --ledger: what is one unit, of an experiment that is not configured
-    #[arg(long, value_enum, requires = "ledger")]
+    /// With --ledger or --store: what is one unit, of an experiment that is not configured
+    #[arg(long, value_enum, requires = "calls_of")]
     pub unit: Option<AbUnit>,
-    /// With --ledger: compare the share of calls that wait longer for the first token
-    #[arg(long, value_name = "DURATION", requires = "ledger", value_parser = humantime::parse_duration)]
+    /// With --ledger or --store: compare the share of calls that wait longer for the first token
+    #[arg(long, value_name = "DURATION", requires = "calls_of", value_parser = humantime::parse_duration)]
     pub ttft_above: Option<Duration>,
-    /// With --ledger: compare the share of calls that decode no faster, in tokens per second
-    #[arg(long, value_name = "TPS", requires = "ledger")]
+    /// With --ledger or --store: compare the share of calls that decode no faster, in tokens per second
+    #[arg(long, value_name = "TPS", requires = "calls_of")]
     pub tps_below: Option<f64>,
-    /// With --ledger: units that each variant must have
-    #[arg(long, value_name = "N", requires = "ledger", value_parser = clap::value_parser!(u64).range(10..))]
+    /// With --ledger or --store: units that each variant must have
+    #[arg(long, value_name = "N", requires = "calls_of", value_parser = clap::value_parser!(u64).range(10..))]
     pub min_units: Option<u64>,
     /// The proxy to ask.
     #[command(flatten)]

@@ -33,8 +33,11 @@ pub struct ExportArgs {
     #[command(flatten)]
     pub config: ConfigArgs,
     /// The ledger's file, in place of the configuration's
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", group = "calls_of")]
     pub ledger: Option<PathBuf>,
+    /// Or a store.
+    #[command(flatten)]
+    pub store: StoreArgs,
     /// How to write
     #[arg(long, value_enum)]
     pub format: ExportFormat,
@@ -115,10 +118,13 @@ pub struct ReportArgs {
     #[arg(long, value_name = "NAME")]
     pub baseline: Option<String>,
     /// Read this ledger [default: ask the proxy at --admin]
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["call_log", "admin"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["call_log", "admin"], group = "calls_of")]
     pub ledger: Option<PathBuf>,
+    /// Or a store.
+    #[command(flatten)]
+    pub store: StoreArgs,
     /// Read these call logs, as `run --call-log` writes them
-    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with = "admin")]
+    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["admin", "store"])]
     pub call_log: Vec<PathBuf>,
     /// The proxy to ask.
     #[command(flatten)]

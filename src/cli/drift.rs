@@ -13,13 +13,21 @@ pub struct DriftArgs {
     pub name: Option<String>,
     /// Read this ledger, and evaluate the `drift` entries of the configuration, or one of everything with all defaults where it has
     /// none [default: ask the proxy at --admin]
-    #[arg(long, value_name = "FILE", conflicts_with = "admin")]
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with = "admin",
+        group = "calls_of"
+    )]
     pub ledger: Option<PathBuf>,
+    /// Or a store.
+    #[command(flatten)]
+    pub store: StoreArgs,
     /// Where the configuration comes from.
     #[command(flatten)]
     pub config: ConfigArgs,
     /// Evaluate as of this instant, or so long ago [default: now]
-    #[arg(long, value_name = "TIME", value_parser = When::parse, requires = "ledger")]
+    #[arg(long, value_name = "TIME", value_parser = When::parse, requires = "calls_of")]
     pub at: Option<When>,
     /// The proxy to ask.
     #[command(flatten)]

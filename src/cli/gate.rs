@@ -11,16 +11,24 @@ pub struct GateArgs {
     /// The gate's name
     pub name: String,
     /// Read this ledger, and take the gate from the configuration [default: ask the proxy at --admin]
-    #[arg(long, value_name = "FILE", conflicts_with = "admin")]
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with = "admin",
+        group = "calls_of"
+    )]
     pub ledger: Option<PathBuf>,
+    /// Or a store.
+    #[command(flatten)]
+    pub store: StoreArgs,
     /// Where the configuration comes from.
     #[command(flatten)]
     pub config: ConfigArgs,
     /// Since when calls are looked at: when the rollout began, or so long ago
     #[arg(long, value_name = "TIME", value_parser = When::parse)]
     pub since: Option<When>,
-    /// With --ledger: append the verdict to this audit log
-    #[arg(long, value_name = "FILE", requires = "ledger")]
+    /// With --ledger or --store: append the verdict to this audit log
+    #[arg(long, value_name = "FILE", requires = "calls_of")]
     pub audit: Option<PathBuf>,
     /// The proxy to ask.
     #[command(flatten)]

@@ -21,8 +21,15 @@ pub enum SloCommand {
 #[derive(Debug, Clone, Args)]
 pub struct SuggestArgs {
     /// Call logs, as `run --call-log` writes them
-    #[arg(required = true, value_name = "FILE")]
+    #[arg(
+        required_unless_present = "store",
+        conflicts_with = "store",
+        value_name = "FILE"
+    )]
     pub logs: Vec<PathBuf>,
+    /// Or a store.
+    #[command(flatten)]
+    pub store: StoreArgs,
     /// Only calls that ended within this time of the newest
     #[arg(long, value_name = "DURATION", default_value = "7days", value_parser = humantime::parse_duration)]
     pub last: std::time::Duration,
@@ -38,8 +45,15 @@ pub struct SuggestArgs {
 #[derive(Debug, Clone, Args)]
 pub struct TestArgs {
     /// Call logs, as `run --call-log` writes them
-    #[arg(required = true, value_name = "FILE")]
+    #[arg(
+        required_unless_present = "store",
+        conflicts_with = "store",
+        value_name = "FILE"
+    )]
     pub logs: Vec<PathBuf>,
+    /// Or a store.
+    #[command(flatten)]
+    pub store: StoreArgs,
     /// The configuration with the objectives.
     #[command(flatten)]
     pub config: ConfigArgs,

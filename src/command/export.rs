@@ -14,8 +14,10 @@ use std::time::{Duration, Instant, SystemTime};
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(super) fn export(args: &ExportArgs) -> Result<(), Error> {
-    let path = ledger(args)?;
     let now = SystemTime::now();
+    let mut args = args.clone();
+    let _copy = super::store::read(&args.store, Some(args.since.before(now)), &mut args.ledger)?;
+    let path = ledger(&args)?;
     let (since, until) = (
         args.since.before(now),
         args.until.map(|until| until.before(now)),

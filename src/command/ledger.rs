@@ -30,6 +30,7 @@ pub(super) fn start(
             age: wanted.retention_age,
             bytes: wanted.retention_bytes,
         },
+        sinks: config.sinks.iter().map(|sink| sink.name.clone()).collect(),
         clock: Instant::now,
         wall: SystemTime::now,
     };

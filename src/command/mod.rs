@@ -44,8 +44,11 @@ mod session;
 mod signals;
 #[cfg(feature = "sim")]
 mod sim;
+mod sink;
+mod sinks;
 mod slo;
 mod spending;
+mod store;
 mod threads;
 mod top;
 
@@ -83,6 +86,7 @@ pub fn run(cli: Cli) -> Result<(), Error> {
         Command::Ab(args) => ab::ab(&args),
         Command::Gate(args) => gate::gate(&args),
         Command::Mark(args) => mark::mark(&args),
+        Command::Sink(command) => sink::sink(&command),
         Command::Audit(command) => audit::audit(&command),
         Command::Drift(args) => drift::drift(&args),
         Command::Metrics(args) => output::print(&metrics::metrics(&args)?),

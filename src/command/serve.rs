@@ -80,6 +80,8 @@ impl Proxy {
         let reader = ledger::reader(&config);
         let marks = marks::open(ledger.clone(), reader.clone(), &prometheus);
         subscribers.push(WarmUps::new(&marks));
+        let sinks = super::sinks::start(&config, ledger.as_ref(), &prometheus)?;
+        subscribers.extend(sinks.subscribers());
         let throughput = ledger.is_none().then(ThroughputHistory::new);
         let (slos, store) = objectives::open(&config)?;
         subscribers.push(slos.clone());
@@ -135,6 +137,7 @@ impl Proxy {
             throughput,
             drifts: Arc::default(),
             gates: Arc::new(ArcSwap::from_pointee(super::gate::configured(&config))),
+            sinks,
             gate_audit: Arc::new(GateAudit::new(config.state_dir.as_deref())),
             marks,
             event_bus,
@@ -225,6 +228,7 @@ impl Proxy {
         let reloading = self
             .source
             .map(|source| tokio::spawn(reload::run(live, source, status)));
+        let sinks = Arc::clone(&self.admin.sinks);
         let _beside = self.operators.start(self.admin);
         let drained = listening.drained(|| config.load().drain_timeout).await;
         if let Some(reloading) = reloading {
@@ -233,12 +237,18 @@ impl Proxy {
         let (objectives, spending, otlp) = (self.objectives, self.spending, self.otlp);
         let end = move || {
             let flushed = meter.flush(FLUSH_WITHIN);
+            // What has just been written is sent while the others end.
+            let sinks = std::thread::spawn(move || sinks.finish(FLUSH_WITHIN));
             objectives.stop();
             spending.keep();
-            (flushed, otlp.shutdown(FLUSH_WITHIN))
+            let exported = otlp.shutdown(FLUSH_WITHIN);
+            (flushed, exported, sinks.join().unwrap_or(false))
         };
         let ended = tokio::task::spawn_blocking(end).await;
-        let (logged, exported) = ended.unwrap_or((false, false));
+        let (logged, exported, sent) = ended.unwrap_or((false, false, false));
+        if !sent {
+            tracing::warn!("a sink did not end in time");
+        }
         if !logged {
             tracing::warn!("the last call records did not reach the call log in time");
         }

@@ -10,6 +10,7 @@ mod gate;
 mod limits;
 mod objectives;
 mod process;
+mod sinks;
 mod traffic;
 
 pub(super) use drift::*;
@@ -18,6 +19,7 @@ pub(super) use gate::*;
 pub(super) use limits::*;
 pub(super) use objectives::*;
 pub(super) use process::*;
+pub(super) use sinks::*;
 pub(super) use traffic::*;
 
 use super::Config;
@@ -25,6 +27,7 @@ use super::drift::MAX_DRIFTS;
 use super::gate::MAX_GATES;
 use super::resolve::{DEFAULT_DRAIN, DEFAULT_LISTEN};
 use super::scalar::Span;
+use super::sinks::MAX_SINKS;
 use super::spanned::Spanned;
 use crate::cost::budget::MAX_BUDGETS;
 use crate::quota::MAX_QUOTAS;
@@ -235,6 +238,9 @@ pub(super) struct File {
     pub(super) agent: Vec<Spanned<Agent>>,
     #[serde(default)]
     pub(super) ledger: Ledger,
+    #[serde(default)]
+    #[schemars(extend("maxItems" = MAX_SINKS))]
+    pub(super) sink: Vec<Spanned<Sink>>,
     #[serde(default)]
     pub(super) otlp: Otlp,
     #[serde(default)]

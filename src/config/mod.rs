@@ -23,6 +23,7 @@ mod resolve;
 mod scalar;
 mod schema;
 mod sidecar;
+mod sinks;
 mod source;
 mod spanned;
 mod unreachable;
@@ -100,6 +101,8 @@ pub struct Config {
     pub state_dir: Option<PathBuf>,
     /// The ledger of finished calls, if enabled.
     pub ledger: Option<Ledger>,
+    /// The stores that get every finished call.
+    pub sinks: Vec<tokengauge_sink::SinkSettings>,
     /// Why every call is refused, and what to do, in a sentence for the agent; `None` where
     /// calls are forwarded.
     pub refusal: Option<Arc<str>>,

@@ -5,12 +5,15 @@ use std::fs::File;
 use toml::de::{DeTable, DeValue};
 
 /// The keys whose values are files that must be there.
-const KEYS: [&str; 7] = [
+const KEYS: [&str; 10] = [
+    "access_key_id_file",
     "ca",
     "certificate",
     "client_ca",
     "key",
+    "password_file",
     "routing_key_file",
+    "secret_access_key_file",
     "token_file",
     "url_file",
 ];

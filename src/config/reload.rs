@@ -26,6 +26,7 @@ pub fn needs_restart(now: &Config, next: &Config) -> Vec<&'static str> {
         gates: _,
         state_dir,
         ledger,
+        sinks,
         refusal: _,
         origin: _,
         digest: _,
@@ -36,6 +37,7 @@ pub fn needs_restart(now: &Config, next: &Config) -> Vec<&'static str> {
         ("otlp", *otlp != now.otlp),
         ("state_dir", *state_dir != now.state_dir),
         ("ledger", *ledger != now.ledger),
+        ("sink", *sinks != now.sinks),
         (
             "measure.max_models",
             measure.max_models != now.measure.max_models,

@@ -65,6 +65,7 @@ pub(super) fn config(file: File, text: &str) -> Result<Config, Vec<Problem>> {
     let admin = operators::admin(file.admin, &mut problems);
     operators::check_separate(&admin, &upstreams, &mut problems);
     let ledger = ledger::ledger(file.ledger, file.state_dir.as_deref(), &mut problems);
+    let sinks = sinks::sinks(file.sink, &mut problems);
     let drifts = drift::drifts(
         file.drift,
         &routes,
@@ -108,6 +109,7 @@ pub(super) fn config(file: File, text: &str) -> Result<Config, Vec<Problem>> {
         gates,
         state_dir: file.state_dir,
         ledger,
+        sinks,
         refusal: None,
         warnings: problems.warnings,
         origin: String::new(),
@@ -308,7 +310,7 @@ fn endpoints(spanned: &Spanned<file::Upstream>, problems: &mut Problems<'_>) -> 
     }
 }
 
-fn client_tls(written: file::ClientTls, problems: &mut Problems<'_>) -> ClientTls {
+pub(super) fn client_tls(written: file::ClientTls, problems: &mut Problems<'_>) -> ClientTls {
     let identity = match (written.certificate, written.key) {
         (Some(certificate), Some(key)) => Some((certificate.into_inner(), key.into_inner())),
         (None, None) => None,

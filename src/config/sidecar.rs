@@ -55,6 +55,7 @@ impl Config {
             gates: Vec::new(),
             state_dir: None,
             ledger: None,
+            sinks: Vec::new(),
             refusal: None,
             warnings: Vec::new(),
             origin: "--upstream".to_owned(),

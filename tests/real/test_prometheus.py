@@ -64,6 +64,13 @@ NOT_WITHIN_MINUTES = {
     "tokengauge_experiment_units",
     "tokengauge_experiment_withheld",
     "tokengauge_experiment_failures_total",
+    # Those of sinks are in test_sinks.py.
+    "tokengauge_sink_waiting_records",
+    "tokengauge_sink_lag_seconds",
+    "tokengauge_sink_batches_total",
+    "tokengauge_sink_records_total",
+    "tokengauge_sink_failures_total",
+    "tokengauge_sink_lost_records_total",
 }
 
 

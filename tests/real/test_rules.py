@@ -221,6 +221,14 @@ OWN = {
         {'tokengauge_ledger_lost_records_total{reason="disk_full"}': counter((55, 0), (5, 1))},
         {'tokengauge_ledger_lost_records_total{reason="disk_full"}': counter((10, 1), (50, 0))},
     ),
+    "TokengaugeSinkLagging": (
+        {'tokengauge_sink_lag_seconds{sink="clickhouse"}': "0x30 600x10 1000x20"},
+        {'tokengauge_sink_lag_seconds{sink="clickhouse"}': "0x30 1000x3 20x27"},
+    ),
+    "TokengaugeSinkLosing": (
+        {'tokengauge_sink_lost_records_total{sink="s3",reason="queue"}': counter((55, 0), (5, 1))},
+        {'tokengauge_sink_lost_records_total{sink="s3",reason="queue"}': counter((10, 1), (50, 0))},
+    ),
     "TokengaugeConfigurationRefused": (
         {"tokengauge_config_last_reload_successful": "1x50 0x10"},
         # A sidecar without any is told of by the next one.

@@ -2,9 +2,14 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)] // printing panics where the output is closed
 #![cfg_attr(test, allow(clippy::print_stdout, clippy::print_stderr))]
 
+pub mod columns;
 pub mod history;
 pub mod ledger;
+<<<<<<< HEAD
 pub mod marks;
+=======
+pub mod parquet_table;
+>>>>>>> sink
 pub mod query;
 
 mod figures;

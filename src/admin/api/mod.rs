@@ -13,6 +13,7 @@ mod openapi;
 mod problem;
 mod query_params;
 mod sessions;
+mod sinks;
 mod store;
 mod unsettled;
 mod upstreams;
@@ -55,6 +56,7 @@ fn routes() -> Vec<(&'static str, MethodRouter<Admin>)> {
         ),
         ("/api/v1/gates/{name}/rollback", post(gates::rollback)),
         (MARKS, get(marks::marks).post(marks::add)),
+        ("/api/v1/sinks", get(sinks::sinks)),
         ("/api/v1/streams", get(live::streams)),
         ("/api/v1/upstreams", get(upstreams::upstreams)),
         ("/api/v1/slos", get(live::slos)),

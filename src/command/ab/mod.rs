@@ -20,6 +20,9 @@ use tokengauge_experiments::{Experiment, Observed, Report, Rules, judge};
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(super) fn ab(args: &AbArgs) -> Result<(), Error> {
+    let mut args = args.clone();
+    let _copy = super::store::read(&args.store, None, &mut args.ledger)?;
+    let args = &args;
     let report = match &args.ledger {
         Some(path) => of_ledger(path, args)?,
         None => of_proxy(args)?,

@@ -7,6 +7,7 @@ use crate::slo::{Destination, Objective, Receiver};
 use humantime::format_duration;
 use tokengauge_core::experiment::AssignedUnit;
 use tokengauge_proxy::settings::{Split, SplitBy};
+use tokengauge_sink::SinkSettings;
 
 /// The lines, in the order in which a call meets what they are about.
 pub(super) fn lines(config: &Config) -> Vec<String> {
@@ -29,6 +30,8 @@ pub(super) fn lines(config: &Config) -> Vec<String> {
     lines.extend(config.receivers.iter().map(receiver));
     lines.extend(limits(config));
     lines.push(ledger(config));
+    let durable = config.ledger.is_some();
+    lines.extend(config.sinks.iter().map(|one| sink(one, durable)));
     lines.extend(config.of_each_replica());
     lines
 }
@@ -98,6 +101,15 @@ fn ledger(config: &Config) -> String {
     let megabytes = ledger.retention_bytes / 1_000_000;
     let path = ledger.path.display();
     format!("ledger {path}: calls of the last {age}, at most {megabytes} MB")
+}
+
+fn sink(sink: &SinkSettings, durable: bool) -> String {
+    let (name, address) = (&sink.name, sink.address());
+    let waits = match durable {
+        true => "in the ledger".to_owned(),
+        false => format!("in memory, {} at most", sink.queue),
+    };
+    format!("sink {name} to {address}: calls wait {waits}")
 }
 
 /// The limits that refuse calls, and those that would if they were enforced.

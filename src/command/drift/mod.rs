@@ -19,8 +19,17 @@ use std::time::{Duration, Instant, SystemTime};
 const TIMEOUT: Duration = Duration::from_secs(60);
 /// The comparison where the configuration has none.
 const DEFAULT_NAME: &str = "all";
+/// What is read of a store where nobody says: the reference and the window of the defaults, and what seasons need.
+const STORE_READS: Duration = Duration::from_secs(36 * 86_400);
 
 pub(super) fn drift(args: &DriftArgs) -> Result<(), Error> {
+    let mut args = args.clone();
+    let _copy = super::store::read(
+        &args.store,
+        Some(SystemTime::now() - STORE_READS),
+        &mut args.ledger,
+    )?;
+    let args = &args;
     let mut answer = match &args.ledger {
         Some(path) => of_ledger(args, path)?,
         None => of_proxy(args)?,

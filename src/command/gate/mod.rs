@@ -31,6 +31,13 @@ pub(super) fn configured(config: &Config) -> Gates {
 }
 
 pub(super) fn gate(args: &GateArgs) -> Result<(), Error> {
+    let mut args = args.clone();
+    let _copy = super::store::read(
+        &args.store,
+        args.since.map(|since| since.before(SystemTime::now())),
+        &mut args.ledger,
+    )?;
+    let args = &args;
     if let Some(manifest) = args.emit {
         let (gate, _) = configured_gate(args)?;
         return output::print(&emit::emit(manifest, &gate, args)?);

@@ -59,7 +59,9 @@ fn gathered(args: &ReportArgs, now: SystemTime) -> Result<Report, Error> {
     report.since = since;
     report.until = until;
     let mut progress = Progress::of("report");
-    source::each_call(args, since, until, &mut |call| {
+    let mut args = args.clone();
+    let _copy = super::store::read(&args.store, since, &mut args.ledger)?;
+    source::each_call(&args, since, until, &mut |call| {
         report.add(call);
         progress.at(report.calls, None, "calls");
     })?;

@@ -2,21 +2,23 @@
 
 use crate::Error;
 use crate::call::CallRecord;
-use crate::cli::{SuggestArgs, TestArgs};
+use crate::cli::{StoreArgs, SuggestArgs, TestArgs};
 use crate::command::progress::Progress;
+use crate::command::store::StoreCopy;
 use crate::output::{self, printable};
 use crate::slo::{Objective, Outcome, as_toml, ended_at, replay, suggest as suggested};
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 /// Calls that are read at most, which take a few gigabytes.
 const MAX_CALLS: usize = 2_000_000;
 
 pub(super) fn suggest(args: &SuggestArgs) -> Result<(), Error> {
-    let calls = read(&args.logs, Some(args.last))?;
+    let (logs, _copy) = logs(&args.logs, &args.store, Some(args.last))?;
+    let calls = read(&logs, Some(args.last))?;
     let objectives = suggested(&calls, args.objective, args.window);
     let mut text = format!(
         "# From {} calls; what each would have come to stands above it.\n",
@@ -36,7 +38,8 @@ pub(super) fn test(args: &TestArgs) -> Result<(), Error> {
             "{origin}: there is no [[slo]] in it"
         )));
     }
-    let calls = read(&args.logs, args.last)?;
+    let (logs, _copy) = logs(&args.logs, &args.store, args.last)?;
+    let calls = read(&logs, args.last)?;
     let mut text = format!("{} calls against {origin}\n", calls.len());
     let mut missed = 0;
     let mut progress = Progress::of("slo test");
@@ -55,6 +58,19 @@ pub(super) fn test(args: &TestArgs) -> Result<(), Error> {
         )));
     }
     Ok(())
+}
+
+/// The logs that are named, or the calls of a store as a log.
+fn logs(
+    logs: &[PathBuf],
+    store: &StoreArgs,
+    last: Option<Duration>,
+) -> Result<(Vec<PathBuf>, Option<StoreCopy>), Error> {
+    let since = last.and_then(|last| SystemTime::now().checked_sub(last));
+    match crate::command::store::as_log(store, since)? {
+        Some((log, copy)) => Ok((vec![log], Some(copy))),
+        None => Ok((logs.to_vec(), None)),
+    }
 }
 
 fn describe(objective: &Arc<Objective>) -> String {

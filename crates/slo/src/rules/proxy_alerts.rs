@@ -100,6 +100,24 @@ const ALERTS: &[ProxyAlert] = &[
             {{ $labels.reason }}. They are missing in sessions and reports; traffic and metrics are not touched.",
     },
     ProxyAlert {
+        alert: "TokengaugeSinkLagging",
+        severity: Ticket,
+        held: 5,
+        expr: "max by (PROXY, sink) (tokengauge_sink_lag_seconds) > 900",
+        summary: "The sink {{ $labels.sink }} of tokengauge on {{ $labels.instance }} is behind",
+        description: "The oldest call that the store does not have ended {{ $value | humanizeDuration }} ago. Calls wait \
+            in the ledger until retention deletes them; traffic is not touched.",
+    },
+    ProxyAlert {
+        alert: "TokengaugeSinkLosing",
+        severity: Ticket,
+        held: 0,
+        expr: "sum by (PROXY, sink, reason) (increase(tokengauge_sink_lost_records_total[15m])) > 0",
+        summary: "The sink {{ $labels.sink }} of tokengauge on {{ $labels.instance }} loses calls",
+        description: "{{ $value | humanize }} calls of the last 15 minutes will never be in the store, reason: \
+            {{ $labels.reason }}. Traffic, metrics and the ledger are not touched.",
+    },
+    ProxyAlert {
         alert: "TokengaugeConfigurationRefused",
         severity: Ticket,
         held: 5,

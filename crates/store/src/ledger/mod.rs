@@ -17,12 +17,13 @@ mod names;
 mod reader;
 mod retention;
 mod rollups;
-mod row;
+pub(crate) mod row;
 mod sessions;
 mod store;
 mod stored_call;
 mod stored_figures;
 mod throughput;
+mod undelivered;
 mod unsummed;
 mod write_error;
 mod writer;
@@ -31,14 +32,16 @@ pub use export::{ExportError, ExportOptions, FileFormat, export};
 pub use marks::MAX_MARKS;
 pub use reader::*;
 pub use retention::Limits;
+pub(crate) use store::segments;
 pub use store::{BatchResult, Store};
 pub use stored_call::StoredCall;
+pub use undelivered::{SinkProgress, SinkUpdate, UndeliveredCall};
 pub use write_error::WriteError;
 pub use writer::{LedgerMetrics, Settings};
 
 use crate::marks::PendingMark;
 use std::io;
-use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokengauge_core::background::wait_behind;
@@ -51,6 +54,8 @@ use writer::{Message, Writer};
 const QUEUE: usize = 16_384;
 /// How long the process waits for the disk at its end.
 const TIMEOUT: Duration = Duration::from_secs(5);
+/// How long it is until the queue is asked again for room.
+const PAUSE: Duration = Duration::from_millis(5);
 /// How often throughput is read from the meter.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
@@ -104,12 +109,32 @@ impl Ledger {
 impl Ledger {
     /// Adds a mark; one for which there is no room is lost.
     pub(crate) fn mark(&self, mark: PendingMark) {
-        use std::sync::mpsc::TrySendError::{Disconnected, Full};
+        use TrySendError::{Disconnected, Full};
         if let Err(Full(Message::Mark(mark)) | Disconnected(Message::Mark(mark))) =
             self.queue.try_send(Message::Mark(mark))
         {
             mark.settle(Err("queue"));
         }
+    }
+
+    /// Keeps how far a sink is. Whether that is in the file now: not where the file cannot be written to, or the
+    /// writer does not get to it in time. Blocks: not for the threads of traffic.
+    pub fn save_progress(&self, update: &SinkUpdate) -> bool {
+        let (done, saved) = sync_channel(1);
+        let mut message = Message::Sink(update.clone(), done);
+        let mut waited = Duration::ZERO;
+        while let Err(refused) = self.queue.try_send(message) {
+            let TrySendError::Full(back) = refused else {
+                return false;
+            };
+            if waited >= TIMEOUT {
+                return false;
+            }
+            message = back;
+            std::thread::sleep(PAUSE);
+            waited += PAUSE;
+        }
+        saved.recv_timeout(TIMEOUT).unwrap_or(false)
     }
 
     fn take(&self, meter: &Meter) {

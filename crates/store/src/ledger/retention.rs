@@ -7,6 +7,7 @@ use super::rollups::{FINE_FOR, LEVELS};
 use super::row::{key_at, started_ms};
 use super::store::Store;
 use super::throughput;
+use super::undelivered;
 use super::write_error::WriteError;
 use rusqlite::Connection;
 use std::time::Duration;
@@ -67,6 +68,7 @@ impl Store {
                 &self.distribution_series,
             )?;
         }
+        more |= undelivered::forget_deleted(&transaction)?;
         transaction.commit()?;
         let freed = give_back(connection)?;
         self.retention.shrinking = shrinking;

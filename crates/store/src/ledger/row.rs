@@ -21,17 +21,17 @@ pub(super) fn key_at(ms: i64) -> i64 {
 }
 
 /// When the call with this key began, in milliseconds since 1970.
-pub(super) fn started_ms(key: i64) -> i64 {
+pub(crate) fn started_ms(key: i64) -> i64 {
     (key >> KEY_BITS) + EPOCH_MS
 }
 
 /// Milliseconds since 1970.
-pub(super) fn milliseconds(at: SystemTime) -> i64 {
+pub(crate) fn milliseconds(at: SystemTime) -> i64 {
     i64::try_from(duration_since_1970(at).as_millis()).unwrap_or(i64::MAX)
 }
 
 /// An instant as records write it.
-pub(super) fn written(ms: i64) -> String {
+pub(crate) fn written(ms: i64) -> String {
     let since = Duration::from_millis(u64::try_from(ms).unwrap_or(0));
     humantime::format_rfc3339_millis(SystemTime::UNIX_EPOCH + since).to_string()
 }
@@ -161,17 +161,22 @@ pub(super) fn is_error(outcome: Outcome) -> bool {
 }
 
 /// Seconds as microseconds.
-pub(super) fn micros(seconds: f64) -> Option<i64> {
+pub(crate) fn micros(seconds: f64) -> Option<i64> {
     scaled(seconds, 1e6)
 }
 
+/// Microseconds as whole milliseconds.
+pub(super) fn micros_to_ms(us: i64) -> i64 {
+    us.div_euclid(1_000)
+}
+
 /// US dollars as billionths of them.
-pub(super) fn nanos(usd: f64) -> Option<i64> {
+pub(crate) fn nanos(usd: f64) -> Option<i64> {
     scaled(usd, 1e9)
 }
 
 /// A speed as thousandths.
-pub(super) fn millis(speed: f64) -> Option<i64> {
+pub(crate) fn millis(speed: f64) -> Option<i64> {
     scaled(speed, 1e3)
 }
 
@@ -180,12 +185,12 @@ fn scaled(value: f64, by: f64) -> Option<i64> {
 }
 
 /// A count as SQLite keeps it.
-pub(super) fn whole(count: u64) -> i64 {
+pub(crate) fn whole(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
 /// The name of an enum's value in records.
-pub(super) fn word<T: Serialize>(value: &T) -> String {
+pub(crate) fn word<T: Serialize>(value: &T) -> String {
     let text = serde_json::to_string(value).unwrap_or_default();
     text.trim_matches('"').to_owned()
 }

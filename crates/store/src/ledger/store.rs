@@ -14,6 +14,7 @@ use super::sessions::Sessions;
 use super::stored_call::StoredCall;
 use super::stored_figures::{series_key, unit_key};
 use super::throughput;
+use super::undelivered;
 use super::unsummed;
 use super::write_error::WriteError;
 use rusqlite::{Connection, ErrorCode, Statement};
@@ -35,6 +36,8 @@ pub struct Store {
     pub(super) distribution_series: SeriesIds,
     /// Calls with a smaller key are added to units and distributions later.
     pub(super) unsummed_below: i64,
+    /// Whether there are sinks, which want every call that is written.
+    pub(super) delivering: bool,
     pub(super) retention: Retention,
 }
 
@@ -95,11 +98,12 @@ impl Store {
             unit_counts,
             distribution_series,
             unsummed_below,
+            delivering: false,
             retention: Retention::default(),
         })
     }
 
-    pub(super) fn connection(&self) -> &Connection {
+    pub(crate) fn connection(&self) -> &Connection {
         &self.opened.connection
     }
 
@@ -136,6 +140,9 @@ impl Store {
                 let session = sessions.add(entry, &names, &mut self.dictionary, &transaction)?;
                 rollups.add(entry, names.series);
                 let key = insert_call(&mut insert, entry, &names, session)?;
+                if self.delivering {
+                    undelivered::add(&transaction, key)?;
+                }
                 if key >= self.unsummed_below {
                     sums.add(entry, &names, session);
                 }
@@ -258,7 +265,7 @@ fn integers(entry: &Entry<'_>, names: &Names, session: Option<i64>) -> [Option<i
 }
 
 /// Pairs of tokens and seconds, to the microsecond, as JSON; `None` where there are none.
-fn segments(record: &CallRecord) -> Option<String> {
+pub(crate) fn segments(record: &CallRecord) -> Option<String> {
     let pairs = record.segments.iter();
     let pairs: Vec<_> = pairs
         .map(|segment| (segment.tokens, (segment.seconds * 1e6).round() / 1e6))

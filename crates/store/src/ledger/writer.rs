@@ -5,6 +5,7 @@ use super::retention::Limits;
 use super::row::milliseconds;
 use super::store::Store;
 use super::stored_call::StoredCall;
+use super::undelivered::SinkUpdate;
 use super::write_error::WriteError;
 use crate::marks::PendingMark;
 use std::collections::HashMap;
@@ -35,6 +36,8 @@ pub(super) enum Message {
     Throughput(ThroughputTick),
     Mark(PendingMark),
     Flush(SyncSender<()>),
+    /// How far a sink is; answered with whether it is in the file.
+    Sink(SinkUpdate, SyncSender<bool>),
 }
 
 /// The metrics of the ledger.
@@ -81,6 +84,8 @@ pub struct Settings {
     pub path: PathBuf,
     /// How much is kept.
     pub limits: Limits,
+    /// The sinks that want every call.
+    pub sinks: Vec<String>,
     /// The monotonic clock, for pauses.
     pub clock: fn() -> Instant,
     /// The wall clock, for ages.
@@ -139,7 +144,7 @@ impl Writer {
     }
 
     /// Waits for the next batch, or until there is something to tidy up.
-    fn collect(&self, messages: &Receiver<Message>) -> Batch {
+    fn collect(&mut self, messages: &Receiver<Message>) -> Batch {
         let mut batch = Batch::default();
         let mut due = None;
         let awaited = |batch: &Batch| {
@@ -157,6 +162,10 @@ impl Writer {
                 }
                 Ok(Message::Mark(mark)) => batch.marks.push(mark),
                 Ok(Message::Flush(waiting)) => batch.waiting = Some(waiting),
+                Ok(Message::Sink(update, done)) => {
+                    let _ = done.send(self.save_progress(&update));
+                    continue;
+                }
                 Err(RecvTimeoutError::Timeout) => break,
                 Err(RecvTimeoutError::Disconnected) => {
                     batch.over = true;
@@ -218,7 +227,12 @@ impl Writer {
             return;
         }
         let suspect = self.reason == DAMAGED;
-        match Store::open_file(&self.settings.path, suspect) {
+        let opened = Store::open_file(&self.settings.path, suspect);
+        let opened = opened.and_then(|mut store| {
+            store.deliver_to(&self.settings.sinks)?;
+            Ok(store)
+        });
+        match opened {
             Ok(store) => {
                 if self.failure_log.recovered() {
                     tracing::info!(file = %self.settings.path.display(), "the ledger is written to again");
@@ -240,6 +254,21 @@ impl Writer {
         if self.failure_log.should_log(now) {
             let file = self.settings.path.display();
             tracing::error!(%file, "the ledger loses records, calls go on: {error}");
+        }
+    }
+
+    /// Sinks go on from here; nothing of the batch that is being collected is in the file yet.
+    fn save_progress(&mut self, update: &SinkUpdate) -> bool {
+        self.open();
+        let Some(store) = &mut self.store else {
+            return false;
+        };
+        match store.save_progress(update) {
+            Ok(known) => known,
+            Err(error) => {
+                self.fail(&error);
+                false
+            }
         }
     }
 
@@ -298,6 +327,7 @@ mod tests {
                 age: Duration::from_secs(30 * 86_400),
                 bytes: 1 << 30,
             },
+            sinks: Vec::new(),
             clock: Instant::now,
             wall: SystemTime::now,
         }

@@ -140,6 +140,10 @@ label_sets! {
     ByKind { kind: &'a str }
     /// Why something was lost or closed.
     ByReason { reason: &'a str }
+    /// A sink.
+    BySink { sink: &'a str }
+    /// A sink, and why a batch failed or calls were lost.
+    BySinkReason { sink: &'a str, reason: &'a str }
     /// What becomes of calls while the fallback is in use.
     FallbackCalls { calls: &'a str }
     /// A configuration.

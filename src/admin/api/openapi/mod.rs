@@ -17,6 +17,7 @@ use super::marks::{self, AllMarks, OF_MARKS};
 use super::problem::Body;
 use super::query_params::{FILTERS, MAX_NAME, PAGING, QueryParams};
 use super::sessions::{OF_TRACES, SessionAnalysis};
+use super::sinks::AllSinks;
 use super::upstreams::Upstreams;
 use crate::admin::Drifts;
 use crate::admin::process_info::Now;
@@ -371,6 +372,13 @@ fn operations() -> Vec<Operation> {
                 Answer::Json(SchemaGenerator::subschema_for::<Mark>),
             )
         },
+        operation(
+            "/api/v1/sinks",
+            "sinks",
+            "How the stores stand that get every finished call: what waits, what was stored, what failed.",
+            &[],
+            Answer::Json(SchemaGenerator::subschema_for::<AllSinks>),
+        ),
         operation(
             "/api/v1/streams",
             "streams",

@@ -1,15 +1,13 @@
 //! Call records as files for analysis: CSV, JSON lines, Parquet; and as traces to replay.
 
-mod columns;
 mod mooncake;
-mod parquet;
 
 use super::reader::calls::record;
 use super::row::{key_at, milliseconds, started_ms};
 use super::{QueryError, Reader};
-use columns::{COLUMNS, Cell};
+use crate::columns::{COLUMNS, Column, ColumnKind, Value, values_of_row};
+use crate::parquet_table::Table;
 use mooncake::Trace;
-use parquet::Table;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Row};
 use std::io::{self, BufWriter, Write};
@@ -84,6 +82,39 @@ pub fn export(
     Ok(written - left_out)
 }
 
+/// A page of rows, and the key behind which the next one begins.
+pub type RowPage = (Vec<Vec<Value>>, Option<i64>);
+
+impl Reader {
+    /// The values of the calls that began within a time, in the order of their start, at most `limit`: from the first
+    /// on, or behind `after`.
+    ///
+    /// # Errors
+    /// As with every query: see [`QueryError`].
+    pub fn rows(
+        &self,
+        (since, until): (SystemTime, SystemTime),
+        after: Option<i64>,
+        limit: usize,
+    ) -> Result<RowPage, QueryError> {
+        let from = after.map_or(key_at(milliseconds(since)), |after| after + 1);
+        let to = key_at(milliseconds(until));
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        self.ask(|connection| {
+            let sql =
+                "SELECT * FROM calls_readable WHERE key >= ? AND key < ? ORDER BY key LIMIT ?";
+            let mut statement = connection.prepare_cached(sql)?;
+            let mut rows = statement.query([from, to, limit])?;
+            let (mut found, mut last) = (Vec::new(), None);
+            while let Some(row) = rows.next()? {
+                last = Some(row.get("key")?);
+                found.push(values_of_row(row)?);
+            }
+            Ok((found, last))
+        })
+    }
+}
+
 /// Writes the next calls; returns how many, and the key of the last.
 fn chunk(
     connection: &Connection,
@@ -107,7 +138,7 @@ fn chunk(
 }
 
 enum Output {
-    Parquet(Table),
+    Parquet(Table<Box<dyn Write + Send>>),
     Csv {
         file: BufWriter<Box<dyn Write + Send>>,
         spreadsheet: bool,
@@ -119,12 +150,15 @@ enum Output {
 impl Output {
     fn begin(options: &ExportOptions, file: Box<dyn Write + Send>) -> io::Result<Output> {
         Ok(match options.format {
-            FileFormat::Parquet => Output::Parquet(Table::begin(file)?),
+            FileFormat::Parquet => Output::Parquet(Table::begin(
+                file,
+                COLUMNS.iter().map(Column::field).collect(),
+            )?),
             FileFormat::Jsonl => Output::Jsonl(BufWriter::new(file)),
             FileFormat::Mooncake => Output::Mooncake(Trace::begin(file)),
             FileFormat::Csv => {
                 let mut file = BufWriter::new(file);
-                let names: Vec<_> = COLUMNS.iter().map(|(name, _)| *name).collect();
+                let names: Vec<_> = COLUMNS.iter().map(|column| column.name).collect();
                 write!(file, "{}\r\n", names.join(","))?;
                 Output::Csv {
                     file,
@@ -136,7 +170,7 @@ impl Output {
 
     fn row(&mut self, row: &Row<'_>) -> rusqlite::Result<io::Result<()>> {
         match self {
-            Output::Parquet(table) => table.row(row),
+            Output::Parquet(table) => Ok(table.row(values_of_row(row)?)),
             Output::Csv { file, spreadsheet } => csv(file, row, *spreadsheet),
             Output::Mooncake(trace) => trace.row(row),
             Output::Jsonl(file) => {
@@ -160,7 +194,7 @@ impl Output {
 
     fn end(self) -> io::Result<()> {
         match self {
-            Output::Parquet(table) => table.end(),
+            Output::Parquet(table) => table.end().map(|_| ()),
             Output::Mooncake(trace) => trace.end(),
             Output::Csv { mut file, .. } | Output::Jsonl(mut file) => file.flush(),
         }
@@ -173,14 +207,14 @@ fn csv(
     spreadsheet: bool,
 ) -> rusqlite::Result<io::Result<()>> {
     let mut line = Vec::new();
-    for (at, (_, cell)) in COLUMNS.iter().enumerate() {
+    for (at, column) in COLUMNS.iter().enumerate() {
         if at > 0 {
             line.push(b',');
         }
         let value = row.get_ref(at)?;
-        let written = match (value, cell) {
+        let written = match (value, column.kind) {
             (ValueRef::Null, _) => Ok(()),
-            (ValueRef::Integer(flag), Cell::Flag) => write!(line, "{}", flag != 0),
+            (ValueRef::Integer(flag), ColumnKind::Flag) => write!(line, "{}", flag != 0),
             (ValueRef::Integer(number), _) => write!(line, "{number}"),
             (ValueRef::Real(number), _) => write!(line, "{number}"),
             (ValueRef::Text(text) | ValueRef::Blob(text), _) => {

@@ -2,17 +2,12 @@
 
 use super::QueryError;
 use super::matching::Matching;
-use super::scan::word;
+use crate::columns::values_of_row;
 use crate::ledger::row::key_at;
 use crate::query::{Filter, Page, Paging};
-use rusqlite::types::FromSql;
 use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
 use std::collections::BinaryHeap;
-use std::sync::Arc;
-use tokengauge_core::call::{
-    Bytes, CallRecord, EngineReport, Normalised, Operation, Outcome, Seconds, SpeedSegment, Tokens,
-    Tps, Usage,
-};
+use tokengauge_core::call::CallRecord;
 use uuid::Uuid;
 
 /// The most series that are queried by index; beyond it, all calls are scanned.
@@ -176,133 +171,5 @@ pub(in crate::ledger) fn by_key(
 
 /// A record from a row of `calls_readable`.
 pub(in crate::ledger) fn record(row: &Row<'_>) -> rusqlite::Result<CallRecord> {
-    let text = |name: &str| row.get::<_, Option<String>>(name);
-    let finish: Option<String> = text("finish_reasons")?;
-    let operation: Operation = parsed(text("operation")?).unwrap_or_default();
-    Ok(CallRecord {
-        id: row.get("id")?,
-        started_at: row.get("started_at")?,
-        route: text("route")?.unwrap_or_default(),
-        upstream: text("upstream")?.unwrap_or_default(),
-        upstream_facts: text("upstream_facts")?
-            .and_then(|facts| Some(Arc::new(facts.parse().ok()?))),
-        endpoint: text("endpoint")?,
-        dialect: parsed(text("dialect")?).unwrap_or_default(),
-        operation,
-        operation_class: parsed(text("operation_class")?).unwrap_or(operation.class()),
-        method: text("method")?,
-        path: text("path")?,
-        model_requested: text("model_requested")?,
-        model: text("model")?,
-        streamed: row.get("streamed")?,
-        status: row.get("status")?,
-        outcome: parsed(text("outcome")?).unwrap_or(Outcome::Complete),
-        error_type: text("error_type")?,
-        finish_reasons: finish
-            .and_then(|reasons| serde_json::from_str(&reasons).ok())
-            .unwrap_or_default(),
-        session: text("session")?,
-        session_guess: parsed(text("session_guess")?),
-        agent: text("agent")?,
-        parent_agent: text("parent_agent")?,
-        user: text("user")?,
-        workload: text("workload")?,
-        experiment: text("experiment")?,
-        variant: text("variant")?,
-        trace_id: text("trace_id")?,
-        hop: row.get("hop")?,
-        response_id: text("response_id")?,
-        service_tier: text("service_tier")?,
-        warm_up: row.get::<_, Option<bool>>("warm_up")?.unwrap_or(false),
-        tokens: tokens(row)?,
-        seconds: seconds(row)?,
-        tps: Tps {
-            output: row.get("output_tokens_per_second")?,
-            answer: row.get("answer_tokens_per_second")?,
-            total: row.get("total_tokens_per_second")?,
-            reported: row.get("reported_tokens_per_second")?,
-            prefill: row.get("prefill_tokens_per_second")?,
-            unavailable: parsed(text("tps_unavailable")?),
-            total_unavailable: parsed(text("tps_total_unavailable")?),
-        },
-        frames: count(row, "frames")?.unwrap_or(0),
-        stalls: count(row, "stalls")?.unwrap_or(0),
-        segments: segments(text("segments")?),
-        first_token_event: count(row, "first_token_event")?,
-        bytes: Bytes {
-            request: count(row, "request_bytes")?.unwrap_or(0),
-            response: count(row, "response_bytes")?.unwrap_or(0),
-        },
-        cost_usd: row.get("cost_usd")?,
-        cost_source: parsed(text("cost_source")?),
-        engine: engine(row)?,
-    })
-}
-
-/// Pairs of tokens and seconds from their JSON.
-fn segments(written: Option<String>) -> Vec<SpeedSegment> {
-    let pairs = written.and_then(|json| serde_json::from_str::<Vec<(u64, f64)>>(&json).ok());
-    let pairs = pairs.unwrap_or_default().into_iter();
-    pairs
-        .map(|(tokens, seconds)| SpeedSegment { tokens, seconds })
-        .collect()
-}
-
-fn parsed<T: serde::de::DeserializeOwned>(text: Option<String>) -> Option<T> {
-    word(&text?)
-}
-
-fn count(row: &Row<'_>, name: &str) -> rusqlite::Result<Option<u64>> {
-    let count: Option<i64> = row.get(name)?;
-    Ok(count.and_then(|count| u64::try_from(count).ok()))
-}
-
-fn tokens(row: &Row<'_>) -> rusqlite::Result<Tokens> {
-    Ok(Tokens {
-        normalised: Normalised {
-            answer: count(row, "normalised_answer_tokens")?,
-            reasoning: count(row, "normalised_reasoning_tokens")?,
-            tool_call: count(row, "normalised_tool_call_tokens")?,
-            output: count(row, "normalised_output_tokens")?,
-            input: count(row, "normalised_input_tokens")?,
-        },
-        reported: Usage {
-            input: count(row, "reported_input_tokens")?,
-            cached_input: count(row, "reported_cached_input_tokens")?,
-            cache_write: count(row, "reported_cache_write_tokens")?,
-            output: count(row, "reported_output_tokens")?,
-            reasoning: count(row, "reported_reasoning_tokens")?,
-            cache_write_1h: None,
-        },
-        source: parsed(row.get("token_source")?),
-    })
-}
-
-fn seconds(row: &Row<'_>) -> rusqlite::Result<Seconds> {
-    Ok(Seconds {
-        ttft: row.get("ttft_seconds")?,
-        ttft_upstream: row.get("ttft_upstream_seconds")?,
-        first_answer: row.get("first_answer_seconds")?,
-        connect: row.get("connect_seconds")?,
-        upload: row.get("upload_seconds")?,
-        last_token: row.get("last_token_seconds")?,
-        longest_gap: row.get("longest_gap_seconds")?,
-        duration: row.get("duration_seconds")?,
-        agent_blocked: row.get("agent_blocked_seconds")?,
-    })
-}
-
-fn engine(row: &Row<'_>) -> rusqlite::Result<Option<EngineReport>> {
-    fn of<T: FromSql>(row: &Row<'_>, name: &str) -> rusqlite::Result<Option<T>> {
-        row.get(name)
-    }
-    let engine = EngineReport {
-        prompt_tokens: count(row, "engine_prompt_tokens")?,
-        prompt_seconds: of(row, "engine_prompt_seconds")?,
-        output_tokens: count(row, "engine_output_tokens")?,
-        output_seconds: of(row, "engine_output_seconds")?,
-        load_seconds: of(row, "engine_load_seconds")?,
-        total_seconds: of(row, "engine_total_seconds")?,
-    };
-    Ok((engine != EngineReport::default()).then_some(engine))
+    values_of_row(row).map(|values| crate::columns::record(&values))
 }

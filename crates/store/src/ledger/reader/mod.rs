@@ -13,6 +13,7 @@ mod scan;
 mod sessions;
 mod throughput;
 
+use super::undelivered::{self, SinkProgress, UndeliveredCall};
 use crate::query::{
     CapacityRow, Dimension, DistributionSelector, DistributionSeries, Distributions,
     ExperimentUnits, Filter, GroupRow, Mark, MarkQuery, Page, Paging, SeriesMetric, SessionDetail,
@@ -216,6 +217,37 @@ impl Reader {
     pub fn experiment_units(&self, query: &UnitQuery) -> Result<ExperimentUnits, QueryError> {
         self.connections
             .ask(|connection| experiment_units::experiment_units(connection, query))
+    }
+
+    /// How far a sink is; `None` where the ledger does not know it.
+    ///
+    /// # Errors
+    /// As with every query: see [`QueryError`].
+    pub fn sink(&self, name: &str) -> Result<Option<SinkProgress>, QueryError> {
+        self.connections
+            .ask(|connection| undelivered::progress(connection, name))
+    }
+
+    /// The sinks that the ledger knows.
+    ///
+    /// # Errors
+    /// As with every query: see [`QueryError`].
+    pub fn sink_names(&self) -> Result<Vec<String>, QueryError> {
+        self.connections.ask(undelivered::names)
+    }
+
+    /// Calls that were written behind number `after`, up to number `upto`, and at most `limit`.
+    ///
+    /// # Errors
+    /// As with every query: see [`QueryError`].
+    pub fn undelivered(
+        &self,
+        after: i64,
+        upto: i64,
+        limit: usize,
+    ) -> Result<Vec<UndeliveredCall>, QueryError> {
+        self.connections
+            .ask(|connection| undelivered::calls(connection, after, upto, limit))
     }
 
     /// The distributions by model, route and workload of calls that began in whole hours: from the one

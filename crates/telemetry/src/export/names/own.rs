@@ -50,6 +50,18 @@ families! {
     MARKS: Counter[ByKind] = "tokengauge_marks_total", Count;
     /// Marks that could not be added: the ledger was not writable, or too much waited for it.
     MARKS_LOST: Counter[] = "tokengauge_marks_lost_total", Count;
+    /// Calls that wait to be stored by a sink.
+    SINK_WAITING: Gauge[BySink] = "tokengauge_sink_waiting_records", Count;
+    /// Seconds since the oldest of them ended.
+    SINK_LAG: Gauge[BySink] = "tokengauge_sink_lag_seconds", Seconds;
+    /// Batches that a sink's store has.
+    SINK_BATCHES: Counter[BySink] = "tokengauge_sink_batches_total", Count;
+    /// Call records that a sink's store has.
+    SINK_RECORDS: Counter[BySink] = "tokengauge_sink_records_total", Count;
+    /// Batches that a sink's store did not take, by reason; they are sent again.
+    SINK_FAILURES: Counter[BySinkReason] = "tokengauge_sink_failures_total", Count;
+    /// Call records that never reach a sink's store, by reason.
+    SINK_LOST_RECORDS: Counter[BySinkReason] = "tokengauge_sink_lost_records_total", Count;
     /// Pods that the injector was asked about: injected, left alone, refused, or unreadable.
     INJECTIONS: Counter[ByResult] = "tokengauge_injections_total", Count;
     /// Always 1; the version is the label.

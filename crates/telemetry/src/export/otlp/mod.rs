@@ -19,6 +19,7 @@ mod traces;
 
 pub use losses::Count;
 pub use message::dotted;
+pub use resource::attribute_of as resource_attribute;
 
 use crate::export::prometheus::Prometheus;
 use client::Client;

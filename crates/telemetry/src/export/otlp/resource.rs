@@ -1,7 +1,7 @@
 //! The resource that reports: `service.*` and `k8s.*`, from the environment.
 
 use super::settings::Variables;
-use opentelemetry::KeyValue;
+use opentelemetry::{Key, KeyValue};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::resource::{ResourceDetector, TelemetryResourceDetector};
 
@@ -77,6 +77,12 @@ pub fn resource(variables: Variables<'_>, instance: &str) -> Resource {
         .build()
 }
 
+/// An attribute of the resource; `None` where the environment does not say.
+pub fn attribute_of(variables: Variables<'_>, key: &'static str) -> Option<String> {
+    let value = resource(variables, "").get(&Key::from_static_str(key))?;
+    Some(value.to_string()).filter(|value| !value.is_empty())
+}
+
 fn overlay(all: &mut Vec<(String, String)>, more: impl IntoIterator<Item = (String, String)>) {
     for (key, value) in more {
         match all.iter_mut().find(|(known, _)| *known == key) {
@@ -97,7 +103,6 @@ fn attribute(member: &str) -> Option<(String, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use opentelemetry::Key;
 
     fn of(variables: &[(&str, &str)], key: &'static str) -> Option<String> {
         let named = |name: &str| {

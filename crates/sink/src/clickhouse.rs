@@ -1,0 +1,318 @@
+//! ClickHouse over HTTP: a batch is one `INSERT … FORMAT JSONEachRow`.
+
+use crate::settings::{ClickHouseSettings, Secret};
+use crate::sink::{Row, SendError, SendErrorKind, Sink, first_line};
+use crate::table::{Origin, fields, id, write_json};
+use bytes::Bytes;
+use http::{Method, Request, StatusCode};
+use std::fmt::Write as _;
+use tokengauge_net::client::{Answer, Client, Failure};
+use tokengauge_net::endpoint::Protocol;
+use tokengauge_store::columns::{ColumnKind, Value};
+
+/// Texts that differ from call to call; others repeat.
+const UNREPEATED: [&str; 5] = ["session", "user", "trace_id", "response_id", "segments"];
+/// What ClickHouse says of a row that it cannot take: its error codes, from `src/Common/ErrorCodes.cpp`. Most come with
+/// status 400.
+const ROW_ERRORS: [u32; 14] = [6, 26, 27, 33, 38, 41, 53, 69, 70, 72, 117, 131, 349, 376];
+/// Errors of users, passwords and permissions.
+const DENIED: [u32; 6] = [164, 192, 193, 194, 497, 516];
+/// No such table, no such database.
+const MISSING: [u32; 2] = [60, 81];
+
+/// A table of ClickHouse.
+#[derive(Debug)]
+pub struct ClickHouse {
+    settings: ClickHouseSettings,
+    client: Client,
+    origin: Vec<Value>,
+}
+
+impl ClickHouse {
+    /// A client for the table.
+    ///
+    /// # Errors
+    /// Where the URL or a file of TLS cannot be used.
+    pub fn new(
+        settings: ClickHouseSettings,
+        origin: &Origin,
+    ) -> Result<ClickHouse, tokengauge_net::client::NoClient> {
+        let client = Client::new(&settings.url, &settings.tls, Protocol::Http1)?;
+        Ok(ClickHouse {
+            client: client.keep_alive(),
+            settings,
+            origin: origin.values().into(),
+        })
+    }
+
+    /// Runs a statement and gives its answer.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub async fn run(&self, statement: &str) -> Result<Bytes, SendError> {
+        self.post(&[], Bytes::from(statement.to_owned())).await
+    }
+
+    async fn post(&self, parameters: &[(&str, &str)], body: Bytes) -> Result<Bytes, SendError> {
+        let request = self.request(parameters, body)?;
+        let timeout = self.settings.timeout;
+        let answer = match tokio::time::timeout(timeout, self.client.send(&request)).await {
+            Ok(answer) => answer.map_err(|failure| self.unreachable(&failure))?,
+            Err(_) => {
+                let message = format!("{} did not answer within {timeout:?}", self.name());
+                return Err(SendError::new(SendErrorKind::Timeout, message));
+            }
+        };
+        self.judge(&answer)?;
+        Ok(answer.body)
+    }
+
+    fn request(
+        &self,
+        parameters: &[(&str, &str)],
+        body: Bytes,
+    ) -> Result<Request<Bytes>, SendError> {
+        let mut query = form_urlencoded::Serializer::new(String::new());
+        query.append_pair("database", &self.settings.database);
+        query.extend_pairs(parameters);
+        let path = self.settings.url.path().trim_end_matches('/');
+        let target = format!("{path}/?{}", query.finish());
+        let mut parts = self.settings.url.clone().into_parts();
+        let denied = |error: &dyn std::fmt::Display| {
+            SendError::new(SendErrorKind::Denied, format!("{}: {error}", self.name()))
+        };
+        parts.path_and_query = Some(target.parse().map_err(|error| denied(&error))?);
+        let uri = http::Uri::from_parts(parts).map_err(|error| denied(&error))?;
+        let user = self.settings.user.clone();
+        let user = match user {
+            Some(user) => Some(user),
+            None => Secret::Variable("CLICKHOUSE_USER")
+                .read()
+                .map_err(|error| denied(&error))?,
+        };
+        let password = self.settings.password.read();
+        let password = password.map_err(|error| denied(&error))?;
+        let mut request = Request::builder().method(Method::POST).uri(uri);
+        if user.is_some() || password.is_some() {
+            request = request
+                .header("x-clickhouse-user", user.as_deref().unwrap_or("default"))
+                .header("x-clickhouse-key", password.as_deref().unwrap_or_default());
+        }
+        request
+            .body(body)
+            .map_err(|_| denied(&"user or password have characters that a header cannot have"))
+    }
+
+    fn name(&self) -> String {
+        format!("ClickHouse at {}", self.client.address())
+    }
+
+    fn unreachable(&self, failure: &Failure) -> SendError {
+        let message = format!("{} cannot be reached: {failure}", self.name());
+        SendError::new(SendErrorKind::Unreachable, message)
+    }
+
+    /// Whether the answer says that all went well. An error can come behind a status of 200.
+    fn judge(&self, answer: &Answer) -> Result<(), SendError> {
+        let code = error_code(answer);
+        if answer.status.is_success() && code.is_none() {
+            return Ok(());
+        }
+        let kind = kind(answer.status, code);
+        let says = first_line(&String::from_utf8_lossy(&answer.body));
+        let (status, table) = (answer.status.as_u16(), &self.settings.table);
+        let todo = match code {
+            Some(code) if MISSING.contains(&code) => {
+                format!("; make the table {table} with `tokengauge sink ddl`")
+            }
+            _ if kind == SendErrorKind::Denied => {
+                "; check user, password and permission to INSERT".to_owned()
+            }
+            _ => String::new(),
+        };
+        let message = format!("{} answered {status}: {says}{todo}", self.name());
+        Err(SendError {
+            retry_after: answer.retry_after(),
+            ..SendError::new(kind, message)
+        })
+    }
+}
+
+/// The number of ClickHouse's error: from its header, else from its text, `Code: 60. DB::Exception: …`.
+fn error_code(answer: &Answer) -> Option<u32> {
+    let header = answer.headers.get("x-clickhouse-exception-code");
+    if let Some(code) = header.and_then(|code| code.to_str().ok()?.parse().ok()) {
+        return Some(code);
+    }
+    let text = std::str::from_utf8(answer.body.get(..64.min(answer.body.len()))?).ok()?;
+    let code = text.strip_prefix("Code: ")?;
+    let digits = code.find(|character: char| !character.is_ascii_digit())?;
+    code[..digits].parse().ok()
+}
+
+fn kind(status: StatusCode, code: Option<u32>) -> SendErrorKind {
+    match (status.as_u16(), code) {
+        (_, Some(code)) if ROW_ERRORS.contains(&code) => SendErrorKind::Refused,
+        (_, Some(code)) if DENIED.contains(&code) || MISSING.contains(&code) => {
+            SendErrorKind::Denied
+        }
+        (400 | 413 | 422, _) => SendErrorKind::Refused,
+        (408, _) => SendErrorKind::Timeout,
+        (429, _) => SendErrorKind::Throttled,
+        (status, _) if (300..500).contains(&status) => SendErrorKind::Denied,
+        _ => SendErrorKind::Unavailable,
+    }
+}
+
+impl Sink for ClickHouse {
+    async fn send(&self, rows: &[Row]) -> Result<(), SendError> {
+        let (Some(first), Some(last)) = (rows.first(), rows.last()) else {
+            return Ok(());
+        };
+        let mut lines = Vec::with_capacity(rows.len() * 1_500);
+        for row in rows {
+            write_json(&self.origin, row, &mut lines);
+        }
+        let table = quoted(&self.settings.table);
+        let insert = format!("INSERT INTO {table} FORMAT JSONEachRow");
+        let token = format!("{}-{}-{}", id(first), id(last), rows.len());
+        let parameters = [
+            ("query", insert.as_str()),
+            // The server puts small inserts of many pods together; the answer comes when they are stored.
+            ("async_insert", "1"),
+            ("wait_for_async_insert", "1"),
+            ("insert_deduplication_token", &token),
+            // A table that an older program made lacks columns: its rows are without them.
+            ("input_format_skip_unknown_fields", "1"),
+        ];
+        self.post(&parameters, lines.into()).await.map(|_| ())
+    }
+}
+
+/// A name as SQL has it.
+pub(crate) fn quoted(name: &str) -> String {
+    format!("`{}`", name.replace('\\', "\\\\").replace('`', "\\`"))
+}
+
+/// The type of a column.
+fn column_type(name: &str, kind: ColumnKind) -> &'static str {
+    match (name, kind) {
+        ("id", _) => "UUID",
+        ("started_at", _) => "DateTime64(3, 'UTC')",
+        ("schema_version", _) => "UInt16",
+        (name, ColumnKind::Text) if UNREPEATED.contains(&name) => "Nullable(String)",
+        (_, ColumnKind::Text) => "LowCardinality(Nullable(String))",
+        (_, ColumnKind::Instant) => "Nullable(DateTime64(3, 'UTC'))",
+        (_, ColumnKind::Flag) => "Nullable(Bool)",
+        (_, ColumnKind::Count) => "Nullable(UInt64)",
+        (_, ColumnKind::Number) => "Nullable(Float64)",
+    }
+}
+
+/// The statement that makes the table. Of rows with one start and id the newest schema is kept; a part is a day.
+pub fn create_table(database: &str, table: &str) -> String {
+    let mut sql = format!(
+        "CREATE TABLE IF NOT EXISTS {}.{} (\n",
+        quoted(database),
+        quoted(table)
+    );
+    let columns: Vec<String> = fields()
+        .into_iter()
+        .map(|(name, kind)| format!("  {} {}", quoted(name), column_type(name, kind)))
+        .collect();
+    // Writing to a string does not fail.
+    let _ = write!(
+        sql,
+        "{}\n)\nENGINE = ReplacingMergeTree(schema_version)\nPARTITION BY toDate(started_at)\n\
+         ORDER BY (started_at, id)\nSETTINGS non_replicated_deduplication_window = 1000",
+        columns.join(",\n")
+    );
+    sql
+}
+
+/// The statement that gives a table of an older version the columns that it lacks.
+pub fn add_columns(database: &str, table: &str) -> String {
+    let columns: Vec<String> = fields()
+        .into_iter()
+        .map(|(name, kind)| {
+            let column = quoted(name);
+            format!(
+                "  ADD COLUMN IF NOT EXISTS {column} {}",
+                column_type(name, kind)
+            )
+        })
+        .collect();
+    let (database, table) = (quoted(database), quoted(table));
+    format!("ALTER TABLE {database}.{table}\n{}", columns.join(",\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(status: u16, body: &str) -> Answer {
+        Answer {
+            status: StatusCode::from_u16(status).expect("a status"),
+            headers: http::HeaderMap::new(),
+            body: Bytes::from(body.to_owned()),
+            trailers: http::HeaderMap::new(),
+        }
+    }
+
+    #[test]
+    fn what_the_store_says_decides_what_happens_next() {
+        let kind_of = |status, body: &str| {
+            let answer = answer(status, body);
+            kind(answer.status, error_code(&answer))
+        };
+        for (status, body, expected) in [
+            (
+                400,
+                "Code: 27. DB::Exception: Cannot parse input",
+                SendErrorKind::Refused,
+            ),
+            (
+                500,
+                "Code: 27. DB::Exception: Cannot parse input",
+                SendErrorKind::Refused,
+            ),
+            (413, "", SendErrorKind::Refused),
+            (
+                404,
+                "Code: 60. DB::Exception: Unknown table",
+                SendErrorKind::Denied,
+            ),
+            (
+                403,
+                "Code: 516. DB::Exception: Authentication failed",
+                SendErrorKind::Denied,
+            ),
+            (401, "", SendErrorKind::Denied),
+            (429, "", SendErrorKind::Throttled),
+            (
+                500,
+                "Code: 241. DB::Exception: Memory limit",
+                SendErrorKind::Unavailable,
+            ),
+            (
+                200,
+                "Code: 241. DB::Exception: Memory limit",
+                SendErrorKind::Unavailable,
+            ),
+            (503, "", SendErrorKind::Unavailable),
+        ] {
+            assert_eq!(kind_of(status, body), expected, "{status} {body}");
+        }
+        assert_eq!(error_code(&answer(200, "")), None);
+        assert_eq!(error_code(&answer(200, "Code: x")), None);
+    }
+
+    #[test]
+    fn names_are_quoted() {
+        assert_eq!(quoted("a`b\\"), "`a\\`b\\\\`");
+        assert!(
+            create_table("d", "t")
+                .starts_with("CREATE TABLE IF NOT EXISTS `d`.`t` (\n  `schema_version` UInt16,")
+        );
+    }
+}

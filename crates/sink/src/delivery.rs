@@ -1,0 +1,425 @@
+//! When a batch is due, what is tried again, and what is given up.
+
+use crate::sink::{Row, SendError, SendErrorKind, Sink};
+use crate::source::{Batch, Source, SourceError, Waiting};
+use crate::status::{LEDGER, SharedStatus, SinkMetrics};
+use crate::table::id;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::time::{Duration, SystemTime};
+use tokengauge_core::log_interval::LogInterval;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, sleep_until};
+
+/// The first pause after a failure; each further one is twice as long,
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+/// up to this.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// How often it is looked for new calls.
+const POLL: Duration = Duration::from_millis(500);
+/// How often it is told what waits, while nothing is sent.
+const REPORT: Duration = Duration::from_secs(1);
+/// Calls that a store refuses one by one, without taking a single other one, until it is taken to refuse everything:
+/// then they are kept, since the fault is hardly theirs.
+const ALL_REFUSED: usize = 16;
+/// Refused calls of a batch that the log names.
+const NAMED: usize = 10;
+/// How often a batch of a replay is tried.
+const TRIES: u32 = 6;
+
+/// Sends the calls of a source to a store until it is told to end.
+pub(crate) struct Delivery<S> {
+    pub(crate) name: String,
+    pub(crate) sink: S,
+    pub(crate) source: Box<dyn Source>,
+    pub(crate) batch_rows: usize,
+    pub(crate) batch_wait: Duration,
+    pub(crate) metrics: SinkMetrics,
+    pub(crate) status: SharedStatus,
+    /// Until when to end; `None` until the process ends.
+    pub(crate) end: watch::Receiver<Option<Instant>>,
+    pub(crate) wall: fn() -> SystemTime,
+    pub(crate) progress: Progress,
+}
+
+/// What a delivery remembers between batches.
+#[derive(Debug, Default)]
+pub(crate) struct Progress {
+    /// Since when calls of a batch that is not full have waited.
+    first_seen: Option<Instant>,
+    /// Failures in a row.
+    failures: u32,
+    /// Lost calls that have been counted; `None` before the first look.
+    lost: Option<u64>,
+    log: LogInterval,
+}
+
+enum Next {
+    Now,
+    After(Duration),
+    End,
+}
+
+impl<S: Sink> Delivery<S> {
+    pub(crate) async fn run(mut self) {
+        loop {
+            match self.step().await {
+                // While there is a backlog, batches follow each other without a pause.
+                Next::Now => {}
+                Next::After(pause) => self.pause(pause).await,
+                Next::End => break,
+            }
+        }
+        self.end();
+    }
+
+    async fn step(&mut self) -> Next {
+        let ending = *self.end.borrow();
+        // Nobody is left who could tell it to end.
+        if self.end.has_changed().is_err() {
+            return Next::End;
+        }
+        if ending.is_some_and(|deadline| Instant::now() >= deadline) {
+            return Next::End;
+        }
+        let waiting = match self.source.waiting() {
+            Ok(waiting) => waiting,
+            Err(error) => return self.no_calls(&error, ending.is_some()),
+        };
+        self.report(&waiting);
+        if !self.due(&waiting, ending.is_some()) {
+            return match ending {
+                Some(_) => Next::End,
+                None => Next::After(POLL.min(self.batch_wait)),
+            };
+        }
+        match self.source.begin(self.batch_rows) {
+            Ok(batch) => self.deliver(&batch).await,
+            Err(error) => self.no_calls(&error, ending.is_some()),
+        }
+    }
+
+    fn due(&mut self, waiting: &Waiting, ending: bool) -> bool {
+        if waiting.rows == 0 && !waiting.resumes {
+            self.progress.first_seen = None;
+            return false;
+        }
+        let first_seen = *self.progress.first_seen.get_or_insert_with(Instant::now);
+        ending
+            || waiting.resumes
+            || waiting.rows >= self.batch_rows as u64
+            || first_seen.elapsed() >= self.batch_wait
+    }
+
+    async fn deliver(&mut self, batch: &Batch) -> Next {
+        let mut end = self.end.clone();
+        let sent = tokio::select! {
+            biased;
+            sent = send(&self.sink, &batch.rows) => sent,
+            () = deadline(&mut end) => return Next::End,
+        };
+        match sent {
+            Ok(refused) => self.delivered(batch, &refused),
+            Err(error) => self.failed(&error),
+        }
+    }
+
+    fn delivered(&mut self, batch: &Batch, refused: &[Refusal]) -> Next {
+        for refusal in refused.iter().take(NAMED) {
+            let (sink, id, reason) = (&self.name, &refusal.id, &refusal.reason);
+            tracing::error!(
+                sink,
+                id,
+                reason,
+                "the store does not take this call; it is left out"
+            );
+        }
+        let lost = refused.len() as u64;
+        if let Err(error) = self.source.done(batch, lost) {
+            // It is sent again, and the store knows it.
+            let ending = self.end.borrow().is_some();
+            return self.no_calls(&error, ending);
+        }
+        let stored = batch.rows.len() as u64 - lost;
+        self.metrics.batches.increment(1);
+        self.metrics.rows.increment(stored);
+        self.metrics.lose("refused", lost);
+        self.progress.failures = 0;
+        self.progress.first_seen = None;
+        if self.progress.log.recovered() {
+            tracing::info!(sink = self.name, "the store takes calls again");
+        }
+        let mut status = self.status.lock();
+        status.rows += stored;
+        status.batches += 1;
+        status.lost += lost;
+        status.failing = 0;
+        status.error = None;
+        let now = humantime::format_rfc3339_millis((self.wall)());
+        status.stored_at = Some(now.to_string());
+        Next::Now
+    }
+
+    fn failed(&mut self, error: &SendError) -> Next {
+        self.metrics.fail(error.kind.as_str());
+        if error.kind == SendErrorKind::Refused
+            && let Err(error) = self.source.widen()
+        {
+            tracing::debug!(sink = self.name, %error, "the batch stays as it is");
+        }
+        let pause = self.again_after(&error.to_string(), error.retry_after);
+        // What is in the ledger goes out when the process runs again.
+        match self.end.borrow().is_some() && self.status.lock().durable {
+            true => Next::End,
+            false => Next::After(pause),
+        }
+    }
+
+    fn no_calls(&mut self, error: &SourceError, ending: bool) -> Next {
+        // The ledger's file is opened by a thread of its own, which may be a moment behind.
+        if self.progress.failures > 0 {
+            self.metrics.fail(LEDGER);
+        }
+        let pause = self.again_after(&error.to_string(), None);
+        match ending {
+            true => Next::End,
+            false => Next::After(pause),
+        }
+    }
+
+    /// Notes a failure; gives the pause until the next try.
+    fn again_after(&mut self, reason: &str, retry_after: Option<Duration>) -> Duration {
+        let pause = pause(self.progress.failures);
+        self.progress.failures = self.progress.failures.saturating_add(1);
+        let now = std::time::Instant::now();
+        if self.progress.failures > 1 && self.progress.log.should_log(now) {
+            let waiting = self.status.lock().waiting;
+            tracing::warn!(
+                sink = self.name,
+                waiting,
+                "calls wait for the store: {reason}"
+            );
+        }
+        let mut status = self.status.lock();
+        status.failing = u64::from(self.progress.failures);
+        status.error = Some(reason.to_owned());
+        retry_after.map_or(pause, |asked| asked.clamp(pause, LONGEST_PAUSE))
+    }
+
+    fn report(&mut self, waiting: &Waiting) {
+        self.metrics.waiting.set(waiting.rows as f64);
+        let lag = if waiting.rows == 0 {
+            0.0
+        } else {
+            waiting.seconds
+        };
+        self.metrics.lag.set(lag);
+        let mut status = self.status.lock();
+        // The ledger counts since it first had the sink, a queue since the process began.
+        let counted = self.progress.lost.unwrap_or(match status.durable {
+            true => waiting.lost,
+            false => 0,
+        });
+        let lost = waiting.lost.saturating_sub(counted);
+        self.progress.lost = Some(waiting.lost);
+        let reason = if status.durable { "retention" } else { "queue" };
+        self.metrics.lose(reason, lost);
+        status.lost += lost;
+        status.waiting = waiting.rows;
+        status.lag_seconds = lag;
+    }
+
+    /// Waits, and keeps the figures of what waits fresh meanwhile.
+    async fn pause(&mut self, pause: Duration) {
+        let until = Instant::now() + pause;
+        loop {
+            let ending = *self.end.borrow_and_update();
+            let until = ending.map_or(until, |deadline| until.min(deadline));
+            let now = Instant::now();
+            if now >= until {
+                return;
+            }
+            tokio::select! {
+                () = sleep_until(until.min(now + REPORT)) => {}
+                // The end has come, or nobody can bring it any more.
+                _ = self.end.changed() => return,
+            }
+            if let Ok(waiting) = self.source.waiting() {
+                self.report(&waiting);
+            }
+        }
+    }
+
+    /// Counts what will never be sent: what waits in memory when the process ends.
+    fn end(&mut self) {
+        let Ok(waiting) = self.source.waiting() else {
+            return;
+        };
+        self.report(&waiting);
+        if waiting.rows == 0 {
+            return;
+        }
+        let (sink, waiting) = (&self.name, waiting.rows);
+        if self.status.lock().durable {
+            tracing::info!(
+                sink,
+                waiting,
+                "calls wait in the ledger until the next start"
+            );
+        } else {
+            self.metrics.lose("ended", waiting);
+            tracing::warn!(
+                sink,
+                waiting,
+                "calls are lost: the process ends, and has no ledger"
+            );
+        }
+    }
+}
+
+/// Returns once the time to end is over.
+async fn deadline(end: &mut watch::Receiver<Option<Instant>>) {
+    loop {
+        let until = *end.borrow_and_update();
+        match until {
+            Some(until) => return sleep_until(until).await,
+            // Nobody can set it any more.
+            None if end.changed().await.is_err() => std::future::pending().await,
+            None => {}
+        }
+    }
+}
+
+/// The pause after so many failures in a row, between a half and the whole of it: processes that failed together do not
+/// come back together.
+fn pause(failures: u32) -> Duration {
+    let whole = FIRST_PAUSE
+        .saturating_mul(1 << failures.min(16))
+        .min(LONGEST_PAUSE);
+    let random = RandomState::new().build_hasher().finish() as f64 / u64::MAX as f64;
+    whole.mul_f64(0.5 + random / 2.0)
+}
+
+/// A call that a store refuses.
+pub(crate) struct Refusal {
+    id: String,
+    reason: String,
+}
+
+/// Sends a batch. Where the store refuses it, it goes in halves until the calls are found that are refused alone.
+///
+/// # Errors
+/// Why it is not stored. Where the store takes nothing of it, that is no fault of single calls: it is an error.
+async fn send(sink: &impl Sink, rows: &[Row]) -> Result<Vec<Refusal>, SendError> {
+    let (mut parts, mut refused, mut taken) = (vec![rows], Vec::new(), 0);
+    while let Some(part) = parts.pop() {
+        match sink.send(part).await {
+            Ok(()) => taken += part.len(),
+            Err(error) if error.kind != SendErrorKind::Refused => return Err(error),
+            Err(_) if part.len() > 1 => {
+                let (left, right) = part.split_at(part.len() / 2);
+                parts.extend([right, left]);
+            }
+            Err(error) => {
+                refused.extend(part.first().map(|row| Refusal {
+                    id: id(row).to_owned(),
+                    reason: error.message.clone(),
+                }));
+                if taken == 0 && (refused.len() >= ALL_REFUSED || parts.is_empty()) {
+                    return Err(error);
+                }
+            }
+        }
+    }
+    Ok(refused)
+}
+
+/// Sends calls again that a store had or should have; gives how many it refused.
+///
+/// # Errors
+/// Why it is not stored after several tries.
+pub async fn replay(sink: &impl Sink, rows: &[Row]) -> Result<u64, SendError> {
+    let mut tries = 0;
+    loop {
+        match send(sink, rows).await {
+            Ok(refused) => return Ok(refused.len() as u64),
+            Err(error) if tries + 1 == TRIES => return Err(error),
+            Err(error) => sleep(error.retry_after.unwrap_or_else(|| pause(tries))).await,
+        }
+        tries += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use parking_lot::Mutex;
+    use tokengauge_store::columns::{COLUMNS, Value};
+
+    /// Takes everything but these ids.
+    struct Picky {
+        refuses: fn(&str) -> bool,
+        taken: Mutex<Vec<String>>,
+    }
+
+    impl Sink for Picky {
+        async fn send(&self, rows: &[Row]) -> Result<(), SendError> {
+            if rows.iter().any(|row| (self.refuses)(id(row))) {
+                return Err(SendError::new(SendErrorKind::Refused, "no"));
+            }
+            self.taken
+                .lock()
+                .extend(rows.iter().map(|row| id(row).to_owned()));
+            Ok(())
+        }
+    }
+
+    fn rows(count: usize) -> Vec<Row> {
+        let row = |number: usize| {
+            let mut row = vec![Value::Null; COLUMNS.len()];
+            row[0] = Value::text(number.to_string());
+            row
+        };
+        (0..count).map(row).collect()
+    }
+
+    #[tokio::test]
+    async fn a_refused_call_is_found_and_all_others_are_stored_in_order() {
+        let sink = Picky {
+            refuses: |id| id == "0" || id == "700",
+            taken: Mutex::default(),
+        };
+        let refused = send(&sink, &rows(1_000))
+            .await
+            .expect("the others are stored");
+        let ids: Vec<_> = refused.iter().map(|refusal| refusal.id.as_str()).collect();
+        assert_eq!(ids, ["0", "700"]);
+        let expected: Vec<_> = (0..1_000)
+            .filter(|id| ![0, 700].contains(id))
+            .map(|id| id.to_string())
+            .collect();
+        assert_eq!(*sink.taken.lock(), expected);
+    }
+
+    #[tokio::test]
+    async fn a_store_that_refuses_everything_costs_no_call() {
+        let sink = Picky {
+            refuses: |_| true,
+            taken: Mutex::default(),
+        };
+        for count in [1, 5, 1_000] {
+            let error = send(&sink, &rows(count))
+                .await
+                .err()
+                .expect("nothing was taken");
+            assert_eq!(error.kind, SendErrorKind::Refused);
+        }
+    }
+
+    #[test]
+    fn pauses_grow_to_a_minute_and_differ() {
+        assert!(pause(0) <= FIRST_PAUSE && pause(0) >= FIRST_PAUSE / 2);
+        assert!(pause(30) <= LONGEST_PAUSE && pause(30) >= LONGEST_PAUSE / 2);
+        let different: std::collections::HashSet<_> = (0..20).map(|_| pause(5)).collect();
+        assert!(different.len() > 1);
+    }
+}

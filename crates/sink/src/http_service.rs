@@ -1,0 +1,57 @@
+//! The HTTP client by which `object_store` reaches S3: ours, with its TLS. A connection for each request: files are few.
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use http::Response;
+use http_body_util::{BodyExt, Full};
+use object_store::ClientOptions;
+use object_store::client::{
+    HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse,
+    HttpResponseBody, HttpService,
+};
+use std::time::Duration;
+use tokengauge_net::client::{Client, Failure};
+use tokengauge_net::endpoint::Protocol;
+use tokengauge_net::tls::ClientTls;
+
+/// Makes clients with these settings.
+#[derive(Clone, Debug)]
+pub(crate) struct Connector {
+    pub(crate) tls: ClientTls,
+    pub(crate) timeout: Duration,
+}
+
+impl HttpConnector for Connector {
+    fn connect(&self, _: &ClientOptions) -> object_store::Result<HttpClient> {
+        Ok(HttpClient::new(self.clone()))
+    }
+}
+
+#[async_trait]
+impl HttpService for Connector {
+    async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
+        let (head, body) = request.into_parts();
+        let body = body.collect().await?.to_bytes();
+        let request = http::Request::from_parts(head, body);
+        let client = Client::new(request.uri(), &self.tls, Protocol::Http1);
+        let client = client.map_err(|error| HttpError::new(HttpErrorKind::Unknown, error))?;
+        let answer = tokio::time::timeout(self.timeout, client.send(&request)).await;
+        let answer = answer.map_err(|elapsed| HttpError::new(HttpErrorKind::Timeout, elapsed))?;
+        let answer = answer.map_err(|failure| {
+            let kind = match failure {
+                Failure::Connect(_) => HttpErrorKind::Connect,
+                Failure::Exchange(_) => HttpErrorKind::Interrupted,
+                Failure::TooLarge(_) => HttpErrorKind::Decode,
+            };
+            HttpError::new(kind, failure)
+        })?;
+        let mut response = Response::new(whole(answer.body));
+        *response.status_mut() = answer.status;
+        *response.headers_mut() = answer.headers;
+        Ok(response)
+    }
+}
+
+fn whole(body: Bytes) -> HttpResponseBody {
+    HttpResponseBody::new(Full::new(body).map_err(|never| match never {}))
+}

@@ -1,0 +1,25 @@
+#![doc = include_str!("../README.md")]
+#![deny(clippy::print_stdout, clippy::print_stderr)] // printing panics where the output is closed
+#![cfg_attr(test, allow(clippy::print_stdout, clippy::print_stderr))]
+
+pub mod clickhouse;
+mod delivery;
+mod http_service;
+mod read;
+mod s3;
+mod settings;
+mod sink;
+mod source;
+mod status;
+mod table;
+mod threads;
+
+pub use delivery::replay;
+pub use read::{ReadError, StoreUrl, read_calls};
+pub use settings::{ClickHouseSettings, Kind, Location, S3Settings, Secret, SinkSettings};
+pub use sink::{SendError, SendErrorKind, Sink};
+pub use source::MemoryQueue;
+pub use status::{SinkMetrics, SinkStatus};
+pub use table::{Origin, SCHEMA_VERSION};
+pub use threads::AnySink;
+pub use threads::Sinks;

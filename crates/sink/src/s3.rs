@@ -1,0 +1,184 @@
+//! S3: a batch is a Parquet file for each hour in which its calls began.
+
+use crate::http_service::Connector;
+use crate::settings::{S3Settings, Secret};
+use crate::sink::{Row, SendError, SendErrorKind, Sink, first_line};
+use crate::table::{Origin, fields, id, instant, started_ms};
+use async_trait::async_trait;
+use object_store::aws::{AmazonS3, AmazonS3Builder, AwsCredential};
+use object_store::client::{CredentialProvider, HttpError, HttpErrorKind};
+use object_store::path::Path;
+use object_store::{ObjectStore, PutMode, PutOptions, PutPayload, RetryConfig};
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::io;
+use std::sync::Arc;
+use tokengauge_store::columns::Value;
+use tokengauge_store::parquet_table::Table;
+
+/// Milliseconds of an hour.
+const HOUR: i64 = 3_600_000;
+
+/// A bucket.
+#[derive(Debug)]
+pub struct S3 {
+    store: AmazonS3,
+    prefix: String,
+    address: String,
+    origin: Vec<Value>,
+}
+
+impl S3 {
+    /// A client for the bucket.
+    ///
+    /// # Errors
+    /// Where the settings cannot be used.
+    pub fn new(settings: &S3Settings, origin: &Origin) -> Result<S3, object_store::Error> {
+        let connector = Connector {
+            tls: settings.tls.clone(),
+            timeout: settings.timeout,
+        };
+        // Retries are ours: they end with the process, and say what is wrong meanwhile.
+        let retry = RetryConfig {
+            max_retries: 0,
+            ..RetryConfig::default()
+        };
+        let mut builder = AmazonS3Builder::from_env()
+            .with_bucket_name(&settings.bucket)
+            .with_http_connector(connector)
+            .with_retry(retry);
+        if let Some(region) = &settings.region {
+            builder = builder.with_region(region);
+        }
+        if let Some(url) = &settings.url {
+            let plain = url.scheme_str() == Some("http");
+            let endpoint = url.to_string();
+            builder = builder
+                .with_endpoint(endpoint.trim_end_matches('/'))
+                .with_virtual_hosted_style_request(false)
+                .with_allow_http(plain);
+        }
+        if let Some((key, secret)) = &settings.keys {
+            builder = builder.with_credentials(Arc::new(KeyFiles {
+                key: key.clone(),
+                secret: secret.clone(),
+            }));
+        }
+        Ok(S3 {
+            store: builder.build()?,
+            prefix: settings.prefix.trim_matches('/').to_owned(),
+            address: format!("s3://{}", settings.bucket),
+            origin: origin.values().into(),
+        })
+    }
+
+    /// The name of the file with these calls, which began within one hour: hive partitions by day and hour, and the ids
+    /// of the first and the last.
+    fn name(&self, hour: i64, rows: &[&Row]) -> Path {
+        let at = instant(hour * HOUR);
+        let (day, clock) = at.split_once(' ').unwrap_or((&at, "00"));
+        let first = rows.first().map_or("", |row| id(row));
+        let last = rows.last().map_or("", |row| id(row));
+        let file = format!("day={day}/hour={}/{first}-{last}.parquet", &clock[..2]);
+        match self.prefix.as_str() {
+            "" => Path::from(file),
+            prefix => Path::from(format!("{prefix}/{file}")),
+        }
+    }
+
+    fn file(&self, rows: &[&Row]) -> io::Result<Vec<u8>> {
+        let mut table = Table::begin(Vec::new(), fields())?;
+        for row in rows {
+            table.row(self.origin.iter().cloned().chain(row.iter().cloned()))?;
+        }
+        table.end()
+    }
+
+    fn explain(&self, error: &object_store::Error) -> SendError {
+        let kind = kind(error);
+        let todo = match kind {
+            SendErrorKind::Denied => "; check the bucket, the region, the keys and s3:PutObject",
+            _ => "",
+        };
+        // The last cause says what happened; those before it name the request.
+        let mut cause: &dyn Error = error;
+        while let Some(source) = cause.source() {
+            cause = source;
+        }
+        let says = match first_line(&cause.to_string()) {
+            line if line.is_empty() => first_line(&error.to_string()),
+            line => line,
+        };
+        SendError::new(kind, format!("{}: {says}{todo}", self.address))
+    }
+}
+
+fn kind(error: &object_store::Error) -> SendErrorKind {
+    use object_store::Error as E;
+    let mut cause: Option<&dyn Error> = Some(error);
+    while let Some(error) = cause {
+        if let Some(error) = error.downcast_ref::<HttpError>() {
+            return match error.kind() {
+                HttpErrorKind::Timeout => SendErrorKind::Timeout,
+                _ => SendErrorKind::Unreachable,
+            };
+        }
+        cause = error.source();
+    }
+    match error {
+        E::NotFound { .. } | E::PermissionDenied { .. } | E::Unauthenticated { .. } => {
+            SendErrorKind::Denied
+        }
+        _ => SendErrorKind::Unavailable,
+    }
+}
+
+impl Sink for S3 {
+    async fn send(&self, rows: &[Row]) -> Result<(), SendError> {
+        let mut hours: BTreeMap<i64, Vec<&Row>> = BTreeMap::new();
+        for row in rows {
+            let hour = started_ms(row).div_euclid(HOUR);
+            hours.entry(hour).or_default().push(row);
+        }
+        for (hour, rows) in hours {
+            let name = self.name(hour, &rows);
+            let file = self.file(&rows).map_err(|error| {
+                let message = format!("no Parquet file could be made: {error}");
+                SendError::new(SendErrorKind::Refused, message)
+            })?;
+            let create = PutOptions::from(PutMode::Create);
+            let put = self.store.put_opts(&name, PutPayload::from(file), create);
+            match put.await {
+                // It was stored before, and the answer was lost or we were killed.
+                Err(object_store::Error::AlreadyExists { .. }) => {}
+                put => drop(put.map_err(|error| self.explain(&error))?),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Key and secret from files, read again for every request.
+#[derive(Debug)]
+struct KeyFiles {
+    key: Secret,
+    secret: Secret,
+}
+
+#[async_trait]
+impl CredentialProvider for KeyFiles {
+    type Credential = AwsCredential;
+
+    async fn get_credential(&self) -> object_store::Result<Arc<AwsCredential>> {
+        let failed = |source: io::Error| object_store::Error::Unauthenticated {
+            path: String::new(),
+            source: source.into(),
+        };
+        let read = |secret: &Secret| secret.read().map(Option::unwrap_or_default);
+        Ok(Arc::new(AwsCredential {
+            key_id: read(&self.key).map_err(failed)?,
+            secret_key: read(&self.secret).map_err(failed)?,
+            token: None,
+        }))
+    }
+}

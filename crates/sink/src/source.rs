@@ -1,0 +1,225 @@
+//! Where the calls of a sink come from: the ledger behind a cursor, or a queue in memory where there is no ledger.
+
+use crate::sink::Row;
+use parking_lot::Mutex;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::SystemTime;
+use tokengauge_core::cells::Counter;
+use tokengauge_core::time::duration_since_1970;
+use tokengauge_meter::{FinishedCall, Subscriber};
+use tokengauge_store::columns::values;
+use tokengauge_store::ledger::{Ledger, QueryError, Reader, SinkProgress, SinkUpdate, StoredCall};
+
+/// Why a source has no calls to give.
+#[derive(Debug, thiserror::Error)]
+pub enum SourceError {
+    /// The ledger cannot be read.
+    #[error(transparent)]
+    Query(#[from] QueryError),
+    /// The ledger does not know the sink yet: its file is not open.
+    #[error("the ledger does not know the sink yet")]
+    Unknown,
+    /// How far the sink is cannot be kept.
+    #[error("the ledger cannot be written to; see its own messages")]
+    Unwritable,
+}
+
+/// What waits to be sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Waiting {
+    /// Calls.
+    pub(crate) rows: u64,
+    /// For how many seconds the oldest has been finished.
+    pub(crate) seconds: f64,
+    /// Whether a batch was under way when the process ended: it goes out as it was.
+    pub(crate) resumes: bool,
+    /// Calls that are lost so far, as far as the source counts them.
+    pub(crate) lost: u64,
+}
+
+/// Calls to be sent together.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Batch {
+    pub(crate) rows: Vec<Row>,
+    /// Calls of it that are gone.
+    pub(crate) lost: u64,
+    /// The number of the last.
+    last: i64,
+}
+
+/// Where calls come from.
+pub(crate) trait Source: Send {
+    /// What waits.
+    fn waiting(&mut self) -> Result<Waiting, SourceError>;
+    /// The next batch. Until it is done, the next is the same.
+    fn begin(&mut self, limit: usize) -> Result<Batch, SourceError>;
+    /// The batch is done: stored, but for those that were `refused`.
+    fn done(&mut self, batch: &Batch, refused: u64) -> Result<(), SourceError>;
+    /// Nothing of the batch is stored; the next may have more calls.
+    fn widen(&mut self) -> Result<(), SourceError>;
+}
+
+/// Calls behind the cursor that the ledger keeps.
+pub(crate) struct LedgerSource {
+    pub(crate) sink: String,
+    pub(crate) ledger: Arc<Ledger>,
+    pub(crate) reader: Arc<Reader>,
+    pub(crate) wall: fn() -> SystemTime,
+}
+
+impl LedgerSource {
+    fn progress(&self) -> Result<SinkProgress, SourceError> {
+        self.reader.sink(&self.sink)?.ok_or(SourceError::Unknown)
+    }
+
+    fn save(&self, update: SinkUpdate) -> Result<(), SourceError> {
+        let saved = self.ledger.save_progress(&SinkUpdate {
+            sink: self.sink.clone(),
+            ..update
+        });
+        saved.then_some(()).ok_or(SourceError::Unwritable)
+    }
+}
+
+impl Source for LedgerSource {
+    fn waiting(&mut self) -> Result<Waiting, SourceError> {
+        let progress = self.progress()?;
+        let now = duration_since_1970((self.wall)()).as_millis() as f64;
+        let oldest = progress.oldest_ms.map_or(now, |ms| ms as f64);
+        Ok(Waiting {
+            rows: progress.waiting,
+            seconds: ((now - oldest) / 1e3).max(0.0),
+            resumes: progress.pending.is_some(),
+            lost: progress.lost,
+        })
+    }
+
+    fn begin(&mut self, limit: usize) -> Result<Batch, SourceError> {
+        let progress = self.progress()?;
+        let (after, upto) = (progress.delivered, progress.pending);
+        let limit = if upto.is_some() { usize::MAX } else { limit };
+        let calls = self
+            .reader
+            .undelivered(after, upto.unwrap_or(i64::MAX), limit)?;
+        let mut batch = Batch {
+            // What retention deleted of a batch under way has been counted.
+            last: upto.unwrap_or(after),
+            ..Batch::default()
+        };
+        for call in calls {
+            batch.last = batch.last.max(call.seq);
+            match call.values {
+                Some(row) => batch.rows.push(row),
+                None => batch.lost += 1,
+            }
+        }
+        if upto.is_none() && batch.last > after {
+            self.save(SinkUpdate {
+                delivered: after,
+                pending: Some(batch.last),
+                ..SinkUpdate::default()
+            })?;
+        }
+        Ok(batch)
+    }
+
+    fn done(&mut self, batch: &Batch, refused: u64) -> Result<(), SourceError> {
+        self.save(SinkUpdate {
+            delivered: batch.last,
+            pending: None,
+            lost: batch.lost,
+            refused,
+            ..SinkUpdate::default()
+        })
+    }
+
+    fn widen(&mut self) -> Result<(), SourceError> {
+        let delivered = self.progress()?.delivered;
+        self.save(SinkUpdate {
+            delivered,
+            ..SinkUpdate::default()
+        })
+    }
+}
+
+/// A bounded queue of finished calls, for a process without a ledger. What finds it full is lost and counted.
+#[derive(Debug)]
+pub struct MemoryQueue {
+    calls: Mutex<VecDeque<Arc<FinishedCall>>>,
+    limit: usize,
+    lost: Counter,
+}
+
+impl MemoryQueue {
+    /// A queue of at most `limit` calls.
+    pub fn new(limit: usize) -> Arc<MemoryQueue> {
+        Arc::new(MemoryQueue {
+            calls: Mutex::default(),
+            limit,
+            lost: Counter::default(),
+        })
+    }
+}
+
+impl Subscriber for MemoryQueue {
+    fn finished(&self, finished_call: &Arc<FinishedCall>) {
+        let mut calls = self.calls.lock();
+        if calls.len() >= self.limit {
+            self.lost.increment(1);
+            return;
+        }
+        calls.push_back(Arc::clone(finished_call));
+    }
+}
+
+/// The calls of a queue.
+pub(crate) struct MemorySource {
+    pub(crate) queue: Arc<MemoryQueue>,
+    pub(crate) wall: fn() -> SystemTime,
+    /// Calls of the batch under way.
+    pub(crate) pending: usize,
+}
+
+impl Source for MemorySource {
+    fn waiting(&mut self) -> Result<Waiting, SourceError> {
+        let calls = self.queue.calls.lock();
+        let seconds = calls.front().map_or(0.0, |call| {
+            let lasted = call.record.seconds.duration.unwrap_or(0.0);
+            let began = call.timestamps.started_at;
+            let since = (self.wall)().duration_since(began).unwrap_or_default();
+            (since.as_secs_f64() - lasted).max(0.0)
+        });
+        Ok(Waiting {
+            rows: calls.len() as u64,
+            seconds,
+            resumes: self.pending > 0,
+            lost: self.queue.lost.value(),
+        })
+    }
+
+    fn begin(&mut self, limit: usize) -> Result<Batch, SourceError> {
+        if self.pending == 0 {
+            self.pending = self.queue.calls.lock().len().min(limit);
+        }
+        let calls = self.queue.calls.lock();
+        let calls: Vec<_> = calls.iter().take(self.pending).cloned().collect();
+        let rows = calls.iter();
+        let rows = rows.map(|call| values(&StoredCall::of_finished(call)));
+        Ok(Batch {
+            rows: rows.collect(),
+            ..Batch::default()
+        })
+    }
+
+    fn done(&mut self, _: &Batch, _: u64) -> Result<(), SourceError> {
+        self.queue.calls.lock().drain(..self.pending);
+        self.pending = 0;
+        Ok(())
+    }
+
+    fn widen(&mut self) -> Result<(), SourceError> {
+        self.pending = 0;
+        Ok(())
+    }
+}

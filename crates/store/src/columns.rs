@@ -1,0 +1,585 @@
+//! The columns of a call where it is a row of a table: in exports, in Parquet files and in stores. They are those of
+//! the view `calls_readable`; what a value is comes from the call record, rounded as the ledger rounds it.
+
+use crate::ledger::StoredCall;
+use crate::ledger::row::{micros, millis, milliseconds, nanos, started_ms, whole, word, written};
+use crate::ledger::segments;
+use rusqlite::Row;
+use std::sync::Arc;
+use tokengauge_core::call::{
+    Bytes, CallRecord, EngineReport, Normalised, Operation, Outcome, Seconds, SpeedSegment, Tokens,
+    Tps, Usage,
+};
+
+/// What a column holds; every one may be unknown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ColumnKind {
+    /// UTF-8.
+    Text,
+    /// Milliseconds since 1970, UTC.
+    Instant,
+    /// True or false.
+    Flag,
+    /// A whole number from 0 on.
+    Count,
+    /// Seconds, tokens per second, US dollars.
+    Number,
+}
+
+/// A column.
+#[derive(Clone, Copy, Debug)]
+pub struct Column {
+    /// Its name.
+    pub name: &'static str,
+    /// What it holds.
+    pub kind: ColumnKind,
+    value: fn(&StoredCall<'_>) -> Value,
+}
+
+impl Column {
+    /// Its name and kind.
+    pub fn field(&self) -> (&'static str, ColumnKind) {
+        (self.name, self.kind)
+    }
+}
+
+/// A value of a row.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    /// Unknown.
+    Null,
+    /// Text.
+    Text(Box<str>),
+    /// A count, or milliseconds since 1970.
+    Whole(i64),
+    /// True or false.
+    Flag(bool),
+    /// A number.
+    Number(f64),
+}
+
+impl Value {
+    /// A text.
+    pub fn text(text: impl Into<Box<str>>) -> Value {
+        Value::Text(text.into())
+    }
+}
+
+const fn column(
+    name: &'static str,
+    kind: ColumnKind,
+    value: fn(&StoredCall<'_>) -> Value,
+) -> Column {
+    Column { name, kind, value }
+}
+
+/// All of them, in the order of the view.
+pub const COLUMNS: &[Column] = &[
+    column("id", ColumnKind::Text, |call| text(&call.record.id)),
+    column("started_at", ColumnKind::Instant, |call| {
+        Value::Whole(milliseconds(call.started_at))
+    }),
+    column("route", ColumnKind::Text, |call| text(&call.record.route)),
+    column("upstream", ColumnKind::Text, |call| {
+        text(&call.record.upstream)
+    }),
+    column("upstream_facts", ColumnKind::Text, |call| {
+        shown(&call.record.upstream_facts)
+    }),
+    column("endpoint", ColumnKind::Text, |call| {
+        optional(call.record.endpoint.as_deref())
+    }),
+    column("dialect", ColumnKind::Text, |call| {
+        Value::text(word(&call.record.dialect))
+    }),
+    column("operation", ColumnKind::Text, |call| {
+        Value::text(word(&call.record.operation))
+    }),
+    column("operation_class", ColumnKind::Text, |call| {
+        text(call.record.operation_class.as_str())
+    }),
+    column("method", ColumnKind::Text, |call| {
+        optional(call.record.method.as_deref())
+    }),
+    column("path", ColumnKind::Text, |call| {
+        optional(call.record.path.as_deref())
+    }),
+    column("model_requested", ColumnKind::Text, |call| {
+        optional(call.record.model_requested.as_deref())
+    }),
+    column("model", ColumnKind::Text, |call| {
+        optional(call.record.model.as_deref())
+    }),
+    column("streamed", ColumnKind::Flag, |call| {
+        flag(call.record.streamed)
+    }),
+    column("status", ColumnKind::Count, |call| {
+        whole_of(call.record.status)
+    }),
+    column("outcome", ColumnKind::Text, |call| {
+        text(call.record.outcome.as_str())
+    }),
+    column("error_type", ColumnKind::Text, |call| {
+        optional(call.record.error_type.as_deref())
+    }),
+    column("finish_reasons", ColumnKind::Text, |call| {
+        list(&call.record.finish_reasons)
+    }),
+    column("session", ColumnKind::Text, |call| {
+        optional(call.record.session.as_deref())
+    }),
+    column("session_guess", ColumnKind::Text, |call| {
+        optional(call.record.session_guess.map(|guess| guess.as_str()))
+    }),
+    column("agent", ColumnKind::Text, |call| {
+        optional(call.record.agent.as_deref())
+    }),
+    column("parent_agent", ColumnKind::Text, |call| {
+        optional(call.record.parent_agent.as_deref())
+    }),
+    column("user", ColumnKind::Text, |call| {
+        optional(call.record.user.as_deref())
+    }),
+    column("workload", ColumnKind::Text, |call| {
+        optional(call.record.workload.as_deref())
+    }),
+    column("experiment", ColumnKind::Text, |call| {
+        optional(call.record.experiment.as_deref())
+    }),
+    column("variant", ColumnKind::Text, |call| {
+        optional(call.record.variant.as_deref())
+    }),
+    column("trace_id", ColumnKind::Text, trace_id),
+    column("hop", ColumnKind::Count, |call| whole_of(call.record.hop)),
+    column("response_id", ColumnKind::Text, |call| {
+        optional(call.record.response_id.as_deref())
+    }),
+    column("service_tier", ColumnKind::Text, |call| {
+        optional(call.record.service_tier.as_deref())
+    }),
+    column("warm_up", ColumnKind::Flag, |call| {
+        Value::Flag(call.record.warm_up)
+    }),
+    column("normalised_answer_tokens", ColumnKind::Count, |call| {
+        count(call.record.tokens.normalised.answer)
+    }),
+    column("normalised_reasoning_tokens", ColumnKind::Count, |call| {
+        count(call.record.tokens.normalised.reasoning)
+    }),
+    column("normalised_tool_call_tokens", ColumnKind::Count, |call| {
+        count(call.record.tokens.normalised.tool_call)
+    }),
+    column("normalised_output_tokens", ColumnKind::Count, |call| {
+        count(call.record.tokens.normalised.output)
+    }),
+    column("normalised_input_tokens", ColumnKind::Count, |call| {
+        count(call.record.tokens.normalised.input)
+    }),
+    column("reported_input_tokens", ColumnKind::Count, |call| {
+        count(call.record.tokens.reported.input)
+    }),
+    column("reported_cached_input_tokens", ColumnKind::Count, |call| {
+        count(call.record.tokens.reported.cached_input)
+    }),
+    column("reported_cache_write_tokens", ColumnKind::Count, |call| {
+        count(call.record.tokens.reported.cache_write)
+    }),
+    column("reported_output_tokens", ColumnKind::Count, |call| {
+        count(call.record.tokens.reported.output)
+    }),
+    column("reported_reasoning_tokens", ColumnKind::Count, |call| {
+        count(call.record.tokens.reported.reasoning)
+    }),
+    column("token_source", ColumnKind::Text, |call| {
+        optional(call.record.tokens.source.as_ref().map(word).as_deref())
+    }),
+    column("ttft_seconds", ColumnKind::Number, |call| {
+        seconds(call.record.seconds.ttft)
+    }),
+    column("ttft_upstream_seconds", ColumnKind::Number, |call| {
+        seconds(call.record.seconds.ttft_upstream)
+    }),
+    column("first_answer_seconds", ColumnKind::Number, |call| {
+        seconds(call.record.seconds.first_answer)
+    }),
+    column("connect_seconds", ColumnKind::Number, |call| {
+        seconds(call.record.seconds.connect)
+    }),
+    column("upload_seconds", ColumnKind::Number, |call| {
+        seconds(call.record.seconds.upload)
+    }),
+    column("last_token_seconds", ColumnKind::Number, |call| {
+        seconds(call.record.seconds.last_token)
+    }),
+    column("longest_gap_seconds", ColumnKind::Number, |call| {
+        seconds(call.record.seconds.longest_gap)
+    }),
+    column("duration_seconds", ColumnKind::Number, |call| {
+        seconds(call.record.seconds.duration)
+    }),
+    column("agent_blocked_seconds", ColumnKind::Number, |call| {
+        seconds(call.record.seconds.agent_blocked)
+    }),
+    column("output_tokens_per_second", ColumnKind::Number, |call| {
+        speed(call.record.tps.output)
+    }),
+    column("answer_tokens_per_second", ColumnKind::Number, |call| {
+        speed(call.record.tps.answer)
+    }),
+    column("total_tokens_per_second", ColumnKind::Number, |call| {
+        speed(call.record.tps.total)
+    }),
+    column("reported_tokens_per_second", ColumnKind::Number, |call| {
+        speed(call.record.tps.reported)
+    }),
+    column("prefill_tokens_per_second", ColumnKind::Number, |call| {
+        speed(call.record.tps.prefill)
+    }),
+    column("tps_unavailable", ColumnKind::Text, |call| {
+        optional(call.record.tps.unavailable.map(|why| why.as_str()))
+    }),
+    column("tps_total_unavailable", ColumnKind::Text, |call| {
+        optional(call.record.tps.total_unavailable.map(|why| why.as_str()))
+    }),
+    column("frames", ColumnKind::Count, |call| {
+        Value::Whole(whole(call.record.frames))
+    }),
+    column("stalls", ColumnKind::Count, |call| {
+        Value::Whole(whole(call.record.stalls))
+    }),
+    column("segments", ColumnKind::Text, |call| {
+        optional(segments(call.record).as_deref())
+    }),
+    column("first_token_event", ColumnKind::Count, |call| {
+        count(call.record.first_token_event)
+    }),
+    column("request_bytes", ColumnKind::Count, |call| {
+        Value::Whole(whole(call.record.bytes.request))
+    }),
+    column("response_bytes", ColumnKind::Count, |call| {
+        Value::Whole(whole(call.record.bytes.response))
+    }),
+    column("cost_usd", ColumnKind::Number, |call| {
+        number(call.record.cost_usd.and_then(nanos), 1e9)
+    }),
+    column("cost_source", ColumnKind::Text, |call| {
+        optional(call.record.cost_source.map(|source| source.as_str()))
+    }),
+    column("concurrency", ColumnKind::Count, |call| {
+        whole_of(call.concurrency)
+    }),
+    column("engine_prompt_tokens", ColumnKind::Count, |call| {
+        count(engine(call).prompt_tokens)
+    }),
+    column("engine_prompt_seconds", ColumnKind::Number, |call| {
+        seconds(engine(call).prompt_seconds)
+    }),
+    column("engine_output_tokens", ColumnKind::Count, |call| {
+        count(engine(call).output_tokens)
+    }),
+    column("engine_output_seconds", ColumnKind::Number, |call| {
+        seconds(engine(call).output_seconds)
+    }),
+    column("engine_load_seconds", ColumnKind::Number, |call| {
+        seconds(engine(call).load_seconds)
+    }),
+    column("engine_total_seconds", ColumnKind::Number, |call| {
+        seconds(engine(call).total_seconds)
+    }),
+];
+
+/// The values of a call, in the order of [`COLUMNS`].
+pub fn values(call: &StoredCall<'_>) -> Vec<Value> {
+    COLUMNS.iter().map(|column| (column.value)(call)).collect()
+}
+
+/// The same of a row of `calls_readable`.
+pub(crate) fn values_of_row(row: &Row<'_>) -> rusqlite::Result<Vec<Value>> {
+    let columns = COLUMNS.iter().enumerate();
+    columns
+        .map(|(at, column)| value_of_row(row, at, column.kind))
+        .collect()
+}
+
+fn value_of_row(row: &Row<'_>, at: usize, kind: ColumnKind) -> rusqlite::Result<Value> {
+    let value = match kind {
+        ColumnKind::Text => row.get::<_, Option<Box<str>>>(at)?.map(Value::Text),
+        ColumnKind::Instant => Some(Value::Whole(started_ms(row.get("key")?))),
+        ColumnKind::Count => row.get::<_, Option<i64>>(at)?.map(Value::Whole),
+        ColumnKind::Flag => row.get::<_, Option<bool>>(at)?.map(Value::Flag),
+        ColumnKind::Number => row.get::<_, Option<f64>>(at)?.map(Value::Number),
+    };
+    Ok(value.unwrap_or(Value::Null))
+}
+
+fn text(text: &str) -> Value {
+    Value::text(text)
+}
+
+fn optional(text: Option<&str>) -> Value {
+    text.map_or(Value::Null, Value::text)
+}
+
+fn shown(shown: &Option<impl ToString>) -> Value {
+    shown
+        .as_ref()
+        .map_or(Value::Null, |shown| Value::text(shown.to_string()))
+}
+
+fn list(list: &[String]) -> Value {
+    match list {
+        [] => Value::Null,
+        list => Value::text(serde_json::to_string(list).unwrap_or_default()),
+    }
+}
+
+fn flag(flag: Option<bool>) -> Value {
+    flag.map_or(Value::Null, Value::Flag)
+}
+
+fn count(count: Option<u64>) -> Value {
+    count.map_or(Value::Null, |count| Value::Whole(whole(count)))
+}
+
+fn whole_of(number: Option<impl Into<i64>>) -> Value {
+    number.map_or(Value::Null, |number| Value::Whole(number.into()))
+}
+
+fn number(parts: Option<i64>, of: f64) -> Value {
+    parts.map_or(Value::Null, |parts| Value::Number(parts as f64 / of))
+}
+
+fn seconds(seconds: Option<f64>) -> Value {
+    number(seconds.and_then(micros), 1e6)
+}
+
+fn speed(speed: Option<f64>) -> Value {
+    number(speed.and_then(millis), 1e3)
+}
+
+fn trace_id(call: &StoredCall<'_>) -> Value {
+    call.trace_id
+        .map_or(Value::Null, |id| Value::text(format!("{id:032x}")))
+}
+
+fn engine(call: &StoredCall<'_>) -> EngineReport {
+    call.record.engine.unwrap_or_default()
+}
+
+/// The values of a row, by the names of their columns.
+#[derive(Clone, Copy)]
+struct Named<'a>(&'a [Value]);
+
+impl<'a> Named<'a> {
+    fn value(self, name: &str) -> &'a Value {
+        let at = COLUMNS.iter().position(|column| column.name == name);
+        at.and_then(|at| self.0.get(at)).unwrap_or(&Value::Null)
+    }
+
+    fn text(self, name: &str) -> Option<String> {
+        match self.value(name) {
+            Value::Text(text) => Some(text.to_string()),
+            _ => None,
+        }
+    }
+
+    fn word<T: serde::de::DeserializeOwned>(self, name: &str) -> Option<T> {
+        serde_json::from_value(serde_json::Value::String(self.text(name)?)).ok()
+    }
+
+    fn json<T: serde::de::DeserializeOwned + Default>(self, name: &str) -> T {
+        let text = self.text(name);
+        text.and_then(|text| serde_json::from_str(&text).ok())
+            .unwrap_or_default()
+    }
+
+    fn flag(self, name: &str) -> Option<bool> {
+        match self.value(name) {
+            Value::Flag(flag) => Some(*flag),
+            _ => None,
+        }
+    }
+
+    fn count<T: TryFrom<i64>>(self, name: &str) -> Option<T> {
+        match self.value(name) {
+            Value::Whole(number) => T::try_from(*number).ok(),
+            _ => None,
+        }
+    }
+
+    fn number(self, name: &str) -> Option<f64> {
+        match self.value(name) {
+            Value::Number(number) => Some(*number),
+            _ => None,
+        }
+    }
+}
+
+/// The call record that a row is of. What is unknown of what a record always has is what a call has at first.
+pub fn record(values: &[Value]) -> CallRecord {
+    let row = Named(values);
+    let operation: Operation = row.word("operation").unwrap_or_default();
+    CallRecord {
+        id: row.text("id").unwrap_or_default(),
+        started_at: row.count("started_at").map(written).unwrap_or_default(),
+        route: row.text("route").unwrap_or_default(),
+        upstream: row.text("upstream").unwrap_or_default(),
+        upstream_facts: row
+            .text("upstream_facts")
+            .and_then(|facts| Some(Arc::new(facts.parse().ok()?))),
+        endpoint: row.text("endpoint"),
+        dialect: row.word("dialect").unwrap_or_default(),
+        operation,
+        operation_class: row.word("operation_class").unwrap_or(operation.class()),
+        method: row.text("method"),
+        path: row.text("path"),
+        model_requested: row.text("model_requested"),
+        model: row.text("model"),
+        streamed: row.flag("streamed"),
+        status: row.count("status"),
+        outcome: row.word("outcome").unwrap_or(Outcome::Complete),
+        error_type: row.text("error_type"),
+        finish_reasons: row.json("finish_reasons"),
+        session: row.text("session"),
+        session_guess: row.word("session_guess"),
+        agent: row.text("agent"),
+        parent_agent: row.text("parent_agent"),
+        user: row.text("user"),
+        workload: row.text("workload"),
+        experiment: row.text("experiment"),
+        variant: row.text("variant"),
+        trace_id: row.text("trace_id"),
+        hop: row.count("hop"),
+        response_id: row.text("response_id"),
+        service_tier: row.text("service_tier"),
+        warm_up: row.flag("warm_up").unwrap_or(false),
+        tokens: tokens(row),
+        seconds: durations(row),
+        tps: speeds(row),
+        frames: row.count("frames").unwrap_or(0),
+        stalls: row.count("stalls").unwrap_or(0),
+        segments: speed_segments(row),
+        first_token_event: row.count("first_token_event"),
+        bytes: Bytes {
+            request: row.count("request_bytes").unwrap_or(0),
+            response: row.count("response_bytes").unwrap_or(0),
+        },
+        cost_usd: row.number("cost_usd"),
+        cost_source: row.word("cost_source"),
+        engine: engine_report(row),
+    }
+}
+
+/// The streams in flight of a row, which a record does not have.
+pub fn concurrency(values: &[Value]) -> Option<u32> {
+    Named(values).count("concurrency")
+}
+
+fn tokens(row: Named<'_>) -> Tokens {
+    Tokens {
+        normalised: Normalised {
+            answer: row.count("normalised_answer_tokens"),
+            reasoning: row.count("normalised_reasoning_tokens"),
+            tool_call: row.count("normalised_tool_call_tokens"),
+            output: row.count("normalised_output_tokens"),
+            input: row.count("normalised_input_tokens"),
+        },
+        reported: Usage {
+            input: row.count("reported_input_tokens"),
+            cached_input: row.count("reported_cached_input_tokens"),
+            cache_write: row.count("reported_cache_write_tokens"),
+            output: row.count("reported_output_tokens"),
+            reasoning: row.count("reported_reasoning_tokens"),
+            cache_write_1h: None,
+        },
+        source: row.word("token_source"),
+    }
+}
+
+fn durations(row: Named<'_>) -> Seconds {
+    Seconds {
+        ttft: row.number("ttft_seconds"),
+        ttft_upstream: row.number("ttft_upstream_seconds"),
+        first_answer: row.number("first_answer_seconds"),
+        connect: row.number("connect_seconds"),
+        upload: row.number("upload_seconds"),
+        last_token: row.number("last_token_seconds"),
+        longest_gap: row.number("longest_gap_seconds"),
+        duration: row.number("duration_seconds"),
+        agent_blocked: row.number("agent_blocked_seconds"),
+    }
+}
+
+fn speeds(row: Named<'_>) -> Tps {
+    Tps {
+        output: row.number("output_tokens_per_second"),
+        answer: row.number("answer_tokens_per_second"),
+        total: row.number("total_tokens_per_second"),
+        reported: row.number("reported_tokens_per_second"),
+        prefill: row.number("prefill_tokens_per_second"),
+        unavailable: row.word("tps_unavailable"),
+        total_unavailable: row.word("tps_total_unavailable"),
+    }
+}
+
+/// Pairs of tokens and seconds from their JSON.
+fn speed_segments(row: Named<'_>) -> Vec<SpeedSegment> {
+    let pairs: Vec<(u64, f64)> = row.json("segments");
+    let pairs = pairs.into_iter();
+    pairs
+        .map(|(tokens, seconds)| SpeedSegment { tokens, seconds })
+        .collect()
+}
+
+fn engine_report(row: Named<'_>) -> Option<EngineReport> {
+    let engine = EngineReport {
+        prompt_tokens: row.count("engine_prompt_tokens"),
+        prompt_seconds: row.number("engine_prompt_seconds"),
+        output_tokens: row.count("engine_output_tokens"),
+        output_seconds: row.number("engine_output_seconds"),
+        load_seconds: row.number("engine_load_seconds"),
+        total_seconds: row.number("engine_total_seconds"),
+    };
+    (engine != EngineReport::default()).then_some(engine)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::Store;
+    use std::path::Path;
+
+    #[test]
+    fn the_columns_are_those_of_the_view() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let store = Store::open(&folder.path().join("ledger.sqlite")).expect("opens");
+        let statement = store.connection().prepare("SELECT * FROM calls_readable");
+        let statement = statement.expect("a view");
+        let mut names: Vec<_> = statement.column_names().collect();
+        assert_eq!(names.pop(), Some("key"));
+        let ours: Vec<_> = COLUMNS.iter().map(|column| column.name).collect();
+        assert_eq!(names, ours);
+    }
+
+    #[test]
+    fn a_call_has_the_values_that_the_ledger_gives_back() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let file = folder.join("../../tests/fixtures/ledger/version-4.jsonl");
+        let lines = std::fs::read_to_string(file).expect("records");
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut store = Store::open(&folder.path().join("ledger.sqlite")).expect("opens");
+        for line in lines.lines() {
+            let record = CallRecord::of_line(line).expect("a record");
+            let call = StoredCall::of_record(&record, Some(3)).expect("valid");
+            store.write(&[call]).expect("written");
+            let sql = "SELECT * FROM calls_readable WHERE id = ?";
+            let read = store
+                .connection()
+                .query_row(sql, [&record.id], values_of_row)
+                .expect("a row");
+            for ((column, read), ours) in COLUMNS.iter().zip(read).zip(values(&call)) {
+                assert_eq!(read, ours, "{} of {}", column.name, record.id);
+            }
+        }
+    }
+}

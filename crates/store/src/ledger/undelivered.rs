@@ -1,0 +1,309 @@
+//! Calls that sinks do not have yet, in the order in which they were written, and how far each sink is.
+
+use super::QueryError;
+use super::row::{micros_to_ms, started_ms};
+use super::store::Store;
+use super::write_error::WriteError;
+use crate::columns::{Value, values_of_row};
+use rusqlite::{Connection, OptionalExtension, params};
+
+/// Rows that are deleted in one step of retention.
+const STEP: i64 = 2_000;
+
+/// What has become of a batch, for the ledger to keep.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SinkUpdate {
+    /// The sink.
+    pub sink: String,
+    /// It has everything up to here.
+    pub delivered: i64,
+    /// Up to here goes the batch that is to be sent next, if there is one.
+    pub pending: Option<i64>,
+    /// Calls of the batch that were deleted before they could be sent.
+    pub lost: u64,
+    /// Calls of the batch that the store would not take.
+    pub refused: u64,
+}
+
+/// How far a sink is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SinkProgress {
+    /// It has everything up to here.
+    pub delivered: i64,
+    /// The end of the batch under way.
+    pub pending: Option<i64>,
+    /// Calls that retention deleted before it had them, since it was first configured.
+    pub lost: u64,
+    /// Calls that the store would not take, likewise.
+    pub refused: u64,
+    /// Calls that it does not have yet.
+    pub waiting: u64,
+    /// When the oldest of those ended, in milliseconds since 1970.
+    pub oldest_ms: Option<i64>,
+}
+
+/// A call to be sent.
+#[derive(Clone, Debug, PartialEq)]
+pub struct UndeliveredCall {
+    /// Its place in the order of writing.
+    pub seq: i64,
+    /// Its values, in the order of [`COLUMNS`](crate::columns::COLUMNS); `None` where it was deleted.
+    pub values: Option<Vec<Value>>,
+}
+
+impl Store {
+    /// Makes known which sinks there are. A new one begins with the next call; one that is gone is forgotten.
+    ///
+    /// # Errors
+    /// Where the file cannot be written to; then reopen it.
+    pub fn deliver_to(&mut self, sinks: &[String]) -> Result<(), WriteError> {
+        let transaction = self.opened.connection.unchecked_transaction()?;
+        let known: Vec<String> = transaction
+            .prepare("SELECT name FROM sinks")?
+            .query_map([], |row| row.get(0))?
+            .collect::<Result<_, _>>()?;
+        for gone in known.iter().filter(|name| !sinks.contains(name)) {
+            transaction.execute("DELETE FROM sinks WHERE name = ?", [gone])?;
+        }
+        let newest = "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'undelivered'";
+        for sink in sinks {
+            let sql = format!("INSERT OR IGNORE INTO sinks (name, delivered) SELECT ?, ({newest})");
+            transaction.execute(&sql, [sink])?;
+        }
+        forget_delivered(&transaction)?;
+        transaction.commit()?;
+        self.delivering = !sinks.is_empty();
+        Ok(())
+    }
+
+    /// Keeps how far a sink is; whether the ledger knows it.
+    ///
+    /// # Errors
+    /// Where the file cannot be written to; then reopen it.
+    pub fn save_progress(&mut self, update: &SinkUpdate) -> Result<bool, WriteError> {
+        let transaction = self.opened.connection.unchecked_transaction()?;
+        let sql = "UPDATE sinks SET delivered = ?, pending = ?, lost = lost + ?, refused = refused + ? WHERE name = ?";
+        let known = transaction.prepare_cached(sql)?.execute(params![
+            update.delivered,
+            update.pending,
+            super::row::whole(update.lost),
+            super::row::whole(update.refused),
+            update.sink,
+        ])?;
+        forget_delivered(&transaction)?;
+        transaction.commit()?;
+        Ok(known == 1)
+    }
+}
+
+/// Adds a call that has just been written.
+pub(super) fn add(connection: &Connection, key: i64) -> rusqlite::Result<()> {
+    let sql = "INSERT INTO undelivered (key) VALUES (?)";
+    connection.prepare_cached(sql)?.execute([key]).map(|_| ())
+}
+
+/// Deletes what every sink has.
+fn forget_delivered(connection: &Connection) -> rusqlite::Result<()> {
+    let sql = "DELETE FROM undelivered WHERE seq <= \
+        (SELECT coalesce(min(delivered), 9223372036854775807) FROM sinks)";
+    connection.prepare_cached(sql)?.execute([]).map(|_| ())
+}
+
+/// Deletes a step of the entries of calls that are no longer there, and counts them as lost by the sinks that do not
+/// have them. Retention deletes the oldest calls: what began before the oldest that is left is gone. Entries of a batch
+/// under way stay: whoever sends it counts.
+pub(super) fn forget_deleted(connection: &Connection) -> rusqlite::Result<bool> {
+    let gone = format!(
+        "(SELECT seq FROM undelivered u WHERE NOT EXISTS \
+            (SELECT 1 FROM sinks s WHERE u.seq > s.delivered AND u.seq <= s.pending) ORDER BY seq LIMIT {STEP}) \
+         AND key < (SELECT coalesce(min(key), 9223372036854775807) FROM calls)"
+    );
+    let lost = format!(
+        "UPDATE sinks SET lost = lost + (SELECT count(*) FROM undelivered \
+            WHERE seq > delivered AND seq IN {gone})"
+    );
+    connection.prepare_cached(&lost)?.execute([])?;
+    let sql = format!("DELETE FROM undelivered WHERE seq IN {gone}");
+    let deleted = connection.prepare_cached(&sql)?.execute([])?;
+    Ok(deleted as i64 == STEP)
+}
+
+/// How far a sink is; `None` where the ledger does not know it.
+pub(super) fn progress(
+    connection: &Connection,
+    sink: &str,
+) -> Result<Option<SinkProgress>, QueryError> {
+    let sql = "SELECT delivered, pending, lost, refused FROM sinks WHERE name = ?";
+    let found = connection.prepare_cached(sql)?.query_row([sink], |row| {
+        Ok(SinkProgress {
+            delivered: row.get(0)?,
+            pending: row.get(1)?,
+            lost: row.get::<_, i64>(2)?.unsigned_abs(),
+            refused: row.get::<_, i64>(3)?.unsigned_abs(),
+            ..SinkProgress::default()
+        })
+    });
+    let Some(mut progress) = found.optional()? else {
+        return Ok(None);
+    };
+    // Numbers are given without gaps and go from the oldest on.
+    let sql = "SELECT min(seq), max(seq) FROM undelivered WHERE seq > ?";
+    let (first, last): (Option<i64>, Option<i64>) = connection
+        .prepare_cached(sql)?
+        .query_row([progress.delivered], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    if let (Some(first), Some(last)) = (first, last) {
+        progress.waiting = (last - first + 1).unsigned_abs();
+        progress.oldest_ms = ended_ms(connection, first)?;
+    }
+    Ok(Some(progress))
+}
+
+/// When the call with this number ended; when it began, where it is gone.
+fn ended_ms(connection: &Connection, seq: i64) -> Result<Option<i64>, QueryError> {
+    let sql = "SELECT u.key, c.duration_us FROM undelivered u LEFT JOIN calls c ON c.key = u.key WHERE u.seq = ?";
+    let found = connection.prepare_cached(sql)?.query_row([seq], |row| {
+        let (key, lasted): (i64, Option<i64>) = (row.get(0)?, row.get(1)?);
+        Ok(started_ms(key) + micros_to_ms(lasted.unwrap_or(0)))
+    });
+    Ok(found.optional()?)
+}
+
+/// The calls after `after`: up to `upto`, or as many as `limit`.
+pub(super) fn calls(
+    connection: &Connection,
+    after: i64,
+    upto: i64,
+    limit: usize,
+) -> Result<Vec<UndeliveredCall>, QueryError> {
+    let sql = "SELECT seq, key FROM undelivered WHERE seq > ? AND seq <= ? ORDER BY seq LIMIT ?";
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut rows = statement.query([after, upto, limit])?;
+    let mut read = connection.prepare_cached("SELECT * FROM calls_readable WHERE key = ?")?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        let (seq, key): (i64, i64) = (row.get(0)?, row.get(1)?);
+        let values = read.query_row([key], values_of_row).optional()?;
+        found.push(UndeliveredCall { seq, values });
+    }
+    Ok(found)
+}
+
+/// The names of the sinks that the ledger knows.
+pub(super) fn names(connection: &Connection) -> Result<Vec<String>, QueryError> {
+    let mut statement = connection.prepare_cached("SELECT name FROM sinks ORDER BY name")?;
+    let names = statement.query_map([], |row| row.get(0))?;
+    Ok(names.collect::<Result<_, _>>()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::{Limits, Reader, StoredCall};
+    use std::path::Path;
+    use std::time::{Duration, Instant};
+    use tokengauge_core::call::CallRecord;
+
+    fn records() -> Vec<CallRecord> {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let file = folder.join("../../tests/fixtures/ledger/version-4.jsonl");
+        let lines = std::fs::read_to_string(file).expect("records");
+        let records = lines
+            .lines()
+            .map(|line| CallRecord::of_line(line).expect("a record"));
+        records.collect()
+    }
+
+    fn write(store: &mut Store, records: &[CallRecord]) {
+        let calls = records.iter();
+        let calls: Vec<_> = calls
+            .map(|record| StoredCall::of_record(record, None).expect("valid"))
+            .collect();
+        store.write(&calls).expect("written");
+    }
+
+    fn sinks() -> [String; 2] {
+        ["one".to_owned(), "two".to_owned()]
+    }
+
+    fn delivered(sink: &str, delivered: i64) -> SinkUpdate {
+        SinkUpdate {
+            sink: sink.to_owned(),
+            delivered,
+            ..SinkUpdate::default()
+        }
+    }
+
+    #[test]
+    fn calls_come_in_the_order_of_writing_and_go_once_every_sink_has_them() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("ledger.sqlite");
+        let mut store = Store::open(&path).expect("opens");
+        let records = records();
+        write(&mut store, &records[..5]);
+        store.deliver_to(&sinks()).expect("known");
+        // The last began first.
+        let late: Vec<_> = records[5..15].iter().rev().cloned().collect();
+        write(&mut store, &late);
+        let reader = Reader::new(&path, Instant::now);
+        let progress = reader.sink("one").expect("read").expect("known");
+        assert_eq!((progress.delivered, progress.waiting), (0, 10));
+        let calls = reader.undelivered(0, i64::MAX, 4).expect("read");
+        let ids: Vec<_> = calls
+            .iter()
+            .map(|call| call.values.as_ref().expect("there")[0].clone())
+            .collect();
+        let expected: Vec<_> = late[..4]
+            .iter()
+            .map(|record| Value::text(&*record.id))
+            .collect();
+        assert_eq!(ids, expected);
+        assert!(store.save_progress(&delivered("one", 8)).expect("saved"));
+        assert_eq!(
+            reader.undelivered(0, i64::MAX, 99).expect("read").len(),
+            10,
+            "two has none of them"
+        );
+        assert!(store.save_progress(&delivered("two", 4)).expect("saved"));
+        assert_eq!(reader.undelivered(0, i64::MAX, 99).expect("read").len(), 6);
+        assert_eq!(reader.sink("two").expect("read").expect("known").waiting, 6);
+        assert!(!store.save_progress(&delivered("three", 4)).expect("saved"));
+        drop(store);
+        let mut store = Store::open(&path).expect("opens");
+        store.deliver_to(&sinks()[..1]).expect("known");
+        assert_eq!(
+            reader.undelivered(0, i64::MAX, 99).expect("read").len(),
+            2,
+            "two is gone"
+        );
+        assert_eq!(reader.sink_names().expect("read"), ["one"]);
+        store.deliver_to(&[]).expect("known");
+        write(&mut store, &records[15..20]);
+        assert_eq!(reader.undelivered(0, i64::MAX, 99).expect("read"), []);
+    }
+
+    #[test]
+    fn what_retention_deletes_first_is_counted_for_those_that_do_not_have_it() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("ledger.sqlite");
+        let mut store = Store::open(&path).expect("opens");
+        store.deliver_to(&sinks()).expect("known");
+        let records = records();
+        write(&mut store, &records);
+        let all = records.len() as i64;
+        store
+            .save_progress(&delivered("one", all - 1))
+            .expect("saved");
+        let limits = Limits {
+            age: Duration::from_secs(1),
+            bytes: 1 << 30,
+        };
+        // In 2100 all of them are too old.
+        while store.tidy(4_102_444_800_000, &limits).expect("tidy") {}
+        let reader = Reader::new(&path, Instant::now);
+        let lost = |sink| reader.sink(sink).expect("read").expect("known").lost as i64;
+        assert_eq!((lost("one"), lost("two")), (1, all));
+        assert_eq!(reader.undelivered(0, i64::MAX, 1).expect("read"), []);
+        assert_eq!(reader.sink("two").expect("read").expect("known").waiting, 0);
+    }
+}

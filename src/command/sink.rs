@@ -1,0 +1,185 @@
+//! `tokengauge sink`: tables, state and replays of sinks.
+
+use super::api_client::{self, Proxy};
+use super::sinks::origin;
+use crate::Error;
+use crate::cli::{DdlArgs, SinkCommand, SinkReplayArgs, SinkStatusArgs};
+use crate::ledger::Reader;
+use crate::output::{self, printable};
+use serde::{Deserialize, Serialize};
+use std::fmt::Write as _;
+use std::path::Path;
+use std::time::{Duration, Instant, SystemTime};
+use tokengauge_sink::clickhouse::{ClickHouse, add_columns, create_table};
+use tokengauge_sink::{AnySink, ClickHouseSettings, Kind, Location, SinkSettings, replay};
+
+/// How long a single query of the ledger may take, on a slow disk.
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+pub(super) fn sink(command: &SinkCommand) -> Result<(), Error> {
+    match command {
+        SinkCommand::Ddl(args) => ddl(args),
+        SinkCommand::Status(args) => status(args),
+        SinkCommand::Replay(args) => replay_calls(args),
+    }
+}
+
+fn failed(error: impl std::fmt::Display) -> Error {
+    Error::Failed(error.to_string())
+}
+
+fn ddl(args: &DdlArgs) -> Result<(), Error> {
+    let (config, origin) = super::load(&args.config)?;
+    let wanted = |sink: &&SinkSettings| match &args.sink {
+        Some(name) => sink.name == *name,
+        None => sink.kind() == Kind::ClickHouse,
+    };
+    let tables: Vec<&ClickHouseSettings> = config
+        .sinks
+        .iter()
+        .filter(wanted)
+        .filter_map(|sink| match &sink.location {
+            Location::ClickHouse(settings) => Some(settings),
+            Location::S3(_) => None,
+        })
+        .collect();
+    if tables.is_empty() {
+        let reason = "has no such [[sink]] of kind clickhouse; S3 needs no table";
+        return Err(Error::Failed(format!("{origin} {reason}")));
+    }
+    for settings in tables {
+        let (database, table) = (&settings.database, &settings.table);
+        let statements = [create_table(database, table), add_columns(database, table)];
+        output::print(&format!("{};\n", statements.join(";\n\n")))?;
+        if args.apply {
+            apply(settings, &statements)?;
+        }
+    }
+    Ok(())
+}
+
+fn apply(settings: &ClickHouseSettings, statements: &[String]) -> Result<(), Error> {
+    let client = ClickHouse::new(settings.clone(), &origin()).map_err(failed)?;
+    api_client::runtime()?.block_on(async {
+        for statement in statements {
+            client.run(statement).await.map_err(failed)?;
+        }
+        Ok(())
+    })
+}
+
+/// What the API answers.
+#[derive(Deserialize, Serialize)]
+struct Answer {
+    sinks: Vec<Row>,
+}
+
+#[derive(Deserialize, Serialize)]
+struct Row {
+    name: String,
+    kind: String,
+    address: String,
+    durable: bool,
+    waiting: u64,
+    lag_seconds: f64,
+    rows: u64,
+    batches: u64,
+    lost: u64,
+    failing: u64,
+    error: Option<String>,
+    stored_at: Option<String>,
+}
+
+fn status(args: &SinkStatusArgs) -> Result<(), Error> {
+    let proxy = Proxy::of(&args.admin)?;
+    let answer: Answer = api_client::runtime()?.block_on(proxy.get("/api/v1/sinks"))?;
+    if args.json {
+        let text = serde_json::to_string_pretty(&answer).map_err(failed)?;
+        return output::print(&format!("{text}\n"));
+    }
+    output::print(&table(&answer.sinks))
+}
+
+fn table(sinks: &[Row]) -> String {
+    if sinks.is_empty() {
+        return "no sinks\n".to_owned();
+    }
+    let mut text = String::new();
+    for sink in sinks {
+        let from = if sink.durable { "ledger" } else { "memory" };
+        let stored = sink.stored_at.as_deref().unwrap_or("never");
+        // Writing to a string does not fail.
+        let _ = writeln!(
+            text,
+            "{} ({}, {})\n  waiting    {} calls in the {from}, the oldest {:.0} s\n  \
+             stored     {} calls in {} batches, the last {stored}\n  lost       {} calls",
+            printable(&sink.name),
+            printable(&sink.kind),
+            printable(&sink.address),
+            sink.waiting,
+            sink.lag_seconds,
+            sink.rows,
+            sink.batches,
+            sink.lost,
+        );
+        if let Some(error) = &sink.error {
+            let _ = writeln!(
+                text,
+                "  failing    {} times: {}",
+                sink.failing,
+                printable(error)
+            );
+        }
+    }
+    text
+}
+
+fn replay_calls(args: &SinkReplayArgs) -> Result<(), Error> {
+    let (config, origin_of_config) = super::load(&args.config)?;
+    let ledger = config.ledger.as_ref().map(|ledger| ledger.path.as_path());
+    let Some(path) = args.ledger.as_deref().or(ledger) else {
+        return Err(Error::Failed(format!(
+            "{origin_of_config} keeps no ledger; name a file with --ledger"
+        )));
+    };
+    let named = |sink: &&SinkSettings| args.sink.as_ref().is_none_or(|name| sink.name == *name);
+    let sinks: Vec<&SinkSettings> = config.sinks.iter().filter(named).collect();
+    let [sink] = sinks[..] else {
+        return Err(Error::Failed(format!(
+            "{origin_of_config} has {} such sinks; name one with --sink",
+            sinks.len()
+        )));
+    };
+    let now = SystemTime::now();
+    let until = args.until.map_or(now, |until| until.before(now));
+    let sent = send_all(sink, path, (args.since.before(now), until))?;
+    output::note(&format!("{} calls sent, {} refused", sent.0, sent.1));
+    Ok(())
+}
+
+/// Sends the calls of a ledger that began within a time; how many it sent and how many were refused.
+fn send_all(
+    settings: &SinkSettings,
+    ledger: &Path,
+    span: (SystemTime, SystemTime),
+) -> Result<(u64, u64), Error> {
+    let sink = AnySink::new(&settings.location, &origin()).map_err(failed)?;
+    let reader = Reader::within(ledger, Instant::now, TIMEOUT);
+    let (mut after, mut sent, mut refused) = (None, 0, 0);
+    let runtime = api_client::runtime()?;
+    loop {
+        let page = reader.rows(span, after, settings.batch_rows);
+        let (rows, last) = page.map_err(failed)?;
+        if rows.is_empty() {
+            return Ok((sent, refused));
+        }
+        after = last;
+        let left_out = runtime.block_on(replay(&sink, &rows)).map_err(|error| {
+            Error::Failed(format!(
+                "{error}; {sent} calls were sent before, which can be sent again"
+            ))
+        })?;
+        sent += rows.len() as u64 - left_out;
+        refused += left_out;
+    }
+}

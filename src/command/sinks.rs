@@ -1,0 +1,73 @@
+//! The sinks of a running proxy.
+
+use crate::Error;
+use crate::config::Config;
+use crate::export::otlp;
+use crate::export::prometheus::Prometheus;
+use crate::export::{labels, names};
+use crate::ledger::{Ledger, Reader};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+use tokengauge_sink::{Origin, SinkMetrics, Sinks};
+
+/// How long one look into the ledger may take: a batch of many calls is read at once.
+const READ_WITHIN: Duration = Duration::from_secs(60);
+
+/// Starts the sinks that are configured.
+pub(super) fn start(
+    config: &Config,
+    ledger: Option<&Arc<Ledger>>,
+    prometheus: &Prometheus,
+) -> Result<Arc<Sinks>, Error> {
+    // Not the API's reader: its connections are for people, and their queries are short.
+    let reader = config.ledger.as_ref();
+    let reader = reader.map(|ledger| Reader::within(&ledger.path, Instant::now, READ_WITHIN));
+    let ledger = ledger.cloned().zip(reader);
+    let metrics = |sink: &str| metrics(prometheus, sink);
+    Sinks::start(&config.sinks, ledger, &origin(), metrics, SystemTime::now)
+        .map(Arc::new)
+        .map_err(|error| Error::Configuration(error.to_string()))
+}
+
+/// The process that calls are from, as OTLP names it.
+pub(super) fn origin() -> Origin {
+    let variables = |name: &str| std::env::var(name).ok();
+    let attribute = |key| otlp::resource_attribute(&variables, key);
+    Origin {
+        cluster: attribute("k8s.cluster.name"),
+        namespace: attribute("k8s.namespace.name"),
+        pod: attribute("k8s.pod.name"),
+        instance: attribute("service.instance.id").or_else(host),
+    }
+}
+
+/// The host's name, where nothing else names the process.
+fn host() -> Option<String> {
+    let name = rustix::system::uname();
+    Some(name.nodename().to_string_lossy().into_owned())
+}
+
+fn metrics(prometheus: &Prometheus, sink: &str) -> SinkMetrics {
+    let registry = prometheus.registry();
+    let labels = labels::BySink { sink };
+    SinkMetrics::new(
+        (
+            registry.series(&names::SINK_WAITING, &labels),
+            registry.series(&names::SINK_LAG, &labels),
+        ),
+        (
+            registry.series(&names::SINK_BATCHES, &labels),
+            registry.series(&names::SINK_RECORDS, &labels),
+        ),
+        |reason| {
+            registry.series(
+                &names::SINK_FAILURES,
+                &labels::BySinkReason { sink, reason },
+            )
+        },
+        |reason| {
+            let labels = labels::BySinkReason { sink, reason };
+            registry.series(&names::SINK_LOST_RECORDS, &labels)
+        },
+    )
+}

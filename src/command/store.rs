@@ -1,0 +1,98 @@
+//! `--store URL`: the calls of a store as a ledger in a temporary folder, so that commands answer as they do from a
+//! ledger. What a call record does not say is not in it: tokens by the second in which they came, and streams under way.
+
+use super::api_client;
+use super::progress::Progress;
+use crate::Error;
+use crate::cli::{StoreArgs, When};
+use crate::ledger::{ExportOptions, FileFormat, Reader, Store, StoredCall, WriteError, export};
+use crate::private_file;
+use std::path::PathBuf;
+use std::time::{Duration, Instant, SystemTime};
+use tempfile::TempDir;
+use tokengauge_sink::read_calls;
+use tokengauge_store::columns::{Value, concurrency, record};
+
+/// How long a single query of the copy may take.
+const QUERY: Duration = Duration::from_secs(60);
+/// How far back calls are read where nobody says.
+const SINCE: Duration = Duration::from_secs(7 * 86_400);
+
+/// A ledger that is deleted with this.
+pub(super) struct StoreCopy {
+    folder: TempDir,
+}
+
+/// Where `args` names a store, reads its calls since `since` into a ledger, and puts that in place of the ledger's file.
+pub(super) fn read(
+    args: &StoreArgs,
+    since: Option<SystemTime>,
+    ledger: &mut Option<PathBuf>,
+) -> Result<Option<StoreCopy>, Error> {
+    let Some(url) = &args.store else {
+        return Ok(None);
+    };
+    let failed = |error: &dyn std::fmt::Display| {
+        Error::Failed(format!("the store {}: {error}", url.address()))
+    };
+    let folder = tempfile::tempdir().map_err(|error| failed(&error))?;
+    let path = folder.path().join("ledger.sqlite");
+    let mut store = Store::open(&path).map_err(|error| failed(&error))?;
+    let now = SystemTime::now();
+    let since = args.store_since.map(|since| since.before(now)).or(since);
+    let since = since.unwrap_or_else(|| When::Back(SINCE).before(now));
+    // A clock of another host may be ahead.
+    let until = now + Duration::from_secs(86_400);
+    let mut progress = Progress::of("store");
+    let mut read = 0;
+    let taken = read_calls(url, (since, until), |rows| {
+        write(&mut store, rows)?;
+        read += rows.len() as u64;
+        progress.at(read, None, "calls");
+        Ok::<_, WriteError>(())
+    });
+    api_client::runtime()?
+        .block_on(taken)
+        .map_err(|error| failed(&error))?;
+    *ledger = Some(path);
+    Ok(Some(StoreCopy { folder }))
+}
+
+/// The same as a call log, which some commands read.
+pub(super) fn as_log(
+    args: &StoreArgs,
+    since: Option<SystemTime>,
+) -> Result<Option<(PathBuf, StoreCopy)>, Error> {
+    let mut ledger = None;
+    let copy = read(args, since, &mut ledger)?;
+    let (Some(copy), Some(ledger)) = (copy, ledger) else {
+        return Ok(None);
+    };
+    let failed = |error: &dyn std::fmt::Display| Error::Failed(error.to_string());
+    let log = copy.folder.path().join("calls.jsonl");
+    let file = private_file::create(&log).map_err(|error| failed(&error))?;
+    let options = ExportOptions {
+        since: None,
+        until: None,
+        format: FileFormat::Jsonl,
+        spreadsheet: false,
+    };
+    let reader = Reader::within(&ledger, Instant::now, QUERY);
+    export(&reader, &options, Box::new(file)).map_err(|error| failed(&error))?;
+    Ok(Some((log, copy)))
+}
+
+fn write(store: &mut Store, rows: &[Vec<Value>]) -> Result<(), WriteError> {
+    let records: Vec<_> = rows
+        .iter()
+        .map(|row| (record(row), concurrency(row)))
+        .collect();
+    for batch in records.chunks(1_000) {
+        let calls: Vec<_> = batch
+            .iter()
+            .filter_map(|(record, concurrency)| StoredCall::of_record(record, *concurrency))
+            .collect();
+        store.write(&calls)?;
+    }
+    Ok(())
+}

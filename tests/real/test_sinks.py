@@ -1,0 +1,281 @@
+"""Sinks with real stores: ClickHouse (as a library behind HTTP) and SeaweedFS; the files are read by DuckDB. What the ledger
+has is in both, once: through an outage, and through a killed proxy."""
+
+import json
+import os
+import pathlib
+import re
+import signal
+import sqlite3
+import subprocess
+import time
+import urllib.parse
+import urllib.request
+import xml.etree.ElementTree as ElementTree
+
+import pytest
+
+from processes import free_port, running
+from test_ledger import Proxy
+
+HERE = pathlib.Path(__file__).parent
+STORES = HERE.parent.parent / ".cache/real/stores"
+PYTHON = STORES / "bin/python"
+CALLS = 120
+TABLE = "tokengauge_calls"
+
+
+class ClickHouse:
+    """A server that can be away and come back with what it had."""
+
+    def __init__(self, folder, log):
+        self.folder, self.log, self.port = folder, log, free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.context = None
+
+    def start(self):
+        command = [PYTHON, HERE / "clickhouse_server.py", self.port, self.folder]
+        self.context = running(command, self.log)
+        self.context.__enter__().wait_for_line(r"listening on (\d+)")
+
+    def stop(self):
+        self.context.__exit__(None, None, None)
+        self.context = None
+
+    def query(self, text):
+        with urllib.request.urlopen(urllib.request.Request(self.url + "/", text.encode()), timeout=60) as response:
+            return response.read().decode()
+
+    def ids(self):
+        return self.query(f"SELECT id FROM {TABLE} FINAL FORMAT TSV").split()
+
+
+class S3:
+    def __init__(self, url):
+        self.url = url
+
+    def names(self):
+        with urllib.request.urlopen(f"{self.url}/llm?list-type=2&max-keys=1000", timeout=10) as response:
+            listing = ElementTree.fromstring(response.read())
+        space = re.match(r"\{.*\}", listing.tag)[0]
+        return [key.text for key in listing.iter(f"{space}Key")]
+
+    def fetch(self, folder, prefix):
+        """The files of a test, into a folder."""
+        for name in self.names():
+            if not name.startswith(f"{prefix}/"):
+                continue
+            file = folder / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            with urllib.request.urlopen(f"{self.url}/llm/{urllib.parse.quote(name)}", timeout=10) as response:
+                file.write_bytes(response.read())
+
+
+@pytest.fixture
+def clickhouse(tmp_path):
+    store = ClickHouse(tmp_path / "clickhouse", tmp_path / "clickhouse.log")
+    store.start()
+    yield store
+    if store.context:
+        store.stop()
+
+
+@pytest.fixture(scope="module")
+def seaweed(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("seaweed")
+    ports = {name: free_port() for name in ("master", "volume", "filer", "s3")}
+    grpc = {name: free_port() for name in ports}
+    command = [STORES / "bin/weed", "server", f"-dir={folder}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-s3"]
+    command += ["-master.volumeSizeLimitMB=64", "-volume.max=20"]
+    for name, port in ports.items():
+        command += [f"-{name}.port={port}", f"-{name}.port.grpc={grpc[name]}"]
+    with running(command, folder / "weed.log") as process:
+        store = S3(f"http://127.0.0.1:{ports['s3']}")
+        process.wait_for(lambda: bucket(store.url), "an S3")
+        yield store
+        # It takes half a minute to end by itself.
+        process.child.kill()
+
+
+def bucket(url):
+    try:
+        with urllib.request.urlopen(urllib.request.Request(f"{url}/llm", method="PUT"), timeout=5) as response:
+            return response.status == 200
+    except OSError:
+        return False
+
+
+@pytest.fixture
+def config(tmp_path, simulator, clickhouse, seaweed):
+    for name in ("key", "secret"):
+        (tmp_path / name).write_text("any")
+    file = tmp_path / "proxy.toml"
+    file.write_text(
+        f"""
+listen = "127.0.0.1:0"
+state_dir = "{tmp_path}/state"
+[admin]
+listen = "127.0.0.1:0"
+[[upstream]]
+name = "simulator"
+url = "{simulator}"
+[[route]]
+upstream = "simulator"
+workload = "chat"
+[[sink]]
+kind = "clickhouse"
+url = "{clickhouse.url}"
+batch_rows = 50
+batch_wait = "200ms"
+[[sink]]
+kind = "s3"
+url = "{seaweed.url}"
+bucket = "llm"
+prefix = "{tmp_path.name}"
+region = "us-east-1"
+access_key_id_file = "{tmp_path}/key"
+secret_access_key_file = "{tmp_path}/secret"
+batch_rows = 50
+batch_wait = "200ms"
+"""
+    )
+    return file
+
+
+def run(tokengauge, *arguments, expected=0):
+    command = [str(part) for part in (tokengauge, *arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == expected, done.stdout + done.stderr
+    return done.stdout
+
+
+def ledger_ids(config):
+    with sqlite3.connect(config.parent / "state/ledger.sqlite") as ledger:
+        return sorted(row[0] for row in ledger.execute("SELECT id FROM calls_readable"))
+
+
+def until(holds, what, seconds=60):
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline, what()
+        time.sleep(0.1)
+
+
+def delivered(proxy, rows):
+    for sink in ("clickhouse", "s3"):
+        series = f'tokengauge_sink_waiting_records{{sink="{sink}"}}'
+        kept = 'tokengauge_ledger_records_total'
+        until(
+            lambda: proxy.metric(kept) >= rows and proxy.metric(series) == 0,
+            lambda: f"{sink}: {proxy.metric(kept)} kept, {proxy.metric(series)} wait",
+        )
+
+
+def duckdb(query):
+    script = "import duckdb, json, sys; print(json.dumps(duckdb.sql(sys.argv[1]).fetchall(), default=str))"
+    output = subprocess.run([PYTHON, "-c", script, query], check=True, capture_output=True, text=True)
+    return json.loads(output.stdout)
+
+
+def test_both_stores_have_every_call_once_through_an_outage_and_a_kill(tokengauge, config, clickhouse, seaweed, tmp_path):
+    run(tokengauge, "sink", "ddl", "--apply", "--config", config)
+    with running([tokengauge, "run", "--config", config], tmp_path / "first.log") as process:
+        proxy = Proxy(process)
+        proxy.calls(CALLS, "one")
+        delivered(proxy, CALLS)
+        clickhouse.stop()
+        proxy.calls(CALLS, "two")
+        proxy.wait('tokengauge_sink_failures_total{sink="clickhouse",reason="unreachable"}', 1)
+        clickhouse.start()
+        delivered(proxy, 2 * CALLS)
+        assert "lost       0 calls" in run(tokengauge, "sink", "status", "--admin", proxy.admin)
+        proxy.calls(CALLS, "three")
+        os.kill(process.child.pid, signal.SIGKILL)
+        process.child.wait()
+    with running([tokengauge, "run", "--config", config], tmp_path / "second.log", expected_exit=0) as process:
+        proxy = Proxy(process)
+        proxy.calls(1, "four")
+        delivered(proxy, 1)
+    ids = ledger_ids(config)
+    assert len(ids) > 2 * CALLS
+    assert sorted(clickhouse.ids()) == ids
+    seaweed.fetch(tmp_path / "files", tmp_path.name)
+    files = f"{tmp_path}/files/*/*/*/*.parquet"
+    read = f"read_parquet('{files}', hive_partitioning = true, union_by_name = true)"
+    assert [row[0] for row in duckdb(f"SELECT id FROM {read} ORDER BY id")] == ids
+    # The partitions are those of the calls in them.
+    wrong = f"SELECT count(*) FROM {read} WHERE day <> started_at::DATE OR hour::INT <> extract('hour' FROM started_at)"
+    assert duckdb(f"SET TimeZone = 'UTC'; {wrong}") == [[0]]
+    columns = "schema_version, route, outcome, model, normalised_output_tokens > 0, ttft_seconds > 0"
+    assert duckdb(f"SELECT DISTINCT {columns} FROM {read} WHERE session = 'one'") == [
+        [1, "simulator", "complete", "m", True, True]
+    ]
+
+
+def test_files_of_an_older_version_are_read_with_newer_ones(tokengauge, config, seaweed, tmp_path):
+    run(tokengauge, "sink", "ddl", "--apply", "--config", config)
+    with running([tokengauge, "run", "--config", config], tmp_path / "proxy.log", expected_exit=0) as process:
+        proxy = Proxy(process)
+        proxy.calls(5, "new")
+        delivered(proxy, 5)
+    seaweed.fetch(tmp_path / "files", tmp_path.name)
+    old = tmp_path / f"files/{tmp_path.name}/day=2025-01-01/hour=00/a-b.parquet"
+    old.parent.mkdir(parents=True)
+    row = "SELECT 0::BIGINT schema_version, 'old' id, TIMESTAMP '2025-01-01 00:00:01' started_at, 'm' model"
+    duckdb(f"COPY ({row}) TO '{old}' (FORMAT parquet)")
+    read = f"read_parquet('{tmp_path}/files/*/*/*/*.parquet', hive_partitioning = true, union_by_name = true)"
+    found = duckdb(f"SELECT schema_version, count(*), count(ttft_seconds) FROM {read} GROUP BY ALL ORDER BY ALL")
+    assert found == [[0, 1, 0], [1, 5, 5]]
+
+
+def test_commands_answer_from_a_store_as_they_do_from_a_ledger(tokengauge, config, clickhouse, tmp_path):
+    run(tokengauge, "sink", "ddl", "--apply", "--config", config)
+    with running([tokengauge, "run", "--config", config], tmp_path / "proxy.log", expected_exit=0) as process:
+        proxy = Proxy(process)
+        for session in range(12):
+            proxy.calls(10, f"s-{session}")
+        delivered(proxy, CALLS)
+    ledger = config.parent / "state/ledger.sqlite"
+    store = f"clickhouse://127.0.0.1:{clickhouse.port}/default?table={TABLE}"
+
+    def both(*arguments, since=()):
+        by_ledger = run(tokengauge, *arguments, "--ledger", ledger)
+        return by_ledger, run(tokengauge, *arguments, "--store", store, *since)
+
+    def same(pair):
+        def of_time(text):
+            return re.sub(r'"(made_at|evaluated_at|since|until|at)": ?"[^"]*"', "", text)
+
+        assert of_time(pair[0]) == of_time(pair[1]) and pair[0]
+
+    def records(text):
+        return sorted(text.splitlines())
+
+    for form in ("jsonl", "csv"):
+        ours, theirs = both("export", "--format", form, "--since", "1h", "--config", config)
+        assert records(ours) == records(theirs) and len(records(ours)) >= CALLS
+    for by in ("model", "agent", "route,workload"):
+        same(both("report", "--since", "1h", "--by", by, "--format", "json"))
+    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    same(both("drift", "--format", "json", "--at", now, "--config", config))
+    log = tmp_path / "calls.jsonl"
+    log.write_text(run(tokengauge, "export", "--format", "jsonl", "--since", "1h", "--ledger", ledger, "--config", config))
+    assert run(tokengauge, "slo", "suggest", log) == run(tokengauge, "slo", "suggest", "--store", store)
+
+
+def test_a_table_of_an_older_version_is_written_to_and_read(tokengauge, config, clickhouse, tmp_path):
+    columns = "id UUID, started_at DateTime64(3, 'UTC'), schema_version UInt16, model Nullable(String), outcome Nullable(String)"
+    order = "ENGINE = ReplacingMergeTree(schema_version) ORDER BY (started_at, id)"
+    clickhouse.query(f"CREATE TABLE {TABLE} ({columns}) {order}")
+    with running([tokengauge, "run", "--config", config], tmp_path / "proxy.log", expected_exit=0) as process:
+        proxy = Proxy(process)
+        proxy.calls(5, "s")
+        delivered(proxy, 5)
+    assert sorted(clickhouse.ids()) == ledger_ids(config)
+    store = f"clickhouse://127.0.0.1:{clickhouse.port}/default"
+    lines = run(tokengauge, "export", "--format", "jsonl", "--since", "1h", "--store", store, "--config", config).splitlines()
+    assert len(lines) == 5
+    assert {json.loads(line)["model"] for line in lines} == {"m"}
+    assert {json.loads(line)["session"] for line in lines} == {None}
+    run(tokengauge, "sink", "ddl", "--apply", "--config", config)
+    assert "session" in clickhouse.query(f"DESCRIBE TABLE {TABLE} FORMAT TSV")

@@ -1,0 +1,142 @@
+//! Finished calls at a rate, into a ledger with a sink, without a proxy.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+use tokengauge::ledger::{Ledger, LedgerMetrics, Limits, Reader, Settings};
+use tokengauge::meter::settings::Measure;
+use tokengauge::meter::{Meter, Subscriber};
+use tokengauge::observer::{CallStart, End, Observer};
+use tokengauge_core::cells::{Counter, Gauge};
+use tokengauge_sink::{
+    ClickHouseSettings, Location, Origin, Secret, SinkMetrics, SinkSettings, Sinks,
+};
+
+const NAME: &str = "clickhouse";
+
+pub struct Load {
+    pub sinks: Sinks,
+    meter: Arc<Meter>,
+    metrics: LedgerMetrics,
+}
+
+impl Load {
+    pub fn start(folder: &Path, store: SocketAddr) -> Load {
+        let metrics = LedgerMetrics::new(
+            Counter::default(),
+            |_| Counter::default(),
+            Counter::default(),
+            Gauge::default(),
+        );
+        let path = folder.join("ledger.sqlite");
+        let settings = Settings {
+            path: path.clone(),
+            limits: Limits {
+                age: Duration::from_secs(86_400),
+                bytes: 4 << 30,
+            },
+            sinks: vec![NAME.to_owned()],
+            clock: Instant::now,
+            wall: SystemTime::now,
+        };
+        let ledger = Ledger::start(settings, metrics.clone()).expect("starts");
+        let reader = Reader::within(&path, Instant::now, Duration::from_secs(60));
+        let sinks = Sinks::start(
+            &[sink(store)],
+            Some((Arc::clone(&ledger), reader)),
+            &Origin::default(),
+            |_| sink_metrics(),
+            SystemTime::now,
+        );
+        let subscribers: Vec<Arc<dyn Subscriber>> = vec![ledger];
+        Load {
+            sinks: sinks.expect("starts"),
+            meter: Meter::new(Measure::default(), subscribers),
+            metrics,
+        }
+    }
+
+    /// Makes calls for the second from `start` on; gives the longest time that one took to hand over.
+    pub fn second(&self, calls: usize, start: Instant) -> Duration {
+        let mut longest = Duration::ZERO;
+        for number in 0..calls {
+            let due = start + Duration::from_secs(1).mul_f64(number as f64 / calls as f64);
+            if let Some(early) = due.checked_duration_since(Instant::now())
+                && early > Duration::from_millis(2)
+            {
+                std::thread::sleep(early);
+            }
+            let now = Instant::now();
+            self.call(now);
+            longest = longest.max(now.elapsed());
+        }
+        longest
+    }
+
+    fn call(&self, now: Instant) {
+        let call = self.meter.begin(CallStart {
+            received: now,
+            started_at: SystemTime::now(),
+            method: &http::Method::POST,
+            uri: &http::Uri::from_static("/v1/chat/completions"),
+            headers: &http::HeaderMap::new(),
+            peer: None,
+            port: None,
+            route: &"route".into(),
+            upstream: &"upstream".into(),
+            dialect: None,
+            workload: None,
+            inject_usage: false,
+            variant: None,
+        });
+        call.ended(now, End::Complete);
+    }
+
+    /// Calls in the ledger.
+    pub fn written(&self) -> usize {
+        assert!(self.meter.flush(Duration::from_secs(20)), "flushed");
+        self.metrics.written.value() as usize
+    }
+
+    /// Calls that the ledger could not take.
+    pub fn lost(&self) -> u64 {
+        self.metrics.lost.values().map(Counter::value).sum()
+    }
+}
+
+fn sink(store: SocketAddr) -> SinkSettings {
+    SinkSettings {
+        name: NAME.to_owned(),
+        location: Location::ClickHouse(ClickHouseSettings {
+            url: format!("http://{store}").parse().expect("a URL"),
+            database: "default".to_owned(),
+            table: "tokengauge_calls".to_owned(),
+            user: None,
+            password: Secret::Variable("CLICKHOUSE_PASSWORD"),
+            tls: Default::default(),
+            timeout: Duration::from_secs(30),
+        }),
+        batch_rows: 5_000,
+        batch_wait: Duration::from_millis(500),
+        queue: 1,
+    }
+}
+
+fn sink_metrics() -> SinkMetrics {
+    SinkMetrics::new(
+        (Gauge::default(), Gauge::default()),
+        (Counter::default(), Counter::default()),
+        |_| Counter::default(),
+        |_| Counter::default(),
+    )
+}
+
+/// The CPU time of this process, of all its threads.
+pub fn cpu() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Duration::new(
+        time.tv_sec.unsigned_abs(),
+        time.tv_nsec.unsigned_abs() as u32,
+    )
+}
