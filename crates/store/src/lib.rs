@@ -5,11 +5,8 @@
 pub mod columns;
 pub mod history;
 pub mod ledger;
-<<<<<<< HEAD
 pub mod marks;
-=======
 pub mod parquet_table;
->>>>>>> sink
 pub mod query;
 
 mod figures;

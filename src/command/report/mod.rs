@@ -67,7 +67,7 @@ fn gathered(args: &ReportArgs, now: SystemTime) -> Result<Report, Error> {
     })?;
     drop(progress);
     let (from, to) = (since.or(report.first), until.or(report.last));
-    report.marks = source::marks(args, from, to)?;
+    report.marks = source::marks(&args, from, to)?;
     if report.calls == 0 {
         let wide = "there are no finished calls in that time; --since and --until name another";
         return Err(Error::Failed(wide.to_owned()));
