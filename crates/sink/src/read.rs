@@ -16,8 +16,8 @@ use tokengauge_store::columns::{COLUMNS, ColumnKind, Value};
 
 /// The table where the URL names none.
 const TABLE: &str = "tokengauge_calls";
-/// Calls of one request.
-const PAGE: usize = 10_000;
+/// Calls of one request: an answer may have 32 MiB, and a call has some 2.5 KB, 8 with long names and segments.
+const PAGE: usize = 4_000;
 /// How long a request may take.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
