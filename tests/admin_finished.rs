@@ -338,7 +338,7 @@ async fn calls_that_spent_the_budget_of_an_objective_are_listed_page_by_page() {
     );
     let (status, message) = problem(&server, "/api/v1/calls?slo=none").await;
     assert!(
-        status == 400 && message.starts_with("slo must name"),
+        status == 404 && message.starts_with("no [[slo]]"),
         "{message}"
     );
     let budget = server.json("/api/v1/slos/decoder/budget").await;

@@ -60,7 +60,8 @@ pub(super) async fn calls(State(admin): State<Admin>, RawQuery(query): RawQuery)
 }
 
 fn unknown_objective() -> Problem {
-    Problem::of("slo", "must name an [[slo]]; /api/v1/slos lists them")
+    let unknown = "no [[slo]] of the configuration has this name; /api/v1/slos lists them";
+    Problem::new(StatusCode::NOT_FOUND, unknown)
 }
 
 /// The calls that match and are bad events of the objective. The page may be short, and even empty,

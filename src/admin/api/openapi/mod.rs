@@ -94,7 +94,9 @@ fn described(operation: Operation, schemas: &mut SchemaGenerator) -> Value {
         "401": problem("The token of [admin] is missing or wrong."),
         "503": problem("The answer took too long, the ledger cannot be read, or too many ask."),
     });
-    if operation.path == "/api/v1/calls/{id}" {
+    if operation.path == "/api/v1/calls" {
+        responses["404"] = problem("No [[slo]] of the configuration has the name of `slo`.");
+    } else if operation.path == "/api/v1/calls/{id}" {
         parameters.insert(0, parameters::call_id());
         responses["404"] = problem("No finished call that is kept has this id.");
     } else if operation.path.contains("{id}") {
