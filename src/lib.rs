@@ -27,6 +27,8 @@
 //!   files/             private files, and state that survives a restart
 //!   bench/             benchmarks: load, phases, the statistics of a run, results
 //!   drift/             whether traffic and speed have changed, what, when and why
+//!   cause/             why an objective is missed: which calls, what moved, since when
+//!   gate/              whether a rollout may go on; pure functions
 //!   sessions/          what a session's length is made of, what its prompt cache missed, its trace
 //!   sim/               a simulated backend with a known truth; a feature of the program
 //!   test-support/      what tests and benchmarks share
