@@ -6,17 +6,13 @@ use crate::cli::{SessionArgs, SessionFormat};
 use crate::cost::Prices;
 use crate::history::TimedCall;
 use crate::ledger::Reader;
-use crate::query::{Filter, Paging};
-use crate::sessions::{Analysis, MAX_CALLS, Session, otlp, perfetto, text};
+use crate::sessions::{Analysis, Session, last_calls, otlp, perfetto, text};
 use crate::{Error, output, private_file};
 use serde::Serialize;
 use serde_json::Value;
 use std::io::Write;
 use std::path::Path;
 use std::time::Instant;
-
-/// Calls of one question.
-const PAGE: usize = 1000;
 
 pub(super) fn session(args: &SessionArgs) -> Result<(), Error> {
     let written = match &args.ledger {
@@ -33,7 +29,9 @@ pub(super) fn session(args: &SessionArgs) -> Result<(), Error> {
 fn of_ledger(args: &SessionArgs, ledger: &Path) -> Result<String, Error> {
     let (config, _) = super::load(&args.config)?;
     let prices = Prices::new(&config.prices);
-    let calls = calls(ledger, &args.id)?;
+    let reader = Reader::new(ledger, Instant::now);
+    let calls = last_calls(&args.id, |filter, paging| reader.calls(filter, paging));
+    let calls = calls.map_err(|error| Error::Failed(error.to_string()))?;
     if calls.is_empty() {
         let ledger = ledger.display();
         let unknown = format!("{ledger} has no call of the session {}", args.id);
@@ -47,29 +45,6 @@ fn of_ledger(args: &SessionArgs, ledger: &Path) -> Result<String, Error> {
         SessionFormat::Json => json(&analysis()),
         SessionFormat::Perfetto => json(&perfetto(&args.id, &session)),
         SessionFormat::Otlp => json(&otlp(&args.id, &session)),
-    }
-}
-
-/// The last calls of a session.
-fn calls(ledger: &Path, id: &str) -> Result<Vec<CallRecord>, Error> {
-    let reader = Reader::new(ledger, Instant::now);
-    let filter = Filter {
-        session: Some(id.to_owned()),
-        ..Filter::default()
-    };
-    let mut paging = Paging {
-        limit: PAGE,
-        cursor: None,
-    };
-    let mut calls = Vec::new();
-    loop {
-        let page = reader.calls(&filter, &paging);
-        let page = page.map_err(|error| Error::Failed(error.to_string()))?;
-        calls.extend(page.rows);
-        paging.cursor = page.next_cursor;
-        if paging.cursor.is_none() || calls.len() >= MAX_CALLS {
-            return Ok(calls);
-        }
     }
 }
 

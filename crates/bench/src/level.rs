@@ -422,8 +422,7 @@ pub(crate) mod tests {
         assert!((price - 5.5556).abs() < 0.001, "{price}");
     }
 
-    /// Trials of one load whose figures have no trend, looked at after each: how many runs there are whose interval once leaves
-    /// the truth out.
+    /// Runs of trials without a trend: the interval is looked at after each trial, and few runs have one that misses the truth.
     #[test]
     fn intervals_hold_after_every_trial_at_once() {
         let criteria = Criteria {

@@ -183,7 +183,7 @@ fn keep(names: &mut BTreeSet<String>, name: Option<String>) {
 }
 
 impl Fingerprint {
-    /// In which respects the work of both was not alike, a sentence each: lengths whose tenths, medians or nine tenths
+    /// How the work of the two differed, a sentence for each difference: lengths whose 10th, 50th or 90th percentiles
     /// differ by more than 10 %, shares that differ by more than 5 percentage points.
     pub fn differences(&self, other: &Fingerprint) -> Vec<String> {
         let spreads = [

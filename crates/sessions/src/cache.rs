@@ -16,7 +16,7 @@ use tokengauge_store::history::{TimedCall, model_of};
 
 /// Providers keep a prompt for five minutes at least, Anthropic for just so long unless an hour is
 /// asked for, OpenAI for five to ten.
-pub const KEPT_FOR: Duration = Duration::from_secs(5 * 60);
+pub(crate) const KEPT_FOR: Duration = Duration::from_secs(5 * 60);
 /// The least prompt that OpenAI, Anthropic and Gemini cache at all, and so the least that a break
 /// can miss.
 const LEAST_TOKENS: u64 = 1024;
@@ -44,21 +44,9 @@ pub struct CacheBreak {
 
 /// Why a prompt did not come from a cache, as far as it can be seen without reading it.
 #[derive(
-    Clone,
-    Copy,
-    Debug,
-    PartialEq,
-    Eq,
-    Hash,
-    PartialOrd,
-    Ord,
-    JsonSchema,
-    Serialize,
-    Deserialize,
-    strum::IntoStaticStr,
+    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, JsonSchema, Serialize, Deserialize,
 )]
 #[serde(rename_all = "snake_case")]
-#[strum(serialize_all = "snake_case")]
 pub enum BreakCause {
     /// Another model answered; caches are kept by model.
     OtherModel,
@@ -71,16 +59,9 @@ pub enum BreakCause {
     PrefixChanged,
 }
 
-impl BreakCause {
-    /// The word used in records and labels.
-    pub fn as_str(self) -> &'static str {
-        self.into()
-    }
-}
-
 /// What of a turn counts for the next one.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Turn {
+struct Turn {
     model: Option<String>,
     upstream: String,
     endpoint: Option<String>,
@@ -92,7 +73,7 @@ pub struct Turn {
 
 impl Turn {
     /// The turn that a call is; `None` where it says nothing about caches.
-    pub fn of(call: &TimedCall<'_>) -> Option<Turn> {
+    fn of(call: &TimedCall<'_>) -> Option<Turn> {
         let record = call.record;
         if record.operation_class != OperationClass::Generation
             || record.outcome != Outcome::Complete
@@ -119,7 +100,7 @@ impl Turn {
 
 /// Whether a call broke the cache that the turn `before` left, and what that cost by `price`.
 /// `in_use` says whether any turn of the conversation so far was cached.
-pub fn cache_break(
+fn cache_break(
     before: &Turn,
     in_use: bool,
     call: &TimedCall<'_>,
@@ -164,7 +145,7 @@ fn cause(before: &Turn, turn: &Turn, idle: Duration) -> BreakCause {
 }
 
 /// Whether a turn shows that its provider's cache is in use.
-pub fn shows_cache(call: &TimedCall<'_>) -> bool {
+fn shows_cache(call: &TimedCall<'_>) -> bool {
     let reported = &call.record.tokens.reported;
     reported.cached_input.unwrap_or(0) > 0 || reported.cache_write.unwrap_or(0) > 0
 }
@@ -190,14 +171,14 @@ pub(crate) fn cache_breaks(
 
 /// A conversation so far.
 #[derive(Clone, Debug, Default)]
-pub struct Conversation {
+struct Conversation {
     last: Option<Turn>,
     in_use: bool,
 }
 
 impl Conversation {
     /// Adds a call; the break that it is.
-    pub fn next(
+    fn next(
         &mut self,
         call: &TimedCall<'_>,
         price: impl Fn(&CallRecord, u64) -> Option<f64>,

@@ -6,8 +6,8 @@ mod session;
 mod text;
 mod trace;
 
-pub use cache::{BreakCause, CacheBreak, Turn, cache_break};
+pub use cache::{BreakCause, CacheBreak};
 pub use critical_path::{CriticalPath, PathPart, PathStep, critical_path};
-pub use session::{Analysis, MAX_CALLS, Session};
+pub use session::{Analysis, Session, last_calls};
 pub use text::text;
 pub use trace::{otlp, perfetto};

@@ -7,9 +7,12 @@ use serde::{Deserialize, Serialize};
 use std::time::SystemTime;
 use tokengauge_core::call::CallRecord;
 use tokengauge_store::history::TimedCall;
+use tokengauge_store::query::{Filter, Page, Paging};
 
 /// How many calls of a session are looked at; of a longer one the last.
-pub const MAX_CALLS: usize = 5_000;
+const MAX_CALLS: usize = 5_000;
+/// Calls of one question to a store.
+const PAGE: usize = 1_000;
 
 /// The calls of one session in the order of their starts.
 #[derive(Clone, Debug)]
@@ -89,6 +92,33 @@ impl<'a> Session<'a> {
             calls: self.calls.len(),
             critical_path: critical_path(self),
             cache_breaks: cache_breaks(self, price),
+        }
+    }
+}
+
+/// The last calls of the session `id`, the newest first. `ask` answers with a page of a store's calls.
+///
+/// # Errors
+/// Those of `ask`.
+pub fn last_calls<E>(
+    id: &str,
+    ask: impl Fn(&Filter, &Paging) -> Result<Page<CallRecord>, E>,
+) -> Result<Vec<CallRecord>, E> {
+    let filter = Filter {
+        session: Some(id.to_owned()),
+        ..Filter::default()
+    };
+    let mut paging = Paging {
+        limit: PAGE,
+        cursor: None,
+    };
+    let mut calls = Vec::new();
+    loop {
+        let page = ask(&filter, &paging)?;
+        calls.extend(page.rows);
+        paging.cursor = page.next_cursor;
+        if paging.cursor.is_none() || calls.len() >= MAX_CALLS {
+            return Ok(calls);
         }
     }
 }

@@ -7,8 +7,7 @@ use super::store::{Store, StoreName, ask};
 use crate::admin::Admin;
 use crate::call::CallRecord;
 use crate::history::TimedCall;
-use crate::query::{Filter, Paging};
-use crate::sessions::{Analysis, MAX_CALLS, Session, otlp, perfetto};
+use crate::sessions::{Analysis, Session, last_calls, otlp, perfetto};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, RawQuery, State};
 use axum::http::{StatusCode, header};
@@ -16,9 +15,6 @@ use axum::response::{IntoResponse, Response};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
-
-/// Calls of one question to the store.
-const PAGE: usize = 1000;
 
 /// The formats of traces, by their names in queries.
 pub(super) const TRACE_FORMATS: [(&str, TraceFormat); 2] = [("perfetto", perfetto), ("otlp", otlp)];
@@ -46,7 +42,7 @@ pub(super) async fn analysis(
         QueryParams::of(query.as_deref(), &[])?;
         let prices = admin.meter.accounting().prices.clone();
         let question = move |store: &Store| {
-            let calls = calls_of(store, id)?;
+            let calls = calls_of(store, &id)?;
             let session = Session::of(calls.iter().filter_map(TimedCall::of));
             let price = |record: &CallRecord, cached| prices.cost_if_cached(record, cached);
             Ok(SessionAnalysis {
@@ -70,7 +66,7 @@ pub(super) async fn trace(
         let asked = QueryParams::of(query.as_deref(), &[&OF_TRACES])?;
         let format = asked.word("format", &TRACE_FORMATS)?.unwrap_or(perfetto);
         let question = move |store: &Store| {
-            let calls = calls_of(store, id.clone())?;
+            let calls = calls_of(store, &id)?;
             let session = Session::of(calls.iter().filter_map(TimedCall::of));
             Ok(format(&id, &session))
         };
@@ -90,25 +86,8 @@ fn session_id(path: Result<Path<String>, PathRejection>) -> Result<String, Probl
     Ok(id.0)
 }
 
-/// The last calls of a session.
-fn calls_of(store: &Store, id: String) -> Result<Vec<CallRecord>, Problem> {
-    let filter = Filter {
-        session: Some(id),
-        ..Filter::default()
-    };
-    let mut paging = Paging {
-        limit: PAGE,
-        cursor: None,
-    };
-    let mut calls = Vec::new();
-    loop {
-        let page = store.calls(&filter, &paging)?;
-        calls.extend(page.rows);
-        paging.cursor = page.next_cursor;
-        if paging.cursor.is_none() || calls.len() >= MAX_CALLS {
-            break;
-        }
-    }
+fn calls_of(store: &Store, id: &str) -> Result<Vec<CallRecord>, Problem> {
+    let calls = last_calls(id, |filter, paging| store.calls(filter, paging))?;
     match calls.is_empty() {
         true => Err(Problem::new(StatusCode::NOT_FOUND, UNKNOWN_SESSION)),
         false => Ok(calls),
