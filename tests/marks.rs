@@ -281,6 +281,9 @@ async fn a_mark_needs_the_token_and_keeps_the_rules() {
             json!({"text": "x", "time": 10_000_000_000_000_u64}),
             json!("time"),
         ),
+        (json!({"text": "x", "time": 0.5}), json!("time")),
+        (json!({"text": "x", "time": -1.0}), json!("time")),
+        (json!({"text": "x", "time": 1e300}), json!("time")),
         (json!({"text": "x", "tags": vec!["a"; 11]}), json!("tags")),
         (json!({"text": "x", "tags": [""]}), json!("tags")),
         (json!({"text": "x", "tags": [long(101)]}), json!("tags")),
@@ -299,6 +302,12 @@ async fn a_mark_needs_the_token_and_keeps_the_rules() {
     .await;
     assert_eq!(status, 413, "{said}");
     assert!(fixture.marks("").await.is_empty());
+    // To JSON, 21049.0 is an integer.
+    let (status, said) = post(admin, &json!({"text": "x", "time": 21049.0})).await;
+    assert_eq!(
+        (status, &said["time"]),
+        (201, &json!("1970-01-01T00:00:21.049Z"))
+    );
     let longest = json!({"text": long(1000), "tags": vec![long(100); 10], "model": long(200)});
     assert_eq!(post(admin, &longest).await.0, 201);
     for bad in ["?from=x", "?kind=deploy", "?limit=0", "?since=1h", "?to="] {

@@ -243,10 +243,12 @@ def test_commands_answer_from_a_store_as_they_do_from_a_ledger(tokengauge, confi
         return by_ledger, run(tokengauge, *arguments, "--store", store, *since)
 
     def same(pair):
-        def of_time(text):
-            return re.sub(r'"(made_at|evaluated_at|since|until|at)": ?"[^"]*"', "", text)
+        def figures(text):
+            # A store gives the calls in another order: the last digits of sums differ.
+            without_times = re.sub(r'"(made_at|evaluated_at|since|until|at)": ?"[^"]*"', '"time": null', text)
+            return json.loads(without_times, parse_float=lambda digits: f"{float(digits):.9g}")
 
-        assert of_time(pair[0]) == of_time(pair[1]) and pair[0]
+        assert figures(pair[0]) == figures(pair[1])
 
     def records(text):
         return sorted(text.splitlines())

@@ -60,6 +60,8 @@ struct Posted {
 #[serde(untagged)]
 enum Time {
     Milliseconds(u64),
+    /// To JSON, 5.0 is an integer, too.
+    WithFraction(f64),
     Text(String),
 }
 
@@ -167,6 +169,8 @@ impl Time {
     fn instant(&self) -> Option<SystemTime> {
         match self {
             Time::Milliseconds(ms) => since_1970(*ms),
+            Time::WithFraction(ms) if ms.fract() == 0.0 && *ms >= 0.0 => since_1970(*ms as u64),
+            Time::WithFraction(_) => None,
             // Not a duration back.
             Time::Text(text) if text.contains('T') => instant(text, SystemTime::UNIX_EPOCH),
             Time::Text(_) => None,
