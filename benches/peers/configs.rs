@@ -117,7 +117,12 @@ backend noisy
     }
 
     /// tokengauge with its defaults: every call is measured, every token counted.
-    pub fn tokengauge(&self, program: OsString) -> anyhow::Result<Command> {
+    /// With `comparisons` a twin of the backend's upstream, and those tables.
+    pub fn tokengauge(
+        &self,
+        program: OsString,
+        comparisons: Option<&str>,
+    ) -> anyhow::Result<Command> {
         let Site { address, admin, .. } = self;
         let (backend, noisy) = (self.backend(), self.backends.noisy);
         let (scheme, protocol) = match self.setup.backend {
@@ -139,6 +144,10 @@ backend noisy
         let keep = "ledger.retention_age = \"3650days\"\nledger.retention_bytes = \"200GB\"\n";
         let ledger = ledger.map(|path| format!("ledger.path = {path:?}\n{keep}"));
         let ledger = ledger.unwrap_or_default();
+        let twin = comparisons.map(|_| {
+            format!("[[upstream]]\nname = \"twin\"\nurl = \"{scheme}://{backend}\"\n{protocol}")
+        });
+        let (twin, comparisons) = (twin.unwrap_or_default(), comparisons.unwrap_or_default());
         let text = format!(
             "listen = \"{address}\"
 admin.listen = \"{admin}\"
@@ -148,13 +157,14 @@ url = \"http://{noisy}\"
 [[upstream]]
 name = \"backend\"
 url = \"{scheme}://{backend}\"
-{protocol}[[route]]
+{protocol}{twin}[[route]]
 path = \"{NOISY_PATH}\"
 strip = true
 upstream = \"noisy\"
 [[route]]
+name = \"all\"
 upstream = \"backend\"
-"
+{comparisons}"
         );
         let config = self.write("proxy-config.toml", &text)?;
         let mut command = Command::new(program);

@@ -149,10 +149,11 @@ impl Options {
                 wanted.retain(|peer| !peer.is_gateway());
             }
             wanted.retain(|peer| *peer != Peer::Other || peer.is_installed());
+            wanted.retain(|peer| *peer != Peer::Compared);
         }
         if self.growth {
             println!("left out of growth: all but nginx and tokengauge");
-            wanted.retain(|peer| matches!(peer, Peer::Nginx | Peer::Tokengauge | Peer::Other));
+            wanted.retain(|peer| *peer == Peer::Nginx || peer.is_tokengauge());
         }
         let (installed, missing): (Vec<Peer>, Vec<Peer>) =
             wanted.into_iter().partition(|peer| peer.is_installed());

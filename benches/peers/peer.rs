@@ -23,6 +23,9 @@ pub enum Peer {
     Haproxy,
     Envoy,
     Tokengauge,
+    /// tokengauge with an experiment that splits the route, and a gate; drift reads a ledger, which has a scene of
+    /// its own in `--growth`.
+    Compared,
     Other,
     Litellm,
     Portkey,
@@ -32,6 +35,21 @@ pub enum Peer {
 pub const NOISY_PATH: &str = "/noisy";
 /// Names another build of tokengauge, to be compared with this one.
 const OTHER: &str = "TOKENGAUGE_OTHER";
+/// This build.
+const THIS: &str = env!("CARGO_BIN_EXE_tokengauge");
+/// What compares calls, for a configuration whose route has a name.
+const COMPARISONS: &str = r#"
+[[experiment]]
+name = "twins"
+route = "all"
+arms = [{ name = "old", upstream = "backend" }, { name = "new", upstream = "twin" }]
+ttft_above = "500ms"
+tps_below = 20
+[[gate]]
+name = "twin"
+candidate = { upstream = "twin" }
+baseline = { upstream = "backend" }
+"#;
 
 impl fmt::Display for Peer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -79,12 +97,13 @@ pub struct RunningPeer {
 
 impl Peer {
     /// In the order of the tables.
-    pub const ALL: [Peer; 8] = [
+    pub const ALL: [Peer; 9] = [
         Peer::Direct,
         Peer::Nginx,
         Peer::Haproxy,
         Peer::Envoy,
         Peer::Tokengauge,
+        Peer::Compared,
         Peer::Other,
         Peer::Litellm,
         Peer::Portkey,
@@ -98,6 +117,7 @@ impl Peer {
             Peer::Haproxy => "haproxy",
             Peer::Envoy => "envoy",
             Peer::Tokengauge => "tokengauge",
+            Peer::Compared => "with comparisons",
             Peer::Other => "other build",
             Peer::Litellm => "litellm",
             Peer::Portkey => "portkey",
@@ -107,6 +127,11 @@ impl Peer {
     /// Whether it reads the dialect and rewrites it, and so is slower by far.
     pub fn is_gateway(self) -> bool {
         matches!(self, Peer::Litellm | Peer::Portkey)
+    }
+
+    /// Whether it counts tokens and can be asked how many.
+    pub fn is_tokengauge(self) -> bool {
+        matches!(self, Peer::Tokengauge | Peer::Compared | Peer::Other)
     }
 
     /// What installs it.
@@ -125,7 +150,7 @@ impl Peer {
             std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()).collect::<Vec<_>>()
         };
         match self {
-            Peer::Direct | Peer::Tokengauge => true,
+            Peer::Direct | Peer::Tokengauge | Peer::Compared => true,
             Peer::Other => std::env::var_os(OTHER).is_some(),
             Peer::Envoy => gateways::envoy_program().exists(),
             Peer::Litellm => gateways::litellm_program().exists(),
@@ -168,10 +193,12 @@ impl Peer {
             protocol: setup.agents,
             headers: match self {
                 Peer::Portkey => gateways::portkey_headers(backends.http1),
+                // The unit of its experiment.
+                Peer::Compared => "x-tokengauge-session: bench\r\n".to_owned(),
                 _ => String::new(),
             },
             processes: Some(processes),
-            admin: matches!(self, Peer::Tokengauge | Peer::Other).then_some(admin),
+            admin: self.is_tokengauge().then_some(admin),
             _folder: folder,
         })
     }
@@ -183,8 +210,9 @@ impl Peer {
             Peer::Nginx => site.nginx(),
             Peer::Haproxy => site.haproxy(),
             Peer::Envoy => site.envoy(&gateways::envoy_program()),
-            Peer::Tokengauge => site.tokengauge(env!("CARGO_BIN_EXE_tokengauge").into()),
-            Peer::Other => site.tokengauge(std::env::var_os(OTHER).context(OTHER)?),
+            Peer::Tokengauge => site.tokengauge(THIS.into(), None),
+            Peer::Compared => site.tokengauge(THIS.into(), Some(COMPARISONS)),
+            Peer::Other => site.tokengauge(std::env::var_os(OTHER).context(OTHER)?, None),
             Peer::Litellm => gateways::litellm(site.folder, site.address, backend),
             Peer::Portkey => Ok(gateways::portkey(site.address)),
         }

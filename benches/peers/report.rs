@@ -85,7 +85,8 @@ impl Report {
         }
     }
 
-    /// The medians of the rounds, and the other peers' ratios to nginx.
+    /// The medians of the rounds, and the other peers' ratios: to nginx, with comparisons to
+    /// tokengauge without.
     fn table(&self, scenario: &Scenario) -> Table {
         let columns = columns(&scenario.work);
         let mut table = Table::new(columns);
@@ -97,13 +98,17 @@ impl Report {
             if matches!(runs.peer, Peer::Direct | Peer::Nginx) {
                 continue;
             }
+            let base = match runs.peer {
+                Peer::Compared => Peer::Tokengauge,
+                _ => Peer::Nginx,
+            };
             let ratios = columns.iter().map(|metric| {
-                let nginx = Against::Peer(Peer::Nginx);
-                metric.ratio.then(|| self.compared(runs, metric, nginx))?
+                let against = Against::Peer(base);
+                metric.ratio.then(|| self.compared(runs, metric, against))?
             });
             let ratios: Vec<Option<Interval>> = ratios.collect();
             if ratios.iter().any(Option::is_some) {
-                table.row(format!("{} ÷ nginx", runs.peer), Row::Ratios(ratios));
+                table.row(format!("{} ÷ {base}", runs.peer), Row::Ratios(ratios));
             }
         }
         table

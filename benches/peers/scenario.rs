@@ -130,7 +130,7 @@ impl Scenario {
         let of_tokengauge =
             matches!(self.work, Work::Scraped(_)) || max_models.is_some() || ledger.is_some();
         match peer {
-            Peer::Tokengauge | Peer::Other => true,
+            Peer::Tokengauge | Peer::Compared | Peer::Other => true,
             _ if of_tokengauge => false,
             // Gateways know one backend and read one dialect.
             Peer::Litellm | Peer::Portkey => {

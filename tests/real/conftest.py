@@ -15,6 +15,7 @@ import pytest
 import clients
 import traffic
 import vllm_metrics
+from clickhouse import ClickHouse
 from containers import Containers
 from gauge import Gauge
 from processes import answers, free_port, running
@@ -162,10 +163,14 @@ def observed(logs, tokengauge, gauge, simulator, engine):
     config = logs / "observed.toml"
     template = string.Template((HERE / "observed.toml").read_text())
     gone = f"http://127.0.0.1:{free_port()}"
-    with vllm_metrics.serving() as vllm:
+    store = ClickHouse(logs / "observed-clickhouse", logs / "observed-clickhouse.log")
+    with vllm_metrics.serving() as vllm, store.started():
         ledger = logs / "observed.sqlite"
-        filled = template.substitute(simulator=simulator, engine=engine, gone=gone, vllm=vllm, ledger=ledger)
+        filled = template.substitute(
+            simulator=simulator, engine=engine, gone=gone, vllm=vllm, ledger=ledger, clickhouse=store.url
+        )
         config.write_text(filled)
+        subprocess.run([tokengauge, "sink", "ddl", "--apply", "--config", config], check=True, capture_output=True)
         proxy = gauge("observed", config=config)
         where = {"cluster": "one", "namespace": "agents"}
         targets = {"tokengauge": [{"targets": [proxy.admin.removeprefix("http://")], "labels": where}], "vllm": [vllm]}

@@ -3,7 +3,6 @@ has is in both, once: through an outage, and through a killed proxy."""
 
 import json
 import os
-import pathlib
 import re
 import signal
 import sqlite3
@@ -15,39 +14,12 @@ import xml.etree.ElementTree as ElementTree
 
 import pytest
 
+from clickhouse import PYTHON, STORES, ClickHouse
 from processes import free_port, running
 from test_ledger import Proxy
 
-HERE = pathlib.Path(__file__).parent
-STORES = HERE.parent.parent / ".cache/real/stores"
-PYTHON = STORES / "bin/python"
 CALLS = 120
 TABLE = "tokengauge_calls"
-
-
-class ClickHouse:
-    """A server that can be away and come back with what it had."""
-
-    def __init__(self, folder, log):
-        self.folder, self.log, self.port = folder, log, free_port()
-        self.url = f"http://127.0.0.1:{self.port}"
-        self.context = None
-
-    def start(self):
-        command = [PYTHON, HERE / "clickhouse_server.py", self.port, self.folder]
-        self.context = running(command, self.log)
-        self.context.__enter__().wait_for_line(r"listening on (\d+)")
-
-    def stop(self):
-        self.context.__exit__(None, None, None)
-        self.context = None
-
-    def query(self, text):
-        with urllib.request.urlopen(urllib.request.Request(self.url + "/", text.encode()), timeout=60) as response:
-            return response.read().decode()
-
-    def ids(self):
-        return self.query(f"SELECT id FROM {TABLE} FINAL FORMAT TSV").split()
 
 
 class S3:

@@ -36,7 +36,7 @@ def same(fixture, answer):
 
 def test_every_module_has_its_fixture(answers):
     assert FIXTURES == sorted(path.name for path in answers.iterdir())
-    assert len(FIXTURES) == 13
+    assert len(FIXTURES) == 14
 
 
 @pytest.mark.parametrize("name", FIXTURES)

@@ -7,10 +7,11 @@
 use crate::experiment::Rules;
 use crate::group::{Group, Tally};
 use crate::metric::Metric;
+use crate::strata::Strata;
 use crate::withheld::Withheld;
-use tokengauge_stats::ratio::{difference, relative_difference};
+use tokengauge_stats::ratio::difference;
 use tokengauge_stats::sequence::{Options, Sequence};
-use tokengauge_stats::{Error, Estimate, Interval, holm};
+use tokengauge_stats::{Error, Estimate, Interval, holm, stratified};
 
 /// The level of the checks that withhold a comparison.
 pub const CHECK_ALPHA: f64 = 0.01;
@@ -28,11 +29,20 @@ pub struct Comparison {
     /// Which.
     pub metric: Metric,
     /// Of the baseline; `None` where nothing of it is known.
-    pub baseline: Option<f64>,
+    pub baseline: Option<Level>,
     /// Of the group that is compared with it.
-    pub changed: Option<f64>,
+    pub changed: Option<Level>,
     /// The difference, or why there is none.
     pub difference: Result<Difference, Withheld>,
+}
+
+/// A metric of one group, its units in the strata that both groups have.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Level {
+    /// Its value.
+    pub value: f64,
+    /// Its interval at confidence 1 − α, at all looks together; `None` where too few units have what a share counts.
+    pub interval: Option<Interval>,
 }
 
 /// By how much a metric is above that of the baseline: relative to it or in its own unit, as
@@ -55,11 +65,16 @@ pub struct Difference {
 ///
 /// When α or the least number of units is out of range.
 pub fn sequence(rules: &Rules) -> Result<Sequence, Error> {
-    let both = rules.min_units.max(2).saturating_mul(2);
+    sequence_of(2, rules)
+}
+
+/// The sequence for what so many groups have together.
+fn sequence_of(groups: u64, rules: &Rules) -> Result<Sequence, Error> {
+    let units = rules.min_units.max(2).saturating_mul(groups);
     Sequence::new(Options {
         confidence: 1.0 - rules.alpha,
-        tightest_at: both.saturating_mul(TIGHTEST),
-        first_look: both,
+        tightest_at: units.saturating_mul(TIGHTEST),
+        first_look: units,
     })
 }
 
@@ -68,15 +83,29 @@ pub fn compare(baseline: &Group, changed: &Group, rules: &Rules) -> Vec<Comparis
     let sequence = sequence(rules);
     let defined = Metric::ALL.into_iter();
     let defined = defined.filter(|metric| metric.is_defined(rules));
+    let alone = sequence_of(1, rules).ok();
     let biased = unavailable_differs(baseline, changed, &sequence);
-    let one = |metric: Metric| Comparison {
-        metric,
-        baseline: baseline.value(metric),
-        changed: changed.value(metric),
-        difference: match &biased {
+    let strata = Strata::of(baseline, changed);
+    let one = |metric: Metric| {
+        let strata = strata.by(metric);
+        let of = |estimate: fn(&stratified::Strata) -> Result<Estimate, Error>| {
+            estimate(strata.as_ref().ok()?).ok()
+        };
+        let sides = [
+            (baseline, of(stratified::Strata::baseline)),
+            (changed, of(stratified::Strata::changed)),
+        ];
+        let [a, b] = sides.map(|(group, estimate)| level(metric, group, estimate, alone.as_ref()));
+        let difference = match &biased {
             Some(reason) if metric.needs_tps() => Err(reason.clone()),
-            _ => compared(metric, baseline, changed, &sequence),
-        },
+            _ => compared(metric, [baseline, changed], strata, &sequence),
+        };
+        Comparison {
+            metric,
+            baseline: a,
+            changed: b,
+            difference,
+        }
     };
     defined.map(one).collect()
 }
@@ -97,21 +126,49 @@ pub fn adjust(families: &mut [Vec<Comparison>]) {
     }
 }
 
+/// A metric of one group; without an estimate, which needs two units, it is the plain ratio of the sums.
+fn level(
+    metric: Metric,
+    group: &Group,
+    estimate: Option<Estimate>,
+    sequence: Option<&Sequence>,
+) -> Option<Level> {
+    let plain = group.value(metric)?;
+    let tally = group.tally(metric);
+    let known = metric.is_relative() || tally.with.min(tally.without) >= MIN_UNITS_WITH_EVENT;
+    let interval = estimate.filter(|_| known).and_then(|estimate| {
+        let interval = sequence?.interval(&estimate).ok()?;
+        let most = if metric.is_relative() {
+            f64::INFINITY
+        } else {
+            1.0
+        };
+        Some(Interval {
+            lower: interval.lower.max(0.0),
+            upper: interval.upper.min(most),
+        })
+    });
+    Some(Level {
+        value: estimate.map_or(plain, |estimate| estimate.value),
+        interval,
+    })
+}
+
 fn compared(
     metric: Metric,
-    baseline: &Group,
-    changed: &Group,
+    [baseline, changed]: [&Group; 2],
+    strata: Result<stratified::Strata, Error>,
     sequence: &Result<Sequence, Error>,
 ) -> Result<Difference, Withheld> {
-    let (a, b) = (baseline.tally(metric), changed.tally(metric));
     if metric == Metric::Cost {
         priced(baseline, changed)?;
     } else if !metric.is_relative() {
-        enough(a, b)?;
+        enough(baseline.tally(metric), changed.tally(metric))?;
     }
+    let strata = strata?;
     let estimate = match metric.is_relative() {
-        true => relative_difference(&a.arm, &b.arm),
-        false => difference(&a.arm, &b.arm),
+        true => strata.relative_difference(),
+        false => strata.difference(),
     }?;
     let sequence = sequence.clone()?;
     let p = sequence.p_value(&estimate, 0.0)?;

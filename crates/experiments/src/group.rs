@@ -2,6 +2,8 @@
 
 use crate::metric::{METRICS, Metric};
 use crate::observed::Sums;
+use crate::strata::{Arms, Stratum};
+use std::collections::BTreeMap;
 use tokengauge_stats::ratio::{Arm, Unit};
 
 /// The units of one side of a comparison. Each unit is added once, when it is complete.
@@ -9,6 +11,7 @@ use tokengauge_stats::ratio::{Arm, Unit};
 pub struct Group {
     metrics: [Tally; METRICS],
     unavailable: Tally,
+    strata: BTreeMap<Stratum, Arms>,
     calls: u64,
     failures: u64,
     priced_calls: u64,
@@ -35,10 +38,13 @@ impl Tally {
 }
 
 impl Group {
-    /// Adds one unit.
-    pub fn push(&mut self, sums: &Sums) {
-        for (tally, metric) in self.metrics.iter_mut().zip(Metric::ALL) {
+    /// Adds one unit of a stratum.
+    pub fn push(&mut self, stratum: Stratum, sums: &Sums) {
+        let arms = self.strata.entry(stratum).or_default();
+        let tallies = self.metrics.iter_mut().zip(arms);
+        for ((tally, arm), metric) in tallies.zip(Metric::ALL) {
             tally.push(metric.of(sums));
+            arm.push(metric.of(sums));
         }
         self.unavailable.push(Unit {
             numerator: sums.tps_unavailable as f64,
@@ -97,16 +103,30 @@ impl Group {
         &self.metrics[metric as usize]
     }
 
+    pub(crate) fn strata(&self) -> &BTreeMap<Stratum, Arms> {
+        &self.strata
+    }
+
     /// Calls without a decode speed, among all calls.
     pub(crate) fn unavailable(&self) -> &Tally {
         &self.unavailable
     }
 }
 
+impl FromIterator<(Stratum, Sums)> for Group {
+    fn from_iter<I: IntoIterator<Item = (Stratum, Sums)>>(units: I) -> Self {
+        let mut group = Group::default();
+        for (stratum, sums) in units {
+            group.push(stratum, &sums);
+        }
+        group
+    }
+}
+
+/// All in one stratum.
 impl FromIterator<Sums> for Group {
     fn from_iter<I: IntoIterator<Item = Sums>>(units: I) -> Self {
-        let mut group = Group::default();
-        units.into_iter().for_each(|sums| group.push(&sums));
-        group
+        let units = units.into_iter();
+        units.map(|sums| (Stratum::default(), sums)).collect()
     }
 }

@@ -41,7 +41,10 @@ pub fn judge(experiment: &Experiment, observed: &Observed, now: SystemTime) -> R
             name,
             weight,
             units: of_it().count() as u64,
-            complete: unmixed.filter(settle).map(|unit| unit.sums).collect(),
+            complete: unmixed
+                .filter(settle)
+                .map(|unit| (unit.stratum, unit.sums))
+                .collect(),
         }
     });
     let seen: Vec<Seen<'_>> = seen.collect();

@@ -11,6 +11,7 @@ mod observed;
 mod report;
 #[cfg(test)]
 mod simulated;
+mod strata;
 #[cfg(test)]
 mod tests;
 mod withheld;
@@ -24,4 +25,5 @@ pub use judge::judge;
 pub use metric::Metric;
 pub use observed::{Observed, ObservedUnit, Sums};
 pub use report::{ArmComparison, ArmReport, Decision, MetricReport, Report, decision};
+pub use strata::{MIN_UNITS_OF_STRATUM, Stratum};
 pub use withheld::Withheld;

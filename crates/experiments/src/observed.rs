@@ -1,8 +1,9 @@
 //! What was seen of an experiment: its units, reduced to the sums that metrics are made of.
 
 use crate::experiment::Rules;
+use crate::strata::Stratum;
 use std::time::SystemTime;
-use tokengauge_store::query::{ExperimentUnits, UnitSums};
+use tokengauge_store::query::{ExperimentUnits, UnitKind, UnitSums};
 
 /// The units of an experiment.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -24,6 +25,8 @@ pub struct ObservedUnit {
     pub unit: String,
     /// When its last call ended.
     pub last_at: SystemTime,
+    /// What was so before it had a variant.
+    pub stratum: Stratum,
     /// Its calls.
     pub sums: Sums,
 }
@@ -67,11 +70,12 @@ pub struct Sums {
 
 impl Observed {
     /// What the store has, by the thresholds of `rules`.
-    pub fn of(found: &ExperimentUnits, rules: &Rules) -> Observed {
+    pub fn of(found: &ExperimentUnits, kind: UnitKind, rules: &Rules) -> Observed {
         let units = found.units.iter().map(|unit| ObservedUnit {
             variant: unit.variant.clone(),
             unit: unit.unit.clone(),
             last_at: unit.sums.last_at(),
+            stratum: Stratum::of(&unit.sums, kind),
             sums: Sums::of(&unit.sums, rules),
         });
         Observed {

@@ -1,9 +1,10 @@
 //! How an experiment stands: what the API answers and `tokengauge ab` prints.
 
-use crate::compare::Comparison;
+use crate::compare::{Comparison, Level};
 use crate::metric::Metric;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use tokengauge_stats::Interval;
 
 /// How an experiment stands.
 #[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
@@ -88,10 +89,23 @@ pub struct ArmComparison {
 pub struct MetricReport {
     /// Which.
     pub metric: Metric,
-    /// Its value in the baseline: a share, tokens per second, or US dollars per unit; null where it is not known.
+    /// Its value in the baseline: a share, tokens per second, or US dollars per unit, its units in the proportions of prompt
+    /// lengths and hours that both arms have; null where it is not known.
     pub baseline: Option<f64>,
-    /// Its value in the arm.
+    /// The lower bound of that, which holds at every look; null where too few units have what a share counts.
+    #[serde(default)]
+    pub baseline_lower: Option<f64>,
+    /// The upper bound.
+    #[serde(default)]
+    pub baseline_upper: Option<f64>,
+    /// Its value in the arm, likewise.
     pub value: Option<f64>,
+    /// The lower bound of that.
+    #[serde(default)]
+    pub value_lower: Option<f64>,
+    /// The upper bound.
+    #[serde(default)]
+    pub value_upper: Option<f64>,
     /// Whether the difference is relative to the baseline (0.08 is 8 % more); else it is one of shares (0.08 is 8
     /// percentage points more).
     pub relative: bool,
@@ -135,10 +149,17 @@ impl MetricReport {
     pub fn of(comparison: &Comparison, alpha: f64) -> MetricReport {
         let metric = comparison.metric;
         let found = comparison.difference.as_ref();
+        let value = |level: Option<Level>| level.map(|level| level.value);
+        let bound = |level: Option<Level>, of: fn(Interval) -> f64| level?.interval.map(of);
+        let (baseline, changed) = (comparison.baseline, comparison.changed);
         MetricReport {
             metric,
-            baseline: comparison.baseline,
-            value: comparison.changed,
+            baseline: value(baseline),
+            baseline_lower: bound(baseline, |interval| interval.lower),
+            baseline_upper: bound(baseline, |interval| interval.upper),
+            value: value(changed),
+            value_lower: bound(changed, |interval| interval.lower),
+            value_upper: bound(changed, |interval| interval.upper),
             relative: metric.is_relative(),
             difference: found.ok().map(|found| found.estimate.value),
             lower: found.ok().map(|found| found.interval.lower),

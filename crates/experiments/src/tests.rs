@@ -2,7 +2,7 @@
 
 use crate::compare::CHECK_ALPHA;
 use crate::{
-    Arm, Decision, Experiment, Metric, Observed, ObservedUnit, Report, Rules, Sums, judge,
+    Arm, Decision, Experiment, Metric, Observed, ObservedUnit, Report, Rules, Stratum, Sums, judge,
 };
 use std::time::{Duration, SystemTime};
 use tokengauge_store::query::{Threshold, UnitKind};
@@ -35,6 +35,7 @@ fn unit(variant: &str, number: u64, tps: u64, slow: u64) -> ObservedUnit {
         variant: Some(variant.into()),
         unit: format!("{variant}{number}"),
         last_at: now() - Duration::from_secs(3_600),
+        stratum: Stratum::default(),
         sums: Sums {
             calls: 10,
             ttft_calls: 10,

@@ -21,6 +21,7 @@ pub mod sequence;
 pub mod share;
 pub mod split;
 pub mod steady;
+pub mod stratified;
 pub mod student;
 pub mod tail;
 

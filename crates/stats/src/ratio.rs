@@ -93,6 +93,22 @@ impl Arm {
         self.units += other.units;
     }
 
+    /// The means of the numerators and of the denominators.
+    pub(crate) fn means(&self) -> (f64, f64) {
+        (self.numerator, self.denominator)
+    }
+
+    /// The sum of the squares of numerator − ratio · denominator about its mean.
+    pub(crate) fn residual_squares(&self, ratio: f64) -> f64 {
+        let squares = self.numerator_squares - 2.0 * ratio * self.products
+            + ratio * ratio * self.denominator_squares;
+        match squares < 0.0 {
+            // Rounding may leave a sum that is 0 a little below it.
+            true => 0.0,
+            false => squares,
+        }
+    }
+
     /// The ratio of the sums, Σ numerator / Σ denominator, with its variance by the delta method, clustered by unit:
     /// (s²ₙ − 2 R sₙd + R² s²d) / (d̄² · units).
     ///
@@ -110,14 +126,11 @@ impl Arm {
             return Err(Error::ZeroLevel);
         }
         let ratio = self.numerator / self.denominator;
-        let squares = self.numerator_squares - 2.0 * ratio * self.products
-            + ratio * ratio * self.denominator_squares;
-        let squares = check::answer(squares)?;
+        let squares = check::answer(self.residual_squares(ratio))?;
         let (units, free) = (self.units as f64, self.units as f64 - 1.0);
         Estimate {
             value: ratio,
-            // Rounding may leave a sum that is 0 a little below it.
-            variance: squares.max(0.0) / free / self.denominator.powi(2) / units,
+            variance: squares / free / self.denominator.powi(2) / units,
             units: self.units,
             degrees_of_freedom: free,
         }

@@ -94,6 +94,6 @@ fn report(store: &Store, experiment: &Experiment, now: SystemTime) -> Result<Rep
         unit: experiment.unit,
         ..UnitQuery::default()
     })?;
-    let observed = Observed::of(&found, &experiment.rules);
+    let observed = Observed::of(&found, experiment.unit, &experiment.rules);
     Ok(judge(experiment, &observed, now))
 }

@@ -85,8 +85,8 @@ function table({ variant, baseline, metrics }, report) {
 function row(metric, report) {
   const withheld = metric.withheld !== null;
   const cells = [
-    value(metric, metric.baseline),
-    value(metric, metric.value),
+    value(metric, metric.baseline, metric.baseline_lower, metric.baseline_upper),
+    value(metric, metric.value, metric.value_lower, metric.value_upper),
     withheld ? "–" : `${signed(metric.difference)} ${metric.relative ? "%" : "points"}`,
     withheld ? "–" : `${signed(metric.lower)} to ${signed(metric.upper)}`,
     known(metric.p) ? metric.p.toFixed(2) : "–",
@@ -109,10 +109,11 @@ const DECISIONS = {
   withheld: ["not compared", null],
 };
 
-function value({ metric }, number) {
+function value({ metric }, number, lower, upper) {
   if (!known(number)) return "–";
-  if (metric === "tps") return rate(number);
-  return metric === "cost" ? usd(number) : percent(number);
+  const units = { tps: rate, cost: usd };
+  const figure = units[metric] ?? percent;
+  return known(lower) ? `${figure(number)} (${figure(lower)} to ${figure(upper)})` : figure(number);
 }
 
 /** A share in percent with its sign. */

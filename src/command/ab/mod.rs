@@ -65,7 +65,7 @@ fn of_ledger(path: &Path, args: &AbArgs) -> Result<Report, Error> {
     };
     let found = reader.experiment_units(&query);
     let found = found.map_err(|error| Error::Failed(error.to_string()))?;
-    let observed = Observed::of(&found, &experiment.rules);
+    let observed = Observed::of(&found, experiment.unit, &experiment.rules);
     Ok(judge(&experiment, &observed, SystemTime::now()))
 }
 

@@ -109,8 +109,6 @@ fn rows(comparison: &ArmComparison, report: &Report) -> Vec<[String; 6]> {
 }
 
 fn row(metric: &MetricReport, report: &Report) -> [String; 6] {
-    let value =
-        |value: Option<f64>| value.map_or(UNKNOWN.to_owned(), |value| figure(metric, value));
     let scale = if metric.relative { "%" } else { "points" };
     let interval = metric.lower.zip(metric.upper);
     let interval = interval.map(|(lower, upper)| format!("{} to {}", signed(lower), signed(upper)));
@@ -118,12 +116,28 @@ fn row(metric: &MetricReport, report: &Report) -> [String; 6] {
     let difference = difference.map(|value| format!("{} {scale}", signed(value)));
     [
         noun(metric, report),
-        value(metric.baseline),
-        value(metric.value),
+        level(
+            metric,
+            metric.baseline,
+            metric.baseline_lower.zip(metric.baseline_upper),
+        ),
+        level(
+            metric,
+            metric.value,
+            metric.value_lower.zip(metric.value_upper),
+        ),
         difference.unwrap_or_else(|| metric.withheld.clone().unwrap_or_default()),
         interval.unwrap_or_else(|| UNKNOWN.to_owned()),
         metric.p.map_or(UNKNOWN.to_owned(), |p| format!("{p:.2}")),
     ]
+}
+
+/// A value with its interval, such as "41.2 (40.1 to 42.3)".
+fn level(metric: &MetricReport, value: Option<f64>, interval: Option<(f64, f64)>) -> String {
+    let figure = |value| figure(metric, value);
+    let between = |(lower, upper)| format!(" ({} to {})", figure(lower), figure(upper));
+    let interval = interval.map_or(String::new(), between);
+    value.map_or(UNKNOWN.to_owned(), |value| figure(value) + &interval)
 }
 
 fn figure(metric: &MetricReport, value: f64) -> String {

@@ -36,7 +36,7 @@ impl Variants {
                 unit: UnitKind::Session,
                 rules: Rules::default(),
             };
-            let observed = Observed::of(&tally.units(), &experiment.rules);
+            let observed = Observed::of(&tally.units(), experiment.unit, &experiment.rules);
             judge(&experiment, &observed, made)
         });
         reports.collect()

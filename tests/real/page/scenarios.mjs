@@ -309,6 +309,8 @@ async function experiments(world) {
   const signed = (share) => `${share < 0 ? "−" : "+"}${Math.abs(share * 100).toFixed(Math.abs(share) < 0.0995 ? 1 : 0)}`;
   assert.deepEqual(cells.slice(2, 4), [`${signed(tps.difference)} %`, `${signed(tps.lower)} to ${signed(tps.upper)}`]);
   assert.equal(cells[5], "worse");
+  assert.ok(tps.value_lower < tps.value && tps.value < tps.value_upper, JSON.stringify(tps));
+  for (const cell of cells.slice(0, 2)) assert.match(cell, /^[\d.,]+ \([\d.,]+ to [\d.,]+\)$/);
   // A share whose event nobody has is not compared, and says why.
   const failures = report.comparisons[0].metrics.find(({ metric }) => metric === "failures");
   assert.equal(await shown.locator('tr[data-metric="failures"] td.why').textContent(), failures.withheld);

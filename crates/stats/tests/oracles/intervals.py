@@ -1,4 +1,4 @@
-"""Oracles of the modules bootstrap, clustered, ratio, sequence, student and tail."""
+"""Oracles of the modules bootstrap, clustered, ratio, sequence, stratified, student and tail."""
 
 import math
 
@@ -10,6 +10,7 @@ import numpy as np
 import scipy.optimize
 import scipy.special
 import scipy.stats
+import statsmodels.api
 
 
 def autoregression(random, coefficient, length):
@@ -104,6 +105,51 @@ def ratio():
         }
         for pair in arms()
     ]
+
+
+def fully_interacted(residuals, second, strata):
+    """statsmodels: the effect of the second arm in a regression with centred strata and their interactions, its variance (HC2) from
+    units within strata, and that of the effects between strata."""
+    dummies = (strata[:, None] == np.unique(strata)[1:]).astype(float)
+    centred = dummies - dummies.mean(axis=0)
+    columns = np.column_stack([np.ones(len(second)), second, centred, second[:, None] * centred])
+    fit = statsmodels.api.OLS(residuals, columns).fit(cov_type="HC2")
+    effects = centred @ fit.params[2 + dummies.shape[1] :]
+    return fit.params[1], fit.bse[1] ** 2 + np.mean(effects**2) / len(second)
+
+
+def stratified():
+    """statsmodels: a mean over strata is a coefficient of a fully interacted regression, and so is the linearised residual of a
+    ratio; numpy weights units for the ratios."""
+    cases = []
+    for seed, (count, levels, faster) in enumerate([(40, 1, 0), (120, 2, 1), (400, 4, 3), (900, 3, 0)]):
+        random = np.random.default_rng(70 + seed)
+        strata = np.arange(count) % levels
+        second = (random.random(count) < 0.4).astype(float)
+        sessions = units(random, count, 40) * (1 + strata)[:, None] ** [0.5, 1]
+        sessions[:, 0] += faster * second * sessions[:, 1]
+        sessions = sessions.round(4)
+        ratios, residuals = [], np.zeros(count)
+        for arm in (0, 1):
+            mine = second == arm
+            share = [np.mean(strata == s) / np.sum(mine & (strata == s)) for s in strata]
+            weights = np.where(mine, share, 0)
+            tokens, seconds = weights @ sessions
+            ratios.append(tokens / seconds)
+            residuals[mine] = ((sessions[:, 0] - ratios[arm] * sessions[:, 1]) / seconds)[mine]
+        relation = ratios[1] / ratios[0]
+        scale = np.where(second == 1, 1 / ratios[0], relation / ratios[0])
+        rest, variance = fully_interacted(residuals, second, strata)
+        assert abs(rest) < 1e-9
+        cases.append(
+            {
+                "units": [[*unit, s, arm] for unit, s, arm in zip(sessions, strata.astype(float), second)],
+                "ratios": ratios,
+                "difference": [ratios[1] - ratios[0], variance],
+                "relative": [relation - 1, fully_interacted(residuals * scale, second, strata)[1]],
+            }
+        )
+    return cases
 
 
 def sequence():

@@ -1,4 +1,4 @@
-//! bootstrap, clustered, ratio, sequence, student and tail.
+//! bootstrap, clustered, ratio, sequence, stratified, student and tail.
 
 use crate::{close, fixture, near, same_interval};
 use serde::Deserialize;
@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use tokengauge_stats::clustered::{Sample, share_interval};
 use tokengauge_stats::ratio::{Arm, Unit, difference, relative_difference};
 use tokengauge_stats::sequence::{self, Sequence};
+use tokengauge_stats::stratified::{Strata, Stratum};
 use tokengauge_stats::{Error, Estimate, bootstrap, seeded, student, tail};
 
 #[derive(Deserialize)]
@@ -140,6 +141,48 @@ fn ratios_are_those_of_growthbook() {
             case.absolute.degrees_of_freedom,
             1e-9,
         );
+    }
+}
+
+#[derive(Deserialize)]
+struct Stratified {
+    /// Numerator, denominator, stratum, arm.
+    units: Vec<[f64; 4]>,
+    ratios: [f64; 2],
+    difference: [f64; 2],
+    relative: [f64; 2],
+}
+
+#[test]
+fn stratified_ratios_are_those_of_a_regression_with_interactions() {
+    for case in fixture::<Stratified>("stratified") {
+        let mut strata: BTreeMap<u64, Stratum> = BTreeMap::new();
+        for [numerator, denominator, stratum, arm] in case.units {
+            let stratum = strata.entry(stratum as u64).or_default();
+            let arm = match arm > 0.0 {
+                true => &mut stratum.changed,
+                false => &mut stratum.baseline,
+            };
+            arm.push(Unit {
+                numerator,
+                denominator,
+            });
+        }
+        let strata: Vec<Stratum> = strata.into_values().collect();
+        let ours = Strata::new(&strata).expect("units of both arms");
+        let ratios = [ours.baseline(), ours.changed()];
+        for (ours, theirs) in ratios.into_iter().zip(case.ratios) {
+            close(ours.expect("a ratio").value, theirs, 1e-11);
+        }
+        let differences = [ours.difference(), ours.relative_difference()];
+        for (ours, theirs) in differences
+            .into_iter()
+            .zip([case.difference, case.relative])
+        {
+            let ours = ours.expect("a difference");
+            close(ours.value, theirs[0], 1e-10);
+            near(ours.variance, theirs[1], 1e-7);
+        }
     }
 }
 

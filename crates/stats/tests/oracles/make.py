@@ -25,6 +25,7 @@ FIXTURES = {
     "sequence": intervals.sequence,
     "split": comparisons.split,
     "steady": series.steady,
+    "stratified": intervals.stratified,
     "student": intervals.student,
     "tail": intervals.tail,
 }
