@@ -10,6 +10,7 @@ import pathlib
 import re
 import socket
 import subprocess
+import sys
 import threading
 import time
 import urllib.request
@@ -138,6 +139,10 @@ class Engine:
         class Server(http.server.ThreadingHTTPServer):
             request_queue_size = 256
             daemon_threads = True
+
+            def handle_error(self, request, address):
+                if not isinstance(sys.exception(), ConnectionError):
+                    super().handle_error(request, address)
 
         self.server = Server(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self.server.server_port}"
@@ -287,15 +292,13 @@ def test_tokens_are_shared_as_they_are_used(fleet, engine):
     proxies = fleet(f'[[quota]]\nname = "tokens"\ntokens_per_minute = {limit}')
     load = Load(proxies, seconds=10, threads=threads)
     assert not load.failed and load.refused > 0
-    # Of the prompt and the answer, as the proxies count them; calls under way may go beyond.
-    used = sum(
-        proxy.metric('tokengauge_call_tokens_total{direction="output"}') or 0 for proxy in proxies
-    ) or load.admitted * engine.tokens
+    # Calls under way may go beyond, as with one process.
+    used = load.admitted * engine.tokens
     one = limit + limit / 60 * load.seconds
     under_way = REPLICAS * threads * engine.tokens * 2
-    print(f"{used:.0f} tokens in {load.admitted} calls; one would let {one:.0f} through")
+    print(f"{used} tokens in {load.admitted} calls; one would let {one:.0f} through")
     assert used <= one + REPLICAS * limit / 60 * LEASE + under_way
-    assert load.admitted * engine.tokens >= limit * 0.8
+    assert used >= limit * 0.8
 
 
 def test_calls_at_once_are_shared_and_a_killed_proxy_gives_its_slots_back(fleet, engine):
@@ -414,8 +417,8 @@ def test_without_a_store_each_proxy_does_as_it_was_told_and_the_store_is_used_ag
     assert not load.failed
     # 50 ÷ 5 replicas each, and what comes in two seconds.
     assert 20 <= load.admitted <= 2 * (10 + 1), load.admitted
-    load = Load([opened], seconds=1)
-    assert load.admitted > 50 and load.refused == 0, "all are admitted"
+    connection = opened.connect()
+    assert [ask(connection)[0] for _ in range(60)] == [200] * 60, "all are admitted"
     status, headers, text = ask(closed.connect())
     assert status == 429 and headers["retry-after"] == "1" and "quota store does not answer" in text
     assert closed.metric('tokengauge_quota_refused_total{quota="minute",resource="quota_store"}') == 1
