@@ -200,7 +200,9 @@ impl Channel {
         };
         let wanted: HashSet<_> = due.iter().map(AlertNotification::key).collect();
         // Also those of which nothing is due: others learn that they fire here.
-        let quiet = firing.iter().filter(|notice| !wanted.contains(&notice.key()));
+        let quiet = firing
+            .iter()
+            .filter(|notice| !wanted.contains(&notice.key()));
         let all: Vec<_> = due.iter().chain(quiet).cloned().collect();
         let mut own = Vec::new();
         let mut away = false;
@@ -241,7 +243,10 @@ impl Channel {
         };
         for notice in notices {
             let (receiver, alert) = (&self.receiver.name, notice.key());
-            store.alerts.delivered(receiver, &alert, notice.firing).await;
+            store
+                .alerts
+                .delivered(receiver, &alert, notice.firing)
+                .await;
         }
     }
 

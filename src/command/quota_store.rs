@@ -34,8 +34,8 @@ impl SharedLimits {
                 accounting,
                 SystemTime::now,
             );
-            let store = store
-                .map_err(|error| Error::Configuration(format!("quota_store: {error}")))?;
+            let store =
+                store.map_err(|error| Error::Configuration(format!("quota_store: {error}")))?;
             limits.store = Some(Arc::new(store));
         }
         Ok(limits)
@@ -49,7 +49,11 @@ impl SharedLimits {
 
     /// Gives everything back that is held of limits, within `within`. Blocks.
     pub(super) fn finish(&self, within: Duration) {
-        if self.store.as_ref().is_some_and(|store| !store.finish(within)) {
+        if self
+            .store
+            .as_ref()
+            .is_some_and(|store| !store.finish(within))
+        {
             tracing::warn!(
                 "the quota store did not take the leases back in time; they expire by themselves"
             );

@@ -32,15 +32,19 @@ pub(super) fn quota_store(
     let span = |span: Option<super::scalar::Span>, default| span.map_or(default, |span| span.0);
     Some(Settings {
         address: address.ok()?,
-        password: written
-            .password_file
-            .map_or(Password::Variable("TOKENGAUGE_QUOTA_STORE_PASSWORD"), Password::File),
+        password: written.password_file.map_or(
+            Password::Variable("TOKENGAUGE_QUOTA_STORE_PASSWORD"),
+            Password::File,
+        ),
         tls,
         prefix: prefix.unwrap_or_else(|| DEFAULT_PREFIX.to_owned()),
         timeout: span(written.timeout, DEFAULT_TIMEOUT),
         sharing: SharingSettings {
             lease: span(written.lease, DEFAULT_LEASE),
-            replicas: written.replicas.and_then(NonZeroU32::new).unwrap_or(NonZeroU32::MIN),
+            replicas: written
+                .replicas
+                .and_then(NonZeroU32::new)
+                .unwrap_or(NonZeroU32::MIN),
             on_error: written.on_error.unwrap_or_default(),
             mode: written.mode.unwrap_or_default(),
         },
@@ -79,12 +83,17 @@ mod tests {
 
     #[test]
     fn what_is_not_written_has_its_default() {
-        let store = parsed("url = \"redis://valkey\"").expect("valid").expect("a store");
+        let store = parsed("url = \"redis://valkey\"")
+            .expect("valid")
+            .expect("a store");
         assert_eq!(store.address.to_string(), "valkey:6379");
         assert_eq!(store.prefix, "tokengauge:");
         let sharing = store.sharing;
         assert_eq!((sharing.lease, sharing.replicas.get()), (DEFAULT_LEASE, 1));
-        assert_eq!((sharing.on_error, sharing.mode), (OnError::Local, Mode::Enforce));
+        assert_eq!(
+            (sharing.on_error, sharing.mode),
+            (OnError::Local, Mode::Enforce)
+        );
         let none = Config::parse(REST, "test").expect("valid");
         assert_eq!(none.quota_store, None);
     }
@@ -98,8 +107,14 @@ mod tests {
             ("url = \"redis://v\"\nlease = \"1ms\"", "test:3:9: lease"),
             ("url = \"redis://v\"\nlease = \"2h\"", "test:3:9: lease"),
             ("url = \"redis://v\"\nreplicas = 0", "test:3:12: replicas"),
-            ("url = \"redis://v\"\non_error = \"shut\"", "test:3:12: on_error"),
-            ("url = \"redis://v\"\npassword = \"x\"", "test:3:1: password"),
+            (
+                "url = \"redis://v\"\non_error = \"shut\"",
+                "test:3:12: on_error",
+            ),
+            (
+                "url = \"redis://v\"\npassword = \"x\"",
+                "test:3:1: password",
+            ),
         ] {
             let problem = parsed(text).expect_err(text);
             assert!(problem.starts_with(expected), "{problem}");

@@ -82,7 +82,11 @@ mod tests {
         "#;
         let store = format!("[quota_store]\nurl = \"redis://valkey\"\n{text}");
         let shared = Config::parse(&store, "test").expect("valid");
-        assert_eq!(shared.of_each_replica().len(), 1, "the limit of the process");
+        assert_eq!(
+            shared.of_each_replica().len(),
+            1,
+            "the limit of the process"
+        );
         let config = Config::parse(text, "test").expect("valid");
         let said = config.of_each_replica();
         let named: Vec<_> = said

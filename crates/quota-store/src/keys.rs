@@ -9,14 +9,21 @@ use tokengauge_meter::quota::LimitId;
 /// The key of a limit.
 pub(crate) fn limit(prefix: &str, id: &LimitId) -> String {
     let digest = digest(&["limit", &id.quota, &id.name]);
-    format!("{prefix}limit:{}:{}:{digest}", id.quota, id.resource.as_str())
+    format!(
+        "{prefix}limit:{}:{}:{digest}",
+        id.quota,
+        id.resource.as_str()
+    )
 }
 
 /// The key of a sum of spending.
 pub(crate) fn spending(prefix: &str, id: &SpendingId) -> String {
     let digest = digest(&["spending", &id.budget, &id.name]);
     let (begin, end) = id.period;
-    format!("{prefix}spent:{}:{}:{begin}-{end}:{digest}", id.budget, id.per)
+    format!(
+        "{prefix}spent:{}:{}:{begin}-{end}:{digest}",
+        id.budget, id.per
+    )
 }
 
 /// The key of an alert to a receiver.

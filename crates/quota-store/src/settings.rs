@@ -54,13 +54,17 @@ pub struct Address {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidAddress {
     /// Its scheme is another one.
-    #[error("must be a URL that starts with redis:// or rediss://, such as \"redis://valkey:6379\"")]
+    #[error(
+        "must be a URL that starts with redis:// or rediss://, such as \"redis://valkey:6379\""
+    )]
     Scheme,
     /// It has no host, or a port that is none.
     #[error("must name a host and, where it is not 6379, a port")]
     Host,
     /// It has a password.
-    #[error("has a password in it; secrets are read from `password_file` or TOKENGAUGE_QUOTA_STORE_PASSWORD")]
+    #[error(
+        "has a password in it; secrets are read from `password_file` or TOKENGAUGE_QUOTA_STORE_PASSWORD"
+    )]
     Password,
     /// What follows the host is no number of a database.
     #[error("may have the number of a database behind the host, such as /2, and nothing else")]
@@ -86,19 +90,9 @@ impl FromStr for Address {
             Some((user, _)) if user.contains(':') => return Err(InvalidAddress::Password),
             Some((user, server)) => (Some(user).filter(|user| !user.is_empty()), server),
         };
-        let authority: http::uri::Authority = server.parse().map_err(|_| InvalidAddress::Host)?;
-        let host = authority.host().trim_matches(['[', ']']);
-        let port = match authority.port() {
-            Some(port) => port.as_str().parse().map_err(|_| InvalidAddress::Host)?,
-            None if server.ends_with(':') => return Err(InvalidAddress::Host),
-            None => DEFAULT_PORT,
-        };
-        if host.is_empty() || database < 0 {
-            return Err(if host.is_empty() {
-                InvalidAddress::Host
-            } else {
-                InvalidAddress::Database
-            });
+        let (host, port) = server_parts(server).ok_or(InvalidAddress::Host)?;
+        if database < 0 {
+            return Err(InvalidAddress::Database);
         }
         Ok(Address {
             tls,
@@ -108,6 +102,34 @@ impl FromStr for Address {
             database,
         })
     }
+}
+
+/// Host and port of a server; an IPv6 address is in brackets.
+fn server_parts(server: &str) -> Option<(&str, u16)> {
+    let (host, port) = match server.strip_prefix('[') {
+        Some(rest) => {
+            let (host, port) = rest.split_once(']')?;
+            host.parse::<std::net::Ipv6Addr>().ok()?;
+            (
+                host,
+                if port.is_empty() {
+                    None
+                } else {
+                    Some(port.strip_prefix(':')?)
+                },
+            )
+        }
+        None => match server.split_once(':') {
+            Some((host, port)) => (host, Some(port)),
+            None => (server, None),
+        },
+    };
+    let plain = |one: char| one.is_ascii_alphanumeric() || "-._:".contains(one);
+    let port = match port {
+        Some(port) => port.parse().ok().filter(|port| *port > 0)?,
+        None => DEFAULT_PORT,
+    };
+    (!host.is_empty() && host.chars().all(plain)).then_some((host, port))
 }
 
 impl std::fmt::Display for Address {
@@ -132,7 +154,10 @@ mod tests {
             (false, 6379, 0, &None)
         );
         let address: Address = "rediss://me@[::1]:7000/3".parse().expect("an address");
-        assert_eq!((address.tls, address.port, address.database), (true, 7000, 3));
+        assert_eq!(
+            (address.tls, address.port, address.database),
+            (true, 7000, 3)
+        );
         assert_eq!(address.user.as_deref(), Some("me"));
         assert_eq!(address.to_string(), "[::1]:7000");
     }
@@ -146,6 +171,12 @@ mod tests {
             ("redis://:6379", InvalidAddress::Host),
             ("redis://valkey:port", InvalidAddress::Host),
             ("redis://valkey:99999", InvalidAddress::Host),
+            ("redis://valkey:0", InvalidAddress::Host),
+            ("redis://a:1:2", InvalidAddress::Host),
+            ("redis://a b", InvalidAddress::Host),
+            ("redis://[::1", InvalidAddress::Host),
+            ("redis://[::1]6379", InvalidAddress::Host),
+            ("redis://valkey?db=1", InvalidAddress::Host),
             ("redis://me:secret@valkey", InvalidAddress::Password),
             ("redis://:secret@valkey", InvalidAddress::Password),
             ("redis://valkey/two", InvalidAddress::Database),

@@ -173,7 +173,9 @@ impl<A: Fn() -> Option<Arc<Accounting>>> Sync<A> {
         let answers = self.client.run(&scripts).await;
         let applied = answers.and_then(|answers| {
             let pairs = reports.iter().zip(&answers);
-            pairs.map(|(report, answer)| apply(accounting, report, answer, sent)).collect()
+            pairs
+                .map(|(report, answer)| apply(accounting, report, answer, sent))
+                .collect()
         });
         match applied {
             Ok(()) => {
@@ -193,7 +195,10 @@ impl<A: Fn() -> Option<Arc<Accounting>>> Sync<A> {
     fn failed(&mut self, error: &ClientError) {
         self.sharing.failed(error.to_string());
         let now = Instant::now();
-        if self.logged.is_some_and(|at| now.duration_since(at) < LOG_EVERY) {
+        if self
+            .logged
+            .is_some_and(|at| now.duration_since(at) < LOG_EVERY)
+        {
             return;
         }
         self.logged = Some(now);
@@ -208,7 +213,12 @@ impl<A: Fn() -> Option<Arc<Accounting>>> Sync<A> {
 
     fn script(&self, report: &Report, now: u64) -> Invocation {
         let (prefix, process) = (&self.settings.prefix, &self.process);
-        let lifetime = self.sharing.settings().expires_after().as_millis().to_string();
+        let lifetime = self
+            .sharing
+            .settings()
+            .expires_after()
+            .as_millis()
+            .to_string();
         match report {
             Report::Limit(id, LimitReport::Rate(report)) => Invocation {
                 script: Script::Rate,

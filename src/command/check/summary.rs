@@ -110,7 +110,9 @@ fn quota_store(store: &tokengauge_quota_store::Settings) -> String {
     let (address, prefix) = (&store.address, &store.prefix);
     let shared = match sharing.mode {
         Mode::Enforce => "limits, spending and alerts are shared",
-        Mode::Shadow => "shadow mode, what shared limits would refuse is counted; alerts are shared",
+        Mode::Shadow => {
+            "shadow mode, what shared limits would refuse is counted; alerts are shared"
+        }
     };
     let without = match sharing.on_error {
         OnError::Local => format!("1/{} of each limit in each process", sharing.replicas),

@@ -153,7 +153,11 @@ impl RateLease {
             worth: self.worth,
             used: self.used,
             acknowledged: self.acknowledged,
-            want: if self.is_asked(now) && !ending { want } else { 0 },
+            want: if self.is_asked(now) && !ending {
+                want
+            } else {
+                0
+            },
         }
     }
 

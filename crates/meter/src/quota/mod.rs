@@ -260,7 +260,9 @@ impl Quotas {
     /// What is to be reported to the quota store.
     pub fn reports(&self, due: Due) -> Vec<(LimitId, LimitReport)> {
         let mut reports = Vec::new();
-        self.0.iter().for_each(|state| state.reports(due, &mut reports));
+        self.0
+            .iter()
+            .for_each(|state| state.reports(due, &mut reports));
         reports
     }
 

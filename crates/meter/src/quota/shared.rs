@@ -130,7 +130,9 @@ impl SharedUsage {
         NameLeases {
             requests: quota.requests_per_minute.map(rate),
             tokens: quota.tokens_per_minute.map(rate),
-            slots: quota.concurrent.map(|most| SlotLease::new(most, lease, now)),
+            slots: quota
+                .concurrent
+                .map(|most| SlotLease::new(most, lease, now)),
             urgent: false,
         }
     }
@@ -202,7 +204,12 @@ impl SharedUsage {
     }
 
     /// What is to be reported at `now`; forgets names that nothing is held of.
-    pub(super) fn reports(&self, quota: &Arc<str>, due: Due, reports: &mut Vec<(LimitId, LimitReport)>) {
+    pub(super) fn reports(
+        &self,
+        quota: &Arc<str>,
+        due: Due,
+        reports: &mut Vec<(LimitId, LimitReport)>,
+    ) {
         let now = self.sharing.now();
         let ending = due == Due::End;
         let mut names = self.names.lock();
@@ -319,7 +326,11 @@ impl NameLeases {
         if let Some(lease) = &mut self.requests {
             lease.ask(1, now);
         }
-        if self.slots.as_ref().is_some_and(|slots| !slots.is_available(now)) {
+        if self
+            .slots
+            .as_ref()
+            .is_some_and(|slots| !slots.is_available(now))
+        {
             return Err((Resource::Concurrent, RETRY_AFTER));
         }
         for (resource, lease) in [

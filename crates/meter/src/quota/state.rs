@@ -250,7 +250,10 @@ impl QuotaUsage {
         let in_flight: HashSet<_> = self.in_flight().keys().cloned().collect();
         self.names().retain(|name, seen| {
             let owes = self.tokens.as_ref().is_some_and(|tokens| tokens.owes(name));
-            let leased = self.leased.as_ref().is_some_and(|shared| shared.knows(name));
+            let leased = self
+                .leased
+                .as_ref()
+                .is_some_and(|shared| shared.knows(name));
             owes || leased || in_flight.contains(name) || *seen + FORGET_AFTER >= second
         });
     }
@@ -336,9 +339,11 @@ impl QuotaState {
             refused: of(&usage.refused),
             shadow_refused: of(&usage.shadow_refused),
             shared: SharedReason::ALL.map(|why| (why, shared(why))),
-            least_remaining: self.usage.leased.as_ref().map_or(Vec::new(), |shared| {
-                shared.least_remaining(&self.quota)
-            }),
+            least_remaining: self
+                .usage
+                .leased
+                .as_ref()
+                .map_or(Vec::new(), |shared| shared.least_remaining(&self.quota)),
         }
     }
 

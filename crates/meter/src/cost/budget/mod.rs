@@ -316,7 +316,9 @@ impl BudgetState {
         if most < self.budget.usd {
             return Ok(());
         }
-        self.refuse(stage, || self.refusal(most, period.1.saturating_sub(now).max(1)))
+        self.refuse(stage, || {
+            self.refusal(most, period.1.saturating_sub(now).max(1))
+        })
     }
 
     /// What follows from the budget being shared; `None` where what was spent decides.
@@ -332,7 +334,9 @@ impl BudgetState {
             let all = charges.iter().map(|charge| shared.of(&charge.name, period));
             let over = own < self.budget.usd && all.fold(0.0, f64::max) >= self.budget.usd;
             let once = u64::from(over && stage == AdmissionStage::Final);
-            self.counts.shadow_blocked.fetch_add(once, Ordering::Relaxed);
+            self.counts
+                .shadow_blocked
+                .fetch_add(once, Ordering::Relaxed);
             return None;
         }
         if charges.is_empty() {

@@ -167,7 +167,9 @@ impl SharedSpending {
         let mut names = self.names.lock();
         if due != Due::Urgent {
             names.retain(|_, all| {
-                all.retain(|one| one.is_open() || now.saturating_duration_since(one.last_use) < INTEREST);
+                all.retain(|one| {
+                    one.is_open() || now.saturating_duration_since(one.last_use) < INTEREST
+                });
                 !all.is_empty()
             });
         }
@@ -195,11 +197,19 @@ impl SharedSpending {
 
     /// Takes over what all have spent, in billionths of a US dollar; returns it with what is not reported yet, in US
     /// dollars.
-    pub(super) fn answered(&self, id: &SpendingId, report: &SpendingReport, sum: u64) -> Option<f64> {
+    pub(super) fn answered(
+        &self,
+        id: &SpendingId,
+        report: &SpendingReport,
+        sum: u64,
+    ) -> Option<f64> {
         let mut names = self.names.lock();
         let mut all = names.get_mut(&id.name).into_iter().flatten();
         let one = all.find(|one| one.period == id.period)?;
-        if one.reported.is_some_and(|sent| sent.sequence == report.sequence) {
+        if one
+            .reported
+            .is_some_and(|sent| sent.sequence == report.sequence)
+        {
             one.reported = None;
         }
         one.known = sum;

@@ -45,7 +45,11 @@ fn what_was_granted_may_be_taken_until_it_is_no_longer_valid() {
     assert_eq!(lease.available(now), 19, "one more was taken on the way");
     assert!(lease.is_due(now));
     let later = now + VALID;
-    assert_eq!(lease.available(later), 9, "credit, less what is not reported");
+    assert_eq!(
+        lease.available(later),
+        9,
+        "credit, less what is not reported"
+    );
 }
 
 #[test]
@@ -91,7 +95,10 @@ fn a_slot_may_be_taken_on_credit_and_no_more_than_there_are() {
     assert!(!slots.is_available(now));
     slots.release();
     assert!(slots.is_available(now), "it is still held");
-    assert!(!SlotLease::new(0, LEASE, now).is_available(now), "0 refuses all");
+    assert!(
+        !SlotLease::new(0, LEASE, now).is_available(now),
+        "0 refuses all"
+    );
 }
 
 /// The bucket of a rate, as the store counts it. Seconds are `f64`.
@@ -121,7 +128,9 @@ impl Bucket {
 
     fn report(&mut self, process: usize, report: &RateReport, now: f64) -> LeaseAnswer {
         let grown = self.free + (now - self.at) * self.limit / 60.0;
-        self.free = grown.min(self.limit - self.out()).max(self.free.min(self.limit));
+        self.free = grown
+            .min(self.limit - self.out())
+            .max(self.free.min(self.limit));
         self.at = now;
         for held in &mut self.held {
             if held.is_some_and(|held| held.1 <= now) {
