@@ -172,10 +172,8 @@ impl<A: Fn() -> Option<Arc<Accounting>>> Sync<A> {
         let sent = self.sharing.now();
         let answers = self.client.run(&scripts).await;
         let applied = answers.and_then(|answers| {
-            let pairs = reports.iter().zip(&answers);
-            pairs
-                .map(|(report, answer)| apply(accounting, report, answer, sent))
-                .collect()
+            let mut pairs = reports.iter().zip(&answers);
+            pairs.try_for_each(|(report, answer)| apply(accounting, report, answer, sent))
         });
         match applied {
             Ok(()) => {
