@@ -126,7 +126,11 @@ impl RateLease {
         if self.retry_at.is_some_and(|at| now < at) {
             return false;
         }
-        !self.is_valid(now) || self.available(now) < signed(self.worth.max(self.demand) / 2 + 1)
+        if !self.is_valid(now) {
+            return true;
+        }
+        // Where nobody has anything left there is nothing to be had before the next report.
+        self.free > 0 && self.available(now) < signed(self.worth.max(self.demand) / 2 + 1)
     }
 
     /// Whether there is something to report or to ask for.

@@ -71,6 +71,23 @@ fn who_was_denied_gets_no_credit_until_there_is_something_again() {
 }
 
 #[test]
+fn the_store_is_asked_soon_where_it_has_more() {
+    let now = Instant::now();
+    let mut lease = RateLease::new(limit(600), LEASE, now);
+    assert!(lease.runs_low(now), "it was never asked");
+    let report = lease.report(now, false);
+    lease.answered(&report, answer(20, 500, 0), now, VALID);
+    assert!(!lease.runs_low(now));
+    lease.take(26);
+    assert!(lease.runs_low(now));
+    lease.answered(&report, answer(0, 0, 1), now, VALID);
+    assert!(!lease.runs_low(now), "there is nothing to be had");
+    lease.answered(&report, answer(3, 0, 0), now, VALID);
+    assert!(!lease.runs_low(now));
+    assert!(lease.runs_low(now + VALID));
+}
+
+#[test]
 fn nothing_is_wanted_without_calls_and_all_is_given_back_at_the_end() {
     let now = Instant::now();
     let mut lease = RateLease::new(limit(6_000), LEASE, now);
