@@ -22,6 +22,7 @@
 //!   net/               sockets, TLS, the HTTP client that is not the proxy's
 //!   store/             finished calls on disk and in memory, and questions to them
 //!   sink/              finished calls sent to ClickHouse and S3, and read back
+//!   quota-store/       limits, spending and alerts that processes share in Valkey or Redis
 //!   experiments/       variants compared by unit; pure functions
 //!   telemetry/         metric names, registry, Prometheus, OTLP, the call log, engines' metrics
 //!   files/             private files, and state that survives a restart

@@ -37,6 +37,8 @@ block = true
 [[quota]]
 name = "q"
 concurrent = 1
+[quota_store]
+url = "redis://127.0.0.1:1"
 [[slo]]
 name = "t"
 throughput.at_least = 900

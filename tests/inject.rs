@@ -163,8 +163,7 @@ fn a_job_ends_although_the_sidecar_does_not_and_is_measured_by_its_own_promises(
     assert_eq!(&*config.slos[0].name, "evaluation-speed");
     assert_eq!(config.drain_timeout.as_secs(), 25);
     assert_eq!(
-        config.routes[0].upstream.name,
-        "openai".into(),
+        &*config.routes[0].upstream.name, "openai",
         "the rest is the base's"
     );
     let source = &pod["spec"]["volumes"][0]["downwardAPI"]["items"][0];

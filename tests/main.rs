@@ -97,6 +97,7 @@ mod output;
 #[cfg(unix)]
 mod private_files;
 mod process;
+mod quota_store;
 mod refused_config;
 #[cfg(target_os = "linux")]
 mod refused_prompts;

@@ -22,6 +22,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("sink", &["core", "meter", "net", "store"]),
     ("stats", &[]),
     ("experiments", &["stats", "store"]),
+    ("quota-store", &["core", "meter", "net"]),
     ("sessions", &["core", "store"]),
     ("store", &["core", "files", "meter", "stats"]),
     (

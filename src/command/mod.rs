@@ -31,6 +31,7 @@ mod pause;
 mod periodic;
 mod probe;
 mod progress;
+mod quota_store;
 mod reload;
 mod reload_status;
 mod replay;

@@ -9,15 +9,20 @@ use crate::http_client::fetch;
 use crate::slo::{
     AlertNotification, DeliveryState, Destination, FiringAlerts, Outbox, Receiver, Slos, messages,
 };
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokengauge_core::time::whole_seconds_since_1970;
+use tokengauge_quota_store::{AlertState, Claim, QuotaStore};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 /// How often alerts are evaluated.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// How long a claim on an alert holds in the quota store: when the process that has it is killed, another one sends what
+/// is due within this time and one look.
+const CLAIM_HOLDS: Duration = Duration::from_secs(15);
 /// How long a receiver may take.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -32,6 +37,8 @@ struct Channel {
     budgets: Arc<Budgets>,
     page: PageLink,
     failures: Counter,
+    /// Where processes agree on who sends.
+    store: Option<Arc<QuotaStore>>,
 }
 
 /// The receivers, each with a task of its own, so that a slow one does not delay others.
@@ -42,6 +49,7 @@ pub(super) struct Receivers {
     delivery_state: Option<Arc<DeliveryState>>,
     page: PageLink,
     failures: Box<dyn Fn(&'static str) -> Counter + Send + Sync>,
+    store: Option<Arc<QuotaStore>>,
     running: Vec<(Receiver, JoinHandle<()>)>,
 }
 
@@ -59,6 +67,7 @@ impl Receivers {
         delivery_state: Option<DeliveryState>,
         page: PageLink,
         failures: impl Fn(&'static str) -> Counter + Send + Sync + 'static,
+        store: Option<Arc<QuotaStore>>,
     ) -> Receivers {
         Receivers {
             slos: Arc::clone(slos),
@@ -66,6 +75,7 @@ impl Receivers {
             delivery_state: delivery_state.map(Arc::new),
             page,
             failures: Box::new(failures),
+            store,
             running: Vec::new(),
         }
     }
@@ -117,6 +127,7 @@ impl Receivers {
             budgets: Arc::clone(&self.budgets),
             page: self.page.clone(),
             failures: (self.failures)(receiver.kind.as_str()),
+            store: self.store.clone(),
             receiver: receiver.clone(),
         })
     }
@@ -152,6 +163,7 @@ impl Channel {
 
     async fn send_alerts(&mut self, firing: &[AlertNotification]) {
         let due = self.outbox.due(now(), firing, self.receiver.repeat);
+        let due = self.claimed(firing, due).await;
         if due.is_empty() {
             return;
         }
@@ -165,6 +177,7 @@ impl Channel {
                 Ok(answer) if answer.status.is_success() => {
                     self.outbox.sent(now(), &notices);
                     self.keep().await;
+                    self.tell_others(&notices).await;
                 }
                 Ok(answer) => {
                     let reason = format!("answered {}", answer.status.as_u16());
@@ -172,6 +185,68 @@ impl Channel {
                 }
                 Err(error) => return self.failed(&error.to_string(), None),
             }
+        }
+    }
+
+    /// Those of `due` that this process is to send. The others are sent by another process that shares the quota store,
+    /// or were.
+    async fn claimed(
+        &mut self,
+        firing: &[AlertNotification],
+        due: Vec<AlertNotification>,
+    ) -> Vec<AlertNotification> {
+        let Some(store) = self.store.clone() else {
+            return due;
+        };
+        let wanted: HashSet<_> = due.iter().map(AlertNotification::key).collect();
+        // Also those of which nothing is due: others learn that they fire here.
+        let quiet = firing
+            .iter()
+            .filter(|notice| !wanted.contains(&notice.key()));
+        let all: Vec<_> = due.iter().chain(quiet).cloned().collect();
+        let mut own = Vec::new();
+        let mut away = false;
+        for notice in all {
+            let key = notice.key();
+            let is_due = wanted.contains(&key);
+            let state = AlertState {
+                receiver: &self.receiver.name,
+                alert: &key,
+                fires: notice.firing,
+                due: is_due,
+                delivered: notice.firing && self.outbox.has_delivered(&key),
+                repeat: self.receiver.repeat,
+                holds: CLAIM_HOLDS,
+            };
+            // One timeout is enough.
+            let claim = match away {
+                true => store.alerts.alone(is_due),
+                false => store.alerts.claim(state).await,
+            };
+            away |= claim == Claim::Alone;
+            match claim {
+                Claim::Send | Claim::Alone if is_due => own.push(notice),
+                Claim::Delivered if is_due => {
+                    self.outbox.sent(now(), &[notice]);
+                    self.keep().await;
+                }
+                _ => {}
+            }
+        }
+        own
+    }
+
+    /// Says to the processes that share the quota store what was delivered.
+    async fn tell_others(&self, notices: &[AlertNotification]) {
+        let Some(store) = &self.store else {
+            return;
+        };
+        for notice in notices {
+            let (receiver, alert) = (&self.receiver.name, notice.key());
+            store
+                .alerts
+                .delivered(receiver, &alert, notice.firing)
+                .await;
         }
     }
 

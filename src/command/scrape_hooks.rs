@@ -1,6 +1,7 @@
 //! Metrics that are updated before every scrape.
 
 use super::operators;
+use super::quota_store::SharedLimits;
 use crate::admin::EventBus;
 use crate::cost::budget::Budgets;
 use crate::export::names::{self, Family};
@@ -11,8 +12,9 @@ use crate::meter::Meter;
 use crate::proxy::{Forwarder, UpstreamConnections};
 use crate::slo::Slos;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 use tokengauge_core::time::whole_seconds_since_1970;
+use tokengauge_quota_store::ClaimCounts;
 use tokio::runtime::Handle;
 
 /// The sources of the metrics that are updated before every scrape.
@@ -22,6 +24,7 @@ pub(super) struct Sources<'a> {
     pub(super) event_bus: &'a Arc<EventBus>,
     pub(super) budgets: &'a Arc<Budgets>,
     pub(super) meter: &'a Arc<Meter>,
+    pub(super) shared_limits: &'a SharedLimits,
 }
 
 /// Installs the hooks that update metrics before every scrape.
@@ -32,6 +35,7 @@ pub(super) fn install(prometheus: &Prometheus, sources: &Sources<'_>) {
         event_bus,
         budgets,
         meter,
+        shared_limits,
     } = sources;
     // Weak, because the forwarder already holds the exporter through the meter.
     let weak_forwarder = Arc::downgrade(forwarder);
@@ -70,8 +74,14 @@ pub(super) fn install(prometheus: &Prometheus, sources: &Sources<'_>) {
             cost::gpus(registry, &accounting.prices);
             cost::facts(registry, &meter.measure());
             quota::quotas(registry, &accounting.quotas);
+            if let Some(sharing) = &accounting.sharing {
+                quota::sharing(registry, &sharing.status(Instant::now()));
+            }
         }
     });
+    if let Some(store) = shared_limits.store.clone() {
+        prometheus.before_scrape(move |registry, _| alerts(registry, store.alerts.counts()));
+    }
     prometheus.before_scrape(runtime::figures("traffic", Handle::current()));
 }
 
@@ -88,4 +98,19 @@ fn connections(registry: &Registry, upstream: &UpstreamConnections) {
     refused.absolute(upstream.refused);
     let resent = registry.series(&names::UPSTREAM_RESENT, &labels);
     resent.absolute(upstream.resent);
+}
+
+/// Who sends alerts, among the processes that share a quota store.
+fn alerts(registry: &Registry, counts: ClaimCounts) {
+    for (result, count) in [
+        ("claimed", counts.claimed),
+        ("delivered_elsewhere", counts.delivered_elsewhere),
+        ("alone", counts.alone),
+    ] {
+        let labels = labels::ByResult { result };
+        let series = registry.series(&names::QUOTA_STORE_ALERTS, &labels);
+        series.absolute(count);
+    }
+    let elected = registry.series(&names::QUOTA_STORE_ELECTED, &());
+    elected.set(counts.elected as f64);
 }

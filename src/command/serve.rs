@@ -8,6 +8,7 @@ use super::objectives::{self, Objectives};
 use super::operators::{Operators, Watchers};
 use super::page_link::PageLink;
 use super::periodic::Periodic;
+use super::quota_store::SharedLimits;
 use super::reload::{self, Source};
 use super::reload_status::Reloads;
 use super::running_proxy::RunningProxy;
@@ -50,6 +51,7 @@ pub(super) struct Proxy {
     receivers: Receivers,
     watchers: Watchers,
     spending: Spending,
+    shared_limits: SharedLimits,
     otlp: Otlp,
     shutdown: Shutdown,
     /// The source of reloads.
@@ -88,7 +90,8 @@ impl Proxy {
         subscribers.push(Arc::new(Lines));
         let spending = Spending::open(&config)?;
         subscribers.push(spending.accounting.budgets.clone());
-        let receivers = receivers(&config, &prometheus, &slos, &spending)?;
+        let shared_limits = SharedLimits::start(&config, &spending.accounting)?;
+        let receivers = receivers(&config, &prometheus, &slos, &spending, &shared_limits)?;
         super::check::files(&config)?;
         // From here on only binding addresses can fail. Where something above fails, all of it is
         // repeated with the fallback, and OTLP must not be started twice.
@@ -97,6 +100,7 @@ impl Proxy {
         let accounting = spending.accounting.clone();
         let measure = config.measure.clone();
         let meter = Meter::with(measure, accounting, subscribers, otlp.tracer());
+        shared_limits.measure(&meter);
         otlp.begin_metrics(&prometheus, &meter);
         ledger::look(ledger.as_ref(), &meter);
         let observer: Arc<dyn Observer> = meter.clone();
@@ -110,6 +114,7 @@ impl Proxy {
             event_bus: &event_bus,
             budgets: &spending.accounting.budgets,
             meter: &meter,
+            shared_limits: &shared_limits,
         };
         scrape_hooks::install(&prometheus, &sources);
         let bound = bind_listeners(&config)?;
@@ -155,6 +160,7 @@ impl Proxy {
             receivers,
             watchers,
             spending,
+            shared_limits,
             otlp,
             shutdown,
             source: None,
@@ -235,11 +241,13 @@ impl Proxy {
             reloading.abort();
         }
         let (objectives, spending, otlp) = (self.objectives, self.spending, self.otlp);
+        let shared_limits = self.shared_limits;
         let end = move || {
             let flushed = meter.flush(FLUSH_WITHIN);
             // What has just been written is sent while the others end.
             let sinks = std::thread::spawn(move || sinks.finish(FLUSH_WITHIN));
             objectives.stop();
+            shared_limits.finish(FLUSH_WITHIN);
             spending.keep();
             let exported = otlp.shutdown(FLUSH_WITHIN);
             (flushed, exported, sinks.join().unwrap_or(false))
@@ -306,6 +314,7 @@ fn receivers(
     prometheus: &Arc<Prometheus>,
     slos: &Arc<Slos>,
     spending: &Spending,
+    shared_limits: &SharedLimits,
 ) -> Result<Receivers, Error> {
     let delivery_state = config
         .state_dir
@@ -318,7 +327,8 @@ fn receivers(
     let failures = move |kind| failures.export_failures("notify", kind);
     let page = PageLink::new(&config.admin, |name| std::env::var(name).ok());
     let budgets = &spending.accounting.budgets;
-    let mut receivers = Receivers::new(slos, budgets, delivery_state, page, failures);
+    let store = shared_limits.store.clone();
+    let mut receivers = Receivers::new(slos, budgets, delivery_state, page, failures, store);
     receivers.change(receivers.prepare(&config.receivers)?);
     Ok(receivers)
 }

@@ -1,5 +1,6 @@
 //! Saves the spending of budgets, so that it survives a restart.
 
+use super::quota_store;
 use crate::Error;
 use crate::config::Config;
 use crate::cost::budget::Store;
@@ -22,7 +23,9 @@ pub(super) struct Spending {
 impl Spending {
     /// Loads the spending of the last process, where there is a state directory.
     pub(super) fn open(config: &Config) -> Result<Spending, Error> {
-        let accounting = Accounting::new(&config.prices, &config.budgets, &config.quotas);
+        let sharing = quota_store::sharing(config);
+        let accounting =
+            Accounting::shared(&config.prices, &config.budgets, &config.quotas, sharing);
         let budgets = &accounting.budgets;
         let now = whole_seconds_since_1970(SystemTime::now());
         let store = config.state_dir.as_deref();

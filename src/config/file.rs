@@ -10,6 +10,7 @@ mod gate;
 mod limits;
 mod objectives;
 mod process;
+mod quota_store;
 mod sinks;
 mod traffic;
 
@@ -19,6 +20,7 @@ pub(super) use gate::*;
 pub(super) use limits::*;
 pub(super) use objectives::*;
 pub(super) use process::*;
+pub(super) use quota_store::*;
 pub(super) use sinks::*;
 pub(super) use traffic::*;
 
@@ -260,6 +262,7 @@ pub(super) struct File {
     #[serde(default)]
     #[schemars(extend("maxItems" = MAX_QUOTAS))]
     pub(super) quota: Vec<Spanned<Quota>>,
+    pub(super) quota_store: Option<QuotaStore>,
     #[serde(default)]
     pub(super) slo: Vec<Spanned<Slo>>,
     #[serde(default)]

@@ -51,7 +51,10 @@ fn limits(table: &Table) -> bool {
     let shadow = is_shadow(table);
     table.iter().any(|(key, value)| {
         let key = key.to_ascii_lowercase();
-        if key.contains("quota") || (key.contains("limit") && key != "limits") {
+        if key == "quota_store" {
+            // Where limits are counted, not a limit.
+            false
+        } else if key.contains("quota") || (key.contains("limit") && key != "limits") {
             any_of(value, |quota| !is_shadow(quota))
         } else if key.contains("budget") {
             any_of(value, |budget| !is_shadow(budget) && blocks(budget))
@@ -201,6 +204,7 @@ mod tests {
             BUDGET,
             "[[budget]]\nname = \"b\"\nblock = false",
             "quota = []",
+            "[quota_store]\nurl = \"redis://valkey\"",
             "# [[quota]]\n[[route]]\npath = \"/a\" # no quota here",
             "[[route]]\npath = \"it's\" # no quota here",
             "[[route]]\nname = \"block-1\"",
@@ -208,7 +212,8 @@ mod tests {
             "[limits]\nconnections = 5",
         ] {
             assert!(!may_limit(free), "{free}");
-            if !free.contains("quota = []") {
+            // Without tables the word alone decides.
+            if !free.starts_with("quota") && !free.starts_with("[quota") {
                 assert!(!may_limit(&format!("{free}{BROKEN}")), "{free}");
             }
         }

@@ -14,6 +14,7 @@ mod memory_limit;
 mod named_files;
 mod objectives;
 mod operators;
+mod quota_store;
 mod quotas;
 mod receivers;
 mod reference;
@@ -93,6 +94,8 @@ pub struct Config {
     /// The quotas on requests, tokens and concurrency; at most
     /// [`MAX_QUOTAS`](crate::quota::MAX_QUOTAS).
     pub quotas: Vec<Quota>,
+    /// Where quotas, budgets and alerts are shared with other processes, if they are.
+    pub quota_store: Option<tokengauge_quota_store::Settings>,
     /// What is compared with the weeks before.
     pub drifts: Vec<crate::drift::Settings>,
     /// The gates of rollouts.

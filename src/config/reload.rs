@@ -22,6 +22,7 @@ pub fn needs_restart(now: &Config, next: &Config) -> Vec<&'static str> {
         budgets: _,
         prices: _,
         quotas: _,
+        quota_store,
         drifts: _,
         gates: _,
         state_dir,
@@ -38,6 +39,7 @@ pub fn needs_restart(now: &Config, next: &Config) -> Vec<&'static str> {
         ("state_dir", *state_dir != now.state_dir),
         ("ledger", *ledger != now.ledger),
         ("sink", *sinks != now.sinks),
+        ("quota_store", *quota_store != now.quota_store),
         (
             "measure.max_models",
             measure.max_models != now.measure.max_models,

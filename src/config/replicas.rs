@@ -10,24 +10,27 @@ impl Config {
     /// One sentence for each limit and receiver, for an operator who may run several
     /// replicas.
     pub fn of_each_replica(&self) -> Vec<String> {
+        let shared = self.quota_store.as_ref();
+        let shared = shared.is_some_and(|store| store.sharing.mode == Mode::Enforce);
         let enforced = self
             .quotas
             .iter()
-            .filter(|quota| quota.mode == Mode::Enforce);
+            .filter(|quota| quota.mode == Mode::Enforce && !shared);
         let quotas = enforced.map(|quota| format!("quota {}: {THROUGH}", quota.name));
         let rate = self.limits.requests_per_minute;
         let rate = rate.map(|_| format!("limits.requests_per_minute: {THROUGH}"));
         let blocking = self
             .budgets
             .iter()
-            .filter(|budget| budget.block && budget.mode == Mode::Enforce);
+            .filter(|budget| budget.block && budget.mode == Mode::Enforce && !shared);
         let budgets = blocking.map(|budget| {
             format!(
                 "budget {}: counted by each replica for itself; N replicas block when N times as much is spent, or later",
                 budget.name
             )
         });
-        let receivers = self.receivers.iter().map(|receiver| {
+        let receivers = self.receivers.iter().filter(|_| self.quota_store.is_none());
+        let receivers = receivers.map(|receiver| {
             let again = "each replica judges its own calls, and tells of them itself";
             format!(
                 "notify {}: {again}; N replicas may tell N times",
@@ -77,6 +80,13 @@ mod tests {
             kind = "webhook"
             url = "http://127.0.0.1:2/"
         "#;
+        let store = format!("[quota_store]\nurl = \"redis://valkey\"\n{text}");
+        let shared = Config::parse(&store, "test").expect("valid");
+        assert_eq!(
+            shared.of_each_replica().len(),
+            1,
+            "the limit of the process"
+        );
         let config = Config::parse(text, "test").expect("valid");
         let said = config.of_each_replica();
         let named: Vec<_> = said

@@ -62,6 +62,7 @@ pub(super) fn config(file: File, text: &str) -> Result<Config, Vec<Problem>> {
     let receivers = receivers::receivers(file.notify, &mut problems);
     let slos = objectives::slos(file.slo, &routes, &measure, &mut problems);
     let quotas = quotas::quotas(file.quota, &slos, &routes, &measure, &mut problems);
+    let quota_store = quota_store::quota_store(file.quota_store, &mut problems);
     let admin = operators::admin(file.admin, &mut problems);
     operators::check_separate(&admin, &upstreams, &mut problems);
     let ledger = ledger::ledger(file.ledger, file.state_dir.as_deref(), &mut problems);
@@ -105,6 +106,7 @@ pub(super) fn config(file: File, text: &str) -> Result<Config, Vec<Problem>> {
         budgets,
         prices,
         quotas,
+        quota_store,
         drifts,
         gates,
         state_dir: file.state_dir,
@@ -404,6 +406,7 @@ fn route(
         inject_usage: written.inject_usage,
         add_via: written.via,
         add_forwarded: written.forwarded,
+        ratelimit_headers: written.ratelimit_headers,
         upgrades,
         split: None,
     })

@@ -51,6 +51,7 @@ impl Config {
             budgets: Vec::new(),
             prices: PriceList::default(),
             quotas: Vec::new(),
+            quota_store: None,
             drifts: Vec::new(),
             gates: Vec::new(),
             state_dir: None,

@@ -476,6 +476,7 @@ CHANGES = {
     "drain": 'drain_timeout = "1m"\n{}', "limits": "{}[limits]\nconnections = 5\n", "recent": "{}[measure]\nrecent_calls = 5\n",
     "quota": '{}[[quota]]\nname = "q"\nrequests_per_minute = 5\n', "admin": '{}[admin]\nhosts = ["a.example"]\n',
     "otlp": "{}[otlp]\ncall_records = true\n", "state": 'state_dir = "FOLDER"\n{}', "models": "{}[measure]\nmax_models = 5\n",
+    "quota_store": '{}[quota_store]\nurl = "redis://127.0.0.1:1"\n',
 }
 
 
@@ -574,6 +575,12 @@ def test_notes_say_what_limits_mean_with_several_replicas(helm):
     assert "only-counted" not in said
     assert "for itself" not in notes(merged(given, {"gateway": {"autoscaling": {"enabled": False}}})), "one replica"
     assert "for itself" not in notes({}), "no limits"
+    store = '[quota_store]\nurl = "redis://valkey"\n'
+    shared = notes(merged(given, {"config": given["config"] + store}))
+    assert "limits.requests_per_minute" in shared
+    assert not any(name in shared for name in ("quota team", "budget month", "notify oncall"))
+    shadow = notes(merged(given, {"config": given["config"] + store + 'mode = "shadow"\n'}))
+    assert "quota team" in shadow and "budget month" in shadow and "notify oncall" not in shadow
     assert "Each sidecar" in notes({"mode": "sidecar", "config": given["config"]})
 
 

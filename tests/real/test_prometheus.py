@@ -68,6 +68,15 @@ NOT_WITHIN_MINUTES = {
     "tokengauge_experiment_units",
     "tokengauge_experiment_withheld",
     "tokengauge_experiment_failures_total",
+    # Those of a quota store are in test_quota_store.py.
+    "tokengauge_quota_remaining",
+    "tokengauge_quota_store_requests_total",
+    "tokengauge_quota_store_lease_age_seconds",
+    "tokengauge_quota_store_fallback",
+    "tokengauge_quota_store_fallback_decisions_total",
+    "tokengauge_quota_store_untracked_total",
+    "tokengauge_quota_store_alerts_total",
+    "tokengauge_quota_store_elected_alerts",
 }
 
 

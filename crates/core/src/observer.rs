@@ -5,7 +5,7 @@ use crate::call::Dialect;
 use crate::experiment::{AssignedUnit, AssignedVariant, RequestHead};
 use crate::memory::{AdmissionBuffers, Buffer, Memory};
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -190,6 +190,11 @@ pub trait CallPolicy: Send + Sync {
     /// response what the agent did not ask for.
     fn response_filter(&self) -> Option<Box<dyn Filter>> {
         None
+    }
+    /// Called once before the response head is passed on, where the route asks for it: header fields
+    /// about what is left of the call's limits.
+    fn limit_headers(&self) -> Vec<(HeaderName, HeaderValue)> {
+        Vec::new()
     }
     /// The body of an error of the proxy's own: plain text, unless the call's dialect has a shape.
     fn error_reply(&self, failure: &Failure) -> ErrorReply {

@@ -3,6 +3,7 @@
 use crate::cost::budget::{Budget, Budgets};
 use crate::cost::{PriceList, Prices};
 use crate::quota::{Quota, Quotas};
+use crate::sharing::Sharing;
 use std::sync::Arc;
 
 /// The prices, budgets and quotas in force, with their spending and usage.
@@ -14,15 +15,28 @@ pub struct Accounting {
     pub budgets: Arc<Budgets>,
     /// The quotas and their usage.
     pub quotas: Arc<Quotas>,
+    /// How budgets and quotas are shared with other processes, if they are.
+    pub sharing: Option<Arc<Sharing>>,
 }
 
 impl Accounting {
-    /// Without spending or usage.
+    /// Without spending or usage, for this process alone.
     pub fn new(prices: &PriceList, budgets: &[Budget], quotas: &[Quota]) -> Accounting {
+        Accounting::shared(prices, budgets, quotas, None)
+    }
+
+    /// The same, shared with other processes where `sharing` is given.
+    pub fn shared(
+        prices: &PriceList,
+        budgets: &[Budget],
+        quotas: &[Quota],
+        sharing: Option<Arc<Sharing>>,
+    ) -> Accounting {
         Accounting {
             prices: Prices::new(prices),
-            budgets: Budgets::new(budgets),
-            quotas: Quotas::new(quotas),
+            budgets: Budgets::shared(budgets, sharing.clone()),
+            quotas: Quotas::shared(quotas, sharing.as_ref()),
+            sharing,
         }
     }
 
@@ -33,7 +47,8 @@ impl Accounting {
         Accounting {
             prices: Prices::new(prices).carry_over(&self.prices),
             budgets: Arc::clone(&self.budgets),
-            quotas: Quotas::new(quotas).carry_over(&self.quotas),
+            quotas: Quotas::shared(quotas, self.sharing.as_ref()).carry_over(&self.quotas),
+            sharing: self.sharing.clone(),
         }
     }
 

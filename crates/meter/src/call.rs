@@ -6,7 +6,7 @@ use super::context::CallContext;
 use super::finish;
 use super::guard::guarded;
 use bytes::Bytes;
-use http::{HeaderMap, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use parking_lot::{Mutex, MutexGuard};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -214,6 +214,10 @@ impl CallPolicy for Call {
 
     fn admit(&self, body: RequestBody<'_>) -> Admission {
         guarded(|| self.context.admit(body)).unwrap_or_default()
+    }
+
+    fn limit_headers(&self) -> Vec<(HeaderName, HeaderValue)> {
+        guarded(|| self.context.limit_headers()).unwrap_or_default()
     }
 
     fn upstream_trace(&self) -> Option<UpstreamTrace> {

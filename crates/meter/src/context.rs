@@ -11,7 +11,7 @@ use super::workload::Assignment;
 use crate::attribution::{Attribution, HeaderAttribution};
 use crate::quota::{self, Permit};
 use crate::settings::Measure;
-use http::{HeaderMap, Method, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use parking_lot::{Mutex, MutexGuard};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, OnceLock};
@@ -179,6 +179,15 @@ impl CallContext {
         if let Some(permit) = permit {
             permit.charge(tokens);
         }
+    }
+
+    /// What is left of the quotas that the call counts for, as header fields.
+    pub(super) fn limit_headers(&self) -> Vec<(HeaderName, HeaderValue)> {
+        let limited = self.limited.as_ref();
+        let permit = limited.and_then(|limited| limited.permit.get());
+        permit.map_or(Vec::new(), |permit| {
+            quota::header_fields(&permit.remaining(&self.accounting.quotas))
+        })
     }
 
     /// Releases the call's slots of quotas on concurrent calls.

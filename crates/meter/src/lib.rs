@@ -31,6 +31,7 @@ mod route_stats;
 mod script;
 pub mod settings;
 mod shared;
+pub mod sharing;
 mod subscriber;
 mod timeline;
 mod token_ratios;

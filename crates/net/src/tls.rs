@@ -61,6 +61,29 @@ impl Connector {
     ///
     /// When a file cannot be read or does not hold what it should.
     pub fn new(tls: &ClientTls, protocol: Protocol) -> Result<Connector, Invalid> {
+        Connector::with_alpn(
+            tls,
+            match protocol {
+                Protocol::Auto => &[H2, HTTP1],
+                Protocol::Http1 => &[HTTP1],
+                Protocol::Http2 => &[H2],
+            },
+        )
+    }
+
+    /// The same for a protocol that is not HTTP: ALPN is not used.
+    ///
+    /// # Errors
+    ///
+    /// When a file cannot be read or does not hold what it should.
+    pub fn without_alpn(tls: &ClientTls) -> Result<Connector, Invalid> {
+        Connector::with_alpn(tls, &[])
+    }
+
+    fn with_alpn(
+        tls: &ClientTls,
+        protocols: &'static [&'static [u8]],
+    ) -> Result<Connector, Invalid> {
         let server_name = tls.server_name.as_deref().map(server_name).transpose()?;
         let identity_files = tls
             .identity
@@ -71,7 +94,7 @@ impl Connector {
         let config = Reloading::new(
             files,
             Instant::now(),
-            Box::new(move || client_config(&tls, protocol)),
+            Box::new(move || client_config(&tls, protocols)),
         )?;
         Ok(Connector {
             config,
@@ -137,7 +160,7 @@ impl Acceptor {
     }
 }
 
-fn client_config(tls: &ClientTls, protocol: Protocol) -> Result<ClientConfig, Invalid> {
+fn client_config(tls: &ClientTls, protocols: &[&[u8]]) -> Result<ClientConfig, Invalid> {
     let roots = match &tls.ca {
         Some(file) => Arc::new(files::roots(file)?),
         None => system_roots()?,
@@ -149,11 +172,7 @@ fn client_config(tls: &ClientTls, protocol: Protocol) -> Result<ClientConfig, In
             .with_client_auth_cert(files::certificates(certificate)?, files::private_key(key)?)
             .map_err(|error| Invalid::pair(certificate, key, &error))?,
     };
-    config.alpn_protocols = match protocol {
-        Protocol::Auto => vec![H2.to_vec(), HTTP1.to_vec()],
-        Protocol::Http1 => vec![HTTP1.to_vec()],
-        Protocol::Http2 => vec![H2.to_vec()],
-    };
+    config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
     Ok(config)
 }
 

@@ -48,6 +48,10 @@ impl Forwarding<'_> {
         }
         let closes = closes_connection(&mut parts);
         headers::agent_response(&mut parts, self.route);
+        if self.route.ratelimit_headers {
+            let fields = handle.query(|observer| observer.limit_headers());
+            parts.headers.extend(fields.unwrap_or_default());
+        }
         parts.version = Version::HTTP_11;
         let (body, tunnel) = if switching {
             match self.tunnel(body, upgrade && requested) {

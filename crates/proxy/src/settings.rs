@@ -68,6 +68,8 @@ pub struct Route {
     pub add_via: bool,
     /// Whether to add `x-forwarded-for`, `-host` and `-proto`.
     pub add_forwarded: bool,
+    /// Whether responses say what is left of the limits.
+    pub ratelimit_headers: bool,
     /// The protocols that an agent's connection may be upgraded to, as `upgrade` names them.
     pub upgrades: Vec<String>,
     /// The experiment that splits its requests.
@@ -230,6 +232,7 @@ impl Route {
             inject_usage: false,
             add_via: false,
             add_forwarded: false,
+            ratelimit_headers: false,
             upgrades: default_upgrades(),
             split: None,
         }

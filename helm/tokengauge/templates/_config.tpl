@@ -135,7 +135,7 @@ change does. */}}
 {{- $measure := default (dict) $tables.measure }}
 {{- /* `listen` is overridden by the arguments. */}}
 {{- $admin := omit (default (dict) $tables.admin) "listen" }}
-{{- list $admin $tables.otlp $tables.state_dir $tables.ledger $measure.max_models | toJson | sha256sum }}
+{{- list $admin $tables.otlp $tables.state_dir $tables.ledger $tables.quota_store $measure.max_models | toJson | sha256sum }}
 {{- end }}
 
 {{- /* What of the configuration is counted or done by each process for itself, one name a line. */}}
@@ -143,8 +143,11 @@ change does. */}}
 {{- if not .Values.existingConfigMap }}
 {{- $tables := dict }}
 {{- include "tokengauge.config.tables" (dict "root" . "into" $tables) }}
+{{- /* A quota store shares quotas, budgets and alerts; in shadow mode alerts alone. */}}
+{{- $store := $tables.quota_store }}
+{{- $shared := and $store (ne (default "enforce" (get (default (dict) $store) "mode")) "shadow") }}
 {{- range $tables.quota }}
-{{- if ne (default "enforce" .mode) "shadow" }}
+{{- if and (not $shared) (ne (default "enforce" .mode) "shadow") }}
 quota {{ .name }}
 {{- end }}
 {{- end }}
@@ -152,11 +155,11 @@ quota {{ .name }}
 limits.requests_per_minute
 {{- end }}
 {{- range $tables.budget }}
-{{- if and .block (ne (default "enforce" .mode) "shadow") }}
+{{- if and .block (not $shared) (ne (default "enforce" .mode) "shadow") }}
 budget {{ .name }}
 {{- end }}
 {{- end }}
-{{- range $tables.notify }}
+{{- range (ternary (list) $tables.notify (not (empty $store))) }}
 notify {{ default .kind .name }}
 {{- end }}
 {{- end }}

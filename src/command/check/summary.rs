@@ -3,6 +3,7 @@
 use crate::caller::{Mode, OnUnreadable};
 use crate::config::{Admin, Config, Route};
 use crate::meter::settings::Workload;
+use crate::meter::sharing::OnError;
 use crate::slo::{Destination, Objective, Receiver};
 use humantime::format_duration;
 use tokengauge_core::experiment::AssignedUnit;
@@ -29,6 +30,7 @@ pub(super) fn lines(config: &Config) -> Vec<String> {
     lines.extend(config.slos.iter().map(|one| objective(one)));
     lines.extend(config.receivers.iter().map(receiver));
     lines.extend(limits(config));
+    lines.extend(config.quota_store.as_ref().map(quota_store));
     lines.push(ledger(config));
     let durable = config.ledger.is_some();
     lines.extend(config.sinks.iter().map(|one| sink(one, durable)));
@@ -101,6 +103,26 @@ fn ledger(config: &Config) -> String {
     let megabytes = ledger.retention_bytes / 1_000_000;
     let path = ledger.path.display();
     format!("ledger {path}: calls of the last {age}, at most {megabytes} MB")
+}
+
+fn quota_store(store: &tokengauge_quota_store::Settings) -> String {
+    let sharing = &store.sharing;
+    let (address, prefix) = (&store.address, &store.prefix);
+    let shared = match sharing.mode {
+        Mode::Enforce => "limits, spending and alerts are shared",
+        Mode::Shadow => {
+            "shadow mode, what shared limits would refuse is counted; alerts are shared"
+        }
+    };
+    let without = match sharing.on_error {
+        OnError::Local => format!("1/{} of each limit in each process", sharing.replicas),
+        OnError::Open => "all calls are admitted".to_owned(),
+        OnError::Closed => "limited calls are refused".to_owned(),
+    };
+    format!(
+        "quota store {address}, keys {prefix}*: {shared}; leases of {}; without it {without}",
+        format_duration(sharing.lease)
+    )
 }
 
 fn sink(sink: &SinkSettings, durable: bool) -> String {

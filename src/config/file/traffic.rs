@@ -174,6 +174,9 @@ pub(in crate::config) struct Route {
     /// Whether to add `x-forwarded-for`, `-host` and `-proto`.
     #[serde(default)]
     pub(in crate::config) forwarded: bool,
+    /// Whether responses say what is left of the quotas that processes share, as `x-tokengauge-ratelimit-*`.
+    #[serde(default)]
+    pub(in crate::config) ratelimit_headers: bool,
     /// What `Upgrade` may ask for; anything else is not passed on.
     #[schemars(extend("default" = default_upgrades()))]
     pub(in crate::config) upgrades: Option<Vec<Spanned<String>>>,

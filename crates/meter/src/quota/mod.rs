@@ -5,16 +5,24 @@
 //! low priority in favour of important ones. One in shadow mode only counts what it would have
 //! refused. Time is an argument, except for `governor`.
 
+mod headers;
 mod key;
+mod lease;
+mod shared;
 mod state;
 #[cfg(test)]
 mod tests;
 mod tokens;
 
+use crate::sharing::Sharing;
+pub(crate) use headers::fields as header_fields;
 pub use key::keys_of;
+pub use lease::{LeaseAnswer, RateReport, SlotReport};
+pub use shared::{Due, LimitId, LimitReport, Remaining};
 use state::QuotaState;
 use std::num::NonZeroU32;
 use std::sync::Arc;
+use std::time::Instant;
 use tokengauge_core::caller::{
     Caller, LimitKey, LimitMatch, Mode, OnUnreadable, Refusal, depends_on_bodies,
 };
@@ -93,7 +101,7 @@ impl QuotaScope {
 }
 
 /// The resource for want of which a quota refused a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::IntoStaticStr)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum Resource {
     /// Requests per minute.
@@ -104,15 +112,18 @@ pub enum Resource {
     Concurrent,
     /// A readable body.
     ReadableBody,
+    /// An answer of the quota store.
+    QuotaStore,
 }
 
 impl Resource {
     /// All resources.
-    pub const ALL: [Resource; 4] = [
+    pub const ALL: [Resource; 5] = [
         Resource::Requests,
         Resource::Tokens,
         Resource::Concurrent,
         Resource::ReadableBody,
+        Resource::QuotaStore,
     ];
 
     /// The label value.
@@ -155,11 +166,13 @@ pub struct QuotaStatus {
     /// Whether it applies now.
     pub active: bool,
     /// Calls refused, by the exhausted resource.
-    pub refused: [(Resource, u64); 4],
+    pub refused: [(Resource, u64); Resource::ALL.len()],
     /// Calls that would have been refused if it were not in shadow mode.
-    pub shadow_refused: [(Resource, u64); 4],
+    pub shadow_refused: [(Resource, u64); Resource::ALL.len()],
     /// Calls that counted under the shared name, by reason.
     pub shared: [(SharedReason, u64); 3],
+    /// The least that any name has left of what processes share; nothing without a quota store.
+    pub least_remaining: Vec<Remaining>,
 }
 
 /// All quotas and their usage.
@@ -169,7 +182,13 @@ pub struct Quotas(Vec<Arc<QuotaState>>);
 impl Quotas {
     /// Quotas without usage.
     pub fn new(quotas: &[Quota]) -> Arc<Quotas> {
-        let states = quotas.iter().map(|quota| Arc::new(QuotaState::new(quota)));
+        Quotas::shared(quotas, None)
+    }
+
+    /// The same, shared with other processes where `sharing` is given.
+    pub fn shared(quotas: &[Quota], sharing: Option<&Arc<Sharing>>) -> Arc<Quotas> {
+        let states = quotas.iter();
+        let states = states.map(|quota| Arc::new(QuotaState::new(quota, sharing)));
         Arc::new(Quotas(states.collect()))
     }
 
@@ -238,6 +257,23 @@ impl Quotas {
         self.0.iter().for_each(|state| state.refresh(burning));
     }
 
+    /// What is to be reported to the quota store.
+    pub fn reports(&self, due: Due) -> Vec<(LimitId, LimitReport)> {
+        let mut reports = Vec::new();
+        self.0
+            .iter()
+            .for_each(|state| state.reports(due, &mut reports));
+        reports
+    }
+
+    /// Takes over the store's answer to a report that was sent at `sent`.
+    pub fn answered(&self, id: &LimitId, report: &LimitReport, answer: LeaseAnswer, sent: Instant) {
+        let state = self.0.iter().find(|state| state.quota.name == id.quota);
+        if let Some(state) = state {
+            state.answered(id, report, answer, sent);
+        }
+    }
+
     /// The status of each quota.
     pub fn statuses(&self) -> Vec<QuotaStatus> {
         self.0.iter().map(|state| state.status()).collect()
@@ -252,6 +288,15 @@ impl Permit {
     /// Charges `tokens` more.
     pub fn charge(&self, tokens: u64) {
         self.0.iter().for_each(|lease| lease.charge(tokens));
+    }
+
+    /// What is left to the call's names, where processes share the quotas.
+    pub fn remaining(&self, quotas: &Quotas) -> Vec<Remaining> {
+        let left = self.0.iter().flat_map(|lease| {
+            let quota = quotas.0.iter().find(|state| lease.is_of(state));
+            quota.map_or(Vec::new(), |state| lease.remaining(&state.quota))
+        });
+        left.collect()
     }
 
     /// Releases its slots, before the record of the call is written.

@@ -1,7 +1,10 @@
 //! One quota and its usage.
 
+use super::lease::LeaseAnswer;
+use super::shared::{Due, LimitId, LimitReport, Remaining, SharedUsage, Shortage};
 use super::tokens::Tokens;
 use super::{MAX_NAMES, Quota, QuotaScope, QuotaStatus, Resource, SharedReason};
+use crate::sharing::Sharing;
 use governor::clock::{Clock, DefaultClock};
 use governor::state::keyed::HashMapStateStore;
 use governor::{Quota as Pace, RateLimiter};
@@ -10,7 +13,7 @@ use std::collections::{HashMap, HashSet};
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokengauge_core::caller::{Caller, LimitMatch, Mode, OnUnreadable, Refusal, SHARED};
 
 /// A rate limit per minute for each name.
@@ -40,27 +43,27 @@ struct QuotaUsage {
     active: AtomicBool,
     requests: Option<Rate>,
     tokens: Option<Tokens>,
+    /// The same shared with other processes, where there is a quota store.
+    leased: Option<SharedUsage>,
     in_flight: Mutex<HashMap<Arc<str>, u32>>,
     /// When each name was last seen, in seconds since the start.
     names: Mutex<HashMap<Arc<str>, u64>>,
     second: AtomicU64,
-    refused: [AtomicU64; 4],
-    shadow_refused: [AtomicU64; 4],
+    refused: [AtomicU64; Resource::ALL.len()],
+    shadow_refused: [AtomicU64; Resource::ALL.len()],
     shared: [AtomicU64; 3],
     /// The second from which on another log line about shadow mode may be written.
     next_log_at: AtomicU64,
 }
 
-/// The resource that was exhausted, and how long until there is more of it.
-type Shortage = (Resource, Duration);
-
 impl QuotaState {
-    pub(super) fn new(quota: &Quota) -> QuotaState {
+    pub(super) fn new(quota: &Quota, sharing: Option<&Arc<Sharing>>) -> QuotaState {
         let requests = quota.requests_per_minute.map(Pace::per_minute);
         let usage = QuotaUsage {
             active: AtomicBool::new(quota.while_burning.is_none()),
             requests: requests.map(RateLimiter::hashmap),
             tokens: quota.tokens_per_minute.map(Tokens::new),
+            leased: sharing.map(|sharing| SharedUsage::new(quota, sharing)),
             in_flight: Mutex::default(),
             names: Mutex::default(),
             second: AtomicU64::new(0),
@@ -177,15 +180,33 @@ impl QuotaState {
 impl QuotaUsage {
     /// Takes a slot and a request for `name`.
     fn take(self: &Arc<Self>, quota: &Quota, name: &Arc<str>) -> Result<QuotaLease, Shortage> {
+        let Some(shared) = &self.leased else {
+            return self.take_own(quota, name);
+        };
+        if shared.enforces() {
+            shared.take(quota, name)?;
+            let mut lease = QuotaLease::new(self, name);
+            lease.shared_slot = AtomicBool::new(quota.concurrent.is_some());
+            return Ok(lease);
+        }
+        let mut lease = self.take_own(quota, name)?;
+        match shared.take(quota, name) {
+            Ok(()) => lease.shared_slot = AtomicBool::new(quota.concurrent.is_some()),
+            Err((resource, _)) => {
+                self.shadow_refused[resource as usize].fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        Ok(lease)
+    }
+
+    /// The same of what this process counts alone.
+    fn take_own(self: &Arc<Self>, quota: &Quota, name: &Arc<str>) -> Result<QuotaLease, Shortage> {
         let most = quota.concurrent;
         if !acquire_slot(&mut self.in_flight(), name, most) {
             return Err((Resource::Concurrent, SLOT_RETRY_AFTER));
         }
-        let lease = QuotaLease {
-            usage: Arc::clone(self),
-            name: Arc::clone(name),
-            slot: AtomicBool::new(most.is_some()),
-        };
+        let mut lease = QuotaLease::new(self, name);
+        lease.slot = AtomicBool::new(most.is_some());
         let tokens = self.tokens.as_ref();
         if let Some(wait) = tokens.and_then(|tokens| tokens.wait(&lease.name)) {
             return Err((Resource::Tokens, wait));
@@ -229,7 +250,11 @@ impl QuotaUsage {
         let in_flight: HashSet<_> = self.in_flight().keys().cloned().collect();
         self.names().retain(|name, seen| {
             let owes = self.tokens.as_ref().is_some_and(|tokens| tokens.owes(name));
-            owes || in_flight.contains(name) || *seen + FORGET_AFTER >= second
+            let leased = self
+                .leased
+                .as_ref()
+                .is_some_and(|shared| shared.knows(name));
+            owes || leased || in_flight.contains(name) || *seen + FORGET_AFTER >= second
         });
     }
 
@@ -251,6 +276,17 @@ impl QuotaState {
             per => format!(" for this {}", per.as_str()),
         };
         let number = |most: Option<NonZeroU32>| most.map_or(0, NonZeroU32::get);
+        if resource == Resource::QuotaStore {
+            return Refusal {
+                message: format!(
+                    "quota {} of this proxy is shared with other processes, and their quota store does not answer; \
+                     try again after `retry-after`, or ask its operator",
+                    quota.name
+                ),
+                retry_after: Some(wait),
+                unread: None,
+            };
+        }
         let (most, what) = match resource {
             Resource::Requests => (number(quota.requests_per_minute), "requests a minute"),
             Resource::Tokens => (number(quota.tokens_per_minute), "tokens a minute"),
@@ -292,7 +328,7 @@ impl QuotaState {
 
     pub(super) fn status(&self) -> QuotaStatus {
         let usage = &self.usage;
-        let of = |counts: &[AtomicU64; 4]| {
+        let of = |counts: &[AtomicU64; Resource::ALL.len()]| {
             Resource::ALL
                 .map(|resource| (resource, counts[resource as usize].load(Ordering::Relaxed)))
         };
@@ -303,6 +339,31 @@ impl QuotaState {
             refused: of(&usage.refused),
             shadow_refused: of(&usage.shadow_refused),
             shared: SharedReason::ALL.map(|why| (why, shared(why))),
+            least_remaining: self
+                .usage
+                .leased
+                .as_ref()
+                .map_or(Vec::new(), |shared| shared.least_remaining(&self.quota)),
+        }
+    }
+
+    /// What is to be reported to the quota store.
+    pub(super) fn reports(&self, due: Due, reports: &mut Vec<(LimitId, LimitReport)>) {
+        if let Some(shared) = &self.usage.leased {
+            shared.reports(&self.quota.name, due, reports);
+        }
+    }
+
+    /// Takes over the answer to a report that was sent at `sent`.
+    pub(super) fn answered(
+        &self,
+        id: &LimitId,
+        report: &LimitReport,
+        answer: LeaseAnswer,
+        sent: Instant,
+    ) {
+        if let Some(shared) = &self.usage.leased {
+            shared.answered(id, report, answer, sent);
         }
     }
 }
@@ -329,19 +390,51 @@ pub(super) struct QuotaLease {
     name: Arc<str>,
     /// Whether it holds a slot of the limit on concurrent calls.
     slot: AtomicBool,
+    /// The same of the limit that processes share.
+    shared_slot: AtomicBool,
 }
 
 impl QuotaLease {
+    fn new(usage: &Arc<QuotaUsage>, name: &Arc<str>) -> QuotaLease {
+        QuotaLease {
+            usage: Arc::clone(usage),
+            name: Arc::clone(name),
+            slot: AtomicBool::new(false),
+            shared_slot: AtomicBool::new(false),
+        }
+    }
+
+    /// Whether it is a lease of this quota.
+    pub(super) fn is_of(&self, state: &QuotaState) -> bool {
+        Arc::ptr_eq(&self.usage, &state.usage)
+    }
+
     pub(super) fn charge(&self, tokens: u64) {
-        if let Some(bucket) = &self.usage.tokens {
+        let usage = &self.usage;
+        if let Some(shared) = &usage.leased {
+            shared.charge(&self.name, tokens);
+            if shared.enforces() {
+                return;
+            }
+        }
+        if let Some(bucket) = &usage.tokens {
             bucket.charge(&self.name, tokens);
         }
     }
-}
 
-impl QuotaLease {
-    /// Releases its slot, once.
+    /// What is left to the call's name, where processes share the quota.
+    pub(super) fn remaining(&self, quota: &Quota) -> Vec<Remaining> {
+        let shared = self.usage.leased.as_ref();
+        shared.map_or(Vec::new(), |shared| shared.remaining(quota, &self.name))
+    }
+
+    /// Releases its slots, once.
     pub(super) fn release_slot(&self) {
+        if self.shared_slot.swap(false, Ordering::Relaxed)
+            && let Some(shared) = &self.usage.leased
+        {
+            shared.release(&self.name);
+        }
         if !self.slot.swap(false, Ordering::Relaxed) {
             return;
         }

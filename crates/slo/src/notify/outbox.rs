@@ -60,6 +60,11 @@ impl Outbox {
         over.chain(new).collect()
     }
 
+    /// Whether an alert was delivered as firing and not as resolved since.
+    pub fn has_delivered(&self, key: &str) -> bool {
+        self.delivered.contains_key(key)
+    }
+
     /// Notes that `notices` were delivered.
     pub fn sent(&mut self, now: f64, notices: &[AlertNotification]) {
         (self.failures, self.not_before) = (0, 0.0);

@@ -118,6 +118,15 @@ const ALERTS: &[ProxyAlert] = &[
             {{ $labels.reason }}. Traffic, metrics and the ledger are not touched.",
     },
     ProxyAlert {
+        alert: "TokengaugeQuotaStoreAway",
+        severity: Ticket,
+        held: 2,
+        expr: "max by (PROXY) (tokengauge_quota_store_fallback) == 1",
+        summary: "tokengauge on {{ $labels.instance }} decides shared limits without its quota store",
+        description: "The quota store has not answered for 2 minutes. Limits and blocking budgets are decided as \
+            `quota_store.on_error` says, and every process sends its alerts. Calls do not wait.",
+    },
+    ProxyAlert {
         alert: "TokengaugeConfigurationRefused",
         severity: Ticket,
         held: 5,

@@ -3,6 +3,7 @@
 use super::registry::Registry;
 use super::{labels, names};
 use tokengauge_meter::quota::{Quota, Quotas, Resource, SharedReason};
+use tokengauge_meter::sharing::SharingStatus;
 
 /// Removes the series of quotas that are in `now` and not in `next`.
 pub fn forget(registry: &Registry, now: &[Quota], next: &[Quota]) {
@@ -16,6 +17,7 @@ pub fn forget(registry: &Registry, now: &[Quota], next: &[Quota]) {
             let labels = labels::QuotaResource { quota, resource };
             registry.forget(&names::QUOTA_REFUSED, &labels);
             registry.forget(&names::QUOTA_SHADOW_REFUSED, &labels);
+            registry.forget(&names::QUOTA_REMAINING, &labels);
         }
         for reason in SharedReason::ALL {
             registry.forget(&names::QUOTA_SHARED, &labels::QuotaReason { quota, reason });
@@ -38,10 +40,34 @@ pub fn quotas(registry: &Registry, quotas: &Quotas) {
                 series.absolute(count);
             }
         }
+        for left in status.least_remaining {
+            let resource = left.resource;
+            let labels = labels::QuotaResource { quota, resource };
+            let series = registry.series(&names::QUOTA_REMAINING, &labels);
+            series.set(left.remaining as f64);
+        }
         for (reason, count) in status.shared {
             let labels = labels::QuotaReason { quota, reason };
             let series = registry.series(&names::QUOTA_SHARED, &labels);
             series.absolute(count);
         }
     }
+}
+
+/// Brings the series of the quota store up to now.
+pub fn sharing(registry: &Registry, status: &SharingStatus) {
+    for (result, count) in [("answered", status.answered), ("failed", status.failed)] {
+        let labels = labels::ByResult { result };
+        registry
+            .series(&names::QUOTA_STORE_REQUESTS, &labels)
+            .absolute(count);
+    }
+    let age = registry.series(&names::QUOTA_STORE_LEASE_AGE, &());
+    age.set(status.age.as_secs_f64());
+    let fallback = registry.series(&names::QUOTA_STORE_FALLBACK, &());
+    fallback.set(f64::from(u8::from(status.fallback)));
+    let decisions = registry.series(&names::QUOTA_STORE_FALLBACK_DECISIONS, &());
+    decisions.absolute(status.fallback_calls);
+    let untracked = registry.series(&names::QUOTA_STORE_UNTRACKED, &());
+    untracked.absolute(status.untracked);
 }

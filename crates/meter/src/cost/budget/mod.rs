@@ -5,13 +5,17 @@
 
 mod period;
 mod saved;
+mod shared;
 mod spent;
 #[cfg(test)]
 mod tests;
 
+use crate::quota::Due;
+use crate::sharing::Sharing;
 use crate::{FinishedCall, Subscriber};
 use arc_swap::ArcSwap;
 use parking_lot::{Mutex, MutexGuard};
+use shared::SharedSpending;
 use spent::Spending;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,6 +30,7 @@ use tokengauge_core::time::whole_seconds_since_1970;
 
 pub use period::Period;
 pub use saved::{SavedSpending, Store};
+pub use shared::{SpendingId, SpendingReport};
 
 /// The most budgets of one process.
 pub const MAX_BUDGETS: usize = 16;
@@ -138,12 +143,15 @@ pub struct BudgetStatus {
 #[derive(Debug, Default)]
 pub struct Budgets {
     states: ArcSwap<Vec<Arc<BudgetState>>>,
+    sharing: Option<Arc<Sharing>>,
 }
 
 #[derive(Debug)]
 struct BudgetState {
     budget: Budget,
     spent: Mutex<Spending>,
+    /// The same of all processes, where there is a quota store.
+    shared: Option<Arc<SharedSpending>>,
     /// Micro-dollars since the start of the process.
     total_micros: AtomicU64,
     warnings: Vec<AtomicU64>,
@@ -168,10 +176,11 @@ pub enum AdmissionStage {
 }
 
 impl BudgetState {
-    fn new(budget: &Budget) -> BudgetState {
+    fn new(budget: &Budget, sharing: Option<&Arc<Sharing>>) -> BudgetState {
         BudgetState {
             budget: budget.clone(),
             spent: Mutex::default(),
+            shared: sharing.map(SharedSpending::new),
             total_micros: AtomicU64::new(0),
             warnings: budget.warn_at.iter().map(|_| AtomicU64::new(0)).collect(),
             counts: Counts::default(),
@@ -219,7 +228,20 @@ impl BudgetState {
     }
 
     fn add(&self, name: &str, usd: f64, now: u64) {
-        let (before, after) = self.spent(now).add(name, usd);
+        let (before, after, known, period) = {
+            let mut spent = self.spent(now);
+            let known = spent.tracked(name);
+            let (before, after) = spent.add(name, usd);
+            (before, after, known, spent.period)
+        };
+        if let Some(shared) = &self.shared {
+            shared.add(name, period, usd, known);
+        }
+        self.warn(name, before, after);
+    }
+
+    /// Counts and logs the thresholds between what `name` had spent before and after.
+    fn warn(&self, name: &str, before: f64, after: f64) {
         let limit = self.budget.usd;
         for (threshold, count) in self.budget.warn_at.iter().zip(&self.warnings) {
             if before < threshold * limit && after >= threshold * limit {
@@ -274,15 +296,65 @@ impl BudgetState {
 
     /// Whether there is money left under each of the names.
     fn check(&self, charges: &[Charge], stage: AdmissionStage, now: u64) -> Result<(), Refusal> {
-        let (used, end) = {
+        let (most, known, period) = {
             let spent = self.spent(now);
-            let used = charges.iter().map(|charge| spent.of(&charge.name));
-            (used.fold(0.0, f64::max), spent.period.1)
+            let most = charges.iter().map(|one| spent.of(&one.name));
+            let most = most.fold(0.0, f64::max);
+            // Only what the store is told of.
+            let told = charges.iter().filter(|_| self.shared.is_some());
+            let known: Vec<_> = told.map(|one| spent.tracked(&one.name)).collect();
+            (most, known, spent.period)
         };
-        if used < self.budget.usd {
+        if let Some(shared) = &self.shared {
+            for (charge, known) in charges.iter().zip(known) {
+                shared.interest(&charge.name, period, known);
+            }
+            if let Some(decided) = self.decide_shared(shared, charges, period, stage, most) {
+                return decided;
+            }
+        }
+        if most < self.budget.usd {
             return Ok(());
         }
-        self.refuse(stage, || self.refusal(used, end.saturating_sub(now).max(1)))
+        self.refuse(stage, || {
+            self.refusal(most, period.1.saturating_sub(now).max(1))
+        })
+    }
+
+    /// What follows from the budget being shared; `None` where what was spent decides.
+    fn decide_shared(
+        &self,
+        shared: &SharedSpending,
+        charges: &[Charge],
+        period: (u64, u64),
+        stage: AdmissionStage,
+        own: f64,
+    ) -> Option<Result<(), Refusal>> {
+        if !shared.enforces() {
+            let all = charges.iter().map(|charge| shared.of(&charge.name, period));
+            let over = own < self.budget.usd && all.fold(0.0, f64::max) >= self.budget.usd;
+            let once = u64::from(over && stage == AdmissionStage::Final);
+            self.counts
+                .shadow_blocked
+                .fetch_add(once, Ordering::Relaxed);
+            return None;
+        }
+        if charges.is_empty() {
+            return None;
+        }
+        if shared.admits() {
+            return Some(Ok(()));
+        }
+        let refusal = || Refusal {
+            message: format!(
+                "budget {} of this proxy is shared with other processes, and their quota store does not answer; try \
+                 again after `retry-after`, or ask its operator",
+                self.budget.name
+            ),
+            retry_after: Some(Duration::from_secs(1)),
+            unread: None,
+        };
+        shared.refuses().then(|| self.refuse(stage, refusal))
     }
 
     /// Refuses, or in shadow mode counts once per call that it would have.
@@ -423,12 +495,57 @@ fn normalized_name(per: BudgetScope, name: &str) -> String {
 impl Budgets {
     /// Budgets without spending.
     pub fn new(budgets: &[Budget]) -> Arc<Budgets> {
-        let states = budgets
-            .iter()
-            .map(|budget| Arc::new(BudgetState::new(budget)));
+        Budgets::shared(budgets, None)
+    }
+
+    /// The same, shared with other processes where `sharing` is given.
+    pub fn shared(budgets: &[Budget], sharing: Option<Arc<Sharing>>) -> Arc<Budgets> {
+        let states = budgets.iter();
+        let states = states.map(|budget| Arc::new(BudgetState::new(budget, sharing.as_ref())));
         Arc::new(Budgets {
             states: ArcSwap::from_pointee(states.collect()),
+            sharing,
         })
+    }
+
+    /// What is to be reported to the quota store at `now`, in seconds since 1970.
+    pub fn reports(&self, due: Due, now: u64) -> Vec<(SpendingId, SpendingReport)> {
+        let mut reports = Vec::new();
+        for state in self.states.load().iter() {
+            let Some(shared) = &state.shared else {
+                continue;
+            };
+            // One that all share is known before its first call.
+            if due == Due::All && state.budget.per == BudgetScope::All {
+                let spent = state.spent(now);
+                let (known, period) = (spent.tracked("all"), spent.period);
+                drop(spent);
+                shared.interest("all", period, known);
+            }
+            shared.reports(&state.budget, due, &mut reports);
+        }
+        reports
+    }
+
+    /// Takes over what all processes have spent, in billionths of a US dollar.
+    pub fn answered(&self, id: &SpendingId, report: &SpendingReport, sum: u64) {
+        let states = self.states.load();
+        let state = states.iter().find(|state| state.budget.name == id.budget);
+        let Some((state, shared)) = state.and_then(|state| Some((state, state.shared.as_ref()?)))
+        else {
+            return;
+        };
+        let all = shared.answered(id, report, sum);
+        let Some(usd) = all.filter(|_| shared.enforces()) else {
+            return;
+        };
+        let mut spent = state.spent.lock();
+        if spent.period != id.period {
+            return;
+        }
+        let (before, after) = spent.raise(&id.name, usd);
+        drop(spent);
+        state.warn(&id.name, before, after);
     }
 
     /// Replaces the budgets. Those that stay keep their spending, also if their limit changed.
@@ -438,8 +555,9 @@ impl Budgets {
             if let Some(same) = now.iter().find(|state| state.budget == *budget) {
                 return Arc::clone(same);
             }
-            let state = BudgetState::new(budget);
+            let mut state = BudgetState::new(budget, self.sharing.as_ref());
             if let Some(known) = now.iter().find(|state| state.is_same(budget)) {
+                state.shared = known.shared.clone();
                 let spent = known.spent.lock();
                 *state.spent.lock() = spent.clone();
                 drop(spent);

@@ -47,6 +47,17 @@ impl Spending {
         (before, before + usd)
     }
 
+    /// Raises the spending of `name` to `usd`, which is what all processes have spent; returns what it was before and
+    /// after.
+    pub(super) fn raise(&mut self, name: &str, usd: f64) -> (f64, f64) {
+        let before = self.of(name);
+        // Sums of amounts that were rounded differ in their last digits.
+        match usd > before + 1e-9 {
+            true => self.add(name, usd - before),
+            false => (before, before),
+        }
+    }
+
     /// Forgets the tenth of the names that spent least.
     fn make_room(&mut self) {
         let mut all: Vec<f64> = self.by.values().copied().collect();
@@ -67,6 +78,11 @@ impl Spending {
 
     pub(super) fn of(&self, name: &str) -> f64 {
         self.by.get(name).copied().unwrap_or(self.floor)
+    }
+
+    /// What `name` is tracked with; 0 where it is not.
+    pub(super) fn tracked(&self, name: &str) -> f64 {
+        self.by.get(name).copied().unwrap_or(0.0)
     }
 
     pub(super) fn names(&self) -> impl Iterator<Item = (&str, f64)> {

@@ -22,13 +22,15 @@ families! {
     /// Sessions, agents or other names that were forgotten because there were too many, those who
     /// spent least first; whoever is not known counts as having spent what they had.
     BUDGET_FORGOTTEN: Counter[Budget] = "tokengauge_budget_forgotten_total", Count;
-    /// Calls refused because the quota had too few requests, tokens or calls at once left, or because
-    /// it needs a body that can be read.
+    /// Calls refused because the quota had too few requests, tokens or calls at once left, because
+    /// it needs a body that can be read, or because its quota store does not answer.
     QUOTA_REFUSED: Counter[QuotaResource] = "tokengauge_quota_refused_total", Count;
     /// 1 while the quota holds; one with `while_burning` does so only while its objective burns.
     QUOTA_HOLDS: Gauge[Quota] = "tokengauge_quota_holds", Count;
     /// Calls that the quota would have refused if its mode were not shadow.
     QUOTA_SHADOW_REFUSED: Counter[QuotaResource] = "tokengauge_quota_shadow_refused_total", Count;
+    /// Least that any name has left of a quota that processes share through a quota store.
+    QUOTA_REMAINING: Gauge[QuotaResource] = "tokengauge_quota_remaining", Count;
     /// Calls that counted together in place of each for its own name: they named nobody, too many
     /// names were known, or their body could not be read.
     QUOTA_SHARED: Counter[QuotaReason] = "tokengauge_quota_shared_total", Count;

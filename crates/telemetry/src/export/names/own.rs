@@ -62,6 +62,21 @@ families! {
     SINK_FAILURES: Counter[BySinkReason] = "tokengauge_sink_failures_total", Count;
     /// Call records that never reach a sink's store, by reason.
     SINK_LOST_RECORDS: Counter[BySinkReason] = "tokengauge_sink_lost_records_total", Count;
+    /// Requests to the quota store, by whether they were answered or failed.
+    QUOTA_STORE_REQUESTS: Counter[ByResult] = "tokengauge_quota_store_requests_total", Count;
+    /// Seconds since the last request to the quota store was sent that was answered: how old the leases are.
+    QUOTA_STORE_LEASE_AGE: Gauge[] = "tokengauge_quota_store_lease_age_seconds", Seconds;
+    /// 1 while limits are decided without the quota store, because it does not answer.
+    QUOTA_STORE_FALLBACK: Gauge[] = "tokengauge_quota_store_fallback", Count;
+    /// Decisions of quotas and blocking budgets while the quota store did not answer.
+    QUOTA_STORE_FALLBACK_DECISIONS: Counter[] = "tokengauge_quota_store_fallback_decisions_total", Count;
+    /// Times that spending counted in this process alone, because too many names were known to share it.
+    QUOTA_STORE_UNTRACKED: Counter[] = "tokengauge_quota_store_untracked_total", Count;
+    /// Messages about alerts that were due: claimed by this process, delivered by another one, or sent by each process
+    /// because the quota store did not answer.
+    QUOTA_STORE_ALERTS: Counter[ByResult] = "tokengauge_quota_store_alerts_total", Count;
+    /// Alerts of which this process sends the messages, for all that share the quota store.
+    QUOTA_STORE_ELECTED: Gauge[] = "tokengauge_quota_store_elected_alerts", Count;
     /// Pods that the injector was asked about: injected, left alone, refused, or unreadable.
     INJECTIONS: Counter[ByResult] = "tokengauge_injections_total", Count;
     /// Always 1; the version is the label.

@@ -1,0 +1,291 @@
+//! The arithmetic of leases: what one process may take of a limit that it shares, by what the store last answered.
+//! Time is an argument, and nothing here waits.
+//!
+//! A process takes a part of the limit in advance and reports what it used of it. Beyond that part it may take one
+//! lease on credit: before the store has answered, or while the store has as much left. So all processes together take
+//! at most one lease each more than the limit, and what was taken on credit is deducted in the store, so that it is
+//! missing later.
+
+use std::num::NonZeroU32;
+use std::time::{Duration, Instant};
+
+/// When to retry where the store has not said it.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+/// How many of the slots are free is asked for so many leases after the last call.
+const LEASES_OF_INTEREST: u32 = 10;
+
+/// What is reported of a rate, in requests or tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RateReport {
+    /// The limit a minute.
+    pub per_minute: u32,
+    /// One lease.
+    pub worth: u64,
+    /// All that was used since the lease began.
+    pub used: u64,
+    /// How much of that the store knows.
+    pub acknowledged: u64,
+    /// How much to hold from now on.
+    pub want: u64,
+}
+
+/// What is reported of concurrent calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SlotReport {
+    /// The limit.
+    pub limit: u32,
+    /// Calls in flight.
+    pub in_use: u32,
+    /// How many slots to hold from now on, those in use included.
+    pub want: u32,
+}
+
+/// What the store answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeaseAnswer {
+    /// What this process holds, after the report.
+    pub held: u64,
+    /// What nobody holds; less than 0 where more was taken than there was.
+    pub free: i64,
+    /// How long until there is something again; zero where there is.
+    pub retry: Duration,
+}
+
+/// What one process holds of requests or tokens a minute.
+#[derive(Clone, Debug)]
+pub(super) struct RateLease {
+    per_minute: u32,
+    worth: u64,
+    used: u64,
+    acknowledged: u64,
+    held: u64,
+    free: i64,
+    valid_until: Option<Instant>,
+    retry_at: Option<Instant>,
+    /// What was asked for lately, halved with each report.
+    demand: u64,
+    last_take: Instant,
+    lease: Duration,
+}
+
+impl RateLease {
+    pub(super) fn new(per_minute: NonZeroU32, lease: Duration, now: Instant) -> RateLease {
+        let worth = f64::from(per_minute.get()) * lease.as_secs_f64() / 60.0;
+        RateLease {
+            per_minute: per_minute.get(),
+            worth: (worth.ceil() as u64).clamp(1, u64::from(per_minute.get())),
+            used: 0,
+            acknowledged: 0,
+            held: 0,
+            free: 0,
+            valid_until: None,
+            retry_at: None,
+            demand: 0,
+            last_take: now,
+            lease,
+        }
+    }
+
+    fn is_valid(&self, now: Instant) -> bool {
+        self.valid_until.is_some_and(|until| now < until)
+    }
+
+    /// What may be taken now; less than 1 where nothing may.
+    pub(super) fn available(&self, now: Instant) -> i64 {
+        let unreported = signed(self.used - self.acknowledged);
+        let worth = signed(self.worth);
+        if self.is_valid(now) {
+            let credit = self.free.clamp(0, worth);
+            return signed(self.held) + credit - unreported;
+        }
+        match self.retry_at.is_some_and(|at| now < at) {
+            true => 0,
+            false => worth - unreported,
+        }
+    }
+
+    /// How long until something may be taken.
+    pub(super) fn wait(&self, now: Instant) -> Duration {
+        let until = self.retry_at.map(|at| at.saturating_duration_since(now));
+        until.filter(|wait| !wait.is_zero()).unwrap_or(RETRY_AFTER)
+    }
+
+    /// Notes that `amount` is asked for, whether it is granted or not.
+    pub(super) fn ask(&mut self, amount: u64, now: Instant) {
+        self.demand = self.demand.saturating_add(amount);
+        self.last_take = now;
+    }
+
+    /// Takes `amount`, also where it is more than there is.
+    pub(super) fn take(&mut self, amount: u64) {
+        self.used = self.used.saturating_add(amount);
+    }
+
+    /// Whether the store should be asked soon.
+    pub(super) fn runs_low(&self, now: Instant) -> bool {
+        if self.retry_at.is_some_and(|at| now < at) {
+            return false;
+        }
+        if !self.is_valid(now) {
+            return true;
+        }
+        // Where nobody has anything left there is nothing to be had before the next report.
+        self.free > 0 && self.available(now) < signed(self.worth.max(self.demand) / 2 + 1)
+    }
+
+    /// Whether there is something to report or to ask for.
+    pub(super) fn is_due(&self, now: Instant) -> bool {
+        self.used > self.acknowledged || self.held > 0 || self.is_asked(now)
+    }
+
+    /// Whether it must not be forgotten: a new one would have credit again.
+    pub(super) fn is_kept(&self, now: Instant) -> bool {
+        self.is_due(now) || self.retry_at.is_some_and(|at| now < at)
+    }
+
+    fn is_asked(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.last_take) < self.lease
+    }
+
+    /// What to report at `now`; at the end of the process everything is given back.
+    pub(super) fn report(&mut self, now: Instant, ending: bool) -> RateReport {
+        let ahead = self.worth.saturating_add(self.demand.saturating_mul(2));
+        let want = ahead.min(u64::from(self.per_minute));
+        self.demand /= 2;
+        RateReport {
+            per_minute: self.per_minute,
+            worth: self.worth,
+            used: self.used,
+            acknowledged: self.acknowledged,
+            want: if self.is_asked(now) && !ending {
+                want
+            } else {
+                0
+            },
+        }
+    }
+
+    /// Takes over what the store answered to `report`, which was sent at `sent`.
+    pub(super) fn answered(
+        &mut self,
+        report: &RateReport,
+        answer: LeaseAnswer,
+        sent: Instant,
+        valid_for: Duration,
+    ) {
+        self.acknowledged = self.acknowledged.max(report.used);
+        self.held = answer.held;
+        self.free = answer.free;
+        self.valid_until = Some(sent + valid_for);
+        self.retry_at = (!answer.retry.is_zero()).then(|| sent + answer.retry);
+    }
+
+    /// What is left to this process, as far as it knows: for people, not for decisions.
+    pub(super) fn remaining(&self) -> u64 {
+        let unreported = signed(self.used - self.acknowledged);
+        let left = signed(self.held) + self.free - unreported;
+        match self.valid_until {
+            Some(_) => u64::try_from(left.max(0)).unwrap_or(0),
+            None => u64::from(self.per_minute).saturating_sub(self.used),
+        }
+    }
+}
+
+/// What one process holds of a limit on concurrent calls.
+#[derive(Clone, Debug)]
+pub(super) struct SlotLease {
+    limit: u32,
+    in_use: u32,
+    held: u32,
+    free: i64,
+    valid_until: Option<Instant>,
+    last_take: Instant,
+    lease: Duration,
+}
+
+impl SlotLease {
+    pub(super) fn new(limit: u32, lease: Duration, now: Instant) -> SlotLease {
+        SlotLease {
+            limit,
+            in_use: 0,
+            held: 0,
+            free: 0,
+            valid_until: None,
+            last_take: now,
+            lease,
+        }
+    }
+
+    /// Whether another call may begin: one slot may be taken on credit.
+    pub(super) fn is_available(&self, now: Instant) -> bool {
+        let valid = self.valid_until.is_some_and(|until| now < until);
+        let most = match valid {
+            true => self.held + u32::from(self.free > 0),
+            false => 1,
+        };
+        self.in_use < most.min(self.limit)
+    }
+
+    /// Whether another call may begin where this process alone has `limit`.
+    pub(super) fn is_available_alone(&self, limit: u32) -> bool {
+        self.in_use < limit
+    }
+
+    pub(super) fn ask(&mut self, now: Instant) {
+        self.last_take = now;
+    }
+
+    pub(super) fn take(&mut self) {
+        self.in_use += 1;
+    }
+
+    pub(super) fn release(&mut self) {
+        self.in_use = self.in_use.saturating_sub(1);
+    }
+
+    /// Whether the store should be asked soon.
+    pub(super) fn runs_low(&self, now: Instant) -> bool {
+        let valid = self.valid_until.is_some_and(|until| now < until);
+        !valid || (self.in_use >= self.held && self.free > 0)
+    }
+
+    /// Whether there is something to report or to ask for.
+    pub(super) fn is_due(&self, now: Instant) -> bool {
+        let since = now.saturating_duration_since(self.last_take);
+        self.in_use > 0 || self.held > 0 || since < LEASES_OF_INTEREST * self.lease
+    }
+
+    /// What to report at `now`: a slot more than are in use where calls came lately.
+    pub(super) fn report(&self, now: Instant, ending: bool) -> SlotReport {
+        let recently = now.saturating_duration_since(self.last_take) < self.lease;
+        let spare = u32::from(recently && !ending);
+        SlotReport {
+            limit: self.limit,
+            in_use: self.in_use,
+            want: self.in_use.saturating_add(spare),
+        }
+    }
+
+    pub(super) fn answered(&mut self, answer: LeaseAnswer, sent: Instant, valid_for: Duration) {
+        self.held = u32::try_from(answer.held).unwrap_or(u32::MAX);
+        self.free = answer.free;
+        self.valid_until = Some(sent + valid_for);
+    }
+
+    /// What is left to this process, as far as it knows.
+    pub(super) fn remaining(&self) -> u64 {
+        let free = u32::try_from(self.free.max(0)).unwrap_or(u32::MAX);
+        let all = match self.valid_until {
+            Some(_) => self.held.saturating_add(free),
+            None => self.limit,
+        };
+        u64::from(all.min(self.limit).saturating_sub(self.in_use))
+    }
+}
+
+fn signed(amount: u64) -> i64 {
+    i64::try_from(amount).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,291 @@
+//! What processes take of leases, against a store that does what `rate.lua` and `slots.lua` of the quota store do.
+
+use super::*;
+use proptest::prelude::*;
+
+const LEASE: Duration = Duration::from_secs(1);
+const VALID: Duration = Duration::from_secs(2);
+const EXPIRES: f64 = 4.0;
+
+fn limit(per_minute: u32) -> NonZeroU32 {
+    NonZeroU32::new(per_minute).expect("not 0")
+}
+
+fn answer(held: u64, free: i64, retry: u64) -> LeaseAnswer {
+    LeaseAnswer {
+        held,
+        free,
+        retry: Duration::from_secs(retry),
+    }
+}
+
+#[test]
+fn before_the_store_has_answered_one_lease_may_be_taken_on_credit() {
+    let now = Instant::now();
+    let mut lease = RateLease::new(limit(600), LEASE, now);
+    let mut taken = 0;
+    while lease.available(now) >= 1 {
+        lease.take(1);
+        taken += 1;
+    }
+    assert_eq!(taken, 10);
+    assert_eq!(lease.report(now, false).used, 10);
+    assert_eq!(RateLease::new(limit(1), LEASE, now).available(now), 1);
+}
+
+#[test]
+fn what_was_granted_may_be_taken_until_it_is_no_longer_valid() {
+    let now = Instant::now();
+    let mut lease = RateLease::new(limit(600), LEASE, now);
+    lease.ask(1, now);
+    lease.take(1);
+    let report = lease.report(now, false);
+    lease.take(1);
+    lease.answered(&report, answer(20, 0, 0), now, VALID);
+    assert_eq!(lease.available(now), 19, "one more was taken on the way");
+    assert!(lease.is_due(now));
+    let later = now + VALID;
+    assert_eq!(
+        lease.available(later),
+        9,
+        "credit, less what is not reported"
+    );
+}
+
+#[test]
+fn who_was_denied_gets_no_credit_until_there_is_something_again() {
+    let now = Instant::now();
+    let mut lease = RateLease::new(limit(1), LEASE, now);
+    lease.take(1);
+    let report = lease.report(now, false);
+    lease.answered(&report, answer(0, 0, 60), now, VALID);
+    for seconds in [0, 1, 3, 30, 59] {
+        let at = now + Duration::from_secs(seconds);
+        assert!(lease.available(at) < 1, "{seconds}");
+        assert!(lease.is_kept(at), "not forgotten");
+    }
+    assert_eq!(lease.wait(now), Duration::from_secs(60));
+    let at = now + Duration::from_secs(60);
+    assert_eq!(lease.available(at), 1);
+    assert!(!lease.is_kept(at));
+}
+
+#[test]
+fn the_store_is_asked_soon_where_it_has_more() {
+    let now = Instant::now();
+    let mut lease = RateLease::new(limit(600), LEASE, now);
+    assert!(lease.runs_low(now), "it was never asked");
+    let report = lease.report(now, false);
+    lease.answered(&report, answer(20, 500, 0), now, VALID);
+    assert!(!lease.runs_low(now));
+    lease.take(26);
+    assert!(lease.runs_low(now));
+    lease.answered(&report, answer(0, 0, 1), now, VALID);
+    assert!(!lease.runs_low(now), "there is nothing to be had");
+    lease.answered(&report, answer(3, 0, 0), now, VALID);
+    assert!(!lease.runs_low(now));
+    assert!(lease.runs_low(now + VALID));
+}
+
+#[test]
+fn nothing_is_wanted_without_calls_and_all_is_given_back_at_the_end() {
+    let now = Instant::now();
+    let mut lease = RateLease::new(limit(6_000), LEASE, now);
+    lease.ask(300, now);
+    lease.take(300);
+    assert_eq!(lease.report(now, false).want, 100 + 600);
+    assert_eq!(lease.report(now, true).want, 0);
+    assert_eq!(lease.report(now + LEASE, false).want, 0);
+}
+
+#[test]
+fn a_slot_may_be_taken_on_credit_and_no_more_than_there_are() {
+    let now = Instant::now();
+    let mut slots = SlotLease::new(2, LEASE, now);
+    assert!(slots.is_available(now));
+    slots.take();
+    assert!(!slots.is_available(now), "the credit is used");
+    slots.answered(answer(1, 1, 0), now, VALID);
+    assert!(slots.is_available(now), "one is free");
+    slots.take();
+    slots.answered(answer(2, 0, 0), now, VALID);
+    assert!(!slots.is_available(now));
+    slots.release();
+    assert!(slots.is_available(now), "it is still held");
+    assert!(
+        !SlotLease::new(0, LEASE, now).is_available(now),
+        "0 refuses all"
+    );
+}
+
+/// The bucket of a rate, as the store counts it. Seconds are `f64`.
+struct Bucket {
+    limit: f64,
+    worth: f64,
+    free: f64,
+    at: f64,
+    /// By process: what it holds, when that expires, and how much of its use is counted.
+    held: Vec<Option<(f64, f64, u64)>>,
+}
+
+impl Bucket {
+    fn new(limit: u32, worth: u64, processes: usize) -> Bucket {
+        Bucket {
+            limit: f64::from(limit),
+            worth: worth as f64,
+            free: f64::from(limit),
+            at: 0.0,
+            held: vec![None; processes],
+        }
+    }
+
+    fn out(&self) -> f64 {
+        self.held.iter().flatten().map(|held| held.0).sum()
+    }
+
+    fn report(&mut self, process: usize, report: &RateReport, now: f64) -> LeaseAnswer {
+        let grown = self.free + (now - self.at) * self.limit / 60.0;
+        self.free = grown
+            .min(self.limit - self.out())
+            .max(self.free.min(self.limit));
+        self.at = now;
+        for held in &mut self.held {
+            if held.is_some_and(|held| held.1 <= now) {
+                self.free += held.map_or(0.0, |held| held.0.min(self.worth));
+                *held = None;
+            }
+        }
+        self.free = self.free.min(self.limit - self.out());
+        let holders = self.held.iter().flatten().count().max(1);
+        let (mut held, _, counted) = self.held[process].unwrap_or((0.0, 0.0, report.acknowledged));
+        held -= report.used.saturating_sub(counted) as f64;
+        if held < 0.0 {
+            self.free += held;
+            held = 0.0;
+        }
+        let most = self.worth.max((self.free / (2 * holders) as f64).floor());
+        let target = (report.want as f64).min(most);
+        let grant = match held > target {
+            true => target - held,
+            false => (target - held).min(self.free.floor().max(0.0)),
+        };
+        self.free -= grant;
+        held += grant;
+        self.held[process] = (held > 0.0).then_some((held, now + EXPIRES, report.used));
+        let wait = match held < 1.0 && self.free < 1.0 {
+            true => (1.0 - self.free) * 60.0 / self.limit,
+            false => 0.0,
+        };
+        LeaseAnswer {
+            held: held as u64,
+            free: self.free.floor() as i64,
+            retry: Duration::from_secs_f64(wait),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    /// So many calls ask a process.
+    Calls(usize, u64),
+    /// A process reports.
+    Report(usize),
+    /// A process is killed, and another one starts in its place.
+    Kill(usize),
+    /// So many milliseconds pass.
+    Pass(u64),
+}
+
+fn step(processes: usize) -> impl Strategy<Value = Step> {
+    prop_oneof![
+        8 => (0..processes, 1..40_u64).prop_map(|(process, calls)| Step::Calls(process, calls)),
+        8 => (0..processes).prop_map(Step::Report),
+        1 => (0..processes).prop_map(Step::Kill),
+        4 => (1..1_500_u64).prop_map(Step::Pass),
+    ]
+}
+
+proptest! {
+    /// However calls, reports and kills follow each other: all processes together let through what the limit allows,
+    /// and one lease for each process that there was.
+    #[test]
+    fn all_together_take_the_limit_and_at_most_one_lease_each(
+        per_minute in 1..3_000_u32,
+        steps in proptest::collection::vec(step(5), 1..400),
+    ) {
+        let begin = Instant::now();
+        let new = |now| RateLease::new(limit(per_minute), LEASE, now);
+        let mut leases: Vec<_> = (0..5).map(|_| new(begin)).collect();
+        let worth = leases[0].worth;
+        let mut store = Bucket::new(per_minute, worth, 5);
+        // A process that is new after a kill has another name in the store.
+        let mut names: Vec<usize> = (0..5).collect();
+        let (mut millis, mut taken, mut killed) = (0_u64, 0_u64, 0_u64);
+        for step in steps {
+            let now = begin + Duration::from_millis(millis);
+            match step {
+                Step::Pass(more) => millis += more,
+                Step::Calls(process, calls) => {
+                    let lease = &mut leases[process];
+                    for _ in 0..calls {
+                        lease.ask(1, now);
+                        if lease.available(now) >= 1 {
+                            lease.take(1);
+                            taken += 1;
+                        }
+                    }
+                }
+                Step::Report(process) => {
+                    let report = leases[process].report(now, false);
+                    let name = names[process];
+                    let answer = store.report(name, &report, millis as f64 / 1000.0);
+                    leases[process].answered(&report, answer, now, VALID);
+                }
+                Step::Kill(process) => {
+                    // What it took and did not report is not known to anybody, and the new process has its own credit.
+                    killed += leases[process].used - leases[process].acknowledged + worth;
+                    leases[process] = new(now);
+                    names[process] = store.held.len();
+                    store.held.push(None);
+                }
+            }
+            let seconds = millis as f64 / 1000.0;
+            let allowed = f64::from(per_minute) * (1.0 + seconds / 60.0);
+            let credit = (5 * worth + killed) as f64;
+            prop_assert!(taken as f64 <= allowed + credit + 1.0, "{taken} of {allowed} and {credit}");
+        }
+    }
+
+    /// Slots that are in use are never more than the limit and one for each process.
+    #[test]
+    fn all_together_use_the_slots_and_at_most_one_each_more(
+        most in 0..20_u32,
+        steps in proptest::collection::vec((0..5_usize, 0..4_u8), 1..300),
+    ) {
+        let now = Instant::now();
+        let mut all: Vec<_> = (0..5).map(|_| SlotLease::new(most, LEASE, now)).collect();
+        let mut held = [0_u32; 5];
+        for (process, action) in steps {
+            match action {
+                0 => all[process].release(),
+                1 | 2 => {
+                    all[process].ask(now);
+                    if all[process].is_available(now) {
+                        all[process].take();
+                    }
+                }
+                _ => {
+                    let report = all[process].report(now, false);
+                    let others: u32 = held.iter().sum::<u32>() - held[process];
+                    let free = i64::from(most) - i64::from(others);
+                    let granted = i64::from(report.want).min(free.max(0));
+                    held[process] = report.in_use.max(granted as u32);
+                    let left = free - i64::from(held[process]);
+                    all[process].answered(answer(u64::from(held[process]), left, 0), now, VALID);
+                }
+            }
+            let used: u32 = all.iter().map(|slots| slots.in_use).sum();
+            prop_assert!(used <= if most == 0 { 0 } else { most + 5 }, "{used} of {most}");
+        }
+    }
+}

@@ -1,0 +1,396 @@
+//! The usage of a quota that several processes share: a lease for each name, and the limits of this process alone for
+//! while the store does not answer.
+
+use super::lease::{LeaseAnswer, RateLease, RateReport, SlotLease, SlotReport};
+use super::state::Rate;
+use super::tokens::Tokens;
+use super::{Quota, Resource};
+use crate::sharing::{OnError, Sharing, StoreState};
+use governor::clock::{Clock, DefaultClock};
+use governor::{Quota as Pace, RateLimiter};
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// When to retry what was refused because the store is away, or for want of a slot.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// The resource that was exhausted, and how long until there is more of it.
+pub(super) type Shortage = (Resource, Duration);
+
+/// One limit of one name, as the store knows it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct LimitId {
+    /// The quota.
+    pub quota: Arc<str>,
+    /// What is limited.
+    pub resource: Resource,
+    /// Whose it is; never sent as it is.
+    pub name: Arc<str>,
+}
+
+/// What is reported of one limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LimitReport {
+    /// Of requests or tokens a minute.
+    Rate(RateReport),
+    /// Of concurrent calls.
+    Slots(SlotReport),
+}
+
+/// Which limits to report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Due {
+    /// Those that cannot wait for the next time.
+    Urgent,
+    /// All in use.
+    All,
+    /// All that anything is held of, to be given back: the process ends.
+    End,
+}
+
+/// What is left of one limit to one name, for people and headers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Remaining {
+    /// What is limited.
+    pub resource: Resource,
+    /// The limit.
+    pub limit: u64,
+    /// What is left, as far as this process knows.
+    pub remaining: u64,
+    /// How long until there is something again, where there is nothing.
+    pub reset: Option<Duration>,
+}
+
+#[derive(Debug, Default)]
+struct NameLeases {
+    requests: Option<RateLease>,
+    tokens: Option<RateLease>,
+    slots: Option<SlotLease>,
+    urgent: bool,
+}
+
+/// The usage of a shared quota in this process.
+#[derive(Debug)]
+pub(super) struct SharedUsage {
+    sharing: Arc<Sharing>,
+    names: Mutex<HashMap<Arc<str>, NameLeases>>,
+    own_requests: Option<Rate>,
+    own_tokens: Option<Tokens>,
+    own_slots: Option<u32>,
+}
+
+impl SharedUsage {
+    pub(super) fn new(quota: &Quota, sharing: &Arc<Sharing>) -> SharedUsage {
+        let own = |limit| sharing.settings().own_share(limit);
+        let requests = quota.requests_per_minute.map(own).map(Pace::per_minute);
+        let slots = |most: u32| std::num::NonZeroU32::new(most).map_or(0, |most| own(most).get());
+        SharedUsage {
+            sharing: Arc::clone(sharing),
+            names: Mutex::default(),
+            own_requests: requests.map(RateLimiter::hashmap),
+            own_tokens: quota.tokens_per_minute.map(own).map(Tokens::new),
+            own_slots: quota.concurrent.map(slots),
+        }
+    }
+
+    /// Whether it decides, or only counts.
+    pub(super) fn enforces(&self) -> bool {
+        self.sharing.enforces()
+    }
+
+    /// Takes a slot, a token and a request for `name`: all of them or nothing. Looks at memory alone.
+    pub(super) fn take(&self, quota: &Quota, name: &Arc<str>) -> Result<(), Shortage> {
+        let now = self.sharing.now();
+        let (taken, wake) = {
+            let mut names = self.names.lock();
+            let leases = names.entry(Arc::clone(name));
+            let leases = leases.or_insert_with(|| self.leases(quota, now));
+            let taken = match self.sharing.state(now) {
+                StoreState::Reachable => leases.take(now),
+                StoreState::Away(on_error) => {
+                    self.sharing.count_fallback();
+                    self.take_alone(leases, name, on_error)
+                }
+            };
+            let wake = !leases.urgent && leases.runs_low(now);
+            leases.urgent |= wake;
+            (taken, wake)
+        };
+        if wake {
+            self.sharing.wake();
+        }
+        taken
+    }
+
+    fn leases(&self, quota: &Quota, now: Instant) -> NameLeases {
+        let lease = self.sharing.settings().lease;
+        let rate = |limit| RateLease::new(limit, lease, now);
+        NameLeases {
+            requests: quota.requests_per_minute.map(rate),
+            tokens: quota.tokens_per_minute.map(rate),
+            slots: quota
+                .concurrent
+                .map(|most| SlotLease::new(most, lease, now)),
+            urgent: false,
+        }
+    }
+
+    /// Decides without the store. Slots are counted on, so that the store gets to know them later.
+    fn take_alone(
+        &self,
+        leases: &mut NameLeases,
+        name: &Arc<str>,
+        on_error: OnError,
+    ) -> Result<(), Shortage> {
+        match on_error {
+            OnError::Open => {}
+            OnError::Closed => return Err((Resource::QuotaStore, RETRY_AFTER)),
+            OnError::Local => {
+                let own = self.own_slots.unwrap_or(0);
+                let slots = leases.slots.as_ref();
+                if slots.is_some_and(|slots| !slots.is_available_alone(own)) {
+                    return Err((Resource::Concurrent, RETRY_AFTER));
+                }
+                let tokens = self.own_tokens.as_ref();
+                if let Some(wait) = tokens.and_then(|tokens| tokens.wait(name)) {
+                    return Err((Resource::Tokens, wait));
+                }
+                let requests = self.own_requests.as_ref();
+                if let Some(Err(until)) = requests.map(|requests| requests.check_key(name)) {
+                    let wait = until.wait_time_from(DefaultClock::default().now());
+                    return Err((Resource::Requests, wait));
+                }
+            }
+        }
+        if let Some(slots) = &mut leases.slots {
+            slots.take();
+        }
+        Ok(())
+    }
+
+    /// Charges `tokens` to `name`, also where there are not as many.
+    pub(super) fn charge(&self, name: &Arc<str>, tokens: u64) {
+        let now = self.sharing.now();
+        if self.sharing.state(now) != StoreState::Reachable {
+            if let Some(own) = &self.own_tokens {
+                own.charge(name, tokens);
+            }
+            return;
+        }
+        let mut names = self.names.lock();
+        let Some(leases) = names.get_mut(name) else {
+            return;
+        };
+        if let Some(lease) = &mut leases.tokens {
+            lease.ask(tokens, now);
+            lease.take(tokens);
+        }
+    }
+
+    /// Gives a slot of `name` back.
+    pub(super) fn release(&self, name: &Arc<str>) {
+        let mut names = self.names.lock();
+        let slots = names.get_mut(name).and_then(|leases| leases.slots.as_mut());
+        if let Some(slots) = slots {
+            slots.release();
+        }
+    }
+
+    /// Whether anything is known of `name` that must not be forgotten.
+    pub(super) fn knows(&self, name: &str) -> bool {
+        self.names.lock().contains_key(name)
+    }
+
+    /// What is to be reported at `now`; forgets names that nothing is held of.
+    pub(super) fn reports(
+        &self,
+        quota: &Arc<str>,
+        due: Due,
+        reports: &mut Vec<(LimitId, LimitReport)>,
+    ) {
+        let now = self.sharing.now();
+        let ending = due == Due::End;
+        let mut names = self.names.lock();
+        if due != Due::Urgent {
+            names.retain(|_, leases| leases.is_kept(now));
+        }
+        for (name, leases) in names.iter_mut() {
+            let wanted = match due {
+                Due::Urgent => leases.urgent,
+                Due::All | Due::End => leases.is_due(now),
+            };
+            if !wanted {
+                continue;
+            }
+            leases.urgent = false;
+            let id = |resource| LimitId {
+                quota: Arc::clone(quota),
+                resource,
+                name: Arc::clone(name),
+            };
+            if let Some(lease) = &mut leases.requests {
+                let report = LimitReport::Rate(lease.report(now, ending));
+                reports.push((id(Resource::Requests), report));
+            }
+            if let Some(lease) = &mut leases.tokens {
+                let report = LimitReport::Rate(lease.report(now, ending));
+                reports.push((id(Resource::Tokens), report));
+            }
+            if let Some(slots) = &leases.slots {
+                let report = LimitReport::Slots(slots.report(now, ending));
+                reports.push((id(Resource::Concurrent), report));
+            }
+        }
+        if due != Due::Urgent
+            && let Some(tokens) = &self.own_tokens
+        {
+            tokens.pay_debts();
+        }
+        if due != Due::Urgent
+            && let Some(requests) = &self.own_requests
+        {
+            requests.retain_recent();
+        }
+    }
+
+    /// Takes over the store's answer to a report that was sent at `sent`.
+    pub(super) fn answered(
+        &self,
+        id: &LimitId,
+        report: &LimitReport,
+        answer: LeaseAnswer,
+        sent: Instant,
+    ) {
+        let valid_for = self.sharing.settings().valid_for();
+        let mut names = self.names.lock();
+        let Some(leases) = names.get_mut(&id.name) else {
+            return;
+        };
+        match (report, id.resource) {
+            (LimitReport::Rate(report), Resource::Requests) => {
+                if let Some(lease) = &mut leases.requests {
+                    lease.answered(report, answer, sent, valid_for);
+                }
+            }
+            (LimitReport::Rate(report), _) => {
+                if let Some(lease) = &mut leases.tokens {
+                    lease.answered(report, answer, sent, valid_for);
+                }
+            }
+            (LimitReport::Slots(_), _) => {
+                if let Some(slots) = &mut leases.slots {
+                    slots.answered(answer, sent, valid_for);
+                }
+            }
+        }
+    }
+
+    /// What is left to `name`.
+    pub(super) fn remaining(&self, quota: &Quota, name: &str) -> Vec<Remaining> {
+        let now = self.sharing.now();
+        let names = self.names.lock();
+        let Some(leases) = names.get(name) else {
+            return Vec::new();
+        };
+        leases.remaining(quota, now)
+    }
+
+    /// The least that any name in use has left of each resource.
+    pub(super) fn least_remaining(&self, quota: &Quota) -> Vec<Remaining> {
+        let now = self.sharing.now();
+        // Where no name is in use, all is left.
+        let mut least = self.leases(quota, now).remaining(quota, now);
+        for leases in self.names.lock().values() {
+            for left in leases.remaining(quota, now) {
+                match least.iter_mut().find(|one| one.resource == left.resource) {
+                    Some(one) if one.remaining <= left.remaining => {}
+                    Some(one) => *one = left,
+                    None => least.push(left),
+                }
+            }
+        }
+        least
+    }
+}
+
+impl NameLeases {
+    fn take(&mut self, now: Instant) -> Result<(), Shortage> {
+        if let Some(slots) = &mut self.slots {
+            slots.ask(now);
+        }
+        if let Some(lease) = &mut self.tokens {
+            lease.ask(1, now);
+        }
+        if let Some(lease) = &mut self.requests {
+            lease.ask(1, now);
+        }
+        if self
+            .slots
+            .as_ref()
+            .is_some_and(|slots| !slots.is_available(now))
+        {
+            return Err((Resource::Concurrent, RETRY_AFTER));
+        }
+        for (resource, lease) in [
+            (Resource::Tokens, &self.tokens),
+            (Resource::Requests, &self.requests),
+        ] {
+            if let Some(lease) = lease
+                && lease.available(now) < 1
+            {
+                return Err((resource, lease.wait(now)));
+            }
+        }
+        if let Some(slots) = &mut self.slots {
+            slots.take();
+        }
+        for lease in [&mut self.tokens, &mut self.requests].into_iter().flatten() {
+            lease.take(1);
+        }
+        Ok(())
+    }
+
+    fn rates(&self) -> impl Iterator<Item = &RateLease> {
+        [&self.requests, &self.tokens].into_iter().flatten()
+    }
+
+    fn runs_low(&self, now: Instant) -> bool {
+        self.rates().any(|lease| lease.runs_low(now))
+            || self.slots.as_ref().is_some_and(|slots| slots.runs_low(now))
+    }
+
+    fn is_due(&self, now: Instant) -> bool {
+        self.rates().any(|lease| lease.is_due(now))
+            || self.slots.as_ref().is_some_and(|slots| slots.is_due(now))
+    }
+
+    fn is_kept(&self, now: Instant) -> bool {
+        self.rates().any(|lease| lease.is_kept(now)) || self.is_due(now)
+    }
+
+    fn remaining(&self, quota: &Quota, now: Instant) -> Vec<Remaining> {
+        let rate = |resource, limit: Option<std::num::NonZeroU32>, lease: &RateLease| {
+            let remaining = lease.remaining();
+            Remaining {
+                resource,
+                limit: limit.map_or(0, |limit| u64::from(limit.get())),
+                remaining,
+                reset: (remaining == 0).then(|| lease.wait(now)),
+            }
+        };
+        let requests = self.requests.as_ref();
+        let requests =
+            requests.map(|lease| rate(Resource::Requests, quota.requests_per_minute, lease));
+        let tokens = self.tokens.as_ref();
+        let tokens = tokens.map(|lease| rate(Resource::Tokens, quota.tokens_per_minute, lease));
+        let slots = self.slots.as_ref().map(|slots| Remaining {
+            resource: Resource::Concurrent,
+            limit: u64::from(quota.concurrent.unwrap_or(0)),
+            remaining: slots.remaining(),
+            reset: None,
+        });
+        [requests, tokens, slots].into_iter().flatten().collect()
+    }
+}

@@ -1,0 +1,224 @@
+//! Limits that several processes share through a quota store: the settings, and whether the store answers. The calls
+//! of the hot path look at memory alone; a task of its own talks to the store.
+
+use parking_lot::Mutex;
+use std::num::NonZeroU32;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use tokengauge_core::caller::Mode;
+
+/// What is done while the store does not answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, strum::IntoStaticStr)]
+#[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
+pub enum OnError {
+    /// Each process enforces each limit divided by the number of replicas; budgets count what is known.
+    #[default]
+    Local,
+    /// Every call is admitted.
+    Open,
+    /// Every call that a shared limit is for is refused.
+    Closed,
+}
+
+impl OnError {
+    /// Its name in the configuration.
+    pub fn as_str(self) -> &'static str {
+        self.into()
+    }
+}
+
+/// How limits are shared.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SharingSettings {
+    /// The time whose worth of a limit a process takes from the store in advance.
+    pub lease: Duration,
+    /// How many processes share the limits, for [`OnError::Local`].
+    pub replicas: NonZeroU32,
+    /// What is done while the store does not answer.
+    pub on_error: OnError,
+    /// In shadow mode each process enforces its own limits, and counts what the shared ones would refuse.
+    pub mode: Mode,
+}
+
+impl SharingSettings {
+    /// For how long what the store answered holds, from when it was asked.
+    pub fn valid_for(&self) -> Duration {
+        2 * self.lease
+    }
+
+    /// After which age the store gives the lease of a process to others: later than that process stops using it.
+    pub fn expires_after(&self) -> Duration {
+        4 * self.lease
+    }
+
+    /// How often the store is asked.
+    pub fn interval(&self) -> Duration {
+        (self.lease / 4).max(Duration::from_millis(10))
+    }
+
+    /// The part of a limit that one process enforces alone.
+    pub fn own_share(&self, limit: NonZeroU32) -> NonZeroU32 {
+        NonZeroU32::new(limit.get() / self.replicas.get()).unwrap_or(NonZeroU32::MIN)
+    }
+}
+
+/// Whether shared limits can be decided by what the store answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StoreState {
+    /// It answers.
+    Reachable,
+    /// It does not answer.
+    Away(OnError),
+}
+
+/// The link between limits and the task that talks to the store.
+pub struct Sharing {
+    settings: SharingSettings,
+    clock: fn() -> Instant,
+    began: Instant,
+    /// Nanoseconds from `began` to when the last request was sent that was answered.
+    answered: AtomicU64,
+    wake: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    /// The number of the last report about spending.
+    sequence: AtomicU64,
+    counts: Counts,
+    error: Mutex<Option<String>>,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    answered: AtomicU64,
+    failed: AtomicU64,
+    fallback_calls: AtomicU64,
+    untracked: AtomicU64,
+}
+
+/// What became of the store's use so far.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SharingStatus {
+    /// Requests to the store that were answered.
+    pub answered: u64,
+    /// Requests that failed.
+    pub failed: u64,
+    /// How long ago the last request was sent that was answered.
+    pub age: Duration,
+    /// Whether limits are decided without the store.
+    pub fallback: bool,
+    /// Decisions that were made without the store.
+    pub fallback_calls: u64,
+    /// Names that were counted in this process alone, because too many were tracked.
+    pub untracked: u64,
+    /// Why the last request failed, if it did.
+    pub error: Option<String>,
+}
+
+impl std::fmt::Debug for Sharing {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut shown = formatter.debug_struct("Sharing");
+        shown.field("settings", &self.settings);
+        shown.finish_non_exhaustive()
+    }
+}
+
+impl Sharing {
+    /// Nothing is known yet, and calls are admitted on credit until the store has had time to answer.
+    pub fn new(settings: SharingSettings, clock: fn() -> Instant) -> Sharing {
+        Sharing {
+            settings,
+            clock,
+            began: clock(),
+            answered: AtomicU64::new(0),
+            wake: OnceLock::new(),
+            sequence: AtomicU64::new(0),
+            counts: Counts::default(),
+            error: Mutex::default(),
+        }
+    }
+
+    /// The settings.
+    pub fn settings(&self) -> &SharingSettings {
+        &self.settings
+    }
+
+    /// Whether the shared limits decide.
+    pub fn enforces(&self) -> bool {
+        self.settings.mode == Mode::Enforce
+    }
+
+    /// The present instant.
+    pub fn now(&self) -> Instant {
+        (self.clock)()
+    }
+
+    /// Sets what is called when the store should be asked soon. It must not block.
+    pub fn on_wake(&self, wake: impl Fn() + Send + Sync + 'static) {
+        // Called once, by the one task.
+        let _ = self.wake.set(Box::new(wake));
+    }
+
+    /// Has the store asked soon.
+    pub fn wake(&self) {
+        if let Some(wake) = self.wake.get() {
+            wake();
+        }
+    }
+
+    /// A request that was sent at `sent` was answered.
+    pub fn answered(&self, sent: Instant) {
+        let nanos = sent.saturating_duration_since(self.began).as_nanos();
+        let nanos = u64::try_from(nanos).unwrap_or(u64::MAX);
+        self.answered.fetch_max(nanos, Ordering::Relaxed);
+        self.counts.answered.fetch_add(1, Ordering::Relaxed);
+        *self.error.lock() = None;
+    }
+
+    /// A request failed, for a reason without secrets.
+    pub fn failed(&self, reason: String) {
+        self.counts.failed.fetch_add(1, Ordering::Relaxed);
+        *self.error.lock() = Some(reason);
+    }
+
+    fn age(&self, now: Instant) -> Duration {
+        let at = self.began + Duration::from_nanos(self.answered.load(Ordering::Relaxed));
+        now.saturating_duration_since(at)
+    }
+
+    /// Whether the store answers at `now`.
+    pub fn state(&self, now: Instant) -> StoreState {
+        match self.age(now) <= self.settings.valid_for() {
+            true => StoreState::Reachable,
+            false => StoreState::Away(self.settings.on_error),
+        }
+    }
+
+    /// Counts a decision without the store.
+    pub(crate) fn count_fallback(&self) {
+        self.counts.fallback_calls.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a name that is not shared, because too many are tracked.
+    pub(crate) fn count_untracked(&self) {
+        self.counts.untracked.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A number that is larger than all before.
+    pub(crate) fn next_sequence(&self) -> u64 {
+        self.sequence.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// How the store's use stands at `now`.
+    pub fn status(&self, now: Instant) -> SharingStatus {
+        let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        SharingStatus {
+            answered: count(&self.counts.answered),
+            failed: count(&self.counts.failed),
+            age: self.age(now),
+            fallback: self.state(now) != StoreState::Reachable,
+            fallback_calls: count(&self.counts.fallback_calls),
+            untracked: count(&self.counts.untracked),
+            error: self.error.lock().clone(),
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! The quota store of a running proxy: limits, spending and alerts that it shares with other processes.
+
+use crate::Error;
+use crate::config::Config;
+use crate::meter::sharing::Sharing;
+use crate::meter::{Accounting, Meter};
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::{Duration, Instant, SystemTime};
+use tokengauge_quota_store::QuotaStore;
+
+/// The quota store, where one is configured.
+#[derive(Clone, Default)]
+pub(super) struct SharedLimits {
+    pub(super) store: Option<Arc<QuotaStore>>,
+    meter: Arc<OnceLock<Weak<Meter>>>,
+}
+
+/// How the limits of `config` are shared, if they are.
+pub(super) fn sharing(config: &Config) -> Option<Arc<Sharing>> {
+    let settings = config.quota_store.as_ref()?;
+    Some(Arc::new(Sharing::new(settings.sharing, Instant::now)))
+}
+
+impl SharedLimits {
+    /// Starts to talk to the store that is configured. Nothing is shared before [`SharedLimits::measure`].
+    pub(super) fn start(config: &Config, accounting: &Accounting) -> Result<SharedLimits, Error> {
+        let mut limits = SharedLimits::default();
+        if let (Some(settings), Some(sharing)) = (&config.quota_store, &accounting.sharing) {
+            let meter = Arc::clone(&limits.meter);
+            let accounting = move || Some(meter.get()?.upgrade()?.accounting());
+            let store = QuotaStore::start(
+                settings.clone(),
+                Arc::clone(sharing),
+                accounting,
+                SystemTime::now,
+            );
+            let store =
+                store.map_err(|error| Error::Configuration(format!("quota_store: {error}")))?;
+            limits.store = Some(Arc::new(store));
+        }
+        Ok(limits)
+    }
+
+    /// Shares the limits of `meter` from now on.
+    pub(super) fn measure(&self, meter: &Arc<Meter>) {
+        // There is one meter.
+        let _ = self.meter.set(Arc::downgrade(meter));
+    }
+
+    /// Gives everything back that is held of limits, within `within`. Blocks.
+    pub(super) fn finish(&self, within: Duration) {
+        if self
+            .store
+            .as_ref()
+            .is_some_and(|store| !store.finish(within))
+        {
+            tracing::warn!(
+                "the quota store did not take the leases back in time; they expire by themselves"
+            );
+        }
+    }
+}

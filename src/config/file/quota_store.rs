@@ -1,0 +1,53 @@
+//! The table of the quota store.
+
+use super::super::quota_store::{
+    DEFAULT_LEASE, DEFAULT_PREFIX, DEFAULT_TIMEOUT, MAX_LEASE, MIN_LEASE,
+};
+use super::super::scalar::Span;
+use super::super::schema::EnumNames;
+use super::super::spanned::Spanned;
+use super::ClientTls;
+use crate::caller::Mode;
+use crate::meter::sharing::OnError;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// A Valkey or Redis server by which several processes share quotas, budgets and who sends alerts ([quotas](quotas.md)).
+/// Without it each process counts for itself.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(in crate::config) struct QuotaStore {
+    /// The server: `redis://[user@]host[:port][/database]`, or `rediss://` with TLS.
+    pub(in crate::config) url: Spanned<String>,
+    /// A file with the password, read for each connection; that of `TOKENGAUGE_QUOTA_STORE_PASSWORD` by default.
+    pub(in crate::config) password_file: Option<PathBuf>,
+    /// TLS towards the server.
+    #[serde(default)]
+    pub(in crate::config) tls: ClientTls,
+    /// What names of keys begin with: processes with the same one share.
+    #[schemars(extend("default" = DEFAULT_PREFIX))]
+    pub(in crate::config) prefix: Option<Spanned<String>>,
+    /// How much of a limit a process takes in advance: what there is of it in this time. Each process may let as much
+    /// more through. The store is asked four times in it.
+    #[schemars(extend(
+        "default" = Span(DEFAULT_LEASE),
+        "x-minimum" = Span(MIN_LEASE),
+        "x-maximum" = Span(MAX_LEASE),
+    ))]
+    pub(in crate::config) lease: Option<Span>,
+    /// How many processes share, for `on_error = "local"`.
+    #[schemars(extend("default" = 1, "minimum" = 1))]
+    pub(in crate::config) replicas: Option<u32>,
+    /// While the store does not answer: `local` is each limit divided by `replicas` in each process, `open` admits all
+    /// calls, `closed` refuses those that a quota or a blocking budget is for.
+    #[schemars(with = "Option<EnumNames<OnError>>", extend("default" = "local"))]
+    pub(in crate::config) on_error: Option<OnError>,
+    /// `shadow`: each process enforces its own limits, and metrics count what the shared ones would refuse.
+    #[schemars(with = "Option<EnumNames<Mode>>", extend("default" = "enforce"))]
+    pub(in crate::config) mode: Option<Mode>,
+    /// How long a connection or a request may take.
+    #[schemars(extend("default" = Span(DEFAULT_TIMEOUT), "x-exclusiveMinimum" = Span(Duration::ZERO)))]
+    pub(in crate::config) timeout: Option<Span>,
+}
