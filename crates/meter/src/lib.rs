@@ -34,6 +34,7 @@ mod shared;
 mod subscriber;
 mod timeline;
 mod token_ratios;
+mod tool_calls;
 mod verdict;
 mod worker;
 mod workload;
