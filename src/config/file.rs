@@ -10,6 +10,7 @@ mod gate;
 mod limits;
 mod objectives;
 mod process;
+mod runaway;
 mod sinks;
 mod traffic;
 
@@ -19,6 +20,7 @@ pub(super) use gate::*;
 pub(super) use limits::*;
 pub(super) use objectives::*;
 pub(super) use process::*;
+pub(super) use runaway::*;
 pub(super) use sinks::*;
 pub(super) use traffic::*;
 
@@ -260,6 +262,8 @@ pub(super) struct File {
     #[serde(default)]
     #[schemars(extend("maxItems" = MAX_QUOTAS))]
     pub(super) quota: Vec<Spanned<Quota>>,
+    #[serde(default)]
+    pub(super) runaway: Runaway,
     #[serde(default)]
     pub(super) slo: Vec<Spanned<Slo>>,
     #[serde(default)]

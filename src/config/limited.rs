@@ -51,7 +51,10 @@ fn limits(table: &Table) -> bool {
     let shadow = is_shadow(table);
     table.iter().any(|(key, value)| {
         let key = key.to_ascii_lowercase();
-        if key.contains("quota") || (key.contains("limit") && key != "limits") {
+        if key == "runaway" {
+            // Its ceilings refuse nothing by themselves.
+            false
+        } else if key.contains("quota") || (key.contains("limit") && key != "limits") {
             any_of(value, |quota| !is_shadow(quota))
         } else if key.contains("budget") {
             any_of(value, |budget| !is_shadow(budget) && blocks(budget))

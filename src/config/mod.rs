@@ -16,10 +16,12 @@ mod objectives;
 mod operators;
 mod quotas;
 mod receivers;
+mod redacted;
 mod reference;
 pub mod reload;
 mod replicas;
 mod resolve;
+mod runaway;
 mod scalar;
 mod schema;
 mod sidecar;
@@ -93,6 +95,8 @@ pub struct Config {
     /// The quotas on requests, tokens and concurrency; at most
     /// [`MAX_QUOTAS`](crate::quota::MAX_QUOTAS).
     pub quotas: Vec<Quota>,
+    /// When a session runs away.
+    pub runaway: crate::sessions::RunawayLimits,
     /// What is compared with the weeks before.
     pub drifts: Vec<crate::drift::Settings>,
     /// The gates of rollouts.
@@ -112,6 +116,8 @@ pub struct Config {
     pub origin: String,
     /// A digest of the text, for logs of changes.
     pub digest: String,
+    /// The text without comments and secrets, to be shown.
+    pub redacted: Arc<str>,
 }
 
 /// Settings of the admin and metrics addresses.

@@ -22,6 +22,7 @@ pub fn needs_restart(now: &Config, next: &Config) -> Vec<&'static str> {
         budgets: _,
         prices: _,
         quotas: _,
+        runaway: _,
         drifts: _,
         gates: _,
         state_dir,
@@ -30,6 +31,7 @@ pub fn needs_restart(now: &Config, next: &Config) -> Vec<&'static str> {
         refusal: _,
         origin: _,
         digest: _,
+        redacted: _,
         warnings: _,
     } = next;
     let differing = [

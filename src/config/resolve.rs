@@ -62,6 +62,7 @@ pub(super) fn config(file: File, text: &str) -> Result<Config, Vec<Problem>> {
     let receivers = receivers::receivers(file.notify, &mut problems);
     let slos = objectives::slos(file.slo, &routes, &measure, &mut problems);
     let quotas = quotas::quotas(file.quota, &slos, &routes, &measure, &mut problems);
+    let runaway = runaway::limits(&file.runaway);
     let admin = operators::admin(file.admin, &mut problems);
     operators::check_separate(&admin, &upstreams, &mut problems);
     let ledger = ledger::ledger(file.ledger, file.state_dir.as_deref(), &mut problems);
@@ -105,6 +106,7 @@ pub(super) fn config(file: File, text: &str) -> Result<Config, Vec<Problem>> {
         budgets,
         prices,
         quotas,
+        runaway,
         drifts,
         gates,
         state_dir: file.state_dir,
@@ -114,6 +116,7 @@ pub(super) fn config(file: File, text: &str) -> Result<Config, Vec<Problem>> {
         warnings: problems.warnings,
         origin: String::new(),
         digest: digest(text),
+        redacted: redacted::redacted(text).into(),
     })
 }
 

@@ -51,6 +51,7 @@ impl Config {
             budgets: Vec::new(),
             prices: PriceList::default(),
             quotas: Vec::new(),
+            runaway: crate::sessions::RunawayLimits::default(),
             drifts: Vec::new(),
             gates: Vec::new(),
             state_dir: None,
@@ -60,6 +61,7 @@ impl Config {
             warnings: Vec::new(),
             origin: "--upstream".to_owned(),
             digest: resolve::digest(""),
+            redacted: Arc::default(),
         })
     }
 }
