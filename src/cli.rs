@@ -3,6 +3,7 @@
 mod ab;
 mod bench;
 mod calls;
+mod capsule;
 mod cluster;
 mod config;
 mod drift;
@@ -25,6 +26,7 @@ use std::path::PathBuf;
 pub use ab::*;
 pub use bench::*;
 pub use calls::*;
+pub use capsule::*;
 pub use cluster::*;
 pub use config::*;
 pub use drift::*;
@@ -110,6 +112,8 @@ pub enum Command {
     Report(ReportArgs),
     /// What a session was made of: its critical path, what its prompt cache missed, its trace
     Session(SessionArgs),
+    /// An incident as one HTML file: curves, cause, budget, the worst calls, configuration
+    Capsule(CapsuleArgs),
     /// Compare the variants of an experiment: speed, waiting, cost, failures, with intervals
     Ab(Box<AbArgs>),
     /// Whether a rollout may go on: a candidate's calls against those of a baseline
@@ -231,6 +235,10 @@ pub struct DemoArgs {
     /// Where operators connect
     #[arg(long, value_name = "ADDR", default_value_t = DEFAULT_ADMIN, value_parser = address::parse)]
     pub admin: SocketAddr,
+    /// Rehearse an incident: after a while a backend becomes bad, and an alert arrives, which is
+    /// printed
+    #[arg(long, value_enum)]
+    pub incident: Option<DemoIncident>,
     /// Simulated agents at work at the same time
     #[arg(long, value_name = "N", default_value_t = 12, value_parser = clap::value_parser!(u16).range(1..=500))]
     pub agents: u16,
@@ -240,6 +248,20 @@ pub struct DemoArgs {
     /// Append one JSON line per finished call to this file; `-` is standard output
     #[arg(long, value_name = "FILE")]
     pub call_log: Option<PathBuf>,
+}
+
+/// What happens to a backend of the demo.
+#[cfg(feature = "sim")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum DemoIncident {
+    /// It decodes slowly
+    SlowUpstream,
+    /// Its streams stand still for seconds
+    Stalls,
+    /// It answers 503
+    Errors,
+    /// It starts anew, and its first tokens come late
+    ColdStart,
 }
 
 /// Options of `check`.

@@ -43,11 +43,14 @@
 #![cfg_attr(test, allow(clippy::print_stdout, clippy::print_stderr))]
 
 pub mod admin;
+mod capsule;
 pub mod cli;
 pub mod command;
 pub mod config;
 pub mod inject;
 mod output;
+mod page;
+mod phase_bars;
 pub mod plot;
 
 pub use command::run;
@@ -62,7 +65,7 @@ use tokengauge_net::address;
 pub use tokengauge_net::client as http_client;
 pub use tokengauge_net::tls;
 pub use tokengauge_proxy as proxy;
-use tokengauge_sessions as sessions;
+pub use tokengauge_sessions as sessions;
 #[cfg(feature = "sim")]
 pub use tokengauge_sim as sim;
 pub use tokengauge_slo as slo;

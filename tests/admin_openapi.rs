@@ -45,6 +45,10 @@ async fn every_answer_is_as_documented() {
         );
         let reply = server.fetch(&asked).await;
         assert_eq!(reply.status, 200, "{asked}: {}", reply.body);
+        if path.ends_with("capsule") {
+            assert!(reply.body.starts_with("<!doctype html>"), "{}", reply.body);
+            continue;
+        }
         let path = path.replace('/', "~1");
         let schema = format!("/paths/{path}/get/responses/200/content/application~1json/schema");
         let body: Value = serde_json::from_str(&reply.body).expect("JSON");

@@ -509,6 +509,7 @@ fn resolved(table: &Table) -> String {
         "{:?}",
         Config {
             digest: String::new(),
+            redacted: "".into(),
             ..config
         }
     )

@@ -79,3 +79,34 @@ async fn a_mistake_in_the_file_is_told_with_its_line() {
     assert_eq!(output.status.code(), Some(78), "{error}");
     assert!(error.contains("mine.toml:1:17: drain_timeout: "), "{error}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rehearsed_incident_burns_its_objective_and_the_alert_names_the_upstream() {
+    let mut command = demo();
+    command.args(["--incident", "errors", "--stop-after", "5m"]);
+    let process = Process::start_by(command).await;
+    let told = process.line("demo: a rehearsal").await;
+    assert!(told.contains("openai answers 503"), "{told}");
+    let calm = fetch(process.admin, "/api/v1/slos").await.body;
+    assert!(calm.contains("\"rehearsal\""), "{calm}");
+    // It begins after 25 s.
+    let end = Instant::now() + 6 * TIMEOUT;
+    let alert = loop {
+        if let Some(line) = process.find("demo: alert TokengaugeErrorBudgetBurn (page, firing)") {
+            break line;
+        }
+        assert!(Instant::now() < end, "no alert came");
+        tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+    };
+    assert!(alert.contains("rehearsal"), "{alert}");
+    let cause = process.line("  cause: ").await;
+    assert!(cause.contains("upstream openai"), "{cause}");
+    process.line("  page: ").await;
+    process.line("  look at: ").await;
+    let capsule = process
+        .line("  keep it: tokengauge capsule --slo rehearsal")
+        .await;
+    assert!(capsule.contains(&process.admin.to_string()), "{capsule}");
+    process.signal(Signal::TERM);
+    assert!(process.ended().await.success());
+}

@@ -73,14 +73,20 @@ impl Process {
             .collect()
     }
 
+    /// The first line of the log that holds `text`, if there is one.
+    pub fn find(&self, text: &str) -> Option<String> {
+        let lines = self.lines.lock().expect("no panic");
+        lines.iter().find(|line| line.contains(text)).cloned()
+    }
+
     /// Waits for a line of the log that holds `text`.
     pub async fn line(&self, text: &str) -> String {
         let end = Instant::now() + TIMEOUT;
         loop {
-            let lines = self.lines.lock().expect("no panic").clone();
-            if let Some(line) = lines.iter().find(|line| line.contains(text)) {
-                return line.clone();
+            if let Some(line) = self.find(text) {
+                return line;
             }
+            let lines = self.lines.lock().expect("no panic").clone();
             assert!(Instant::now() < end, "no line with {text:?} in {lines:#?}");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }

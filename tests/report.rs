@@ -5,6 +5,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::Output;
 use std::time::{Duration, UNIX_EPOCH};
+use tokengauge::attribution::pseudonym;
 use tokengauge_test_support::records::Records;
 use tokio::process::Command;
 
@@ -171,5 +172,36 @@ async fn a_page_loads_nothing_and_runs_its_own_script_alone() {
     assert!(
         page.matches("<small>").count() > 50,
         "intervals are below their figures"
+    );
+}
+
+#[tokio::test]
+async fn users_are_named_from_a_file_that_stays_here() {
+    let mut log = tempfile::NamedTempFile::new().expect("a file");
+    let from = UNIX_EPOCH + Duration::from_secs(1_780_000_000);
+    let users = ["ann@example.com", "u-17", "nobody-knows"];
+    for (number, mut call) in Records::new(from, 500.0).take(30).enumerate() {
+        call.user = Some(pseudonym(users[number % 3].to_owned(), true));
+        writeln!(log, "{}", serde_json::to_string(&call).expect("JSON")).expect("written");
+    }
+    let mut names = tempfile::NamedTempFile::new().expect("a file");
+    writeln!(names, "# ours\nann@example.com\nu-17 = Bob B.").expect("written");
+    let file = names.path().to_str().expect("text");
+    let document = json(log.path(), &["--by", "user", "--user-names", file]).await;
+    let rows = document["groups"].as_array().expect("rows");
+    let mut shown: Vec<&str> = rows
+        .iter()
+        .filter_map(|row| row["by"]["user"].as_str())
+        .collect();
+    shown.sort_unstable();
+    let hash = pseudonym("nobody-knows".to_owned(), true);
+    let mut expected = [&*hash, "Bob B.", "ann@example.com"];
+    expected.sort_unstable();
+    assert_eq!(shown, expected);
+    let missing = report(log.path(), &["--user-names", "/nowhere/names"]).await;
+    let error = String::from_utf8_lossy(&missing.stderr);
+    assert!(
+        !missing.status.success() && error.contains("/nowhere/names"),
+        "{error}"
     );
 }

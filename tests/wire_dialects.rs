@@ -148,6 +148,10 @@ fn line(lines: &mut String, event: Event<'_>) {
             let (choice, index) = (segment.choice, segment.index);
             write!(lines, "delta {choice}.{index} {channel} {}", quoted(text)).expect("written");
         }
+        Event::ToolName { segment, name } => {
+            let (choice, index) = (segment.choice, segment.index);
+            write!(lines, "tool {choice}.{index} {}", quoted(name)).expect("written");
+        }
         Event::Model(name) => write!(lines, "model {}", quoted(name)).expect("written"),
         Event::Session(id) => write!(lines, "session {}", quoted(id)).expect("written"),
         Event::ResponseId(id) => write!(lines, "response_id {}", quoted(id)).expect("written"),

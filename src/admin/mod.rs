@@ -26,6 +26,7 @@ use crate::ledger::Reader;
 use crate::marks::Marks;
 use crate::meter::{Meter, RecentCalls};
 use crate::proxy::UpstreamConnections;
+use crate::sessions::SessionWatch;
 use crate::slo::Slos;
 use arc_swap::ArcSwap;
 use axum::Router;
@@ -43,7 +44,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 pub use access::Access;
-pub(crate) use api::{MARKS, experiments_now};
+pub(crate) use api::{MARKS, capsule_of_ledger, experiments_now};
 pub use drifts::Drifts;
 pub use event_bus::{EventBus, ListenerStats};
 pub(crate) use fair_shares::{FairShares, Share};
@@ -89,6 +90,8 @@ pub struct Admin {
     pub gate_audit: Arc<GateAudit>,
     /// What happened beside calls.
     pub marks: Arc<Marks>,
+    /// The sessions that run away.
+    pub session_watch: Arc<SessionWatch>,
     /// Broadcasts events to listeners.
     pub event_bus: Arc<EventBus>,
     /// The monotonic clock.

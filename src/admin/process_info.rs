@@ -29,6 +29,15 @@ pub struct ProcessInfo {
     pub routes: Vec<RouteInfo>,
     /// The settings that numbers on the page depend on.
     pub measure: Settings,
+    /// The text of the configuration, without comments and secrets.
+    #[serde(skip)]
+    pub configuration: Arc<str>,
+    /// The beginning of the digest of its text.
+    #[serde(skip)]
+    pub digest: String,
+    /// The file that it was read from, or another name for its source.
+    #[serde(skip)]
+    pub origin: String,
 }
 
 /// An address that agents connect to.
@@ -113,6 +122,9 @@ impl ProcessInfo {
                 stall_threshold: config.measure.stall_threshold.as_secs_f64(),
                 recent_calls: config.measure.recent_calls,
             },
+            configuration: Arc::clone(&config.redacted),
+            digest: config.digest.clone(),
+            origin: config.origin.clone(),
         }
     }
 }

@@ -135,6 +135,10 @@ pub struct ReportArgs {
     /// Where to [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
+    /// Show users by their names: a file with a user on each line, as agents send it, or
+    /// `USER = NAME`; it is read here alone
+    #[arg(long, value_name = "FILE")]
+    pub user_names: Option<PathBuf>,
     /// Have the speeds of calls in that came while their upstream warmed up
     #[arg(long)]
     pub with_warm_up: bool,

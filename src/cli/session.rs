@@ -13,6 +13,9 @@ pub enum SessionFormat {
     Perfetto,
     /// A trace in OTLP's JSON
     Otlp,
+    /// One HTML file: its figures, its critical path, what its prompt cache missed, its calls
+    /// over time
+    Html,
 }
 
 /// Options of `session`.

@@ -8,6 +8,7 @@ use crate::ledger::{Ledger, Reader};
 use crate::marks::{MarkMetrics, Marks};
 use crate::meter::{FinishedCall, Subscriber};
 use crate::query::{Mark, MarkKind, MarkQuery, MarkSubject, NewMark};
+use crate::sessions::SessionWatch;
 use crate::slo::{AlertNotification, FiringAlerts, Slos};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -135,11 +136,12 @@ impl Subscriber for WarmUps {
     }
 }
 
-/// Marks where alerts on objectives and budgets begin and end.
+/// Marks where alerts on objectives, budgets and sessions that run away begin and end.
 pub(super) struct AlertMarks {
     marks: Arc<Marks>,
     slos: Arc<Slos>,
     budgets: Arc<Budgets>,
+    session_watch: Arc<SessionWatch>,
     firing: FiringAlerts,
     /// The alerts that have begun and not ended; unknown until those of before a restart are read.
     open: Option<BTreeSet<String>>,
@@ -147,11 +149,17 @@ pub(super) struct AlertMarks {
 
 impl AlertMarks {
     /// Looks at them for as long as the process runs. Needs a runtime, of which it uses a blocking thread.
-    pub(super) fn start(marks: &Arc<Marks>, slos: &Arc<Slos>, budgets: &Arc<Budgets>) {
+    pub(super) fn start(
+        marks: &Arc<Marks>,
+        slos: &Arc<Slos>,
+        budgets: &Arc<Budgets>,
+        session_watch: &Arc<SessionWatch>,
+    ) {
         let this = AlertMarks {
             marks: Arc::clone(marks),
             slos: Arc::clone(slos),
             budgets: Arc::clone(budgets),
+            session_watch: Arc::clone(session_watch),
             firing: FiringAlerts::default(),
             open: None,
         };
@@ -163,6 +171,7 @@ impl AlertMarks {
         let statuses = self.slos.status(Instant::now());
         let mut firing = self.firing.step(since_1970(wall), &statuses);
         firing.extend(self.budgets.notifications(whole_seconds_since_1970(wall)));
+        firing.extend(self.session_watch.notification(Instant::now()));
         if self.open.is_none() {
             self.open = self.begun_before();
         }

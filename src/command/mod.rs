@@ -4,6 +4,7 @@ mod ab;
 mod api_client;
 mod audit;
 mod bench;
+mod capsule;
 mod check;
 mod config_keys;
 mod dashboards;
@@ -25,7 +26,6 @@ mod metrics;
 mod notify;
 mod objectives;
 mod operators;
-mod page;
 mod page_link;
 mod pause;
 mod periodic;
@@ -70,9 +70,12 @@ pub fn run(cli: Cli) -> Result<(), Error> {
     let command = cli.command.unwrap_or(Command::Run(cli.run));
     match command {
         Command::Run(args) => serving(LevelFilter::INFO, run::run(args)),
-        // A line per call would scroll the demo's own output away.
+        // A line per call, or per failure that is rehearsed, would scroll the demo's own output away.
         #[cfg(feature = "sim")]
-        Command::Demo(args) => serving(LevelFilter::WARN, demo::demo(args)),
+        Command::Demo(args) => match args.incident {
+            Some(_) => serving(LevelFilter::ERROR, demo::demo(args)),
+            None => serving(LevelFilter::WARN, demo::demo(args)),
+        },
         #[cfg(feature = "sim")]
         Command::Sim(args) => serving(LevelFilter::INFO, sim::sim(args)),
         Command::Bench(args) => bench::bench(&args),
@@ -84,6 +87,7 @@ pub fn run(cli: Cli) -> Result<(), Error> {
         Command::Top(args) => top::top(&args),
         Command::Report(args) => report::report(&args),
         Command::Session(args) => session::session(&args),
+        Command::Capsule(args) => capsule::capsule(&args),
         Command::Ab(args) => ab::ab(&args),
         Command::Gate(args) => gate::gate(&args),
         Command::Mark(args) => mark::mark(&args),

@@ -6,6 +6,7 @@ use crate::background::{self, BackgroundWork};
 use crate::cost::budget::Budgets;
 use crate::export::registry::Counter;
 use crate::http_client::fetch;
+use crate::sessions::SessionWatch;
 use crate::slo::{
     AlertNotification, DeliveryState, Destination, FiringAlerts, Outbox, Receiver, Slos, messages,
 };
@@ -35,6 +36,7 @@ struct Channel {
     outbox: Outbox,
     delivery_state: Option<Arc<DeliveryState>>,
     budgets: Arc<Budgets>,
+    session_watch: Arc<SessionWatch>,
     page: PageLink,
     failures: Counter,
     /// Where processes agree on who sends.
@@ -45,6 +47,7 @@ struct Channel {
 pub(super) struct Receivers {
     slos: Arc<Slos>,
     budgets: Arc<Budgets>,
+    session_watch: Arc<SessionWatch>,
     /// The file with what was sent, where there is a state directory.
     delivery_state: Option<Arc<DeliveryState>>,
     page: PageLink,
@@ -64,6 +67,7 @@ impl Receivers {
     pub(super) fn new(
         slos: &Arc<Slos>,
         budgets: &Arc<Budgets>,
+        session_watch: &Arc<SessionWatch>,
         delivery_state: Option<DeliveryState>,
         page: PageLink,
         failures: impl Fn(&'static str) -> Counter + Send + Sync + 'static,
@@ -72,6 +76,7 @@ impl Receivers {
         Receivers {
             slos: Arc::clone(slos),
             budgets: Arc::clone(budgets),
+            session_watch: Arc::clone(session_watch),
             delivery_state: delivery_state.map(Arc::new),
             page,
             failures: Box::new(failures),
@@ -125,6 +130,7 @@ impl Receivers {
             outbox: outbox.unwrap_or_default(),
             delivery_state: self.delivery_state.clone(),
             budgets: Arc::clone(&self.budgets),
+            session_watch: Arc::clone(&self.session_watch),
             page: self.page.clone(),
             failures: (self.failures)(receiver.kind.as_str()),
             store: self.store.clone(),
@@ -155,6 +161,7 @@ impl Channel {
                 self.budgets
                     .notifications(whole_seconds_since_1970(SystemTime::now())),
             );
+            firing.extend(self.session_watch.notification(Instant::now()));
             firing.retain(|notice| wanted.is_none_or(|wanted| notice.severity == wanted));
             self.page.add_to(&mut firing);
             self.send_alerts(&firing).await;

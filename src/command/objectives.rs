@@ -4,6 +4,7 @@ use crate::Error;
 use crate::background::{self, BackgroundWork};
 use crate::config::Config;
 use crate::meter::Meter;
+use crate::sessions::SessionWatch;
 use crate::slo::{Circumstances, Slos, Store, changes};
 use parking_lot::Mutex;
 use std::io;
@@ -104,19 +105,21 @@ impl Objectives {
         slos: &Arc<Slos>,
         store: Option<&Arc<Mutex<Store>>>,
         meter: &Arc<Meter>,
+        session_watch: &Arc<SessionWatch>,
     ) -> Objectives {
         let mut started = Objectives {
             stop: Vec::new(),
             threads: Vec::new(),
         };
         let (objectives, meter) = (Arc::clone(slos), Arc::clone(meter));
+        let session_watch = Arc::clone(session_watch);
         started.thread("slo", move |stop| {
             every(LOOK_EVERY, &stop, || {
                 let now = Instant::now();
                 objectives.tick(now, SystemTime::now(), &meter);
                 let quotas = &meter.accounting().quotas;
                 if !quotas.is_empty() {
-                    quotas.refresh(&objectives.paging(now));
+                    quotas.refresh(&objectives.paging(now), &session_watch.runaway_ids(now));
                 }
             });
         });

@@ -121,7 +121,11 @@ mod tests {
     #[test]
     fn every_alert_has_a_runbook_with_mitigations_and_what_to_tell_others() {
         let text = include_str!("../../docs/runbooks.md");
-        for about in [AlertSubject::Objective, AlertSubject::Budget] {
+        for about in [
+            AlertSubject::Objective,
+            AlertSubject::Budget,
+            AlertSubject::Runaway,
+        ] {
             let name = alert_name(about);
             let after = text.split(&format!("\n## {name}\n")).nth(1);
             let section = after.and_then(|after| after.split("\n## ").next());

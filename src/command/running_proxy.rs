@@ -18,6 +18,7 @@ use crate::meter::{Meter, RecentCalls};
 use crate::output;
 use crate::proxy::{ActiveListeners, Forwarder};
 use crate::query::{MarkKind, MarkSubject};
+use crate::sessions::SessionWatch;
 use crate::slo::{Slos, Store};
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
@@ -39,6 +40,7 @@ pub(super) struct RunningProxy {
     pub(super) experiments: Arc<ArcSwap<Vec<Experiment>>>,
     pub(super) gates: Arc<ArcSwap<Gates>>,
     pub(super) marks: Arc<Marks>,
+    pub(super) session_watch: Arc<SessionWatch>,
     pub(super) store: Option<Arc<Mutex<Store>>>,
     pub(super) receivers: Receivers,
     pub(super) watchers: Watchers,
@@ -115,6 +117,8 @@ impl RunningProxy {
         slo::forget(self.prometheus.registry(), &next.slos, &anew);
         let accounting = self.meter.accounting();
         let accounting = accounting.reload(&next.prices, &next.budgets, &next.quotas);
+        let price = super::serve::cache_price(&accounting.prices);
+        self.session_watch.change(&next.runaway, price);
         self.meter.change(next.measure.clone(), accounting);
         // After the meter has the new accounting, since a scrape before would add the series again.
         cost::forget(

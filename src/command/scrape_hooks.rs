@@ -10,6 +10,7 @@ use crate::export::registry::{Gauge, Registry};
 use crate::export::{cost, labels, quota, runtime, slo};
 use crate::meter::Meter;
 use crate::proxy::{Forwarder, UpstreamConnections};
+use crate::sessions::{RunawayReason, SessionWatch};
 use crate::slo::Slos;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
@@ -25,6 +26,7 @@ pub(super) struct Sources<'a> {
     pub(super) budgets: &'a Arc<Budgets>,
     pub(super) meter: &'a Arc<Meter>,
     pub(super) shared_limits: &'a SharedLimits,
+    pub(super) session_watch: &'a Arc<SessionWatch>,
 }
 
 /// Installs the hooks that update metrics before every scrape.
@@ -36,6 +38,7 @@ pub(super) fn install(prometheus: &Prometheus, sources: &Sources<'_>) {
         budgets,
         meter,
         shared_limits,
+        session_watch,
     } = sources;
     // Weak, because the forwarder already holds the exporter through the meter.
     let weak_forwarder = Arc::downgrade(forwarder);
@@ -82,7 +85,35 @@ pub(super) fn install(prometheus: &Prometheus, sources: &Sources<'_>) {
     if let Some(store) = shared_limits.store.clone() {
         prometheus.before_scrape(move |registry, _| alerts(registry, store.alerts.counts()));
     }
+    let session_watch = Arc::clone(session_watch);
+    prometheus.before_scrape(move |registry, now| sessions(registry, &session_watch, now));
     prometheus.before_scrape(runtime::figures("traffic", Handle::current()));
+}
+
+fn sessions(registry: &Registry, session_watch: &SessionWatch, now: Instant) {
+    let counts = session_watch.counts(now);
+    for (cause, sum) in counts.breaks {
+        let labels = labels::ByCause {
+            cause: cause.as_str(),
+        };
+        let breaks = registry.series(&names::PROMPT_CACHE_BREAKS, &labels);
+        breaks.absolute(sum.breaks);
+        let usd = registry.series(&names::PROMPT_CACHE_BREAK_USD, &labels);
+        usd.absolute(sum.usd);
+    }
+    let by = |reason: RunawayReason| labels::ByReason {
+        reason: reason.as_str(),
+    };
+    for (reason, found) in counts.found {
+        let series = registry.series(&names::RUNAWAY_SESSIONS_FOUND, &by(reason));
+        series.absolute(found);
+    }
+    for (reason, sessions) in counts.now {
+        let series = registry.series(&names::RUNAWAY_SESSIONS, &by(reason));
+        series.set(sessions as f64);
+    }
+    let forgotten = registry.series(&names::SESSIONS_FORGOTTEN, &());
+    forgotten.absolute(counts.forgotten);
 }
 
 fn connections(registry: &Registry, upstream: &UpstreamConnections) {

@@ -17,16 +17,18 @@ use super::spending::Spending;
 use crate::Error;
 use crate::admin::{Admin, EventBus, GateAudit, ProcessInfo, Readiness};
 use crate::config::Config;
+use crate::cost::Prices;
 use crate::export::lines::Lines;
 use crate::export::log::{CallLog, Losses, Target};
 use crate::export::otlp::{ExporterContext, Otlp};
 use crate::export::prometheus::Prometheus;
 use crate::export::slo;
 use crate::history::ThroughputHistory;
-use crate::meter::{Meter, RecentCalls, Subscriber};
+use crate::meter::{Accounting, Meter, RecentCalls, Subscriber};
 use crate::observer::Observer;
 use crate::output;
 use crate::proxy::{ActiveListeners, BoundListener, Forwarder, Shutdown};
+use crate::sessions::{CachePrice, SessionWatch};
 use crate::slo::{DeliveryState, Slos, Store};
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
@@ -91,7 +93,10 @@ impl Proxy {
         let spending = Spending::open(&config)?;
         subscribers.push(spending.accounting.budgets.clone());
         let shared_limits = SharedLimits::start(&config, &spending.accounting)?;
-        let receivers = receivers(&config, &prometheus, &slos, &spending, &shared_limits)?;
+        let session_watch = session_watch(&config, &spending.accounting);
+        subscribers.push(session_watch.clone());
+        let limits = (&spending, &shared_limits);
+        let receivers = receivers(&config, &prometheus, &slos, limits, &session_watch)?;
         super::check::files(&config)?;
         // From here on only binding addresses can fail. Where something above fails, all of it is
         // repeated with the fallback, and OTLP must not be started twice.
@@ -115,12 +120,13 @@ impl Proxy {
             budgets: &spending.accounting.budgets,
             meter: &meter,
             shared_limits: &shared_limits,
+            session_watch: &session_watch,
         };
         scrape_hooks::install(&prometheus, &sources);
         let bound = bind_listeners(&config)?;
         let addresses: Vec<_> = bound.iter().map(BoundListener::address).collect();
         let store = store.map(|store| Arc::new(Mutex::new(store)));
-        let objectives = Objectives::start(&slos, store.as_ref(), &meter);
+        let objectives = Objectives::start(&slos, store.as_ref(), &meter, &session_watch);
         let operators = Operators::bind(&config, &prometheus)?;
         let mut watchers = operators.watchers(&prometheus, &meter, marks::restarts(&marks));
         watchers.change(watchers.prepare(&config.scrapes)?);
@@ -145,6 +151,7 @@ impl Proxy {
             sinks,
             gate_audit: Arc::new(GateAudit::new(config.state_dir.as_deref())),
             marks,
+            session_watch,
             event_bus,
             clock: Instant::now,
             wall: SystemTime::now,
@@ -203,7 +210,8 @@ impl Proxy {
         tokio::spawn(drain_when_told(readiness, self.shutdown.clone()));
         tokio::spawn(self.spending.clone().keep_up());
         let (marks, slos) = (&self.admin.marks, &self.admin.slos);
-        AlertMarks::start(marks, slos, &self.spending.accounting.budgets);
+        let budgets = &self.spending.accounting.budgets;
+        AlertMarks::start(marks, slos, budgets, &self.admin.session_watch);
         let meter = Arc::clone(&self.admin.meter);
         let config = Arc::new(ArcSwap::from(self.config));
         let listening = Arc::new(ActiveListeners::start(
@@ -225,6 +233,7 @@ impl Proxy {
             experiments: Arc::clone(&self.admin.experiments),
             gates: Arc::clone(&self.admin.gates),
             marks: Arc::clone(&self.admin.marks),
+            session_watch: Arc::clone(&self.admin.session_watch),
             store: self.store,
             receivers: self.receivers,
             watchers: self.watchers,
@@ -308,13 +317,26 @@ fn bind_listeners(config: &Config) -> Result<Vec<BoundListener>, Error> {
     bound.map_err(|error| Error::Address(error.to_string()))
 }
 
+/// Follows sessions by the ceilings and prices of `config`.
+fn session_watch(config: &Config, accounting: &Accounting) -> Arc<SessionWatch> {
+    let watch = SessionWatch::new();
+    watch.change(&config.runaway, cache_price(&accounting.prices));
+    watch
+}
+
+/// What a call would have cost with so many tokens of its input from a cache.
+pub(super) fn cache_price(prices: &Arc<Prices>) -> CachePrice {
+    let prices = Arc::clone(prices);
+    Arc::new(move |record, cached| prices.cost_if_cached(record, cached))
+}
+
 /// The receivers of alerts.
 fn receivers(
     config: &Config,
     prometheus: &Arc<Prometheus>,
     slos: &Arc<Slos>,
-    spending: &Spending,
-    shared_limits: &SharedLimits,
+    (spending, shared_limits): (&Spending, &SharedLimits),
+    session_watch: &Arc<SessionWatch>,
 ) -> Result<Receivers, Error> {
     let delivery_state = config
         .state_dir
@@ -328,7 +350,15 @@ fn receivers(
     let page = PageLink::new(&config.admin, |name| std::env::var(name).ok());
     let budgets = &spending.accounting.budgets;
     let store = shared_limits.store.clone();
-    let mut receivers = Receivers::new(slos, budgets, delivery_state, page, failures, store);
+    let mut receivers = Receivers::new(
+        slos,
+        budgets,
+        session_watch,
+        delivery_state,
+        page,
+        failures,
+        store,
+    );
     receivers.change(receivers.prepare(&config.receivers)?);
     Ok(receivers)
 }

@@ -11,6 +11,7 @@ mod limits;
 mod objectives;
 mod process;
 mod quota_store;
+mod runaway;
 mod sinks;
 mod traffic;
 
@@ -21,6 +22,7 @@ pub(super) use limits::*;
 pub(super) use objectives::*;
 pub(super) use process::*;
 pub(super) use quota_store::*;
+pub(super) use runaway::*;
 pub(super) use sinks::*;
 pub(super) use traffic::*;
 
@@ -263,6 +265,8 @@ pub(super) struct File {
     #[schemars(extend("maxItems" = MAX_QUOTAS))]
     pub(super) quota: Vec<Spanned<Quota>>,
     pub(super) quota_store: Option<QuotaStore>,
+    #[serde(default)]
+    pub(super) runaway: Runaway,
     #[serde(default)]
     pub(super) slo: Vec<Spanned<Slo>>,
     #[serde(default)]

@@ -51,8 +51,8 @@ fn limits(table: &Table) -> bool {
     let shadow = is_shadow(table);
     table.iter().any(|(key, value)| {
         let key = key.to_ascii_lowercase();
-        if key == "quota_store" {
-            // Where limits are counted, not a limit.
+        if key == "quota_store" || key == "runaway" {
+            // Where limits are counted, and ceilings that refuse nothing by themselves.
             false
         } else if key.contains("quota") || (key.contains("limit") && key != "limits") {
             any_of(value, |quota| !is_shadow(quota))

@@ -17,10 +17,12 @@ mod operators;
 mod quota_store;
 mod quotas;
 mod receivers;
+mod redacted;
 mod reference;
 pub mod reload;
 mod replicas;
 mod resolve;
+mod runaway;
 mod scalar;
 mod schema;
 mod sidecar;
@@ -96,6 +98,8 @@ pub struct Config {
     pub quotas: Vec<Quota>,
     /// Where quotas, budgets and alerts are shared with other processes, if they are.
     pub quota_store: Option<tokengauge_quota_store::Settings>,
+    /// When a session runs away.
+    pub runaway: crate::sessions::RunawayLimits,
     /// What is compared with the weeks before.
     pub drifts: Vec<crate::drift::Settings>,
     /// The gates of rollouts.
@@ -115,6 +119,8 @@ pub struct Config {
     pub origin: String,
     /// A digest of the text, for logs of changes.
     pub digest: String,
+    /// The text without comments and secrets, to be shown.
+    pub redacted: Arc<str>,
 }
 
 /// Settings of the admin and metrics addresses.

@@ -50,6 +50,7 @@ pub(super) fn quotas(
             requests_per_minute: requests.and_then(NonZeroU32::new),
             tokens_per_minute: tokens.and_then(NonZeroU32::new),
             concurrent: written.concurrent,
+            while_runaway: written.while_runaway,
             while_burning: written.while_burning.map(|slo| slo.into_inner().into()),
             mode: written.mode,
             on_unreadable: written.on_unreadable.unwrap_or(OnUnreadable::Count),

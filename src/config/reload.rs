@@ -23,6 +23,7 @@ pub fn needs_restart(now: &Config, next: &Config) -> Vec<&'static str> {
         prices: _,
         quotas: _,
         quota_store,
+        runaway: _,
         drifts: _,
         gates: _,
         state_dir,
@@ -31,6 +32,7 @@ pub fn needs_restart(now: &Config, next: &Config) -> Vec<&'static str> {
         refusal: _,
         origin: _,
         digest: _,
+        redacted: _,
         warnings: _,
     } = next;
     let differing = [

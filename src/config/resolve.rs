@@ -63,6 +63,7 @@ pub(super) fn config(file: File, text: &str) -> Result<Config, Vec<Problem>> {
     let slos = objectives::slos(file.slo, &routes, &measure, &mut problems);
     let quotas = quotas::quotas(file.quota, &slos, &routes, &measure, &mut problems);
     let quota_store = quota_store::quota_store(file.quota_store, &mut problems);
+    let runaway = runaway::limits(&file.runaway);
     let admin = operators::admin(file.admin, &mut problems);
     operators::check_separate(&admin, &upstreams, &mut problems);
     let ledger = ledger::ledger(file.ledger, file.state_dir.as_deref(), &mut problems);
@@ -107,6 +108,7 @@ pub(super) fn config(file: File, text: &str) -> Result<Config, Vec<Problem>> {
         prices,
         quotas,
         quota_store,
+        runaway,
         drifts,
         gates,
         state_dir: file.state_dir,
@@ -116,6 +118,7 @@ pub(super) fn config(file: File, text: &str) -> Result<Config, Vec<Problem>> {
         warnings: problems.warnings,
         origin: String::new(),
         digest: digest(text),
+        redacted: redacted::redacted(text).into(),
     })
 }
 

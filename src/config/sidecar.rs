@@ -52,6 +52,7 @@ impl Config {
             prices: PriceList::default(),
             quotas: Vec::new(),
             quota_store: None,
+            runaway: crate::sessions::RunawayLimits::default(),
             drifts: Vec::new(),
             gates: Vec::new(),
             state_dir: None,
@@ -61,6 +62,7 @@ impl Config {
             warnings: Vec::new(),
             origin: "--upstream".to_owned(),
             digest: resolve::digest(""),
+            redacted: Arc::default(),
         })
     }
 }

@@ -252,6 +252,17 @@ OWN = {
         {'tokengauge_budget_spent_ratio{budget="b",instance="a"}': "0.2x59 1.1x5"},
         {'tokengauge_budget_spent_ratio{budget="b",instance="a"}': "1.4x30 0x20 0.99x20"},
     ),
+    "TokengaugeRunawaySession": (
+        {
+            'tokengauge_runaway_sessions{reason="tokens",instance="a"}': "0x60",
+            'tokengauge_runaway_sessions{reason="same_tool_call",instance="a"}': "0x50 2x10",
+        },
+        {
+            # One that ended to run away, and one that has not done so for a minute.
+            'tokengauge_runaway_sessions{reason="tokens",instance="a"}': "3x40 0x20",
+            'tokengauge_runaway_sessions{reason="dollars",instance="a"}': "0x59 1x1",
+        },
+    ),
     "TokengaugeDrift": (
         {'tokengauge_drift_series{drift="all",signal="ttft",state="drifted",instance="a"}': "0x20 2x40"},
         {

@@ -11,6 +11,8 @@ pub enum AlertSubject {
     Objective,
     /// A spending budget.
     Budget,
+    /// Sessions that run away.
+    Runaway,
 }
 
 /// An alert as a receiver gets it. Times are seconds since 1970.
@@ -19,7 +21,7 @@ pub struct AlertNotification {
     /// What it is about.
     #[serde(default)]
     pub about: AlertSubject,
-    /// The objective, or the budget.
+    /// The objective, or the budget; `sessions` of those that run away.
     pub slo: String,
     /// `page` or `ticket`.
     pub severity: String,
@@ -53,6 +55,7 @@ impl AlertNotification {
         match self.about {
             AlertSubject::Objective => format!("{}/{}", self.slo, self.severity),
             AlertSubject::Budget => format!("budget {}/{}", self.slo, self.severity),
+            AlertSubject::Runaway => format!("runaway {}/{}", self.slo, self.severity),
         }
     }
 }

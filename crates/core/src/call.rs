@@ -185,6 +185,13 @@ pub enum Event<'a> {
         /// The new piece of it.
         text: &'a str,
     },
+    /// The tool that a call is for, never empty. Some servers repeat it.
+    ToolName {
+        /// The text that its arguments are.
+        segment: Segment,
+        /// The name of the tool.
+        name: &'a str,
+    },
     /// The model's name as the response gives it, never empty.
     Model(&'a str),
     /// The response's own id, never empty.

@@ -3,8 +3,9 @@
 
 use super::counts::{ByChannel, Counts};
 use super::timeline::{Running, Timeline};
+use super::tool_calls::ToolCalls;
 use std::time::{Duration, Instant};
-use tokengauge_core::call::{EngineReport, Event, Usage};
+use tokengauge_core::call::{Channel, EngineReport, Event, Usage};
 
 /// The most choices whose finish reason is kept.
 const MAX_CHOICES: usize = 256;
@@ -18,6 +19,7 @@ const MAX_WORD: usize = 64;
 pub(crate) struct Generation {
     pub(crate) counts: Counts,
     pub(crate) timeline: Timeline,
+    tool_calls: Option<Box<ToolCalls>>,
     pub(crate) model: Option<Box<str>>,
     /// The first id of the response: some repeat it in every event.
     pub(crate) response_id: Option<Box<str>>,
@@ -60,6 +62,14 @@ impl Generation {
                 let index = self.messages.saturating_sub(1);
                 self.first_token_event.get_or_insert(index);
                 self.counts.push(segment, text);
+                if segment.channel == Channel::ToolCall {
+                    let calls = self.tool_calls.get_or_insert_default();
+                    calls.arguments(segment, text);
+                }
+            }
+            Event::ToolName { segment, name } => {
+                let calls = self.tool_calls.get_or_insert_default();
+                calls.name(segment, name);
             }
             Event::Model(model) => remember(&mut self.model, model, MAX_NAME),
             Event::Finish { choice, reason } => self.finish_reason(choice, reason),
@@ -147,6 +157,12 @@ impl Generation {
         let reasons = self.finishes.iter();
         let later = |reason: &str| matches!(reason, "queued" | "in_progress");
         { reasons }.any(|(_, reason)| later(reason)) && self.usage().output.is_none()
+    }
+
+    /// A hash of each tool call.
+    pub(crate) fn tool_calls(&self) -> Box<[u64]> {
+        let calls = self.tool_calls.as_deref();
+        calls.map(ToolCalls::hashes).unwrap_or_default()
     }
 
     /// The current counts.

@@ -35,6 +35,7 @@ pub mod sharing;
 mod subscriber;
 mod timeline;
 mod token_ratios;
+mod tool_calls;
 mod verdict;
 mod worker;
 mod workload;

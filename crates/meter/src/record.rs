@@ -172,6 +172,7 @@ pub(crate) fn finished_call(
         response_id: response_id.map(String::from),
         concurrency: state.run.live.as_ref().map_or(1, |live| live.concurrency()),
         decode: decode.map(|span| (span.decoded(total), seconds(span.duration()))),
+        tool_calls: state.run.generation.tool_calls(),
         inter_token: state.run.generation.timeline.inter_token.take(),
         inter_chunk: state.run.generation.timeline.inter_chunk.take(),
         head_overhead: state.head_overhead.take(),

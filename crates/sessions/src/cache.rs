@@ -59,12 +59,33 @@ pub enum BreakCause {
     PrefixChanged,
 }
 
+impl BreakCause {
+    /// All of them.
+    pub const ALL: [BreakCause; 4] = [
+        BreakCause::OtherModel,
+        BreakCause::OtherUpstream,
+        BreakCause::Idle,
+        BreakCause::PrefixChanged,
+    ];
+
+    /// The word used in records and labels.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            BreakCause::OtherModel => "other_model",
+            BreakCause::OtherUpstream => "other_upstream",
+            BreakCause::Idle => "idle",
+            BreakCause::PrefixChanged => "prefix_changed",
+        }
+    }
+}
+
 /// What of a turn counts for the next one.
 #[derive(Clone, Debug, PartialEq)]
 struct Turn {
     model: Option<String>,
     upstream: String,
     endpoint: Option<String>,
+    started: SystemTime,
     ended: SystemTime,
     input: u64,
     /// Tokens of it that the cache had afterwards.
@@ -91,6 +112,7 @@ impl Turn {
             model: model_of(record).map(str::to_owned),
             upstream: record.upstream.clone(),
             endpoint: record.endpoint.clone(),
+            started: call.started,
             ended: call.ended,
             input,
             kept: kept.min(input),
@@ -171,14 +193,14 @@ pub(crate) fn cache_breaks(
 
 /// A conversation so far.
 #[derive(Clone, Debug, Default)]
-struct Conversation {
+pub(crate) struct Conversation {
     last: Option<Turn>,
     in_use: bool,
 }
 
 impl Conversation {
     /// Adds a call; the break that it is.
-    fn next(
+    pub(crate) fn next(
         &mut self,
         call: &TimedCall<'_>,
         price: impl Fn(&CallRecord, u64) -> Option<f64>,
@@ -188,7 +210,14 @@ impl Conversation {
         let before = before.filter(|before| before.ended <= call.started);
         let found = before.and_then(|before| cache_break(before, self.in_use, call, price));
         self.in_use |= shows_cache(call);
-        self.last = Some(turn);
+        // Live, calls do not come in the order in which they began.
+        if self
+            .last
+            .as_ref()
+            .is_none_or(|last| last.started <= turn.started)
+        {
+            self.last = Some(turn);
+        }
         found
     }
 }

@@ -16,6 +16,7 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
+use parking_lot::RwLock;
 use serde_json::json;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -33,6 +34,8 @@ pub struct Simulator {
     setup: Setup,
     ledger: Arc<TruthLog>,
     calls: AtomicU64,
+    /// Settings that go before those of requests.
+    fault: RwLock<String>,
 }
 
 /// Where a request came from, and when.
@@ -82,7 +85,18 @@ impl Simulator {
             setup,
             ledger,
             calls: AtomicU64::new(0),
+            fault: RwLock::default(),
         })
+    }
+
+    /// Behaves by these settings from now on, whatever requests say; by none with an empty text.
+    ///
+    /// # Errors
+    /// Where the text is no setting.
+    pub fn set_fault(&self, settings: &str) -> Result<(), InvalidSetting> {
+        self.setup.profile.with(settings)?;
+        settings.clone_into(&mut self.fault.write());
+        Ok(())
     }
 
     /// Finished calls, newest first; the last 10,000 are kept.
@@ -219,7 +233,7 @@ impl Simulator {
         for settings in headers.get_all("x-sim") {
             profile = profile.with(settings.to_str()?)?;
         }
-        Ok(profile)
+        Ok(profile.with(&self.fault.read())?)
     }
 
     /// The next call's number from 0, and its id.

@@ -264,6 +264,8 @@ struct Block<'a> {
     text: Text<'a>,
     #[serde(borrow, default)]
     thinking: Text<'a>,
+    #[serde(borrow, default)]
+    name: Text<'a>,
     #[serde(borrow)]
     input: Option<&'a RawValue>,
 }
@@ -295,9 +297,11 @@ impl Block<'_> {
                 emit::delta(sink, segment, &self.thinking);
             }
             BlockKind::ToolUse | BlockKind::ServerToolUse | BlockKind::McpToolUse => {
+                let segment = emit::segment(0, index, Channel::ToolCall);
+                emit::tool_name(sink, segment, &self.name);
                 let input = self.input.map(compact).unwrap_or_default();
                 if !input.is_empty() && (whole || input != "{}") {
-                    emit::delta(sink, emit::segment(0, index, Channel::ToolCall), &input);
+                    emit::delta(sink, segment, &input);
                     return true;
                 }
             }

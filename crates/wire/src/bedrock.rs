@@ -94,6 +94,7 @@ pub struct Converse;
 impl Reader for Converse {
     fn event(&mut self, name: &str, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
         match name {
+            "contentBlockStart" => parse::<BlockStart<'_>>(payload)?.give(sink),
             "contentBlockDelta" => parse::<BlockDelta<'_>>(payload)?.give(sink),
             "messageStop" => parse::<MessageStop<'_>>(payload)?.give(sink),
             "metadata" => parse::<Metadata<'_>>(payload)?.give(sink),
@@ -131,6 +132,8 @@ fn is_exception(name: &str) -> bool {
 #[serde(rename_all = "camelCase")]
 struct NovaEvent<'a> {
     #[serde(borrow)]
+    content_block_start: Option<BlockStart<'a>>,
+    #[serde(borrow)]
     content_block_delta: Option<BlockDelta<'a>>,
     #[serde(borrow)]
     message_stop: Option<MessageStop<'a>>,
@@ -140,6 +143,9 @@ struct NovaEvent<'a> {
 
 impl NovaEvent<'_> {
     fn give(&self, sink: Sink<'_>) {
+        if let Some(start) = &self.content_block_start {
+            start.give(sink);
+        }
         if let Some(delta) = &self.content_block_delta {
             delta.give(sink);
         }
@@ -148,6 +154,44 @@ impl NovaEvent<'_> {
         }
         if let Some(metadata) = &self.metadata {
             metadata.give(sink);
+        }
+    }
+}
+
+/// A block that opens: of a tool call it has the name.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct BlockStart<'a> {
+    #[serde(default)]
+    content_block_index: Count,
+    #[serde(borrow, default)]
+    start: Object<Start<'a>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Start<'a> {
+    #[serde(borrow, default)]
+    tool_use: Object<ToolName<'a>>,
+}
+
+#[derive(Deserialize)]
+struct ToolName<'a> {
+    #[serde(borrow, default)]
+    name: Text<'a>,
+}
+
+impl BlockStart<'_> {
+    fn give(&self, sink: Sink<'_>) {
+        let index = self.content_block_index.index().unwrap_or(0);
+        let call = self
+            .start
+            .0
+            .as_ref()
+            .and_then(|start| start.tool_use.0.as_ref());
+        if let Some(call) = call {
+            let segment = emit::segment(0, index, Channel::ToolCall);
+            emit::tool_name(sink, segment, &call.name);
         }
     }
 }
@@ -341,6 +385,8 @@ struct Reasoning<'a> {
 
 #[derive(Deserialize)]
 struct ToolUse<'a> {
+    #[serde(borrow, default)]
+    name: Text<'a>,
     #[serde(borrow)]
     input: Option<&'a RawValue>,
 }
@@ -356,9 +402,10 @@ impl Block<'_> {
             let segment = emit::segment(0, index, Channel::Reasoning);
             emit::delta(sink, segment, &thought.text);
         }
-        if let Some(input) = self.tool_use.as_ref().and_then(|call| call.input) {
+        if let Some(call) = &self.tool_use {
             let segment = emit::segment(0, index, Channel::ToolCall);
-            emit::delta(sink, segment, &compact(input));
+            emit::tool_name(sink, segment, &call.name);
+            emit::delta(sink, segment, &call.input.map(compact).unwrap_or_default());
         }
     }
 }

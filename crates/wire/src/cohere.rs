@@ -186,13 +186,19 @@ struct V2ToolCall<'a> {
 
 #[derive(Deserialize)]
 struct V2Function<'a> {
+    #[serde(borrow, default)]
+    name: Text<'a>,
     #[serde(borrow)]
     arguments: Option<&'a RawValue>,
 }
 
 impl V2ToolCall<'_> {
     fn give(&self, index: u32, sink: Sink<'_>) {
-        if let Some(sent) = self.function.as_ref().and_then(|f| f.arguments) {
+        let Some(function) = &self.function else {
+            return;
+        };
+        emit::tool_name(sink, call(index), &function.name);
+        if let Some(sent) = function.arguments {
             emit::delta(sink, call(index), &arguments(sent));
         }
     }

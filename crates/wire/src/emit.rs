@@ -10,6 +10,13 @@ pub fn delta(sink: Sink<'_>, segment: Segment, text: &str) {
     }
 }
 
+/// Emits the name of the tool that a call is for, unless it is empty.
+pub fn tool_name(sink: Sink<'_>, segment: Segment, name: &str) {
+    if !name.is_empty() {
+        sink(Event::ToolName { segment, name });
+    }
+}
+
 /// The segment of a contiguous text.
 pub fn segment(choice: u32, index: u32, channel: Channel) -> Segment {
     Segment {

@@ -209,6 +209,7 @@ impl PartState {
             self.call = Some(index);
         }
         let segment = arguments(choice, index);
+        emit::tool_name(sink, segment, &call.name);
         if let Some(args) = call.args {
             emit::delta(sink, segment, &compact(args));
         }

@@ -99,7 +99,11 @@ impl Ollama {
     fn call(&mut self, call: &ToolCall<'_>, sink: Sink<'_>) {
         let segment = emit::segment(0, self.calls, Channel::ToolCall);
         self.calls += 1;
-        if let Some(sent) = call.function.as_ref().and_then(|f| f.arguments) {
+        let Some(function) = &call.function else {
+            return;
+        };
+        emit::tool_name(sink, segment, &function.name);
+        if let Some(sent) = function.arguments {
             emit::delta(sink, segment, &arguments(sent));
         }
     }
@@ -179,6 +183,8 @@ struct ToolCall<'a> {
 
 #[derive(Deserialize)]
 struct Function<'a> {
+    #[serde(borrow, default)]
+    name: Text<'a>,
     #[serde(borrow)]
     arguments: Option<&'a RawValue>,
 }

@@ -2,7 +2,7 @@
 //! DeepSeek, OpenRouter, vLLM, llama.cpp and the rest, streamed or not.
 
 use super::detect::{Detected, GoogleMethod, Target, behind_deployment};
-use super::emit::{segment, truncated};
+use super::emit::{self, segment, truncated};
 use super::event_template::Template;
 use super::json::{Count, List, Object, Text, arguments, error_kind, parse};
 use super::openai_json::TextOrList;
@@ -151,6 +151,8 @@ struct Function<'a> {
 
 #[derive(Deserialize)]
 struct Custom<'a> {
+    #[serde(borrow, default)]
+    name: Text<'a>,
     #[serde(borrow, default)]
     input: Text<'a>,
 }
@@ -327,6 +329,7 @@ impl Chat {
         }
         if let Some(function) = &message.function_call.0 {
             let segment = segment(choice, 0, Channel::ToolCall);
+            emit::tool_name(sink, segment, &function.name);
             any |= give(segment, &function.text(), sink);
         }
         any
@@ -375,9 +378,11 @@ impl Chat {
         let segment = segment(choice, index, Channel::ToolCall);
         let mut any = false;
         if let Some(function) = function {
+            emit::tool_name(sink, segment, &function.name);
             any |= give(segment, &function.text(), sink);
         }
         if let Some(custom) = &call.custom.0 {
+            emit::tool_name(sink, segment, &custom.name);
             any |= give(segment, &custom.input, sink);
         }
         any

@@ -2,6 +2,7 @@
 //! events and in the final response count only where no delta came before them.
 
 use super::detect::{Detected, Target, behind_deployment};
+use super::emit;
 use super::event_template::Template;
 use super::json::{Count, List, Object, Text, arguments, error_kind, is_word, parse};
 use super::openai_chat::Timings;
@@ -112,6 +113,9 @@ struct Item<'a> {
     content: TextOrList<'a, Part<'a>>,
     #[serde(borrow, default)]
     summary: List<Part<'a>>,
+    /// The tool of a call.
+    #[serde(borrow, default)]
+    name: Text<'a>,
     #[serde(borrow)]
     arguments: Option<&'a RawValue>,
     #[serde(borrow, default)]
@@ -325,6 +329,8 @@ pub(super) struct EmittedTexts {
     seen: Vec<TextKey>,
     /// Texts that an event said are complete.
     done: Vec<TextKey>,
+    /// Tool calls whose names were emitted.
+    named: Vec<TextKey>,
 }
 
 impl EmittedTexts {
@@ -395,6 +401,7 @@ impl EmittedTexts {
     ) {
         let mut texts = Vec::new();
         for (at, item) in items {
+            self.name(choice, at, item, sink);
             item.texts(&mut |part, channel, text| {
                 let place = TextKey {
                     choice,
@@ -428,6 +435,19 @@ impl EmittedTexts {
                 *missing -= 1;
                 give(place, &text, sink);
             }
+        }
+    }
+
+    /// Emits the name of a tool call, once.
+    fn name(&mut self, choice: u32, at: u32, item: &Item<'_>, sink: Sink<'_>) {
+        let place = TextKey {
+            choice,
+            item: at,
+            part: 0,
+            channel: Channel::ToolCall,
+        };
+        if item.is_tool_call() && !item.name.is_empty() && note(&mut self.named, place) {
+            emit::tool_name(sink, place.segment(), &item.name);
         }
     }
 
@@ -474,6 +494,14 @@ impl Part<'_> {
 }
 
 impl Item<'_> {
+    /// Whether its `name` is that of a tool that is called.
+    fn is_tool_call(&self) -> bool {
+        matches!(
+            &*self.r#type,
+            "function_call" | "mcp_call" | "custom_tool_call"
+        )
+    }
+
     /// Gives its texts that are not empty: part, channel, text.
     fn texts(&self, each: &mut dyn FnMut(u32, Channel, &str)) {
         let mut text = |part: u32, channel: Channel, text: &str| {

@@ -59,14 +59,14 @@ pub(super) async fn calls(State(admin): State<Admin>, RawQuery(query): RawQuery)
     .await
 }
 
-fn unknown_objective() -> Problem {
+pub(super) fn unknown_objective() -> Problem {
     let unknown = "no [[slo]] of the configuration has this name; /api/v1/slos lists them";
     Problem::new(StatusCode::NOT_FOUND, unknown)
 }
 
 /// The calls that match and are bad events of the objective. The page may be short, and even empty,
 /// and have a next one: so many calls are judged at most.
-fn spent(
+pub(super) fn spent(
     store: &Store,
     objective: &Objective,
     filter: &Filter,

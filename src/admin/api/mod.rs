@@ -2,6 +2,7 @@
 
 mod calls;
 mod capacity;
+mod capsule;
 mod drift;
 mod events;
 mod experiments;
@@ -12,6 +13,7 @@ mod marks;
 mod openapi;
 mod problem;
 mod query_params;
+mod runaways;
 mod sessions;
 mod sinks;
 mod store;
@@ -22,6 +24,7 @@ use super::{Admin, process_info};
 use axum::Router;
 use axum::routing::{MethodRouter, get, post};
 
+pub(crate) use capsule::of_ledger as capsule_of_ledger;
 pub(crate) use experiments::experiments_now;
 pub(super) use gates::is_hook;
 pub(super) use live::{slos_now, streams_now};
@@ -39,12 +42,14 @@ fn routes() -> Vec<(&'static str, MethodRouter<Admin>)> {
         ("/api/v1/sessions/{id}", get(finished::session)),
         ("/api/v1/sessions/{id}/analysis", get(sessions::analysis)),
         ("/api/v1/sessions/{id}/trace", get(sessions::trace)),
+        ("/api/v1/runaways", get(runaways::runaways)),
         ("/api/v1/tasks", get(finished::tasks)),
         ("/api/v1/models", get(finished::models)),
         ("/api/v1/workloads", get(finished::workloads)),
         ("/api/v1/groups", get(finished::groups)),
         ("/api/v1/timeseries", get(finished::timeseries)),
         ("/api/v1/capacity", get(capacity::capacity)),
+        ("/api/v1/capsule", get(capsule::capsule)),
         ("/api/v1/experiments", get(experiments::experiments)),
         ("/api/v1/experiments/{name}", get(experiments::experiment)),
         ("/api/v1/drift", get(drift::drift)),

@@ -33,11 +33,12 @@ const dimension = words(Object.keys(DIMENSIONS));
 const KNOWN = {
   now: { ...time, ...filters, by: dimension, cost: dimension, sort: order, streams: order, against: words(Object.keys(AGAINST)) },
   sessions: { ...time, ...filters, q: name, sort: order, rows: words(["25", "50", "100", "250"]) },
-  session: {},
+  session: { with: name },
   calls: { ...time, ...filters, session: name, slo: name },
   call: {},
   upstreams: { ...time, ...filters, sort: order },
   experiments: {},
+  alerts: {},
   connect: {},
 };
 const ONE_OF = { sessions: "session", calls: "call" };

@@ -1,16 +1,20 @@
 // Is anything wrong? One line of findings; a screen reader hears when they come and go,
 // not each time a figure within them moves.
-import { other } from "./address.js";
+import { other, sessionHref } from "./address.js";
 import { byId, h, keyed, text } from "./dom.js";
-import { known, percent, plural, rate } from "./format.js";
+import { known, percent, plural, rate, short } from "./format.js";
 import { spentHref } from "./objectives.js";
+import { why } from "./runaways.js";
 import { severity } from "./tiles.js";
 import { silence } from "./words.js";
+
+/** Sessions that run away and are named. */
+const SHOWN = 3;
 
 export class Health {
   constructor(list) {
     this.list = list;
-    this.facts = { streams: [], slos: [], sums: null, about: null, link: null };
+    this.facts = { streams: [], slos: [], sums: null, about: null, link: null, runaways: [] };
   }
 
   know(facts) {
@@ -28,7 +32,7 @@ export class Health {
   }
 
   findings() {
-    const { streams, slos, sums, about, link } = this.facts;
+    const { streams, slos, sums, about, link, runaways } = this.facts;
     const found = [];
     const say = (key, kind, says, leads) => found.push({ key, kind, says, leads });
     if (link) say("link", "bad", link);
@@ -42,6 +46,8 @@ export class Health {
     const threshold = about?.measure?.stall_threshold ?? 1;
     const silent = streams.filter((stream) => known(stream.silent) && stream.silent > threshold);
     if (silent.length > 0) say("silent", "warn", `${plural(silent.length, "stream")} ${silence(threshold)}`, "#streams-title");
+    for (const one of runaways.slice(0, SHOWN)) say(`runaway ${one.session}`, "warn", `Session ${short(one.session)} runs away: ${why(one)}`, sessionHref(one.session));
+    if (runaways.length > SHOWN) say("runaways", "warn", `${plural(runaways.length - SHOWN, "more session runs", "more sessions run")} away`, other("sessions"));
     const share = sums?.calls > 0 ? sums.errors / sums.calls : null;
     if (severity(share)) say("errors", severity(share), `${percent(share)} of calls failed in this window`, other("calls", { outcome: "failed" }));
     if (found.length === 0) say("well", "good", this.well());

@@ -1,10 +1,12 @@
 // Wires the parts together: what is asked when, and which view is shown.
+import { Alerts } from "./alerts.js";
 import { get, keepToken, whenRefused } from "./api.js";
 import { address, other, startAddress } from "./address.js";
 import { Call } from "./call.js";
 import { AllCalls, Calls, ended as keepFresh, keepMeasure } from "./calls.js";
 import { Capacity } from "./capacity.js";
 import { Compare } from "./compare.js";
+import { capsuleButton } from "./capsule.js";
 import { connect } from "./connect.js";
 import { Cost } from "./cost.js";
 import { byId, h, text } from "./dom.js";
@@ -15,6 +17,7 @@ import { Health } from "./health.js";
 import { startKeys } from "./keys.js";
 import { Live } from "./live.js";
 import { Objectives } from "./objectives.js";
+import { Runaways } from "./runaways.js";
 import { Session } from "./session.js";
 import { Sessions } from "./sessions.js";
 import { Speeds } from "./speeds.js";
@@ -37,22 +40,26 @@ const cost = new Cost(byId("cost"));
 const calls = new Calls(byId("last-calls"));
 const allCalls = new AllCalls(byId("calls"));
 const call = new Call(byId("call"));
+const runaways = new Runaways(byId("runaways"));
 const sessions = new Sessions(byId("sessions"), filters);
 const session = new Session(byId("session"));
 const upstreams = new Upstreams(byId("upstreams"));
+const alertHistory = new Alerts(byId("alerts"));
 const experiments = new Experiments(byId("view-experiments"));
+byId("capsule").append(capsuleButton(whatIsShown, "Save this time as a file"));
 const live = new Live(take, link);
 
 /** What each view is called, what it shows of the address when that changes (`follow`), and how it
  *  looks again after something has happened (`again`). */
 const VIEWS = {
   now: { title: "Now", follow: () => showNow(), again: () => showNow() },
-  sessions: { title: "Sessions", follow: () => sessions.restart(), again: () => sessions.load() },
+  sessions: { title: "Sessions", follow: () => (showRunaways(), sessions.restart()), again: () => (showRunaways(), sessions.load()) },
   session: { title: "A session", in: "sessions", follow: () => session.open(address.id), again: () => session.open(address.id, true) },
   calls: { title: "Calls", follow: () => allCalls.load(), again: () => allCalls.load(true) },
   call: { title: "A call", in: "calls", follow: () => call.open(address.id, about?.measure), again: () => call.failed && call.open(address.id, about?.measure) },
   upstreams: { title: "Upstreams", follow: () => showUpstreams(), again: () => upstreams.load(thisRound()) },
   experiments: { title: "Experiments", follow: () => experiments.load(), again: () => experiments.load() },
+  alerts: { title: "Alerts", follow: () => alertHistory.load(), again: () => alertHistory.load() },
   connect: { title: "Connect", follow: () => {}, again: () => {} },
 };
 /** The views that filters and time are of. */
@@ -169,6 +176,12 @@ function showEmpty() {
 
 let round = 0; // what an older one answers is not shown any more
 
+/** The time that is shown, for the file of an incident. */
+function whatIsShown() {
+  const { since, until } = filters();
+  return { since, until };
+}
+
 /** Asks for everything the view shows, which may have changed. */
 async function refresh() {
   began();
@@ -194,7 +207,7 @@ function showUpstreams() {
 
 function showNow() {
   const current = thisRound();
-  return Promise.allSettled([showWhole(current), speeds.load(filters(), current), showGroups(current), calls.load(current), showCapacity(current)]);
+  return Promise.allSettled([showWhole(current), speeds.load(filters(), current), showGroups(current), calls.load(current), showCapacity(current), showRunaways()]);
 }
 
 /** Side by side, the cost, and the names to filter by. */
@@ -220,6 +233,11 @@ async function showWhole(current) {
   tiles.whole(whole);
   health.know({ sums: whole ?? { calls: 0, errors: 0 } });
   if (whole) hasCalls();
+}
+
+async function showRunaways() {
+  const found = await runaways.load();
+  if (found) health.know({ runaways: found });
 }
 
 async function showCapacity(current) {

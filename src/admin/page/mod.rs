@@ -24,13 +24,14 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
 
 /// The views of the page: each is served the page itself, and its script shows what the address
 /// says. `{id}` is of a session or a call.
-pub(super) const VIEWS: [&str; 7] = [
+pub(super) const VIEWS: [&str; 8] = [
     "/sessions",
     "/sessions/{id}",
     "/calls",
     "/calls/{id}",
     "/upstreams",
     "/experiments",
+    "/alerts",
     "/connect",
 ];
 
@@ -65,12 +66,15 @@ macro_rules! assets {
 static ASSETS: LazyLock<Vec<Asset>> = LazyLock::new(|| {
     assets![
         "address.js",
+        "alerts.js",
         "analysis.js",
         "api.js",
+        "beside.js",
         "budget.js",
         "call.js",
         "calls.js",
         "capacity.js",
+        "capsule.js",
         "chart.js",
         "compare.js",
         "connect.js",
@@ -89,6 +93,7 @@ static ASSETS: LazyLock<Vec<Asset>> = LazyLock::new(|| {
         "main.js",
         "marks.js",
         "objectives.js",
+        "runaways.js",
         "runbooks.css",
         "session.js",
         "sessions.js",

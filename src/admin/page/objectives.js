@@ -1,6 +1,7 @@
 // What is promised, what is left of each budget and how fast it is spent.
 import { href } from "./address.js";
 import { BurnDowns } from "./budget.js";
+import { capsuleButton } from "./capsule.js";
 import { h, keyed, meter } from "./dom.js";
 import { count, known, percent, rate, seconds } from "./format.js";
 import { budget } from "./words.js";
@@ -58,6 +59,7 @@ export class Objectives {
       h("p", { class: "promise" }, `${slo.promise} for ${percent(slo.objective)} over ${slo.window}: ${met}`),
       h("p", { class: "burns" }, "burn ", ...burns(slo), ending(slo)),
       slo.cause ? h("p", { class: "cause" }, slo.cause.sentence) : "",
+      alert ? h("p", {}, capsuleButton(() => ({ slo: slo.name }))) : "",
     ];
   }
 }

@@ -1,5 +1,6 @@
 // One session: its sums, and its calls as a waterfall.
 import { Analysis } from "./analysis.js";
+import { Beside } from "./beside.js";
 import { get } from "./api.js";
 import { other } from "./address.js";
 import { h } from "./dom.js";
@@ -25,6 +26,7 @@ export class Session {
       const session = await this.page(id, Math.min(shown, 1000), null);
       if (this.id !== id) return;
       this.show(session);
+      this.beside.update(session);
     } catch (error) {
       if (!again && this.id === id) this.host.replaceChildren(frame(id, h("p", { class: "note problem" }, `Cannot be shown: ${error.message}`)));
     }
@@ -40,10 +42,11 @@ export class Session {
     this.sign = sign;
     if (this.host.dataset.session !== session.id || !this.fall) {
       this.facts = h("div");
-      const [body, analysis] = [h("div"), h("div", { class: "analysis" })];
+      const [beside, body, analysis] = [h("div"), h("div"), h("div", { class: "analysis" })];
       this.more = h("button", { type: "button", hidden: true, on: { click: () => this.moreCalls() } }, "More calls");
-      this.host.replaceChildren(frame(session.id, this.facts, body, this.more, analysis));
+      this.host.replaceChildren(frame(session.id, this.facts, beside, body, this.more, analysis));
       this.host.dataset.session = session.id;
+      this.beside = new Beside(beside);
       this.fall = new Waterfall(body);
       this.analysis = new Analysis(analysis);
     }

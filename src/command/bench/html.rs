@@ -1,6 +1,6 @@
 //! Results as one HTML file with plots, in light and dark, which loads nothing.
 
-use crate::command::page::{self, Cell, escaped, figure};
+use crate::page::{self, Cell, escaped, figure};
 use crate::plot::{self, Series};
 use std::fmt::Write;
 use tokengauge_bench::level::LevelResult;

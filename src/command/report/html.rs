@@ -4,12 +4,11 @@ use super::figures::{Quantiles, Report, Row};
 use super::grid::{Grid, PARTS, difference_grid, grid};
 use super::notes::{about, about_differences, mark_lines};
 use crate::command::ab;
-use crate::command::page::{self, Cell, escaped, figure};
 use crate::output::printable;
+use crate::page::{self, Cell, escaped, figure};
 use crate::plot::{self, Bars, Series};
 use crate::query::GroupRow;
 use std::fmt::Write;
-use std::time::{Duration, UNIX_EPOCH};
 
 /// Groups in a plot at most; the table has all.
 const PLOTTED: usize = 12;
@@ -100,7 +99,7 @@ fn plots(page: &mut String, report: &Report, rows: &[Row]) -> std::fmt::Result {
         .zip(report.last)
         .and_then(|(first, last)| last.duration_since(first).ok());
     let span = span.unwrap_or_default();
-    let clock = move |at: f64| clock(at, span);
+    let clock = move |at: f64| page::clock(at, span);
     let marks = report.mark_times();
     let over_time = |points: Vec<Quantiles>, unit| {
         let line = |number: usize| {
@@ -162,15 +161,4 @@ fn name(row: &GroupRow) -> String {
     let names = row.names.iter();
     let names = names.map(|name| printable(name.as_deref().unwrap_or("–")));
     names.collect::<Vec<_>>().join(" · ")
-}
-
-/// Hours and minutes; over a short span seconds, over several days month and day, too.
-fn clock(at: f64, span: Duration) -> String {
-    let at = UNIX_EPOCH + Duration::from_secs_f64(at.max(0.0));
-    let text = humantime::format_rfc3339_seconds(at).to_string();
-    match span.as_secs() {
-        ..600 => text[11..19].to_owned(),
-        600..129_600 => text[11..16].to_owned(),
-        _ => text[5..16].replace('T', " "),
-    }
 }

@@ -14,6 +14,7 @@ mod source;
 #[cfg(test)]
 mod tests;
 mod text;
+mod user_names;
 mod variants;
 
 use crate::Error;
@@ -24,6 +25,7 @@ use crate::{output, private_file};
 use figures::Report;
 use std::io::Write;
 use std::time::SystemTime;
+use user_names::UserNames;
 
 pub(super) fn report(args: &ReportArgs) -> Result<(), Error> {
     let report = gathered(args, SystemTime::now())?;
@@ -58,11 +60,15 @@ fn gathered(args: &ReportArgs, now: SystemTime) -> Result<Report, Error> {
     let mut report = Report::new(&by, args.with_warm_up, now);
     report.since = since;
     report.until = until;
+    let users = match &args.user_names {
+        Some(path) => UserNames::read(path)?,
+        None => UserNames::default(),
+    };
     let mut progress = Progress::of("report");
     let mut args = args.clone();
     let _copy = super::store::read(&args.store, since, &mut args.ledger)?;
     source::each_call(&args, since, until, &mut |call| {
-        report.add(call);
+        report.add(&users.named(call));
         progress.at(report.calls, None, "calls");
     })?;
     drop(progress);

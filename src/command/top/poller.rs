@@ -5,6 +5,7 @@ use crate::Error;
 use crate::command::api_client::{self, ApiError, Proxy};
 use crate::meter::StreamNow;
 use crate::query::{GroupRow, SessionRow};
+use crate::sessions::Runaway;
 use crate::throughput::Rates;
 use serde::Deserialize;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -44,6 +45,11 @@ struct Upstreams {
 struct Sessions {
     store: String,
     sessions: Vec<SessionRow>,
+}
+
+#[derive(Deserialize)]
+struct Runaways {
+    runaways: Vec<Runaway>,
 }
 
 /// A thread that polls the proxy at intervals.
@@ -109,7 +115,10 @@ async fn poll(proxy: &Proxy, view: View) -> Result<Update, ApiError> {
         }
         View::Sessions => {
             let answer: Sessions = proxy.get("/api/v1/sessions?limit=1000").await?;
-            Content::Sessions(answer.store, answer.sessions)
+            // A proxy of before does not know it.
+            let runaways: Result<Runaways, _> = proxy.get("/api/v1/runaways").await;
+            let runaways = runaways.map_or(Vec::new(), |answer| answer.runaways);
+            Content::Sessions(answer.store, answer.sessions, runaways)
         }
         View::Upstreams => {
             let path = "/api/v1/groups?by=upstream&limit=1000";

@@ -7,6 +7,7 @@ use super::views::Content;
 use crate::command::api_client::ApiError;
 use crate::meter::{StreamNow, TokensNow};
 use crate::query::{GroupRow, SessionRow};
+use crate::sessions::{Runaway, RunawayFigure, RunawayReason};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
@@ -31,6 +32,21 @@ fn stream(model: &str, tps: Option<f64>, agent: &str) -> StreamNow {
         tps,
         last_gap: None,
         silent: Some(0.02),
+    }
+}
+
+fn runaway() -> Runaway {
+    Runaway {
+        session: "new".to_owned(),
+        agent: Some("coder/1".to_owned()),
+        workload: None,
+        guessed: false,
+        since: "2026-01-02T10:00:00.000Z".to_owned(),
+        figures: vec![RunawayFigure {
+            reason: RunawayReason::SameToolCall,
+            value: 20.0,
+            limit: 20.0,
+        }],
     }
 }
 
@@ -170,8 +186,14 @@ fn the_other_views_are_asked_for_and_shown() {
         session("old", "2026-01-01T10:00:00.000Z"),
         session("new", "2026-01-02T10:00:00.000Z"),
     ];
-    state.take(update(Content::Sessions("ledger".to_owned(), sessions)));
-    let lines = screen(&state, 120, 6);
+    state.take(update(Content::Sessions(
+        "ledger".to_owned(),
+        sessions,
+        vec![runaway()],
+    )));
+    let lines = screen(&state, 120, 8);
+    let below = "runs away: new of coder/1: the same tool call 20 times (limit 20)";
+    assert_eq!(lines[6], below, "{lines:#?}");
     assert!(
         lines[3].starts_with("new") && lines[3].contains("coder/1, helper"),
         "{lines:#?}"
@@ -324,7 +346,10 @@ fn heads_are_whole_at_any_width_and_more_room_has_more_columns() {
                 '2',
                 Content::Models("ledger".to_owned(), vec![GroupRow::default()]),
             ),
-            ('4', Content::Sessions("ledger".to_owned(), vec![session])),
+            (
+                '4',
+                Content::Sessions("ledger".to_owned(), vec![session], Vec::new()),
+            ),
             (
                 '5',
                 Content::Upstreams("ledger".to_owned(), vec![GroupRow::default()]),

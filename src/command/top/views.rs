@@ -5,6 +5,7 @@ use crate::command::slo::status::{self, rough};
 use crate::meter::StreamNow;
 use crate::output::printable;
 use crate::query::{GroupRow, SessionRow};
+use crate::sessions::Runaway;
 
 /// A view.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -23,7 +24,7 @@ pub(super) enum Content {
     Streams(Vec<StreamNow>),
     Models(String, Vec<GroupRow>),
     Slos(Vec<status::Row>),
-    Sessions(String, Vec<SessionRow>),
+    Sessions(String, Vec<SessionRow>, Vec<Runaway>),
     Upstreams(String, Vec<GroupRow>),
 }
 
@@ -83,16 +84,21 @@ impl Content {
     pub(super) fn store(&self) -> Option<&str> {
         match self {
             Content::Models(store, _)
-            | Content::Sessions(store, _)
+            | Content::Sessions(store, ..)
             | Content::Upstreams(store, _) => Some(store),
             Content::Streams(_) | Content::Slos(_) => None,
         }
     }
 
-    /// Why objectives are missed, one line for each that is.
+    /// What is to be said below the table: why objectives are missed, and which sessions run away.
     pub(super) fn causes(&self) -> Vec<String> {
-        let Content::Slos(slos) = self else {
-            return Vec::new();
+        let slos = match self {
+            Content::Slos(slos) => slos,
+            Content::Sessions(.., runaways) => {
+                let line = |one: &Runaway| format!("runs away: {}", printable(&one.in_words()));
+                return runaways.iter().map(line).collect();
+            }
+            _ => return Vec::new(),
         };
         let causes = slos.iter().filter_map(|slo| {
             let cause = slo.cause.as_ref()?;
@@ -108,7 +114,9 @@ impl Content {
             Content::Models(_, models) => (&MODELS, models.iter().map(group).collect()),
             Content::Upstreams(_, all) => (&UPSTREAMS, all.iter().map(group).collect()),
             Content::Slos(slos) => (&SLOS, slos.iter().map(slo).collect()),
-            Content::Sessions(_, sessions) => (&SESSIONS, sessions.iter().map(session).collect()),
+            Content::Sessions(_, sessions, _) => {
+                (&SESSIONS, sessions.iter().map(session).collect())
+            }
         };
         ViewTable { columns, rows }
     }

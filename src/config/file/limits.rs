@@ -116,6 +116,9 @@ pub(in crate::config) struct Quota {
     pub(in crate::config) concurrent: Option<u32>,
     /// Holds only while this objective is worth a page: sheds load.
     pub(in crate::config) while_burning: Option<Spanned<String>>,
+    /// Is for the calls of sessions that run away alone (`[runaway]`): with `concurrent = 0` it stops them.
+    #[serde(default)]
+    pub(in crate::config) while_runaway: bool,
     /// `shadow` counts what it would have refused, and refuses nothing.
     #[serde(default)]
     #[schemars(with = "EnumNames<Mode>", extend("default" = "enforce"))]

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import fs from "node:fs";
 import { call, inaccessible, open } from "./browser.mjs";
 
-const VIEWS = { now: "", sessions: "sessions", calls: "calls", upstreams: "upstreams", experiments: "experiments", connect: "connect" };
+const VIEWS = { now: "", sessions: "sessions", calls: "calls", upstreams: "upstreams", experiments: "experiments", alerts: "alerts", connect: "connect" };
 const figure = (page, tile) => page.locator(`#tile-${tile} .value`).textContent();
 const cells = (page, table, column) => page.locator(`${table} tbody tr > :nth-child(${column})`).allTextContents();
 const state = (page, wanted) => page.locator(`#link-state[data-state="${wanted}"]`).waitFor();
@@ -755,6 +755,92 @@ async function keys(world) {
   clean(wrong);
 }
 
+/** A session in a circle is told of on Now and above the sessions, with a link. */
+async function runaways(world) {
+  const session = `circle-${Date.now()}`;
+  for (let turn = 0; turn < 5; turn++) await call(world.full.proxy, { session, agent: "circling/1", behave: "ttft=1ms,gap=1ms,tokens=4,tool=12,seed=7" });
+  await until("it is found", async () => (await api(world, "runaways")).runaways.some((one) => one.session === session));
+  const { page, wrong } = await open(world.browser, world.full.admin);
+  await state(page, "live");
+  const finding = page.locator("#health a", { hasText: "runs away: the same tool call 5 times" });
+  await finding.waitFor();
+  await page.locator('[data-view="sessions"]').click();
+  const list = page.getByRole("region", { name: "1 session runs away" });
+  await list.getByText("of circling/1: the same tool call 5 times").waitFor();
+  assert.deepEqual(await inaccessible(page), [], "sessions with one that runs away");
+  await page.screenshot({ path: `${world.shots}/runaways-1440-light.png` });
+  await list.getByRole("link").click();
+  assert.ok(page.url().endsWith(`/sessions/${session}`), page.url());
+  clean(wrong);
+}
+
+/** The file of an incident opens by itself, on a screen, a phone and paper. */
+async function capsule(world) {
+  const { page, wrong } = await open(world.browser, world.full.admin, { acceptDownloads: true });
+  await state(page, "live");
+  const firing = page.locator("#slos .slo", { hasText: "availability" }).getByRole("button", { name: "Save the incident as a file" });
+  const save = async (button, file) => {
+    const [download] = await Promise.all([page.waitForEvent("download", { timeout: 30_000 }), button.click()]);
+    assert.match(download.suggestedFilename(), /^tokengauge-incident-.*\.html$/);
+    await download.saveAs(file);
+  };
+  const alone = `${world.shots}/incident.html`;
+  await save(firing, alone);
+  await save(page.getByRole("button", { name: "Save this time as a file" }), `${world.shots}/time.html`);
+  clean(wrong);
+  for (const [width, colorScheme] of [[1440, "light"], [1440, "dark"], [390, "light"]]) {
+    const { page: file, wrong } = await open(world.browser, "file://", { path: alone.slice(1), width, colorScheme });
+    const asked = [];
+    file.on("request", (request) => asked.push(request.url()));
+    await file.reload();
+    await file.getByRole("heading", { name: /^Incident of availability/ }).waitFor();
+    assert.match(await file.locator("blockquote").textContent(), /bad calls are/);
+    assert.ok((await file.locator("svg").count()) >= 3, "curves");
+    assert.ok((await file.locator(".lane i").count()) > 0, "phases of calls");
+    await fits(file, `the file at ${width}`);
+    assert.deepEqual(await inaccessible(file), [], `the file, ${width} ${colorScheme}`);
+    assert.equal(asked.length, 1, `it loads nothing but itself: ${asked}`);
+    await file.screenshot({ path: `${world.shots}/incident-${width}-${colorScheme}.png`, fullPage: true });
+    clean(wrong);
+  }
+}
+
+/** Two sessions by one address. */
+async function beside(world) {
+  const { page, wrong } = await open(world.browser, world.full.admin, { path: "sessions/waterfall" });
+  await state(page, "live");
+  await page.getByLabel("Id of another session").fill("team-0");
+  await page.getByRole("button", { name: "Put beside" }).click();
+  const table = page.getByRole("region", { name: "Two sessions side by side" });
+  await table.waitFor();
+  assert.ok(page.url().endsWith("/sessions/waterfall?with=team-0"), page.url());
+  const calls = await table.locator("tr", { hasText: /^Calls/ }).locator("td").allTextContents();
+  const wanted = await Promise.all(["waterfall", "team-0"].map(async (id) => String((await api(world, `sessions/${id}?limit=1`)).total_calls)));
+  assert.deepEqual(calls.slice(0, 2), wanted);
+  assert.match(calls[2], /^([+−]\d|the same)/);
+  assert.deepEqual(await inaccessible(page), [], "two sessions");
+  await page.reload();
+  await table.waitFor();
+  clean(wrong);
+  const { page: none } = await open(world.browser, world.full.admin, { path: "sessions/waterfall?with=nobody", expected: /404/ });
+  await none.getByText("nobody cannot be put beside it").waitFor();
+}
+
+/** Where alerts began and ended, with the file of each. */
+async function alertHistory(world) {
+  const { page, wrong } = await open(world.browser, world.full.admin, { path: "alerts", acceptDownloads: true });
+  await state(page, "live");
+  const row = page.locator("#alerts tbody tr", { hasText: "availability" }).first();
+  await row.waitFor();
+  assert.match(await row.innerText(), /fires/);
+  assert.deepEqual(await inaccessible(page), [], "alerts");
+  const [download] = await Promise.all([page.waitForEvent("download", { timeout: 30_000 }), row.getByRole("button", { name: "Save" }).click()]);
+  assert.match(fs.readFileSync(await download.path(), "utf8"), /^<!doctype html>/);
+  await row.getByRole("link").click();
+  assert.match(page.url(), /\/calls\?from=/);
+  clean(wrong);
+}
+
 async function pictures(world) {
   for (const [width, height, colorScheme] of [[1440, 900, "light"], [1440, 900, "dark"], [768, 1024, "light"], [390, 844, "dark"], [3840, 2160, "light"]]) {
     const { page, wrong } = await open(world.browser, world.full.admin, { width, height, colorScheme });
@@ -767,4 +853,4 @@ async function pictures(world) {
   }
 }
 
-export const scenarios = { start, liveUpdate, polling, filter, sort, compare, waterfall, dark, empty, token, phone, keyboard, accessible, tenThousandSessions, unavailable, cause, addresses, links, wrongAddress, range, csv, runbooks, upstreams, brush, against, burnDown, keys, marks, experiments, pictures };
+export const scenarios = { start, liveUpdate, polling, filter, sort, compare, waterfall, dark, empty, token, phone, keyboard, accessible, tenThousandSessions, unavailable, cause, addresses, links, wrongAddress, range, csv, runbooks, upstreams, brush, against, burnDown, keys, marks, experiments, runaways, capsule, beside, alertHistory, pictures };

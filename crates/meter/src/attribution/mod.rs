@@ -19,12 +19,13 @@ mod tests;
 mod value;
 
 use tokengauge_core::call::{BodyNames, RequestFacts, SessionGuess};
-use value::{clean, pseudonym};
+use value::clean;
 
 pub use agent_names::check_key;
 pub use agent_names::{AgentNameRule, MAX_AGENT_NAMES};
 pub use headers::HeaderAttribution;
 pub use rules::{MAX_SOURCES, NameSources, Rules};
+pub use value::pseudonym;
 
 /// Who made a call, as far as it is known from the request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

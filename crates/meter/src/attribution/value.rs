@@ -57,7 +57,7 @@ pub(super) fn without_version(product: &str) -> &str {
 /// The user as records name it: the first 32 hexadecimal digits of the SHA-256 of the name,
 /// stable over restarts and pods so that calls of one user belong together. This hides names
 /// from readers of records; it does not protect against guessing a name and hashing it.
-pub(super) fn pseudonym(user: String, hashed: bool) -> String {
+pub fn pseudonym(user: String, hashed: bool) -> String {
     if !hashed {
         return user;
     }

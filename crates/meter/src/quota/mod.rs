@@ -2,7 +2,8 @@
 //! workload, session or key. Off unless configured. Tokens are charged as they stream, so an
 //! admitted call may go into debt, and the next one has to wait until that is paid. A quota
 //! that is bound to an objective applies only while that objective burns: this sheds calls of
-//! low priority in favour of important ones. One in shadow mode only counts what it would have
+//! low priority in favour of important ones. One that is for sessions that run away applies to
+//! their calls alone. One in shadow mode only counts what it would have
 //! refused. Time is an argument, except for `governor`.
 
 mod headers;
@@ -20,6 +21,7 @@ pub use key::keys_of;
 pub use lease::{LeaseAnswer, RateReport, SlotReport};
 pub use shared::{Due, LimitId, LimitReport, Remaining};
 use state::QuotaState;
+use std::collections::HashSet;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Instant;
@@ -50,6 +52,8 @@ pub struct Quota {
     pub concurrent: Option<u32>,
     /// The objective that has to burn for it to apply.
     pub while_burning: Option<Arc<str>>,
+    /// Whether it applies to sessions that run away only.
+    pub while_runaway: bool,
     /// Whether it is enforced.
     pub mode: Mode,
     /// What is done with a call whose body cannot be read if the quota depends on it.
@@ -227,7 +231,7 @@ impl Quotas {
                 quota.per,
                 QuotaScope::All | QuotaScope::Route | QuotaScope::Key
             );
-            !of_head || depends_on_bodies(&quota.select)
+            !of_head || quota.while_runaway || depends_on_bodies(&quota.select)
         })
     }
 
@@ -251,10 +255,12 @@ impl Quotas {
         Ok(permit)
     }
 
-    /// To be called once a second: switches the quotas that are bound to `burning` objectives
-    /// on and off, and forgets idle names.
-    pub fn refresh(&self, burning: &[Arc<str>]) {
-        self.0.iter().for_each(|state| state.refresh(burning));
+    /// To be called once a second: switches the quotas that are bound to `burning` objectives or
+    /// to sessions that run away on and off, and forgets idle names.
+    pub fn refresh(&self, burning: &[Arc<str>], runaway: &Arc<HashSet<Arc<str>>>) {
+        self.0
+            .iter()
+            .for_each(|state| state.refresh(burning, runaway));
     }
 
     /// What is to be reported to the quota store.

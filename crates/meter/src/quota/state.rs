@@ -5,6 +5,7 @@ use super::shared::{Due, LimitId, LimitReport, Remaining, SharedUsage, Shortage}
 use super::tokens::Tokens;
 use super::{MAX_NAMES, Quota, QuotaScope, QuotaStatus, Resource, SharedReason};
 use crate::sharing::Sharing;
+use arc_swap::ArcSwap;
 use governor::clock::{Clock, DefaultClock};
 use governor::state::keyed::HashMapStateStore;
 use governor::{Quota as Pace, RateLimiter};
@@ -14,7 +15,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use tokengauge_core::caller::{Caller, LimitMatch, Mode, OnUnreadable, Refusal, SHARED};
+use tokengauge_core::caller::{Caller, KnownName, LimitMatch, Mode, OnUnreadable, Refusal, SHARED};
 
 /// A rate limit per minute for each name.
 pub(super) type Rate = RateLimiter<Arc<str>, HashMapStateStore<Arc<str>>, DefaultClock>;
@@ -39,8 +40,11 @@ pub(super) struct QuotaState {
 /// What calls have used of a quota.
 #[derive(Debug)]
 struct QuotaUsage {
-    /// Whether it applies now; false while the objective that it is bound to does not burn.
+    /// Whether it applies now; false while the objective that it is bound to does not burn, or no
+    /// session runs away.
     active: AtomicBool,
+    /// The sessions that run away.
+    runaway: ArcSwap<HashSet<Arc<str>>>,
     requests: Option<Rate>,
     tokens: Option<Tokens>,
     /// The same shared with other processes, where there is a quota store.
@@ -60,7 +64,8 @@ impl QuotaState {
     pub(super) fn new(quota: &Quota, sharing: Option<&Arc<Sharing>>) -> QuotaState {
         let requests = quota.requests_per_minute.map(Pace::per_minute);
         let usage = QuotaUsage {
-            active: AtomicBool::new(quota.while_burning.is_none()),
+            active: AtomicBool::new(quota.while_burning.is_none() && !quota.while_runaway),
+            runaway: ArcSwap::default(),
             requests: requests.map(RateLimiter::hashmap),
             tokens: quota.tokens_per_minute.map(Tokens::new),
             leased: sharing.map(|sharing| SharedUsage::new(quota, sharing)),
@@ -106,7 +111,29 @@ impl QuotaState {
         if !self.usage.active.load(Ordering::Relaxed) {
             return LimitMatch::Excluded;
         }
-        caller.limit_match(&self.quota.select, self.quota.per.limit_key(caller))
+        let known = caller.limit_match(&self.quota.select, self.quota.per.limit_key(caller));
+        match self.quota.while_runaway {
+            true => self.of_runaway(caller.session, known),
+            false => known,
+        }
+    }
+
+    /// What a quota for sessions that run away is for, of calls that it would be for otherwise.
+    fn of_runaway<'a>(&self, session: KnownName<'_>, known: LimitMatch<'a>) -> LimitMatch<'a> {
+        let runaway = self.usage.runaway.load();
+        let runs_away = match session {
+            KnownName::Named(session) => runaway.contains(session),
+            KnownName::Several(sessions) => sessions
+                .iter()
+                .any(|session| runaway.contains(session.as_str())),
+            KnownName::Absent => false,
+            KnownName::Unread if matches!(known, LimitMatch::Excluded) => false,
+            KnownName::Unread => return LimitMatch::DependsOnBody,
+        };
+        match runs_away {
+            true => known,
+            false => LimitMatch::Excluded,
+        }
     }
 
     /// Takes a slot and a request under each name of the call. In shadow mode a call that would
@@ -298,9 +325,13 @@ impl QuotaState {
             .map_or_else(String::new, |slo| {
                 format!(" while objective {slo} is missed")
             });
+        let runaway = match quota.while_runaway {
+            true => " while this session runs away",
+            false => "",
+        };
         let name = &quota.name;
         let message = format!(
-            "quota {name} of this proxy: {most} {what}{subject}{why}; try again after `retry-after`, or ask its operator"
+            "quota {name} of this proxy: {most} {what}{subject}{why}{runaway}; try again after `retry-after`, or ask its operator"
         );
         Refusal {
             message,
@@ -309,13 +340,17 @@ impl QuotaState {
         }
     }
 
-    pub(super) fn refresh(&self, burning: &[Arc<str>]) {
-        if let Some(objective) = &self.quota.while_burning {
-            let holds = burning.contains(objective);
-            if self.usage.active.swap(holds, Ordering::Relaxed) != holds {
-                let quota = &self.quota.name;
-                tracing::warn!(%quota, %objective, holds, "a quota follows its objective");
-            }
+    pub(super) fn refresh(&self, burning: &[Arc<str>], runaway: &Arc<HashSet<Arc<str>>>) {
+        let bound = self.quota.while_burning.as_ref();
+        let burns = bound.is_none_or(|objective| burning.contains(objective));
+        let holds = burns && (!self.quota.while_runaway || !runaway.is_empty());
+        if self.quota.while_runaway {
+            self.usage.runaway.store(Arc::clone(runaway));
+        }
+        if self.usage.active.swap(holds, Ordering::Relaxed) != holds {
+            let (quota, runaway) = (&self.quota.name, self.quota.while_runaway);
+            let objective = bound.map_or("", |objective| objective);
+            tracing::warn!(%quota, objective, runaway, holds, "a quota follows what it is bound to");
         }
         if let Some(requests) = &self.usage.requests {
             requests.retain_recent();

@@ -13,6 +13,7 @@ fn quota(per: QuotaScope) -> Quota {
         tokens_per_minute: None,
         concurrent: None,
         while_burning: None,
+        while_runaway: false,
         mode: Mode::Enforce,
         on_unreadable: OnUnreadable::Count,
     }
@@ -122,15 +123,45 @@ fn a_limit_bound_to_an_objective_holds_only_while_it_burns() {
         ..quota(QuotaScope::All)
     }]);
     assert!(quotas.admit(&caller("a")).is_ok());
-    quotas.refresh(&["other".into(), "voice".into()]);
+    quotas.refresh(&["other".into(), "voice".into()], &Arc::default());
     let refusal = quotas.admit(&caller("a")).expect_err("it burns");
     assert!(
         refusal.message.contains("while objective voice is missed"),
         "{refusal:?}"
     );
     assert!(quotas.statuses()[0].active);
-    quotas.refresh(&["other".into()]);
+    quotas.refresh(&["other".into()], &Arc::default());
     assert!(quotas.admit(&caller("a")).is_ok());
+}
+
+#[test]
+fn a_limit_on_sessions_that_run_away_is_for_their_calls_alone() {
+    let quotas = Quotas::new(&[Quota {
+        concurrent: Some(0),
+        while_runaway: true,
+        ..quota(QuotaScope::All)
+    }]);
+    let of = |session| Caller {
+        session,
+        ..caller("a")
+    };
+    assert!(quotas.may_depend_on_bodies());
+    assert!(
+        !quotas.depend_on_body(&of(KnownName::Unread)),
+        "none runs away"
+    );
+    assert!(quotas.admit(&caller("a")).is_ok());
+    quotas.refresh(&[], &Arc::new(["a".into()].into()));
+    let refusal = quotas.admit(&caller("a")).expect_err("it runs away");
+    let why = "while this session runs away";
+    assert!(refusal.message.contains(why), "{refusal:?}");
+    assert!(quotas.admit(&caller("b")).is_ok());
+    assert!(quotas.admit(&of(KnownName::Absent)).is_ok());
+    assert!(quotas.depend_on_body(&of(KnownName::Unread)));
+    assert!(quotas.statuses()[0].active);
+    quotas.refresh(&[], &Arc::default());
+    assert!(quotas.admit(&caller("a")).is_ok());
+    assert!(!quotas.statuses()[0].active);
 }
 
 #[test]
@@ -277,7 +308,7 @@ fn names_are_bounded_and_who_comes_beyond_shares() {
     let standing = &quotas.statuses()[0];
     assert_eq!(standing.shared[1], (SharedReason::TooManyNames, 3));
     // Two minutes later there is room, but nobody got rid of a debt.
-    (0..200).for_each(|_| quotas.refresh(&[]));
+    (0..200).for_each(|_| quotas.refresh(&[], &Arc::default()));
     assert!(quotas.admit(&caller("another")).is_ok());
     assert!(
         quotas.admit(&caller("another")).is_err(),

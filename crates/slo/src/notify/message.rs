@@ -13,6 +13,8 @@ const VALID_FOR: f64 = 300.0;
 const ERROR_BUDGET: &str = "TokengaugeErrorBudgetBurn";
 /// The name of alerts on spending budgets.
 const SPENDING: &str = "TokengaugeSpending";
+/// The name of alerts on sessions that run away.
+const RUNAWAY: &str = "TokengaugeRunaway";
 
 /// A request, and the notices in it.
 pub type Message = (Request<Bytes>, Vec<AlertNotification>);
@@ -71,6 +73,7 @@ pub fn alert_name(about: AlertSubject) -> &'static str {
     match about {
         AlertSubject::Objective => ERROR_BUDGET,
         AlertSubject::Budget => SPENDING,
+        AlertSubject::Runaway => RUNAWAY,
     }
 }
 
@@ -78,6 +81,7 @@ fn labels(notice: &AlertNotification) -> Value {
     let name = match notice.about {
         AlertSubject::Objective => "slo",
         AlertSubject::Budget => "budget",
+        AlertSubject::Runaway => "about",
     };
     json!({
         "alertname": alert_name(notice.about),

@@ -155,6 +155,15 @@ const ALERTS: &[ProxyAlert] = &[
             period. Where the budget blocks, their calls are refused until the period ends.",
     },
     ProxyAlert {
+        alert: "TokengaugeRunawaySession",
+        severity: Ticket,
+        held: 1,
+        expr: "sum by (PROXY, reason) (tokengauge_runaway_sessions) > 0",
+        summary: "{{ $value | humanize }} sessions through {{ $labels.instance }} run away ({{ $labels.reason }})",
+        description: "{{ $value | humanize }} sessions spend more than `[runaway]` allows, or make the same tool call over \
+            and over: {{ $labels.reason }}. /api/v1/runaways of the proxy names them.",
+    },
+    ProxyAlert {
         alert: "TokengaugeDrift",
         severity: Ticket,
         held: 30,

@@ -138,6 +138,8 @@ label_sets! {
     ByResult { result: &'a str }
     /// What something is of.
     ByKind { kind: &'a str }
+    /// The cause of something.
+    ByCause { cause: &'a str }
     /// Why something was lost or closed.
     ByReason { reason: &'a str }
     /// A sink.

@@ -13,6 +13,7 @@ mod example;
 mod experiments;
 mod gate;
 mod own;
+mod sessions;
 mod slo;
 mod upstreams;
 
@@ -22,6 +23,7 @@ pub use drift::*;
 pub use experiments::*;
 pub use gate::*;
 pub use own::*;
+pub use sessions::*;
 pub use slo::*;
 pub use upstreams::*;
 
@@ -184,6 +186,7 @@ pub fn all() -> impl Iterator<Item = &'static Metric> {
         drift::ALL,
         gate::ALL,
         experiments::ALL,
+        sessions::ALL,
     ];
     files.into_iter().flatten()
 }

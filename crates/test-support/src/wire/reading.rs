@@ -60,6 +60,7 @@ impl Reading {
                     .expect("a delta outside a message");
                 self.first_token_event.get_or_insert(at);
             }
+            Event::ToolName { name, .. } => assert!(!name.is_empty(), "an empty tool name"),
             Event::Model(model) => self.model = Some(model.to_owned()),
             Event::Session(id) => assert!(!id.is_empty(), "an empty session"),
             Event::ResponseId(id) => assert!(!id.is_empty(), "an empty id"),

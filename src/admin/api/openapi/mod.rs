@@ -33,6 +33,8 @@ enum Answer {
     Json(fn(&mut SchemaGenerator) -> Schema),
     /// A stream of server-sent events.
     Events,
+    /// A file for browsers.
+    Html,
 }
 
 /// The document.
@@ -82,6 +84,7 @@ fn described(operation: Operation, schemas: &mut SchemaGenerator) -> Value {
     let mut parameters: Vec<Value> = names.map(|name| parameters::query(name)).collect();
     let answer = match operation.answer {
         Answer::Json(schema) => in_json(schema(schemas)),
+        Answer::Html => json!({"text/html": {"schema": {"type": "string"}}}),
         Answer::Events => json!({"text/event-stream": {"schema": {"type": "string"}}}),
     };
     let mut problem = |description: &str| {
@@ -94,7 +97,7 @@ fn described(operation: Operation, schemas: &mut SchemaGenerator) -> Value {
         "401": problem("The token of [admin] is missing or wrong."),
         "503": problem("The answer took too long, the ledger cannot be read, or too many ask."),
     });
-    if operation.path == "/api/v1/calls" {
+    if matches!(operation.path, "/api/v1/calls" | "/api/v1/capsule") {
         responses["404"] = problem("No [[slo]] of the configuration has the name of `slo`.");
     } else if operation.path == "/api/v1/calls/{id}" {
         parameters.insert(0, parameters::call_id());

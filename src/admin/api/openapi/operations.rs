@@ -4,6 +4,7 @@ use super::{Answer, Operation};
 use crate::admin::Drifts;
 use crate::admin::api::calls::{Call, Calls, OF_CALLS};
 use crate::admin::api::capacity::Capacities;
+use crate::admin::api::capsule::OF_CAPSULES;
 use crate::admin::api::experiments::Experiments;
 use crate::admin::api::finished::{
     Groups, Models, OF_GROUPS, OF_SESSIONS, OF_TIMESERIES, Series, SessionAndCalls, Sessions,
@@ -13,6 +14,7 @@ use crate::admin::api::gates::{AllGates, OF_GATES};
 use crate::admin::api::live::{OF_STREAMS, Slos, Streams};
 use crate::admin::api::marks::{self, AllMarks, OF_MARKS};
 use crate::admin::api::query_params::{FILTERS, PAGING};
+use crate::admin::api::runaways::Runaways;
 use crate::admin::api::sessions::{OF_TRACES, SessionAnalysis};
 use crate::admin::api::sinks::AllSinks;
 use crate::admin::api::upstreams::Upstreams;
@@ -201,6 +203,14 @@ fn of_comparisons() -> Vec<Operation> {
 
 fn of_marks_and_sinks() -> Vec<Operation> {
     vec![
+        Operation {
+            method: "get",
+            path: "/api/v1/capsule",
+            id: "capsule",
+            summary: "An incident as one HTML file: curves, cause, budget, the worst calls, marks, configuration and commands.",
+            parameters: &[&OF_CAPSULES],
+            answer: Answer::Html,
+        },
         get::<AllMarks>(
             marks::PATH,
             "marks",
@@ -225,6 +235,12 @@ fn of_marks_and_sinks() -> Vec<Operation> {
 
 fn of_now() -> Vec<Operation> {
     vec![
+        get::<Runaways>(
+            "/api/v1/runaways",
+            "runaways",
+            "Sessions that run away now: they spend more than `[runaway]` allows, or make the same tool call over and over.",
+            &[],
+        ),
         get::<Streams>(
             "/api/v1/streams",
             "streams",

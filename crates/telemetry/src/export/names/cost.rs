@@ -25,7 +25,8 @@ families! {
     /// Calls refused because the quota had too few requests, tokens or calls at once left, because
     /// it needs a body that can be read, or because its quota store does not answer.
     QUOTA_REFUSED: Counter[QuotaResource] = "tokengauge_quota_refused_total", Count;
-    /// 1 while the quota holds; one with `while_burning` does so only while its objective burns.
+    /// 1 while the quota holds; one with `while_burning` does so only while its objective burns,
+    /// one with `while_runaway` only while a session runs away.
     QUOTA_HOLDS: Gauge[Quota] = "tokengauge_quota_holds", Count;
     /// Calls that the quota would have refused if its mode were not shadow.
     QUOTA_SHADOW_REFUSED: Counter[QuotaResource] = "tokengauge_quota_shadow_refused_total", Count;

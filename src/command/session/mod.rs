@@ -1,18 +1,27 @@
 //! `tokengauge session`: what a session was made of, and its trace.
 
+mod html;
+
 use super::api_client::{self, Proxy};
 use crate::call::CallRecord;
 use crate::cli::{SessionArgs, SessionFormat};
 use crate::cost::Prices;
-use crate::history::TimedCall;
+use crate::history::{TimedCall, waterfall};
 use crate::ledger::Reader;
+use crate::query::{SessionRow, WaterfallCall};
 use crate::sessions::{Analysis, Session, last_calls, otlp, perfetto, text};
 use crate::{Error, output, private_file};
-use serde::Serialize;
-use serde_json::Value;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 use std::io::Write;
 use std::path::Path;
 use std::time::Instant;
+
+/// Calls of a page of the API, and of a session's file at most.
+const PAGE: usize = 1_000;
+const MAX_CALLS: usize = 5_000;
+/// Why nothing is written of calls that are there.
+const UNREADABLE: &str = "no call of the session has a start that can be read";
 
 pub(super) fn session(args: &SessionArgs) -> Result<(), Error> {
     let written = match &args.ledger {
@@ -45,6 +54,11 @@ fn of_ledger(args: &SessionArgs, ledger: &Path) -> Result<String, Error> {
         SessionFormat::Json => json(&analysis()),
         SessionFormat::Perfetto => json(&perfetto(&args.id, &session)),
         SessionFormat::Otlp => json(&otlp(&args.id, &session)),
+        SessionFormat::Html => {
+            let detail = waterfall(session.calls().iter().copied());
+            let (row, calls) = detail.ok_or_else(|| Error::Failed(UNREADABLE.to_owned()))?;
+            Ok(html::page(&row, &calls, &analysis()))
+        }
     }
 }
 
@@ -65,6 +79,41 @@ fn of_proxy(args: &SessionArgs) -> Result<String, Error> {
         SessionFormat::Json => json(&value("analysis")?),
         SessionFormat::Perfetto => json(&value("trace?format=perfetto")?),
         SessionFormat::Otlp => json(&value("trace?format=otlp")?),
+        SessionFormat::Html => {
+            let analysis: Analysis = runtime.block_on(proxy.get(&format!("{base}/analysis")))?;
+            let (row, calls) = runtime.block_on(detail(&proxy, &base))?;
+            Ok(html::page(&row, &calls, &analysis))
+        }
+    }
+}
+
+/// A session and a page of its calls, as the API has them.
+#[derive(Deserialize)]
+struct SessionAndCalls {
+    calls: Vec<WaterfallCall>,
+    total_calls: u64,
+    next_cursor: Option<String>,
+    #[serde(flatten)]
+    sums: Map<String, Value>,
+}
+
+/// A session and its calls, page by page.
+async fn detail(proxy: &Proxy, base: &str) -> Result<(SessionRow, Vec<WaterfallCall>), Error> {
+    let mut path = format!("{base}?limit={PAGE}");
+    let mut calls = Vec::new();
+    loop {
+        let page: SessionAndCalls = proxy.get(&path).await?;
+        calls.extend(page.calls);
+        let Some(cursor) = page.next_cursor.filter(|_| calls.len() < MAX_CALLS) else {
+            let mut sums = page.sums;
+            // The API has the calls themselves under the name of their number.
+            sums.insert("calls".to_owned(), page.total_calls.into());
+            let row = serde_json::from_value(Value::Object(sums));
+            let row = row.map_err(|error| Error::Failed(format!("{path}: {error}")))?;
+            return Ok((row, calls));
+        };
+        let cursor: String = form_urlencoded::byte_serialize(cursor.as_bytes()).collect();
+        path = format!("{base}?limit={PAGE}&cursor={cursor}");
     }
 }
 

@@ -1,10 +1,11 @@
-//! What pages that commands write have in common: one file, in light and dark and on paper, which loads nothing.
+//! What HTML files that are written have in common: one file, in light and dark and on paper, which loads nothing.
 
 use crate::plot;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use sha2::{Digest, Sha256};
 use std::fmt::Write;
+use std::time::{Duration, UNIX_EPOCH};
 
 /// The style sheet, beside that of plots. On paper it is light, and tables are as wide as the paper.
 const STYLE: &str = "\
@@ -33,7 +34,7 @@ thead{display:table-header-group}tr,figure{break-inside:avoid}h2,.key{break-afte
 const SCRIPT: &str = include_str!("page.js");
 
 /// The begin of a page, up to its heading.
-pub(super) fn begin(title: &str) -> String {
+pub(crate) fn begin(title: &str) -> String {
     let digest = STANDARD.encode(Sha256::digest(SCRIPT));
     format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
@@ -46,21 +47,21 @@ pub(super) fn begin(title: &str) -> String {
 }
 
 /// The end of a page.
-pub(super) fn end() -> String {
+pub(crate) fn end() -> String {
     format!("<script>{SCRIPT}</script>\n</body></html>\n")
 }
 
 /// A cell of a table.
-pub(super) struct Cell<'a> {
-    pub(super) text: &'a str,
+pub(crate) struct Cell<'a> {
+    pub(crate) text: &'a str,
     /// Below it, in small: an interval.
-    pub(super) below: &'a str,
+    pub(crate) below: &'a str,
     /// What its column is sorted by; else by its text.
-    pub(super) value: Option<f64>,
+    pub(crate) value: Option<f64>,
 }
 
 /// A table that can be sorted; the first `named` columns are names.
-pub(super) fn table<'h, 'a>(
+pub(crate) fn table<'h, 'a>(
     page: &mut String,
     named: usize,
     heads: impl Iterator<Item = &'h str>,
@@ -95,7 +96,7 @@ pub(super) fn table<'h, 'a>(
 }
 
 /// A plot with its title and the names of its colours. The title is HTML.
-pub(super) fn figure(page: &mut String, title: &str, key: &[&str], svg: &str) -> std::fmt::Result {
+pub(crate) fn figure(page: &mut String, title: &str, key: &[&str], svg: &str) -> std::fmt::Result {
     writeln!(page, "<h2>{title}</h2>")?;
     if svg.is_empty() {
         return writeln!(page, "<p>No call has it.</p>");
@@ -115,7 +116,18 @@ pub(super) fn figure(page: &mut String, title: &str, key: &[&str], svg: &str) ->
 }
 
 /// Text within HTML, attributes included.
-pub(super) fn escaped(text: &str) -> String {
+pub(crate) fn escaped(text: &str) -> String {
     let text = text.replace('&', "&amp;").replace('<', "&lt;");
     text.replace('>', "&gt;").replace('"', "&quot;")
+}
+
+/// Hours and minutes; over a short span seconds, over several days month and day, too.
+pub(crate) fn clock(at: f64, span: Duration) -> String {
+    let at = UNIX_EPOCH + Duration::from_secs_f64(at.max(0.0));
+    let text = humantime::format_rfc3339_seconds(at).to_string();
+    match span.as_secs() {
+        ..600 => text[11..19].to_owned(),
+        600..129_600 => text[11..16].to_owned(),
+        _ => text[5..16].replace('T', " "),
+    }
 }

@@ -1,5 +1,7 @@
 //! `tokengauge demo`: the proxy between simulated agents and a simulated backend.
 
+mod incident;
+
 use super::serve::Proxy;
 use crate::Error;
 use crate::cli::DemoArgs;
@@ -65,7 +67,11 @@ pub(super) async fn demo(args: DemoArgs) -> Result<(), Error> {
     for provider in PROVIDERS {
         backends.push(Backend::bind(provider).await?);
     }
-    let mut config = configuration(&args, &backends)?;
+    let receiver = match args.incident {
+        Some(_) => Some(incident::Receiver::bind().await?),
+        None => None,
+    };
+    let mut config = configuration(&args, &backends, receiver.as_ref())?;
     config.listeners[0].address = args.listen;
     config.admin.address = Some(args.admin);
     let proxy = Proxy::bind(config, args.call_log.as_deref()).await?;
@@ -85,7 +91,13 @@ pub(super) async fn demo(args: DemoArgs) -> Result<(), Error> {
             folder.display()
         ));
     }
-    start_simulation(backends, proxy.address(), args.agents, &shutdown)?;
+    if let (Some(incident), Some(receiver)) = (args.incident, receiver) {
+        let page = format!("{scheme}://{admin}");
+        incident.announce(&page);
+        let end = shutdown.clone();
+        tokio::spawn(receiver.serve(incident, page.clone(), page, end));
+    }
+    start_simulation(backends, proxy.address(), &args, &shutdown)?;
     if let Some(after) = args.stop_after {
         tokio::spawn(stop(after, shutdown));
     }
@@ -124,9 +136,15 @@ impl Backend {
 
 /// The tables of the file that was named, else the demo's objectives, with an upstream and a
 /// route per provider, each of them a simulator.
-fn configuration(args: &DemoArgs, backends: &[Backend]) -> Result<Config, Error> {
+fn configuration(
+    args: &DemoArgs,
+    backends: &[Backend],
+    receiver: Option<&incident::Receiver>,
+) -> Result<Config, Error> {
     let (text, origin) = match &args.config {
         Some(path) => (config::text(path)?, path.display().to_string()),
+        // One alert is enough to rehearse.
+        None if receiver.is_some() => (String::new(), "the demo's configuration".to_owned()),
         None => (OBJECTIVES.to_owned(), "the demo's configuration".to_owned()),
     };
     if args.config.is_some() {
@@ -146,6 +164,9 @@ fn configuration(args: &DemoArgs, backends: &[Backend]) -> Result<Config, Error>
         tables.insert("state_dir".to_owned(), folder.into());
     }
     let mut text = toml::to_string(&tables).map_err(|error| unusable(&error))?;
+    if let (Some(incident), Some(receiver)) = (args.incident, receiver) {
+        text.push_str(&incident.tables(receiver.address));
+    }
     for backend in backends {
         let (name, address) = (backend.provider, backend.address);
         // Writing to a string does not fail.
@@ -162,16 +183,28 @@ fn configuration(args: &DemoArgs, backends: &[Backend]) -> Result<Config, Error>
 fn start_simulation(
     backends: Vec<Backend>,
     proxy: SocketAddr,
-    agents: u16,
+    args: &DemoArgs,
     shutdown: &Shutdown,
 ) -> Result<(), Error> {
+    let agents = args.agents;
     for backend in backends {
-        let knee = knee(backend.provider, agents);
+        let knee = match args.incident {
+            // Nothing but the incident is to be found.
+            Some(_) => agents * 2,
+            None => knee(backend.provider, agents),
+        };
         let profile: Profile = format!("{BEHAVIOUR},knee={knee}")
             .parse()
             .map_err(|error| Error::Failed(format!("the demo's behaviour: {error}")))?;
         let end = shutdown.clone();
         let simulator = Simulator::new(profile);
+        if let Some(incident) = args
+            .incident
+            .filter(|_| backend.provider == incident::PROVIDER)
+        {
+            tokio::spawn(incident.play(simulator, backend, end));
+            continue;
+        }
         let terminated = async move { end.terminated().await };
         tokio::spawn(simulator.serve(backend.listener, terminated));
     }

@@ -1,0 +1,350 @@
+//! Sessions as their calls end: prompt-cache breaks are counted, and sessions that run away are found. All of it
+//! happens on the subscribers' thread, and for a bounded number of sessions.
+
+mod runaway;
+
+use crate::cache::{BreakCause, Conversation};
+use parking_lot::Mutex;
+use runaway::{Activity, Spent};
+pub use runaway::{RunawayFigure, RunawayLimits, RunawayReason};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+use std::time::{Instant, UNIX_EPOCH};
+use tokengauge_core::alert_notification::{AlertNotification, AlertSubject};
+use tokengauge_core::call::{CallRecord, OperationClass};
+use tokengauge_core::finished::FinishedCall;
+use tokengauge_core::subscriber::Subscriber;
+use tokengauge_store::history::TimedCall;
+
+/// The most sessions that are followed. Of more, those idle for longest are forgotten.
+const MAX_SESSIONS: usize = 10_000;
+/// The most agents of one session whose conversations are followed.
+const MAX_AGENTS: usize = 64;
+/// How many are forgotten at a time.
+const FORGOTTEN_AT_ONCE: usize = MAX_SESSIONS / 8;
+/// The most sessions that a message names.
+const MAX_NAMED: usize = 5;
+
+/// The cost of a call with so many tokens of its input from a cache, in US dollars, where it is known.
+pub type CachePrice = Arc<dyn Fn(&CallRecord, u64) -> Option<f64> + Send + Sync>;
+
+/// A session that runs away.
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[schemars(rename = "RunawaySession")]
+pub struct Runaway {
+    /// Its id.
+    pub session: String,
+    /// The agent of its last call.
+    pub agent: Option<String>,
+    /// The workload of its last call.
+    pub workload: Option<String>,
+    /// Whether the id is no more than a guess: quotas do not go by it.
+    pub guessed: bool,
+    /// Since when, RFC 3339.
+    #[schemars(extend("format" = "date-time"))]
+    pub since: String,
+    /// What is above its ceiling.
+    pub figures: Vec<RunawayFigure>,
+}
+
+impl Runaway {
+    /// Its session and agent, and what is above its ceiling.
+    pub fn in_words(&self) -> String {
+        let figures: Vec<String> = self.figures.iter().map(RunawayFigure::in_words).collect();
+        let agent = self.agent.as_deref();
+        let agent = agent.map_or(String::new(), |agent| format!(" of {agent}"));
+        format!("{}{agent}: {}", self.session, figures.join(", "))
+    }
+}
+
+/// How many prompt-cache breaks there were, and what they cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct BreakSum {
+    /// Turns.
+    pub breaks: u64,
+    /// US dollars, of those that have a price.
+    pub usd: f64,
+}
+
+/// What was counted since the start.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WatchCounts {
+    /// Prompt-cache breaks by cause.
+    pub breaks: [(BreakCause, BreakSum); 4],
+    /// Sessions that ran away, by the reason they began with.
+    pub found: [(RunawayReason, u64); 3],
+    /// Those that do so now, by each reason.
+    pub now: [(RunawayReason, usize); 3],
+    /// Sessions and conversations that were forgotten because there were too many.
+    pub forgotten: u64,
+}
+
+/// Follows sessions as their calls end.
+pub struct SessionWatch {
+    state: Mutex<State>,
+}
+
+struct State {
+    limits: RunawayLimits,
+    price: CachePrice,
+    sessions: HashMap<Arc<str>, Followed>,
+    runaway: BTreeMap<Arc<str>, Runaway>,
+    /// The ids of those that are not guessed, for quotas.
+    named: Arc<HashSet<Arc<str>>>,
+    breaks: [BreakSum; 4],
+    found: [u64; 3],
+    forgotten: u64,
+}
+
+/// What is known of a session.
+struct Followed {
+    conversations: HashMap<Option<Box<str>>, Conversation>,
+    activity: Activity,
+    last: Instant,
+}
+
+impl SessionWatch {
+    /// Without sessions, ceilings by default and no prices.
+    pub fn new() -> Arc<SessionWatch> {
+        let state = State {
+            limits: RunawayLimits::default(),
+            price: Arc::new(|_, _| None),
+            sessions: HashMap::new(),
+            runaway: BTreeMap::new(),
+            named: Arc::default(),
+            breaks: Default::default(),
+            found: [0; 3],
+            forgotten: 0,
+        };
+        Arc::new(SessionWatch {
+            state: Mutex::new(state),
+        })
+    }
+
+    /// Goes by these ceilings and prices from now on. With another window sessions are counted anew.
+    pub fn change(&self, limits: &RunawayLimits, price: CachePrice) {
+        let mut state = self.state.lock();
+        state.price = price;
+        if state.limits.window != limits.window {
+            let window = limits.window;
+            for followed in state.sessions.values_mut() {
+                followed.activity = Activity::new(window, followed.last);
+            }
+        }
+        state.limits = limits.clone();
+    }
+
+    /// The sessions that run away at `now`, those that began last first. Those that have ended to do so are taken off.
+    pub fn runaways(&self, now: Instant) -> Vec<Runaway> {
+        let mut state = self.state.lock();
+        state.look_again(now);
+        let mut all: Vec<Runaway> = state.runaway.values().cloned().collect();
+        all.sort_by(|one, other| (&other.since, &one.session).cmp(&(&one.since, &other.session)));
+        all
+    }
+
+    /// The ids of those that are not guessed.
+    pub fn runaway_ids(&self, now: Instant) -> Arc<HashSet<Arc<str>>> {
+        let mut state = self.state.lock();
+        state.look_again(now);
+        Arc::clone(&state.named)
+    }
+
+    /// What was counted so far.
+    pub fn counts(&self, now: Instant) -> WatchCounts {
+        let mut state = self.state.lock();
+        state.look_again(now);
+        let runs = |reason: RunawayReason| {
+            let has = |one: &&Runaway| one.figures.iter().any(|figure| figure.reason == reason);
+            state.runaway.values().filter(has).count()
+        };
+        WatchCounts {
+            breaks: BreakCause::ALL.map(|cause| (cause, state.breaks[cause as usize])),
+            found: RunawayReason::ALL.map(|reason| (reason, state.found[reason as usize])),
+            now: RunawayReason::ALL.map(|reason| (reason, runs(reason))),
+            forgotten: state.forgotten,
+        }
+    }
+
+    /// One notification for all sessions that run away at `now`.
+    pub fn notification(&self, now: Instant) -> Option<AlertNotification> {
+        let all = self.runaways(now);
+        let first = all.last()?;
+        let begun = humantime::parse_rfc3339(&first.since).unwrap_or(UNIX_EPOCH);
+        let since = begun.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let named: Vec<String> = all.iter().take(MAX_NAMED).map(Runaway::in_words).collect();
+        let (verb, plural) = match all.len() {
+            1 => ("runs", ""),
+            _ => ("run", "s"),
+        };
+        Some(AlertNotification {
+            about: AlertSubject::Runaway,
+            slo: "sessions".to_owned(),
+            severity: "ticket".to_owned(),
+            firing: true,
+            since: since.as_secs_f64(),
+            summary: format!("{} session{plural} {verb} away", all.len()),
+            description: format!("{}.", named.join("; ")),
+            cause: None,
+            view: "sessions?sort=-cost".to_owned(),
+            page: None,
+            runbook_url: None,
+            dashboard_url: None,
+        })
+    }
+
+    fn take(&self, call: &FinishedCall) {
+        let record = &call.record;
+        let Some(session) = record.session.as_deref() else {
+            return;
+        };
+        if call.nested || record.operation_class != OperationClass::Generation {
+            return;
+        }
+        let mut state = self.state.lock();
+        let state = &mut *state;
+        let key = state.follow(session, call.ended);
+        let price = Arc::clone(&state.price);
+        let Some(followed) = state.sessions.get_mut(&key) else {
+            return;
+        };
+        followed.last = followed.last.max(call.ended);
+        match followed.conversation(record.agent.as_deref()) {
+            None => state.forgotten += 1,
+            Some(conversation) => {
+                let timed = TimedCall::of_finished(call);
+                if let Some(found) =
+                    conversation.next(&timed, |record, cached| price(record, cached))
+                {
+                    let sum = &mut state.breaks[found.cause as usize];
+                    sum.breaks += 1;
+                    sum.usd += found.cost_usd.unwrap_or(0.0);
+                }
+            }
+        }
+        let tool_calls = of_agent(record.agent.as_deref(), &call.tool_calls);
+        let spent = Spent {
+            tokens: tokens(record),
+            usd: record.cost_usd.unwrap_or(0.0),
+            tool_calls: &tool_calls,
+        };
+        followed.activity.add(call.ended, spent);
+        let figures = followed.activity.above(call.ended, &state.limits);
+        if !figures.is_empty() {
+            state.runs_away(key, call, figures);
+        }
+    }
+}
+
+impl Followed {
+    /// The conversation of an agent; `None` where there are too many.
+    fn conversation(&mut self, agent: Option<&str>) -> Option<&mut Conversation> {
+        let agent = agent.map(Box::from);
+        if self.conversations.len() >= MAX_AGENTS && !self.conversations.contains_key(&agent) {
+            return None;
+        }
+        Some(self.conversations.entry(agent).or_default())
+    }
+}
+
+impl State {
+    /// Follows a session; where there are too many, those idle for longest are forgotten.
+    fn follow(&mut self, session: &str, now: Instant) -> Arc<str> {
+        if let Some((known, _)) = self.sessions.get_key_value(session) {
+            return Arc::clone(known);
+        }
+        if self.sessions.len() >= MAX_SESSIONS {
+            self.forget_idle();
+        }
+        let key: Arc<str> = session.into();
+        let followed = Followed {
+            conversations: HashMap::new(),
+            activity: Activity::new(self.limits.window, now),
+            last: now,
+        };
+        self.sessions.insert(Arc::clone(&key), followed);
+        key
+    }
+
+    fn forget_idle(&mut self) {
+        let mut by_last: Vec<(Instant, Arc<str>)> = self
+            .sessions
+            .iter()
+            .map(|(key, followed)| (followed.last, Arc::clone(key)))
+            .collect();
+        by_last.sort_unstable();
+        for (_, key) in by_last.iter().take(FORGOTTEN_AT_ONCE) {
+            self.sessions.remove(key);
+            self.forgotten += 1;
+        }
+    }
+
+    fn runs_away(&mut self, key: Arc<str>, call: &FinishedCall, figures: Vec<RunawayFigure>) {
+        let record = &call.record;
+        if let Some(known) = self.runaway.get_mut(&key) {
+            known.figures = figures;
+            return;
+        }
+        let since = call.timestamps.wall(call.ended);
+        let runaway = Runaway {
+            session: key.to_string(),
+            agent: record.agent.clone(),
+            workload: record.workload.clone(),
+            guessed: call.guessed_session,
+            since: humantime::format_rfc3339_millis(since).to_string(),
+            figures,
+        };
+        for figure in &runaway.figures {
+            self.found[figure.reason as usize] += 1;
+        }
+        tracing::warn!(why = runaway.in_words(), "a session runs away");
+        self.runaway.insert(key, runaway);
+        self.name_again();
+    }
+
+    /// Takes off what runs away no more, and brings the figures of the others up to `now`.
+    fn look_again(&mut self, now: Instant) {
+        let before = self.runaway.len();
+        let (sessions, limits) = (&mut self.sessions, &self.limits);
+        self.runaway.retain(|key, runaway| {
+            let followed = sessions.get_mut(key);
+            let figures = followed.map(|followed| followed.activity.above(now, limits));
+            runaway.figures = figures.unwrap_or_default();
+            !runaway.figures.is_empty()
+        });
+        if self.runaway.len() != before {
+            self.name_again();
+        }
+    }
+
+    fn name_again(&mut self) {
+        let named = self.runaway.iter().filter(|(_, one)| !one.guessed);
+        self.named = Arc::new(named.map(|(key, _)| Arc::clone(key)).collect());
+    }
+}
+
+impl Subscriber for SessionWatch {
+    fn finished(&self, finished_call: &Arc<FinishedCall>) {
+        self.take(finished_call);
+    }
+}
+
+/// Tokens of input and output: the provider's own count where there is one.
+fn tokens(record: &CallRecord) -> u64 {
+    let (reported, ours) = (&record.tokens.reported, &record.tokens.normalised);
+    let input = reported.input.or(ours.input).unwrap_or(0);
+    input.saturating_add(reported.output.or(ours.output).unwrap_or(0))
+}
+
+/// The hashes of an agent's tool calls: two agents may make the same call.
+fn of_agent(agent: Option<&str>, hashes: &[u64]) -> Vec<u64> {
+    let of = |hash: &u64| {
+        let mut hasher = DefaultHasher::new();
+        (agent, hash).hash(&mut hasher);
+        hasher.finish()
+    };
+    hashes.iter().map(of).collect()
+}

@@ -1,0 +1,298 @@
+//! When a session runs away: it spends out of line, or makes the same tool call over and over.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::{HashMap, VecDeque};
+use std::time::{Duration, Instant};
+
+/// The parts of a window: what is older leaves it a part at a time.
+const SLOTS: usize = 20;
+/// The most tool calls of one session that are remembered.
+const MAX_TOOL_CALLS: usize = 512;
+
+/// The ceilings of sessions.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunawayLimits {
+    /// The time that is looked at, up to now.
+    pub window: Duration,
+    /// Tokens of input and output a minute, over the window.
+    pub tokens_per_minute: Option<f64>,
+    /// US dollars a minute, over the window.
+    pub usd_per_minute: Option<f64>,
+    /// How often an agent makes one and the same tool call within the window.
+    pub same_tool_calls: Option<u32>,
+}
+
+impl RunawayLimits {
+    /// The window, where none is configured.
+    pub const WINDOW: Duration = Duration::from_secs(10 * 60);
+    /// Dollars a minute, where none are configured.
+    pub const USD_PER_MINUTE: f64 = 5.0;
+    /// Repetitions, where none are configured.
+    pub const SAME_TOOL_CALLS: u32 = 20;
+}
+
+impl Default for RunawayLimits {
+    fn default() -> RunawayLimits {
+        RunawayLimits {
+            window: RunawayLimits::WINDOW,
+            tokens_per_minute: None,
+            usd_per_minute: Some(RunawayLimits::USD_PER_MINUTE),
+            same_tool_calls: Some(RunawayLimits::SAME_TOOL_CALLS),
+        }
+    }
+}
+
+/// Why a session runs away.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, JsonSchema, Serialize, Deserialize,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum RunawayReason {
+    /// Its tokens of input and output a minute.
+    Tokens,
+    /// Its dollars a minute.
+    Dollars,
+    /// One agent of it makes the same tool call, with the same arguments, over and over.
+    SameToolCall,
+}
+
+impl RunawayReason {
+    /// All of them.
+    pub const ALL: [RunawayReason; 3] = [
+        RunawayReason::Tokens,
+        RunawayReason::Dollars,
+        RunawayReason::SameToolCall,
+    ];
+
+    /// The label's value.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            RunawayReason::Tokens => "tokens",
+            RunawayReason::Dollars => "dollars",
+            RunawayReason::SameToolCall => "same_tool_call",
+        }
+    }
+}
+
+/// A figure of a session that is above its ceiling.
+#[derive(Clone, Copy, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
+pub struct RunawayFigure {
+    /// Which.
+    pub reason: RunawayReason,
+    /// Tokens or US dollars a minute over the window, or the number of equal tool calls in it.
+    pub value: f64,
+    /// The ceiling, in the same unit.
+    pub limit: f64,
+}
+
+impl RunawayFigure {
+    /// In a few words, for logs and messages.
+    pub fn in_words(&self) -> String {
+        let RunawayFigure { value, limit, .. } = self;
+        match self.reason {
+            RunawayReason::Tokens => format!("{value:.0} tokens a minute (above {limit:.0})"),
+            RunawayReason::Dollars => format!("{value:.2} USD a minute (above {limit})"),
+            RunawayReason::SameToolCall => {
+                format!("the same tool call {value:.0} times (limit {limit:.0})")
+            }
+        }
+    }
+}
+
+/// What a finished call adds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Spent<'a> {
+    pub(super) tokens: u64,
+    pub(super) usd: f64,
+    pub(super) tool_calls: &'a [u64],
+}
+
+/// What a session did within the window.
+#[derive(Clone, Debug)]
+pub(super) struct Activity {
+    /// The window it was counted by.
+    window: Duration,
+    /// Where its slots begin.
+    origin: Instant,
+    /// The number of the slot that was added to last, from the origin on.
+    latest: u64,
+    slots: [(u64, f64); SLOTS],
+    /// Tool calls of agents, by time.
+    tool_calls: VecDeque<(Instant, u64)>,
+}
+
+impl Activity {
+    pub(super) fn new(window: Duration, now: Instant) -> Activity {
+        Activity {
+            window,
+            origin: now,
+            latest: 0,
+            slots: Default::default(),
+            tool_calls: VecDeque::new(),
+        }
+    }
+
+    /// Adds a call that ended at `now`.
+    pub(super) fn add(&mut self, now: Instant, spent: Spent<'_>) {
+        self.advance(now);
+        let (tokens, usd) = &mut self.slots[(self.latest % SLOTS as u64) as usize];
+        *tokens += spent.tokens;
+        *usd += spent.usd;
+        for hash in spent.tool_calls {
+            if self.tool_calls.len() >= MAX_TOOL_CALLS {
+                self.tool_calls.pop_front();
+            }
+            self.tool_calls.push_back((now, *hash));
+        }
+    }
+
+    /// Forgets what has left the window.
+    fn advance(&mut self, now: Instant) {
+        let slot = self.window.as_secs_f64() / SLOTS as f64;
+        let since = now.saturating_duration_since(self.origin).as_secs_f64();
+        let number = (since / slot) as u64;
+        let passed = number.saturating_sub(self.latest).min(SLOTS as u64);
+        for gone in 1..=passed {
+            let at = (number + SLOTS as u64 - (passed - gone)) % SLOTS as u64;
+            self.slots[at as usize] = (0, 0.0);
+        }
+        self.latest = self.latest.max(number);
+        let old = |at: &Instant| now.saturating_duration_since(*at) > self.window;
+        while self.tool_calls.front().is_some_and(|(at, _)| old(at)) {
+            self.tool_calls.pop_front();
+        }
+    }
+
+    /// The figures at `now` that are above their ceilings.
+    pub(super) fn above(&mut self, now: Instant, limits: &RunawayLimits) -> Vec<RunawayFigure> {
+        self.advance(now);
+        let minutes = self.window.as_secs_f64() / 60.0;
+        let tokens: u64 = self.slots.iter().map(|(tokens, _)| tokens).sum();
+        let usd: f64 = self.slots.iter().map(|(_, usd)| usd).sum();
+        let over = |reason, value: f64, limit: Option<f64>| {
+            let limit = limit.filter(|limit| value > *limit)?;
+            Some(RunawayFigure {
+                reason,
+                value,
+                limit,
+            })
+        };
+        let repeated = limits.same_tool_calls.and_then(|most| {
+            let value = self.most_equal() as f64;
+            (value >= f64::from(most)).then_some(RunawayFigure {
+                reason: RunawayReason::SameToolCall,
+                value,
+                limit: f64::from(most),
+            })
+        });
+        [
+            over(
+                RunawayReason::Tokens,
+                tokens as f64 / minutes,
+                limits.tokens_per_minute,
+            ),
+            over(RunawayReason::Dollars, usd / minutes, limits.usd_per_minute),
+            repeated,
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
+    }
+
+    /// How often the most frequent of the tool calls was made.
+    fn most_equal(&self) -> u32 {
+        let mut counts: HashMap<u64, u32> = HashMap::new();
+        for (_, hash) in &self.tool_calls {
+            *counts.entry(*hash).or_default() += 1;
+        }
+        counts.into_values().max().unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn limits() -> RunawayLimits {
+        RunawayLimits {
+            window: Duration::from_secs(600),
+            tokens_per_minute: Some(1_000.0),
+            usd_per_minute: Some(0.5),
+            same_tool_calls: Some(5),
+        }
+    }
+
+    fn spent(tokens: u64, usd: f64, tool_calls: &[u64]) -> Spent<'_> {
+        Spent {
+            tokens,
+            usd,
+            tool_calls,
+        }
+    }
+
+    fn reasons(activity: &mut Activity, now: Instant) -> Vec<RunawayReason> {
+        let above = activity.above(now, &limits());
+        above.iter().map(|figure| figure.reason).collect()
+    }
+
+    #[test]
+    fn a_rate_is_the_sum_of_the_window_over_all_of_its_minutes() {
+        let begin = Instant::now();
+        let at = |second| begin + Duration::from_secs(second);
+        let mut activity = Activity::new(limits().window, begin);
+        activity.add(at(1), spent(9_000, 4.0, &[]));
+        assert_eq!(reasons(&mut activity, at(1)), [], "900 a minute, 0.4 USD");
+        activity.add(at(90), spent(2_000, 0.5, &[]));
+        assert_eq!(
+            activity.above(at(90), &limits()),
+            [RunawayFigure {
+                reason: RunawayReason::Tokens,
+                value: 1_100.0,
+                limit: 1_000.0
+            }]
+        );
+        activity.add(at(95), spent(0, 1.0, &[]));
+        let both = [RunawayReason::Tokens, RunawayReason::Dollars];
+        assert_eq!(reasons(&mut activity, at(95)), both);
+        // The first call has left.
+        assert_eq!(reasons(&mut activity, at(631)), []);
+        assert_eq!(reasons(&mut activity, at(100_000)), []);
+        activity.add(at(100_001), spent(10_001, 0.0, &[]));
+        assert_eq!(reasons(&mut activity, at(100_001)), [RunawayReason::Tokens]);
+    }
+
+    #[test]
+    fn the_same_tool_call_counts_however_many_others_are_between() {
+        let begin = Instant::now();
+        let at = |second| begin + Duration::from_secs(second);
+        let mut activity = Activity::new(limits().window, begin);
+        for turn in 0..4 {
+            activity.add(at(turn * 10), spent(0, 0.0, &[7, 100 + turn]));
+        }
+        assert_eq!(reasons(&mut activity, at(40)), []);
+        activity.add(at(50), spent(0, 0.0, &[7]));
+        let found = activity.above(at(50), &limits());
+        assert_eq!(found[0].reason, RunawayReason::SameToolCall);
+        assert_eq!((found[0].value, found[0].limit), (5.0, 5.0));
+        assert_eq!(reasons(&mut activity, at(601)), [], "the first has left");
+        for hash in 0..100_000 {
+            activity.add(at(700), spent(0, 0.0, &[hash]));
+        }
+        assert_eq!(activity.tool_calls.len(), MAX_TOOL_CALLS);
+    }
+
+    #[test]
+    fn a_ceiling_that_is_switched_off_is_never_passed() {
+        let begin = Instant::now();
+        let none = RunawayLimits {
+            tokens_per_minute: None,
+            usd_per_minute: None,
+            same_tool_calls: None,
+            ..limits()
+        };
+        let mut activity = Activity::new(none.window, begin);
+        activity.add(begin, spent(u64::MAX / 2, 1e9, &[1; 100]));
+        assert_eq!(activity.above(begin, &none), []);
+    }
+}

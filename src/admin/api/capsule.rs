@@ -1,0 +1,248 @@
+//! `/api/v1/capsule`: an incident as one HTML file.
+
+use super::calls::{spent, unknown_objective};
+use super::problem::Problem;
+use super::query_params::{MAX_LIMIT, QueryParams};
+use super::store::{Store, StoreName, blocking, problem};
+use super::unsettled;
+use crate::admin::Admin;
+use crate::call::CallRecord;
+use crate::capsule::{Capsule, Configuration, Objective, Process, Span, TABLES, worst};
+use crate::history::ThroughputHistory;
+use crate::ledger::Reader;
+use crate::query::{Filter, Mark, MarkKind, MarkQuery, Paging, SeriesMetric};
+use crate::slo::{self, Status};
+use axum::extract::{RawQuery, State};
+use axum::http::header;
+use axum::response::{Html, IntoResponse, Response};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+/// The parameters of capsules.
+pub(super) const OF_CAPSULES: [&str; 3] = ["slo", "since", "until"];
+/// The span, where nobody names one and no alert fires.
+const SPAN: Duration = Duration::from_secs(3600);
+/// How many times the long window of an alert its span is, to have calls of before.
+const WINDOWS: u32 = 2;
+/// Calls that the worst are chosen from.
+const MAX_CALLS: usize = 2_000;
+/// Rows of a table, and marks.
+const MAX_ROWS: usize = 30;
+const MAX_MARKS: usize = 200;
+
+/// The file as a download.
+pub(super) async fn capsule(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Response {
+    let made = async {
+        let asked = QueryParams::of(query.as_deref(), &[&OF_CAPSULES])?;
+        let now = (admin.wall)();
+        let status = match asked.name("slo")? {
+            Some(name) => Some(status_of(&admin, &name)?),
+            None => None,
+        };
+        let (since, until) = (asked.instant("since", now)?, asked.instant("until", now)?);
+        let span = span(since, until, status.as_ref(), now)?;
+        let admin = admin.clone();
+        blocking(move || of_proxy(&admin, span, status, now)).await
+    };
+    let made: Result<Capsule, Problem> = made.await;
+    match made {
+        Err(problem) => problem.into_response(),
+        Ok(capsule) => {
+            let at = humantime::format_rfc3339_seconds(capsule.span.since).to_string();
+            let name = format!("incident-{}.html", at.replace(':', "-"));
+            let saved = format!("attachment; filename=\"{name}\"");
+            let head = [
+                (header::CONTENT_DISPOSITION, saved),
+                (header::CACHE_CONTROL, "no-store".to_owned()),
+            ];
+            (head, Html(capsule.html())).into_response()
+        }
+    }
+}
+
+fn status_of(admin: &Admin, name: &str) -> Result<Status, Problem> {
+    let all = admin.slos.status((admin.clock)()).into_iter();
+    let mut named = all.filter(|status| *status.name == *name);
+    named.next().ok_or_else(unknown_objective)
+}
+
+/// The span that is asked for; by default that of the alert that fires, and some time before it.
+fn span(
+    since: Option<SystemTime>,
+    until: Option<SystemTime>,
+    status: Option<&Status>,
+    now: SystemTime,
+) -> Result<Span, Problem> {
+    let until = until.unwrap_or(now).min(now);
+    let alerts = status.into_iter().flat_map(|status| &status.alerts);
+    let mut firing = alerts.filter(|alert| alert.firing);
+    let length = firing
+        .next()
+        .map_or(SPAN, |alert| alert.tier.long * WINDOWS);
+    let since = since.or_else(|| until.checked_sub(length));
+    let since = since.unwrap_or(SystemTime::UNIX_EPOCH);
+    match since < until {
+        true => Ok(Span { since, until }),
+        false => Err(Problem::of(
+            "since",
+            "must be before until, and not later than now",
+        )),
+    }
+}
+
+fn of_proxy(
+    admin: &Admin,
+    span: Span,
+    status: Option<Status>,
+    now: SystemTime,
+) -> Result<Capsule, Problem> {
+    let store = Store::of(admin);
+    let definition = status.as_ref().map(|status| Arc::clone(&status.definition));
+    let seen = admin.throughput.as_deref();
+    let mut capsule = of_store(&store, span, definition.as_deref(), seen, now)?;
+    let filter = filter(span);
+    for series in [&mut capsule.tps, &mut capsule.ttft] {
+        unsettled::add_in_flight(admin, &filter, series);
+    }
+    capsule.objective = status.and_then(|status| {
+        let burn_down = admin.slos.burn_down(&status.name, (admin.clock)())?;
+        Some(Objective { status, burn_down })
+    });
+    capsule.marks = marks(|query| admin.marks.find(query).map_err(problem), span)?;
+    capsule.runaways = admin.session_watch.runaways((admin.clock)());
+    capsule.runaways.truncate(MAX_ROWS);
+    let about = admin.about.load();
+    let system = rustix::system::uname();
+    capsule.process = Some(Process {
+        started_at: about.started_at.clone(),
+        host: system.nodename().to_string_lossy().into_owned(),
+    });
+    let reloads = MarkQuery {
+        kind: Some(MarkKind::Reload),
+        limit: 1,
+        ..MarkQuery::default()
+    };
+    capsule.configuration = Some(Configuration {
+        text: Arc::clone(&about.configuration),
+        digest: about.digest.clone(),
+        origin: about.origin.clone(),
+        last_change: admin.marks.find(&reloads).map_err(problem)?.pop(),
+    });
+    Ok(capsule)
+}
+
+/// The same of a ledger's file, which has no objectives and no present.
+///
+/// # Errors
+/// Where the ledger cannot be read.
+pub(crate) fn of_ledger(
+    reader: Arc<Reader>,
+    span: Span,
+    now: SystemTime,
+) -> Result<Capsule, Problem> {
+    let store = Store::Ledger(Arc::clone(&reader));
+    let mut capsule = of_store(&store, span, None, None, now)?;
+    capsule.marks = marks(|query| reader.marks(query).map_err(problem), span)?;
+    Ok(capsule)
+}
+
+/// What finished calls say.
+fn of_store(
+    store: &Store,
+    span: Span,
+    objective: Option<&slo::Objective>,
+    seen: Option<&ThroughputHistory>,
+    now: SystemTime,
+) -> Result<Capsule, Problem> {
+    let filter = filter(span);
+    let kept = store.span(&filter, false, now)?;
+    let series = |metric| store.timeseries(&filter, metric, span.step(), seen);
+    let rows = Paging {
+        limit: MAX_ROWS,
+        cursor: None,
+    };
+    let groups = TABLES.iter();
+    let groups = groups.map(|(by, _)| Ok(store.groups(&filter, &[*by], &rows)?.rows));
+    let calls = calls(store, &filter, objective)?;
+    Ok(Capsule {
+        made: now,
+        span,
+        kept: kept.map(|kept| Span {
+            since: kept.since,
+            until: kept.until,
+        }),
+        store: match store.name() {
+            StoreName::Ledger => "the ledger",
+            StoreName::Memory => "the memory of the process",
+        },
+        process: None,
+        objective: None,
+        tps: series(SeriesMetric::Tps)?,
+        ttft: series(SeriesMetric::Ttft)?,
+        groups: groups.collect::<Result<_, Problem>>()?,
+        looked_at: calls.len(),
+        calls: worst(calls),
+        marks: Vec::new(),
+        runaways: Vec::new(),
+        configuration: None,
+    })
+}
+
+fn filter(span: Span) -> Filter {
+    Filter {
+        since: Some(span.since),
+        until: Some(span.until),
+        operation_classes: Filter::counted(),
+        ..Filter::default()
+    }
+}
+
+/// The last calls of the span, those that spent the budget of an objective where there is one.
+fn calls(
+    store: &Store,
+    filter: &Filter,
+    objective: Option<&slo::Objective>,
+) -> Result<Vec<CallRecord>, Problem> {
+    let mut filter = filter.clone();
+    if let Some(objective) = objective {
+        // Fewer calls to judge.
+        let select = &objective.judgement.select;
+        filter.route.clone_from(&select.route);
+        filter.upstream.clone_from(&select.upstream);
+        filter.workload.clone_from(&select.workload);
+    }
+    let mut found = Vec::new();
+    let mut cursor = None;
+    for _ in 0..MAX_CALLS / MAX_LIMIT {
+        let paging = Paging {
+            limit: MAX_LIMIT,
+            cursor: cursor.take(),
+        };
+        let page = match objective {
+            Some(objective) => spent(store, objective, &filter, paging)?,
+            None => store.calls(&filter, &paging)?,
+        };
+        found.extend(page.rows);
+        cursor = page.next_cursor;
+        if cursor.is_none() {
+            break;
+        }
+    }
+    Ok(found)
+}
+
+/// The marks of the span, by time.
+fn marks(
+    find: impl Fn(&MarkQuery) -> Result<Vec<Mark>, Problem>,
+    span: Span,
+) -> Result<Vec<Mark>, Problem> {
+    let query = MarkQuery {
+        from: Some(span.since),
+        to: Some(span.until),
+        limit: MAX_MARKS,
+        ..MarkQuery::default()
+    };
+    let mut found = find(&query)?;
+    found.sort_by(|one, other| (&one.time, one.id).cmp(&(&other.time, other.id)));
+    Ok(found)
+}

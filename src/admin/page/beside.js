@@ -1,0 +1,73 @@
+// Two sessions side by side: the one that is shown, and the one that the address names by `with`.
+import { address, change, sessionHref } from "./address.js";
+import { get } from "./api.js";
+import { h } from "./dom.js";
+import { count, known, percent, rate, seconds, short, usd } from "./format.js";
+
+const ROWS = [
+  ["Cost", ({ session }) => session.cost_usd, usd],
+  ["Took", ({ session }) => session.seconds.wall, seconds],
+  ["Waiting for models", ({ session }) => session.seconds.model, seconds],
+  ["Between calls", ({ session }) => session.seconds.tools, seconds],
+  ["Calls", ({ session }) => session.total_calls, count],
+  ["Failed", ({ session }) => session.errors, count],
+  ["First token, p50", ({ session }) => session.seconds.ttft_p50, seconds],
+  ["Output speed, tok/s", ({ session }) => session.tps.output, rate],
+  ["Tokens in", ({ session }) => session.tokens.input, count],
+  ["From a cache", ({ session }) => session.tokens.cached_input, count],
+  ["Tokens out", ({ session }) => session.tokens.output, count],
+  ["Reasoning", ({ session }) => session.tokens.reasoning, count],
+  ["Turns that missed the cache", ({ analysis }) => analysis.cache_breaks.length, count],
+];
+
+export class Beside {
+  constructor(host) {
+    this.input = h("input", { type: "search", placeholder: "Id of another session", "aria-label": "Id of another session" });
+    const submit = (event) => {
+      event.preventDefault();
+      change({ with: this.input.value.trim().slice(0, 200) || null });
+    };
+    const form = h("form", { class: "head", on: { submit } }, this.input, h("button", { type: "submit" }, "Put beside"));
+    this.table = h("div");
+    host.append(form, this.table);
+  }
+
+  /** Shows what the address says beside `session`. */
+  async update(session) {
+    const { with: id = "" } = address.params;
+    this.input.value = id;
+    this.wanted = `${session.id} ${id}`;
+    if (id === "") return this.table.replaceChildren();
+    const { wanted } = this;
+    try {
+      const pair = await Promise.all([session.id, id].map(whole));
+      if (this.wanted === wanted) this.table.replaceChildren(table(pair));
+    } catch (error) {
+      if (this.wanted === wanted) this.table.replaceChildren(h("p", { class: "note problem" }, `${id} cannot be put beside it: ${error.message}`));
+    }
+  }
+}
+
+/** The sums of a session, and what its analysis says. */
+async function whole(id) {
+  const path = `sessions/${encodeURIComponent(id)}`;
+  const [session, analysis] = await Promise.all([get(path, { limit: 1 }), get(`${path}/analysis`)]);
+  return { session, analysis };
+}
+
+function table(pair) {
+  const names = pair.map(({ session: { id } }) => h("th", { scope: "col", class: "num" }, h("a", { href: sessionHref(id), title: id }, short(id))));
+  const head = h("tr", {}, h("th", { scope: "col" }, "Figure"), names, h("th", { scope: "col", class: "num" }, "Second against first"));
+  const rows = ROWS.map(([label, value, write]) => {
+    const [one, other] = pair.map(value);
+    const cells = [one, other].map((figure) => h("td", { class: "num" }, write(figure) ?? "–"));
+    return h("tr", {}, h("th", { scope: "row" }, label), cells, h("td", { class: "num" }, difference(one, other)));
+  });
+  return h("div", { class: "scroll", role: "region", "aria-label": "Two sessions side by side", tabindex: "0" }, h("table", { class: "pair" }, h("caption", { class: "vh" }, "Two sessions side by side"), h("thead", {}, head), h("tbody", {}, rows)));
+}
+
+function difference(one, other) {
+  if (!known(one) || !known(other) || one === 0) return "–";
+  const more = (other - one) / one;
+  return more === 0 ? "the same" : `${more > 0 ? "+" : "−"}${percent(Math.abs(more))}`;
+}

@@ -1,0 +1,30 @@
+//! The options of `capsule`.
+
+use super::*;
+
+/// Options of `capsule`.
+#[derive(Debug, Clone, Args)]
+pub struct CapsuleArgs {
+    /// The objective that it is about: its cause, its budget, the calls that spent it
+    #[arg(long, value_name = "NAME", conflicts_with = "ledger")]
+    pub slo: Option<String>,
+    /// From an instant on, or a time back such as `2h` [default: two windows of the alert that
+    /// fires, else 1h]
+    #[arg(long, value_name = "TIME", value_parser = When::parse)]
+    pub since: Option<When>,
+    /// Until an instant, or a time back [default: now]
+    #[arg(long, value_name = "TIME", value_parser = When::parse)]
+    pub until: Option<When>,
+    /// Read this ledger, which knows no objectives [default: ask the proxy at --admin]
+    #[arg(long, value_name = "FILE", conflicts_with = "admin")]
+    pub ledger: Option<PathBuf>,
+    /// With --ledger, the configuration that is shown, without its secrets.
+    #[command(flatten)]
+    pub config: ConfigArgs,
+    /// The proxy to ask.
+    #[command(flatten)]
+    pub admin: AdminArgs,
+    /// Where to [default: standard output]
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+}

@@ -1,0 +1,68 @@
+//! `tokengauge capsule`: an incident as one HTML file.
+
+use super::api_client::{self, Proxy};
+use crate::admin::capsule_of_ledger;
+use crate::capsule::{Configuration, Span};
+use crate::cli::{CapsuleArgs, When};
+use crate::ledger::Reader;
+use crate::{Error, output, private_file};
+use std::io::Write;
+use std::path::Path;
+use std::time::{Duration, Instant, SystemTime};
+
+/// The span of a ledger's calls, where nobody names one.
+const SPAN: Duration = Duration::from_secs(3600);
+/// How long a query of the ledger may take.
+const QUERY: Duration = Duration::from_secs(60);
+
+pub(super) fn capsule(args: &CapsuleArgs) -> Result<(), Error> {
+    let now = SystemTime::now();
+    let page = match &args.ledger {
+        Some(ledger) => of_ledger(args, ledger, now)?,
+        None => of_proxy(args, now)?,
+    };
+    let Some(path) = &args.output else {
+        return output::print(&page);
+    };
+    let file = private_file::create(path).and_then(|mut file| file.write_all(page.as_bytes()));
+    file.map_err(|error| Error::Failed(format!("cannot write {}: {error}", path.display())))
+}
+
+fn of_proxy(args: &CapsuleArgs, now: SystemTime) -> Result<String, Error> {
+    let proxy = Proxy::of(&args.admin)?;
+    let mut query = form_urlencoded::Serializer::new(String::new());
+    if let Some(slo) = &args.slo {
+        query.append_pair("slo", slo);
+    }
+    for (name, when) in [("since", args.since), ("until", args.until)] {
+        if let Some(when) = when {
+            let at = humantime::format_rfc3339_seconds(when.before(now));
+            query.append_pair(name, &at.to_string());
+        }
+    }
+    let path = format!("/api/v1/capsule?{}", query.finish());
+    let runtime = api_client::runtime()?;
+    let page = runtime.block_on(proxy.text(path.trim_end_matches('?')))?;
+    Ok(String::from_utf8_lossy(&page).into_owned())
+}
+
+fn of_ledger(args: &CapsuleArgs, ledger: &Path, now: SystemTime) -> Result<String, Error> {
+    let at = |when: Option<When>| when.map(|when| when.before(now));
+    let until = at(args.until).unwrap_or(now);
+    let since = at(args.since).or_else(|| until.checked_sub(SPAN));
+    let since = since.filter(|since| *since < until);
+    let since = since.ok_or_else(|| Error::Failed("--since must be before --until".to_owned()))?;
+    let reader = Reader::within(ledger, Instant::now, QUERY);
+    let made = capsule_of_ledger(reader, Span { since, until }, now);
+    let mut capsule = made.map_err(|problem| Error::Failed(problem.to_string()))?;
+    if args.config.config.is_some() {
+        let (config, origin) = super::load(&args.config)?;
+        capsule.configuration = Some(Configuration {
+            text: config.redacted,
+            digest: config.digest,
+            origin,
+            last_change: None,
+        });
+    }
+    Ok(capsule.html())
+}

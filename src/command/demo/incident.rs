@@ -1,0 +1,287 @@
+//! `--incident`: a rehearsal. All is well for a while, then an upstream becomes bad; the alert arrives at a receiver of the
+//! demo itself, which prints it.
+
+use super::Backend;
+use crate::Error;
+use crate::cli::DemoIncident;
+use crate::output::{self, printable};
+use crate::proxy::Shutdown;
+use crate::sim::Simulator;
+use axum::Router;
+use axum::body::Bytes;
+use axum::http::StatusCode;
+use axum::routing::post;
+use serde::Deserialize;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::time::sleep;
+
+/// The provider whose backend becomes bad.
+pub(super) const PROVIDER: &str = "openai";
+/// The objective that is missed.
+const OBJECTIVE: &str = "rehearsal";
+/// For so long all is well, so that there is something to compare with.
+const CALM: Duration = Duration::from_secs(25);
+/// How long an incident lasts.
+const LASTS: Duration = Duration::from_secs(180);
+/// How long a backend is away that starts anew.
+const AWAY: Duration = Duration::from_secs(1);
+
+/// What an incident is made of.
+struct Script {
+    /// The key of the objective.
+    promise: &'static str,
+    /// The simulator's settings during it.
+    fault: &'static str,
+    /// What happens, in words.
+    happens: &'static str,
+    /// What tells it from others.
+    look_at: &'static str,
+}
+
+impl DemoIncident {
+    fn script(self) -> Script {
+        match self {
+            DemoIncident::SlowUpstream => Script {
+                promise: "output_tps.at_least = 12",
+                fault: "gap=110ms~20ms",
+                happens: "decodes at about 9 tokens a second",
+                look_at: "tokens per second fall while the time to first token stays: decoding, not queueing",
+            },
+            DemoIncident::Stalls => Script {
+                promise: "longest_gap.at_most = \"2s\"",
+                fault: "stall=4s@12",
+                happens: "stands still for 4 s in the middle of each stream",
+                look_at: "streams fall silent and go on: the longest gap of the worst calls, and pale rows of streams in flight",
+            },
+            DemoIncident::Errors => Script {
+                promise: "availability = true",
+                fault: "status=503",
+                happens: "answers 503",
+                look_at: "failures in the third curve; calls end as HTTP error, within milliseconds",
+            },
+            DemoIncident::ColdStart => Script {
+                promise: "ttft.at_most = \"3s\"",
+                fault: "cold_start=6s@1000000",
+                happens: "starts anew, and needs 6 s more for each first token",
+                look_at: "the time to first token jumps, and there is a mark where the upstream warms up again",
+            },
+        }
+    }
+
+    /// How long it lasts: who starts anew is warm some time.
+    fn lasts(self) -> Duration {
+        match self {
+            DemoIncident::ColdStart => LASTS / 3,
+            _ => LASTS,
+        }
+    }
+
+    /// The tables of its objective and receiver.
+    pub(super) fn tables(self, receiver: SocketAddr) -> String {
+        let promise = self.script().promise;
+        format!(
+            "[[slo]]\nname = \"{OBJECTIVE}\"\nobjective = 0.97\nwindow = \"1d\"\nmin_events = 60\n{promise}\n\
+             [[notify]]\nkind = \"webhook\"\nurl = \"http://{receiver}/alerts\"\nseverity = \"page\"\n"
+        )
+    }
+
+    /// Plays it against the simulator of [`PROVIDER`], and says what happens.
+    pub(super) async fn play(self, simulator: Arc<Simulator>, backend: Backend, end: Shutdown) {
+        let script = self.script();
+        let address = backend.address;
+        let away = self == DemoIncident::ColdStart;
+        let first = away.then_some(CALM);
+        let before = tokio::spawn(serve(
+            Arc::clone(&simulator),
+            backend.listener,
+            first,
+            end.clone(),
+        ));
+        sleep(CALM).await;
+        output::note(&format!(
+            "demo: now the upstream {PROVIDER} {}; an alert is on its way",
+            script.happens
+        ));
+        // The settings are constants, which a test tries.
+        let _ = simulator.set_fault(script.fault);
+        if away {
+            let _ = before.await;
+            sleep(AWAY).await;
+            match TcpListener::bind(address).await {
+                Ok(listener) => {
+                    tokio::spawn(serve(Arc::clone(&simulator), listener, None, end));
+                }
+                Err(error) => {
+                    output::note(&format!("demo: {PROVIDER} does not come back: {error}"))
+                }
+            }
+        }
+        sleep(self.lasts()).await;
+        let _ = simulator.set_fault("");
+        output::note(&format!(
+            "demo: {PROVIDER} is as before; the alert ends when its short window is clean"
+        ));
+    }
+
+    /// What will happen, for who has just started it.
+    pub(super) fn announce(self, admin: &str) {
+        let calm = CALM.as_secs();
+        output::note(&format!(
+            "demo: a rehearsal. For {calm} s all is well, then the upstream {PROVIDER} {}. The objective `{OBJECTIVE}` burns \
+             ({}), and an alert arrives here within a minute or so.",
+            self.script().happens,
+            self.script().promise
+        ));
+        output::note(&format!("  watch it: {admin}/"));
+    }
+
+    /// What to do with the alert.
+    fn next_steps(self, admin: &str, address: &str) -> Vec<String> {
+        vec![
+            format!("look at: {}", self.script().look_at),
+            format!("the calls that spent the budget: {admin}/calls?slo={OBJECTIVE}"),
+            format!("in the terminal: tokengauge slo status --admin {address}"),
+            format!(
+                "keep it: tokengauge capsule --slo {OBJECTIVE} --admin {address} -o incident.html"
+            ),
+        ]
+    }
+}
+
+/// Serves a backend for so long, or until the end.
+async fn serve(
+    simulator: Arc<Simulator>,
+    listener: TcpListener,
+    time: Option<Duration>,
+    end: Shutdown,
+) {
+    let over = async {
+        tokio::select! {
+            () = sleep(time.unwrap_or_default()), if time.is_some() => {}
+            () = end.terminated() => {}
+        }
+    };
+    simulator.serve(listener, over).await;
+}
+
+/// Where alerts arrive.
+pub(super) struct Receiver {
+    listener: TcpListener,
+    pub(super) address: SocketAddr,
+}
+
+/// What a webhook gets.
+#[derive(Deserialize)]
+struct Message {
+    alerts: Vec<Alert>,
+}
+
+#[derive(Deserialize)]
+struct Alert {
+    status: String,
+    labels: Labels,
+    annotations: Annotations,
+}
+
+#[derive(Deserialize)]
+struct Labels {
+    alertname: String,
+    severity: String,
+}
+
+#[derive(Deserialize)]
+struct Annotations {
+    summary: String,
+    cause: Option<String>,
+    page: Option<String>,
+    runbook_url: Option<String>,
+}
+
+impl Receiver {
+    pub(super) async fn bind() -> Result<Receiver, Error> {
+        let failed = |error: std::io::Error| Error::Failed(format!("the demo's receiver: {error}"));
+        let listener = TcpListener::bind("127.0.0.1:0").await.map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        Ok(Receiver { listener, address })
+    }
+
+    /// Prints each alert that arrives, until the end.
+    pub(super) async fn serve(
+        self,
+        incident: DemoIncident,
+        page: String,
+        admin: String,
+        end: Shutdown,
+    ) {
+        let steps = incident.next_steps(&page, &admin);
+        let take = move |body: Bytes| {
+            let steps = steps.clone();
+            async move {
+                let Ok(message) = serde_json::from_slice::<Message>(&body) else {
+                    return StatusCode::BAD_REQUEST;
+                };
+                message.alerts.iter().for_each(|alert| tell(alert, &steps));
+                StatusCode::OK
+            }
+        };
+        let router = Router::new().route("/alerts", post(take));
+        let served = axum::serve(self.listener, router);
+        let served = served.with_graceful_shutdown(async move { end.drain_started().await });
+        if let Err(error) = served.await {
+            output::note(&format!("demo: the receiver of alerts ended: {error}"));
+        }
+    }
+}
+
+fn tell(alert: &Alert, steps: &[String]) {
+    let note = |text: &str| output::note(&printable(text));
+    let Alert {
+        status,
+        labels,
+        annotations,
+    } = alert;
+    note(&format!(
+        "demo: alert {} ({}, {status}): {}",
+        labels.alertname, labels.severity, annotations.summary
+    ));
+    let known = [
+        ("cause", &annotations.cause),
+        ("page", &annotations.page),
+        ("runbook", &annotations.runbook_url),
+    ];
+    for (name, text) in known {
+        if let Some(text) = text {
+            note(&format!("  {name}: {text}"));
+        }
+    }
+    if status == "firing" {
+        steps.iter().for_each(|step| note(&format!("  {step}")));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+    use crate::sim::Profile;
+    use clap::ValueEnum;
+
+    #[test]
+    fn every_incident_can_be_played() {
+        let receiver = SocketAddr::from(([127, 0, 0, 1], 1));
+        for incident in DemoIncident::value_variants() {
+            let script = incident.script();
+            let fault: Result<Profile, _> = script.fault.parse();
+            assert!(fault.is_ok(), "{}", script.fault);
+            let text = format!(
+                "{}[[upstream]]\nname = \"u\"\nurl = \"http://h\"\n[[route]]\nupstream = \"u\"\n",
+                incident.tables(receiver)
+            );
+            let config = Config::parse(&text, "test").unwrap_or_else(|error| panic!("{error}"));
+            assert_eq!(config.slos.len(), 1);
+        }
+    }
+}

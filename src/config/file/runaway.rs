@@ -1,0 +1,35 @@
+//! The table of sessions that run away.
+
+use super::super::runaway::{LONGEST_WINDOW, SHORTEST_WINDOW};
+use super::super::scalar::Span;
+use crate::sessions::RunawayLimits;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// When a session runs away: it spends out of line, or an agent of it makes the same tool call over and over
+/// ([sessions](sessions.md#runaway-sessions)). It is shown, counted and told to those under `[[notify]]`; a `[[quota]]`
+/// with `while_runaway` stops it. 0 switches a ceiling off.
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(in crate::config) struct Runaway {
+    /// The time that is looked at, up to now.
+    #[schemars(extend(
+        "default" = Span(RunawayLimits::WINDOW),
+        "x-minimum" = Span(SHORTEST_WINDOW),
+        "x-maximum" = Span(LONGEST_WINDOW),
+    ))]
+    pub(in crate::config) window: Option<Span>,
+    /// Tokens of input and output a minute, as an average over the window; no ceiling by default.
+    #[schemars(extend("minimum" = 0, "x-must" = "a number of tokens from 0 up"))]
+    pub(in crate::config) tokens_per_minute: Option<f64>,
+    /// US dollars a minute, as an average over the window.
+    #[schemars(extend(
+        "minimum" = 0,
+        "default" = RunawayLimits::USD_PER_MINUTE,
+        "x-must" = "a number of US dollars from 0 up",
+    ))]
+    pub(in crate::config) usd_per_minute: Option<f64>,
+    /// How often an agent may make one and the same tool call within the window: that often is running away.
+    #[schemars(extend("default" = RunawayLimits::SAME_TOOL_CALLS))]
+    pub(in crate::config) same_tool_calls: Option<u32>,
+}

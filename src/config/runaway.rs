@@ -1,0 +1,27 @@
+//! `[runaway]`: from the file's table to settings.
+
+use super::file;
+use super::scalar::Span;
+use crate::sessions::RunawayLimits;
+use std::time::Duration;
+
+/// The shortest window of `[runaway]`.
+pub(super) const SHORTEST_WINDOW: Duration = Duration::from_secs(60);
+/// The longest.
+pub(super) const LONGEST_WINDOW: Duration = Duration::from_secs(3600);
+
+/// The ceilings of sessions; 0 switches one off.
+pub(super) fn limits(written: &file::Runaway) -> RunawayLimits {
+    let default = RunawayLimits::default();
+    let ceiling = |written: Option<f64>, default: Option<f64>| {
+        written.map_or(default, |limit| (limit > 0.0).then_some(limit))
+    };
+    let window = written.window.as_ref();
+    let same = written.same_tool_calls;
+    RunawayLimits {
+        window: window.map_or(default.window, |Span(window)| *window),
+        tokens_per_minute: ceiling(written.tokens_per_minute, default.tokens_per_minute),
+        usd_per_minute: ceiling(written.usd_per_minute, default.usd_per_minute),
+        same_tool_calls: same.map_or(default.same_tool_calls, |most| (most > 0).then_some(most)),
+    }
+}
