@@ -3,14 +3,15 @@
 import { other } from "./address.js";
 import { byId, h, keyed, text } from "./dom.js";
 import { known, percent, plural, rate } from "./format.js";
-import { spentHref } from "./objectives.js";
+import { sloName, spentHref } from "./objectives.js";
+import { fleetFindings } from "./pods.js";
 import { severity } from "./tiles.js";
 import { silence } from "./words.js";
 
 export class Health {
   constructor(list) {
     this.list = list;
-    this.facts = { streams: [], slos: [], sums: null, about: null, link: null };
+    this.facts = { streams: [], slos: [], sums: null, about: null, link: null, fleet: null };
   }
 
   know(facts) {
@@ -28,16 +29,17 @@ export class Health {
   }
 
   findings() {
-    const { streams, slos, sums, about, link } = this.facts;
+    const { streams, slos, sums, about, link, fleet } = this.facts;
     const found = [];
     const say = (key, kind, says, leads) => found.push({ key, kind, says, leads });
     if (link) say("link", "bad", link);
+    for (const [key, kind, says] of fleet ? fleetFindings(fleet) : []) say(key, kind, says, other("pods"));
     if (about && !about.ready) say("ready", "warn", "Draining: no new traffic is welcome");
     for (const slo of slos) {
       const firing = slo.alerts.filter((alert) => alert.firing);
       const worst = firing.find((alert) => alert.severity === "page") ?? firing[0];
-      if (worst) say(`alert ${slo.name}`, worst.severity === "page" ? "bad" : "warn", `${slo.name} burns its budget ${rate(worst.burn_short)}× too fast`, spentHref(slo));
-      else if (slo.budget_remaining <= 0) say(`spent ${slo.name}`, "bad", `${slo.name} has spent its budget`, spentHref(slo));
+      if (worst) say(`alert ${sloName(slo)}`, worst.severity === "page" ? "bad" : "warn", `${sloName(slo)} burns its budget ${rate(worst.burn_short)}× too fast`, spentHref(slo));
+      else if (slo.budget_remaining <= 0) say(`spent ${sloName(slo)}`, "bad", `${sloName(slo)} has spent its budget`, spentHref(slo));
     }
     const threshold = about?.measure?.stall_threshold ?? 1;
     const silent = streams.filter((stream) => known(stream.silent) && stream.silent > threshold);

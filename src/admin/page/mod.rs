@@ -24,7 +24,7 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
 
 /// The views of the page: each is served the page itself, and its script shows what the address
 /// says. `{id}` is of a session or a call.
-pub(super) const VIEWS: [&str; 7] = [
+pub(super) const VIEWS: [&str; 8] = [
     "/sessions",
     "/sessions/{id}",
     "/calls",
@@ -32,6 +32,7 @@ pub(super) const VIEWS: [&str; 7] = [
     "/upstreams",
     "/experiments",
     "/connect",
+    "/pods",
 ];
 
 /// The page for addresses one level down, whose relative links lead up first.
@@ -89,6 +90,7 @@ static ASSETS: LazyLock<Vec<Asset>> = LazyLock::new(|| {
         "main.js",
         "marks.js",
         "objectives.js",
+        "pods.js",
         "runbooks.css",
         "session.js",
         "sessions.js",
