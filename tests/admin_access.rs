@@ -313,6 +313,7 @@ fn metrics_are_answered_while_every_traffic_thread_is_taken() {
         gates: Arc::default(),
         gate_audit: Arc::default(),
         marks: Arc::default(),
+        fleet: None,
         event_bus: tokengauge::admin::EventBus::new(),
         clock: Instant::now,
         wall: SystemTime::now,

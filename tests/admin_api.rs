@@ -95,6 +95,7 @@ impl Server {
             })),
             gate_audit: Arc::default(),
             marks: Arc::default(),
+            fleet: None,
             event_bus: Arc::clone(&event_bus),
             clock: Instant::now,
             wall: SystemTime::now,

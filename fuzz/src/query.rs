@@ -92,6 +92,7 @@ fn admin(ledger: Option<Arc<Reader>>) -> Admin {
         sinks: Arc::default(),
         gate_audit: Arc::default(),
         marks: Arc::default(),
+        fleet: None,
         event_bus: EventBus::new(),
         clock: Instant::now,
         wall: SystemTime::now,

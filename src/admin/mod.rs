@@ -21,6 +21,7 @@ mod token;
 
 use crate::export::prometheus::Prometheus;
 use crate::export::{labels, names};
+use crate::fleet::Fleet;
 use crate::history::ThroughputHistory;
 use crate::ledger::Reader;
 use crate::marks::Marks;
@@ -89,6 +90,8 @@ pub struct Admin {
     pub gate_audit: Arc<GateAudit>,
     /// What happened beside calls.
     pub marks: Arc<Marks>,
+    /// Many processes in place of this one, whose own figures are empty then.
+    pub fleet: Option<Arc<Fleet>>,
     /// Broadcasts events to listeners.
     pub event_bus: Arc<EventBus>,
     /// The monotonic clock.
@@ -210,7 +213,7 @@ pub fn router(admin: Admin) -> Router {
         .route(health::LIVE, get(health::live))
         .route(health::READY, get(health::ready))
         .route(METRICS, get(metrics::metrics))
-        .merge(api::router())
+        .merge(api::router(admin.fleet.is_some()))
         .fallback(|| async {
             api::Problem::new(
                 StatusCode::NOT_FOUND,

@@ -4,6 +4,7 @@ use super::Admin;
 use super::api::QueryParams;
 use crate::call::Dialect;
 use crate::config::{Config, Endpoint, Route};
+use crate::fleet::FleetInfo;
 use crate::upstream_facts::UpstreamFacts;
 use axum::Json;
 use axum::extract::{RawQuery, State};
@@ -13,6 +14,7 @@ use serde::Serialize;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::SystemTime;
+use tokengauge_core::pod::PodName;
 
 /// Version, listeners, routes and settings of the process. Nothing of it is secret: of the
 /// headers that a route requires there are only the names.
@@ -29,6 +31,11 @@ pub struct ProcessInfo {
     pub routes: Vec<RouteInfo>,
     /// The settings that numbers on the page depend on.
     pub measure: Settings,
+    /// The pod that it runs in, as far as it is known.
+    pub pod: Option<PodName>,
+    /// Of many processes in place of this one: what they are made of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fleet: Option<FleetInfo>,
 }
 
 /// An address that agents connect to.
@@ -88,7 +95,10 @@ impl ProcessInfo {
 
     /// The same process under another configuration.
     pub fn under(&self, config: &Config, addresses: &[SocketAddr]) -> ProcessInfo {
-        ProcessInfo::since(self.started_at.clone(), config, addresses)
+        ProcessInfo {
+            pod: self.pod.clone(),
+            ..ProcessInfo::since(self.started_at.clone(), config, addresses)
+        }
     }
 
     fn since(started_at: String, config: &Config, addresses: &[SocketAddr]) -> ProcessInfo {
@@ -113,6 +123,8 @@ impl ProcessInfo {
                 stall_threshold: config.measure.stall_threshold.as_secs_f64(),
                 recent_calls: config.measure.recent_calls,
             },
+            pod: None,
+            fleet: None,
         }
     }
 }

@@ -71,6 +71,14 @@ NOT_WITHIN_MINUTES = {
     "tokengauge_sink_records_total",
     "tokengauge_sink_failures_total",
     "tokengauge_sink_lost_records_total",
+    # Those of `tokengauge fleet` are in tests/fleet.rs.
+    "tokengauge_fleet_pods",
+    "tokengauge_fleet_pod_up",
+    "tokengauge_fleet_events_dropped_total",
+    "tokengauge_fleet_store_up",
+    "tokengauge_fleet_store_age_seconds",
+    "tokengauge_fleet_calls_total",
+    "tokengauge_fleet_store_failures_total",
 }
 
 

@@ -229,6 +229,10 @@ OWN = {
         {'tokengauge_sink_lost_records_total{sink="s3",reason="queue"}': counter((55, 0), (5, 1))},
         {'tokengauge_sink_lost_records_total{sink="s3",reason="queue"}': counter((10, 1), (50, 0))},
     ),
+    "TokengaugeFleetStoreAway": (
+        {"tokengauge_fleet_store_up": "1x40 0x20"},
+        {"tokengauge_fleet_store_up": "1x40 0x5 1x15"},
+    ),
     "TokengaugeConfigurationRefused": (
         {"tokengauge_config_last_reload_successful": "1x50 0x10"},
         # A sidecar without any is told of by the next one.

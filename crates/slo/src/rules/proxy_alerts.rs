@@ -118,6 +118,14 @@ const ALERTS: &[ProxyAlert] = &[
             {{ $labels.reason }}. Traffic, metrics and the ledger are not touched.",
     },
     ProxyAlert {
+        alert: "TokengaugeFleetStoreAway",
+        severity: Ticket,
+        held: 10,
+        expr: "max by (PROXY) (tokengauge_fleet_store_up) == 0",
+        summary: "tokengauge fleet on {{ $labels.instance }} cannot read its store",
+        description: "Its page shows finished calls as of the last time. /api/v1/pods there says why; proxies are not affected.",
+    },
+    ProxyAlert {
         alert: "TokengaugeConfigurationRefused",
         severity: Ticket,
         held: 5,

@@ -11,6 +11,7 @@ mod drift;
 #[cfg(test)]
 mod example;
 mod experiments;
+mod fleet;
 mod gate;
 mod own;
 mod slo;
@@ -20,6 +21,7 @@ pub use calls::*;
 pub use cost::*;
 pub use drift::*;
 pub use experiments::*;
+pub use fleet::*;
 pub use gate::*;
 pub use own::*;
 pub use slo::*;
@@ -184,6 +186,7 @@ pub fn all() -> impl Iterator<Item = &'static Metric> {
         drift::ALL,
         gate::ALL,
         experiments::ALL,
+        fleet::ALL,
     ];
     files.into_iter().flatten()
 }
