@@ -7,6 +7,7 @@ mod capsule;
 mod cluster;
 mod config;
 mod drift;
+mod fleet;
 mod gate;
 mod mark;
 mod session;
@@ -30,6 +31,7 @@ pub use capsule::*;
 pub use cluster::*;
 pub use config::*;
 pub use drift::*;
+pub use fleet::*;
 pub use gate::*;
 pub use mark::*;
 pub use session::*;
@@ -128,6 +130,8 @@ pub enum Command {
     Audit(AuditCommand),
     /// What has changed against the weeks before, since when and why
     Drift(DriftArgs),
+    /// Serve the live page and the API for many pods at once, over a store and the pods' event streams
+    Fleet(Box<FleetArgs>),
     /// Print Prometheus rules: alerts on the proxy, and on the configuration's objectives
     Rules(RulesArgs),
     /// Put the sidecar into manifests: Deployments, Jobs, Pods and so on

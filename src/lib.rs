@@ -9,6 +9,7 @@
 //!   cli.rs, cli/       the commands and their help
 //!   command/           one file per command: puts the crates together
 //!   config/            file.rs as written → mod.rs as used; reload.rs what may change while running
+//!   fleet/             many processes as one: their calls from a store, their streams
 //!   admin/             health, /metrics, the JSON API, the live page
 //!   inject/            sidecars into pods and manifests
 //!   output.rs, plot.rs what commands write for people; plots as SVG
@@ -47,6 +48,7 @@ mod capsule;
 pub mod cli;
 pub mod command;
 pub mod config;
+pub mod fleet;
 pub mod inject;
 mod output;
 mod page;

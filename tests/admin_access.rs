@@ -314,6 +314,7 @@ fn metrics_are_answered_while_every_traffic_thread_is_taken() {
         gate_audit: Arc::default(),
         marks: Arc::default(),
         session_watch: tokengauge::sessions::SessionWatch::new(),
+        fleet: None,
         event_bus: tokengauge::admin::EventBus::new(),
         clock: Instant::now,
         wall: SystemTime::now,

@@ -96,6 +96,7 @@ impl Server {
             gate_audit: Arc::default(),
             marks: Arc::default(),
             session_watch: tokengauge::sessions::SessionWatch::new(),
+            fleet: None,
             event_bus: Arc::clone(&event_bus),
             clock: Instant::now,
             wall: SystemTime::now,

@@ -4,7 +4,7 @@ use crate::admin_api::Server;
 use serde_json::Value;
 
 /// Where `value` breaks the schema at `pointer` of the document; nothing where it does not.
-fn broken(document: &Value, pointer: &str, value: &Value) -> Option<String> {
+pub fn broken(document: &Value, pointer: &str, value: &Value) -> Option<String> {
     let mut whole = document.pointer(pointer).expect(pointer).clone();
     whole["components"] = document["components"].clone();
     let schema = jsonschema::draft202012::new(&whole).expect("a schema");
@@ -28,7 +28,8 @@ async fn every_answer_is_as_documented() {
         .iter()
         .filter(|(_, operations)| operations.get("get").is_some());
     let read = read.map(|(path, _)| path);
-    for path in read.filter(|path| !path.ends_with("events")) {
+    // Pods are of a fleet: tests/fleet.rs asks one.
+    for path in read.filter(|path| !path.ends_with("events") && *path != "/api/v1/pods") {
         let query = if path.ends_with("groups") {
             "?by=model,agent"
         } else {

@@ -31,6 +31,7 @@ mod examples;
 mod experiments;
 #[cfg(target_os = "linux")]
 mod faults;
+mod fleet;
 #[cfg(target_os = "linux")]
 mod forward_bulk;
 mod forward_bytes;

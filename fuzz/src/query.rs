@@ -93,6 +93,7 @@ fn admin(ledger: Option<Arc<Reader>>) -> Admin {
         gate_audit: Arc::default(),
         marks: Arc::default(),
         session_watch: tokengauge::sessions::SessionWatch::new(),
+        fleet: None,
         event_bus: EventBus::new(),
         clock: Instant::now,
         wall: SystemTime::now,

@@ -8,9 +8,11 @@ use super::fair_shares::{FairShares, Share};
 use super::server::Source;
 use crate::meter::{FinishedCall, Subscriber};
 use serde::Serialize;
+use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+use tokengauge_core::pod::PodName;
 use tokio::sync::broadcast::{self, error::RecvError};
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
@@ -108,6 +110,19 @@ impl EventBus {
     /// Ends the event streams of all listeners.
     pub(super) fn end(&self) {
         self.over.send_replace(true);
+    }
+
+    /// Publishes a finished call of a pod: its record, with the pod.
+    ///
+    /// # Errors
+    /// Where it is no record.
+    pub fn forward(&self, record: &[u8], pod: Option<&PodName>) -> serde_json::Result<()> {
+        if self.has_listeners() {
+            let mut record: Map<String, Value> = serde_json::from_slice(record)?;
+            record.insert("pod".to_owned(), json!(pod));
+            self.publish(Event::new("call", &record));
+        }
+        Ok(())
     }
 
     fn publish(&self, event: Option<Event>) {

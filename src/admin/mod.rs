@@ -21,6 +21,7 @@ mod token;
 
 use crate::export::prometheus::Prometheus;
 use crate::export::{labels, names};
+use crate::fleet::Fleet;
 use crate::history::ThroughputHistory;
 use crate::ledger::Reader;
 use crate::marks::Marks;
@@ -92,6 +93,8 @@ pub struct Admin {
     pub marks: Arc<Marks>,
     /// The sessions that run away.
     pub session_watch: Arc<SessionWatch>,
+    /// Many processes in place of this one, whose own figures are empty then.
+    pub fleet: Option<Arc<Fleet>>,
     /// Broadcasts events to listeners.
     pub event_bus: Arc<EventBus>,
     /// The monotonic clock.
@@ -213,7 +216,7 @@ pub fn router(admin: Admin) -> Router {
         .route(health::LIVE, get(health::live))
         .route(health::READY, get(health::ready))
         .route(METRICS, get(metrics::metrics))
-        .merge(api::router())
+        .merge(api::router(admin.fleet.is_some()))
         .fallback(|| async {
             api::Problem::new(
                 StatusCode::NOT_FOUND,

@@ -4,6 +4,7 @@ use super::Admin;
 use super::api::QueryParams;
 use crate::call::Dialect;
 use crate::config::{Config, Endpoint, Route};
+use crate::fleet::FleetInfo;
 use crate::upstream_facts::UpstreamFacts;
 use axum::Json;
 use axum::extract::{RawQuery, State};
@@ -13,6 +14,7 @@ use serde::Serialize;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::SystemTime;
+use tokengauge_core::pod::PodName;
 
 /// Version, listeners, routes and settings of the process. Nothing of it is secret: of the
 /// headers that a route requires there are only the names.
@@ -38,6 +40,11 @@ pub struct ProcessInfo {
     /// The file that it was read from, or another name for its source.
     #[serde(skip)]
     pub origin: String,
+    /// The pod that it runs in, as far as it is known.
+    pub pod: Option<PodName>,
+    /// Of many processes in place of this one: what they are made of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fleet: Option<FleetInfo>,
 }
 
 /// An address that agents connect to.
@@ -97,7 +104,10 @@ impl ProcessInfo {
 
     /// The same process under another configuration.
     pub fn under(&self, config: &Config, addresses: &[SocketAddr]) -> ProcessInfo {
-        ProcessInfo::since(self.started_at.clone(), config, addresses)
+        ProcessInfo {
+            pod: self.pod.clone(),
+            ..ProcessInfo::since(self.started_at.clone(), config, addresses)
+        }
     }
 
     fn since(started_at: String, config: &Config, addresses: &[SocketAddr]) -> ProcessInfo {
@@ -125,6 +135,8 @@ impl ProcessInfo {
             configuration: Arc::clone(&config.redacted),
             digest: config.digest.clone(),
             origin: config.origin.clone(),
+            pod: None,
+            fleet: None,
         }
     }
 }

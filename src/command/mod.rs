@@ -14,6 +14,7 @@ mod drift;
 mod export;
 mod fallback;
 mod fd_limit;
+mod fleet;
 mod gate;
 mod inject;
 mod ledger;
@@ -94,6 +95,7 @@ pub fn run(cli: Cli) -> Result<(), Error> {
         Command::Sink(command) => sink::sink(&command),
         Command::Audit(command) => audit::audit(&command),
         Command::Drift(args) => drift::drift(&args),
+        Command::Fleet(args) => serving(LevelFilter::INFO, fleet::fleet(*args)),
         Command::Metrics(args) => output::print(&metrics::metrics(&args)?),
         Command::Inject(args) => inject::inject(&args),
         Command::Injector(args) => serving(LevelFilter::INFO, inject::injector(args)),

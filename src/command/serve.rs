@@ -130,7 +130,10 @@ impl Proxy {
         let operators = Operators::bind(&config, &prometheus)?;
         let mut watchers = operators.watchers(&prometheus, &meter, marks::restarts(&marks));
         watchers.change(watchers.prepare(&config.scrapes)?);
-        let about = ProcessInfo::new(&config, &addresses, SystemTime::now());
+        let about = ProcessInfo {
+            pod: super::sinks::origin().pod(),
+            ..ProcessInfo::new(&config, &addresses, SystemTime::now())
+        };
         let weak_forwarder = Arc::downgrade(&forwarder);
         let admin = Admin {
             upstreams: Arc::new(move || {
@@ -152,6 +155,7 @@ impl Proxy {
             gate_audit: Arc::new(GateAudit::new(config.state_dir.as_deref())),
             marks,
             session_watch,
+            fleet: None,
             event_bus,
             clock: Instant::now,
             wall: SystemTime::now,

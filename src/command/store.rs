@@ -10,8 +10,9 @@ use crate::private_file;
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
 use tempfile::TempDir;
-use tokengauge_sink::read_calls;
-use tokengauge_store::columns::{Value, concurrency, record};
+use tokengauge_core::time::duration_since_1970;
+use tokengauge_sink::{StoreReader, StoredRow};
+use tokengauge_store::columns::{concurrency, record};
 
 /// How long a single query of the copy may take.
 const QUERY: Duration = Duration::from_secs(60);
@@ -45,7 +46,8 @@ pub(super) fn read(
     let until = now + Duration::from_secs(86_400);
     let mut progress = Progress::of("store");
     let mut read = 0;
-    let taken = read_calls(url, (since, until), |rows| {
+    let reader = StoreReader::new(url).map_err(|error| failed(&error))?;
+    let taken = reader.read((milliseconds(since), milliseconds(until)), |rows| {
         write(&mut store, rows)?;
         read += rows.len() as u64;
         progress.at(read, None, "calls");
@@ -82,13 +84,18 @@ pub(super) fn as_log(
     Ok(Some((log, copy)))
 }
 
-fn write(store: &mut Store, rows: &[Vec<Value>]) -> Result<(), WriteError> {
-    let records: Vec<_> = rows
-        .iter()
-        .map(|row| (record(row), concurrency(row)))
-        .collect();
-    for batch in records.chunks(1_000) {
-        let calls: Vec<_> = batch
+fn milliseconds(at: SystemTime) -> i64 {
+    i64::try_from(duration_since_1970(at).as_millis()).unwrap_or(i64::MAX)
+}
+
+fn write(store: &mut Store, rows: &[StoredRow]) -> Result<(), WriteError> {
+    for batch in rows.chunks(1_000) {
+        // Reports and exports know no pods.
+        let records: Vec<_> = batch
+            .iter()
+            .map(|row| (record(&row.values), concurrency(&row.values)))
+            .collect();
+        let calls: Vec<_> = records
             .iter()
             .filter_map(|(record, concurrency)| StoredCall::of_record(record, *concurrency))
             .collect();

@@ -82,6 +82,14 @@ NOT_WITHIN_MINUTES = {
     "tokengauge_quota_store_untracked_total",
     "tokengauge_quota_store_alerts_total",
     "tokengauge_quota_store_elected_alerts",
+    # Those of `tokengauge fleet` are in tests/fleet.rs.
+    "tokengauge_fleet_pods",
+    "tokengauge_fleet_pod_up",
+    "tokengauge_fleet_events_dropped_total",
+    "tokengauge_fleet_store_up",
+    "tokengauge_fleet_store_age_seconds",
+    "tokengauge_fleet_calls_total",
+    "tokengauge_fleet_store_failures_total",
 }
 
 

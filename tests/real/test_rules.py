@@ -233,6 +233,10 @@ OWN = {
         {"tokengauge_quota_store_fallback": "0x50 1x10"},
         {"tokengauge_quota_store_fallback": "0x50 1x1 0x9"},
     ),
+    "TokengaugeFleetStoreAway": (
+        {"tokengauge_fleet_store_up": "1x40 0x20"},
+        {"tokengauge_fleet_store_up": "1x40 0x5 1x15"},
+    ),
     "TokengaugeConfigurationRefused": (
         {"tokengauge_config_last_reload_successful": "1x50 0x10"},
         # A sidecar without any is told of by the next one.

@@ -180,11 +180,53 @@ fn store(
     if query.contains("INSERT+INTO") {
         return insert(body, state);
     }
-    let mut lines = String::new();
-    for row in state.rows.values() {
-        lines.push_str(&format!("{row}\n"));
+    let statement = std::str::from_utf8(body).expect("UTF-8");
+    let rows = selected(statement, state);
+    if let Some(every) = between(statement, "toUnixTimestamp64Milli(started_at), ", ")") {
+        return counted(&rows, every.parse().expect("a number"));
     }
-    said(200, lines)
+    let lines = rows.iter().map(|row| format!("{row}\n"));
+    said(200, lines.collect::<String>())
+}
+
+/// The rows within the times of a statement and behind its cursor, as many as it wants.
+fn selected<'a>(statement: &str, state: &'a State) -> Vec<&'a Value> {
+    let time = |before| between(statement, before, "'");
+    let since = time("started_at >= toDateTime64('").unwrap_or_default();
+    let until = time("started_at < toDateTime64('").unwrap_or("9");
+    let after = time("(started_at, id) > (toDateTime64('");
+    let after = after.zip(between(statement, "toUUID('", "'"));
+    let limit = between(statement, "LIMIT ", " ").map(|limit| limit.parse().expect("a number"));
+    let rows = state.rows.iter();
+    let meant = rows.filter(|((at, id), _)| {
+        (since..until).contains(&at.as_str())
+            && after.is_none_or(|after| (at.as_str(), id.as_str()) > after)
+    });
+    meant
+        .map(|(_, row)| row)
+        .take(limit.unwrap_or(usize::MAX))
+        .collect()
+}
+
+fn between<'a>(text: &'a str, before: &str, after: &str) -> Option<&'a str> {
+    text.split_once(before)?.1.split(after).next()
+}
+
+/// How many rows began in each interval of so many milliseconds.
+fn counted(rows: &[&Value], every: u128) -> Response<Full<Bytes>> {
+    let mut counts: BTreeMap<u128, u64> = BTreeMap::new();
+    for row in rows {
+        let at = row["started_at"].as_str().expect("a text");
+        let at = humantime::parse_rfc3339_weak(at).expect("an instant");
+        let at = at
+            .duration_since(std::time::UNIX_EPOCH)
+            .expect("since 1970");
+        *counts.entry(at.as_millis() / every).or_default() += 1;
+    }
+    let lines = counts
+        .iter()
+        .map(|(interval, calls)| format!("{{\"interval_number\":{interval},\"calls\":{calls}}}\n"));
+    said(200, lines.collect::<String>())
 }
 
 fn insert(body: &Bytes, state: &mut State) -> Response<Full<Bytes>> {

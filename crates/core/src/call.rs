@@ -1,6 +1,7 @@
 //! The vocabulary of the domain: calls, their records and the events of a response.
 
 pub use crate::dialect::Dialect;
+use crate::pod::PodName;
 use crate::upstream_facts::UpstreamFacts;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -572,6 +573,9 @@ pub struct CallRecord {
     pub cost_source: Option<CostSource>,
     /// The engine's own measurement, where the body has one.
     pub engine: Option<EngineReport>,
+    /// The pod that measured it; only where calls of several are together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pod: Option<Arc<PodName>>,
 }
 
 impl CallRecord {

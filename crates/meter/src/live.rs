@@ -13,6 +13,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant, SystemTime};
 use tokengauge_core::call::OperationClass;
 use tokengauge_core::observer::MAX_MEASURE_DELAY;
+use tokengauge_core::pod::PodName;
 use uuid::Uuid;
 
 /// The most streams that are listed; further ones are measured but not listed.
@@ -57,6 +58,9 @@ pub struct StreamNow {
     pub last_gap: Option<f64>,
     /// Since the last frame with tokens.
     pub silent: Option<f64>,
+    /// The pod that it passes through; only where streams of several are together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pod: Option<Arc<PodName>>,
 }
 
 /// Normalised tokens so far.
@@ -291,6 +295,7 @@ impl LiveCall {
             tps: now.speed(at),
             last_gap: gap(now.frames).map(|gap| gap.as_secs_f64()),
             silent: last.map(since),
+            pod: None,
         }
     }
 }

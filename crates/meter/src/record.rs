@@ -256,6 +256,7 @@ fn record(
         cost_usd: None,
         cost_source: None,
         engine: generation.engine.as_deref().copied(),
+        pod: None,
     }
 }
 

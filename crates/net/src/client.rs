@@ -11,6 +11,7 @@ use hyper::body::{Body, Incoming};
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use std::io;
+use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
@@ -78,6 +79,8 @@ pub struct Client {
     tls: Option<Connector>,
     http2: bool,
     max_answer: usize,
+    /// Where to connect, in place of what the host's name resolves to.
+    at: Option<SocketAddr>,
     /// The idle connection, with keep-alive.
     kept: Option<Mutex<Option<Connection>>>,
 }
@@ -107,6 +110,7 @@ impl Client {
             tls: connector,
             http2: protocol == Protocol::Http2,
             max_answer: MAX_ANSWER,
+            at: None,
             kept: None,
         })
     }
@@ -120,6 +124,12 @@ impl Client {
     pub fn keep_alive(self) -> Client {
         let kept = Some(Mutex::default());
         Client { kept, ..self }
+    }
+
+    /// Connects to this address, whatever the host's name resolves to.
+    pub fn at(self, address: SocketAddr) -> Client {
+        let at = Some(address);
+        Client { at, ..self }
     }
 
     /// Host and port, for messages.
@@ -149,11 +159,26 @@ impl Client {
         Ok(answer)
     }
 
+    /// Sends a request over a connection of its own; the response's body is read as it comes.
+    ///
+    /// # Errors
+    /// Where there is no head of a response.
+    pub async fn stream(&self, request: &Request<Bytes>) -> Result<StreamedAnswer, Failure> {
+        let mut connection = self.connect().await?;
+        let (head, body) = connection.begin(self, request).await?.into_parts();
+        Ok(StreamedAnswer {
+            status: head.status,
+            body,
+            _connection: connection,
+        })
+    }
+
     async fn connect(&self) -> Result<Connection, Failure> {
-        let address = (self.host.trim_matches(['[', ']']), self.port);
-        let tcp = TcpStream::connect(address)
-            .await
-            .map_err(Failure::Connect)?;
+        let tcp = match self.at {
+            Some(address) => TcpStream::connect(address).await,
+            None => TcpStream::connect((self.host.trim_matches(['[', ']']), self.port)).await,
+        };
+        let tcp = tcp.map_err(Failure::Connect)?;
         let _ = tcp.set_nodelay(true);
         let Some(tls) = &self.tls else {
             return Connection::new(tcp, self.http2).await;
@@ -201,6 +226,15 @@ impl Connection {
     }
 
     async fn send(&mut self, client: &Client, request: &Request<Bytes>) -> Result<Answer, Failure> {
+        let response = self.begin(client, request).await?;
+        whole(response, client.max_answer).await
+    }
+
+    async fn begin(
+        &mut self,
+        client: &Client,
+        request: &Request<Bytes>,
+    ) -> Result<Response<Incoming>, Failure> {
         let mut request = request.clone().map(Full::new);
         let response = match &mut self.sender {
             Sender::Http2(sender) => {
@@ -217,7 +251,31 @@ impl Connection {
                 sender.send_request(request).await?
             }
         };
-        whole(response, client.max_answer).await
+        Ok(response)
+    }
+}
+
+/// A response whose body is read as it comes; dropping it closes the connection.
+#[derive(Debug)]
+pub struct StreamedAnswer {
+    /// Its status.
+    pub status: StatusCode,
+    body: Incoming,
+    _connection: Connection,
+}
+
+impl StreamedAnswer {
+    /// The next bytes of the body; `None` at its end.
+    ///
+    /// # Errors
+    /// Where the connection was lost.
+    pub async fn next(&mut self) -> Result<Option<Bytes>, Failure> {
+        while let Some(frame) = self.body.frame().await {
+            if let Ok(bytes) = frame?.into_data() {
+                return Ok(Some(bytes));
+            }
+        }
+        Ok(None)
     }
 }
 

@@ -15,7 +15,7 @@ mod table;
 mod threads;
 
 pub use delivery::replay;
-pub use read::{ReadError, StoreUrl, read_calls};
+pub use read::{ReadError, Span, StoreReader, StoreUrl, StoredRow};
 pub use settings::{ClickHouseSettings, Kind, Location, S3Settings, Secret, SinkSettings};
 pub use sink::{SendError, SendErrorKind, Sink};
 pub use source::MemoryQueue;

@@ -7,12 +7,18 @@ use crate::table::{Origin, instant};
 use http::Uri;
 use http::uri::Scheme;
 use serde_json::{Map, Value as Json};
+use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::path::PathBuf;
 use std::str::FromStr;
-use std::time::{Duration, SystemTime};
+use std::sync::Arc;
+use std::time::Duration;
+use tokengauge_core::call::CallRecord;
+use tokengauge_core::pod::PodName;
 use tokengauge_core::time::duration_since_1970;
+use tokengauge_net::client::NoClient;
 use tokengauge_net::tls::ClientTls;
-use tokengauge_store::columns::{COLUMNS, ColumnKind, Value};
+use tokengauge_store::columns::{COLUMNS, ColumnKind, Value, concurrency, record};
 
 /// The table where the URL names none.
 const TABLE: &str = "tokengauge_calls";
@@ -107,9 +113,6 @@ impl StoreUrl {
 /// Why calls cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError<E: std::error::Error> {
-    /// The URL cannot be used.
-    #[error("{0}")]
-    Url(String),
     /// The store does not answer.
     #[error(transparent)]
     Store(#[from] SendError),
@@ -121,50 +124,143 @@ pub enum ReadError<E: std::error::Error> {
     Taken(E),
 }
 
-/// Reads the calls that began within a time, in the order of their start, and gives them away some thousand at a time;
-/// how many there were. A column that the table does not have is unknown, one that this version does not know is left
-/// out.
-///
-/// # Errors
-/// Where the store does not answer or the calls cannot be taken.
-pub async fn read_calls<E: std::error::Error>(
-    url: &StoreUrl,
-    (since, until): (SystemTime, SystemTime),
-    mut take: impl FnMut(&[Vec<Value>]) -> Result<(), E>,
-) -> Result<u64, ReadError<E>> {
-    let client = ClickHouse::new(url.settings.clone(), &Origin::default());
-    let client = client.map_err(|error| ReadError::Url(error.to_string()))?;
-    let ms = |at| i64::try_from(duration_since_1970(at).as_millis()).unwrap_or(i64::MAX);
-    let (since, until) = (ms(since), ms(until).min(LATEST));
-    let (mut after, mut found) = (None, 0);
-    loop {
-        let statement = select(&url.settings, since, until, after.as_ref());
-        let body = client.run(&statement).await?;
-        let mut rows = Vec::new();
-        for line in body
-            .split(|byte| *byte == b'\n')
-            .filter(|line| !line.is_empty())
-        {
-            let object: Map<String, Json> = serde_json::from_slice(line)
-                .map_err(|error| ReadError::Answer(error.to_string()))?;
-            rows.push(row(&object));
+/// A call of a store.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StoredRow {
+    /// The pod that it is from.
+    pub pod: Option<PodName>,
+    /// A value for each of [`COLUMNS`].
+    pub values: Vec<Value>,
+}
+
+impl StoredRow {
+    /// When it began, in milliseconds since 1970.
+    pub fn started_ms(&self) -> i64 {
+        crate::table::started_ms(&self.values)
+    }
+
+    /// Its record, with the pod, and the streams in flight when it began.
+    pub fn record(&self) -> (CallRecord, Option<u32>) {
+        let record = CallRecord {
+            pod: self.pod.clone().map(Arc::new),
+            ..record(&self.values)
+        };
+        (record, concurrency(&self.values))
+    }
+}
+
+/// The calls that began within a time, in milliseconds since 1970: from the first on, before the second.
+pub type Span = (i64, i64);
+
+/// Reads the calls of a store.
+#[derive(Debug)]
+pub struct StoreReader {
+    settings: ClickHouseSettings,
+    client: ClickHouse,
+}
+
+impl StoreReader {
+    /// A reader of the table that a URL names.
+    ///
+    /// # Errors
+    /// Where the URL or a file of TLS cannot be used.
+    pub fn new(url: &StoreUrl) -> Result<StoreReader, NoClient> {
+        Ok(StoreReader {
+            client: ClickHouse::new(url.settings.clone(), &Origin::default())?,
+            settings: url.settings.clone(),
+        })
+    }
+
+    /// Reads the calls in the order of their start, and gives them away some thousand at a time; how many there were. A
+    /// column that the table does not have is unknown, one that this version does not know is left out.
+    ///
+    /// # Errors
+    /// Where the store does not answer or the calls cannot be taken.
+    pub async fn read<E: std::error::Error>(
+        &self,
+        (since, until): Span,
+        mut take: impl FnMut(&[StoredRow]) -> Result<(), E>,
+    ) -> Result<u64, ReadError<E>> {
+        let until = until.min(LATEST);
+        let (mut after, mut found) = (None, 0);
+        loop {
+            let statement = select(&self.settings, since, until, after.as_ref());
+            let rows = self.rows(&statement, row).await?;
+            after = rows
+                .last()
+                .map(|row| (row.started_ms(), crate::table::id(&row.values).to_owned()));
+            take(&rows).map_err(ReadError::Taken)?;
+            found += rows.len() as u64;
+            if rows.len() < PAGE {
+                return Ok(found);
+            }
         }
-        after = rows.last().map(|row| {
-            (
-                crate::table::started_ms(row),
-                crate::table::id(row).to_owned(),
-            )
-        });
-        take(&rows).map_err(ReadError::Taken)?;
-        found += rows.len() as u64;
-        if rows.len() < PAGE {
-            return Ok(found);
-        }
+    }
+
+    /// How many calls began in each interval of `every` milliseconds; by the number of the interval since 1970, without
+    /// those that have none.
+    ///
+    /// # Errors
+    /// Where the store does not answer.
+    pub async fn counts(
+        &self,
+        (since, until): Span,
+        every: i64,
+    ) -> Result<BTreeMap<i64, u64>, ReadError<Infallible>> {
+        let table = from(&self.settings, since, until.min(LATEST));
+        let statement = format!(
+            "SELECT intDiv(toUnixTimestamp64Milli(started_at), {every}) AS interval_number, count() AS calls {table} \
+             GROUP BY interval_number {FORMAT}"
+        );
+        let count = |object: &Map<String, Json>| {
+            let number = |name: &str| object.get(name).and_then(Json::as_i64);
+            number("interval_number").zip(number("calls"))
+        };
+        let counts = self.rows(&statement, count).await?.into_iter().flatten();
+        Ok(counts
+            .map(|(interval, calls)| (interval, calls.unsigned_abs()))
+            .collect())
+    }
+
+    async fn rows<T, E: std::error::Error>(
+        &self,
+        statement: &str,
+        row: impl Fn(&Map<String, Json>) -> T,
+    ) -> Result<Vec<T>, ReadError<E>> {
+        let body = self.client.run(statement).await?;
+        let lines = body.split(|byte| *byte == b'\n');
+        let lines = lines.filter(|line| !line.is_empty());
+        lines
+            .map(|line| {
+                let object: Map<String, Json> = serde_json::from_slice(line)
+                    .map_err(|error| ReadError::Answer(error.to_string()))?;
+                Ok(row(&object))
+            })
+            .collect()
     }
 }
 
 /// 2200-01-01: DateTime64 ends before 2300.
 const LATEST: i64 = 7_258_118_400_000;
+
+/// How numbers and rows are written.
+const FORMAT: &str = "SETTINGS output_format_json_quote_64bit_integers = 0, output_format_json_quote_denormals = 0, \
+    do_not_merge_across_partitions_select_final = 1 FORMAT JSONEachRow";
+
+/// The calls that began within a time, each once.
+fn from(settings: &ClickHouseSettings, since: i64, until: i64) -> String {
+    let (database, table) = (quoted(&settings.database), quoted(&settings.table));
+    // An id stays within one part, which is a day: parts need not be merged with each other.
+    format!(
+        "FROM {database}.{table} FINAL WHERE started_at >= {} AND started_at < {}",
+        at(since),
+        at(until)
+    )
+}
+
+fn at(ms: i64) -> String {
+    format!("toDateTime64('{}', 3, 'UTC')", instant(ms))
+}
 
 fn select(
     settings: &ClickHouseSettings,
@@ -172,8 +268,6 @@ fn select(
     until: i64,
     after: Option<&(i64, String)>,
 ) -> String {
-    let at = |ms| format!("toDateTime64('{}', 3, 'UTC')", instant(ms));
-    let (database, table) = (quoted(&settings.database), quoted(&settings.table));
     let behind = after.map_or(String::new(), |(ms, id)| {
         let id: String = id
             .chars()
@@ -181,28 +275,29 @@ fn select(
             .collect();
         format!(" AND (started_at, id) > ({}, toUUID('{id}'))", at(*ms))
     });
-    // An id stays within one part, which is a day: parts need not be merged with each other.
-    format!(
-        "SELECT * FROM {database}.{table} FINAL WHERE started_at >= {} AND started_at < {}{behind} \
-         ORDER BY started_at, id LIMIT {PAGE} SETTINGS output_format_json_quote_64bit_integers = 0, \
-         output_format_json_quote_denormals = 0, do_not_merge_across_partitions_select_final = 1 \
-         FORMAT JSONEachRow",
-        at(since),
-        at(until)
-    )
+    let table = from(settings, since, until);
+    format!("SELECT * {table}{behind} ORDER BY started_at, id LIMIT {PAGE} {FORMAT}")
 }
 
 /// The values of a row. What is not there or of another kind is unknown.
-fn row(object: &Map<String, Json>) -> Vec<Value> {
+fn row(object: &Map<String, Json>) -> StoredRow {
     let columns = COLUMNS.iter();
-    columns
-        .map(|column| {
-            let value = object.get(column.name);
-            value
-                .and_then(|value| value_of(value, column.kind))
-                .unwrap_or(Value::Null)
-        })
-        .collect()
+    let values = columns.map(|column| {
+        let value = object.get(column.name);
+        value
+            .and_then(|value| value_of(value, column.kind))
+            .unwrap_or(Value::Null)
+    });
+    let text = |name: &str| Some(object.get(name)?.as_str()?.to_owned());
+    let pod = PodName {
+        cluster: text("cluster"),
+        namespace: text("namespace"),
+        name: text("pod").or_else(|| text("instance")),
+    };
+    StoredRow {
+        values: values.collect(),
+        pod: pod.known(),
+    }
 }
 
 fn value_of(value: &Json, kind: ColumnKind) -> Option<Value> {
@@ -246,10 +341,10 @@ mod tests {
     #[test]
     fn a_row_without_a_column_leaves_it_unknown() {
         let json = "{\"id\":\"i\",\"started_at\":\"2025-11-25 19:33:40.123\",\"hop\":2,\"warm_up\":true,\
-            \"cost_usd\":1,\"newer\":5,\"model\":null}";
+            \"cost_usd\":1,\"newer\":5,\"model\":null,\"namespace\":\"agents\",\"instance\":\"host-1\"}";
         let row = row(&serde_json::from_str(json).expect("an object"));
         let of = |name: &str| {
-            row[COLUMNS
+            row.values[COLUMNS
                 .iter()
                 .position(|column| column.name == name)
                 .expect("a column")]
@@ -260,5 +355,8 @@ mod tests {
         assert_eq!(of("warm_up"), Value::Flag(true));
         assert_eq!(of("cost_usd"), Value::Number(1.0));
         assert_eq!((of("model"), of("route")), (Value::Null, Value::Null));
+        let pod = row.pod.expect("a pod");
+        assert_eq!(pod.namespace.as_deref(), Some("agents"));
+        assert_eq!(pod.name.as_deref(), Some("host-1"), "no pod: the instance");
     }
 }

@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::time::{Duration, SystemTime};
+use tokengauge_core::pod::PodName;
 use tokengauge_store::columns::{COLUMNS, Column, ColumnKind, Value};
 
 /// The version of the columns, which every row carries. It rises where a column is added; readers take a column that a
@@ -31,6 +32,16 @@ pub struct Origin {
 }
 
 impl Origin {
+    /// The pod, which has the name of the instance where it has none of its own.
+    pub fn pod(&self) -> Option<PodName> {
+        let pod = PodName {
+            cluster: self.cluster.clone(),
+            namespace: self.namespace.clone(),
+            name: self.pod.clone().or_else(|| self.instance.clone()),
+        };
+        pod.known()
+    }
+
     /// Its values, in the order of [`ORIGIN`].
     pub(crate) fn values(&self) -> [Value; 5] {
         let text = |text: &Option<String>| text.as_deref().map_or(Value::Null, Value::text);

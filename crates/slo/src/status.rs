@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokengauge_cause::Cause;
+use tokengauge_core::pod::PodName;
 use tokengauge_core::selector::Selector;
 
 /// The status of an objective. Unknown and infinite values are `null`.
@@ -60,6 +61,9 @@ pub struct Status {
     pub spent_by: Vec<Spent>,
     /// Every calendar month with events, oldest first: 13 that are over, and this one.
     pub months: Vec<Attainment>,
+    /// The pod whose own counts these are; only where those of several are together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pod: Option<Arc<PodName>>,
     /// The objective itself, for rules.
     #[serde(skip)]
     pub definition: Arc<Objective>,
@@ -155,6 +159,7 @@ fn status(tracker: &Tracker, now: f64) -> Status {
         events,
         spent_by: tracker.spent().iter().rev().cloned().collect(),
         months: tracker.attained(now),
+        pod: None,
         definition: Arc::clone(objective),
     }
 }

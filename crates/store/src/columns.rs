@@ -1,5 +1,5 @@
 //! The columns of a call where it is a row of a table: in exports, in Parquet files and in stores. They are those of
-//! the view `calls_readable`; what a value is comes from the call record, rounded as the ledger rounds it.
+//! the view `calls_readable` without its pod; what a value is comes from the call record, rounded as the ledger rounds it.
 
 use crate::ledger::StoredCall;
 use crate::ledger::row::{micros, millis, milliseconds, nanos, started_ms, whole, word, written};
@@ -467,6 +467,7 @@ pub fn record(values: &[Value]) -> CallRecord {
         cost_usd: row.number("cost_usd"),
         cost_source: row.word("cost_source"),
         engine: engine_report(row),
+        pod: None,
     }
 }
 
@@ -556,7 +557,10 @@ mod tests {
         let statement = store.connection().prepare("SELECT * FROM calls_readable");
         let statement = statement.expect("a view");
         let mut names: Vec<_> = statement.column_names().collect();
-        assert_eq!(names.pop(), Some("key"));
+        assert_eq!(
+            names.split_off(COLUMNS.len()),
+            ["cluster", "namespace", "pod", "key"]
+        );
         let ours: Vec<_> = COLUMNS.iter().map(|column| column.name).collect();
         assert_eq!(names, ours);
     }

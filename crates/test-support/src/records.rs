@@ -349,6 +349,7 @@ fn record(random: &mut SplitMix64, at_ms: u64, session: &mut Session) -> CallRec
             load_seconds: None,
             total_seconds: None,
         }),
+        pod: None,
     }
 }
 

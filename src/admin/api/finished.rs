@@ -19,7 +19,7 @@ use axum::response::{IntoResponse, Response};
 use schemars::{JsonSchema, Schema};
 use serde::Serialize;
 use serde_json::json;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
 /// The default step of a time series.
@@ -42,7 +42,7 @@ pub(super) const ORDERS: [(&str, bool); 2] = [("asc", true), ("desc", false)];
 pub(super) const METRICS: [(&str, SeriesMetric); 2] =
     [("tps", SeriesMetric::Tps), ("ttft", SeriesMetric::Ttft)];
 /// The dimensions by which calls are grouped.
-pub(super) const DIMENSIONS: [(&str, Dimension); 12] = [
+pub(super) const DIMENSIONS: [(&str, Dimension); 15] = [
     ("model", Dimension::Model),
     ("workload", Dimension::Workload),
     ("route", Dimension::Route),
@@ -55,6 +55,9 @@ pub(super) const DIMENSIONS: [(&str, Dimension); 12] = [
     ("upstream_facts", Dimension::UpstreamFacts),
     ("prompt_length", Dimension::PromptLength),
     ("output_length", Dimension::OutputLength),
+    ("cluster", Dimension::Cluster),
+    ("namespace", Dimension::Namespace),
+    ("pod", Dimension::Pod),
 ];
 /// The parameters of sessions alone.
 pub(super) const OF_SESSIONS: [&str; 3] = ["q", "sort", "order"];
@@ -153,8 +156,11 @@ pub(super) async fn session(
 }
 
 /// The number of calls in progress by session.
-fn in_progress(admin: &Admin) -> HashMap<String, u64> {
-    let mut sessions = HashMap::new();
+fn in_progress(admin: &Admin) -> BTreeMap<String, u64> {
+    if let Some(fleet) = &admin.fleet {
+        return fleet.sessions();
+    }
+    let mut sessions = BTreeMap::new();
     admin.meter.progress(|progress| {
         if let Some(session) = progress.session {
             *sessions.entry(session).or_default() += 1;

@@ -4,6 +4,7 @@ use super::finished::reply;
 use super::problem::Problem;
 use super::query_params::{DEFAULT_LIMIT, QueryParams};
 use crate::admin::Admin;
+use crate::fleet::{FleetStreams, ObjectiveSource};
 use crate::meter::StreamNow;
 use crate::slo::Status;
 use crate::throughput::{RateFilter, Rates};
@@ -13,10 +14,21 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use schemars::JsonSchema;
 use serde::Serialize;
+use serde_json::Value;
+use tokengauge_core::pod::PodName;
 
 /// The parameters of streams.
-pub(super) const OF_STREAMS: [&str; 7] = [
-    "model", "workload", "route", "upstream", "agent", "session", "limit",
+pub(super) const OF_STREAMS: [&str; 10] = [
+    "model",
+    "workload",
+    "route",
+    "upstream",
+    "agent",
+    "session",
+    "cluster",
+    "namespace",
+    "pod",
+    "limit",
 ];
 
 /// The calls in progress.
@@ -33,8 +45,23 @@ pub(in crate::admin) struct Streams {
 /// The status of every objective.
 #[derive(JsonSchema, Serialize)]
 pub(in crate::admin) struct Slos {
-    /// In the order of the configuration.
-    slos: Vec<Status>,
+    /// In the order of the configuration; of a fleet's pods those with the least budget first.
+    #[schemars(with = "Vec<Status>")]
+    slos: SloList,
+    /// Where they come from, of a fleet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    source: Option<ObjectiveSource>,
+    /// How many there are, those that are not listed included; of a fleet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    total: Option<usize>,
+}
+
+/// Objectives of this process, or of others as they have them.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum SloList {
+    Own(Vec<Status>),
+    Others(Vec<Value>),
 }
 
 /// The calls in progress, newest first.
@@ -44,6 +71,9 @@ pub(super) async fn streams(State(admin): State<Admin>, RawQuery(query): RawQuer
 
 /// The newest calls that are in progress now.
 pub(in crate::admin) fn streams_now(admin: &Admin) -> Streams {
+    if let Some(fleet) = &admin.fleet {
+        return fleet.streams(true, DEFAULT_LIMIT, |_| true).into();
+    }
     let streams = admin.meter.streams((admin.clock)(), DEFAULT_LIMIT);
     let figures = admin.meter.in_flight();
     let throughput = admin.meter.throughput();
@@ -68,15 +98,24 @@ pub(super) fn streams_of(admin: &Admin, query: Option<&str>) -> Result<Streams, 
     let is = |wanted: &Option<String>, value: Option<&str>| {
         wanted.as_deref().is_none_or(|wanted| value == Some(wanted))
     };
-    let mut streams = admin.meter.streams((admin.clock)(), usize::MAX);
-    streams.retain(|stream| {
+    let pods = PodFilter::of(&asked)?;
+    let meant = |stream: &StreamNow| {
         is(&model, stream.model.as_deref())
             && is(&workload, stream.workload.as_deref())
             && is(&route, Some(&stream.route))
             && is(&upstream, Some(&stream.upstream))
             && is(&agent, stream.agent.as_deref())
             && is(&session, stream.session.as_deref())
-    });
+            && pods.matches(stream.pod.as_deref())
+    };
+    if let Some(fleet) = &admin.fleet {
+        let all = OF_STREAMS
+            .iter()
+            .all(|name| *name == "limit" || asked.text(name).is_none());
+        return Ok(fleet.streams(all, limit, meant).into());
+    }
+    let mut streams = admin.meter.streams((admin.clock)(), usize::MAX);
+    streams.retain(meant);
     let total = streams.len();
     let tokens_per_second = match agent.or(session) {
         // Throughput per second is not counted by agent.
@@ -106,6 +145,37 @@ pub(super) fn streams_of(admin: &Admin, query: Option<&str>) -> Result<Streams, 
     })
 }
 
+/// Which pods.
+struct PodFilter(PodName);
+
+impl PodFilter {
+    fn of(asked: &QueryParams) -> Result<PodFilter, Problem> {
+        Ok(PodFilter(PodName {
+            cluster: asked.name("cluster")?,
+            namespace: asked.name("namespace")?,
+            name: asked.name("pod")?,
+        }))
+    }
+
+    fn matches(&self, pod: Option<&PodName>) -> bool {
+        let is = |part: fn(&PodName) -> &Option<String>| {
+            let wanted = part(&self.0);
+            wanted.is_none() || pod.is_some_and(|pod| part(pod) == wanted)
+        };
+        is(|pod| &pod.cluster) && is(|pod| &pod.namespace) && is(|pod| &pod.name)
+    }
+}
+
+impl From<FleetStreams> for Streams {
+    fn from(found: FleetStreams) -> Streams {
+        Streams {
+            total: found.total,
+            tokens_per_second: found.rates,
+            streams: found.streams,
+        }
+    }
+}
+
 /// The status of every objective.
 pub(super) async fn slos(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Response {
     reply(async {
@@ -133,7 +203,17 @@ pub(super) async fn budget(
 
 /// The status of every objective now.
 pub(in crate::admin) fn slos_now(admin: &Admin) -> Slos {
+    let Some(fleet) = &admin.fleet else {
+        return Slos {
+            slos: SloList::Own(admin.slos.status((admin.clock)())),
+            source: None,
+            total: None,
+        };
+    };
+    let (objectives, total) = fleet.objectives();
     Slos {
-        slos: admin.slos.status((admin.clock)()),
+        slos: SloList::Others(objectives.slos),
+        source: Some(fleet.objective_source()),
+        total: Some(total),
     }
 }

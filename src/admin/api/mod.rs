@@ -7,6 +7,7 @@ mod drift;
 mod events;
 mod experiments;
 mod finished;
+mod fleet;
 mod gates;
 mod live;
 mod marks;
@@ -22,7 +23,7 @@ mod upstreams;
 
 use super::{Admin, process_info};
 use axum::Router;
-use axum::routing::{MethodRouter, get, post};
+use axum::routing::{MethodRouter, any, get, post};
 
 pub(crate) use capsule::of_ledger as capsule_of_ledger;
 pub(crate) use experiments::experiments_now;
@@ -62,6 +63,7 @@ fn routes() -> Vec<(&'static str, MethodRouter<Admin>)> {
         ("/api/v1/gates/{name}/rollback", post(gates::rollback)),
         (MARKS, get(marks::marks).post(marks::add)),
         ("/api/v1/sinks", get(sinks::sinks)),
+        ("/api/v1/pods", get(fleet::pods)),
         ("/api/v1/streams", get(live::streams)),
         ("/api/v1/upstreams", get(upstreams::upstreams)),
         ("/api/v1/slos", get(live::slos)),
@@ -71,10 +73,14 @@ fn routes() -> Vec<(&'static str, MethodRouter<Admin>)> {
     ]
 }
 
-/// The API alone.
-pub(super) fn router() -> Router<Admin> {
+/// The API alone, of a process or of a fleet.
+pub(super) fn router(of_fleet: bool) -> Router<Admin> {
     let all = routes().into_iter();
     all.fold(Router::new(), |router, (path, answer)| {
+        let answer = match of_fleet && fleet::NOT_OF_A_FLEET.contains(&path) {
+            true => any(fleet::not_of_a_fleet),
+            false => answer,
+        };
         router.route(path, answer)
     })
 }

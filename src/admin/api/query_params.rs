@@ -16,7 +16,7 @@ pub(super) const MAX_NAME: usize = 200;
 /// Characters of a cursor at most.
 pub(super) const MAX_CURSOR: usize = 1024;
 /// Parameters that filter calls.
-pub(super) const FILTERS: [&str; 12] = [
+pub(super) const FILTERS: [&str; 15] = [
     "since",
     "until",
     "model",
@@ -29,6 +29,9 @@ pub(super) const FILTERS: [&str; 12] = [
     "outcome",
     "session",
     "operation_class",
+    "cluster",
+    "namespace",
+    "pod",
 ];
 /// Parameters of paging.
 pub(super) const PAGING: [&str; 2] = ["limit", "cursor"];
@@ -230,6 +233,9 @@ impl QueryParams {
             experiment: self.name("experiment")?,
             outcomes: self.outcomes()?,
             session: self.name("session")?,
+            cluster: self.name("cluster")?,
+            namespace: self.name("namespace")?,
+            pod: self.name("pod")?,
             operation_classes: self.operation_classes()?,
         })
     }

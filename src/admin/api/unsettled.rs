@@ -3,11 +3,13 @@
 //! are missing from it.
 
 use crate::admin::Admin;
+use crate::call::OperationClass;
 use crate::history::MAX_POINTS;
-use crate::meter::Progress;
+use crate::meter::{Progress, StreamNow};
 use crate::query::{Filter, Point, Timeseries};
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokengauge_core::pod::PodName;
 use tokengauge_core::time::since_1970;
 
 /// Counts the calls under way that `filter` selects in the points in which they began, and adds
@@ -16,18 +18,72 @@ pub(super) fn add_in_flight(admin: &Admin, filter: &Filter, timeseries: &mut Tim
     let (now, wall) = ((admin.clock)(), (admin.wall)());
     let step = timeseries.step.max(1);
     let mut begun: BTreeMap<u64, u64> = BTreeMap::new();
+    let mut add_begun = |started| {
+        *begun.entry(since_1970(started) as u64 / step).or_default() += 1;
+    };
+    if let Some(fleet) = &admin.fleet {
+        fleet.visit(|stream| {
+            let started = humantime::parse_rfc3339(&stream.started_at).ok();
+            if let Some(started) = started.filter(|at| is_meant(filter, &stream.into(), *at)) {
+                add_begun(started);
+            }
+        });
+    }
     admin.meter.progress(|progress| {
         let since = now.saturating_duration_since(progress.received);
         let started = wall.checked_sub(since).unwrap_or(UNIX_EPOCH);
-        if is_meant(filter, &progress, started) {
-            *begun.entry(since_1970(started) as u64 / step).or_default() += 1;
+        if is_meant(filter, &(&progress).into(), started) {
+            add_begun(started);
         }
     });
     add(timeseries, begun);
 }
 
+/// What is known of a call under way.
+struct UnderWay<'a> {
+    route: &'a str,
+    upstream: &'a str,
+    model: Option<&'a str>,
+    workload: Option<&'a str>,
+    agent: Option<&'a str>,
+    session: Option<&'a str>,
+    class: OperationClass,
+    pod: Option<&'a PodName>,
+}
+
+impl<'a> From<&'a Progress> for UnderWay<'a> {
+    fn from(progress: &'a Progress) -> UnderWay<'a> {
+        UnderWay {
+            route: &progress.route,
+            upstream: &progress.upstream,
+            model: progress.model.as_deref(),
+            workload: progress.workload.as_deref(),
+            agent: progress.agent.as_deref(),
+            session: progress.session.as_deref(),
+            class: progress.operation_class,
+            pod: None,
+        }
+    }
+}
+
+/// A pod lists streams without their class: most are generations.
+impl<'a> From<&'a StreamNow> for UnderWay<'a> {
+    fn from(stream: &'a StreamNow) -> UnderWay<'a> {
+        UnderWay {
+            route: &stream.route,
+            upstream: &stream.upstream,
+            model: stream.model.as_deref(),
+            workload: stream.workload.as_deref(),
+            agent: stream.agent.as_deref(),
+            session: stream.session.as_deref(),
+            class: OperationClass::Generation,
+            pod: stream.pod.as_deref(),
+        }
+    }
+}
+
 /// Whether a call is selected, as far as one can be that has not ended.
-fn is_meant(filter: &Filter, progress: &Progress, started: SystemTime) -> bool {
+fn is_meant(filter: &Filter, call: &UnderWay<'_>, started: SystemTime) -> bool {
     let is = |wanted: &Option<String>, value: Option<&str>| {
         wanted.as_deref().is_none_or(|wanted| value == Some(wanted))
     };
@@ -36,13 +92,22 @@ fn is_meant(filter: &Filter, progress: &Progress, started: SystemTime) -> bool {
     known
         && filter.since.is_none_or(|since| started >= since)
         && filter.until.is_none_or(|until| started < until)
-        && filter.has_class(progress.operation_class)
-        && is(&filter.model, progress.model.as_deref())
-        && is(&filter.workload, progress.workload.as_deref())
-        && is(&filter.route, Some(&progress.route))
-        && is(&filter.upstream, Some(&progress.upstream))
-        && is(&filter.agent, progress.agent.as_deref())
-        && is(&filter.session, progress.session.as_deref())
+        && filter.has_class(call.class)
+        && is(&filter.model, call.model)
+        && is(&filter.workload, call.workload)
+        && is(&filter.route, Some(call.route))
+        && is(&filter.upstream, Some(call.upstream))
+        && is(&filter.agent, call.agent)
+        && is(&filter.session, call.session)
+        && is(
+            &filter.cluster,
+            call.pod.and_then(|pod| pod.cluster.as_deref()),
+        )
+        && is(
+            &filter.namespace,
+            call.pod.and_then(|pod| pod.namespace.as_deref()),
+        )
+        && is(&filter.pod, call.pod.and_then(|pod| pod.name.as_deref()))
 }
 
 /// Adds calls by the number of the step in which they began.

@@ -4,6 +4,7 @@ import { address, callHref, href, other, same, sessionHref } from "./address.js"
 import { csvButton } from "./csv.js";
 import { h, text } from "./dom.js";
 import { filters, goesOn, matching, names } from "./filters.js";
+import { placeOf } from "./pods.js";
 import { Table } from "./table.js";
 import { count, known, plural, rate, seconds, short, time, usd } from "./format.js";
 import { outcome, unavailable } from "./words.js";
@@ -27,6 +28,7 @@ const COLUMNS = [
   { id: "cost", label: "Cost", num: true, wide: true, text: (c) => usd(c.cost_usd), why: () => "no price is known for the model" },
   { id: "outcome", label: "Outcome", text: (c) => ending(c), node: (c) => h("span", { class: `tag ${outcome(c.outcome)[1]}` }, ending(c)) },
   { id: "agent", label: "Agent", wide: true, clip: true, text: (c) => c.agent, why: () => "the agent did not name itself", node: named("agent") },
+  { id: "pod", label: "Pod", wide: true, clip: true, fleet: true, text: (c) => placeOf(c.pod), why: () => "the store does not say" },
   { id: "session", label: "Session", wide: true, clip: true, text: (c) => c.session, why: () => "the agent named no session", node: (c) => h("a", { href: sessionHref(c.session), title: c.session }, short(c.session)) },
 ];
 

@@ -1,6 +1,6 @@
 // Models, workloads, upstreams or anything else side by side, and a time beside another.
 import { get } from "./api.js";
-import { AGAINST, DIMENSIONS, FILTERS, address, change, same } from "./address.js";
+import { AGAINST, DIMENSIONS, FILTERS, OF_PODS, address, change, same } from "./address.js";
 import { csvButton } from "./csv.js";
 import { h } from "./dom.js";
 import { filters, filtersAgainst } from "./filters.js";
@@ -105,7 +105,7 @@ export class Compare {
 
 /** A choice that is in the address; its first value is not. */
 function picker(label, param, options) {
-  const select = h("select", { "aria-label": label, on: { change: () => change({ [param]: select.value === options[0][0] ? null : select.value }) } }, options.map(([value, name]) => h("option", { value }, name)));
+  const select = h("select", { "aria-label": label, on: { change: () => change({ [param]: select.value === options[0][0] ? null : select.value }) } }, options.map(([value, name]) => h("option", { value, class: OF_PODS.includes(value) ? "of-fleet" : null }, name)));
   return select;
 }
 

@@ -5,6 +5,7 @@ const SHOWN = 8;
 
 export function connect(host, about) {
   const listener = about.listeners[0];
+  if (about.fleet) return host.replaceChildren(h("p", {}, "No call was found yet. The pods and the store are at ", h("a", { href: "pods" }, "Pods"), "."));
   if (!listener) return host.replaceChildren(h("p", {}, "The proxy has no address for agents."));
   const base = address(listener);
   const ways = about.routes.map((route) => way(base, route));

@@ -1,7 +1,7 @@
 // What everything on the page is about: a time, and what calls have in common. It is all in the
 // address; the form shows it and changes it.
 import { get } from "./api.js";
-import { FILTERS, address, change, inSeconds, same } from "./address.js";
+import { FILTERS, OF_PODS, address, change, inSeconds, same } from "./address.js";
 import { byId, h, keyed, text } from "./dom.js";
 import { seconds, short, time } from "./format.js";
 import { OUTCOMES } from "./words.js";
@@ -14,6 +14,9 @@ const EXTRA = ["slo", "session"]; // filters of the calls alone
 const LABELS = { slo: "spent the budget of", outcome: "ended as" };
 
 let form = null;
+
+/** Whether many processes are shown in place of one. */
+export const inFleet = () => document.body.dataset.fleet === "";
 
 /** The time that is shown, in seconds since 1970; `to` is null where it goes on. */
 export function span(now = Date.now() / 1000) {
@@ -54,12 +57,12 @@ export function filtersAgainst(against) {
 export function matching() {
   const wanted = names();
   const { from } = span();
-  const of = { model: (call) => call.model ?? call.model_requested };
+  const of = { model: (call) => call.model ?? call.model_requested, cluster: (call) => call.pod?.cluster, namespace: (call) => call.pod?.namespace, pod: (call) => call.pod?.name };
   return (call) =>
     Date.parse(call.started_at) / 1000 >= from &&
     Object.entries(wanted).every(([name, value]) => {
       if (name === "outcome") return outcomes(value).includes(call.outcome);
-      return name === "slo" || (of[name]?.(call) ?? call[name]) === value;
+      return name === "slo" || (name in of ? of[name](call) : call[name]) === value;
     });
 }
 
@@ -142,7 +145,7 @@ export function offer(filter, names) {
 /** What there is of the filters that are seldom used is asked for when they are opened. */
 async function offerMore() {
   const { since, until } = filters();
-  const some = ["agent", "user", "experiment"];
+  const some = ["agent", "user", "experiment", ...(inFleet() ? OF_PODS : [])];
   await Promise.allSettled(some.map(async (by) => {
     const { groups } = await get("groups", { by, since, until, limit: 200 });
     offer(by, groups.map(({ name }) => name));

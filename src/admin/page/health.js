@@ -3,7 +3,8 @@
 import { other, sessionHref } from "./address.js";
 import { byId, h, keyed, text } from "./dom.js";
 import { known, percent, plural, rate, short } from "./format.js";
-import { spentHref } from "./objectives.js";
+import { sloName, spentHref } from "./objectives.js";
+import { fleetFindings } from "./pods.js";
 import { why } from "./runaways.js";
 import { severity } from "./tiles.js";
 import { silence } from "./words.js";
@@ -14,7 +15,7 @@ const SHOWN = 3;
 export class Health {
   constructor(list) {
     this.list = list;
-    this.facts = { streams: [], slos: [], sums: null, about: null, link: null, runaways: [] };
+    this.facts = { streams: [], slos: [], sums: null, about: null, link: null, runaways: [], fleet: null };
   }
 
   know(facts) {
@@ -32,16 +33,17 @@ export class Health {
   }
 
   findings() {
-    const { streams, slos, sums, about, link, runaways } = this.facts;
+    const { streams, slos, sums, about, link, runaways, fleet } = this.facts;
     const found = [];
     const say = (key, kind, says, leads) => found.push({ key, kind, says, leads });
     if (link) say("link", "bad", link);
+    for (const [key, kind, says] of fleet ? fleetFindings(fleet) : []) say(key, kind, says, other("pods"));
     if (about && !about.ready) say("ready", "warn", "Draining: no new traffic is welcome");
     for (const slo of slos) {
       const firing = slo.alerts.filter((alert) => alert.firing);
       const worst = firing.find((alert) => alert.severity === "page") ?? firing[0];
-      if (worst) say(`alert ${slo.name}`, worst.severity === "page" ? "bad" : "warn", `${slo.name} burns its budget ${rate(worst.burn_short)}× too fast`, spentHref(slo));
-      else if (slo.budget_remaining <= 0) say(`spent ${slo.name}`, "bad", `${slo.name} has spent its budget`, spentHref(slo));
+      if (worst) say(`alert ${sloName(slo)}`, worst.severity === "page" ? "bad" : "warn", `${sloName(slo)} burns its budget ${rate(worst.burn_short)}× too fast`, spentHref(slo));
+      else if (slo.budget_remaining <= 0) say(`spent ${sloName(slo)}`, "bad", `${sloName(slo)} has spent its budget`, spentHref(slo));
     }
     const threshold = about?.measure?.stall_threshold ?? 1;
     const silent = streams.filter((stream) => known(stream.silent) && stream.silent > threshold);

@@ -17,6 +17,7 @@ import { Health } from "./health.js";
 import { startKeys } from "./keys.js";
 import { Live } from "./live.js";
 import { Objectives } from "./objectives.js";
+import { Pods } from "./pods.js";
 import { Runaways } from "./runaways.js";
 import { Session } from "./session.js";
 import { Sessions } from "./sessions.js";
@@ -47,6 +48,7 @@ const upstreams = new Upstreams(byId("upstreams"));
 const alertHistory = new Alerts(byId("alerts"));
 const experiments = new Experiments(byId("view-experiments"));
 byId("capsule").append(capsuleButton(whatIsShown, "Save this time as a file"));
+const pods = new Pods(byId("pods"));
 const live = new Live(take, link);
 
 /** What each view is called, what it shows of the address when that changes (`follow`), and how it
@@ -61,6 +63,7 @@ const VIEWS = {
   experiments: { title: "Experiments", follow: () => experiments.load(), again: () => experiments.load() },
   alerts: { title: "Alerts", follow: () => alertHistory.load(), again: () => alertHistory.load() },
   connect: { title: "Connect", follow: () => {}, again: () => {} },
+  pods: { title: "Pods", follow: () => pods.load(), again: () => pods.load() },
 };
 /** The views that filters and time are of. */
 const FILTERED = ["now", "sessions", "calls", "upstreams"];
@@ -80,7 +83,7 @@ function take(event, data) {
     else showStreams(data);
   } else if (event === "slos") {
     tiles.slos(data.slos);
-    objectives.update(data.slos);
+    objectives.update(data.slos, data.source, data.total);
     health.know({ slos: data.slos });
     alerts(data.slos);
     offer("slo", data.slos.map(({ name }) => name));
@@ -236,11 +239,13 @@ async function showWhole(current) {
 }
 
 async function showRunaways() {
+  if (about?.fleet) return;
   const found = await runaways.load();
   if (found) health.know({ runaways: found });
 }
 
 async function showCapacity(current) {
+  if (about?.fleet) return;
   try {
     const { upstreams } = await get("capacity", filters());
     if (current()) capacity.update(upstreams, Object.keys(names()).some((name) => name !== "upstream"));
@@ -257,6 +262,11 @@ function told(store, since) {
 
 async function learn() {
   about = await get("about");
+  document.body.toggleAttribute("data-fleet", Boolean(about.fleet));
+  if (about.fleet) {
+    text(byId("empty-title"), "No call yet");
+    await learnFleet();
+  }
   text(byId("version"), `tokengauge ${about.version}`);
   keepMeasure(about.measure);
   streams.threshold = about.measure.stall_threshold;
@@ -268,6 +278,15 @@ async function learn() {
   // A ledger remembers more than it has seen so far.
   const { store, since } = await get("groups", {});
   keptFor(store !== "memory" ? Infinity : since ? (Date.now() - Date.parse(since)) / 1000 : 0);
+}
+
+/** The pods and the store of a fleet. */
+async function learnFleet() {
+  const fleet = await get("pods");
+  health.know({ fleet });
+  pods.update(fleet);
+  for (const name of ["cluster", "namespace"]) offer(name, fleet.pods.map((pod) => pod[name]));
+  offer("pod", fleet.pods.map(({ name }) => name));
 }
 
 /** Shows the frame of the view of the address. */
@@ -356,6 +375,7 @@ setInterval(() => {
   if ((dirty && age >= FRESH_FOR) || age >= SEEN_ANYWAY) refresh();
 }, 1000);
 setInterval(() => !document.hidden && live.running && learn().catch(() => {}), SEEN_ANYWAY);
+setInterval(() => !document.hidden && live.running && about?.fleet && learnFleet().catch(() => {}), FRESH_FOR);
 let unseen;
 document.addEventListener("visibilitychange", () => {
   clearTimeout(unseen);

@@ -24,7 +24,7 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
 
 /// The views of the page: each is served the page itself, and its script shows what the address
 /// says. `{id}` is of a session or a call.
-pub(super) const VIEWS: [&str; 8] = [
+pub(super) const VIEWS: [&str; 9] = [
     "/sessions",
     "/sessions/{id}",
     "/calls",
@@ -33,6 +33,7 @@ pub(super) const VIEWS: [&str; 8] = [
     "/experiments",
     "/alerts",
     "/connect",
+    "/pods",
 ];
 
 /// The page for addresses one level down, whose relative links lead up first.
@@ -93,6 +94,7 @@ static ASSETS: LazyLock<Vec<Asset>> = LazyLock::new(|| {
         "main.js",
         "marks.js",
         "objectives.js",
+        "pods.js",
         "runaways.js",
         "runbooks.css",
         "session.js",

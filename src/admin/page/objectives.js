@@ -2,8 +2,9 @@
 import { href } from "./address.js";
 import { BurnDowns } from "./budget.js";
 import { capsuleButton } from "./capsule.js";
-import { h, keyed, meter } from "./dom.js";
+import { h, keyed, meter, text } from "./dom.js";
 import { count, known, percent, rate, seconds } from "./format.js";
+import { objectivesSay, placeOf } from "./pods.js";
 import { budget } from "./words.js";
 
 /** Seconds before the end of a budget from which on it is worth a word. */
@@ -24,20 +25,25 @@ export class Objectives {
       h("code", {}, "tokengauge slo suggest"),
       " proposes some from recorded calls.",
     );
-    host.append(this.list, this.none);
+    this.from = h("p", { class: "note" });
+    host.append(this.from, this.list, this.none);
   }
 
-  update(slos) {
+  /** `source` is where those of a fleet come from, of which `total` are known. */
+  update(slos, source, total) {
     this.slos = slos;
+    const more = total > slos.length ? ` The ${count(slos.length)} of ${count(total)} with the least budget left.` : "";
+    text(this.from, source ? `${objectivesSay(source)}${more}` : "");
     this.show();
-    this.burnDowns.refresh(slos, () => this.show());
+    // Only a process knows how its budget was spent.
+    if (!source) this.burnDowns.refresh(slos, () => this.show());
   }
 
   show() {
     const { slos } = this;
     this.none.hidden = slos.length > 0;
-    keyed(this.list, slos, (slo) => slo.name, () => h("article", { class: "slo" }), (article, slo) => {
-      const sign = JSON.stringify([slo.budget_remaining, slo.good, slo.bad, slo.burn, slo.alerts.map((a) => a.firing), slo.cause?.sentence, this.burnDowns.known.get(slo.name)?.at]);
+    keyed(this.list, slos, sloName, () => h("article", { class: "slo" }), (article, slo) => {
+      const sign = JSON.stringify([slo.budget_remaining, slo.good, slo.bad, slo.burn, slo.alerts.map((a) => a.firing), slo.cause?.sentence, this.burnDowns.known.get(slo.name)?.at, slo.ratio]);
       if (article.sign === sign) return;
       article.sign = sign;
       article.replaceChildren(...this.article(slo));
@@ -50,19 +56,22 @@ export class Objectives {
     const firing = slo.alerts.filter((alert) => alert.firing);
     const alert = firing.find((one) => one.severity === "page") ?? firing[0];
     const events = slo.good + slo.bad;
-    const met = events > 0 ? `${percent(slo.ratio)} of ${count(events)} ${slo.event === "request" ? "calls" : slo.event === "token" ? "tokens" : `slices of ${slo.event}`}` : "no event yet";
+    const met = events === 0 && slo.pod && slo.ratio !== null ? percent(slo.ratio) : events > 0 ? `${percent(slo.ratio)} of ${count(events)} ${slo.event === "request" ? "calls" : slo.event === "token" ? "tokens" : `slices of ${slo.event}`}` : "no event yet";
     return [
-      h("h3", {}, h("a", { href: spentHref(slo), title: "The calls that spent its budget" }, slo.name), " ", alert ? h("span", { class: `tag ${alert.severity === "page" ? "bad" : "warn"}` }, `${alert.severity} fires${observed(alert)}`) : ""),
+      h("h3", {}, h("a", { href: spentHref(slo), title: "The calls that spent its budget" }, sloName(slo)), " ", alert ? h("span", { class: `tag ${alert.severity === "page" ? "bad" : "warn"}` }, `${alert.severity} fires${observed(alert)}`) : ""),
       h("p", { class: `left ${kind}` }, `${value} ${unit}`),
       meter(left, kind),
       this.burnDowns.curve(slo.name) ?? "",
       h("p", { class: "promise" }, `${slo.promise} for ${percent(slo.objective)} over ${slo.window}: ${met}`),
       h("p", { class: "burns" }, "burn ", ...burns(slo), ending(slo)),
       slo.cause ? h("p", { class: "cause" }, slo.cause.sentence) : "",
-      alert ? h("p", {}, capsuleButton(() => ({ slo: slo.name }))) : "",
+      alert ? h("p", { class: "of-process" }, capsuleButton(() => ({ slo: slo.name }))) : "",
     ];
   }
 }
+
+/** Its name, with the pod that it is of. */
+export const sloName = ({ name, pod }) => (pod ? `${name} · ${placeOf(pod)}` : name);
 
 /** The view of the calls that spent an objective's budget: over the window of what fires, else its own. */
 export function spentHref(slo) {
@@ -70,7 +79,8 @@ export function spentHref(slo) {
   const alert = firing.find((one) => one.severity === "page") ?? firing[0];
   const { workload, route, upstream } = slo.select;
   const since = alert?.long ?? (slo.window === "month" ? "31d" : slo.window);
-  return href("calls", { slo: slo.name, workload, route, upstream, since });
+  const { cluster, namespace, name: pod } = slo.pod ?? {};
+  return href("calls", { slo: slo.name, workload, route, upstream, cluster, namespace, pod, since });
 }
 
 /** How much of an alert's window was observed, where that is not all. */

@@ -1,6 +1,7 @@
 // The calls under way and how fast each is just now.
 import { sessionHref } from "./address.js";
 import { h, meter } from "./dom.js";
+import { placeOf } from "./pods.js";
 import { Table } from "./table.js";
 import { count, known, rate, seconds, short } from "./format.js";
 import { bandName, silence } from "./words.js";
@@ -22,6 +23,7 @@ export class Streams {
         { id: "model", label: "Model", head: true, clip: true, sort: (s) => s.model ?? "", text: (s) => s.model, why: () => "the request has not named it yet" },
         { id: "route", label: "Route", wide: true, sort: (s) => s.route, text: (s) => (s.route === s.upstream ? s.route : `${s.route} → ${s.upstream}`) },
         { id: "session", label: "Session", wide: true, clip: true, sort: (s) => s.session, text: (s) => s.session, why: () => "the agent named no session", node: (s) => h("a", { href: sessionHref(s.session), title: s.session }, short(s.session)) },
+        { id: "pod", label: "Pod", wide: true, clip: true, fleet: true, sort: (s) => placeOf(s.pod), text: (s) => placeOf(s.pod), why: () => "the pod does not say" },
         { id: "tps", label: "TPS now", num: true, sort: (s) => s.tps, text: (s) => rate(s.tps), why: () => "known from the second frame with tokens on", node: (s) => this.speed(s) },
         { id: "tokens", label: "Tokens", num: true, sort: (s) => s.tokens.output, text: (s) => count(s.tokens.output) },
         { id: "seconds", label: "For", num: true, wide: true, sort: (s) => s.seconds, text: (s) => whole(s.seconds) },

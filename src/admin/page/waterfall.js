@@ -2,6 +2,7 @@
 import { callHref } from "./address.js";
 import { h } from "./dom.js";
 import { count, known, rate, seconds, usd } from "./format.js";
+import { placeOf } from "./pods.js";
 import { PHASES, outcome } from "./words.js";
 
 const LONG = 8; // seconds between calls that can be shortened
@@ -63,7 +64,8 @@ export class Waterfall {
   /** The agent is told where there are several. */
   name(call) {
     const agent = this.session.agents.length > 1 ? call.agent : null;
-    return [agent, call.model].filter(Boolean).join(" · ") || call.agent || call.route;
+    const pod = new Set(this.calls.map(({ pod: of }) => placeOf(of))).size > 1 ? call.pod?.name : null;
+    return [agent, call.model, pod].filter(Boolean).join(" · ") || call.agent || call.route;
   }
 
   toggle(call) {
@@ -87,6 +89,7 @@ function detail(call, onPath) {
     ["Outcome", h("span", { class: `tag ${kind}` }, call.error_type ? `${words}: ${call.error_type}` : words)],
     ["Status", call.status],
     ["Route", call.route === call.upstream ? call.route : `${call.route} → ${call.upstream}`],
+    ["Pod", placeOf(call.pod)],
     ["Child of", call.parent_agent],
     ["Streamed", call.streamed === null ? null : call.streamed ? "yes" : "no"],
     ["Tokens in", count(call.tokens.input)],

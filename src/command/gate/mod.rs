@@ -1,7 +1,7 @@
 //! `tokengauge gate`: whether a rollout may go on.
 
 mod emit;
-mod prometheus;
+pub(super) mod prometheus;
 mod watch;
 mod write;
 

@@ -85,14 +85,16 @@ pub(super) fn ask(
 }
 
 /// Whether a URL has a user in it.
-fn has_user(address: &str) -> bool {
+pub(in crate::command) fn has_user(address: &str) -> bool {
     let authority = address.split_once("://").map_or(address, |(_, rest)| rest);
     let authority = authority.split(['/', '?', '#']).next();
     authority.is_some_and(|authority| authority.contains('@'))
 }
 
 /// The header that shows who asks.
-fn authorization(credentials: &PrometheusCredentials) -> Result<Option<HeaderValue>, Error> {
+pub(in crate::command) fn authorization(
+    credentials: &PrometheusCredentials,
+) -> Result<Option<HeaderValue>, Error> {
     let PrometheusCredentials {
         prometheus_token_file: token_file,
         prometheus_user: user,

@@ -315,5 +315,8 @@ pub(super) fn word(by: Dimension) -> &'static str {
         Dimension::UpstreamFacts => "upstream_facts",
         Dimension::PromptLength => "prompt_length",
         Dimension::OutputLength => "output_length",
+        Dimension::Cluster => "cluster",
+        Dimension::Namespace => "namespace",
+        Dimension::Pod => "pod",
     }
 }

@@ -127,6 +127,14 @@ const ALERTS: &[ProxyAlert] = &[
             `quota_store.on_error` says, and every process sends its alerts. Calls do not wait.",
     },
     ProxyAlert {
+        alert: "TokengaugeFleetStoreAway",
+        severity: Ticket,
+        held: 10,
+        expr: "max by (PROXY) (tokengauge_fleet_store_up) == 0",
+        summary: "tokengauge fleet on {{ $labels.instance }} cannot read its store",
+        description: "Its page shows finished calls as of the last time. /api/v1/pods there says why; proxies are not affected.",
+    },
+    ProxyAlert {
         alert: "TokengaugeConfigurationRefused",
         severity: Ticket,
         held: 5,

@@ -30,6 +30,9 @@ fn value_of(dimension: Dimension, call: &CallRecord) -> Option<Cow<'_, str>> {
         }
         Dimension::PromptLength => prompt_length(tokens(call).input?),
         Dimension::OutputLength => output_length(tokens(call).output?),
+        Dimension::Cluster => call.pod.as_ref()?.cluster.as_deref()?,
+        Dimension::Namespace => call.pod.as_ref()?.namespace.as_deref()?,
+        Dimension::Pod => call.pod.as_ref()?.name.as_deref()?,
     }))
 }
 

@@ -38,7 +38,7 @@ type Part = fn(&CallRecord) -> Option<&str>;
 
 /// The names that are asked for, and what a call has of each kind.
 fn named(filter: &Filter) -> impl Iterator<Item = (&str, Part)> {
-    let parts: [(&Option<String>, Part); 8] = [
+    let parts: [(&Option<String>, Part); 11] = [
         (&filter.model, model_of),
         (&filter.workload, |call| call.workload.as_deref()),
         (&filter.route, |call| Some(&call.route)),
@@ -47,6 +47,13 @@ fn named(filter: &Filter) -> impl Iterator<Item = (&str, Part)> {
         (&filter.user, |call| call.user.as_deref()),
         (&filter.experiment, |call| call.experiment.as_deref()),
         (&filter.session, |call| call.session.as_deref()),
+        (&filter.cluster, |call| {
+            call.pod.as_ref()?.cluster.as_deref()
+        }),
+        (&filter.namespace, |call| {
+            call.pod.as_ref()?.namespace.as_deref()
+        }),
+        (&filter.pod, |call| call.pod.as_ref()?.name.as_deref()),
     ];
     let parts = parts.into_iter();
     parts.filter_map(|(wanted, of)| wanted.as_deref().map(|wanted| (wanted, of)))

@@ -51,6 +51,7 @@ fn row(past: &TimedCall<'_>, begin: SystemTime, wait_before: Option<f64>) -> Wat
         ttft: call.seconds.ttft,
         stalls: call.stalls,
         longest_gap: call.seconds.longest_gap,
+        pod: call.pod.clone(),
         phases: phases(call, offset),
     }
 }

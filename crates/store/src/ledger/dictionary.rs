@@ -6,8 +6,10 @@ use std::collections::HashMap;
 
 /// Names of a kind at most.
 const MAX_NAMES: usize = 50_000;
-/// Series at most; further ones leave out agent, experiment and model.
+/// Series at most; further ones leave out agent, experiment, model and pod.
 const MAX_SERIES: usize = 20_000;
+/// Series at most in a ledger of several pods, which has them for each pod.
+pub(super) const MAX_SERIES_OF_PODS: usize = 100_000;
 /// The name in place of those beyond the bound.
 pub(crate) const OTHER: &str = "other";
 
@@ -38,10 +40,13 @@ pub(crate) enum Kind {
     CostSource,
     UpstreamFacts,
     SessionGuess,
+    Cluster,
+    Namespace,
+    Pod,
 }
 
 impl Kind {
-    pub(crate) const ALL: [Kind; 23] = [
+    pub(crate) const ALL: [Kind; 26] = [
         Kind::Route,
         Kind::Upstream,
         Kind::Model,
@@ -65,6 +70,9 @@ impl Kind {
         Kind::CostSource,
         Kind::UpstreamFacts,
         Kind::SessionGuess,
+        Kind::Cluster,
+        Kind::Namespace,
+        Kind::Pod,
     ];
 
     /// Its name in the file.
@@ -74,10 +82,11 @@ impl Kind {
 }
 
 /// Route, upstream, model, workload, agent, experiment, variant, outcome, class of operation,
-/// facts of the upstream: as ids. Calls of before there were classes or facts have none.
+/// facts of the upstream, and cluster, namespace and name of the pod: as ids. Calls of before there were classes, facts
+/// or pods have none, and only a ledger of several pods has pods.
 pub(crate) type SeriesNames = [Option<i64>; COMMON.len()];
 /// The kinds of [`SeriesNames`], which are also the columns of `series`.
-pub(crate) const COMMON: [Kind; 10] = [
+pub(crate) const COMMON: [Kind; 13] = [
     Kind::Route,
     Kind::Upstream,
     Kind::Model,
@@ -88,6 +97,9 @@ pub(crate) const COMMON: [Kind; 10] = [
     Kind::Outcome,
     Kind::OperationClass,
     Kind::UpstreamFacts,
+    Kind::Cluster,
+    Kind::Namespace,
+    Kind::Pod,
 ];
 
 /// Reads the id and the [`SeriesNames`] of every combination.
@@ -99,13 +111,15 @@ pub(crate) fn select_series() -> String {
 }
 
 /// The ids in use. It must be loaded again when a transaction fails.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Dictionary {
     names: HashMap<Kind, HashMap<Box<str>, i64>>,
     kinds: HashMap<i64, Kind>,
     next_name: i64,
     series: HashMap<SeriesNames, i64>,
     next_series: i64,
+    /// The bound of `series`.
+    pub(super) max_series: usize,
     /// How often a name became `other`.
     pub(crate) collapsed: u64,
 }
@@ -118,7 +132,15 @@ impl Dictionary {
              AND NOT EXISTS (SELECT 1 FROM calls WHERE calls.series = series.id)",
             [],
         )?;
-        let mut dictionary = Dictionary::default();
+        let mut dictionary = Dictionary {
+            names: HashMap::new(),
+            kinds: HashMap::new(),
+            next_name: 0,
+            series: HashMap::new(),
+            next_series: 0,
+            max_series: MAX_SERIES,
+            collapsed: 0,
+        };
         let mut statement = connection.prepare("SELECT id, kind, name FROM names")?;
         let mut rows = statement.query([])?;
         while let Some(row) = rows.next()? {
@@ -196,12 +218,12 @@ impl Dictionary {
         if let Some(id) = self.series.get(&common) {
             return Ok(*id);
         }
-        if self.series.len() >= MAX_SERIES {
+        if self.series.len() >= self.max_series {
             self.collapsed += 1;
             for (at, kind) in COMMON.into_iter().enumerate() {
                 let open = matches!(
                     kind,
-                    Kind::Model | Kind::Agent | Kind::Experiment | Kind::Variant
+                    Kind::Model | Kind::Agent | Kind::Experiment | Kind::Variant | Kind::Pod
                 );
                 if open && common[at].is_some() {
                     common[at] = Some(self.name(connection, kind, OTHER)?);

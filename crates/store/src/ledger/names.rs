@@ -3,6 +3,7 @@
 use super::dictionary::{Dictionary, Kind, SeriesNames};
 use super::row::{Entry, word};
 use rusqlite::Connection;
+use tokengauge_core::pod::PodName;
 
 /// The names of a call, as ids.
 #[derive(Debug)]
@@ -41,6 +42,9 @@ impl Names {
             .upstream_facts
             .as_ref()
             .map(|facts| facts.to_string());
+        let pod = record.pod.as_deref();
+        let of_pod =
+            |part: fn(&PodName) -> &Option<String>| pod.and_then(|pod| part(pod).as_deref());
         let common = [
             maybe(Kind::Route, Some(&record.route))?,
             maybe(Kind::Upstream, Some(&record.upstream))?,
@@ -52,6 +56,9 @@ impl Names {
             maybe(Kind::Outcome, Some(record.outcome.as_str()))?,
             maybe(Kind::OperationClass, Some(record.operation_class.as_str()))?,
             maybe(Kind::UpstreamFacts, facts.as_deref())?,
+            maybe(Kind::Cluster, of_pod(|pod| &pod.cluster))?,
+            maybe(Kind::Namespace, of_pod(|pod| &pod.namespace))?,
+            maybe(Kind::Pod, of_pod(|pod| &pod.name))?,
         ];
         let source = record.tokens.source.as_ref().map(word);
         let unavailable = record.tps.unavailable.map(|reason| reason.as_str());

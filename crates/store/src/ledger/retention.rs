@@ -33,6 +33,8 @@ pub struct Limits {
 pub(super) struct Retention {
     /// Whether it was over the size, and goes on until some of it is free.
     shrinking: bool,
+    /// Whether it ever was, since the file was opened.
+    was_full: bool,
     /// Distributions of hours before are gone.
     distributions_from: i64,
 }
@@ -72,7 +74,13 @@ impl Store {
         transaction.commit()?;
         let freed = give_back(connection)?;
         self.retention.shrinking = shrinking;
+        self.retention.was_full |= shrinking;
         Ok(more || freed || unsummed)
+    }
+
+    /// Whether calls were deleted for want of room since the file was opened.
+    pub fn was_full(&self) -> bool {
+        self.retention.was_full
     }
 
     /// Goes on from the limit until a twentieth of it is free.

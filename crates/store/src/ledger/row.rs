@@ -54,10 +54,16 @@ pub(super) struct Entry<'a> {
 }
 
 impl<'a> Entry<'a> {
+    /// The key that a call has in the file, or one of the next where several calls have the same.
+    pub(super) fn key(call: &StoredCall<'_>) -> i64 {
+        let id = call.id.as_bytes();
+        let low = u32::from_be_bytes([id[12], id[13], id[14], id[15]]) & ((1 << KEY_BITS) - 1);
+        key_at(milliseconds(call.started_at)) | i64::from(low)
+    }
+
     pub(super) fn of(kept: &StoredCall<'a>) -> Entry<'a> {
         let (record, id) = (kept.record, kept.id.into_bytes());
         let ms = milliseconds(kept.started_at);
-        let low = u32::from_be_bytes([id[12], id[13], id[14], id[15]]) & ((1 << KEY_BITS) - 1);
         let started_us = ms.saturating_mul(1000);
         let lasted = record.seconds.duration.and_then(micros).unwrap_or(0);
         Entry {
@@ -66,7 +72,7 @@ impl<'a> Entry<'a> {
             nested: kept.nested,
             trace_id: kept.trace_id,
             id,
-            key: key_at(ms) | i64::from(low),
+            key: Entry::key(kept),
             started_us,
             ended_us: started_us.saturating_add(lasted),
             share: Share::of(record),

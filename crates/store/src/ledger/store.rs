@@ -2,14 +2,14 @@
 //! experiments, the rollups and the distributions.
 
 use super::capacity;
-use super::dictionary::Dictionary;
+use super::dictionary::{self, Dictionary};
 use super::distributions::{HourlyDistributions, SeriesIds};
 use super::experiment_units::{UnitCounts, Units};
 use super::file::{self, LedgerFile};
 use super::names::Names;
 use super::retention::Retention;
 use super::rollups::Rollups;
-use super::row::{Entry, micros, millis, nanos, whole};
+use super::row::{Entry, micros, millis, nanos, started_ms, whole};
 use super::sessions::Sessions;
 use super::stored_call::StoredCall;
 use super::stored_figures::{series_key, unit_key};
@@ -17,7 +17,7 @@ use super::throughput;
 use super::undelivered;
 use super::unsummed;
 use super::write_error::WriteError;
-use rusqlite::{Connection, ErrorCode, Statement};
+use rusqlite::{Connection, ErrorCode, Statement, params};
 use std::path::Path;
 use tokengauge_core::call::CallRecord;
 use tokengauge_core::throughput::ThroughputTick;
@@ -101,6 +101,35 @@ impl Store {
             delivering: false,
             retention: Retention::default(),
         })
+    }
+
+    /// Allows for calls of several pods, which are kept apart.
+    #[must_use]
+    pub fn of_pods(mut self) -> Store {
+        self.dictionary.max_series = dictionary::MAX_SERIES_OF_PODS;
+        self
+    }
+
+    /// Whether a call is in the file.
+    ///
+    /// # Errors
+    /// Where the file cannot be read.
+    pub fn has(&self, call: &StoredCall<'_>) -> Result<bool, WriteError> {
+        let key = Entry::key(call);
+        let sql = "SELECT EXISTS (SELECT 1 FROM calls WHERE key >= ? AND key < ? AND id = ?)";
+        let mut ask = self.connection().prepare_cached(sql)?;
+        let id = call.id.as_bytes().as_slice();
+        Ok(ask.query_row(params![key, key + KEYS_TRIED, id], |row| row.get(0))?)
+    }
+
+    /// When the oldest call in the file began, in milliseconds since 1970.
+    ///
+    /// # Errors
+    /// Where the file cannot be read.
+    pub fn oldest_ms(&self) -> Result<Option<i64>, WriteError> {
+        let sql = "SELECT min(key) FROM calls";
+        let key: Option<i64> = self.connection().query_row(sql, [], |row| row.get(0))?;
+        Ok(key.map(started_ms))
     }
 
     pub(crate) fn connection(&self) -> &Connection {

@@ -80,6 +80,9 @@ SELECT
   c.engine_output_us / 1e6 AS engine_output_seconds,
   c.engine_load_us / 1e6 AS engine_load_seconds,
   c.engine_total_us / 1e6 AS engine_total_seconds,
+  cluster.name AS cluster,
+  namespace.name AS namespace,
+  pod.name AS pod,
   c.key AS key
 FROM calls c
 LEFT JOIN series s ON s.id = c.series
@@ -99,6 +102,9 @@ LEFT JOIN names dialect ON dialect.id = c.dialect
 LEFT JOIN names operation ON operation.id = c.operation
 LEFT JOIN names class ON class.id = s.operation_class
 LEFT JOIN names facts ON facts.id = s.upstream_facts
+LEFT JOIN names cluster ON cluster.id = s.cluster
+LEFT JOIN names namespace ON namespace.id = s.namespace
+LEFT JOIN names pod ON pod.id = s.pod
 LEFT JOIN names guess ON guess.id = c.session_guess
 LEFT JOIN names method ON method.id = c.method
 LEFT JOIN names path ON path.id = c.path

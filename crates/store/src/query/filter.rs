@@ -29,6 +29,12 @@ pub struct Filter {
     pub outcomes: Vec<Outcome>,
     /// The session.
     pub session: Option<String>,
+    /// The cluster of the pod that measured the call.
+    pub cluster: Option<String>,
+    /// The namespace of that pod.
+    pub namespace: Option<String>,
+    /// The name of that pod.
+    pub pod: Option<String>,
     /// Classes of operations; all where there is none. Sessions are those of all of their calls.
     pub operation_classes: Vec<OperationClass>,
 }
@@ -64,8 +70,10 @@ impl Filter {
     /// The same for tokens by second, which know routes, upstreams, models and workloads alone;
     /// `None` where more is asked.
     pub fn throughput(&self) -> Option<RateFilter> {
+        let of_pods = [&self.cluster, &self.namespace, &self.pod];
         let more = [&self.agent, &self.user, &self.experiment, &self.session];
-        let more = more.into_iter().any(Option::is_some) || !self.outcomes.is_empty();
+        let more = more.into_iter().chain(of_pods);
+        let more = more.flatten().next().is_some() || !self.outcomes.is_empty();
         (!more).then(|| RateFilter {
             route: self.route.clone(),
             upstream: self.upstream.clone(),
@@ -196,4 +204,10 @@ pub enum Dimension {
     PromptLength,
     /// The class of the answer's length.
     OutputLength,
+    /// The cluster of the pod that measured the call.
+    Cluster,
+    /// The namespace of that pod.
+    Namespace,
+    /// The name of that pod.
+    Pod,
 }

@@ -3,7 +3,9 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 use tokengauge_core::call::Outcome;
+use tokengauge_core::pod::PodName;
 
 /// A session, summed up over all its calls.
 #[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
@@ -158,6 +160,9 @@ pub struct WaterfallCall {
     pub stalls: u64,
     /// The longest gap between its tokens, seconds.
     pub longest_gap: Option<f64>,
+    /// The pod that measured it; only where calls of several are together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pod: Option<Arc<PodName>>,
     /// Its phases, in the order of time, without gaps.
     pub phases: Vec<Phase>,
 }

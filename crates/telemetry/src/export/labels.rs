@@ -142,6 +142,10 @@ label_sets! {
     ByCause { cause: &'a str }
     /// Why something was lost or closed.
     ByReason { reason: &'a str }
+    /// How something stands.
+    ByState { state: &'a str }
+    /// A pod of a fleet.
+    FleetMember { member: &'a str }
     /// A sink.
     BySink { sink: &'a str }
     /// A sink, and why a batch failed or calls were lost.

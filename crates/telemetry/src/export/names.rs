@@ -11,6 +11,7 @@ mod drift;
 #[cfg(test)]
 mod example;
 mod experiments;
+mod fleet;
 mod gate;
 mod own;
 mod sessions;
@@ -21,6 +22,7 @@ pub use calls::*;
 pub use cost::*;
 pub use drift::*;
 pub use experiments::*;
+pub use fleet::*;
 pub use gate::*;
 pub use own::*;
 pub use sessions::*;
@@ -187,6 +189,7 @@ pub fn all() -> impl Iterator<Item = &'static Metric> {
         gate::ALL,
         experiments::ALL,
         sessions::ALL,
+        fleet::ALL,
     ];
     files.into_iter().flatten()
 }

@@ -63,7 +63,8 @@ pub(super) fn document() -> Value {
             "summary": "Tokens per second of live LLM traffic: calls, sessions, objectives, capacity.",
             "description": "Answers come from the ledger where one is kept, else from the last finished \
                             calls in memory: `store` says which. Unknown is null, never 0. Instants are \
-                            RFC 3339 in UTC, durations seconds, costs US dollars.",
+                            RFC 3339 in UTC, durations seconds, costs US dollars. `tokengauge fleet` answers the same for \
+                            many processes, and 404 where a question is of one alone.",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "servers": [{"url": "/"}],
@@ -97,7 +98,9 @@ fn described(operation: Operation, schemas: &mut SchemaGenerator) -> Value {
         "401": problem("The token of [admin] is missing or wrong."),
         "503": problem("The answer took too long, the ledger cannot be read, or too many ask."),
     });
-    if matches!(operation.path, "/api/v1/calls" | "/api/v1/capsule") {
+    if operation.path == "/api/v1/pods" {
+        responses["404"] = problem("This is no fleet.");
+    } else if matches!(operation.path, "/api/v1/calls" | "/api/v1/capsule") {
         responses["404"] = problem("No [[slo]] of the configuration has the name of `slo`.");
     } else if operation.path == "/api/v1/calls/{id}" {
         parameters.insert(0, parameters::call_id());

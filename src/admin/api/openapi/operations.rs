@@ -10,6 +10,7 @@ use crate::admin::api::finished::{
     Groups, Models, OF_GROUPS, OF_SESSIONS, OF_TIMESERIES, Series, SessionAndCalls, Sessions,
     TasksOf, Workloads,
 };
+use crate::admin::api::fleet::AllPods;
 use crate::admin::api::gates::{AllGates, OF_GATES};
 use crate::admin::api::live::{OF_STREAMS, Slos, Streams};
 use crate::admin::api::marks::{self, AllMarks, OF_MARKS};
@@ -246,6 +247,12 @@ fn of_now() -> Vec<Operation> {
             "streams",
             "Calls under way, the newest first.",
             &[&OF_STREAMS],
+        ),
+        get::<AllPods>(
+            "/api/v1/pods",
+            "pods",
+            "The pods of a fleet and the store of their calls; a single process knows none.",
+            &[],
         ),
         get::<Upstreams>(
             "/api/v1/upstreams",

@@ -126,6 +126,10 @@ fn schema(name: &str) -> (Value, &'static str) {
             name_of,
             "The user as records have it: hashed, unless configured otherwise.",
         ),
+        "cluster" | "namespace" | "pod" => (
+            name_of,
+            "Of the pod that measured the call; only a fleet knows it.",
+        ),
         "workload" | "route" | "upstream" | "agent" | "experiment" | "session" => {
             (name_of, "Its whole name.")
         }

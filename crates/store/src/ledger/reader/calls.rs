@@ -7,7 +7,9 @@ use crate::ledger::row::key_at;
 use crate::query::{Filter, Page, Paging};
 use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
 use std::collections::BinaryHeap;
+use std::sync::Arc;
 use tokengauge_core::call::CallRecord;
+use tokengauge_core::pod::PodName;
 use uuid::Uuid;
 
 /// The most series that are queried by index; beyond it, all calls are scanned.
@@ -171,5 +173,14 @@ pub(in crate::ledger) fn by_key(
 
 /// A record from a row of `calls_readable`.
 pub(in crate::ledger) fn record(row: &Row<'_>) -> rusqlite::Result<CallRecord> {
-    values_of_row(row).map(|values| crate::columns::record(&values))
+    let pod = PodName {
+        cluster: row.get("cluster")?,
+        namespace: row.get("namespace")?,
+        name: row.get("pod")?,
+    };
+    let values = values_of_row(row)?;
+    Ok(CallRecord {
+        pod: pod.known().map(Arc::new),
+        ..crate::columns::record(&values)
+    })
 }

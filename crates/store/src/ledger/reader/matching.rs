@@ -48,6 +48,9 @@ pub(super) fn wanted(filter: &Filter) -> impl Iterator<Item = (Kind, &str)> {
         (Kind::Workload, filter.workload.as_deref()),
         (Kind::Agent, filter.agent.as_deref()),
         (Kind::Experiment, filter.experiment.as_deref()),
+        (Kind::Cluster, filter.cluster.as_deref()),
+        (Kind::Namespace, filter.namespace.as_deref()),
+        (Kind::Pod, filter.pod.as_deref()),
     ]
     .into_iter()
     .filter_map(|(kind, name)| Some((kind, name?)))
@@ -184,6 +187,9 @@ impl Dimension {
             Dimension::Variant => Kind::Variant,
             Dimension::Outcome => Kind::Outcome,
             Dimension::UpstreamFacts => Kind::UpstreamFacts,
+            Dimension::Cluster => Kind::Cluster,
+            Dimension::Namespace => Kind::Namespace,
+            Dimension::Pod => Kind::Pod,
             Dimension::User | Dimension::PromptLength | Dimension::OutputLength => return None,
         }))
     }

@@ -391,5 +391,6 @@ fn call_row(call: CallRecord, offset: f64, wait_before: Option<f64>) -> Waterfal
         ttft: call.seconds.ttft,
         stalls: call.stalls,
         longest_gap: call.seconds.longest_gap,
+        pod: call.pod,
     }
 }

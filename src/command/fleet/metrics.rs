@@ -1,0 +1,70 @@
+//! The metrics of a fleet.
+
+use crate::export::labels::{ByReason, ByState, FleetMember};
+use crate::export::names;
+use crate::export::prometheus::Prometheus;
+use crate::export::registry::Registry;
+use crate::fleet::{Fleet, PodState, PodStatus, StoreState};
+use parking_lot::Mutex;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+/// Updates the metrics of a fleet before every scrape.
+pub(super) fn install(prometheus: &Prometheus, fleet: &Arc<Fleet>) {
+    let fleet = Arc::clone(fleet);
+    let named = Mutex::new(BTreeSet::new());
+    prometheus.before_scrape(move |registry, _| {
+        let pods = fleet.pods();
+        for state in PodState::ALL {
+            let count = pods.iter().filter(|pod| pod.state == state).count();
+            let labels = ByState {
+                state: state.as_str(),
+            };
+            let gauge = registry.series(&names::FLEET_PODS, &labels);
+            gauge.set(count as f64);
+        }
+        members(registry, &pods, &mut named.lock());
+        store(registry, &fleet);
+        for (why, events) in fleet.drops() {
+            let labels = ByReason {
+                reason: why.as_str(),
+            };
+            let counter = registry.series(&names::FLEET_EVENTS_DROPPED, &labels);
+            counter.absolute(events);
+        }
+    });
+}
+
+/// A series for each pod; those of pods that are gone are removed.
+fn members(registry: &Registry, pods: &[PodStatus], named: &mut BTreeSet<String>) {
+    let now: BTreeSet<String> = pods.iter().map(|pod| pod.label().to_owned()).collect();
+    for member in named.difference(&now) {
+        registry.forget(&names::FLEET_POD_UP, &FleetMember { member });
+    }
+    for pod in pods {
+        let labels = FleetMember {
+            member: pod.label(),
+        };
+        let up = registry.series(&names::FLEET_POD_UP, &labels);
+        up.set(f64::from(u8::from(pod.state == PodState::Connected)));
+    }
+    *named = now;
+}
+
+fn store(registry: &Registry, fleet: &Fleet) {
+    let store = fleet.store();
+    let up = registry.series(&names::FLEET_STORE_UP, &());
+    up.set(f64::from(u8::from(store.state != StoreState::Away)));
+    let age = store
+        .read
+        .and_then(|at| SystemTime::now().duration_since(at).ok());
+    if let Some(age) = age {
+        let gauge = registry.series(&names::FLEET_STORE_AGE, &());
+        gauge.set(age.as_secs_f64());
+    }
+    let calls = registry.series(&names::FLEET_CALLS, &());
+    calls.absolute(store.calls);
+    let failures = registry.series(&names::FLEET_STORE_FAILURES, &());
+    failures.absolute(store.failures);
+}

@@ -1,0 +1,164 @@
+//! `tokengauge fleet`: the page and the API over a store and the event streams of pods.
+
+mod metrics;
+mod prometheus;
+
+use super::operators::{self, Operators};
+use crate::Error;
+use crate::admin::{Admin, EventBus, ProcessInfo};
+use crate::cli::FleetArgs;
+use crate::config::{Config, DEFAULT_ADMIN, Token};
+use crate::export::prometheus::Prometheus;
+use crate::fleet::{Fleet, FleetSettings, Follower, FollowerSettings, MAX_PODS, ObjectiveSource};
+use crate::ledger::{Limits, Reader};
+use crate::meter::{Accounting, Meter, RecentCalls};
+use crate::output;
+use crate::proxy::Shutdown;
+use crate::slo::Slos;
+use arc_swap::ArcSwap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Instant, SystemTime};
+use tempfile::TempDir;
+use tokengauge_net::tls::ClientTls;
+use tokengauge_sink::Secret;
+use tokio::runtime::Builder;
+
+/// The ledger's file within the folder: not that of a proxy with the same `state_dir`.
+const FILE: &str = "fleet.sqlite";
+
+pub(super) async fn fleet(args: FleetArgs) -> Result<(), Error> {
+    let config = config(&args)?;
+    super::fd_limit::raise(MAX_PODS);
+    let shutdown = Shutdown::new();
+    super::signals::watch(shutdown.clone())?;
+    let event_bus = EventBus::new();
+    let fleet = start_fleet(&args, &event_bus);
+    let (path, _temporary) = ledger(&args, &config)?;
+    let admin = admin(&config, &fleet, event_bus, &path);
+    let operators = Operators::bind(&config, &admin.prometheus)?;
+    follow_store(&args, &config, &fleet, path)?;
+    tokio::spawn(Arc::clone(&fleet).follow_pods());
+    if let Some(address) = &args.prometheus {
+        let rules = prometheus::Rules::new(address, &args.credentials, &config.slos)?;
+        tokio::spawn(rules.follow(Arc::clone(&fleet)));
+    }
+    if let Some(address) = operators.address() {
+        output::note(&format!("admin on {address}"));
+    }
+    if let Some(address) = operators.metrics_address() {
+        output::note(&format!("metrics on {address}"));
+    }
+    admin.readiness.listening();
+    let _serving = operators.start(admin);
+    shutdown.drain_started().await;
+    tracing::info!("ended");
+    Ok(())
+}
+
+/// The configuration, overlaid by command line and environment.
+fn config(args: &FleetArgs) -> Result<Config, Error> {
+    let (mut config, _) = super::load(&args.config)?;
+    let configured = config.admin.address.unwrap_or(DEFAULT_ADMIN);
+    config.admin.address = Some(args.listen.unwrap_or(configured));
+    super::take_admin_token(&mut config)?;
+    if let Some(file) = &args.token_file {
+        config.admin.token = Some(Token::File(file.clone()));
+    }
+    Ok(config)
+}
+
+fn start_fleet(args: &FleetArgs, event_bus: &Arc<EventBus>) -> Arc<Fleet> {
+    let bus = Arc::clone(event_bus);
+    let settings = FleetSettings {
+        addresses: args.pods.clone(),
+        token: args.pods_token_file.clone().map(Secret::File),
+        tls: ClientTls {
+            ca: args.pods_ca.clone(),
+            ..ClientTls::default()
+        },
+        finished: Box::new(move |record, pod| bus.forward(record, pod)),
+    };
+    let objectives = match args.prometheus {
+        Some(_) => ObjectiveSource::Prometheus,
+        None => ObjectiveSource::Pods,
+    };
+    Fleet::new(settings, args.store.address(), objectives)
+}
+
+/// The ledger's file, and the folder that is deleted with it where none is configured.
+fn ledger(args: &FleetArgs, config: &Config) -> Result<(PathBuf, Option<TempDir>), Error> {
+    if let Some(folder) = args.state_dir.as_ref().or(config.state_dir.as_ref()) {
+        return Ok((folder.join(FILE), None));
+    }
+    let folder = tempfile::tempdir()
+        .map_err(|error| Error::Failed(format!("cannot make a temporary folder: {error}")))?;
+    Ok((folder.path().join(FILE), Some(folder)))
+}
+
+/// Follows the store on a thread of its own, since it writes to disk.
+fn follow_store(
+    args: &FleetArgs,
+    config: &Config,
+    fleet: &Arc<Fleet>,
+    path: PathBuf,
+) -> Result<(), Error> {
+    let kept = config.ledger.clone();
+    let kept = kept.unwrap_or_else(|| crate::config::Ledger::new(path.clone()));
+    let settings = FollowerSettings {
+        url: args.store.clone(),
+        ledger: path,
+        limits: Limits {
+            // What was asked for is kept, at least.
+            age: kept.retention_age.max(args.since),
+            bytes: kept.retention_bytes,
+        },
+        since: args.since,
+    };
+    let follower =
+        Follower::new(settings, fleet).map_err(|error| Error::Failed(error.to_string()))?;
+    let failed = |error| Error::Failed(format!("cannot start a thread: {error}"));
+    let runtime = Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(failed)?;
+    let thread = std::thread::Builder::new().name("store".into());
+    let run = move || runtime.block_on(follower.run());
+    thread.spawn(run).map(|_| ()).map_err(failed)
+}
+
+/// What the address answers from. This process has no calls of its own.
+fn admin(config: &Config, fleet: &Arc<Fleet>, event_bus: Arc<EventBus>, ledger: &Path) -> Admin {
+    let measure = config.measure.clone();
+    let prometheus = Prometheus::new(&[], &measure);
+    metrics::install(&prometheus, fleet);
+    let bus = Arc::clone(&event_bus);
+    prometheus.before_scrape(move |registry, _| operators::refresh(registry, &bus));
+    let accounting = Accounting::new(&config.prices, &[], &[]);
+    let about = ProcessInfo {
+        routes: Vec::new(),
+        pod: super::sinks::origin().pod(),
+        fleet: Some(fleet.info()),
+        ..ProcessInfo::new(config, &[], SystemTime::now())
+    };
+    Admin {
+        slos: Slos::new(&config.slos, &measure, Instant::now(), SystemTime::now()),
+        recent: RecentCalls::new(1),
+        meter: Meter::with(measure, accounting, Vec::new(), None),
+        prometheus,
+        about: Arc::new(ArcSwap::from_pointee(about)),
+        experiments: Arc::new(ArcSwap::from_pointee(config.experiments.clone())),
+        readiness: Arc::default(),
+        ledger: Some(Reader::new(ledger, Instant::now)),
+        sinks: Arc::default(),
+        throughput: None,
+        upstreams: Arc::new(Vec::new),
+        drifts: Arc::default(),
+        gates: Arc::default(),
+        gate_audit: Arc::default(),
+        marks: Arc::default(),
+        session_watch: crate::sessions::SessionWatch::new(),
+        fleet: Some(Arc::clone(fleet)),
+        event_bus,
+        clock: Instant::now,
+        wall: SystemTime::now,
+    }
+}

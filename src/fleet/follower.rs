@@ -1,0 +1,281 @@
+//! Follows a store into a ledger. Calls arrive late and in the order of their end, so that no place in the table divides
+//! what is known from what is new: the numbers of calls by their start are compared, and intervals that differ are read.
+
+use super::Fleet;
+use crate::ledger::{Limits, Store, StoredCall, WriteError};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+use tokengauge_core::time::duration_since_1970;
+use tokengauge_net::client::NoClient;
+use tokengauge_sink::{ReadError, Span, StoreReader, StoreUrl, StoredRow};
+use tokio::time::sleep;
+
+/// The length of an interval, in milliseconds.
+const INTERVAL: i64 = 10_000;
+/// Intervals that are read at once at most: an hour.
+const INTERVALS_AT_ONCE: i64 = 360;
+/// The pause between two looks, and how many times as long as a look took it is at least.
+const PAUSE: Duration = Duration::from_secs(2);
+const PAUSE_FACTOR: u32 = 2;
+/// What every look is at; now and then a look is at everything.
+const RECENT: Duration = Duration::from_secs(15 * 60);
+const WHOLE_EVERY: Duration = Duration::from_secs(60);
+/// The longest pause while the store is away.
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// A clock of another host may be ahead by so much.
+const AHEAD: Duration = Duration::from_secs(86_400);
+/// Calls that are written in one transaction.
+const BATCH: usize = 1_000;
+/// Steps of retention after a look.
+const TIDY_STEPS: usize = 100;
+
+/// How a store is followed.
+#[derive(Clone, Debug)]
+pub struct FollowerSettings {
+    /// The store.
+    pub url: StoreUrl,
+    /// The ledger's file.
+    pub ledger: PathBuf,
+    /// How much of it is kept.
+    pub limits: Limits,
+    /// How far back calls are read.
+    pub since: Duration,
+}
+
+/// Follows a store.
+pub struct Follower {
+    settings: FollowerSettings,
+    fleet: Arc<Fleet>,
+    reader: StoreReader,
+    /// `None` after an error, until it is opened again.
+    ledger: Option<Store>,
+    /// Rows that the store had of each interval when it was last read.
+    known: BTreeMap<i64, u64>,
+    /// Calls from before are not read again: the ledger had no room for them.
+    floor: i64,
+}
+
+/// Why a store cannot be followed.
+#[derive(Debug, thiserror::Error)]
+pub enum FollowerError {
+    /// The URL, or a file of TLS, cannot be used.
+    #[error("the store: {0}")]
+    Store(#[from] NoClient),
+    /// The ledger cannot be written to.
+    #[error("the ledger: {0}")]
+    Ledger(#[from] WriteError),
+}
+
+/// Why a look failed.
+#[derive(Debug, thiserror::Error)]
+enum LookError {
+    #[error(transparent)]
+    Store(#[from] ReadError<WriteError>),
+    #[error(transparent)]
+    Counts(#[from] ReadError<std::convert::Infallible>),
+    #[error("the ledger here: {0}")]
+    Ledger(#[from] WriteError),
+}
+
+impl Follower {
+    /// Opens the ledger.
+    ///
+    /// # Errors
+    /// Where it cannot be written to, or the store's URL cannot be used.
+    pub fn new(settings: FollowerSettings, fleet: &Arc<Fleet>) -> Result<Follower, FollowerError> {
+        let ledger = Some(Store::open(&settings.ledger)?.of_pods());
+        Ok(Follower {
+            reader: StoreReader::new(&settings.url)?,
+            fleet: Arc::clone(fleet),
+            settings,
+            ledger,
+            known: BTreeMap::new(),
+            floor: 0,
+        })
+    }
+
+    /// Follows for as long as it is polled. It writes to disk: not for threads that must not block.
+    pub async fn run(mut self) {
+        let (mut whole_at, mut away) = (None, PAUSE);
+        loop {
+            let began = Instant::now();
+            let whole = whole_at.is_none_or(|at: Instant| at.elapsed() >= WHOLE_EVERY);
+            let since = if whole { self.settings.since } else { RECENT };
+            match self.look(since.min(self.settings.since)).await {
+                Ok(()) => {
+                    away = PAUSE;
+                    if whole {
+                        whole_at = Some(Instant::now());
+                    }
+                    sleep(PAUSE.max(began.elapsed() * PAUSE_FACTOR)).await;
+                }
+                Err(error) => {
+                    self.failed(&error);
+                    // What came meanwhile may be from any time.
+                    whole_at = None;
+                    sleep(away).await;
+                    away = (away * 2).min(LONGEST_PAUSE);
+                }
+            }
+        }
+    }
+
+    fn failed(&mut self, error: &LookError) {
+        if matches!(
+            error,
+            LookError::Ledger(_) | LookError::Store(ReadError::Taken(_))
+        ) {
+            // Its caches may have what was not committed.
+            self.ledger = None;
+        }
+        let mut new = false;
+        let error = error.to_string();
+        self.fleet
+            .store_is(|store| new = store.failed(error.clone(), SystemTime::now()));
+        if new {
+            tracing::warn!(
+                error,
+                "the store is away: what it has is read when it answers"
+            );
+        }
+    }
+
+    /// Reads what the store has and is not here.
+    async fn look(&mut self, since: Duration) -> Result<(), LookError> {
+        let mut ledger = match self.ledger.take() {
+            Some(ledger) => ledger,
+            None => Store::open(&self.settings.ledger)?.of_pods(),
+        };
+        let looked = self.look_into(&mut ledger, since).await;
+        self.ledger = Some(ledger);
+        looked?;
+        let mut back = false;
+        self.fleet
+            .store_is(|store| back = store.caught_up(SystemTime::now()));
+        if back {
+            tracing::info!("the store answers again, and everything that it has is here");
+        }
+        Ok(())
+    }
+
+    async fn look_into(&mut self, ledger: &mut Store, since: Duration) -> Result<(), LookError> {
+        let now = SystemTime::now();
+        let kept = since.min(self.settings.limits.age);
+        let from = milliseconds(now.checked_sub(kept).unwrap_or(SystemTime::UNIX_EPOCH));
+        // Whole intervals, whose numbers can be compared.
+        let from = from.max(self.floor).div_euclid(INTERVAL) * INTERVAL;
+        let span = (from, milliseconds(now + AHEAD));
+        let counts = self.reader.counts(span, INTERVAL).await?;
+        let oldest = milliseconds(
+            now.checked_sub(self.settings.since)
+                .unwrap_or(SystemTime::UNIX_EPOCH),
+        );
+        self.known = self.known.split_off(&oldest.div_euclid(INTERVAL));
+        for intervals in changed(&self.known, &counts) {
+            if (intervals.1 + 1) * INTERVAL <= self.floor {
+                break;
+            }
+            self.read(ledger, intervals).await?;
+            self.tidy(ledger, now)?;
+        }
+        self.tidy(ledger, now)
+    }
+
+    /// Reads some intervals, from the first to the last, and writes what is not here.
+    async fn read(
+        &mut self,
+        ledger: &mut Store,
+        (first, last): (i64, i64),
+    ) -> Result<(), LookError> {
+        let span: Span = (first * INTERVAL, (last + 1) * INTERVAL);
+        let mut rows_of: BTreeMap<i64, u64> = BTreeMap::new();
+        let fleet = &self.fleet;
+        let take = |rows: &[StoredRow]| {
+            for batch in rows.chunks(BATCH) {
+                for row in batch {
+                    let interval = row.started_ms().div_euclid(INTERVAL);
+                    *rows_of.entry(interval).or_default() += 1;
+                }
+                let records: Vec<_> = batch.iter().map(StoredRow::record).collect();
+                let mut new = Vec::new();
+                for (record, concurrency) in &records {
+                    let call = StoredCall::of_record(record, *concurrency);
+                    if let Some(call) = call
+                        && !ledger.has(&call)?
+                    {
+                        new.push(call);
+                    }
+                }
+                ledger.write(&new)?;
+                fleet.store_is(|store| store.calls += new.len() as u64);
+            }
+            Ok::<_, WriteError>(())
+        };
+        self.reader.read(span, take).await?;
+        self.known.extend(rows_of);
+        Ok(())
+    }
+
+    /// Keeps the ledger within its bounds.
+    fn tidy(&mut self, ledger: &mut Store, now: SystemTime) -> Result<(), LookError> {
+        for _ in 0..TIDY_STEPS {
+            if !ledger.tidy(milliseconds(now), &self.settings.limits)? {
+                break;
+            }
+        }
+        if ledger.was_full() {
+            let oldest = ledger.oldest_ms()?.unwrap_or(0);
+            if oldest > self.floor {
+                self.floor = oldest + INTERVAL;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn milliseconds(at: SystemTime) -> i64 {
+    i64::try_from(duration_since_1970(at).as_millis()).unwrap_or(i64::MAX)
+}
+
+/// The intervals whose number of calls is another one, next to each other put together, the newest first.
+fn changed(known: &BTreeMap<i64, u64>, counts: &BTreeMap<i64, u64>) -> Vec<(i64, i64)> {
+    let mut found: Vec<(i64, i64)> = Vec::new();
+    let differ = counts
+        .iter()
+        .filter(|(interval, calls)| known.get(interval) != Some(calls));
+    for (interval, _) in differ {
+        match found.last_mut() {
+            Some((first, last))
+                if *interval == *last + 1 && *interval - *first < INTERVALS_AT_ONCE =>
+            {
+                *last = *interval;
+            }
+            _ => found.push((*interval, *interval)),
+        }
+    }
+    found.reverse();
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn intervals_that_differ_are_read_together_the_newest_first() {
+        let known = BTreeMap::from([(1, 5), (2, 5), (3, 5), (900, 1)]);
+        let counts = BTreeMap::from([(1, 5), (2, 6), (3, 7), (5, 1), (900, 1)]);
+        assert_eq!(changed(&known, &counts), [(5, 5), (2, 3)]);
+        assert_eq!(changed(&counts, &counts), []);
+        let many: BTreeMap<_, _> = (0..INTERVALS_AT_ONCE + 1)
+            .map(|interval| (interval, 1))
+            .collect();
+        let last = INTERVALS_AT_ONCE;
+        assert_eq!(
+            changed(&BTreeMap::new(), &many),
+            [(last, last), (0, last - 1)]
+        );
+    }
+}

@@ -1,0 +1,68 @@
+//! Objectives over a fleet: from Prometheus, or each pod's own.
+
+use super::{Fleet, SHOWN_OBJECTIVES};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
+use std::sync::Arc;
+
+/// Where objectives come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ObjectiveSource {
+    /// The recording rules of a Prometheus: of all pods together.
+    Prometheus,
+    /// Each pod's own counts.
+    Pods,
+    /// There are none: neither is asked.
+    None,
+}
+
+/// Objectives as they were last asked for.
+#[derive(Clone, Debug, Default)]
+pub struct Objectives {
+    /// Each as the API has it.
+    pub slos: Vec<Value>,
+    /// Why they cannot be asked for.
+    pub error: Option<String>,
+}
+
+impl Fleet {
+    /// Sets the objectives of a Prometheus.
+    pub fn set_objectives(&self, objectives: Objectives) {
+        self.objectives.store(Some(Arc::new(objectives)));
+    }
+
+    /// Where objectives come from.
+    pub fn objective_source(&self) -> ObjectiveSource {
+        match (self.of_pods, self.settings.addresses.is_empty()) {
+            (false, _) => ObjectiveSource::Prometheus,
+            (true, false) => ObjectiveSource::Pods,
+            (true, true) => ObjectiveSource::None,
+        }
+    }
+
+    pub(super) fn objectives_of_pods(&self) -> bool {
+        self.of_pods
+    }
+
+    /// How the objectives stand, and how many there are in all. Of those of pods the ones with the least budget left.
+    pub fn objectives(&self) -> (Objectives, usize) {
+        if let Some(asked) = self.objectives.load_full() {
+            return ((*asked).clone(), asked.slos.len());
+        }
+        let said: Vec<_> = self.all().iter().map(|pod| pod.objectives()).collect();
+        let mut all: Vec<_> = said.iter().flat_map(|of_pod| of_pod.iter()).collect();
+        all.sort_by(|one, other| one.remaining.total_cmp(&other.remaining));
+        let total = all.len();
+        all.truncate(SHOWN_OBJECTIVES);
+        let slos = all
+            .into_iter()
+            .filter_map(|one| serde_json::from_str(&one.status).ok());
+        let objectives = Objectives {
+            slos: slos.collect(),
+            error: None,
+        };
+        (objectives, total)
+    }
+}

@@ -1,0 +1,165 @@
+//! Reads the events of a pod, and connects again after pauses.
+
+use super::event_parser::{EventParser, Parsed};
+use super::pod::Pod;
+use super::{Dropped, Fleet};
+use crate::http_client::{Client, Failure, StreamedAnswer};
+use bytes::Bytes;
+use http::{Request, StatusCode, Uri, header};
+use serde::Deserialize;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant, SystemTime};
+use tokengauge_core::pod::PodName;
+use tokengauge_net::endpoint::Protocol;
+use tokio::time::{sleep, timeout};
+
+/// How long a pod may take to answer.
+const ANSWER: Duration = Duration::from_secs(10);
+/// Streams come every second: without any byte for so long the pod does not answer.
+const SILENT: Duration = Duration::from_secs(20);
+/// The pauses before it is asked again.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// A connection that lasted so long was a good one.
+const GOOD: Duration = Duration::from_secs(10);
+/// Bytes of what a pod says of itself at most.
+const MAX_ABOUT: usize = 1 << 20;
+
+/// What a pod says of itself.
+#[derive(Deserialize)]
+struct About {
+    version: Option<String>,
+    pod: Option<PodName>,
+}
+
+/// Follows a pod until this is dropped.
+pub(super) async fn follow(pod: Arc<Pod>, fleet: Arc<Fleet>) {
+    let mut pause = FIRST_PAUSE;
+    loop {
+        let began = Instant::now();
+        let error = match connect(&pod, &fleet).await {
+            Ok(events) => read(&pod, &fleet, events).await,
+            Err(error) => error,
+        };
+        if pod.unreachable(error.clone(), SystemTime::now()) {
+            let status = pod.status();
+            tracing::warn!(pod = status.label(), address = %pod.at, error, "a pod cannot be reached");
+        }
+        if began.elapsed() >= GOOD {
+            pause = FIRST_PAUSE;
+        }
+        // Pods that went together are not asked together.
+        sleep(pause.mul_f64(0.75 + jitter() / 2.0)).await;
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+/// A number from 0 to 1 that differs from call to call.
+fn jitter() -> f64 {
+    static CALLS: AtomicU64 = AtomicU64::new(0);
+    let number = CALLS.fetch_add(1, Ordering::Relaxed);
+    // Fractions of multiples of the golden ratio are spread evenly.
+    (number as f64 * 0.618_033_988_749_895).fract()
+}
+
+async fn connect(pod: &Pod, fleet: &Fleet) -> Result<StreamedAnswer, String> {
+    // Files and handshakes of a thousand pods at once would be in each other's way.
+    let _turn = fleet.connecting.acquire().await;
+    let url = pod.address.url(pod.at);
+    let uri: Uri = url
+        .parse()
+        .map_err(|error| format!("{url} is no URL: {error}"))?;
+    let client = Client::new(&uri, &fleet.settings.tls, Protocol::Http1);
+    let client = client.map_err(|error| error.to_string())?;
+    let client = client.at(pod.at).max_answer(MAX_ABOUT);
+    let about = request(&url, "/api/v1/about", fleet)?;
+    let about = in_time(client.send(&about)).await?;
+    check(about.status)?;
+    let about: About = serde_json::from_slice(&about.body)
+        .map_err(|error| format!("it is no tokengauge of this kind: {error}"))?;
+    let events = request(&url, "/api/v1/events", fleet)?;
+    let events = in_time(client.stream(&events)).await?;
+    check(events.status)?;
+    pod.connected(
+        about.pod.unwrap_or_default(),
+        about.version,
+        SystemTime::now(),
+    );
+    tracing::info!(pod = pod.status().label(), address = %pod.at, "follows a pod");
+    Ok(events)
+}
+
+fn request(url: &str, path: &str, fleet: &Fleet) -> Result<Request<Bytes>, String> {
+    let mut request = Request::get(format!("{url}{path}"));
+    if let Some(token) = &fleet.settings.token {
+        let token = token
+            .read()
+            .map_err(|error| format!("the token: {error}"))?;
+        request = request.header(
+            header::AUTHORIZATION,
+            format!("Bearer {}", token.unwrap_or_default()),
+        );
+    }
+    let request = request.body(Bytes::new());
+    request.map_err(|_| "the token has characters that no header may have".to_owned())
+}
+
+async fn in_time<T>(answer: impl Future<Output = Result<T, Failure>>) -> Result<T, String> {
+    match timeout(ANSWER, answer).await {
+        Ok(Err(Failure::Connect(error))) => Err(format!(
+            "no connection: {error}; is it up, and does its [admin] listen where this can reach it?"
+        )),
+        Ok(answer) => answer.map_err(|error| error.to_string()),
+        Err(_) => Err(format!("no answer within {} s", ANSWER.as_secs())),
+    }
+}
+
+fn check(status: StatusCode) -> Result<(), String> {
+    let todo = match status.as_u16() {
+        200 => return Ok(()),
+        401 | 403 => "name a file with the token of its [admin] by --pods-token-file",
+        421 => {
+            "it does not accept this host name: add it to `hosts` of its [admin], or set a token there"
+        }
+        503 => "too many listen to it already",
+        _ => "is its admin address there?",
+    };
+    Err(format!("it answered {}: {todo}", status.as_u16()))
+}
+
+/// Reads events until there are no more; why.
+async fn read(pod: &Pod, fleet: &Fleet, mut events: StreamedAnswer) -> String {
+    let mut parser = EventParser::default();
+    loop {
+        match timeout(SILENT, events.next()).await {
+            Ok(Ok(Some(bytes))) => parser.push(&bytes, |event| take(pod, fleet, event)),
+            Ok(Ok(None)) => return "it ended its events".to_owned(),
+            Ok(Err(error)) => return format!("the connection was lost: {error}"),
+            Err(_) => return format!("it sent nothing for {} s", SILENT.as_secs()),
+        }
+    }
+}
+
+fn take(pod: &Pod, fleet: &Fleet, event: Parsed<'_>) {
+    let taken = match event {
+        Parsed::TooLarge => return fleet.dropped(Dropped::TooLarge, 1),
+        Parsed::Event("streams", data) => pod.take_streams(data),
+        Parsed::Event("slos", data) if fleet.objectives_of_pods() => pod.take_objectives(data),
+        Parsed::Event("call", data) => (fleet.settings.finished)(data, pod.name().as_deref()),
+        Parsed::Event("lost", data) => {
+            let lost: Result<Lost, _> = serde_json::from_slice(data);
+            lost.map(|lost| fleet.dropped(Dropped::Slow, lost.events))
+        }
+        Parsed::Event(..) => Ok(()),
+    };
+    if taken.is_err() {
+        fleet.dropped(Dropped::Unreadable, 1);
+    }
+}
+
+/// The event `lost` of a pod.
+#[derive(Deserialize)]
+struct Lost {
+    events: u64,
+}

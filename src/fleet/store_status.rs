@@ -1,0 +1,86 @@
+//! How the store of a fleet stands.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use std::time::SystemTime;
+
+/// Whether the store is followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StoreState {
+    /// Its calls are read for the first time since the start.
+    Reading,
+    /// Everything that it has is here, but for the last seconds.
+    Following,
+    /// It does not answer; what it has is read when it does again.
+    Away,
+}
+
+/// How the store of a fleet stands.
+#[derive(Clone, Debug, JsonSchema, Serialize)]
+#[schemars(rename = "FleetStore")]
+pub struct StoreStatus {
+    /// Where it is, without secrets.
+    pub address: String,
+    /// Whether it is followed.
+    pub state: StoreState,
+    /// Since when, RFC 3339, UTC.
+    #[schemars(extend("format" = "date-time"))]
+    pub since: String,
+    /// Why it is away, and what to do.
+    pub error: Option<String>,
+    /// Calls that were taken from it since the start.
+    pub calls: u64,
+    /// When it was last read to its end; null before the first time.
+    #[schemars(extend("format" = "date-time"))]
+    pub read_at: Option<String>,
+    /// Requests to it that failed.
+    pub failures: u64,
+    /// The same as `read_at`.
+    #[serde(skip)]
+    pub read: Option<SystemTime>,
+}
+
+impl StoreStatus {
+    pub(super) fn new(address: String, now: SystemTime) -> StoreStatus {
+        StoreStatus {
+            address,
+            state: StoreState::Reading,
+            since: written(now),
+            error: None,
+            calls: 0,
+            read_at: None,
+            failures: 0,
+            read: None,
+        }
+    }
+
+    /// It was read to its end. Whether it was away before.
+    pub(super) fn caught_up(&mut self, now: SystemTime) -> bool {
+        let back = self.error.take().is_some();
+        self.turn(StoreState::Following, now);
+        self.read_at = Some(written(now));
+        self.read = Some(now);
+        back
+    }
+
+    /// It failed. Whether that is new.
+    pub(super) fn failed(&mut self, error: String, now: SystemTime) -> bool {
+        let new = self.state != StoreState::Away;
+        self.turn(StoreState::Away, now);
+        self.error = Some(error);
+        self.failures += 1;
+        new
+    }
+
+    fn turn(&mut self, state: StoreState, now: SystemTime) {
+        if self.state != state {
+            self.state = state;
+            self.since = written(now);
+        }
+    }
+}
+
+fn written(at: SystemTime) -> String {
+    humantime::format_rfc3339_millis(at).to_string()
+}
