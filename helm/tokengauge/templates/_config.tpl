@@ -135,7 +135,7 @@ change does. */}}
 {{- $measure := default (dict) $tables.measure }}
 {{- /* `listen` is overridden by the arguments. */}}
 {{- $admin := omit (default (dict) $tables.admin) "listen" }}
-{{- list $admin $tables.otlp $tables.state_dir $tables.ledger $tables.quota_store $measure.max_models | toJson | sha256sum }}
+{{- list $admin $tables.otlp $tables.state_dir $tables.ledger $tables.quota_store $tables.sink $measure.max_models | toJson | sha256sum }}
 {{- end }}
 
 {{- /* What of the configuration is counted or done by each process for itself, one name a line. */}}
