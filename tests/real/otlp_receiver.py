@@ -51,6 +51,8 @@ def main():
         def log_message(self, *_):
             pass
 
+    # Pods that end together come together.
+    http.server.ThreadingHTTPServer.request_queue_size = 64
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     print(f"listening on {server.server_address[1]}", flush=True)
     server.serve_forever()

@@ -10,7 +10,7 @@ import urllib.error
 import urllib.request
 
 import traffic
-from otlp import exporting, receiving
+from otlp import eventually, exporting, receiving
 
 PODS = 20
 # How long a pod lives: 40 in a long run.
@@ -73,9 +73,10 @@ def test_nothing_is_lost_of_twenty_pods_that_live_shorter_than_a_scrape(tokengau
         with concurrent.futures.ThreadPoolExecutor(PODS) as threads:
             lives = [threads.submit(live, number, tokengauge, simulator, receiver, tmp_path) for number in range(PODS)]
             records = [record for pod in lives for record in pod.result()]
-        assert len(receiver.messages("/v1/metrics")) >= PODS
+        # Decoding takes the receiver some time.
+        eventually(lambda: len(receiver.messages("/v1/metrics")) >= PODS, "message of each pod", 30)
         assert len(records) >= PODS * 2
         assert total(receiver, "tokengauge.requests") == len(records)
-        assert total(receiver, "tokengauge.slo.events", slo="first-token") == len(records)
+        assert total(receiver, "tokengauge.slo_events", slo="first-token") == len(records)
         tokens = sum(record["tokens"]["normalised"]["output"] for record in records)
         assert total(receiver, "tokengauge.tokens", direction="output", source="counted") == tokens > 0

@@ -35,13 +35,13 @@ pub(crate) struct Generation {
     finishes: Vec<(u32, Box<str>)>,
     /// Wire events so far.
     pub(crate) messages: u64,
-    pub(crate) first_token_event: Option<u64>,
+    pub(crate) first_token_event: Option<u32>,
     /// Whether the dialect's own terminator was seen.
     pub(crate) terminated: bool,
     /// Whether a wire event could not be read.
     pub(crate) unparsed: bool,
     /// Wire events that could not be read.
-    unread: u64,
+    unread: u32,
     /// Whether any event had content of this dialect.
     spoke: bool,
 }
@@ -60,6 +60,7 @@ impl Generation {
             Event::Message => self.messages += 1,
             Event::Delta { segment, text } => {
                 let index = self.messages.saturating_sub(1);
+                let index = u32::try_from(index).unwrap_or(u32::MAX);
                 self.first_token_event.get_or_insert(index);
                 self.counts.push(segment, text);
                 if segment.channel == Channel::ToolCall {
@@ -84,7 +85,7 @@ impl Generation {
             Event::End => self.terminated = true,
             Event::Unparsed => {
                 self.unparsed = true;
-                self.unread += 1;
+                self.unread = self.unread.saturating_add(1);
             }
             Event::ResponseId(id) => {
                 self.response_id
@@ -144,7 +145,7 @@ impl Generation {
 
     /// Whether valid events arrived, but none of the expected dialect.
     pub(crate) fn is_foreign(&self) -> bool {
-        self.messages > self.unread && !self.spoke
+        self.messages > u64::from(self.unread) && !self.spoke
     }
 
     /// Whether events arrived, but none could be read.

@@ -251,7 +251,7 @@ fn record(
             None => generation.timeline.segments(generation.tokens().all()),
             Some(_) => Vec::new(),
         },
-        first_token_event: generation.first_token_event,
+        first_token_event: generation.first_token_event.map(u64::from),
         bytes: state.bytes,
         cost_usd: None,
         cost_source: None,
