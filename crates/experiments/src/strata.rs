@@ -69,10 +69,9 @@ impl Strata {
             }
         }
         for coarser in [Stratum::at_any_hour, |_| Stratum::default()] {
-            for (stratum, pair) in strata
-                .extract_if(.., |_, pair| !enough(pair))
-                .collect::<Vec<_>>()
-            {
+            let few: BTreeMap<Stratum, [Arms; 2]>;
+            (strata, few) = strata.into_iter().partition(|(_, pair)| enough(pair));
+            for (stratum, pair) in few {
                 add(strata.entry(coarser(stratum)).or_default(), &pair);
             }
         }
