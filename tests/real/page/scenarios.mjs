@@ -74,8 +74,10 @@ async function filter(world) {
   await page.locator('#filters select[name="model"] option[value="claude-sonnet-4-5"]').waitFor({ state: "attached" });
   await asks(page, /\/groups\?.*model=claude-sonnet-4-5.*by=model/, () => choose(page, "model", "claude-sonnet-4-5"));
   await until("one model alone", async () => (await cells(page, "#models", 1)).join() === "claude-sonnet-4-5");
-  const models = await cells(page, "#last-calls", 2);
-  assert.ok(models.length > 0 && models.every((model) => model === "claude-sonnet-4-5"), models.join());
+  await until("its calls alone", async () => {
+    const models = await cells(page, "#last-calls", 2);
+    return models.length > 0 && models.every((model) => model === "claude-sonnet-4-5");
+  });
   // A window of another length asks for another step.
   await asks(page, /timeseries\?.*since=6h.*step=300s/, () => page.getByText("6h", { exact: true }).click());
   await page.locator('[data-view="sessions"]').click();
@@ -536,7 +538,7 @@ async function links(world) {
   await page.locator("#slos .slo h3 a", { hasText: "first-token" }).click();
   assert.equal(query(page).slo, "first-token");
   assert.equal(query(page).workload, "chat");
-  await until("the late call", async () => (await cells(page, "#calls", 11)).includes("too-late"));
+  await until("the late call", async () => (await cells(page, "#calls", 12)).includes("too-late"));
   const first = (await cells(page, "#calls", 5)).map((text) => (text.endsWith("ms") ? Number.parseFloat(text) / 1000 : Number.parseFloat(text)));
   assert.ok(first.length > 0 && first.every((seconds) => seconds > 0.5), first.join());
   await page.goto(`${world.full.admin}/?agent=crowd%2F1`);
