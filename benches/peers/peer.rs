@@ -37,7 +37,7 @@ pub const NOISY_PATH: &str = "/noisy";
 const OTHER: &str = "TOKENGAUGE_OTHER";
 /// This build.
 const THIS: &str = env!("CARGO_BIN_EXE_tokengauge");
-/// What compares calls, for a configuration whose route has a name.
+/// An experiment and a gate, for a configuration whose route is named `all`.
 const COMPARISONS: &str = r#"
 [[experiment]]
 name = "twins"

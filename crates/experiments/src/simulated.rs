@@ -67,7 +67,7 @@ const UNLIKE: Before = Before {
     hour: [-0.2, 0.3],
     known: true,
 };
-/// The same, and nobody knows which is which.
+/// The same differences, without strata.
 const UNKNOWN: Before = Before {
     known: false,
     ..UNLIKE

@@ -26,7 +26,7 @@ pub struct LimitId {
     pub quota: Arc<str>,
     /// What is limited.
     pub resource: Resource,
-    /// Whose it is; never sent as it is.
+    /// The session, user, key or other name that it is counted for; the store gets a hash of it alone.
     pub name: Arc<str>,
 }
 

@@ -300,9 +300,9 @@ impl BudgetState {
             let spent = self.spent(now);
             let most = charges.iter().map(|one| spent.of(&one.name));
             let most = most.fold(0.0, f64::max);
-            // Only what the store is told of.
-            let told = charges.iter().filter(|_| self.shared.is_some());
-            let known: Vec<_> = told.map(|one| spent.tracked(&one.name)).collect();
+            // Only where spending is shared with other processes.
+            let shared = charges.iter().filter(|_| self.shared.is_some());
+            let known: Vec<_> = shared.map(|one| spent.tracked(&one.name)).collect();
             (most, known, spent.period)
         };
         if let Some(shared) = &self.shared {

@@ -22,7 +22,7 @@ pub struct SpendingId {
     pub per: &'static str,
     /// Beginning and end of the period, in seconds since 1970.
     pub period: (u64, u64),
-    /// Whose it is; never sent as it is.
+    /// The session, user, key or other name that it is counted for; the store gets a hash of it alone.
     pub name: Box<str>,
 }
 
