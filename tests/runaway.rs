@@ -103,6 +103,22 @@ impl Fixture {
         }
     }
 
+    /// Waits until so many calls have ended in the metrics: an agent's turns are further apart than those of a test.
+    async fn ended(&self, calls: f64) {
+        let end = Instant::now() + TIMEOUT;
+        loop {
+            let metrics = self.process.metrics().await;
+            let requests = metrics
+                .iter()
+                .filter(|(series, _)| series.starts_with("tokengauge_requests_total{"));
+            if requests.map(|(_, value)| value).sum::<f64>() >= calls {
+                return;
+            }
+            assert!(Instant::now() < end, "fewer than {calls} calls have ended");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
     async fn runaways(&self) -> Value {
         let reply = fetch(self.process.admin, "/api/v1/runaways").await;
         assert_eq!(reply.status, 200, "{}", reply.body);
@@ -141,9 +157,11 @@ fn tool_call(query: &str) -> Value {
 #[tokio::test]
 async fn a_turn_that_misses_the_prompt_cache_is_counted_with_its_cause_and_cost() {
     let fixture = Fixture::start("").await;
-    for (input, cached) in [(4_000, 0), (4_500, 3_968), (5_000, 0)] {
+    let turns = [(4_000, 0), (4_500, 3_968), (5_000, 0)];
+    for ((input, cached), calls) in turns.into_iter().zip([1.0, 2.0, 3.0]) {
         let (status, _) = fixture.call("a", &text(usage(input, cached, 1))).await;
         assert_eq!(status, 200);
+        fixture.ended(calls).await;
     }
     let cause = "{cause=\"prefix_changed\"}";
     let breaks = format!("tokengauge_prompt_cache_breaks_total{cause}");

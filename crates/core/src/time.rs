@@ -18,7 +18,11 @@ pub fn whole_seconds_since_1970(wall: SystemTime) -> u64 {
     duration_since_1970(wall).as_secs()
 }
 
-/// The instant as records write it: whole milliseconds.
+/// How exact the starts of calls are in records. A call that began right after another one may seem to begin by less
+/// than this before its end.
+pub const RECORDED_RESOLUTION: Duration = Duration::from_millis(1);
+
+/// The instant as records write it: whole milliseconds, see [`RECORDED_RESOLUTION`].
 ///
 /// ```
 /// use std::time::{Duration, SystemTime};
@@ -27,6 +31,6 @@ pub fn whole_seconds_since_1970(wall: SystemTime) -> u64 {
 /// assert_eq!(tokengauge_core::time::whole_milliseconds(at), written);
 /// ```
 pub fn whole_milliseconds(wall: SystemTime) -> SystemTime {
-    let below = duration_since_1970(wall).subsec_nanos() % 1_000_000;
-    wall - Duration::from_nanos(u64::from(below))
+    let below = duration_since_1970(wall).as_nanos() % RECORDED_RESOLUTION.as_nanos();
+    wall - Duration::from_nanos(u64::try_from(below).unwrap_or(0))
 }

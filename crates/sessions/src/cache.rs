@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime};
 use tokengauge_core::call::{CallRecord, OperationClass, Outcome};
+use tokengauge_core::time::RECORDED_RESOLUTION;
 use tokengauge_store::history::{TimedCall, model_of};
 
 /// Providers keep a prompt for five minutes at least, Anthropic for just so long unless an hour is
@@ -207,7 +208,7 @@ impl Conversation {
     ) -> Option<CacheBreak> {
         let turn = Turn::of(call)?;
         let before = self.last.as_ref();
-        let before = before.filter(|before| before.ended <= call.started);
+        let before = before.filter(|before| before.ended <= call.started + RECORDED_RESOLUTION);
         let found = before.and_then(|before| cache_break(before, self.in_use, call, price));
         self.in_use |= shows_cache(call);
         // Live, calls do not come in the order in which they began.
@@ -259,6 +260,22 @@ mod tests {
             turn("c", 10.0, 3_000, 2_432),
         ];
         assert_eq!(breaks(&calls), []);
+    }
+
+    #[test]
+    fn a_turn_right_after_another_follows_it() {
+        // The starts are whole milliseconds, the lengths are not: the second began 50 µs after the first had ended.
+        let first = TestCall {
+            input: Some((4_000, Some(3_968), None)),
+            ..TestCall::new("a", "main", 0.0, 2.0008)
+        };
+        let overlaps = turn("b", 1.99, 5_000, 0);
+        assert_eq!(causes(&[first.clone(), overlaps]), []);
+        let follows = turn("b", 2.0, 5_000, 0);
+        assert_eq!(
+            causes(&[first, follows]),
+            [("b".to_owned(), BreakCause::PrefixChanged)]
+        );
     }
 
     #[test]

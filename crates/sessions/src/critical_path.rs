@@ -12,6 +12,7 @@ use crate::session::Session;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashSet};
+use tokengauge_core::time::RECORDED_RESOLUTION;
 use tokengauge_store::history::{TimedCall, phases};
 use tokengauge_store::query::PhaseName;
 
@@ -141,8 +142,8 @@ fn cause(session: &Session<'_>, call: usize, visited: &HashSet<usize>) -> Option
     // What happened, and until when the call is on the path.
     let event = |other: usize| {
         let (began, ended) = (session.start(other), session.end(other));
-        match ended <= start {
-            true => Some((ended, other, ended)),
+        match ended <= start + RECORDED_RESOLUTION.as_secs_f64() {
+            true => Some((ended, other, ended.min(start))),
             false => (began < start).then_some((began, other, start)),
         }
     };
@@ -230,6 +231,20 @@ mod tests {
         assert_eq!(
             steps(&calls),
             [of("a", 0.0, 2.0), (None, 2.0, 5.0), of("b", 5.0, 6.0)]
+        );
+    }
+
+    #[test]
+    fn a_call_right_after_another_was_led_to_by_it() {
+        // Starts are whole milliseconds, so that the second seems to begin 0.8 ms before the first ends.
+        let calls = [
+            TestCall::new("early", "main", 0.5, 1.0),
+            TestCall::new("first", "main", 0.0, 2.0008),
+            TestCall::new("second", "main", 2.0, 3.0),
+        ];
+        assert_eq!(
+            steps(&calls),
+            [of("first", 0.0, 2.0), of("second", 2.0, 3.0)]
         );
     }
 
