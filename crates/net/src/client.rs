@@ -10,6 +10,7 @@ use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::{Body, Incoming};
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use std::error::Error;
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -20,6 +21,8 @@ use tokio::task::JoinSet;
 
 /// The default limit on a response body, in bytes.
 const MAX_ANSWER: usize = 32 << 20;
+/// How long a connection that takes no requests any more may take to end.
+const ENDS_WITHIN: Duration = Duration::from_secs(1);
 
 /// A complete response.
 #[derive(Clone, Debug)]
@@ -63,11 +66,20 @@ pub enum Failure {
     #[error("{0}")]
     Connect(io::Error),
     /// The connection was lost, or the response is not HTTP.
-    #[error("{0}")]
+    #[error("{}", with_cause(.0))]
     Exchange(#[from] hyper::Error),
     /// The response is larger than this many bytes.
     #[error("sent more than {0} bytes")]
     TooLarge(usize),
+}
+
+/// The error and its cause: a server that wants a certificate says so in an alert of TLS, which is the cause of a
+/// `connection error`.
+fn with_cause(error: &hyper::Error) -> String {
+    match error.source() {
+        Some(cause) => format!("{error}: {cause}"),
+        None => error.to_string(),
+    }
 }
 
 /// Sends requests to one address.
@@ -194,7 +206,7 @@ impl Client {
 #[derive(Debug)]
 struct Connection {
     sender: Sender,
-    _driver: JoinSet<()>,
+    driver: JoinSet<hyper::Result<()>>,
 }
 
 #[derive(Debug)]
@@ -212,17 +224,14 @@ impl Connection {
         let mut driver = JoinSet::new();
         let sender = if http2 {
             let (sender, connection) = http2::handshake(TokioExecutor::new(), io).await?;
-            driver.spawn(async { drop(connection.await) });
+            driver.spawn(connection);
             Sender::Http2(sender)
         } else {
             let (sender, connection) = http1::handshake(io).await?;
-            driver.spawn(async { drop(connection.await) });
+            driver.spawn(connection);
             Sender::Http1(sender)
         };
-        Ok(Connection {
-            sender,
-            _driver: driver,
-        })
+        Ok(Connection { sender, driver })
     }
 
     async fn send(&mut self, client: &Client, request: &Request<Bytes>) -> Result<Answer, Failure> {
@@ -235,11 +244,33 @@ impl Connection {
         client: &Client,
         request: &Request<Bytes>,
     ) -> Result<Response<Incoming>, Failure> {
+        match self.head(client, request).await {
+            Ok(response) => Ok(response),
+            Err(error) => Err(Failure::Exchange(self.cause(error).await)),
+        }
+    }
+
+    /// Why the connection was lost, where that was before the request went out: its task knows.
+    async fn cause(&mut self, error: hyper::Error) -> hyper::Error {
+        if !error.is_canceled() && !error.is_closed() {
+            return error;
+        }
+        match tokio::time::timeout(ENDS_WITHIN, self.driver.join_next()).await {
+            Ok(Some(Ok(Err(cause)))) => cause,
+            _ => error,
+        }
+    }
+
+    async fn head(
+        &mut self,
+        client: &Client,
+        request: &Request<Bytes>,
+    ) -> hyper::Result<Response<Incoming>> {
         let mut request = request.clone().map(Full::new);
-        let response = match &mut self.sender {
+        match &mut self.sender {
             Sender::Http2(sender) => {
                 sender.ready().await?;
-                sender.send_request(request).await?
+                sender.send_request(request).await
             }
             // HTTP/1 has the path in the target and the address in `host`.
             Sender::Http1(sender) => {
@@ -248,10 +279,9 @@ impl Connection {
                 let headers = request.headers_mut();
                 headers.insert(header::HOST, client.authority.clone());
                 sender.ready().await?;
-                sender.send_request(request).await?
+                sender.send_request(request).await
             }
-        };
-        Ok(response)
+        }
     }
 }
 
