@@ -32,6 +32,7 @@ mod pause;
 mod periodic;
 mod probe;
 mod progress;
+mod prometheus;
 mod quota_store;
 mod reload;
 mod reload_status;

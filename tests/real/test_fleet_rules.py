@@ -1,12 +1,15 @@
 """Five proxies of two namespaces under a real Prometheus: alerts keep where it is, and one proxy alone wakes nobody."""
 
 import contextlib
+import json
 import subprocess
+import time
+import urllib.request
 
 import pytest
 
 import traffic
-from processes import running
+from processes import free_port, running
 from prometheus import prometheus
 
 CLUSTER = "west"
@@ -61,7 +64,7 @@ def fleet(tmp_path, tokengauge, simulator):
             {"targets": [proxies[pod].admin], "labels": {"cluster": CLUSTER, "namespace": namespace, "pod": pod}}
             for pod, namespace in PODS.items()
         ]
-        yield proxies, stack.enter_context(prometheus(tmp_path / "namespaces", {"tokengauge": targets}, [rules]))
+        yield proxies, stack.enter_context(prometheus(tmp_path / "namespaces", {"tokengauge": targets}, [rules])), config
 
 
 def alerts(watching, name):
@@ -71,7 +74,7 @@ def alerts(watching, name):
 
 
 def test_one_proxy_wakes_nobody_and_half_of_them_do(fleet):
-    proxies, watching = fleet
+    proxies, watching, _ = fleet
     watching.wait_for('count(up{job="tokengauge"} == 1)', lambda count: count == len(PODS))
     proxies["web-0"].process.stop()
     watching.wait_for('count(up{job="tokengauge"} == 0)', lambda count: count == 1)
@@ -87,8 +90,8 @@ def test_one_proxy_wakes_nobody_and_half_of_them_do(fleet):
     assert alerts(watching, "TokengaugeDown") == [(CLUSTER, "batch", None, "page"), (CLUSTER, "web", None, "page")]
 
 
-def test_a_budget_burns_where_the_errors_are(fleet):
-    proxies, watching = fleet
+def test_a_budget_burns_where_the_errors_are(fleet, tokengauge, tmp_path):
+    proxies, watching, config = fleet
     watching.wait_for('count(up{job="tokengauge"} == 1)', lambda count: count == len(PODS))
     for _ in range(10):
         for pod, namespace in PODS.items():
@@ -100,3 +103,30 @@ def test_a_budget_burns_where_the_errors_are(fleet):
     assert burning == {(CLUSTER, "batch")}
     left = {labels["namespace"]: value for labels, value in watching.query('slo:error_budget:remaining_ratio{slo="answers"}')}
     assert left.keys() == {"web", "batch"} and left["batch"] < left["web"]
+    # `tokengauge fleet` shows what the rules recorded, by namespace; a store that is away changes nothing of it.
+    command = [tokengauge, "fleet", "--prometheus", watching.url, "--store", f"clickhouse://127.0.0.1:{free_port()}/default"]
+    command += ["--listen", "127.0.0.1:0", "--config", config]
+    with running(command, tmp_path / "fleet.log", expected_exit=0) as process:
+        admin = "http://" + process.wait_for_line(r"admin on (\S+)")
+        slos = process.wait_for(lambda: objectives(admin), "the objectives of both namespaces")
+    assert [slo["pod"]["namespace"] for slo in slos] == ["batch", "web"], "the least budget first"
+    for slo in slos:
+        namespace = slo["pod"]["namespace"]
+        left = watching.value(f'slo:error_budget:remaining_ratio{{slo="answers",namespace="{namespace}"}}')
+        # Prometheus goes on to evaluate.
+        assert slo["budget_remaining"] == pytest.approx(left, abs=0.05)
+        assert (slo["name"], slo["objective"], slo["window"]) == ("answers", 0.9, "1d")
+        firing = {alert["severity"] for alert in slo["alerts"] if alert["firing"]}
+        assert ("page" in firing) == (namespace == "batch"), slo["alerts"]
+    # All calls of one namespace failed: the whole budget ten times over.
+    assert slos[0]["budget_remaining"] == pytest.approx(-9, abs=0.05)
+    assert slos[1]["budget_remaining"] == pytest.approx(1, abs=0.01)
+
+
+def objectives(admin):
+    """Those of the fleet, once both namespaces are there."""
+    with urllib.request.urlopen(f"{admin}/api/v1/slos", timeout=10) as response:
+        answer = json.load(response)
+    assert answer["source"] == "prometheus" and answer["total"] <= 2, answer
+    time.sleep(0.2)
+    return answer["slos"] if answer["total"] == 2 else None

@@ -2,13 +2,9 @@
 
 use crate::Error;
 use crate::cli::PrometheusCredentials;
-use crate::command::gate::prometheus::{authorization, has_user};
+use crate::command::prometheus::{PrometheusClient, Sample};
 use crate::fleet::{Fleet, Objectives};
-use crate::http_client::fetch;
 use crate::slo::{Alert, Objective, Severity, label, tiers};
-use bytes::Bytes;
-use http::{Request, header};
-use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,7 +12,6 @@ use std::time::Duration;
 use tokengauge_core::pod::PodName;
 use tokio::time::{MissedTickBehavior, interval};
 
-const TIMEOUT: Duration = Duration::from_secs(30);
 /// How often it is asked: rules are evaluated every 15 to 60 seconds.
 const EVERY: Duration = Duration::from_secs(15);
 /// Objectives at most, by all labels of `rules --by`.
@@ -26,26 +21,9 @@ const QUERY: &str = "{__name__=~\"slo:(error_budget:(remaining_ratio|exhausted_s
 
 /// The recording rules of a Prometheus.
 pub(super) struct Rules {
-    address: String,
-    credentials: PrometheusCredentials,
+    prometheus: PrometheusClient,
     /// What the configuration says of them, by name.
     definitions: BTreeMap<String, Arc<Objective>>,
-}
-
-#[derive(Deserialize)]
-struct Answer {
-    data: Data,
-}
-
-#[derive(Deserialize)]
-struct Data {
-    result: Vec<Sample>,
-}
-
-#[derive(Deserialize)]
-struct Sample {
-    metric: BTreeMap<String, String>,
-    value: (f64, String),
 }
 
 /// What there is of one objective.
@@ -69,17 +47,11 @@ impl Rules {
         credentials: &PrometheusCredentials,
         objectives: &[Arc<Objective>],
     ) -> Result<Rules, Error> {
-        if has_user(address) {
-            let rule = "--prometheus: the URL has a user or a password in it, which others can see on the command line";
-            return Err(Error::Failed(rule.to_owned()));
-        }
-        authorization(credentials)?;
         let definitions = objectives.iter();
         let definitions =
             definitions.map(|objective| (objective.name.to_string(), Arc::clone(objective)));
         Ok(Rules {
-            address: address.trim_end_matches('/').to_owned(),
-            credentials: credentials.clone(),
+            prometheus: PrometheusClient::new(address, credentials)?,
             definitions: definitions.collect(),
         })
     }
@@ -91,7 +63,7 @@ impl Rules {
         let mut failing = false;
         loop {
             ticks.tick().await;
-            let objectives = match self.ask().await {
+            let objectives = match self.prometheus.query(QUERY).await {
                 Ok(samples) => Objectives {
                     slos: self.statuses(&samples),
                     error: None,
@@ -107,29 +79,6 @@ impl Rules {
             failing = objectives.error.is_some();
             fleet.set_objectives(objectives);
         }
-    }
-
-    async fn ask(&self) -> Result<Vec<Sample>, Error> {
-        let query: String = form_urlencoded::byte_serialize(QUERY.as_bytes()).collect();
-        let failed = |reason: String| Error::Failed(format!("{}: {reason}", self.address));
-        let mut request = Request::get(format!("{}/api/v1/query?query={query}", self.address));
-        if let Some(authorization) = authorization(&self.credentials)? {
-            request = request.header(header::AUTHORIZATION, authorization);
-        }
-        let request = request.body(Bytes::new());
-        let request = request.map_err(|error| failed(error.to_string()))?;
-        let answer = fetch(request, TIMEOUT).await;
-        let answer =
-            answer.map_err(|error| failed(format!("{error}; is a Prometheus running there?")))?;
-        if !answer.status.is_success() {
-            let status = answer.status.as_u16();
-            return Err(failed(format!(
-                "answered {status}; is it a Prometheus, and are the credentials right?"
-            )));
-        }
-        let answer: Answer = serde_json::from_slice(&answer.body)
-            .map_err(|error| failed(format!("{error}; is it a Prometheus?")))?;
-        Ok(answer.data.result)
     }
 
     /// The objectives as the API has them, those with the least budget first.

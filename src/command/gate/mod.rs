@@ -1,7 +1,7 @@
 //! `tokengauge gate`: whether a rollout may go on.
 
 mod emit;
-pub(super) mod prometheus;
+mod prometheus;
 mod watch;
 mod write;
 
