@@ -2,6 +2,7 @@
 
 use super::Config;
 use crate::caller::Mode;
+use crate::meter::sharing::OnError;
 
 /// The note about rates.
 const THROUGH: &str = "counted by each replica for itself; N replicas let N times as much through";
@@ -37,7 +38,16 @@ impl Config {
                 receiver.name
             )
         });
+        let alone = self.quota_store.as_ref().filter(|store| {
+            store.sharing.on_error == OnError::Local && store.sharing.replicas.get() == 1
+        });
+        let alone = alone.map(|_| {
+            "quota_store: while it does not answer each replica lets all of a limit through, since `replicas` is 1; \
+             set it to how many there are"
+                .to_owned()
+        });
         rate.into_iter()
+            .chain(alone)
             .chain(quotas)
             .chain(budgets)
             .chain(receivers)
@@ -80,13 +90,20 @@ mod tests {
             kind = "webhook"
             url = "http://127.0.0.1:2/"
         "#;
-        let store = format!("[quota_store]\nurl = \"redis://valkey\"\n{text}");
-        let shared = Config::parse(&store, "test").expect("valid");
-        assert_eq!(
-            shared.of_each_replica().len(),
-            1,
-            "the limit of the process"
-        );
+        let shared = |keys: &str| {
+            let store = format!("[quota_store]\nurl = \"redis://valkey\"\n{keys}{text}");
+            let config = Config::parse(&store, "test").expect("valid");
+            config.of_each_replica()
+        };
+        let of_process = "limits.requests_per_minute: counted by each replica";
+        let said = shared("");
+        assert!(said[0].starts_with(of_process), "{said:?}");
+        assert!(said[1].contains("since `replicas` is 1"), "{said:?}");
+        for keys in ["replicas = 5\n", "on_error = \"closed\"\n"] {
+            let said = shared(keys);
+            assert_eq!(said.len(), 1, "{said:?}");
+            assert!(said[0].starts_with(of_process), "{said:?}");
+        }
         let config = Config::parse(text, "test").expect("valid");
         let said = config.of_each_replica();
         let named: Vec<_> = said
