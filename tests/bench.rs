@@ -5,8 +5,11 @@ use serde_json::Value;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Output, Stdio};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
+use tokengauge::call::CallRecord;
+use tokengauge::ledger::{Store, StoredCall};
 use tokengauge_test_support::certificates::Authority;
+use tokengauge_test_support::records::Records;
 use tokengauge_test_support::sim;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::net::TcpListener;
@@ -531,4 +534,78 @@ async fn a_turn_waits_for_the_one_before() {
     assert!(trial["calls"].as_u64() > Some(16), "{trial}");
     let in_flight = trial["in_flight"].as_f64().expect("a number");
     assert!((1.0..=4.01).contains(&in_flight), "{in_flight}");
+}
+
+/// A ledger of chat turns that began within the last minutes.
+fn ledger_of_turns(path: &Path, turns: usize) {
+    let begin = SystemTime::now() - Duration::from_secs(600);
+    let records = Records::new(begin, 10.0).take(turns).enumerate();
+    let calls: Vec<CallRecord> = records
+        .map(|(place, call)| {
+            serde_json::from_value(serde_json::json!({
+                "id": call.id, "started_at": call.started_at, "route": "r", "upstream": "u",
+                "dialect": "openai_chat", "operation": "chat", "operation_class": "generation",
+                "outcome": "complete", "status": 200, "session": format!("s{}", place % 4),
+                "streamed": true, "warm_up": false, "finish_reasons": ["stop"],
+                "tokens": {"normalised": {"output": 40}, "reported": {"input": 437, "output": 40}},
+                "seconds": {"ttft": 0.02, "duration": 0.06, "last_token": 0.06}, "tps": {"output": 1000.0},
+                "frames": 40, "stalls": 0, "segments": [], "bytes": {"request": 2_000, "response": 4_000},
+            }))
+            .expect("a record")
+        })
+        .collect();
+    let calls = calls
+        .iter()
+        .filter_map(|call| StoredCall::of_record(call, Some(3)));
+    let mut store = Store::open(path).expect("opens");
+    store.write(&calls.collect::<Vec<_>>()).expect("written");
+}
+
+#[tokio::test]
+async fn the_calls_of_a_ledger_are_asked_again() {
+    let sim = sim::start("ttft=20ms,gap=1ms,tokens=40").await;
+    let folder = tempfile::tempdir().expect("a folder");
+    let ledger = folder.path().join("ledger.sqlite");
+    ledger_of_turns(&ledger, 2_000);
+    let ledger = ledger.display().to_string();
+    let run = |options: Vec<&str>| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tokengauge"));
+        command.args(["bench", &url(sim.address), "--from", &ledger]);
+        command.args(&SHORT[2..]).args(options);
+        command
+    };
+    let options = vec!["--fixed-schedule", "--multi-turn", "--format", "json"];
+    let output = run(options).output().await.expect("it runs");
+    assert!(output.status.success(), "{output:?}");
+    let results: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(
+        results["settings"]["workload"],
+        "2000 prompts of a file or trace"
+    );
+    assert_eq!(
+        results["levels"][0]["load"]["arrival_pattern"],
+        "multi_turn"
+    );
+    let input = &results["fingerprint"]["input_tokens"];
+    assert!(
+        (430..460).contains(&input["p50"].as_u64().expect("a number")),
+        "{input}"
+    );
+
+    let none = run(vec!["--since", "1s"]).output().await.expect("it runs");
+    let (_, error) = failed(&none);
+    assert!(
+        error.contains("has no generations of known lengths that began since"),
+        "{error}"
+    );
+    for contradiction in [
+        vec!["--isl", "5"],
+        vec!["--input-file", "prompts.txt"],
+        vec!["--store", "clickhouse://127.0.0.1:8123/default?table=t"],
+    ] {
+        let output = run(contradiction).output().await.expect("it runs");
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+    }
+    let since = bench(&url(sim.address), &["--since", "1h"]).await;
+    assert_eq!(since.status.code(), Some(2), "{since:?}");
 }

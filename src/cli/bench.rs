@@ -1,6 +1,7 @@
 //! The command that benchmarks a backend.
 
 use super::*;
+use clap::ArgGroup;
 use std::time::Duration;
 use tokengauge_bench::length::Length;
 use tokengauge_bench::objective::Objective;
@@ -70,6 +71,7 @@ pub struct BenchArgs {
 
 /// What `bench` asks for.
 #[derive(Debug, Clone, Args)]
+#[command(group = ArgGroup::new("trace").args(["input_file", "from", "store"]))]
 pub struct BenchRequest {
     /// The dialect: chat, completions, responses, messages, gemini, ollama, ollama_generate,
     /// cohere, tgi, llama_cpp or converse
@@ -82,15 +84,29 @@ pub struct BenchRequest {
     #[arg(short, long, value_name = "NAME", default_value = "")]
     pub model: String,
     /// Tokens of prompts: 512, 128..1024 (uniform), 512~64 (mean~deviation)
-    #[arg(long, value_name = "TOKENS", default_value = "512")]
+    #[arg(
+        long,
+        value_name = "TOKENS",
+        default_value = "512",
+        conflicts_with = "trace"
+    )]
     pub isl: Length,
     /// Tokens of answers at most, written the same way [default: as the backend likes]
-    #[arg(long, value_name = "TOKENS")]
+    #[arg(long, value_name = "TOKENS", conflicts_with = "trace")]
     pub osl: Option<Length>,
     /// Prompts from this file: a text a line, or JSON lines with `text`, or a mooncake trace
     /// (`export --format mooncake`) with `input_length`
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["isl", "osl"])]
+    #[arg(long, value_name = "FILE")]
     pub input_file: Option<PathBuf>,
+    /// The calls of this ledger as a trace: lengths, starts and sessions, as `export --format mooncake` writes them
+    #[arg(long, value_name = "LEDGER")]
+    pub from: Option<PathBuf>,
+    /// Or those of a store.
+    #[command(flatten)]
+    pub store: StoreArgs,
+    /// With --from or --store: calls that began then or later, an instant or a time back [default: 24h]
+    #[arg(long, value_name = "TIME", value_parser = When::parse, conflicts_with = "input_file", requires = "trace")]
+    pub since: Option<When>,
     /// Ask the engine not to end before the wanted length (vLLM, SGLang)
     #[arg(long)]
     pub ignore_eos: bool,
@@ -133,8 +149,8 @@ pub struct BenchLoad {
     /// How calls arrive in an open loop
     #[arg(long, value_enum, default_value_t = BenchArrival::Poisson)]
     pub arrival_pattern: BenchArrival,
-    /// Calls begin when those of the trace in --input-file did
-    #[arg(long, requires = "input_file")]
+    /// Calls begin when those of the trace in --input-file, --from or --store did
+    #[arg(long, requires = "trace")]
     pub fixed_schedule: bool,
     /// With --fixed-schedule: a call of a session waits for the end of the one before, then as long as in the trace; texts
     /// of a session grow by the same words, as a conversation does

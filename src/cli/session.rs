@@ -25,9 +25,17 @@ pub struct SessionArgs {
     #[arg(value_name = "ID")]
     pub id: String,
     /// Read this ledger [default: ask the proxy at --admin]
-    #[arg(long, value_name = "FILE", conflicts_with = "admin")]
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with = "admin",
+        group = "calls_of"
+    )]
     pub ledger: Option<PathBuf>,
-    /// Where the configuration comes from: its prices, beside --ledger.
+    /// Or a store.
+    #[command(flatten)]
+    pub store: StoreArgs,
+    /// Where the configuration comes from: its prices, beside --ledger and --store.
     #[command(flatten)]
     pub config: ConfigArgs,
     /// The proxy to ask.

@@ -7,7 +7,7 @@ use crate::ledger::{ExportError, ExportOptions, FileFormat, Reader, export as wr
 use crate::output;
 use crate::private_file;
 use std::io::{IsTerminal, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
 /// How long a single query may take, on a slow disk.
@@ -57,6 +57,20 @@ pub(super) fn export(args: &ExportArgs) -> Result<(), Error> {
         Err(ExportError::File(error)) if args.output.is_none() => Err(output::failed(error)),
         Err(error) => Err(Error::Failed(error.to_string())),
     }
+}
+
+/// Writes the calls of a ledger since `since` as a trace to `file`; returns how many.
+pub(super) fn trace(ledger: &Path, since: SystemTime, file: &Path) -> Result<u64, Error> {
+    let failed = |error: &dyn std::fmt::Display| Error::Failed(error.to_string());
+    let output = private_file::create(file).map_err(|error| failed(&error))?;
+    let options = ExportOptions {
+        since: Some(since),
+        until: None,
+        format: FileFormat::Mooncake,
+        spreadsheet: false,
+    };
+    let reader = Reader::within(ledger, Instant::now, TIMEOUT);
+    write(&reader, &options, Box::new(output)).map_err(|error| failed(&error))
 }
 
 /// The file of the option, else that of the configuration.

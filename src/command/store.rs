@@ -7,7 +7,7 @@ use crate::Error;
 use crate::cli::{StoreArgs, When};
 use crate::ledger::{ExportOptions, FileFormat, Reader, Store, StoredCall, WriteError, export};
 use crate::private_file;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 use tempfile::TempDir;
 use tokengauge_core::time::duration_since_1970;
@@ -17,7 +17,7 @@ use tokengauge_store::columns::{concurrency, record};
 /// How long a single query of the copy may take.
 const QUERY: Duration = Duration::from_secs(60);
 /// How far back calls are read where nobody says.
-const SINCE: Duration = Duration::from_secs(7 * 86_400);
+pub(super) const SINCE: Duration = Duration::from_secs(7 * 86_400);
 
 /// A ledger that is deleted with this.
 pub(super) struct StoreCopy {
@@ -58,6 +58,14 @@ pub(super) fn read(
         .map_err(|error| failed(&error))?;
     *ledger = Some(path);
     Ok(Some(StoreCopy { folder }))
+}
+
+/// What errors name: the store, else the ledger's file.
+pub(super) fn origin(args: &StoreArgs, ledger: &Path) -> String {
+    match &args.store {
+        Some(url) => format!("the store {}", url.address()),
+        None => ledger.display().to_string(),
+    }
 }
 
 /// The same as a call log, which some commands read.

@@ -184,7 +184,7 @@ impl Workload {
                 });
                 format!("prompts of {input} tokens, answers {output}")
             }
-            Workload::Lines(lines) => format!("{} prompts of a file", lines.len()),
+            Workload::Lines(lines) => format!("{} prompts of a file or trace", lines.len()),
         }
     }
 }

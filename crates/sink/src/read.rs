@@ -81,18 +81,26 @@ impl FromStr for StoreUrl {
             timeout: TIMEOUT,
         };
         let query = uri.query().unwrap_or_default().as_bytes();
+        let (mut certificate, mut private_key) = (None, None);
         for (key, value) in form_urlencoded::parse(query) {
             match &*key {
                 "table" => settings.table = value.into_owned(),
                 "ca" => settings.tls.ca = Some(PathBuf::from(&*value)),
+                "certificate" => certificate = Some(PathBuf::from(&*value)),
+                "key" => private_key = Some(PathBuf::from(&*value)),
                 "password_file" => settings.password = Secret::File(PathBuf::from(&*value)),
                 other => {
                     return Err(format!(
-                        "has `{other}`; table, ca and password_file are known"
+                        "has `{other}`; table, ca, certificate, key and password_file are known"
                     ));
                 }
             }
         }
+        settings.tls.identity = match (certificate, private_key) {
+            (None, None) => None,
+            (Some(certificate), Some(key)) => Some((certificate, key)),
+            _ => return Err("needs `certificate` and `key` together".to_owned()),
+        };
         Ok(StoreUrl { settings })
     }
 }
@@ -333,7 +341,17 @@ mod tests {
         assert_eq!(url.settings.password, Secret::File("/p".into()));
         let url: StoreUrl = "https://db".parse().expect("a URL");
         assert_eq!(url.address(), "db:443 default.tokengauge_calls");
-        for wrong in ["db", "ftp://db", "clickhouse://a:b@db", "http://db?tabel=x"] {
+        let url: StoreUrl = "https://db?ca=/ca&certificate=/c&key=/k"
+            .parse()
+            .expect("a URL");
+        assert_eq!(url.settings.tls.identity, Some(("/c".into(), "/k".into())));
+        for wrong in [
+            "db",
+            "ftp://db",
+            "clickhouse://a:b@db",
+            "http://db?tabel=x",
+            "https://db?key=/k",
+        ] {
             wrong.parse::<StoreUrl>().expect_err(wrong);
         }
     }

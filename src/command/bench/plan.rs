@@ -2,10 +2,12 @@
 
 use super::{gauge, until};
 use crate::Error;
-use crate::cli::{BenchArgs, BenchArrival, BenchLoad, BenchRequest};
+use crate::cli::{BenchArgs, BenchArrival, BenchLoad, BenchRequest, When};
+use crate::command::{export, store};
 use crate::tls::ClientTls;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 use tokengauge_bench::client::ClientSettings;
 use tokengauge_bench::endpoint::{RequestSettings, join};
 use tokengauge_bench::load::{ArrivalPattern, Load, Phases};
@@ -20,19 +22,15 @@ const MOST: f64 = 8192.0;
 /// What is searched where no load is named.
 const SEARCHED: &str = "1..64";
 
+/// How far back calls of a ledger or store are taken where nobody says.
+const SINCE: Duration = Duration::from_secs(86_400);
+
 /// What the command line asks for.
 ///
 /// # Errors
 /// Where its options contradict each other, or a file or variable that it names cannot be used.
 pub(super) fn plan(args: &BenchArgs) -> Result<Plan, Error> {
-    let failed = |error: tokengauge_bench::Error| Error::Failed(error.to_string());
-    let workload = match &args.request.input_file {
-        Some(path) => Workload::read(path).map_err(failed)?,
-        None => Workload::Synthetic {
-            input: args.request.isl,
-            output: args.request.osl,
-        },
-    };
+    let workload = workload(&args.request)?;
     let mut objectives = args.objectives.clone();
     objectives.extend(until::objectives(args)?);
     let levels = levels(&args.load, &workload, !args.until.is_empty())?;
@@ -80,6 +78,33 @@ pub(super) fn plan(args: &BenchArgs) -> Result<Plan, Error> {
         measured_by: crate::command::measured_by::measured_by(),
         gauge,
     })
+}
+
+fn workload(request: &BenchRequest) -> Result<Workload, Error> {
+    let failed = |error: tokengauge_bench::Error| Error::Failed(error.to_string());
+    if let Some(path) = &request.input_file {
+        return Workload::read(path).map_err(failed);
+    }
+    let since = request.since.unwrap_or(When::Back(SINCE));
+    let since = since.before(SystemTime::now());
+    let mut ledger = request.from.clone();
+    let _copy = store::read(&request.store, Some(since), &mut ledger)?;
+    let Some(ledger) = ledger else {
+        return Ok(Workload::Synthetic {
+            input: request.isl,
+            output: request.osl,
+        });
+    };
+    let folder = tempfile::tempdir().map_err(|error| Error::Failed(error.to_string()))?;
+    let trace = folder.path().join("trace.jsonl");
+    if export::trace(&ledger, since, &trace)? == 0 {
+        let origin = store::origin(&request.store, &ledger);
+        let began = humantime::format_rfc3339_seconds(since);
+        return Err(Error::Failed(format!(
+            "{origin} has no generations of known lengths that began since {began}: --since goes further back"
+        )));
+    }
+    Workload::read(&trace).map_err(failed)
 }
 
 fn client(args: &BenchArgs) -> Result<ClientSettings, Error> {

@@ -24,7 +24,9 @@ const MAX_CALLS: usize = 5_000;
 const UNREADABLE: &str = "no call of the session has a start that can be read";
 
 pub(super) fn session(args: &SessionArgs) -> Result<(), Error> {
-    let written = match &args.ledger {
+    let mut ledger = args.ledger.clone();
+    let _copy = super::store::read(&args.store, None, &mut ledger)?;
+    let written = match &ledger {
         Some(ledger) => of_ledger(args, ledger)?,
         None => of_proxy(args)?,
     };
@@ -42,8 +44,8 @@ fn of_ledger(args: &SessionArgs, ledger: &Path) -> Result<String, Error> {
     let calls = last_calls(&args.id, |filter, paging| reader.calls(filter, paging));
     let calls = calls.map_err(|error| Error::Failed(error.to_string()))?;
     if calls.is_empty() {
-        let ledger = ledger.display();
-        let unknown = format!("{ledger} has no call of the session {}", args.id);
+        let origin = super::store::origin(&args.store, ledger);
+        let unknown = format!("{origin} has no call of the session {}", args.id);
         return Err(Error::Failed(unknown));
     }
     let session = Session::of(calls.iter().filter_map(TimedCall::of));
