@@ -4,7 +4,7 @@ use crate::Error;
 use crate::call::CallRecord;
 use crate::cli::{StoreArgs, SuggestArgs, TestArgs};
 use crate::command::progress::Progress;
-use crate::command::store::StoreCopy;
+use crate::command::store::{self, StoreCopy};
 use crate::output::{self, printable};
 use crate::slo::{Objective, Outcome, as_toml, ended_at, replay, suggest as suggested};
 use std::fs::File;
@@ -15,10 +15,12 @@ use std::time::{Duration, SystemTime};
 
 /// Calls that are read at most, which take a few gigabytes.
 const MAX_CALLS: usize = 2_000_000;
+/// How old the newest call of a store may be where a time before it is asked for.
+const MAX_AGE: Duration = Duration::from_secs(86_400);
 
 pub(super) fn suggest(args: &SuggestArgs) -> Result<(), Error> {
     let (logs, _copy) = logs(&args.logs, &args.store, Some(args.last))?;
-    let calls = read(&logs, Some(args.last))?;
+    let calls = read(&logs, &args.store, Some(args.last))?;
     let objectives = suggested(&calls, args.objective, args.window);
     let mut text = format!(
         "# From {} calls; what each would have come to stands above it.\n",
@@ -39,7 +41,7 @@ pub(super) fn test(args: &TestArgs) -> Result<(), Error> {
         )));
     }
     let (logs, _copy) = logs(&args.logs, &args.store, args.last)?;
-    let calls = read(&logs, args.last)?;
+    let calls = read(&logs, &args.store, args.last)?;
     let mut text = format!("{} calls against {origin}\n", calls.len());
     let mut missed = 0;
     let mut progress = Progress::of("slo test");
@@ -63,11 +65,13 @@ pub(super) fn test(args: &TestArgs) -> Result<(), Error> {
 /// The logs that are named, or the calls of a store as a log.
 fn logs(
     logs: &[PathBuf],
-    store: &StoreArgs,
+    store_args: &StoreArgs,
     last: Option<Duration>,
 ) -> Result<(Vec<PathBuf>, Option<StoreCopy>), Error> {
-    let since = last.and_then(|last| SystemTime::now().checked_sub(last));
-    match crate::command::store::as_log(store, since)? {
+    // `last` ends with the newest call, which nobody knows before they are read.
+    let back = last.map(|last| last.saturating_add(MAX_AGE).max(store::SINCE));
+    let since = back.and_then(|back| SystemTime::now().checked_sub(back));
+    match store::as_log(store_args, since)? {
         Some((log, copy)) => Ok((vec![log], Some(copy))),
         None => Ok((logs.to_vec(), None)),
     }
@@ -114,7 +118,11 @@ fn in_words(outcome: &Outcome) -> String {
 
 /// The calls of the logs that ended within `last` of the newest. Lines that are no call
 /// record are reported and skipped.
-fn read(logs: &[PathBuf], last: Option<Duration>) -> Result<Vec<CallRecord>, Error> {
+fn read(
+    logs: &[PathBuf],
+    store: &StoreArgs,
+    last: Option<Duration>,
+) -> Result<Vec<CallRecord>, Error> {
     let (mut calls, mut unreadable) = (Vec::new(), 0_u64);
     let mut progress = Progress::of("reading");
     for log in logs {
@@ -133,10 +141,16 @@ fn read(logs: &[PathBuf], last: Option<Duration>) -> Result<Vec<CallRecord>, Err
         calls.retain(|call| ended_at(call).is_some_and(|ended| ended >= from));
     }
     if calls.is_empty() {
-        return Err(Error::Failed(
-            "there are no calls in these logs; record some with `tokengauge run --call-log FILE`"
-                .to_owned(),
-        ));
+        return Err(Error::Failed(match &store.store {
+            Some(url) => format!(
+                "the store {} has no calls of this time; --store-since goes further back",
+                url.address()
+            ),
+            None => {
+                "there are no calls in these logs; record some with `tokengauge run --call-log FILE`"
+                    .to_owned()
+            }
+        }));
     }
     Ok(calls)
 }
