@@ -54,7 +54,7 @@ def fronts(spec, port, moved):
     assert f"--port {moved}" in words and str(port) not in words.split()
     probes = [engine[probe]["httpGet"]["port"] for probe in ("startupProbe", "readinessProbe", "livenessProbe") if probe in engine]
     assert probes and set(probes) == {moved}
-    assert port not in {each["containerPort"] for each in engine.get("ports", [])}
+    assert port not in {each["containerPort"] for each in engine.get("ports") or []}
 
 
 def test_the_pool_and_the_route_are_what_the_schemas_take(kubernetes, tmp_path):
@@ -125,9 +125,9 @@ def test_the_sidecar_of_the_pool_serves_a_real_engine(tokengauge, engine, tmp_pa
             with urllib.request.urlopen(f"{admin}/api/v1/calls?operation_class=all", timeout=20) as answer:
                 return json.load(answer)["calls"]
 
-        assert chat(url).rstrip().endswith(b"data: [DONE]")
         # What a picker reads through the pool's port is the engine's own, and counts as a call of another class.
         assert families(url) == families(engine) and families(engine)
+        assert chat(url).rstrip().endswith(b"data: [DONE]")
         process.wait_for(lambda: len(calls()) == 2, "two calls")
         made = {call["operation_class"]: call for call in calls()}
         assert made.keys() == {"generation", "other"} and made["other"]["path"] == "/metrics"
