@@ -65,10 +65,11 @@ GOOD_SECONDS = 12
 
 @dataclasses.dataclass
 class Pager:
-    """A webhook that keeps what Alertmanager tells it."""
+    """A webhook that keeps what Alertmanager tells it: each alert with its time, and messages as they came."""
 
     address: str
     notifications: list
+    messages: list
 
     def wait_for(self, status, slo, severity, within):
         started = time.monotonic()
@@ -86,11 +87,12 @@ class Pager:
 
 @contextlib.contextmanager
 def pager():
-    notifications = []
+    notifications, messages = [], []
 
     class Webhook(http.server.BaseHTTPRequestHandler):
         def do_POST(self):
             body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+            messages.append(body)
             notifications.extend((time.monotonic(), alert) for alert in body["alerts"])
             self.send_response(200)
             self.send_header("content-length", "0")
@@ -101,19 +103,22 @@ def pager():
 
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Webhook)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield Pager(f"http://127.0.0.1:{server.server_address[1]}/", notifications)
+    yield Pager(f"http://127.0.0.1:{server.server_address[1]}/", notifications, messages)
     server.shutdown()
     server.server_close()
 
 
+AT_ONCE = {"receiver": "pager", "group_by": ["..."], "group_wait": "0s", "group_interval": "1s", "repeat_interval": "1h"}
+
+
 @contextlib.contextmanager
-def alertmanager(folder, tokengauge, webhook):
-    """The address of an Alertmanager that tells everything to the webhook at once, but for what a page silences."""
+def alertmanager(folder, tokengauge, webhook, route=AT_ONCE, options=()):
+    """The address of an Alertmanager that tells everything to the webhook by a route, but for what a page silences."""
     folder.mkdir()
     file = folder / "alertmanager.yml"
-    snippet = subprocess.run([tokengauge, "rules", "--format", "alertmanager"], capture_output=True, text=True, check=True)
-    route = {"receiver": "pager", "group_by": ["..."], "group_wait": "0s", "group_interval": "1s", "repeat_interval": "1h"}
-    receiver = {"name": "pager", "webhook_configs": [{"url": webhook, "send_resolved": True}]}
+    command = [tokengauge, "rules", "--format", "alertmanager", *options]
+    snippet = subprocess.run(command, capture_output=True, text=True, check=True)
+    receiver = {"name": route["receiver"], "webhook_configs": [{"url": webhook, "send_resolved": True}]}
     # JSON is YAML.
     file.write_text(f"route: {json.dumps(route)}\nreceivers: {json.dumps([receiver])}\n{snippet.stdout}")
     checked("amtool", "check-config", file)

@@ -1,11 +1,13 @@
 """The Grafana dashboards: every query finds data in a real run, uses only our metrics, and Grafana's types accept them."""
 
 import itertools
+import json
 import math
 import pathlib
 import re
 import shutil
 import subprocess
+import urllib.parse
 
 import pytest
 
@@ -190,6 +192,95 @@ def test_each_dashboard_is_one_of_a_kind():
     dashboards = [loaded(file) for file in FILES]
     for key in ("uid", "title"):
         assert len({dashboard[key] for dashboard in dashboards}) == len(FILES)
+
+
+def page_links():
+    """Links of panels and of their columns to the live page: panel, and what of the page's address is after its variable."""
+    found = []
+    for file, panel in [(file, panel) for file in FILES for panel in panels(loaded(file))]:
+        config = panel["fieldConfig"]
+        lists = [config["defaults"].get("links", [])]
+        lists += [each["value"] for override in config["overrides"] for each in override["properties"] if each["id"] == "links"]
+        found += [(panel, link["url"].removeprefix("${page:raw}/")) for links in lists for link in links]
+    return [pytest.param(panel, address, id=f"{panel['title']}: {address.split('$')[0]}") for panel, address in found]
+
+
+# What Grafana puts in: a value of a row, a label of a series, the dashboard's time.
+FIELD = re.compile(r"\$\{__(?:value\.raw|(?:data\.fields|field\.labels)\.(\w+)):percentencode\}")
+SPAN = {"${__from:date:iso}": "2026-11-26T02:00:00.000Z", "${__to:date:iso}": "2026-11-26T03:00:00.000Z"}
+
+
+def followed(address, labels):
+    """An address of the page for a row or a series with these labels."""
+    for variable, instant in SPAN.items():
+        address = address.replace(variable, urllib.parse.quote(instant))
+    view, query = address.split("?")
+    parameters = [parameter.split("=", 1) for parameter in query.split("&")]
+    filled = [(name, FIELD.sub(lambda found: urllib.parse.quote(labels[found[1] or name], safe=""), value)) for name, value in parameters]
+    return f"{view}?{'&'.join('='.join(each) for each in filled)}"
+
+
+READ = """
+import { pathToFileURL } from "node:url";
+const base = new URL("../", pathToFileURL(process.argv[1]));
+const url = new URL(process.argv[2], base);
+Object.assign(globalThis, { location: url, document: { addEventListener() {} }, addEventListener() {} });
+const { address, startAddress } = await import(pathToFileURL(process.argv[1]));
+startAddress(() => {});
+console.log(JSON.stringify(address));
+"""
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    """How the live page itself reads an address."""
+    folder = tmp_path_factory.mktemp("page")
+    shutil.copytree(PROJECT / "src/admin/page", folder / "page")
+    (folder / "package.json").write_text('{"type": "module"}')
+
+    def read(address):
+        command = ["node", "--input-type=module", "--eval", READ, folder / "page/address.js", address]
+        return json.loads(subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout)
+
+    return read
+
+
+@pytest.mark.parametrize("panel, address", page_links())
+def test_a_link_of_a_row_or_series_is_an_address_of_the_page(page, panel, address):
+    targets = " ".join(target["expr"] for target in panel["targets"])
+    grouped = {label for found in table.LABEL_LIST.findall(targets) for label in re.split(r",\s*", found)}
+    labels = {label: "complete" if label == "outcome" else f"a {label}/b&c" for label in grouped}
+    read = page(followed(address, labels))
+    assert read["problems"] == [] and read["view"] == address.split("?")[0]
+    named = {name: value for name, value in read["params"].items() if name in labels and value != "failed"}
+    assert named == {name: labels[name] for name in named} and named
+    assert "${" not in followed(address, labels)
+
+
+def test_the_page_would_complain_of_a_link_that_it_does_not_know(page):
+    assert page("calls?modle=x")["problems"] and page("calls?outcome=fine")["problems"]
+    assert page("nowhere?model=x")["view"] != "nowhere"
+
+
+def test_every_table_leads_to_the_page():
+    tables = [panel["title"] for file in FILES for panel in panels(loaded(file)) if panel["type"] == "table"]
+    assert set(tables) <= {link.values[0]["title"] for link in page_links()} and tables
+
+
+def test_the_links_of_a_models_row_lead_to_its_calls(observed):
+    (panel,) = [panel for file in FILES for panel in panels(loaded(file)) if panel["title"] == "Models"]
+    calls = filled_in(panel["targets"][0]["expr"], math.ceil(observed.prometheus.end - observed.prometheus.start))
+    rows = [labels for labels, value in observed.prometheus.query(calls, observed.prometheus.end) if value > 0]
+    # Names of the label that stand for several models, or for none.
+    rows = [labels for labels in rows if labels["model"] not in ("other", "unknown")]
+    addresses = [link.values[1] for link in page_links() if link.values[0]["title"] == "Models" and "failed" not in link.values[1]]
+    assert len(rows) > 5 and addresses
+    for labels, address in itertools.product(rows, addresses):
+        query = followed(address, labels).split("?")[1]
+        # The page's own time is in the past of this run.
+        query = "&".join(part for part in query.split("&") if not part.startswith(("from=", "to=")))
+        found = json.loads(observed.gauge.scrape(f"/api/v1/calls?operation_class=all&limit=5&{query}"))["calls"]
+        assert found and all(call["upstream"] == labels["upstream"] for call in found), query
 
 
 def types_complain(folder, dashboards):

@@ -1,4 +1,5 @@
-"""Five proxies of two namespaces under a real Prometheus: alerts keep where it is, and one proxy alone wakes nobody."""
+"""Five proxies of two namespaces under a real Prometheus: alerts keep where it is, one proxy alone wakes nobody, and
+an Alertmanager sends one message for all of them."""
 
 import contextlib
 import json
@@ -7,10 +8,14 @@ import time
 import urllib.request
 
 import pytest
+import yaml
 
 import traffic
+from guides import block
+from otlp import eventually
 from processes import free_port, running
 from prometheus import prometheus
+from test_alerting import alertmanager, pager
 
 CLUSTER = "west"
 # Pods and their namespaces.
@@ -47,24 +52,34 @@ class Proxy:
         self.admin = process.wait_for_line(r"\badmin on (127\.0\.0\.1:\d+)")
 
 
-@pytest.fixture
-def fleet(tmp_path, tokengauge, simulator):
+BY = ["--by", "namespace,cluster"]
+
+
+@contextlib.contextmanager
+def running_fleet(folder, tokengauge, simulator, options, alertmanager=None):
     """The proxies by their pods, and the Prometheus that watches them."""
-    config = tmp_path / "namespaces.toml"
+    config = folder / "namespaces.toml"
     config.write_text(CONFIGURATION.format(simulator=simulator))
-    rules = tmp_path / "namespaces.yaml"
-    command = [tokengauge, "rules", "--config", config, "--by", "namespace,cluster", "--resolution", "5s"]
+    rules = folder / "namespaces.yaml"
+    command = [tokengauge, "rules", "--config", config, *options, "--resolution", "5s"]
     rules.write_text(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
     with contextlib.ExitStack() as stack:
         proxies = {}
         for pod in PODS:
-            process = running([tokengauge, "run", "--config", config], tmp_path / f"{pod}.log")
+            process = running([tokengauge, "run", "--config", config], folder / f"{pod}.log")
             proxies[pod] = Proxy(stack.enter_context(process))
         targets = [
             {"targets": [proxies[pod].admin], "labels": {"cluster": CLUSTER, "namespace": namespace, "pod": pod}}
             for pod, namespace in PODS.items()
         ]
-        yield proxies, stack.enter_context(prometheus(tmp_path / "namespaces", {"tokengauge": targets}, [rules])), config
+        watching = prometheus(folder / "namespaces", {"tokengauge": targets}, [rules], alertmanager=alertmanager)
+        yield proxies, stack.enter_context(watching), config
+
+
+@pytest.fixture
+def fleet(tmp_path, tokengauge, simulator):
+    with running_fleet(tmp_path, tokengauge, simulator, BY) as fleet:
+        yield fleet
 
 
 def alerts(watching, name):
@@ -130,3 +145,39 @@ def objectives(admin):
     assert answer["source"] == "prometheus" and answer["total"] <= 2, answer
     time.sleep(0.2)
     return answer["slos"] if answer["total"] == 2 else None
+
+
+# Options of the rules → where the pages of the one message are.
+MESSAGES = {"by namespace": (BY, [(CLUSTER, "batch"), (CLUSTER, "web")]), "of the fleet": ([], [(None, None)])}
+# In place of the guide's half a minute: both alerts have begun to fire by then.
+GROUP_WAIT = 10
+
+
+@pytest.mark.parametrize("form", MESSAGES)
+def test_two_burning_pods_are_one_message(tmp_path, tokengauge, simulator, form):
+    options, expected = MESSAGES[form]
+    route = yaml.safe_load(block("fleet.md", "alertmanager.yaml"))["route"]
+    for each in route["routes"]:
+        each["group_wait"] = f"{GROUP_WAIT}s"
+    with contextlib.ExitStack() as stack:
+        webhook = stack.enter_context(pager())
+        manager = stack.enter_context(alertmanager(tmp_path / "alertmanager", tokengauge, webhook.address, route, options))
+        proxies, watching, _ = stack.enter_context(running_fleet(tmp_path, tokengauge, simulator, options, manager))
+        watching.wait_for('count(up{job="tokengauge"} == 1)', lambda count: count == len(PODS))
+        for pod in PODS:
+            # Most calls come to the two that are ill: over the limit of a page in each namespace and of all.
+            behave, calls = ("status=500", 20) if pod in ("web-0", "batch-0") else ("tokens=2,ttft=1ms,gap=1ms", 2)
+            for _ in range(calls):
+                traffic.chat("chat", "gpt-sim", behave=behave).make(proxies[pod].url)
+        watching.wait_for('count(ALERTS{alertname="SloErrorBudgetBurn",severity="page",alertstate="firing"})', lambda count: count == len(expected))
+
+        def pages():
+            return [message for message in webhook.messages if message["commonLabels"].get("severity") == "page"]
+
+        eventually(pages, "page", seconds=4 * GROUP_WAIT)
+        # What else was to come would come now.
+        watching.wait_for_recordings(5)
+        (message,) = pages()
+        assert message["commonLabels"]["alertname"] == "SloErrorBudgetBurn" and message["commonLabels"]["slo"] == "answers"
+        places = [(alert["labels"].get("cluster"), alert["labels"].get("namespace")) for alert in message["alerts"]]
+        assert sorted(places, key=str) == expected

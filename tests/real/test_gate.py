@@ -2,7 +2,6 @@
 
 import concurrent.futures
 import contextlib
-import copy
 import json
 import pathlib
 import re
@@ -13,6 +12,7 @@ import urllib.request
 import pytest
 import yaml
 
+from crds import schemas
 from gauge import Gauge
 from helm import PROJECT, Helm
 from processes import free_port, running
@@ -57,31 +57,12 @@ def example(tmp_path_factory):
     return file
 
 
-def strict(schema):
-    """A CRD's schema that takes no field it does not name, as `kubectl apply` with strict validation."""
-    if not isinstance(schema, dict):
-        return [strict(one) for one in schema] if isinstance(schema, list) else schema
-    schema = {key: strict(value) for key, value in schema.items()}
-    if isinstance(schema.get("properties"), dict) and "type" in schema:
-        schema.setdefault("additionalProperties", False)
-    return schema
-
-
 @pytest.fixture(scope="module")
 def complaints():
     """What the CRDs say of a document."""
-    crds = [crd for file in HERE.glob("*.yaml") for crd in yaml.safe_load_all(file.read_text())]
-    names = {"name": {"type": "string", "pattern": "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"}}
-    schemas = {}
-    for crd in crds:
-        for version in crd["spec"]["versions"]:
-            schema = copy.deepcopy(version["schema"]["openAPIV3Schema"])
-            # The server checks it, and not the CRD.
-            schema["properties"]["metadata"] = {"type": "object", "properties": names, "required": ["name"]}
-            schema["required"] = ["apiVersion", "kind", "metadata", "spec"]
-            schemas[f"{crd['spec']['group']}/{version['name']}", crd["spec"]["names"]["kind"]] = strict(schema)
+    known = schemas(HERE)
     helm = Helm()
-    yield lambda document: helm.do("complaints", document=document, schema=schemas[document["apiVersion"], document["kind"]])
+    yield lambda document: helm.do("complaints", document=document, schema=known[document["apiVersion"], document["kind"]])
     helm.close()
 
 

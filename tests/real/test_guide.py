@@ -9,7 +9,7 @@ import yaml
 
 from helm import CHART, PROJECT, Helm, merged, one
 
-PAGES = ("docs/kubernetes.md", "docs/fleet.md")
+PAGES = ("docs/kubernetes.md", "docs/fleet.md", "docs/integrations.md")
 
 
 def text_of(page):
@@ -107,7 +107,7 @@ def test_every_value_that_the_guide_names_is_there():
 @pytest.mark.parametrize("page", PAGES)
 def test_every_yaml_of_the_pages_is_yaml(page):
     blocks = re.findall(r"```yaml\n(.*?)```", text_of(page), re.DOTALL)
-    assert blocks and all(yaml.safe_load(block) for block in blocks)
+    assert blocks and all(all(yaml.safe_load_all(block)) for block in blocks)
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -2,7 +2,12 @@
 // is a constant of its kind's type, since the schemas say nothing of fields that do not exist.
 import { readFileSync, writeFileSync } from "node:fs";
 
-const PACKAGES = { "monitoring.coreos.com": "prometheus-operator", "cert-manager.io": "cert-manager" };
+const PACKAGES = {
+    "monitoring.coreos.com": "prometheus-operator",
+    "cert-manager.io": "cert-manager",
+    "keda.sh": "keda",
+    "gateway.networking.k8s.io": "gateway-api",
+};
 
 const documents = JSON.parse(readFileSync("documents.json", "utf8"));
 let source = "";
