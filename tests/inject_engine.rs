@@ -54,6 +54,8 @@ fn an_engine_that_moves_is_reached_by_number_too() {
     );
     for (args, env, moved) in [
         (json!(["serve", "--port=8000"]), json!([]), true),
+        (json!(["serve", "--http_port=8000"]), json!([]), true),
+        (json!(["serve", "--http_port", "8000"]), json!([]), true),
         (
             json!(["exec vllm serve m --port 8000 --seed 1"]),
             json!([]),
@@ -86,6 +88,31 @@ fn an_engine_that_moves_is_reached_by_number_too() {
             moved,
             "{args} {env}: {outcome:?}"
         );
+    }
+}
+
+#[test]
+fn what_a_container_does_not_have_is_not_written() {
+    for (absent, name) in [
+        ("env", "vllm-moved"),
+        ("command", "vllm-moved"),
+        ("ports", "vllm"),
+    ] {
+        let mut pod = fixture(name);
+        let container_before = pod["spec"]["containers"][0].as_object_mut();
+        container_before.expect("a container").remove(absent);
+        if absent == "ports" {
+            // It names the engine, which no port does then.
+            pod["metadata"]["annotations"]["tokengauge.dev/containers"] = json!("vllm");
+        }
+        let outcome = inject(&pod, InjectBy::Annotation, &settings(""));
+        let Outcome::Injected { pod, .. } = outcome else {
+            panic!("{absent}: {outcome:?}");
+        };
+        let engine = container(&pod, "vllm");
+        let members = engine.as_object().expect("a container").iter();
+        let nulls: Vec<_> = members.filter(|(_, value)| value.is_null()).collect();
+        assert!(nulls.is_empty(), "without {absent}: {nulls:?}");
     }
 }
 

@@ -3,7 +3,7 @@
 use super::annotations::{Annotations, BaseUrls};
 use super::error::Error;
 use super::lookalikes;
-use super::pod::{List, Pod, is_foreign};
+use super::pod::{List, Pod, is_foreign, list_of};
 use super::settings::Settings;
 use super::sidecar;
 use super::{PREFIX, SIDECAR};
@@ -265,7 +265,7 @@ fn set_all(container: &mut Value, names: &[&str], url: &str) -> bool {
     if container["env"].is_null() {
         container["env"] = json!([]);
     }
-    let Some(env) = container["env"].as_array_mut() else {
+    let Some(env) = list_of(container, "env") else {
         return false;
     };
     env.extend(
@@ -294,7 +294,7 @@ fn replaced(
     if !set.iter().all(same) {
         return false;
     }
-    let env = container["env"].as_array_mut().into_iter().flatten();
+    let env = list_of(container, "env").into_iter().flatten();
     for variable in env {
         let named = |name: &&str| variable["name"] == **name;
         if set.iter().any(named) {

@@ -9,7 +9,7 @@ use super::PREFIX;
 use super::annotations::{Annotations, Engine};
 use super::compose;
 use super::error::Error;
-use super::pod::{List, Pod, is_foreign, object};
+use super::pod::{List, Pod, is_foreign, list_of, object};
 use serde_json::{Value, json};
 
 /// An engine with the sidecar in front of it.
@@ -24,6 +24,8 @@ pub(super) struct EngineSidecar {
 const PROBES: &[&str] = &["livenessProbe", "readinessProbe", "startupProbe"];
 const HOOKS: &[&str] = &["postStart", "preStop"];
 const WAYS: &[&str] = &["httpGet", "tcpSocket", "grpc"];
+/// The options by which engines name their port: `--http_port` is that of KServe's runtimes.
+const PORT_OPTIONS: [&str; 3] = ["--port", "--http-port", "--http_port"];
 
 /// Puts the sidecar, which listens on `traffic`, in front of the engine.
 pub(super) fn front(
@@ -112,7 +114,7 @@ fn find(pod: &Pod, engine: &Engine, annotations: &Annotations) -> Result<usize, 
 fn move_arguments(container: &mut Value, from: u16, to: u16) -> usize {
     let mut places = 0;
     for key in ["command", "args"] {
-        let Some(words) = container[key].as_array_mut() else {
+        let Some(words) = list_of(container, key) else {
             continue;
         };
         let mut is_port = false;
@@ -125,14 +127,14 @@ fn move_arguments(container: &mut Value, from: u16, to: u16) -> usize {
             } else {
                 moved_within(text, from, to)
             };
-            is_port = matches!(text, "--port" | "-p" | "--http-port");
+            is_port = text == "-p" || PORT_OPTIONS.contains(&text);
             if let Some(moved) = moved {
                 *word = json!(moved);
                 places += 1;
             }
         }
     }
-    for variable in container["env"].as_array_mut().into_iter().flatten() {
+    for variable in list_of(container, "env").into_iter().flatten() {
         let name = variable["name"].as_str().unwrap_or_default();
         let is_port = name == "PORT" || name.ends_with("_PORT");
         let Some(value) = variable["value"].as_str() else {
@@ -151,7 +153,7 @@ fn move_arguments(container: &mut Value, from: u16, to: u16) -> usize {
 
 /// Replaces the port in `--port=8000`, as an argument or within a shell command.
 fn moved_within(text: &str, from: u16, to: u16) -> Option<String> {
-    for option in ["--port", "--http-port"] {
+    for option in PORT_OPTIONS {
         for separator in ["=", " "] {
             let wanted = format!("{option}{separator}{from}");
             let Some(at) = text.find(&wanted) else {
@@ -169,7 +171,7 @@ fn moved_within(text: &str, from: u16, to: u16) -> Option<String> {
 
 /// Removes the name of the engine's port, and changes its number.
 fn move_port(container: &mut Value, from: u16, to: u16) -> Option<String> {
-    let ports = container["ports"].as_array_mut()?;
+    let ports = list_of(container, "ports")?;
     let port = ports
         .iter_mut()
         .find(|port| port["containerPort"] == from)?;

@@ -299,6 +299,11 @@ pub(super) fn object(value: &mut Value) -> Option<&mut Map<String, Value>> {
     value.as_object_mut()
 }
 
+/// The list under `key`, where there is one. What is missing stays missing.
+pub(super) fn list_of<'a>(value: &'a mut Value, key: &str) -> Option<&'a mut Vec<Value>> {
+    value.get_mut(key)?.as_array_mut()
+}
+
 /// The list under `key`, which is created where it is missing. What is no list is replaced;
 /// callers have checked that.
 pub(super) fn list_mut<'a>(value: &'a mut Value, key: &str) -> &'a mut Vec<Value> {
