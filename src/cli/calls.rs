@@ -157,6 +157,14 @@ pub enum By {
     Agent,
     /// The user, hashed unless the configuration says otherwise
     User,
+    /// The team that pays
+    Team,
+    /// The cost center
+    CostCenter,
+    /// The tenant
+    Tenant,
+    /// The digest of the key, where the configuration has it recorded
+    KeyHash,
     /// The route
     Route,
     /// The experiment

@@ -5,10 +5,12 @@ use super::fallback::{self, Fallback};
 use super::reload::Source;
 use super::serve::Proxy;
 use crate::Error;
-use crate::cli::{AGENT, RunArgs};
+use crate::attribution::payer_name;
+use crate::cli::{AGENT, COST_CENTER, RunArgs, TEAM, TENANT};
 use crate::config::{Config, DEFAULT_ADMIN, DEFAULT_LISTEN, Listener};
 use std::path::PathBuf;
 use std::sync::Arc;
+use tokengauge_core::payer::Payer;
 
 pub(super) async fn run(args: RunArgs) -> Result<(), Error> {
     let (proxy, fallback) = bind(&args).await?;
@@ -95,5 +97,18 @@ fn overlaid(mut config: Config, args: &RunArgs) -> Result<Config, Error> {
     if let Ok(name) = std::env::var(AGENT) {
         Arc::make_mut(&mut config.measure.attribution).set_default_agent(&name);
     }
+    let variables = [TEAM, COST_CENTER, TENANT].map(|name| std::env::var(name).ok());
+    if let [None, None, None] = variables {
+        return Ok(config);
+    }
+    let named = variables.map(|value| value.as_deref().and_then(payer_name));
+    let [team, cost_center, tenant] = named;
+    let payer = Payer {
+        team,
+        cost_center,
+        tenant,
+    };
+    let payers = &mut Arc::make_mut(&mut config.measure.attribution).payers;
+    payers.process = Arc::new(payer.or(&payers.process));
     Ok(config)
 }

@@ -47,7 +47,8 @@ pub(super) fn name_of<'a>(
     found.map(|found| &found.name)
 }
 
-fn under(prefix: &str, path: &str) -> bool {
+/// Whether `path` is `prefix` or below it.
+pub(super) fn under(prefix: &str, path: &str) -> bool {
     let rest = path.strip_prefix(prefix.trim_end_matches('/'));
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }

@@ -17,7 +17,7 @@ mod tokens;
 
 use crate::sharing::Sharing;
 pub(crate) use headers::fields as header_fields;
-pub use key::keys_of;
+pub use key::{digest_of, keys_of, own_key};
 pub use lease::{LeaseAnswer, RateReport, SlotReport};
 pub use shared::{Due, LimitId, LimitReport, Remaining};
 use state::QuotaState;
@@ -82,6 +82,12 @@ pub enum QuotaScope {
     Model,
     /// Each key that requests carry for the provider.
     Key,
+    /// Each team that pays.
+    Team,
+    /// Each cost center.
+    CostCenter,
+    /// Each tenant.
+    Tenant,
 }
 
 impl QuotaScope {
@@ -100,6 +106,9 @@ impl QuotaScope {
             QuotaScope::User => LimitKey::Name(caller.user),
             QuotaScope::Model => LimitKey::Name(caller.model),
             QuotaScope::Key => LimitKey::EachOf(caller.keys),
+            QuotaScope::Team => LimitKey::Name(caller.team),
+            QuotaScope::CostCenter => LimitKey::Name(caller.cost_center),
+            QuotaScope::Tenant => LimitKey::Name(caller.tenant),
         }
     }
 }
@@ -229,7 +238,12 @@ impl Quotas {
         self.all().any(|quota| {
             let of_head = matches!(
                 quota.per,
-                QuotaScope::All | QuotaScope::Route | QuotaScope::Key
+                QuotaScope::All
+                    | QuotaScope::Route
+                    | QuotaScope::Key
+                    | QuotaScope::Team
+                    | QuotaScope::CostCenter
+                    | QuotaScope::Tenant
             );
             !of_head || quota.while_runaway || depends_on_bodies(&quota.select)
         })

@@ -299,8 +299,13 @@ impl QuotaState {
         let quota = &self.quota;
         let subject = match quota.per {
             QuotaScope::All => String::new(),
-            per if name == SHARED => format!(" for all calls that no {} is known of", per.as_str()),
-            per => format!(" for this {}", per.as_str()),
+            per => {
+                let kind = per.as_str().replace('_', " ");
+                match name {
+                    SHARED => format!(" for all calls that no {kind} is known of"),
+                    _ => format!(" for this {kind}"),
+                }
+            }
         };
         let number = |most: Option<NonZeroU32>| most.map_or(0, NonZeroU32::get);
         if resource == Resource::QuotaStore {
