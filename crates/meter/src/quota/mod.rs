@@ -9,6 +9,7 @@
 mod headers;
 mod key;
 mod lease;
+mod rate;
 mod shared;
 mod state;
 #[cfg(test)]
@@ -188,6 +189,15 @@ pub struct QuotaStatus {
     pub least_remaining: Vec<Remaining>,
 }
 
+/// What is left of a quota to one name.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LeftOfQuota {
+    /// The quota's name.
+    pub quota: Arc<str>,
+    /// What is left of each of its limits.
+    pub left: Vec<Remaining>,
+}
+
 /// All quotas and their usage.
 #[derive(Debug, Default)]
 pub struct Quotas(Vec<Arc<QuotaState>>);
@@ -275,6 +285,19 @@ impl Quotas {
         self.0
             .iter()
             .for_each(|state| state.refresh(burning, runaway));
+    }
+
+    /// What is left to a key, by its digest, of quotas that count by key and refuse calls. A key that was never used has
+    /// all of it.
+    pub fn left_to_key(&self, key: &str) -> Vec<LeftOfQuota> {
+        let by_key = self.0.iter().filter(|state| {
+            state.quota.per == QuotaScope::Key && state.quota.mode == Mode::Enforce
+        });
+        let left = by_key.map(|state| LeftOfQuota {
+            quota: Arc::clone(&state.quota.name),
+            left: state.left(key),
+        });
+        left.collect()
     }
 
     /// What is to be reported to the quota store.
