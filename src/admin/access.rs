@@ -1,7 +1,7 @@
 //! Access to the admin address: TLS, the bearer token, and the `host` names that are accepted.
 
 use super::host::Hosts;
-use super::own_use_access::OwnUseLimit;
+use super::own_use_limit::OwnUseLimit;
 use super::server::Source;
 use super::token::{HEADER, Refused, Token, TokenFileError};
 use super::{api, health, page};

@@ -5,7 +5,7 @@ use super::fallback::{self, Fallback};
 use super::reload::Source;
 use super::serve::Proxy;
 use crate::Error;
-use crate::attribution::payer_name;
+use crate::attribution::{PayerRules, payer_name};
 use crate::cli::{AGENT, COST_CENTER, RunArgs, TEAM, TENANT};
 use crate::config::{Config, DEFAULT_ADMIN, DEFAULT_LISTEN, Listener};
 use std::path::PathBuf;
@@ -97,18 +97,18 @@ fn overlaid(mut config: Config, args: &RunArgs) -> Result<Config, Error> {
     if let Ok(name) = std::env::var(AGENT) {
         Arc::make_mut(&mut config.measure.attribution).set_default_agent(&name);
     }
-    let variables = [TEAM, COST_CENTER, TENANT].map(|name| std::env::var(name).ok());
-    if let [None, None, None] = variables {
-        return Ok(config);
-    }
-    let named = variables.map(|value| value.as_deref().and_then(payer_name));
-    let [team, cost_center, tenant] = named;
-    let payer = Payer {
-        team,
-        cost_center,
-        tenant,
-    };
-    let payers = &mut Arc::make_mut(&mut config.measure.attribution).payers;
-    payers.process = Arc::new(payer.or(&payers.process));
+    let measure = &mut config.measure;
+    set_payer(&mut Arc::make_mut(&mut measure.attribution).payers);
     Ok(config)
+}
+
+/// Takes who pays for what nothing else says more of from the environment; a variable without a text says nothing.
+fn set_payer(payers: &mut PayerRules) {
+    let named = |variable| std::env::var(variable).ok().as_deref().and_then(payer_name);
+    let payer = Payer {
+        team: named(TEAM),
+        cost_center: named(COST_CENTER),
+        tenant: named(TENANT),
+    };
+    payers.process = Arc::new(payer.or(&payers.process));
 }

@@ -216,7 +216,8 @@ pub(in crate::config) struct Agent {
     pub(in crate::config) port: Option<Spanned<u16>>,
     /// A prefix of the path of whole segments, as the agent sends it.
     pub(in crate::config) path: Option<Spanned<String>>,
-    /// The digest of its key, never the key: `printf 'tokengauge key\0%s' "$KEY" | sha256sum | cut -c1-16`.
+    /// The digest of its key, never the key: what `tokengauge key-hash` prints for it, or
+    /// `printf 'tokengauge key\0%s' "$KEY" | sha256sum | cut -c1-16`.
     pub(in crate::config) key: Option<Spanned<String>>,
 }
 

@@ -64,8 +64,7 @@ pub fn check_key(text: &str) -> Result<(), &'static str> {
         return Ok(());
     }
     Err(
-        "is the first 16 hexadecimal digits of what `printf 'tokengauge key\\0%s' \"$KEY\" | sha256sum` \
-         prints, never the key itself",
+        "is what `tokengauge key-hash` prints for a key, 16 hexadecimal digits, never the key itself",
     )
 }
 
