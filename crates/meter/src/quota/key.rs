@@ -250,7 +250,13 @@ pub fn own_key(headers: &HeaderMap, uri: &Uri) -> Option<String> {
     let of_query = of_query.filter_map(|(name, value)| (name == "key").then(|| value.into_bytes()));
     let key = of_header.chain(of_query).find(|key| !key.is_empty())?;
     let whole = key.iter().all(u8::is_ascii_graphic) && key.len() >= MIN_OWN_KEY;
-    whole.then(|| digest(&key))
+    (whole && !is_aws_id(&key)).then(|| digest(&key))
+}
+
+/// Whether it is the id of a key of AWS, which is no secret.
+fn is_aws_id(key: &[u8]) -> bool {
+    let upper = |byte: &u8| byte.is_ascii_uppercase() || byte.is_ascii_digit();
+    (key.starts_with(b"AKIA") || key.starts_with(b"ASIA")) && key.iter().all(upper)
 }
 
 /// The digest of one key, as [`keys_of`] returns it.
@@ -362,6 +368,7 @@ mod tests {
                 "AWS4-HMAC-SHA256 Credential=AKIA0123456789ABCDEF/20260101/us-east-1/bedrock/aws4_request, SignedHeaders=host, Signature=aa",
             ),
             ("x-api-key", "sk-0123456789abcdef, another"),
+            ("x-api-key", "AKIA0123456789ABCDEF"),
             ("cookie", KEY),
         ] {
             assert_eq!(own(&[(name, value)], "/"), None, "{value}");
