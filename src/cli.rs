@@ -44,6 +44,13 @@ pub const ADMIN_TOKEN: &str = "TOKENGAUGE_ADMIN_TOKEN";
 /// The variable with the name of agents that have only a user agent.
 pub const AGENT: &str = "TOKENGAUGE_AGENT";
 
+/// The variables with the team, the cost center and the tenant that pay for what nothing else says more of.
+pub const TEAM: &str = "TOKENGAUGE_TEAM";
+/// See [`TEAM`].
+pub const COST_CENTER: &str = "TOKENGAUGE_COST_CENTER";
+/// See [`TEAM`].
+pub const TENANT: &str = "TOKENGAUGE_TENANT";
+
 /// The variable by which injection gives a sidecar its fallback configuration.
 pub const FALLBACK_CONFIG: &str = "TOKENGAUGE_FALLBACK_CONFIG";
 /// The variable by which injection says what becomes of calls while the fallback is in use.
@@ -112,6 +119,8 @@ pub enum Command {
     Bench(Box<BenchArgs>),
     /// Compare finished calls: speed, time to first token, cost, errors, by model and more
     Report(ReportArgs),
+    /// Print the digests that stand for keys in the configuration and in records; keys are read from standard input
+    KeyHash,
     /// What a session was made of: its critical path, what its prompt cache missed, its trace
     Session(SessionArgs),
     /// An incident as one HTML file: curves, cause, budget, the worst calls, configuration

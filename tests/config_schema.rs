@@ -52,6 +52,9 @@ name = "d"
 [[agent]]
 name = "a"
 path = "/a"
+[[payer]]
+team = "p"
+path = "/p"
 [[gate]]
 name = "g"
 candidate.upstream = "u"

@@ -446,6 +446,47 @@ fn the_operators_own_settings_are_followed() {
 }
 
 #[test]
+fn the_pods_labels_name_who_pays_for_its_calls() {
+    let of = |name: &str, labels: Value, text: &str| {
+        let mut pod = fixture(name);
+        pod["metadata"]["labels"] = labels;
+        let Outcome::Injected { pod, .. } = inject(&pod, InjectBy::Annotation, &settings(text))
+        else {
+            panic!("{name} is injected");
+        };
+        let all = container(&pod, "tokengauge")["env"].as_array().cloned();
+        let all = all.expect("variables");
+        ["TEAM", "COST_CENTER", "TENANT"].map(|variable| {
+            let name = format!("TOKENGAUGE_{variable}");
+            let found = all.iter().find(|variable| variable["name"] == name)?;
+            let path = found["valueFrom"]["fieldRef"]["fieldPath"].as_str()?;
+            let label = path.strip_prefix("metadata.labels['")?.strip_suffix("']")?;
+            Some(label.to_owned())
+        })
+    };
+    let names = |names: [&str; 3]| names.map(|name| (!name.is_empty()).then(|| name.to_owned()));
+    let plain = json!({ "team": "search", "cost-center": "4711", "tenant": "acme" });
+    assert_eq!(
+        of("agent", plain.clone(), ""),
+        names(["team", "cost-center", "tenant"])
+    );
+    // An engine's calls have a payer, too.
+    assert_eq!(
+        of("vllm", plain, ""),
+        names(["team", "cost-center", "tenant"])
+    );
+    let own = json!({ "team": "search", "tokengauge.dev/team": "ads", "tenant": "" });
+    assert_eq!(of("agent", own, ""), names(["tokengauge.dev/team", "", ""]));
+    let company = json!({ "team": "x", "example.com/squad": "search" });
+    let text = "[payer_labels]\nteam = [\"example.com/squad\"]";
+    assert_eq!(
+        of("agent", company, text),
+        names(["example.com/squad", "", ""])
+    );
+    assert_eq!(of("agent", json!({ "app": "a" }), ""), names(["", "", ""]));
+}
+
+#[test]
 fn only_the_variables_that_are_asked_for_are_set() {
     for (annotation, value, openai, anthropic) in [
         ("variables", "ANTHROPIC_BASE_URL", false, true),

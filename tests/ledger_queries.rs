@@ -259,12 +259,17 @@ proptest! {
         filters.push(Filter { upstream: Some("openai".into()), outcomes: vec![Outcome::Complete], ..filters[1].clone() });
         filters.push(Filter { experiment: Some("e-1".into()), agent: Some("langchain/1.0".into()), ..Filter::default() });
         filters.push(Filter { user: ledger.records[7].user.clone(), ..Filter::default() });
+        filters.push(Filter { team: Some("team-chat".into()), tenant: ledger.records[5].tenant.clone(), ..Filter::default() });
+        filters.push(Filter { cost_center: Some("4711".into()), ..Filter::default() });
+        filters.push(Filter { key_hash: ledger.records[7].key_hash.clone(), ..Filter::default() });
         filters.push(Filter { session: ledger.records[3].session.clone(), ..Filter::default() });
         for filter in &filters {
             for by in [
                 &[Dimension::Model][..],
                 &[Dimension::Workload, Dimension::Variant][..],
                 &[Dimension::UpstreamFacts][..],
+                &[Dimension::Team, Dimension::CostCenter, Dimension::Tenant][..],
+                &[Dimension::KeyHash][..],
                 &[Dimension::PromptLength, Dimension::OutputLength, Dimension::Model][..],
             ] {
                 let should = history::groups(all(&ledger.records).filter(|past| history::matches(filter, past)), by);
@@ -335,6 +340,8 @@ proptest! {
             Filter { outcomes: vec![Outcome::HttpError, Outcome::Timeout], ..Filter::default() },
             Filter { since: Some(at(5_000)), until: Some(at(50_000)), ..Filter::default() },
             Filter { agent: Some("nobody".into()), ..Filter::default() },
+            Filter { team: Some("team-chat".into()), ..Filter::default() },
+            Filter { key_hash: ledger.records[7].key_hash.clone(), ..Filter::default() },
         ];
         for filter in filters {
             let mut should: Vec<_> = all(&ledger.records)

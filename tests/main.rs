@@ -96,6 +96,7 @@ mod otlp_retry;
 mod otlp_spans;
 mod otlp_tls;
 mod output;
+mod payers;
 #[cfg(unix)]
 mod private_files;
 mod process;

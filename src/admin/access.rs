@@ -1,6 +1,8 @@
 //! Access to the admin address: TLS, the bearer token, and the `host` names that are accepted.
 
 use super::host::Hosts;
+use super::own_use_limit::OwnUseLimit;
+use super::server::Source;
 use super::token::{HEADER, Refused, Token, TokenFileError};
 use super::{api, health, page};
 use crate::config;
@@ -26,6 +28,8 @@ pub struct Access {
     /// Whether the metrics address requires the token and the host names, too.
     metrics_token: bool,
     metrics_hosts: Hosts,
+    /// How often whoever has a key may ask for its use; `None` where nobody may.
+    own_use: Option<Arc<OwnUseLimit>>,
     /// Whether only health and metrics are served, at any address.
     pub(super) restricted: bool,
 }
@@ -66,6 +70,7 @@ impl Access {
             token: token.transpose()?.map(Arc::new),
             hosts: hosts(admin.address),
             metrics_token: admin.metrics_token,
+            own_use: admin.own_use.then(Arc::default),
             restricted: admin.restricted,
             metrics_hosts: hosts(admin.metrics_address),
         })
@@ -94,6 +99,9 @@ pub(super) async fn guard(State(guard): State<Guard>, request: Request, next: Ne
     if request.method() == Method::POST && api::is_hook(request.uri().path()) {
         return hook(&guard, request, next).await;
     }
+    if request.uri().path() == api::OWN_USE {
+        return own_use(&guard, request, next).await;
+    }
     let Some(token) = &guard.access.token else {
         if request.method() == Method::POST && request.uri().path() == api::MARKS {
             return no_token("this changes what everybody sees");
@@ -111,6 +119,27 @@ pub(super) async fn guard(State(guard): State<Guard>, request: Request, next: Ne
         Ok(()) => next.run(request).await,
         Err(refused) => refuse(refused),
     }
+}
+
+/// A question for the use of a key, which needs no token.
+async fn own_use(guard: &Guard, request: Request, next: Next) -> Response {
+    let Some(limit) = &guard.access.own_use else {
+        let message = "the use of a key is told where `own_use` of [admin] is on alone";
+        return api::Problem::new(StatusCode::NOT_FOUND, message).into_response();
+    };
+    if guard.access.token.is_none() && !guard.access.hosts.answer_to(&request) {
+        return misdirected();
+    }
+    let source = request.extensions().get::<Source>().copied();
+    let Err(wait) = limit.take(source, (guard.clock)()) else {
+        return next.run(request).await;
+    };
+    let message = "this was asked for too often; try again after `retry-after`";
+    let mut response = api::Problem::new(StatusCode::TOO_MANY_REQUESTS, message).into_response();
+    let seconds = wait.as_secs().saturating_add(1);
+    let headers = response.headers_mut();
+    headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+    response
 }
 
 /// A hook of a rollout: it needs the token, in the header or, as Flagger's hooks have no headers, in the `metadata` of its body.

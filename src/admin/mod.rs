@@ -12,6 +12,7 @@ mod gates;
 mod health;
 mod host;
 mod metrics;
+mod own_use_limit;
 mod page;
 mod process_info;
 mod runbooks;

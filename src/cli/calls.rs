@@ -1,6 +1,7 @@
 //! The commands about finished and recorded calls.
 
 use super::*;
+use crate::cost::budget::Period;
 
 /// How an export is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -83,6 +84,27 @@ impl When {
     }
 }
 
+/// A calendar month of UTC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Month {
+    /// When it begins.
+    pub from: std::time::SystemTime,
+    /// When the next one begins.
+    pub to: std::time::SystemTime,
+}
+
+impl Month {
+    fn parse(text: &str) -> Result<Month, &'static str> {
+        let reason = "is a month such as 2026-11";
+        let begin = format!("{text}-01T00:00:00Z");
+        let from = humantime::parse_rfc3339(&begin).map_err(|_| reason)?;
+        let now = from.duration_since(std::time::UNIX_EPOCH);
+        let (_, end) = Period::Month.bounds(now.map_err(|_| reason)?.as_secs());
+        let to = std::time::UNIX_EPOCH + std::time::Duration::from_secs(end);
+        Ok(Month { from, to })
+    }
+}
+
 /// Options of `top`.
 #[derive(Debug, Clone, Args)]
 pub struct TopArgs {
@@ -104,6 +126,9 @@ pub struct ReportArgs {
     /// Only calls that began before this instant or longer ago
     #[arg(long, value_name = "WHEN")]
     pub until: Option<String>,
+    /// Only calls that began in this month of UTC
+    #[arg(long, value_name = "YYYY-MM", value_parser = Month::parse, conflicts_with_all = ["since", "until"])]
+    pub month: Option<Month>,
     /// What the calls of a row have in common
     #[arg(
         long,
@@ -139,6 +164,9 @@ pub struct ReportArgs {
     /// `USER = NAME`; it is read here alone
     #[arg(long, value_name = "FILE")]
     pub user_names: Option<PathBuf>,
+    /// With --format csv: write `'` before names that a spreadsheet would take for a formula
+    #[arg(long)]
+    pub spreadsheet: bool,
     /// Have the speeds of calls in that came while their upstream warmed up
     #[arg(long)]
     pub with_warm_up: bool,
@@ -157,6 +185,14 @@ pub enum By {
     Agent,
     /// The user, hashed unless the configuration says otherwise
     User,
+    /// The team that pays
+    Team,
+    /// The cost center
+    CostCenter,
+    /// The tenant
+    Tenant,
+    /// The digest of the key, where the configuration has it recorded
+    KeyHash,
     /// The route
     Route,
     /// The experiment
@@ -182,6 +218,8 @@ pub enum ReportFormat {
     Json,
     /// One file with plots, for browsers
     Html,
+    /// What calls of each month of UTC cost, for spreadsheets (RFC 4180)
+    Csv,
 }
 
 /// Options of `replay`.

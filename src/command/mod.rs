@@ -17,6 +17,7 @@ mod fd_limit;
 mod fleet;
 mod gate;
 mod inject;
+mod key_hash;
 mod ledger;
 mod logging;
 mod manual;
@@ -88,6 +89,7 @@ pub fn run(cli: Cli) -> Result<(), Error> {
         Command::Replay(args) => replay::replay(&args),
         Command::Top(args) => top::top(&args),
         Command::Report(args) => report::report(&args),
+        Command::KeyHash => key_hash::key_hash(),
         Command::Session(args) => session::session(&args),
         Command::Capsule(args) => capsule::capsule(&args),
         Command::Ab(args) => ab::ab(&args),

@@ -5,10 +5,12 @@ use super::fallback::{self, Fallback};
 use super::reload::Source;
 use super::serve::Proxy;
 use crate::Error;
-use crate::cli::{AGENT, RunArgs};
+use crate::attribution::{PayerRules, payer_name};
+use crate::cli::{AGENT, COST_CENTER, RunArgs, TEAM, TENANT};
 use crate::config::{Config, DEFAULT_ADMIN, DEFAULT_LISTEN, Listener};
 use std::path::PathBuf;
 use std::sync::Arc;
+use tokengauge_core::payer::Payer;
 
 pub(super) async fn run(args: RunArgs) -> Result<(), Error> {
     let (proxy, fallback) = bind(&args).await?;
@@ -95,5 +97,18 @@ fn overlaid(mut config: Config, args: &RunArgs) -> Result<Config, Error> {
     if let Ok(name) = std::env::var(AGENT) {
         Arc::make_mut(&mut config.measure.attribution).set_default_agent(&name);
     }
+    let measure = &mut config.measure;
+    set_payer(&mut Arc::make_mut(&mut measure.attribution).payers);
     Ok(config)
+}
+
+/// Takes who pays for what nothing else says more of from the environment; a variable without a text says nothing.
+fn set_payer(payers: &mut PayerRules) {
+    let named = |variable| std::env::var(variable).ok().as_deref().and_then(payer_name);
+    let payer = Payer {
+        team: named(TEAM),
+        cost_center: named(COST_CENTER),
+        tenant: named(TENANT),
+    };
+    payers.process = Arc::new(payer.or(&payers.process));
 }

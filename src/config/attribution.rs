@@ -3,7 +3,7 @@
 use super::file;
 use super::resolve::{Problems, check_label};
 use super::spanned::Spanned;
-use crate::attribution::{AgentNameRule, NameSources, Rules, check_key};
+use crate::attribution::{AgentNameRule, NameSources, PayerRules, Rules, check_key};
 use crate::wire::JsonPath;
 use http::HeaderName;
 
@@ -22,7 +22,7 @@ const SECRET: &[&str] = &[
 pub(super) fn rules(
     hash_users: Option<bool>,
     written: file::Attribution,
-    given: Vec<AgentNameRule>,
+    (given, payers): (Vec<AgentNameRule>, PayerRules),
     problems: &mut Problems<'_>,
 ) -> Rules {
     let mut places = |headers: &[_], paths: &[_]| NameSources {
@@ -37,6 +37,7 @@ pub(super) fn rules(
         guess_sessions: written.guess_sessions,
         agent_names: given,
         default_agent: None,
+        payers,
     }
 }
 
@@ -54,17 +55,7 @@ pub(super) fn given(
             problems.at(&Spanned::new(span, ()), reason);
         }
         check_label(&agent.name, problems);
-        if let Some(port) = &agent.port {
-            let listened = |ports: &[u16]| ports.contains(port.get_ref()) || ports.contains(&0);
-            if !ports.is_none_or(listened) {
-                problems.at(port, format!("`listen` has no port {}", port.get_ref()));
-            }
-        }
-        if let Some(path) = &agent.path
-            && (!path.get_ref().starts_with('/') || path.get_ref().contains(['?', '#']))
-        {
-            problems.at(path, "is a path, which begins with `/` and has no query");
-        }
+        check_place(agent.port.as_ref(), agent.path.as_ref(), ports, problems);
         if let Some(key) = &agent.key
             && let Err(reason) = check_key(key.get_ref())
         {
@@ -80,7 +71,27 @@ pub(super) fn given(
     named.collect()
 }
 
-fn header(name: &str) -> Result<HeaderName, &'static str> {
+/// Checks a port that calls come to, one of `ports` where these are written, and the begin of their path.
+pub(super) fn check_place(
+    port: Option<&Spanned<u16>>,
+    path: Option<&Spanned<String>>,
+    ports: Option<&[u16]>,
+    problems: &mut Problems<'_>,
+) {
+    if let Some(port) = port {
+        let listened = |ports: &[u16]| ports.contains(port.get_ref()) || ports.contains(&0);
+        if !ports.is_none_or(listened) {
+            problems.at(port, format!("`listen` has no port {}", port.get_ref()));
+        }
+    }
+    if let Some(path) = path
+        && (!path.get_ref().starts_with('/') || path.get_ref().contains(['?', '#']))
+    {
+        problems.at(path, "is a path, which begins with `/` and has no query");
+    }
+}
+
+pub(super) fn header(name: &str) -> Result<HeaderName, &'static str> {
     let name = name
         .parse::<HeaderName>()
         .map_err(|_| "is not a header name")?;
@@ -90,7 +101,7 @@ fn header(name: &str) -> Result<HeaderName, &'static str> {
     }
 }
 
-fn each<T>(
+pub(super) fn each<T>(
     written: &[Spanned<String>],
     parse: impl Fn(&str) -> Result<T, &'static str>,
     problems: &mut Problems<'_>,

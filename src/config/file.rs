@@ -241,6 +241,9 @@ pub(super) struct File {
     #[schemars(extend("maxItems" = MAX_AGENTS))]
     pub(super) agent: Vec<Spanned<Agent>>,
     #[serde(default)]
+    #[schemars(extend("maxItems" = MAX_PAYER_TABLES))]
+    pub(super) payer: Vec<Spanned<Payer>>,
+    #[serde(default)]
     pub(super) ledger: Ledger,
     #[serde(default)]
     #[schemars(extend("maxItems" = MAX_SINKS))]

@@ -14,6 +14,7 @@ mod memory_limit;
 mod named_files;
 mod objectives;
 mod operators;
+mod payers;
 mod quota_store;
 mod quotas;
 mod receivers;
@@ -146,6 +147,8 @@ pub struct Admin {
     pub url: Option<String>,
     /// TLS towards operators.
     pub tls: Option<ServerTls>,
+    /// Whether whoever has a key may ask for its use.
+    pub own_use: bool,
 }
 
 /// The source of a bearer token.

@@ -306,6 +306,9 @@ pub(super) fn selector(
         upstream: text(&written.upstream),
         model: written.model.as_deref().map(Pattern::new),
         agent: written.agent.as_deref().map(Pattern::new),
+        team: written.team.clone(),
+        cost_center: written.cost_center.clone(),
+        tenant: written.tenant.clone(),
     }
 }
 
@@ -319,9 +322,18 @@ fn of_upstream(
         let reason = "is that of an upstream; name it in `select.upstream`";
         problems.at(place, reason);
     }
-    if written.select.agent.is_some() {
-        let reason = "is not kept by agent; take `select.agent` out";
-        problems.at(place, reason);
+    let select = &written.select;
+    for (name, is_set) in [
+        ("agent", select.agent.is_some()),
+        ("team", select.team.is_some()),
+        ("cost_center", select.cost_center.is_some()),
+        ("tenant", select.tenant.is_some()),
+    ] {
+        if is_set {
+            let kind = name.replace('_', " ");
+            let reason = format!("is not kept by {kind}; take `select.{name}` out");
+            problems.at(place, reason);
+        }
     }
     if let Some(slice) = &written.slice {
         let reason = "is of no use to `throughput`, which is judged by minutes";

@@ -36,6 +36,7 @@ pub(super) fn admin(written: file::Admin, problems: &mut Problems<'_>) -> Admin 
             .url
             .map(|Url(url)| format!("{}://{}{}", url.scheme, url.authority, url.base_path)),
         tls: written.tls.map(server_tls),
+        own_use: written.own_use,
     }
 }
 

@@ -46,11 +46,19 @@ pub(super) fn config(file: File, text: &str) -> Result<Config, Vec<Problem>> {
     let ports: Vec<_> = listeners.iter().map(|one| one.address.port()).collect();
     let ports = listen.then_some(&ports[..]);
     let given = attribution::given(file.agent, ports, &mut problems);
+    let own_use = file.admin.own_use;
+    let payers = payers::rules(
+        file.payer,
+        &file.attribution,
+        own_use,
+        (ports, &routes),
+        &mut problems,
+    );
     let limits = limits(file.limits);
     let hash_users = file.measure.hash_users;
     let mut measure = measure(file.measure);
     measure.attribution =
-        attribution::rules(hash_users, file.attribution, given, &mut problems).into();
+        attribution::rules(hash_users, file.attribution, (given, payers), &mut problems).into();
     measure.workloads = objectives::workloads(file.workload, &routes, &mut problems).into();
     let prices = PriceList {
         configured: cost::prices(file.price, &upstreams, &mut problems),

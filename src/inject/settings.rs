@@ -71,6 +71,41 @@ pub struct SecretKey {
     pub key: String,
 }
 
+/// Labels of pods that name who pays, after `tokengauge.dev/team` and so on: of each list the first that a pod has.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct PayerLabels {
+    /// The team.
+    pub team: Vec<String>,
+    /// The cost center.
+    pub cost_center: Vec<String>,
+    /// The tenant.
+    pub tenant: Vec<String>,
+}
+
+impl Default for PayerLabels {
+    fn default() -> Self {
+        PayerLabels {
+            team: vec!["team".to_owned()],
+            cost_center: vec!["cost-center".to_owned()],
+            tenant: vec!["tenant".to_owned()],
+        }
+    }
+}
+
+impl PayerLabels {
+    /// Checks that Kubernetes takes each for the key of a label.
+    fn check(&self) -> Result<(), Error> {
+        let kinds = [&self.team, &self.cost_center, &self.tenant];
+        let wrong = kinds.into_iter().flatten().find(|label| !is_label(label));
+        wrong.map_or(Ok(()), |label| {
+            Err(Error::Refused(format!(
+                "payer_labels: `{label}` is no key of a label such as `example.com/team`"
+            )))
+        })
+    }
+}
+
 /// The settings of injection. [`Settings::parse`] reads them.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -106,6 +141,8 @@ pub struct Settings {
     pub on_refused_config: OnRefusedConfig,
     /// The sidecar's log level.
     pub log_level: String,
+    /// Labels of pods that name who pays for their calls.
+    pub payer_labels: PayerLabels,
     /// Additional variables of the sidecar, in Kubernetes' format.
     pub env: Vec<Value>,
     /// Its requests and limits, in Kubernetes' format.
@@ -143,6 +180,7 @@ impl Default for Settings {
                 .collect(),
             on_refused_config: OnRefusedConfig::default(),
             log_level: "info".to_owned(),
+            payer_labels: PayerLabels::default(),
             env: Vec::new(),
             resources: serde_json::json!({
                 "requests": { "cpu": "20m", "memory": "32Mi" },
@@ -236,6 +274,7 @@ impl Settings {
                 "admin_token_secret is the `name` of a Secret and a `key` in it".to_owned(),
             ));
         }
+        self.payer_labels.check()?;
         for (name, path) in &self.base_urls {
             if !path.starts_with('/') || path.ends_with('/') {
                 return Err(Error::Refused(format!(
@@ -281,6 +320,18 @@ fn is_name(name: &str) -> bool {
     (1..=253).contains(&name.len()) && name.chars().all(allowed)
 }
 
+/// Whether a label may have this key: a name, and before a slash the domain that it is of.
+fn is_label(key: &str) -> bool {
+    let (domain, name) = key.rsplit_once('/').unwrap_or(("label", key));
+    let inner = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    let end = |c: char| c.is_ascii_alphanumeric();
+    is_name(domain)
+        && (1..=63).contains(&name.len())
+        && name.chars().all(inner)
+        && name.starts_with(end)
+        && name.ends_with(end)
+}
+
 /// The minor version of `1.31`, `v1.31.2` or `1.31+`.
 fn minor(version: &str) -> Option<u32> {
     let mut parts = version.trim().trim_start_matches('v').split('.');
@@ -324,5 +375,10 @@ mod tests {
         assert!(wrong("bind = \"all\"").contains("neither `*` nor an IP address"));
         assert!(wrong("[base_urls]\nA = \"openai\"").contains("base_urls.A"));
         assert!(wrong("resources = 5").contains("resources"));
+        for label in ["", "a b", "-team", "it's", "a/b/team", "x/"] {
+            let text = format!("[payer_labels]\nteam = [\"{label}\"]");
+            assert!(wrong(&text).contains("no key of a label"), "{label}");
+        }
+        assert!(wrong("[payer_labels]\nteams = []").contains("unknown field `teams`"));
     }
 }

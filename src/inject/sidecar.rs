@@ -6,7 +6,9 @@ use super::pod::{List, Pod, takes_network};
 use super::ports::Ports;
 use super::settings::Settings;
 use super::{PREFIX, SIDECAR};
-use crate::cli::{AGENT, FALLBACK_CONFIG, ON_REFUSED_CONFIG, OnRefusedConfig};
+use crate::cli::{
+    AGENT, COST_CENTER, FALLBACK_CONFIG, ON_REFUSED_CONFIG, OnRefusedConfig, TEAM, TENANT,
+};
 use clap::ValueEnum;
 use serde_json::{Value, json};
 
@@ -71,8 +73,7 @@ pub(super) fn add(
         json!({ "name": STATE_VOLUME, "emptyDir": { "medium": "Memory", "sizeLimit": "16Mi" } }),
     )?;
     pod.add_pull_secrets(&settings.image_pull_secrets)?;
-    let agent = sidecar.serves.is_none().then(|| agent_label(pod)).flatten();
-    let container = container(sidecar, source, agent.as_deref(), settings);
+    let container = container(sidecar, source, &labels(sidecar, pod, settings), settings);
     if sidecar.native {
         let all = pod.containers_mut(List::Init);
         all.insert(position(all), container);
@@ -134,12 +135,7 @@ fn mark(pod: &mut Pod, sidecar: &Sidecar, source: &Source, settings: &Settings) 
     }
 }
 
-fn container(
-    sidecar: &Sidecar,
-    source: &Source,
-    agent: Option<&str>,
-    settings: &Settings,
-) -> Value {
+fn container(sidecar: &Sidecar, source: &Source, labels: &Labels, settings: &Settings) -> Value {
     let Ports {
         traffic,
         metrics,
@@ -174,7 +170,7 @@ fn container(
     if in_folder {
         container["workingDir"] = json!(FOLDER);
     }
-    container["env"] = variables(sidecar, agent, settings);
+    container["env"] = variables(sidecar, labels, settings);
     let mut ports = vec![json!({ "name": METRICS, "containerPort": metrics, "protocol": "TCP" })];
     ports.extend(sidecar.serves.clone());
     container["ports"] = json!(ports);
@@ -190,16 +186,35 @@ fn container(
     container
 }
 
-/// The label of the pod that names its agent.
-fn agent_label(pod: &Pod) -> Option<String> {
-    let own = format!("{PREFIX}agent");
-    let all = [own.as_str(), "app.kubernetes.io/name", "app"];
-    let known = all.into_iter().find(|name| pod.has_label(name));
-    known.map(str::to_owned)
+/// Variables, and the labels of the pod that they take their values from.
+type Labels = Vec<(&'static str, String)>;
+
+/// The labels that name the pod's agent, if it is not an engine, and who pays: of each the first that the pod has.
+fn labels(sidecar: &Sidecar, pod: &Pod, settings: &Settings) -> Labels {
+    let words = |all: &[&str]| all.iter().map(|label| (*label).to_owned()).collect();
+    let agents: Vec<String> = match sidecar.serves {
+        None => words(&["app.kubernetes.io/name", "app"]),
+        Some(_) => Vec::new(),
+    };
+    let payers = &settings.payer_labels;
+    let kinds = [
+        (AGENT, "agent", sidecar.serves.is_none(), &agents),
+        (TEAM, "team", true, &payers.team),
+        (COST_CENTER, "cost-center", true, &payers.cost_center),
+        (TENANT, "tenant", true, &payers.tenant),
+    ];
+    let mut found = Vec::new();
+    for (variable, ours, wanted, others) in kinds {
+        let ours = format!("{PREFIX}{ours}");
+        let mut all = std::iter::once(&ours).chain(others);
+        let label = all.find(|label| wanted && pod.has_label(label));
+        found.extend(label.map(|label| (variable, label.clone())));
+    }
+    found
 }
 
 /// The sidecar's variables: the pod's attributes for telemetry, the fallback, the operator's.
-fn variables(sidecar: &Sidecar, agent: Option<&str>, settings: &Settings) -> Value {
+fn variables(sidecar: &Sidecar, labels: &Labels, settings: &Settings) -> Value {
     let field = |name: &str, path: &str| json!({ "name": name, "valueFrom": { "fieldRef": { "fieldPath": path } } });
     let mut all = vec![
         json!({ "name": "TOKENGAUGE_LOG", "value": settings.log_level }),
@@ -209,7 +224,8 @@ fn variables(sidecar: &Sidecar, agent: Option<&str>, settings: &Settings) -> Val
         field("K8S_NODE_NAME", "spec.nodeName"),
         json!({ "name": "K8S_CONTAINER_NAME", "value": SIDECAR }),
     ];
-    all.extend(agent.map(|label| field(AGENT, &format!("metadata.labels['{label}']"))));
+    let by_label = labels.iter();
+    all.extend(by_label.map(|(name, label)| field(name, &format!("metadata.labels['{label}']"))));
     if let Some(secret) = &settings.admin_token_secret {
         // Optional, so that a missing Secret does not block the pod: the address is on loopback.
         let key = json!({ "name": secret.name, "key": secret.key, "optional": true });

@@ -608,6 +608,16 @@ def test_sidecars_have_the_token_and_ports_of_the_values(helm):
     assert tomllib.loads(config)["admin"]["metrics_token"] is True
 
 
+def test_sidecars_take_who_pays_from_the_labels_of_the_values(helm, tokengauge, tmp_path):
+    labels = {"team": ["example.com/squad", "team"], "tenant": []}
+    given = {"mode": "sidecar", "sidecar": {"payerLabels": labels}}
+    injector = tomllib.loads(one(helm.documents(given), "ConfigMap", "tg-tokengauge-injector")["data"]["injector.toml"])
+    assert injector["payer_labels"] == {**labels, "cost_center": ["cost-center"]}
+    assert checked(helm, tokengauge, given, tmp_path) == [0, 0]
+    with pytest.raises(Refused):
+        helm.documents({"mode": "sidecar", "sidecar": {"payerLabels": {"team": ["no label"]}}})
+
+
 @pytest.mark.parametrize("case, rules", [("sidecar-policy", 2), ("sidecar-policy-closed", 1)])
 def test_policies_of_injected_pods_guard_their_metrics(helm, case, rules):
     documents = helm.documents(helm.values(HERE / f"cases/{case}.yaml"))

@@ -18,7 +18,7 @@ from test_ledger import BODY, Proxy
 from test_sinks import clickhouse, run, until  # noqa: F401 (a fixture)
 
 PODS = 10
-SCENARIOS = ["streams", "pods", "session", "filters"]
+SCENARIOS = ["streams", "pods", "session", "filters", "teams"]
 
 
 def chat(proxy, session, behave):
@@ -41,6 +41,9 @@ name = "simulator"
 url = "{simulator}"
 [[route]]
 upstream = "simulator"
+[[price]]
+model = "*"
+output = 100
 [[slo]]
 name = "fast"
 objective = 0.9
@@ -64,7 +67,9 @@ def fleet(tokengauge, simulator, clickhouse, tmp_path):  # noqa: F811
         for number in range(1, PODS + 1):
             name = f"agent-{number}"
             attributes = f"k8s.namespace.name=agents,k8s.pod.name={name}"
-            command = ["env", f"OTEL_RESOURCE_ATTRIBUTES={attributes}", tokengauge, "run", "--config", path]
+            # As a sidecar has it from its pod's label.
+            team = f"TOKENGAUGE_TEAM={'search' if number % 2 else 'ads'}"
+            command = ["env", f"OTEL_RESOURCE_ATTRIBUTES={attributes}", team, tokengauge, "run", "--config", path]
             process = stack.enter_context(running(command, tmp_path / f"{name}.log"))
             pods[name] = (process, Proxy(process))
         addresses = ",".join(proxy.admin.removeprefix("http://") for _, proxy in pods.values())

@@ -94,6 +94,13 @@ url = "{simulator}"
 [[route]]
 upstream = "simulator"
 workload = "chat"
+[[payer]]
+team = "search"
+cost_center = "4711"
+route = "simulator"
+[[price]]
+model = "*"
+output = 10
 [[sink]]
 kind = "clickhouse"
 url = "{clickhouse.url}"
@@ -180,7 +187,7 @@ def test_both_stores_have_every_call_once_through_an_outage_and_a_kill(tokengaug
     assert duckdb(f"SET TimeZone = 'UTC'; {wrong}") == [[0]]
     columns = "schema_version, route, outcome, model, normalised_output_tokens > 0, ttft_seconds > 0"
     assert duckdb(f"SELECT DISTINCT {columns} FROM {read} WHERE session = 'one'") == [
-        [1, "simulator", "complete", "m", True, True]
+        [2, "simulator", "complete", "m", True, True]
     ]
 
 
@@ -197,7 +204,7 @@ def test_files_of_an_older_version_are_read_with_newer_ones(tokengauge, config, 
     duckdb(f"COPY ({row}) TO '{old}' (FORMAT parquet)")
     read = f"read_parquet('{tmp_path}/files/*/*/*/*.parquet', hive_partitioning = true, union_by_name = true)"
     found = duckdb(f"SELECT schema_version, count(*), count(ttft_seconds) FROM {read} GROUP BY ALL ORDER BY ALL")
-    assert found == [[0, 1, 0], [1, 5, 5]]
+    assert found == [[0, 1, 0], [2, 5, 5]]
 
 
 def test_commands_answer_from_a_store_as_they_do_from_a_ledger(tokengauge, config, clickhouse, tmp_path):
@@ -230,6 +237,9 @@ def test_commands_answer_from_a_store_as_they_do_from_a_ledger(tokengauge, confi
         assert records(ours) == records(theirs) and len(records(ours)) >= CALLS
     for by in ("model", "agent", "route,workload"):
         same(both("report", "--since", "1h", "--by", by, "--format", "json"))
+    ours, theirs = both("report", "--since", "1h", "--by", "team,cost-center", "--format", "csv")
+    assert ours == theirs
+    assert {line.split(",")[:2] == ["search", "4711"] for line in ours.splitlines()[1:]} == {True}
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     same(both("drift", "--format", "json", "--at", now, "--config", config))
     log = tmp_path / "calls.jsonl"

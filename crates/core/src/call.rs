@@ -530,6 +530,18 @@ pub struct CallRecord {
     pub parent_agent: Option<String>,
     /// The user, hashed.
     pub user: Option<String>,
+    /// The team that pays for it.
+    #[serde(default)]
+    pub team: Option<String>,
+    /// The cost center of that team.
+    #[serde(default)]
+    pub cost_center: Option<String>,
+    /// The tenant for whom it was made.
+    #[serde(default)]
+    pub tenant: Option<String>,
+    /// The digest of the key that it carried for the provider, where that is recorded; never the key.
+    #[serde(default)]
+    pub key_hash: Option<String>,
     /// The workload of the route.
     pub workload: Option<String>,
     /// The experiment the agent named.

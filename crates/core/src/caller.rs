@@ -47,6 +47,12 @@ pub struct Caller<'a> {
     pub session: KnownName<'a>,
     /// The user.
     pub user: KnownName<'a>,
+    /// The team that pays.
+    pub team: KnownName<'a>,
+    /// The cost center.
+    pub cost_center: KnownName<'a>,
+    /// The tenant.
+    pub tenant: KnownName<'a>,
     /// Digests of the provider's keys; never a key itself.
     pub keys: &'a [String],
     /// Whether the request has no body, such as one for a list of models.
@@ -146,6 +152,17 @@ impl<'a> Caller<'a> {
         let workload = select.workload.as_ref();
         let model = select.model.as_ref();
         let agent = select.agent.as_ref();
+        let is_payer = |wanted: &Option<String>, name: KnownName<'_>| {
+            wanted
+                .as_deref()
+                .is_none_or(|w| name == KnownName::Named(w))
+        };
+        if !is_payer(&select.team, self.team)
+            || !is_payer(&select.cost_center, self.cost_center)
+            || !is_payer(&select.tenant, self.tenant)
+        {
+            return None;
+        }
         let meant = workload.is_none_or(|wanted| means(self.workload, &|name| name == wanted))
             && model.is_none_or(|wanted| means(self.model, &|name| wanted.matches(name)))
             && agent.is_none_or(|wanted| means(self.agent, &|name| wanted.matches(name)));
@@ -239,6 +256,9 @@ mod tests {
             agent: KnownName::Absent,
             session: KnownName::Absent,
             user: KnownName::Absent,
+            team: KnownName::Named("search"),
+            cost_center: KnownName::Absent,
+            tenant: KnownName::Absent,
             keys: &[],
             bodiless: false,
             unread: None,
@@ -285,6 +305,23 @@ mod tests {
             LimitMatch::DependsOnBody
         );
         assert_eq!(by_model.without_body(), [SHARED]);
+    }
+
+    #[test]
+    fn who_pays_is_known_before_the_body_is() {
+        let of = |team: &str| Selector {
+            team: Some(team.to_owned()),
+            ..Selector::default()
+        };
+        let by_team = LimitKey::Name(caller().team);
+        assert_eq!(
+            caller().limit_match(&of("search"), by_team),
+            LimitMatch::Names(vec!["search"])
+        );
+        assert_eq!(
+            caller().limit_match(&of("ads"), by_team),
+            LimitMatch::Excluded
+        );
     }
 
     #[test]

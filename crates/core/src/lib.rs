@@ -22,6 +22,7 @@ pub mod memory;
 
 pub mod observer;
 pub mod pattern;
+pub mod payer;
 pub mod pod;
 pub mod selector;
 pub mod subscriber;

@@ -18,6 +18,15 @@ pub struct Selector {
     pub model: Option<Pattern>,
     /// The agent, by its own name.
     pub agent: Option<Pattern>,
+    /// The team that pays.
+    #[serde(default)]
+    pub team: Option<String>,
+    /// The cost center.
+    #[serde(default)]
+    pub cost_center: Option<String>,
+    /// The tenant.
+    #[serde(default)]
+    pub tenant: Option<String>,
 }
 
 impl Selector {
@@ -35,6 +44,9 @@ impl Selector {
             && is(&self.upstream, Some(call.upstream))
             && like(&self.model, call.model)
             && like(&self.agent, call.agent)
+            && is(&self.team, call.team)
+            && is(&self.cost_center, call.cost_center)
+            && is(&self.tenant, call.tenant)
     }
 }
 
@@ -51,6 +63,12 @@ pub struct Names<'a> {
     pub model: Option<&'a str>,
     /// The agent.
     pub agent: Option<&'a str>,
+    /// The team that pays.
+    pub team: Option<&'a str>,
+    /// The cost center.
+    pub cost_center: Option<&'a str>,
+    /// The tenant.
+    pub tenant: Option<&'a str>,
 }
 
 #[cfg(test)]
@@ -65,6 +83,9 @@ mod tests {
             upstream: "openai",
             model: Some("gpt-4.1-mini"),
             agent: None,
+            team: Some("search"),
+            cost_center: None,
+            tenant: None,
         };
         let selector = Selector::default();
         assert!(selector.matches(&call));
@@ -79,5 +100,7 @@ mod tests {
         assert!(narrowed(|s| s.model = Some(Pattern::new("gpt-*"))));
         assert!(!narrowed(|s| s.model = Some(Pattern::new("o3"))));
         assert!(!narrowed(|s| s.agent = Some(Pattern::new("*"))), "no agent");
+        assert!(narrowed(|s| s.team = Some("search".into())));
+        assert!(!narrowed(|s| s.tenant = Some("search".into())), "no tenant");
     }
 }

@@ -8,7 +8,7 @@ use super::route_stats::RouteStats;
 use super::shared::Shared;
 use super::worker::Executor;
 use super::workload::Assignment;
-use crate::attribution::{Attribution, HeaderAttribution};
+use crate::attribution::{Attribution, HeaderAttribution, PayerHead};
 use crate::quota::{self, Permit};
 use crate::settings::Measure;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
@@ -20,6 +20,7 @@ use tokengauge_core::call::{Dialect, Operation, OperationClass, RequestFacts};
 use tokengauge_core::caller::Charge;
 use tokengauge_core::experiment::AssignedVariant;
 use tokengauge_core::observer::{CallStart, UnmeasuredFrames};
+use tokengauge_core::payer::Payer;
 use tokengauge_core::time::duration_since_1970;
 use tokengauge_core::trace::{self, CallTrace, PropagatedTrace, TraceContext};
 use tokengauge_wire::{self as wire, BodyHead, HeadModels};
@@ -53,6 +54,10 @@ pub(crate) struct CallContext {
     /// Whether the response has no body, whatever its head says.
     pub(super) bodiless: bool,
     pub(crate) attribution: Option<Box<HeaderAttribution>>,
+    /// Who pays for it.
+    pub(crate) payer: Arc<Payer>,
+    /// The digest of its key, if that is recorded.
+    pub(super) key_hash: Option<Box<str>>,
     /// The variant that the proxy chose, if the route has an experiment.
     variant: Option<Box<AssignedVariant>>,
     /// Identifies the agent, if sessions are guessed by conversation.
@@ -116,6 +121,14 @@ impl CallContext {
         let accounting = shared.accounting.load_full();
         let rules = &measure.attribution;
         let attribution = HeaderAttribution::of_call(start.headers, start.uri, start.port, rules);
+        let head = PayerHead {
+            headers: start.headers,
+            uri: start.uri,
+            port: start.port,
+            route: start.route,
+        };
+        let payer = rules.payers.payer(head);
+        let key_hash = rules.payers.key_hash(head);
         let assignment = Assignment::new(&measure.workloads, start, attribution.as_deref());
         let limited = LimitContext::new(&accounting, start);
         let limit = copied(start.headers, measure.body_bytes);
@@ -163,6 +176,8 @@ impl CallContext {
             limited,
             bodiless: start.method == Method::HEAD,
             attribution,
+            payer,
+            key_hash,
             variant: start.variant.map(|variant| Box::new(variant.clone())),
             is_socket,
             session: OnceLock::new(),

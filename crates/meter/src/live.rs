@@ -13,6 +13,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant, SystemTime};
 use tokengauge_core::call::OperationClass;
 use tokengauge_core::observer::MAX_MEASURE_DELAY;
+use tokengauge_core::payer::Payer;
 use tokengauge_core::pod::PodName;
 use uuid::Uuid;
 
@@ -45,6 +46,15 @@ pub struct StreamNow {
     pub session: Option<String>,
     /// The agent, by its own name.
     pub agent: Option<String>,
+    /// The team that pays for it.
+    #[serde(default)]
+    pub team: Option<String>,
+    /// The cost center of that team.
+    #[serde(default)]
+    pub cost_center: Option<String>,
+    /// The tenant for whom it is made.
+    #[serde(default)]
+    pub tenant: Option<String>,
     /// Wall-clock start, RFC 3339, milliseconds, UTC.
     #[schemars(extend("format" = "date-time"))]
     pub started_at: String,
@@ -93,6 +103,8 @@ pub struct Progress {
     pub model: Option<String>,
     /// The agent, by its own name.
     pub agent: Option<String>,
+    /// Who pays for it.
+    pub payer: Arc<Payer>,
     /// The session that the agent named.
     pub session: Option<String>,
     /// The trace that the agent named.
@@ -219,6 +231,7 @@ impl LiveCall {
             workload: self.context.workload().cloned(),
             model: model.or_else(|| self.context.model_requested()),
             agent: who.agent,
+            payer: Arc::clone(&self.context.payer),
             session: who.session,
             trace_id: who.trace_id.map(|id| format!("{id:032x}")),
             operation_class: self.context.operation.class(),
@@ -274,6 +287,8 @@ impl LiveCall {
         let asked_for = self.context.model_requested();
         let last = self.last_frame();
         let now = self.now();
+        let payer = &self.context.payer;
+        let name = |name: &Option<Arc<str>>| name.as_deref().map(str::to_owned);
         let since = |instant: Instant| at.saturating_duration_since(instant).as_secs_f64();
         let gap = |pair: [Option<Instant>; 2]| Some(pair[1]?.saturating_duration_since(pair[0]?));
         StreamNow {
@@ -284,6 +299,9 @@ impl LiveCall {
             workload: self.context.workload().map(|name| name.to_string()),
             session: who.session,
             agent: who.agent,
+            team: name(&payer.team),
+            cost_center: name(&payer.cost_center),
+            tenant: name(&payer.tenant),
             started_at: humantime::format_rfc3339_millis(self.started_at()).to_string(),
             seconds: since(self.received),
             tokens: TokensNow {

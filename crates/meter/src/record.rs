@@ -9,6 +9,7 @@ use super::verdict::{self, Facts};
 use super::{CallTimestamps, FinishedCall, RequestParameters};
 use crate::attribution::Attribution;
 use crate::cost::{DirectCosts, Prices};
+use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 use tokengauge_core::call::{
     CallRecord, CostSource, Dialect, Normalised, OperationClass, Outcome, Seconds, Source, Tokens,
@@ -201,6 +202,7 @@ fn record(
     let generation = &state.run.generation;
     let (operation, operation_class) = operation::of_call(context, generation, state.status);
     let operation_class = closing.class.unwrap_or(operation_class);
+    let named = |name: &Option<Arc<str>>| name.as_deref().map(str::to_owned);
     CallRecord {
         id: closing.id.to_string(),
         started_at: humantime::format_rfc3339_millis(closing.started_at).to_string(),
@@ -228,6 +230,10 @@ fn record(
         agent: who.agent,
         parent_agent: who.parent_agent,
         user: who.user,
+        team: named(&context.payer.team),
+        cost_center: named(&context.payer.cost_center),
+        tenant: named(&context.payer.tenant),
+        key_hash: context.key_hash.as_deref().map(str::to_owned),
         workload,
         experiment: who.experiment,
         variant: who.variant,

@@ -11,7 +11,14 @@ use tokengauge_net::endpoint::Protocol;
 use tokengauge_store::columns::{ColumnKind, Value};
 
 /// Texts that differ from call to call; others repeat.
-const UNREPEATED: [&str; 5] = ["session", "user", "trace_id", "response_id", "segments"];
+const UNREPEATED: [&str; 6] = [
+    "session",
+    "user",
+    "key_hash",
+    "trace_id",
+    "response_id",
+    "segments",
+];
 /// What ClickHouse says of a row that it cannot take: its error codes, from `src/Common/ErrorCodes.cpp`. Most come with
 /// status 400.
 const ROW_ERRORS: [u32; 14] = [6, 26, 27, 33, 38, 41, 53, 69, 70, 72, 117, 131, 349, 376];

@@ -175,6 +175,9 @@ impl Slos {
             upstream: &progress.upstream,
             model: progress.model.as_deref(),
             agent: progress.agent.as_deref(),
+            team: progress.payer.team.as_deref(),
+            cost_center: progress.payer.cost_center.as_deref(),
+            tenant: progress.payer.tenant.as_deref(),
         };
         if let Some(judged) = state.judged.get_mut(&progress.id) {
             judged.seen = now;
@@ -232,6 +235,9 @@ impl State {
                         upstream: &key.upstream,
                         model: Some(&key.model),
                         agent: None,
+                        team: None,
+                        cost_center: None,
+                        tenant: None,
                     })
                 };
                 throughput.sum(seconds, matches)

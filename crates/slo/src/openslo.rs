@@ -320,6 +320,9 @@ fn annotations(objective: &Objective) -> BTreeMap<String, String> {
     annotate("upstream", select.upstream.clone());
     annotate("model", select.model.as_ref().map(ToString::to_string));
     annotate("agent", select.agent.as_ref().map(ToString::to_string));
+    annotate("team", select.team.clone());
+    annotate("cost-center", select.cost_center.clone());
+    annotate("tenant", select.tenant.clone());
     let token = judgement.weight == Weight::Token;
     annotate("weight", token.then(|| "token".to_owned()));
     let few = judgement.min_output_tokens;
@@ -426,6 +429,9 @@ fn objective(
                 upstream: ours("upstream"),
                 model: ours("model").map(Pattern::new),
                 agent: ours("agent").map(Pattern::new),
+                team: ours("team"),
+                cost_center: ours("cost-center"),
+                tenant: ours("tenant"),
             },
         ),
         None => of_threshold(spec, target, all)?,
@@ -547,7 +553,7 @@ fn of_threshold(
             route: of("route"),
             upstream: of("upstream"),
             model: of("model").map(Pattern::new),
-            agent: None,
+            ..Selector::default()
         },
     ))
 }

@@ -26,6 +26,9 @@ pub fn as_toml(objective: &Objective) -> String {
         ("upstream", select.upstream.as_deref()),
         ("model", select.model.as_ref().map(|model| model.as_str())),
         ("agent", select.agent.as_ref().map(|agent| agent.as_str())),
+        ("team", select.team.as_deref()),
+        ("cost_center", select.cost_center.as_deref()),
+        ("tenant", select.tenant.as_deref()),
     ] {
         if let Some(value) = value {
             line(&format!("select.{key}"), quoted(value));

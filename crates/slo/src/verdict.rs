@@ -104,6 +104,9 @@ impl<'a> Finished<'a> {
                 .as_deref()
                 .or(record.model_requested.as_deref()),
             agent: record.agent.as_deref(),
+            team: record.team.as_deref(),
+            cost_center: record.cost_center.as_deref(),
+            tenant: record.tenant.as_deref(),
         }
     }
 }

@@ -140,6 +140,18 @@ pub const COLUMNS: &[Column] = &[
     column("user", ColumnKind::Text, |call| {
         optional(call.record.user.as_deref())
     }),
+    column("team", ColumnKind::Text, |call| {
+        optional(call.record.team.as_deref())
+    }),
+    column("cost_center", ColumnKind::Text, |call| {
+        optional(call.record.cost_center.as_deref())
+    }),
+    column("tenant", ColumnKind::Text, |call| {
+        optional(call.record.tenant.as_deref())
+    }),
+    column("key_hash", ColumnKind::Text, |call| {
+        optional(call.record.key_hash.as_deref())
+    }),
     column("workload", ColumnKind::Text, |call| {
         optional(call.record.workload.as_deref())
     }),
@@ -445,6 +457,10 @@ pub fn record(values: &[Value]) -> CallRecord {
         agent: row.text("agent"),
         parent_agent: row.text("parent_agent"),
         user: row.text("user"),
+        team: row.text("team"),
+        cost_center: row.text("cost_center"),
+        tenant: row.text("tenant"),
+        key_hash: row.text("key_hash"),
         workload: row.text("workload"),
         experiment: row.text("experiment"),
         variant: row.text("variant"),

@@ -3,6 +3,7 @@
 #![cfg_attr(test, allow(clippy::print_stdout, clippy::print_stderr))]
 
 pub mod columns;
+pub mod csv;
 pub mod history;
 pub mod ledger;
 pub mod marks;

@@ -349,6 +349,10 @@ fn record(random: &mut SplitMix64, at_ms: u64, session: &mut Session) -> CallRec
             load_seconds: None,
             total_seconds: None,
         }),
+        team: Some(format!("team-{}", session.workload)),
+        cost_center: (session.workload == "chat").then(|| "4711".to_owned()),
+        tenant: Some(format!("tenant-of-{}", session.agent)),
+        key_hash: session.user.clone(),
         pod: None,
     }
 }

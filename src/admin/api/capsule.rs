@@ -210,6 +210,9 @@ fn calls(
         filter.route.clone_from(&select.route);
         filter.upstream.clone_from(&select.upstream);
         filter.workload.clone_from(&select.workload);
+        filter.team.clone_from(&select.team);
+        filter.cost_center.clone_from(&select.cost_center);
+        filter.tenant.clone_from(&select.tenant);
     }
     let mut found = Vec::new();
     let mut cursor = None;

@@ -15,10 +15,9 @@ use axum::response::Response;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
-use tokengauge_core::pod::PodName;
 
 /// The parameters of streams.
-pub(super) const OF_STREAMS: [&str; 10] = [
+pub(super) const OF_STREAMS: [&str; 13] = [
     "model",
     "workload",
     "route",
@@ -28,8 +27,13 @@ pub(super) const OF_STREAMS: [&str; 10] = [
     "cluster",
     "namespace",
     "pod",
+    "team",
+    "cost_center",
+    "tenant",
     "limit",
 ];
+/// Those of them by which tokens per second are counted, too.
+const OF_RATES: [&str; 4] = ["model", "workload", "route", "upstream"];
 
 /// The calls in progress.
 #[derive(JsonSchema, Serialize)]
@@ -92,22 +96,8 @@ pub(in crate::admin) fn streams_now(admin: &Admin) -> Streams {
 pub(super) fn streams_of(admin: &Admin, query: Option<&str>) -> Result<Streams, Problem> {
     let asked = QueryParams::of(query, &[&OF_STREAMS])?;
     let limit = asked.limit()?;
-    let (model, workload) = (asked.name("model")?, asked.name("workload")?);
-    let (route, upstream) = (asked.name("route")?, asked.name("upstream")?);
-    let (agent, session) = (asked.name("agent")?, asked.name("session")?);
-    let is = |wanted: &Option<String>, value: Option<&str>| {
-        wanted.as_deref().is_none_or(|wanted| value == Some(wanted))
-    };
-    let pods = PodFilter::of(&asked)?;
-    let meant = |stream: &StreamNow| {
-        is(&model, stream.model.as_deref())
-            && is(&workload, stream.workload.as_deref())
-            && is(&route, Some(&stream.route))
-            && is(&upstream, Some(&stream.upstream))
-            && is(&agent, stream.agent.as_deref())
-            && is(&session, stream.session.as_deref())
-            && pods.matches(stream.pod.as_deref())
-    };
+    let filter = StreamFilter::of(&asked)?;
+    let meant = |stream: &StreamNow| filter.matches(stream);
     if let Some(fleet) = &admin.fleet {
         let all = OF_STREAMS
             .iter()
@@ -117,9 +107,9 @@ pub(super) fn streams_of(admin: &Admin, query: Option<&str>) -> Result<Streams, 
     let mut streams = admin.meter.streams((admin.clock)(), usize::MAX);
     streams.retain(meant);
     let total = streams.len();
-    let tokens_per_second = match agent.or(session) {
-        // Throughput per second is not counted by agent.
-        Some(_) => Rates {
+    let tokens_per_second = match filter.rates() {
+        // Throughput per second is not counted by agent and the like.
+        None => Rates {
             // A sum of nothing would be -0.
             now: streams
                 .iter()
@@ -127,15 +117,7 @@ pub(super) fn streams_of(admin: &Admin, query: Option<&str>) -> Result<Streams, 
                 .fold(0.0, |sum, tps| sum + tps),
             ..Rates::default()
         },
-        None => {
-            let filter = RateFilter {
-                route,
-                upstream,
-                model,
-                workload,
-            };
-            admin.meter.throughput().rates((admin.clock)(), &filter)
-        }
+        Some(filter) => admin.meter.throughput().rates((admin.clock)(), &filter),
     };
     streams.truncate(limit);
     Ok(Streams {
@@ -145,24 +127,60 @@ pub(super) fn streams_of(admin: &Admin, query: Option<&str>) -> Result<Streams, 
     })
 }
 
-/// Which pods.
-struct PodFilter(PodName);
+/// What a stream has of a name.
+type Part = fn(&StreamNow) -> Option<&str>;
 
-impl PodFilter {
-    fn of(asked: &QueryParams) -> Result<PodFilter, Problem> {
-        Ok(PodFilter(PodName {
-            cluster: asked.name("cluster")?,
-            namespace: asked.name("namespace")?,
-            name: asked.name("pod")?,
-        }))
+/// The names by which streams are selected.
+const PARTS: [(&str, Part); 12] = [
+    ("model", |stream| stream.model.as_deref()),
+    ("workload", |stream| stream.workload.as_deref()),
+    ("route", |stream| Some(&stream.route)),
+    ("upstream", |stream| Some(&stream.upstream)),
+    ("agent", |stream| stream.agent.as_deref()),
+    ("session", |stream| stream.session.as_deref()),
+    ("cluster", |stream| stream.pod.as_ref()?.cluster.as_deref()),
+    ("namespace", |stream| {
+        stream.pod.as_ref()?.namespace.as_deref()
+    }),
+    ("pod", |stream| stream.pod.as_ref()?.name.as_deref()),
+    ("team", |stream| stream.team.as_deref()),
+    ("cost_center", |stream| stream.cost_center.as_deref()),
+    ("tenant", |stream| stream.tenant.as_deref()),
+];
+
+/// Which streams: the names that they must have.
+struct StreamFilter(Vec<(&'static str, String, Part)>);
+
+impl StreamFilter {
+    fn of(asked: &QueryParams) -> Result<StreamFilter, Problem> {
+        let mut wanted = Vec::new();
+        for (name, part) in PARTS {
+            if let Some(value) = asked.name(name)? {
+                wanted.push((name, value, part));
+            }
+        }
+        Ok(StreamFilter(wanted))
     }
 
-    fn matches(&self, pod: Option<&PodName>) -> bool {
-        let is = |part: fn(&PodName) -> &Option<String>| {
-            let wanted = part(&self.0);
-            wanted.is_none() || pod.is_some_and(|pod| part(pod) == wanted)
+    fn matches(&self, stream: &StreamNow) -> bool {
+        let mut wanted = self.0.iter();
+        wanted.all(|(_, value, part)| part(stream) == Some(value))
+    }
+
+    /// The same for tokens by second; `None` where those are not counted by it.
+    fn rates(&self) -> Option<RateFilter> {
+        let of = |name: &str| {
+            let mut wanted = self.0.iter();
+            let found = wanted.find(|(known, ..)| *known == name);
+            found.map(|(_, value, _)| value.clone())
         };
-        is(|pod| &pod.cluster) && is(|pod| &pod.namespace) && is(|pod| &pod.name)
+        let counted = self.0.iter().all(|(name, ..)| OF_RATES.contains(name));
+        counted.then(|| RateFilter {
+            model: of("model"),
+            workload: of("workload"),
+            route: of("route"),
+            upstream: of("upstream"),
+        })
     }
 }
 

@@ -12,6 +12,7 @@ mod gates;
 mod live;
 mod marks;
 mod openapi;
+mod own_use;
 mod problem;
 mod query_params;
 mod runaways;
@@ -30,6 +31,7 @@ pub(crate) use experiments::experiments_now;
 pub(super) use gates::is_hook;
 pub(super) use live::{slos_now, streams_now};
 pub(crate) use marks::PATH as MARKS;
+pub(super) use own_use::PATH as OWN_USE;
 pub(super) use problem::Problem;
 pub(super) use query_params::QueryParams;
 
@@ -48,6 +50,7 @@ fn routes() -> Vec<(&'static str, MethodRouter<Admin>)> {
         ("/api/v1/models", get(finished::models)),
         ("/api/v1/workloads", get(finished::workloads)),
         ("/api/v1/groups", get(finished::groups)),
+        (OWN_USE, get(own_use::own_use)),
         ("/api/v1/timeseries", get(finished::timeseries)),
         ("/api/v1/capacity", get(capacity::capacity)),
         ("/api/v1/capsule", get(capsule::capsule)),

@@ -16,7 +16,7 @@ pub(super) const MAX_NAME: usize = 200;
 /// Characters of a cursor at most.
 pub(super) const MAX_CURSOR: usize = 1024;
 /// Parameters that filter calls.
-pub(super) const FILTERS: [&str; 15] = [
+pub(super) const FILTERS: [&str; 19] = [
     "since",
     "until",
     "model",
@@ -32,6 +32,10 @@ pub(super) const FILTERS: [&str; 15] = [
     "cluster",
     "namespace",
     "pod",
+    "team",
+    "cost_center",
+    "tenant",
+    "key_hash",
 ];
 /// Parameters of paging.
 pub(super) const PAGING: [&str; 2] = ["limit", "cursor"];
@@ -236,6 +240,10 @@ impl QueryParams {
             cluster: self.name("cluster")?,
             namespace: self.name("namespace")?,
             pod: self.name("pod")?,
+            team: self.name("team")?,
+            cost_center: self.name("cost_center")?,
+            tenant: self.name("tenant")?,
+            key_hash: self.name("key_hash")?,
             operation_classes: self.operation_classes()?,
         })
     }

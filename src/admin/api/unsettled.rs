@@ -47,6 +47,7 @@ struct UnderWay<'a> {
     workload: Option<&'a str>,
     agent: Option<&'a str>,
     session: Option<&'a str>,
+    payer: [Option<&'a str>; 3],
     class: OperationClass,
     pod: Option<&'a PodName>,
 }
@@ -60,6 +61,11 @@ impl<'a> From<&'a Progress> for UnderWay<'a> {
             workload: progress.workload.as_deref(),
             agent: progress.agent.as_deref(),
             session: progress.session.as_deref(),
+            payer: [
+                progress.payer.team.as_deref(),
+                progress.payer.cost_center.as_deref(),
+                progress.payer.tenant.as_deref(),
+            ],
             class: progress.operation_class,
             pod: None,
         }
@@ -76,6 +82,11 @@ impl<'a> From<&'a StreamNow> for UnderWay<'a> {
             workload: stream.workload.as_deref(),
             agent: stream.agent.as_deref(),
             session: stream.session.as_deref(),
+            payer: [
+                stream.team.as_deref(),
+                stream.cost_center.as_deref(),
+                stream.tenant.as_deref(),
+            ],
             class: OperationClass::Generation,
             pod: stream.pod.as_deref(),
         }
@@ -88,7 +99,9 @@ fn is_meant(filter: &Filter, call: &UnderWay<'_>, started: SystemTime) -> bool {
         wanted.as_deref().is_none_or(|wanted| value == Some(wanted))
     };
     // How it ends, whose it is and of which experiment is not known yet.
-    let known = filter.outcomes.is_empty() && filter.user.is_none() && filter.experiment.is_none();
+    let unknown = [&filter.user, &filter.key_hash, &filter.experiment];
+    let known = filter.outcomes.is_empty() && unknown.into_iter().all(Option::is_none);
+    let [team, cost_center, tenant] = call.payer;
     known
         && filter.since.is_none_or(|since| started >= since)
         && filter.until.is_none_or(|until| started < until)
@@ -99,6 +112,9 @@ fn is_meant(filter: &Filter, call: &UnderWay<'_>, started: SystemTime) -> bool {
         && is(&filter.upstream, Some(call.upstream))
         && is(&filter.agent, call.agent)
         && is(&filter.session, call.session)
+        && is(&filter.team, team)
+        && is(&filter.cost_center, cost_center)
+        && is(&filter.tenant, tenant)
         && is(
             &filter.cluster,
             call.pod.and_then(|pod| pod.cluster.as_deref()),

@@ -55,7 +55,7 @@ export class Cost {
 }
 
 /** What the money is spent by. */
-const KINDS = ["model", "workload", "upstream", "route", "agent", "user", "experiment", "variant"];
+const KINDS = ["model", "workload", "upstream", "route", "agent", "user", "team", "cost_center", "tenant", "experiment", "variant"];
 
 const nameOf = (row) => row.name ?? "calls without a name";
 /** Calls without a price. */

@@ -11,7 +11,7 @@ const WINDOWS = ["15m", "1h", "6h", "24h", "7d", "30d"];
 const STEPS = [1, 5, 15, 60, 300, 1200, 7200, 43_200, 86_400, 604_800];
 const POINTS = 90;
 const EXTRA = ["slo", "session"]; // filters of the calls alone
-const LABELS = { slo: "spent the budget of", outcome: "ended as" };
+const LABELS = { slo: "spent the budget of", outcome: "ended as", cost_center: "cost center" };
 
 let form = null;
 
@@ -145,7 +145,7 @@ export function offer(filter, names) {
 /** What there is of the filters that are seldom used is asked for when they are opened. */
 async function offerMore() {
   const { since, until } = filters();
-  const some = ["agent", "user", "experiment", ...(inFleet() ? OF_PODS : [])];
+  const some = ["agent", "user", "team", "cost_center", "tenant", "experiment", ...(inFleet() ? OF_PODS : [])];
   await Promise.allSettled(some.map(async (by) => {
     const { groups } = await get("groups", { by, since, until, limit: 200 });
     offer(by, groups.map(({ name }) => name));

@@ -77,10 +77,10 @@ export const sloName = ({ name, pod }) => (pod ? `${name} · ${placeOf(pod)}` : 
 export function spentHref(slo) {
   const firing = slo.alerts.filter((alert) => alert.firing);
   const alert = firing.find((one) => one.severity === "page") ?? firing[0];
-  const { workload, route, upstream } = slo.select;
+  const { workload, route, upstream, team, cost_center, tenant } = slo.select;
   const since = alert?.long ?? (slo.window === "month" ? "31d" : slo.window);
   const { cluster, namespace, name: pod } = slo.pod ?? {};
-  return href("calls", { slo: slo.name, workload, route, upstream, cluster, namespace, pod, since });
+  return href("calls", { slo: slo.name, workload, route, upstream, team, cost_center, tenant, cluster, namespace, pod, since });
 }
 
 /** How much of an alert's window was observed, where that is not all. */

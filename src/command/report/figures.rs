@@ -318,5 +318,9 @@ pub(super) fn word(by: Dimension) -> &'static str {
         Dimension::Cluster => "cluster",
         Dimension::Namespace => "namespace",
         Dimension::Pod => "pod",
+        Dimension::Team => "team",
+        Dimension::CostCenter => "cost_center",
+        Dimension::Tenant => "tenant",
+        Dimension::KeyHash => "key_hash",
     }
 }

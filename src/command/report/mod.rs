@@ -10,6 +10,7 @@ mod grid;
 mod html;
 mod notes;
 mod observations;
+mod showback;
 mod source;
 #[cfg(test)]
 mod tests;
@@ -18,28 +19,63 @@ mod user_names;
 mod variants;
 
 use crate::Error;
-use crate::cli::{By, ReportArgs, ReportFormat};
+use crate::call::CallRecord;
+use crate::cli::{By, Month, ReportArgs, ReportFormat};
 use crate::command::progress::Progress;
+use crate::command::store::StoreCopy;
 use crate::query::Dimension;
 use crate::{output, private_file};
 use figures::Report;
+use showback::Showback;
 use std::io::Write;
 use std::time::SystemTime;
 use user_names::UserNames;
 
 pub(super) fn report(args: &ReportArgs) -> Result<(), Error> {
-    let report = gathered(args, SystemTime::now())?;
+    let now = SystemTime::now();
     let text = match args.format {
-        ReportFormat::Table => text::table(&report, width(args)),
-        ReportFormat::Markdown => text::markdown(&report),
-        ReportFormat::Json => json(&report)?,
-        ReportFormat::Html => html::page(&report),
+        ReportFormat::Csv => csv(args, now)?,
+        _ => comparison(args, now)?,
     };
     let Some(path) = &args.output else {
         return output::print(&text);
     };
     let written = private_file::create(path).and_then(|mut file| file.write_all(text.as_bytes()));
     written.map_err(|error| Error::Failed(format!("cannot write {}: {error}", path.display())))
+}
+
+/// What calls cost by month, in lines.
+fn csv(args: &ReportArgs, now: SystemTime) -> Result<String, Error> {
+    if args.baseline.is_some() {
+        let reason = "--baseline is for comparisons; --format csv has sums by month alone";
+        return Err(Error::Failed(reason.to_owned()));
+    }
+    let mut showback = Showback::by(&dimensions(args));
+    let mut progress = Progress::of("report");
+    Calls::of(args, now)?.each(|call| {
+        showback.add(call);
+        progress.at(showback.calls, None, "calls");
+    })?;
+    drop(progress);
+    match showback.calls {
+        0 => Err(no_calls()),
+        _ => Ok(showback.csv(args.spreadsheet)),
+    }
+}
+
+/// The calls compared, in one of the forms for that.
+fn comparison(args: &ReportArgs, now: SystemTime) -> Result<String, Error> {
+    if args.spreadsheet {
+        let reason = "--spreadsheet is for --format csv: the others are no files for spreadsheets";
+        return Err(Error::Failed(reason.to_owned()));
+    }
+    let report = gathered(args, now)?;
+    Ok(match args.format {
+        ReportFormat::Csv | ReportFormat::Table => text::table(&report, width(args)),
+        ReportFormat::Markdown => text::markdown(&report),
+        ReportFormat::Json => json(&report)?,
+        ReportFormat::Html => html::page(&report),
+    })
 }
 
 /// The width that a table may have: that of the terminal, where it is written to one.
@@ -50,33 +86,80 @@ fn width(args: &ReportArgs) -> Option<usize> {
     }
 }
 
-fn gathered(args: &ReportArgs, now: SystemTime) -> Result<Report, Error> {
+fn dimensions(args: &ReportArgs) -> Vec<Dimension> {
     let mut by: Vec<Dimension> = args.by.iter().map(|by| dimension(*by)).collect();
     by.dedup();
-    let (since, until) = (
+    by
+}
+
+/// From when on and before when calls began.
+type Time = (Option<SystemTime>, Option<SystemTime>);
+
+/// The time that is asked for.
+fn time(args: &ReportArgs, now: SystemTime) -> Result<Time, Error> {
+    if let Some(Month { from, to }) = args.month {
+        return Ok((Some(from), Some(to)));
+    }
+    Ok((
         instant(args.since.as_deref(), now)?,
         instant(args.until.as_deref(), now)?,
-    );
-    let mut report = Report::new(&by, args.with_warm_up, now);
-    report.since = since;
-    report.until = until;
-    let users = match &args.user_names {
-        Some(path) => UserNames::read(path)?,
-        None => UserNames::default(),
-    };
+    ))
+}
+
+/// The calls that are asked for, their users by name.
+struct Calls {
+    args: ReportArgs,
+    time: Time,
+    users: UserNames,
+    /// Where those of a store are read from.
+    _copy: Option<StoreCopy>,
+}
+
+impl Calls {
+    fn of(args: &ReportArgs, now: SystemTime) -> Result<Calls, Error> {
+        let time = time(args, now)?;
+        let users = match &args.user_names {
+            Some(path) => UserNames::read(path)?,
+            None => UserNames::default(),
+        };
+        let mut args = args.clone();
+        let copy = super::store::read(&args.store, time.0, &mut args.ledger)?;
+        Ok(Calls {
+            args,
+            time,
+            users,
+            _copy: copy,
+        })
+    }
+
+    fn each(&self, mut take: impl FnMut(&CallRecord)) -> Result<(), Error> {
+        let (since, until) = self.time;
+        source::each_call(&self.args, since, until, &mut |call| {
+            take(&self.users.named(call));
+        })
+    }
+}
+
+fn no_calls() -> Error {
+    let wide =
+        "there are no finished calls in that time; --since, --until and --month name another";
+    Error::Failed(wide.to_owned())
+}
+
+fn gathered(args: &ReportArgs, now: SystemTime) -> Result<Report, Error> {
+    let calls = Calls::of(args, now)?;
+    let mut report = Report::new(&dimensions(args), args.with_warm_up, now);
+    (report.since, report.until) = calls.time;
     let mut progress = Progress::of("report");
-    let mut args = args.clone();
-    let _copy = super::store::read(&args.store, since, &mut args.ledger)?;
-    source::each_call(&args, since, until, &mut |call| {
-        report.add(&users.named(call));
+    calls.each(|call| {
+        report.add(call);
         progress.at(report.calls, None, "calls");
     })?;
     drop(progress);
-    let (from, to) = (since.or(report.first), until.or(report.last));
-    report.marks = source::marks(&args, from, to)?;
+    let (from, to) = (report.since.or(report.first), report.until.or(report.last));
+    report.marks = source::marks(&calls.args, from, to)?;
     if report.calls == 0 {
-        let wide = "there are no finished calls in that time; --since and --until name another";
-        return Err(Error::Failed(wide.to_owned()));
+        return Err(no_calls());
     }
     if let Some(name) = &args.baseline {
         report.set_baseline(name).map_err(|rows| {
@@ -114,6 +197,10 @@ fn dimension(by: By) -> Dimension {
         By::Upstream => Dimension::Upstream,
         By::Agent => Dimension::Agent,
         By::User => Dimension::User,
+        By::Team => Dimension::Team,
+        By::CostCenter => Dimension::CostCenter,
+        By::Tenant => Dimension::Tenant,
+        By::KeyHash => Dimension::KeyHash,
         By::Route => Dimension::Route,
         By::Experiment => Dimension::Experiment,
         By::Variant => Dimension::Variant,

@@ -32,6 +32,9 @@ fn stream(model: &str, tps: Option<f64>, agent: &str) -> StreamNow {
         tps,
         last_gap: None,
         silent: Some(0.02),
+        team: None,
+        cost_center: None,
+        tenant: None,
         pod: None,
     }
 }

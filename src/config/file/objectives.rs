@@ -159,6 +159,12 @@ pub(in crate::config) struct Select {
     pub(in crate::config) model: Option<String>,
     /// The agent; `*` is any run of characters.
     pub(in crate::config) agent: Option<String>,
+    /// The team that pays.
+    pub(in crate::config) team: Option<String>,
+    /// The cost center.
+    pub(in crate::config) cost_center: Option<String>,
+    /// The tenant.
+    pub(in crate::config) tenant: Option<String>,
 }
 
 /// Who receives alerts, where no Prometheus sends them.

@@ -6,7 +6,7 @@ use super::super::scalar::{Size, Span, Url};
 use super::super::schema::{Address, EnumNames, Label};
 use super::super::spanned::Spanned;
 use crate::address::Written;
-use crate::attribution::{MAX_AGENT_NAMES, MAX_SOURCES};
+use crate::attribution::{MAX_AGENT_NAMES, MAX_PAYER_KEYS, MAX_PAYERS, MAX_SOURCES};
 use crate::meter::settings;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -72,6 +72,10 @@ pub(in crate::config) struct Admin {
     /// Where the live page is for whoever gets an alert, such as "https://gauge.example.com": alerts of `[[notify]]` link to
     /// it and to its runbooks. Without it they say how to open the page.
     pub(in crate::config) url: Option<Url>,
+    /// Whether whoever has a key of the provider may ask for the use of that key at `/api/v1/me`, without the token
+    /// ([showback](showback.md)).
+    #[serde(default)]
+    pub(in crate::config) own_use: bool,
     /// TLS towards operators.
     pub(in crate::config) tls: Option<ServerTls>,
 }
@@ -175,6 +179,28 @@ pub(in crate::config) struct Attribution {
     /// Where a request's JSON body has the user.
     #[schemars(extend("maxItems" = MAX_SOURCES))]
     pub(in crate::config) user_paths: Vec<Spanned<String>>,
+    /// The team that pays for what no `[[payer]]` and no header says more of ([showback](showback.md)). `TOKENGAUGE_TEAM`
+    /// in the environment goes before it.
+    #[schemars(with = "Option<Label>")]
+    pub(in crate::config) team: Option<Spanned<String>>,
+    /// The cost center, likewise; `TOKENGAUGE_COST_CENTER`.
+    #[schemars(with = "Option<Label>")]
+    pub(in crate::config) cost_center: Option<Spanned<String>>,
+    /// The tenant, likewise; `TOKENGAUGE_TENANT`.
+    #[schemars(with = "Option<Label>")]
+    pub(in crate::config) tenant: Option<Spanned<String>>,
+    /// Headers with the team. Whoever sends requests can write them: a gateway in front of this one should.
+    #[schemars(extend("maxItems" = MAX_SOURCES))]
+    pub(in crate::config) team_headers: Vec<Spanned<String>>,
+    /// Headers with the cost center.
+    #[schemars(extend("maxItems" = MAX_SOURCES))]
+    pub(in crate::config) cost_center_headers: Vec<Spanned<String>>,
+    /// Headers with the tenant.
+    #[schemars(extend("maxItems" = MAX_SOURCES))]
+    pub(in crate::config) tenant_headers: Vec<Spanned<String>>,
+    /// Whether records have a digest of the key that calls carry for the provider, as `key_hash`; always with
+    /// `admin.own_use`.
+    pub(in crate::config) record_keys: bool,
 }
 
 /// Names for agents whose SDK says none (`OpenAI/Python`): by `port`, `path` or `key`, at least one of them; the first
@@ -190,9 +216,39 @@ pub(in crate::config) struct Agent {
     pub(in crate::config) port: Option<Spanned<u16>>,
     /// A prefix of the path of whole segments, as the agent sends it.
     pub(in crate::config) path: Option<Spanned<String>>,
-    /// The digest of its key, never the key: `printf 'tokengauge key\0%s' "$KEY" | sha256sum | cut -c1-16`.
+    /// The digest of its key, never the key: what `tokengauge key-hash` prints for it, or
+    /// `printf 'tokengauge key\0%s' "$KEY" | sha256sum | cut -c1-16`.
     pub(in crate::config) key: Option<Spanned<String>>,
 }
+
+/// Who pays for calls ([showback](showback.md)): `team`, `cost_center`, `tenant`, at least one of them, by `keys`, `path`,
+/// `port` and `route`, at least one of these; the first that has all that is set.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(in crate::config) struct Payer {
+    /// The team.
+    #[schemars(with = "Option<Label>")]
+    pub(in crate::config) team: Option<Spanned<String>>,
+    /// The team's cost center.
+    #[schemars(with = "Option<Label>")]
+    pub(in crate::config) cost_center: Option<Spanned<String>>,
+    /// The tenant, that is the customer for whom calls are made.
+    #[schemars(with = "Option<Label>")]
+    pub(in crate::config) tenant: Option<Spanned<String>>,
+    /// Digests of keys, never keys: what `tokengauge key-hash` prints for a key; a call that carries one of them.
+    #[serde(default)]
+    #[schemars(extend("maxItems" = MAX_PAYER_KEYS))]
+    pub(in crate::config) keys: Vec<Spanned<String>>,
+    /// A prefix of the path of whole segments, as the agent sends it.
+    pub(in crate::config) path: Option<Spanned<String>>,
+    /// The port that the agent connects to, one of `listen`.
+    pub(in crate::config) port: Option<Spanned<u16>>,
+    /// The route's name.
+    pub(in crate::config) route: Option<Spanned<String>>,
+}
+
+/// How many `[[payer]]` there may be.
+pub(in crate::config) const MAX_PAYER_TABLES: usize = MAX_PAYERS;
 
 /// How many `[[agent]]` there may be.
 pub(in crate::config) const MAX_AGENTS: usize = MAX_AGENT_NAMES;

@@ -74,8 +74,26 @@ async function filters() {
   assert.deepEqual(wrong, []);
 }
 
+/** The money of each team, the calls of one of them, and its streams. */
+async function teams() {
+  const { page, wrong } = await open(browser, world.admin, { path: "?cost=team" });
+  await page.locator('#link-state[data-state="live"]').waitFor();
+  await until("a share of each team", async () => {
+    const shares = await texts(page, "#cost li");
+    return shares.length === 2 && ["search", "ads"].every((team) => shares.some((share) => share.includes(team)));
+  });
+  await page.locator("#cost li a", { hasText: "ads" }).click();
+  assert.equal(new URL(page.url()).searchParams.get("team"), "ads");
+  const even = (rows) => rows.length > 0 && rows.every((row) => Number(/agent-(\d+)/.exec(row)?.[1]) % 2 === 0);
+  await until("calls of the team alone", async () => even(await texts(page, "#last-calls tbody tr")));
+  await until("streams of the team alone", async () => even(await texts(page, "#streams tbody tr")));
+  await shot(page, "fleet-team");
+  assert.deepEqual(await inaccessible(page), []);
+  assert.deepEqual(wrong, []);
+}
+
 const told = {};
-for (const [name, play] of Object.entries({ streams, pods, session, filters })) {
+for (const [name, play] of Object.entries({ streams, pods, session, filters, teams })) {
   try {
     await play();
     told[name] = null;

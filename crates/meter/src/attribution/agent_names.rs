@@ -47,7 +47,8 @@ pub(super) fn name_of<'a>(
     found.map(|found| &found.name)
 }
 
-fn under(prefix: &str, path: &str) -> bool {
+/// Whether `path` is `prefix` or below it.
+pub(super) fn under(prefix: &str, path: &str) -> bool {
     let rest = path.strip_prefix(prefix.trim_end_matches('/'));
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
@@ -63,8 +64,7 @@ pub fn check_key(text: &str) -> Result<(), &'static str> {
         return Ok(());
     }
     Err(
-        "is the first 16 hexadecimal digits of what `printf 'tokengauge key\\0%s' \"$KEY\" | sha256sum` \
-         prints, never the key itself",
+        "is what `tokengauge key-hash` prints for a key, 16 hexadecimal digits, never the key itself",
     )
 }
 

@@ -12,6 +12,7 @@
 mod agent_names;
 mod codex;
 mod headers;
+mod payers;
 mod request_headers;
 mod rules;
 #[cfg(test)]
@@ -24,6 +25,9 @@ use value::clean;
 pub use agent_names::check_key;
 pub use agent_names::{AgentNameRule, MAX_AGENT_NAMES};
 pub use headers::HeaderAttribution;
+pub use payers::{
+    MAX_PAYER_KEYS, MAX_PAYERS, PayerHead, PayerHeaders, PayerRule, PayerRules, payer_name,
+};
 pub use rules::{MAX_SOURCES, NameSources, Rules};
 pub use value::pseudonym;
 

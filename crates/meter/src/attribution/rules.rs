@@ -1,6 +1,7 @@
 //! The configured sources of session, agent and user.
 
 use super::agent_names::AgentNameRule;
+use super::payers::PayerRules;
 use super::value::clean;
 use http::HeaderName;
 use tokengauge_wire::JsonPath;
@@ -25,6 +26,8 @@ pub struct Rules {
     pub agent_names: Vec<AgentNameRule>,
     /// The name of agents that are known by their user agent alone.
     pub default_agent: Option<String>,
+    /// Who pays.
+    pub payers: PayerRules,
 }
 
 impl Rules {
@@ -54,6 +57,7 @@ impl Default for Rules {
             user: NameSources::default(),
             agent_names: Vec::new(),
             default_agent: None,
+            payers: PayerRules::default(),
         }
     }
 }

@@ -228,6 +228,42 @@ fn trimmed(mut text: &[u8], strip: impl Fn(u8) -> bool) -> &[u8] {
     text
 }
 
+/// Headers with a key that is a secret by itself, by which its holder is known again.
+const OWN: [&str; 4] = ["authorization", "x-api-key", "api-key", "x-goog-api-key"];
+/// The least length of such a key, in bytes; a shorter one could be guessed, and many share `EMPTY` or `sk-1234`.
+pub const MIN_OWN_KEY: usize = 16;
+
+/// The digest of the key by which its holder is known again: that of a bearer token, of one of three headers, or of
+/// Gemini's parameter `key`, whichever is first. What others may know is none: the id of an AWS signature, a name
+/// before a password. Nor is a key that could be guessed.
+pub fn own_key(headers: &HeaderMap, uri: &Uri) -> Option<String> {
+    let of_header = OWN.iter().filter_map(|name| {
+        let value = headers.get(*name)?.as_bytes().trim_ascii();
+        if *name != "authorization" {
+            return Some(value.to_vec());
+        }
+        let (scheme, key) = value.split_at_checked(BEARER.len())?;
+        let bearer = scheme.eq_ignore_ascii_case(BEARER) && key.starts_with(b" ");
+        bearer.then(|| key.trim_ascii().to_vec())
+    });
+    let of_query = uri.query().into_iter().flat_map(form_urlencoded);
+    let of_query = of_query.filter_map(|(name, value)| (name == "key").then(|| value.into_bytes()));
+    let key = of_header.chain(of_query).find(|key| !key.is_empty())?;
+    let whole = key.iter().all(u8::is_ascii_graphic) && key.len() >= MIN_OWN_KEY;
+    (whole && !is_aws_id(&key)).then(|| digest(&key))
+}
+
+/// Whether it is the id of a key of AWS, which is no secret.
+fn is_aws_id(key: &[u8]) -> bool {
+    let upper = |byte: &u8| byte.is_ascii_uppercase() || byte.is_ascii_digit();
+    (key.starts_with(b"AKIA") || key.starts_with(b"ASIA")) && key.iter().all(upper)
+}
+
+/// The digest of one key, as [`keys_of`] returns it.
+pub fn digest_of(key: &str) -> String {
+    digest(key.as_bytes())
+}
+
 fn digest(credential: &[u8]) -> String {
     let mut digest = Sha256::new();
     digest.update(b"tokengauge key\0");
@@ -300,6 +336,42 @@ mod tests {
         ] {
             assert_eq!(more.len(), 2);
             assert!(more.contains(&one[0]));
+        }
+    }
+
+    #[test]
+    fn a_holder_is_known_by_a_secret_alone() {
+        const KEY: &str = "sk-0123456789abcdef";
+        let own = |headers: &[(&'static str, &'static str)], target| {
+            let mut map = HeaderMap::new();
+            for (name, value) in headers {
+                map.append(*name, HeaderValue::from_static(value));
+            }
+            own_key(&map, &Uri::from_static(target))
+        };
+        let known = Some(digest_of(KEY));
+        assert_eq!(
+            own(&[("authorization", "Bearer sk-0123456789abcdef")], "/"),
+            known
+        );
+        for name in ["x-api-key", "api-key", "x-goog-api-key"] {
+            assert_eq!(own(&[(name, KEY)], "/"), known);
+        }
+        assert_eq!(own(&[], "/v1beta/models?key=sk-0123456789abcdef"), known);
+        assert_eq!(of(&[("x-api-key", KEY)], "/"), [digest_of(KEY)]);
+        for (name, value) in [
+            ("authorization", "Bearer EMPTY"),
+            ("authorization", "sk-0123456789abcdef"),
+            ("authorization", "Basic c2stMDEyMzQ1Njc4OWFiY2RlZjpzay0w"),
+            (
+                "authorization",
+                "AWS4-HMAC-SHA256 Credential=AKIA0123456789ABCDEF/20260101/us-east-1/bedrock/aws4_request, SignedHeaders=host, Signature=aa",
+            ),
+            ("x-api-key", "sk-0123456789abcdef, another"),
+            ("x-api-key", "AKIA0123456789ABCDEF"),
+            ("cookie", KEY),
+        ] {
+            assert_eq!(own(&[(name, value)], "/"), None, "{value}");
         }
     }
 

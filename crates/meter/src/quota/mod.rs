@@ -9,6 +9,7 @@
 mod headers;
 mod key;
 mod lease;
+mod rate;
 mod shared;
 mod state;
 #[cfg(test)]
@@ -17,7 +18,7 @@ mod tokens;
 
 use crate::sharing::Sharing;
 pub(crate) use headers::fields as header_fields;
-pub use key::keys_of;
+pub use key::{digest_of, keys_of, own_key};
 pub use lease::{LeaseAnswer, RateReport, SlotReport};
 pub use shared::{Due, LimitId, LimitReport, Remaining};
 use state::QuotaState;
@@ -82,6 +83,12 @@ pub enum QuotaScope {
     Model,
     /// Each key that requests carry for the provider.
     Key,
+    /// Each team that pays.
+    Team,
+    /// Each cost center.
+    CostCenter,
+    /// Each tenant.
+    Tenant,
 }
 
 impl QuotaScope {
@@ -100,6 +107,9 @@ impl QuotaScope {
             QuotaScope::User => LimitKey::Name(caller.user),
             QuotaScope::Model => LimitKey::Name(caller.model),
             QuotaScope::Key => LimitKey::EachOf(caller.keys),
+            QuotaScope::Team => LimitKey::Name(caller.team),
+            QuotaScope::CostCenter => LimitKey::Name(caller.cost_center),
+            QuotaScope::Tenant => LimitKey::Name(caller.tenant),
         }
     }
 }
@@ -179,6 +189,15 @@ pub struct QuotaStatus {
     pub least_remaining: Vec<Remaining>,
 }
 
+/// What is left of a quota to one name.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LeftOfQuota {
+    /// The quota's name.
+    pub quota: Arc<str>,
+    /// What is left of each of its limits.
+    pub left: Vec<Remaining>,
+}
+
 /// All quotas and their usage.
 #[derive(Debug, Default)]
 pub struct Quotas(Vec<Arc<QuotaState>>);
@@ -229,7 +248,12 @@ impl Quotas {
         self.all().any(|quota| {
             let of_head = matches!(
                 quota.per,
-                QuotaScope::All | QuotaScope::Route | QuotaScope::Key
+                QuotaScope::All
+                    | QuotaScope::Route
+                    | QuotaScope::Key
+                    | QuotaScope::Team
+                    | QuotaScope::CostCenter
+                    | QuotaScope::Tenant
             );
             !of_head || quota.while_runaway || depends_on_bodies(&quota.select)
         })
@@ -261,6 +285,19 @@ impl Quotas {
         self.0
             .iter()
             .for_each(|state| state.refresh(burning, runaway));
+    }
+
+    /// What is left to a key, by its digest, of quotas that count by key and refuse calls. A key that was never used has
+    /// all of it.
+    pub fn left_to_key(&self, key: &str) -> Vec<LeftOfQuota> {
+        let by_key = self.0.iter().filter(|state| {
+            state.quota.per == QuotaScope::Key && state.quota.mode == Mode::Enforce
+        });
+        let left = by_key.map(|state| LeftOfQuota {
+            quota: Arc::clone(&state.quota.name),
+            left: state.left(key),
+        });
+        left.collect()
     }
 
     /// What is to be reported to the quota store.

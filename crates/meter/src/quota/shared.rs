@@ -2,12 +2,10 @@
 //! while the store does not answer.
 
 use super::lease::{LeaseAnswer, RateLease, RateReport, SlotLease, SlotReport};
-use super::state::Rate;
+use super::rate::Rate;
 use super::tokens::Tokens;
 use super::{Quota, Resource};
 use crate::sharing::{OnError, Sharing, StoreState};
-use governor::clock::{Clock, DefaultClock};
-use governor::{Quota as Pace, RateLimiter};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -84,12 +82,12 @@ pub(super) struct SharedUsage {
 impl SharedUsage {
     pub(super) fn new(quota: &Quota, sharing: &Arc<Sharing>) -> SharedUsage {
         let own = |limit| sharing.settings().own_share(limit);
-        let requests = quota.requests_per_minute.map(own).map(Pace::per_minute);
+        let requests = quota.requests_per_minute.map(own);
         let slots = |most: u32| std::num::NonZeroU32::new(most).map_or(0, |most| own(most).get());
         SharedUsage {
             sharing: Arc::clone(sharing),
             names: Mutex::default(),
-            own_requests: requests.map(RateLimiter::hashmap),
+            own_requests: requests.map(Rate::new),
             own_tokens: quota.tokens_per_minute.map(own).map(Tokens::new),
             own_slots: quota.concurrent.map(slots),
         }
@@ -158,8 +156,8 @@ impl SharedUsage {
                     return Err((Resource::Tokens, wait));
                 }
                 let requests = self.own_requests.as_ref();
-                if let Some(Err(until)) = requests.map(|requests| requests.check_key(name)) {
-                    let wait = until.wait_time_from(DefaultClock::default().now());
+                let one = std::num::NonZeroU32::MIN;
+                if let Some(Err(wait)) = requests.map(|requests| requests.take(name, one)) {
                     return Err((Resource::Requests, wait));
                 }
             }
@@ -287,14 +285,13 @@ impl SharedUsage {
         }
     }
 
-    /// What is left to `name`.
+    /// What is left to `name`: all to one that nothing was taken for.
     pub(super) fn remaining(&self, quota: &Quota, name: &str) -> Vec<Remaining> {
         let now = self.sharing.now();
-        let names = self.names.lock();
-        let Some(leases) = names.get(name) else {
-            return Vec::new();
-        };
-        leases.remaining(quota, now)
+        match self.names.lock().get(name) {
+            Some(leases) => leases.remaining(quota, now),
+            None => self.leases(quota, now).remaining(quota, now),
+        }
     }
 
     /// The least that any name in use has left of each resource.

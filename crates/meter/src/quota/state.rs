@@ -1,14 +1,12 @@
 //! One quota and its usage.
 
 use super::lease::LeaseAnswer;
+use super::rate::Rate;
 use super::shared::{Due, LimitId, LimitReport, Remaining, SharedUsage, Shortage};
 use super::tokens::Tokens;
 use super::{MAX_NAMES, Quota, QuotaScope, QuotaStatus, Resource, SharedReason};
 use crate::sharing::Sharing;
 use arc_swap::ArcSwap;
-use governor::clock::{Clock, DefaultClock};
-use governor::state::keyed::HashMapStateStore;
-use governor::{Quota as Pace, RateLimiter};
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::{HashMap, HashSet};
 use std::num::NonZeroU32;
@@ -16,9 +14,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tokengauge_core::caller::{Caller, KnownName, LimitMatch, Mode, OnUnreadable, Refusal, SHARED};
-
-/// A rate limit per minute for each name.
-pub(super) type Rate = RateLimiter<Arc<str>, HashMapStateStore<Arc<str>>, DefaultClock>;
 
 /// Seconds without a request after which a name is forgotten: its buckets are full again by
 /// then.
@@ -62,11 +57,10 @@ struct QuotaUsage {
 
 impl QuotaState {
     pub(super) fn new(quota: &Quota, sharing: Option<&Arc<Sharing>>) -> QuotaState {
-        let requests = quota.requests_per_minute.map(Pace::per_minute);
         let usage = QuotaUsage {
             active: AtomicBool::new(quota.while_burning.is_none() && !quota.while_runaway),
             runaway: ArcSwap::default(),
-            requests: requests.map(RateLimiter::hashmap),
+            requests: quota.requests_per_minute.map(Rate::new),
             tokens: quota.tokens_per_minute.map(Tokens::new),
             leased: sharing.map(|sharing| SharedUsage::new(quota, sharing)),
             in_flight: Mutex::default(),
@@ -239,8 +233,9 @@ impl QuotaUsage {
             return Err((Resource::Tokens, wait));
         }
         let requests = self.requests.as_ref();
-        if let Some(Err(until)) = requests.map(|requests| requests.check_key(&lease.name)) {
-            let wait = until.wait_time_from(DefaultClock::default().now());
+        if let Some(Err(wait)) =
+            requests.map(|requests| requests.take(&lease.name, NonZeroU32::MIN))
+        {
             return Err((Resource::Requests, wait));
         }
         Ok(lease)
@@ -299,8 +294,13 @@ impl QuotaState {
         let quota = &self.quota;
         let subject = match quota.per {
             QuotaScope::All => String::new(),
-            per if name == SHARED => format!(" for all calls that no {} is known of", per.as_str()),
-            per => format!(" for this {}", per.as_str()),
+            per => {
+                let kind = per.as_str().replace('_', " ");
+                match name {
+                    SHARED => format!(" for all calls that no {kind} is known of"),
+                    _ => format!(" for this {kind}"),
+                }
+            }
         };
         let number = |most: Option<NonZeroU32>| most.map_or(0, NonZeroU32::get);
         if resource == Resource::QuotaStore {
@@ -359,6 +359,31 @@ impl QuotaState {
             tokens.pay_debts();
         }
         self.usage.forget_idle_names();
+    }
+
+    /// What is left to `name`; it has no time at which something comes back.
+    pub(super) fn left(&self, name: &str) -> Vec<Remaining> {
+        let (quota, usage) = (&self.quota, &self.usage);
+        if let Some(shared) = usage.leased.as_ref().filter(|shared| shared.enforces()) {
+            return shared.remaining(quota, name);
+        }
+        let left = |resource, limit: u32, remaining: u32| Remaining {
+            resource,
+            limit: limit.into(),
+            remaining: remaining.into(),
+            reset: None,
+        };
+        let requests = quota.requests_per_minute.zip(usage.requests.as_ref());
+        let requests =
+            requests.map(|(most, rate)| left(Resource::Requests, most.get(), rate.left(name)));
+        let tokens = quota.tokens_per_minute.zip(usage.tokens.as_ref());
+        let tokens =
+            tokens.map(|(most, tokens)| left(Resource::Tokens, most.get(), tokens.left(name)));
+        let slots = quota.concurrent.map(|most| {
+            let now = usage.in_flight().get(name).copied().unwrap_or(0);
+            left(Resource::Concurrent, most, most.saturating_sub(now))
+        });
+        [requests, tokens, slots].into_iter().flatten().collect()
     }
 
     pub(super) fn status(&self) -> QuotaStatus {

@@ -1,9 +1,7 @@
 //! A token bucket that is charged afterwards, since the length of a stream is unknown before.
 //! A name that used more than it had goes into debt and is refused until that is paid.
 
-use super::state::Rate;
-use governor::clock::{Clock, DefaultClock};
-use governor::{Quota as Pace, RateLimiter};
+use super::rate::Rate;
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
 use std::num::NonZeroU32;
@@ -21,7 +19,7 @@ impl Tokens {
     pub(super) fn new(per_minute: NonZeroU32) -> Tokens {
         Tokens {
             per_minute,
-            bucket: RateLimiter::hashmap(Pace::per_minute(per_minute)),
+            bucket: Rate::new(per_minute),
             owed: Mutex::default(),
         }
     }
@@ -29,6 +27,14 @@ impl Tokens {
     /// Whether `name` is in debt.
     pub(super) fn owes(&self, name: &str) -> bool {
         self.owed().contains_key(name)
+    }
+
+    /// What `name` has left.
+    pub(super) fn left(&self, name: &str) -> u32 {
+        match self.owes(name) {
+            true => 0,
+            false => self.bucket.left(name),
+        }
     }
 
     /// Charges `tokens` to `name`.
@@ -58,30 +64,20 @@ impl Tokens {
     fn pay(&self, name: &Arc<str>, mut owed: u64) -> (u64, Option<Duration>) {
         let most = u64::from(self.per_minute.get());
         while let Some(part) = NonZeroU32::new(owed.min(most) as u32) {
-            let Err(wait) = self.take(name, part) else {
+            let Err(wait) = self.bucket.take(name, part) else {
                 owed -= u64::from(part.get());
                 continue;
             };
             // All there is, so that what comes back from now on goes into the rest.
             let missing = (wait.as_secs_f64() / 60.0 * most as f64).ceil() as u32;
             let there = NonZeroU32::new(part.get().saturating_sub(missing));
-            if let Some(there) = there.filter(|there| self.take(name, *there).is_ok()) {
+            if let Some(there) = there.filter(|there| self.bucket.take(name, *there).is_ok()) {
                 owed -= u64::from(there.get());
             }
             let behind = owed.saturating_sub(most) as f64 / most as f64;
             return (owed, Some(wait + Duration::from_secs_f64(behind * 60.0)));
         }
         (0, None)
-    }
-
-    /// Takes `tokens`, or returns how long until there are as many.
-    fn take(&self, name: &Arc<str>, tokens: NonZeroU32) -> Result<(), Duration> {
-        match self.bucket.check_key_n(name, tokens) {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(until)) => Err(until.wait_time_from(DefaultClock::default().now())),
-            // Never happens: no caller takes more than a minute's worth.
-            Err(_) => Ok(()),
-        }
     }
 
     /// Pays debts as far as possible, and forgets names whose bucket is full.

@@ -82,6 +82,9 @@ fn view(since: f64, status: &Status, alert: &Alert) -> String {
         ("workload", select.workload.as_deref()),
         ("route", select.route.as_deref()),
         ("upstream", select.upstream.as_deref()),
+        ("team", select.team.as_deref()),
+        ("cost_center", select.cost_center.as_deref()),
+        ("tenant", select.tenant.as_deref()),
         ("from", Some(&*from)),
     ];
     let mut query = form_urlencoded::Serializer::new(String::new());

@@ -33,6 +33,10 @@ fn value_of(dimension: Dimension, call: &CallRecord) -> Option<Cow<'_, str>> {
         Dimension::Cluster => call.pod.as_ref()?.cluster.as_deref()?,
         Dimension::Namespace => call.pod.as_ref()?.namespace.as_deref()?,
         Dimension::Pod => call.pod.as_ref()?.name.as_deref()?,
+        Dimension::Team => call.team.as_deref()?,
+        Dimension::CostCenter => call.cost_center.as_deref()?,
+        Dimension::Tenant => call.tenant.as_deref()?,
+        Dimension::KeyHash => call.key_hash.as_deref()?,
     }))
 }
 

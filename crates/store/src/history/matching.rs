@@ -38,7 +38,7 @@ type Part = fn(&CallRecord) -> Option<&str>;
 
 /// The names that are asked for, and what a call has of each kind.
 fn named(filter: &Filter) -> impl Iterator<Item = (&str, Part)> {
-    let parts: [(&Option<String>, Part); 11] = [
+    let parts: [(&Option<String>, Part); 15] = [
         (&filter.model, model_of),
         (&filter.workload, |call| call.workload.as_deref()),
         (&filter.route, |call| Some(&call.route)),
@@ -54,6 +54,10 @@ fn named(filter: &Filter) -> impl Iterator<Item = (&str, Part)> {
             call.pod.as_ref()?.namespace.as_deref()
         }),
         (&filter.pod, |call| call.pod.as_ref()?.name.as_deref()),
+        (&filter.team, |call| call.team.as_deref()),
+        (&filter.cost_center, |call| call.cost_center.as_deref()),
+        (&filter.tenant, |call| call.tenant.as_deref()),
+        (&filter.key_hash, |call| call.key_hash.as_deref()),
     ];
     let parts = parts.into_iter();
     parts.filter_map(|(wanted, of)| wanted.as_deref().map(|wanted| (wanted, of)))

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 /// Names of a kind at most.
 const MAX_NAMES: usize = 50_000;
-/// Series at most; further ones leave out agent, experiment, model and pod.
+/// Series at most; further ones leave out agent, experiment, model, pod and tenant.
 const MAX_SERIES: usize = 20_000;
 /// Series at most in a ledger of several pods, which has them for each pod.
 pub(super) const MAX_SERIES_OF_PODS: usize = 100_000;
@@ -43,10 +43,14 @@ pub(crate) enum Kind {
     Cluster,
     Namespace,
     Pod,
+    Team,
+    CostCenter,
+    Tenant,
+    KeyHash,
 }
 
 impl Kind {
-    pub(crate) const ALL: [Kind; 26] = [
+    pub(crate) const ALL: [Kind; 30] = [
         Kind::Route,
         Kind::Upstream,
         Kind::Model,
@@ -73,6 +77,10 @@ impl Kind {
         Kind::Cluster,
         Kind::Namespace,
         Kind::Pod,
+        Kind::Team,
+        Kind::CostCenter,
+        Kind::Tenant,
+        Kind::KeyHash,
     ];
 
     /// Its name in the file.
@@ -82,11 +90,11 @@ impl Kind {
 }
 
 /// Route, upstream, model, workload, agent, experiment, variant, outcome, class of operation,
-/// facts of the upstream, and cluster, namespace and name of the pod: as ids. Calls of before there were classes, facts
-/// or pods have none, and only a ledger of several pods has pods.
+/// facts of the upstream, cluster, namespace and name of the pod, and who pays: as ids. Calls of before there were
+/// classes, facts, pods or payers have none, and only a ledger of several pods has pods.
 pub(crate) type SeriesNames = [Option<i64>; COMMON.len()];
 /// The kinds of [`SeriesNames`], which are also the columns of `series`.
-pub(crate) const COMMON: [Kind; 13] = [
+pub(crate) const COMMON: [Kind; 16] = [
     Kind::Route,
     Kind::Upstream,
     Kind::Model,
@@ -100,6 +108,9 @@ pub(crate) const COMMON: [Kind; 13] = [
     Kind::Cluster,
     Kind::Namespace,
     Kind::Pod,
+    Kind::Team,
+    Kind::CostCenter,
+    Kind::Tenant,
 ];
 
 /// Reads the id and the [`SeriesNames`] of every combination.
@@ -223,7 +234,12 @@ impl Dictionary {
             for (at, kind) in COMMON.into_iter().enumerate() {
                 let open = matches!(
                     kind,
-                    Kind::Model | Kind::Agent | Kind::Experiment | Kind::Variant | Kind::Pod
+                    Kind::Model
+                        | Kind::Agent
+                        | Kind::Experiment
+                        | Kind::Variant
+                        | Kind::Pod
+                        | Kind::Tenant
                 );
                 if open && common[at].is_some() {
                     common[at] = Some(self.name(connection, kind, OTHER)?);

@@ -11,6 +11,7 @@ pub(super) struct Names {
     pub(super) common: SeriesNames,
     pub(super) series: i64,
     pub(super) user: Option<i64>,
+    pub(super) key_hash: Option<i64>,
     pub(super) parent_agent: Option<i64>,
     pub(super) endpoint: Option<i64>,
     pub(super) dialect: i64,
@@ -59,6 +60,9 @@ impl Names {
             maybe(Kind::Cluster, of_pod(|pod| &pod.cluster))?,
             maybe(Kind::Namespace, of_pod(|pod| &pod.namespace))?,
             maybe(Kind::Pod, of_pod(|pod| &pod.name))?,
+            maybe(Kind::Team, record.team.as_deref())?,
+            maybe(Kind::CostCenter, record.cost_center.as_deref())?,
+            maybe(Kind::Tenant, record.tenant.as_deref())?,
         ];
         let source = record.tokens.source.as_ref().map(word);
         let unavailable = record.tps.unavailable.map(|reason| reason.as_str());
@@ -68,6 +72,7 @@ impl Names {
         Ok(Names {
             common,
             user: maybe(Kind::User, record.user.as_deref())?,
+            key_hash: maybe(Kind::KeyHash, record.key_hash.as_deref())?,
             parent_agent: maybe(Kind::Agent, record.parent_agent.as_deref())?,
             endpoint: maybe(Kind::Endpoint, record.endpoint.as_deref())?,
             model_requested: maybe(Kind::Model, record.model_requested.as_deref())?,

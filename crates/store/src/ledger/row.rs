@@ -98,6 +98,8 @@ pub(crate) struct Share {
     pub(crate) generates: bool,
     /// The id of the user's name, where it is read from the ledger.
     pub(crate) user: Option<i64>,
+    /// The id of the key's digest, likewise.
+    pub(crate) key_hash: Option<i64>,
     pub(crate) input: Option<i64>,
     pub(crate) cached_input: Option<i64>,
     pub(crate) output: Option<i64>,
@@ -128,6 +130,7 @@ impl Share {
             error: is_error(record.outcome),
             generates: record.operation_class == OperationClass::Generation,
             user: None,
+            key_hash: None,
             input: provider.input.or(counted.input).map(whole),
             cached_input: provider.cached_input.map(whole),
             output: provider.output.or(counted.output).map(whole),

@@ -78,7 +78,12 @@ impl Sessions {
         {
             *latest = now.or(*latest);
         }
-        for name in names.common.into_iter().chain([names.user]).flatten() {
+        for name in names
+            .common
+            .into_iter()
+            .chain([names.user, names.key_hash])
+            .flatten()
+        {
             open.called(name, dictionary);
         }
         Ok(Some(open.id))

@@ -30,6 +30,10 @@ SELECT
   agent.name AS agent,
   parent.name AS parent_agent,
   user.name AS user,
+  team.name AS team,
+  cost_center.name AS cost_center,
+  tenant.name AS tenant,
+  key_hash.name AS key_hash,
   workload.name AS workload,
   experiment.name AS experiment,
   variant.name AS variant,
@@ -105,6 +109,10 @@ LEFT JOIN names facts ON facts.id = s.upstream_facts
 LEFT JOIN names cluster ON cluster.id = s.cluster
 LEFT JOIN names namespace ON namespace.id = s.namespace
 LEFT JOIN names pod ON pod.id = s.pod
+LEFT JOIN names team ON team.id = s.team
+LEFT JOIN names cost_center ON cost_center.id = s.cost_center
+LEFT JOIN names tenant ON tenant.id = s.tenant
+LEFT JOIN names key_hash ON key_hash.id = c.key_hash
 LEFT JOIN names guess ON guess.id = c.session_guess
 LEFT JOIN names method ON method.id = c.method
 LEFT JOIN names path ON path.id = c.path

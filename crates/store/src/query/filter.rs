@@ -23,6 +23,14 @@ pub struct Filter {
     pub agent: Option<String>,
     /// The user, as records have it.
     pub user: Option<String>,
+    /// The team that pays.
+    pub team: Option<String>,
+    /// The cost center.
+    pub cost_center: Option<String>,
+    /// The tenant.
+    pub tenant: Option<String>,
+    /// The digest of the key that calls carried.
+    pub key_hash: Option<String>,
     /// The experiment.
     pub experiment: Option<String>,
     /// How calls ended: any of these; all where there is none.
@@ -56,15 +64,17 @@ impl Filter {
         self.operation_classes.is_empty() || self.operation_classes.contains(&class)
     }
 
-    /// Whether sums by time answer for calls by these dimensions: they know no session, no user and
-    /// no length.
+    /// Whether sums by time answer for calls by these dimensions: they know no session, no user, no
+    /// key and no length.
     pub fn summed(&self, by: &[Dimension]) -> bool {
         let of_calls = [
             Dimension::User,
+            Dimension::KeyHash,
             Dimension::PromptLength,
             Dimension::OutputLength,
         ];
-        self.session.is_none() && self.user.is_none() && !by.iter().any(|by| of_calls.contains(by))
+        let of_call = [&self.session, &self.user, &self.key_hash];
+        of_call.into_iter().all(Option::is_none) && !by.iter().any(|by| of_calls.contains(by))
     }
 
     /// The same for tokens by second, which know routes, upstreams, models and workloads alone;
@@ -72,7 +82,8 @@ impl Filter {
     pub fn throughput(&self) -> Option<RateFilter> {
         let of_pods = [&self.cluster, &self.namespace, &self.pod];
         let more = [&self.agent, &self.user, &self.experiment, &self.session];
-        let more = more.into_iter().chain(of_pods);
+        let paying = [&self.team, &self.cost_center, &self.tenant, &self.key_hash];
+        let more = more.into_iter().chain(of_pods).chain(paying);
         let more = more.flatten().next().is_some() || !self.outcomes.is_empty();
         (!more).then(|| RateFilter {
             route: self.route.clone(),
@@ -210,4 +221,12 @@ pub enum Dimension {
     Namespace,
     /// The name of that pod.
     Pod,
+    /// The team that pays.
+    Team,
+    /// The cost center.
+    CostCenter,
+    /// The tenant.
+    Tenant,
+    /// The digest of the key that calls carried.
+    KeyHash,
 }

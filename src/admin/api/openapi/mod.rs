@@ -7,6 +7,7 @@ mod schemas;
 
 use super::finished::reply;
 use super::marks;
+use super::own_use;
 use super::problem::Body;
 use super::query_params::{MAX_NAME, QueryParams};
 use crate::gate::Report as Gate;
@@ -71,12 +72,30 @@ pub(super) fn document() -> Value {
         "security": [{"bearer": []}],
         "paths": paths,
         "components": {
-            "securitySchemes": {"bearer": {
-                "type": "http", "scheme": "bearer",
-                "description": "The token of [admin]. Where none is configured, none is asked for.",
-            }},
+            "securitySchemes": security_schemes(),
             "schemas": schemas.take_definitions(true),
         },
+    })
+}
+
+fn security_schemes() -> Value {
+    let key = |name: &str| {
+        json!({
+            "type": "apiKey", "in": "header", "name": name,
+            "description": "The provider's key.",
+        })
+    };
+    json!({
+        "bearer": {
+            "type": "http", "scheme": "bearer",
+            "description": "The token of [admin]. Where none is configured, none is asked for.",
+        },
+        "provider_bearer": {
+            "type": "http", "scheme": "bearer", "description": "The provider's key.",
+        },
+        "x-api-key": key("x-api-key"),
+        "api-key": key("api-key"),
+        "x-goog-api-key": key("x-goog-api-key"),
     })
 }
 
@@ -100,6 +119,10 @@ fn described(operation: Operation, schemas: &mut SchemaGenerator) -> Value {
     });
     if operation.path == "/api/v1/pods" {
         responses["404"] = problem("This is no fleet.");
+    } else if operation.path == own_use::PATH {
+        responses["401"] = problem("There is no key of which the use could be told.");
+        responses["404"] = problem("`own_use` of [admin] is off.");
+        responses["429"] = problem("This was asked for too often.");
     } else if matches!(operation.path, "/api/v1/calls" | "/api/v1/capsule") {
         responses["404"] = problem("No [[slo]] of the configuration has the name of `slo`.");
     } else if operation.path == "/api/v1/calls/{id}" {
@@ -125,6 +148,10 @@ fn described(operation: Operation, schemas: &mut SchemaGenerator) -> Value {
         "parameters": parameters,
         "responses": responses,
     });
+    if operation.path == own_use::PATH {
+        let keys = ["provider_bearer", "x-api-key", "api-key", "x-goog-api-key"];
+        described["security"] = keys.map(|key| json!({ key: [] })).into();
+    }
     if operation.method == "post" {
         described["responses"]["403"] = problem_of_hook(schemas);
     }

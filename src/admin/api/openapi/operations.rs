@@ -14,6 +14,7 @@ use crate::admin::api::fleet::AllPods;
 use crate::admin::api::gates::{AllGates, OF_GATES};
 use crate::admin::api::live::{OF_STREAMS, Slos, Streams};
 use crate::admin::api::marks::{self, AllMarks, OF_MARKS};
+use crate::admin::api::own_use::{self, OF_OWN_USE, OwnUse};
 use crate::admin::api::query_params::{FILTERS, PAGING};
 use crate::admin::api::runaways::Runaways;
 use crate::admin::api::sessions::{OF_TRACES, SessionAnalysis};
@@ -139,6 +140,13 @@ fn of_groups() -> Vec<Operation> {
             "groups",
             "Calls by anything they have in common, those with most calls first.",
             &[&FILTERS, &OF_GROUPS, &PAGING],
+        ),
+        get::<OwnUse>(
+            own_use::PATH,
+            "own_use",
+            "What was used with the key of the provider that the request carries: by model and day, and what is left of its \
+             limits. Where `own_use` of [admin] is on; a key that is not known has used nothing.",
+            &[&OF_OWN_USE],
         ),
         get::<Series>(
             "/api/v1/timeseries",

@@ -130,9 +130,12 @@ fn schema(name: &str) -> (Value, &'static str) {
             name_of,
             "Of the pod that measured the call; only a fleet knows it.",
         ),
-        "workload" | "route" | "upstream" | "agent" | "experiment" | "session" => {
-            (name_of, "Its whole name.")
-        }
+        "workload" | "route" | "upstream" | "agent" | "experiment" | "session" | "team"
+        | "cost_center" | "tenant" => (name_of, "Its whole name."),
+        "key_hash" => (
+            name_of,
+            "The digest of the key that calls carried, as `tokengauge key-hash` prints it.",
+        ),
         "slo" => (
             name_of,
             "An objective: calls that spent its budget, as far as their records tell.",

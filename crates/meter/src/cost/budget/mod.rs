@@ -80,12 +80,26 @@ pub enum BudgetScope {
     Workload,
     /// Each model, by the name that was requested.
     Model,
+    /// Each team that pays.
+    Team,
+    /// Each cost center.
+    CostCenter,
+    /// Each tenant.
+    Tenant,
 }
 
 impl BudgetScope {
     /// Its name in the configuration.
     pub fn as_str(self) -> &'static str {
         self.into()
+    }
+
+    /// Whether the name by which it counts is known before the body.
+    fn is_of_head(self) -> bool {
+        matches!(
+            self,
+            BudgetScope::All | BudgetScope::Team | BudgetScope::CostCenter | BudgetScope::Tenant
+        )
     }
 
     fn limit_key<'a>(self, caller: &Caller<'a>) -> LimitKey<'a> {
@@ -96,6 +110,9 @@ impl BudgetScope {
             BudgetScope::User => LimitKey::Name(caller.user),
             BudgetScope::Workload => LimitKey::Name(caller.workload),
             BudgetScope::Model => LimitKey::Name(caller.model),
+            BudgetScope::Team => LimitKey::Name(caller.team),
+            BudgetScope::CostCenter => LimitKey::Name(caller.cost_center),
+            BudgetScope::Tenant => LimitKey::Name(caller.tenant),
         }
     }
 }
@@ -112,6 +129,9 @@ fn caller(record: &CallRecord) -> Caller<'_> {
         agent: KnownName::from(record.agent.as_deref()),
         session: KnownName::from(record.session.as_deref()),
         user: KnownName::from(record.user.as_deref()),
+        team: KnownName::from(record.team.as_deref()),
+        cost_center: KnownName::from(record.cost_center.as_deref()),
+        tenant: KnownName::from(record.tenant.as_deref()),
         keys: &[],
         bodiless: true,
         unread: None,
@@ -382,7 +402,7 @@ impl BudgetState {
         let budget = &self.budget;
         let subject = match budget.per {
             BudgetScope::All => String::new(),
-            per => format!(" of this {}", per.as_str()),
+            per => format!(" of this {}", per.as_str().replace('_', " ")),
         };
         Refusal {
             message: format!(
@@ -609,7 +629,7 @@ impl Budgets {
         let states = self.states.load();
         states.iter().any(|state| {
             let Budget { per, select, .. } = &state.budget;
-            state.budget.block && (*per != BudgetScope::All || depends_on_bodies(select))
+            state.budget.block && (!per.is_of_head() || depends_on_bodies(select))
         })
     }
 

@@ -6,6 +6,7 @@ use super::reader::calls::record;
 use super::row::{key_at, milliseconds, started_ms};
 use super::{QueryError, Reader};
 use crate::columns::{COLUMNS, Column, ColumnKind, Value, values_of_row};
+use crate::csv;
 use crate::parquet_table::Table;
 use mooncake::Trace;
 use rusqlite::types::ValueRef;
@@ -171,7 +172,7 @@ impl Output {
     fn row(&mut self, row: &Row<'_>) -> rusqlite::Result<io::Result<()>> {
         match self {
             Output::Parquet(table) => Ok(table.row(values_of_row(row)?)),
-            Output::Csv { file, spreadsheet } => csv(file, row, *spreadsheet),
+            Output::Csv { file, spreadsheet } => csv_line(file, row, *spreadsheet),
             Output::Mooncake(trace) => trace.row(row),
             Output::Jsonl(file) => {
                 let record = record(row)?;
@@ -201,7 +202,7 @@ impl Output {
     }
 }
 
-fn csv(
+fn csv_line(
     file: &mut impl Write,
     row: &Row<'_>,
     spreadsheet: bool,
@@ -218,56 +219,19 @@ fn csv(
             (ValueRef::Integer(number), _) => write!(line, "{number}"),
             (ValueRef::Real(number), _) => write!(line, "{number}"),
             (ValueRef::Text(text) | ValueRef::Blob(text), _) => {
-                if spreadsheet && text.first().is_some_and(|first| FORMULA.contains(first)) {
-                    quoted(&mut line, &[b"'", text].concat())
-                } else {
-                    quoted(&mut line, text)
-                }
+                let text = String::from_utf8_lossy(text);
+                line.write_all(csv::text(&text, spreadsheet).as_bytes())
             }
         };
         if written.is_err() {
             return Ok(written);
         }
     }
-    line.extend(b"\r\n");
+    line.extend(csv::LINE_END.as_bytes());
     Ok(file.write_all(&line))
-}
-
-/// First characters of formulas in spreadsheets, by OWASP's "CSV Injection".
-const FORMULA: &[u8] = b"=+-@\t\r\n";
-
-/// A text between quotes where it needs them.
-fn quoted(line: &mut Vec<u8>, text: &[u8]) -> io::Result<()> {
-    if !text.iter().any(|byte| b",\"\r\n".contains(byte)) {
-        return line.write_all(text);
-    }
-    line.push(b'"');
-    for byte in text {
-        if *byte == b'"' {
-            line.push(b'"');
-        }
-        line.push(*byte);
-    }
-    line.push(b'"');
-    Ok(())
 }
 
 /// When the call of a row began, in milliseconds since 1970.
 fn instant(row: &Row<'_>) -> rusqlite::Result<i64> {
     Ok(started_ms(row.get("key")?))
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn a_text_is_quoted_where_it_needs_it() {
-        let quoted = |text: &str| {
-            let mut line = Vec::new();
-            super::quoted(&mut line, text.as_bytes()).expect("memory");
-            String::from_utf8(line).expect("UTF-8")
-        };
-        assert_eq!(quoted("plain"), "plain");
-        assert_eq!(quoted("[\"stop\"]"), "\"[\"\"stop\"\"]\"");
-        assert_eq!(quoted("a,b"), "\"a,b\"");
-    }
 }

@@ -34,8 +34,7 @@ pub(super) fn calls(
         let before: i64 = cursor.parse().map_err(|_| QueryError::cursor())?;
         matching.to = matching.to.min(before);
     }
-    let alone = matching.session.is_none() && matching.user.is_none();
-    let (keys, next) = if alone && !matching.all && matching.series.len() <= FEW {
+    let (keys, next) = if matching.summed() && !matching.all && matching.series.len() <= FEW {
         by_series(connection, &matching, page.limit)?
     } else {
         by_key_order(connection, &matching, page.limit)?
@@ -95,7 +94,7 @@ fn cut(mut keys: Vec<i64>, limit: usize) -> Keys {
     (keys, next)
 }
 
-/// Scans calls from the newest on, of one session or user where the filter has one.
+/// Scans calls from the newest on, of one session, user or key where the filter has one.
 fn by_key_order(
     connection: &Connection,
     matching: &Matching,
@@ -103,12 +102,7 @@ fn by_key_order(
 ) -> Result<Keys, QueryError> {
     let mut sql = String::from("SELECT key, series FROM calls WHERE key >= ? AND key < ?");
     let mut values = vec![matching.from, matching.to];
-    for (column, id) in [("session", matching.session), ("user", matching.user)] {
-        if let Some(id) = id {
-            sql.push_str(&format!(" AND {column} = ?"));
-            values.push(id);
-        }
-    }
+    matching.restrict(&mut sql, &mut values);
     sql.push_str(" ORDER BY key DESC");
     let mut statement = connection.prepare_cached(&sql)?;
     let mut rows = statement.query(params_from_iter(values))?;

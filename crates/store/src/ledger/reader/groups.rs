@@ -76,6 +76,7 @@ impl Value {
         match (by.place(), by) {
             (Some(place), _) => Value::Name(common[place]),
             (None, Dimension::User) => Value::Name(share.and_then(|share| share.user)),
+            (None, Dimension::KeyHash) => Value::Name(share.and_then(|share| share.key_hash)),
             (None, Dimension::PromptLength) => {
                 length(share.and_then(|share| share.input), prompt_length)
             }

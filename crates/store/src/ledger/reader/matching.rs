@@ -22,9 +22,8 @@ pub(super) struct Matching {
     names: Vec<(Kind, i64)>,
     /// Whether every combination matches.
     pub(super) all: bool,
-    /// Only of this session or user.
-    pub(super) session: Option<i64>,
-    pub(super) user: Option<i64>,
+    /// Columns of calls alone, such as their session and user, and what is in them.
+    pub(super) of_calls: Vec<(&'static str, i64)>,
 }
 
 /// The id of a name; `None` where there is none, and nothing can match.
@@ -51,6 +50,9 @@ pub(super) fn wanted(filter: &Filter) -> impl Iterator<Item = (Kind, &str)> {
         (Kind::Cluster, filter.cluster.as_deref()),
         (Kind::Namespace, filter.namespace.as_deref()),
         (Kind::Pod, filter.pod.as_deref()),
+        (Kind::Team, filter.team.as_deref()),
+        (Kind::CostCenter, filter.cost_center.as_deref()),
+        (Kind::Tenant, filter.tenant.as_deref()),
     ]
     .into_iter()
     .filter_map(|(kind, name)| Some((kind, name?)))
@@ -71,14 +73,9 @@ impl Matching {
         }
         let classes = classes(connection, filter)?;
         let outcomes = outcomes(connection, filter)?;
-        let user = filter.user.as_deref();
-        let user = user.map(|user| name(connection, Kind::User, user));
-        let session = filter.session.as_deref();
-        let session = session.map(|session| session_id(connection, session));
-        let (user, session) = (user.transpose()?, session.transpose()?);
-        if user == Some(None) || session == Some(None) {
+        let Some(of_calls) = of_calls(connection, filter)? else {
             return Ok(None);
-        }
+        };
         let since = filter.since.map(milliseconds);
         let until = filter.until.map(milliseconds);
         Ok(Some(Matching {
@@ -89,8 +86,7 @@ impl Matching {
             series: series(connection, &names, classes.as_deref(), outcomes.as_deref())?,
             all: names.is_empty() && classes.is_none() && outcomes.is_none(),
             names,
-            session: session.flatten(),
-            user: user.flatten(),
+            of_calls,
         }))
     }
 
@@ -99,10 +95,43 @@ impl Matching {
         self.names.iter().map(|(kind, id)| (kind.as_str(), *id))
     }
 
-    /// Whether rollups can answer it; they have no sessions and no users.
+    /// Whether rollups can answer it; they have no sessions, no users and no keys.
     pub(super) fn summed(&self) -> bool {
-        self.session.is_none() && self.user.is_none()
+        self.of_calls.is_empty()
     }
+
+    /// Restricts a query on `calls` to calls with what they have alone; `values` are those of its parameters.
+    pub(super) fn restrict(&self, sql: &mut String, values: &mut Vec<i64>) {
+        for (column, id) in &self.of_calls {
+            sql.push_str(&format!(" AND {column} = ?"));
+            values.push(*id);
+        }
+    }
+}
+
+/// The columns of `calls` that must have an id, and that; `None` where a name has no id, and nothing can match.
+fn of_calls(
+    connection: &Connection,
+    filter: &Filter,
+) -> rusqlite::Result<Option<Vec<(&'static str, i64)>>> {
+    let mut found = Vec::new();
+    if let Some(session) = filter.session.as_deref() {
+        let Some(id) = session_id(connection, session)? else {
+            return Ok(None);
+        };
+        found.push(("session", id));
+    }
+    for (kind, wanted) in [
+        (Kind::User, filter.user.as_deref()),
+        (Kind::KeyHash, filter.key_hash.as_deref()),
+    ] {
+        let Some(wanted) = wanted else { continue };
+        let Some(id) = name(connection, kind, wanted)? else {
+            return Ok(None);
+        };
+        found.push((kind.as_str(), id));
+    }
+    Ok(Some(found))
 }
 
 fn session_id(connection: &Connection, name: &str) -> rusqlite::Result<Option<i64>> {
@@ -190,7 +219,13 @@ impl Dimension {
             Dimension::Cluster => Kind::Cluster,
             Dimension::Namespace => Kind::Namespace,
             Dimension::Pod => Kind::Pod,
-            Dimension::User | Dimension::PromptLength | Dimension::OutputLength => return None,
+            Dimension::Team => Kind::Team,
+            Dimension::CostCenter => Kind::CostCenter,
+            Dimension::Tenant => Kind::Tenant,
+            Dimension::User
+            | Dimension::KeyHash
+            | Dimension::PromptLength
+            | Dimension::OutputLength => return None,
         }))
     }
 }

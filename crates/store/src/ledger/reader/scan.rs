@@ -190,7 +190,7 @@ fn each_call(
         "SELECT key, series, coalesce(reported_input, normalised_input), reported_cached_input,
          coalesce(reported_output, normalised_output),
          coalesce(reported_reasoning, normalised_reasoning), cost_nano_usd, tps_output_milli,
-         ttft_us, last_token_us, duration_us, tps_reported_milli, user FROM calls WHERE key >= ? AND key < ?",
+         ttft_us, last_token_us, duration_us, tps_reported_milli, user, key_hash FROM calls WHERE key >= ? AND key < ?",
     );
     let to = if part.to == i64::MAX {
         i64::MAX
@@ -198,12 +198,7 @@ fn each_call(
         key_at(part.to)
     };
     let mut values = vec![key_at(part.from), to];
-    for (column, id) in [("session", matching.session), ("user", matching.user)] {
-        if let Some(id) = id {
-            sql.push_str(&format!(" AND {column} = ?"));
-            values.push(id);
-        }
-    }
+    matching.restrict(&mut sql, &mut values);
     let mut statement = connection.prepare_cached(&sql)?;
     let mut rows = statement.query(params_from_iter(values))?;
     while let Some(row) = rows.next()? {
@@ -226,6 +221,7 @@ fn share(row: &Row<'_>) -> rusqlite::Result<Share> {
         error: false,
         generates: false,
         user: row.get(12)?,
+        key_hash: row.get(13)?,
         input: row.get(2)?,
         cached_input: row.get(3)?,
         output: row.get(4)?,

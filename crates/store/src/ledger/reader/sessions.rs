@@ -142,7 +142,8 @@ fn narrow(
         conditions.and("name = ?", [Value::Text(session.clone())]);
     }
     let user = filter.user.as_deref().map(|user| (Kind::User, user));
-    for (kind, wanted) in wanted(filter).chain(user) {
+    let key = filter.key_hash.as_deref().map(|key| (Kind::KeyHash, key));
+    for (kind, wanted) in wanted(filter).chain(user).chain(key) {
         let Some(id) = name(connection, kind, wanted)? else {
             return Ok(false);
         };

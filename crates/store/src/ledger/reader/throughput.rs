@@ -91,12 +91,7 @@ fn each_call(
         .unwrap_or(i64::MAX)
         .min(to.saturating_mul(1000));
     let mut values = vec![key_at(since), key_at(until)];
-    for (column, id) in [("session", matching.session), ("user", matching.user)] {
-        if let Some(id) = id {
-            sql.push_str(&format!(" AND {column} = ?"));
-            values.push(id);
-        }
-    }
+    matching.restrict(&mut sql, &mut values);
     let mut statement = connection.prepare_cached(&sql)?;
     let mut rows = statement.query(params_from_iter(values))?;
     while let Some(row) = rows.next()? {

@@ -219,6 +219,9 @@ fn of_call(attributes: &mut Attributes, finished_call: &FinishedCall) {
     attributes.ours("tokengauge.session.id", record.session.clone());
     attributes.ours("tokengauge.agent", record.agent.clone());
     attributes.ours("tokengauge.parent_agent", record.parent_agent.clone());
+    attributes.ours("tokengauge.team", record.team.clone());
+    attributes.ours("tokengauge.cost_center", record.cost_center.clone());
+    attributes.ours("tokengauge.tenant", record.tenant.clone());
     attributes.ours("tokengauge.experiment", record.experiment.clone());
     attributes.ours("tokengauge.variant", record.variant.clone());
     attributes.ours("tokengauge.warm_up", record.warm_up.then_some(true));

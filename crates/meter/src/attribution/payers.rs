@@ -1,0 +1,217 @@
+//! Who pays for a call: by a table of keys, paths, ports and routes, by configured headers, or by the process.
+
+use super::agent_names::under;
+use super::request_headers::RequestHeaders;
+use super::value::clean;
+use crate::quota;
+use http::{HeaderMap, HeaderName, Uri};
+use std::collections::HashSet;
+use std::sync::Arc;
+use tokengauge_core::payer::Payer;
+
+/// The most entries of the table.
+pub const MAX_PAYERS: usize = 256;
+/// The most keys of an entry.
+pub const MAX_PAYER_KEYS: usize = 1_000;
+
+/// Who pays for calls that match all conditions that are set.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PayerRule {
+    /// Who pays.
+    pub payer: Payer,
+    /// Digests of keys, as [`crate::quota::keys_of`] returns them; a call matches that carries one of them.
+    pub keys: HashSet<String>,
+    /// The port that the agent connects to.
+    pub port: Option<u16>,
+    /// A prefix of the path, in whole segments.
+    pub path: Option<String>,
+    /// The route.
+    pub route: Option<String>,
+}
+
+/// Headers that name who pays; of each list the first that is present.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PayerHeaders {
+    /// The team.
+    pub team: Vec<HeaderName>,
+    /// The cost center.
+    pub cost_center: Vec<HeaderName>,
+    /// The tenant.
+    pub tenant: Vec<HeaderName>,
+}
+
+/// The head of a call, as far as it tells who pays.
+#[derive(Clone, Copy, Debug)]
+pub struct PayerHead<'a> {
+    /// Its headers.
+    pub headers: &'a HeaderMap,
+    /// What it asks for.
+    pub uri: &'a Uri,
+    /// The port that it came to.
+    pub port: Option<u16>,
+    /// The route that matched.
+    pub route: &'a str,
+}
+
+/// How it is found out who pays, as configured.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PayerRules {
+    /// The table: the first that matches.
+    pub table: Vec<PayerRule>,
+    /// Headers for what the table does not say.
+    pub headers: PayerHeaders,
+    /// Who pays for what is still unknown then.
+    pub process: Arc<Payer>,
+    /// Whether records have the digest of the key.
+    pub record_keys: bool,
+}
+
+impl PayerRule {
+    fn matches(&self, head: PayerHead<'_>, keys: &[String]) -> bool {
+        let path = head.uri.path();
+        self.port.is_none_or(|port| head.port == Some(port))
+            && self
+                .route
+                .as_deref()
+                .is_none_or(|route| head.route == route)
+            && self
+                .path
+                .as_deref()
+                .is_none_or(|prefix| under(prefix, path))
+            && (self.keys.is_empty() || keys.iter().any(|key| self.keys.contains(key)))
+    }
+}
+
+impl PayerRules {
+    /// Who pays for a call. Its keys are looked at only where an entry of the table has some.
+    pub fn payer(&self, head: PayerHead<'_>) -> Arc<Payer> {
+        let by_key = self.table.iter().any(|rule| !rule.keys.is_empty());
+        let keys = match by_key {
+            true => quota::keys_of(head.headers, head.uri),
+            false => Vec::new(),
+        };
+        let rule = self.table.iter().find(|rule| rule.matches(head, &keys));
+        let sent = self.headers.read(head.headers);
+        if rule.is_none() && sent == Payer::default() {
+            return Arc::clone(&self.process);
+        }
+        let named = rule.map(|rule| rule.payer.clone()).unwrap_or_default();
+        Arc::new(named.or(&sent).or(&self.process))
+    }
+
+    /// The digest of the call's key, if it is recorded.
+    pub fn key_hash(&self, head: PayerHead<'_>) -> Option<Box<str>> {
+        let record = self
+            .record_keys
+            .then(|| quota::own_key(head.headers, head.uri));
+        record.flatten().map(String::into_boxed_str)
+    }
+}
+
+impl PayerHeaders {
+    fn read(&self, headers: &HeaderMap) -> Payer {
+        if *self == PayerHeaders::default() {
+            return Payer::default();
+        }
+        let headers = RequestHeaders::new(headers);
+        let first = |names: &[HeaderName]| {
+            let values = names.iter().flat_map(|name| headers.get_all(name.as_str()));
+            let mut texts = values.filter_map(|value| std::str::from_utf8(value.as_bytes()).ok());
+            texts.find_map(clean).map(Arc::from)
+        };
+        Payer {
+            team: first(&self.team),
+            cost_center: first(&self.cost_center),
+            tenant: first(&self.tenant),
+        }
+    }
+}
+
+/// A name of who pays as it is recorded: trimmed and cut; `None` if it is empty or has control characters.
+pub fn payer_name(text: &str) -> Option<Arc<str>> {
+    clean(text).map(Arc::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::HeaderValue;
+
+    fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
+        let pairs = pairs.iter().map(|(name, value)| {
+            let name = HeaderName::from_static(name);
+            (name, HeaderValue::from_static(value))
+        });
+        pairs.collect()
+    }
+
+    fn team(name: &str) -> Payer {
+        Payer {
+            team: Some(name.into()),
+            ..Payer::default()
+        }
+    }
+
+    fn payer(rules: &PayerRules, headers: &HeaderMap, path: &'static str) -> Payer {
+        let head = PayerHead {
+            headers,
+            uri: &Uri::from_static(path),
+            port: Some(8080),
+            route: "openai",
+        };
+        (*rules.payer(head)).clone()
+    }
+
+    #[test]
+    fn the_first_entry_that_matches_goes_before_headers_and_these_before_the_process() {
+        let key = headers(&[("authorization", "Bearer sk-search-0123456789")]);
+        let digest = quota::keys_of(&key, &Uri::from_static("/"));
+        let rules = PayerRules {
+            table: vec![
+                PayerRule {
+                    payer: team("search"),
+                    keys: digest.into_iter().collect(),
+                    ..PayerRule::default()
+                },
+                PayerRule {
+                    payer: team("ads"),
+                    path: Some("/ads".to_owned()),
+                    ..PayerRule::default()
+                },
+                PayerRule {
+                    payer: team("elsewhere"),
+                    route: Some("anthropic".to_owned()),
+                    ..PayerRule::default()
+                },
+            ],
+            headers: PayerHeaders {
+                tenant: vec![HeaderName::from_static("x-tenant-id")],
+                team: vec![HeaderName::from_static("x-team")],
+                cost_center: Vec::new(),
+            },
+            process: Arc::new(Payer {
+                cost_center: Some("1".into()),
+                ..team("platform")
+            }),
+            record_keys: false,
+        };
+        assert_eq!(payer(&rules, &key, "/ads/v1"), team("search"));
+        let none = HeaderMap::new();
+        assert_eq!(payer(&rules, &none, "/ads/v1"), team("ads"));
+        assert_eq!(payer(&rules, &none, "/adsy"), *rules.process);
+        let sent = headers(&[("x-team", "sent"), ("x-tenant-id", " acme ")]);
+        let acme = Some("acme".into());
+        let both = |name| Payer {
+            tenant: Some("acme".into()),
+            ..team(name)
+        };
+        assert_eq!(payer(&rules, &sent, "/"), both("sent"));
+        assert_eq!(payer(&rules, &sent, "/ads"), both("ads"));
+        let tenant = headers(&[("x-tenant-id", "acme"), ("x-team", "\u{7f}")]);
+        let of_process = Payer {
+            tenant: acme,
+            ..(*rules.process).clone()
+        };
+        assert_eq!(payer(&rules, &tenant, "/"), of_process);
+    }
+}

@@ -1,0 +1,38 @@
+//! Comma-separated values (RFC 4180).
+
+/// What ends a line.
+pub const LINE_END: &str = "\r\n";
+
+/// First characters of formulas in spreadsheets, by OWASP's "CSV Injection".
+const FORMULA: &[u8] = b"=+-@\t\r\n";
+
+/// A text, between quotes where it needs them. With `spreadsheet`, one that a spreadsheet would take for a formula has `'`
+/// before it.
+pub fn text(text: &str, spreadsheet: bool) -> String {
+    let formula = text
+        .bytes()
+        .next()
+        .is_some_and(|first| FORMULA.contains(&first));
+    let text = match spreadsheet && formula {
+        true => format!("'{text}"),
+        false => text.to_owned(),
+    };
+    match text.contains([',', '"', '\r', '\n']) {
+        true => format!("\"{}\"", text.replace('"', "\"\"")),
+        false => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::text;
+
+    #[test]
+    fn a_text_is_quoted_where_it_needs_it() {
+        assert_eq!(text("plain", false), "plain");
+        assert_eq!(text("[\"stop\"]", false), "\"[\"\"stop\"\"]\"");
+        assert_eq!(text("a\nb", false), "\"a\nb\"");
+        assert_eq!(text("=1+1", false), "=1+1");
+        assert_eq!(text("=1,1", true), "\"'=1,1\"");
+    }
+}
