@@ -5,6 +5,7 @@ mod operations;
 mod parameters;
 mod schemas;
 
+use super::calls_file::MEDIA_TYPE;
 use super::finished::reply;
 use super::marks;
 use super::problem::Body;
@@ -35,6 +36,8 @@ enum Answer {
     Events,
     /// A file for browsers.
     Html,
+    /// A file for analysis.
+    Parquet,
 }
 
 /// The document.
@@ -86,6 +89,7 @@ fn described(operation: Operation, schemas: &mut SchemaGenerator) -> Value {
     let answer = match operation.answer {
         Answer::Json(schema) => in_json(schema(schemas)),
         Answer::Html => json!({"text/html": {"schema": {"type": "string"}}}),
+        Answer::Parquet => json!({MEDIA_TYPE: {"schema": {"type": "string", "format": "binary"}}}),
         Answer::Events => json!({"text/event-stream": {"schema": {"type": "string"}}}),
     };
     let mut problem = |description: &str| {
@@ -100,7 +104,10 @@ fn described(operation: Operation, schemas: &mut SchemaGenerator) -> Value {
     });
     if operation.path == "/api/v1/pods" {
         responses["404"] = problem("This is no fleet.");
-    } else if matches!(operation.path, "/api/v1/calls" | "/api/v1/capsule") {
+    } else if matches!(
+        operation.path,
+        "/api/v1/calls" | "/api/v1/calls.parquet" | "/api/v1/capsule"
+    ) {
         responses["404"] = problem("No [[slo]] of the configuration has the name of `slo`.");
     } else if operation.path == "/api/v1/calls/{id}" {
         parameters.insert(0, parameters::call_id());
