@@ -189,6 +189,7 @@ impl SessionWatch {
             summary: format!("{} session{plural} {verb} away", all.len()),
             description: format!("{}.", named.join("; ")),
             cause: None,
+            cause_known: false,
             view: "sessions?sort=-cost".to_owned(),
             page: None,
             runbook_url: None,
