@@ -47,6 +47,7 @@ fn runaway() -> Runaway {
             reason: RunawayReason::SameToolCall,
             value: 20.0,
             limit: 20.0,
+            usual: None,
         }],
     }
 }
