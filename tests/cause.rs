@@ -442,7 +442,7 @@ async fn an_alert_is_sent_again_once_its_cause_is_known() {
     let simulators = [sim::start(settings).await, sim::start(settings).await];
     let setup = Setup {
         upstreams: two_upstreams(&simulators),
-        promise: "availability = true",
+        promise: "availability = true\nselect.model = \"m\"",
         min_events: 44,
         warm_up_calls: 0,
     };
@@ -465,4 +465,23 @@ async fn an_alert_is_sent_again_once_its_cause_is_known() {
     }
     let cause = known_cause(process.admin).await;
     is_about(&cause, ("upstream", "vllm-a"), "errors");
+    let mark = alert_mark(process.admin).await;
+    let about = (&mark["model"], &mark["upstream"], &mark["tags"][0]);
+    let should = (&json!("m"), &Value::Null, &json!("chat/page"));
+    assert_eq!(about, should, "what the objective selects: {mark:#}");
+}
+
+/// The mark of an alert, once there is one.
+async fn alert_mark(admin: SocketAddr) -> Value {
+    let end = Instant::now() + TIMEOUT;
+    loop {
+        let answer = fetch(admin, "/api/v1/marks?kind=alert").await.body;
+        let answer: Value = serde_json::from_str(&answer).expect("JSON");
+        let mut marks = answer["marks"].as_array().expect("marks").iter();
+        if let Some(mark) = marks.find(|mark| mark["tags"][0] == "chat/page") {
+            return mark.clone();
+        }
+        assert!(Instant::now() < end, "no mark: {answer:#}");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
 }
