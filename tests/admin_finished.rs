@@ -1,11 +1,16 @@
 //! What the API answers of finished calls from memory, over a real socket.
 
 use crate::admin_api::Server;
+use bytes::Bytes;
+use parquet::file::reader::{FileReader, SerializedFileReader};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::time::Duration;
 use tokengauge::observer::{End, ObservedCall};
 use tokengauge_test_support::TIMEOUT;
+use tokengauge_test_support::http_client::exchange_bytes;
 use tokengauge_test_support::meter::{DONE, finish, words};
+use tokio::net::TcpStream;
 
 /// A chat of 40 words over 1 s, begun `second` seconds after the others, of `session`.
 pub fn chat(server: &Server, second: u64, session: &str, agent: &str) {
@@ -204,6 +209,143 @@ async fn calls_are_grouped_and_laid_out_over_time() {
 }
 
 #[tokio::test]
+async fn tokens_and_costs_are_laid_out_over_time_by_what_calls_have_in_common() {
+    let server = Server::start().await;
+    for (second, agent) in [
+        (0, "coder/1"),
+        (1, "coder/1"),
+        (90, "coder/1"),
+        (90, "chat/1"),
+        (95, "docs/1"),
+    ] {
+        chat(&server, second, "a", agent);
+    }
+    let until = "until=2023-11-14T22:20:00Z";
+    let costs = server
+        .json(&format!(
+            "/api/v1/costs?dimension=agent&step=1m&series=2&{until}"
+        ))
+        .await;
+    assert_eq!(
+        (&costs["store"], &costs["step"]),
+        (&json!("memory"), &json!(60))
+    );
+    let series = costs["series"].as_array().expect("series");
+    assert_eq!(series.len(), 2);
+    assert_eq!(
+        (&series[0]["name"], &series[0]["calls"]),
+        (&json!("coder/1"), &json!(3))
+    );
+    assert_eq!(series[0]["tokens"]["output"], 150);
+    assert_eq!(
+        (&series[0]["cost_usd"], &series[0]["unpriced_calls"]),
+        (&Value::Null, &json!(3)),
+        "no price is known"
+    );
+    let points = series[0]["points"].as_array().expect("points");
+    let is: Vec<_> = points
+        .iter()
+        .map(|point| (point["at"].as_str(), point["calls"].as_u64()))
+        .collect();
+    assert_eq!(
+        is,
+        [
+            (Some("2023-11-14T22:13:00.000Z"), Some(2)),
+            (Some("2023-11-14T22:14:00.000Z"), Some(1))
+        ]
+    );
+    let others = &costs["others"];
+    assert_eq!(
+        (&others["name"], &others["names"], &others["calls"]),
+        (&Value::Null, &json!(1), &json!(1))
+    );
+    let one = server
+        .json(&format!("/api/v1/costs?agent=chat%2F1&{until}"))
+        .await;
+    assert_eq!(
+        (&one["series"][0]["name"], &one["others"]),
+        (&json!("m-1"), &Value::Null)
+    );
+    let none = server.json("/api/v1/costs?since=1h").await;
+    assert_eq!(none["series"], json!([]), "they began in 2023");
+}
+
+#[tokio::test]
+async fn a_time_series_says_how_many_calls_were_of_which_class_where_that_is_asked() {
+    let server = Server::start().await;
+    chat(&server, 0, "a", "coder/1");
+    chat(&server, 1, "a", "coder/1");
+    chat(&server, 90, "a", "coder/1");
+    let series = server
+        .json("/api/v1/timeseries?metric=ttft&counts=true")
+        .await;
+    let bounds: Vec<f64> = serde_json::from_value(series["bounds"].clone()).expect("numbers");
+    assert!(
+        bounds.len() == 2 && bounds[0] < 0.25 && 0.25 <= bounds[1],
+        "{bounds:?}"
+    );
+    let points = series["points"].as_array().expect("points");
+    assert_eq!(
+        (&points[0]["counts"], &points[1]["counts"]),
+        (&json!([2]), &json!([1]))
+    );
+    let plain = server.json("/api/v1/timeseries?metric=ttft").await;
+    assert_eq!(
+        (&plain["bounds"], &plain["points"][0]["counts"]),
+        (&Value::Null, &Value::Null)
+    );
+}
+
+#[tokio::test]
+async fn calls_are_a_parquet_file_of_the_same_filters() {
+    let server = Server::start().await;
+    for (second, agent) in [(0, "slow/1"), (1, "coder/1"), (2, "slow/1")] {
+        chat(&server, second, "a", agent);
+    }
+    let rows = async |query: &str| {
+        let stream = TcpStream::connect(server.address).await.expect("connect");
+        let path = format!("/api/v1/calls.parquet{query}");
+        let (status, head, body) = exchange_bytes(stream, "GET", &path, &[]).await;
+        assert_eq!(status, 200, "{head}");
+        assert!(
+            head.contains("content-type: application/vnd.apache.parquet"),
+            "{head}"
+        );
+        let file = SerializedFileReader::new(Bytes::from(body)).expect("a Parquet file");
+        let rows = file.get_row_iter(None).expect("rows");
+        let columns = rows.map(|row| {
+            let row = row.expect("a row");
+            let columns = row.get_column_iter();
+            columns
+                .map(|(name, value)| (name.clone(), value.to_string()))
+                .collect::<BTreeMap<_, _>>()
+        });
+        columns.collect::<Vec<_>>()
+    };
+    let all = rows("").await;
+    assert_eq!(all.len(), 3);
+    assert_eq!(all[1]["agent"], "\"coder/1\"");
+    assert_eq!(
+        (
+            all[0]["ttft_seconds"].as_str(),
+            all[0]["concurrency"].as_str()
+        ),
+        ("0.25", "1")
+    );
+    assert_eq!(rows("?agent=coder%2F1").await.len(), 1);
+    assert_eq!(
+        rows("?slo=decoder").await.len(),
+        2,
+        "those that spent the budget"
+    );
+    let (status, message) = problem(&server, "/api/v1/calls.parquet?slo=none").await;
+    assert!(
+        status == 404 && message.starts_with("no [[slo]]"),
+        "{message}"
+    );
+}
+
+#[tokio::test]
 async fn calls_are_filtered_and_paged() {
     let server = Server::start().await;
     for second in 0..5 {
@@ -376,6 +518,15 @@ async fn an_invalid_query_is_refused_with_the_parameter_and_the_rule() {
         ("groups?by=", "by must be one or more of model,workload"),
         ("groups?by=model,model", "by must be one or more of"),
         ("timeseries?step=0s", "step must be a duration"),
+        ("timeseries?counts=yes", "counts must be one of true, false"),
+        (
+            "costs?dimension=model,agent",
+            "dimension must be one of model",
+        ),
+        (
+            "costs?series=51",
+            "series must be a whole number from 1 to 50",
+        ),
         ("timeseries?limit=3", "the only parameters here are since"),
         (
             "streams?limit=1001",

@@ -44,6 +44,9 @@ async fn every_answer_is_as_documented() {
             "{}{query}",
             path.replace("{id}", id).replace("{name}", "decoder")
         );
+        if path.ends_with(".parquet") {
+            continue; // tests/admin_finished.rs reads the file
+        }
         let reply = server.fetch(&asked).await;
         assert_eq!(reply.status, 200, "{asked}: {}", reply.body);
         if path.ends_with("capsule") {

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
+use tokengauge::sim::Simulator;
 use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::connection::RawConnection;
 use tokengauge_test_support::http_client::fetch;
@@ -34,26 +35,50 @@ struct Incident {
     words: &'static [&'static str],
 }
 
-async fn start(
-    folder: &Path,
-    incident: &Incident,
-    simulators: &[Sim; 2],
-    receiver: &Receiver,
-) -> Process {
-    let upstreams = UPSTREAMS.iter().zip(simulators).map(|(name, simulator)| {
-        format!(
-            "[[upstream]]\nname = \"{name}\"\nurl = \"http://{}\"\n\
-             [[route]]\npath = \"/{name}\"\nstrip = true\nupstream = \"{name}\"\n",
-            simulator.address
-        )
-    });
-    let upstreams: String = upstreams.collect();
+/// An upstream with a route of its own.
+fn upstream(name: &str, simulators: &[&Sim]) -> String {
+    let urls = simulators.iter().map(|simulator| simulator.address);
+    let urls: Vec<String> = urls
+        .map(|address| format!("\"http://{address}\""))
+        .collect();
+    format!(
+        "[[upstream]]\nname = \"{name}\"\nurls = [{}]\n\
+         [[route]]\npath = \"/{name}\"\nstrip = true\nupstream = \"{name}\"\n",
+        urls.join(", ")
+    )
+}
+
+fn two_upstreams(simulators: &[Sim; 2]) -> String {
+    let upstreams = UPSTREAMS.iter().zip(simulators);
+    let upstreams = upstreams.map(|(name, simulator)| upstream(name, &[simulator]));
+    upstreams.collect()
+}
+
+/// What a proxy measures and promises.
+struct Setup<'a> {
+    upstreams: String,
+    /// The key of the objective.
+    promise: &'a str,
+    /// Events that an alert needs.
+    min_events: usize,
+    /// Calls of an upstream that has just come up, and are cold.
+    warm_up_calls: usize,
+}
+
+async fn start(folder: &Path, setup: &Setup<'_>, receiver: &Receiver) -> Process {
+    let Setup {
+        upstreams,
+        promise,
+        min_events,
+        warm_up_calls,
+    } = setup;
     let text = format!(
         "listen = \"127.0.0.1:0\"\n[admin]\nlisten = \"127.0.0.1:0\"\nurl = \"https://gauge.example/a/\"\n\
-         [measure]\nmin_output_tokens = 8\nwarm_up_calls = 0\nwarm_up_for = \"0s\"\n{upstreams}\
-         [[slo]]\nname = \"chat\"\nobjective = 0.99\nwindow = \"1d\"\nmin_events = {MIN_EVENTS}\n{}\n\
+         [measure]\nmin_output_tokens = 8\nwarm_up_calls = {warm_up_calls}\nwarm_up_for = \"0s\"\n\
+         stall_threshold = \"300ms\"\n{upstreams}\
+         [[slo]]\nname = \"chat\"\nobjective = 0.99\nwindow = \"1d\"\nmin_events = {min_events}\n{promise}\n\
          [[notify]]\nkind = \"webhook\"\nurl = \"http://{}/alerts\"\nseverity = \"page\"\n",
-        incident.promise, receiver.address
+        receiver.address
     );
     let file = folder.join("proxy.toml");
     std::fs::write(&file, text).expect("written");
@@ -61,41 +86,53 @@ async fn start(
 }
 
 /// A streamed chat with a prompt of about so many tokens.
-async fn call(proxy: SocketAddr, upstream: &str, words: usize, settings: &str) {
+async fn call(proxy: SocketAddr, upstream: &str, agent: &str, words: usize, settings: &str) {
     let body = json!({
         "model": "m",
         "stream": true,
         "messages": [{"role": "user", "content": "word ".repeat(words)}],
     });
     let body = body.to_string();
-    let mut agent = RawConnection::connect(proxy).await;
-    agent
+    let mut connection = RawConnection::connect(proxy).await;
+    connection
         .write(format!(
             "POST /{upstream}/v1/chat/completions HTTP/1.1\r\nhost: proxy\r\nconnection: close\r\n\
-             content-type: application/json\r\ncontent-length: {}\r\nx-sim: {settings}\r\n\r\n{body}",
+             content-type: application/json\r\ncontent-length: {}\r\nx-sim: {settings}\r\n\
+             x-tokengauge-agent: {agent}\r\n\r\n{body}",
             body.len()
         ))
         .await;
-    let answer = agent.text_to_end().await;
+    let answer = connection.text_to_end().await;
     assert!(answer.starts_with("HTTP/1.1 "), "{answer}");
 }
 
-/// So many calls to each upstream, in turn, by some agents at once.
-async fn calls(proxy: SocketAddr, count: usize, fault: &'static str) {
+/// So many calls to each of `upstreams`, in turn, by some agents of a name at once; with `fault` where they are to vllm-a.
+async fn calls_of(
+    (proxy, upstreams): (SocketAddr, &'static [&'static str]),
+    (agent, at_once): (&'static str, usize),
+    count: usize,
+    fault: &'static str,
+) {
     let mut agents = JoinSet::new();
-    for agent in 0..AGENTS {
+    for first in 0..at_once {
         agents.spawn(async move {
-            for number in (agent..UPSTREAMS.len() * count).step_by(AGENTS) {
-                let upstream = UPSTREAMS[number % UPSTREAMS.len()];
+            for number in (first..upstreams.len() * count).step_by(at_once) {
+                let upstream = upstreams[number % upstreams.len()];
                 let settings = if upstream == "vllm-a" { fault } else { "" };
-                // From short to long, alike for both.
-                call(proxy, upstream, 200 + 150 * (number / 2 % 10), settings).await;
+                // From short to long, alike for all.
+                let words = 200 + 150 * (number / upstreams.len() % 10);
+                call(proxy, upstream, agent, words, settings).await;
             }
         });
     }
     while let Some(agent) = agents.join_next().await {
         agent.expect("no panic");
     }
+}
+
+/// The same to both upstreams by five.
+async fn calls(proxy: SocketAddr, count: usize, fault: &'static str) {
+    calls_of((proxy, &UPSTREAMS), ("coder", AGENTS), count, fault).await;
 }
 
 /// The cause of the objective, once it is known.
@@ -113,24 +150,42 @@ async fn known_cause(admin: SocketAddr) -> Value {
     }
 }
 
-/// The annotations of the first alert that the receiver got.
-async fn notified(receiver: &Receiver) -> Value {
+/// The alerts that the receiver got, as they came.
+fn alerts(receiver: &Receiver) -> Vec<Value> {
+    let received = receiver.received();
+    let bodies = received.iter().map(|request| {
+        assert_eq!(request.path, "/alerts");
+        let body: Value = serde_json::from_slice(&request.message).expect("JSON");
+        let alert = body["alerts"][0].clone();
+        let is = (&alert["labels"]["slo"], &alert["status"]);
+        assert_eq!(is, (&json!("chat"), &json!("firing")), "{body:#}");
+        alert
+    });
+    bodies.collect()
+}
+
+/// Waits for so many alerts.
+async fn notified(receiver: &Receiver, count: usize) -> Vec<Value> {
     let end = Instant::now() + TIMEOUT;
     loop {
-        if let Some(first) = receiver.received().first() {
-            assert_eq!(first.path, "/alerts");
-            let body: Value = serde_json::from_slice(&first.message).expect("JSON");
-            let alert = &body["alerts"][0];
-            assert_eq!(
-                (&alert["labels"]["slo"], &alert["status"]),
-                (&json!("chat"), &json!("firing")),
-                "{body:#}"
-            );
-            return alert["annotations"].clone();
+        let alerts = alerts(receiver);
+        if alerts.len() >= count {
+            return alerts;
         }
-        assert!(Instant::now() < end, "no alert came");
+        assert!(
+            Instant::now() < end,
+            "{} of {count} alerts came",
+            alerts.len()
+        );
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
+}
+
+/// The cause is of calls with this in common, and of this mechanism.
+fn is_about(cause: &Value, (dimension, value): (&str, &str), mechanism: &str) {
+    let is = (&cause["dimension"], &cause["value"], &cause["mechanism"]);
+    let should = (&json!(dimension), &json!(value), &json!(mechanism));
+    assert_eq!(is, should, "{cause:#}");
 }
 
 async fn status(admin: SocketAddr) -> String {
@@ -147,25 +202,23 @@ async fn names_the_upstream(incident: Incident) {
     let receiver = Receiver::start(ReceiverBehaviour::default()).await;
     let settings = "ttft=20ms,gap=4ms,tokens=24,usage=on";
     let simulators = [sim::start(settings).await, sim::start(settings).await];
-    let process = start(folder.path(), &incident, &simulators, &receiver).await;
+    let setup = Setup {
+        upstreams: two_upstreams(&simulators),
+        promise: incident.promise,
+        min_events: MIN_EVENTS,
+        warm_up_calls: 0,
+    };
+    let process = start(folder.path(), &setup, &receiver).await;
     let proxy = process.addresses()[0];
     calls(proxy, BEFORE, "").await;
     let quiet = status(process.admin).await;
     assert!(!quiet.contains("bad calls"), "{quiet}");
     calls(proxy, DURING, incident.fault).await;
 
-    let annotations = notified(&receiver).await;
+    let annotations = &notified(&receiver, 1).await[0]["annotations"];
     let cause = known_cause(process.admin).await;
     println!("{}", cause["sentence"]);
-    assert_eq!(
-        (&cause["dimension"], &cause["value"], &cause["mechanism"]),
-        (
-            &json!("upstream"),
-            &json!("vllm-a"),
-            &json!(incident.mechanism)
-        ),
-        "{cause:#}"
-    );
+    is_about(&cause, ("upstream", "vllm-a"), incident.mechanism);
     assert_eq!(cause["compared_with"], "before", "{cause:#}");
     let sentence = cause["sentence"].as_str().expect("a sentence");
     let begin = "100 % of bad calls are upstream vllm-a (";
@@ -260,4 +313,175 @@ async fn slow_prefill_at_an_upstream_names_the_upstream() {
         words: &["first token ", ": prefill, not queueing or decoding."],
     })
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stalls_of_an_upstream_are_told_from_slow_decoding() {
+    names_the_upstream(Incident {
+        promise: "longest_gap.at_most = \"300ms\"",
+        fault: "stall=700ms@12",
+        mechanism: "stalls",
+        words: &["streams with stalls 100 %, before ", ": stalls."],
+    })
+    .await;
+}
+
+/// One of three replicas behind a name decodes slowly: its address is named, not the upstream.
+#[tokio::test(flavor = "multi_thread")]
+async fn one_bad_replica_is_named_by_its_address() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let receiver = Receiver::start(ReceiverBehaviour::default()).await;
+    let settings = "ttft=20ms,gap=4ms,tokens=24,usage=on";
+    let replicas = [
+        sim::start(settings).await,
+        sim::start(settings).await,
+        sim::start(settings).await,
+    ];
+    let setup = Setup {
+        upstreams: upstream("vllm", &replicas.each_ref()),
+        promise: "output_tps.at_least = 50",
+        min_events: 120,
+        warm_up_calls: 0,
+    };
+    let process = start(folder.path(), &setup, &receiver).await;
+    let proxy = process.addresses()[0];
+    let of = (proxy, &["vllm"][..]);
+    calls_of(of, ("coder", AGENTS), 60, "").await;
+    replicas[1]
+        .simulator
+        .set_fault("gap=40ms")
+        .expect("a fault");
+    calls_of(of, ("coder", AGENTS), 75, "").await;
+
+    let alert = &notified(&receiver, 1).await[0];
+    let cause = known_cause(process.admin).await;
+    println!("{}", cause["sentence"]);
+    is_about(&cause, ("node", &replicas[1].address.to_string()), "decode");
+    assert!(alert["annotations"]["cause"].is_string(), "{alert:#}");
+}
+
+/// An upstream that was away and comes back needs longer for its first calls.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cold_start_is_told_from_a_queue() {
+    const COLD: usize = 30;
+    let folder = tempfile::tempdir().expect("a folder");
+    let receiver = Receiver::start(ReceiverBehaviour::default()).await;
+    let settings = "ttft=20ms,gap=4ms,tokens=24,usage=on";
+    let [before, other] = [sim::start(settings).await, sim::start(settings).await];
+    let address = before.address;
+    let simulators = [before, other];
+    let setup = Setup {
+        upstreams: two_upstreams(&simulators),
+        promise: "ttft.at_most = \"300ms\"",
+        min_events: 4 * COLD + 2 * COLD - 5,
+        warm_up_calls: COLD,
+    };
+    let process = start(folder.path(), &setup, &receiver).await;
+    let proxy = process.addresses()[0];
+    calls(proxy, 2 * COLD, "").await;
+    let [before, _other] = simulators;
+    drop(before);
+    let away = Instant::now() + TIMEOUT;
+    while tokio::net::TcpStream::connect(address).await.is_ok() {
+        assert!(Instant::now() < away, "it does not end");
+    }
+    call(proxy, "vllm-a", "coder", 200, "").await;
+    let listener = tokio::net::TcpListener::bind(address)
+        .await
+        .expect("the same port");
+    let cold = format!("{settings},cold_start=800ms@{COLD}");
+    let _again = sim::serve_on(listener, Simulator::new(cold.parse().expect("settings")));
+    calls(proxy, COLD, "").await;
+
+    notified(&receiver, 1).await;
+    let cause = known_cause(process.admin).await;
+    println!("{}", cause["sentence"]);
+    is_about(&cause, ("upstream", "vllm-a"), "cold_start");
+    let sentence = cause["sentence"].as_str().expect("a sentence");
+    assert!(sentence.ends_with(": a cold start."), "{sentence}");
+}
+
+/// Everybody waits because of one agent that calls more than all others together.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_chatty_agent_is_named_where_everybody_waits() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let receiver = Receiver::start(ReceiverBehaviour::default()).await;
+    let settings = "ttft=20ms,gap=4ms,tokens=24,usage=on,knee=3";
+    let simulators = [sim::start(settings).await, sim::start(settings).await];
+    let setup = Setup {
+        upstreams: two_upstreams(&simulators),
+        promise: "output_tps.at_least = 50",
+        min_events: 180,
+        warm_up_calls: 0,
+    };
+    let process = start(folder.path(), &setup, &receiver).await;
+    let to = (process.addresses()[0], &UPSTREAMS[..]);
+    calls_of(to, ("coder", 2), BEFORE, "").await;
+    tokio::join!(
+        calls_of(to, ("coder", 2), 6, ""),
+        calls_of(to, ("crawler", 44), 66, ""),
+    );
+
+    notified(&receiver, 1).await;
+    let cause = known_cause(process.admin).await;
+    println!("{}", cause["sentence"]);
+    is_about(&cause, ("agent", "crawler"), "decode");
+    let load = &cause["load"];
+    assert_eq!(
+        (&load["dimension"], &load["value"]),
+        (&json!("agent"), &json!("crawler"))
+    );
+}
+
+/// An alert that fires before there are enough bad calls to tell why is sent again with its cause, under the same key.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_alert_is_sent_again_once_its_cause_is_known() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let receiver = Receiver::start(ReceiverBehaviour::default()).await;
+    let settings = "ttft=20ms,gap=4ms,tokens=24,usage=on";
+    let simulators = [sim::start(settings).await, sim::start(settings).await];
+    let setup = Setup {
+        upstreams: two_upstreams(&simulators),
+        promise: "availability = true\nselect.model = \"m\"",
+        min_events: 44,
+        warm_up_calls: 0,
+    };
+    let process = start(folder.path(), &setup, &receiver).await;
+    let proxy = process.addresses()[0];
+    calls(proxy, 18, "").await;
+    calls_of((proxy, &UPSTREAMS[..1]), ("coder", AGENTS), 9, "status=503").await;
+    let first = &notified(&receiver, 1).await[0];
+    let said = first["annotations"]["cause"].as_str().expect("a sentence");
+    assert!(
+        said.starts_with("The cause is not known: too few calls"),
+        "{said}"
+    );
+    calls(proxy, DURING, "status=503").await;
+    let all = notified(&receiver, 2).await;
+    let said = all[1]["annotations"]["cause"].as_str().expect("a sentence");
+    assert!(said.contains("of bad calls are upstream vllm-a"), "{said}");
+    for same in ["key", "labels", "startsAt"] {
+        assert_eq!(all[0][same], all[1][same], "{same}");
+    }
+    let cause = known_cause(process.admin).await;
+    is_about(&cause, ("upstream", "vllm-a"), "errors");
+    let mark = alert_mark(process.admin).await;
+    let about = (&mark["model"], &mark["upstream"], &mark["tags"][0]);
+    let should = (&json!("m"), &Value::Null, &json!("chat/page"));
+    assert_eq!(about, should, "what the objective selects: {mark:#}");
+}
+
+/// The mark of an alert, once there is one.
+async fn alert_mark(admin: SocketAddr) -> Value {
+    let end = Instant::now() + TIMEOUT;
+    loop {
+        let answer = fetch(admin, "/api/v1/marks?kind=alert").await.body;
+        let answer: Value = serde_json::from_str(&answer).expect("JSON");
+        let mut marks = answer["marks"].as_array().expect("marks").iter();
+        if let Some(mark) = marks.find(|mark| mark["tags"][0] == "chat/page") {
+            return mark.clone();
+        }
+        assert!(Instant::now() < end, "no mark: {answer:#}");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
 }

@@ -9,7 +9,8 @@ use tokengauge::call::{CallRecord, Outcome};
 use tokengauge::history::{self, TimedCall};
 use tokengauge::ledger::{QueryError, Reader, Store, StoredCall};
 use tokengauge::query::{
-    Dimension, Filter, Paging, SeriesMetric, SessionQuery, SessionRow, SessionSort,
+    CostQuery, CostSeries, CostSums, Dimension, Filter, Paging, SeriesMetric, SessionQuery,
+    SessionRow, SessionSort,
 };
 use tokengauge_test_support::records::{Records, SplitMix64};
 
@@ -144,6 +145,26 @@ fn same_session(found: &SessionRow, should: &SessionRow) {
     // The last millisecond may be rounded the other way.
     found.last_at = should.last_at.clone();
     assert_eq!(&found, should);
+}
+
+fn same_costs(found: &CostSeries, should: &CostSeries) {
+    assert_eq!((&found.name, found.names), (&should.name, should.names));
+    same_sums(&found.sums, &should.sums);
+    let instants = |series: &CostSeries| -> Vec<String> {
+        series.points.iter().map(|point| point.at.clone()).collect()
+    };
+    assert_eq!(instants(found), instants(should), "{:?}", found.name);
+    for (found, should) in found.points.iter().zip(&should.points) {
+        same_sums(&found.sums, &should.sums);
+    }
+    let mut calls = found.points.iter().map(|point| point.sums.calls);
+    assert_eq!(calls.by_ref().sum::<u64>(), found.sums.calls);
+}
+
+fn same_sums(found: &CostSums, should: &CostSums) {
+    assert!(close(found.cost_usd, should.cost_usd, 1e-6), "{found:?}");
+    let cost_usd = should.cost_usd;
+    assert_eq!(&CostSums { cost_usd, ..*found }, should);
 }
 
 fn every_session(ledger: &Ledger, query: &SessionQuery, limit: usize) -> Vec<SessionRow> {
@@ -309,6 +330,39 @@ proptest! {
     }
 
     #[test]
+    fn costs_over_time_are_those_of_the_calls_in_each_step(
+        seed: u64,
+        every in 10.0..200_000.0_f64,
+        from in 0.0..0.9_f64,
+        step in 0_usize..5,
+        most in 1_usize..6,
+    ) {
+        let ledger = written(sample(seed, 200, every), &mut SplitMix64(seed));
+        let whole = 200.0 * every;
+        let all_calls = Filter { since: Some(at((from * whole) as u64)), until: Some(at(whole as u64)), ..Filter::default() };
+        let step = Duration::from_secs([7, 60, 900, 3_600, 86_400][step]);
+        for filter in [
+            all_calls.clone(),
+            Filter { upstream: Some("openai".into()), outcomes: vec![Outcome::Complete], ..all_calls.clone() },
+            Filter { user: ledger.records[7].user.clone(), ..all_calls },
+        ] {
+            for by in [Dimension::Model, Dimension::User, Dimension::Agent, Dimension::PromptLength] {
+                let query = CostQuery { filter: filter.clone(), by, step, most };
+                let calls = all(&ledger.records).filter(|past| history::matches(&filter, past));
+                let should = history::costs(calls, &query);
+                let found = ledger.reader.costs(&query).expect("an answer");
+                prop_assert_eq!(found.step, step.as_secs());
+                prop_assert!(should.series.len() <= most);
+                prop_assert_eq!(found.series.len(), should.series.len());
+                prop_assert_eq!(found.others.is_some(), should.others.is_some());
+                for (found, should) in found.series.iter().zip(&should.series).chain(found.others.iter().zip(&should.others)) {
+                    same_costs(found, should);
+                }
+            }
+        }
+    }
+
+    #[test]
     fn a_time_series_has_every_call_in_its_step(seed: u64, every in 10.0..200_000.0_f64, step in 0_usize..5) {
         let ledger = written(sample(seed, 200, every), &mut SplitMix64(seed));
         let step = Duration::from_secs([7, 60, 900, 3_600, 86_400][step]);
@@ -325,6 +379,9 @@ proptest! {
                 prop_assert!(close(Some(found.requests_per_second), Some(should.requests_per_second), 1e-9));
                 prop_assert!(close(found.p50, should.p50, 0.011));
                 prop_assert!(close(found.p99, should.p99, 0.011));
+                // Values are rounded on their way into the ledger, so that a few at a bound are on its other side.
+                prop_assert_eq!(found.counts.iter().sum::<u64>(), should.counts.iter().sum::<u64>());
+                prop_assert!(found.counts.is_empty() || found.counts.len() + 1 == ledger.reader.timeseries(&Filter::default(), metric, step).expect("an answer").bounds.len());
             }
         }
     }

@@ -275,6 +275,51 @@ async fn nothing_of_arguments(fixture: &Fixture, alert: &Value) {
 }
 
 #[tokio::test]
+async fn a_session_that_spends_many_times_what_is_usual_runs_away() {
+    let ceilings =
+        "[runaway]\nwindow = \"1m\"\nusd_per_minute = 0\ntimes_usual = 10\nusual_sessions = 5\n";
+    let fixture = Fixture::start(ceilings).await;
+    // Nobody knows yet what is usual.
+    fixture.call("first", &text(usage(90_000, 0, 10))).await;
+    for session in 0..8 {
+        fixture
+            .call(&format!("s-{session}"), &text(usage(90, 0, 10)))
+            .await;
+    }
+    fixture.call("greedy", &text(usage(1_900, 0, 10))).await;
+    let end = Instant::now() + TIMEOUT;
+    let found = loop {
+        let all = fixture.runaways().await;
+        let mut found = all["runaways"].as_array().expect("a list").iter();
+        if let Some(found) = found.find(|one| one["session"] == "greedy") {
+            break found.clone();
+        }
+        assert!(Instant::now() < end, "{all:#}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    };
+    let figure = &found["figures"][0];
+    let is = (&figure["reason"], &figure["usual"], &figure["limit"]);
+    assert_eq!(
+        is,
+        (&json!("tokens"), &json!(100.0), &json!(1000.0)),
+        "{found:#}"
+    );
+    let all = fixture.runaways().await;
+    let named: Vec<_> = all["runaways"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|one| one["session"].clone())
+        .collect();
+    assert!(
+        named
+            .iter()
+            .all(|session| session == "greedy" || session == "first"),
+        "{all:#}"
+    );
+}
+
+#[tokio::test]
 async fn dollars_a_minute_are_a_ceiling_that_a_reload_can_raise() {
     let fixture = Fixture::start("[runaway]\nwindow = \"1m\"\nusd_per_minute = 0.5\n").await;
     // 0.4 USD of output each.

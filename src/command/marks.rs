@@ -9,7 +9,7 @@ use crate::marks::{MarkMetrics, Marks};
 use crate::meter::{FinishedCall, Subscriber};
 use crate::query::{Mark, MarkKind, MarkQuery, MarkSubject, NewMark};
 use crate::sessions::SessionWatch;
-use crate::slo::{AlertNotification, FiringAlerts, Slos};
+use crate::slo::{AlertNotification, FiringAlerts, Slos, Status};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -179,13 +179,13 @@ impl AlertMarks {
         let firing: BTreeMap<_, _> = firing.iter().map(|one| (one.key(), one)).collect();
         for (key, alert) in &firing {
             if open.insert(key.clone()) {
-                self.marks.add(mark(wall, key, Some(alert)));
+                self.marks.add(mark(wall, key, Some(alert), &statuses));
             }
         }
         open.retain(|key| {
             let fires = firing.contains_key(key);
             if !fires {
-                self.marks.add(mark(wall, key, None));
+                self.marks.add(mark(wall, key, None, &statuses));
             }
             fires
         });
@@ -229,7 +229,12 @@ async fn again(mut this: AlertMarks) {
 }
 
 /// The mark of an alert that begins or, without one, ends.
-fn mark(at: SystemTime, key: &str, begins: Option<&AlertNotification>) -> NewMark {
+fn mark(
+    at: SystemTime,
+    key: &str,
+    begins: Option<&AlertNotification>,
+    statuses: &[Status],
+) -> NewMark {
     let (text, end) = match begins {
         Some(alert) => (
             format!("alert ({}): {}", alert.severity, alert.summary),
@@ -242,7 +247,24 @@ fn mark(at: SystemTime, key: &str, begins: Option<&AlertNotification>) -> NewMar
         kind: MarkKind::Alert,
         text,
         tags: vec![key.to_owned(), end.to_owned()],
-        subject: MarkSubject::default(),
+        subject: subject(key, statuses),
+    }
+}
+
+/// What an alert is about: the calls that its objective selects. A pattern of several models is no name.
+fn subject(alert: &str, statuses: &[Status]) -> MarkSubject {
+    let objective = alert.rsplit_once('/').map(|(name, _)| name);
+    let mut all = statuses.iter();
+    let Some(status) = all.find(|status| Some(&*status.name) == objective) else {
+        return MarkSubject::default();
+    };
+    let select = &status.select;
+    let model = select.model.as_ref().map(|model| model.as_str().to_owned());
+    MarkSubject {
+        model: model.filter(|model| !model.contains('*')),
+        upstream: select.upstream.clone(),
+        route: select.route.clone(),
+        workload: select.workload.clone(),
     }
 }
 

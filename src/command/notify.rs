@@ -216,20 +216,15 @@ impl Channel {
         for notice in all {
             let key = notice.key();
             let is_due = wanted.contains(&key);
-            let state = AlertState {
-                receiver: &self.receiver.name,
-                alert: &key,
-                fires: notice.firing,
-                due: is_due,
-                delivered: notice.firing && self.outbox.has_delivered(&key),
-                repeat: self.receiver.repeat,
-                holds: CLAIM_HOLDS,
-            };
+            let awaits_cause = is_due && self.outbox.awaits_cause(&notice);
             // One timeout is enough.
-            let claim = match away {
+            let mut claim = match away {
                 true => store.alerts.alone(is_due),
-                false => store.alerts.claim(state).await,
+                false => self.claim(&store, &notice, is_due && !awaits_cause).await,
             };
+            if awaits_cause && claim != Claim::Alone {
+                claim = self.claim_cause(&store, &notice).await;
+            }
             away |= claim == Claim::Alone;
             match claim {
                 Claim::Send | Claim::Alone if is_due => own.push(notice),
@@ -243,6 +238,35 @@ impl Channel {
         own
     }
 
+    async fn claim(&self, store: &QuotaStore, notice: &AlertNotification, due: bool) -> Claim {
+        let alert = notice.key();
+        let state = AlertState {
+            receiver: &self.receiver.name,
+            alert: &alert,
+            fires: notice.firing,
+            due,
+            delivered: notice.firing && self.outbox.has_delivered(&alert),
+            repeat: self.receiver.repeat,
+            holds: CLAIM_HOLDS,
+        };
+        store.alerts.claim(state).await
+    }
+
+    /// Claims to send an alert again with its cause: that it was sent without does not say that it was sent with it.
+    async fn claim_cause(&self, store: &QuotaStore, notice: &AlertNotification) -> Claim {
+        let alert = notice.cause_key();
+        let state = AlertState {
+            receiver: &self.receiver.name,
+            alert: &alert,
+            fires: true,
+            due: true,
+            delivered: false,
+            repeat: self.receiver.repeat,
+            holds: CLAIM_HOLDS,
+        };
+        store.alerts.claim(state).await
+    }
+
     /// Says to the processes that share the quota store what was delivered.
     async fn tell_others(&self, notices: &[AlertNotification]) {
         let Some(store) = &self.store else {
@@ -254,6 +278,14 @@ impl Channel {
                 .alerts
                 .delivered(receiver, &alert, notice.firing)
                 .await;
+            // With the end the cause is over, too: the next incident has another one.
+            if notice.cause_known || !notice.firing {
+                let alert = notice.cause_key();
+                store
+                    .alerts
+                    .delivered(receiver, &alert, notice.firing)
+                    .await;
+            }
         }
     }
 

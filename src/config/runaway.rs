@@ -2,11 +2,13 @@
 
 use super::file;
 use super::scalar::Span;
-use crate::sessions::RunawayLimits;
+use crate::sessions::{RunawayLimits, TimesUsual};
 use std::time::Duration;
 
 /// The shortest window of `[runaway]`.
 pub(super) const SHORTEST_WINDOW: Duration = Duration::from_secs(60);
+/// The longest time in which sessions say what is usual.
+pub(super) const LONGEST_USUAL: Duration = Duration::from_secs(86_400);
 /// The longest.
 pub(super) const LONGEST_WINDOW: Duration = Duration::from_secs(3600);
 
@@ -23,5 +25,18 @@ pub(super) fn limits(written: &file::Runaway) -> RunawayLimits {
         tokens_per_minute: ceiling(written.tokens_per_minute, default.tokens_per_minute),
         usd_per_minute: ceiling(written.usd_per_minute, default.usd_per_minute),
         same_tool_calls: same.map_or(default.same_tool_calls, |most| (most > 0).then_some(most)),
+        times_usual: times_usual(written),
     }
+}
+
+fn times_usual(written: &file::Runaway) -> Option<TimesUsual> {
+    let over = written.usual_over.as_ref();
+    let least = written.usual_sessions;
+    Some(TimesUsual {
+        times: written.times_usual.filter(|times| *times > 0.0)?,
+        over: over.map_or(TimesUsual::OVER, |Span(over)| *over),
+        min_sessions: least.map_or(TimesUsual::MIN_SESSIONS, |least| {
+            usize::try_from(least).unwrap_or(usize::MAX)
+        }),
+    })
 }

@@ -36,6 +36,9 @@ pub struct AlertNotification {
     /// Why it fires, in a sentence, where that was looked for.
     #[serde(default)]
     pub cause: Option<String>,
+    /// Whether that sentence says why, and not that it is not known.
+    #[serde(default)]
+    pub cause_known: bool,
     /// The view of the live page that shows what the alert is about: path and query, relative to the
     /// page's own address.
     #[serde(default)]
@@ -50,6 +53,11 @@ pub struct AlertNotification {
 }
 
 impl AlertNotification {
+    /// The name under which processes agree who sends it again with its cause.
+    pub fn cause_key(&self) -> String {
+        format!("{}/cause", self.key())
+    }
+
     /// What makes two notices one alert.
     pub fn key(&self) -> String {
         match self.about {

@@ -11,7 +11,7 @@ pub use cache::{BreakCause, CacheBreak};
 pub use critical_path::{CriticalPath, PathPart, PathStep, critical_path};
 pub use live::{
     BreakSum, CachePrice, Runaway, RunawayFigure, RunawayLimits, RunawayReason, SessionWatch,
-    WatchCounts,
+    TimesUsual, WatchCounts,
 };
 pub use session::{Analysis, Session, last_calls};
 pub use text::text;

@@ -2,12 +2,14 @@
 //! ledger and from calls in memory.
 
 mod capacity;
+mod costs;
 mod distributions;
 mod filter;
 mod marks;
 mod rows;
 mod units;
 
+pub use costs::{CostPoint, CostQuery, CostSeries, CostSums, Costs};
 pub use distributions::{
     Distribution, DistributionSelector, DistributionSeries, Distributions, Signal, UNKNOWN_BUCKET,
 };

@@ -62,7 +62,7 @@ impl Sketch {
         self.counts[at] += times;
     }
 
-    fn classes(&self) -> impl Iterator<Item = (i32, u64)> + '_ {
+    fn classes(&self) -> impl Iterator<Item = (i32, u64)> + Clone + '_ {
         let counts = self.counts.iter().enumerate();
         let counted = counts.filter(|(_, times)| **times > 0);
         counted.map(|(at, times)| (self.first + at as i32, *times))
@@ -133,6 +133,39 @@ impl Sketch {
     }
 }
 
+/// Classes of a sketch in one class of a histogram, which are 27 % apart.
+const MERGED: i32 = 12;
+
+/// Histograms with common bounds: those of the classes that any of the sketches has, and for each sketch how often each
+/// class came; of one without values nothing. Class `i` is above bound `i`, up to bound `i + 1`.
+pub(crate) fn histograms<'a>(
+    sketches: impl Iterator<Item = &'a Sketch> + Clone,
+) -> (Vec<f64>, Vec<Vec<u64>>) {
+    let merged = |class: i32| (class - 1).div_euclid(MERGED);
+    let classes = sketches.clone().flat_map(Sketch::classes);
+    // What is 0 or less is in the lowest class of the others.
+    let positive = classes
+        .map(|(class, _)| class)
+        .filter(|class| *class > -MAX_CLASS);
+    let (Some(first), Some(last)) = (positive.clone().min(), positive.max()) else {
+        return (Vec::new(), sketches.map(|_| Vec::new()).collect());
+    };
+    let (first, last) = (merged(first), merged(last));
+    let counts = sketches.map(|sketch| {
+        if sketch.counts.is_empty() {
+            return Vec::new();
+        }
+        let mut counts = vec![0; (last - first + 1) as usize];
+        for (class, times) in sketch.classes() {
+            counts[(merged(class).max(first) - first) as usize] += times;
+        }
+        counts
+    });
+    let counts = counts.collect();
+    let bounds = (first..=last + 1).map(|class| Sketch::upper_bound(class * MERGED));
+    (bounds.collect(), counts)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -183,6 +216,37 @@ mod tests {
         assert_eq!((all.at_most(class), all.at_most(class - 2)), (2, 1));
         assert_eq!(all.points().map(|(_, times)| times).sum::<u64>(), 4);
         assert_eq!(sketch(&[0.0]).quantile(0.5), Some(0.0));
+    }
+
+    #[test]
+    fn histograms_have_every_value_between_its_bounds() {
+        let parts = [sketch(&[0.1, 0.1, 2.0]), sketch(&[]), sketch(&[0.0, 30.0])];
+        let (bounds, counts) = histograms(parts.iter());
+        assert_eq!(
+            counts.iter().map(Vec::len).collect::<Vec<_>>(),
+            [bounds.len() - 1, 0, bounds.len() - 1]
+        );
+        let class = |value: f64| {
+            bounds
+                .windows(2)
+                .position(|edges| edges[0] < value && value <= edges[1])
+        };
+        let of = |part: usize, value: f64| class(value).map(|class| counts[part][class]);
+        assert_eq!(
+            (of(0, 0.1), of(0, 2.0), of(2, 30.0)),
+            (Some(2), Some(1), Some(1))
+        );
+        assert_eq!(
+            (counts[2][0], counts[2].iter().sum::<u64>()),
+            (1, 2),
+            "0 is in the lowest"
+        );
+        assert!(
+            bounds
+                .windows(2)
+                .all(|edges| (edges[1] / edges[0] - 1.268).abs() < 0.001)
+        );
+        assert_eq!(histograms([sketch(&[])].iter()), (vec![], vec![vec![]]));
     }
 
     #[test]

@@ -16,6 +16,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use schemars::JsonSchema;
 use serde::Serialize;
+use std::sync::Arc;
 use uuid::Uuid;
 
 /// The parameters of calls alone.
@@ -39,10 +40,7 @@ pub(super) async fn calls(State(admin): State<Admin>, RawQuery(query): RawQuery)
     reply(async {
         let asked = QueryParams::of(query.as_deref(), &[&FILTERS, &OF_CALLS, &PAGING])?;
         let (filter, paging) = (asked.filter((admin.wall)())?, asked.paging()?);
-        let objective = match asked.name("slo")? {
-            Some(name) => Some(admin.slos.objective(&name).ok_or_else(unknown_objective)?),
-            None => None,
-        };
+        let objective = objective_of(&admin, &asked)?;
         let question = move |store: &Store| {
             let page = match &objective {
                 Some(objective) => spent(store, objective, &filter, paging)?,
@@ -57,6 +55,18 @@ pub(super) async fn calls(State(admin): State<Admin>, RawQuery(query): RawQuery)
         ask(&admin, question).await
     })
     .await
+}
+
+/// The objective that a query names.
+pub(super) fn objective_of(
+    admin: &Admin,
+    asked: &QueryParams,
+) -> Result<Option<Arc<Objective>>, Problem> {
+    let Some(name) = asked.name("slo")? else {
+        return Ok(None);
+    };
+    let objective = admin.slos.objective(&name);
+    objective.map(Some).ok_or_else(unknown_objective)
 }
 
 pub(super) fn unknown_objective() -> Problem {
@@ -100,7 +110,7 @@ pub(super) fn spent(
 }
 
 /// Whether the call is a bad event, by its record.
-fn spends(objective: &Objective, call: &CallRecord) -> bool {
+pub(super) fn spends(objective: &Objective, call: &CallRecord) -> bool {
     let finished = Finished::of_record(call);
     let judgement = &objective.judgement;
     judgement.select.matches(&finished.names())

@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
 /// The default step of a time series.
-const DEFAULT_STEP: Duration = Duration::from_secs(60);
+pub(super) const DEFAULT_STEP: Duration = Duration::from_secs(60);
 /// The orders of sessions, by their names in queries.
 pub(super) const SORTS: [(&str, SessionSort); 9] = [
     ("last_at", SessionSort::LastAt),
@@ -68,7 +68,9 @@ pub(super) const OF_SESSIONS: [&str; 3] = ["q", "sort", "order"];
 /// The parameters of groups alone.
 pub(super) const OF_GROUPS: [&str; 1] = ["by"];
 /// The parameters of time series alone.
-pub(super) const OF_TIMESERIES: [&str; 2] = ["step", "metric"];
+pub(super) const OF_TIMESERIES: [&str; 3] = ["step", "metric", "counts"];
+/// Whether something is wanted.
+pub(super) const YES_OR_NO: [(&str, bool); 2] = [("true", true), ("false", false)];
 
 #[derive(JsonSchema, Serialize)]
 pub(super) struct Sessions {
@@ -206,7 +208,7 @@ pub(super) async fn tasks(State(admin): State<Admin>, RawQuery(query): RawQuery)
 
 /// The part of the requested time that the store has.
 #[derive(Clone, JsonSchema, Serialize)]
-struct Times {
+pub(super) struct Times {
     /// From when on calls are in it: what was asked for, or when the oldest call that is kept
     /// began; null without calls.
     #[schemars(extend("format" = "date-time"))]
@@ -217,7 +219,7 @@ struct Times {
 }
 
 impl Times {
-    fn of(span: Option<Span>) -> Times {
+    pub(super) fn of(span: Option<Span>) -> Times {
         let written = |at| humantime::format_rfc3339_millis(at).to_string();
         Times {
             since: span.map(|span| written(span.since)),
@@ -397,6 +399,7 @@ pub(super) async fn timeseries(State(admin): State<Admin>, RawQuery(query): RawQ
         let filter = asked.filter((admin.wall)())?;
         let metric = asked.word("metric", &METRICS)?.unwrap_or_default();
         let step = asked.duration("step")?.unwrap_or(DEFAULT_STEP);
+        let counts = asked.word("counts", &YES_OR_NO)?.unwrap_or_default();
         let seen = admin.throughput.clone();
         let counted = filter.clone();
         let question = move |store: &Store| {
@@ -405,6 +408,9 @@ pub(super) async fn timeseries(State(admin): State<Admin>, RawQuery(query): RawQ
         };
         let (store, mut timeseries) = ask(&admin, question).await?;
         unsettled::add_in_flight(&admin, &counted, &mut timeseries);
+        if !counts {
+            timeseries.leave_out_counts();
+        }
         Ok(Series {
             store,
             metric: match metric {

@@ -1,8 +1,10 @@
 //! The JSON API: `/api/v1/…`.
 
 mod calls;
+mod calls_file;
 mod capacity;
 mod capsule;
+mod costs;
 mod drift;
 mod events;
 mod experiments;
@@ -40,6 +42,7 @@ fn routes() -> Vec<(&'static str, MethodRouter<Admin>)> {
     vec![
         ("/api/v1/about", get(process_info::about)),
         ("/api/v1/calls", get(calls::calls)),
+        ("/api/v1/calls.parquet", get(calls_file::parquet)),
         ("/api/v1/calls/{id}", get(calls::call)),
         ("/api/v1/sessions", get(finished::sessions)),
         ("/api/v1/sessions/{id}", get(finished::session)),
@@ -52,6 +55,7 @@ fn routes() -> Vec<(&'static str, MethodRouter<Admin>)> {
         ("/api/v1/groups", get(finished::groups)),
         (OWN_USE, get(own_use::own_use)),
         ("/api/v1/timeseries", get(finished::timeseries)),
+        ("/api/v1/costs", get(costs::costs)),
         ("/api/v1/capacity", get(capacity::capacity)),
         ("/api/v1/capsule", get(capsule::capsule)),
         ("/api/v1/experiments", get(experiments::experiments)),

@@ -169,12 +169,23 @@ impl QueryParams {
 
     /// The number of rows asked for.
     pub(super) fn limit(&self) -> Result<usize, Problem> {
-        let Some(value) = self.text("limit") else {
-            return Ok(DEFAULT_LIMIT);
+        self.count("limit", DEFAULT_LIMIT, MAX_LIMIT)
+    }
+
+    /// A number of something: a whole one from 1 to `most`.
+    pub(super) fn count(
+        &self,
+        name: &'static str,
+        default: usize,
+        most: usize,
+    ) -> Result<usize, Problem> {
+        let Some(value) = self.text(name) else {
+            return Ok(default);
         };
         let number = value.parse().ok();
-        let number = number.filter(|number| (1..=MAX_LIMIT).contains(number));
-        number.ok_or_else(|| Problem::of("limit", "must be a whole number from 1 to 1000"))
+        let number = number.filter(|number| (1..=most).contains(number));
+        let rule = || format!("must be a whole number from 1 to {most}");
+        number.ok_or_else(|| Problem::of(name, &rule()))
     }
 
     /// The page of the answer.

@@ -5,17 +5,18 @@ use super::problem::Problem;
 use crate::admin::Admin;
 use crate::call::CallRecord;
 use crate::history::{self, ThroughputHistory, TimedCall};
-use crate::ledger::{QueryError, Reader};
+use crate::ledger::{QueryError, Reader, StoredCall};
 use crate::meter::{FinishedCall, RecentCalls};
 use crate::query::{
-    CapacityRow, Dimension, ExperimentUnits, Filter, GroupRow, Page, Paging, SeriesMetric,
-    SessionDetail, SessionQuery, SessionRow, Timeseries, UnitQuery,
+    CapacityRow, CostQuery, Costs, Dimension, ExperimentUnits, Filter, GroupRow, Page, Paging,
+    SeriesMetric, SessionDetail, SessionQuery, SessionRow, Timeseries, UnitQuery,
 };
 use axum::http::StatusCode;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
+use tokengauge_store::columns::{Value, values};
 
 /// How long a query may take. The ledger has a shorter limit of its own.
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -98,7 +99,29 @@ impl Store {
     pub(super) fn calls(&self, filter: &Filter, paging: &Paging) -> Answer<Page<CallRecord>> {
         match self {
             Store::Ledger(reader) => reader.calls(filter, paging).map_err(problem),
-            Store::Memory(recent) => calls_in(recent, filter, paging),
+            Store::Memory(recent) => calls_in(recent, filter, paging, |call| call.record.clone()),
+        }
+    }
+
+    /// The same calls, each as the values of the columns of exports.
+    pub(super) fn call_rows(&self, filter: &Filter, paging: &Paging) -> Answer<Page<Vec<Value>>> {
+        match self {
+            Store::Ledger(reader) => reader.call_rows(filter, paging).map_err(problem),
+            Store::Memory(recent) => calls_in(recent, filter, paging, |call| {
+                values(&StoredCall::of_finished(call))
+            }),
+        }
+    }
+
+    pub(super) fn costs(&self, query: &CostQuery) -> Answer<Costs> {
+        match self {
+            Store::Ledger(reader) => reader.costs(query).map_err(problem),
+            Store::Memory(recent) => {
+                let finished_calls = recent.newest(usize::MAX);
+                let calls =
+                    all(&finished_calls).filter(|past| history::matches(&query.filter, past));
+                Ok(history::costs(calls, query))
+            }
         }
     }
 
@@ -261,28 +284,30 @@ fn all(finished_calls: &[Arc<FinishedCall>]) -> impl Iterator<Item = TimedCall<'
         .map(|finished_call| TimedCall::of_finished(finished_call))
 }
 
-/// The newest calls first: ids sort by start, and a cursor is the id of the last call of
+/// The newest calls first, each as `read` makes it: ids sort by start, and a cursor is the id of the last call of
 /// the page before.
-fn calls_in(recent: &RecentCalls, filter: &Filter, paging: &Paging) -> Answer<Page<CallRecord>> {
-    let finished_calls = recent.newest(usize::MAX);
+fn calls_in<T>(
+    recent: &RecentCalls,
+    filter: &Filter,
+    paging: &Paging,
+    read: impl Fn(&FinishedCall) -> T,
+) -> Answer<Page<T>> {
     let before = paging.cursor.as_deref();
     let before = before.map(|text| uuid::Uuid::parse_str(text).map(|id| id.to_string()));
     let before = before.transpose().map_err(|_| not_a_cursor())?;
-    let mut meant: Vec<_> = all(&finished_calls)
-        .filter(|past| history::matches(filter, past))
-        .filter(|past| {
-            before
-                .as_ref()
-                .is_none_or(|before| past.record.id < *before)
-        })
-        .map(|past| past.record)
-        .collect();
-    meant.sort_by(|one, other| other.id.cmp(&one.id));
+    let mut meant = recent.newest(usize::MAX);
+    meant.retain(|call| {
+        let earlier = |before: &String| call.record.id < *before;
+        history::matches(filter, &TimedCall::of_finished(call))
+            && before.as_ref().is_none_or(earlier)
+    });
+    meant.sort_by(|one, other| other.record.id.cmp(&one.record.id));
     let more = meant.len() > paging.limit;
     meant.truncate(paging.limit);
+    let last = meant.last().filter(|_| more);
     Ok(Page {
-        next_cursor: meant.last().filter(|_| more).map(|call| call.id.clone()),
-        rows: meant.into_iter().cloned().collect(),
+        next_cursor: last.map(|call| call.record.id.clone()),
+        rows: meant.iter().map(|call| read(call)).collect(),
     })
 }
 

@@ -172,6 +172,7 @@ mod tests {
         let mut series = Timeseries {
             step: 60,
             points: vec![ended],
+            ..Timeseries::default()
         };
         add(&mut series, BTreeMap::from([(10, 1), (12, 4)]));
         let is: Vec<_> = series
@@ -188,7 +189,7 @@ mod tests {
     fn calls_under_way_are_all_there_is_of_a_series_without_an_ended_one() {
         let mut series = Timeseries {
             step: 60,
-            points: Vec::new(),
+            ..Timeseries::default()
         };
         add(&mut series, BTreeMap::new());
         assert_eq!(series.points.len(), 0);

@@ -33,11 +33,12 @@ const dimension = words(Object.keys(DIMENSIONS));
 
 /** The views, and the parameters that each knows. */
 const KNOWN = {
-  now: { ...time, ...filters, by: dimension, cost: dimension, sort: order, streams: order, against: words(Object.keys(AGAINST)) },
+  now: { ...time, ...filters, by: dimension, cost: dimension, sort: order, streams: order, against: words(Object.keys(AGAINST)), speeds: words(["heat"]) },
   sessions: { ...time, ...filters, q: name, sort: order, rows: words(["25", "50", "100", "250"]) },
   session: { with: name },
   calls: { ...time, ...filters, session: name, slo: name },
   call: {},
+  costs: { ...time, ...filters, by: dimension, of: words(["cost", "tokens"]), sort: order },
   upstreams: { ...time, ...filters, sort: order },
   experiments: {},
   alerts: {},

@@ -1,7 +1,7 @@
 // The history of alerts: marks of where each began and ended.
 import { get } from "./api.js";
 import { other } from "./address.js";
-import { capsuleButton } from "./capsule.js";
+import { capsuleButton } from "./save.js";
 import { csvButton } from "./csv.js";
 import { h } from "./dom.js";
 import { plural, seconds, time } from "./format.js";

@@ -1,7 +1,7 @@
 // What a session's length is made of, what its prompt cache missed, and its trace as a file.
 import { callHref } from "./address.js";
 import { get, open } from "./api.js";
-import { saveFile } from "./csv.js";
+import { saveFile } from "./save.js";
 import { h, meter } from "./dom.js";
 import { count, percent, plural, seconds, usd } from "./format.js";
 import { PHASES } from "./words.js";

@@ -3,6 +3,7 @@ import { get } from "./api.js";
 import { href, other, sessionHref } from "./address.js";
 import { h } from "./dom.js";
 import { count, known, percent, rate, seconds, time, usd } from "./format.js";
+import { userName } from "./names.js";
 import { PHASES, outcome, unavailable } from "./words.js";
 
 const AROUND = 300; // seconds before and after the call
@@ -50,7 +51,7 @@ function parts({ call, phases, store }, measure) {
     ["Workload", of("workload", call.workload)],
     ["Agent", of("agent", call.agent), call.parent_agent ? `child of ${call.parent_agent}` : null],
     ["Session", call.session ? h("a", { href: sessionHref(call.session) }, call.session) : null],
-    ["User", of("user", call.user)],
+    ["User", of("user", call.user, userName(call.user))],
     ["Team", of("team", call.team)],
     ["Cost center", of("cost_center", call.cost_center)],
     ["Tenant", of("tenant", call.tenant)],
@@ -64,7 +65,7 @@ function parts({ call, phases, store }, measure) {
   return [...bar(phases, failed), h("dl", { class: "facts" }, items), around(call, store)];
 }
 
-const of = (name, value) => (value ? h("a", { href: href("calls", { [name]: value }) }, value) : null);
+const of = (name, value, words = value) => (value ? h("a", { href: href("calls", { [name]: value }) }, words) : null);
 
 /** Its phases to scale, with their lengths. */
 function bar(phases, failed) {

@@ -5,6 +5,7 @@ import { csvButton } from "./csv.js";
 import { h, text } from "./dom.js";
 import { filters, goesOn, matching, names } from "./filters.js";
 import { placeOf } from "./pods.js";
+import { parquetButton } from "./save.js";
 import { Table } from "./table.js";
 import { count, known, plural, rate, seconds, short, time, usd } from "./format.js";
 import { outcome, unavailable } from "./words.js";
@@ -64,7 +65,7 @@ export class Calls {
   constructor(host) {
     this.calls = [];
     this.all = h("a", { class: "push" }, "All calls");
-    host.append(h("div", { class: "head" }, this.all, csvButton("last calls", () => this.calls.slice(0, SHOWN))));
+    host.append(h("div", { class: "head" }, this.all, csvButton("last calls", () => this.calls.slice(0, SHOWN)), parquetButton("last calls", filters)));
     this.table = new Table(host, {
       label: "Last finished calls",
       tall: true,
@@ -129,7 +130,7 @@ export class AllCalls {
     this.about = h("p", { class: "note" });
     this.found = h("p", { class: "muted push", role: "status" });
     this.follow = h("input", { type: "checkbox", checked: true, on: { change: () => this.followed() } });
-    host.append(h("div", { class: "head" }, h("label", { class: "squeeze" }, this.follow, " Add calls as they end"), this.found, csvButton("calls", () => this.calls)), this.about);
+    host.append(h("div", { class: "head" }, h("label", { class: "squeeze" }, this.follow, " Add calls as they end"), this.found, csvButton("calls", () => this.calls), parquetButton("calls", filters)), this.about);
     this.table = new Table(host, { label: "Finished calls, newest first", key: (call) => call.id, nothing: () => (this.next ? "None among the newest: older calls may be." : "No call is like that in this window."), columns: COLUMNS });
     this.problem = h("p", { class: "note problem" });
     this.more = h("button", { type: "button", on: { click: () => this.page() } }, "Older calls");

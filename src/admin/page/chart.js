@@ -27,12 +27,12 @@ export function colour(name) {
 /**
  * `series`: `{key, label, colour, dash, width, scale, fill, points, optional}`, an optional one is not
  * named where it has no value; `band`: two keys
- * between which to fill; `x`: "time" or a label; `write` gives a value its unit; `zoom` is told the
+ * between which to fill; `stacked`: bars on top of each other, the first one at the bottom, in place of lines; `x`: "time" or a label; `write` gives a value its unit; `zoom` is told the
  * part of the x axis over which somebody drags.
  */
 export class Chart {
-  constructor(host, { label, series, band, x = "time", write, writeRight, high, marks, nothing, summary, zoom }) {
-    Object.assign(this, { label, series, x, write, writeRight, marks, summary, zoom, points: [], range: [0, 1] });
+  constructor(host, { label, series, band, stacked, x = "time", write, writeRight, high, marks, nothing, summary, zoom }) {
+    Object.assign(this, { label, series, stacked, x, write, writeRight, marks, summary, zoom, points: [], range: [0, 1] });
     this.values = series.map(() => h("b"));
     const keys = series.map((one, place) =>
       h("li", {}, h("i", { class: one.box ? "box" : null, style: { background: `var(${one.colour})` } }), one.label, this.values[place]),
@@ -46,8 +46,29 @@ export class Chart {
     host.append(h("ul", { class: "keys", "aria-hidden": "true" }, keys, this.at), this.plot, this.table);
     this.uplot = new uPlot(this.options(band), [[], ...series.map(() => [])], this.plot);
     this.plot.append(this.none, this.markLabel);
-    new ResizeObserver(() => this.size()).observe(this.plot);
+    this.sized = new ResizeObserver(() => this.size());
+    this.sized.observe(this.plot);
     all.add(this);
+  }
+
+  /** Another one takes its place. */
+  remove() {
+    this.sized.disconnect();
+    this.uplot.destroy();
+    all.delete(this);
+  }
+
+  /** The series as they are drawn: of a stack the whole first, so that each part lies upon it. */
+  drawn() {
+    return this.stacked ? this.series.toReversed() : this.series;
+  }
+
+  /** What is drawn of a point. */
+  heights(point) {
+    const values = this.series.map(({ key }) => point[key] ?? null);
+    if (!this.stacked) return values;
+    let sum = 0;
+    return values.map((value) => (sum += value ?? 0)).toReversed();
   }
 
   options(band) {
@@ -65,12 +86,12 @@ export class Chart {
       padding: [8, right ? 0 : 10, 0, 0],
       scales: { x: { time: false, range: () => this.range }, y: { range: up }, right: { range: up } },
       axes: [
-        { ...axis, grid: { show: false }, size: 24, gap: 4, space: 60, values: (plot, at) => at.map((value) => (plot.valToPos(value, "x") < 16 ? "" : this.tick(value))), ...(time ? { incrs: STEPS } : { incrs: WHOLE }) },
+        { ...axis, grid: { show: false }, size: 24, gap: 4, space: 60, values: (plot, at) => at.map((value) => (cut(plot, value) ? "" : this.tick(value))), ...(time ? { incrs: STEPS } : { incrs: WHOLE }) },
         { ...axis, grid, size: 52, gap: 4, values: (_, at) => at.map((value) => this.write(value, true)) },
         ...(right ? [{ ...axis, scale: "right", side: 1, size: 48, gap: 4, grid: { show: false }, values: (_, at) => at.map((value) => (this.writeRight ?? this.write)(value, true)) }] : []),
       ],
       bands: band ? [{ series: band.map(place), fill: () => colour("--band") }] : [],
-      series: [{}, ...this.series.map((one) => this.line(one))],
+      series: [{}, ...this.drawn().map((one) => (this.stacked ? bar(one) : this.line(one)))],
       hooks: {
         setCursor: [(plot) => this.legend(plot.cursor.idx), (plot) => this.point(plot)],
         setSelect: [(plot) => this.selected(plot)],
@@ -102,8 +123,8 @@ export class Chart {
     this.range = range;
     this.none.hidden = points.some((point) => this.series.some(({ key }) => (point[key] ?? null) !== null));
     this.series.forEach((one, place) => (this.values[place].parentElement.hidden = !this.named().includes(one)));
-    const columns = this.series.map(({ key }) => points.map((point) => point[key] ?? null));
-    this.uplot.setData([points.map((point) => point.at), ...columns]);
+    const rows = points.map((point) => this.heights(point));
+    this.uplot.setData([points.map((point) => point.at), ...this.series.map((_, place) => rows.map((row) => row[place]))]);
     this.legend(this.uplot.cursor.idx);
     this.plot.setAttribute("aria-label", this.described());
     if (this.table.open) this.fillTable();
@@ -155,9 +176,10 @@ export class Chart {
 
   fillTable() {
     if (!this.table.open) return;
-    const head = [this.x === "time" ? "From" : this.x, ...this.named().map((one) => one.label)];
+    const columns = this.columns();
+    const head = [this.x === "time" ? "From" : this.x, ...columns.map(({ label }) => label)];
     const rows = this.points.toReversed().filter((point) => this.series.some(({ key }) => (point[key] ?? null) !== null));
-    const cells = (point) => this.named().map((one) => h("td", { class: "num" }, this.valueOf(one, point)));
+    const cells = (point) => columns.map(({ value }) => h("td", { class: "num" }, value(point)));
     const name = (point) => (this.x === "time" ? time(point.at * 1000, true) : String(point.at));
     const table = h(
       "table",
@@ -170,6 +192,11 @@ export class Chart {
     const list = marks.length > 0 ? h("ul", { class: "marks", "aria-label": "Marks" }, marks.map((mark) => h("li", {}, words(mark)))) : null;
     const save = csvButton(this.label, () => rows.map((point) => (this.x === "time" ? { ...point, at: new Date(point.at * 1000).toISOString() } : point)));
     this.rows.replaceChildren(save, h("div", { class: "scroll tall", role: "region", "aria-label": `${this.label}, table`, tabindex: "0" }, table, list));
+  }
+
+  /** The columns of the table behind the time. */
+  columns() {
+    return this.named().map((one) => ({ label: one.label, value: (point) => this.valueOf(one, point) }));
   }
 
   selected(plot) {
@@ -193,6 +220,29 @@ export class Chart {
     this.uplot.redraw(false, true);
   }
 }
+
+/** A part of a stack: a bar from the beginning of its step on. */
+const bar = ({ colour: name }) => ({ fill: () => colour(name), width: 0, paths: uPlot.paths.bars({ size: [0.9, 60], align: 1 }), points: { show: false } });
+
+/** Shades steps whose figures are not settled yet, and says why. */
+export function shadeSteps(plot, steps, why) {
+  if (steps.length === 0) return;
+  const { ctx, bbox } = plot;
+  const right = bbox.left + bbox.width;
+  const place = (at) => Math.min(Math.max(plot.valToPos(at, "x", true), bbox.left), right);
+  ctx.save();
+  ctx.globalAlpha = 0.12;
+  ctx.fillStyle = colour("--muted");
+  for (const { at, step } of steps) ctx.fillRect(place(at), bbox.top, place(at + step) - place(at), bbox.height);
+  ctx.globalAlpha = 1;
+  ctx.font = `${11 * devicePixelRatio}px system-ui, sans-serif`;
+  ctx.textAlign = "right";
+  ctx.fillText(why, right - 4 * devicePixelRatio, bbox.top + 12 * devicePixelRatio);
+  ctx.restore();
+}
+
+/** Whether there is no room for a label at a value of the x axis. */
+const cut = (plot, value) => plot.valToPos(value, "x") < 16 || plot.valToPos(value, "x") > plot.bbox.width / devicePixelRatio - 8;
 
 const MINUTES = [1, 2, 5, 10, 15, 30].map((n) => n * 60);
 const HOURS = [1, 2, 3, 4, 6, 12].map((n) => n * 3600);

@@ -4,6 +4,7 @@ import { AGAINST, DIMENSIONS, FILTERS, OF_PODS, address, change, same } from "./
 import { csvButton } from "./csv.js";
 import { h } from "./dom.js";
 import { filters, filtersAgainst } from "./filters.js";
+import { nameIn } from "./names.js";
 import { Table } from "./table.js";
 import { count, frequency, known, percent, rate, seconds, usd } from "./format.js";
 import { bandName, outcome } from "./words.js";
@@ -15,7 +16,7 @@ export class Compare {
     this.problem = h("p", { class: "note problem" });
     this.by = picker("Compare", "by", Object.entries(DIMENSIONS));
     this.against = picker("with", "against", [["", "nothing"], ...Object.entries(AGAINST)]);
-    host.append(h("div", { class: "head" }, h("label", { class: "muted" }, "Compare ", this.by), h("label", { class: "muted" }, "with ", this.against), h("ul", { class: "keys push", "aria-label": "Experience bands" }, ...bandKeys()), csvButton("side by side", () => this.rows)));
+    host.append(h("div", { class: "head" }, h("label", { class: "muted" }, "Compare ", this.by), h("label", { class: "muted" }, "with ", this.against), h("ul", { class: "keys push", "aria-label": "Experience bands" }, ...bandKeys()), csvButton("side by side", () => this.rows.map((row) => ({ ...row, name: nameIn(address.params.by, row.name) })))));
     const why = () => "no call with a speed";
     this.table = new Table(host, {
       label: "Models or workloads side by side",
@@ -24,7 +25,7 @@ export class Compare {
       key: (row) => row.name ?? "",
       nothing: () => "No call in this window.",
       columns: [
-        { id: "name", label: "Name", head: true, clip: true, sort: (r) => r.name, text: (r) => r.name && `${r.name} ${address.params.by}`, node: (r) => nameOf(r), why: () => "calls without one" },
+        { id: "name", label: "Name", head: true, clip: true, sort: (r) => r.name, text: (r) => r.name && `${nameIn(address.params.by, r.name)} ${address.params.by}`, node: (r) => nameOf(r), why: () => "calls without one" },
         { id: "calls", label: "Calls", num: true, sort: (r) => r.calls, ...this.then((r) => r.calls, count) },
         { id: "errors", label: "Failed", num: true, wide: true, sort: (r) => r.errors / r.calls, ...this.then((r) => (r.calls > 0 ? r.errors / r.calls : null), percent), why: () => "no call" },
         { id: "p50", label: "TPS p50", num: true, sort: (r) => r.tps.p50, ...this.then((r) => r.tps.p50, rate), why, hint: "Half of the calls stream faster than this" },
@@ -42,6 +43,7 @@ export class Compare {
         { id: "requests", label: "Req/s", num: true, wide: true, sort: (r) => r.requests_per_second, text: (r) => frequency(r.requests_per_second), why: () => "no time to count them over", hint: "Requests per second over the window, or what of it is kept" },
         { id: "output", label: "Output", num: true, wide: true, sort: (r) => r.tokens.output, text: (r) => count(r.tokens.output), why: () => "no token was counted", hint: "Output tokens" },
         { id: "cost", label: "Cost", num: true, sort: (r) => r.cost_usd, text: (r) => costOf(r), why: () => "no price is known for it", hint: "With a + where calls without a price are not in it" },
+        { id: "call", label: "Cost / call", num: true, wide: true, sort: (r) => perCall(r), text: (r) => usd(perCall(r)), why: () => "no price is known for it", hint: "Of the calls with tokens and a price" },
         { id: "per", label: "$ / M out", num: true, wide: true, sort: (r) => r.usd_per_million_output, text: (r) => usd(r.usd_per_million_output), why: () => "no price is known for it", hint: "Dollars per million output tokens" },
       ],
     });
@@ -112,10 +114,12 @@ function picker(label, param, options) {
 /** A name leads to the figures of its calls, where there is a filter of the kind. */
 function nameOf({ name }) {
   const { by = "model" } = address.params;
-  const words = by === "outcome" ? outcome(name)[0] : name;
-  return FILTERS.includes(by) ? h("a", { href: same({ [by]: name }), title: name }, words) : h("span", { title: name }, words);
+  const words = by === "outcome" ? outcome(name)[0] : nameIn(by, name);
+  return FILTERS.includes(by) ? h("a", { href: same({ [by]: name }), title: words }, words) : h("span", { title: words }, words);
 }
 
+/** Dollars of a call with a price. */
+const perCall = (row) => (known(row.cost_usd) && row.calls > row.unpriced_calls ? row.cost_usd / (row.calls - row.unpriced_calls) : null);
 const costOf = (row) => (known(row.cost_usd) ? usd(row.cost_usd) + (row.unpriced_calls > 0 ? " +" : "") : null);
 const NAMES = ["frustrating", "slow", "comfortable", "fast", "instant"];
 const LIMITS = ["under 5", "5–15", "15–30", "30–60", "60+ tok/s"];

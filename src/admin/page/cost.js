@@ -1,6 +1,8 @@
 // Where the money goes, and what has no price.
-import { DIMENSIONS, FILTERS, address, change, same } from "./address.js";
+import { DIMENSIONS, FILTERS, address, change, other, same } from "./address.js";
+import { SPENT_BY } from "./costs.js";
 import { h, keyed, meter, text } from "./dom.js";
+import { nameIn } from "./names.js";
 import { known, list, percent, plural, usd } from "./format.js";
 
 export class Cost {
@@ -8,16 +10,18 @@ export class Cost {
     this.rows = [];
     this.sum = h("p", { class: "note push" });
     this.sum.style.marginTop = "0";
-    this.by = h("select", { on: { change: () => change({ cost: this.by.value === "model" ? null : this.by.value }) } }, KINDS.map((kind) => h("option", { value: kind }, DIMENSIONS[kind])));
+    this.by = h("select", { on: { change: () => change({ cost: this.by.value === "model" ? null : this.by.value }) } }, SPENT_BY.map((kind) => h("option", { value: kind }, DIMENSIONS[kind])));
     this.list = h("ul", { class: "shares" });
     this.note = h("p", { class: "note" });
-    host.append(h("div", { class: "head" }, h("label", { class: "muted" }, "By ", this.by), this.sum), this.list, this.note);
+    this.over = h("a", {}, "over time");
+    host.append(h("div", { class: "head" }, h("label", { class: "muted" }, "By ", this.by), this.sum, this.over), this.list, this.note);
   }
 
   /** Shows the groups that the address asks for. */
   update(rows) {
     this.rows = rows;
     this.by.value = address.params.cost ?? "model";
+    this.over.href = other("costs", { by: this.by.value });
     this.show();
   }
 
@@ -27,12 +31,12 @@ export class Cost {
     const all = priced.reduce((sum, row) => sum + row.cost_usd, 0);
     const unpriced = rows.filter((row) => missed(row) > 0);
     text(this.sum, priced.length > 0 ? `${usd(all)} in this window` : "");
-    keyed(this.list, priced.slice(0, 10), nameOf, () => h("li", { class: "share" }), (item, row) => {
+    keyed(this.list, priced.slice(0, 10), (row) => row.name ?? "", () => h("li", { class: "share" }), (item, row) => {
       const share = all > 0 ? row.cost_usd / all : 0;
       const per = known(row.usd_per_million_output) ? `, ${usd(row.usd_per_million_output)} / M output, input included` : "";
       const by = address.params.cost ?? "model";
       const leads = row.name !== null && FILTERS.includes(by) ? same({ [by]: row.name }) : null;
-      const sign = `${row.cost_usd} ${share}${per}${leads}`;
+      const sign = `${nameOf(row)} ${row.cost_usd} ${share}${per}${leads}`;
       if (item.sign === sign) return;
       item.sign = sign;
       item.replaceChildren(
@@ -54,9 +58,6 @@ export class Cost {
   }
 }
 
-/** What the money is spent by. */
-const KINDS = ["model", "workload", "upstream", "route", "agent", "user", "team", "cost_center", "tenant", "experiment", "variant"];
-
-const nameOf = (row) => row.name ?? "calls without a name";
+const nameOf = (row) => nameIn(address.params.cost ?? "model", row.name) ?? "calls without a name";
 /** Calls without a price. */
 export const missed = (row) => row.unpriced_calls ?? (known(row.cost_usd) ? 0 : row.calls);

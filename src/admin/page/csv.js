@@ -1,19 +1,13 @@
 // What is on the screen as a file of comma-separated values: the figures themselves, not as
 // they are rounded for people.
 import { h } from "./dom.js";
+import { userName } from "./names.js";
+import { saveFile } from "./save.js";
 
 /** A button that saves `rows()`, objects of the API, under `name`. */
 export const csvButton = (name, rows) => h("button", { type: "button", class: "csv", "aria-label": `Save ${name} as CSV`, title: `Save ${name} as CSV`, on: { click: () => save(name, rows()) } }, "CSV");
 
 const save = (name, rows) => saveFile(new Blob([csv(rows)], { type: "text/csv" }), name, "csv");
-
-/** Saves `blob` under `name` and the time. */
-export function saveFile(blob, name, kind) {
-  const url = URL.createObjectURL(blob);
-  const stamp = new Date().toISOString().slice(0, 19).replaceAll(":", "");
-  h("a", { href: url, download: `tokengauge-${name.toLowerCase().replace(/[^a-z0-9]+/g, "-")}-${stamp}.${kind}` }).click();
-  setTimeout(() => URL.revokeObjectURL(url), 10_000);
-}
 
 /** A line for each row and one of names; members of members are columns such as `tps.p50`. */
 function csv(rows) {
@@ -25,6 +19,7 @@ function csv(rows) {
 function flatten(value, prefix = "", into = {}) {
   for (const [key, member] of Object.entries(value)) {
     if (member !== null && typeof member === "object" && !Array.isArray(member)) flatten(member, `${prefix}${key}.`, into);
+    else if (key === "user" && member) into[prefix + key] = userName(member);
     else into[prefix + key] = Array.isArray(member) ? JSON.stringify(member) : member;
   }
   return into;

@@ -4,6 +4,7 @@ import { get } from "./api.js";
 import { FILTERS, OF_PODS, address, change, inSeconds, same } from "./address.js";
 import { byId, h, keyed, text } from "./dom.js";
 import { seconds, short, time } from "./format.js";
+import { nameIn, userName } from "./names.js";
 import { OUTCOMES } from "./words.js";
 
 const WINDOWS = ["15m", "1h", "6h", "24h", "7d", "30d"];
@@ -123,7 +124,15 @@ export function showFilters() {
   if (FILTERS.slice(2, -1).some((name) => params[name])) byId("more").open = true;
 }
 
-const words = (name, value) => (name === "outcome" ? value.split(",").map((word) => OUTCOMES[word]?.[0] ?? word).join(" or ") : short(value));
+const words = (name, value) => (name === "outcome" ? value.split(",").map((word) => OUTCOMES[word]?.[0] ?? word).join(" or ") : short(nameIn(name, value)));
+
+/** Where a curve begins, of which the earliest step with a call is known (else `Infinity`): what has just begun is shown
+ *  from its beginning on, not at the edge of an empty day. */
+export const fromFirst = (earliest, step, start, end) => (earliest === Infinity ? start : Math.max(start, Math.min(earliest - step, end - (end - start) / 5)));
+
+/** Shows a part of a curve alone, between two instants in seconds. */
+export const zoom = (from, to) => change({ since: null, from: second(from), to: second(Math.max(to, from + 1)) });
+const second = (at) => new Date(Math.round(at) * 1000).toISOString().replace(".000Z", "Z");
 
 /** Windows that hold no more than a shorter one does are switched off: `kept` seconds are known. */
 export function keptFor(kept) {
@@ -139,7 +148,12 @@ export function keptFor(kept) {
 export function offer(filter, names) {
   const select = form.elements[filter];
   const there = new Set([...select.options].map((option) => option.value));
-  for (const name of names.filter((name) => name && !there.has(name)).sort()) select.append(h("option", { value: name }, short(name)));
+  for (const name of names.filter((name) => name && !there.has(name)).sort()) select.append(h("option", { value: name }, short(nameIn(filter, name))));
+}
+
+/** Users have other names now. */
+export function renameUsers() {
+  for (const option of form.elements.user.options) if (option.value) text(option, short(userName(option.value)));
 }
 
 /** What there is of the filters that are seldom used is asked for when they are opened. */

@@ -6,7 +6,7 @@ import { byId, h } from "./dom.js";
 const STORED = "tokengauge-keys";
 /** Within this many milliseconds after `g` a letter names a view. */
 const SOON = 1500;
-const GO = { n: ["now", "Now"], s: ["sessions", "Sessions"], c: ["calls", "Calls"], u: ["upstreams", "Upstreams"], o: ["connect", "Connect"] };
+const GO = { n: ["now", "Now"], s: ["sessions", "Sessions"], c: ["calls", "Calls"], m: ["costs", "Costs"], u: ["upstreams", "Upstreams"], o: ["connect", "Connect"] };
 
 let on = stored() !== "off";
 let after = 0;

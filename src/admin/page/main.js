@@ -6,19 +6,21 @@ import { Call } from "./call.js";
 import { AllCalls, Calls, ended as keepFresh, keepMeasure } from "./calls.js";
 import { Capacity } from "./capacity.js";
 import { Compare } from "./compare.js";
-import { capsuleButton } from "./capsule.js";
 import { connect } from "./connect.js";
 import { Cost } from "./cost.js";
+import { Costs } from "./costs.js";
 import { byId, h, text } from "./dom.js";
 import { Experiments } from "./experiments.js";
-import { filters, keptFor, names, offer, showFilters, startFilters } from "./filters.js";
+import { filters, keptFor, names, offer, renameUsers, showFilters, startFilters } from "./filters.js";
 import { count, plural, seconds, time } from "./format.js";
 import { Health } from "./health.js";
 import { startKeys } from "./keys.js";
 import { Live } from "./live.js";
+import { namesForm } from "./names.js";
 import { Objectives } from "./objectives.js";
 import { Pods } from "./pods.js";
 import { Runaways } from "./runaways.js";
+import { capsuleButton } from "./save.js";
 import { Session } from "./session.js";
 import { Sessions } from "./sessions.js";
 import { Speeds } from "./speeds.js";
@@ -44,6 +46,7 @@ const call = new Call(byId("call"));
 const runaways = new Runaways(byId("runaways"));
 const sessions = new Sessions(byId("sessions"), filters);
 const session = new Session(byId("session"));
+const costs = new Costs(byId("costs"));
 const upstreams = new Upstreams(byId("upstreams"));
 const alertHistory = new Alerts(byId("alerts"));
 const experiments = new Experiments(byId("view-experiments"));
@@ -59,6 +62,7 @@ const VIEWS = {
   session: { title: "A session", in: "sessions", follow: () => session.open(address.id), again: () => session.open(address.id, true) },
   calls: { title: "Calls", follow: () => allCalls.load(), again: () => allCalls.load(true) },
   call: { title: "A call", in: "calls", follow: () => call.open(address.id, about?.measure), again: () => call.failed && call.open(address.id, about?.measure) },
+  costs: { title: "Costs", follow: () => costs.load(thisRound()), again: () => costs.load(thisRound()) },
   upstreams: { title: "Upstreams", follow: () => showUpstreams(), again: () => upstreams.load(thisRound()) },
   experiments: { title: "Experiments", follow: () => experiments.load(), again: () => experiments.load() },
   alerts: { title: "Alerts", follow: () => alertHistory.load(), again: () => alertHistory.load() },
@@ -66,7 +70,7 @@ const VIEWS = {
   pods: { title: "Pods", follow: () => pods.load(), again: () => pods.load() },
 };
 /** The views that filters and time are of. */
-const FILTERED = ["now", "sessions", "calls", "upstreams"];
+const FILTERED = ["now", "sessions", "calls", "costs", "upstreams"];
 
 let about = null;
 let dirty = true;
@@ -339,6 +343,9 @@ byId("token").addEventListener("cancel", (event) => event.preventDefault());
 whenRefused(askForToken);
 
 startFilters(byId("filters"));
+byId("names").append(namesForm());
+// What is shown has the names in place of hashes, and the other way round.
+document.addEventListener("names", () => (renameUsers(), route()));
 startKeys();
 startAddress(({ another, back }) => {
   route();

@@ -1,7 +1,7 @@
 // What is promised, what is left of each budget and how fast it is spent.
 import { href } from "./address.js";
 import { BurnDowns } from "./budget.js";
-import { capsuleButton } from "./capsule.js";
+import { capsuleButton } from "./save.js";
 import { h, keyed, meter, text } from "./dom.js";
 import { count, known, percent, rate, seconds } from "./format.js";
 import { objectivesSay, placeOf } from "./pods.js";

@@ -4,9 +4,12 @@ import { sessionHref } from "./address.js";
 import { h, keyed, text } from "./dom.js";
 import { ago, count, plural, short, usd } from "./format.js";
 
+/** How many times what is usual, where the ceiling goes by that. */
+const times = (value, usual) => (usual ? `, ${count(value / usual)} times what is usual` : "");
+
 const REASONS = {
-  tokens: ({ value, limit }) => `${count(value)} tokens a minute, above ${count(limit)}`,
-  dollars: ({ value, limit }) => `${usd(value)} a minute, above ${usd(limit)}`,
+  tokens: ({ value, limit, usual }) => `${count(value)} tokens a minute, above ${count(limit)}${times(value, usual)}`,
+  dollars: ({ value, limit, usual }) => `${usd(value)} a minute, above ${usd(limit)}${times(value, usual)}`,
   same_tool_call: ({ value }) => `the same tool call ${count(value)} times`,
 };
 

@@ -5,6 +5,7 @@ import { get } from "./api.js";
 import { other } from "./address.js";
 import { h } from "./dom.js";
 import { list, percent, plural, rate, count, seconds, time } from "./format.js";
+import { userName } from "./names.js";
 import { cost } from "./sessions.js";
 import { Waterfall } from "./waterfall.js";
 import { PHASES } from "./words.js";
@@ -37,7 +38,7 @@ export class Session {
   }
 
   show(session) {
-    const sign = JSON.stringify([session.last_at, session.calls.length, session.in_flight, session.cost_usd]);
+    const sign = JSON.stringify([userName(session.user), session.last_at, session.calls.length, session.in_flight, session.cost_usd]);
     if (this.sign === sign && this.host.dataset.session === session.id) return;
     this.sign = sign;
     if (this.host.dataset.session !== session.id || !this.fall) {
@@ -91,7 +92,7 @@ function facts(session, calls) {
     ["Agents", list(session.agents, 4) || "–"],
     ["Models", list(session.models, 4) || "–"],
     ["Workload", session.workload],
-    ["User", session.user],
+    ["User", session.user ? userName(session.user) : null],
     ["Experiment", [session.experiment, session.variant].filter(Boolean).join(" / ") || null],
   ];
   const items = told.filter(([, value]) => value !== null && value !== undefined).map(([name, value, more]) => h("div", {}, h("dt", {}, name), h("dd", {}, value), more ? h("dd", { class: "muted small" }, more) : null));

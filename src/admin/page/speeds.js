@@ -1,33 +1,31 @@
 // TPS, TTFT and output over time, with their percentiles.
 import { get } from "./api.js";
-import { Chart, colour } from "./chart.js";
+import { Chart, shadeSteps } from "./chart.js";
+import { h, toggle } from "./dom.js";
 import { frequency, plural, rate, seconds } from "./format.js";
 import { address, change } from "./address.js";
-import { backBy, filtersAgainst, span, step } from "./filters.js";
+import { backBy, filtersAgainst, fromFirst, span, step, zoom } from "./filters.js";
+import { HeatMap } from "./heat.js";
 import { loadMarks } from "./marks.js";
 
 export class Speeds {
   constructor(tps, ttft, output) {
-    const zoom = (from, to) => change({ since: null, from: second(from), to: second(Math.max(to, from + 1)) });
     const then = { key: "then", label: "p50 then", colour: "--second", width: 1.5, dash: [2, 3], optional: true };
     const median = { key: "p50", label: "p50", colour: "--accent", width: 2.25 };
-    this.tps = new Chart(tps, {
+    this.shapes = [];
+    this.tps = this.both(tps, {
       label: "Tokens per second of a call, by the time it began",
       series: [{ key: "p90", label: "p90", colour: "--accent", width: 0.75 }, median, { key: "p10", label: "p10, slow tail", colour: "--tail", width: 1.5 }, then],
       band: ["p90", "p10"],
       write: (value) => rate(value),
       nothing: "No call with a speed in this window.",
-      marks: underWay,
-      zoom,
     });
-    this.ttft = new Chart(ttft, {
+    this.ttft = this.both(ttft, {
       label: "Time to first token, by the time the call began",
       series: [{ key: "p99", label: "p99", colour: "--tail", width: 1.25, dash: [5, 4] }, { key: "p90", label: "p90", colour: "--accent", width: 0.75 }, median, then],
       band: ["p90", "p50"],
       write: (value) => seconds(value),
       nothing: "No streamed call in this window.",
-      marks: underWay,
-      zoom,
     });
     this.output = new Chart(output, {
       label: "Output tokens, requests and failed calls per second",
@@ -42,10 +40,34 @@ export class Speeds {
     });
   }
 
+  /** Percentiles as curves, and calls as a heat map: one of them is shown. */
+  both(host, { label, write, nothing, ...options }) {
+    const [curves, heat] = [h("div"), h("div")];
+    const shape = toggle(`How it is shown: ${label}`, [["curves", "Curves"], ["heat", "Heat map"]], "curves", (shape) => change({ speeds: shape === "heat" ? shape : null }));
+    host.append(shape, curves, heat);
+    const common = { label, write, nothing, marks: underWay, zoom };
+    const drawn = new Chart(curves, { ...common, ...options });
+    this.shapes.push({ shape, curves, heat });
+    let made = null; // when it is wanted for the first time
+    const heatMap = () => (made ??= new HeatMap(heat, { ...common, label: `${label}: calls by class` }));
+    return { curves: () => drawn, heat: heatMap };
+  }
+
+  /** Shows what the address says. */
+  follow() {
+    const hot = address.params.speeds === "heat";
+    for (const { shape, curves, heat } of this.shapes) {
+      [curves.hidden, heat.hidden] = [hot, !hot];
+      [...shape.children].forEach((button, place) => button.setAttribute("aria-pressed", String((place === 1) === hot)));
+    }
+    return hot;
+  }
+
   /** Shows a window, unless `current` is over by then. */
   async load(filters, current) {
     const { against } = address.params;
-    const asked = (metric, of = filters) => get("timeseries", { ...of, metric, step: `${step()}s` });
+    const hot = this.follow();
+    const asked = (metric, of = filters) => get("timeseries", { ...of, metric, step: `${step()}s`, counts: hot ? "true" : null });
     const earlier = (metric) => (against ? asked(metric, filtersAgainst(against)) : null);
     loadMarks(filters, current);
     try {
@@ -54,15 +76,19 @@ export class Speeds {
       const now = Date.now() / 1000;
       const shown = span(now);
       const end = shown.to ?? now;
-      const range = [from(tps, shown.from, end), end];
+      const earliest = tps.points.find((point) => point.calls > 0);
+      const range = [fromFirst(earliest ? Date.parse(earliest.at) / 1000 : Infinity, tps.step, shown.from, end), end];
       const back = against ? backBy(against) : 0;
-      this.tps.update(beside(settled(spread(tps)), tpsThen, back), range);
-      this.ttft.update(beside(settled(spread(ttft)), ttftThen, back), range);
+      for (const [charts, now, then] of [[this.tps, tps, tpsThen], [this.ttft, ttft, ttftThen]]) {
+        if (hot) charts.heat().update(settled(spread(now)), range, now.bounds ?? []);
+        else charts.curves().update(beside(settled(spread(now)), then, back), range);
+      }
       // A step that is not over has not all of its tokens yet.
       const over = spread(tps).filter((point) => point.at + tps.step <= now + 1);
       this.output.update(over, range);
     } catch (error) {
-      [this.tps, this.ttft, this.output].forEach((chart) => chart.fail(error.message));
+      [this.tps, this.ttft].forEach((charts) => charts[hot ? "heat" : "curves"]().fail(error.message));
+      this.output.fail(error.message);
       throw error;
     }
   }
@@ -79,33 +105,11 @@ function beside(points, then, back) {
   return [...by.values()].sort((one, other) => one.at - other.at);
 }
 
-/** Seconds since 1970 as an address has them. */
-const second = (at) => new Date(Math.round(at) * 1000).toISOString().replace(".000Z", "Z");
-
 /** Shades the steps of which calls are under way. */
 function underWay(plot, chart) {
   const open = chart.points.filter((point) => point.in_flight > 0);
-  if (open.length === 0) return;
-  const { ctx, bbox } = plot;
-  const right = bbox.left + bbox.width;
-  const place = (at) => Math.min(Math.max(plot.valToPos(at, "x", true), bbox.left), right);
-  ctx.save();
-  ctx.globalAlpha = 0.12;
-  ctx.fillStyle = colour("--muted");
-  for (const { at, step } of open) ctx.fillRect(place(at), bbox.top, place(at + step) - place(at), bbox.height);
-  ctx.globalAlpha = 1;
-  ctx.font = `${11 * devicePixelRatio}px system-ui, sans-serif`;
-  ctx.textAlign = "right";
   const calls = open.reduce((sum, point) => sum + point.in_flight, 0);
-  ctx.fillText(`${plural(calls, "call")} under way`, right - 4 * devicePixelRatio, bbox.top + 12 * devicePixelRatio);
-  ctx.restore();
-}
-
-/** What has just begun is shown from its beginning on, not at the edge of an empty day. */
-function from({ points, step }, start, now) {
-  const earliest = points.find((point) => point.calls > 0);
-  const first = earliest ? Date.parse(earliest.at) / 1000 - step : start;
-  return Math.max(start, Math.min(first, now - (now - start) / 5));
+  shadeSteps(plot, open, `${plural(calls, "call")} under way`);
 }
 
 /** Of calls that began just now only the quick ones have ended: their percentiles are no figures yet. */

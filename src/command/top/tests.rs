@@ -50,6 +50,7 @@ fn runaway() -> Runaway {
             reason: RunawayReason::SameToolCall,
             value: 20.0,
             limit: 20.0,
+            usual: None,
         }],
     }
 }

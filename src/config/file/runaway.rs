@@ -1,8 +1,8 @@
 //! The table of sessions that run away.
 
-use super::super::runaway::{LONGEST_WINDOW, SHORTEST_WINDOW};
+use super::super::runaway::{LONGEST_USUAL, LONGEST_WINDOW, SHORTEST_WINDOW};
 use super::super::scalar::Span;
-use crate::sessions::RunawayLimits;
+use crate::sessions::{RunawayLimits, TimesUsual};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -32,4 +32,18 @@ pub(in crate::config) struct Runaway {
     /// How often an agent may make one and the same tool call within the window: that often is running away.
     #[schemars(extend("default" = RunawayLimits::SAME_TOOL_CALLS))]
     pub(in crate::config) same_tool_calls: Option<u32>,
+    /// Tokens or US dollars a minute that are so many times what is usual: the median over sessions of the same workload and
+    /// agent of the most that each spent a minute, over a window. It stands beside the fixed ceilings; none by default.
+    #[schemars(extend("minimum" = 0, "x-must" = "a number of times from 0 up"))]
+    pub(in crate::config) times_usual: Option<f64>,
+    /// Sessions with a call within this time say what is usual.
+    #[schemars(extend(
+        "default" = Span(TimesUsual::OVER),
+        "x-minimum" = Span(SHORTEST_WINDOW),
+        "x-maximum" = Span(LONGEST_USUAL),
+    ))]
+    pub(in crate::config) usual_over: Option<Span>,
+    /// With fewer sessions of a workload and agent nothing is known to be usual.
+    #[schemars(extend("minimum" = 2, "default" = TimesUsual::MIN_SESSIONS))]
+    pub(in crate::config) usual_sessions: Option<u64>,
 }

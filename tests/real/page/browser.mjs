@@ -40,8 +40,8 @@ export async function inaccessible(page, rule = null) {
 }
 
 /** One call as an agent makes it, whole. */
-export async function call(proxy, { model = "gpt-4.1", session, agent, parent, experiment, behave = "ttft=20ms,gap=2ms,tokens=60", stream = true, route = "/openai" } = {}) {
-  const headers = { "content-type": "application/json", "x-sim": behave, "x-tokengauge-session": session, "x-tokengauge-agent": agent, "x-tokengauge-parent-agent": parent, "x-tokengauge-experiment": experiment };
+export async function call(proxy, { model = "gpt-4.1", session, agent, parent, experiment, user, behave = "ttft=20ms,gap=2ms,tokens=60", stream = true, route = "/openai" } = {}) {
+  const headers = { "content-type": "application/json", "x-sim": behave, "x-tokengauge-session": session, "x-tokengauge-agent": agent, "x-tokengauge-parent-agent": parent, "x-tokengauge-experiment": experiment, "x-tokengauge-user": user };
   const sent = Object.fromEntries(Object.entries(headers).filter(([, value]) => value !== undefined));
   const body = JSON.stringify({ model, stream, stream_options: stream ? { include_usage: true } : undefined, messages: [{ role: "user", content: "Tell me of rivers." }] });
   const response = await fetch(`${proxy}${route}/v1/chat/completions`, { method: "POST", headers: sent, body });

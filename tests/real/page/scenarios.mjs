@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import fs from "node:fs";
 import { call, inaccessible, open } from "./browser.mjs";
 
-const VIEWS = { now: "", sessions: "sessions", calls: "calls", upstreams: "upstreams", experiments: "experiments", alerts: "alerts", connect: "connect" };
+const VIEWS = { now: "", sessions: "sessions", calls: "calls", costs: "costs", upstreams: "upstreams", experiments: "experiments", alerts: "alerts", connect: "connect" };
 const figure = (page, tile) => page.locator(`#tile-${tile} .value`).textContent();
 const cells = (page, table, column) => page.locator(`${table} tbody tr > :nth-child(${column})`).allTextContents();
 const state = (page, wanted) => page.locator(`#link-state[data-state="${wanted}"]`).waitFor();
@@ -612,6 +612,12 @@ async function csv(world) {
   const at = lines[0].split(",").indexOf("seconds.ttft");
   assert.ok(at > 0 && lines[1].startsWith(id), lines.join("\n"));
   assert.ok(lines[1].includes(`,${seconds.ttft},`) && lines[1].includes(`"${session.replaceAll('"', '""')}"`) && lines[1].includes(",'=1+1"), lines[1]);
+  // The same calls with all columns, for analysis.
+  const [parquet] = await Promise.all([page.waitForEvent("download"), page.getByRole("button", { name: "Save calls as Parquet" }).click()]);
+  assert.match(parquet.suggestedFilename(), /^tokengauge-calls-.*\.parquet$/);
+  await parquet.saveAs(`${world.shots}/calls.parquet`);
+  const bytes = fs.readFileSync(`${world.shots}/calls.parquet`);
+  assert.equal(bytes.subarray(0, 4).toString() + bytes.subarray(-4).toString(), "PAR1PAR1");
   // A curve's points, in the unit of the API.
   await page.goto(world.full.admin);
   await page.locator("#ttft summary").click();
@@ -843,6 +849,170 @@ async function alertHistory(world) {
   clean(wrong);
 }
 
+/** What users, agents and models cost over time, as curves, as a table, and as calls and sessions. */
+async function costs(world) {
+  const user = `spender-${Date.now()}`;
+  for (let turn = 0; turn < 3; turn++) await call(world.full.proxy, { user, session: user, agent: "spender/1", model: "gpt-5" });
+  await until("they are in the ledger", async () => (await api(world, "calls?agent=spender%2F1")).calls.some((call) => call.session === user), 20);
+  const { page, wrong } = await open(world.browser, world.full.admin, { path: "costs", acceptDownloads: true });
+  await state(page, "live");
+  for (const [label, kind] of [["Agents", "agent"], ["Upstreams", "upstream"], ["Models", "model"]]) {
+    await asks(page, /\/costs\?/, () => page.locator("#costs select").selectOption({ label }));
+    const told = await api(world, `costs?dimension=${kind}&since=15m&step=15s`);
+    const named = told.series.map(({ name }) => name ?? "calls without a name");
+    await until(`rows by ${kind}`, async () => (await cells(page, "#costs .scroll:not(.tall)", 1)).filter((name) => !/^\d+ others?$/.test(name)).toSorted().join() === named.toSorted().join());
+    const dollars = (await cells(page, "#costs .scroll:not(.tall)", 2)).map((cell) => Number.parseFloat(cell.replace("$", ""))).filter(Number.isFinite);
+    assert.deepEqual(dollars, dollars.toSorted((one, other) => other - one), "the most expensive first");
+    assert.ok(dollars[0] > 0 && Math.abs(dollars[0] - told.series[0].cost_usd) <= told.series[0].cost_usd * 0.2, `${dollars} ${told.series[0].cost_usd}`);
+  }
+  // What is drawn: the columns of the stack have its colours.
+  const painted = () => page.locator("#costs canvas").evaluate((canvas) => {
+    const probe = document.createElement("i");
+    document.body.append(probe);
+    const wanted = ["--series-1", "--series-2"].map((name) => {
+      probe.style.color = `var(${name})`;
+      return getComputedStyle(probe).color.match(/\d+/g).map(Number);
+    });
+    probe.remove();
+    const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+    return wanted.map((colour) => {
+      let pixels = 0;
+      for (let at = 0; at < data.length; at += 4) if (colour.every((part, place) => Math.abs(part - data[at + place]) < 8)) pixels += 1;
+      return pixels;
+    });
+  });
+  await until("a stack of colours", async () => (await painted()).every((pixels) => pixels > 20));
+  await page.getByRole("button", { name: "Tokens", exact: true }).click();
+  assert.equal(query(page).of, "tokens");
+  await page.locator("#costs summary").click();
+  await until("a table of the curves", async () => (await page.locator("#costs details tbody tr").count()) > 0);
+  const [download] = await Promise.all([page.waitForEvent("download"), page.getByRole("button", { name: "Save cost over time as CSV" }).click()]);
+  const [head, ...lines] = fs.readFileSync(await download.path(), "utf8").trimEnd().split("\r\n");
+  assert.ok(head.startsWith("at,model,calls,errors,tokens.input") && lines.length > 2, head);
+  // A name leads to what it is made of.
+  await page.locator("#costs select").selectOption({ label: "Agents" });
+  const row = page.locator("#costs .scroll:not(.tall) tbody tr", { hasText: "spender/1" });
+  await row.getByRole("link", { name: "by cost: sessions of spender/1" }).click();
+  await page.locator("#sessions tbody tr", { hasText: user }).waitFor();
+  assert.deepEqual(query(page), { agent: "spender/1", sort: "-cost" });
+  await page.goBack();
+  await row.locator("td").nth(3).getByRole("link").click();
+  await page.locator("#calls tbody tr", { hasText: "spender/1" }).first().waitFor();
+  assert.deepEqual(query(page), { agent: "spender/1" });
+  await page.goBack();
+  await page.getByRole("link", { name: "Cost and speed side by side" }).click();
+  assert.deepEqual(query(page), { by: "agent" });
+  await until("cost and speed of agents", async () => (await page.locator("#models thead th").allTextContents()).includes("Cost / call"));
+  assert.deepEqual(await inaccessible(page), [], "side by side");
+  clean(wrong);
+}
+
+/** Users by name, from a file that stays in the browser. */
+async function userNames(world) {
+  const user = `ann-${Date.now()}@example.com`;
+  await call(world.full.proxy, { user, session: "named", agent: "named/1" });
+  await until("the call", async () => (await api(world, "calls?agent=named%2F1")).calls.length > 0, 20);
+  const { user: hash } = (await api(world, "calls?agent=named%2F1&limit=1")).calls[0];
+  assert.match(hash, /^[0-9a-f]{32}$/);
+  const { page, wrong } = await open(world.browser, world.full.admin, { path: "costs?by=user", acceptDownloads: true });
+  const sent = [];
+  page.on("request", (request) => sent.push(`${request.url()} ${request.postData() ?? ""}`));
+  await state(page, "live");
+  const table = page.locator("#costs .scroll:not(.tall)");
+  await table.getByText(hash).waitFor();
+  await page.locator("#more summary").click();
+  const names = page.getByRole("group", { name: "Names of users" });
+  const give = (text) => names.getByLabel("Names of users from a file").setInputFiles({ name: "users.txt", mimeType: "text/plain", buffer: Buffer.from(text) });
+  await give(`# ours\n${user} = Ann <b>A.</b>\nnobody\n`);
+  await table.getByText("Ann <b>A.</b>").waitFor();
+  await names.getByText("2 names").waitFor();
+  assert.equal(await table.getByText(hash).count(), 0);
+  assert.ok((await page.locator('#filters select[name="user"] option').allTextContents()).includes("Ann <b>A.</b>"));
+  const [download] = await Promise.all([page.waitForEvent("download"), page.getByRole("button", { name: "Save cost over time as CSV" }).click()]);
+  const saved = fs.readFileSync(await download.path(), "utf8");
+  assert.ok(saved.includes("Ann <b>A.</b>") && !saved.includes(hash), saved);
+  // A filter by the name asks for the hash.
+  await asks(page, new RegExp(`costs\\?.*user=${hash}`), () => choose(page, "user", hash));
+  await page.locator("#active a", { hasText: "user Ann <b>A.</b>" }).waitFor();
+  // Nothing is kept unless that is wanted; what is kept can be forgotten.
+  await page.reload();
+  await table.getByText(hash).waitFor();
+  await page.locator("#active a", { hasText: hash.slice(0, 8) }).waitFor();
+  await give(user);
+  await names.getByLabel("keep them in this browser").check();
+  await page.reload();
+  await table.getByText(user).waitFor();
+  await page.locator('[data-view="calls"]').click();
+  await page.locator("#calls tbody tr th a").first().click();
+  await page.locator(".facts", { hasText: user }).waitFor();
+  await page.goto(`${world.full.admin}/sessions/named`);
+  await page.locator(".facts", { hasText: user }).waitFor();
+  assert.deepEqual(await inaccessible(page), [], "a session of a named user");
+  await page.goto(`${world.full.admin}/?by=user&cost=user&agent=named%2F1`);
+  await page.locator("#models").getByText(user).waitFor();
+  await page.locator("#cost").getByText(user).waitFor();
+  await names.getByRole("button", { name: "Forget them" }).click();
+  await page.locator("#models").getByText(hash).waitFor();
+  assert.equal(await page.evaluate(() => localStorage.getItem("tokengauge-user-names")), null);
+  assert.ok(sent.length > 10 && sent.every((request) => !request.includes("ann-") && !request.includes("Ann")), "names are sent nowhere");
+  clean(wrong);
+}
+
+/** How many calls were how fast over time; a part of it is seen alone by dragging. */
+async function heat(world) {
+  const { page, wrong } = await open(world.browser, world.full.admin, { acceptDownloads: true });
+  await state(page, "live");
+  const [shown] = await asks(page, /timeseries\?.*metric=ttft.*counts=true/, () => page.locator("#ttft").getByRole("button", { name: "Heat map" }).click());
+  assert.equal(query(page).speeds, "heat");
+  const told = await (await page.request.get(shown.url())).json();
+  const all = told.points.flatMap(({ counts }) => counts ?? []).reduce((sum, count) => sum + count, 0);
+  const [whole] = (await api(world, "groups?since=15m")).groups;
+  assert.ok(all > 20 && Math.abs(all - whole.ttft.calls) <= whole.ttft.calls * 0.2, `${all} of ${whole.ttft.calls}`);
+  const plot = page.locator("#ttft .plot:visible");
+  await until("cells", async () => /calls by class. Last: p50 \d/.test(await plot.getAttribute("aria-label")));
+  // Somewhere under the pointer is a cell that has calls, and says so.
+  const place = async () => {
+    await plot.locator(".u-over").scrollIntoViewIfNeeded();
+    return plot.locator(".u-over").boundingBox();
+  };
+  let over = await place();
+  const said = async () => {
+    for (let x = over.width - 1; x > 0; x -= 4) {
+      for (let y = 4; y < over.height; y += 6) {
+        await page.mouse.move(over.x + x, over.y + y);
+        const text = await page.locator("#ttft .keys:visible .at").textContent();
+        if (/: [1-9]\d* calls? of /.test(text)) return text;
+      }
+    }
+    return "";
+  };
+  assert.match(await said(), /^\d\d:\d\d:\d\d: \d+ calls? of [\d.]+ m?s to [\d.]+ m?s$/);
+  await page.locator("#ttft details:visible summary").click();
+  const head = await page.locator("#ttft details:visible thead th").allTextContents();
+  assert.deepEqual(head.slice(0, 2), ["From", "p50"]);
+  assert.ok(head.length > 3 && head.slice(2).every((label) => / to /.test(label)), head.join());
+  const cellsOfTable = await page.locator("#ttft details:visible tbody td:nth-child(n + 3)").allTextContents();
+  assert.ok(cellsOfTable.map(Number).reduce((sum, count) => sum + count, 0) >= all);
+  assert.deepEqual(await inaccessible(page), [], "heat maps");
+  for (const [width, colorScheme] of [[1440, "light"], [1440, "dark"], [390, "dark"]]) {
+    const { page: other, wrong } = await open(world.browser, world.full.admin, { path: "?speeds=heat", width, colorScheme });
+    await state(other, "live");
+    await until("cells", async () => /Last: p50 \d/.test(await other.locator("#tps .plot:visible").getAttribute("aria-label")));
+    await fits(other, `heat maps at ${width}`);
+    await other.screenshot({ path: `${world.shots}/heat-${width}-${colorScheme}.png` });
+    clean(wrong);
+  }
+  over = await place();
+  await page.mouse.move(over.x + over.width * 0.5, over.y + 40);
+  await page.mouse.down();
+  await page.mouse.move(over.x + over.width * 0.9, over.y + 40, { steps: 5 });
+  await asks(page, /timeseries\?.*counts=true/, () => page.mouse.up());
+  assert.ok(query(page).from && query(page).to && query(page).speeds === "heat", page.url());
+  await page.locator("#tps").getByRole("button", { name: "Curves" }).click();
+  assert.equal(query(page).speeds, undefined);
+  clean(wrong);
+}
+
 async function pictures(world) {
   for (const [width, height, colorScheme] of [[1440, 900, "light"], [1440, 900, "dark"], [768, 1024, "light"], [390, 844, "dark"], [3840, 2160, "light"]]) {
     const { page, wrong } = await open(world.browser, world.full.admin, { width, height, colorScheme });
@@ -855,4 +1025,4 @@ async function pictures(world) {
   }
 }
 
-export const scenarios = { start, liveUpdate, polling, filter, sort, compare, waterfall, dark, empty, token, phone, keyboard, accessible, tenThousandSessions, unavailable, cause, addresses, links, wrongAddress, range, csv, runbooks, upstreams, brush, against, burnDown, keys, marks, experiments, runaways, capsule, beside, alertHistory, pictures };
+export const scenarios = { start, liveUpdate, polling, filter, sort, compare, waterfall, dark, empty, token, phone, keyboard, accessible, tenThousandSessions, unavailable, cause, addresses, links, wrongAddress, range, csv, runbooks, upstreams, brush, against, burnDown, keys, marks, experiments, runaways, capsule, beside, alertHistory, costs, userNames, heat, pictures };

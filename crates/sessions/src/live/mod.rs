@@ -2,11 +2,12 @@
 //! happens on the subscribers' thread, and for a bounded number of sessions.
 
 mod runaway;
+mod usual;
 
 use crate::cache::{BreakCause, Conversation};
 use parking_lot::Mutex;
-use runaway::{Activity, Spent};
-pub use runaway::{RunawayFigure, RunawayLimits, RunawayReason};
+use runaway::{Activity, Rates, Spent};
+pub use runaway::{RunawayFigure, RunawayLimits, RunawayReason, TimesUsual};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -18,6 +19,7 @@ use tokengauge_core::call::{CallRecord, OperationClass};
 use tokengauge_core::finished::FinishedCall;
 use tokengauge_core::subscriber::Subscriber;
 use tokengauge_store::history::TimedCall;
+use usual::{Kind, Usual};
 
 /// The most sessions that are followed. Of more, those idle for longest are forgotten.
 const MAX_SESSIONS: usize = 10_000;
@@ -92,6 +94,7 @@ struct State {
     price: CachePrice,
     sessions: HashMap<Arc<str>, Followed>,
     runaway: BTreeMap<Arc<str>, Runaway>,
+    usual: Usual,
     /// The ids of those that are not guessed, for quotas.
     named: Arc<HashSet<Arc<str>>>,
     breaks: [BreakSum; 4],
@@ -102,6 +105,8 @@ struct State {
 /// What is known of a session.
 struct Followed {
     conversations: HashMap<Option<Box<str>>, Conversation>,
+    /// Of which kind its last call was.
+    kind: Kind,
     activity: Activity,
     last: Instant,
 }
@@ -114,6 +119,7 @@ impl SessionWatch {
             price: Arc::new(|_, _| None),
             sessions: HashMap::new(),
             runaway: BTreeMap::new(),
+            usual: Usual::default(),
             named: Arc::default(),
             breaks: Default::default(),
             found: [0; 3],
@@ -135,6 +141,7 @@ impl SessionWatch {
             }
         }
         state.limits = limits.clone();
+        state.usual = Usual::default();
     }
 
     /// The sessions that run away at `now`, those that began last first. Those that have ended to do so are taken off.
@@ -189,6 +196,7 @@ impl SessionWatch {
             summary: format!("{} session{plural} {verb} away", all.len()),
             description: format!("{}.", named.join("; ")),
             cause: None,
+            cause_known: false,
             view: "sessions?sort=-cost".to_owned(),
             page: None,
             runbook_url: None,
@@ -232,7 +240,9 @@ impl SessionWatch {
             tool_calls: &tool_calls,
         };
         followed.activity.add(call.ended, spent);
-        let figures = followed.activity.above(call.ended, &state.limits);
+        followed.kind = Kind::of(record);
+        state.look_at_usual(call.ended);
+        let figures = state.above(&key, call.ended);
         if !figures.is_empty() {
             state.runs_away(key, call, figures);
         }
@@ -262,6 +272,7 @@ impl State {
         let key: Arc<str> = session.into();
         let followed = Followed {
             conversations: HashMap::new(),
+            kind: Kind::default(),
             activity: Activity::new(self.limits.window, now),
             last: now,
         };
@@ -305,16 +316,35 @@ impl State {
         self.name_again();
     }
 
+    /// What of a session is above its ceilings.
+    fn above(&mut self, key: &Arc<str>, now: Instant) -> Vec<RunawayFigure> {
+        let Some(followed) = self.sessions.get_mut(key) else {
+            return Vec::new();
+        };
+        let usual = self.usual.of(&followed.kind);
+        followed.activity.above(now, &self.limits, usual)
+    }
+
+    /// Works out again what is usual, where a ceiling goes by it and some time has passed.
+    fn look_at_usual(&mut self, now: Instant) {
+        if let Some(ceiling) = self.limits.times_usual.filter(|_| self.usual.is_old(now)) {
+            let recent =
+                |followed: &&Followed| now.saturating_duration_since(followed.last) <= ceiling.over;
+            let sessions = self.sessions.values().filter(recent);
+            let sessions = sessions.map(|followed| (&followed.kind, followed.activity.most));
+            self.usual = Usual::among(sessions, ceiling.min_sessions, now);
+        }
+    }
+
     /// Takes off what runs away no more, and brings the figures of the others up to `now`.
     fn look_again(&mut self, now: Instant) {
         let before = self.runaway.len();
-        let (sessions, limits) = (&mut self.sessions, &self.limits);
-        self.runaway.retain(|key, runaway| {
-            let followed = sessions.get_mut(key);
-            let figures = followed.map(|followed| followed.activity.above(now, limits));
-            runaway.figures = figures.unwrap_or_default();
+        let mut runaway = std::mem::take(&mut self.runaway);
+        runaway.retain(|key, runaway| {
+            runaway.figures = self.above(key, now);
             !runaway.figures.is_empty()
         });
+        self.runaway = runaway;
         if self.runaway.len() != before {
             self.name_again();
         }

@@ -21,6 +21,27 @@ pub struct RunawayLimits {
     pub usd_per_minute: Option<f64>,
     /// How often an agent makes one and the same tool call within the window.
     pub same_tool_calls: Option<u32>,
+    /// Ceilings by what is usual, besides those of tokens and dollars.
+    pub times_usual: Option<TimesUsual>,
+}
+
+/// A ceiling by what is usual: the median over sessions of the same workload and agent of the most that each spent a
+/// minute, over a window.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TimesUsual {
+    /// So many times the median.
+    pub times: f64,
+    /// Sessions with a call within this time count.
+    pub over: Duration,
+    /// With fewer of them there is no such ceiling.
+    pub min_sessions: usize,
+}
+
+impl TimesUsual {
+    /// The time, where none is configured.
+    pub const OVER: Duration = Duration::from_secs(6 * 3600);
+    /// The number of sessions, likewise.
+    pub const MIN_SESSIONS: usize = 20;
 }
 
 impl RunawayLimits {
@@ -39,6 +60,7 @@ impl Default for RunawayLimits {
             tokens_per_minute: None,
             usd_per_minute: Some(RunawayLimits::USD_PER_MINUTE),
             same_tool_calls: Some(RunawayLimits::SAME_TOOL_CALLS),
+            times_usual: None,
         }
     }
 }
@@ -84,14 +106,24 @@ pub struct RunawayFigure {
     pub value: f64,
     /// The ceiling, in the same unit.
     pub limit: f64,
+    /// What is usual, in the same unit, where the ceiling goes by it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usual: Option<f64>,
 }
 
 impl RunawayFigure {
     /// In a few words, for logs and messages.
     pub fn in_words(&self) -> String {
         let RunawayFigure { value, limit, .. } = self;
+        let times = |usual: f64| format!(", {:.0} times what is usual", value / usual);
+        let times = self.usual.map_or(String::new(), times);
         match self.reason {
-            RunawayReason::Tokens => format!("{value:.0} tokens a minute (above {limit:.0})"),
+            RunawayReason::Tokens => {
+                format!("{value:.0} tokens a minute (above {limit:.0}{times})")
+            }
+            RunawayReason::Dollars if self.usual.is_some() => {
+                format!("{value:.2} USD a minute (above {limit:.2}{times})")
+            }
             RunawayReason::Dollars => format!("{value:.2} USD a minute (above {limit})"),
             RunawayReason::SameToolCall => {
                 format!("the same tool call {value:.0} times (limit {limit:.0})")
@@ -108,6 +140,13 @@ pub(super) struct Spent<'a> {
     pub(super) tool_calls: &'a [u64],
 }
 
+/// Tokens and US dollars a minute, over a window.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Rates {
+    pub(super) tokens: f64,
+    pub(super) usd: f64,
+}
+
 /// What a session did within the window.
 #[derive(Clone, Debug)]
 pub(super) struct Activity {
@@ -120,6 +159,8 @@ pub(super) struct Activity {
     slots: [(u64, f64); SLOTS],
     /// Tool calls of agents, by time.
     tool_calls: VecDeque<(Instant, u64)>,
+    /// The most that was spent, when a call ended.
+    pub(super) most: Rates,
 }
 
 impl Activity {
@@ -130,6 +171,7 @@ impl Activity {
             latest: 0,
             slots: Default::default(),
             tool_calls: VecDeque::new(),
+            most: Rates::default(),
         }
     }
 
@@ -144,6 +186,20 @@ impl Activity {
                 self.tool_calls.pop_front();
             }
             self.tool_calls.push_back((now, *hash));
+        }
+        let rates = self.rates();
+        self.most.tokens = self.most.tokens.max(rates.tokens);
+        self.most.usd = self.most.usd.max(rates.usd);
+    }
+
+    /// What was spent a minute over the whole window.
+    fn rates(&self) -> Rates {
+        let minutes = self.window.as_secs_f64() / 60.0;
+        let tokens: u64 = self.slots.iter().map(|(tokens, _)| tokens).sum();
+        let usd: f64 = self.slots.iter().map(|(_, usd)| usd).sum();
+        Rates {
+            tokens: tokens as f64 / minutes,
+            usd: usd / minutes,
         }
     }
 
@@ -164,40 +220,58 @@ impl Activity {
         }
     }
 
-    /// The figures at `now` that are above their ceilings.
-    pub(super) fn above(&mut self, now: Instant, limits: &RunawayLimits) -> Vec<RunawayFigure> {
+    /// The figures at `now` that are above their ceilings, of which some go by what is `usual`.
+    pub(super) fn above(
+        &mut self,
+        now: Instant,
+        limits: &RunawayLimits,
+        usual: Option<Rates>,
+    ) -> Vec<RunawayFigure> {
         self.advance(now);
-        let minutes = self.window.as_secs_f64() / 60.0;
-        let tokens: u64 = self.slots.iter().map(|(tokens, _)| tokens).sum();
-        let usd: f64 = self.slots.iter().map(|(_, usd)| usd).sum();
-        let over = |reason, value: f64, limit: Option<f64>| {
-            let limit = limit.filter(|limit| value > *limit)?;
+        let rates = self.rates();
+        let times = limits.times_usual.map(|ceiling| ceiling.times);
+        let over = |reason, value: f64, limit: Option<f64>, usual: Option<f64>| {
+            let usual = usual.filter(|usual| *usual > 0.0);
+            let by_usual = times.zip(usual).map(|(times, usual)| times * usual);
+            let fixed = limit.filter(|limit| value > *limit);
+            // A ceiling that somebody chose says more than one that follows the others.
+            let limit = fixed.or(by_usual.filter(|limit| value > *limit))?;
             Some(RunawayFigure {
                 reason,
                 value,
                 limit,
+                usual: usual.filter(|_| fixed.is_none()),
             })
         };
-        let repeated = limits.same_tool_calls.and_then(|most| {
-            let value = self.most_equal() as f64;
-            (value >= f64::from(most)).then_some(RunawayFigure {
-                reason: RunawayReason::SameToolCall,
-                value,
-                limit: f64::from(most),
-            })
-        });
-        [
+        let of = |part: fn(Rates) -> f64| usual.map(part);
+        let (tokens, usd) = (limits.tokens_per_minute, limits.usd_per_minute);
+        let found = [
             over(
                 RunawayReason::Tokens,
-                tokens as f64 / minutes,
-                limits.tokens_per_minute,
+                rates.tokens,
+                tokens,
+                of(|usual| usual.tokens),
             ),
-            over(RunawayReason::Dollars, usd / minutes, limits.usd_per_minute),
-            repeated,
-        ]
-        .into_iter()
-        .flatten()
-        .collect()
+            over(
+                RunawayReason::Dollars,
+                rates.usd,
+                usd,
+                of(|usual| usual.usd),
+            ),
+            self.repeated(limits),
+        ];
+        found.into_iter().flatten().collect()
+    }
+
+    fn repeated(&self, limits: &RunawayLimits) -> Option<RunawayFigure> {
+        let most = limits.same_tool_calls?;
+        let value = self.most_equal();
+        (value >= most).then(|| RunawayFigure {
+            reason: RunawayReason::SameToolCall,
+            value: f64::from(value),
+            limit: f64::from(most),
+            usual: None,
+        })
     }
 
     /// How often the most frequent of the tool calls was made.
@@ -220,6 +294,7 @@ mod tests {
             tokens_per_minute: Some(1_000.0),
             usd_per_minute: Some(0.5),
             same_tool_calls: Some(5),
+            times_usual: None,
         }
     }
 
@@ -232,7 +307,7 @@ mod tests {
     }
 
     fn reasons(activity: &mut Activity, now: Instant) -> Vec<RunawayReason> {
-        let above = activity.above(now, &limits());
+        let above = activity.above(now, &limits(), None);
         above.iter().map(|figure| figure.reason).collect()
     }
 
@@ -245,11 +320,12 @@ mod tests {
         assert_eq!(reasons(&mut activity, at(1)), [], "900 a minute, 0.4 USD");
         activity.add(at(90), spent(2_000, 0.5, &[]));
         assert_eq!(
-            activity.above(at(90), &limits()),
+            activity.above(at(90), &limits(), None),
             [RunawayFigure {
                 reason: RunawayReason::Tokens,
                 value: 1_100.0,
-                limit: 1_000.0
+                limit: 1_000.0,
+                usual: None,
             }]
         );
         activity.add(at(95), spent(0, 1.0, &[]));
@@ -272,7 +348,7 @@ mod tests {
         }
         assert_eq!(reasons(&mut activity, at(40)), []);
         activity.add(at(50), spent(0, 0.0, &[7]));
-        let found = activity.above(at(50), &limits());
+        let found = activity.above(at(50), &limits(), None);
         assert_eq!(found[0].reason, RunawayReason::SameToolCall);
         assert_eq!((found[0].value, found[0].limit), (5.0, 5.0));
         assert_eq!(reasons(&mut activity, at(601)), [], "the first has left");
@@ -280,6 +356,39 @@ mod tests {
             activity.add(at(700), spent(0, 0.0, &[hash]));
         }
         assert_eq!(activity.tool_calls.len(), MAX_TOOL_CALLS);
+    }
+
+    #[test]
+    fn a_ceiling_by_what_is_usual_stands_beside_the_fixed_one() {
+        let begin = Instant::now();
+        let limits = RunawayLimits {
+            times_usual: Some(TimesUsual {
+                times: 10.0,
+                over: TimesUsual::OVER,
+                min_sessions: 1,
+            }),
+            ..limits()
+        };
+        let usual = |tokens| Some(Rates { tokens, usd: 0.0 });
+        let mut activity = Activity::new(limits.window, begin);
+        activity.add(begin, spent(4_000, 0.1, &[]));
+        assert_eq!(activity.above(begin, &limits, None), []);
+        assert_eq!(activity.above(begin, &limits, usual(50.0)), [], "8 times");
+        let found = activity.above(begin, &limits, usual(20.0));
+        let by_usual = RunawayFigure {
+            reason: RunawayReason::Tokens,
+            value: 400.0,
+            limit: 200.0,
+            usual: Some(20.0),
+        };
+        assert_eq!(found, [by_usual], "no price says nothing of dollars");
+        assert_eq!(
+            found[0].in_words(),
+            "400 tokens a minute (above 200, 20 times what is usual)"
+        );
+        activity.add(begin, spent(8_000, 0.0, &[]));
+        let found = activity.above(begin, &limits, usual(20.0));
+        assert_eq!((found[0].limit, found[0].usual), (1_000.0, None));
     }
 
     #[test]
@@ -293,6 +402,6 @@ mod tests {
         };
         let mut activity = Activity::new(none.window, begin);
         activity.add(begin, spent(u64::MAX / 2, 1e9, &[1; 100]));
-        assert_eq!(activity.above(begin, &none), []);
+        assert_eq!(activity.above(begin, &none, None), []);
     }
 }

@@ -122,6 +122,7 @@ fn notice(since: f64, status: &Status, alert: &Alert) -> AlertNotification {
             tier.factor
         ),
         cause: status.cause.as_ref().map(|cause| cause.sentence.clone()),
+        cause_known: status.cause.as_ref().is_some_and(|cause| cause.known),
         view: view(since, status, alert),
         page: None,
         runbook_url: definition.runbook_url.clone(),

@@ -221,6 +221,7 @@ mod tests {
             summary: "a < b & c".to_owned(),
             description: "why".to_owned(),
             cause: Some("queueing & more".to_owned()),
+            cause_known: true,
             view: String::new(),
             page: Some("https://gauge/".to_owned()),
             runbook_url: Some("https://wiki/x".to_owned()),

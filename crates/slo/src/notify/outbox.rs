@@ -26,11 +26,14 @@ pub struct Outbox {
 struct Delivered {
     at: f64,
     notice: AlertNotification,
+    /// Whether one of the messages since it fires had the cause.
+    #[serde(default)]
+    with_cause: bool,
 }
 
 impl Outbox {
-    /// What to send at `now`, where `firing` are the firing alerts: new ones, resolved ones, and
-    /// those that were sent `repeat` ago. Nothing while a retry is pending.
+    /// What to send at `now`, where `firing` are the firing alerts: new ones, resolved ones, those that were sent `repeat`
+    /// ago, and those that were sent before their cause was known. Nothing while a retry is pending.
     pub fn due(
         &self,
         now: f64,
@@ -52,7 +55,8 @@ impl Outbox {
             };
             // The start stays the one that was delivered first, also after a restart.
             let since = delivered.notice.since.min(notice.since);
-            (now - delivered.at >= repeat.as_secs_f64()).then(|| AlertNotification {
+            let again = now - delivered.at >= repeat.as_secs_f64() || self.awaits_cause(notice);
+            again.then(|| AlertNotification {
                 since,
                 ..notice.clone()
             })
@@ -65,14 +69,26 @@ impl Outbox {
         self.delivered.contains_key(key)
     }
 
+    /// Whether a firing alert was delivered without its cause, which is known now. That happens once: an alert that
+    /// changes its mind is not sent again.
+    pub fn awaits_cause(&self, notice: &AlertNotification) -> bool {
+        let delivered = self.delivered.get(&notice.key());
+        notice.firing && notice.cause_known && delivered.is_some_and(|before| !before.with_cause)
+    }
+
     /// Notes that `notices` were delivered.
     pub fn sent(&mut self, now: f64, notices: &[AlertNotification]) {
         (self.failures, self.not_before) = (0, 0.0);
         for notice in notices {
             if notice.firing {
-                let notice = notice.clone();
-                self.delivered
-                    .insert(notice.key(), Delivered { at: now, notice });
+                let before = self.delivered.get(&notice.key());
+                let delivered = Delivered {
+                    at: now,
+                    notice: notice.clone(),
+                    with_cause: notice.cause_known
+                        || before.is_some_and(|before| before.with_cause),
+                };
+                self.delivered.insert(notice.key(), delivered);
             } else {
                 self.delivered.remove(&notice.key());
             }
@@ -105,6 +121,7 @@ mod tests {
             summary: "s".to_owned(),
             description: "d".to_owned(),
             cause: None,
+            cause_known: false,
             view: String::new(),
             page: None,
             runbook_url: None,
@@ -129,6 +146,53 @@ mod tests {
         assert!(!over[0].firing && over[0].since == 100.0);
         outbox.sent(200.0, &over);
         assert!(outbox.due(201.0, &[], HOURS).is_empty());
+    }
+
+    #[test]
+    fn an_alert_is_sent_again_once_when_its_cause_is_known() {
+        let mut outbox = Outbox::default();
+        let unknown = AlertNotification {
+            cause: Some("The cause is not known".to_owned()),
+            ..notice("a")
+        };
+        let known = AlertNotification {
+            cause: Some("decoding".to_owned()),
+            cause_known: true,
+            ..notice("a")
+        };
+        outbox.sent(100.0, std::slice::from_ref(&unknown));
+        assert!(
+            outbox
+                .due(105.0, std::slice::from_ref(&unknown), HOURS)
+                .is_empty()
+        );
+        let due = outbox.due(110.0, std::slice::from_ref(&known), HOURS);
+        assert_eq!(due, std::slice::from_ref(&known));
+        outbox.failed(110.0, None);
+        assert_eq!(
+            outbox.due(111.0, &due, HOURS).len(),
+            1,
+            "until it was delivered"
+        );
+        outbox.sent(111.0, &due);
+        // It goes back and forth, and is repeated without a cause in between.
+        assert!(
+            outbox
+                .due(120.0, std::slice::from_ref(&known), HOURS)
+                .is_empty()
+        );
+        let again = outbox.due(14_600.0, std::slice::from_ref(&unknown), HOURS);
+        outbox.sent(14_600.0, &again);
+        assert!(
+            outbox
+                .due(14_610.0, std::slice::from_ref(&known), HOURS)
+                .is_empty()
+        );
+        // Another incident has another cause.
+        let over = outbox.due(14_700.0, &[], HOURS);
+        outbox.sent(14_700.0, &over);
+        outbox.sent(14_800.0, &[unknown]);
+        assert_eq!(outbox.due(14_810.0, &[known], HOURS).len(), 1);
     }
 
     #[test]

@@ -14,7 +14,7 @@ use tokengauge_core::lengths::{output_length, prompt_length};
 const BANDS: [f64; 5] = [0.0, 5.0, 15.0, 30.0, 60.0];
 
 /// What a call has of `dimension`.
-fn value_of(dimension: Dimension, call: &CallRecord) -> Option<Cow<'_, str>> {
+pub(super) fn value_of(dimension: Dimension, call: &CallRecord) -> Option<Cow<'_, str>> {
     Some(Cow::Borrowed(match dimension {
         Dimension::Model => model_of(call)?,
         Dimension::Workload => call.workload.as_deref()?,

@@ -2,6 +2,7 @@
 //! series, with the same results as the ledger's.
 
 mod changed_upstream;
+mod costs;
 mod distributions;
 mod experiment_units;
 mod groups;
@@ -21,6 +22,7 @@ mod waterfall;
 mod tests;
 
 pub(crate) use changed_upstream::CapacityBucket;
+pub use costs::costs;
 pub use distributions::{distributions, hourly_distributions};
 pub use experiment_units::{UnitTally, experiment_units};
 pub use groups::{Group, Groups, groups};

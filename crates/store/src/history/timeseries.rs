@@ -4,6 +4,7 @@ use super::quantile::{quantile, sorted};
 use super::time::written as instant;
 use super::timed_call::TimedCall;
 use crate::query::{Point, SeriesMetric, Timeseries};
+use crate::sketch::{Sketch, histograms};
 use std::collections::BTreeMap;
 use std::time::{Duration, UNIX_EPOCH};
 use tokengauge_core::call::{CallRecord, TpsUnavailable};
@@ -61,18 +62,31 @@ pub fn timeseries<'a>(
     for (second, streamed, spread) in seconds.unwrap_or_default() {
         tokens.add(*second, *streamed, *spread);
     }
-    let points = (from..end).map(|number| {
-        let step = steps.remove(&number).unwrap_or_default();
-        point(
-            number * width,
-            width,
-            step,
-            tokens.rate((number - from) as usize),
-        )
+    let steps: Vec<Step> = (from..end)
+        .map(|number| steps.remove(&number).unwrap_or_default())
+        .collect();
+    let sketches: Vec<Sketch> = steps.iter().map(Step::sketch).collect();
+    let (bounds, counts) = histograms(sketches.iter());
+    let points = (from..end).zip(steps).zip(counts);
+    let points = points.map(|((number, step), counts)| {
+        let rate = tokens.rate((number - from) as usize);
+        Point {
+            counts,
+            ..point(number * width, width, step, rate)
+        }
     });
     Timeseries {
         step: width,
         points: points.collect(),
+        bounds,
+    }
+}
+
+impl Step {
+    fn sketch(&self) -> Sketch {
+        let mut sketch = Sketch::default();
+        self.values.iter().for_each(|value| sketch.add(*value));
+        sketch
     }
 }
 
@@ -113,6 +127,7 @@ fn point(at: u64, width: u64, step: Step, (tokens, spread): (f64, f64)) -> Point
         p50: quantile(&values, 0.5),
         p90: quantile(&values, 0.9),
         p99: quantile(&values, 0.99),
+        counts: Vec::new(),
         tokens_per_second: Some(tokens),
         spread_tokens_per_second: Some(spread),
     }

@@ -189,9 +189,10 @@ pub enum SeriesMetric {
 }
 
 /// What calls may have in common.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Dimension {
     /// The model that answered, else the one asked for.
+    #[default]
     Model,
     /// The workload.
     Workload,

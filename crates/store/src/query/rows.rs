@@ -303,6 +303,19 @@ pub struct Timeseries {
     pub step: u64,
     /// In the order of time; points without calls are there, too.
     pub points: Vec<Point>,
+    /// The bounds of the classes of the points' `counts`, ascending; each is 27 % above the one before.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub bounds: Vec<f64>,
+}
+
+impl Timeseries {
+    /// Leaves the counts by class out, and their bounds.
+    pub fn leave_out_counts(&mut self) {
+        self.bounds.clear();
+        self.points
+            .iter_mut()
+            .for_each(|point| point.counts.clear());
+    }
 }
 
 /// The calls that began within one step.
@@ -332,6 +345,10 @@ pub struct Point {
     pub p90: Option<f64>,
     /// 99 hundredths are below.
     pub p99: Option<f64>,
+    /// Ended calls by the class of the metric: of class `i` are those above `bounds[i]`, up to `bounds[i + 1]`. Only
+    /// where they are asked for; empty where no call has ended.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub counts: Vec<u64>,
     /// Tokens of all calls that were generated in the step, whichever began when, over its
     /// length; `null` for a time of which only the calls are known.
     pub tokens_per_second: Option<f64>,

@@ -5,6 +5,7 @@ mod operations;
 mod parameters;
 mod schemas;
 
+use super::calls_file::MEDIA_TYPE;
 use super::finished::reply;
 use super::marks;
 use super::own_use;
@@ -36,6 +37,8 @@ enum Answer {
     Events,
     /// A file for browsers.
     Html,
+    /// A file for analysis.
+    Parquet,
 }
 
 /// The document.
@@ -105,6 +108,7 @@ fn described(operation: Operation, schemas: &mut SchemaGenerator) -> Value {
     let answer = match operation.answer {
         Answer::Json(schema) => in_json(schema(schemas)),
         Answer::Html => json!({"text/html": {"schema": {"type": "string"}}}),
+        Answer::Parquet => json!({MEDIA_TYPE: {"schema": {"type": "string", "format": "binary"}}}),
         Answer::Events => json!({"text/event-stream": {"schema": {"type": "string"}}}),
     };
     let mut problem = |description: &str| {
@@ -123,7 +127,10 @@ fn described(operation: Operation, schemas: &mut SchemaGenerator) -> Value {
         responses["401"] = problem("There is no key of which the use could be told.");
         responses["404"] = problem("`own_use` of [admin] is off.");
         responses["429"] = problem("This was asked for too often.");
-    } else if matches!(operation.path, "/api/v1/calls" | "/api/v1/capsule") {
+    } else if matches!(
+        operation.path,
+        "/api/v1/calls" | "/api/v1/calls.parquet" | "/api/v1/capsule"
+    ) {
         responses["404"] = problem("No [[slo]] of the configuration has the name of `slo`.");
     } else if operation.path == "/api/v1/calls/{id}" {
         parameters.insert(0, parameters::call_id());

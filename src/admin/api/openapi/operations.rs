@@ -5,6 +5,7 @@ use crate::admin::Drifts;
 use crate::admin::api::calls::{Call, Calls, OF_CALLS};
 use crate::admin::api::capacity::Capacities;
 use crate::admin::api::capsule::OF_CAPSULES;
+use crate::admin::api::costs::{CostsOverTime, OF_COSTS};
 use crate::admin::api::experiments::Experiments;
 use crate::admin::api::finished::{
     Groups, Models, OF_GROUPS, OF_SESSIONS, OF_TIMESERIES, Series, SessionAndCalls, Sessions,
@@ -82,6 +83,14 @@ fn of_calls() -> Vec<Operation> {
             "Finished calls, the newest first.",
             &[&FILTERS, &OF_CALLS, &PAGING],
         ),
+        Operation {
+            method: "get",
+            path: "/api/v1/calls.parquet",
+            id: "calls_file",
+            summary: "The newest 10,000 finished calls as a Parquet file, in the columns of `tokengauge export`.",
+            parameters: &[&FILTERS, &OF_CALLS],
+            answer: Answer::Parquet,
+        },
         get::<Call>(
             "/api/v1/calls/{id}",
             "call",
@@ -153,6 +162,12 @@ fn of_groups() -> Vec<Operation> {
             "timeseries",
             "Percentiles over time, by when calls began; at most 1000 points.",
             &[&FILTERS, &OF_TIMESERIES],
+        ),
+        get::<CostsOverTime>(
+            "/api/v1/costs",
+            "costs",
+            "What calls cost over time by something they have in common, by when they began; of a long time the newest 1000 steps.",
+            &[&FILTERS, &OF_COSTS],
         ),
         get::<Capacities>(
             "/api/v1/capacity",

@@ -1,6 +1,7 @@
 //! The parameters of the API.
 
-use crate::admin::api::finished::{DIMENSIONS, METRICS, ORDERS, SORTS};
+use crate::admin::api::costs::{DEFAULT_SERIES, MAX_SERIES};
+use crate::admin::api::finished::{DIMENSIONS, METRICS, ORDERS, SORTS, YES_OR_NO};
 use crate::admin::api::marks::{MAX_MS, kinds};
 use crate::admin::api::query_params::{
     CLASSES, DEFAULT_LIMIT, FAILED, MAX_CURSOR, MAX_LIMIT, MAX_NAME, OUTCOMES,
@@ -171,6 +172,18 @@ fn schema(name: &str) -> (Value, &'static str) {
         "metric" => (
             words(METRICS.map(|(word, _)| word).to_vec()),
             "Decode speed (where nothing is said) or time to first token.",
+        ),
+        "counts" => (
+            words(YES_OR_NO.map(|(word, _)| word).to_vec()),
+            "Whether each point says how many of its calls are of which class of the metric; false, where nothing is said.",
+        ),
+        "dimension" => (
+            words(DIMENSIONS.map(|(word, _)| word).to_vec()),
+            "What the calls of a series have in common; model, where nothing is said.",
+        ),
+        "series" => (
+            json!({"type": "integer", "minimum": 1, "maximum": MAX_SERIES, "default": DEFAULT_SERIES}),
+            "Series at most, those that cost most; the calls of all others are one more.",
         ),
         "step" => (
             json!({"type": "string", "pattern": format!("^{STEP}$")}),

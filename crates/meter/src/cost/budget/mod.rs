@@ -477,6 +477,7 @@ impl BudgetState {
                 }
             ),
             cause: None,
+            cause_known: false,
             view: format!("sessions?sort=-cost&from={}", begin_of(spent.period.0)),
             page: None,
             runbook_url: None,

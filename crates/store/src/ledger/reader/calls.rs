@@ -18,11 +18,13 @@ const FEW: usize = 400;
 /// still have a next one.
 const MAX_STEPS: usize = 50_000;
 
-pub(super) fn calls(
+/// A page of calls, each as `read` makes it of a row of `calls_readable`.
+pub(super) fn calls<T>(
     connection: &Connection,
     filter: &Filter,
     page: &Paging,
-) -> Result<Page<CallRecord>, QueryError> {
+    read: impl Fn(&Row<'_>) -> rusqlite::Result<T>,
+) -> Result<Page<T>, QueryError> {
     let nothing = Page {
         rows: Vec::new(),
         next_cursor: None,
@@ -41,7 +43,7 @@ pub(super) fn calls(
     };
     let mut rows = Vec::new();
     for key in keys {
-        rows.extend(by_key(connection, key)?);
+        rows.extend(row_of(connection, key, &read)?);
     }
     Ok(Page {
         rows,
@@ -159,9 +161,17 @@ pub(in crate::ledger) fn by_key(
     connection: &Connection,
     key: i64,
 ) -> rusqlite::Result<Option<CallRecord>> {
+    row_of(connection, key, record)
+}
+
+fn row_of<T>(
+    connection: &Connection,
+    key: i64,
+    read: impl Fn(&Row<'_>) -> rusqlite::Result<T>,
+) -> rusqlite::Result<Option<T>> {
     connection
         .prepare_cached("SELECT * FROM calls_readable WHERE key = ?")?
-        .query_row([key], record)
+        .query_row([key], |row| read(row))
         .optional()
 }
 

@@ -12,6 +12,7 @@ use crate::query::{
     Band, Dimension, Filter, GroupRow, LatencyRow, Page, Paging, Point, SeriesMetric, SpeedRow,
     Timeseries, TokenSums,
 };
+use crate::sketch::{Sketch, histograms};
 use rusqlite::Connection;
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime};
@@ -61,7 +62,7 @@ pub(super) fn groups(
 
 /// What calls have of a dimension.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-enum Value {
+pub(super) enum Value {
     /// The name with this id.
     Name(Option<i64>),
     /// A class of length.
@@ -69,7 +70,7 @@ enum Value {
 }
 
 impl Value {
-    fn of(by: Dimension, common: &SeriesNames, share: Option<&Share>) -> Value {
+    pub(super) fn of(by: Dimension, common: &SeriesNames, share: Option<&Share>) -> Value {
         let length = |tokens: Option<i64>, class: fn(u64) -> &'static str| {
             Value::Length(tokens.map(|tokens| class(count(tokens))))
         };
@@ -84,7 +85,7 @@ impl Value {
         }
     }
 
-    fn text(self, connection: &Connection) -> rusqlite::Result<Option<String>> {
+    pub(super) fn text(self, connection: &Connection) -> rusqlite::Result<Option<String>> {
         match self {
             Value::Name(id) => text(connection, id),
             Value::Length(class) => Ok(class.map(str::to_owned)),
@@ -92,7 +93,7 @@ impl Value {
     }
 }
 
-fn group(
+pub(super) fn group(
     known: &mut HashMap<Vec<Value>, usize>,
     by: &[Dimension],
     common: &SeriesNames,
@@ -104,7 +105,7 @@ fn group(
 }
 
 /// The parts of the time, from rollups where these suffice, else from the calls.
-fn plan(matching: &Matching, summed: bool) -> Vec<Part> {
+pub(super) fn plan(matching: &Matching, summed: bool) -> Vec<Part> {
     if summed {
         return parts(matching.since, matching.until);
     }
@@ -237,7 +238,7 @@ pub(super) fn timeseries(
     let Some((from, to)) = span(connection, filter, step)? else {
         return Ok(Timeseries {
             step: step as u64,
-            points: Vec::new(),
+            ..Timeseries::default()
         });
     };
     let mut slots = Slots::default();
@@ -258,14 +259,28 @@ pub(super) fn timeseries(
         visit(connection, &matching, (part, want), slot, &mut slots)?;
         tokens = throughput::rates(connection, filter, &matching, (from, to), step)?;
     }
-    let points = slots.0.iter().enumerate().map(|(at, sums)| {
+    let sketches = slots.0.iter().map(|sums| sketch(metric, sums));
+    let (bounds, counts) = histograms(sketches);
+    let points = slots.0.iter().zip(counts).enumerate();
+    let points = points.map(|(at, (sums, counts))| {
         let tokens = tokens.get(at).copied().flatten();
-        point(from + at as i64 * step, step, metric, sums, tokens)
+        Point {
+            counts,
+            ..point(from + at as i64 * step, step, metric, sums, tokens)
+        }
     });
     Ok(Timeseries {
         step: step as u64,
         points: points.collect(),
+        bounds,
     })
+}
+
+fn sketch(metric: SeriesMetric, sums: &Sums) -> &Sketch {
+    match metric {
+        SeriesMetric::Tps => &sums.tps,
+        SeriesMetric::Ttft => &sums.ttft,
+    }
 }
 
 /// The whole steps that hold the time asked for, in seconds since 1970: what is not asked
@@ -303,7 +318,7 @@ fn span(
 }
 
 /// The longest sums of which whole ones fit into a step, where those are still kept.
-fn level(
+pub(super) fn level(
     matching: &Matching,
     connection: &Connection,
     from: i64,
@@ -327,10 +342,7 @@ fn point(
     sums: &Sums,
     tokens: Option<(f64, f64)>,
 ) -> Point {
-    let sketch = match metric {
-        SeriesMetric::Tps => &sums.tps,
-        SeriesMetric::Ttft => &sums.ttft,
-    };
+    let sketch = sketch(metric, sums);
     Point {
         at: written(at * 1000),
         calls: count(sums.calls),
@@ -341,6 +353,7 @@ fn point(
         p50: sketch.quantile(0.5),
         p90: sketch.quantile(0.9),
         p99: sketch.quantile(0.99),
+        counts: Vec::new(),
         tokens_per_second: tokens.map(|(all, _)| all),
         spread_tokens_per_second: tokens.map(|(_, spread)| spread),
     }

@@ -5,6 +5,7 @@
 pub(super) mod calls;
 mod capacity;
 mod connections;
+mod costs;
 mod distributions;
 mod experiment_units;
 mod groups;
@@ -14,10 +15,11 @@ mod sessions;
 mod throughput;
 
 use super::undelivered::{self, SinkProgress, UndeliveredCall};
+use crate::columns::{Value, values_of_row};
 use crate::query::{
-    CapacityRow, Dimension, DistributionSelector, DistributionSeries, Distributions,
-    ExperimentUnits, Filter, GroupRow, Mark, MarkQuery, Page, Paging, SeriesMetric, SessionDetail,
-    SessionQuery, SessionRow, Timeseries, UnitQuery,
+    CapacityRow, CostQuery, Costs, Dimension, DistributionSelector, DistributionSeries,
+    Distributions, ExperimentUnits, Filter, GroupRow, Mark, MarkQuery, Page, Paging, SeriesMetric,
+    SessionDetail, SessionQuery, SessionRow, Timeseries, UnitQuery,
 };
 use connections::Connections;
 use std::collections::BTreeMap;
@@ -157,6 +159,15 @@ impl Reader {
         self.groups(filter, &[Dimension::Workload], page)
     }
 
+    /// What calls cost over time, in steps of whole seconds on multiples of the step since 1970.
+    ///
+    /// # Errors
+    /// As with every query: see [`QueryError`].
+    pub fn costs(&self, query: &CostQuery) -> Result<Costs, QueryError> {
+        self.connections
+            .ask(|connection| costs::costs(connection, query))
+    }
+
     /// Percentiles over time, in steps of whole seconds on multiples of `step` since 1970;
     /// of more than 1000 the newest.
     ///
@@ -172,6 +183,19 @@ impl Reader {
             .ask(|connection| groups::timeseries(connection, filter, metric, step))
     }
 
+    /// The same calls as [`Reader::calls`], each as the values of [`crate::columns::COLUMNS`].
+    ///
+    /// # Errors
+    /// As with every query: see [`QueryError`].
+    pub fn call_rows(
+        &self,
+        filter: &Filter,
+        page: &Paging,
+    ) -> Result<Page<Vec<Value>>, QueryError> {
+        self.connections
+            .ask(|connection| calls::calls(connection, filter, page, values_of_row))
+    }
+
     /// The calls that match, the newest first. A page may have fewer rows than the limit
     /// and still not be the last: only `next_cursor` says so.
     ///
@@ -179,7 +203,7 @@ impl Reader {
     /// As with every query: see [`QueryError`].
     pub fn calls(&self, filter: &Filter, page: &Paging) -> Result<Page<CallRecord>, QueryError> {
         self.connections
-            .ask(|connection| calls::calls(connection, filter, page))
+            .ask(|connection| calls::calls(connection, filter, page, calls::record))
     }
 
     /// The call with this id; `None` where it is not known.

@@ -49,7 +49,8 @@ pub(super) fn parts(since: Option<i64>, until: Option<i64>) -> Vec<Part> {
     parts
 }
 
-fn split(from: i64, to: i64, levels: &[i64], parts: &mut Vec<Part>) {
+/// Adds the parts from `from` to `to`: whole ones of the first level, at the edges those of the finer ones.
+pub(super) fn split(from: i64, to: i64, levels: &[i64], parts: &mut Vec<Part>) {
     if from >= to {
         return;
     }

@@ -1,0 +1,129 @@
+//! What calls cost over time, by something they have in common.
+
+use super::{Dimension, Filter, TokenSums};
+use schemars::JsonSchema;
+use serde::Serialize;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// What is asked of costs over time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CostQuery {
+    /// Which calls.
+    pub filter: Filter,
+    /// What the calls of a series have in common.
+    pub by: Dimension,
+    /// The length of a point, in whole seconds.
+    pub step: Duration,
+    /// Series at most, those that cost most; the calls of all others are one series.
+    pub most: usize,
+}
+
+/// Costs over time.
+#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize)]
+pub struct Costs {
+    /// Seconds of each point.
+    pub step: u64,
+    /// Those that cost most, the most expensive first; those without a price by their tokens.
+    pub series: Vec<CostSeries>,
+    /// All others together; `null` where there are none.
+    pub others: Option<CostSeries>,
+}
+
+/// The costs of calls that have something in common.
+#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize)]
+pub struct CostSeries {
+    /// What they have in common; `null` for calls without it, and for all others together.
+    pub name: Option<String>,
+    /// How many names are in it.
+    pub names: u64,
+    /// Its sums over the whole time.
+    #[serde(flatten)]
+    pub sums: CostSums,
+    /// The steps in which calls began, in the order of time; steps without calls are left out.
+    pub points: Vec<CostPoint>,
+}
+
+/// The calls that began within one step.
+#[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize)]
+pub struct CostPoint {
+    /// When the step begins.
+    #[schemars(extend("format" = "date-time"))]
+    pub at: String,
+    /// Its sums.
+    #[serde(flatten)]
+    pub sums: CostSums,
+}
+
+/// What calls cost together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, JsonSchema, Serialize)]
+pub struct CostSums {
+    /// Calls that have ended.
+    pub calls: u64,
+    /// Those that did not end well.
+    pub errors: u64,
+    /// Their tokens.
+    pub tokens: TokenSums,
+    /// What the priced calls cost; `null` where none has a price.
+    pub cost_usd: Option<f64>,
+    /// Calls with tokens but without a price.
+    pub unpriced_calls: u64,
+}
+
+impl CostSums {
+    /// Adds all that `other` sums up.
+    pub(crate) fn merge(&mut self, other: &CostSums) {
+        self.calls += other.calls;
+        self.errors += other.errors;
+        let (sums, more) = (&mut self.tokens, &other.tokens);
+        add(&mut sums.input, more.input);
+        add(&mut sums.cached_input, more.cached_input);
+        add(&mut sums.output, more.output);
+        add(&mut sums.reasoning, more.reasoning);
+        if let Some(cost) = other.cost_usd {
+            *self.cost_usd.get_or_insert(0.0) += cost;
+        }
+        self.unpriced_calls += other.unpriced_calls;
+    }
+
+    /// The order of series: by cost in billionths of a dollar, then by tokens and by calls, the largest first.
+    pub(crate) fn rank(&self) -> Reverse<(Option<u64>, u64, u64)> {
+        let nano = self.cost_usd.map(|cost| (cost * 1e9).round() as u64);
+        let tokens = self.tokens.input.unwrap_or(0) + self.tokens.output.unwrap_or(0);
+        Reverse((nano, tokens, self.calls))
+    }
+}
+
+fn add(sum: &mut Option<u64>, more: Option<u64>) {
+    if let Some(more) = more {
+        *sum = Some(sum.unwrap_or(0).saturating_add(more));
+    }
+}
+
+impl CostSeries {
+    /// A series of the sums of its steps, by their beginnings in seconds since 1970.
+    pub(crate) fn of(name: Option<String>, names: u64, steps: BTreeMap<u64, CostSums>) -> Self {
+        let mut sums = CostSums::default();
+        steps.values().for_each(|step| sums.merge(step));
+        let point = |(at, sums)| CostPoint {
+            at: humantime::format_rfc3339_millis(UNIX_EPOCH + Duration::from_secs(at)).to_string(),
+            sums,
+        };
+        CostSeries {
+            name,
+            names,
+            sums,
+            points: steps.into_iter().map(point).collect(),
+        }
+    }
+}
+
+impl CostQuery {
+    /// The step that holds `at`, by its beginning in seconds since 1970.
+    pub(crate) fn step_of(&self, at: SystemTime) -> u64 {
+        let seconds = tokengauge_core::time::since_1970(at) as u64;
+        let step = self.step.as_secs().max(1);
+        seconds / step * step
+    }
+}

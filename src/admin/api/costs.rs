@@ -1,0 +1,100 @@
+//! `/api/v1/costs`: what calls cost over time, by something they have in common.
+
+use super::finished::{DEFAULT_STEP, DIMENSIONS, Times, reply};
+use super::query_params::{FILTERS, QueryParams};
+use super::store::{Span, Store, StoreName, ask};
+use crate::admin::Admin;
+use crate::history::MAX_POINTS;
+use crate::query::{CostQuery, Costs, Filter};
+use axum::extract::{RawQuery, State};
+use axum::response::Response;
+use schemars::JsonSchema;
+use serde::Serialize;
+use std::time::Duration;
+
+/// The parameters of costs alone.
+pub(super) const OF_COSTS: [&str; 3] = ["dimension", "step", "series"];
+/// The default and the greatest number of series.
+pub(super) const DEFAULT_SERIES: usize = 8;
+pub(super) const MAX_SERIES: usize = 50;
+
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "Costs")]
+pub(super) struct CostsOverTime {
+    /// Which store answered.
+    store: StoreName,
+    #[serde(flatten)]
+    span: Times,
+    #[serde(flatten)]
+    costs: Costs,
+}
+
+/// Costs over time. Of a long time the newest 1000 steps are answered, which `since` says.
+pub(super) async fn costs(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Response {
+    reply(async {
+        let asked = QueryParams::of(query.as_deref(), &[&FILTERS, &OF_COSTS])?;
+        let now = (admin.wall)();
+        let mut query = CostQuery {
+            filter: asked.filter(now)?,
+            by: asked.word("dimension", &DIMENSIONS)?.unwrap_or_default(),
+            step: asked.duration("step")?.unwrap_or(DEFAULT_STEP),
+            most: asked.count("series", DEFAULT_SERIES, MAX_SERIES)?,
+        };
+        let question = move |store: &Store| {
+            let summed = query.filter.summed(&[query.by]);
+            let span = store.span(&query.filter, summed, now)?;
+            let span = span.map(|span| newest(span, query.step));
+            let costs = match span {
+                None => Costs {
+                    step: query.step.as_secs(),
+                    ..Costs::default()
+                },
+                Some(Span { since, until }) => {
+                    query.filter = Filter {
+                        since: Some(since),
+                        until: Some(until),
+                        ..query.filter
+                    };
+                    store.costs(&query)?
+                }
+            };
+            Ok(CostsOverTime {
+                store: store.name(),
+                span: Times::of(span),
+                costs,
+            })
+        };
+        ask(&admin, question).await
+    })
+    .await
+}
+
+/// The part of a time that has no more steps than an answer may have.
+fn newest(span: Span, step: Duration) -> Span {
+    let most = step.saturating_mul(MAX_POINTS as u32 - 1);
+    let earliest = span.until.checked_sub(most).unwrap_or(span.since);
+    Span {
+        since: span.since.max(earliest),
+        ..span
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::UNIX_EPOCH;
+
+    #[test]
+    fn a_time_has_as_many_steps_as_an_answer_may_have() {
+        let at = |seconds| UNIX_EPOCH + Duration::from_secs(seconds);
+        let span = |since, until| Span {
+            since: at(since),
+            until: at(until),
+        };
+        let minute = Duration::from_secs(60);
+        assert_eq!(newest(span(0, 59_940), minute), span(0, 59_940));
+        assert_eq!(newest(span(0, 100_000), minute), span(40_060, 100_000));
+        let years = Duration::from_secs(u64::MAX);
+        assert_eq!(newest(span(5, 100), years), span(5, 100));
+    }
+}

@@ -1,0 +1,137 @@
+// What calls cost over time, by whose or of what they are.
+import { get } from "./api.js";
+import { DIMENSIONS, FILTERS, address, change, href, other } from "./address.js";
+import { Chart, shadeSteps } from "./chart.js";
+import { csvButton } from "./csv.js";
+import { h, meter, text, toggle } from "./dom.js";
+import { filters, fromFirst, span, step, zoom } from "./filters.js";
+import { count, known, percent, plural, time, usd } from "./format.js";
+import { loadMarks } from "./marks.js";
+import { nameIn } from "./names.js";
+import { Table } from "./table.js";
+
+/** What the money is spent by. */
+export const SPENT_BY = ["model", "workload", "upstream", "route", "agent", "user", "team", "cost_center", "tenant", "experiment", "variant"];
+const SERIES = 8;
+const tokensOf = ({ tokens: { input, output } }) => (input === null && output === null ? null : (input ?? 0) + (output ?? 0));
+/** What the curves are of. */
+const MEASURES = {
+  cost: { label: "Cost", of: (sums) => sums.cost_usd, write: (value) => usd(value), nothing: "No call with a known price in this window." },
+  tokens: { label: "Tokens", of: tokensOf, write: (value) => count(value), nothing: "No token was counted in this window." },
+};
+
+export class Costs {
+  constructor(host) {
+    this.by = h("select", { on: { change: () => change({ by: this.by.value === "model" ? null : this.by.value }) } }, SPENT_BY.map((kind) => h("option", { value: kind }, DIMENSIONS[kind])));
+    this.measure = toggle("What is shown", Object.entries(MEASURES).map(([name, { label }]) => [name, label]), "cost", (name) => change({ of: name === "cost" ? null : name }));
+    this.speeds = h("a", { class: "push" }, "Cost and speed side by side");
+    this.plot = h("div");
+    this.problem = h("p", { class: "note problem" });
+    this.note = h("p", { class: "note" });
+    host.append(h("div", { class: "head" }, h("label", { class: "muted" }, "By ", this.by), this.measure, this.speeds, csvButton("cost over time", () => this.points())), this.plot, this.problem);
+    this.table = new Table(host, { label: "Cost by what calls have in common", order: { id: "cost", ascending: false }, param: "sort", key: ({ key }) => key, nothing: () => "No call in this window.", columns: this.columns() });
+    host.append(this.note);
+  }
+
+  columns() {
+    const leads = (view, row, more) => (row.name !== null && FILTERS.includes(this.dimension) ? other(view, { [this.dimension]: row.name, ...more }) : null);
+    const link = (view, row, words, more) => {
+      const to = leads(view, row, more);
+      return to ? h("a", { href: to }, words) : h("span", {}, words);
+    };
+    const sign = (row, words) => `${words} ${leads("calls", row)}`;
+    const why = () => "no token was counted";
+    return [
+      { id: "name", label: "Name", head: true, clip: true, sort: (r) => r.label, text: (r) => sign(r, `${r.label} ${r.colour}`), node: (r) => h("span", { title: r.label }, h("i", { class: "swatch", style: { background: `var(${r.colour})` } }), link("costs", r, r.label, { by: this.dimension })) },
+      { id: "cost", label: "Cost", num: true, sort: (r) => r.cost_usd, text: (r) => (known(r.cost_usd) ? usd(r.cost_usd) + (r.unpriced_calls > 0 ? " +" : "") : null), why: () => "no price is known for it", hint: "With a + where calls without a price are not in it" },
+      { id: "share", label: "Share", wide: true, sort: (r) => r.share, text: (r) => percent(r.share), why: () => "no price is known for it", node: (r) => h("span", {}, meter(r.share, "", "speed"), percent(r.share)) },
+      { id: "per", label: "Cost / call", num: true, wide: true, sort: (r) => r.per, text: (r) => usd(r.per), why: () => "no price is known for it", hint: "Of the calls with tokens and a price" },
+      { id: "calls", label: "Calls", num: true, sort: (r) => r.calls, text: (r) => sign(r, count(r.calls)), node: (r) => link("calls", r, count(r.calls)) },
+      { id: "errors", label: "Failed", num: true, wide: true, sort: (r) => r.errors, text: (r) => sign(r, count(r.errors)), node: (r) => (r.errors > 0 ? link("calls", r, count(r.errors), { outcome: "failed" }) : h("span", {}, "0")) },
+      { id: "input", label: "Input", num: true, wide: true, sort: (r) => r.tokens.input, text: (r) => count(r.tokens.input), why, hint: "Input tokens, those from a cache included" },
+      { id: "cached", label: "Cached", num: true, wide: true, sort: (r) => r.cached, text: (r) => percent(r.cached), why: () => "no cached input was reported", hint: "Input that came from a cache, of all input" },
+      { id: "output", label: "Output", num: true, wide: true, sort: (r) => r.tokens.output, text: (r) => count(r.tokens.output), why, hint: "Output tokens" },
+      { id: "sessions", label: "Sessions", wide: true, text: (r) => leads("sessions", r) ?? "–", node: (r) => this.sessions(r) },
+    ];
+  }
+
+  sessions(row) {
+    if (row.name === null || !FILTERS.includes(this.dimension)) return h("span", { class: "unknown" }, "–");
+    return h("a", { href: href("sessions", { ...carriedTime(), [this.dimension]: row.name, sort: "-cost" }), "aria-label": `by cost: sessions of ${row.label}` }, "by cost");
+  }
+
+  /** Shows what the address says, unless `current` is over by then. */
+  async load(current) {
+    const { by = "model", of = "cost" } = address.params;
+    Object.assign(this, { dimension: by, of });
+    this.by.value = by;
+    for (const button of this.measure.children) button.setAttribute("aria-pressed", String(button.textContent === MEASURES[of].label));
+    this.speeds.href = other("now", { by });
+    this.table.follow();
+    loadMarks(filters(), current);
+    try {
+      const answer = await get("costs", { ...filters(), dimension: by, step: `${step()}s`, series: SERIES });
+      if (!current()) return;
+      this.answer = answer;
+      text(this.problem, "");
+      this.show();
+    } catch (error) {
+      if (current()) text(this.problem, `Cannot be shown: ${error.message}`);
+    }
+  }
+
+  show() {
+    const { series, others } = this.answer;
+    const all = [...series, ...(others ? [others] : [])];
+    const spent = all.reduce((sum, { cost_usd: cost }) => sum + (cost ?? 0), 0);
+    this.rows = all.map((one, place) => this.row(one, place, one === others, spent));
+    this.draw();
+    this.table.update(this.rows);
+    const unpriced = all.reduce((sum, one) => sum + one.unpriced_calls, 0);
+    const missing = unpriced > 0 ? ` ${plural(unpriced, "call")} had no known price and ${unpriced === 1 ? "is" : "are"} in no sum of dollars.` : "";
+    text(this.note, all.length > 0 ? `${usd(spent)} since ${time(this.answer.since)}, by when calls began.${missing}` : "");
+  }
+
+  row(one, place, rest, spent) {
+    const { calls, unpriced_calls: unpriced, tokens, cost_usd: cost } = one;
+    const label = rest ? `${plural(one.names, "other")}` : (nameIn(this.dimension, one.name) ?? "calls without a name");
+    return { ...one, label, key: rest ? "others" : `=${one.name}`, colour: rest ? "--series-0" : `--series-${place + 1}`, share: known(cost) && spent > 0 ? cost / spent : null, per: known(cost) && calls > unpriced ? cost / (calls - unpriced) : null, cached: tokens.input > 0 && tokens.cached_input !== null ? tokens.cached_input / tokens.input : null };
+  }
+
+  /** The chart has a series for each row: where those are others, it is made anew. */
+  draw() {
+    const { label, of, write, nothing } = MEASURES[this.of];
+    const sign = JSON.stringify([this.of, this.rows.map((row) => row.label)]);
+    if (this.sign !== sign) {
+      this.chart?.remove();
+      this.plot.replaceChildren();
+      const series = this.rows.map((row, place) => ({ key: `s${place}`, label: row.label, colour: row.colour, box: true, fill: row.colour }));
+      const marks = (plot, chart) => shadeSteps(plot, chart.points.filter((point) => point.open), "not over yet");
+      this.chart = new Chart(this.plot, { label: `${label} by ${DIMENSIONS[this.dimension].toLowerCase()}, by when calls began`, series, stacked: true, high: true, write: (value) => write(value), nothing, marks, zoom });
+      this.sign = sign;
+    }
+    const { step: width } = this.answer;
+    const now = Date.now() / 1000;
+    const shown = span(now);
+    const end = shown.to ?? now;
+    const earliest = Math.min(...this.rows.map(({ points }) => (points.length > 0 ? Date.parse(points[0].at) / 1000 : Infinity)));
+    const [first, last] = [Math.floor(fromFirst(earliest, width, shown.from, end) / width), Math.ceil(end / width)];
+    const points = Array.from({ length: Math.max(0, last - first) }, (_, at) => ({ at: (first + at) * width, step: width, open: (first + at + 1) * width > now }));
+    this.rows.forEach((row, place) => row.points.forEach((point) => {
+      const at = Date.parse(point.at) / 1000 / width - first;
+      if (points[at]) points[at][`s${place}`] = of(point);
+    }));
+    this.chart.update(points, [first * width, last * width]);
+  }
+
+  /** A row for each point of each series, for a file. */
+  points() {
+    return (this.rows ?? []).flatMap(({ label, points }) => points.map(({ at, ...sums }) => ({ at, [this.dimension]: label, ...sums })));
+  }
+}
+
+/** The time of the address, for another view. */
+function carriedTime() {
+  const { since, from, to } = address.params;
+  return { since, from, to };
+}

@@ -1,0 +1,80 @@
+// Names for users, of whom records have hashes: from a file of this computer, which is read here and sent nowhere.
+import { h, text } from "./dom.js";
+import { plural } from "./format.js";
+import { sha256 } from "./sha256.js";
+
+const STORED = "tokengauge-user-names";
+const MAX_BYTES = 2_000_000;
+const MAX_NAMES = 50_000;
+
+let names = new Map(stored());
+
+function stored() {
+  try {
+    return Object.entries(JSON.parse(localStorage.getItem(STORED)) ?? {});
+  } catch {
+    return [];
+  }
+}
+
+/** The name of a user, else what records have. */
+export const userName = (user) => names.get(user) ?? user;
+/** The same of anything that calls are grouped by. */
+export const nameIn = (dimension, value) => (dimension === "user" ? userName(value) : value);
+
+/** The hash of a user as records have it: 32 hexadecimal digits. */
+const hashOf = (user) => sha256(`tokengauge user\0${user}`).slice(0, 32);
+
+/** Reads lines of `USER` or `USER = NAME`, as `tokengauge report --user-names` does; `#` begins a comment. */
+function parsed(lines) {
+  const found = lines.split(/\r?\n/).map((line) => line.trim()).filter((line) => line && !line.startsWith("#"));
+  if (found.length > MAX_NAMES) throw new Error(`it has more than ${MAX_NAMES} users`);
+  return new Map(found.map((line) => {
+    const at = line.indexOf(" = ");
+    const [user, name] = at < 0 ? [line, line] : [line.slice(0, at).trimEnd(), line.slice(at + 3).trimStart()];
+    return [hashOf(user), name.slice(0, 200)];
+  }));
+}
+
+/** The choice of the file, whether this browser keeps its names, and a way to forget them. */
+export function namesForm() {
+  const said = h("span", { class: "muted", role: "status" });
+  const keep = h("input", { type: "checkbox", checked: names.size > 0, on: { change: () => (remember(keep.checked), show()) } });
+  const file = h("input", { type: "file", accept: ".txt,text/plain", on: { change: () => choose() } });
+  const forget = h("button", { type: "button", class: "csv", on: { click: () => (take(new Map()), (file.value = "")) } }, "Forget them");
+  const show = (problem) => {
+    text(said, problem ?? (names.size > 0 ? `${plural(names.size, "name")}` : ""));
+    said.classList.toggle("problem", Boolean(problem));
+    forget.hidden = names.size === 0;
+  };
+  const take = (found) => {
+    names = found;
+    const kept = remember(keep.checked);
+    show(kept ? null : "This browser cannot keep them: they last as long as the page.");
+    document.dispatchEvent(new Event("names"));
+  };
+  const choose = async () => {
+    const [chosen] = file.files;
+    if (!chosen) return;
+    try {
+      if (chosen.size > MAX_BYTES) throw new Error("it has more than 2 MB");
+      take(parsed(await chosen.text()));
+    } catch (error) {
+      show(`${chosen.name} cannot be used: ${error.message}`);
+    }
+  };
+  show();
+  const title = "A text file with a user on each line as agents send it, or USER = NAME. The browser reads it; it is sent nowhere";
+  return h("div", { class: "names", role: "group", "aria-label": "Names of users" }, h("label", { title }, "Names of users from a file ", file), h("label", {}, keep, " keep them in this browser"), forget, said);
+}
+
+/** Keeps the names, or what was kept no more; whether that was possible. */
+function remember(wanted) {
+  try {
+    if (wanted && names.size > 0) localStorage.setItem(STORED, JSON.stringify(Object.fromEntries(names)));
+    else localStorage.removeItem(STORED);
+    return true;
+  } catch {
+    return !wanted;
+  }
+}
