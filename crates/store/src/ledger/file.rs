@@ -29,6 +29,11 @@ const BUSY: Duration = Duration::from_secs(5);
 /// The newest version that is known.
 pub(super) const VERSION: i64 = STEPS.len() as i64;
 
+/// How often the writer's lock is asked for, and how long after it was taken: a process that this one starts has a copy
+/// of a lock until it runs its own program, so that one which was given back can still be taken for a moment.
+const LOCK_ATTEMPTS: u32 = 20;
+const LOCK_PAUSE: Duration = Duration::from_millis(10);
+
 /// A file that is locked for writing.
 #[derive(Debug)]
 pub(super) struct LedgerFile {
@@ -82,11 +87,14 @@ fn locked(path: &Path) -> Result<File, WriteError> {
         std::fs::create_dir_all(folder)?;
     }
     let file = private::append(&with_ending(path, ".lock"))?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(WriteError::Locked(path.display().to_string())),
-        Err(TryLockError::Error(error)) => Err(error.into()),
+    for _ in 0..LOCK_ATTEMPTS {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(TryLockError::WouldBlock) => std::thread::sleep(LOCK_PAUSE),
+            Err(TryLockError::Error(error)) => return Err(error.into()),
+        }
     }
+    Err(WriteError::Locked(path.display().to_string()))
 }
 
 fn connect(path: &Path, steps: &[&str]) -> Result<Connection, WriteError> {
