@@ -263,6 +263,40 @@ async fn as_documented(fleet: &Process) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_use_of_a_key_is_that_of_all_pods() {
+    const KEY: &str = "sk-of-a-fleet-0123456789";
+    let fixture = Fixture::new().await;
+    let own_use = "own_use = true";
+    let one = fixture.pod("agent-1", "left", own_use).await;
+    let two = fixture.pod("agent-2", "right", own_use).await;
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tokengauge"));
+    command.args(["fleet", "--since", "1d", "--listen", "127.0.0.1:0"]);
+    command.args(["--store", &format!("http://{}", fixture.store.address)]);
+    command.arg("--config").arg(fixture.config(own_use));
+    let fleet = Process::start_by(command).await;
+    let body = json!({"model": "m-1", "messages": [{"role": "user", "content": "hello"}]});
+    let target = "/v1/chat/completions";
+    for (pod, key) in [
+        (&one, KEY),
+        (&two, KEY),
+        (&two, KEY),
+        (&two, "sk-of-another-0123456789"),
+    ] {
+        let headers = [("x-api-key", key)];
+        let (status, _) = post(pod.addresses()[0], target, &headers, &body.to_string()).await;
+        assert_eq!(status, 200);
+    }
+    until(&fleet, "calls", |calls| list(calls, "calls").len() == 4).await;
+    let reply = request_with(fleet.admin, "GET", "/api/v1/me", &[("x-api-key", KEY)]).await;
+    let used: Value = serde_json::from_str(&reply.body).expect("JSON");
+    assert_eq!(
+        (&used["calls"], &used["limits"]),
+        (&json!(3), &json!([])),
+        "{used}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn streams_of_all_pods_are_live_and_a_killed_pod_is_named() {
     let fixture = Fixture::new().await;
     let one = fixture.pod("agent-1", "left", "").await;

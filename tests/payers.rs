@@ -1,5 +1,6 @@
 //! Who pays for calls: attribution, showback by month, limits, and what the holder of a key sees.
 
+use crate::admin_openapi::broken;
 use crate::process::Process;
 use crate::store::FakeStore;
 use rustix::process::Signal;
@@ -393,6 +394,9 @@ async fn the_holder_of_a_key_sees_its_own_use_alone() {
             .sum::<u64>(),
         2
     );
+    let document = get(&process, "openapi.json").await;
+    let schema = "/paths/~1api~1v1~1me/get/responses/200/content/application~1json/schema";
+    assert_eq!(broken(&document, schema, &own), None, "{own:#}");
     let limits = &own["limits"][0];
     assert_eq!(limits["quota"], "by-key");
     let requests = &limits["limits"][0];
@@ -446,6 +450,9 @@ async fn the_holder_of_a_key_sees_its_own_use_alone() {
     ] {
         let reply = own_use(&process, &query, &headers).await;
         assert_eq!(reply.status, status, "{query}: {}", reply.body);
+        let error = serde_json::from_str(&reply.body).expect("JSON");
+        let problem = "/components/schemas/Problem";
+        assert_eq!(broken(&document, problem, &error), None, "{error:#}");
         assert!(!reply.body.contains("sk-"), "{}", reply.body);
     }
     // Everything else wants the token.

@@ -207,7 +207,7 @@ mod tests {
         };
         assert_eq!(payer(&rules, &sent, "/"), both("sent"));
         assert_eq!(payer(&rules, &sent, "/ads"), both("ads"));
-        let tenant = headers(&[("x-tenant-id", "acme"), ("x-team", "\u{7f}")]);
+        let tenant = headers(&[("x-tenant-id", "acme"), ("x-team", "  ")]);
         let of_process = Payer {
             tenant: acme,
             ..(*rules.process).clone()

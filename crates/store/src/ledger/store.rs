@@ -336,8 +336,8 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let store = Store::open(&folder.path().join("ledger.sqlite")).expect("opens");
         let statement = store.connection().prepare(&insert_sql()).expect("columns");
-        assert_eq!(statement.parameter_count(), 5 + 60);
-        let generated_and_given = 1 + 5 + 60;
+        assert_eq!(statement.parameter_count(), 5 + 61);
+        let generated_and_given = 1 + 5 + 61;
         let columns: i64 = store
             .connection()
             .query_row(
