@@ -326,32 +326,29 @@ async fn stalls_of_an_upstream_are_told_from_slow_decoding() {
     .await;
 }
 
-/// One of three replicas behind a name decodes slowly: its address is named, not the upstream.
+/// One of two replicas behind a name decodes slowly: its address is named, not the upstream. It gets fewer calls than the
+/// other, as they take longer.
 #[tokio::test(flavor = "multi_thread")]
 async fn one_bad_replica_is_named_by_its_address() {
     let folder = tempfile::tempdir().expect("a folder");
     let receiver = Receiver::start(ReceiverBehaviour::default()).await;
-    let settings = "ttft=20ms,gap=4ms,tokens=24,usage=on";
-    let replicas = [
-        sim::start(settings).await,
-        sim::start(settings).await,
-        sim::start(settings).await,
-    ];
+    let settings = "ttft=20ms,gap=10ms,tokens=24,usage=on";
+    let replicas = [sim::start(settings).await, sim::start(settings).await];
     let setup = Setup {
         upstreams: upstream("vllm", &replicas.each_ref()),
-        promise: "output_tps.at_least = 50",
-        min_events: 120,
+        promise: "output_tps.at_least = 40",
+        min_events: 160,
         warm_up_calls: 0,
     };
     let process = start(folder.path(), &setup, &receiver).await;
     let proxy = process.addresses()[0];
     let of = (proxy, &["vllm"][..]);
-    calls_of(of, ("coder", AGENTS), 60, "").await;
+    calls_of(of, ("coder", AGENTS), 50, "").await;
     replicas[1]
         .simulator
-        .set_fault("gap=40ms")
+        .set_fault("gap=30ms")
         .expect("a fault");
-    calls_of(of, ("coder", AGENTS), 75, "").await;
+    calls_of(of, ("coder", AGENTS), 120, "").await;
 
     let alert = &notified(&receiver, 1).await[0];
     let cause = known_cause(process.admin).await;

@@ -1,6 +1,6 @@
 // What calls cost over time, by whose or of what they are.
 import { get } from "./api.js";
-import { DIMENSIONS, FILTERS, address, change, href, other } from "./address.js";
+import { DIMENSIONS, FILTERS, address, change, other } from "./address.js";
 import { Chart, shadeSteps } from "./chart.js";
 import { csvButton } from "./csv.js";
 import { h, meter, text, toggle } from "./dom.js";
@@ -57,7 +57,7 @@ export class Costs {
 
   sessions(row) {
     if (row.name === null || !FILTERS.includes(this.dimension)) return h("span", { class: "unknown" }, "–");
-    return h("a", { href: href("sessions", { ...carriedTime(), [this.dimension]: row.name, sort: "-cost" }), "aria-label": `by cost: sessions of ${row.label}` }, "by cost");
+    return h("a", { href: other("sessions", { [this.dimension]: row.name, sort: "-cost" }), "aria-label": `by cost: sessions of ${row.label}` }, "by cost");
   }
 
   /** Shows what the address says, unless `current` is over by then. */
@@ -103,11 +103,13 @@ export class Costs {
     const { label, of, write, nothing } = MEASURES[this.of];
     const sign = JSON.stringify([this.of, this.rows.map((row) => row.label)]);
     if (this.sign !== sign) {
+      const open = this.chart?.table.open; // the table of the figures stays open
       this.chart?.remove();
       this.plot.replaceChildren();
       const series = this.rows.map((row, place) => ({ key: `s${place}`, label: row.label, colour: row.colour, box: true, fill: row.colour }));
       const marks = (plot, chart) => shadeSteps(plot, chart.points.filter((point) => point.open), "not over yet");
       this.chart = new Chart(this.plot, { label: `${label} by ${DIMENSIONS[this.dimension].toLowerCase()}, by when calls began`, series, stacked: true, high: true, write: (value) => write(value), nothing, marks, zoom });
+      this.chart.table.open = Boolean(open);
       this.sign = sign;
     }
     const { step: width } = this.answer;
@@ -128,10 +130,4 @@ export class Costs {
   points() {
     return (this.rows ?? []).flatMap(({ label, points }) => points.map(({ at, ...sums }) => ({ at, [this.dimension]: label, ...sums })));
   }
-}
-
-/** The time of the address, for another view. */
-function carriedTime() {
-  const { since, from, to } = address.params;
-  return { since, from, to };
 }

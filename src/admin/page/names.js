@@ -65,7 +65,7 @@ export function namesForm() {
   };
   show();
   const title = "A text file with a user on each line as agents send it, or USER = NAME. The browser reads it; it is sent nowhere";
-  return h("div", { class: "names", role: "group", "aria-label": "Names of users" }, h("label", { title }, "Names of users from a file ", file), h("label", {}, keep, " keep them in this browser"), forget, said);
+  return h("div", { class: "names", role: "group", "aria-label": "Names of users" }, h("label", { title }, "Names of users from a file ", file), h("label", {}, keep, " keep them on this computer"), forget, said);
 }
 
 /** Keeps the names, or what was kept no more; whether that was possible. */

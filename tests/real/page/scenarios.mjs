@@ -939,7 +939,7 @@ async function userNames(world) {
   await table.getByText(hash).waitFor();
   await page.locator("#active a", { hasText: hash.slice(0, 8) }).waitFor();
   await give(user);
-  await names.getByLabel("keep them in this browser").check();
+  await names.getByLabel("keep them on this computer").check();
   await page.reload();
   await table.getByText(user).waitFor();
   await page.locator('[data-view="calls"]').click();
@@ -988,6 +988,7 @@ async function heat(world) {
   };
   assert.match(await said(), /^\d\d:\d\d:\d\d: \d+ calls? of [\d.]+ m?s to [\d.]+ m?s$/);
   await page.locator("#ttft details:visible summary").click();
+  await page.locator("#ttft details:visible tbody tr").first().waitFor();
   const head = await page.locator("#ttft details:visible thead th").allTextContents();
   assert.deepEqual(head.slice(0, 2), ["From", "p50"]);
   assert.ok(head.length > 3 && head.slice(2).every((label) => / to /.test(label)), head.join());
