@@ -66,20 +66,23 @@ pub enum Failure {
     #[error("{0}")]
     Connect(io::Error),
     /// The connection was lost, or the response is not HTTP.
-    #[error("{}", with_cause(.0))]
+    #[error("{}", with_causes(.0))]
     Exchange(#[from] hyper::Error),
     /// The response is larger than this many bytes.
     #[error("sent more than {0} bytes")]
     TooLarge(usize),
 }
 
-/// The error and its cause: a server that wants a certificate says so in an alert of TLS, which is the cause of a
+/// The error and its causes: a server that wants a certificate says so in an alert of TLS, which is the cause of a
 /// `connection error`.
-fn with_cause(error: &hyper::Error) -> String {
-    match error.source() {
-        Some(cause) => format!("{error}: {cause}"),
-        None => error.to_string(),
+fn with_causes(error: &hyper::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text += &format!(": {error}");
+        cause = error.source();
     }
+    text
 }
 
 /// Sends requests to one address.
