@@ -20,9 +20,11 @@ pub(super) fn key_hash() -> Result<(), Error> {
         if key.is_empty() {
             continue;
         }
-        if !key.bytes().all(|byte| byte.is_ascii_graphic()) {
+        let is_of_key = |byte: u8| byte.is_ascii_graphic() && !b",'\"".contains(&byte);
+        if !key.bytes().all(is_of_key) {
             let at = at + 1;
-            let reason = "is no key: it has spaces or letters beyond ASCII; give the key alone, without `Bearer`";
+            let reason = "is no key: it has spaces, commas, quotes or letters beyond ASCII; give the key alone, one a \
+                          line, without `Bearer`";
             return Err(Error::Failed(format!(
                 "line {at} of standard input {reason}"
             )));

@@ -6,7 +6,7 @@ use super::objectives::check_route;
 use super::resolve::{Problems, check_label};
 use super::spanned::Spanned;
 use super::*;
-use crate::attribution::{PayerHeaders, PayerRule, PayerRules, check_key};
+use crate::attribution::{PayerHeaders, PayerRule, PayerRules, check_key, payer_name};
 use tokengauge_core::payer::Payer;
 
 /// `own_use` needs keys in records. `ports` are those that are listened on, where that is written.
@@ -37,7 +37,7 @@ pub(super) fn rules(
         &attribution.tenant,
     ];
     PayerRules {
-        table,
+        table: table.into(),
         headers,
         process: Arc::new(payer(process, problems)),
         record_keys: attribution.record_keys || own_use,
@@ -71,6 +71,9 @@ fn rule(entry: file::Payer, place: &Spanned<()>, problems: &mut Problems<'_>) ->
 fn payer(names: [&Option<Spanned<String>>; 3], problems: &mut Problems<'_>) -> Payer {
     for name in names.into_iter().flatten() {
         check_label(name, problems);
+        if payer_name(name.get_ref()).is_none() {
+            problems.at(name, "must have visible characters");
+        }
     }
     let name = |name: &Option<Spanned<String>>| Some(name.as_ref()?.get_ref().as_str().into());
     let [team, cost_center, tenant] = names.map(name);

@@ -80,7 +80,9 @@ fn span(
         .next()
         .map_or(SPAN, |alert| alert.tier.long * WINDOWS);
     let since = since.or_else(|| until.checked_sub(length));
-    let since = since.unwrap_or(SystemTime::UNIX_EPOCH);
+    let since = since.map_or(SystemTime::UNIX_EPOCH, |since| {
+        since.max(SystemTime::UNIX_EPOCH)
+    });
     match since < until {
         true => Ok(Span { since, until }),
         false => Err(Problem::of(

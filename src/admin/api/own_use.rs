@@ -15,6 +15,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use std::time::{Duration, SystemTime};
 use tokengauge_core::time::duration_since_1970;
+use tokio::sync::Semaphore;
 
 /// Its path.
 pub(crate) const PATH: &str = "/api/v1/me";
@@ -26,6 +27,9 @@ const DAY: Duration = Duration::from_secs(86_400);
 /// The time that is answered for where none is asked for, and the longest.
 const DEFAULT_TIME: Duration = Duration::from_secs(30 * 86_400);
 const MAX_DAYS: u32 = 31;
+
+/// Of those who ask at once.
+static ONE_AT_A_TIME: Semaphore = Semaphore::const_new(1);
 
 /// What was used with one key.
 #[derive(JsonSchema, Serialize)]
@@ -138,9 +142,14 @@ pub(super) async fn own_use(
         let asked = QueryParams::of(query.as_deref(), &[&OF_OWN_USE])?;
         let filter = filter(&asked, &headers, (admin.wall)())?;
         let key = filter.key_hash.clone().unwrap_or_default();
-        let limits = admin.meter.accounting().quotas.left_to_key(&key);
+        // Operators share the ledger's connections, and are not to wait for whoever has a key.
+        let _one = ONE_AT_A_TIME.acquire().await;
         let mut answer = ask(&admin, move |store| of_store(store, &filter)).await?;
-        answer.limits = limits.into_iter().map(LimitsOfQuota::from).collect();
+        // Whoever has made no call is told of no quota either.
+        if answer.all.calls > 0 {
+            let limits = admin.meter.accounting().quotas.left_to_key(&key);
+            answer.limits = limits.into_iter().map(LimitsOfQuota::from).collect();
+        }
         Ok(answer)
     })
     .await
@@ -159,7 +168,9 @@ fn filter(asked: &QueryParams, headers: &HeaderMap, now: SystemTime) -> Result<F
     let since = asked.instant("since", now)?;
     let since = since
         .or(until.checked_sub(DEFAULT_TIME))
-        .unwrap_or(SystemTime::UNIX_EPOCH);
+        .map_or(SystemTime::UNIX_EPOCH, |since| {
+            since.max(SystemTime::UNIX_EPOCH)
+        });
     let length = until.duration_since(since).unwrap_or_default();
     if length > DAY * MAX_DAYS {
         return Err(Problem::of("since", "must be at most 31 days before until"));

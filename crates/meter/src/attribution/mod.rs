@@ -26,7 +26,8 @@ pub use agent_names::check_key;
 pub use agent_names::{AgentNameRule, MAX_AGENT_NAMES};
 pub use headers::HeaderAttribution;
 pub use payers::{
-    MAX_PAYER_KEYS, MAX_PAYERS, PayerHead, PayerHeaders, PayerRule, PayerRules, payer_name,
+    MAX_PAYER_KEYS, MAX_PAYERS, PayerHead, PayerHeaders, PayerRule, PayerRules, PayerTable,
+    payer_name,
 };
 pub use rules::{MAX_SOURCES, NameSources, Rules};
 pub use value::pseudonym;

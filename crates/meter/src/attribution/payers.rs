@@ -53,11 +53,25 @@ pub struct PayerHead<'a> {
     pub route: &'a str,
 }
 
+/// Entries in their order, and the keys of all of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PayerTable {
+    rules: Vec<PayerRule>,
+    keys: HashSet<String>,
+}
+
+impl From<Vec<PayerRule>> for PayerTable {
+    fn from(rules: Vec<PayerRule>) -> PayerTable {
+        let keys = rules.iter().flat_map(|rule| &rule.keys).cloned().collect();
+        PayerTable { rules, keys }
+    }
+}
+
 /// How it is found out who pays, as configured.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PayerRules {
     /// The table: the first that matches.
-    pub table: Vec<PayerRule>,
+    pub table: PayerTable,
     /// Headers for what the table does not say.
     pub headers: PayerHeaders,
     /// Who pays for what is still unknown then.
@@ -85,12 +99,12 @@ impl PayerRule {
 impl PayerRules {
     /// Who pays for a call. Its keys are looked at only where an entry of the table has some.
     pub fn payer(&self, head: PayerHead<'_>) -> Arc<Payer> {
-        let by_key = self.table.iter().any(|rule| !rule.keys.is_empty());
-        let keys = match by_key {
-            true => quota::keys_of(head.headers, head.uri),
-            false => Vec::new(),
+        let PayerTable { rules, keys } = &self.table;
+        let carried = match keys.is_empty() {
+            true => Vec::new(),
+            false => quota::known_keys_of(head.headers, head.uri, |key| keys.contains(key)),
         };
-        let rule = self.table.iter().find(|rule| rule.matches(head, &keys));
+        let rule = rules.iter().find(|rule| rule.matches(head, &carried));
         let sent = self.headers.read(head.headers);
         if rule.is_none() && sent == Payer::default() {
             return Arc::clone(&self.process);
@@ -183,7 +197,8 @@ mod tests {
                     route: Some("anthropic".to_owned()),
                     ..PayerRule::default()
                 },
-            ],
+            ]
+            .into(),
             headers: PayerHeaders {
                 tenant: vec![HeaderName::from_static("x-tenant-id")],
                 team: vec![HeaderName::from_static("x-team")],

@@ -37,6 +37,8 @@ const PARAMETERS: [&str; 6] = [
     "access_token",
     "subscription-key",
 ];
+/// The query parameter of AWS signatures.
+const SIGNED_PARAMETER: &str = "x-amz-credential";
 /// Authorization schemes of AWS signatures.
 const SIGNED: [&[u8]; 2] = [b"AWS4-HMAC-SHA256", b"AWS4-ECDSA-P256-SHA256"];
 const BEARER: &[u8] = b"bearer";
@@ -49,13 +51,16 @@ const MAX_SCHEME: usize = 16;
 const KEY_PREFIXES: [&[u8]; 3] = [b"key", b"secret", b"token"];
 /// The most keys of one request; further ones count as [`SHARED`].
 const MAX_KEYS: usize = 16;
+/// Of many lines, words or parameters that could have a key so many are looked at from the begin, and as many from the
+/// end: a server takes a whole line, the first or the last.
+const ENDS: usize = 9;
 
 /// A digest of each key of a request: the same for the same key wherever it is written, and not
 /// reversible.
 pub fn keys_of(headers: &HeaderMap, uri: &Uri) -> Vec<String> {
     let mut keys = Vec::new();
-    let mut add = |credential: &[u8]| {
-        if credential.is_empty() || keys.len() > MAX_KEYS {
+    each_credential(headers, uri, &mut |credential| {
+        if keys.len() > MAX_KEYS {
             return;
         }
         let key = match keys.len() {
@@ -65,26 +70,58 @@ pub fn keys_of(headers: &HeaderMap, uri: &Uri) -> Vec<String> {
         if !keys.contains(&key) {
             keys.push(key);
         }
+    });
+    keys
+}
+
+/// The digests of a request's keys that are among `known`. However many others it carries, none of these is missed.
+pub fn known_keys_of(headers: &HeaderMap, uri: &Uri, known: impl Fn(&str) -> bool) -> Vec<String> {
+    let mut keys = Vec::new();
+    each_credential(headers, uri, &mut |credential| {
+        let key = digest(credential);
+        if known(&key) && !keys.contains(&key) {
+            keys.push(key);
+        }
+    });
+    keys
+}
+
+/// Calls `each` with whatever of a request could be a key, which is never empty.
+fn each_credential(headers: &HeaderMap, uri: &Uri, each: &mut impl FnMut(&[u8])) {
+    let mut add = |credential: &[u8]| {
+        if !credential.is_empty() {
+            each(credential);
+        }
     };
     for name in HEADERS {
-        for line in headers.get_all(name) {
+        for line in ends(headers.get_all(name).iter()) {
             credentials(line.as_bytes(), &mut add);
         }
     }
-    for line in headers.get_all(SEC_WEBSOCKET_PROTOCOL) {
+    for line in ends(headers.get_all(SEC_WEBSOCKET_PROTOCOL).iter()) {
         of_protocols(line.as_bytes(), &mut add);
     }
-    for (name, value) in uri.query().into_iter().flat_map(form_urlencoded) {
-        if name.eq_ignore_ascii_case("x-amz-credential") {
+    let is_known = |name: &str| {
+        let mut names = PARAMETERS.iter().chain([&SIGNED_PARAMETER]);
+        names.any(|known| name.eq_ignore_ascii_case(known))
+    };
+    let parameters = uri.query().into_iter().flat_map(form_urlencoded);
+    for (name, value) in ends(parameters.filter(|(name, _)| is_known(name))) {
+        if name.eq_ignore_ascii_case(SIGNED_PARAMETER) {
             add(before(value.as_bytes(), b'/').trim_ascii());
-        } else if PARAMETERS
-            .iter()
-            .any(|known| name.eq_ignore_ascii_case(known))
-        {
+        } else {
             credentials(value.as_bytes(), &mut add);
         }
     }
-    keys
+}
+
+/// The first and the last [`ENDS`] of all.
+fn ends<T>(all: impl Iterator<Item = T>) -> Vec<T> {
+    let mut all: Vec<T> = all.collect();
+    if all.len() > 2 * ENDS {
+        all.drain(ENDS..all.len() - ENDS);
+    }
+    all
 }
 
 /// The decoded names and values of a query.
@@ -100,7 +137,7 @@ fn form_urlencoded(query: &str) -> impl Iterator<Item = (String, String)> {
 /// ASCII separates words, since servers strip different characters.
 fn credentials(line: &[u8], add: &mut impl FnMut(&[u8])) {
     let parts = line.split(|byte| !byte.is_ascii_graphic() || *byte == b',');
-    let words: Vec<_> = parts.filter(|word| !word.is_empty()).collect();
+    let words = ends(parts.filter(|word| !word.is_empty()));
     let Some((&first, behind)) = words.split_first() else {
         return;
     };
@@ -187,7 +224,7 @@ const LENIENT: GeneralPurpose = GeneralPurpose::new(
 /// The keys among the subprotocols that a browser offers for a WebSocket, since it cannot send
 /// other headers: after a prefix that announces one, or after `token`.
 fn of_protocols(line: &[u8], add: &mut impl FnMut(&[u8])) {
-    let protocols = line.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
+    let protocols = ends(line.split(|byte| *byte == b',').map(<[u8]>::trim_ascii));
     let mut announced = false;
     for protocol in protocols {
         let prefix = before(protocol, b'.');
@@ -233,9 +270,23 @@ const OWN: [&str; 4] = ["authorization", "x-api-key", "api-key", "x-goog-api-key
 /// The least length of such a key, in bytes; a shorter one could be guessed, and many share `EMPTY` or `sk-1234`.
 pub const MIN_OWN_KEY: usize = 16;
 
+/// What is in keys that are none, without signs between the letters.
+const PLACEHOLDERS: [&str; 10] = [
+    "nokey",
+    "yourkey",
+    "yourapikey",
+    "notneeded",
+    "notrequired",
+    "placeholder",
+    "changeme",
+    "dummy",
+    "xxxxxxxx",
+    "1234567890",
+];
+
 /// The digest of the key by which its holder is known again: that of a bearer token, of one of three headers, or of
 /// Gemini's parameter `key`, whichever is first. What others may know is none: the id of an AWS signature, a name
-/// before a password. Nor is a key that could be guessed.
+/// before a password. Nor is a key that could be guessed, or that stands in examples, so that many have it.
 pub fn own_key(headers: &HeaderMap, uri: &Uri) -> Option<String> {
     let of_header = OWN.iter().filter_map(|name| {
         let value = headers.get(*name)?.as_bytes().trim_ascii();
@@ -250,7 +301,14 @@ pub fn own_key(headers: &HeaderMap, uri: &Uri) -> Option<String> {
     let of_query = of_query.filter_map(|(name, value)| (name == "key").then(|| value.into_bytes()));
     let key = of_header.chain(of_query).find(|key| !key.is_empty())?;
     let whole = key.iter().all(u8::is_ascii_graphic) && key.len() >= MIN_OWN_KEY;
-    (whole && !is_aws_id(&key)).then(|| digest(&key))
+    (whole && !is_aws_id(&key) && !is_placeholder(&key)).then(|| digest(&key))
+}
+
+/// Whether it is written where no key is needed, or in an example.
+fn is_placeholder(key: &[u8]) -> bool {
+    let key = String::from_utf8_lossy(key).to_ascii_lowercase();
+    let letters: String = key.chars().filter(char::is_ascii_alphanumeric).collect();
+    PLACEHOLDERS.iter().any(|words| letters.contains(words))
 }
 
 /// Whether it is the id of a key of AWS, which is no secret.
@@ -369,6 +427,9 @@ mod tests {
             ),
             ("x-api-key", "sk-0123456789abcdef, another"),
             ("x-api-key", "AKIA0123456789ABCDEF"),
+            ("x-api-key", "sk-no-key-required"),
+            ("x-api-key", "sk-your-API-key-here"),
+            ("x-api-key", "sk-xxxxxxxxxxxxxxxx"),
             ("cookie", KEY),
         ] {
             assert_eq!(own(&[(name, value)], "/"), None, "{value}");
@@ -467,6 +528,29 @@ mod tests {
             ),
         ] {
             assert_eq!(of(&[(name, value)], "/").len(), 1, "{value}");
+        }
+    }
+
+    #[test]
+    fn a_known_key_is_found_among_many() {
+        let known = digest_of("sk-real");
+        let junk = |count: usize| {
+            (0..count)
+                .map(|number| format!("k{number},"))
+                .collect::<String>()
+        };
+        for before in [0, 16, 100, 2_000] {
+            let mut headers = HeaderMap::new();
+            let mut put = |name: &'static str, value: &str| {
+                headers.append(name, HeaderValue::from_str(value).expect("a value"));
+            };
+            put("x-api-key", &junk(before));
+            (0..before).for_each(|number| put("x-goog-api-key", &format!("j{number}")));
+            put("x-goog-api-key", "sk-real");
+            put("xi-api-key", &junk(before));
+            let uri = Uri::from_static("/?key=a&key=b");
+            let found = known_keys_of(&headers, &uri, |key| key == known);
+            assert_eq!(found, std::slice::from_ref(&known), "{before} others");
         }
     }
 

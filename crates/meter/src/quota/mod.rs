@@ -18,7 +18,7 @@ mod tokens;
 
 use crate::sharing::Sharing;
 pub(crate) use headers::fields as header_fields;
-pub use key::{digest_of, keys_of, own_key};
+pub use key::{digest_of, keys_of, known_keys_of, own_key};
 pub use lease::{LeaseAnswer, RateReport, SlotReport};
 pub use shared::{Due, LimitId, LimitReport, Remaining};
 use state::QuotaState;
