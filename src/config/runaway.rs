@@ -33,7 +33,7 @@ fn times_usual(written: &file::Runaway) -> Option<TimesUsual> {
     let over = written.usual_over.as_ref();
     let least = written.usual_sessions;
     Some(TimesUsual {
-        times: written.times_usual.filter(|times| *times > 0.0)?,
+        times: written.times_usual?,
         over: over.map_or(TimesUsual::OVER, |Span(over)| *over),
         min_sessions: least.map_or(TimesUsual::MIN_SESSIONS, |least| {
             usize::try_from(least).unwrap_or(usize::MAX)

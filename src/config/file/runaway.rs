@@ -34,7 +34,7 @@ pub(in crate::config) struct Runaway {
     pub(in crate::config) same_tool_calls: Option<u32>,
     /// Tokens or US dollars a minute that are so many times what is usual: the median over sessions of the same workload and
     /// agent of the most that each spent a minute, over a window. It stands beside the fixed ceilings; none by default.
-    #[schemars(extend("minimum" = 0, "x-must" = "a number of times from 0 up"))]
+    #[schemars(extend("exclusiveMinimum" = 1, "x-must" = "a number of times above 1"))]
     pub(in crate::config) times_usual: Option<f64>,
     /// Sessions with a call within this time say what is usual.
     #[schemars(extend(
