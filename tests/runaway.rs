@@ -286,6 +286,9 @@ async fn a_session_that_spends_many_times_what_is_usual_runs_away() {
             .call(&format!("s-{session}"), &text(usage(90, 0, 10)))
             .await;
     }
+    // What is usual is worked out again after some milliseconds.
+    fixture.ended(9.0).await;
+    tokio::time::sleep(Duration::from_millis(50)).await;
     fixture.call("greedy", &text(usage(1_900, 0, 10))).await;
     let end = Instant::now() + TIMEOUT;
     let found = loop {

@@ -3,16 +3,13 @@
 /// What ends a line.
 pub const LINE_END: &str = "\r\n";
 
-/// First characters of formulas in spreadsheets, by OWASP's "CSV Injection".
-const FORMULA: &[u8] = b"=+-@\t\r\n";
+/// First characters of formulas in spreadsheets, by OWASP's "CSV Injection": their full-width forms, too.
+const FORMULA: &[char] = &['=', '+', '-', '@', '\t', '\r', '\n', '＝', '＋', '－', '＠'];
 
 /// A text, between quotes where it needs them. With `spreadsheet`, one that a spreadsheet would take for a formula has `'`
 /// before it.
 pub fn text(text: &str, spreadsheet: bool) -> String {
-    let formula = text
-        .bytes()
-        .next()
-        .is_some_and(|first| FORMULA.contains(&first));
+    let formula = text.starts_with(FORMULA);
     let text = match spreadsheet && formula {
         true => format!("'{text}"),
         false => text.to_owned(),

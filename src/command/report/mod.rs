@@ -28,8 +28,11 @@ use crate::{output, private_file};
 use figures::Report;
 use showback::Showback;
 use std::io::Write;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 use user_names::UserNames;
+
+/// A month may begin with a day without calls.
+const DAY: Duration = Duration::from_secs(86_400);
 
 pub(super) fn report(args: &ReportArgs) -> Result<(), Error> {
     let now = SystemTime::now();
@@ -59,7 +62,24 @@ fn csv(args: &ReportArgs, now: SystemTime) -> Result<String, Error> {
     drop(progress);
     match showback.calls {
         0 => Err(no_calls()),
-        _ => Ok(showback.csv(args.spreadsheet)),
+        _ => {
+            note_what_is_missing(args, showback.first);
+            Ok(showback.csv(args.spreadsheet))
+        }
+    }
+}
+
+/// Says where a month begins without calls: a ledger may not reach so far back, and memory has the last calls alone.
+fn note_what_is_missing(args: &ReportArgs, first: Option<SystemTime>) {
+    let (Some(month), Some(first)) = (&args.month, first) else {
+        return;
+    };
+    if first.duration_since(month.from).unwrap_or_default() > DAY {
+        let first = humantime::format_rfc3339_seconds(first);
+        output::note(&format!(
+            "the earliest of these calls began at {first}: of the days of the month before nothing was called, or nothing is \
+             kept any more; a store of [[sink]] keeps all"
+        ));
     }
 }
 

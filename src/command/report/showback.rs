@@ -4,6 +4,7 @@ use crate::call::CallRecord;
 use crate::history::{Groups, TimedCall};
 use crate::query::{Dimension, GroupRow};
 use std::collections::BTreeMap;
+use std::time::SystemTime;
 use tokengauge_store::csv;
 
 /// Characters of a month, such as `2026-11`.
@@ -28,6 +29,8 @@ pub(super) struct Showback {
     by: Vec<Dimension>,
     months: BTreeMap<String, Groups>,
     pub(super) calls: u64,
+    /// When the earliest call began.
+    pub(super) first: Option<SystemTime>,
 }
 
 impl Showback {
@@ -36,6 +39,7 @@ impl Showback {
             by: by.to_vec(),
             months: BTreeMap::new(),
             calls: 0,
+            first: None,
         }
     }
 
@@ -51,6 +55,10 @@ impl Showback {
         let names = groups.names(&past);
         groups.named(names).add_unmeasured(&past);
         self.calls += 1;
+        self.first = Some(
+            self.first
+                .map_or(past.started, |first| first.min(past.started)),
+        );
     }
 
     /// A line of names, and one for each group of each month, the dearest first. With `spreadsheet`, texts are no
