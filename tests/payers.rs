@@ -581,7 +581,10 @@ fn digests_are_those_of_the_keys_on_standard_input() {
     );
     for (input, message) in [
         ("", "there is no key on standard input"),
-        (&*bearer(SEARCH), "give the key alone, one a line, without `Bearer`"),
+        (
+            &*bearer(SEARCH),
+            "give the key alone, one a line, without `Bearer`",
+        ),
         (&*format!("\"{SEARCH}\""), "quotes"),
         (&*format!("{SEARCH},{OTHER}"), "commas"),
     ] {
