@@ -1,8 +1,8 @@
 """Stores behind TLS of an authority of one's own, by haproxy and its OpenSSL, which asks for a client's certificate: sinks,
 `--store` and the quota store; and what happens where the certificate is of somebody else."""
 
+import socket
 import subprocess
-import time
 
 import pytest
 
@@ -10,7 +10,7 @@ from clickhouse import ClickHouse
 from processes import free_port, running
 from test_ledger import Proxy
 from test_quota_store import PASSWORD, Valkey
-from test_sinks import S3, bucket, run, seaweed  # noqa: F401  (a fixture)
+from test_sinks import run, seaweed, until  # noqa: F401  (a fixture)
 
 CALLS = 20
 
@@ -63,8 +63,6 @@ def stores(tmp_path, seaweed):  # noqa: F811
 
 
 def connects(port):
-    import socket
-
     try:
         socket.create_connection(("127.0.0.1", port), timeout=1).close()
         return True
@@ -117,13 +115,6 @@ batch_wait = "100ms"
     return file
 
 
-def eventually(holds, what, seconds=30):
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, what()
-        time.sleep(0.1)
-
-
 def test_stores_behind_tls_with_client_certificates(tokengauge, simulator, stores, tmp_path):
     ours, clickhouse, s3, valkey, ports = stores
     file = config(tmp_path, simulator, ports, ours, ours.leaf("client"))
@@ -131,9 +122,9 @@ def test_stores_behind_tls_with_client_certificates(tokengauge, simulator, store
     with running([tokengauge, "run", "--config", file], tmp_path / "proxy.log", expected_exit=0) as process:
         proxy = Proxy(process)
         proxy.calls(CALLS, "s")
-        eventually(lambda: len(clickhouse.ids()) == CALLS, lambda: f"{len(clickhouse.ids())} calls")
-        eventually(lambda: any(name.startswith(f"{tmp_path.name}/") for name in s3.names()), s3.names)
-        eventually(valkey.keys, lambda: "nothing is counted in the quota store")
+        until(lambda: len(clickhouse.ids()) == CALLS, lambda: f"{len(clickhouse.ids())} calls")
+        until(lambda: any(name.startswith(f"{tmp_path.name}/") for name in s3.names()), s3.names)
+        until(valkey.keys, lambda: "nothing is counted in the quota store")
         assert proxy.metric("tokengauge_quota_store_fallback") == 0
     certificate, key = ours.leaf("reader")
     store = f"clickhouses://127.0.0.1:{ports['clickhouse']}/default?ca={ours.ca}"
@@ -154,14 +145,14 @@ def test_a_certificate_of_somebody_else_is_refused_and_nothing_is_lost(tokengaug
         proxy = Proxy(process)
         proxy.calls(CALLS, "s")
         for sink in ("clickhouse", "s3"):
-            eventually(
+            until(
                 lambda: proxy.metric(f'tokengauge_sink_waiting_records{{sink="{sink}"}}') == CALLS, lambda: f"{sink} took calls"
             )
-        eventually(lambda: "ertificate" in process.written() or "UnknownIssuer" in process.written(), process.written)
+        until(lambda: "ertificate" in process.written() or "UnknownIssuer" in process.written(), process.written)
     assert valkey.keys() == []
     assert not [name for name in s3.names() if name.startswith(f"{tmp_path.name}/")]
     # With the right authority what waited is delivered.
     file = config(tmp_path, simulator, ports, ours, ours.leaf("client"))
     run(tokengauge, "sink", "ddl", "--apply", "--config", file)
     with running([tokengauge, "run", "--config", file], tmp_path / "again.log", expected_exit=0):
-        eventually(lambda: len(clickhouse.ids()) == CALLS, lambda: f"{len(clickhouse.ids())} calls")
+        until(lambda: len(clickhouse.ids()) == CALLS, lambda: f"{len(clickhouse.ids())} calls")

@@ -28,7 +28,7 @@ const DAY: Duration = Duration::from_secs(86_400);
 const DEFAULT_TIME: Duration = Duration::from_secs(30 * 86_400);
 const MAX_DAYS: u32 = 31;
 
-/// Of those who ask at once.
+/// Only one question is answered at a time.
 static ONE_AT_A_TIME: Semaphore = Semaphore::const_new(1);
 
 /// What was used with one key.

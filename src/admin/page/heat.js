@@ -1,4 +1,4 @@
-// How many calls were how fast over time: a column for each step, a row for each class of the metric.
+// Heat maps of calls: a column for each step of time, a row for each class of the metric.
 import { Chart, colour } from "./chart.js";
 import { h, text } from "./dom.js";
 import { plural, time } from "./format.js";

@@ -344,7 +344,7 @@ whenRefused(askForToken);
 
 startFilters(byId("filters"));
 byId("names").append(namesForm());
-// What is shown has the names in place of hashes, and the other way round.
+// Another file of names: all that is shown is drawn anew.
 document.addEventListener("names", () => (renameUsers(), route()));
 startKeys();
 startAddress(({ another, back }) => {

@@ -1,4 +1,4 @@
-// Files for the one who looks: made here, or by the proxy.
+// Saves files, which are made here or by the proxy.
 import { open } from "./api.js";
 import { h, text } from "./dom.js";
 

@@ -51,8 +51,8 @@ const MAX_SCHEME: usize = 16;
 const KEY_PREFIXES: [&[u8]; 3] = [b"key", b"secret", b"token"];
 /// The most keys of one request; further ones count as [`SHARED`].
 const MAX_KEYS: usize = 16;
-/// Of many lines, words or parameters that could have a key so many are looked at from the begin, and as many from the
-/// end: a server takes a whole line, the first or the last.
+/// Where there are many lines, words or parameters, so many at the beginning and as many at the end are searched for
+/// keys: servers use the first or the last line, as a whole.
 const ENDS: usize = 9;
 
 /// A digest of each key of a request: the same for the same key wherever it is written, and not
@@ -270,7 +270,7 @@ const OWN: [&str; 4] = ["authorization", "x-api-key", "api-key", "x-goog-api-key
 /// The least length of such a key, in bytes; a shorter one could be guessed, and many share `EMPTY` or `sk-1234`.
 pub const MIN_OWN_KEY: usize = 16;
 
-/// What is in keys that are none, without signs between the letters.
+/// Parts of placeholders for keys, in lower case, without the characters between letters and digits.
 const PLACEHOLDERS: [&str; 10] = [
     "nokey",
     "yourkey",
@@ -304,7 +304,7 @@ pub fn own_key(headers: &HeaderMap, uri: &Uri) -> Option<String> {
     (whole && !is_aws_id(&key) && !is_placeholder(&key)).then(|| digest(&key))
 }
 
-/// Whether it is written where no key is needed, or in an example.
+/// Whether it is a placeholder, from an example or where no key is needed.
 fn is_placeholder(key: &[u8]) -> bool {
     let key = String::from_utf8_lossy(key).to_ascii_lowercase();
     let letters: String = key.chars().filter(char::is_ascii_alphanumeric).collect();
