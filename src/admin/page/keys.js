@@ -9,7 +9,8 @@ const SOON = 1500;
 const GO = { n: ["now", "Now"], s: ["sessions", "Sessions"], c: ["calls", "Calls"], m: ["costs", "Costs"], u: ["upstreams", "Upstreams"], o: ["connect", "Connect"] };
 
 let on = stored() !== "off";
-let after = 0;
+/** When `g` was pressed, by the clock of events: a page that is busy hears of keys late. */
+let after = -Infinity;
 
 function stored() {
   try {
@@ -42,8 +43,8 @@ function keep(wanted) {
 function pressed(event) {
   const typing = event.target.closest?.("input:not([type=radio], [type=checkbox]), select, textarea, dialog");
   if (!on || typing || event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
-  const went = Date.now() - after < SOON && GO[event.key];
-  after = event.key === "g" ? Date.now() : 0;
+  const went = event.timeStamp - after < SOON && GO[event.key];
+  after = event.key === "g" ? event.timeStamp : -Infinity;
   if (went) follow(other(went[0]));
   else if (event.key === "?") byId("keys").showModal();
   else if (event.key === "/") (document.querySelector(".view:not([hidden]) input[type=search]") ?? document.querySelector("#filters:not([hidden]) select"))?.focus();

@@ -742,6 +742,13 @@ async function keys(world) {
   assert.deepEqual(await inaccessible(page), [], "the list of keys");
   await page.keyboard.press("Escape");
   assert.equal(await dialog.isVisible(), false);
+  // A page that is busy after the first key hears of the second one late.
+  await page.evaluate(() => {
+    const busy = () => {
+      for (const end = performance.now() + 3000; performance.now() < end; );
+    };
+    addEventListener("keyup", () => setTimeout(busy, 0), { once: true });
+  });
   await page.keyboard.press("g");
   await page.keyboard.press("s");
   await page.locator("#sessions tbody tr").first().waitFor();
