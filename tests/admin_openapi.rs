@@ -2,6 +2,8 @@
 
 use crate::admin_api::Server;
 use serde_json::Value;
+use std::net::SocketAddr;
+use tokengauge_test_support::http_client::{fetch, request};
 
 /// Where `value` breaks the schema at `pointer` of the document; nothing where it does not.
 pub fn broken(document: &Value, pointer: &str, value: &Value) -> Option<String> {
@@ -98,14 +100,33 @@ async fn every_parameter_is_documented_and_every_documented_one_is_known() {
     }
 }
 
+/// Asks every path of the document by every method that it does not have there.
+pub async fn refuses_other_methods(address: SocketAddr) {
+    let document = fetch(address, "/api/v1/openapi.json").await;
+    let document: Value = serde_json::from_str(&document.body).expect("JSON");
+    let paths = document["paths"].as_object().expect("paths");
+    for (path, operations) in paths {
+        let path = path.replace("{id}", "some").replace("{name}", "some");
+        for method in ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"] {
+            if operations.get(method.to_lowercase()).is_some() {
+                continue;
+            }
+            let reply = request(address, method, &path).await;
+            assert_eq!(reply.status, 405, "{method} {path}: {}", reply.body);
+            let allowed = if operations.get("get").is_some() {
+                "allow: get,head"
+            } else {
+                "allow: post"
+            };
+            assert!(reply.head.contains(allowed), "{path}: {}", reply.head);
+        }
+    }
+}
+
 #[tokio::test]
-async fn a_wrong_method_is_refused_with_the_allowed_one() {
+async fn a_wrong_method_is_refused_with_the_allowed_ones() {
     let server = Server::start().await;
-    let reply =
-        tokengauge_test_support::http_client::request(server.address, "DELETE", "/api/v1/calls")
-            .await;
-    assert_eq!(reply.status, 405);
-    assert!(reply.head.contains("allow: get,head"), "{}", reply.head);
+    refuses_other_methods(server.address).await;
 }
 
 /// Descriptions are doc comments, which may link to other code: readers of the API cannot follow such links.

@@ -1,6 +1,6 @@
 //! `tokengauge fleet` over the real binary: several proxies with one store, seen as one.
 
-use crate::admin_openapi::broken;
+use crate::admin_openapi::{broken, refuses_other_methods};
 use crate::process::Process;
 use crate::store::{FakeStore, Fault};
 use rustix::process::Signal;
@@ -490,6 +490,9 @@ async fn a_fleet_says_what_only_a_process_knows_and_the_other_way_round() {
         let reply = fetch(fleet.admin, &format!("/api/v1/{path}")).await;
         assert_eq!(reply.status, 404, "{path}");
         assert!(reply.body.contains("ask a pod"), "{path}: {}", reply.body);
+    }
+    for process in [&pod, &fleet] {
+        refuses_other_methods(process.admin).await;
     }
     let reply = fetch(pod.admin, "/api/v1/pods").await;
     assert_eq!(reply.status, 404);

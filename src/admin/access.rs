@@ -99,7 +99,8 @@ pub(super) async fn guard(State(guard): State<Guard>, request: Request, next: Ne
     if request.method() == Method::POST && api::is_hook(request.uri().path()) {
         return hook(&guard, request, next).await;
     }
-    if request.uri().path() == api::OWN_USE {
+    let reads = matches!(*request.method(), Method::GET | Method::HEAD);
+    if reads && request.uri().path() == api::OWN_USE {
         return own_use(&guard, request, next).await;
     }
     let Some(token) = &guard.access.token else {

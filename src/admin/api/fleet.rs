@@ -5,8 +5,9 @@ use super::problem::Problem;
 use super::query_params::QueryParams;
 use crate::admin::Admin;
 use crate::fleet::{ObjectiveSource, PodState, PodStatus, StoreStatus};
-use axum::extract::{RawQuery, State};
+use axum::extract::{RawQuery, Request, State};
 use axum::http::StatusCode;
+use axum::middleware::Next;
 use axum::response::Response;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -67,8 +68,8 @@ pub(super) async fn pods(State(admin): State<Admin>, RawQuery(query): RawQuery) 
     .await
 }
 
-/// What only a process can answer.
-pub(super) async fn not_of_a_fleet() -> Problem {
+/// Answers in place of what only a process can.
+pub(super) async fn not_of_a_fleet(_: Request, _: Next) -> Problem {
     let message = "this is of one process, and a fleet does not answer it: ask a pod, whose addresses are at /api/v1/pods";
     Problem::new(StatusCode::NOT_FOUND, message)
 }

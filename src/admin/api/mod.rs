@@ -26,7 +26,8 @@ mod upstreams;
 
 use super::{Admin, process_info};
 use axum::Router;
-use axum::routing::{MethodRouter, any, get, post};
+use axum::middleware::from_fn;
+use axum::routing::{MethodRouter, get, post};
 
 pub(crate) use capsule::of_ledger as capsule_of_ledger;
 pub(crate) use experiments::experiments_now;
@@ -85,7 +86,7 @@ pub(super) fn router(of_fleet: bool) -> Router<Admin> {
     let all = routes().into_iter();
     all.fold(Router::new(), |router, (path, answer)| {
         let answer = match of_fleet && fleet::NOT_OF_A_FLEET.contains(&path) {
-            true => any(fleet::not_of_a_fleet),
+            true => answer.route_layer(from_fn(fleet::not_of_a_fleet)),
             false => answer,
         };
         router.route(path, answer)
