@@ -11,7 +11,9 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 use tokengauge_sink::clickhouse::{ClickHouse, add_columns, create_table};
-use tokengauge_sink::{AnySink, ClickHouseSettings, Kind, Location, SinkSettings, replay};
+use tokengauge_sink::{
+    AnySink, ClickHouseSettings, Kind, Location, Replayed, SinkSettings, replay,
+};
 
 /// How long a single query of the ledger may take, on a slow disk.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -153,33 +155,35 @@ fn replay_calls(args: &SinkReplayArgs) -> Result<(), Error> {
     let now = SystemTime::now();
     let until = args.until.map_or(now, |until| until.before(now));
     let sent = send_all(sink, path, (args.since.before(now), until))?;
-    output::note(&format!("{} calls sent, {} refused", sent.0, sent.1));
+    output::note(&format!(
+        "{} calls sent, {} were there, {} refused",
+        sent.sent, sent.known, sent.refused
+    ));
     Ok(())
 }
 
-/// Sends the calls of a ledger that began within a time; how many it sent and how many were refused.
+/// Sends the calls of a ledger that began within a time.
 fn send_all(
     settings: &SinkSettings,
     ledger: &Path,
     span: (SystemTime, SystemTime),
-) -> Result<(u64, u64), Error> {
+) -> Result<Replayed, Error> {
     let sink = AnySink::new(&settings.location, &origin()).map_err(failed)?;
     let reader = Reader::within(ledger, Instant::now, TIMEOUT);
-    let (mut after, mut sent, mut refused) = (None, 0, 0);
+    let (mut after, mut all) = (None, Replayed::default());
     let runtime = api_client::runtime()?;
     loop {
         let page = reader.rows(span, after, settings.batch_rows);
         let (rows, last) = page.map_err(failed)?;
         if rows.is_empty() {
-            return Ok((sent, refused));
+            return Ok(all);
         }
         after = last;
-        let left_out = runtime.block_on(replay(&sink, &rows)).map_err(|error| {
+        all += runtime.block_on(replay(&sink, rows)).map_err(|error| {
+            let sent = all.sent;
             Error::Failed(format!(
                 "{error}; {sent} calls were sent before, which can be sent again"
             ))
         })?;
-        sent += rows.len() as u64 - left_out;
-        refused += left_out;
     }
 }

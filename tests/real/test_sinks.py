@@ -4,6 +4,7 @@ has is in both, once: through an outage, and through a killed proxy."""
 import json
 import os
 import re
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -27,17 +28,26 @@ class S3:
     def __init__(self, url):
         self.url = url
 
-    def names(self):
-        with urllib.request.urlopen(f"{self.url}/llm?list-type=2&max-keys=1000", timeout=10) as response:
-            listing = ElementTree.fromstring(response.read())
-        space = re.match(r"\{.*\}", listing.tag)[0]
-        return [key.text for key in listing.iter(f"{space}Key")]
+    def names(self, prefix):
+        after = ""
+        while True:
+            query = urllib.parse.urlencode({"list-type": 2, "max-keys": 1000, "prefix": f"{prefix}/", "start-after": after})
+            with urllib.request.urlopen(f"{self.url}/llm?{query}", timeout=10) as response:
+                listing = ElementTree.fromstring(response.read())
+            space = re.match(r"\{.*\}", listing.tag)[0]
+            names = [key.text for key in listing.iter(f"{space}Key")]
+            yield from names
+            if listing.findtext(f"{space}IsTruncated") != "true":
+                return
+            after = names[-1]
+
+    def delete(self, name):
+        request = urllib.request.Request(f"{self.url}/llm/{urllib.parse.quote(name)}", method="DELETE")
+        urllib.request.urlopen(request, timeout=10).close()
 
     def fetch(self, folder, prefix):
         """The files of a test, into a folder."""
-        for name in self.names():
-            if not name.startswith(f"{prefix}/"):
-                continue
+        for name in self.names(prefix):
             file = folder / name
             file.parent.mkdir(parents=True, exist_ok=True)
             with urllib.request.urlopen(f"{self.url}/llm/{urllib.parse.quote(name)}", timeout=10) as response:
@@ -122,11 +132,19 @@ batch_wait = "200ms"
     return file
 
 
-def run(tokengauge, *arguments, expected=0):
+def done(tokengauge, *arguments, expected=0):
     command = [str(part) for part in (tokengauge, *arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert done.returncode == expected, done.stdout + done.stderr
-    return done.stdout
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert ended.returncode == expected, ended.stdout + ended.stderr
+    return ended
+
+
+def run(tokengauge, *arguments, expected=0):
+    return done(tokengauge, *arguments, expected=expected).stdout
+
+
+def said(tokengauge, *arguments):
+    return done(tokengauge, *arguments).stderr
 
 
 def ledger_ids(config):
@@ -182,6 +200,16 @@ def test_both_stores_have_every_call_once_through_an_outage_and_a_kill(tokengaug
     seaweed.fetch(tmp_path / "files", tmp_path.name)
     files = f"{tmp_path}/files/*/*/*/*.parquet"
     read = f"read_parquet('{files}', hive_partitioning = true, union_by_name = true)"
+    assert [row[0] for row in duckdb(f"SELECT id FROM {read} ORDER BY id")] == ids
+    # All of them again, and without the half of the files.
+    replay = ["sink", "replay", "--sink", "s3", "--since", "1h", "--config", config]
+    assert f"0 calls sent, {len(ids)} were there, 0 refused" in said(tokengauge, *replay)
+    kept = sorted(seaweed.names(tmp_path.name))
+    for name in kept[::2]:
+        seaweed.delete(name)
+    said(tokengauge, *replay)
+    shutil.rmtree(tmp_path / "files")
+    seaweed.fetch(tmp_path / "files", tmp_path.name)
     assert [row[0] for row in duckdb(f"SELECT id FROM {read} ORDER BY id")] == ids
     # The partitions are those of the calls in them.
     wrong = f"SELECT count(*) FROM {read} WHERE day <> started_at::DATE OR hour::INT <> extract('hour' FROM started_at)"

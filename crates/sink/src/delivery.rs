@@ -333,17 +333,53 @@ async fn send(sink: &impl Sink, rows: &[Row]) -> Result<Vec<Refusal>, SendError>
     Ok(refused)
 }
 
-/// Sends calls again that a store had or should have; gives how many it refused.
+/// What became of calls that were to be sent again.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Replayed {
+    /// Sent; a store that knows calls by themselves had some of them.
+    pub sent: u64,
+    /// Not sent, as the store has them.
+    pub known: u64,
+    /// Refused by the store.
+    pub refused: u64,
+}
+
+impl std::ops::AddAssign for Replayed {
+    fn add_assign(&mut self, other: Replayed) {
+        self.sent += other.sent;
+        self.known += other.known;
+        self.refused += other.refused;
+    }
+}
+
+/// Sends calls again that a store had or should have.
 ///
 /// # Errors
 /// Why it is not stored after several tries.
-pub async fn replay(sink: &impl Sink, rows: &[Row]) -> Result<u64, SendError> {
+pub async fn replay(sink: &impl Sink, rows: Vec<Row>) -> Result<Replayed, SendError> {
+    let all = rows.len() as u64;
+    let missing = tried(|| sink.missing(rows.clone())).await?;
+    let refused = tried(|| send(sink, &missing)).await?.len() as u64;
+    let missing = missing.len() as u64;
+    Ok(Replayed {
+        sent: missing - refused,
+        known: all - missing,
+        refused,
+    })
+}
+
+/// Does it until it works, for some tries.
+async fn tried<T, F>(attempt: impl Fn() -> F) -> Result<T, SendError>
+where
+    F: Future<Output = Result<T, SendError>>,
+{
     let mut tries = 0;
     loop {
-        match send(sink, rows).await {
-            Ok(refused) => return Ok(refused.len() as u64),
-            Err(error) if tries + 1 == TRIES => return Err(error),
-            Err(error) => sleep(error.retry_after.unwrap_or_else(|| pause(tries))).await,
+        match attempt().await {
+            Err(error) if tries + 1 < TRIES => {
+                sleep(error.retry_after.unwrap_or_else(|| pause(tries))).await;
+            }
+            done => return done,
         }
         tries += 1;
     }

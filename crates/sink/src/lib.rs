@@ -14,7 +14,7 @@ mod status;
 mod table;
 mod threads;
 
-pub use delivery::replay;
+pub use delivery::{Replayed, replay};
 pub use read::{ReadError, Span, StoreReader, StoreUrl, StoredRow};
 pub use settings::{ClickHouseSettings, Kind, Location, S3Settings, Secret, SinkSettings};
 pub use sink::{SendError, SendErrorKind, Sink};

@@ -8,16 +8,19 @@ use async_trait::async_trait;
 use object_store::aws::{AmazonS3, AmazonS3Builder, AwsCredential};
 use object_store::client::{CredentialProvider, HttpError, HttpErrorKind};
 use object_store::path::Path;
-use object_store::{ObjectStore, PutMode, PutOptions, PutPayload, RetryConfig};
-use std::collections::BTreeMap;
+use object_store::{ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload, RetryConfig};
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, HashSet};
 use std::error::Error;
 use std::io;
 use std::sync::Arc;
 use tokengauge_store::columns::Value;
-use tokengauge_store::parquet_table::Table;
+use tokengauge_store::parquet_table::{Table, texts};
 
 /// Milliseconds of an hour.
 const HOUR: i64 = 3_600_000;
+/// Hours whose calls a replay remembers: calls come in the order of their end, so that hours overlap.
+const KNOWN_HOURS: usize = 4;
 
 /// A bucket.
 #[derive(Debug)]
@@ -26,6 +29,8 @@ pub struct S3 {
     prefix: String,
     address: String,
     origin: Vec<Value>,
+    /// The ids of the calls that files have, by hour, of the last hours that were asked for.
+    known: Mutex<BTreeMap<i64, Arc<HashSet<String>>>>,
 }
 
 impl S3 {
@@ -69,21 +74,57 @@ impl S3 {
             prefix: settings.prefix.trim_matches('/').to_owned(),
             address: format!("s3://{}", settings.bucket),
             origin: origin.values().into(),
+            known: Mutex::default(),
         })
     }
 
     /// The name of the file with these calls, which began within one hour: hive partitions by day and hour, and the ids
     /// of the first and the last.
     fn name(&self, hour: i64, rows: &[&Row]) -> Path {
-        let at = instant(hour * HOUR);
-        let (day, clock) = at.split_once(' ').unwrap_or((&at, "00"));
         let first = rows.first().map_or("", |row| id(row));
         let last = rows.last().map_or("", |row| id(row));
-        let file = format!("day={day}/hour={}/{first}-{last}.parquet", &clock[..2]);
+        self.folder(hour).join(format!("{first}-{last}.parquet"))
+    }
+
+    fn folder(&self, hour: i64) -> Path {
+        let at = instant(hour * HOUR);
+        let (day, clock) = at.split_once(' ').unwrap_or((&at, "00"));
+        let folder = format!("day={day}/hour={}", &clock[..2]);
         match self.prefix.as_str() {
-            "" => Path::from(file),
-            prefix => Path::from(format!("{prefix}/{file}")),
+            "" => Path::from(folder),
+            prefix => Path::from(format!("{prefix}/{folder}")),
         }
+    }
+
+    /// The ids of the calls that the files of an hour have.
+    async fn known(&self, hour: i64) -> Result<Arc<HashSet<String>>, SendError> {
+        if let Some(known) = self.known.lock().get(&hour) {
+            return Ok(Arc::clone(known));
+        }
+        let unread = |error| {
+            let mut error = self.explain(&error);
+            error.message +=
+                "; a replay leaves out what is there, and needs s3:ListBucket and s3:GetObject";
+            error
+        };
+        let mut known = HashSet::new();
+        let folder = self.folder(hour);
+        let files = self.store.list_with_delimiter(Some(&folder)).await;
+        for file in files.map_err(unread)?.objects {
+            let body = self.store.get(&file.location).await.map_err(unread)?;
+            let body = body.bytes().await.map_err(unread)?;
+            known.extend(texts(body, "id").map_err(|error| {
+                let message = format!("{}/{}: {error}", self.address, file.location);
+                SendError::new(SendErrorKind::Unavailable, message)
+            })?);
+        }
+        let known = Arc::new(known);
+        let mut hours = self.known.lock();
+        if hours.len() == KNOWN_HOURS {
+            hours.pop_first();
+        }
+        hours.insert(hour, Arc::clone(&known));
+        Ok(known)
     }
 
     fn file(&self, rows: &[&Row]) -> io::Result<Vec<u8>> {
@@ -137,8 +178,7 @@ impl Sink for S3 {
     async fn send(&self, rows: &[Row]) -> Result<(), SendError> {
         let mut hours: BTreeMap<i64, Vec<&Row>> = BTreeMap::new();
         for row in rows {
-            let hour = started_ms(row).div_euclid(HOUR);
-            hours.entry(hour).or_default().push(row);
+            hours.entry(hour(row)).or_default().push(row);
         }
         for (hour, rows) in hours {
             let name = self.name(hour, &rows);
@@ -156,6 +196,21 @@ impl Sink for S3 {
         }
         Ok(())
     }
+
+    async fn missing(&self, rows: Vec<Row>) -> Result<Vec<Row>, SendError> {
+        let mut missing = Vec::with_capacity(rows.len());
+        for row in rows {
+            if !self.known(hour(&row)).await?.contains(id(&row)) {
+                missing.push(row);
+            }
+        }
+        Ok(missing)
+    }
+}
+
+/// The hour in which a call began, since 1970.
+fn hour(row: &Row) -> i64 {
+    started_ms(row).div_euclid(HOUR)
 }
 
 /// Key and secret from files, read again for every request.

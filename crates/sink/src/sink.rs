@@ -18,6 +18,15 @@ pub trait Sink: Send + Sync {
     /// # Errors
     /// Why not all of them are known to be stored. After [`SendErrorKind::Refused`] none is.
     fn send(&self, rows: &[Row]) -> impl Future<Output = Result<(), SendError>> + Send;
+
+    /// Those of the rows that have to be sent to be stored once, where others may have been sent in other batches.
+    /// All of them, where the store knows each row by itself.
+    ///
+    /// # Errors
+    /// Why it is not known.
+    fn missing(&self, rows: Vec<Row>) -> impl Future<Output = Result<Vec<Row>, SendError>> + Send {
+        std::future::ready(Ok(rows))
+    }
 }
 
 /// The kind of a failure, which decides what happens next.

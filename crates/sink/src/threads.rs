@@ -54,6 +54,13 @@ impl Sink for AnySink {
             AnySink::S3(sink) => sink.send(rows).await,
         }
     }
+
+    async fn missing(&self, rows: Vec<Row>) -> Result<Vec<Row>, SendError> {
+        match self {
+            AnySink::ClickHouse(sink) => sink.missing(rows).await,
+            AnySink::S3(sink) => sink.missing(rows).await,
+        }
+    }
 }
 
 /// The sinks of a running proxy.

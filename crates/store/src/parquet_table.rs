@@ -1,10 +1,13 @@
 //! A Parquet file of rows: a row group at a time, each column typed and optional.
 
 use crate::columns::{ColumnKind, Value};
+use bytes::Bytes;
 use parquet::basic::{Compression, ZstdLevel};
+use parquet::column::reader::ColumnReader;
 use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DoubleType, Int64Type};
 use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
+use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
 use parquet::schema::parser::parse_message_type;
 use std::io::{self, Write};
@@ -133,6 +136,39 @@ impl<W: Write + Send> Table<W> {
         }
         self.file.into_inner().map_err(failed)
     }
+}
+
+/// The values of a text column of a file, those that are known; none where the file does not have the column.
+///
+/// # Errors
+/// Where it is no Parquet file.
+pub fn texts(file: Bytes, column: &str) -> io::Result<Vec<String>> {
+    let file = SerializedFileReader::new(file).map_err(failed)?;
+    let schema = file.metadata().file_metadata().schema_descr();
+    let names = schema.columns().iter();
+    let Some(index) = names
+        .map(|column| column.name())
+        .position(|name| name == column)
+    else {
+        return Ok(Vec::new());
+    };
+    let mut texts = Vec::new();
+    for group in 0..file.num_row_groups() {
+        let group = file.get_row_group(group).map_err(failed)?;
+        let rows = group.metadata().num_rows().max(0) as usize;
+        let ColumnReader::ByteArrayColumnReader(mut reader) =
+            group.get_column_reader(index).map_err(failed)?
+        else {
+            return Err(io::Error::other(format!("{column} is no text")));
+        };
+        let (mut known, mut values) = (Vec::new(), Vec::new());
+        reader
+            .read_records(rows, Some(&mut known), None, &mut values)
+            .map_err(failed)?;
+        let values = values.iter();
+        texts.extend(values.map(|text| String::from_utf8_lossy(text.data()).into_owned()));
+    }
+    Ok(texts)
 }
 
 impl ColumnValues {
