@@ -77,6 +77,12 @@ soak: compiler ## half an hour of mixed traffic with faults (MINUTES=30, SEED=n)
 soak-short: compiler ## three minutes of the same, of what the tests have built
 	cargo bench --locked --profile dev --bench soak -- --minutes $(or $(MINUTES),3) --seed $(or $(SEED),1)
 
+.PHONY: sink-load
+sink-load: compiler ## 5,000 calls a second for ten minutes to real stores that are away for five (SECONDS=600)
+	tests/real/install
+	cargo build --locked
+	TOKENGAUGE_SINK_SECONDS=$(or $(SECONDS),600) TOKENGAUGE_SINK_PROFILE=release $(REAL)/venv/bin/python -m pytest -s tests/real/test_sink_load.py
+
 .PHONY: bench-tools
 bench-tools: ## nginx, haproxy, Envoy and perf: the peers of `cargo bench --bench peers`, and its profiles
 	PATH="$$PATH:/usr/sbin" && command -v nginx > /dev/null && command -v haproxy > /dev/null || tests/real/apt nginx haproxy

@@ -1,6 +1,5 @@
 //! Finished calls at a rate, into a ledger with a sink, without a proxy.
 
-use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -13,8 +12,6 @@ use tokengauge_sink::{
     ClickHouseSettings, Location, Origin, Secret, SinkMetrics, SinkSettings, Sinks,
 };
 
-const NAME: &str = "clickhouse";
-
 pub struct Load {
     pub sinks: Sinks,
     meter: Arc<Meter>,
@@ -22,7 +19,9 @@ pub struct Load {
 }
 
 impl Load {
-    pub fn start(folder: &Path, store: SocketAddr) -> Load {
+    /// Calls go into `ledger.sqlite` of the folder, which may be there, and on to the stores.
+    pub fn start(folder: &Path, stores: Vec<Location>) -> Load {
+        let settings: Vec<_> = stores.into_iter().map(sink).collect();
         let metrics = LedgerMetrics::new(
             Counter::default(),
             |_| Counter::default(),
@@ -30,20 +29,20 @@ impl Load {
             Gauge::default(),
         );
         let path = folder.join("ledger.sqlite");
-        let settings = Settings {
+        let kept = Settings {
             path: path.clone(),
             limits: Limits {
                 age: Duration::from_secs(86_400),
                 bytes: 4 << 30,
             },
-            sinks: vec![NAME.to_owned()],
+            sinks: settings.iter().map(|sink| sink.name.clone()).collect(),
             clock: Instant::now,
             wall: SystemTime::now,
         };
-        let ledger = Ledger::start(settings, metrics.clone()).expect("starts");
+        let ledger = Ledger::start(kept, metrics.clone()).expect("starts");
         let reader = Reader::within(&path, Instant::now, Duration::from_secs(60));
         let sinks = Sinks::start(
-            &[sink(store)],
+            &settings,
             Some((Arc::clone(&ledger), reader)),
             &Origin::default(),
             |_| sink_metrics(),
@@ -105,18 +104,27 @@ impl Load {
     }
 }
 
-fn sink(store: SocketAddr) -> SinkSettings {
+/// The table of a ClickHouse, which has no password.
+pub fn clickhouse(url: &str) -> Location {
+    Location::ClickHouse(ClickHouseSettings {
+        url: url.parse().expect("a URL"),
+        database: "default".to_owned(),
+        table: "tokengauge_calls".to_owned(),
+        user: None,
+        password: Secret::Variable("CLICKHOUSE_PASSWORD"),
+        tls: Default::default(),
+        timeout: Duration::from_secs(30),
+    })
+}
+
+fn sink(location: Location) -> SinkSettings {
+    let name = match &location {
+        Location::ClickHouse(_) => "clickhouse",
+        Location::S3(_) => "s3",
+    };
     SinkSettings {
-        name: NAME.to_owned(),
-        location: Location::ClickHouse(ClickHouseSettings {
-            url: format!("http://{store}").parse().expect("a URL"),
-            database: "default".to_owned(),
-            table: "tokengauge_calls".to_owned(),
-            user: None,
-            password: Secret::Variable("CLICKHOUSE_PASSWORD"),
-            tls: Default::default(),
-            timeout: Duration::from_secs(30),
-        }),
+        name: name.to_owned(),
+        location,
         batch_rows: 5_000,
         batch_wait: Duration::from_millis(500),
         queue: 1,
