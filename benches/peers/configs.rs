@@ -7,6 +7,31 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+/// An experiment and a gate, for a configuration whose route is named `all`.
+const COMPARISONS: &str = r#"
+[[experiment]]
+name = "twins"
+route = "all"
+arms = [{ name = "old", upstream = "backend" }, { name = "new", upstream = "twin" }]
+ttft_above = "500ms"
+tps_below = 20
+[[gate]]
+name = "twin"
+candidate = { upstream = "twin" }
+baseline = { upstream = "backend" }
+"#;
+
+/// What tokengauge does besides measuring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum With {
+    Nothing,
+    /// An experiment and a gate, with a twin of the backend's upstream.
+    Comparisons,
+    Ledger,
+    /// The ledger, and a sink; the backend answers it 200.
+    Sink,
+}
+
 /// What a configuration is made of.
 pub struct Site<'a> {
     /// Where files go.
@@ -117,12 +142,7 @@ backend noisy
     }
 
     /// tokengauge with its defaults: every call is measured, every token counted.
-    /// With `comparisons` a twin of the backend's upstream, and those tables.
-    pub fn tokengauge(
-        &self,
-        program: OsString,
-        comparisons: Option<&str>,
-    ) -> anyhow::Result<Command> {
+    pub fn tokengauge(&self, program: OsString, with: With) -> anyhow::Result<Command> {
         let Site { address, admin, .. } = self;
         let (backend, noisy) = (self.backend(), self.backends.noisy);
         let (scheme, protocol) = match self.setup.backend {
@@ -139,15 +159,23 @@ backend noisy
         let models = self.setup.max_models;
         let models = models.map(|number| format!("measure.max_models = {number}\n"));
         let models = models.unwrap_or_default();
+        let own = self.folder.join("ledger.sqlite");
         let ledger = self.setup.ledger.as_ref();
+        let ledger = ledger.or(matches!(with, With::Ledger | With::Sink).then_some(&own));
         // Nothing of it is too old or too much.
         let keep = "ledger.retention_age = \"3650days\"\nledger.retention_bytes = \"200GB\"\n";
         let ledger = ledger.map(|path| format!("ledger.path = {path:?}\n{keep}"));
         let ledger = ledger.unwrap_or_default();
-        let twin = comparisons.map(|_| {
-            format!("[[upstream]]\nname = \"twin\"\nurl = \"{scheme}://{backend}\"\n{protocol}")
-        });
-        let (twin, comparisons) = (twin.unwrap_or_default(), comparisons.unwrap_or_default());
+        let more = match with {
+            With::Nothing | With::Ledger => String::new(),
+            With::Comparisons => format!(
+                "{COMPARISONS}[[upstream]]\nname = \"twin\"\nurl = \"{scheme}://{backend}\"\n{protocol}"
+            ),
+            With::Sink => format!(
+                "[[sink]]\nkind = \"clickhouse\"\nurl = \"http://{}\"\n",
+                self.backends.http1
+            ),
+        };
         let text = format!(
             "listen = \"{address}\"
 admin.listen = \"{admin}\"
@@ -157,14 +185,14 @@ url = \"http://{noisy}\"
 [[upstream]]
 name = \"backend\"
 url = \"{scheme}://{backend}\"
-{protocol}{twin}[[route]]
+{protocol}[[route]]
 path = \"{NOISY_PATH}\"
 strip = true
 upstream = \"noisy\"
 [[route]]
 name = \"all\"
 upstream = \"backend\"
-{comparisons}"
+{more}"
         );
         let config = self.write("proxy-config.toml", &text)?;
         let mut command = Command::new(program);

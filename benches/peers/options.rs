@@ -149,7 +149,7 @@ impl Options {
                 wanted.retain(|peer| !peer.is_gateway());
             }
             wanted.retain(|peer| *peer != Peer::Other || peer.is_installed());
-            wanted.retain(|peer| *peer != Peer::Compared);
+            wanted.retain(|peer| !peer.is_this_build_with_more());
         }
         if self.growth {
             println!("left out of growth: all but nginx and tokengauge");

@@ -2,7 +2,7 @@
 
 use crate::agents::{Agent, Call};
 use crate::client::Connection;
-use crate::configs::Site;
+use crate::configs::{Site, With};
 use crate::cores::Cores;
 use crate::gateways;
 use crate::process::Processes;
@@ -26,6 +26,10 @@ pub enum Peer {
     /// tokengauge with an experiment that splits the route, and a gate; drift reads a ledger, which has a scene of
     /// its own in `--growth`.
     Compared,
+    /// tokengauge with a ledger.
+    Kept,
+    /// The same with a sink that reads it and sends every call to a ClickHouse, which takes all.
+    Sent,
     Other,
     Litellm,
     Portkey,
@@ -37,20 +41,6 @@ pub const NOISY_PATH: &str = "/noisy";
 const OTHER: &str = "TOKENGAUGE_OTHER";
 /// This build.
 const THIS: &str = env!("CARGO_BIN_EXE_tokengauge");
-/// An experiment and a gate, for a configuration whose route is named `all`.
-const COMPARISONS: &str = r#"
-[[experiment]]
-name = "twins"
-route = "all"
-arms = [{ name = "old", upstream = "backend" }, { name = "new", upstream = "twin" }]
-ttft_above = "500ms"
-tps_below = 20
-[[gate]]
-name = "twin"
-candidate = { upstream = "twin" }
-baseline = { upstream = "backend" }
-"#;
-
 impl fmt::Display for Peer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
@@ -97,13 +87,15 @@ pub struct RunningPeer {
 
 impl Peer {
     /// In the order of the tables.
-    pub const ALL: [Peer; 9] = [
+    pub const ALL: [Peer; 11] = [
         Peer::Direct,
         Peer::Nginx,
         Peer::Haproxy,
         Peer::Envoy,
         Peer::Tokengauge,
         Peer::Compared,
+        Peer::Kept,
+        Peer::Sent,
         Peer::Other,
         Peer::Litellm,
         Peer::Portkey,
@@ -118,6 +110,8 @@ impl Peer {
             Peer::Envoy => "envoy",
             Peer::Tokengauge => "tokengauge",
             Peer::Compared => "with comparisons",
+            Peer::Kept => "with a ledger",
+            Peer::Sent => "with a sink",
             Peer::Other => "other build",
             Peer::Litellm => "litellm",
             Peer::Portkey => "portkey",
@@ -131,7 +125,21 @@ impl Peer {
 
     /// Whether it counts tokens and can be asked how many.
     pub fn is_tokengauge(self) -> bool {
-        matches!(self, Peer::Tokengauge | Peer::Compared | Peer::Other)
+        self == Peer::Tokengauge || self == Peer::Other || self.is_this_build_with_more()
+    }
+
+    /// Whether it is tokengauge with something that it can do without; it runs where it is named.
+    pub fn is_this_build_with_more(self) -> bool {
+        matches!(self, Peer::Compared | Peer::Kept | Peer::Sent)
+    }
+
+    /// The peer that its figures are a multiple of.
+    pub fn base(self) -> Peer {
+        match self {
+            Peer::Compared | Peer::Kept => Peer::Tokengauge,
+            Peer::Sent => Peer::Kept,
+            _ => Peer::Nginx,
+        }
     }
 
     /// What installs it.
@@ -150,7 +158,7 @@ impl Peer {
             std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()).collect::<Vec<_>>()
         };
         match self {
-            Peer::Direct | Peer::Tokengauge | Peer::Compared => true,
+            Peer::Direct | Peer::Tokengauge | Peer::Compared | Peer::Kept | Peer::Sent => true,
             Peer::Other => std::env::var_os(OTHER).is_some(),
             Peer::Envoy => gateways::envoy_program().exists(),
             Peer::Litellm => gateways::litellm_program().exists(),
@@ -210,9 +218,11 @@ impl Peer {
             Peer::Nginx => site.nginx(),
             Peer::Haproxy => site.haproxy(),
             Peer::Envoy => site.envoy(&gateways::envoy_program()),
-            Peer::Tokengauge => site.tokengauge(THIS.into(), None),
-            Peer::Compared => site.tokengauge(THIS.into(), Some(COMPARISONS)),
-            Peer::Other => site.tokengauge(std::env::var_os(OTHER).context(OTHER)?, None),
+            Peer::Tokengauge => site.tokengauge(THIS.into(), With::Nothing),
+            Peer::Compared => site.tokengauge(THIS.into(), With::Comparisons),
+            Peer::Kept => site.tokengauge(THIS.into(), With::Ledger),
+            Peer::Sent => site.tokengauge(THIS.into(), With::Sink),
+            Peer::Other => site.tokengauge(std::env::var_os(OTHER).context(OTHER)?, With::Nothing),
             Peer::Litellm => gateways::litellm(site.folder, site.address, backend),
             Peer::Portkey => Ok(gateways::portkey(site.address)),
         }

@@ -98,10 +98,7 @@ impl Report {
             if matches!(runs.peer, Peer::Direct | Peer::Nginx) {
                 continue;
             }
-            let base = match runs.peer {
-                Peer::Compared => Peer::Tokengauge,
-                _ => Peer::Nginx,
-            };
+            let base = runs.peer.base();
             let ratios = columns.iter().map(|metric| {
                 let against = Against::Peer(base);
                 metric.ratio.then(|| self.compared(runs, metric, against))?

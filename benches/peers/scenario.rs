@@ -130,7 +130,7 @@ impl Scenario {
         let of_tokengauge =
             matches!(self.work, Work::Scraped(_)) || max_models.is_some() || ledger.is_some();
         match peer {
-            Peer::Tokengauge | Peer::Compared | Peer::Other => true,
+            peer if peer.is_tokengauge() => true,
             _ if of_tokengauge => false,
             // Gateways know one backend and read one dialect.
             Peer::Litellm | Peer::Portkey => {
@@ -141,7 +141,7 @@ impl Scenario {
             Peer::Nginx => backend != BackendProtocol::Http2,
             // Without a proxy there is one hop.
             Peer::Direct => backend == BackendProtocol::Http1 && self.setup.workers == 1,
-            Peer::Haproxy | Peer::Envoy => true,
+            _ => true,
         }
     }
 
