@@ -19,9 +19,9 @@ const several = (all) => (value) => (value.split(",").every((word) => all.includ
 const order = (value) => (/^-?[a-z_0-9]{1,40}$/.test(value) ? null : "must be a column, with a - before it for the largest first");
 
 /** Filters of calls, by their parameters. */
-export const FILTERS = ["model", "workload", "route", "upstream", "agent", "user", "team", "cost_center", "tenant", "experiment", "cluster", "namespace", "pod", "outcome"];
+export const FILTERS = ["model", "workload", "route", "upstream", "agent", "user", "team", "cost_center", "tenant", "tool", "experiment", "cluster", "namespace", "pod", "outcome"];
 /** Anything that rows of calls can have in common, and how it is called. */
-export const DIMENSIONS = { model: "Models", workload: "Workloads", upstream: "Upstreams", route: "Routes", agent: "Agents", user: "Users", team: "Teams", cost_center: "Cost centers", tenant: "Tenants", experiment: "Experiments", variant: "Variants", outcome: "Outcomes", prompt_length: "Prompt length", output_length: "Output length", upstream_facts: "Hardware and engine", cluster: "Clusters", namespace: "Namespaces", pod: "Pods" };
+export const DIMENSIONS = { model: "Models", workload: "Workloads", upstream: "Upstreams", route: "Routes", agent: "Agents", user: "Users", team: "Teams", cost_center: "Cost centers", tenant: "Tenants", tool: "Tools", experiment: "Experiments", variant: "Variants", outcome: "Outcomes", prompt_length: "Prompt length", output_length: "Output length", upstream_facts: "Hardware and engine", cluster: "Clusters", namespace: "Namespaces", pod: "Pods" };
 /** Those that only a fleet knows. */
 export const OF_PODS = ["cluster", "namespace", "pod"];
 /** With what a time is compared: the time before it, or the same hours before. */
