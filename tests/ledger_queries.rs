@@ -283,6 +283,7 @@ proptest! {
         filters.push(Filter { team: Some("team-chat".into()), tenant: ledger.records[5].tenant.clone(), ..Filter::default() });
         filters.push(Filter { cost_center: Some("4711".into()), ..Filter::default() });
         filters.push(Filter { key_hash: ledger.records[7].key_hash.clone(), ..Filter::default() });
+        filters.push(Filter { tool: Some("fetch+search".into()), ..Filter::default() });
         filters.push(Filter { session: ledger.records[3].session.clone(), ..Filter::default() });
         for filter in &filters {
             for by in [
@@ -291,6 +292,7 @@ proptest! {
                 &[Dimension::UpstreamFacts][..],
                 &[Dimension::Team, Dimension::CostCenter, Dimension::Tenant][..],
                 &[Dimension::KeyHash][..],
+                &[Dimension::Tool][..],
                 &[Dimension::PromptLength, Dimension::OutputLength, Dimension::Model][..],
             ] {
                 let should = history::groups(all(&ledger.records).filter(|past| history::matches(filter, past)), by);
@@ -399,6 +401,7 @@ proptest! {
             Filter { agent: Some("nobody".into()), ..Filter::default() },
             Filter { team: Some("team-chat".into()), ..Filter::default() },
             Filter { key_hash: ledger.records[7].key_hash.clone(), ..Filter::default() },
+            Filter { tool: Some("search".into()), ..Filter::default() },
         ];
         for filter in filters {
             let mut should: Vec<_> = all(&ledger.records)

@@ -8,7 +8,7 @@ use tokengauge::history::{self, TimedCall};
 use tokengauge::ledger::{Limits, Reader, Store, StoredCall};
 use tokengauge::query::{DistributionSelector, Filter, Paging, UnitKind, UnitQuery};
 
-/// A ledger that the program wrote when its version was 2, 3, 4, 5 or 7, and what `export` said of it then.
+/// A ledger that the program wrote when its version was 2, 3, 4, 5, 7 or 8, and what `export` said of it then.
 fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/fixtures/ledger")
@@ -66,7 +66,7 @@ fn calls(path: &Path) -> Vec<CallRecord> {
 
 #[test]
 fn a_file_of_each_older_version_is_brought_forward_and_keeps_every_call() {
-    for version in [1, 2, 3, 4, 5, 7] {
+    for version in [1, 2, 3, 4, 5, 7, 8] {
         let expected = expected(version);
         assert!(expected.len() > 10);
         let folder = tempfile::tempdir().expect("a folder");
@@ -119,7 +119,7 @@ fn same_sums(path: &Path, calls: &[CallRecord], state: &str) {
 
 #[test]
 fn what_an_older_file_has_is_in_experiments_and_distributions_at_once() {
-    for version in [1, 2, 3, 4, 5, 7] {
+    for version in [1, 2, 3, 4, 5, 7, 8] {
         let calls = expected(version);
         let folder = tempfile::tempdir().expect("a folder");
         let path = older(folder.path(), version);

@@ -131,6 +131,7 @@ mod throughput;
 mod tls_handshake;
 mod tls_listener;
 mod tokens_counter;
+mod tools;
 mod upstream_facts;
 mod wire_any;
 mod wire_dialects;

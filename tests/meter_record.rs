@@ -78,8 +78,8 @@ fn a_finished_stream_has_exactly_these_fields_and_values() {
     // Beyond what one call of the macro takes.
     should["engine"] = Value::Null;
     should["session_guess"] = Value::Null;
-    for payer in ["team", "cost_center", "tenant", "key_hash"] {
-        should[payer] = Value::Null;
+    for absent in ["team", "cost_center", "tenant", "key_hash", "tools"] {
+        should[absent] = Value::Null;
     }
     assert_eq!(is, should);
 }

@@ -2,7 +2,7 @@
 
 use http::{Method, Request};
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use tokengauge::call::{Channel, Dialect, Event, Segment, Usage};
 use tokengauge::sim::{Ending, Truth, TruthTokens};
 use tokengauge::wire::{self, Decoder, Framing, Limits, ResponseHead};
@@ -16,6 +16,7 @@ struct DecodedBody {
     finish: BTreeMap<u32, String>,
     model: Option<String>,
     errors: Vec<String>,
+    tools: BTreeSet<String>,
     ended: bool,
     unparsed: u64,
 }
@@ -27,6 +28,9 @@ impl DecodedBody {
             Event::Usage(usage) => self.usage.overlay(usage),
             Event::Finish { choice, reason } => {
                 self.finish.insert(choice, reason.to_owned());
+            }
+            Event::ToolName { name, .. } => {
+                self.tools.insert(name.to_owned());
             }
             Event::Model(model) => self.model = Some(model.to_owned()),
             Event::Error(kind) => self.errors.push(kind.to_owned()),
@@ -258,6 +262,9 @@ fn check(case: &Case, label: &str, found: &DecodedBody, truth: &Truth) {
         tokens.tool_call,
         "{label}: tool calls"
     );
+    // What the simulator calls where it is offered nothing.
+    let called = (tokens.tool_call > 0).then_some("lookup");
+    assert!(found.tools.iter().eq(called), "{label}: {:?}", found.tools);
     let reported = truth.usage.unwrap_or_default();
     assert_eq!(
         found.usage.output, reported.output,

@@ -96,8 +96,7 @@ fn cause(page: &mut String, objective: &Objective) -> Result {
     let Some(cause) = &objective.status.cause else {
         return paragraph(
             page,
-            "It was not looked for when this was made: the budget of this objective does not burn, or its calls are not \
-             judged one by one.",
+            "It was not looked for when this was made: the budget of this objective does not burn.",
         );
     };
     let sentence = escaped(&printable(&cause.sentence));
@@ -109,14 +108,23 @@ fn cause(page: &mut String, objective: &Objective) -> Result {
     paragraph(
         page,
         &format!(
-            "Worked out {} of {} calls, {} of them bad.{since}",
+            "Worked out {} of {} events, {} of them bad.{since}",
             cause.at, cause.calls, cause.bad
         ),
     )?;
     if cause.candidates.is_empty() {
         return Ok(());
     }
-    let heads = ["what", "value", "of bad calls", "of all calls", "explains"];
+    let heads = match cause.throughput {
+        Some(_) => [
+            "what",
+            "value",
+            "of the loss",
+            "of the tokens before",
+            "explains",
+        ],
+        None => ["what", "value", "of bad calls", "of all calls", "explains"],
+    };
     let rows: Vec<[String; 5]> = cause
         .candidates
         .iter()

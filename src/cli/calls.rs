@@ -193,6 +193,8 @@ pub enum By {
     Tenant,
     /// The digest of the key, where the configuration has it recorded
     KeyHash,
+    /// The tools that the answer calls, together
+    Tool,
     /// The route
     Route,
     /// The experiment

@@ -216,7 +216,7 @@ def test_both_stores_have_every_call_once_through_an_outage_and_a_kill(tokengaug
     assert duckdb(f"SET TimeZone = 'UTC'; {wrong}") == [[0]]
     columns = "schema_version, route, outcome, model, normalised_output_tokens > 0, ttft_seconds > 0"
     assert duckdb(f"SELECT DISTINCT {columns} FROM {read} WHERE session = 'one'") == [
-        [2, "simulator", "complete", "m", True, True]
+        [3, "simulator", "complete", "m", True, True]
     ]
 
 
@@ -233,7 +233,7 @@ def test_files_of_an_older_version_are_read_with_newer_ones(tokengauge, config, 
     duckdb(f"COPY ({row}) TO '{old}' (FORMAT parquet)")
     read = f"read_parquet('{tmp_path}/files/*/*/*/*.parquet', hive_partitioning = true, union_by_name = true)"
     found = duckdb(f"SELECT schema_version, count(*), count(ttft_seconds) FROM {read} GROUP BY ALL ORDER BY ALL")
-    assert found == [[0, 1, 0], [2, 5, 5]]
+    assert found == [[0, 1, 0], [3, 5, 5]]
 
 
 def test_commands_answer_from_a_store_as_they_do_from_a_ledger(tokengauge, config, clickhouse, tmp_path):

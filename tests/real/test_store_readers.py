@@ -22,11 +22,12 @@ from test_ledger import Proxy
 CALLS = 400
 QUESTIONS = 40
 SEED = int(os.environ.get("TOKENGAUGE_SEED", "1"))
-WORDS = ["model", "workload", "upstream", "agent", "user", "route", "experiment", "variant", "prompt-length", "output-length"]
+WORDS = ["model", "workload", "upstream", "agent", "user", "route", "experiment", "variant", "prompt-length", "output-length", "tool"]
 # Names come from requests: everything that a header or a body may say.
 MODELS = ["m", "gpt-4o", "modèle/ü", "名前", "it's \"quoted\"", "tab\there", "back\\slash", "=1+1", "NULL", "\\N", "x" * 200, ""]
 AGENTS = ["coder", "re viewer", "=cmd", "a'b\"c", "a\\b", "NULL", "true", "1e3"]
-ENDINGS = ["", "", "", "", "status=429", "status=500", "reset=@3", "close=@2", "error=@4", "finish=length", "tool=12", "reasoning=9", "usage=off", "stall=60ms@3", "gzip"]
+TOOLS = ["", "fetch", "mcp__git.status-1", "sh -c 'rm'", "a+b", "suche/ü", "t" * 100]
+ENDINGS = ["", "", "", "", "status=429", "status=500", "reset=@3", "close=@2", "error=@4", "finish=length", "tool=12", "tool=9x2", "reasoning=9", "usage=off", "stall=60ms@3", "gzip"]
 PATHS = {
     "/v1/chat/completions": lambda text: {"messages": [{"role": "user", "content": text}]},
     "/v1/messages": lambda text: {"messages": [{"role": "user", "content": text}], "max_tokens": 64},
@@ -117,6 +118,8 @@ def a_call(dice, number):
     body |= {"model": dice.choice(MODELS), "stream": dice.random() < 0.7}
     if dice.random() < 0.3:
         body["user"] = f"ada-{dice.randrange(3)}@example.org"
+    if name := dice.choice(TOOLS):
+        body["tools"] = [{"type": "function", "name": name, "function": {"name": name}}]
     upstream = dice.choice(["old", "new"])
     headers = {
         "content-type": "application/json",

@@ -18,11 +18,11 @@ pub struct Cause {
     pub dimension: Option<Dimension>,
     /// Their value of it.
     pub value: Option<String>,
-    /// The share of bad calls that have this value.
+    /// The share of bad calls that have this value; of throughput, its share of the tokens that do not come any more.
     pub share_of_bad: Option<f64>,
-    /// The share of all calls that have it.
+    /// The share of all calls that have it; `null` of throughput.
     pub share_of_all: Option<f64>,
-    /// The same among the calls before.
+    /// The same among the calls before; of throughput, its share of the tokens before.
     pub share_before: Option<f64>,
     /// The prompt length or concurrency that these bad calls have in common besides.
     pub besides: Option<Candidate>,
@@ -41,15 +41,72 @@ pub struct Cause {
     /// Since when more calls are bad; `null` where that is not known.
     #[schemars(extend("format" = "date-time"))]
     pub since: Option<String>,
-    /// Bad calls since then, or of all that are kept.
+    /// What became of throughput, where the objective is on that and a change is seen.
+    pub throughput: Option<ThroughputChange>,
+    /// Bad calls since then, or of all that are kept; minutes where the objective is on throughput.
     pub bad: usize,
-    /// All calls since then, or all that are kept.
+    /// All calls since then, or all that are kept; minutes likewise.
     pub calls: usize,
     /// All values that have more than their share of bad calls, the best explanation first.
     pub candidates: Vec<Candidate>,
 }
 
-/// A value of a dimension, and how much of the bad calls it explains.
+impl Cause {
+    /// Nothing is known `at` an instant.
+    pub(crate) fn unknown(at: String) -> Cause {
+        Cause {
+            at,
+            sentence: String::new(),
+            known: false,
+            dimension: None,
+            value: None,
+            share_of_bad: None,
+            share_of_all: None,
+            share_before: None,
+            besides: None,
+            mechanism: None,
+            error: None,
+            compared_with: None,
+            moved: Vec::new(),
+            unchanged: Vec::new(),
+            load: None,
+            since: None,
+            throughput: None,
+            bad: 0,
+            calls: 0,
+            candidates: Vec::new(),
+        }
+    }
+}
+
+/// The throughput of an upstream before it fell and since.
+#[derive(Clone, Copy, Debug, PartialEq, JsonSchema, Serialize)]
+#[schemars(rename = "CauseThroughput")]
+pub struct ThroughputChange {
+    /// The medians of the minutes before.
+    pub before: Rates,
+    /// Those of the minutes since.
+    pub now: Rates,
+}
+
+/// What a minute's throughput is made of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, JsonSchema, Serialize)]
+#[schemars(rename = "CauseRates")]
+pub struct Rates {
+    /// Tokens per second of all calls together.
+    pub tokens_per_second: f64,
+    /// Calls under way, on average.
+    pub under_way: f64,
+}
+
+impl Rates {
+    /// Tokens per second of a call; `None` where none is under way.
+    pub fn of_each(&self) -> Option<f64> {
+        (self.under_way > 0.0).then(|| self.tokens_per_second / self.under_way)
+    }
+}
+
+/// A value of a dimension, and how much of the bad calls it explains. Of throughput: of the tokens that do not come any more.
 #[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 #[schemars(rename = "CauseCandidate")]
 pub struct Candidate {
@@ -57,13 +114,15 @@ pub struct Candidate {
     pub dimension: Dimension,
     /// The name, or the least class.
     pub value: String,
-    /// The share of bad calls that have it.
+    /// The share of bad calls that have it; of throughput, its share of the tokens that do not come any more.
     pub share_of_bad: f64,
-    /// The share of all calls that have it.
+    /// The share of all calls that have it; of throughput, of the tokens before.
     pub share_of_all: f64,
-    /// The share of bad calls that would not be there if its calls were bad as often as the others.
+    /// The share of bad calls that would not be there if its calls were bad as often as the others; of throughput, its share of
+    /// the tokens that do not come any more.
     pub explained: f64,
-    /// The correlation of having this value and being bad (φ), from 0 to 1. Candidates are ranked by it.
+    /// The correlation of having this value and being bad (φ), from 0 to 1; of throughput, by how much its share of the loss is
+    /// larger than that of the tokens before. Candidates are ranked by it, of throughput in the order of the dimensions.
     pub correlation: f64,
 }
 
@@ -94,6 +153,10 @@ pub enum Mechanism {
     Stalls,
     /// More calls are of a kind that was bad before.
     Traffic,
+    /// Fewer calls are under way, and each is as fast as before: of throughput.
+    FewerCalls,
+    /// Answers are shorter, and what is before their first token weighs more: of throughput.
+    ShorterAnswers,
 }
 
 /// What is compared.

@@ -1,7 +1,7 @@
 //! Whether two shares differ by more than chance.
 
 /// The chance at which a difference is taken for real, over all comparisons of one kind together.
-const LEVEL: f64 = 0.001;
+pub(crate) const LEVEL: f64 = 0.001;
 
 /// Calls, and how many of them have a property.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -33,27 +33,12 @@ pub fn find(calls: &[Call], phases: Phases, now: SystemTime) -> Cause {
     let before: Vec<&Call> = before.iter().collect();
     let during: Vec<&Call> = during.iter().collect();
     let mut cause = Cause {
-        at: time(now),
-        sentence: String::new(),
-        known: false,
-        dimension: None,
-        value: None,
-        share_of_bad: None,
-        share_of_all: None,
-        share_before: None,
-        besides: None,
-        mechanism: None,
-        error: None,
-        compared_with: None,
-        moved: Vec::new(),
-        unchanged: Vec::new(),
-        load: None,
         since: since
             .and_then(|place| calls.get(place))
             .map(|call| time(UNIX_EPOCH + Duration::from_secs_f64(call.at.max(0.0)))),
         bad: during.iter().filter(|call| call.bad).count(),
         calls: during.len(),
-        candidates: Vec::new(),
+        ..Cause::unknown(time(now))
     };
     // Where calls may have become worse only now, those from before would tell of something else.
     let may_have_begun = match onset {
@@ -150,7 +135,7 @@ fn explain(cause: &mut Cause, phases: Phases, before: &[&Call], during: &[&Call]
     cause.candidates = names.into_iter().chain(classes).collect();
 }
 
-fn most_frequent_error(calls: &[&Call]) -> Option<String> {
+pub(crate) fn most_frequent_error(calls: &[&Call]) -> Option<String> {
     let mut kinds: BTreeMap<&str, usize> = BTreeMap::new();
     for kind in calls.iter().filter_map(|call| call.error.as_deref()) {
         *kinds.entry(kind).or_default() += 1;
@@ -204,7 +189,7 @@ fn reference<'a>(
 }
 
 /// The calls that have the candidate's value; all of them without one.
-fn of_kind<'a>(calls: &[&'a Call], best: Option<&Candidate>) -> Vec<&'a Call> {
+pub(crate) fn of_kind<'a>(calls: &[&'a Call], best: Option<&Candidate>) -> Vec<&'a Call> {
     select(calls, |call| {
         best.is_none_or(|best| has(call, best.dimension, &best.value))
     })
@@ -214,6 +199,6 @@ fn select<'a>(calls: &[&'a Call], is: impl Fn(&Call) -> bool) -> Vec<&'a Call> {
     calls.iter().copied().filter(|call| is(call)).collect()
 }
 
-fn time(at: SystemTime) -> String {
+pub(crate) fn time(at: SystemTime) -> String {
     humantime::format_rfc3339_seconds(at).to_string()
 }

@@ -1,6 +1,8 @@
 //! The answer in one sentence.
 
-use crate::answer::{Cause, ComparedWith, Load, Mechanism, Moved, Quantile, Signal};
+use crate::answer::{
+    Cause, ComparedWith, Load, Mechanism, Moved, Quantile, Rates, Signal, ThroughputChange,
+};
 use crate::call::Dimension;
 use crate::find::{MIN_BAD, MIN_CALLS};
 
@@ -44,6 +46,68 @@ pub(crate) fn sentence(cause: &Cause, may_have_begun: bool) -> String {
         None => text.push_str(": what makes them bad is not known."),
     }
     text
+}
+
+/// The sentence of an objective on throughput.
+pub(crate) fn of_throughput(cause: &Cause) -> String {
+    let Some(ThroughputChange { before, now }) = cause.throughput else {
+        return format!(
+            "The cause is not known: {} of {} minutes are bad, and throughput is not seen to have fallen in the time looked at.",
+            cause.bad, cause.calls
+        );
+    };
+    let fell = format!(
+        "okens per second went from {} to {}{}",
+        rate(before.tokens_per_second),
+        rate(now.tokens_per_second),
+        since(cause)
+    );
+    let calls = |rates: Rates| {
+        let each = rates.of_each();
+        let each = each.map_or(String::new(), |each| {
+            format!(" with {} tokens/s each", rate(each))
+        });
+        format!("{}{each}", rate(rates.under_way))
+    };
+    let under_way = format!("calls under way {}, now {}", calls(before), calls(now));
+    let fewer = matches!(
+        cause.mechanism,
+        Some(Mechanism::FewerCalls | Mechanism::ShorterAnswers)
+    );
+    let moved = cause.moved.iter().filter(|one| is_shown(one.signal));
+    let moved = moved.filter(|_| !fewer).map(|one| clause(cause, one));
+    let whose = cause.dimension.zip(cause.value.as_ref());
+    let whose = whose.map(|(dimension, value)| {
+        format!(
+            "{} of the loss is {} ({} of the tokens before)",
+            percent(cause.share_of_bad.unwrap_or_default().min(1.0)),
+            kind(dimension, value),
+            percent(cause.share_before.unwrap_or_default())
+        )
+    });
+    let parts: Vec<String> = whose.into_iter().chain([under_way]).chain(moved).collect();
+    let parts = parts.join("; ");
+    if !cause.known {
+        return format!(
+            "The cause is not known: t{fell}; {parts}; no model, route, agent or node has much more than its share of the loss."
+        );
+    }
+    match cause.mechanism {
+        Some(found) => {
+            let error = cause.error.as_ref();
+            let error = error.map_or(String::new(), |error| format!(", mostly {error}"));
+            format!("T{fell}; {parts}: {}{error}.", in_words(found, cause))
+        }
+        None => format!("T{fell}; {parts}: what makes them fewer is not known."),
+    }
+}
+
+/// A rate in a sentence: small ones with a digit behind the point.
+fn rate(value: f64) -> String {
+    match value < 10.0 {
+        true => format!("{value:.1}"),
+        false => format!("{value:.0}"),
+    }
 }
 
 fn unknown(cause: &Cause, may_have_begun: bool) -> String {
@@ -135,7 +199,7 @@ fn signal(mechanism: Mechanism) -> Option<Signal> {
         | Mechanism::LongerPrompts => Some(Signal::FirstToken),
         Mechanism::Decode => Some(Signal::InterTokenGap),
         Mechanism::Stalls => Some(Signal::Stalls),
-        Mechanism::Traffic => None,
+        Mechanism::Traffic | Mechanism::FewerCalls | Mechanism::ShorterAnswers => None,
     }
 }
 
@@ -223,6 +287,8 @@ fn in_words(mechanism: Mechanism, cause: &Cause) -> &'static str {
         Mechanism::Decode => "decoding",
         Mechanism::Stalls => "stalls",
         Mechanism::Traffic => "more of the calls that were bad before",
+        Mechanism::FewerCalls => "fewer calls are made, and each is as fast as before",
+        Mechanism::ShorterAnswers => "shorter answers",
     }
 }
 

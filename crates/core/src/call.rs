@@ -519,6 +519,9 @@ pub struct CallRecord {
     pub error_type: Option<String>,
     /// Why each choice ended, as sent, by choice.
     pub finish_reasons: Vec<String>,
+    /// The tools that the answer calls: each name once, in order, with a `+` between them; `null` where it calls none.
+    #[serde(default)]
+    pub tools: Option<String>,
     /// The session the agent named.
     pub session: Option<String>,
     /// What the session is guessed by; `null` where somebody names it.

@@ -160,6 +160,11 @@ impl Generation {
         { reasons }.any(|(_, reason)| later(reason)) && self.usage().output.is_none()
     }
 
+    /// The names of the tools that are called, as records have them.
+    pub(crate) fn tools(&self) -> Option<String> {
+        self.tool_calls.as_deref()?.names()
+    }
+
     /// A hash of each tool call.
     pub(crate) fn tool_calls(&self) -> Box<[u64]> {
         let calls = self.tool_calls.as_deref();
@@ -203,7 +208,7 @@ impl Generation {
 }
 
 /// Stores a name. Most events repeat it, which costs only a comparison.
-fn remember(kept: &mut Option<Box<str>>, name: &str, limit: usize) {
+pub(crate) fn remember(kept: &mut Option<Box<str>>, name: &str, limit: usize) {
     let name = clip(name, limit);
     if kept.as_deref() != Some(name) {
         *kept = Some(name.into());

@@ -225,6 +225,7 @@ fn record(
         outcome: verdict.outcome,
         error_type: error_type(verdict.outcome, state.status, closing.end, generation),
         finish_reasons: generation.finish_reasons(),
+        tools: generation.tools(),
         session: who.session,
         session_guess: who.session_guess,
         agent: who.agent,

@@ -1,13 +1,21 @@
-//! Hashes of the tool calls of one generation, so that the same call can be recognised. Names and
-//! arguments are not kept, and the key of the hashes is that of this process.
+//! The tool calls of one generation: the names of the tools, and a hash of each call, so that the same call can be
+//! recognised. Arguments are not kept, and the key of the hashes is that of this process.
 
+use super::generation::remember;
+use std::collections::BTreeSet;
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, DefaultHasher, Hasher};
 use std::sync::LazyLock;
 use tokengauge_core::call::Segment;
 
-/// The most calls of one answer that are hashed.
+/// The most calls of one answer that are looked at.
 const MAX_CALLS: usize = 32;
+/// The most characters that are kept of a tool's name: those that OpenAI and Bedrock allow.
+const MAX_NAME: usize = 64;
+/// The most characters of all names together: those of a name in the API.
+const MAX_NAMES: usize = 200;
+/// Stands for the names that are too many.
+const MORE: &str = "+other";
 
 static KEY: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
@@ -17,7 +25,7 @@ pub(crate) struct ToolCalls(Vec<ToolCall>);
 
 struct ToolCall {
     segment: Segment,
-    name: Option<u64>,
+    name: Option<Box<str>>,
     arguments: Option<DefaultHasher>,
 }
 
@@ -25,7 +33,7 @@ impl ToolCalls {
     /// The tool that the call of `segment` is for. Some servers repeat it.
     pub(crate) fn name(&mut self, segment: Segment, name: &str) {
         if let Some(call) = self.call(segment) {
-            call.name = Some(KEY.hash_one(name));
+            remember(&mut call.name, name, MAX_NAME);
         }
     }
 
@@ -57,10 +65,42 @@ impl ToolCalls {
     pub(crate) fn hashes(&self) -> Box<[u64]> {
         let of = |call: &ToolCall| {
             let arguments = call.arguments.as_ref().map(Hasher::finish);
-            KEY.hash_one((call.name, arguments))
+            KEY.hash_one((&call.name, arguments))
         };
         self.0.iter().map(of).collect()
     }
+
+    /// The names of the tools: each once, in order, with a `+` between them; `None` where there is none. Those that are
+    /// too many are one `other`.
+    pub(crate) fn names(&self) -> Option<String> {
+        let names = self.0.iter().filter_map(|call| call.name.as_deref());
+        let names: BTreeSet<String> = names.map(function_name).collect();
+        let mut joined = String::new();
+        for name in names {
+            let between = usize::from(!joined.is_empty());
+            if joined.len() + between + name.len() + MORE.len() > MAX_NAMES {
+                joined.push_str(MORE);
+                break;
+            }
+            if between > 0 {
+                joined.push('+');
+            }
+            joined.push_str(&name);
+        }
+        (!joined.is_empty()).then_some(joined)
+    }
+}
+
+/// A name as functions have: what is not in `[A-Za-z0-9_.-]` becomes `_`.
+fn function_name(name: &str) -> String {
+    let letters = name.chars();
+    letters
+        .map(|letter| match letter {
+            '_' | '.' | '-' => letter,
+            letter if letter.is_ascii_alphanumeric() => letter,
+            _ => '_',
+        })
+        .collect()
 }
 
 #[cfg(test)]
@@ -106,5 +146,47 @@ mod tests {
         hashes.sort_unstable();
         hashes.dedup();
         assert_eq!(hashes.len(), MAX_CALLS);
+    }
+    fn names(called: &[&str]) -> Option<String> {
+        let mut calls = ToolCalls::default();
+        for (index, name) in (0..).zip(called) {
+            calls.arguments(segment(index), "{}");
+            calls.name(segment(index), name);
+        }
+        calls.names()
+    }
+
+    #[test]
+    fn names_are_each_once_and_in_order() {
+        assert_eq!(
+            names(&["search", "fetch", "search"]).as_deref(),
+            Some("fetch+search")
+        );
+        assert_eq!(names(&[]), None);
+        let mut nameless = ToolCalls::default();
+        nameless.arguments(segment(0), "{}");
+        assert_eq!(nameless.names(), None);
+        let mut repeated = ToolCalls::default();
+        repeated.name(segment(0), "fetch");
+        repeated.name(segment(0), "fetch");
+        assert_eq!(repeated.names().as_deref(), Some("fetch"));
+    }
+
+    #[test]
+    fn names_are_those_of_functions_and_bounded() {
+        assert_eq!(
+            names(&["mcp__git.status-1", "a+b c\"é"]).as_deref(),
+            Some("a_b_c__+mcp__git.status-1")
+        );
+        let long = "x".repeat(1_000);
+        assert_eq!(names(&[&long]).map(|names| names.len()), Some(MAX_NAME));
+        let many: Vec<String> = (10..40).map(|at| format!("{at}{long}")).collect();
+        let many: Vec<&str> = many.iter().map(String::as_str).collect();
+        let joined = names(&many).expect("names");
+        assert_eq!(joined.split('+').count(), 3 + 1, "{joined}");
+        assert!(
+            joined.ends_with("+other") && joined.len() <= MAX_NAMES,
+            "{joined}"
+        );
     }
 }

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
-use tokengauge_cause::{Call, Cause, Phases, find};
+use tokengauge_cause::{Call, Cause, Minute, Phases, find, find_throughput};
 
 /// How long a cause is taken for current.
 const CURRENT: Duration = Duration::from_secs(15);
@@ -54,10 +54,22 @@ struct Burning {
     firing: bool,
 }
 
-/// What a cause is looked for in.
-struct Wanted {
-    phases: Phases,
+/// What a cause is looked for in, the oldest first.
+struct Evidence {
+    /// What an objective that judges calls depends on.
+    phases: Option<Phases>,
     calls: Vec<Call>,
+    /// The minutes of an objective on throughput.
+    minutes: Vec<Minute>,
+}
+
+impl Evidence {
+    fn cause(&self, wall: SystemTime) -> Cause {
+        match self.phases {
+            Some(phases) => find(&self.calls, phases, wall),
+            None => find_throughput(&self.minutes, &self.calls, wall),
+        }
+    }
 }
 
 impl Slos {
@@ -73,39 +85,34 @@ impl Slos {
             if self.causes.is_current(&one, now) {
                 continue;
             }
-            let Some(wanted) = self.wanted(&one.objective, now) else {
+            let Some(evidence) = self.evidence(&one.objective, now) else {
                 continue;
             };
             let found = Found {
                 at: now,
                 firing: one.firing,
-                cause: Arc::new(find(&wanted.calls, wanted.phases, wall)),
+                cause: Arc::new(evidence.cause(wall)),
             };
             self.causes.found.lock().insert(one.objective, found);
         }
     }
 
-    /// The objectives of calls of which an alert fires, or whose budget is spent faster than it lasts in the shortest window.
+    /// The objectives of which an alert fires, or whose budget is spent faster than it lasts in the shortest window.
     fn burning(&self, now: Instant) -> Vec<Burning> {
         let state = self.state();
         let seconds = state.calendar.seconds(now);
-        let of_calls = |tracker: &&Tracker| phases(tracker.objective.judgement.sli).is_some();
-        let burning = state
-            .trackers
-            .iter()
-            .filter(of_calls)
-            .filter_map(|tracker| {
-                let short = tracker.windows().first().copied().unwrap_or_default();
-                let firing = tracker.alerts(seconds).iter().any(|alert| alert.firing);
-                (firing || tracker.burn(seconds, short) > 1.0).then(|| Burning {
-                    objective: Arc::clone(&tracker.objective.name),
-                    firing,
-                })
-            });
+        let burning = state.trackers.iter().filter_map(|tracker| {
+            let short = tracker.windows().first().copied().unwrap_or_default();
+            let firing = tracker.alerts(seconds).iter().any(|alert| alert.firing);
+            (firing || tracker.burn(seconds, short) > 1.0).then(|| Burning {
+                objective: Arc::clone(&tracker.objective.name),
+                firing,
+            })
+        });
         burning.collect()
     }
 
-    fn wanted(&self, objective: &Arc<str>, now: Instant) -> Option<Wanted> {
+    fn evidence(&self, objective: &Arc<str>, now: Instant) -> Option<Evidence> {
         let state = self.state();
         let is = |tracker: &Tracker| tracker.objective.name == *objective;
         let at = state.trackers.iter().position(is)?;
@@ -115,9 +122,12 @@ impl Slos {
         let firing = alerts.iter().find(|alert| alert.firing);
         let long = firing.or(alerts.first()).map(|alert| alert.tier.long);
         let back = WINDOWS * long.unwrap_or_default().as_secs_f64();
-        Some(Wanted {
-            phases: phases(tracker.objective.judgement.sli)?,
-            calls: state.samples.judged(at, seconds - back.max(LEAST_SECONDS)),
+        let from = seconds - back.max(LEAST_SECONDS);
+        let minutes = tracker.minutes.as_ref();
+        Some(Evidence {
+            phases: phases(tracker.objective.judgement.sli),
+            calls: state.samples.judged(at, from),
+            minutes: minutes.map_or(Vec::new(), |minutes| minutes.judged(from)),
         })
     }
 }

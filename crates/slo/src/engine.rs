@@ -4,6 +4,7 @@
 use super::calendar::Calendar;
 use super::causes::Causes;
 use super::in_progress::{Bounds, JudgedCall, Partial, deadline, segment, watches};
+use super::minutes::UnderWay;
 use super::objective::{Objective, Sli};
 use super::samples::{Samples, Verdicts};
 use super::state::MAX_RETIRED;
@@ -155,7 +156,7 @@ impl Slos {
         {
             // The lock is held, so that a record is counted either before all of this, when its call is
             // no longer in progress, or after it.
-            let mut under_way = vec![0; state.trackers.len()];
+            let mut under_way = vec![UnderWay::default(); state.trackers.len()];
             meter.progress(|progress| self.look(&mut state, now, &progress, &mut under_way));
             state.close_minutes(now, &under_way, meter.throughput());
             let recent =
@@ -165,7 +166,13 @@ impl Slos {
     }
 
     /// Judges a call in progress, and counts it for objectives on throughput.
-    fn look(&self, state: &mut State, now: Instant, progress: &Progress, under_way: &mut [u32]) {
+    fn look(
+        &self,
+        state: &mut State,
+        now: Instant,
+        progress: &Progress,
+        under_way: &mut [UnderWay],
+    ) {
         if !progress.operation_class.counts() {
             return;
         }
@@ -191,7 +198,8 @@ impl Slos {
                 continue;
             }
             if matches!(judgement.sli, Sli::Throughput(_)) {
-                *under_way += u32::from(progress.streamed == Some(true));
+                under_way.streams += u32::from(progress.streamed == Some(true));
+                under_way.calls += 1;
                 continue;
             }
             let known = state.judged.get(&progress.id);
@@ -219,7 +227,7 @@ impl Slos {
 
 impl State {
     /// Judges the minutes of throughput that have settled.
-    fn close_minutes(&mut self, now: Instant, under_way: &[u32], throughput: &Throughput) {
+    fn close_minutes(&mut self, now: Instant, under_way: &[UnderWay], throughput: &Throughput) {
         let seconds = self.calendar.seconds(now) as u64;
         let second = throughput.second(now);
         if second == 0 {
@@ -304,9 +312,12 @@ impl Subscriber for Slos {
             }
             let so_far = partial.unwrap_or_default().so_far;
             let events = verdict::judge_rest(judgement, &call, &so_far);
-            match so_far.decided {
-                true => verdicts.add_bad(at),
-                false => verdicts.add(at, &events, tracker.objective.budget()),
+            match (so_far.decided, judgement.sli) {
+                (_, Sli::Throughput(_)) if call.record.operation_class.counts() => {
+                    verdicts.add_counted(at);
+                }
+                (true, _) => verdicts.add_bad(at),
+                (false, _) => verdicts.add(at, &events, tracker.objective.budget()),
             }
             for events in &events {
                 tracker.count(seconds, events, call_ref);

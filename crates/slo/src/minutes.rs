@@ -4,6 +4,7 @@
 use super::objective::{Judgement, Sli};
 use super::reason::{Reason, Verdict};
 use super::verdict::Events;
+use std::collections::VecDeque;
 use std::ops::Range;
 use tokengauge_core::observer::MAX_MEASURE_DELAY;
 
@@ -14,12 +15,33 @@ const SETTLED: u64 = MAX_MEASURE_DELAY.as_secs() + 2;
 /// is not judged.
 const ENOUGH_LOOKS: u32 = 30;
 
-/// A minute, and the least number of concurrent streams in it.
+/// Judged minutes that are kept, to find causes in.
+const KEPT: usize = 120;
+
+/// Calls in progress.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct UnderWay {
+    /// Those that are streamed.
+    pub streams: u32,
+    /// All of them.
+    pub calls: u32,
+}
+
+/// A minute, the least number of concurrent streams in it, and the sum of the calls under way at each look.
 #[derive(Clone, Copy, Debug)]
 struct Minute {
     number: u64,
     fewest: u32,
     looks: u32,
+    calls: u64,
+}
+
+impl Minute {
+    fn look(&mut self, under_way: UnderWay) {
+        self.fewest = self.fewest.min(under_way.streams);
+        self.looks += 1;
+        self.calls += u64::from(under_way.calls);
+    }
 }
 
 /// The minutes of one objective, counted from the first look.
@@ -30,6 +52,8 @@ pub struct Minutes {
     open: Option<Minute>,
     /// The minute that is over and not judged yet.
     over: Option<Minute>,
+    /// The last minutes that were good or bad.
+    judged: VecDeque<tokengauge_cause::Minute>,
 }
 
 impl Minutes {
@@ -38,36 +62,59 @@ impl Minutes {
         matches!(judgement.sli, Sli::Throughput(_)).then(Minutes::default)
     }
 
-    /// Must be called once a second: `under_way` streams are in progress in `second`, in seconds
+    /// The last minutes that were judged from an instant on, in seconds since 1970.
+    pub fn judged(&self, from: f64) -> Vec<tokengauge_cause::Minute> {
+        let judged = self.judged.iter().copied();
+        judged.filter(|minute| minute.begin >= from).collect()
+    }
+
+    /// Must be called once a second: `under_way` calls are in progress in `second`, in seconds
     /// since 1970. Returns the verdict on a minute that can be judged, whose tokens are `tokens`.
     pub fn look(
         &mut self,
         judgement: &Judgement,
         second: u64,
-        under_way: u32,
+        under_way: UnderWay,
         tokens: impl FnOnce(Range<u64>) -> u64,
     ) -> Option<Events> {
         let from = *self.from.get_or_insert(second);
         let seconds = second.saturating_sub(from);
         let number = seconds / MINUTE;
         match &mut self.open {
-            Some(open) if open.number == number => {
-                open.fewest = open.fewest.min(under_way);
-                open.looks += 1;
-            }
+            Some(open) if open.number == number => open.look(under_way),
             open => {
-                let next = Minute {
+                let mut next = Minute {
                     number,
-                    fewest: under_way,
-                    looks: 1,
+                    fewest: u32::MAX,
+                    looks: 0,
+                    calls: 0,
                 };
+                next.look(under_way);
                 self.over = open.replace(next);
             }
         }
         let settled = |over: &mut Minute| seconds >= (over.number + 1) * MINUTE + SETTLED;
         let over = self.over.take_if(settled)?;
         let begin = from + over.number * MINUTE;
-        Some(verdict(judgement, over, || tokens(begin..begin + MINUTE)))
+        let events = verdict(judgement, over, || tokens(begin..begin + MINUTE));
+        self.keep(begin, over, &events);
+        Some(events)
+    }
+
+    fn keep(&mut self, begin: u64, minute: Minute, events: &Events) {
+        let (Some(throughput), Verdict::Good | Verdict::Bad) = (events.value, events.verdict)
+        else {
+            return;
+        };
+        if self.judged.len() == KEPT {
+            self.judged.pop_front();
+        }
+        self.judged.push_back(tokengauge_cause::Minute {
+            begin: begin as f64,
+            bad: events.verdict == Verdict::Bad,
+            throughput,
+            under_way: minute.calls as f64 / f64::from(minute.looks.max(1)),
+        });
     }
 }
 
@@ -117,7 +164,11 @@ mod tests {
         for second in BEGIN..BEGIN + 5 * MINUTE {
             let (_, streams) = minutes[((second - BEGIN) / MINUTE) as usize];
             let tokens = |seconds: Range<u64>| seconds.map(came).sum();
-            let events = all.look(&judgement, second, streams, tokens);
+            let under_way = UnderWay {
+                streams,
+                calls: streams + 1,
+            };
+            let events = all.look(&judgement, second, under_way, tokens);
             found.extend(events.map(|one| (one.verdict, one.reason, one.value)));
         }
         let expected = [
@@ -127,6 +178,19 @@ mod tests {
             (Verdict::Bad, Reason::Missed, Some(0.0)),
         ];
         assert_eq!(found, expected);
+        let kept = all.judged(BEGIN as f64 + 1.0);
+        let kept: Vec<_> = kept
+            .iter()
+            .map(|one| {
+                (
+                    one.begin as u64 - BEGIN,
+                    one.bad,
+                    one.throughput,
+                    one.under_way,
+                )
+            })
+            .collect();
+        assert_eq!(kept, [(60, true, 99.0, 5.0), (180, true, 0.0, 10.0)]);
     }
 
     #[test]
@@ -134,7 +198,8 @@ mod tests {
         let judgement = judgement(10.0, 0);
         let mut minutes = Minutes::of(&judgement).expect("on throughput");
         let seconds = [0, 1, 2, 3, 61, 66];
-        let looks = seconds.map(|second| minutes.look(&judgement, BEGIN + second, 9, |_| 0));
+        let looks = seconds
+            .map(|second| minutes.look(&judgement, BEGIN + second, UnderWay::default(), |_| 0));
         let reasons: Vec<_> = looks.into_iter().flatten().map(|one| one.reason).collect();
         assert_eq!(reasons, [Reason::Lagged]);
     }

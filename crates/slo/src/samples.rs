@@ -63,6 +63,11 @@ impl Verdicts {
         }
     }
 
+    /// Adds that it counts for an objective that does not judge it by itself.
+    pub fn add_counted(&mut self, at: usize) {
+        self.good |= bit(at);
+    }
+
     /// Adds that it was bad.
     pub fn add_bad(&mut self, at: usize) {
         self.bad |= bit(at);

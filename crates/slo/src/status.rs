@@ -53,7 +53,7 @@ pub struct Status {
     pub burn: Vec<Burn>,
     /// The pairs of windows that alerts look at.
     pub alerts: Vec<Alert>,
-    /// Why it is missed; `null` while its budget does not burn, and where calls are not judged one by one.
+    /// Why it is missed; `null` while its budget does not burn.
     pub cause: Option<Arc<Cause>>,
     /// Events since the process started, by verdict and reason.
     pub events: BTreeMap<&'static str, BTreeMap<&'static str, u64>>,

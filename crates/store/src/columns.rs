@@ -125,6 +125,9 @@ pub const COLUMNS: &[Column] = &[
     column("finish_reasons", ColumnKind::Text, |call| {
         list(&call.record.finish_reasons)
     }),
+    column("tools", ColumnKind::Text, |call| {
+        optional(call.record.tools.as_deref())
+    }),
     column("session", ColumnKind::Text, |call| {
         optional(call.record.session.as_deref())
     }),
@@ -452,6 +455,7 @@ pub fn record(values: &[Value]) -> CallRecord {
         outcome: row.word("outcome").unwrap_or(Outcome::Complete),
         error_type: row.text("error_type"),
         finish_reasons: row.json("finish_reasons"),
+        tools: row.text("tools"),
         session: row.text("session"),
         session_guess: row.word("session_guess"),
         agent: row.text("agent"),

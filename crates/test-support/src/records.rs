@@ -270,6 +270,13 @@ fn record(random: &mut SplitMix64, at_ms: u64, session: &mut Session) -> CallRec
         } else {
             vec![]
         },
+        tools: match output % 6 {
+            _ if !answered => None,
+            0 => Some("fetch".to_owned()),
+            1 => Some("fetch+search".to_owned()),
+            2 => Some("search".to_owned()),
+            _ => None,
+        },
         session: Some(session.name.clone()),
         session_guess: (random.below(5) == 0).then_some(SessionGuess::Prefix),
         agent: Some(session.agent.to_owned()),

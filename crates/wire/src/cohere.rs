@@ -329,6 +329,7 @@ impl V1 {
         if let Some(delta) = &event.tool_call_delta {
             self.called = true;
             let index = delta.index.index().unwrap_or(0);
+            emit::tool_name(sink, call(index), &delta.name);
             emit::delta(sink, call(index), &delta.parameters);
         }
         Ok(())
@@ -380,11 +381,15 @@ struct V1CallDelta<'a> {
     #[serde(default)]
     index: Count,
     #[serde(borrow, default)]
+    name: Text<'a>,
+    #[serde(borrow, default)]
     parameters: Text<'a>,
 }
 
 #[derive(Deserialize)]
 struct V1Call<'a> {
+    #[serde(borrow, default)]
+    name: Text<'a>,
     #[serde(borrow)]
     parameters: Option<&'a RawValue>,
 }
@@ -447,6 +452,7 @@ impl V1Body<'_> {
 fn give_calls(calls: &[V1Call<'_>], sink: Sink<'_>) {
     for (index, sent) in (0..).zip(calls) {
         let parameters = sent.parameters.map(arguments).unwrap_or_default();
+        emit::tool_name(sink, call(index), &sent.name);
         emit::delta(sink, call(index), &parameters);
     }
 }

@@ -37,6 +37,9 @@ struct Part<'a> {
     content: Option<&'a RawValue>,
     #[serde(borrow, default)]
     summary: List<Words<'a>>,
+    /// Of a call: the tool.
+    #[serde(borrow, default)]
+    name: Text<'a>,
     #[serde(borrow, alias = "partial_arguments")]
     arguments: Option<&'a RawValue>,
 }
@@ -120,10 +123,10 @@ impl Reader for Interactions {
         match &*event.event_type {
             "step.delta" | "content.delta" => self.delta(index, event.delta.0.as_ref(), sink),
             // A call can come whole.
-            "step.start" | "content.start" => {
-                let begun = event.step.0.as_ref().filter(|part| !part.is_empty_call());
-                self.delta(index, begun, sink);
-            }
+            "step.start" | "content.start" => match event.step.0.as_ref() {
+                Some(begun) if begun.is_empty_call() => begun.give_name(index, sink),
+                begun => self.delta(index, begun, sink),
+            },
             "interaction.completed" | "interaction.complete" => {
                 let raw = event.interaction.ok_or(Malformed)?;
                 self.whole(&serde_json::from_str(raw.get())?, sink);
@@ -159,6 +162,7 @@ impl Interactions {
     fn delta(&mut self, index: u32, part: Option<&Part<'_>>, sink: Sink<'_>) {
         let Some(part) = part else { return };
         let streamed = &mut self.streamed;
+        part.give_name(index, sink);
         part.give(&mut |channel, text| {
             *streamed |= !text.is_empty();
             emit::delta(sink, emit::segment(0, index, channel), text);
@@ -169,6 +173,7 @@ impl Interactions {
         self.names(interaction, sink);
         let steps = interaction.steps.iter().filter(|_| !self.streamed);
         for (index, step) in steps.enumerate() {
+            step.give_name(index as u32, sink);
             step.give(&mut |channel, text| {
                 emit::delta(sink, emit::segment(0, index as u32, channel), text);
             });
@@ -204,6 +209,13 @@ impl Part<'_> {
                 each(Channel::ToolCall, &text);
             }
             _ => {}
+        }
+    }
+
+    /// Gives the name of the tool, where it is a call and has one.
+    fn give_name(&self, index: u32, sink: Sink<'_>) {
+        if self.r#type.ends_with("_call") {
+            emit::tool_name(sink, emit::segment(0, index, Channel::ToolCall), &self.name);
         }
     }
 

@@ -16,6 +16,8 @@ struct StreamEvent<'a> {
     model_instance_id: Text<'a>,
     #[serde(borrow, default)]
     content: Text<'a>,
+    #[serde(borrow, default)]
+    tool: Text<'a>,
     #[serde(borrow)]
     arguments: Option<&'a RawValue>,
     /// The body, as it is where nothing is streamed.
@@ -45,6 +47,8 @@ struct Item<'a> {
     r#type: Text<'a>,
     #[serde(borrow, default)]
     content: Text<'a>,
+    #[serde(borrow, default)]
+    tool: Text<'a>,
     #[serde(borrow)]
     arguments: Option<&'a RawValue>,
 }
@@ -88,7 +92,12 @@ impl Reader for LmStudio {
         let event: StreamEvent<'_> = parse(payload)?;
         self.model.model(sink, &event.model_instance_id);
         match &*event.r#type {
-            "reasoning.start" | "message.start" | "tool_call.start" => self.texts += 1,
+            "reasoning.start" | "message.start" => self.texts += 1,
+            "tool_call.start" => {
+                self.texts += 1;
+                let call = emit::segment(0, self.texts, Channel::ToolCall);
+                emit::tool_name(sink, call, &event.tool);
+            }
             "reasoning.delta" => self.give(Channel::Reasoning, &event.content, sink),
             "message.delta" => self.give(Channel::Answer, &event.content, sink),
             "tool_call.arguments" => {
@@ -136,7 +145,9 @@ impl LmStudio {
                 ),
                 _ => continue,
             };
-            emit::delta(sink, emit::segment(0, index as u32, channel), &text);
+            let segment = emit::segment(0, index as u32, channel);
+            emit::tool_name(sink, segment, &item.tool);
+            emit::delta(sink, segment, &text);
         }
         if let Some(stats) = &chat.stats.0 {
             stats.give(sink);

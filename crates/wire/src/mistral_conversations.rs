@@ -28,6 +28,8 @@ struct StreamEvent<'a> {
     model: Text<'a>,
     #[serde(borrow)]
     content: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    name: Text<'a>,
     #[serde(borrow)]
     arguments: Option<&'a RawValue>,
     #[serde(default)]
@@ -57,6 +59,8 @@ struct Output<'a> {
     model: Text<'a>,
     #[serde(borrow)]
     content: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    name: Text<'a>,
     #[serde(borrow)]
     arguments: Option<&'a RawValue>,
 }
@@ -120,7 +124,7 @@ impl Reader for Conversations {
             }
             "function.call.delta" => {
                 self.model.model(sink, &event.model);
-                call(output, event.arguments, sink);
+                call(output, &event.name, event.arguments, sink);
             }
             "conversation.response.done" => {
                 if let Some(usage) = &event.usage.0 {
@@ -151,7 +155,7 @@ impl Reader for Conversations {
             let index = (index as u32).saturating_mul(PARTS);
             match &*output.r#type {
                 "message.output" => content(index, output.content, sink),
-                "function.call" => call(index, output.arguments, sink),
+                "function.call" => call(index, &output.name, output.arguments, sink),
                 _ => {}
             }
         }
@@ -163,9 +167,11 @@ impl Reader for Conversations {
     }
 }
 
-fn call(index: u32, raw: Option<&RawValue>, sink: Sink<'_>) {
+fn call(index: u32, name: &str, raw: Option<&RawValue>, sink: Sink<'_>) {
+    let segment = emit::segment(0, index, Channel::ToolCall);
     let text = raw.map(arguments).unwrap_or_default();
-    emit::delta(sink, emit::segment(0, index, Channel::ToolCall), &text);
+    emit::tool_name(sink, segment, name);
+    emit::delta(sink, segment, &text);
 }
 
 /// Gives a text, a part, or several of them.

@@ -42,7 +42,7 @@ pub(super) const ORDERS: [(&str, bool); 2] = [("asc", true), ("desc", false)];
 pub(super) const METRICS: [(&str, SeriesMetric); 2] =
     [("tps", SeriesMetric::Tps), ("ttft", SeriesMetric::Ttft)];
 /// The dimensions by which calls are grouped.
-pub(super) const DIMENSIONS: [(&str, Dimension); 19] = [
+pub(super) const DIMENSIONS: [(&str, Dimension); 20] = [
     ("model", Dimension::Model),
     ("workload", Dimension::Workload),
     ("route", Dimension::Route),
@@ -62,6 +62,7 @@ pub(super) const DIMENSIONS: [(&str, Dimension); 19] = [
     ("cost_center", Dimension::CostCenter),
     ("tenant", Dimension::Tenant),
     ("key_hash", Dimension::KeyHash),
+    ("tool", Dimension::Tool),
 ];
 /// The parameters of sessions alone.
 pub(super) const OF_SESSIONS: [&str; 3] = ["q", "sort", "order"];

@@ -16,7 +16,7 @@ pub(super) const MAX_NAME: usize = 200;
 /// Characters of a cursor at most.
 pub(super) const MAX_CURSOR: usize = 1024;
 /// Parameters that filter calls.
-pub(super) const FILTERS: [&str; 19] = [
+pub(super) const FILTERS: [&str; 20] = [
     "since",
     "until",
     "model",
@@ -36,6 +36,7 @@ pub(super) const FILTERS: [&str; 19] = [
     "cost_center",
     "tenant",
     "key_hash",
+    "tool",
 ];
 /// Parameters of paging.
 pub(super) const PAGING: [&str; 2] = ["limit", "cursor"];
@@ -255,6 +256,8 @@ impl QueryParams {
             cost_center: self.name("cost_center")?,
             tenant: self.name("tenant")?,
             key_hash: self.name("key_hash")?,
+            // A `+` in a query is a space where it is not encoded; names of tools have none.
+            tool: self.name("tool")?.map(|names| names.replace(' ', "+")),
             operation_classes: self.operation_classes()?,
         })
     }

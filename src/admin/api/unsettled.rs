@@ -98,8 +98,13 @@ fn is_meant(filter: &Filter, call: &UnderWay<'_>, started: SystemTime) -> bool {
     let is = |wanted: &Option<String>, value: Option<&str>| {
         wanted.as_deref().is_none_or(|wanted| value == Some(wanted))
     };
-    // How it ends, whose it is and of which experiment is not known yet.
-    let unknown = [&filter.user, &filter.key_hash, &filter.experiment];
+    // How it ends, which tools it calls, whose it is and of which experiment is not known yet.
+    let unknown = [
+        &filter.user,
+        &filter.key_hash,
+        &filter.experiment,
+        &filter.tool,
+    ];
     let known = filter.outcomes.is_empty() && unknown.into_iter().all(Option::is_none);
     let [team, cost_center, tenant] = call.payer;
     known

@@ -16,12 +16,14 @@ const duration = (value) => (DURATION.test(value) ? null : "must be a duration s
 const instant = (value) => (INSTANT.test(value) && !Number.isNaN(Date.parse(value)) ? null : "must be an instant such as 2026-01-31T09:30:00Z");
 const words = (all) => (value) => (all.includes(value) ? null : `must be one of ${all.join(", ")}`);
 const several = (all) => (value) => (value.split(",").every((word) => all.includes(word)) ? null : `must be one or more of ${all.join(", ")}`);
+const cursor = (value) => (value.length > 0 && value.length <= 1024 ? null : "must have 1 to 1024 characters");
+const page = (value) => (/^[1-9]\d{0,5}$/.test(value) ? null : "must be a number from 1 on");
 const order = (value) => (/^-?[a-z_0-9]{1,40}$/.test(value) ? null : "must be a column, with a - before it for the largest first");
 
 /** Filters of calls, by their parameters. */
-export const FILTERS = ["model", "workload", "route", "upstream", "agent", "user", "team", "cost_center", "tenant", "experiment", "cluster", "namespace", "pod", "outcome"];
+export const FILTERS = ["model", "workload", "route", "upstream", "agent", "user", "team", "cost_center", "tenant", "tool", "experiment", "cluster", "namespace", "pod", "outcome"];
 /** Anything that rows of calls can have in common, and how it is called. */
-export const DIMENSIONS = { model: "Models", workload: "Workloads", upstream: "Upstreams", route: "Routes", agent: "Agents", user: "Users", team: "Teams", cost_center: "Cost centers", tenant: "Tenants", experiment: "Experiments", variant: "Variants", outcome: "Outcomes", prompt_length: "Prompt length", output_length: "Output length", upstream_facts: "Hardware and engine", cluster: "Clusters", namespace: "Namespaces", pod: "Pods" };
+export const DIMENSIONS = { model: "Models", workload: "Workloads", upstream: "Upstreams", route: "Routes", agent: "Agents", user: "Users", team: "Teams", cost_center: "Cost centers", tenant: "Tenants", tool: "Tools", experiment: "Experiments", variant: "Variants", outcome: "Outcomes", prompt_length: "Prompt length", output_length: "Output length", upstream_facts: "Hardware and engine", cluster: "Clusters", namespace: "Namespaces", pod: "Pods" };
 /** Those that only a fleet knows. */
 export const OF_PODS = ["cluster", "namespace", "pod"];
 /** With what a time is compared: the time before it, or the same hours before. */
@@ -34,7 +36,7 @@ const dimension = words(Object.keys(DIMENSIONS));
 /** The views, and the parameters that each knows. */
 const KNOWN = {
   now: { ...time, ...filters, by: dimension, cost: dimension, sort: order, streams: order, against: words(Object.keys(AGAINST)), speeds: words(["heat"]) },
-  sessions: { ...time, ...filters, q: name, sort: order, rows: words(["25", "50", "100", "250"]) },
+  sessions: { ...time, ...filters, q: name, sort: order, rows: words(["25", "50", "100", "250"]), cursor, page },
   session: { with: name },
   calls: { ...time, ...filters, session: name, slo: name },
   call: {},
@@ -111,8 +113,11 @@ export function other(view, more = {}) {
   const known = Object.entries({ ...carried, ...more }).filter(([key]) => key in KNOWN[view]);
   return href(view, Object.fromEntries(known));
 }
-/** The view that is shown with some parameters changed. */
-export const same = (patch) => href(address.view, { ...address.params, ...patch }, address.id);
+/** The view that is shown with some parameters changed; what is then listed begins with its first page. */
+export function same(patch) {
+  const { cursor: _, page: __, ...params } = address.params;
+  return href(address.view, { ...params, ...patch }, address.id);
+}
 export const callHref = (id) => href("call", {}, id);
 export const sessionHref = (id) => href("session", {}, id);
 

@@ -55,6 +55,7 @@ function parts({ call, phases, store }, measure) {
     ["Team", of("team", call.team)],
     ["Cost center", of("cost_center", call.cost_center)],
     ["Tenant", of("tenant", call.tenant)],
+    ["Tools", of("tool", call.tools)],
     ["Experiment", of("experiment", call.experiment), call.variant],
     ["Trace", call.trace_id ? h("code", {}, call.trace_id) : null],
     ["Response", call.response_id ? h("code", {}, call.response_id) : null],

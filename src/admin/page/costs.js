@@ -11,7 +11,7 @@ import { nameIn } from "./names.js";
 import { Table } from "./table.js";
 
 /** What the money is spent by. */
-export const SPENT_BY = ["model", "workload", "upstream", "route", "agent", "user", "team", "cost_center", "tenant", "experiment", "variant"];
+export const SPENT_BY = ["model", "workload", "upstream", "route", "agent", "user", "team", "cost_center", "tenant", "tool", "experiment", "variant"];
 const SERIES = 8;
 const tokensOf = ({ tokens: { input, output } }) => (input === null && output === null ? null : (input ?? 0) + (output ?? 0));
 /** What the curves are of. */

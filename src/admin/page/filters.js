@@ -12,7 +12,7 @@ const WINDOWS = ["15m", "1h", "6h", "24h", "7d", "30d"];
 const STEPS = [1, 5, 15, 60, 300, 1200, 7200, 43_200, 86_400, 604_800];
 const POINTS = 90;
 const EXTRA = ["slo", "session"]; // filters of the calls alone
-const LABELS = { slo: "spent the budget of", outcome: "ended as", cost_center: "cost center" };
+const LABELS = { slo: "spent the budget of", outcome: "ended as", cost_center: "cost center", tool: "tools" };
 
 let form = null;
 
@@ -58,7 +58,7 @@ export function filtersAgainst(against) {
 export function matching() {
   const wanted = names();
   const { from } = span();
-  const of = { model: (call) => call.model ?? call.model_requested, cluster: (call) => call.pod?.cluster, namespace: (call) => call.pod?.namespace, pod: (call) => call.pod?.name };
+  const of = { model: (call) => call.model ?? call.model_requested, tool: (call) => call.tools, cluster: (call) => call.pod?.cluster, namespace: (call) => call.pod?.namespace, pod: (call) => call.pod?.name };
   return (call) =>
     Date.parse(call.started_at) / 1000 >= from &&
     Object.entries(wanted).every(([name, value]) => {
@@ -159,7 +159,7 @@ export function renameUsers() {
 /** What there is of the filters that are seldom used is asked for when they are opened. */
 async function offerMore() {
   const { since, until } = filters();
-  const some = ["agent", "user", "team", "cost_center", "tenant", "experiment", ...(inFleet() ? OF_PODS : [])];
+  const some = ["agent", "user", "team", "cost_center", "tenant", "tool", "experiment", ...(inFleet() ? OF_PODS : [])];
   await Promise.allSettled(some.map(async (by) => {
     const { groups } = await get("groups", { by, since, until, limit: 200 });
     offer(by, groups.map(({ name }) => name));

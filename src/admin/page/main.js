@@ -141,9 +141,9 @@ async function chosenStreams() {
   asking = true;
   try {
     const wanted = names();
-    const { outcome, user, experiment, slo: _, ...known } = wanted;
-    // How calls end, whose they are and of which experiment is known when they have ended.
-    const unknown = { user, experiment, outcome };
+    const { outcome, user, tool, experiment, slo: _, ...known } = wanted;
+    // How calls end, which tools they call, whose they are and of which experiment is known when they have ended.
+    const unknown = { user, tool, experiment, outcome };
     const why = Object.keys(unknown).filter((name) => unknown[name]);
     const chosen = await get("streams", { ...known, limit: 100 });
     if (JSON.stringify(names()) !== JSON.stringify(wanted)) return;

@@ -1,6 +1,6 @@
 // Sessions: the server sorts, filters and pages; ten thousand cost a page no more than ten.
 import { get } from "./api.js";
-import { address, change, sessionHref } from "./address.js";
+import { address, change, same, sessionHref } from "./address.js";
 import { csvButton } from "./csv.js";
 import { h, text } from "./dom.js";
 import { Table } from "./table.js";
@@ -10,7 +10,7 @@ const SETTLE = 250; // milliseconds after the last key
 
 export class Sessions {
   constructor(host, filters) {
-    Object.assign(this, { filters, cursors: [null], next: null });
+    Object.assign(this, { filters, number: 1, cursors: [null], next: null });
     this.search = h("input", { type: "search", class: "search", placeholder: "Session or agent contains …", "aria-label": "Session or agent contains", on: { input: () => this.typed() } });
     this.found = h("p", { class: "muted push", role: "status" });
     this.tasks = h("p", { class: "note", id: "tasks" });
@@ -37,10 +37,14 @@ export class Sessions {
     this.timer = setTimeout(() => change({ q: this.search.value.trim().slice(0, 200) || null }, { replace: true }), SETTLE);
   }
 
-  /** Shows what the address says, from its first page on. */
+  /** Shows what the address says. Of the pages before one that a link led to only the first is known. */
   restart() {
-    this.cursors = [null];
-    const { q = "", rows = "50" } = address.params;
+    const { q = "", rows = "50", cursor = null, page = "1" } = address.params;
+    this.number = cursor ? Math.max(Number(page), 2) : 1;
+    const list = same({});
+    if (list !== this.list) this.cursors = [null];
+    this.list = list;
+    if (cursor) this.cursors[this.number - 1] = cursor;
     if (this.search.value.trim() !== q) this.search.value = q;
     this.rows.value = rows;
     this.size = Number(rows);
@@ -49,9 +53,9 @@ export class Sessions {
   }
 
   turn(by) {
-    if (by > 0) this.cursors.push(this.next);
-    else this.cursors.pop();
-    return this.load();
+    const page = this.number + by;
+    const cursor = by > 0 ? this.next : (this.cursors[page - 1] ?? null);
+    change({ cursor, page: cursor ? page : null });
   }
 
   async load() {
@@ -59,7 +63,7 @@ export class Sessions {
     const asking = new AbortController();
     this.asking = asking;
     const { id, ascending } = this.table.order;
-    const parameters = { ...this.filters(), q: address.params.q, sort: id, order: ascending ? "asc" : "desc", limit: this.size, cursor: this.cursors.at(-1) };
+    const parameters = { ...this.filters(), q: address.params.q, sort: id, order: ascending ? "asc" : "desc", limit: this.size, cursor: this.cursors[this.number - 1] };
     try {
       const [answer, tasks] = await Promise.all([get("sessions", parameters, asking.signal), get("tasks", this.filters(), asking.signal)]);
       this.show(answer);
@@ -74,11 +78,11 @@ export class Sessions {
     this.problem.textContent = "";
     this.next = next_cursor;
     this.table.update(sessions);
-    const first = (this.cursors.length - 1) * this.size;
-    this.back.disabled = this.cursors.length === 1;
+    const first = (this.number - 1) * this.size;
+    this.back.disabled = this.number === 1;
     this.forth.disabled = next_cursor === null;
     text(this.page, sessions.length > 0 ? `${count(first + 1)}–${count(first + sessions.length)}` : "");
-    text(this.found, sessions.length === 0 ? "" : next_cursor || first > 0 ? `Page ${this.cursors.length}` : `${count(sessions.length)} in this window`);
+    text(this.found, sessions.length === 0 ? "" : next_cursor || first > 0 ? `Page ${this.number}` : `${count(sessions.length)} in this window`);
   }
 }
 

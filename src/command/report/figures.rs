@@ -322,5 +322,6 @@ pub(super) fn word(by: Dimension) -> &'static str {
         Dimension::CostCenter => "cost_center",
         Dimension::Tenant => "tenant",
         Dimension::KeyHash => "key_hash",
+        Dimension::Tool => "tool",
     }
 }

@@ -221,6 +221,7 @@ fn dimension(by: By) -> Dimension {
         By::CostCenter => Dimension::CostCenter,
         By::Tenant => Dimension::Tenant,
         By::KeyHash => Dimension::KeyHash,
+        By::Tool => Dimension::Tool,
         By::Route => Dimension::Route,
         By::Experiment => Dimension::Experiment,
         By::Variant => Dimension::Variant,

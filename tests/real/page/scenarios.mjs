@@ -425,6 +425,19 @@ async function tenThousandSessions(world) {
   await page.getByRole("button", { name: "Newer" }).click();
   await page.locator(".pager span", { hasText: "1,251–" }).waitFor();
   assert.deepEqual(await shown(), told.slice(1250, 1500));
+  // A page has an address: back leads to the one before, and another browser sees the same. From there the first is newer.
+  await page.goBack();
+  await page.locator(".pager span", { hasText: "1,501–" }).waitFor();
+  await page.goForward();
+  await page.locator(".pager span", { hasText: "1,251–" }).waitFor();
+  const { pathname, search } = new URL(page.url());
+  const { page: another, wrong: itsWrong } = await open(world.browser, world.full.admin, { path: `${pathname.split("/").at(-1)}${search}` });
+  await another.locator(".pager span", { hasText: "1,251–" }).waitFor();
+  assert.deepEqual(await another.locator("#sessions tbody th a").evaluateAll((links) => links.map((link) => link.title)), told.slice(1250, 1500));
+  await another.getByRole("button", { name: "Newer" }).click();
+  await another.locator(".pager span", { hasText: /^1–250$/ }).waitFor();
+  assert.ok(!new URL(another.url()).searchParams.has("cursor"));
+  clean(itsWrong);
   await page.getByLabel("Session or agent contains").fill("many-04321");
   await until("the one", async () => (await cells(page, "#sessions", 1)).join() === "many-04321");
   clean(wrong);

@@ -1,6 +1,7 @@
 //! Constructed incidents: the sentence names the right cause, or says that it is not known.
 
 mod kinds;
+mod throughput;
 mod traffic;
 
 use kinds::{ALL, DECODE, ERRORS, Incident, failures, is, queues, slow_phases, slower};

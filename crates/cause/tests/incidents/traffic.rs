@@ -94,12 +94,12 @@ impl Traffic {
         names[self.random.random_range(0..names.len())]
     }
 
-    fn exponential(&mut self, mean: f64) -> f64 {
+    pub(crate) fn exponential(&mut self, mean: f64) -> f64 {
         -mean * (1.0 - self.random.random_range(0.0..1.0_f64)).ln()
     }
 
     /// A factor with a median of 1.
-    fn lognormal(&mut self, deviation: f64) -> f64 {
+    pub(crate) fn lognormal(&mut self, deviation: f64) -> f64 {
         let (one, other): (f64, f64) = (
             1.0 - self.random.random_range(0.0..1.0_f64),
             self.random.random_range(0.0..1.0),

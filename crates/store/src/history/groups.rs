@@ -37,6 +37,7 @@ pub(super) fn value_of(dimension: Dimension, call: &CallRecord) -> Option<Cow<'_
         Dimension::CostCenter => call.cost_center.as_deref()?,
         Dimension::Tenant => call.tenant.as_deref()?,
         Dimension::KeyHash => call.key_hash.as_deref()?,
+        Dimension::Tool => call.tools.as_deref()?,
     }))
 }
 

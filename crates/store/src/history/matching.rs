@@ -38,7 +38,7 @@ type Part = fn(&CallRecord) -> Option<&str>;
 
 /// The names that are asked for, and what a call has of each kind.
 fn named(filter: &Filter) -> impl Iterator<Item = (&str, Part)> {
-    let parts: [(&Option<String>, Part); 15] = [
+    let parts: [(&Option<String>, Part); 16] = [
         (&filter.model, model_of),
         (&filter.workload, |call| call.workload.as_deref()),
         (&filter.route, |call| Some(&call.route)),
@@ -58,6 +58,7 @@ fn named(filter: &Filter) -> impl Iterator<Item = (&str, Part)> {
         (&filter.cost_center, |call| call.cost_center.as_deref()),
         (&filter.tenant, |call| call.tenant.as_deref()),
         (&filter.key_hash, |call| call.key_hash.as_deref()),
+        (&filter.tool, |call| call.tools.as_deref()),
     ];
     let parts = parts.into_iter();
     parts.filter_map(|(wanted, of)| wanted.as_deref().map(|wanted| (wanted, of)))

@@ -47,10 +47,11 @@ pub(crate) enum Kind {
     CostCenter,
     Tenant,
     KeyHash,
+    Tools,
 }
 
 impl Kind {
-    pub(crate) const ALL: [Kind; 30] = [
+    pub(crate) const ALL: [Kind; 31] = [
         Kind::Route,
         Kind::Upstream,
         Kind::Model,
@@ -81,6 +82,7 @@ impl Kind {
         Kind::CostCenter,
         Kind::Tenant,
         Kind::KeyHash,
+        Kind::Tools,
     ];
 
     /// Its name in the file.

@@ -100,6 +100,8 @@ pub(crate) struct Share {
     pub(crate) user: Option<i64>,
     /// The id of the key's digest, likewise.
     pub(crate) key_hash: Option<i64>,
+    /// The id of the tools' names, likewise.
+    pub(crate) tools: Option<i64>,
     pub(crate) input: Option<i64>,
     pub(crate) cached_input: Option<i64>,
     pub(crate) output: Option<i64>,
@@ -131,6 +133,7 @@ impl Share {
             generates: record.operation_class == OperationClass::Generation,
             user: None,
             key_hash: None,
+            tools: None,
             input: provider.input.or(counted.input).map(whole),
             cached_input: provider.cached_input.map(whole),
             output: provider.output.or(counted.output).map(whole),

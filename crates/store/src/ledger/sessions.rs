@@ -81,7 +81,7 @@ impl Sessions {
         for name in names
             .common
             .into_iter()
-            .chain([names.user, names.key_hash])
+            .chain([names.user, names.key_hash, names.tools])
             .flatten()
         {
             open.called(name, dictionary);

@@ -209,7 +209,7 @@ const INTEGERS: &str = "series, session, user, parent_agent, endpoint, dialect, 
     first_token_event, request_bytes, response_bytes, cost_nano_usd, cost_source, concurrency, \
     engine_prompt_tokens, engine_prompt_us, engine_output_tokens, engine_output_us, \
     engine_load_us, engine_total_us, method, path, hop, service_tier, agent_blocked_us, \
-    tps_reported_milli, tps_prefill_milli, tps_total_unavailable, session_guess, key_hash";
+    tps_reported_milli, tps_prefill_milli, tps_total_unavailable, session_guess, key_hash, tools";
 
 fn insert_sql() -> String {
     let columns = INTEGERS.matches(',').count() + 1;
@@ -220,7 +220,7 @@ fn insert_sql() -> String {
     )
 }
 
-fn integers(entry: &Entry<'_>, names: &Names, session: Option<i64>) -> [Option<i64>; 61] {
+fn integers(entry: &Entry<'_>, names: &Names, session: Option<i64>) -> [Option<i64>; 62] {
     let record = entry.record;
     let (counted, provider) = (&record.tokens.normalised, &record.tokens.reported);
     let (seconds, tps) = (&record.seconds, &record.tps);
@@ -291,6 +291,7 @@ fn integers(entry: &Entry<'_>, names: &Names, session: Option<i64>) -> [Option<i
         names.total_unavailable,
         names.session_guess,
         names.key_hash,
+        names.tools,
     ]
 }
 
@@ -336,8 +337,8 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let store = Store::open(&folder.path().join("ledger.sqlite")).expect("opens");
         let statement = store.connection().prepare(&insert_sql()).expect("columns");
-        assert_eq!(statement.parameter_count(), 5 + 61);
-        let generated_and_given = 1 + 5 + 61;
+        assert_eq!(statement.parameter_count(), 5 + 62);
+        let generated_and_given = 1 + 5 + 62;
         let columns: i64 = store
             .connection()
             .query_row(

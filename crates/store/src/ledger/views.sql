@@ -25,6 +25,7 @@ SELECT
   outcome.name AS outcome,
   error_type.name AS error_type,
   finish.name AS finish_reasons,
+  tools.name AS tools,
   session.name AS session,
   guess.name AS session_guess,
   agent.name AS agent,
@@ -113,6 +114,7 @@ LEFT JOIN names team ON team.id = s.team
 LEFT JOIN names cost_center ON cost_center.id = s.cost_center
 LEFT JOIN names tenant ON tenant.id = s.tenant
 LEFT JOIN names key_hash ON key_hash.id = c.key_hash
+LEFT JOIN names tools ON tools.id = c.tools
 LEFT JOIN names guess ON guess.id = c.session_guess
 LEFT JOIN names method ON method.id = c.method
 LEFT JOIN names path ON path.id = c.path

@@ -31,6 +31,8 @@ pub struct Filter {
     pub tenant: Option<String>,
     /// The digest of the key that calls carried.
     pub key_hash: Option<String>,
+    /// The tools that calls call, all of their names as records have them.
+    pub tool: Option<String>,
     /// The experiment.
     pub experiment: Option<String>,
     /// How calls ended: any of these; all where there is none.
@@ -64,16 +66,17 @@ impl Filter {
         self.operation_classes.is_empty() || self.operation_classes.contains(&class)
     }
 
-    /// Whether sums by time answer for calls by these dimensions: they know no session, no user, no
-    /// key and no length.
+    /// Whether sums by time answer for calls by these dimensions: they know no session, user, key,
+    /// tool and length.
     pub fn summed(&self, by: &[Dimension]) -> bool {
         let of_calls = [
             Dimension::User,
             Dimension::KeyHash,
+            Dimension::Tool,
             Dimension::PromptLength,
             Dimension::OutputLength,
         ];
-        let of_call = [&self.session, &self.user, &self.key_hash];
+        let of_call = [&self.session, &self.user, &self.key_hash, &self.tool];
         of_call.into_iter().all(Option::is_none) && !by.iter().any(|by| of_calls.contains(by))
     }
 
@@ -83,7 +86,11 @@ impl Filter {
         let of_pods = [&self.cluster, &self.namespace, &self.pod];
         let more = [&self.agent, &self.user, &self.experiment, &self.session];
         let paying = [&self.team, &self.cost_center, &self.tenant, &self.key_hash];
-        let more = more.into_iter().chain(of_pods).chain(paying);
+        let more = more
+            .into_iter()
+            .chain(of_pods)
+            .chain(paying)
+            .chain([&self.tool]);
         let more = more.flatten().next().is_some() || !self.outcomes.is_empty();
         (!more).then(|| RateFilter {
             route: self.route.clone(),
@@ -230,4 +237,6 @@ pub enum Dimension {
     Tenant,
     /// The digest of the key that calls carried.
     KeyHash,
+    /// The tools that calls call, together.
+    Tool,
 }

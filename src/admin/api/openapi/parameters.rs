@@ -137,6 +137,10 @@ fn schema(name: &str) -> (Value, &'static str) {
             name_of,
             "The digest of the key that calls carried, as `tokengauge key-hash` prints it.",
         ),
+        "tool" => (
+            name_of,
+            "The tools that the answer calls, all of them as records have them: `fetch+search`.",
+        ),
         "slo" => (
             name_of,
             "An objective: calls that spent its budget, as far as their records tell.",

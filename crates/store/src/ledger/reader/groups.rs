@@ -78,6 +78,7 @@ impl Value {
             (Some(place), _) => Value::Name(common[place]),
             (None, Dimension::User) => Value::Name(share.and_then(|share| share.user)),
             (None, Dimension::KeyHash) => Value::Name(share.and_then(|share| share.key_hash)),
+            (None, Dimension::Tool) => Value::Name(share.and_then(|share| share.tools)),
             (None, Dimension::PromptLength) => {
                 length(share.and_then(|share| share.input), prompt_length)
             }

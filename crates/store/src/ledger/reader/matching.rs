@@ -95,7 +95,7 @@ impl Matching {
         self.names.iter().map(|(kind, id)| (kind.as_str(), *id))
     }
 
-    /// Whether rollups can answer it; they have no sessions, no users and no keys.
+    /// Whether rollups can answer it; they have no sessions, users, keys and tools.
     pub(super) fn summed(&self) -> bool {
         self.of_calls.is_empty()
     }
@@ -124,6 +124,7 @@ fn of_calls(
     for (kind, wanted) in [
         (Kind::User, filter.user.as_deref()),
         (Kind::KeyHash, filter.key_hash.as_deref()),
+        (Kind::Tools, filter.tool.as_deref()),
     ] {
         let Some(wanted) = wanted else { continue };
         let Some(id) = name(connection, kind, wanted)? else {
@@ -224,6 +225,7 @@ impl Dimension {
             Dimension::Tenant => Kind::Tenant,
             Dimension::User
             | Dimension::KeyHash
+            | Dimension::Tool
             | Dimension::PromptLength
             | Dimension::OutputLength => return None,
         }))

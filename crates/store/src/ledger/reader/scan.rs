@@ -191,7 +191,8 @@ fn each_call(
         "SELECT key, series, coalesce(reported_input, normalised_input), reported_cached_input,
          coalesce(reported_output, normalised_output),
          coalesce(reported_reasoning, normalised_reasoning), cost_nano_usd, tps_output_milli,
-         ttft_us, last_token_us, duration_us, tps_reported_milli, user, key_hash FROM calls WHERE key >= ? AND key < ?",
+         ttft_us, last_token_us, duration_us, tps_reported_milli, user, key_hash, tools
+         FROM calls WHERE key >= ? AND key < ?",
     );
     let to = if part.to == i64::MAX {
         i64::MAX
@@ -223,6 +224,7 @@ fn share(row: &Row<'_>) -> rusqlite::Result<Share> {
         generates: false,
         user: row.get(12)?,
         key_hash: row.get(13)?,
+        tools: row.get(14)?,
         input: row.get(2)?,
         cached_input: row.get(3)?,
         output: row.get(4)?,

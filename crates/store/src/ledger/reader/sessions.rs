@@ -143,7 +143,8 @@ fn narrow(
     }
     let user = filter.user.as_deref().map(|user| (Kind::User, user));
     let key = filter.key_hash.as_deref().map(|key| (Kind::KeyHash, key));
-    for (kind, wanted) in wanted(filter).chain(user).chain(key) {
+    let tool = filter.tool.as_deref().map(|tool| (Kind::Tools, tool));
+    for (kind, wanted) in wanted(filter).chain(user).chain(key).chain(tool) {
         let Some(id) = name(connection, kind, wanted)? else {
             return Ok(false);
         };

@@ -222,6 +222,7 @@ fn of_call(attributes: &mut Attributes, finished_call: &FinishedCall) {
     attributes.ours("tokengauge.team", record.team.clone());
     attributes.ours("tokengauge.cost_center", record.cost_center.clone());
     attributes.ours("tokengauge.tenant", record.tenant.clone());
+    attributes.ours("tokengauge.tools", record.tools.clone());
     attributes.ours("tokengauge.experiment", record.experiment.clone());
     attributes.ours("tokengauge.variant", record.variant.clone());
     attributes.ours("tokengauge.warm_up", record.warm_up.then_some(true));
