@@ -3,13 +3,13 @@
 use crate::answer::{Candidate, Cause, ComparedWith, Mechanism, Rates, Signal, ThroughputChange};
 use crate::call::{Call, Dimension};
 use crate::evidence::LEVEL;
-use crate::find::{MIN_CALLS, MIN_REFERENCE, most_frequent_error, of_kind, time};
+use crate::find::{MIN_REFERENCE, most_frequent_error, of_kind, time};
 use crate::mechanism::{Phases, mechanism};
 use crate::onset::{Onset, onset};
 use crate::rank::has;
 use crate::sentence::of_throughput;
 use crate::signals::{self, quantile};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokengauge_stats::rank::mann_whitney;
 
@@ -165,7 +165,7 @@ impl Compared<'_> {
         let enough = self.before.len() >= MIN_REFERENCE && self.during.len() >= MIN_REFERENCE;
         let by_errors = enough && self.by_errors(&loss);
         let fewer = !by_errors && loss.by_fewer_calls();
-        if enough && self.before.len() + self.during.len() >= MIN_CALLS {
+        if enough {
             cause.candidates = self.lost(match fewer {
                 true => &WHO_ASKS,
                 false => &Dimension::NAMES,
@@ -230,11 +230,10 @@ impl Compared<'_> {
             return Vec::new();
         }
         let best = dimensions.iter().filter_map(|dimension| {
-            let names: BTreeMap<&str, ()> = (self.before.iter())
-                .filter_map(|call| Some((&**call.name(*dimension)?, ())))
-                .collect();
+            let names = self.before.iter().filter_map(|call| call.name(*dimension));
+            let names: BTreeSet<&str> = names.map(|name| &**name).collect();
             let values = names.len();
-            let found = names.into_keys().filter_map(|value| {
+            let found = names.into_iter().filter_map(|value| {
                 let one = self.candidate(*dimension, value, (was, is))?;
                 self.is_beyond_chance(*dimension, value, values)
                     .then_some(one)

@@ -52,8 +52,10 @@ pub struct Minutes {
     open: Option<Minute>,
     /// The minute that is over and not judged yet.
     over: Option<Minute>,
-    /// The last minutes that were good or bad.
+    /// The last minutes that were good or bad, by the calendar.
     judged: VecDeque<tokengauge_cause::Minute>,
+    /// By how many seconds the calendar is ahead, since its clock was set.
+    ahead: f64,
 }
 
 impl Minutes {
@@ -101,6 +103,15 @@ impl Minutes {
         Some(events)
     }
 
+    /// The calendar's clock was set by so many seconds.
+    pub fn redate(&mut self, seconds: i64) {
+        if self.from.is_some() {
+            self.ahead += seconds as f64;
+        }
+        let judged = self.judged.iter_mut();
+        judged.for_each(|minute| minute.begin += seconds as f64);
+    }
+
     fn keep(&mut self, begin: u64, minute: Minute, events: &Events) {
         let (Some(throughput), Verdict::Good | Verdict::Bad) = (events.value, events.verdict)
         else {
@@ -110,7 +121,7 @@ impl Minutes {
             self.judged.pop_front();
         }
         self.judged.push_back(tokengauge_cause::Minute {
-            begin: begin as f64,
+            begin: begin as f64 + self.ahead,
             bad: events.verdict == Verdict::Bad,
             throughput,
             under_way: minute.calls as f64 / f64::from(minute.looks.max(1)),
@@ -191,6 +202,8 @@ mod tests {
             })
             .collect();
         assert_eq!(kept, [(60, true, 99.0, 5.0), (180, true, 0.0, 10.0)]);
+        all.redate(3_600);
+        assert_eq!(all.judged((BEGIN + 3_600) as f64).len(), 3);
     }
 
     #[test]

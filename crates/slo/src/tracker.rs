@@ -264,6 +264,9 @@ impl Tracker {
 
     /// Moves all counts by the seconds by which the clock was adjusted.
     pub fn redate(&mut self, seconds: i64) {
+        if let Some(minutes) = &mut self.minutes {
+            minutes.redate(seconds);
+        }
         self.ring.redate(seconds);
         self.began = self.began.saturating_add_signed(seconds);
         if let (Some(open), Some(slice)) = (&mut self.slice, self.objective.judgement.slice) {

@@ -873,10 +873,11 @@ async function alertHistory(world) {
 async function costs(world) {
   const user = `spender-${Date.now()}`;
   for (let turn = 0; turn < 3; turn++) await call(world.full.proxy, { user, session: user, agent: "spender/1", model: "gpt-5" });
-  await until("they are in the ledger", async () => (await api(world, "calls?agent=spender%2F1")).calls.some((call) => call.session === user), 20);
+  await call(world.full.proxy, { user, session: user, agent: "spender/1", model: "gpt-5", behave: "ttft=20ms,gap=2ms,tokens=20,tool=12" });
+  await until("they are in the ledger", async () => (await api(world, "calls?agent=spender%2F1")).calls.some((call) => call.session === user && call.tools === "lookup"), 20);
   const { page, wrong } = await open(world.browser, world.full.admin, { path: "costs", acceptDownloads: true });
   await state(page, "live");
-  for (const [label, kind] of [["Agents", "agent"], ["Upstreams", "upstream"], ["Models", "model"]]) {
+  for (const [label, kind] of [["Agents", "agent"], ["Tools", "tool"], ["Upstreams", "upstream"], ["Models", "model"]]) {
     await asks(page, /\/costs\?/, () => page.locator("#costs select").selectOption({ label }));
     const told = await api(world, `costs?dimension=${kind}&since=15m&step=15s`);
     const named = told.series.map(({ name }) => name ?? "calls without a name");
@@ -920,6 +921,12 @@ async function costs(world) {
   await page.locator("#calls tbody tr", { hasText: "spender/1" }).first().waitFor();
   assert.deepEqual(query(page), { agent: "spender/1" });
   await page.goBack();
+  await page.locator("#costs select").selectOption({ label: "Tools" });
+  await page.locator("#costs .scroll:not(.tall) tbody tr", { hasText: "lookup" }).locator("td").nth(3).getByRole("link").click();
+  await page.locator("#calls tbody tr", { hasText: "spender/1" }).first().waitFor();
+  assert.deepEqual(query(page), { tool: "lookup" });
+  await page.goBack();
+  await page.locator("#costs select").selectOption({ label: "Agents" });
   await page.getByRole("link", { name: "Cost and speed side by side" }).click();
   assert.deepEqual(query(page), { by: "agent" });
   await until("cost and speed of agents", async () => (await page.locator("#models thead th").allTextContents()).includes("Cost / call"));
