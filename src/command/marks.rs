@@ -11,15 +11,14 @@ use crate::query::{Mark, MarkKind, MarkQuery, MarkSubject, NewMark};
 use crate::sessions::SessionWatch;
 use crate::slo::{AlertNotification, FiringAlerts, Slos, Status};
 use parking_lot::Mutex;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use tokengauge_core::time::{since_1970, whole_seconds_since_1970};
+use tokengauge_core::warm_ups;
 
 /// How often alerts are looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
-/// Upstreams whose warm-ups are followed at most; when there are more, all are followed anew.
-const MAX_UPSTREAMS: usize = 1_000;
 /// The tags of the marks at both ends of an alert.
 const BEGIN: &str = "begin";
 const END: &str = "end";
@@ -69,62 +68,26 @@ pub(super) fn restarts(marks: &Arc<Marks>) -> crate::engine::RestartHook {
 /// Marks each time an upstream warms up again, after calls that were not of its warm-up.
 pub(super) struct WarmUps {
     marks: Arc<Marks>,
-    upstreams: Mutex<HashMap<String, WarmUp>>,
-}
-
-/// The warm-up of an upstream, as the calls that have ended show it.
-struct WarmUp {
-    /// Whether a call after it has ended.
-    over: bool,
-    /// When the call began that decided so.
-    since: SystemTime,
+    seen: Mutex<warm_ups::WarmUps>,
 }
 
 impl WarmUps {
     pub(super) fn new(marks: &Arc<Marks>) -> Arc<WarmUps> {
         Arc::new(WarmUps {
             marks: Arc::clone(marks),
-            upstreams: Mutex::default(),
+            seen: Mutex::default(),
         })
-    }
-
-    /// Takes a call that began at an instant. Returns whether a warm-up began with it. Calls do not end in the order in
-    /// which they began: one from before what is known changes nothing.
-    fn begins(&self, name: &str, warm_up: bool, started: SystemTime) -> bool {
-        let mut upstreams = self.upstreams.lock();
-        let Some(known) = upstreams.get_mut(name) else {
-            if upstreams.len() >= MAX_UPSTREAMS {
-                upstreams.clear();
-            }
-            let since = started;
-            let first = WarmUp {
-                over: !warm_up,
-                since,
-            };
-            upstreams.insert(name.to_owned(), first);
-            return false;
-        };
-        if known.over != warm_up || started <= known.since {
-            return false;
-        }
-        *known = WarmUp {
-            over: !warm_up,
-            since: started,
-        };
-        warm_up
     }
 }
 
 impl Subscriber for WarmUps {
     fn finished(&self, finished_call: &Arc<FinishedCall>) {
         let record = &finished_call.record;
-        let Ok(started) = humantime::parse_rfc3339(&record.started_at) else {
-            return;
-        };
+        let started = finished_call.timestamps.started_at;
         // A call that did not reach the upstream says nothing of its warm-up.
         let reached = record.status.is_some();
         let name = &record.upstream;
-        if reached && self.begins(name, record.warm_up, started) {
+        if reached && self.seen.lock().began(name, record.warm_up, started) {
             self.marks.add(NewMark {
                 at: started,
                 kind: MarkKind::WarmUp,
@@ -265,34 +228,5 @@ fn subject(alert: &str, statuses: &[Status]) -> MarkSubject {
         upstream: select.upstream.clone(),
         route: select.route.clone(),
         workload: select.workload.clone(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_warm_up_is_marked_once_and_never_the_first() {
-        let warm_ups = WarmUps::new(&Arc::default());
-        let at = |second| SystemTime::UNIX_EPOCH + Duration::from_secs(second);
-        let mut found = Vec::new();
-        for (second, warm_up) in [
-            (1, true),
-            (2, true),
-            (3, false),
-            (5, true),  // it came up again
-            (4, false), // a long call from before
-            (6, true),
-            (7, false),
-            (9, false),
-            (10, true),
-        ] {
-            if warm_ups.begins("engine", warm_up, at(second)) {
-                found.push(second);
-            }
-        }
-        assert_eq!(found, [5, 10]);
-        assert!(!warm_ups.begins("other", true, at(11)));
     }
 }

@@ -30,3 +30,4 @@ pub mod throughput;
 pub mod time;
 pub mod trace;
 pub mod upstream_facts;
+pub mod warm_ups;

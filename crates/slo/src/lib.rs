@@ -44,7 +44,7 @@ pub use ring::Sum;
 pub use state::{SavedState, Store};
 pub use status::{Burn, Status};
 pub use to_toml::as_toml;
-pub use tokengauge_cause::Cause;
+pub use tokengauge_cause::{Cause, Dimension};
 pub use tokengauge_core::alert_notification::{AlertNotification, AlertSubject};
 pub use tokengauge_core::pattern::Pattern;
 pub use tokengauge_core::selector::{Names, Selector};

@@ -5,9 +5,11 @@ use super::reason::{Reason, Verdict};
 use super::verdict::{Events, Finished, fault};
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 use tokengauge_cause::{Call, Phases};
 use tokengauge_core::finished::FinishedCall;
 use tokengauge_core::inter_token::InterToken;
+use tokengauge_core::warm_ups::WarmUps;
 
 /// For how many minutes calls are kept.
 const MINUTES: usize = 120;
@@ -17,12 +19,15 @@ const PER_MINUTE: usize = 120;
 const MAX_NAMES: usize = 2_000;
 /// The share of its first token that an engine spent on loading the model from which on a call is a cold start.
 const LOADING: f64 = 0.3;
+/// For so long after it came up again an upstream is cold: it compiles, and its caches are empty.
+const COLD_FOR: Duration = Duration::from_secs(120);
 
 /// A sample of the last calls.
 #[derive(Debug, Default)]
 pub struct Samples {
     minutes: VecDeque<Minute>,
     names: HashSet<Arc<str>>,
+    warm_ups: WarmUps,
 }
 
 #[derive(Debug)]
@@ -97,6 +102,12 @@ fn bit(at: usize) -> u128 {
 impl Samples {
     /// Keeps a call that ended at `at`, seconds since 1970, if it is drawn.
     pub fn add(&mut self, at: f64, finished: &FinishedCall, verdicts: Verdicts) {
+        let record = &finished.record;
+        let started = finished.timestamps.started_at;
+        if record.status.is_some() {
+            self.warm_ups
+                .began(&record.upstream, record.warm_up, started);
+        }
         if verdicts == Verdicts::default() {
             return;
         }
@@ -123,7 +134,10 @@ impl Samples {
         if place >= PER_MINUTE {
             return;
         }
-        let call = call(at, finished, &mut self.names);
+        let again = self.warm_ups.again(&record.upstream);
+        let since = again.and_then(|again| started.duration_since(again).ok());
+        let mut call = call(at, finished, &mut self.names);
+        call.cold |= since.is_some_and(|since| since < COLD_FOR);
         let sample = Sample { call, verdicts };
         match minute.kept.get_mut(place) {
             Some(kept) => *kept = sample,
