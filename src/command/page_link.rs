@@ -52,7 +52,7 @@ impl PageLink {
             return PageLink::By {
                 before: String::new(),
                 url,
-                after: format!(" on {host}"),
+                after: format!(" (on {host})"),
             };
         }
         PageLink::Url(format!("{scheme}://{address}"))
@@ -71,8 +71,10 @@ impl PageLink {
     pub(super) fn add_to(&self, notices: &mut [AlertNotification]) {
         for notice in notices {
             notice.page = self.to(&notice.view);
-            if let (PageLink::Url(url), None) = (self, &notice.runbook_url) {
-                notice.runbook_url = Some(format!("{url}{RUNBOOKS}#{}", runbook(notice.about)));
+            if notice.runbook_url.is_none() {
+                let section = runbook(notice.about);
+                let path = RUNBOOKS.trim_start_matches('/');
+                notice.runbook_url = self.to(&format!("{path}#{section}"));
             }
         }
     }
@@ -105,7 +107,7 @@ mod tests {
         assert_eq!(remote, PageLink::Url("http://10.0.0.1:9464".to_owned()));
         let local = PageLink::new(&admin("[::]:9464"), none);
         let local = local.to("calls?slo=a").expect("an address");
-        let begin = "http://127.0.0.1:9464/calls?slo=a on ";
+        let begin = "http://127.0.0.1:9464/calls?slo=a (on ";
         assert!(local.starts_with(begin), "{local}");
         let pod = |name: &str| match name {
             "K8S_POD_NAME" => Some("agent-7".to_owned()),

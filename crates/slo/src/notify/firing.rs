@@ -102,6 +102,10 @@ fn notice(since: f64, status: &Status, alert: &Alert) -> AlertNotification {
     let (long, short) = (observed(alert), label(tier.short));
     let about = status.description.as_deref().unwrap_or(&status.promise);
     let left = status.budget_remaining * 100.0;
+    let left = match left < 0.0 {
+        true => format!("overdrawn by {:.0}%", -left),
+        false => format!("{left:.0}% left"),
+    };
     AlertNotification {
         about: AlertSubject::Objective,
         slo: status.name.to_string(),
@@ -109,7 +113,7 @@ fn notice(since: f64, status: &Status, alert: &Alert) -> AlertNotification {
         firing: true,
         since,
         summary: format!(
-            "{}: error budget burns {:.1} times too fast, {left:.0}% left",
+            "{}: error budget burns {:.1} times too fast, {left}",
             status.name, alert.burn_long
         ),
         description: format!(

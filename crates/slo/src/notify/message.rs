@@ -158,8 +158,13 @@ fn slack(notices: &[AlertNotification]) -> Value {
         if let Some(cause) = &notice.cause {
             line.push_str(&format!("\nCause: {}", escaped(cause)));
         }
-        if let Some(page) = notice.page.as_ref().filter(|page| !is_url(page)) {
-            line.push_str(&format!("\nLive page: {}", escaped(page)));
+        for (name, how) in [
+            ("Live page", &notice.page),
+            ("Runbook", &notice.runbook_url),
+        ] {
+            if let Some(how) = how.as_ref().filter(|how| !is_url(how)) {
+                line.push_str(&format!("\n{name}: {}", escaped(how)));
+            }
         }
         for (name, link) in links(notice) {
             line.push_str(&format!(" <{}|{name}>", escaped(link)));
