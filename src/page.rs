@@ -13,7 +13,7 @@ const STYLE: &str = "\
 @media(prefers-color-scheme:dark){:root{--ink:#e4e8ee;--grid:#3b424b;--back:#14171b;--one:#5aa9ff;--two:#ff9d57;--three:#b392f0}}\
 body{font:15px/1.5 system-ui,sans-serif;color:var(--ink);background:var(--back);margin:2rem auto;max-width:75rem;padding:0 1rem;\
 overflow-wrap:break-word}\
-h1{font-size:1.5rem}h2{font-size:1.1rem;margin:2rem 0 .3rem}\
+h1{font-size:1.5rem;overflow-wrap:normal}h2{font-size:1.1rem;margin:2rem 0 .3rem}\
 .wide{overflow-x:auto}table{border-collapse:collapse;font-size:.85rem;font-variant-numeric:tabular-nums}\
 th,td{padding:.3rem .6rem;border-bottom:1px solid var(--grid);text-align:right;vertical-align:top}td{white-space:nowrap}\
 th.name,td.name{text-align:left;white-space:normal;overflow-wrap:anywhere;min-width:7rem}\
@@ -121,13 +121,13 @@ pub(crate) fn escaped(text: &str) -> String {
     text.replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// Hours and minutes; over a short span seconds, over several days month and day, too.
+/// Hours and minutes; over an hour or less seconds, over several days month and day, too.
 pub(crate) fn clock(at: f64, span: Duration) -> String {
     let at = UNIX_EPOCH + Duration::from_secs_f64(at.max(0.0));
     let text = humantime::format_rfc3339_seconds(at).to_string();
     match span.as_secs() {
-        ..600 => text[11..19].to_owned(),
-        600..129_600 => text[11..16].to_owned(),
+        ..=3600 => text[11..19].to_owned(),
+        3601..129_600 => text[11..16].to_owned(),
         _ => text[5..16].replace('T', " "),
     }
 }

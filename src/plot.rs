@@ -95,13 +95,14 @@ pub fn lines(lines: &[Series], marks: &[f64], unit: &str, clock: &dyn Fn(f64) ->
     let Some(times) = range(known().map(|(at, _)| at)) else {
         return String::new();
     };
-    let largest = known().map(|(_, value)| value).fold(0.0, f64::max);
+    let values = || known().map(|(_, value)| value);
+    let (least, largest) = (values().fold(0.0, f64::min), values().fold(0.0, f64::max));
     drawn(280, |root| {
         let mut chart = ChartBuilder::on(root)
             .margin(10)
             .x_label_area_size(30)
             .y_label_area_size(64)
-            .build_cartesian_2d(times.clone(), 0.0..(largest * 1.1).max(1e-3))?;
+            .build_cartesian_2d(times.clone(), least * 1.1..(largest * 1.1).max(1e-3))?;
         let mut mesh = chart.configure_mesh();
         mesh.x_labels(6).y_labels(5).y_desc(unit);
         let written = |at: &f64| clock(*at);
@@ -109,9 +110,10 @@ pub fn lines(lines: &[Series], marks: &[f64], unit: &str, clock: &dyn Fn(f64) ->
         mesh.y_label_formatter(&|value| rounded(*value));
         plain(&mut mesh);
         mesh.draw()?;
-        let top = chart.y_range().end;
+        let heights = chart.y_range();
         for at in marks.iter().filter(|at| times.contains(at)) {
-            let line = LineSeries::new([(*at, 0.0), (*at, top)], INK.stroke_width(1));
+            let ends = [(*at, heights.start), (*at, heights.end)];
+            let line = LineSeries::new(ends, INK.stroke_width(1));
             chart.draw_series(line)?;
         }
         for (line, colour) in lines.iter().zip(ROLES) {

@@ -140,12 +140,29 @@ async fn the_file_of_an_alert_has_its_cause_its_calls_and_the_configuration() {
         "&lt;coder&gt;",
         "http error: ",
         "class=\"lane\"",
-        " of its budget is left",
+        "Its budget is overdrawn by ",
+        "those of upstream bad before others",
         "x-api-key = &quot;(hidden)&quot;",
         "tokengauge capsule --slo 'chat'",
+        "Its text",
     ] {
         assert!(page.contains(expected), "{expected}");
     }
+    // Commands run as they stand, where this was asked for; and the time is that of the calls.
+    for command in [
+        "tokengauge slo status --admin http://localhost\n",
+        "curl -s 'http://localhost/api/v1/calls/",
+    ] {
+        assert!(page.contains(command), "{command}");
+    }
+    assert!(!page.contains("ADDRESS"), "{page}");
+    assert!(
+        page.contains("<p>The calls are from the ledger.</p>"),
+        "{page}"
+    );
+    assert!(!page.contains("<details"), "what is folded is not printed");
+    let saved = "content-disposition: attachment; filename=\"incident-chat-20";
+    assert!(reply.head.contains(saved), "{}", reply.head);
     assert!(page.matches("<svg").count() >= 3, "curves are drawn");
     let failed = fetch(fixture.process.admin, "/api/v1/calls?slo=chat&limit=1").await;
     let failed: Value = serde_json::from_str(&failed.body).expect("JSON");

@@ -40,6 +40,9 @@ pub struct ProcessInfo {
     /// The file that it was read from, or another name for its source.
     #[serde(skip)]
     pub origin: String,
+    /// Whether operators connect with TLS.
+    #[serde(skip)]
+    pub admin_tls: bool,
     /// The pod that it runs in, as far as it is known.
     pub pod: Option<PodName>,
     /// Of many processes in place of this one: what they are made of.
@@ -134,6 +137,7 @@ impl ProcessInfo {
             },
             configuration: Arc::clone(&config.redacted),
             digest: config.digest.clone(),
+            admin_tls: config.admin.tls.is_some(),
             origin: config.origin.clone(),
             pod: None,
             fleet: None,

@@ -1,16 +1,38 @@
 //! The worst of many calls.
 
 use crate::call::CallRecord;
+use crate::history::model_of;
+use crate::slo::{Cause, Dimension};
 use std::cmp::Ordering;
 
 /// How many of them are shown.
 pub(crate) const SHOWN: usize = 20;
 
-/// The worst first: those that failed, then by stalls, then by the time that they took.
-pub(crate) fn worst(mut calls: Vec<CallRecord>) -> Vec<CallRecord> {
-    calls.sort_by(compare);
+/// The worst first: those that the cause names, then those that failed, then by stalls, then by the time that they took.
+pub(crate) fn worst(mut calls: Vec<CallRecord>, cause: Option<&Cause>) -> Vec<CallRecord> {
+    let named = cause.and_then(named_by);
+    let other = |call: &CallRecord| named.is_some_and(|named| !is_of(call, named));
+    calls.sort_by(|one, two| other(one).cmp(&other(two)).then(compare(one, two)));
     calls.truncate(SHOWN);
     calls
+}
+
+/// Whom a cause names, where that is a name.
+pub(super) fn named_by(cause: &Cause) -> Option<(Dimension, &str)> {
+    let named = cause.dimension.zip(cause.value.as_deref());
+    named.filter(|(dimension, _)| cause.known && Dimension::NAMES.contains(dimension))
+}
+
+fn is_of(call: &CallRecord, (dimension, value): (Dimension, &str)) -> bool {
+    let its = match dimension {
+        Dimension::Upstream => Some(&*call.upstream),
+        Dimension::Model => model_of(call),
+        Dimension::Route => Some(&*call.route),
+        Dimension::Agent => call.agent.as_deref(),
+        Dimension::Node => call.endpoint.as_deref(),
+        Dimension::PromptLength | Dimension::Concurrency => None,
+    };
+    its == Some(value)
 }
 
 fn compare(one: &CallRecord, other: &CallRecord) -> Ordering {

@@ -1,6 +1,7 @@
 //! The file's text.
 
-use super::{Capsule, Configuration, Objective, SHOWN, Span, TABLES};
+use super::calls::named_by;
+use super::{Capsule, Configuration, MEMORY, Objective, SHOWN, Span, TABLES};
 use crate::call::CallRecord;
 use crate::history::{model_of, phases};
 use crate::output::printable;
@@ -8,6 +9,7 @@ use crate::page::{self, Cell, clock, escaped, figure};
 use crate::phase_bars;
 use crate::plot::{self, Series};
 use crate::query::{GroupRow, Mark, Point, Timeseries};
+use crate::slo::Alert;
 use std::fmt::{Result, Write};
 use std::time::{Duration, SystemTime};
 use tokengauge_core::time::since_1970;
@@ -18,6 +20,7 @@ const MAX_MARKS: usize = 50;
 /// The style of this page, beside that of all pages.
 const STYLE: &str = "\
 pre{white-space:pre-wrap;overflow-wrap:anywhere;font-size:.8rem;padding:.6rem;border:1px solid var(--grid)}\
+pre.text{max-height:20rem;overflow:auto}@media print{pre.text{max-height:none;overflow:visible}}\
 blockquote{margin:.5rem 0;padding:.4rem 1rem;border-left:4px solid var(--two);font-size:1.05rem}";
 
 pub(super) fn page(capsule: &Capsule) -> String {
@@ -164,8 +167,31 @@ fn number(text: &str) -> Option<f64> {
     text.split(' ').next()?.trim_end_matches('%').parse().ok()
 }
 
+/// With a digit behind the point where it has fewer than three before it.
 fn percent(share: f64) -> String {
-    format!("{:.1}%", share * 100.0)
+    let percent = share * 100.0;
+    let digits = usize::from(percent.abs() < 100.0);
+    format!("{percent:.digits$}%")
+}
+
+/// What is left of a budget, or by how much it is overdrawn.
+fn budget_left(left: f64) -> String {
+    match left < 0.0 {
+        true => format!("Its budget is overdrawn by {}", percent(-left)),
+        false => format!("{} of its budget is left", percent(left)),
+    }
+}
+
+/// The long window of an alert, and what of it was observed where that is less.
+fn window(alert: &Alert) -> String {
+    let long = humantime::format_duration(alert.tier.long);
+    match alert.observed_seconds < alert.tier.long.as_secs_f64() {
+        true => {
+            let seen = Duration::from_secs(alert.observed_seconds as u64);
+            format!("{} of {long}", humantime::format_duration(seen))
+        }
+        false => long.to_string(),
+    }
 }
 
 fn burn_down(page: &mut String, objective: &Objective) -> Result {
@@ -175,10 +201,7 @@ fn burn_down(page: &mut String, objective: &Objective) -> Result {
         .alerts
         .iter()
         .filter(|alert| alert.firing)
-        .map(|alert| {
-            let long = humantime::format_duration(alert.tier.long);
-            format!("{} over {long}", alert.tier.severity.as_str())
-        })
+        .map(|alert| format!("{} over {}", alert.tier.severity.as_str(), window(alert)))
         .collect();
     let firing = match firing.is_empty() {
         true => "No alert fires.".to_owned(),
@@ -188,12 +211,12 @@ fn burn_down(page: &mut String, objective: &Objective) -> Result {
     paragraph(
         page,
         &format!(
-            "{}: {} for {} over {}. {} of its budget is left, by {} good and {} bad events. {firing}",
+            "{}: {} for {} over {}. {}, by {} good and {} bad events. {firing}",
             status.name,
             status.promise,
             percent(status.objective),
             status.window,
-            percent(left),
+            budget_left(left),
             status.good.round(),
             status.bad.round()
         ),
@@ -227,14 +250,14 @@ fn curves(page: &mut String, capsule: &Capsule) -> Result {
         .iter()
         .filter_map(|mark| instant(&mark.time))
         .collect();
-    let span = capsule.span.length();
-    let clock = |at: f64| clock(at, span);
     let of = |series: &Timeseries, value: fn(&Point) -> Option<f64>| -> Series {
         let points = series.points.iter();
         points
             .filter_map(|point| Some((instant(&point.at)?, value(point))))
             .collect()
     };
+    let span = length(&of(&capsule.ttft, |point| Some(point.calls as f64)));
+    let clock = |at: f64| clock(at, span);
     let percentiles = |series: &Timeseries, unit| {
         let lines = [
             of(series, |point| point.p50),
@@ -328,8 +351,16 @@ fn worst_calls(page: &mut String, capsule: &Capsule) -> Result {
         Some(_) => "that spent the budget",
         None => "of this time",
     };
+    let cause = capsule.objective.as_ref();
+    let cause = cause.and_then(|objective| objective.status.cause.as_deref());
+    let first = match cause.and_then(named_by) {
+        Some((dimension, value)) => {
+            format!("those of {} {value} before others, ", dimension.in_words())
+        }
+        None => String::new(),
+    };
     let chosen = format!(
-        "{} of the last {} calls {which}: those that failed first, then those with most stalls, then the longest.",
+        "{} of the last {} calls {which}: {first}those that failed first, then those with most stalls, then the longest.",
         calls.len().min(SHOWN),
         capsule.looked_at
     );
@@ -424,47 +455,58 @@ fn configuration_in_force(page: &mut String, configuration: &Configuration, span
             "{digest}, from {origin}, was in force when this was made. {changed} Comments are left out, and what may be a secret is hidden."
         ),
     )?;
+    // On paper, too: what is folded together is not printed.
     writeln!(
         page,
-        "<details><summary>Its text</summary><pre>{}</pre></details>",
+        "<pre class=\"text\" role=\"region\" aria-label=\"Its text\" tabindex=\"0\">{}</pre>",
         escaped(text)
     )
 }
 
 fn commands(page: &mut String, capsule: &Capsule) -> Result {
     let Span { since, until } = capsule.span;
-    let (since, until) = (written(since), written(until));
+    let span = format!("since={}&until={}", written(since), written(until));
+    let process = capsule.process.as_ref();
+    let address = process.map_or("http://ADDRESS", |process| process.url.as_str());
+    let report = format!(
+        "tokengauge report --admin {address} --since {} --until {} --by",
+        written(since),
+        written(until)
+    );
+    let curl = |asked: &str| format!("curl -s '{address}/api/v1/{asked}'");
     let mut lines = vec![
-        format!("tokengauge report --since {since} --until {until} --by upstream --admin ADDRESS"),
-        format!(
-            "tokengauge report --since {since} --until {until} --by model,agent --admin ADDRESS"
-        ),
-        format!(
-            "curl -s 'http://ADDRESS/api/v1/calls?outcome=failed&since={since}&until={until}&limit=20'"
-        ),
+        format!("{report} upstream"),
+        format!("{report} model,agent"),
+        curl(&format!("calls?outcome=failed&{span}&limit=20")),
     ];
     let mut slo = String::new();
     if let Some(objective) = &capsule.objective {
         let name = &objective.status.name;
         slo = format!(" --slo '{}'", name.replace('\'', "'\\''"));
         let encoded: String = form_urlencoded::byte_serialize(name.as_bytes()).collect();
-        lines.insert(0, "tokengauge slo status --admin ADDRESS".to_owned());
-        lines.push(format!(
-            "curl -s 'http://ADDRESS/api/v1/calls?slo={encoded}&since={since}&until={until}&limit=20'"
-        ));
+        lines.insert(0, format!("tokengauge slo status --admin {address}"));
+        lines.push(curl(&format!("calls?slo={encoded}&{span}&limit=20")));
     }
     if let Some(call) = capsule.calls.first() {
-        lines.push(format!("curl -s http://ADDRESS/api/v1/calls/{}", call.id));
+        lines.push(curl(&format!("calls/{}", call.id)));
     }
     lines.push(format!(
-        "tokengauge capsule{slo} --since {since} --until {until} --admin ADDRESS -o again.html"
+        "tokengauge capsule{slo} --admin {address} --since {} --until {} -o again.html",
+        written(since),
+        written(until)
     ));
     page.push_str("<h2>To look again</h2>\n");
-    paragraph(
-        page,
-        "ADDRESS is where the proxy's operators connect, 127.0.0.1:9464 by default. Calls are there for as long as the \
-         store keeps them.",
-    )?;
+    let which = match process {
+        Some(_) => "",
+        None => "ADDRESS is where the proxy's operators connect, 127.0.0.1:9464 by default. ",
+    };
+    let kept = match capsule.store {
+        MEMORY => {
+            "The proxy keeps its last calls alone, in memory: ask soon, or configure a ledger."
+        }
+        _ => "Calls are there for as long as the ledger keeps them.",
+    };
+    paragraph(page, &format!("{which}{kept}"))?;
     writeln!(page, "<pre>{}</pre>", escaped(&printable_lines(&lines)))
 }
 

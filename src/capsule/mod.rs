@@ -13,6 +13,9 @@ use std::time::{Duration, SystemTime};
 
 pub(crate) use calls::{SHOWN, worst};
 
+/// Where calls are from, where there is no ledger.
+pub(crate) const MEMORY: &str = "the memory of the process";
+
 /// The dimensions by which the calls are added up, with their headings.
 pub(crate) const TABLES: [(Dimension, &str); 4] = [
     (Dimension::Upstream, "By upstream"),
@@ -78,6 +81,8 @@ pub(crate) struct Process {
     pub(crate) started_at: String,
     /// The name of its host or pod.
     pub(crate) host: String,
+    /// Where it was asked, without a slash at the end.
+    pub(crate) url: String,
 }
 
 /// An objective as it stands.

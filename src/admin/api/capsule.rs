@@ -7,13 +7,14 @@ use super::store::{Store, StoreName, blocking, problem};
 use super::unsettled;
 use crate::admin::Admin;
 use crate::call::CallRecord;
-use crate::capsule::{Capsule, Configuration, Objective, Process, Span, TABLES, worst};
+use crate::capsule::{Capsule, Configuration, MEMORY, Objective, Process, Span, TABLES, worst};
 use crate::history::ThroughputHistory;
 use crate::ledger::Reader;
 use crate::query::{Filter, Mark, MarkKind, MarkQuery, Paging, SeriesMetric};
 use crate::slo::{self, Status};
 use axum::extract::{RawQuery, State};
-use axum::http::header;
+use axum::http::uri::Authority;
+use axum::http::{HeaderMap, header};
 use axum::response::{Html, IntoResponse, Response};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -31,7 +32,11 @@ const MAX_ROWS: usize = 30;
 const MAX_MARKS: usize = 200;
 
 /// The file as a download.
-pub(super) async fn capsule(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Response {
+pub(super) async fn capsule(
+    State(admin): State<Admin>,
+    headers: HeaderMap,
+    RawQuery(query): RawQuery,
+) -> Response {
     let made = async {
         let asked = QueryParams::of(query.as_deref(), &[&OF_CAPSULES])?;
         let now = (admin.wall)();
@@ -41,15 +46,25 @@ pub(super) async fn capsule(State(admin): State<Admin>, RawQuery(query): RawQuer
         };
         let (since, until) = (asked.instant("since", now)?, asked.instant("until", now)?);
         let span = span(since, until, status.as_ref(), now)?;
-        let admin = admin.clone();
-        blocking(move || of_proxy(&admin, span, status, now)).await
+        let (admin, url) = (admin.clone(), asked_at(&admin, &headers));
+        blocking(move || {
+            let mut capsule = of_proxy(&admin, span, status, now, url)?;
+            // Nobody has asked for a time of which nothing is known.
+            if since.is_none() {
+                capsule.span = capsule.kept.unwrap_or(span);
+            }
+            Ok(capsule)
+        })
+        .await
     };
     let made: Result<Capsule, Problem> = made.await;
     match made {
         Err(problem) => problem.into_response(),
         Ok(capsule) => {
             let at = humantime::format_rfc3339_seconds(capsule.span.since).to_string();
-            let name = format!("incident-{}.html", at.replace(':', "-"));
+            let slo = capsule.objective.as_ref();
+            let slo = slo.map_or(String::new(), |slo| plain(&slo.status.name) + "-");
+            let name = format!("incident-{slo}{}.html", at.replace(':', "-"));
             let saved = format!("attachment; filename=\"{name}\"");
             let head = [
                 (header::CONTENT_DISPOSITION, saved),
@@ -58,6 +73,28 @@ pub(super) async fn capsule(State(admin): State<Admin>, RawQuery(query): RawQuer
             (head, Html(capsule.html())).into_response()
         }
     }
+}
+
+/// What of a name can be in the name of a file.
+fn plain(name: &str) -> String {
+    let plain = |character: char| match character {
+        'a'..='z' | 'A'..='Z' | '0'..='9' | '.' | '_' => character,
+        _ => '-',
+    };
+    name.chars().map(plain).take(60).collect()
+}
+
+/// The URL by which the proxy was asked.
+fn asked_at(admin: &Admin, headers: &HeaderMap) -> String {
+    let host = headers
+        .get(header::HOST)
+        .and_then(|host| host.to_str().ok());
+    let host = host.and_then(|host| host.parse::<Authority>().ok());
+    let host = host.map_or("ADDRESS".to_owned(), |host| host.to_string());
+    let forwarded = headers.get("x-forwarded-proto");
+    let tls = admin.about.load().admin_tls || forwarded.is_some_and(|scheme| scheme == "https");
+    let scheme = if tls { "https" } else { "http" };
+    format!("{scheme}://{host}")
 }
 
 fn status_of(admin: &Admin, name: &str) -> Result<Status, Problem> {
@@ -97,11 +134,11 @@ fn of_proxy(
     span: Span,
     status: Option<Status>,
     now: SystemTime,
+    url: String,
 ) -> Result<Capsule, Problem> {
     let store = Store::of(admin);
-    let definition = status.as_ref().map(|status| Arc::clone(&status.definition));
     let seen = admin.throughput.as_deref();
-    let mut capsule = of_store(&store, span, definition.as_deref(), seen, now)?;
+    let mut capsule = of_store(&store, span, status.as_ref(), seen, now)?;
     let filter = filter(span);
     for series in [&mut capsule.tps, &mut capsule.ttft] {
         unsettled::add_in_flight(admin, &filter, series);
@@ -118,6 +155,7 @@ fn of_proxy(
     capsule.process = Some(Process {
         started_at: about.started_at.clone(),
         host: system.nodename().to_string_lossy().into_owned(),
+        url,
     });
     let reloads = MarkQuery {
         kind: Some(MarkKind::Reload),
@@ -152,30 +190,34 @@ pub(crate) fn of_ledger(
 fn of_store(
     store: &Store,
     span: Span,
-    objective: Option<&slo::Objective>,
+    status: Option<&Status>,
     seen: Option<&ThroughputHistory>,
     now: SystemTime,
 ) -> Result<Capsule, Problem> {
     let filter = filter(span);
     let kept = store.span(&filter, false, now)?;
-    let series = |metric| store.timeseries(&filter, metric, span.step(), seen);
+    let kept = kept.map(|kept| Span {
+        since: kept.since,
+        until: kept.until,
+    });
+    let step = kept.unwrap_or(span).step();
+    let series = |metric| store.timeseries(&filter, metric, step, seen);
     let rows = Paging {
         limit: MAX_ROWS,
         cursor: None,
     };
     let groups = TABLES.iter();
     let groups = groups.map(|(by, _)| Ok(store.groups(&filter, &[*by], &rows)?.rows));
+    let objective = status.map(|status| &*status.definition);
     let calls = calls(store, &filter, objective)?;
+    let cause = status.and_then(|status| status.cause.as_deref());
     Ok(Capsule {
         made: now,
         span,
-        kept: kept.map(|kept| Span {
-            since: kept.since,
-            until: kept.until,
-        }),
+        kept,
         store: match store.name() {
             StoreName::Ledger => "the ledger",
-            StoreName::Memory => "the memory of the process",
+            StoreName::Memory => MEMORY,
         },
         process: None,
         objective: None,
@@ -183,7 +225,7 @@ fn of_store(
         ttft: series(SeriesMetric::Ttft)?,
         groups: groups.collect::<Result<_, Problem>>()?,
         looked_at: calls.len(),
-        calls: worst(calls),
+        calls: worst(calls, cause),
         marks: Vec::new(),
         runaways: Vec::new(),
         configuration: None,
