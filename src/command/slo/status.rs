@@ -65,6 +65,25 @@ pub(in crate::command) struct Cause {
 pub(in crate::command) struct Alert {
     pub(in crate::command) severity: String,
     pub(in crate::command) firing: bool,
+    pub(in crate::command) long: String,
+    pub(in crate::command) observed_seconds: f64,
+}
+
+impl Alert {
+    /// Its severity and long window, with what of that was observed where it is less.
+    pub(in crate::command) fn in_words(&self) -> String {
+        let Alert {
+            severity,
+            long,
+            observed_seconds: seen,
+            ..
+        } = self;
+        let whole = humantime::parse_duration(long).unwrap_or_default();
+        match *seen < whole.as_secs_f64() {
+            true => format!("{severity} over {} of {long}", rough(seen.max(1.0))),
+            false => format!("{severity} over {long}"),
+        }
+    }
 }
 
 pub(super) fn status(args: &StatusArgs) -> Result<(), Error> {
@@ -145,7 +164,12 @@ fn cells(row: &Row) -> Vec<String> {
     });
     let firing = row.alerts.iter().find(|alert| alert.firing);
     let firing = firing.map_or(String::new(), |alert| {
-        format!(" [{}]", alert.severity.to_uppercase())
+        format!(
+            " [{}]",
+            alert
+                .in_words()
+                .replacen(&alert.severity, &alert.severity.to_uppercase(), 1)
+        )
     });
     vec![
         printable(&row.name).into_owned(),
@@ -154,10 +178,17 @@ fn cells(row: &Row) -> Vec<String> {
         format!("{:.0}", row.good),
         format!("{:.0}", row.bad),
         row.ratio.map_or("-".to_owned(), percent),
-        percent((row.budget_remaining * 1e4).round() / 1e4),
+        budget(row.budget_remaining),
         row.exhausted_in_seconds.map_or("never".to_owned(), rough),
         burn.collect::<Vec<_>>().join(", ") + &firing,
     ]
+}
+
+/// What is left of a budget, with a digit behind the point below 100 %.
+fn budget(left: f64) -> String {
+    let percent = left * 100.0;
+    let digits = usize::from(percent.abs() < 100.0);
+    format!("{percent:.digits$}%")
 }
 
 pub(super) fn percent(share: f64) -> String {
@@ -202,6 +233,8 @@ mod tests {
             alerts: vec![Alert {
                 severity: "page".to_owned(),
                 firing,
+                long: "1h".to_owned(),
+                observed_seconds: 90.0,
             }],
             cause: firing.then(|| Cause {
                 at: "2026-11-25T22:05:00Z".to_owned(),
@@ -214,11 +247,12 @@ mod tests {
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[1].contains("99% over 30d"), "{text}");
         assert!(
-            lines[1].contains("-100%") && lines[1].ends_with("1h 2.00, 30d ∞ [PAGE]"),
+            lines[1].contains("-100%")
+                && lines[1].ends_with("1h 2.00, 30d ∞ [PAGE over 1m 30s of 1h]"),
             "{text}"
         );
         assert!(
-            lines[2].contains("12.35%") && lines[2].contains("2days 7h"),
+            lines[2].contains("12.3%") && lines[2].contains("2days 7h"),
             "{text}"
         );
         assert_eq!(
