@@ -2,10 +2,12 @@
 
 use crate::process::Process;
 use rustix::process::Signal;
+use serde_json::Value;
 use std::time::Instant;
 use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::http_client::fetch;
 use tokio::process::Command;
+use tokio::task::JoinSet;
 
 fn demo() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tokengauge"));
@@ -81,29 +83,52 @@ async fn a_mistake_in_the_file_is_told_with_its_line() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_rehearsed_incident_burns_its_objective_and_the_alert_names_the_upstream() {
+async fn every_rehearsed_incident_pages_and_the_alert_names_the_upstream_and_what_happened() {
+    let rehearsals = [
+        (
+            "errors",
+            "openai answers 503",
+            "errors, mostly http_error 503.",
+        ),
+        ("slow-upstream", "openai decodes", "decoding, not queueing."),
+        ("stalls", "openai stands still", "stalls."),
+        ("cold-start", "openai starts anew", "a cold start."),
+    ];
+    let mut all = JoinSet::new();
+    for (incident, happens, cause) in rehearsals {
+        all.spawn(rehearsal(incident, happens, cause));
+    }
+    all.join_all().await;
+}
+
+async fn rehearsal(incident: &str, happens: &str, cause: &str) {
     let mut command = demo();
-    command.args(["--incident", "errors", "--stop-after", "5m"]);
+    command.args(["--incident", incident, "--stop-after", "5m"]);
     let process = Process::start_by(command).await;
     let told = process.line("demo: a rehearsal").await;
-    assert!(told.contains("openai answers 503"), "{told}");
-    let calm = fetch(process.admin, "/api/v1/slos").await.body;
-    assert!(calm.contains("\"rehearsal\""), "{calm}");
-    // It begins after 25 s.
-    let end = Instant::now() + 6 * TIMEOUT;
-    let alert = loop {
-        if let Some(line) = process.find("demo: alert TokengaugeErrorBudgetBurn (page, firing)") {
-            break line;
-        }
-        assert!(Instant::now() < end, "no alert came");
-        tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+    assert!(told.contains(happens), "{told}");
+    // It begins after 25 s, and nothing is wrong before.
+    process.eventually("demo: now the upstream openai").await;
+    let calm: Value = {
+        let answer = fetch(process.admin, "/api/v1/slos").await.body;
+        serde_json::from_str(&answer).expect("JSON")
     };
-    assert!(alert.contains("rehearsal"), "{alert}");
+    assert_eq!(calm["slos"][0]["bad"], 0, "{incident}: {calm:#}");
+    let alert = "demo: alert TokengaugeErrorBudgetBurn (page, firing)";
+    process.eventually(alert).await;
     // An alert that comes before the cause is known is followed by one that has it.
-    process
-        .line("  cause: 100 % of bad calls are upstream openai")
-        .await;
+    let line = process.eventually("  cause: ").await;
+    let (begin, end) = (" of bad calls are upstream openai", cause);
+    assert!(
+        line.contains(begin) && line.ends_with(end),
+        "{incident}: {line}"
+    );
     process.line("  page: ").await;
+    let runbook = process.line("  runbook: http://").await;
+    assert!(
+        runbook.contains("/runbooks#tokengaugeerrorbudgetburn"),
+        "{runbook}"
+    );
     process.line("  look at: ").await;
     let capsule = process
         .line("  keep it: tokengauge capsule --slo rehearsal")

@@ -81,7 +81,16 @@ impl Process {
 
     /// Waits for a line of the log that holds `text`.
     pub async fn line(&self, text: &str) -> String {
-        let end = Instant::now() + TIMEOUT;
+        self.line_within(text, TIMEOUT).await
+    }
+
+    /// The same of what takes minutes by itself.
+    pub async fn eventually(&self, text: &str) -> String {
+        self.line_within(text, 8 * TIMEOUT).await
+    }
+
+    async fn line_within(&self, text: &str, time: Duration) -> String {
+        let end = Instant::now() + time;
         loop {
             if let Some(line) = self.find(text) {
                 return line;

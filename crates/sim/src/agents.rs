@@ -122,9 +122,14 @@ const LONGEST_PROMPT: u64 = 30_000;
 const GROWTH: u64 = 200;
 
 /// Runs `agents` agents that call through the proxy until `shutdown`: sessions of several
-/// calls, one after the other, with pauses between them. A few calls fail and a few are
-/// cancelled.
-pub async fn run(proxy: SocketAddr, agents: u16, shutdown: impl Future<Output = ()>) {
+/// calls, one after the other, with pauses between them. With `mishaps` a few calls fail and
+/// a few are cancelled.
+pub async fn run(
+    proxy: SocketAddr,
+    agents: u16,
+    mishaps: bool,
+    shutdown: impl Future<Output = ()>,
+) {
     let mut tasks = JoinSet::new();
     for number in 0..agents {
         let kind = &AGENT_KINDS[usize::from(number) % AGENT_KINDS.len()];
@@ -135,6 +140,7 @@ pub async fn run(proxy: SocketAddr, agents: u16, shutdown: impl Future<Output = 
                 kind,
                 subagent: None,
                 number,
+                mishaps,
                 random,
                 connection: None,
             }
@@ -150,6 +156,7 @@ struct Agent {
     /// The name of an agent that another one started.
     subagent: Option<&'static str>,
     number: u16,
+    mishaps: bool,
     random: Random,
     connection: Option<Connection>,
 }
@@ -241,13 +248,15 @@ impl Agent {
         let body = (self.kind.body)(model, &prompt).to_string();
         // One call in fifty fails in one of these ways; one in forty is given up.
         let mishap = match self.random.below(200) {
+            _ if !self.mishaps => "",
             0 => ",status=429",
             1 => ",status=503",
             2 => ",error=@30",
             3 => ",reset=@25",
             _ => "",
         };
-        let gives_up_after = (self.random.below(40) == 0).then(|| self.between(0.5, 2.5));
+        let gives_up = self.random.below(40) == 0 && self.mishaps;
+        let gives_up_after = gives_up.then(|| self.between(0.5, 2.5));
         let mut request = Request::post(self.kind.path.replace("{model}", model))
             .header(header::HOST, self.proxy.to_string())
             .header(header::CONTENT_TYPE, "application/json")
@@ -347,7 +356,7 @@ mod tests {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
         };
-        run(address, 12, enough).await;
+        run(address, 12, true, enough).await;
         for _ in 0..200 {
             if simulator.in_flight() == 0 {
                 break;

@@ -24,6 +24,8 @@ pub(super) const PROVIDER: &str = "openai";
 const OBJECTIVE: &str = "rehearsal";
 /// For so long all is well, so that there is something to compare with.
 const CALM: Duration = Duration::from_secs(25);
+/// The warm-up of the start is over by then.
+pub(super) const MEASURE: &str = "[measure]\nwarm_up_for = \"10s\"\n";
 /// How long an incident lasts.
 const LASTS: Duration = Duration::from_secs(180);
 /// How long a backend is away that starts anew.
@@ -83,7 +85,7 @@ impl DemoIncident {
     pub(super) fn tables(self, receiver: SocketAddr) -> String {
         let promise = self.script().promise;
         format!(
-            "[[slo]]\nname = \"{OBJECTIVE}\"\nobjective = 0.97\nwindow = \"1d\"\nmin_events = 60\n{promise}\n\
+            "[[slo]]\nname = \"{OBJECTIVE}\"\nobjective = 0.99\nwindow = \"1d\"\nmin_events = 60\n{promise}\n\
              [[notify]]\nkind = \"webhook\"\nurl = \"http://{receiver}/alerts\"\nseverity = \"page\"\n"
         )
     }
@@ -122,7 +124,7 @@ impl DemoIncident {
         sleep(self.lasts()).await;
         let _ = simulator.set_fault("");
         output::note(&format!(
-            "demo: {PROVIDER} is as before; the alert ends when its short window is clean"
+            "demo: {PROVIDER} is as before; the alert ends five minutes after its short window is clean"
         ));
     }
 
@@ -131,7 +133,7 @@ impl DemoIncident {
         let calm = CALM.as_secs();
         output::note(&format!(
             "demo: a rehearsal. For {calm} s all is well, then the upstream {PROVIDER} {}. The objective `{OBJECTIVE}` burns \
-             ({}), and an alert arrives here within a minute or so.",
+             ({}), and an alert arrives here within about two minutes.",
             self.script().happens,
             self.script().promise
         ));

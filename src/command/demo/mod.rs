@@ -144,7 +144,10 @@ fn configuration(
     let (text, origin) = match &args.config {
         Some(path) => (config::text(path)?, path.display().to_string()),
         // One alert is enough to rehearse.
-        None if receiver.is_some() => (String::new(), "the demo's configuration".to_owned()),
+        None if receiver.is_some() => (
+            incident::MEASURE.to_owned(),
+            "the demo's configuration".to_owned(),
+        ),
         None => (OBJECTIVES.to_owned(), "the demo's configuration".to_owned()),
     };
     if args.config.is_some() {
@@ -209,7 +212,9 @@ fn start_simulation(
         tokio::spawn(simulator.serve(backend.listener, terminated));
     }
     let end = shutdown.clone();
-    tokio::spawn(agents::run(proxy, agents, async move {
+    // Nothing but the incident is to be found.
+    let mishaps = args.incident.is_none();
+    tokio::spawn(agents::run(proxy, agents, mishaps, async move {
         end.drain_started().await
     }));
     Ok(())
