@@ -46,7 +46,7 @@ impl RequestWriter {
     pub fn new(mut request: Request<Upload>, names: &FieldNames) -> RequestWriter {
         let encoder = framing(&mut request);
         let mut out = WriteBuffer::default();
-        write_head(&request, names, out.text());
+        write_head(&request, names, encoder.copied_bytes(), out.text());
         let mut body = request.into_body();
         body.defer_sent_report();
         RequestWriter {
@@ -150,10 +150,12 @@ fn framing(request: &mut Request<Upload>) -> BodyEncoder {
     BodyEncoder::chunked(headers)
 }
 
-fn write_head<B>(request: &Request<B>, names: &FieldNames, text: &mut Vec<u8>) {
+/// Writes the head. `body` is how many bytes there should be room for behind it.
+fn write_head<B>(request: &Request<B>, names: &FieldNames, body: usize, text: &mut Vec<u8>) {
     let target = request.uri().path_and_query();
     let target = target.map_or("/", |target| target.as_str());
-    text.reserve(64 + target.len() + request.headers().len() * USUAL_LINE);
+    let usual = 64 + target.len() + request.headers().len() * USUAL_LINE;
+    text.reserve(usual + body);
     text.extend_from_slice(request.method().as_str().as_bytes());
     text.push(b' ');
     if target.starts_with('?') {
@@ -292,7 +294,12 @@ mod tests {
             .expect("good")
             .expect("whole");
         let mut text = Vec::new();
-        write_head(&Request::from_parts(head.parts, ()), &head.names, &mut text);
+        write_head(
+            &Request::from_parts(head.parts, ()),
+            &head.names,
+            0,
+            &mut text,
+        );
         assert!(text.starts_with(b"GET /?x HTTP/1.1\r\n"), "{text:?}");
     }
 
@@ -306,7 +313,7 @@ mod tests {
         let headers = request.headers_mut();
         headers.append(http::header::VIA, HeaderValue::from_static("1.1 t"));
         let mut text = Vec::new();
-        write_head(&request, &head.names, &mut text);
+        write_head(&request, &head.names, 0, &mut text);
         let expected = came.replace("0\r\n\r\n", "0\r\nvia: 1.1 t\r\n\r\n");
         assert_eq!(String::from_utf8(text).expect("text"), expected);
     }
