@@ -11,9 +11,10 @@ use crate::query::{Mark, MarkKind, MarkQuery, MarkSubject, NewMark};
 use crate::sessions::SessionWatch;
 use crate::slo::{AlertNotification, FiringAlerts, Slos, Status};
 use parking_lot::Mutex;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
+use tokengauge_core::hash::FastMap;
 use tokengauge_core::time::{since_1970, whole_seconds_since_1970};
 
 /// How often alerts are looked at.
@@ -69,7 +70,7 @@ pub(super) fn restarts(marks: &Arc<Marks>) -> crate::engine::RestartHook {
 /// Marks each time an upstream warms up again, after calls that were not of its warm-up.
 pub(super) struct WarmUps {
     marks: Arc<Marks>,
-    upstreams: Mutex<HashMap<String, WarmUp>>,
+    upstreams: Mutex<FastMap<String, WarmUp>>,
 }
 
 /// The warm-up of an upstream, as the calls that have ended show it.
