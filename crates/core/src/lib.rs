@@ -14,6 +14,7 @@ pub mod experiment;
 pub mod fingerprint;
 pub mod finish_class;
 pub mod finished;
+pub mod hash;
 pub mod inter_token;
 pub mod lengths;
 pub mod log_buckets;

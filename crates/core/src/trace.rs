@@ -1,8 +1,11 @@
 //! W3C Trace Context (<https://www.w3.org/TR/trace-context/>): the position of a call in a
 //! trace that spans several processes. Independent of spans and exporters.
 
-use http::{HeaderMap, HeaderValue};
+use http::{HeaderMap, HeaderName, HeaderValue};
 use std::fmt;
+
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 
 /// The `sampled` flag: the caller records its spans.
 const SAMPLED: u8 = 0x01;
@@ -24,7 +27,7 @@ impl TraceContext {
     /// The caller's `traceparent`. A malformed one counts as absent, as do several, since it is
     /// unknown which one is right.
     pub fn of_headers(headers: &HeaderMap) -> Option<TraceContext> {
-        let mut all = headers.get_all("traceparent").into_iter();
+        let mut all = headers.get_all(TRACEPARENT).into_iter();
         let only = all.next().filter(|_| all.next().is_none())?;
         TraceContext::parse(only.to_str().ok()?)
     }
@@ -145,7 +148,7 @@ impl PropagatedTrace {
 
     fn of_state(headers: &HeaderMap) -> Option<PropagatedTrace> {
         let parent = TraceContext::of_headers(headers)?;
-        let lines = headers.get_all("tracestate").into_iter();
+        let lines = headers.get_all(TRACESTATE).into_iter();
         let mut members = lines
             .filter_map(|line| line.to_str().ok())
             .flat_map(|line| line.split(','));
@@ -183,7 +186,7 @@ pub const MAX_STATE: usize = 512;
 /// The caller's `tracestate`, its header lines joined. One longer than [`MAX_STATE`] counts as
 /// absent.
 pub fn state(headers: &HeaderMap) -> Option<Box<str>> {
-    let lines = headers.get_all("tracestate").into_iter();
+    let lines = headers.get_all(TRACESTATE).into_iter();
     let lines: Option<Vec<_>> = lines.map(|line| line.to_str().ok()).collect();
     let all = lines?.join(",");
     (!all.is_empty() && all.len() <= MAX_STATE).then(|| all.into())

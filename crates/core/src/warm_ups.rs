@@ -1,6 +1,6 @@
 //! When upstreams came up again, as the calls that have ended show it.
 
-use std::collections::HashMap;
+use crate::hash::FastMap;
 use std::time::SystemTime;
 
 /// Upstreams that are remembered, at most; then all are forgotten.
@@ -9,7 +9,7 @@ const MAX_UPSTREAMS: usize = 1_000;
 /// The warm-ups of upstreams.
 #[derive(Debug, Default)]
 pub struct WarmUps {
-    upstreams: HashMap<String, WarmUp>,
+    upstreams: FastMap<String, WarmUp>,
 }
 
 /// The warm-up of an upstream.

@@ -142,7 +142,7 @@ impl CallState {
 
     /// The status of a gRPC call, from its trailers, or its head if there is nothing else.
     pub(crate) fn grpc_status(&mut self, fields: &HeaderMap) {
-        let status = fields.get("grpc-status").filter(|_| self.is_grpc);
+        let status = self.is_grpc.then(|| fields.get("grpc-status")).flatten();
         if let Some(status) = status.filter(|status| *status != "0") {
             let error = grpc_error(status.as_bytes());
             let error = || error.into();
@@ -239,9 +239,11 @@ impl CallState {
     }
 }
 
+const LITELLM_COST: HeaderName = HeaderName::from_static("x-litellm-response-cost");
+
 /// The cost that LiteLLM reports for an answer that it did not stream. 0 means unknown.
 fn litellm_cost(headers: &HeaderMap) -> Option<f64> {
-    let usd = headers.get("x-litellm-response-cost")?.to_str().ok()?;
+    let usd = headers.get(LITELLM_COST)?.to_str().ok()?;
     let usd: f64 = usd.parse().ok()?;
     (usd.is_finite() && usd > 0.0).then_some(usd)
 }

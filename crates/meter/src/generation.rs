@@ -217,6 +217,10 @@ pub(crate) fn remember(kept: &mut Option<Box<str>>, name: &str, limit: usize) {
 
 /// At most `limit` characters of `text`.
 pub(crate) fn clip(text: &str, limit: usize) -> &str {
+    if text.len() <= limit {
+        // Characters are no more than bytes.
+        return text;
+    }
     let end = text
         .char_indices()
         .nth(limit)

@@ -12,6 +12,8 @@ const MAX_PATH: usize = 200;
 const BEFORE_MODELS: [&str; 4] = ["models", "model", "deployments", "engines"];
 /// The longest path segment that is a word: a longer one is an id.
 const MAX_WORD: usize = 32;
+/// The longest one that is a version.
+const MAX_VERSION: usize = 9;
 
 /// Whether a request with this method asks for anything to be generated: a `GET` reads what was
 /// generated before, except for a live connection, which begins with one.
@@ -58,7 +60,9 @@ pub(crate) fn template(uri: &Uri) -> Box<str> {
     let mut before = "";
     for part in path.split('/').filter(|part| !part.is_empty()) {
         template.push('/');
-        let (name, verb) = part.rsplit_once(':').unwrap_or((part, ""));
+        // Bytes of ASCII are characters.
+        let colon = part.bytes().rposition(|byte| byte == b':');
+        let (name, verb) = colon.map_or((part, ""), |at| (&part[..at], &part[at + 1..]));
         if BEFORE_MODELS.contains(&before) {
             template.push_str("{model}");
         } else if is_word(name) {
@@ -87,15 +91,14 @@ pub(crate) fn template(uri: &Uri) -> Box<str> {
 
 /// Whether it is a word of an API or its version, such as `v1beta2`, and not a name or an id.
 fn is_word(part: &str) -> bool {
-    let digits = part.bytes().filter(u8::is_ascii_digit).count();
-    let version = part.strip_prefix('v').is_some_and(|rest| {
-        rest.starts_with(|first: char| first.is_ascii_digit()) && rest.len() <= 8
-    });
+    if part.is_empty() || part.len() > MAX_WORD {
+        return false;
+    }
+    let is_version = matches!(part.as_bytes(), [b'v', first, ..] if first.is_ascii_digit())
+        && part.len() <= MAX_VERSION;
     let plain = |byte: u8| byte.is_ascii_alphabetic() || matches!(byte, b'-' | b'_' | b'.');
-    let letters = part
-        .bytes()
-        .all(|byte| plain(byte) || byte.is_ascii_digit());
-    !part.is_empty() && part.len() <= MAX_WORD && letters && (digits == 0 || version)
+    let mut bytes = part.bytes();
+    bytes.all(|byte| plain(byte) || is_version && byte.is_ascii_digit())
 }
 
 #[cfg(test)]

@@ -197,17 +197,22 @@ fn record(
     verdict: &CallVerdict,
     who: Attribution,
 ) -> CallRecord {
-    let workload = context.workload().map(|name| name.to_string());
+    let workload = context.workload().map(|name| String::from(&**name));
     let measure = &context.measure;
     let generation = &state.run.generation;
     let (operation, operation_class) = operation::of_call(context, generation, state.status);
     let operation_class = closing.class.unwrap_or(operation_class);
     let named = |name: &Option<Arc<str>>| name.as_deref().map(str::to_owned);
     CallRecord {
-        id: closing.id.to_string(),
+        id: String::from(
+            &*closing
+                .id
+                .hyphenated()
+                .encode_lower(&mut Uuid::encode_buffer()),
+        ),
         started_at: humantime::format_rfc3339_millis(closing.started_at).to_string(),
-        route: context.route_stats.route.to_string(),
-        upstream: context.route_stats.upstream.to_string(),
+        route: String::from(&*context.route_stats.route),
+        upstream: String::from(&*context.route_stats.upstream),
         upstream_facts: measure
             .upstream_facts
             .get(&context.route_stats.upstream)
@@ -216,8 +221,8 @@ fn record(
         dialect: closing.dialect,
         operation,
         operation_class,
-        method: Some(context.method.to_string()),
-        path: Some(context.path.to_string()),
+        method: Some(context.method.as_str().to_owned()),
+        path: Some(String::from(&*context.path)),
         model_requested: context.model_requested(),
         model: generation.model.as_deref().map(str::to_owned),
         streamed: closing.streamed,

@@ -3,10 +3,10 @@
 
 use crate::settings::Measure;
 use parking_lot::{Mutex, RwLock};
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
+use tokengauge_core::hash::FastMap;
 
 /// One route towards one upstream.
 #[derive(Debug)]
@@ -98,7 +98,7 @@ type Key = (Arc<str>, Arc<str>);
 /// The stats of all routes and upstreams.
 #[derive(Debug, Default)]
 pub(crate) struct AllRouteStats {
-    all_stats: RwLock<HashMap<Key, Arc<RouteStats>>>,
+    all_stats: RwLock<FastMap<Key, Arc<RouteStats>>>,
 }
 
 impl AllRouteStats {

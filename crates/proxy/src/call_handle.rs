@@ -95,11 +95,16 @@ impl CallHandle {
         self.started + Duration::from_nanos(self.last_activity.load(Ordering::Relaxed))
     }
 
-    /// Records that the last byte of the request body was sent upstream.
+    /// Records that the last byte of the request body was sent upstream, and tells the observer.
     pub fn request_sent(&self, at: Instant) {
+        self.record_request_sent(at);
+        self.notify(|call| call.sent(at));
+    }
+
+    /// The same, but the observer is told by someone else.
+    pub fn record_request_sent(&self, at: Instant) {
         self.request_sent
             .store(self.since(at).max(1), Ordering::Relaxed);
-        self.notify(|call| call.sent(at));
     }
 
     /// When the last byte of the request body was sent upstream, if it was.

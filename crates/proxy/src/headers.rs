@@ -43,13 +43,13 @@ const END_TO_END: [HeaderName; 14] = [
 ];
 
 /// Prepares an agent's request head for the upstream. Call it while `host` and the URI are still
-/// the agent's: `x-forwarded-host` is taken from them.
+/// the agent's: `x-forwarded-host` is taken from them. `upgrade` is what [`asks_for_upgrade`] says.
 pub(super) fn upstream_request(
     parts: &mut request::Parts,
     route: &Route,
     connection: &ConnectionInfo,
+    upgrade: bool,
 ) {
-    let upgrade = asks_for_upgrade(parts, route);
     let trailers = has_token(&parts.headers, &TE, "trailers");
     remove_hop_by_hop(&mut parts.headers, upgrade, trailers);
     merge_content_lengths(&mut parts.headers);
@@ -96,15 +96,30 @@ pub fn ambiguous_head(parts: &request::Parts) -> Option<(FailureKind, &'static s
 
 /// `uri-host [":" port]` (RFC 9110 §7.2). Empty if the target has no authority.
 fn is_host(value: &[u8]) -> bool {
-    if value.is_empty() {
-        return true;
-    }
+    value.is_empty() || is_plain_host(value) || is_host_of_authority(value)
+}
+
+fn is_host_of_authority(value: &[u8]) -> bool {
     let Ok(authority) = Authority::try_from(value) else {
         return false;
     };
     let port = &authority.as_str()[authority.host().len().min(authority.as_str().len())..];
     let port = port.strip_prefix(':').unwrap_or(port);
     !authority.as_str().contains('@') && port.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// A name of letters, digits, dots and dashes with or without a port: what most hosts are, read
+/// without a copy.
+fn is_plain_host(value: &[u8]) -> bool {
+    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-');
+    let name = value.iter().take_while(|byte| plain(byte)).count();
+    let digits = |port: &[u8]| !port.is_empty() && port.iter().all(u8::is_ascii_digit);
+    match value.split_at(name) {
+        ([], _) => false,
+        (_, []) => true,
+        (_, [b':', port @ ..]) => digits(port),
+        _ => false,
+    }
 }
 
 /// Origin form, absolute form, or the asterisk of OPTIONS (RFC 9112 §3.2).
@@ -239,7 +254,14 @@ fn named_by_connection(headers: &HeaderMap) -> Vec<HeaderName> {
 /// Keeps the fields for which `keep` is true, in order. [`HeaderMap::remove`] would move the last
 /// field into the gap.
 fn retain(headers: &mut HeaderMap, keep: impl Fn(&HeaderName) -> bool) {
-    if headers.keys().all(&keep) {
+    let Some(first) = headers.keys().position(|name| !keep(name)) else {
+        return;
+    };
+    if first + 1 == headers.keys_len() {
+        // The last one leaves no gap, and `transfer-encoding` often is.
+        if let Some(last) = headers.keys().last().cloned() {
+            headers.remove(last);
+        }
         return;
     }
     let mut kept = HeaderMap::with_capacity(headers.len());

@@ -15,7 +15,7 @@ use super::tap::{ResponseSource, StreamingBody};
 use super::upgrade::Tunnel;
 use super::upstream::Endpoint;
 use bytes::Bytes;
-use http::header::{CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING};
+use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use http::{HeaderMap, StatusCode, Version, response};
 use std::sync::Arc;
 use tokengauge_core::observer::{FailureKind, Phase};
@@ -151,9 +151,7 @@ fn closes_connection(parts: &mut response::Parts) -> bool {
     if ambiguous {
         headers::remove_in_order(&mut parts.headers, &CONTENT_LENGTH);
     }
-    let close = headers::has_token(&parts.headers, &CONNECTION, "close");
-    let keep_alive = headers::has_token(&parts.headers, &CONNECTION, "keep-alive");
-    ambiguous || close || (parts.version < Version::HTTP_11 && !keep_alive)
+    ambiguous || !http1::keeps_alive(&parts.headers, parts.version)
 }
 
 /// Whether every content length is a number. It is not read on a response without a body,

@@ -212,7 +212,7 @@ impl Forwarding<'_> {
         let upgrade = headers::asks_for_upgrade(&parts, self.route);
         let replaceable = self.route.inject_usage && rewrite::replaceable(&parts, &body);
         let buffer_body = !upgrade && (replaceable || self.admitted_by_body);
-        headers::upstream_request(&mut parts, self.route, self.connection);
+        headers::upstream_request(&mut parts, self.route, self.connection, upgrade);
         if let Some(trace) = handle.query(|observer| observer.upstream_trace()).flatten() {
             headers::carry_trace(&mut parts.headers, trace);
         }

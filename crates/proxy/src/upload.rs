@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::time::{Sleep, sleep};
 
 /// How long an agent's `expect: 100-continue` waits for the upstream's answer.
@@ -26,6 +26,19 @@ pub(super) struct Upload {
     sent: Option<Box<SentBody>>,
     /// Frames at the front of the source that the observer has seen.
     observed: usize,
+    sent_report: SentReport,
+}
+
+/// When the observer is told that the last byte was sent. It reads the request then, which the
+/// upstream need not wait for where the writer says when the bytes have left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SentReport {
+    /// With the last frame.
+    Immediate,
+    /// When the writer asks for it.
+    Deferred,
+    /// The same, and the last frame was taken at this instant.
+    Due(Instant),
 }
 
 /// The part of a body that was sent, for as long as it is within bounds.
@@ -75,6 +88,20 @@ impl Upload {
             gate: None,
             sent: None,
             observed: 0,
+            sent_report: SentReport::Immediate,
+        }
+    }
+
+    /// From now on the observer is told of the last byte by [`Upload::report_sent`] alone.
+    pub fn defer_sent_report(&mut self) {
+        self.sent_report = SentReport::Deferred;
+    }
+
+    /// Tells the observer that the last byte was sent, if it was and the observer does not know yet.
+    pub fn report_sent(&mut self) {
+        if let SentReport::Due(at) = self.sent_report {
+            self.sent_report = SentReport::Deferred;
+            self.handle.notify(|call| call.sent(at));
         }
     }
 
@@ -127,6 +154,7 @@ impl Upload {
             gate: None,
             sent: None,
             observed,
+            sent_report: SentReport::Immediate,
         })
     }
 
@@ -167,14 +195,21 @@ impl Upload {
             self.handle.notify(|call| call.request_frame(bytes));
         }
         if frame.is_trailers() || self.source.is_end_stream() {
-            self.mark_sent();
+            self.mark_sent(at);
         }
         frame
     }
 
-    fn mark_sent(&self) {
-        if self.handle.request_sent_at().is_none() {
-            self.handle.request_sent(now());
+    fn mark_sent(&mut self, at: Instant) {
+        if self.handle.request_sent_at().is_some() {
+            return;
+        }
+        match self.sent_report {
+            SentReport::Immediate => self.handle.request_sent(at),
+            SentReport::Deferred | SentReport::Due(_) => {
+                self.handle.record_request_sent(at);
+                self.sent_report = SentReport::Due(at);
+            }
         }
     }
 }
@@ -273,7 +308,7 @@ impl Body for Upload {
                 Some(Err(error))
             }
             None => {
-                self.mark_sent();
+                self.mark_sent(now());
                 None
             }
         };

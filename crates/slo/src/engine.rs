@@ -11,10 +11,11 @@ use super::state::MAX_RETIRED;
 use super::tracker::{CallRef, SavedTracker, Tracker};
 use super::verdict::{self, Finished};
 use parking_lot::{Mutex, MutexGuard};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use tokengauge_core::finished::FinishedCall;
+use tokengauge_core::hash::FastMap;
 use tokengauge_core::selector::Names;
 use tokengauge_core::subscriber::Subscriber;
 use tokengauge_core::throughput::{RateKey, Throughput};
@@ -38,7 +39,7 @@ pub struct Slos {
 pub struct State {
     pub trackers: Vec<Tracker>,
     pub calendar: Calendar,
-    judged: HashMap<Uuid, JudgedCall>,
+    judged: FastMap<Uuid, JudgedCall>,
     /// Some of the last calls, with their verdicts.
     pub samples: Samples,
     /// Counts of objectives that are not configured any more.
@@ -63,7 +64,7 @@ impl Slos {
             state: Mutex::new(State {
                 trackers: trackers.map(|slo| Tracker::new(slo, seconds)).collect(),
                 calendar,
-                judged: HashMap::new(),
+                judged: FastMap::default(),
                 samples: Samples::default(),
                 retired: BTreeMap::new(),
                 changed: false,

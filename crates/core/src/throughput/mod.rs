@@ -19,10 +19,10 @@ pub use rates::{RateFilter, Rates, SpreadRates};
 pub use steps::{Generated, Steps};
 pub use tick::{BusySecond, ThroughputDelta, ThroughputTick};
 
+use crate::hash::FastMap;
 use crate::time::duration_since_1970;
 use parking_lot::{Mutex, RwLock};
 use ring::{READ, Ring};
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
@@ -76,8 +76,8 @@ pub struct Throughput {
     origin: OnceLock<(Instant, SystemTime)>,
     /// Seconds by which the wall clock was adjusted since.
     clock_offset: AtomicI64,
-    series: RwLock<HashMap<RateKey, Arc<RateSeries>>>,
-    upstreams: RwLock<HashMap<Arc<str>, Arc<Upstream>>>,
+    series: RwLock<FastMap<RateKey, Arc<RateSeries>>>,
+    upstreams: RwLock<FastMap<Arc<str>, Arc<Upstream>>>,
     models: ModelLabels,
     /// Tokens that arrived too late for their slot.
     late: Mutex<Vec<ThroughputDelta>>,

@@ -1,7 +1,7 @@
 //! The bound on model names that become labels.
 
+use crate::hash::FastSet;
 use parking_lot::RwLock;
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -13,7 +13,7 @@ const OTHER: &str = "other";
 /// The model names that are labels. They come off the wire, so their number is bounded.
 #[derive(Debug)]
 pub struct ModelLabels {
-    known: RwLock<HashSet<Arc<str>>>,
+    known: RwLock<FastSet<Arc<str>>>,
     max: usize,
     unknown: Arc<str>,
     other: Arc<str>,

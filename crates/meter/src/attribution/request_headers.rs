@@ -7,21 +7,22 @@ use http::{HeaderMap, HeaderValue};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RequestHeaders<'a> {
     headers: &'a HeaderMap,
-    filter: u64,
+    filter: NameFilter,
 }
 
 impl<'a> RequestHeaders<'a> {
     pub(super) fn new(headers: &'a HeaderMap) -> RequestHeaders<'a> {
-        let bits = headers.keys().map(|name| bit(name.as_str()));
-        RequestHeaders {
-            headers,
-            filter: bits.fold(0, |filter, bit| filter | bit),
+        let mut filter = NameFilter::default();
+        for name in headers.keys() {
+            filter.add(name.as_str());
         }
+        RequestHeaders { headers, filter }
     }
 
     /// `false` where no header has this name, which is in lower case.
+    #[inline]
     pub(super) fn may_contain(self, name: &str) -> bool {
-        self.filter & bit(name) != 0
+        self.filter.may_contain(name)
     }
 
     /// The headers themselves.
@@ -41,12 +42,36 @@ impl<'a> RequestHeaders<'a> {
     }
 }
 
-/// One of 64 bits, by the length of the name and two of its characters: names of one family begin
-/// alike and often end alike.
-fn bit(name: &str) -> u64 {
+/// The lengths of names, and two of their characters, as one of 64 bits each: names of one family
+/// begin alike and often end alike. Inlined, as the names that are looked for are constants.
+#[derive(Clone, Copy, Debug, Default)]
+struct NameFilter {
+    lengths: u64,
+    letters: u64,
+}
+
+impl NameFilter {
+    fn add(&mut self, name: &str) {
+        self.lengths |= length_bit(name);
+        self.letters |= letters_bit(name);
+    }
+
+    #[inline]
+    fn may_contain(self, name: &str) -> bool {
+        self.lengths & length_bit(name) != 0 && self.letters & letters_bit(name) != 0
+    }
+}
+
+#[inline]
+fn length_bit(name: &str) -> u64 {
+    1 << (name.len() % 64)
+}
+
+#[inline]
+fn letters_bit(name: &str) -> u64 {
     let bytes = name.as_bytes();
     let at = |index: usize| bytes.get(index).map_or(0, |byte| usize::from(*byte));
-    1 << ((name.len() + 7 * at(name.len() / 2) + 13 * at(name.len().wrapping_sub(1))) % 64)
+    1 << ((7 * at(name.len() / 2) + 13 * at(name.len().wrapping_sub(1))) % 64)
 }
 
 #[cfg(test)]
@@ -85,6 +110,6 @@ mod tests {
                       x-claude-code-agent-id originator x-openai-subagent helicone-user-id x-litellm-tags \
                       x-portkey-metadata x-openwebui-user-id x-bf-dim-user x-tokengauge-experiment";
         let seeming = wanted.split(' ').filter(|name| filtered.may_contain(name));
-        assert!(seeming.count() <= 4);
+        assert!(seeming.count() <= 1);
     }
 }

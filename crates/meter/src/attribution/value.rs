@@ -28,7 +28,10 @@ impl RankedValue {
 pub(super) fn clean(value: &str) -> Option<String> {
     let value = value.trim();
     let usable = !value.is_empty() && !value.contains(char::is_control);
-    usable.then(|| value.chars().take(MAX_VALUE).collect())
+    usable.then(|| match value.len() > MAX_VALUE {
+        true => value.chars().take(MAX_VALUE).collect(),
+        false => value.to_owned(),
+    })
 }
 
 /// The first product of a user agent: its name and version. A name may have two words, as in

@@ -129,7 +129,10 @@ impl Prices {
         if let Some(usd) = known.reported {
             return Some((usd, CostSource::Reported));
         }
-        let tariff = of(&|model| listed(record, model, &tokens)).filter(|_| self.shipped)?;
+        if !self.shipped {
+            return None;
+        }
+        let tariff = of(&|model| listed(record, model, &tokens))?;
         tariff.cost(&tokens, tier).map(source(CostSource::List))
     }
 
@@ -169,8 +172,8 @@ impl Prices {
 fn listed(record: &CallRecord, model: &str, tokens: &Usage) -> Option<Tariff> {
     let endpoint = record.endpoint.as_deref().unwrap_or_default();
     let host = endpoint.rsplit_once(':').map_or(endpoint, |(host, _)| host);
+    let lines = shipped::lines_for(host, model)?;
     let hour = shipped::utc_hour(&record.started_at);
-    let lines = shipped::lines_for(host, model);
     let matches =
         |line: &&&shipped::PriceEntry| line.is_at(hour) && long_enough(line.above, tokens);
     lines.iter().find(matches).map(|line| line.tariff)

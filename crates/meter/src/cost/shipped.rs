@@ -3,8 +3,8 @@
 use super::tariff::Tariff;
 use parking_lot::Mutex;
 use serde::Deserialize;
-use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
+use tokengauge_core::hash::FastMap;
 use tokengauge_core::pattern::Pattern;
 
 /// The table, as it is in the source tree.
@@ -138,22 +138,42 @@ type Lines = Arc<[&'static PriceEntry]>;
 /// an end to them.
 const REMEMBERED: usize = 1024;
 
-static KNOWN: LazyLock<Mutex<HashMap<String, Lines>>> = LazyLock::new(Mutex::default);
+/// The lines that are remembered, by host and model.
+#[derive(Default)]
+struct KnownLines {
+    hosts: FastMap<String, FastMap<String, Option<Lines>>>,
+    pairs: usize,
+}
 
-/// The lines for a model of that name behind that host, in the order of the table. There are
-/// hundreds of patterns to compare, and a process sees the same few models again and again.
-pub(super) fn lines_for(host: &str, model: &str) -> Lines {
-    let key = format!("{host} {model}");
-    if let Some(lines) = KNOWN.lock().get(&key) {
-        return Arc::clone(lines);
+impl KnownLines {
+    fn get(&self, host: &str, model: &str) -> Option<&Option<Lines>> {
+        self.hosts.get(host)?.get(model)
+    }
+
+    fn insert(&mut self, host: &str, model: &str, lines: Option<Lines>) {
+        if self.pairs >= REMEMBERED {
+            *self = KnownLines::default();
+        }
+        let models = self.hosts.entry(host.to_owned()).or_default();
+        if models.insert(model.to_owned(), lines).is_none() {
+            self.pairs += 1;
+        }
+    }
+}
+
+static KNOWN: LazyLock<Mutex<KnownLines>> = LazyLock::new(Mutex::default);
+
+/// The lines for a model of that name behind that host, in the order of the table; `None` where
+/// there are none. There are hundreds of patterns to compare, and a process sees the same few
+/// models again and again.
+pub(super) fn lines_for(host: &str, model: &str) -> Option<Lines> {
+    if let Some(lines) = KNOWN.lock().get(host, model) {
+        return lines.clone();
     }
     let lines = listed().iter().filter(|line| line.is_for(host, model));
-    let lines: Lines = lines.collect();
-    let mut known = KNOWN.lock();
-    if known.len() >= REMEMBERED {
-        known.clear();
-    }
-    known.insert(key, Arc::clone(&lines));
+    let lines: Vec<_> = lines.collect();
+    let lines = (!lines.is_empty()).then(|| Lines::from(lines));
+    KNOWN.lock().insert(host, model, lines.clone());
     lines
 }
 
@@ -164,11 +184,16 @@ mod tests {
     #[test]
     fn what_is_remembered_is_right_and_has_an_end() {
         for number in 0..2 * REMEMBERED {
-            assert!(lines_for("api.openai.com", &format!("made-up-{number}")).is_empty());
-            assert!(KNOWN.lock().len() <= REMEMBERED);
+            let host = ["api.openai.com", "engine"][number % 2];
+            assert!(lines_for(host, &format!("made-up-{number}")).is_none());
+            let known = KNOWN.lock();
+            let pairs: usize = known.hosts.values().map(|models| models.len()).sum();
+            assert!(pairs <= REMEMBERED);
+            assert_eq!(known.pairs, pairs);
         }
         for _ in 0..2 {
-            assert!(!lines_for("api.openai.com", "gpt-4.1").is_empty());
+            let lines = lines_for("api.openai.com", "gpt-4.1");
+            assert!(lines.is_some_and(|lines| !lines.is_empty()));
         }
     }
 

@@ -43,13 +43,16 @@ pub enum Tier {
 impl Tier {
     /// By the name that the response or the request gives it, in any case.
     pub fn of(name: Option<&str>) -> Tier {
-        let name = name.map(str::to_ascii_lowercase);
-        match name.as_deref() {
-            None | Some("auto" | "default" | "standard" | "standard_only" | "on_demand") => {
-                Tier::Standard
-            }
-            Some("flex" | "batch" | "on_demand_flex") => Tier::Batch,
-            Some(_) => Tier::Other,
+        const STANDARD: &[&str] = &["auto", "default", "standard", "standard_only", "on_demand"];
+        const BATCH: &[&str] = &["flex", "batch", "on_demand_flex"];
+        let Some(name) = name else {
+            return Tier::Standard;
+        };
+        let is_of = |names: &[&str]| names.iter().any(|known| known.eq_ignore_ascii_case(name));
+        match (is_of(STANDARD), is_of(BATCH)) {
+            (true, _) => Tier::Standard,
+            (_, true) => Tier::Batch,
+            _ => Tier::Other,
         }
     }
 }

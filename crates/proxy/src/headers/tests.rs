@@ -59,10 +59,15 @@ fn request(version: Version, headers: &[(&str, &str)]) -> request::Parts {
     parts
 }
 
+fn to_upstream(parts: &mut request::Parts, route: &Route, connection: &ConnectionInfo) {
+    let upgrade = asks_for_upgrade(parts, route);
+    upstream_request(parts, route, connection, upgrade);
+}
+
 /// The fields that an upstream receives for an HTTP/1.1 request with these.
 fn forwarded(headers: &[(&str, &str)]) -> Vec<(String, String)> {
     let mut parts = request(Version::HTTP_11, headers);
-    upstream_request(
+    to_upstream(
         &mut parts,
         &route(false, false),
         &connection("192.0.2.1:5", false),
@@ -196,7 +201,7 @@ fn via_and_forwarded_fields_are_added_only_if_the_route_says_so() {
     assert_eq!(forwarded(&[("host", "h")]), owned(&[("host", "h")]));
 
     let mut parts = request(Version::HTTP_2, &[("host", "h:8080")]);
-    upstream_request(
+    to_upstream(
         &mut parts,
         &route(true, true),
         &connection("[::ffff:192.0.2.9]:5", true),
@@ -222,7 +227,7 @@ fn forwarded_fields_are_added_to_those_of_proxies_before_us() {
         ("x-forwarded-host", "outer"),
     ];
     let mut parts = request(Version::HTTP_11, &given);
-    upstream_request(
+    to_upstream(
         &mut parts,
         &route(true, true),
         &connection("[2001:db8::1]:5", false),
@@ -244,7 +249,7 @@ fn without_a_host_field_the_authority_is_the_forwarded_host() {
         .version(Version::HTTP_2)
         .body(());
     let (mut parts, ()) = request.expect("a request").into_parts();
-    upstream_request(
+    to_upstream(
         &mut parts,
         &route(false, true),
         &connection("192.0.2.1:5", true),
@@ -361,4 +366,46 @@ fn the_trace_replaces_the_agents_and_other_fields_stay() {
         },
     );
     assert_eq!(fields(&without), [&ours[..], &hop, &own].concat());
+}
+
+#[test]
+fn a_plain_host_is_what_the_authority_of_a_url_may_be() {
+    let bytes = b"a1.-:@[]%_/ ";
+    let mut values = vec![Vec::new()];
+    for _ in 0..4 {
+        let longer = values.iter().flat_map(|value: &Vec<u8>| {
+            let add = move |byte: &u8| [value.as_slice(), &[*byte]].concat();
+            bytes.iter().map(add)
+        });
+        values = longer.collect();
+        for value in &values {
+            let text = String::from_utf8_lossy(value);
+            assert!(
+                !is_plain_host(value) || is_host_of_authority(value),
+                "{text}"
+            );
+        }
+    }
+    for host in ["engine", "a.b-c.d:8443", "127.0.0.1:80"] {
+        assert!(is_plain_host(host.as_bytes()), "{host}");
+    }
+}
+
+#[test]
+fn a_field_that_is_removed_leaves_the_others_in_order() {
+    for given in ["tac", "atc", "act", "aca", "t", "", "ta", "tt", "att"] {
+        let name = |letter: char| match letter {
+            't' => "transfer-encoding",
+            'a' => "x-a",
+            _ => "x-c",
+        };
+        let mut headers = map(&given.chars().map(|it| (name(it), "1")).collect::<Vec<_>>());
+        let expected: Vec<_> = fields(&headers)
+            .into_iter()
+            .filter(|(name, _)| *name != "transfer-encoding")
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .collect();
+        remove_hop_by_hop(&mut headers, false, false);
+        assert_eq!(owned(&fields(&headers)), expected, "{given}");
+    }
 }

@@ -1,13 +1,12 @@
 //! How bodies are framed when they are written (RFC 9112 §6, §7).
 
-use super::write_buffer::WriteBuffer;
+use super::write_buffer::{COPY, WriteBuffer};
 use bytes::Bytes;
 use http::header::{
     AUTHORIZATION, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE,
     HOST, MAX_FORWARDS, SET_COOKIE, TE, TRAILER, TRANSFER_ENCODING,
 };
 use http::{HeaderMap, HeaderName};
-use std::io::Write;
 
 /// Fields that trailers may not hold: framing, routing and credentials (RFC 9110 §6.5.1).
 const NO_TRAILERS: [HeaderName; 12] = [
@@ -65,6 +64,19 @@ impl BodyEncoder {
         matches!(self, BodyEncoder::Length(0))
     }
 
+    /// How many bytes of content will be copied behind the head, as far as that is known.
+    pub fn copied_bytes(&self) -> usize {
+        match self {
+            BodyEncoder::Length(length) => {
+                usize::try_from(*length).map_or(0, |length| match length {
+                    0..=COPY => length,
+                    _ => 0,
+                })
+            }
+            BodyEncoder::Chunked(_) | BodyEncoder::UntilClose => 0,
+        }
+    }
+
     /// Writes content. What is more than the head says does not leave.
     pub fn data(&mut self, mut content: Bytes, out: &mut WriteBuffer) {
         if content.is_empty() {
@@ -78,8 +90,7 @@ impl BodyEncoder {
                 out.push(content, b"");
             }
             BodyEncoder::Chunked(_) => {
-                // Writing to a vector does not fail.
-                let _ = write!(out.text(), "{:X}\r\n", content.len());
+                write_size(content.len(), out.text());
                 out.push(content, b"\r\n");
             }
             BodyEncoder::UntilClose => out.push(content, b""),
@@ -115,9 +126,27 @@ impl BodyEncoder {
     }
 }
 
+/// Writes the line before a chunk: its length in hexadecimal digits.
+fn write_size(size: usize, text: &mut Vec<u8>) {
+    let digits = size.checked_ilog(16).unwrap_or(0) + 1;
+    for digit in (0..digits).rev() {
+        text.push(b"0123456789ABCDEF"[(size >> (4 * digit)) & 0xf]);
+    }
+    text.extend_from_slice(b"\r\n");
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_size_of_a_chunk_is_hexadecimal() {
+        for size in [0, 1, 9, 10, 15, 16, 255, 256, 4096, 0xDEAD_BEEF, usize::MAX] {
+            let mut text = Vec::new();
+            write_size(size, &mut text);
+            assert_eq!(text, format!("{size:X}\r\n").into_bytes());
+        }
+    }
     use http::HeaderValue;
 
     fn written(out: &mut WriteBuffer) -> String {

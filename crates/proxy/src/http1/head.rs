@@ -324,7 +324,7 @@ pub(crate) fn keeps_alive(headers: &HeaderMap, version: Version) -> bool {
     if headers::has_token(headers, &CONNECTION, "close") {
         return false;
     }
-    version == Version::HTTP_11 || headers::has_token(headers, &CONNECTION, "keep-alive")
+    version >= Version::HTTP_11 || headers::has_token(headers, &CONNECTION, "keep-alive")
 }
 
 #[cfg(test)]

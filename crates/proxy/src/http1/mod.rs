@@ -19,7 +19,7 @@ pub use chunked::{ChunkedDecoder, DecodedChunks};
 pub(super) use encoder::{BodyEncoder, BodyTooShort};
 pub(super) use exchange::{ExchangeError, Http1Exchange, Http1Response, UnansweredBody};
 pub(super) use field_names::FieldNames;
-pub(super) use head::{BodyLength, HeadError, RequestHead, parse_request};
+pub(super) use head::{BodyLength, HeadError, RequestHead, keeps_alive, parse_request};
 pub(super) use head_reader::HeadBuffer;
 pub(super) use request_body::RequestDecoder;
 pub(super) use write_buffer::WriteBuffer;

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, ready};
 use tokio::io::AsyncWrite;
 
 /// Content up to this length is copied behind what waits already: one plain write costs less.
-const COPY: usize = 4 * 1024;
+pub(super) const COPY: usize = 4 * 1024;
 
 /// Bytes that wait to be written.
 #[derive(Debug, Default)]
@@ -48,6 +48,7 @@ impl WriteBuffer {
     pub fn push(&mut self, content: Bytes, tail: &'static [u8]) {
         let text = self.text();
         if content.len() <= COPY {
+            text.reserve(content.len() + tail.len());
             text.extend_from_slice(&content);
             text.extend_from_slice(tail);
         } else {

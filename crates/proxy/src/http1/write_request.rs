@@ -46,8 +46,9 @@ impl RequestWriter {
     pub fn new(mut request: Request<Upload>, names: &FieldNames) -> RequestWriter {
         let encoder = framing(&mut request);
         let mut out = WriteBuffer::default();
-        write_head(&request, names, out.text());
-        let body = request.into_body();
+        write_head(&request, names, encoder.copied_bytes(), out.text());
+        let mut body = request.into_body();
+        body.defer_sent_report();
         RequestWriter {
             head_unsent: true,
             ended: body.is_end_stream(),
@@ -67,8 +68,19 @@ impl RequestWriter {
         self.body
     }
 
-    /// Writes what can be written. Ready when everything has left.
+    /// Writes what can be written. Ready when everything has left. The observer is told of the last
+    /// byte when the socket has been offered it: the upstream does not wait for what is measured.
     pub fn poll_send<I: AsyncWrite + Unpin>(
+        &mut self,
+        io: &mut I,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(), SendError>> {
+        let polled = self.poll_write(io, cx);
+        self.body.report_sent();
+        polled
+    }
+
+    fn poll_write<I: AsyncWrite + Unpin>(
         &mut self,
         io: &mut I,
         cx: &mut Context<'_>,
@@ -138,10 +150,12 @@ fn framing(request: &mut Request<Upload>) -> BodyEncoder {
     BodyEncoder::chunked(headers)
 }
 
-fn write_head<B>(request: &Request<B>, names: &FieldNames, text: &mut Vec<u8>) {
+/// Writes the head. `body` is how many bytes there should be room for behind it.
+fn write_head<B>(request: &Request<B>, names: &FieldNames, body: usize, text: &mut Vec<u8>) {
     let target = request.uri().path_and_query();
     let target = target.map_or("/", |target| target.as_str());
-    text.reserve(64 + target.len() + request.headers().len() * USUAL_LINE);
+    let usual = 64 + target.len() + request.headers().len() * USUAL_LINE;
+    text.reserve(usual + body);
     text.extend_from_slice(request.method().as_str().as_bytes());
     text.push(b' ');
     if target.starts_with('?') {
@@ -171,6 +185,108 @@ pub(super) fn write_fields(headers: &HeaderMap, names: &FieldNames, text: &mut V
 mod tests {
     use super::super::head::parse_request;
     use super::*;
+    use crate::call_handle::CallHandle;
+    use crate::upload::UploadSource;
+    use parking_lot::Mutex;
+    use std::sync::Arc;
+    use std::time::{Instant, SystemTime};
+    use tokengauge_core::observer::{CallObserver, CallPolicy, CallStart, ObservedCall, Observer};
+
+    /// What happened, in order.
+    #[derive(Clone, Default)]
+    struct Notes(Arc<Mutex<Vec<&'static str>>>);
+
+    impl Observer for Notes {
+        fn begin(&self, _: CallStart<'_>) -> Arc<dyn ObservedCall> {
+            Arc::new(self.clone())
+        }
+    }
+
+    impl CallObserver for Notes {
+        fn sent(&self, _: Instant) {
+            self.0.lock().push("observed");
+        }
+    }
+
+    impl CallPolicy for Notes {}
+
+    /// A socket that takes everything, or nothing.
+    struct Socket {
+        notes: Notes,
+        full: bool,
+    }
+
+    impl AsyncWrite for Socket {
+        fn poll_write(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            bytes: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            if self.full {
+                self.notes.0.lock().push("full");
+                return Poll::Pending;
+            }
+            self.notes.0.lock().push("written");
+            Poll::Ready(Ok(bytes.len()))
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    /// What happens when a request is sent to a socket, and the instant that its call keeps.
+    fn send(full: bool) -> (Vec<&'static str>, Option<Instant>) {
+        let notes = Notes::default();
+        let (parts, ()) = Request::post("/v1")
+            .body(())
+            .expect("a request")
+            .into_parts();
+        let start = CallStart {
+            received: Instant::now(),
+            started_at: SystemTime::UNIX_EPOCH,
+            method: &parts.method,
+            uri: &parts.uri,
+            headers: &parts.headers,
+            peer: None,
+            port: None,
+            route: &"r".into(),
+            upstream: &"u".into(),
+            dialect: None,
+            workload: None,
+            inject_usage: false,
+            variant: None,
+        };
+        let handle = Arc::new(CallHandle::begin(&notes, &Arc::default(), start));
+        let body = Upload::new(UploadSource::Replaced("{}".into()), &handle);
+        let request = Request::from_parts(parts, body);
+        let mut writer = RequestWriter::new(request, &FieldNames::default());
+        let mut socket = Socket {
+            notes: notes.clone(),
+            full,
+        };
+        let polled = writer.poll_send(
+            &mut socket,
+            &mut Context::from_waker(std::task::Waker::noop()),
+        );
+        assert_eq!(polled.is_pending(), full);
+        let noted = notes.0.lock().clone();
+        (noted, handle.request_sent_at())
+    }
+
+    #[test]
+    fn the_observer_reads_a_request_when_it_has_left_or_waits_for_the_upstream() {
+        let (noted, sent) = send(false);
+        assert_eq!(noted, ["written", "observed"]);
+        assert!(sent.is_some());
+        let (noted, sent) = send(true);
+        assert_eq!(noted, ["full", "observed"]);
+        assert!(sent.is_some(), "the time limit on the head goes by it");
+    }
 
     #[test]
     fn a_target_without_a_path_gets_one() {
@@ -178,7 +294,12 @@ mod tests {
             .expect("good")
             .expect("whole");
         let mut text = Vec::new();
-        write_head(&Request::from_parts(head.parts, ()), &head.names, &mut text);
+        write_head(
+            &Request::from_parts(head.parts, ()),
+            &head.names,
+            0,
+            &mut text,
+        );
         assert!(text.starts_with(b"GET /?x HTTP/1.1\r\n"), "{text:?}");
     }
 
@@ -192,7 +313,7 @@ mod tests {
         let headers = request.headers_mut();
         headers.append(http::header::VIA, HeaderValue::from_static("1.1 t"));
         let mut text = Vec::new();
-        write_head(&request, &head.names, &mut text);
+        write_head(&request, &head.names, 0, &mut text);
         let expected = came.replace("0\r\n\r\n", "0\r\nvia: 1.1 t\r\n\r\n");
         assert_eq!(String::from_utf8(text).expect("text"), expected);
     }

@@ -11,6 +11,9 @@ use std::io::Write;
 /// A field line is this long or shorter, mostly.
 const USUAL_LINE: usize = 40;
 
+/// The first piece of a body, which leaves with the head, is this long or shorter, mostly.
+const FIRST_PIECE: usize = 1024;
+
 /// What a response is written for.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ResponseContext {
@@ -52,7 +55,7 @@ pub(crate) fn write_response(
     context: &ResponseContext,
     text: &mut Vec<u8>,
 ) -> WrittenHead {
-    text.reserve(64 + head.headers.len() * USUAL_LINE);
+    text.reserve(64 + head.headers.len() * USUAL_LINE + FIRST_PIECE);
     write_status(head.status, reason, context.version, text);
     let last = update_connection_field(head, context);
     let framing = Framing {

@@ -60,8 +60,8 @@ impl IdlePool {
 
     /// Whether connections are kept at present.
     pub fn is_enabled(&self) -> bool {
-        self.max_idle > 0
-            && self.disabled_until.load(Ordering::Relaxed) <= millis(self.created.elapsed())
+        let until = self.disabled_until.load(Ordering::Relaxed);
+        self.max_idle > 0 && (until == 0 || until <= millis(self.created.elapsed()))
     }
 
     /// Adds a connection whose response was read to exactly its end; returns whether it was added.

@@ -10,11 +10,11 @@ use super::registry::{Counter, Gauge, Histogram, Registry, Threshold};
 use super::series::{Identity, Series, THROUGHPUT, Watching, record_known};
 use super::text::{self, Format};
 use parking_lot::{Mutex, RwLock};
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tokengauge_core::call::Outcome;
+use tokengauge_core::hash::FastMap;
 use tokengauge_core::observer::FailureKind;
 use tokengauge_meter::settings::Measure;
 use tokengauge_meter::{FinishedCall, MeterStats, Stream, Subscriber, TokenObserver};
@@ -32,7 +32,7 @@ pub struct Prometheus {
     models: ModelLabels,
     no_workload: Arc<str>,
     /// As many as routes and upstreams times models: both are bounded.
-    series: RwLock<HashMap<Identity, Arc<Series>>>,
+    series: RwLock<FastMap<Identity, Arc<Series>>>,
     head_overhead: Histogram,
     chunk_overhead: Histogram,
     asked: Mutex<Vec<ScrapeHook>>,
