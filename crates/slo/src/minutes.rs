@@ -201,7 +201,7 @@ mod tests {
                 )
             })
             .collect();
-        assert_eq!(kept, [(60, true, 99.0, 5.0), (180, true, 0.0, 10.0)]);
+        assert_eq!(kept, [(60, true, 99.0, 6.0), (180, true, 0.0, 10.0)]);
         all.redate(3_600);
         assert_eq!(all.judged((BEGIN + 3_600) as f64).len(), 3);
     }
