@@ -283,7 +283,7 @@ fn slo(row: &status::Row) -> TableRow {
     ];
     let mut more = vec![("GOOD SHARE", Cell::number(row.ratio, share))];
     let alerts = row.alerts.iter().filter(|alert| alert.firing);
-    more.extend(alerts.map(|alert| ("ALERT", Cell::text(&alert.in_words()).tone(Tone::Bad))));
+    more.extend(alerts.map(|alert| ("ALERT", Cell::text(alert.in_words()).tone(Tone::Bad))));
     TableRow {
         id: row.name.clone(),
         cells,
