@@ -79,8 +79,13 @@ fn title(state: &State) -> Line<'_> {
     let store = state
         .store()
         .map_or(String::new(), |store| format!("  from {store}"));
+    let firing = match state.firing.is_empty() {
+        true => String::new(),
+        false => format!("  ALERT {}", state.firing.join(", ")),
+    };
     Line::from(vec![
         Span::styled("tokengauge", Style::new().add_modifier(Modifier::BOLD)),
+        Span::styled(firing, Style::new().fg(Color::Red)),
         Span::raw(format!(
             "  {}  {} streams  {:.0} tokens/s{store}",
             state.address, state.in_flight, state.tps

@@ -3,7 +3,9 @@
 use super::views::{Content, View};
 use crate::Error;
 use crate::command::api_client::{self, ApiError, Proxy};
+use crate::command::slo::status::{Answer, Row};
 use crate::meter::StreamNow;
+use crate::output::printable;
 use crate::query::{GroupRow, SessionRow};
 use crate::sessions::Runaway;
 use crate::throughput::Rates;
@@ -18,6 +20,8 @@ pub(super) struct Update {
     pub(super) in_flight: u64,
     /// Tokens per second of all of them.
     pub(super) tps: f64,
+    /// Objectives with an alert that fires, each behind its severity.
+    pub(super) firing: Vec<String>,
     /// The content of the view.
     pub(super) content: Content,
 }
@@ -103,16 +107,15 @@ impl Poller {
 
 async fn poll(proxy: &Proxy, view: View) -> Result<Update, ApiError> {
     let streams: Streams = proxy.get("/api/v1/streams?limit=1000").await?;
+    let slos = proxy.get::<Answer>("/api/v1/slos").await;
+    let firing = slos.as_ref().map_or(Vec::new(), |slos| firing(&slos.slos));
     let content = match view {
         View::Streams => Content::Streams(streams.streams),
         View::Models => {
             let answer: Models = proxy.get("/api/v1/models?limit=1000").await?;
             Content::Models(answer.store, answer.models)
         }
-        View::Slos => {
-            let answer: crate::command::slo::status::Answer = proxy.get("/api/v1/slos").await?;
-            Content::Slos(answer.slos)
-        }
+        View::Slos => Content::Slos(slos?.slos),
         View::Sessions => {
             let answer: Sessions = proxy.get("/api/v1/sessions?limit=1000").await?;
             // A proxy of before does not know it.
@@ -129,6 +132,15 @@ async fn poll(proxy: &Proxy, view: View) -> Result<Update, ApiError> {
     Ok(Update {
         in_flight: streams.total,
         tps: streams.tokens_per_second.now,
+        firing,
         content,
     })
+}
+
+fn firing(slos: &[Row]) -> Vec<String> {
+    let firing = slos.iter().filter_map(|slo| {
+        let alert = slo.alerts.iter().find(|alert| alert.firing)?;
+        Some(format!("{} {}", alert.severity, printable(&slo.name)))
+    });
+    firing.collect()
 }

@@ -24,6 +24,8 @@ pub(super) struct State {
     pub(super) overlay: Option<Overlay>,
     pub(super) in_flight: u64,
     pub(super) tps: f64,
+    /// Objectives with an alert that fires.
+    pub(super) firing: Vec<String>,
     content: Option<Content>,
     /// Why the last poll failed.
     pub(super) error: Option<String>,
@@ -59,6 +61,7 @@ impl State {
             overlay: None,
             in_flight: 0,
             tps: 0.0,
+            firing: Vec::new(),
             content: None,
             error: None,
         }
@@ -69,6 +72,7 @@ impl State {
         match update {
             Ok(update) => {
                 (self.in_flight, self.tps) = (update.in_flight, update.tps);
+                self.firing = update.firing;
                 self.content = Some(update.content);
                 self.error = None;
             }

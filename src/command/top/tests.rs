@@ -59,6 +59,7 @@ fn update(content: Content) -> Result<Update, ApiError> {
     Ok(Update {
         in_flight: 3,
         tps: 61.25,
+        firing: Vec::new(),
         content,
     })
 }
@@ -266,6 +267,22 @@ fn the_cause_of_a_missed_objective_is_below_the_table() {
         lines[8], "chat: 92 % of bad calls are upstream vllm-a.",
         "{lines:#?}"
     );
+}
+
+#[test]
+fn an_alert_that_fires_is_said_above_every_view() {
+    let mut state = streams();
+    let mut alert = update(Content::Streams(Vec::new())).expect("an update");
+    alert.firing = vec!["page chat".to_owned()];
+    state.take(Ok(alert));
+    let begin = "tokengauge  ALERT page chat  http://";
+    assert!(
+        screen(&state, 80, 10)[0].starts_with(begin),
+        "{:?}",
+        screen(&state, 80, 10)
+    );
+    state.take(update(Content::Streams(Vec::new())));
+    assert!(!screen(&state, 80, 10)[0].contains("ALERT"));
 }
 
 #[test]
