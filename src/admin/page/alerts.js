@@ -5,6 +5,7 @@ import { capsuleButton } from "./save.js";
 import { csvButton } from "./csv.js";
 import { h } from "./dom.js";
 import { plural, seconds, time } from "./format.js";
+import { firingAlert, spentHref, stateOf } from "./objectives.js";
 
 const LIMIT = 1000;
 /** Milliseconds before an alert that its file has, so that there is something to compare with. */
@@ -16,19 +17,22 @@ export class Alerts {
     this.rows = [];
     const names = ["Alert", "Severity", "Began", "Lasted", "What it said", "As a file"];
     this.body = h("tbody");
-    const head = h("tr", {}, names.map((name) => h("th", { scope: "col" }, name)));
-    const table = h("table", { class: "alerts" }, h("caption", { class: "vh" }, "Alerts, the newest first"), h("thead", {}, head), this.body);
+    // On a phone a row is a block: what it is of a table is said, too.
+    const head = h("tr", { role: "row" }, names.map((name) => h("th", { scope: "col", role: "columnheader" }, name)));
+    this.body.setAttribute("role", "rowgroup");
+    const table = h("table", { class: "alerts", role: "table" }, h("caption", { class: "vh" }, "Alerts, the newest first"), h("thead", { role: "rowgroup" }, head), this.body);
     host.append(h("div", { class: "head" }, this.note, csvButton("alerts", () => this.rows)), h("div", { class: "scroll", role: "region", "aria-label": "Alerts, the newest first", tabindex: "0" }, table));
   }
 
   async load() {
     try {
-      const { marks, store } = await get("marks", { kind: "alert", limit: LIMIT });
-      const rows = paired(marks);
+      const [{ marks, store }, { slos }] = await Promise.all([get("marks", { kind: "alert", limit: LIMIT }), get("slos")]);
+      const of = new Map(slos.map((slo) => [slo.name, slo]));
+      const rows = paired(marks).map((alert) => ({ ...alert, ...now(alert, of.get(alert.name)) }));
       const sign = JSON.stringify(rows);
       if (this.sign === sign) return;
       Object.assign(this, { sign, rows });
-      this.body.replaceChildren(...rows.map(row));
+      this.body.replaceChildren(...rows.map((alert) => row(alert, of.get(alert.name))));
       const where = store === "memory" ? ", since the process began: a ledger remembers more" : ", as far as the ledger goes back";
       this.note.textContent = rows.length === 0 ? `No alert${where}.` : `${plural(rows.length, "alert")}${marks.length === LIMIT ? ", the last of them" : ""}${where}.`;
     } catch (error) {
@@ -52,10 +56,20 @@ export function paired(marks) {
   return rows;
 }
 
-function row({ name, severity, summary, began, ended }) {
+/** What is known now of an alert that fires: its objective's state and cause. */
+function now({ ended }, slo) {
+  const fires = ended === null && slo && firingAlert(slo);
+  return { state: fires ? stateOf(slo).says : null, cause: fires ? (slo.cause?.sentence ?? null) : null };
+}
+
+/** `slo` is the alert's objective, where it is still configured. */
+function row({ name, severity, summary, began, ended, state, cause }, slo) {
   const from = new Date(Date.parse(began) - BEFORE).toISOString();
   const lasted = ended === null ? h("span", { class: `tag ${severity === "page" ? "bad" : "warn"}` }, "fires") : seconds((Date.parse(ended) - Date.parse(began)) / 1000);
-  const calls = other("calls", { from, to: ended, since: null, outcome: null });
-  const file = capsuleButton(() => ({ since: from, until: ended }), "Save");
-  return h("tr", {}, h("th", { scope: "row" }, name), h("td", {}, severity ?? "–"), h("td", {}, h("a", { href: calls, title: "The calls of that time" }, time(began, true))), h("td", {}, lasted), h("td", { class: "said" }, summary), h("td", {}, file));
+  const calls = slo ? spentHref(slo, { from, to: ended }) : other("calls", { from, to: ended, since: null, outcome: null });
+  const title = slo ? "The calls of that time that spent its budget" : "The calls of that time";
+  const file = capsuleButton(() => ({ slo: slo?.name, since: from, until: ended }), "Save");
+  const said = [h("p", {}, summary), state ? h("p", { class: "muted" }, `Now it ${state}.`) : null, cause ? h("p", {}, cause) : null];
+  const cells = [severity ?? "–", h("a", { href: calls, title }, time(began, true)), lasted, said, file];
+  return h("tr", { role: "row" }, h("th", { scope: "row", role: "rowheader" }, name), cells.map((cell) => h("td", { role: "cell", class: cell === said ? "said" : null }, cell)));
 }

@@ -22,7 +22,7 @@ export const percent = of((n) => {
   if (share > 99.99 && share < 100) return ">99.99%";
   // What is promised is promised in nines: they are not rounded away.
   if (share > 99 && share < 100) return `${Math.floor(share * 100) / 100}%`;
-  return `${Number(share.toFixed(Math.abs(share) < 10 ? 1 : 0))}%`;
+  return `${Number(Math.abs(share) < 1000 ? share.toFixed(Math.abs(share) < 10 ? 1 : 0) : share.toPrecision(3))}%`;
 });
 
 export const usd = of((n) => {
