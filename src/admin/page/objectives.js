@@ -3,7 +3,7 @@ import { href } from "./address.js";
 import { BurnDowns } from "./budget.js";
 import { capsuleButton } from "./save.js";
 import { h, keyed, meter, text } from "./dom.js";
-import { count, known, percent, rate, seconds } from "./format.js";
+import { count, known, percent, promised, rate, seconds } from "./format.js";
 import { objectivesSay, placeOf } from "./pods.js";
 import { budget } from "./words.js";
 
@@ -61,7 +61,7 @@ export class Objectives {
       h("p", { class: `left ${kind}` }, `${value} ${unit}`.trim()),
       meter(left, kind),
       this.burnDowns.curve(slo.name) ?? "",
-      h("p", { class: "promise" }, `${slo.promise} for ${percent(slo.objective)} over ${slo.window}: ${met}`),
+      h("p", { class: "promise" }, `${slo.promise} for ${promised(slo.objective)} over ${slo.window}: ${met}`),
       h("p", { class: "burns" }, "burn ", ...burns(slo), ending(slo)),
       slo.cause ? h("p", { class: "cause" }, slo.cause.sentence) : "",
       alert ? h("p", { class: "of-process" }, capsuleButton(() => ({ slo: slo.name }))) : "",
