@@ -145,7 +145,7 @@ function said(slo, state) {
 export class AllCalls {
   constructor(host) {
     Object.assign(this, { calls: [], next: null, slos: [] });
-    this.state = h("p", { class: "finding", id: "objective", role: "status" });
+    this.state = h("p", { class: "finding", id: "objective" });
     this.about = h("p", { class: "note" });
     this.found = h("p", { class: "muted push", role: "status" });
     this.follow = h("input", { type: "checkbox", checked: true, on: { change: () => this.followed() } });
