@@ -1082,7 +1082,8 @@ async function callOrder(world) {
   await call(world.full.proxy, { agent, session: "brief", behave: "ttft=5ms,gap=2ms,tokens=40" });
   await long;
   const sessions = async () => (await below(page, "#calls", "Session")).map((text) => text.replace(/^–.*/, ""));
-  await until("all three by their beginnings", async () => (await sessions()).join() === "brief,long,");
+  await until("all three", async () => (await sessions()).length === 3);
+  assert.equal((await sessions()).join(), "brief,long,", "by their beginnings");
   clean(wrong);
 }
 
