@@ -59,7 +59,9 @@ async fn an_unknown_session_and_an_unknown_format_are_errors() {
     for path in ["analysis", "trace"] {
         let reply = server.fetch(&format!("/api/v1/sessions/b/{path}")).await;
         assert_eq!(reply.status, 404, "{}", reply.body);
-        assert!(reply.body.contains("no finished call names this session"));
+        let why =
+            "no finished call that is in memory names this session: at most the last 50 calls are";
+        assert!(reply.body.contains(why), "{}", reply.body);
     }
     let reply = server.fetch("/api/v1/sessions/a/trace?format=zipkin").await;
     assert_eq!(reply.status, 400);

@@ -2,7 +2,6 @@
 
 use super::problem::Problem;
 use super::query_params::{FILTERS, PAGING, QueryParams};
-use super::sessions::UNKNOWN_SESSION;
 use super::store::{Span, Store, StoreName, ask};
 use super::unsettled;
 use crate::admin::Admin;
@@ -144,11 +143,11 @@ pub(super) async fn session(
         let id = id.0;
         let paging = QueryParams::of(query.as_deref(), &[&PAGING])?.paging()?;
         let name = id.clone();
-        let question = move |store: &Store| Ok((store.name(), store.session(&name, &paging)?));
-        let (store, detail) = ask(&admin, question).await?;
-        let Some(mut detail) = detail else {
-            return Err(Problem::new(StatusCode::NOT_FOUND, UNKNOWN_SESSION));
+        let question = move |store: &Store| match store.session(&name, &paging)? {
+            Some(detail) => Ok((store.name(), detail)),
+            None => Err(store.unknown_session()),
         };
+        let (store, mut detail) = ask(&admin, question).await?;
         detail.session.in_flight = in_progress(&admin).get(&id).copied().unwrap_or(0);
         let answer = SessionAndCalls {
             total_calls: detail.session.calls,

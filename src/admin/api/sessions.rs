@@ -89,11 +89,7 @@ fn session_id(path: Result<Path<String>, PathRejection>) -> Result<String, Probl
 fn calls_of(store: &Store, id: &str) -> Result<Vec<CallRecord>, Problem> {
     let calls = last_calls(id, |filter, paging| store.calls(filter, paging))?;
     match calls.is_empty() {
-        true => Err(Problem::new(StatusCode::NOT_FOUND, UNKNOWN_SESSION)),
+        true => Err(store.unknown_session()),
         false => Ok(calls),
     }
 }
-
-/// Why there is no answer about a session.
-pub(super) const UNKNOWN_SESSION: &str =
-    "no finished call names this session; /api/v1/sessions lists those known";

@@ -96,6 +96,20 @@ impl Store {
         }
     }
 
+    /// The error for a session without a finished call. In memory, its calls may have been dropped.
+    pub(super) fn unknown_session(&self) -> Problem {
+        let message = match self {
+            Store::Ledger(_) => "no finished call names this session".to_owned(),
+            Store::Memory(recent) => format!(
+                "no finished call that is in memory names this session: at most the last {} calls \
+                 are; a ledger keeps all",
+                recent.capacity()
+            ),
+        };
+        let message = format!("{message}; /api/v1/sessions lists those known");
+        Problem::new(StatusCode::NOT_FOUND, message)
+    }
+
     pub(super) fn calls(&self, filter: &Filter, paging: &Paging) -> Answer<Page<CallRecord>> {
         match self {
             Store::Ledger(reader) => reader.calls(filter, paging).map_err(problem),

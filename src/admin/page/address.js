@@ -153,8 +153,10 @@ export function startAddress(listener) {
     const link = event.target.closest?.("a[href]");
     if (!link || event.defaultPrevented || event.button !== 0 || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey || link.target || link.download) return;
     const url = new URL(link.href);
-    if (url.origin !== location.origin || url.hash || !place(url.pathname)) return;
+    if (url.origin !== location.origin || !place(url.pathname)) return;
+    // A place within what is shown is for the browser to find.
+    if (url.hash && url.pathname + url.search === shown) return;
     event.preventDefault();
-    move(url.pathname + url.search, false);
+    move(url.pathname + url.search + url.hash, false);
   });
 }

@@ -3,8 +3,9 @@ import { get } from "./api.js";
 import { other } from "./address.js";
 import { capsuleButton } from "./save.js";
 import { csvButton } from "./csv.js";
-import { h } from "./dom.js";
+import { h, keyed, text } from "./dom.js";
 import { plural, seconds, time } from "./format.js";
+import { firingAlert, spentHref, stateOf } from "./objectives.js";
 
 const LIMIT = 1000;
 /** Milliseconds before an alert that its file has, so that there is something to compare with. */
@@ -16,21 +17,27 @@ export class Alerts {
     this.rows = [];
     const names = ["Alert", "Severity", "Began", "Lasted", "What it said", "As a file"];
     this.body = h("tbody");
-    const head = h("tr", {}, names.map((name) => h("th", { scope: "col" }, name)));
-    const table = h("table", { class: "alerts" }, h("caption", { class: "vh" }, "Alerts, the newest first"), h("thead", {}, head), this.body);
+    // On a phone a row is a block: what it is of a table is said, too.
+    const head = h("tr", { role: "row" }, names.map((name) => h("th", { scope: "col", role: "columnheader" }, name)));
+    this.body.setAttribute("role", "rowgroup");
+    const table = h("table", { class: "alerts", role: "table" }, h("caption", { class: "vh" }, "Alerts, the newest first"), h("thead", { role: "rowgroup" }, head), this.body);
     host.append(h("div", { class: "head" }, this.note, csvButton("alerts", () => this.rows)), h("div", { class: "scroll", role: "region", "aria-label": "Alerts, the newest first", tabindex: "0" }, table));
   }
 
   async load() {
     try {
-      const { marks, store } = await get("marks", { kind: "alert", limit: LIMIT });
-      const rows = paired(marks);
-      const sign = JSON.stringify(rows);
-      if (this.sign === sign) return;
-      Object.assign(this, { sign, rows });
-      this.body.replaceChildren(...rows.map(row));
+      const [{ marks, store }, { slos }] = await Promise.all([get("marks", { kind: "alert", limit: LIMIT }), get("slos")]);
+      const of = new Map(slos.map((slo) => [slo.name, slo]));
+      const rows = paired(marks).map((alert) => ({ ...alert, ...now(alert, of.get(alert.name)) }));
+      this.rows = rows;
+      keyed(this.body, rows, ({ key, began }) => `${key} ${began}`, row, (made, alert) => {
+        const slo = of.get(alert.name);
+        const sign = JSON.stringify([alert, Boolean(slo)]);
+        if (made.sign !== sign) fill(made, alert, slo);
+        made.sign = sign;
+      });
       const where = store === "memory" ? ", since the process began: a ledger remembers more" : ", as far as the ledger goes back";
-      this.note.textContent = rows.length === 0 ? `No alert${where}.` : `${plural(rows.length, "alert")}${marks.length === LIMIT ? ", the last of them" : ""}${where}.`;
+      text(this.note, rows.length === 0 ? `No alert${where}.` : `${plural(rows.length, "alert")}${marks.length === LIMIT ? ", the last of them" : ""}${where}.`);
     } catch (error) {
       this.note.textContent = `Cannot be shown: ${error.message}`;
     }
@@ -41,10 +48,10 @@ export class Alerts {
 export function paired(marks) {
   const ends = new Map();
   const rows = [];
-  for (const { time: at, text, tags: [key, edge] } of marks) {
+  for (const { time: at, text: said, tags: [key, edge] } of marks) {
     if (edge === "end") ends.set(key, at);
     else if (edge === "begin") {
-      const [, severity, summary] = text.match(/^alert \((\w+)\): (.*)$/s) ?? [null, null, text];
+      const [, severity, summary] = said.match(/^alert \((\w+)\): (.*)$/s) ?? [null, null, said];
       rows.push({ key, name: key.slice(0, key.lastIndexOf("/")), severity, summary, began: at, ended: ends.get(key) ?? null });
       ends.delete(key);
     }
@@ -52,10 +59,31 @@ export function paired(marks) {
   return rows;
 }
 
-function row({ name, severity, summary, began, ended }) {
-  const from = new Date(Date.parse(began) - BEFORE).toISOString();
-  const lasted = ended === null ? h("span", { class: `tag ${severity === "page" ? "bad" : "warn"}` }, "fires") : seconds((Date.parse(ended) - Date.parse(began)) / 1000);
-  const calls = other("calls", { from, to: ended, since: null, outcome: null });
-  const file = capsuleButton(() => ({ since: from, until: ended }), "Save");
-  return h("tr", {}, h("th", { scope: "row" }, name), h("td", {}, severity ?? "–"), h("td", {}, h("a", { href: calls, title: "The calls of that time" }, time(began, true))), h("td", {}, lasted), h("td", { class: "said" }, summary), h("td", {}, file));
+/** What is known now of an alert that fires: its objective's state and cause. */
+function now({ ended }, slo) {
+  const fires = ended === null && slo && firingAlert(slo);
+  return { state: fires ? stateOf(slo).says : null, cause: fires ? (slo.cause?.sentence ?? null) : null };
+}
+
+/** A row, whose button and link stay while what it says changes. */
+function row(alert) {
+  const [link, lasted, said] = [h("a", {}, time(alert.began, true)), h("td", { role: "cell" }), h("td", { role: "cell", class: "said" })];
+  const cell = (content) => h("td", { role: "cell" }, content);
+  const made = h("tr", { role: "row" }, h("th", { scope: "row", role: "rowheader" }, alert.name), cell(alert.severity ?? "–"), cell(link), lasted, said);
+  made.append(cell(capsuleButton(() => made.asks, "Save")));
+  made.parts = { link, lasted, said };
+  return made;
+}
+
+/** `slo` is the alert's objective, where it is still configured. */
+function fill(made, { severity, summary, began, ended, state, cause }, slo) {
+  const { link, lasted, said } = made.parts;
+  const since = new Date(Date.parse(began) - BEFORE).toISOString();
+  made.asks = { slo: slo?.name, since, until: ended };
+  const then = { from: since, to: ended };
+  link.setAttribute("href", slo ? spentHref(slo, then) : other("calls", { ...then, since: null, outcome: null }));
+  link.title = slo ? "The calls of that time that spent its budget" : "The calls of that time";
+  lasted.replaceChildren(ended === null ? h("span", { class: `tag ${severity === "page" ? "bad" : "warn"}` }, "fires") : seconds((Date.parse(ended) - Date.parse(began)) / 1000));
+  const lines = [h("p", {}, summary), state && h("p", { class: "muted" }, `Now it ${state}.`), cause && h("p", {}, cause)];
+  said.replaceChildren(...lines.filter(Boolean));
 }

@@ -3,10 +3,11 @@ import { callHref } from "./address.js";
 import { get, open } from "./api.js";
 import { saveFile } from "./save.js";
 import { h, meter } from "./dom.js";
-import { count, percent, plural, seconds, usd } from "./format.js";
+import { count, known, percent, plural, seconds, usd } from "./format.js";
 import { PHASES } from "./words.js";
 
 const SHOWN = 6;
+const AGENTS = 50;
 
 const CAUSES = {
   other_model: "another model answered",
@@ -29,10 +30,11 @@ export class Analysis {
     this.sign = sign;
     this.id = session.id;
     try {
-      const found = await get(`sessions/${encodeURIComponent(session.id)}/analysis`);
+      const agents = session.agents.length > 1 ? get("groups", { by: "agent", session: session.id, limit: AGENTS }) : { groups: [] };
+      const [found, { groups }] = await Promise.all([get(`sessions/${encodeURIComponent(session.id)}/analysis`), agents]);
       if (this.sign !== sign) return;
       this.path = new Set(found.critical_path.steps.map((step) => step.call).filter(Boolean));
-      this.host.replaceChildren(this.length(found, session), this.breaks(found.cache_breaks), this.files());
+      this.host.replaceChildren(this.length(found, session), this.breaks(found.cache_breaks), ...byAgent(groups), this.files());
       drawn();
     } catch (error) {
       if (this.sign === sign) this.host.replaceChildren(h("p", { class: "note problem" }, `Its critical path cannot be shown: ${error.message}`));
@@ -70,12 +72,26 @@ export class Analysis {
   async save(format, said) {
     try {
       const response = await open(`api/v1/sessions/${encodeURIComponent(this.id)}/trace`, { format });
-      saveFile(await response.blob(), `session ${format}`, "json");
+      saveFile(await response.blob(), `session ${this.id} ${format}`, "json");
       said.textContent = "";
     } catch (error) {
       said.textContent = `Cannot be saved: ${error.message}`;
     }
   }
+}
+
+/** What each agent of a session of several cost, the dearest first. */
+function byAgent(groups) {
+  if (groups.length === 0) return [];
+  const all = groups.reduce((sum, { cost_usd: cost }) => sum + (cost ?? 0), 0);
+  const dearest = groups.toSorted((one, other) => (other.cost_usd ?? -1) - (one.cost_usd ?? -1));
+  const head = [["Agent"], ["Cost", "num"], ["Share", "num"], ["Calls", "num"], ["Failed", "num"], ["Output", "num"]].map(([label, kind]) => h("th", { scope: "col", class: kind ?? null }, label));
+  const rows = dearest.map(({ name, cost_usd: cost, unpriced_calls: unpriced, calls, errors, tokens }) => {
+    const cells = [known(cost) ? `${usd(cost)}${unpriced > 0 ? " +" : ""}` : "–", all > 0 ? (percent((cost ?? 0) / all) ?? "–") : "–", count(calls), count(errors), count(tokens.output) ?? "–"];
+    return h("tr", {}, h("th", { scope: "row" }, name ?? "no agent named"), cells.map((cell) => h("td", { class: "num" }, cell)));
+  });
+  const table = h("table", { class: "by-agent" }, h("caption", { class: "vh" }, "Cost by agent"), h("thead", {}, h("tr", {}, head)), h("tbody", {}, rows));
+  return [h("div", {}, h("h3", {}, "Cost by agent"), h("div", { class: "scroll", role: "region", "aria-label": "Cost by agent", tabindex: "0" }, table))];
 }
 
 function what({ phase, agent, model }) {

@@ -1,7 +1,8 @@
 // How the budget of an objective was spent over its period, as a small curve.
 import { get } from "./api.js";
 import { h, svg } from "./dom.js";
-import { percent, time } from "./format.js";
+import { time } from "./format.js";
+import { budget } from "./words.js";
 
 const EVERY = 30_000; // milliseconds between two looks at one of them
 const SHOWN = 20; // objectives that have a curve
@@ -39,7 +40,8 @@ export class BurnDowns {
     const x = (place) => (place / (points.length - 1)) * WIDTH;
     // The budget is whole until the first event.
     const line = values.map((value, place) => `${x(place).toFixed(1)},${y(value).toFixed(1)}`).join(" ");
-    const says = `Budget left since ${time(points[0].at)}: from 100% to ${percent(values.at(-1)) ?? "–"}${steepest(points)}`;
+    const { value, unit } = budget(values.at(-1));
+    const says = `Budget since ${time(points[0].at)}: from 100% left to ${`${value} ${unit}`.trim()}${steepest(points)}`;
     const curve = svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", role: "img", "aria-label": says }, svg("line", { x1: 0, x2: WIDTH, y1: y(0), y2: y(0) }), svg("polyline", { points: line }));
     return h("span", { class: "burn-down", title: says }, curve);
   }

@@ -2,7 +2,7 @@
 import { get } from "./api.js";
 import { href, other, sessionHref } from "./address.js";
 import { h } from "./dom.js";
-import { count, known, percent, rate, seconds, time, usd } from "./format.js";
+import { count, known, percent, plural, rate, seconds, time, usd } from "./format.js";
 import { userName } from "./names.js";
 import { PHASES, outcome, unavailable } from "./words.js";
 
@@ -63,20 +63,24 @@ function parts({ call, phases, store }, measure) {
     ["Warm-up", call.warm_up ? "the upstream had just come up" : null],
   ];
   const items = facts.filter(([, value]) => value !== null && value !== undefined).map(([name, value, more]) => h("div", {}, h("dt", {}, name), h("dd", {}, value), more ? h("dd", { class: "muted small" }, more) : null));
-  return [...bar(phases, failed), h("dl", { class: "facts" }, items), around(call, store)];
+  return [...bar(phases, failed, call), h("dl", { class: "facts" }, items), around(call, store)];
 }
 
 const of = (name, value, words = value) => (value ? h("a", { href: href("calls", { [name]: value }) }, words) : null);
 
-/** Its phases to scale, with their lengths. */
-function bar(phases, failed) {
+/** Its phases to scale, with their lengths. When within them the longest gap was is not recorded. */
+function bar(phases, failed, { stalls, seconds: { longest_gap: gap } }) {
   const all = phases.at(-1)?.end ?? 0;
   if (all <= 0) return [];
   const lengths = phases.map(({ name, start, end }) => ({ name: name in PHASES ? name : "other", length: end - start }));
   const parts = lengths.map(({ name, length }) => h("i", { class: failed ? "failed" : null, style: { width: `${(length / all) * 100}%`, background: `var(--${name})` } }));
   const keys = lengths.map(({ name, length }) => h("li", {}, h("i", { class: "box", title: PHASES[name], style: { background: `var(--${name})` } }), name, h("b", {}, seconds(length)), percent(length / all)));
-  return [h("div", { class: "split", "aria-hidden": "true" }, parts), h("ul", { class: "keys phases", "aria-label": "Where its time went" }, keys)];
+  const silent = stalls > 0 ? h("p", { class: "note stalled" }, h("span", { class: "tag warn" }, plural(stalls, "stall")), ` Within these phases no token came for ${seconds(gap)} at once, ${percent(gap / all)} of the call.`) : null;
+  return [h("div", { class: "split", "aria-hidden": "true" }, parts), h("ul", { class: "keys phases", "aria-label": "Where its time went" }, keys), ...(silent ? [stalledBar(gap, all), silent] : [])];
 }
+
+/** How long the longest gap is beside the call. */
+const stalledBar = (gap, all) => h("div", { class: "split gap", "aria-hidden": "true" }, h("i", { class: "hatched", style: { width: `${Math.min(1, gap / all) * 100}%` } }));
 
 /** What else happened then. */
 function around(call, store) {

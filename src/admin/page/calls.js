@@ -4,11 +4,12 @@ import { address, callHref, href, other, same, sessionHref } from "./address.js"
 import { csvButton } from "./csv.js";
 import { h, text } from "./dom.js";
 import { filters, goesOn, matching, names } from "./filters.js";
+import { sloName, stateOf } from "./objectives.js";
 import { placeOf } from "./pods.js";
 import { parquetButton } from "./save.js";
 import { Table } from "./table.js";
 import { count, known, plural, rate, seconds, short, time, usd } from "./format.js";
-import { outcome, unavailable } from "./words.js";
+import { budget, outcome, unavailable } from "./words.js";
 
 const KEPT = 500;
 const SHOWN = 30;
@@ -18,16 +19,23 @@ const FEW = 20;
 /** A name of a call that leads to the calls which have it. */
 const named = (name) => (call) => h("a", { href: other("calls", { [name]: call[name] }), title: call[name] }, short(call[name]));
 
+const output = ({ tokens: { reported, normalised } }) => reported.output ?? normalised.output;
+const input = ({ tokens: { reported, normalised } }) => reported.input ?? normalised.input;
+/** Why a call has no cost: a price is of tokens. */
+const noCost = (call) => (known(input(call)) || known(output(call)) ? "no price is known for the model" : "no token was counted that could cost something");
+const gap = (call) => h("span", call.stalls > 0 ? { class: "tag warn", title: plural(call.stalls, "stall") } : {}, seconds(call.seconds.longest_gap));
+
 const COLUMNS = [
   { id: "at", label: "Started", head: true, text: (c) => time(c.started_at, true), node: (c) => h("a", { href: callHref(c.id) }, time(c.started_at, true)) },
   { id: "model", label: "Model", clip: true, text: (c) => c.model ?? c.model_requested, why: () => "neither request nor answer named it" },
-  { id: "upstream", label: "Upstream", clip: true, wide: true, text: (c) => c.upstream, node: named("upstream") },
+  { id: "outcome", label: "Outcome", text: (c) => ending(c), node: (c) => h("span", { class: `tag ${c.stalls > 0 && c.outcome === "complete" ? "warn" : outcome(c.outcome)[1]}` }, ending(c)) },
+  { id: "upstream", label: "Upstream", clip: true, text: (c) => c.upstream, node: named("upstream") },
   { id: "tps", label: "TPS", num: true, text: (c) => rate(c.tps.output) ?? `– ${c.tps.unavailable}`, node: (c) => speed(c) },
   { id: "ttft", label: "TTFT", num: true, text: (c) => seconds(c.seconds.ttft), why: () => "no generated text came as a stream" },
+  { id: "gap", label: "Longest gap", num: true, text: (c) => seconds(c.seconds.longest_gap), node: (c) => gap(c), why: () => "fewer than two frames carried tokens", hint: "The longest time between two frames with tokens; coloured where it is a stall" },
   { id: "duration", label: "Took", num: true, wide: true, text: (c) => seconds(c.seconds.duration) },
-  { id: "tokens", label: "Output", num: true, wide: true, text: (c) => count(c.tokens.reported.output ?? c.tokens.normalised.output), why: () => "no token was counted" },
-  { id: "cost", label: "Cost", num: true, wide: true, text: (c) => usd(c.cost_usd), why: () => "no price is known for the model" },
-  { id: "outcome", label: "Outcome", text: (c) => ending(c), node: (c) => h("span", { class: `tag ${outcome(c.outcome)[1]}` }, ending(c)) },
+  { id: "tokens", label: "Output", num: true, wide: true, text: (c) => count(output(c)), why: () => "no token was counted" },
+  { id: "cost", label: "Cost", num: true, wide: true, text: (c) => usd(c.cost_usd), why: noCost },
   { id: "agent", label: "Agent", wide: true, clip: true, text: (c) => c.agent, why: () => "the agent did not name itself", node: named("agent") },
   { id: "pod", label: "Pod", wide: true, clip: true, fleet: true, text: (c) => placeOf(c.pod), why: () => "the store does not say" },
   { id: "session", label: "Session", wide: true, clip: true, text: (c) => c.session, why: () => "the agent named no session", node: (c) => h("a", { href: sessionHref(c.session), title: c.session }, short(c.session)) },
@@ -52,12 +60,15 @@ export function ended(call) {
   fresh = [{ call, at: now }, ...fresh.filter(({ at, call: { id } }) => at > now - FRESH && id !== call.id)].slice(0, KEPT);
 }
 
-/** The calls of the store, newest first, and before them those that it does not have yet. */
+/** In the order of the store. */
+const newestFirst = (calls) => calls.toSorted((one, other) => (one.started_at < other.started_at ? 1 : one.started_at > other.started_at ? -1 : 0));
+
+/** The calls of the store, newest first, and among them those that it does not have yet. */
 function withFresh(calls) {
   if (!goesOn() || address.params.slo) return calls;
   const [known, meant, since] = [new Set(calls.map(({ id }) => id)), matching(), Date.now() - FRESH];
   const more = fresh.filter(({ call, at }) => at > since && !known.has(call.id) && meant(call));
-  return [...more.map(({ call }) => call), ...calls];
+  return newestFirst([...more.map(({ call }) => call), ...calls]);
 }
 
 /** The newest calls that are like the filters, as they end. */
@@ -89,8 +100,7 @@ export class Calls {
 
   add(call) {
     if (!goesOn() || !matching()(call) || this.calls.some((known) => known.id === call.id)) return;
-    this.calls.unshift(call);
-    this.calls.length = Math.min(this.calls.length, KEPT);
+    this.calls = newestFirst([call, ...this.calls]).slice(0, KEPT);
     this.due ??= setTimeout(() => {
       this.due = undefined;
       this.show();
@@ -119,18 +129,27 @@ export class Calls {
 
 const ending = (call) => {
   const [words] = outcome(call.outcome);
-  const more = call.error_type ?? (call.outcome === "http_error" ? call.status : null);
+  const kind = call.error_type === call.outcome ? null : call.error_type;
+  const more = kind ?? (call.outcome === "http_error" ? call.status : null);
   return more ? `${words}: ${more}` : words;
 };
+
+/** An objective in a sentence, with the cause of what is wrong. */
+function said(slo, state) {
+  const { value, unit } = budget(slo.budget_remaining);
+  const left = unit ? `${value} of its budget is ${unit}` : `its budget is ${value}`;
+  return `${sloName(slo)} ${state ? `${state.says}: ` : "does not alert: "}${left}.${slo.cause ? ` ${slo.cause.sentence}` : ""}`;
+}
 
 /** All calls that are like the filters, page by page and, where that is wanted, as they end. */
 export class AllCalls {
   constructor(host) {
-    Object.assign(this, { calls: [], next: null });
+    Object.assign(this, { calls: [], next: null, slos: [] });
+    this.state = h("p", { class: "finding", id: "objective" });
     this.about = h("p", { class: "note" });
     this.found = h("p", { class: "muted push", role: "status" });
     this.follow = h("input", { type: "checkbox", checked: true, on: { change: () => this.followed() } });
-    host.append(h("div", { class: "head" }, h("label", { class: "squeeze" }, this.follow, " Add calls as they end"), this.found, csvButton("calls", () => this.calls), parquetButton("calls", filters)), this.about);
+    host.append(h("div", { class: "head" }, h("label", { class: "squeeze" }, this.follow, " Add calls as they end"), this.found, csvButton("calls", () => this.calls), parquetButton("calls", filters)), this.state, this.about);
     this.table = new Table(host, { label: "Finished calls, newest first", key: (call) => call.id, nothing: () => (this.next ? "None among the newest: older calls may be." : "No call is like that in this window."), columns: COLUMNS });
     this.problem = h("p", { class: "note problem" });
     this.more = h("button", { type: "button", on: { click: () => this.page() } }, "Older calls");
@@ -143,8 +162,25 @@ export class AllCalls {
     this.round = (this.round ?? 0) + 1;
     const { slo } = address.params;
     this.about.replaceChildren(...(slo ? ["Calls that spent the error budget of ", h("strong", {}, slo), ", by their records. ", h("a", { href: same({ slo: null }) }, "All calls of these filters"), " ", h("a", { href: href("now", { ...names(), slo: null, session: null }) }, "their figures")] : []));
+    this.tell();
     this.follow.disabled = !goesOn();
     await this.page(true);
+  }
+
+  /** Objectives have changed: that of the address is told with its cause. */
+  know(slos) {
+    this.slos = slos;
+    this.tell();
+  }
+
+  tell() {
+    const { slo: name, cluster, namespace, pod } = address.params;
+    const place = [cluster, namespace, pod].filter(Boolean).join("/");
+    const named = this.slos.filter((slo) => slo.name === name);
+    const slo = named.find((slo) => placeOf(slo.pod) === place) ?? named[0];
+    const state = slo ? stateOf(slo) : null;
+    this.state.className = `finding ${state?.kind ?? ""}`;
+    text(this.state, slo ? said(slo, state) : "");
   }
 
   /** The next page, or the first one. */
@@ -175,7 +211,9 @@ export class AllCalls {
   /** A call has ended. Which objective it broke is for the proxy to say. */
   add(call) {
     if (!this.follow.checked || !goesOn() || address.params.slo || !matching()(call) || this.calls.some((known) => known.id === call.id)) return;
-    this.calls.unshift(call);
+    // It is on a later page.
+    if (this.next !== null && this.calls.length > 0 && call.started_at < this.calls.at(-1).started_at) return;
+    this.calls = newestFirst([call, ...this.calls]);
     this.due ??= setTimeout(() => {
       this.due = undefined;
       // The page stays quick: the newest are asked for again.

@@ -28,11 +28,12 @@ export function colour(name) {
  * `series`: `{key, label, colour, dash, width, scale, fill, points, optional}`, an optional one is not
  * named where it has no value; `band`: two keys
  * between which to fill; `stacked`: bars on top of each other, the first one at the bottom, in place of lines; `x`: "time" or a label; `write` gives a value its unit; `zoom` is told the
- * part of the x axis over which somebody drags.
+ * part of the x axis over which somebody drags; `total(series)` is of the whole
+ * window, and is shown in place of the last value.
  */
 export class Chart {
-  constructor(host, { label, series, band, stacked, x = "time", write, writeRight, high, marks, nothing, summary, zoom }) {
-    Object.assign(this, { label, series, stacked, x, write, writeRight, marks, summary, zoom, points: [], range: [0, 1] });
+  constructor(host, { label, series, band, stacked, x = "time", write, writeRight, high, marks, nothing, summary, zoom, total }) {
+    Object.assign(this, { label, series, stacked, x, write, writeRight, marks, summary, zoom, total, points: [], range: [0, 1] });
     this.values = series.map(() => h("b"));
     const keys = series.map((one, place) =>
       h("li", {}, h("i", { class: one.box ? "box" : null, style: { background: `var(${one.colour})` } }), one.label, this.values[place]),
@@ -137,7 +138,8 @@ export class Chart {
   described() {
     const last = this.points.findLast((point) => this.series.some(({ key }) => (point[key] ?? null) !== null));
     if (!last) return `${this.label}: nothing in this window`;
-    return `${this.label}. ${this.summary?.(this) ?? `Last: ${this.named().map((one) => `${one.label} ${this.valueOf(one, last)}`).join(", ")}`}. All figures are in the table below.${this.x === "time" ? marksSummary(this.range) : ""}`;
+    const shown = (one) => (this.total ? this.total(one) : this.valueOf(one, last));
+    return `${this.label}. ${this.summary?.(this) ?? `${this.total ? "In all" : "Last"}: ${this.named().map((one) => `${one.label} ${shown(one)}`).join(", ")}`}. All figures are in the table below.${this.x === "time" ? marksSummary(this.range) : ""}`;
   }
 
   valueOf(one, point) {
@@ -145,12 +147,12 @@ export class Chart {
     return value === null ? "–" : (one.scale === "right" ? (this.writeRight ?? this.write) : this.write)(value);
   }
 
-  /** The values under the cursor, else the last ones. */
+  /** The values under the cursor, else those of the whole window or the last ones. */
   legend(index) {
     const chosen = this.points[index] ?? null;
     const shown = chosen ?? this.points.findLast((point) => this.series.some(({ key }) => (point[key] ?? null) !== null));
-    this.series.forEach((one, place) => text(this.values[place], this.valueOf(one, shown)));
-    text(this.at, chosen ? (this.x === "time" ? time(chosen.at * 1000, true) : `at ${chosen.at} ${this.x}`) : "");
+    this.series.forEach((one, place) => text(this.values[place], !chosen && this.total ? this.total(one) : this.valueOf(one, shown)));
+    text(this.at, chosen ? (this.x === "time" ? time(chosen.at * 1000, true) : `at ${chosen.at} ${this.x}`) : this.total ? "in all" : "");
   }
 
   /** Says what the mark under the cursor is. */

@@ -34,7 +34,7 @@ export class Compare {
         { id: "p1", label: "p1", num: true, wide: true, sort: (r) => r.tps.p1, text: (r) => rate(r.tps.p1), why, hint: "One call in a hundred is slower than this: what others write as the p99 of TPS" },
         { id: "judged", label: "Judged", num: true, wide: true, sort: (r) => r.tps.calls, text: (r) => `${count(r.tps.calls)} of ${count(r.calls)}`, hint: "Calls with a TPS, of all calls; the others say in their list why they have none" },
         { id: "reported", label: "reported", num: true, wide: true, sort: (r) => r.tps_reported.p50, text: (r) => rate(r.tps_reported.p50), why: () => "the provider reported no tokens", hint: "TPS p50 in the provider's own tokens, as engines and benchmarks count them. Its tokenizer makes more or fewer tokens of a text than the one that all models are compared by" },
-        { id: "range", label: "p1 to p50", wide: true, text: (r) => `${r.tps.p1} ${r.tps.p10} ${r.tps.p50} ${this.scale}`, node: (r) => this.range(r) },
+        { id: "range", label: "p1 to p50", wide: true, spare: true, text: (r) => `${r.tps.p1} ${r.tps.p10} ${r.tps.p50} ${this.scale}`, node: (r) => this.range(r) },
         { id: "bands", label: "Experience", wide: true, text: (r) => JSON.stringify(r.bands), node: (r) => bands(r) },
         { id: "ttft", label: "TTFT p50", num: true, sort: (r) => r.ttft.p50, ...this.then((r) => r.ttft.p50, seconds), why: () => "no streamed call" },
         { id: "ttft95", label: "p95", num: true, wide: true, sort: (r) => r.ttft.p95, text: (r) => seconds(r.ttft.p95), why: () => "no streamed call" },

@@ -66,11 +66,14 @@ export class Costs {
     Object.assign(this, { dimension: by, of });
     this.by.value = by;
     for (const button of this.measure.children) button.setAttribute("aria-pressed", String(button.textContent === MEASURES[of].label));
-    this.speeds.href = other("now", { by });
+    this.speeds.href = `${other("now", { by })}#models-title`;
     this.table.follow();
     loadMarks(filters(), current);
     try {
-      const answer = await get("costs", { ...filters(), dimension: by, step: `${step()}s`, series: SERIES });
+      const asked = (series) => get("costs", { ...filters(), dimension: by, step: `${step()}s`, series });
+      let answer = await asked(SERIES);
+      // One that is left over has a name and is shown by it.
+      if (answer.others?.names === 1) answer = await asked(SERIES + 1);
       if (!current()) return;
       this.answer = answer;
       text(this.problem, "");
@@ -95,7 +98,7 @@ export class Costs {
   row(one, place, rest, spent) {
     const { calls, unpriced_calls: unpriced, tokens, cost_usd: cost } = one;
     const label = rest ? `${plural(one.names, "other")}` : (nameIn(this.dimension, one.name) ?? "calls without a name");
-    return { ...one, label, key: rest ? "others" : `=${one.name}`, colour: rest ? "--series-0" : `--series-${place + 1}`, share: known(cost) && spent > 0 ? cost / spent : null, per: known(cost) && calls > unpriced ? cost / (calls - unpriced) : null, cached: tokens.input > 0 && tokens.cached_input !== null ? tokens.cached_input / tokens.input : null };
+    return { ...one, label, key: rest ? "others" : `=${one.name}`, colour: rest || place >= SERIES ? "--series-0" : `--series-${place + 1}`, share: known(cost) && spent > 0 ? cost / spent : null, per: known(cost) && calls > unpriced ? cost / (calls - unpriced) : null, cached: tokens.input > 0 && tokens.cached_input !== null ? tokens.cached_input / tokens.input : null };
   }
 
   /** The chart has a series for each row: where those are others, it is made anew. */
@@ -108,7 +111,7 @@ export class Costs {
       this.plot.replaceChildren();
       const series = this.rows.map((row, place) => ({ key: `s${place}`, label: row.label, colour: row.colour, box: true, fill: row.colour }));
       const marks = (plot, chart) => shadeSteps(plot, chart.points.filter((point) => point.open), "not over yet");
-      this.chart = new Chart(this.plot, { label: `${label} by ${DIMENSIONS[this.dimension].toLowerCase()}, by when calls began`, series, stacked: true, high: true, write: (value) => write(value), nothing, marks, zoom });
+      this.chart = new Chart(this.plot, { label: `${label} by ${DIMENSIONS[this.dimension].toLowerCase()}, by when calls began`, series, stacked: true, high: true, write: (value) => write(value), nothing, marks, zoom, total: (one) => write(of(this.rows[Number(one.key.slice(1))])) ?? "–" });
       this.chart.table.open = Boolean(open);
       this.sign = sign;
     }

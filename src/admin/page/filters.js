@@ -12,6 +12,8 @@ const WINDOWS = ["15m", "1h", "6h", "24h", "7d", "30d"];
 const STEPS = [1, 5, 15, 60, 300, 1200, 7200, 43_200, 86_400, 604_800];
 const POINTS = 90;
 const EXTRA = ["slo", "session"]; // filters of the calls alone
+/** Filters that are seldom used: what there is of them is asked for when they are opened. */
+const SELDOM = ["agent", "user", "team", "cost_center", "tenant", "tool", "experiment", ...OF_PODS];
 const LABELS = { slo: "spent the budget of", outcome: "ended as", cost_center: "cost center", tool: "tools" };
 
 let form = null;
@@ -83,7 +85,7 @@ export function startFilters(element) {
     event.preventDefault();
     range();
   });
-  byId("more").addEventListener("toggle", () => byId("more").open && offerMore());
+  byId("more").addEventListener("toggle", () => byId("more").open && offerNames(SELDOM));
 }
 
 /** The time that was written by hand. */
@@ -156,11 +158,11 @@ export function renameUsers() {
   for (const option of form.elements.user.options) if (option.value) text(option, short(userName(option.value)));
 }
 
-/** What there is of the filters that are seldom used is asked for when they are opened. */
-async function offerMore() {
+/** Asks for what there is of some filters in the time that is shown. */
+export async function offerNames(some) {
   const { since, until } = filters();
-  const some = ["agent", "user", "team", "cost_center", "tenant", "tool", "experiment", ...(inFleet() ? OF_PODS : [])];
-  await Promise.allSettled(some.map(async (by) => {
+  const asked = some.filter((by) => inFleet() || !OF_PODS.includes(by));
+  await Promise.allSettled(asked.map(async (by) => {
     const { groups } = await get("groups", { by, since, until, limit: 200 });
     offer(by, groups.map(({ name }) => name));
   }));

@@ -20,10 +20,13 @@ export const percent = of((n) => {
   const share = n * 100;
   if (share > 0 && share < 0.1) return "<0.1%";
   if (share > 99.99 && share < 100) return ">99.99%";
-  // What is promised is promised in nines: they are not rounded away.
-  if (share > 99 && share < 100) return `${Math.floor(share * 100) / 100}%`;
-  return `${Number(share.toFixed(Math.abs(share) < 10 ? 1 : 0))}%`;
+  // Nines are not rounded away.
+  if (share > 99 && share < 100) return `${share < 99.9 ? Math.floor(share * 10) / 10 : Math.floor(share * 100) / 100}%`;
+  return `${Number(Math.abs(share) < 1000 ? share.toFixed(Math.abs(share) < 10 ? 1 : 0) : share.toPrecision(3))}%`;
 });
+
+/** A share as it is configured, with all its digits. */
+export const promised = of((n) => `${Number((n * 100).toPrecision(12))}%`);
 
 export const usd = of((n) => {
   if (n === 0) return "$0";

@@ -2,8 +2,8 @@
 // not each time a figure within them moves.
 import { other, sessionHref } from "./address.js";
 import { byId, h, keyed, text } from "./dom.js";
-import { known, percent, plural, rate, short } from "./format.js";
-import { sloName, spentHref } from "./objectives.js";
+import { known, percent, plural, short } from "./format.js";
+import { articleId, firingAlert, sloName, stateOf } from "./objectives.js";
 import { fleetFindings } from "./pods.js";
 import { why } from "./runaways.js";
 import { severity } from "./tiles.js";
@@ -22,9 +22,11 @@ export class Health {
     Object.assign(this.facts, facts);
     const found = this.findings();
     const keys = found.map(({ key }) => key).join();
-    keyed(this.list, found, ({ key }) => key, ({ leads }) => h("li", {}, leads ? h("a") : h("span")), (item, { kind, says, leads }) => {
+    keyed(this.list, found, ({ key }) => key, ({ leads }) => h("li", {}, leads ? h("a") : h("span"), h("p", { class: "cause" })), (item, { kind, says, leads, cause }) => {
       item.className = kind;
-      const [words] = item.children;
+      const [words, why] = item.children;
+      why.hidden = !cause;
+      text(why, cause);
       if (leads) words.setAttribute("href", leads);
       text(words, says);
     });
@@ -35,15 +37,13 @@ export class Health {
   findings() {
     const { streams, slos, sums, about, link, runaways, fleet } = this.facts;
     const found = [];
-    const say = (key, kind, says, leads) => found.push({ key, kind, says, leads });
+    const say = (key, kind, says, leads, cause) => found.push({ key, kind, says, leads, cause });
     if (link) say("link", "bad", link);
     for (const [key, kind, says] of fleet ? fleetFindings(fleet) : []) say(key, kind, says, other("pods"));
     if (about && !about.ready) say("ready", "warn", "Draining: no new traffic is welcome");
     for (const slo of slos) {
-      const firing = slo.alerts.filter((alert) => alert.firing);
-      const worst = firing.find((alert) => alert.severity === "page") ?? firing[0];
-      if (worst) say(`alert ${sloName(slo)}`, worst.severity === "page" ? "bad" : "warn", `${sloName(slo)} burns its budget ${rate(worst.burn_short)}× too fast`, spentHref(slo));
-      else if (slo.budget_remaining <= 0) say(`spent ${sloName(slo)}`, "bad", `${sloName(slo)} has spent its budget`, spentHref(slo));
+      const state = stateOf(slo);
+      if (state) say(`${sloName(slo)} ${firingAlert(slo) ? "fires" : "is spent"}`, state.kind, `${sloName(slo)} ${state.says}`, `#${articleId(slo)}`, slo.cause?.sentence);
     }
     const threshold = about?.measure?.stall_threshold ?? 1;
     const silent = streams.filter((stream) => known(stream.silent) && stream.silent > threshold);

@@ -11,8 +11,8 @@ import { Cost } from "./cost.js";
 import { Costs } from "./costs.js";
 import { byId, h, text } from "./dom.js";
 import { Experiments } from "./experiments.js";
-import { filters, keptFor, names, offer, renameUsers, showFilters, startFilters } from "./filters.js";
-import { count, plural, seconds, time } from "./format.js";
+import { filters, keptFor, names, offer, offerNames, renameUsers, showFilters, startFilters } from "./filters.js";
+import { plural, seconds, time } from "./format.js";
 import { Health } from "./health.js";
 import { startKeys } from "./keys.js";
 import { Live } from "./live.js";
@@ -27,6 +27,7 @@ import { Speeds } from "./speeds.js";
 import { Streams } from "./streams.js";
 import { Tiles } from "./tiles.js";
 import { Upstreams } from "./upstreams.js";
+import { inMemory } from "./words.js";
 
 const FRESH_FOR = 5000; // milliseconds between two looks at what happened
 const SEEN_ANYWAY = 30_000;
@@ -59,7 +60,7 @@ const live = new Live(take, link);
 const VIEWS = {
   now: { title: "Now", follow: () => showNow(), again: () => showNow() },
   sessions: { title: "Sessions", follow: () => (showRunaways(), sessions.restart()), again: () => (showRunaways(), sessions.load()) },
-  session: { title: "A session", in: "sessions", follow: () => session.open(address.id), again: () => session.open(address.id, true) },
+  session: { title: "A session", in: "sessions", follow: () => session.open(address.id, about?.measure), again: () => session.open(address.id, about?.measure, true) },
   calls: { title: "Calls", follow: () => allCalls.load(), again: () => allCalls.load(true) },
   call: { title: "A call", in: "calls", follow: () => call.open(address.id, about?.measure), again: () => call.failed && call.open(address.id, about?.measure) },
   costs: { title: "Costs", follow: () => costs.load(thisRound()), again: () => costs.load(thisRound()) },
@@ -90,6 +91,7 @@ function take(event, data) {
     objectives.update(data.slos, data.source, data.total);
     health.know({ slos: data.slos });
     alerts(data.slos);
+    allCalls.know(data.slos);
     offer("slo", data.slos.map(({ name }) => name));
   } else if (event === "call") {
     ended([data.call ?? data]);
@@ -227,7 +229,6 @@ async function showGroups(current) {
   const answer = await compared;
   if (!answer || !current()) return;
   rows[by] = answer.groups;
-  told(answer.store, answer.since);
   for (const one of ["model", "workload"]) offer(one, rows[one].map(({ name }) => name));
   cost.update(rows[paid]);
 }
@@ -259,9 +260,8 @@ async function showCapacity(current) {
 }
 
 function told(store, since) {
-  const kept = about?.measure.recent_calls;
   const of = since ? ` of the last ${seconds((Date.now() - Date.parse(since)) / 1000)}` : "";
-  text(byId("store"), store === "memory" ? `At most the last ${count(kept) ?? ""} calls${of}, in memory; a ledger remembers more` : "");
+  text(byId("store"), store === "memory" ? inMemory(about.measure, of) : "");
 }
 
 async function learn() {
@@ -281,6 +281,7 @@ async function learn() {
   health.know({ about });
   // A ledger remembers more than it has seen so far.
   const { store, since } = await get("groups", {});
+  told(store, since);
   keptFor(store !== "memory" ? Infinity : since ? (Date.now() - Date.parse(since)) / 1000 : 0);
 }
 
@@ -310,6 +311,11 @@ function showView() {
   if (FILTERED.includes(view)) showFilters();
 }
 
+/** Scrolls to the part of the view that the address names. */
+function reveal() {
+  byId(location.hash.slice(1))?.scrollIntoView();
+}
+
 /** Shows what the address says. */
 function route() {
   showView();
@@ -320,7 +326,12 @@ function route() {
     streams.table.follow();
   }
   began();
-  VIEWS[view].follow();
+  const shown = VIEWS[view].follow();
+  if (FILTERED.includes(view) && view !== "now") offerNames(["model", "workload"]);
+  if (location.hash) {
+    reveal();
+    shown?.then(reveal);
+  }
   const { problems } = address;
   text(byId("address-problem"), problems.length > 0 ? `The address of this page is wrong in ${plural(problems.length, "place")}, which ${problems.length === 1 ? "is" : "are"} left out: ${problems.join("; ")}.` : "");
 }
@@ -351,7 +362,7 @@ startAddress(({ another, back }) => {
   route();
   if (!another) return;
   byId("main").focus({ preventScroll: true });
-  if (!back) scrollTo(0, 0);
+  if (!back && !location.hash) scrollTo(0, 0);
 });
 
 let begun = 0;

@@ -3,7 +3,7 @@ import { href } from "./address.js";
 import { BurnDowns } from "./budget.js";
 import { capsuleButton } from "./save.js";
 import { h, keyed, meter, text } from "./dom.js";
-import { count, known, percent, rate, seconds } from "./format.js";
+import { count, known, percent, promised, rate, seconds } from "./format.js";
 import { objectivesSay, placeOf } from "./pods.js";
 import { budget } from "./words.js";
 
@@ -42,7 +42,7 @@ export class Objectives {
   show() {
     const { slos } = this;
     this.none.hidden = slos.length > 0;
-    keyed(this.list, slos, sloName, () => h("article", { class: "slo" }), (article, slo) => {
+    keyed(this.list, slos, sloName, (slo) => h("article", { class: "slo", id: articleId(slo) }), (article, slo) => {
       const sign = JSON.stringify([slo.budget_remaining, slo.good, slo.bad, slo.burn, slo.alerts.map((a) => a.firing), slo.cause?.sentence, this.burnDowns.known.get(slo.name)?.at, slo.ratio]);
       if (article.sign === sign) return;
       article.sign = sign;
@@ -53,16 +53,15 @@ export class Objectives {
   article(slo) {
     const left = slo.budget_remaining;
     const { value, unit, kind } = budget(left);
-    const firing = slo.alerts.filter((alert) => alert.firing);
-    const alert = firing.find((one) => one.severity === "page") ?? firing[0];
+    const alert = firingAlert(slo);
     const events = slo.good + slo.bad;
     const met = events === 0 && slo.pod && slo.ratio !== null ? percent(slo.ratio) : events > 0 ? `${percent(slo.ratio)} of ${count(events)} ${slo.event === "request" ? "calls" : slo.event === "token" ? "tokens" : `slices of ${slo.event}`}` : "no event yet";
     return [
       h("h3", {}, h("a", { href: spentHref(slo), title: "The calls that spent its budget" }, sloName(slo)), " ", alert ? h("span", { class: `tag ${alert.severity === "page" ? "bad" : "warn"}` }, `${alert.severity} fires${observed(alert)}`) : ""),
-      h("p", { class: `left ${kind}` }, `${value} ${unit}`),
+      h("p", { class: `left ${kind}` }, `${value} ${unit}`.trim()),
       meter(left, kind),
       this.burnDowns.curve(slo.name) ?? "",
-      h("p", { class: "promise" }, `${slo.promise} for ${percent(slo.objective)} over ${slo.window}: ${met}`),
+      h("p", { class: "promise" }, `${slo.promise} for ${promised(slo.objective)} over ${slo.window}: ${met}`),
       h("p", { class: "burns" }, "burn ", ...burns(slo), ending(slo)),
       slo.cause ? h("p", { class: "cause" }, slo.cause.sentence) : "",
       alert ? h("p", { class: "of-process" }, capsuleButton(() => ({ slo: slo.name }))) : "",
@@ -73,14 +72,29 @@ export class Objectives {
 /** Its name, with the pod that it is of. */
 export const sloName = ({ name, pod }) => (pod ? `${name} · ${placeOf(pod)}` : name);
 
-/** The view of the calls that spent an objective's budget: over the window of what fires, else its own. */
-export function spentHref(slo) {
+/** Where an objective is on the view Now. */
+export const articleId = (slo) => `slo-${encodeURIComponent(sloName(slo))}`;
+
+/** The gravest alert of an objective that fires. */
+export function firingAlert(slo) {
   const firing = slo.alerts.filter((alert) => alert.firing);
-  const alert = firing.find((one) => one.severity === "page") ?? firing[0];
+  return firing.find((one) => one.severity === "page") ?? firing[0];
+}
+
+/** What an objective does that is wrong, as `{kind, says}`; null where nothing is. */
+export function stateOf(slo) {
+  const alert = firingAlert(slo);
+  if (alert) return { kind: alert.severity === "page" ? "bad" : "warn", says: `burns its budget ${rate(alert.burn_short)}× too fast` };
+  return slo.budget_remaining <= 0 ? { kind: "bad", says: "has spent its budget" } : null;
+}
+
+/** The view of the calls that spent an objective's budget: of `time`, else over the window of what fires, else its own. */
+export function spentHref(slo, time = null) {
+  const alert = firingAlert(slo);
   const { workload, route, upstream, team, cost_center, tenant } = slo.select;
-  const since = alert?.long ?? (slo.window === "month" ? "31d" : slo.window);
+  const within = time ?? { since: alert?.long ?? (slo.window === "month" ? "31d" : slo.window) };
   const { cluster, namespace, name: pod } = slo.pod ?? {};
-  return href("calls", { slo: slo.name, workload, route, upstream, team, cost_center, tenant, cluster, namespace, pod, since });
+  return href("calls", { slo: slo.name, workload, route, upstream, team, cost_center, tenant, cluster, namespace, pod, ...within });
 }
 
 /** How much of an alert's window was observed, where that is not all. */

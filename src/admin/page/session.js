@@ -2,13 +2,13 @@
 import { Analysis } from "./analysis.js";
 import { Beside } from "./beside.js";
 import { get } from "./api.js";
-import { other } from "./address.js";
+import { href, other } from "./address.js";
 import { h } from "./dom.js";
 import { list, percent, plural, rate, count, seconds, time } from "./format.js";
 import { userName } from "./names.js";
 import { cost } from "./sessions.js";
 import { Waterfall } from "./waterfall.js";
-import { PHASES } from "./words.js";
+import { PHASES, inMemory } from "./words.js";
 
 const PAGE = 200;
 
@@ -17,11 +17,12 @@ export class Session {
     this.host = host;
   }
 
-  /** Shows `id`; `again` where it is there already and may have grown. */
-  async open(id, again = false) {
+  /** Shows `id`; `again` where it is there already and may have grown. `measure` holds the settings. */
+  async open(id, measure, again = false) {
     if (again && this.id !== id) return;
     if (!again) this.calls = [];
     this.id = id;
+    this.measure = measure;
     try {
       const shown = Math.max(this.calls.length, PAGE);
       const session = await this.page(id, Math.min(shown, 1000), null);
@@ -65,7 +66,7 @@ export class Session {
   }
 
   draw() {
-    this.facts.replaceChildren(...facts(this.session, this.calls));
+    this.facts.replaceChildren(...facts(this.session, this.calls, this.measure));
     this.fall.update(this.session, this.calls, this.analysis.path);
     this.analysis.update(this.session, () => this.fall.update(this.session, this.calls, this.analysis.path));
     this.more.hidden = this.next === null;
@@ -76,12 +77,12 @@ function frame(id, ...content) {
   return h("section", { class: "panel", "aria-labelledby": "session-title" }, h("div", { class: "head" }, h("h2", { id: "session-title" }, "Session ", h("code", {}, id)), h("a", { class: "push", href: other("sessions") }, "← All sessions")), ...content);
 }
 
-function facts(session, calls) {
+function facts(session, calls, measure) {
   const { tokens, seconds: took } = session;
   const unpriced = session.unpriced_calls > 0 ? `${plural(session.unpriced_calls, "call")} without a price` : null;
   const told = [
     ["Cost", cost(session) ?? (session.unpriced_calls > 0 ? "no price is known" : "nothing to pay for"), unpriced],
-    ["Calls", count(session.total_calls), session.errors > 0 ? `${count(session.errors)} failed` : "none failed"],
+    ["Calls", count(session.total_calls), session.errors > 0 ? h("a", { href: href("calls", { session: session.id, outcome: "failed", from: session.started_at }) }, `${count(session.errors)} failed`) : "none failed"],
     ["Took", seconds(took.wall), `from ${time(session.started_at, true)}`],
     ["Waiting for models", seconds(took.model), percent(took.wall > 0 ? took.model / took.wall : null)],
     ["Between calls", seconds(took.tools), "tools, and people"],
@@ -96,7 +97,8 @@ function facts(session, calls) {
     ["Experiment", [session.experiment, session.variant].filter(Boolean).join(" / ") || null],
   ];
   const items = told.filter(([, value]) => value !== null && value !== undefined).map(([name, value, more]) => h("div", {}, h("dt", {}, name), h("dd", {}, value), more ? h("dd", { class: "muted small" }, more) : null));
-  return [h("dl", { class: "facts" }, items), ...whereTimeWent(session, calls)];
+  const kept = session.store === "memory" ? h("p", { class: "note kept" }, `${inMemory(measure, " of all sessions")}: earlier calls of this session are in no figure.`) : null;
+  return [h("dl", { class: "facts" }, items), ...(kept ? [kept] : []), ...whereTimeWent(session, calls)];
 }
 
 /** The phases of the calls at hand and the time between them, as one bar. */
@@ -110,5 +112,7 @@ function whereTimeWent(session, calls) {
   const style = (name, sum) => ({ width: `${(sum / all) * 100}%`, ...(name in PHASES ? { background: `var(--${name})` } : {}) });
   const bar = parts.map(([name, sum]) => h("i", { class: name in PHASES ? null : "hatched", style: style(name, sum) }));
   const keys = parts.map(([name, sum]) => h("li", {}, h("i", { class: name in PHASES ? "box" : "box hatched", title: PHASES[name], style: name in PHASES ? { background: `var(--${name})` } : {} }), name, h("b", {}, seconds(sum)), percent(sum / all)));
-  return [h("div", { class: "split", "aria-hidden": "true" }, bar), h("ul", { class: "keys phases", "aria-label": "Where the time went, all calls added up" }, keys)];
+  const beside = all > session.seconds.wall * 1.01 ? `, which is more than the ${seconds(session.seconds.wall)} the session took: calls ran side by side` : "";
+  const note = h("p", { class: "muted small added" }, `All calls at hand added up: ${seconds(all)}${beside}.`);
+  return [h("div", { class: "split", "aria-hidden": "true" }, bar), h("ul", { class: "keys phases", "aria-label": "Where the time went, all calls added up" }, keys), note];
 }

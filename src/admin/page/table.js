@@ -5,7 +5,7 @@ import { h, keyed, unknown } from "./dom.js";
 /**
  * `columns`: `id`, `label`, `text(item)` (null is unknown, and `why(item)` says why);
  * `node(item)` in place of the text, made anew only when `text` changes; `sort(item)` or
- * `true` for one that the server sorts by; `num`, `wide` (left out on a phone), `fleet` (of many
+ * `true` for one that the server sorts by; `num`, `wide` (left out on a phone), `spare` (left out but on the widest screens), `fleet` (of many
  * processes alone), `head` (names the row), `hint`. `order` is `{id, ascending}`; with `param` it is in the address
  * under this name; with `remote` the caller brings the rows in order.
  */
@@ -96,4 +96,4 @@ export class Table {
   }
 }
 
-const classes = (column) => [column.num && "num", column.wide && "wide", column.clip && "clip", column.fleet && "of-fleet"].filter(Boolean).join(" ") || null;
+const classes = (column) => [column.num && "num", column.wide && "wide", column.spare && "spare", column.clip && "clip", column.fleet && "of-fleet"].filter(Boolean).join(" ") || null;

@@ -6,6 +6,7 @@ import { h } from "./dom.js";
 import { filters, names } from "./filters.js";
 import { count, frequency, percent, rate, seconds } from "./format.js";
 import { Table } from "./table.js";
+import { severity } from "./tiles.js";
 
 const unread = (u) => (u.engine ? (u.engine.up ? "its engine does not report it" : "its engine's metrics cannot be read") : "metrics_url of the upstream is not set");
 
@@ -34,7 +35,7 @@ export class Upstreams {
         { id: "tps", label: "TPS p50", num: true, sort: (u) => u.of?.tps.p50, text: (u) => rate(u.of?.tps.p50), why: () => "no call with a speed" },
         { id: "ttft", label: "TTFT p95", num: true, wide: true, sort: (u) => u.of?.ttft.p95, text: (u) => seconds(u.of?.ttft.p95), why: () => "no streamed call" },
         { id: "rate", label: "Req/s", num: true, wide: true, sort: (u) => u.of?.requests_per_second, text: (u) => frequency(u.of?.requests_per_second), why: () => "no call" },
-        { id: "failed", label: "Failed", num: true, sort: (u) => (calls(u) ? u.of.errors / u.of.calls : null), text: (u) => (calls(u) ? percent(u.of.errors / u.of.calls) : null), why: () => "no call", node: (u) => h("a", { href: other("calls", { upstream: u.name, outcome: "failed" }) }, percent(u.of.errors / u.of.calls)) },
+        { id: "failed", label: "Failed", num: true, sort: (u) => (calls(u) ? u.of.errors / u.of.calls : null), text: (u) => (calls(u) ? percent(u.of.errors / u.of.calls) : null), why: () => "no call", node: (u) => h("a", { class: `tag ${severity(u.of.errors / u.of.calls)}`, href: other("calls", { upstream: u.name, outcome: "failed" }) }, percent(u.of.errors / u.of.calls)) },
         { id: "knee", label: "Knee", num: true, wide: true, sort: (u) => u.knee?.concurrency, text: (u) => count(u.knee?.concurrency), why: (u) => u.reason ?? "too little was seen", hint: "Streams from which on more of them bring hardly more throughput" },
       ],
     });

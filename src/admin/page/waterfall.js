@@ -19,7 +19,10 @@ export class Waterfall {
     const bars = h("th", { scope: "col" }, h("span", { class: "vh" }, "Phases over time"), this.ticks);
     const head = h("tr", {}, heads.map(([label, kind]) => h("th", { scope: "col", class: kind ?? null }, label)), bars);
     const table = h("table", { class: "fall" }, h("caption", { class: "vh" }, "Calls of the session in the order of their start, children under their parents"), h("thead", {}, head), this.body);
-    host.append(this.option, h("div", { class: "scroll", role: "region", "aria-label": "Waterfall of the session's calls", tabindex: "0" }, table));
+    const key = (sign, words) => h("li", { hidden: true }, sign, words);
+    this.onPath = key(h("i", { class: "box path" }), "on the critical path");
+    this.failed = key(h("b", { class: "problem", "aria-hidden": "true" }, "✕"), "failed");
+    host.append(this.option, h("ul", { class: "keys", "aria-label": "What rows are marked with" }, this.onPath, this.failed), h("div", { class: "scroll", role: "region", "aria-label": "Waterfall of the session's calls", tabindex: "0" }, table));
   }
 
   /** `path` holds the ids of the calls on the critical path. */
@@ -33,6 +36,8 @@ export class Waterfall {
   }
 
   draw() {
+    this.onPath.hidden = this.path.size === 0;
+    this.failed.hidden = !this.calls.some(failed);
     this.scale = new Scale(this.calls, this.squeeze.checked);
     const ticks = this.scale.ticks();
     this.ticks.replaceChildren(...ticks.map(([at, label]) => h("span", { style: { left: at } }, label)));
@@ -48,7 +53,7 @@ export class Waterfall {
     const row = h(
       "tr",
       { "data-call": call.id, class: this.path.has(call.id) ? "on-path" : null },
-      h("th", { scope: "row", class: depth > 0 ? "child" : null, style: { "padding-left": `${depth * 16}px` } }, depth > 0 ? h("span", { "aria-hidden": "true" }, "↳ ") : null, button),
+      h("th", { scope: "row", class: depth > 0 ? "child" : null, style: { "padding-left": `${depth * 16}px` } }, depth > 0 ? h("span", { "aria-hidden": "true" }, "↳ ") : null, failed(call) ? h("b", { class: "problem", title: outcome(call.outcome)[0] }, h("span", { "aria-hidden": "true" }, "✕ "), h("span", { class: "vh" }, "failed: ")) : null, button),
       cell(seconds(call.offset), "num wide"),
       cell(call.wait_before > 0 ? seconds(call.wait_before) : "", "num wide"),
       cell(seconds(end - call.offset), "num"),
@@ -76,12 +81,13 @@ export class Waterfall {
 
   lane(call) {
     const place = (start, end) => ({ left: this.scale.at(start), width: this.scale.width(start, end) });
-    const failed = outcome(call.outcome)[1] === "bad";
-    const parts = call.phases.map((phase) => h("i", { class: failed ? "failed" : null, title: `${phase.name} ${seconds(phase.end - phase.start)}`, style: { ...place(phase.start, phase.end), background: `var(--${phase.name in PHASES ? phase.name : "other"})` } }));
+    const parts = call.phases.map((phase) => h("i", { class: failed(call) ? "failed" : null, title: `${phase.name} ${seconds(phase.end - phase.start)}`, style: { ...place(phase.start, phase.end), background: `var(--${phase.name in PHASES ? phase.name : "other"})` } }));
     const wait = call.wait_before > 0 ? h("i", { class: "hatched", title: `${seconds(call.wait_before)} between calls`, style: place(call.offset - call.wait_before, call.offset) }) : null;
     return h("div", { class: "lane", "aria-hidden": "true" }, wait, parts);
   }
 }
+
+const failed = (call) => outcome(call.outcome)[1] === "bad";
 
 function detail(call, onPath) {
   const [words, kind] = outcome(call.outcome);

@@ -55,11 +55,14 @@ export const PHASES = {
   other: "other",
 };
 
-/** What is left of a budget, in words; one can be overspent. */
+/** What is left of a budget, in words; one that is overspent is over by a share of itself. */
 export function budget(left) {
   const kind = left <= 0 ? "bad" : left < 0.25 ? "warn" : "good";
   if (left > 0) return { value: percent(left), unit: "left", kind };
-  return { value: left === 0 ? "spent" : percent(-left), unit: left === 0 ? "" : "over", kind };
+  return { value: left === 0 ? "spent" : `over by ${percent(-left)}`, unit: "", kind };
 }
+
+/** What is known of calls where no ledger keeps them. */
+export const inMemory = (measure, of = "") => `At most the last ${count(measure?.recent_calls) ?? ""} calls${of}, in memory; a ledger remembers more`;
 
 export const silence = (threshold) => `silent for over ${Number((threshold ?? 1).toFixed(2))} s`;

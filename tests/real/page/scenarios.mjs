@@ -6,6 +6,8 @@ import { call, inaccessible, open } from "./browser.mjs";
 const VIEWS = { now: "", sessions: "sessions", calls: "calls", costs: "costs", upstreams: "upstreams", experiments: "experiments", alerts: "alerts", connect: "connect" };
 const figure = (page, tile) => page.locator(`#tile-${tile} .value`).textContent();
 const cells = (page, table, column) => page.locator(`${table} tbody tr > :nth-child(${column})`).allTextContents();
+/** The cells of a table below a column's name. */
+const below = async (page, table, label) => cells(page, table, (await page.locator(`${table} thead th`).allTextContents()).findIndex((name) => name === label) + 1);
 const state = (page, wanted) => page.locator(`#link-state[data-state="${wanted}"]`).waitFor();
 const until = async (what, holds, seconds = 10) => {
   const end = Date.now() + seconds * 1000;
@@ -166,9 +168,13 @@ async function waterfall(world) {
   assert.equal(await rows.first().getByRole("button").getAttribute("aria-expanded"), "true");
   const detail = await page.locator(".fall tr.more").textContent();
   assert.ok(detail.includes(told.calls[0].id));
+  const [row, facts] = await Promise.all([".fall tr.more > td", ".fall tr.more dl"].map((part) => page.locator(part).boundingBox()));
+  const table = await page.locator("table.fall").boundingBox();
+  assert.ok(row.width > table.width * 0.95 && facts.width > table.width * 0.9 && facts.height < 250, JSON.stringify({ row, facts, table }));
+  await page.locator(".fall").locator("xpath=../..").getByText("on the critical path").waitFor();
   assert.match(detail, /Longest gap between tokens/);
-  const facts = await page.locator("#session dl.facts").first().innerText();
-  assert.match(facts, new RegExp(`Calls\\s+${told.total_calls}\\s`), "the number of its calls");
+  const sums = await page.locator("#session dl.facts").first().innerText();
+  assert.match(sums, new RegExp(`Calls\\s+${told.total_calls}\\s`), "the number of its calls");
   // Its critical path, and its trace as a file.
   const analysis = await api(world, "sessions/waterfall/analysis");
   const onPath = new Set(analysis.critical_path.steps.map((step) => step.call).filter(Boolean));
@@ -178,6 +184,7 @@ async function waterfall(world) {
   assert.ok(longest.includes(analysis.critical_path.parts[0].phase ?? "between calls"), longest);
   assert.match(await page.locator(".analysis").textContent(), /Prompt cache/);
   const [file] = await Promise.all([page.waitForEvent("download"), page.getByRole("button", { name: "Trace for Perfetto" }).click()]);
+  assert.match(file.suggestedFilename(), /^tokengauge-session-waterfall-perfetto-.*\.json$/);
   const trace = JSON.parse(fs.readFileSync(await file.path(), "utf8"));
   assert.ok(trace.traceEvents.filter((event) => event.cat === "call").length === told.total_calls);
   await page.getByRole("link", { name: "All sessions" }).click();
@@ -466,6 +473,34 @@ async function cause(world) {
   const wanted = /bad calls are agent failing.*errors, mostly http_error 503\.$/;
   await until("the cause of the errors", async () => wanted.test((await told()) ?? ""), 45);
   await until("the page says so", async () => (await shown.count()) === 1 && (await shown.textContent()) === (await told()), 20);
+  // It is at the top, and leads to the objective; of an overspent budget the same is said everywhere.
+  const { innerHeight } = await page.evaluate(() => ({ innerHeight }));
+  const finding = page.locator("#health li", { hasText: "availability burns its budget" });
+  assert.equal(await finding.locator(".cause").textContent(), await told());
+  const box = await finding.boundingBox();
+  assert.ok(box.y + box.height < innerHeight / 2, JSON.stringify(box));
+  await finding.getByRole("link").click();
+  assert.equal(new URL(page.url()).pathname, "/");
+  await until("the objective is seen", async () => page.locator("#slos .slo", { hasText: "availability" }).evaluate((article) => article.getBoundingClientRect().top >= 0 && article.getBoundingClientRect().top < innerHeight));
+  const over = [await page.locator("#slos .slo", { hasText: "availability" }).locator(".left").textContent(), await figure(page, "budget")];
+  for (const words of over) assert.match(words, /^over by [\d.]+%$/);
+  const { page: phone, wrong: itsWrong } = await open(world.browser, world.full.admin, { width: 390, height: 844 });
+  const seen = phone.locator("#health li .cause").first();
+  await seen.waitFor();
+  const there = await seen.boundingBox();
+  assert.ok(there.y + there.height < 844, JSON.stringify(there));
+  // The calls that an alert leads to have its sentence above them.
+  await phone.goto(`${world.full.admin}/calls?slo=availability&since=1h`);
+  const sentence = phone.locator("#objective");
+  await until("the objective above its calls", async () => (await sentence.textContent()).endsWith(await told()));
+  assert.match(await sentence.textContent(), /^availability burns its budget .*× too fast: its budget is over by [\d.]+%\. /);
+  await until("outcomes in full", async () => (await below(phone, "#calls", "Outcome")).length > 0);
+  const tag = await phone.locator("#calls tbody .tag.bad").first().boundingBox();
+  assert.ok(tag.x + tag.width <= 390, JSON.stringify(tag));
+  const costs = await below(phone, "#calls", "Cost");
+  assert.ok(costs.every((cost) => cost.includes("no token was counted that could cost something")), costs[0]);
+  assert.deepEqual(await inaccessible(phone), [], "calls of an objective");
+  clean(itsWrong);
   await until("the title tells", async () => /^‼ availability( \+\d)? · tokengauge$/.test(await page.title()));
   await page.locator('[data-view="calls"]').click();
   assert.match(await page.title(), /^‼ availability( \+\d)? · Calls · tokengauge$/);
@@ -541,18 +576,18 @@ async function links(world) {
   await until("failures", async () => /\d/.test(await figure(page, "errors")));
   await page.getByRole("link", { name: "Failed calls" }).click();
   assert.deepEqual(query(page), { agent: "crowd/1", outcome: "failed" });
-  await until("a page of failures", async () => (await cells(page, "#calls", 9)).length >= 100);
-  assert.ok((await cells(page, "#calls", 9)).every((outcome) => outcome.startsWith("unreachable")));
+  await until("a page of failures", async () => (await below(page, "#calls", "Outcome")).length >= 100);
+  assert.ok((await below(page, "#calls", "Outcome")).every((outcome) => outcome.startsWith("unreachable")));
   await page.getByRole("button", { name: "Older calls" }).click();
-  await until("two pages", async () => (await cells(page, "#calls", 9)).length >= 200);
+  await until("two pages", async () => (await below(page, "#calls", "Outcome")).length >= 200);
   // Calls that spent the budget of an objective: those whose first token took too long.
   await call(world.full.proxy, { session: "too-late", behave: "ttft=700ms,gap=2ms,tokens=40" });
   await page.locator('[data-view="now"]').click();
   await page.locator("#slos .slo h3 a", { hasText: "first-token" }).click();
   assert.equal(query(page).slo, "first-token");
   assert.equal(query(page).workload, "chat");
-  await until("the late call", async () => (await cells(page, "#calls", 12)).includes("too-late"));
-  const first = (await cells(page, "#calls", 5)).map((text) => (text.endsWith("ms") ? Number.parseFloat(text) / 1000 : Number.parseFloat(text)));
+  await until("the late call", async () => (await below(page, "#calls", "Session")).includes("too-late"));
+  const first = (await below(page, "#calls", "TTFT")).map((text) => (text.endsWith("ms") ? Number.parseFloat(text) / 1000 : Number.parseFloat(text)));
   assert.ok(first.length > 0 && first.every((seconds) => seconds > 0.5), first.join());
   await page.goto(`${world.full.admin}/?agent=crowd%2F1`);
   const pill = page.locator("#health a", { hasText: "of calls failed" });
@@ -685,6 +720,7 @@ async function upstreams(world) {
   assert.match(await cell("anthropic", "KV cache"), /^–metrics_url of the upstream is not set$/);
   const [{ tps }] = (await api(world, "groups?by=upstream&upstream=openai&since=15m")).groups;
   assert.ok(Math.abs(Number(await cell("openai", "TPS p50")) - tps.p50) <= tps.p50 * 0.1);
+  assert.match(await row("gone").getByRole("link", { name: "100%" }).getAttribute("class"), /\bbad\b/);
   await row("gone").getByRole("link", { name: "100%" }).click();
   assert.deepEqual(query(page), { upstream: "gone", outcome: "failed" });
   clean(wrong);
@@ -738,7 +774,7 @@ async function burnDown(world) {
   const { page, wrong } = await open(world.browser, world.full.admin);
   const curve = page.locator("#slos .slo", { hasText: "availability" }).locator(".burn-down svg");
   await curve.waitFor();
-  assert.match(await curve.getAttribute("aria-label"), /^Budget left since \d\d:\d\d: from 100% to -?[\d.]+%; most of it was spent at \d\d:\d\d$/);
+  assert.match(await curve.getAttribute("aria-label"), /^Budget since \d\d:\d\d: from 100% left to (over by [\d.]+%|[\d.<>]+% left|spent); most of it was spent at \d\d:\d\d$/);
   const points = (await curve.locator("polyline").getAttribute("points")).split(" ");
   assert.ok(points.length > 1 && points.length <= (await told()).length);
   const { budget_remaining: left } = (await api(world, "slos")).slos.find(({ name }) => name === "availability");
@@ -814,7 +850,10 @@ async function capsule(world) {
   };
   const alone = `${world.shots}/incident.html`;
   await save(firing, alone);
-  await save(page.getByRole("button", { name: "Save this time as a file" }), `${world.shots}/time.html`);
+  const button = page.getByRole("button", { name: "Save this time as a file" });
+  await save(button, `${world.shots}/time.html`);
+  const [above, tiles] = [await button.boundingBox(), await page.locator("#tiles").boundingBox()];
+  assert.ok(above.y + above.height + 4 <= tiles.y, "it touches no tile");
   clean(wrong);
   for (const [width, colorScheme] of [[1440, "light"], [1440, "dark"], [390, "light"]]) {
     const { page: file, wrong } = await open(world.browser, "file://", { path: alone.slice(1), width, colorScheme });
@@ -862,10 +901,28 @@ async function alertHistory(world) {
   await row.waitFor();
   assert.match(await row.innerText(), /fires/);
   assert.deepEqual(await inaccessible(page), [], "alerts");
-  const [download] = await Promise.all([page.waitForEvent("download", { timeout: 30_000 }), row.getByRole("button", { name: "Save" }).click()]);
-  assert.match(fs.readFileSync(await download.path(), "utf8"), /^<!doctype html>/);
+  const { cause } = (await api(world, "slos")).slos.find(({ name }) => name === "availability");
+  await until("its cause", async () => (await row.textContent()).includes((await api(world, "slos")).slos.find(({ name }) => name === "availability").cause.sentence)).catch((error) => assert.fail(`${error.message}: ${cause?.sentence}`));
+  const save = page.waitForEvent("download", { timeout: 30_000 });
+  const [asked] = await asks(page, /\/capsule\?/, () => row.getByRole("button", { name: "Save" }).click());
+  assert.equal(new URL(asked.url()).searchParams.get("slo"), "availability");
+  const download = await save;
+  assert.match(download.suggestedFilename(), /^tokengauge-incident-availability-.*\.html$/);
+  const file = fs.readFileSync(await download.path(), "utf8");
+  assert.match(file, /^<!doctype html>/);
+  assert.match(file, /Incident of availability/);
+  const phone = await open(world.browser, world.full.admin, { path: "alerts", width: 390, height: 844 });
+  const [said, button] = [phone.page.locator("#alerts td.said").first(), phone.page.getByRole("button", { name: "Save" }).first()];
+  await said.waitFor();
+  for (const part of [said, button]) {
+    const { x, width } = await part.boundingBox();
+    assert.ok(x >= 0 && x + width <= 390, `${x} ${width}`);
+  }
+  assert.deepEqual(await inaccessible(phone.page), [], "alerts on a phone");
+  clean(phone.wrong);
   await row.getByRole("link").click();
-  assert.match(page.url(), /\/calls\?from=/);
+  assert.match(page.url(), /\/calls\?.*from=/);
+  assert.equal(query(page).slo, "availability");
   clean(wrong);
 }
 
@@ -884,6 +941,9 @@ async function costs(world) {
     await until(`rows by ${kind}`, async () => (await cells(page, "#costs .scroll:not(.tall)", 1)).filter((name) => !/^\d+ others?$/.test(name)).toSorted().join() === named.toSorted().join());
     const dollars = (await cells(page, "#costs .scroll:not(.tall)", 2)).map((cell) => Number.parseFloat(cell.replace("$", ""))).filter(Number.isFinite);
     assert.deepEqual(dollars, dollars.toSorted((one, other) => other - one), "the most expensive first");
+    // What the legend says is of the whole window.
+    const [, legend] = (await page.locator("#costs .keys li").first().innerText()).match(/\$([\d.]+)$/);
+    assert.ok(Math.abs(Number(legend) - told.series[0].cost_usd) <= told.series[0].cost_usd * 0.2, `${legend} ${told.series[0].cost_usd}`);
     assert.ok(dollars[0] > 0 && Math.abs(dollars[0] - told.series[0].cost_usd) <= told.series[0].cost_usd * 0.2, `${dollars} ${told.series[0].cost_usd}`);
   }
   // What is drawn: the columns of the stack have its colours.
@@ -929,8 +989,108 @@ async function costs(world) {
   await page.locator("#costs select").selectOption({ label: "Agents" });
   await page.getByRole("link", { name: "Cost and speed side by side" }).click();
   assert.deepEqual(query(page), { by: "agent" });
+  await until("the table is seen", () => page.locator("#models-title").evaluate((title) => title.getBoundingClientRect().top >= 0 && title.getBoundingClientRect().top < innerHeight / 2));
   await until("cost and speed of agents", async () => (await page.locator("#models thead th").allTextContents()).includes("Cost / call"));
+  const hidden = await page.locator("#models .scroll").evaluate((scroll) => scroll.scrollWidth - scroll.clientWidth);
+  assert.ok(hidden <= 0, `${hidden} pixels of the table are cut off`);
   assert.deepEqual(await inaccessible(page), [], "side by side");
+  // One more than there are colours has its name, not "1 other".
+  for (let model = 1; model <= 9; model++) await call(world.full.proxy, { model: `ninth-${model}`, agent: "ninth/1" });
+  await until("nine models", async () => (await api(world, "costs?agent=ninth%2F1&since=15m&series=9")).series.length === 9, 20);
+  await page.goto(`${world.full.admin}/costs?agent=ninth%2F1`);
+  await until("all of them by name", async () => (await cells(page, "#costs .scroll:not(.tall)", 1)).toSorted().join() === Array.from({ length: 9 }, (_, at) => `ninth-${at + 1}`).join());
+  clean(wrong);
+}
+
+/** Names to filter by are there whichever view is opened first. */
+async function filterNames(world) {
+  for (const path of ["calls", "sessions", "costs", "upstreams"]) {
+    const { page, context, wrong } = await open(world.browser, world.full.admin, { path });
+    for (const [name, value] of [["model", "claude-sonnet-4-5"], ["workload", "chat"]]) await page.locator(`#filters select[name="${name}"] option[value="${value}"]`).waitFor({ state: "attached" });
+    clean(wrong);
+    await context.close();
+  }
+}
+
+/** Without a ledger, every view of finished calls says that old ones are dropped, and so does the API. */
+async function memory(world) {
+  const { admin, proxy } = world.empty;
+  await call(proxy, { route: "", session: "remembered", agent: "forgetful/1" });
+  for (const path of ["", "sessions", "calls", "costs"]) {
+    const { page, context, wrong } = await open(world.browser, admin, { path });
+    await page.getByText("At most the last 1,000 calls").waitFor();
+    clean(wrong);
+    await context.close();
+  }
+  const { page, wrong } = await open(world.browser, admin, { path: "sessions/remembered" });
+  await page.locator("#session").getByText("At most the last 1,000 calls of all sessions").waitFor();
+  assert.deepEqual(await inaccessible(page), [], "a session in memory");
+  clean(wrong);
+  const { page: none } = await open(world.browser, admin, { path: "sessions/dropped", expected: /404/ });
+  await none.getByText("at most the last 1000 calls are").waitFor();
+  const { page: kept } = await open(world.browser, world.full.admin, { path: "sessions/waterfall" });
+  await kept.locator(".fall tbody tr[data-call]").first().waitFor();
+  assert.equal(await kept.getByText("in memory").count(), 0);
+}
+
+/** A session of two agents whose calls overlap, one of which failed. */
+async function sessionParts(world) {
+  const session = `parts-${Date.now()}`;
+  const slow = (agent) => call(world.full.proxy, { session, agent, behave: "ttft=20ms,gap=10ms,tokens=80" });
+  await Promise.all([slow("one/1"), slow("two/1"), slow("two/1")]);
+  await call(world.full.proxy, { session, agent: "one/1", behave: "status=503" });
+  await until("it is in the ledger", async () => (await api(world, `sessions/${session}`)).total_calls === 4, 20);
+  const { page, wrong } = await open(world.browser, world.full.admin, { path: `sessions/${session}` });
+  await page.locator(".fall tbody tr[data-call]").nth(3).waitFor();
+  assert.match(await page.locator("#session .added").innerText(), /^All calls at hand added up: .*, which is more than the .* the session took: calls ran side by side\.$/);
+  assert.equal(await page.locator(".fall tbody th", { hasText: "failed:" }).count(), 1);
+  await page.locator("#session .keys li", { hasText: "failed" }).waitFor();
+  const { groups } = await api(world, `groups?by=agent&session=${session}`);
+  assert.equal(groups.length, 2);
+  const rows = page.locator("table.by-agent tbody tr");
+  await rows.first().waitFor();
+  const shares = await page.locator("table.by-agent tbody tr td:nth-child(3)").allTextContents();
+  const all = groups.reduce((sum, { cost_usd: cost }) => sum + cost, 0);
+  assert.ok(all > 0);
+  const wanted = groups.toSorted((one, other) => other.cost_usd - one.cost_usd);
+  assert.deepEqual(await rows.locator("th").allTextContents(), wanted.map(({ name }) => name));
+  wanted.forEach(({ cost_usd: cost }, place) => assert.ok(Math.abs(Number.parseFloat(shares[place]) - (cost / all) * 100) <= 0.6, shares.join()));
+  assert.deepEqual(await inaccessible(page), [], "a session of two agents");
+  await page.getByRole("link", { name: "1 failed" }).click();
+  await until("the failed call", async () => (await below(page, "#calls", "Outcome")).length === 1);
+  assert.match((await below(page, "#calls", "Outcome"))[0], /^HTTP error/);
+  clean(wrong);
+}
+
+/** A call that stood still says so, in the list and by itself. */
+async function stalls(world) {
+  const session = `stalled-${Date.now()}`;
+  await call(world.full.proxy, { session, behave: "ttft=20ms,gap=5ms,tokens=60,stall=1500ms@30" });
+  const { page, wrong } = await open(world.browser, world.full.admin, { path: `calls?session=${session}` });
+  await until("its gap", async () => /^1\.5\d s$/.test((await below(page, "#calls", "Longest gap"))[0] ?? ""));
+  assert.equal(await page.locator("#calls tbody .tag.good").count(), 0, "it is not shown as good");
+  await page.locator("#calls tbody th a").click();
+  assert.match(await page.locator("#call .stalled").innerText(), /^1 stall Within these phases no token came for 1\.5\d s at once, [78]\d% of the call\.$/);
+  const [gap, whole] = await Promise.all([".split.gap i", ".split:not(.gap)"].map((part) => page.locator(`#call ${part}`).first().boundingBox()));
+  assert.ok(gap.width > whole.width * 0.7 && gap.width < whole.width * 0.9, JSON.stringify([gap, whole]));
+  assert.deepEqual(await inaccessible(page), [], "a call that stood still");
+  clean(wrong);
+}
+
+/** Calls that end while they are listed stand where they began. */
+async function callOrder(world) {
+  const agent = `order-${Date.now()}`;
+  await call(world.full.proxy, { agent });
+  const { page, wrong } = await open(world.browser, world.full.admin, { path: `calls?agent=${agent}` });
+  await state(page, "live");
+  await until("the first", async () => (await below(page, "#calls", "Session")).length === 1);
+  const long = call(world.full.proxy, { agent, session: "long", behave: "ttft=1500ms,gap=5ms,tokens=60" });
+  await new Promise((wake) => setTimeout(wake, 300));
+  await call(world.full.proxy, { agent, session: "brief", behave: "ttft=5ms,gap=2ms,tokens=40" });
+  await long;
+  const sessions = async () => (await below(page, "#calls", "Session")).map((text) => text.replace(/^–.*/, ""));
+  await until("all three", async () => (await sessions()).length === 3);
+  assert.equal((await sessions()).join(), "brief,long,", "by their beginnings");
   clean(wrong);
 }
 
@@ -1053,4 +1213,4 @@ async function pictures(world) {
   }
 }
 
-export const scenarios = { start, liveUpdate, polling, filter, sort, compare, waterfall, dark, empty, token, phone, keyboard, accessible, tenThousandSessions, unavailable, cause, addresses, links, wrongAddress, range, csv, runbooks, upstreams, brush, against, burnDown, keys, marks, experiments, runaways, capsule, beside, alertHistory, costs, userNames, heat, pictures };
+export const scenarios = { start, liveUpdate, polling, filter, sort, compare, waterfall, dark, empty, token, phone, keyboard, accessible, tenThousandSessions, unavailable, cause, addresses, links, wrongAddress, range, csv, runbooks, upstreams, brush, against, burnDown, keys, marks, experiments, runaways, capsule, beside, alertHistory, costs, filterNames, memory, sessionParts, stalls, callOrder, userNames, heat, pictures };

@@ -137,7 +137,7 @@ fn described(operation: Operation, schemas: &mut SchemaGenerator) -> Value {
         responses["404"] = problem("No finished call that is kept has this id.");
     } else if operation.path.contains("{id}") {
         parameters.insert(0, parameters::session_id());
-        responses["404"] = problem("No finished call names this session.");
+        responses["404"] = problem("No finished call that is kept names this session.");
     }
     if operation.path.starts_with("/api/v1/gates/{name}") {
         parameters.insert(0, parameters::gate_name());
