@@ -24,8 +24,8 @@ pub(super) const PROVIDER: &str = "openai";
 const OBJECTIVE: &str = "rehearsal";
 /// For so long all is well, so that there is something to compare with.
 const CALM: Duration = Duration::from_secs(25);
-/// The warm-up of the start is over by then.
-pub(super) const MEASURE: &str = "[measure]\nwarm_up_for = \"10s\"\n";
+/// Hardly a call of that time is of a warm-up, so that one that comes up again is seen.
+pub(super) const MEASURE: &str = "[measure]\nwarm_up_calls = 2\nwarm_up_for = \"1s\"\n";
 /// How long an incident lasts.
 const LASTS: Duration = Duration::from_secs(180);
 /// How long a backend is away that starts anew.
