@@ -341,7 +341,7 @@ def test_status_prints_the_table(start, config, tokengauge):
     address = proxy.admin.removeprefix("http://")
     table = run(tokengauge, "slo", "status", "--admin", address)
     head, row = table.splitlines()
-    assert head.startswith("SLO") and row.startswith("first") and "[PAGE]" in row, table
+    assert head.startswith("SLO") and row.startswith("first") and "[PAGE over " in row, table
     assert "ttft ≤ 0.05 s" in row and "99% over 30d" in row
     whole = json.loads(run(tokengauge, "slo", "status", "--admin", address, "--json"))
     assert whole["slos"][0]["bad"] == 12
