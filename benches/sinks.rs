@@ -49,7 +49,7 @@ struct Options {
     /// For how long the stores are away, in the middle of it
     #[arg(long, default_value_t = 0)]
     away: u64,
-    /// A folder whose `ledger.sqlite` is gone on with, and kept [default: a temporary one]
+    /// A folder whose `ledger.sqlite` is continued, and kept [default: a temporary one]
     #[arg(long)]
     folder: Option<PathBuf>,
     /// Added by cargo

@@ -57,7 +57,7 @@ pub(crate) fn of_throughput(cause: &Cause) -> String {
         );
     };
     let fell = format!(
-        "okens per second went from {} to {}{}",
+        "tokens per second went from {} to {}{}",
         rate(before.tokens_per_second),
         rate(now.tokens_per_second),
         since(cause)
@@ -89,16 +89,17 @@ pub(crate) fn of_throughput(cause: &Cause) -> String {
     let parts = parts.join("; ");
     if !cause.known {
         return format!(
-            "The cause is not known: t{fell}; {parts}; no model, route, agent or node has much more than its share of the loss."
+            "The cause is not known: {fell}; {parts}; no model, route, agent or node has much more than its share of the loss."
         );
     }
+    let begin = fell.replacen('t', "T", 1);
     match cause.mechanism {
         Some(found) => {
             let error = cause.error.as_ref();
             let error = error.map_or(String::new(), |error| format!(", mostly {error}"));
-            format!("T{fell}; {parts}: {}{error}.", in_words(found, cause))
+            format!("{begin}; {parts}: {}{error}.", in_words(found, cause))
         }
-        None => format!("T{fell}; {parts}: what makes them fewer is not known."),
+        None => format!("{begin}; {parts}: what makes them fewer is not known."),
     }
 }
 

@@ -13,7 +13,6 @@ use crate::ledger::Reader;
 use crate::query::{Filter, Mark, MarkKind, MarkQuery, Paging, SeriesMetric};
 use crate::slo::{self, Status};
 use axum::extract::{RawQuery, State};
-use axum::http::uri::Authority;
 use axum::http::{HeaderMap, header};
 use axum::response::{Html, IntoResponse, Response};
 use std::sync::Arc;
@@ -89,8 +88,10 @@ fn asked_at(admin: &Admin, headers: &HeaderMap) -> String {
     let host = headers
         .get(header::HOST)
         .and_then(|host| host.to_str().ok());
-    let host = host.and_then(|host| host.parse::<Authority>().ok());
-    let host = host.map_or("ADDRESS".to_owned(), |host| host.to_string());
+    // It becomes a part of commands, so it has nothing that means something to a shell.
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b".:-_[]".contains(&byte);
+    let host = host.filter(|host| !host.is_empty() && host.bytes().all(is_plain));
+    let host = host.unwrap_or("ADDRESS");
     let forwarded = headers.get("x-forwarded-proto");
     let tls = admin.about.load().admin_tls || forwarded.is_some_and(|scheme| scheme == "https");
     let scheme = if tls { "https" } else { "http" };

@@ -65,7 +65,10 @@ pub(in crate::command) struct Cause {
 pub(in crate::command) struct Alert {
     pub(in crate::command) severity: String,
     pub(in crate::command) firing: bool,
+    /// Its long window; empty from a proxy that does not say it.
+    #[serde(default)]
     pub(in crate::command) long: String,
+    #[serde(default)]
     pub(in crate::command) observed_seconds: f64,
 }
 
@@ -78,6 +81,9 @@ impl Alert {
             observed_seconds: seen,
             ..
         } = self;
+        if long.is_empty() {
+            return severity.clone();
+        }
         let whole = humantime::parse_duration(long).unwrap_or_default();
         match *seen < whole.as_secs_f64() {
             true => format!("{severity} over {} of {long}", rough(seen.max(1.0))),
