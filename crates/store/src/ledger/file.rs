@@ -1,6 +1,7 @@
 //! The database file: locked by its writer, private, and migrated to the newest version.
 
 use super::write_error::WriteError;
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
@@ -104,7 +105,7 @@ fn connect(path: &Path, steps: &[&str]) -> Result<Connection, WriteError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(BUSY)?;
-    connection.set_prepared_statement_cache_capacity(64);
+    keep_statements(&connection)?;
     migrate(&mut connection, steps)?;
     // A kill loses nothing that was committed; a power failure the last moments at most.
     connection.execute_batch(
@@ -112,6 +113,14 @@ fn connect(path: &Path, steps: &[&str]) -> Result<Connection, WriteError> {
          PRAGMA journal_size_limit = 67108864; PRAGMA temp_store = MEMORY;",
     )?;
     Ok(connection)
+}
+
+/// Prepares statements once. Where a table has an index of some of its rows, SQLite would otherwise prepare a statement anew
+/// for each value that is bound to it (`SQLITE_DBCONFIG_ENABLE_QPSG` in its documentation).
+pub(super) fn keep_statements(connection: &Connection) -> rusqlite::Result<()> {
+    connection.set_prepared_statement_cache_capacity(64);
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
+    Ok(())
 }
 
 /// Brings a file to the newest version, in one transaction: where a step fails it stays as it was.
@@ -162,6 +171,7 @@ fn put_aside(path: &Path) -> Result<PathBuf, WriteError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rusqlite::StatementStatus;
 
     fn version(path: &Path) -> i64 {
         let connection = Connection::open(path).expect("opens");
@@ -209,6 +219,19 @@ mod tests {
         assert_eq!(version(&path), VERSION);
         let connection = Connection::open(&path).expect("opens");
         assert!(connection.prepare("SELECT * FROM half").is_err());
+    }
+
+    #[test]
+    fn a_statement_is_prepared_once_whatever_is_bound_to_it() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("ledger.sqlite");
+        let connection = connect(&path, STEPS).expect("opens");
+        let sql = "SELECT * FROM calls_readable WHERE key = ?";
+        let mut statement = connection.prepare(sql).expect("SQL");
+        for key in [1_i64, 2, 3] {
+            assert!(!statement.exists([key]).expect("an answer"));
+        }
+        assert_eq!(statement.get_status(StatementStatus::RePrepare), 0);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! A pool of a few read-only connections, with a time limit on each query.
 
 use super::QueryError;
+use crate::ledger::file::keep_statements;
 use parking_lot::{Condvar, Mutex};
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 use std::path::{Path, PathBuf};
@@ -148,7 +149,7 @@ impl Connections {
             let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
             let connection = Connection::open_with_flags(&self.path, flags)?;
             connection.busy_timeout(Duration::from_millis(250))?;
-            connection.set_prepared_statement_cache_capacity(64);
+            keep_statements(&connection)?;
             connection.execute_batch(
                 "PRAGMA query_only = ON; PRAGMA cache_size = -16000; PRAGMA temp_store = MEMORY;",
             )?;
