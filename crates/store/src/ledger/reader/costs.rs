@@ -9,15 +9,10 @@ use crate::ledger::dictionary::SeriesNames;
 use crate::ledger::row::Share;
 use crate::query::{CostQuery, CostSeries, CostSums, Costs};
 use rusqlite::Connection;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
+use tokengauge_core::hash::FastMap;
 
-const NO_SKETCHES: SketchSelection = SketchSelection {
-    tps: false,
-    ttft: false,
-    reported: false,
-};
-
-/// The costs over time. The calls are read twice: at first to learn which series are shown, so that the sums by
+/// The costs over time. They are added up twice: at first to learn which series are shown, so that the sums by
 /// step are those of a few.
 pub(super) fn costs(connection: &Connection, query: &CostQuery) -> Result<Costs, QueryError> {
     let step = i64::try_from(query.step.as_secs().max(1)).unwrap_or(i64::MAX);
@@ -28,24 +23,28 @@ pub(super) fn costs(connection: &Connection, query: &CostQuery) -> Result<Costs,
     let Some(matching) = Matching::of(connection, &query.filter)? else {
         return Ok(nothing);
     };
-    let parts = parts_of(connection, query, &matching, step)?;
     let by = &[query.by];
-    let mut known = HashMap::new();
+    let parts = parts_of(connection, query, &matching, step)?;
+    let whole = match parts.iter().any(|part| part.level.is_some()) {
+        true => plan(&matching, true),
+        false => parts.clone(),
+    };
+    let mut known = FastMap::default();
     let mut totals = Slots::default();
     visit_all(
         connection,
         &matching,
-        &parts,
+        &whole,
         &mut totals,
         |_, names, share| group(&mut known, by, names, share),
     )?;
     let series = ranked(connection, known, &totals)?;
     // What is in no series of its own, and what was written in between.
     let others = series.len().min(query.most);
-    let places: HashMap<Vec<Value>, usize> = (series.iter().take(query.most).enumerate())
+    let places: FastMap<Vec<Value>, usize> = (series.iter().take(query.most).enumerate())
         .map(|(place, (values, _))| (values.clone(), place))
         .collect();
-    let mut cells: HashMap<(usize, i64), SlotId> = HashMap::new();
+    let mut cells: FastMap<(usize, i64), SlotId> = FastMap::default();
     let mut sums = Slots::default();
     visit_all(
         connection,
@@ -53,8 +52,8 @@ pub(super) fn costs(connection: &Connection, query: &CostQuery) -> Result<Costs,
         &parts,
         &mut sums,
         |ms, names, share| {
-            let values = vec![Value::of(query.by, names, share)];
-            let place = places.get(&values).copied().unwrap_or(others);
+            let values = [Value::of(query.by, names, share)];
+            let place = places.get(&values[..]).copied().unwrap_or(others);
             let at = ms.div_euclid(1000).div_euclid(step) * step;
             let next = cells.len();
             *cells.entry((place, at)).or_insert(next)
@@ -81,7 +80,7 @@ type Ranked = Vec<(Vec<Value>, Option<String>)>;
 
 fn ranked(
     connection: &Connection,
-    known: HashMap<Vec<Value>, SlotId>,
+    known: FastMap<Vec<Value>, SlotId>,
     totals: &Slots,
 ) -> Result<Ranked, QueryError> {
     let mut all = Vec::new();
@@ -127,7 +126,13 @@ fn visit_all(
     mut slot: impl FnMut(i64, &SeriesNames, Option<&Share>) -> SlotId,
 ) -> Result<(), QueryError> {
     for part in parts {
-        visit(connection, matching, (*part, NO_SKETCHES), &mut slot, slots)?;
+        visit(
+            connection,
+            matching,
+            (*part, SketchSelection::NONE),
+            &mut slot,
+            slots,
+        )?;
     }
     Ok(())
 }

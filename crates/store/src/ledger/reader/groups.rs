@@ -14,8 +14,8 @@ use crate::query::{
 };
 use crate::sketch::{Sketch, histograms};
 use rusqlite::Connection;
-use std::collections::HashMap;
 use std::time::{Duration, SystemTime};
+use tokengauge_core::hash::FastMap;
 use tokengauge_core::lengths::{output_length, prompt_length};
 
 /// Points of a time series at most: the newest.
@@ -35,7 +35,7 @@ pub(super) fn groups(
         });
     };
     let mut slots = Slots::default();
-    let mut known: HashMap<Vec<Value>, usize> = HashMap::new();
+    let mut known = FastMap::default();
     for part in plan(&matching, filter.summed(by)) {
         let slot = |_, common: &_, share: Option<&_>| group(&mut known, by, common, share);
         visit(
@@ -95,13 +95,22 @@ impl Value {
 }
 
 pub(super) fn group(
-    known: &mut HashMap<Vec<Value>, usize>,
+    known: &mut FastMap<Vec<Value>, usize>,
     by: &[Dimension],
     common: &SeriesNames,
     share: Option<&Share>,
 ) -> usize {
-    let values = by.iter().map(|by| Value::of(*by, common, share));
     let next = known.len();
+    // Nearly every call is of a group that is known: it is looked up without a list of its own.
+    if let [by] = by {
+        let value = [Value::of(*by, common, share)];
+        if let Some(slot) = known.get(&value[..]) {
+            return *slot;
+        }
+        known.insert(value.to_vec(), next);
+        return next;
+    }
+    let values = by.iter().map(|by| Value::of(*by, common, share));
     *known.entry(values.collect()).or_insert(next)
 }
 

@@ -5,7 +5,7 @@ use crate::ledger::dictionary::{COMMON, Kind, SeriesNames, select_series};
 use crate::ledger::row::{key_at, milliseconds};
 use crate::query::{Dimension, Filter};
 use rusqlite::{Connection, OptionalExtension, params};
-use std::collections::HashMap;
+use tokengauge_core::hash::FastMap;
 
 /// A filter with ids in place of names.
 pub(super) struct Matching {
@@ -17,7 +17,7 @@ pub(super) struct Matching {
     pub(super) since: Option<i64>,
     pub(super) until: Option<i64>,
     /// The series that match.
-    pub(super) series: HashMap<i64, SeriesNames>,
+    pub(super) series: FastMap<i64, SeriesNames>,
     /// Those of its names that calls have in common.
     names: Vec<(Kind, i64)>,
     /// Whether every combination matches.
@@ -175,10 +175,10 @@ fn series(
     names: &[(Kind, i64)],
     classes: Option<&[i64]>,
     outcomes: Option<&[i64]>,
-) -> rusqlite::Result<HashMap<i64, SeriesNames>> {
+) -> rusqlite::Result<FastMap<i64, SeriesNames>> {
     let mut statement = connection.prepare_cached(&select_series())?;
     let mut rows = statement.query([])?;
-    let mut found = HashMap::new();
+    let mut found = FastMap::default();
     while let Some(row) = rows.next()? {
         let mut common = SeriesNames::default();
         for (at, name) in common.iter_mut().enumerate() {

@@ -25,6 +25,12 @@ impl SketchSelection {
         ttft: true,
         reported: true,
     };
+    /// Tokens and costs alone, no times and speeds either: of single calls these columns are not read.
+    pub(super) const NONE: SketchSelection = SketchSelection {
+        tps: false,
+        ttft: false,
+        reported: false,
+    };
 }
 
 /// A span of time in milliseconds since 1970, and where its sums come from.
@@ -125,12 +131,18 @@ pub(super) fn visit(
             }
         }
         None => {
-            each_call(connection, matching, part, |key, common, mut share| {
-                share.error = common[7].is_some_and(|outcome| errors.contains(&outcome));
-                share.generates = generates(common);
-                let at = slot(started_ms(key), common, Some(&share));
-                slots.at(at).add(&share);
-            })?;
+            let timed = want != SketchSelection::NONE;
+            each_call(
+                connection,
+                matching,
+                (part, timed),
+                |key, common, mut share| {
+                    share.error = common[7].is_some_and(|outcome| errors.contains(&outcome));
+                    share.generates = generates(common);
+                    let at = slot(started_ms(key), common, Some(&share));
+                    slots.at(at).add(&share);
+                },
+            )?;
         }
     }
     Ok(())
@@ -184,15 +196,18 @@ pub(super) fn word<T: serde::de::DeserializeOwned>(word: &str) -> Option<T> {
 fn each_call(
     connection: &Connection,
     matching: &Matching,
-    part: Part,
+    (part, timed): (Part, bool),
     mut tell: impl FnMut(i64, &SeriesNames, Share),
 ) -> Result<(), QueryError> {
-    let mut sql = String::from(
+    let times = match timed {
+        true => ", tps_output_milli, ttft_us, last_token_us, tps_reported_milli, duration_us",
+        false => "",
+    };
+    let mut sql = format!(
         "SELECT key, series, coalesce(reported_input, normalised_input), reported_cached_input,
          coalesce(reported_output, normalised_output),
-         coalesce(reported_reasoning, normalised_reasoning), cost_nano_usd, tps_output_milli,
-         ttft_us, last_token_us, duration_us, tps_reported_milli, user, key_hash, tools
-         FROM calls WHERE key >= ? AND key < ?",
+         coalesce(reported_reasoning, normalised_reasoning), cost_nano_usd, user, key_hash, tools
+         {times} FROM calls WHERE key >= ? AND key < ?",
     );
     let to = if part.to == i64::MAX {
         i64::MAX
@@ -205,38 +220,45 @@ fn each_call(
     let mut rows = statement.query(params_from_iter(values))?;
     while let Some(row) = rows.next()? {
         if let Some(common) = matching.series.get(&row.get(1)?) {
-            tell(row.get(0)?, common, share(row)?);
+            let mut share = sums(row)?;
+            if timed {
+                read_times(row, &mut share)?;
+            }
+            tell(row.get(0)?, common, share);
         }
     }
     Ok(())
 }
 
-fn share(row: &Row<'_>) -> rusqlite::Result<Share> {
-    let scaled = |at: usize, by: f64| -> rusqlite::Result<Option<f64>> {
-        Ok(row
-            .get::<_, Option<i64>>(at)?
-            .map(|value| value as f64 / by))
-    };
-    let (tps, ttft) = (scaled(7, 1e3)?, scaled(8, 1e6)?);
-    let (last, reported) = (scaled(9, 1e6)?, scaled(11, 1e3)?);
+fn sums(row: &Row<'_>) -> rusqlite::Result<Share> {
     Ok(Share {
-        error: false,
-        generates: false,
-        user: row.get(12)?,
-        key_hash: row.get(13)?,
-        tools: row.get(14)?,
         input: row.get(2)?,
         cached_input: row.get(3)?,
         output: row.get(4)?,
         reasoning: row.get(5)?,
         cost_nano: row.get(6)?,
-        decode: decode(tps, ttft, last),
-        reported,
-        reported_decode: decode_milli(reported, ttft, last),
-        tps,
-        ttft,
-        duration_us: row.get(10)?,
+        user: row.get(7)?,
+        key_hash: row.get(8)?,
+        tools: row.get(9)?,
+        ..Share::default()
     })
+}
+
+fn read_times(row: &Row<'_>, share: &mut Share) -> rusqlite::Result<()> {
+    let scaled = |at: usize, by: f64| -> rusqlite::Result<Option<f64>> {
+        Ok(row
+            .get::<_, Option<i64>>(at)?
+            .map(|value| value as f64 / by))
+    };
+    let (tps, ttft) = (scaled(10, 1e3)?, scaled(11, 1e6)?);
+    let (last, reported) = (scaled(12, 1e6)?, scaled(13, 1e3)?);
+    share.decode = decode(tps, ttft, last);
+    share.reported = reported;
+    share.reported_decode = decode_milli(reported, ttft, last);
+    share.tps = tps;
+    share.ttft = ttft;
+    share.duration_us = row.get(14)?;
+    Ok(())
 }
 
 #[cfg(test)]
