@@ -250,11 +250,20 @@ fn curves(page: &mut String, capsule: &Capsule) -> Result {
         .iter()
         .filter_map(|mark| instant(&mark.time))
         .collect();
+    let made = since_1970(capsule.made);
+    // A point that was not over when the file was made would look like a fall, or a recovery, beside others.
     let of = |series: &Timeseries, value: fn(&Point) -> Option<f64>| -> Series {
         let points = series.points.iter();
-        points
-            .filter_map(|point| Some((instant(&point.at)?, value(point))))
-            .collect()
+        let points = points.filter_map(|point| Some((instant(&point.at)?, value(point))));
+        let all: Series = points.collect();
+        let over = all.iter().copied();
+        let over: Series = over
+            .filter(|(at, _)| at + series.step as f64 <= made)
+            .collect();
+        match over.iter().any(|(_, value)| value.is_some()) {
+            true => over,
+            false => all,
+        }
     };
     let span = length(&of(&capsule.ttft, |point| Some(point.calls as f64)));
     let clock = |at: f64| clock(at, span);

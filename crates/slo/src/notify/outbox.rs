@@ -45,10 +45,7 @@ impl Outbox {
         }
         let fires = |key: &str| firing.iter().any(|notice| notice.key() == key);
         let over = self.delivered.iter().filter(|(key, _)| !fires(key));
-        let over = over.map(|(_, delivered)| AlertNotification {
-            firing: false,
-            ..delivered.notice.clone()
-        });
+        let over = over.map(|(_, delivered)| resolved(now, &delivered.notice));
         let new = firing.iter().filter_map(|notice| {
             let Some(delivered) = self.delivered.get(&notice.key()) else {
                 return Some(notice.clone());
@@ -104,6 +101,20 @@ impl Outbox {
     }
 }
 
+/// What says that an alert is over, which repeats the figures of the last message that it fires.
+fn resolved(now: f64, notice: &AlertNotification) -> AlertNotification {
+    let minutes = ((now - notice.since).max(0.0) / 60.0).ceil() as u64;
+    let fired = humantime::format_duration(Duration::from_secs(minutes * 60));
+    AlertNotification {
+        firing: false,
+        description: format!(
+            "Over, after some {fired}; the figures are those of the message before. {}",
+            notice.description
+        ),
+        ..notice.clone()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -144,6 +155,8 @@ mod tests {
         assert_eq!(outbox.due(14_500.0, &firing, HOURS).len(), 1);
         let over = outbox.due(200.0, &[], HOURS);
         assert!(!over[0].firing && over[0].since == 100.0);
+        let description = "Over, after some 2m; the figures are those of the message before. d";
+        assert_eq!(over[0].description, description);
         outbox.sent(200.0, &over);
         assert!(outbox.due(201.0, &[], HOURS).is_empty());
     }
