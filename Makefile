@@ -112,6 +112,17 @@ page-picture: compiler ## docs/live-page.png, the live page after four minutes o
 	cargo build --locked
 	node $(REAL)/page/picture.mjs target/debug/tokengauge docs/live-page.png
 
+# The ledger is made once, in ten minutes; 1.8 GB.
+.PHONY: page-speed
+page-speed: compiler ## how long the page takes to its first figures on a ledger of five million calls
+	tests/real/install
+	cargo bench --locked --bench ledger --no-run
+	mkdir -p target/ledgers
+	[ -f target/ledgers/page.sqlite ] || { rm -f target/ledgers/part.sqlite*; \
+		{ TOKENGAUGE_LEDGER=target/ledgers/part.sqlite cargo bench --locked --bench ledger || true; } | tee /dev/stderr | grep '^written: ' > /dev/null; \
+		mv target/ledgers/part.sqlite target/ledgers/page.sqlite; }
+	node $(REAL)/page/big_ledger.mjs target/release/tokengauge target/ledgers/page.sqlite
+
 .PHONY: fuzz
 fuzz: compiler ## every fuzz target for FUZZ_SECONDS (60)
 	fuzz/run $(or $(FUZZ_SECONDS),60)

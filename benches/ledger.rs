@@ -29,10 +29,10 @@ fn main() {
     let folder = tempfile::tempdir().expect("a folder");
     let named = std::env::var_os("TOKENGAUGE_LEDGER").map(PathBuf::from);
     let path = named.unwrap_or_else(|| folder.path().join("ledger.sqlite"));
-    let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_763_700_000);
     if !path.exists() {
-        fill(&path, records, now);
+        fill(&path, records, SystemTime::now());
     }
+    let now = newest(&path);
     let bytes = std::fs::metadata(&path).expect("a file").len();
     let each = bytes as f64 / records as f64;
     println!(
@@ -44,6 +44,14 @@ fn main() {
         println!("missed: {slow} pages are too slow, or the file is too large");
         std::process::exit(1);
     }
+}
+
+/// When the last call of a ledger began.
+fn newest(path: &Path) -> SystemTime {
+    let reader = Reader::new(path, Instant::now);
+    let sessions = reader.sessions(&SessionQuery::default());
+    let at = &sessions.expect("an answer").rows[0].last_at;
+    humantime::parse_rfc3339(at).expect("a time of the ledger")
 }
 
 fn number(name: &str) -> Option<usize> {

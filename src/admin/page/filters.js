@@ -158,9 +158,18 @@ export function renameUsers() {
   for (const option of form.elements.user.options) if (option.value) text(option, short(userName(option.value)));
 }
 
+let figuresAsked;
+let figures = new Promise((asked) => (figuresAsked = asked));
+/** What the view asks for, which goes first: names of users and tools take seconds where the time is long. */
+export function figuresFirst(asked) {
+  figures = Promise.resolve(asked).catch(() => {});
+  figuresAsked(figures);
+}
+
 /** Asks for what there is of some filters in the time that is shown. */
 export async function offerNames(some) {
   const { since, until } = filters();
+  await figures;
   const asked = some.filter((by) => inFleet() || !OF_PODS.includes(by));
   await Promise.allSettled(asked.map(async (by) => {
     const { groups } = await get("groups", { by, since, until, limit: 200 });

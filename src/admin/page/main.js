@@ -11,7 +11,7 @@ import { Cost } from "./cost.js";
 import { Costs } from "./costs.js";
 import { byId, h, text } from "./dom.js";
 import { Experiments } from "./experiments.js";
-import { filters, keptFor, names, offer, offerNames, renameUsers, showFilters, startFilters } from "./filters.js";
+import { figuresFirst, filters, keptFor, names, offer, offerNames, renameUsers, showFilters, startFilters } from "./filters.js";
 import { plural, seconds, time } from "./format.js";
 import { Health } from "./health.js";
 import { startKeys } from "./keys.js";
@@ -327,6 +327,7 @@ function route() {
   }
   began();
   const shown = VIEWS[view].follow();
+  figuresFirst(shown);
   if (FILTERED.includes(view) && view !== "now") offerNames(["model", "workload"]);
   if (location.hash) {
     reveal();
