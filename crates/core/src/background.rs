@@ -4,14 +4,14 @@
 use std::io;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::{Builder, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The kind of work of such a thread, which decides its priority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BackgroundWork {
     /// A little work for every call: it has to keep up with traffic.
     Steady,
-    /// Much work at a time, but only for big bodies.
+    /// Much work at a time, which may be late: big bodies, evaluations, what is read from a ledger for a sink.
     Bursts,
 }
 
@@ -48,9 +48,36 @@ pub fn yield_now() {
     std::thread::yield_now();
 }
 
-/// On Linux a priority is a thread's, elsewhere the process's.
+/// Lets threads that wait for the core run in between long work of many parts. Each time costs the thread its turn,
+/// so that what has hundreds of parts asks after each, and steps back by time.
+#[derive(Debug)]
+pub struct Pauses {
+    since: Instant,
+}
+
+impl Default for Pauses {
+    fn default() -> Pauses {
+        Pauses {
+            since: Instant::now(),
+        }
+    }
+}
+
+impl Pauses {
+    /// To be called after each part.
+    pub fn between(&mut self) {
+        const AFTER: Duration = Duration::from_micros(250);
+        if self.since.elapsed() >= AFTER {
+            yield_now();
+            self.since = Instant::now();
+        }
+    }
+}
+
+/// Lowers the priority of this thread, for a pool whose threads are not [spawned](spawn) here. On Linux a priority is
+/// a thread's, elsewhere the process's, which keeps it.
 #[cfg_attr(not(target_os = "linux"), expect(unused_variables))]
-fn lower_priority(work: BackgroundWork) {
+pub fn lower_priority(work: BackgroundWork) {
     #[cfg(target_os = "linux")]
     if let Err(error) = set_niceness(work.niceness()) {
         tracing::debug!(%error, "a thread in the background keeps the priority of traffic");

@@ -35,7 +35,7 @@ fn message(family: &FamilySeries, classic: bool) -> MetricFamily {
         Kind::Gauge => MetricType::Gauge,
         Kind::Histogram => MetricType::Histogram,
     };
-    let series = family.series.iter();
+    let series = family.series();
     MetricFamily {
         name: metric.name.to_owned(),
         help: metric.help.to_owned(),

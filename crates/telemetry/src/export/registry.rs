@@ -5,10 +5,10 @@ use super::labels::LabelSet;
 use super::names::{self, Family, Kind, Metric};
 use metrics::{Key, Label};
 use metrics_util::registry::Storage;
-use std::collections::{BTreeMap, HashMap};
-use std::fmt::Write;
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use tokengauge_core::background::Pauses;
 
 pub use super::histogram::{Histogram, Snapshot};
 pub use tokengauge_core::cells::{Counter, Gauge, Sum};
@@ -82,16 +82,14 @@ impl SeriesLabels {
     pub(crate) fn text(&self) -> String {
         let mut text = String::with_capacity(96);
         for (name, value) in self.pairs() {
-            let comma = if text.is_empty() { "" } else { "," };
-            // Writing to a string does not fail.
-            let _ = write!(text, "{comma}{name}=\"");
-            for character in value.chars() {
-                match character {
-                    '\\' => text.push_str("\\\\"),
-                    '"' => text.push_str("\\\""),
-                    '\n' => text.push_str("\\n"),
-                    other => text.push(other),
-                }
+            if !text.is_empty() {
+                text.push(',');
+            }
+            text.push_str(name);
+            text.push_str("=\"");
+            match value.contains(['\\', '"', '\n']) {
+                true => text.push_str(&escaped(value)),
+                false => text.push_str(value),
             }
             text.push('"');
         }
@@ -99,11 +97,28 @@ impl SeriesLabels {
     }
 }
 
+fn escaped(value: &str) -> String {
+    let value = value.replace('\\', "\\\\").replace('"', "\\\"");
+    value.replace('\n', "\\n")
+}
+
 /// One metric and its series.
 #[derive(Debug)]
 pub(crate) struct FamilySeries {
     pub metric: &'static Metric,
-    pub series: BTreeMap<SeriesLabels, AnyCell>,
+    series: Vec<(SeriesLabels, AnyCell)>,
+}
+
+impl FamilySeries {
+    /// The series in the order of their labels. Lets threads that wait for the core run in between, as one that writes
+    /// thousands of series does.
+    pub(crate) fn series(&self) -> impl Iterator<Item = (&SeriesLabels, &AnyCell)> {
+        let mut pauses = Pauses::default();
+        self.series.iter().map(move |(labels, cell)| {
+            pauses.between();
+            (labels, cell)
+        })
+    }
 }
 
 /// Makes the cells of new series.
@@ -208,12 +223,18 @@ impl Registry {
         self.cells.retain_histograms(|key, _| wanted(Labels(key)));
     }
 
-    /// Every metric that has series, in the order of the table.
+    /// Every metric that has series, in the order of the table. Threads that wait for the core run in between, but not
+    /// while new series have to wait.
     pub(crate) fn families(&self) -> Vec<FamilySeries> {
-        let mut series: HashMap<String, BTreeMap<SeriesLabels, AnyCell>> = HashMap::new();
+        let mut all: HashMap<String, Vec<(SeriesLabels, AnyCell)>> = HashMap::new();
         let mut add = |key: &Key, cell| {
-            let family = series.entry(key.name().to_owned()).or_default();
-            family.insert(SeriesLabels(key.labels().cloned().collect()), cell);
+            let one = (SeriesLabels(key.labels().cloned().collect()), cell);
+            match all.get_mut(key.name()) {
+                Some(family) => family.push(one),
+                None => {
+                    all.insert(key.name().to_owned(), vec![one]);
+                }
+            }
         };
         self.cells.visit_counters(|key, cell| {
             add(key, AnyCell::Counter(Counter::sharing(Arc::clone(cell))));
@@ -232,8 +253,11 @@ impl Registry {
         });
         self.cells
             .visit_histograms(|key, cell| add(key, AnyCell::Histogram(cell.clone())));
+        let mut pauses = Pauses::default();
         let family = |metric: &'static Metric| {
-            let series = series.remove(metric.name)?;
+            let mut series = all.remove(metric.name)?;
+            series.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+            pauses.between();
             Some(FamilySeries { metric, series })
         };
         names::all().filter_map(family).collect()
@@ -254,7 +278,8 @@ impl<'a> Labels<'a> {
 
 fn key<L: LabelSet>(metric: &Metric, labels: &L) -> Key {
     let labels = L::NAMES.iter().zip(labels.values());
-    let labels = labels.map(|(name, value)| Label::new(*name, value.to_owned()));
+    // Shared, so that a scrape, which copies all keys, copies no text.
+    let labels = labels.map(|(name, value)| Label::new(*name, Arc::<str>::from(value)));
     Key::from_parts(metric.name, labels.collect::<Vec<_>>())
 }
 

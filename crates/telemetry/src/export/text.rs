@@ -5,6 +5,7 @@ use super::exemplar::Exemplar;
 use super::names::{Kind, Metric};
 use super::registry::{AnyCell, FamilySeries, Registry, Snapshot};
 use std::fmt::{Display, Formatter, Result, Write};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 /// A text format.
@@ -44,7 +45,8 @@ fn write_family(text: &mut String, family: &FamilySeries, format: Format, classi
     let metric = family.metric;
     write_head(text, metric, format)?;
     let name = metric.name;
-    for (labels, cell) in &family.series {
+    let mut bounds = BoundTexts::default();
+    for (labels, cell) in family.series() {
         let labels = labels.text();
         let labels = labels.as_str();
         match cell {
@@ -62,7 +64,8 @@ fn write_family(text: &mut String, family: &FamilySeries, format: Format, classi
                 if !classic {
                     now.merge_buckets();
                 }
-                write_histogram(text, name, labels, &now, format)?;
+                bounds.change(&now.bounds, format);
+                write_histogram(text, name, labels, &now, (format, &bounds))?;
             }
         }
     }
@@ -97,18 +100,16 @@ fn write_histogram(
     name: &str,
     labels: &str,
     now: &Snapshot,
-    format: Format,
+    (format, bounds): (Format, &BoundTexts),
 ) -> Result {
     let comma = if labels.is_empty() { "" } else { "," };
+    let bucket_of = format!("{name}_bucket{{{labels}{comma}le=\"");
     let mut count = 0;
     for (place, bucket) in now.buckets.iter().enumerate() {
         count += bucket;
-        let bound = now.bounds.get(place).copied().unwrap_or(f64::INFINITY);
-        let bound = Bound(bound, format);
-        write!(
-            text,
-            "{name}_bucket{{{labels}{comma}le=\"{bound}\"}} {count}"
-        )?;
+        text.push_str(&bucket_of);
+        text.push_str(bounds.texts.get(place).map_or("+Inf", String::as_str));
+        write!(text, "\"}} {count}")?;
         if let (Format::OpenMetrics, Some(Some(exemplar))) = (format, now.exemplars.get(place)) {
             write_exemplar(text, exemplar)?;
         }
@@ -152,6 +153,24 @@ impl Display for Number {
             f64::NEG_INFINITY => formatter.write_str("-Inf"),
             value => write!(formatter, "{value}"),
         }
+    }
+}
+
+/// The bounds of a family's histograms, which are the same for all of its series, as text.
+#[derive(Default)]
+struct BoundTexts {
+    of: Option<Arc<[f64]>>,
+    texts: Vec<String>,
+}
+
+impl BoundTexts {
+    fn change(&mut self, bounds: &Arc<[f64]>, format: Format) {
+        if self.of.as_ref().is_some_and(|of| Arc::ptr_eq(of, bounds)) {
+            return;
+        }
+        self.of = Some(Arc::clone(bounds));
+        let texts = bounds.iter().map(|bound| Bound(*bound, format).to_string());
+        self.texts = texts.collect();
     }
 }
 

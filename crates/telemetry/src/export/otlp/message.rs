@@ -169,13 +169,9 @@ impl<'a> Span<'a> {
 pub(super) fn of_registry(registry: &Registry, span: &mut Span<'_>) -> Vec<v1::Metric> {
     let mut metrics = Vec::new();
     for family in registry.families() {
-        let series = &family.series;
-        if series.is_empty() {
-            continue;
-        }
         let mut numbers = Vec::new();
         let mut histograms = Vec::new();
-        for (labels, cell) in series {
+        for (labels, cell) in family.series() {
             let key = format!("{}{{{}", family.metric.name, labels.text());
             let attributes = labels.pairs().map(|(name, value)| {
                 attribute(name, any_value::Value::StringValue(value.to_owned()))
