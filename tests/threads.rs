@@ -10,13 +10,17 @@ use tokio::process::Command;
 
 /// The threads and by how much their nice value exceeds that of traffic; probes have the priority
 /// of traffic.
-const EXPECTED: [(&str, i64); 10] = [
+const EXPECTED: [(&str, i64); 14] = [
     ("admin", 0),
     ("call-log", 5),
+    ("drift", 5),
+    ("experiments", 5),
+    ("gates", 5),
     ("subscribers", 5),
     ("ledger", 5),
     ("ledger-look", 5),
     ("meter", 10),
+    ("sink", 10),
     ("slo", 5),
     ("slo-cause", 5),
     ("slo-state", 5),
@@ -44,7 +48,8 @@ async fn makes_way(nicer: i64) {
     let text = format!(
         "listen = \"127.0.0.1:0\"\nstate_dir = {:?}\n[admin]\nlisten = \"127.0.0.1:0\"\n\
          [[upstream]]\nname = \"u\"\nurl = \"http://127.0.0.1:9\"\n[[route]]\nupstream = \"u\"\n\
-         [[slo]]\nname = \"s\"\navailability = true\n",
+         [[slo]]\nname = \"s\"\navailability = true\n\
+         [[sink]]\nname = \"c\"\nkind = \"clickhouse\"\nurl = \"http://127.0.0.1:9\"\n",
         folder.path().join("state"),
     );
     std::fs::write(&file, text).expect("written");

@@ -1,6 +1,7 @@
 //! A runtime for the admin address on a thread of its own, so that it answers however busy
-//! the threads of traffic are.
+//! the threads of traffic are. What takes longer to work out, a scrape above all, gives way to traffic.
 
+use crate::background::{self, BackgroundWork};
 use std::io;
 use std::thread;
 use tokio::runtime::{Builder, Handle};
@@ -24,6 +25,8 @@ impl AdminRuntime {
         let runtime = Builder::new_current_thread()
             .enable_all()
             .max_blocking_threads(BLOCKING)
+            .thread_name("admin-work")
+            .on_thread_start(|| background::lower_priority(BackgroundWork::Steady))
             .build()?;
         let handle = runtime.handle().clone();
         let (end, ended) = oneshot::channel();
@@ -39,5 +42,28 @@ impl AdminRuntime {
     /// The handle with which tasks are spawned on it.
     pub fn handle(&self) -> &Handle {
         &self.handle
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    /// The nice value of this thread, from the 19th field of proc(5)'s `stat`.
+    fn niceness() -> i32 {
+        let stat = std::fs::read_to_string("/proc/thread-self/stat").expect("Linux has it");
+        let (_, fields) = stat.rsplit_once(") ").expect("a name in brackets");
+        let nice = fields.split(' ').nth(16).expect("the 19th field");
+        nice.parse().expect("a number")
+    }
+
+    #[tokio::test]
+    async fn what_takes_long_has_a_lower_priority_than_probes_and_traffic() {
+        let traffic = niceness();
+        let admin = AdminRuntime::start().expect("starts");
+        let probes = admin.handle().spawn(async { niceness() });
+        let work = admin.handle().spawn_blocking(niceness);
+        assert_eq!(probes.await.expect("runs"), traffic);
+        assert_eq!(work.await.expect("runs"), (traffic + 5).min(19));
     }
 }

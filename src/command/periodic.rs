@@ -1,38 +1,70 @@
 //! What is evaluated again and again in the background of a running proxy.
 
-use std::sync::Arc;
+use crate::background::{self, BackgroundWork};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
-use tokio::sync::Notify;
 
-/// An evaluation in the background.
+/// An evaluation in the background, which ends when this is dropped.
 pub(super) struct Periodic {
-    changed: Arc<Notify>,
+    changed: SyncSender<()>,
 }
 
 impl Periodic {
-    /// Runs `evaluate` on a blocking thread of the runtime: first after `first`, then every so often. Needs a runtime.
+    /// Runs `evaluate` on a thread that gives way to traffic: first after `first`, then every so often. A panic costs
+    /// one evaluation.
     pub(super) fn start(
+        name: &'static str,
         first: Duration,
         every: Duration,
-        evaluate: impl Fn() + Send + Sync + 'static,
+        evaluate: impl Fn() + Send + 'static,
     ) -> Periodic {
-        let changed = Arc::new(Notify::new());
-        let (evaluate, notified) = (Arc::new(evaluate), Arc::clone(&changed));
-        tokio::spawn(async move {
+        let (changed, changes) = sync_channel(1);
+        let run = move || {
             let mut pause = first;
-            loop {
-                let _ = tokio::time::timeout(pause, notified.notified()).await;
-                let evaluate = Arc::clone(&evaluate);
-                // A panic has been logged already.
-                let _ = tokio::task::spawn_blocking(move || evaluate()).await;
+            while changes.recv_timeout(pause) != Err(RecvTimeoutError::Disconnected) {
+                if catch_unwind(AssertUnwindSafe(&evaluate)).is_err() {
+                    tracing::error!(name, "an evaluation panicked; the next one is made in time");
+                }
                 pause = every;
             }
-        });
+        };
+        if let Err(error) = background::spawn(name, BackgroundWork::Steady, run) {
+            tracing::error!(%error, name, "no thread can be started: it is not evaluated");
+        }
         Periodic { changed }
     }
 
     /// Evaluates again soon, since the configuration has changed.
     pub(super) fn look_again(&self) {
-        self.changed.notify_one();
+        // A full queue says so already.
+        let _ = self.changed.try_send(());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::channel;
+
+    /// What takes longer hangs.
+    const HANGS: Duration = Duration::from_secs(20);
+
+    #[test]
+    fn it_is_evaluated_after_a_panic_and_a_change_until_it_is_dropped() {
+        let (done, evaluated) = channel();
+        let evaluate = move || {
+            done.send(()).expect("somebody listens");
+            panic!("of a test");
+        };
+        let periodic = Periodic::start("test", Duration::ZERO, HANGS * 10, evaluate);
+        evaluated.recv_timeout(HANGS).expect("at once");
+        for _ in 0..2 {
+            periodic.look_again();
+            evaluated.recv_timeout(HANGS).expect("after a change");
+        }
+        drop(periodic);
+        let ended = evaluated.recv_timeout(HANGS);
+        assert_eq!(ended, Err(RecvTimeoutError::Disconnected));
     }
 }

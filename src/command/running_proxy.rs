@@ -45,7 +45,7 @@ pub(super) struct RunningProxy {
     pub(super) receivers: Receivers,
     pub(super) watchers: Watchers,
     /// What is evaluated in the background.
-    pub(super) evaluations: Vec<Periodic>,
+    pub(super) evaluations: Arc<Vec<Periodic>>,
 }
 
 impl RunningProxy {

@@ -224,6 +224,8 @@ impl Proxy {
             &config.load().limits,
             self.shutdown,
         ));
+        // They go on until the end, also where nothing is read again.
+        let evaluations = Arc::new(evaluations(&config, &self.admin));
         let live = RunningProxy {
             config: Arc::clone(&config),
             forwarder: self.forwarder,
@@ -241,7 +243,7 @@ impl Proxy {
             store: self.store,
             receivers: self.receivers,
             watchers: self.watchers,
-            evaluations: evaluations(&config, &self.admin),
+            evaluations: Arc::clone(&evaluations),
         };
         let status = Reloads::new(&live.prometheus, &live.readiness, &config.load());
         let reloading = self
@@ -250,6 +252,7 @@ impl Proxy {
         let sinks = Arc::clone(&self.admin.sinks);
         let _beside = self.operators.start(self.admin);
         let drained = listening.drained(|| config.load().drain_timeout).await;
+        drop(evaluations);
         if let Some(reloading) = reloading {
             reloading.abort();
         }

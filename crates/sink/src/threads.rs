@@ -116,7 +116,12 @@ impl Sinks {
                 progress: Default::default(),
             };
             sinks.statuses.push(status);
-            let thread = spawn(delivery).map_err(named)?;
+            // What waits in a queue of bounded length is lost where a sink is late.
+            let work = match ledger {
+                Some(_) => BackgroundWork::Bursts,
+                None => BackgroundWork::Steady,
+            };
+            let thread = spawn(delivery, work).map_err(named)?;
             sinks.threads.lock().push(thread);
         }
         Ok(sinks)
@@ -177,11 +182,11 @@ impl Sinks {
     }
 }
 
-fn spawn(delivery: Delivery<AnySink>) -> io::Result<JoinHandle<()>> {
+fn spawn(delivery: Delivery<AnySink>, work: BackgroundWork) -> io::Result<JoinHandle<()>> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    background::spawn("sink", BackgroundWork::Steady, move || {
+    background::spawn("sink", work, move || {
         runtime.block_on(delivery.run());
     })
 }

@@ -15,10 +15,10 @@ const EVERY: Duration = Duration::from_secs(60);
 /// Variants of an experiment with gauges at most: agents may name any number of them.
 const MAX_VARIANTS: usize = 20;
 
-/// Starts to judge them. Needs a runtime, of which it uses a blocking thread.
+/// Starts to judge them, on a thread of its own.
 pub(in crate::command) fn start(admin: &Admin) -> Periodic {
     let admin = admin.clone();
-    Periodic::start(FIRST_AFTER, EVERY, move || look(&admin))
+    Periodic::start("experiments", FIRST_AFTER, EVERY, move || look(&admin))
 }
 
 /// Judges every experiment. Blocks.

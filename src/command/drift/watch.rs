@@ -28,14 +28,14 @@ struct Evaluation {
     config: Arc<ArcSwap<Config>>,
 }
 
-/// Starts it; without a ledger there is nothing to evaluate. Needs a runtime.
+/// Starts it; without a ledger there is nothing to evaluate.
 pub(in crate::command) fn start(config: &Arc<ArcSwap<Config>>, admin: &Admin) -> Option<Periodic> {
     let evaluation = Evaluation {
         reader: Arc::clone(admin.ledger.as_ref()?),
         admin: admin.clone(),
         config: Arc::clone(config),
     };
-    Some(Periodic::start(Duration::ZERO, EVERY, move || {
+    Some(Periodic::start("drift", Duration::ZERO, EVERY, move || {
         evaluation.run()
     }))
 }

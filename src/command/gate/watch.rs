@@ -26,14 +26,14 @@ struct Evaluation {
     last: Mutex<HashMap<String, Verdict>>,
 }
 
-/// Starts it; without a ledger there is nothing to evaluate. Needs a runtime.
+/// Starts it; without a ledger there is nothing to evaluate.
 pub(in crate::command) fn start(admin: &Admin) -> Option<Periodic> {
     let evaluation = Evaluation {
         reader: Arc::clone(admin.ledger.as_ref()?),
         admin: admin.clone(),
         last: Mutex::default(),
     };
-    Some(Periodic::start(FIRST_AFTER, EVERY, move || {
+    Some(Periodic::start("gates", FIRST_AFTER, EVERY, move || {
         evaluation.run()
     }))
 }
@@ -42,13 +42,16 @@ impl Evaluation {
     /// Evaluates every gate. Blocks.
     fn run(&self) {
         let registry = self.admin.prometheus.registry();
+        let failures = registry.series(&names::GATE_FAILURES, &());
         let configured = self.admin.gates.load_full();
+        if configured.gates.is_empty() && self.last.lock().is_empty() {
+            return;
+        }
         let names: HashSet<&str> = configured.gates.iter().map(|gate| &*gate.name).collect();
         registry.retain(|labels| labels.of("gate").is_none_or(|gate| names.contains(gate)));
         self.last
             .lock()
             .retain(|name, _| names.contains(name.as_str()));
-        let failures = registry.series(&names::GATE_FAILURES, &());
         for gate in &configured.gates {
             let verdict = self.verdict(gate, &configured);
             if verdict.is_none() {
