@@ -166,13 +166,17 @@ export function figuresFirst(asked) {
   figuresAsked(figures);
 }
 
-/** Asks for what there is of some filters in the time that is shown. */
+/** Asks for what there is of some filters in the time that is shown: one after the other, since the proxy answers two
+ *  questions of an address at once, and the next view has some. */
 export async function offerNames(some) {
   const { since, until } = filters();
   await figures;
-  const asked = some.filter((by) => inFleet() || !OF_PODS.includes(by));
-  await Promise.allSettled(asked.map(async (by) => {
-    const { groups } = await get("groups", { by, since, until, limit: 200 });
-    offer(by, groups.map(({ name }) => name));
-  }));
+  for (const by of some.filter((by) => inFleet() || !OF_PODS.includes(by))) {
+    try {
+      const { groups } = await get("groups", { by, since, until, limit: 200 });
+      offer(by, groups.map(({ name }) => name));
+    } catch (error) {
+      console.debug("names:", error.message);
+    }
+  }
 }
