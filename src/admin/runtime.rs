@@ -1,5 +1,5 @@
 //! A runtime for the admin address on a thread of its own, so that it answers however busy
-//! the threads of traffic are. What takes longer to work out, a scrape above all, gives way to traffic.
+//! the threads of traffic are. Long answers, such as a scrape, are made on other threads with a lower priority.
 
 use crate::background::{self, BackgroundWork};
 use std::io;

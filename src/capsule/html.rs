@@ -251,7 +251,7 @@ fn curves(page: &mut String, capsule: &Capsule) -> Result {
         .filter_map(|mark| instant(&mark.time))
         .collect();
     let made = since_1970(capsule.made);
-    // A point that was not over when the file was made would look like a fall, or a recovery, beside others.
+    // A last point with half of its calls would look like a fall or a recovery, so it is drawn only where it is alone.
     let of = |series: &Timeseries, value: fn(&Point) -> Option<f64>| -> Series {
         let points = series.points.iter();
         let points = points.filter_map(|point| Some((instant(&point.at)?, value(point))));

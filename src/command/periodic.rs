@@ -11,8 +11,8 @@ pub(super) struct Periodic {
 }
 
 impl Periodic {
-    /// Runs `evaluate` on a thread that gives way to traffic: first after `first`, then every so often. A panic costs
-    /// one evaluation.
+    /// Runs `evaluate` on a thread of lower priority than traffic: after `first`, then at intervals of `every`. If it panics,
+    /// the next evaluation still runs.
     pub(super) fn start(
         name: &'static str,
         first: Duration,

@@ -224,7 +224,7 @@ impl Proxy {
             &config.load().limits,
             self.shutdown,
         ));
-        // They go on until the end, also where nothing is read again.
+        // Held here until the end: `live` is dropped where no configuration is reloaded, and dropping them stops them.
         let evaluations = Arc::new(evaluations(&config, &self.admin));
         let live = RunningProxy {
             config: Arc::clone(&config),

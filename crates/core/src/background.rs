@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 /// The kind of work of such a thread, which decides its priority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BackgroundWork {
-    /// A little work for every call: it has to keep up with traffic.
+    /// A little work for every call, which has to keep up with traffic, or an answer that somebody waits for.
     Steady,
-    /// Much work at a time, which may be late: big bodies, evaluations, what is read from a ledger for a sink.
+    /// Much work at a time, which may be late: big bodies, and what a sink reads from a ledger.
     Bursts,
 }
 
@@ -48,8 +48,8 @@ pub fn yield_now() {
     std::thread::yield_now();
 }
 
-/// Lets threads that wait for the core run in between long work of many parts. Each time costs the thread its turn,
-/// so that what has hundreds of parts asks after each, and steps back by time.
+/// Lets other threads run every quarter of a millisecond of long work that has many short parts. To yield costs a thread
+/// its turn, so it is not done after each part.
 #[derive(Debug)]
 pub struct Pauses {
     since: Instant,
@@ -64,7 +64,7 @@ impl Default for Pauses {
 }
 
 impl Pauses {
-    /// To be called after each part.
+    /// Yields where the last time is long enough ago. To be called after each part.
     pub fn between(&mut self) {
         const AFTER: Duration = Duration::from_micros(250);
         if self.since.elapsed() >= AFTER {

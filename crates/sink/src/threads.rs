@@ -116,7 +116,7 @@ impl Sinks {
                 progress: Default::default(),
             };
             sinks.statuses.push(status);
-            // What waits in a queue of bounded length is lost where a sink is late.
+            // A ledger keeps what a late sink has not read; a queue of bounded length loses it.
             let work = match ledger {
                 Some(_) => BackgroundWork::Bursts,
                 None => BackgroundWork::Steady,

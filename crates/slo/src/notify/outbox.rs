@@ -101,7 +101,7 @@ impl Outbox {
     }
 }
 
-/// What says that an alert is over, which repeats the figures of the last message that it fires.
+/// The message that an alert is over. Its figures are those of the last message while it fired.
 fn resolved(now: f64, notice: &AlertNotification) -> AlertNotification {
     let minutes = ((now - notice.since).max(0.0) / 60.0).ceil() as u64;
     let fired = humantime::format_duration(Duration::from_secs(minutes * 60));

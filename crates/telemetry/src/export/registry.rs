@@ -110,8 +110,8 @@ pub(crate) struct FamilySeries {
 }
 
 impl FamilySeries {
-    /// The series in the order of their labels. Lets threads that wait for the core run in between, as one that writes
-    /// thousands of series does.
+    /// The series in the order of their labels. Threads that wait for the core run in between, since to write thousands
+    /// of series takes milliseconds.
     pub(crate) fn series(&self) -> impl Iterator<Item = (&SeriesLabels, &AnyCell)> {
         let mut pauses = Pauses::default();
         self.series.iter().map(move |(labels, cell)| {
@@ -223,8 +223,8 @@ impl Registry {
         self.cells.retain_histograms(|key, _| wanted(Labels(key)));
     }
 
-    /// Every metric that has series, in the order of the table. Threads that wait for the core run in between, but not
-    /// while new series have to wait.
+    /// Every metric that has series, in the order of the table. It yields while it sorts, not while it holds the locks that
+    /// a new series waits for.
     pub(crate) fn families(&self) -> Vec<FamilySeries> {
         let mut all: HashMap<String, Vec<(SeriesLabels, AnyCell)>> = HashMap::new();
         let mut add = |key: &Key, cell| {

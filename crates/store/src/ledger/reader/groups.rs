@@ -101,7 +101,7 @@ pub(super) fn group(
     share: Option<&Share>,
 ) -> usize {
     let next = known.len();
-    // Nearly every call is of a group that is known: it is looked up without a list of its own.
+    // Nearly every call is of a known group, which can be looked up without allocating its key.
     if let [by] = by {
         let value = [Value::of(*by, common, share)];
         if let Some(slot) = known.get(&value[..]) {

@@ -25,7 +25,7 @@ impl SketchSelection {
         ttft: true,
         reported: true,
     };
-    /// Tokens and costs alone, no times and speeds either: of single calls these columns are not read.
+    /// Tokens and costs alone: of single calls the columns of times and speeds are not read.
     pub(super) const NONE: SketchSelection = SketchSelection {
         tps: false,
         ttft: false,
