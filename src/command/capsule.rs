@@ -50,8 +50,8 @@ fn of_ledger(args: &CapsuleArgs, ledger: &Path, now: SystemTime) -> Result<Strin
     let at = |when: Option<When>| when.map(|when| when.before(now));
     let until = at(args.until).unwrap_or(now);
     let since = at(args.since).or_else(|| until.checked_sub(SPAN));
-    let since = since.filter(|since| *since < until);
-    let since = since.ok_or_else(|| Error::Failed("--since must be before --until".to_owned()))?;
+    let since = since.unwrap_or(SystemTime::UNIX_EPOCH);
+    super::in_order(Some(since), Some(until))?;
     let reader = Reader::within(ledger, Instant::now, QUERY);
     let made = capsule_of_ledger(reader, Span { since, until }, now);
     let mut capsule = made.map_err(|problem| Error::Failed(problem.to_string()))?;

@@ -16,14 +16,13 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 pub(super) fn export(args: &ExportArgs) -> Result<(), Error> {
     let now = SystemTime::now();
     let mut args = args.clone();
-    let _copy = super::store::read(&args.store, Some(args.since.before(now)), &mut args.ledger)?;
+    let since = Some(args.since.before(now));
+    let until = args.until.map(|until| until.before(now));
+    super::in_order(since, until)?;
+    let _copy = super::store::read(&args.store, since, &mut args.ledger)?;
     let path = ledger(&args)?;
-    let (since, until) = (
-        args.since.before(now),
-        args.until.map(|until| until.before(now)),
-    );
     let options = ExportOptions {
-        since: Some(since),
+        since,
         until,
         format: args.format.into(),
         spreadsheet: args.spreadsheet,

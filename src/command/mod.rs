@@ -61,6 +61,7 @@ use crate::cli::{ADMIN_TOKEN, Cli, Command, ConfigArgs};
 use crate::config::{self, Config, Secret, Token};
 use crate::output;
 use std::path::Path;
+use std::time::SystemTime;
 use tracing_subscriber::filter::LevelFilter;
 
 /// The configuration file where no option names one.
@@ -125,6 +126,17 @@ fn serving(
 }
 
 /// Loads the configuration; returns also where it came from.
+/// From when on and before when, if the one is before the other.
+fn in_order(since: Option<SystemTime>, until: Option<SystemTime>) -> Result<(), Error> {
+    match since
+        .zip(until)
+        .is_some_and(|(since, until)| since >= until)
+    {
+        true => Err(Error::Failed("--since must be before --until".to_owned())),
+        false => Ok(()),
+    }
+}
+
 fn load(args: &ConfigArgs) -> Result<(Config, String), Error> {
     let (text, origin) = text(args)?;
     Ok((Config::parse(&text, &origin)?, origin))

@@ -153,8 +153,10 @@ fn replay_calls(args: &SinkReplayArgs) -> Result<(), Error> {
         )));
     };
     let now = SystemTime::now();
+    let since = args.since.before(now);
     let until = args.until.map_or(now, |until| until.before(now));
-    let sent = send_all(sink, path, (args.since.before(now), until))?;
+    super::in_order(Some(since), Some(until))?;
+    let sent = send_all(sink, path, (since, until))?;
     output::note(&format!(
         "{} calls sent, {} were there, {} refused",
         sent.sent, sent.known, sent.refused

@@ -164,8 +164,8 @@ fn filter(asked: &QueryParams, headers: &HeaderMap, now: SystemTime) -> Result<F
                        their own";
         Problem::new(StatusCode::UNAUTHORIZED, message)
     })?;
-    let until = asked.instant("until", now)?.unwrap_or(now);
-    let since = asked.instant("since", now)?;
+    let (since, until) = asked.times(now)?;
+    let until = until.unwrap_or(now);
     let since = since
         .or(until.checked_sub(DEFAULT_TIME))
         .map_or(SystemTime::UNIX_EPOCH, |since| {

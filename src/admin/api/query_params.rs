@@ -64,6 +64,9 @@ pub(super) const OUTCOMES: [Outcome; 9] = [
 /// The word for every outcome of a call that failed.
 pub(super) const FAILED: &str = "failed";
 
+/// From when on, and before when.
+pub(super) type Times = (Option<SystemTime>, Option<SystemTime>);
+
 /// The parameters of a query; each is known and occurs once.
 #[derive(Debug)]
 pub(in crate::admin) struct QueryParams(BTreeMap<&'static str, String>);
@@ -168,6 +171,18 @@ impl QueryParams {
         self.text(name).map(parse).transpose()
     }
 
+    /// From when on, and before when.
+    pub(super) fn times(&self, now: SystemTime) -> Result<Times, Problem> {
+        let (since, until) = (self.instant("since", now)?, self.instant("until", now)?);
+        match since
+            .zip(until)
+            .is_some_and(|(since, until)| since >= until)
+        {
+            true => Err(Problem::of("since", "must be before until")),
+            false => Ok((since, until)),
+        }
+    }
+
     /// The number of rows asked for.
     pub(super) fn limit(&self) -> Result<usize, Problem> {
         self.count("limit", DEFAULT_LIMIT, MAX_LIMIT)
@@ -237,9 +252,10 @@ impl QueryParams {
 
     /// The filter that the parameters describe.
     pub(super) fn filter(&self, now: SystemTime) -> Result<Filter, Problem> {
+        let (since, until) = self.times(now)?;
         Ok(Filter {
-            since: self.instant("since", now)?,
-            until: self.instant("until", now)?,
+            since,
+            until,
             model: self.name("model")?,
             workload: self.name("workload")?,
             route: self.name("route")?,
@@ -313,6 +329,8 @@ mod tests {
             ("until=1.5h", "until must be an instant such as"),
             ("since=999999999w", "since must be"),
             ("since=0s", "since must be"),
+            ("since=1h&until=2h", "since must be before until"),
+            ("since=1h&until=1h", "since must be before until"),
             ("model=", "model must have 1 to 200 characters"),
             (
                 "outcome=fine",

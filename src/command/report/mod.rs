@@ -120,10 +120,10 @@ fn time(args: &ReportArgs, now: SystemTime) -> Result<Time, Error> {
     if let Some(Month { from, to }) = args.month {
         return Ok((Some(from), Some(to)));
     }
-    Ok((
-        instant(args.since.as_deref(), now)?,
-        instant(args.until.as_deref(), now)?,
-    ))
+    let since = instant(args.since.as_deref(), now)?;
+    let until = instant(args.until.as_deref(), now)?;
+    super::in_order(since, until)?;
+    Ok((since, until))
 }
 
 /// The calls that are asked for, their users by name.
