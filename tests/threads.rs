@@ -20,7 +20,7 @@ const EXPECTED: [(&str, i64); 14] = [
     ("ledger", 5),
     ("ledger-look", 5),
     ("meter", 10),
-    ("sink", 10),
+    ("sink", 19),
     ("slo", 5),
     ("slo-cause", 5),
     ("slo-state", 5),

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use tokengauge_sink::{Origin, SinkMetrics, Sinks};
 
-/// How long one look into the ledger may take: a batch of many calls is read at once.
+/// How long one look into the ledger may take: a sink's thread may have to wait for a core.
 const READ_WITHIN: Duration = Duration::from_secs(60);
 
 /// Starts the sinks that are configured.

@@ -11,18 +11,21 @@ use std::time::{Duration, Instant};
 pub enum BackgroundWork {
     /// A little work for every call, which has to keep up with traffic, or an answer that somebody waits for.
     Steady,
-    /// Much work at a time, which may be late: big bodies, and what a sink reads from a ledger.
+    /// Much work at a time, which may be late: big bodies.
     Bursts,
+    /// What is kept elsewhere until it is done: what a sink reads from a ledger.
+    WheneverIdle,
 }
 
 #[cfg(target_os = "linux")]
 impl BackgroundWork {
     /// By how much its nice value is above that of traffic: when both compete for a core, it
-    /// gets a quarter of it or a tenth. Added to the nice value of the process.
+    /// gets a quarter of it, a tenth, or a sixtieth. Added to the nice value of the process.
     fn niceness(self) -> i32 {
         match self {
             BackgroundWork::Steady => 5,
             BackgroundWork::Bursts => 10,
+            BackgroundWork::WheneverIdle => 19,
         }
     }
 }

@@ -9,7 +9,13 @@ use tokengauge_core::cells::Counter;
 use tokengauge_core::time::duration_since_1970;
 use tokengauge_meter::{FinishedCall, Subscriber};
 use tokengauge_store::columns::values;
-use tokengauge_store::ledger::{Ledger, QueryError, Reader, SinkProgress, SinkUpdate, StoredCall};
+use tokengauge_store::ledger::{
+    Ledger, QueryError, Reader, SinkProgress, SinkUpdate, StoredCall, UndeliveredCall,
+};
+
+/// Calls that are read from the ledger at once. While they are read its log cannot be folded into the file, and a thread
+/// that waits for a core takes long.
+const READ_AT_ONCE: usize = 1_000;
 
 /// Why a source has no calls to give.
 #[derive(Debug, thiserror::Error)]
@@ -48,6 +54,19 @@ pub(crate) struct Batch {
     last: i64,
 }
 
+impl Batch {
+    /// Adds what was read.
+    fn add(&mut self, calls: Vec<UndeliveredCall>) {
+        for call in calls {
+            self.last = self.last.max(call.seq);
+            match call.values {
+                Some(row) => self.rows.push(row),
+                None => self.lost += 1,
+            }
+        }
+    }
+}
+
 /// Where calls come from.
 pub(crate) trait Source: Send {
     /// What waits.
@@ -80,6 +99,28 @@ impl LedgerSource {
         });
         saved.then_some(()).ok_or(SourceError::Unwritable)
     }
+
+    /// The number of the last call of the next batch, once the ledger keeps that it is under way: what retention deletes
+    /// of it from then on is counted by whoever sends it.
+    fn end_of_batch(
+        &self,
+        progress: &SinkProgress,
+        limit: usize,
+    ) -> Result<Option<i64>, SourceError> {
+        if progress.pending.is_some() {
+            return Ok(progress.pending);
+        }
+        let after = progress.delivered;
+        let end = self.reader.undelivered_end(after, limit)?;
+        if end.is_some() {
+            self.save(SinkUpdate {
+                delivered: after,
+                pending: end,
+                ..SinkUpdate::default()
+            })?;
+        }
+        Ok(end)
+    }
 }
 
 impl Source for LedgerSource {
@@ -97,30 +138,23 @@ impl Source for LedgerSource {
 
     fn begin(&mut self, limit: usize) -> Result<Batch, SourceError> {
         let progress = self.progress()?;
-        let (after, upto) = (progress.delivered, progress.pending);
-        let limit = if upto.is_some() { usize::MAX } else { limit };
-        let calls = self
-            .reader
-            .undelivered(after, upto.unwrap_or(i64::MAX), limit)?;
         let mut batch = Batch {
-            // What retention deleted of a batch under way has been counted.
-            last: upto.unwrap_or(after),
+            last: progress.delivered,
             ..Batch::default()
         };
-        for call in calls {
-            batch.last = batch.last.max(call.seq);
-            match call.values {
-                Some(row) => batch.rows.push(row),
-                None => batch.lost += 1,
+        let Some(end) = self.end_of_batch(&progress, limit)? else {
+            return Ok(batch);
+        };
+        loop {
+            let calls = self.reader.undelivered(batch.last, end, READ_AT_ONCE)?;
+            let all = calls.len() < READ_AT_ONCE;
+            batch.add(calls);
+            if all {
+                break;
             }
         }
-        if upto.is_none() && batch.last > after {
-            self.save(SinkUpdate {
-                delivered: after,
-                pending: Some(batch.last),
-                ..SinkUpdate::default()
-            })?;
-        }
+        // What retention deleted at its end has been counted.
+        batch.last = end;
         Ok(batch)
     }
 

@@ -118,7 +118,7 @@ impl Sinks {
             sinks.statuses.push(status);
             // A ledger keeps what a late sink has not read; a queue of bounded length loses it.
             let work = match ledger {
-                Some(_) => BackgroundWork::Bursts,
+                Some(_) => BackgroundWork::WheneverIdle,
                 None => BackgroundWork::Steady,
             };
             let thread = spawn(delivery, work).map_err(named)?;

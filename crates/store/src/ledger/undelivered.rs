@@ -168,6 +168,19 @@ fn ended_ms(connection: &Connection, seq: i64) -> Result<Option<i64>, QueryError
     Ok(found.optional()?)
 }
 
+/// The number of the last of the next `limit` calls after `after`; `None` where there are none.
+pub(super) fn end(
+    connection: &Connection,
+    after: i64,
+    limit: usize,
+) -> Result<Option<i64>, QueryError> {
+    let sql =
+        "SELECT max(seq) FROM (SELECT seq FROM undelivered WHERE seq > ? ORDER BY seq LIMIT ?)";
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let mut statement = connection.prepare_cached(sql)?;
+    Ok(statement.query_row([after, limit], |row| row.get(0))?)
+}
+
 /// The calls after `after`: up to `upto`, or as many as `limit`.
 pub(super) fn calls(
     connection: &Connection,
@@ -258,6 +271,9 @@ mod tests {
             .map(|record| Value::text(&*record.id))
             .collect();
         assert_eq!(ids, expected);
+        assert_eq!(reader.undelivered_end(2, 4).expect("read"), Some(6));
+        assert_eq!(reader.undelivered_end(8, 4).expect("read"), Some(10));
+        assert_eq!(reader.undelivered_end(10, 4).expect("read"), None);
         assert!(store.save_progress(&delivered("one", 8)).expect("saved"));
         assert_eq!(
             reader.undelivered(0, i64::MAX, 99).expect("read").len(),

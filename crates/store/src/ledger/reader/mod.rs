@@ -260,6 +260,15 @@ impl Reader {
         self.connections.ask(undelivered::names)
     }
 
+    /// The number of the last of the next `limit` calls behind number `after`; `None` where there are none.
+    ///
+    /// # Errors
+    /// As with every query: see [`QueryError`].
+    pub fn undelivered_end(&self, after: i64, limit: usize) -> Result<Option<i64>, QueryError> {
+        self.connections
+            .ask(|connection| undelivered::end(connection, after, limit))
+    }
+
     /// Calls that were written behind number `after`, up to number `upto`, and at most `limit`.
     ///
     /// # Errors
