@@ -238,6 +238,29 @@ async fn the_same_tool_call_over_and_over_is_found_told_and_stopped() {
     nothing_of_arguments(&fixture, &alert).await;
 }
 
+#[tokio::test]
+async fn the_file_with_a_receivers_address_is_read_again_for_each_message() {
+    let receiver = Receiver::start(ReceiverBehaviour::default()).await;
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("url");
+    // Nobody listens at the old address.
+    std::fs::write(&file, "http://127.0.0.1:9/old\n").expect("written");
+    let fixture = Fixture::start(&format!(
+        "[runaway]\nsame_tool_calls = 3\n[[notify]]\nkind = \"webhook\"\nurl_file = {file:?}\n"
+    ))
+    .await;
+    for _ in 0..3 {
+        fixture.call("circle", &tool_call("weather")).await;
+    }
+    fixture
+        .process
+        .line("an alert could not be delivered")
+        .await;
+    std::fs::write(&file, format!("http://{}/new\n", receiver.address)).expect("written");
+    let alert = notified(&receiver).await;
+    assert_eq!(alert["annotations"]["summary"], "1 session runs away");
+}
+
 /// The first alert that a receiver got.
 async fn notified(receiver: &Receiver) -> Value {
     let end = Instant::now() + TIMEOUT;

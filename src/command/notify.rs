@@ -30,8 +30,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// A receiver, and the state of its alerts.
 struct Channel {
     receiver: Receiver,
-    url: String,
-    routing_key: String,
+    secrets: Secrets,
     watch: FiringAlerts,
     outbox: Outbox,
     delivery_state: Option<Arc<DeliveryState>>,
@@ -118,14 +117,7 @@ impl Receivers {
         let delivery_state = self.delivery_state.as_ref();
         let outbox = delivery_state.map(|delivery_state| delivery_state.of(&receiver.name));
         Ok(Channel {
-            url: match &receiver.url {
-                Destination::Url(url) => url.clone(),
-                Destination::File(file) => secret(&receiver.name, file)?,
-            },
-            routing_key: match &receiver.routing_key_file {
-                Some(file) => secret(&receiver.name, file)?,
-                None => String::new(),
-            },
+            secrets: Secrets::of(receiver)?,
             watch: FiringAlerts::default(),
             outbox: outbox.unwrap_or_default(),
             delivery_state: self.delivery_state.clone(),
@@ -135,6 +127,27 @@ impl Receivers {
             failures: (self.failures)(receiver.kind.as_str()),
             store: self.store.clone(),
             receiver: receiver.clone(),
+        })
+    }
+}
+
+/// What a message needs that may stand in files.
+struct Secrets {
+    url: String,
+    routing_key: String,
+}
+
+impl Secrets {
+    fn of(receiver: &Receiver) -> Result<Secrets, Error> {
+        Ok(Secrets {
+            url: match &receiver.url {
+                Destination::Url(url) => url.clone(),
+                Destination::File(file) => secret(&receiver.name, file)?,
+            },
+            routing_key: match &receiver.routing_key_file {
+                Some(file) => secret(&receiver.name, file)?,
+                None => String::new(),
+            },
         })
     }
 }
@@ -174,8 +187,9 @@ impl Channel {
         if due.is_empty() {
             return;
         }
-        let kind = self.receiver.kind;
-        let messages = match messages(kind, &self.url, &self.routing_key, now(), &due) {
+        self.read_secrets().await;
+        let (kind, secrets) = (self.receiver.kind, &self.secrets);
+        let messages = match messages(kind, &secrets.url, &secrets.routing_key, now(), &due) {
             Ok(messages) => messages,
             Err(error) => return self.failed(&format!("its URL is none: {error}"), None),
         };
@@ -192,6 +206,16 @@ impl Channel {
                 }
                 Err(error) => return self.failed(&error.to_string(), None),
             }
+        }
+    }
+
+    /// Reads the files again, which may have been replaced. Where that fails, what they had last is used.
+    async fn read_secrets(&mut self) {
+        let receiver = self.receiver.clone();
+        match tokio::task::spawn_blocking(move || Secrets::of(&receiver)).await {
+            Ok(Ok(secrets)) => self.secrets = secrets,
+            Ok(Err(error)) => tracing::warn!(%error, "what was read before is used"),
+            Err(_) => {}
         }
     }
 
