@@ -133,7 +133,7 @@ impl ClickHouse {
                 format!("; make the table {table} with `tokengauge sink ddl`")
             }
             _ if kind == SendErrorKind::Denied => {
-                "; check user, password and permission to INSERT".to_owned()
+                "; check user, password and permission: INSERT to write, SELECT to read".to_owned()
             }
             _ => String::new(),
         };

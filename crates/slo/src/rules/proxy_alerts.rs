@@ -86,9 +86,9 @@ const ALERTS: &[ProxyAlert] = &[
         severity: Ticket,
         held: 10,
         expr: "sum by (PROXY, exporter, reason) (increase(tokengauge_export_failures_total[10m])) > 0",
-        summary: "{{ $labels.exporter }} of tokengauge on {{ $labels.instance }} loses calls",
-        description: "{{ $value | humanize }} calls were lost to {{ $labels.exporter }} within 10 minutes, reason: \
-            {{ $labels.reason }}.",
+        summary: "{{ $labels.exporter }} of tokengauge on {{ $labels.instance }} does not get all it should",
+        description: "{{ $value | humanize }} calls, or messages about alerts, did not reach {{ $labels.exporter }} within \
+            10 minutes, reason: {{ $labels.reason }}.",
     },
     ProxyAlert {
         alert: "TokengaugeLedgerLosing",

@@ -25,7 +25,7 @@ families! {
     METER_QUEUE_BYTES: Gauge[] = "tokengauge_meter_queue_bytes", Bytes;
     /// Calls labelled with the model other because too many models were seen.
     SERIES_COLLAPSED: Counter[] = "tokengauge_series_collapsed_total", Count;
-    /// Calls, spans or points that an exporter could not deliver, or dropped because too many waited.
+    /// Calls, spans, points or messages about alerts that an exporter could not deliver, or dropped because too many waited.
     EXPORT_FAILURES: Counter[ExportFailure] = "tokengauge_export_failures_total", Count;
     /// Configurations read again while running: applied, or refused so that the one before stayed.
     CONFIG_RELOADS: Counter[ByResult] = "tokengauge_config_reloads_total", Count;
