@@ -1,6 +1,7 @@
 //! The activity of a connection: its requests in progress, and since when it is idle.
 
 use super::Timeouts;
+use crate::background;
 use axum::body::Body;
 use bytes::Bytes;
 use http_body::{Body as HttpBody, Frame, SizeHint};
@@ -8,7 +9,7 @@ use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use tokio::time::Instant;
 
 /// The requests of one connection.
@@ -109,16 +110,29 @@ impl Drop for RequestInProgress {
     }
 }
 
-/// A response body that notes progress: hyper polls for the next frame when there is room for
+/// A response body that notes progress: hyper polls for the next part when there is room for
 /// it, which means that the peer reads.
 pub(super) struct TrackedBody {
     body: Body,
+    /// What is left of its last frame.
+    rest: Bytes,
     in_progress: RequestInProgress,
 }
 
 impl TrackedBody {
     pub(super) fn new(body: Body, in_progress: RequestInProgress) -> TrackedBody {
-        TrackedBody { body, in_progress }
+        TrackedBody {
+            body,
+            rest: Bytes::new(),
+            in_progress,
+        }
+    }
+
+    /// The next part of a frame. A frame can be megabytes of metrics, and to write as much at once takes a thread longer
+    /// than a chunk of the traffic on the same core may wait: traffic runs in between.
+    fn part(&mut self) -> Bytes {
+        const AT_ONCE: usize = 32 * 1024;
+        self.rest.split_to(AT_ONCE.min(self.rest.len()))
     }
 }
 
@@ -131,14 +145,32 @@ impl HttpBody for TrackedBody {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         self.in_progress.progress();
-        Pin::new(&mut self.body).poll_frame(context)
+        if !self.rest.is_empty() {
+            background::yield_now();
+            return Poll::Ready(Some(Ok(Frame::data(self.part()))));
+        }
+        let frame = match ready!(Pin::new(&mut self.body).poll_frame(context)) {
+            Some(Ok(frame)) => frame,
+            other => return Poll::Ready(other),
+        };
+        let frame = frame.into_data().map(|data| {
+            self.rest = data;
+            Frame::data(self.part())
+        });
+        Poll::Ready(Some(Ok(frame.unwrap_or_else(|frame| frame))))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.rest.is_empty() && self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        let (rest, body) = (self.rest.len() as u64, self.body.size_hint());
+        let mut hint = SizeHint::new();
+        hint.set_lower(rest + body.lower());
+        if let Some(upper) = body.upper() {
+            hint.set_upper(rest + upper);
+        }
+        hint
     }
 }

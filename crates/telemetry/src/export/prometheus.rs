@@ -13,6 +13,7 @@ use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+use tokengauge_core::background::Pauses;
 use tokengauge_core::call::Outcome;
 use tokengauge_core::hash::FastMap;
 use tokengauge_core::observer::FailureKind;
@@ -155,7 +156,9 @@ impl Prometheus {
     /// Calls all hooks.
     pub fn refresh(&self, now: Instant, figures: &MeterStats) {
         let registry = &self.registry;
+        let mut pauses = Pauses::default();
         for (place, rates) in &figures.throughput {
+            pauses.between();
             let labels = labels::Model {
                 upstream: &place.upstream,
                 route: &place.route,
@@ -191,11 +194,14 @@ impl Prometheus {
         }
         let held = registry.series(&names::METER_QUEUE_BYTES, &());
         held.set(figures.held_bytes as f64);
+        pauses.between();
         if let Some(process) = process::figures() {
             refresh_process(registry, &process);
         }
-        let asked = self.asked.lock();
-        asked.iter().for_each(|ask| ask(registry, now));
+        for ask in self.asked.lock().iter() {
+            pauses.between();
+            ask(registry, now);
+        }
     }
 
     fn identity(

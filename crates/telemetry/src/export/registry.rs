@@ -5,6 +5,7 @@ use super::labels::LabelSet;
 use super::names::{self, Family, Kind, Metric};
 use metrics::{Key, Label};
 use metrics_util::registry::Storage;
+use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -70,30 +71,40 @@ pub(crate) enum AnyCell {
 
 /// The labels of a series, in the order of the definition.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct SeriesLabels(Vec<Label>);
+pub(crate) struct SeriesLabels {
+    labels: Vec<Label>,
+    text: Box<str>,
+}
 
 impl SeriesLabels {
-    /// Names and values.
-    pub(crate) fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.0.iter().map(|label| (label.key(), label.value()))
-    }
-
-    /// As the text formats write them, without braces.
-    pub(crate) fn text(&self) -> String {
+    fn of(key: &Key) -> SeriesLabels {
+        let labels: Vec<Label> = key.labels().cloned().collect();
         let mut text = String::with_capacity(96);
-        for (name, value) in self.pairs() {
+        for label in &labels {
             if !text.is_empty() {
                 text.push(',');
             }
-            text.push_str(name);
+            text.push_str(label.key());
             text.push_str("=\"");
-            match value.contains(['\\', '"', '\n']) {
-                true => text.push_str(&escaped(value)),
-                false => text.push_str(value),
+            match label.value().contains(['\\', '"', '\n']) {
+                true => text.push_str(&escaped(label.value())),
+                false => text.push_str(label.value()),
             }
             text.push('"');
         }
-        text
+        let text = text.into();
+        SeriesLabels { labels, text }
+    }
+
+    /// Names and values.
+    pub(crate) fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
+        let labels = self.labels.iter();
+        labels.map(|label| (label.key(), label.value()))
+    }
+
+    /// As the text formats write them, without braces.
+    pub(crate) fn text(&self) -> &str {
+        &self.text
     }
 }
 
@@ -125,6 +136,7 @@ impl FamilySeries {
 #[derive(Debug)]
 pub struct NewCells {
     bounds: HashMap<&'static str, Arc<[f64]>>,
+    changes: Arc<AtomicU64>,
 }
 
 impl Storage<Key> for NewCells {
@@ -133,14 +145,17 @@ impl Storage<Key> for NewCells {
     type Histogram = Histogram;
 
     fn counter(&self, _: &Key) -> Self::Counter {
+        self.changes.fetch_add(1, Ordering::Release);
         Arc::default()
     }
 
     fn gauge(&self, _: &Key) -> Self::Gauge {
+        self.changes.fetch_add(1, Ordering::Release);
         Arc::default()
     }
 
     fn histogram(&self, key: &Key) -> Histogram {
+        self.changes.fetch_add(1, Ordering::Release);
         let bounds = self.bounds.get(key.name());
         Histogram::new(bounds.map_or_else(|| [].into(), Arc::clone))
     }
@@ -153,6 +168,11 @@ impl Storage<Key> for NewCells {
 /// process without a scraper would grow.
 pub struct Registry {
     cells: Cells,
+    /// How often a series was made or removed: within the lock under which it is made, and behind the one under which it
+    /// is removed, so that who reads this before the series sees every one of that time.
+    changes: Arc<AtomicU64>,
+    /// The series as they were at so many changes: scrapes are many, changes few.
+    sorted: Mutex<(u64, Arc<[FamilySeries]>)>,
 }
 
 impl std::fmt::Debug for Registry {
@@ -180,9 +200,15 @@ impl Registry {
             let more: Vec<_> = own.map(|threshold| threshold.at).collect();
             (metric.name, names::buckets(metric, &more).into())
         });
-        let bounds = bounds.collect();
+        let changes = Arc::new(AtomicU64::new(0));
+        let new_cells = NewCells {
+            bounds: bounds.collect(),
+            changes: Arc::clone(&changes),
+        };
         Registry {
-            cells: metrics_util::registry::Registry::new(NewCells { bounds }),
+            cells: metrics_util::registry::Registry::new(new_cells),
+            changes,
+            sorted: Mutex::new((0, Arc::default())),
         }
     }
 
@@ -200,6 +226,7 @@ impl Registry {
             Kind::Gauge => self.cells.delete_gauge(&key),
             Kind::Histogram => self.cells.delete_histogram(&key),
         };
+        self.changes.fetch_add(1, Ordering::Release);
     }
 
     /// Whether there is such a series.
@@ -221,14 +248,24 @@ impl Registry {
         self.cells.retain_counters(|key, _| wanted(Labels(key)));
         self.cells.retain_gauges(|key, _| wanted(Labels(key)));
         self.cells.retain_histograms(|key, _| wanted(Labels(key)));
+        self.changes.fetch_add(1, Ordering::Release);
     }
 
-    /// Every metric that has series, in the order of the table. It yields while it sorts, not while it holds the locks that
-    /// a new series waits for.
-    pub(crate) fn families(&self) -> Vec<FamilySeries> {
+    /// Every metric that has series, in the order of the table.
+    pub(crate) fn families(&self) -> Arc<[FamilySeries]> {
+        let mut sorted = self.sorted.lock();
+        let changes = self.changes.load(Ordering::Acquire);
+        if sorted.0 != changes {
+            *sorted = (changes, self.sort());
+        }
+        Arc::clone(&sorted.1)
+    }
+
+    /// It yields while it sorts, not while it holds the locks that a new series waits for.
+    fn sort(&self) -> Arc<[FamilySeries]> {
         let mut all: HashMap<String, Vec<(SeriesLabels, AnyCell)>> = HashMap::new();
         let mut add = |key: &Key, cell| {
-            let one = (SeriesLabels(key.labels().cloned().collect()), cell);
+            let one = (SeriesLabels::of(key), cell);
             match all.get_mut(key.name()) {
                 Some(family) => family.push(one),
                 None => {
@@ -316,6 +353,29 @@ mod tests {
     }
 
     #[test]
+    fn a_scrape_has_the_series_of_its_time() {
+        let registry = Registry::new(&[]);
+        let texts = || -> Vec<String> {
+            let families = registry.families();
+            let series = families.iter().flat_map(FamilySeries::series);
+            series.map(|(labels, _)| labels.text().to_owned()).collect()
+        };
+        assert!(texts().is_empty());
+        let gauge = registry.series(&names::STREAMS_IN_FLIGHT, &ROUTE);
+        let of_route = "upstream=\"u\",route=\"r\"";
+        assert_eq!(texts(), [of_route]);
+        gauge.set(2.0);
+        registry.series(&names::STALLS, &MODEL).increment(1);
+        assert_eq!(texts().len(), 2);
+        registry.forget(&names::STALLS, &MODEL);
+        assert_eq!(texts(), [of_route]);
+        registry.retain(|labels| labels.of("route") != Some("r"));
+        assert!(texts().is_empty());
+        registry.series(&names::STREAMS_IN_FLIGHT, &ROUTE);
+        assert_eq!(texts(), [of_route]);
+    }
+
+    #[test]
     fn a_threshold_is_a_bound_of_its_histogram_alone() {
         let threshold = Threshold {
             metric: names::OUTPUT_TOKENS_PER_SECOND.name,
@@ -343,7 +403,7 @@ mod tests {
             route: "r",
         };
         let key = key(&names::STREAMS_IN_FLIGHT, &values);
-        let text = SeriesLabels(key.labels().cloned().collect()).text();
-        assert_eq!(text, r#"upstream="a\"b\\c\nd",route="r""#);
+        let labels = SeriesLabels::of(&key);
+        assert_eq!(labels.text(), r#"upstream="a\"b\\c\nd",route="r""#);
     }
 }

@@ -31,9 +31,9 @@ impl Format {
 /// has its sum and its count alone: text has no other buckets.
 pub fn render(registry: &Registry, format: Format, classic: bool) -> String {
     let mut text = String::with_capacity(64 * 1024);
-    for family in registry.families() {
+    for family in registry.families().iter() {
         // Writing to a string does not fail.
-        let _ = write_family(&mut text, &family, format, classic);
+        let _ = write_family(&mut text, family, format, classic);
     }
     if format == Format::OpenMetrics {
         text.push_str("# EOF\n");
@@ -48,7 +48,6 @@ fn write_family(text: &mut String, family: &FamilySeries, format: Format, classi
     let mut bounds = BoundTexts::default();
     for (labels, cell) in family.series() {
         let labels = labels.text();
-        let labels = labels.as_str();
         match cell {
             AnyCell::Counter(counter) => {
                 writeln!(text, "{name}{} {}", Braced(labels), counter.value())?;

@@ -168,7 +168,7 @@ impl<'a> Span<'a> {
 /// Every series there is.
 pub(super) fn of_registry(registry: &Registry, span: &mut Span<'_>) -> Vec<v1::Metric> {
     let mut metrics = Vec::new();
-    for family in registry.families() {
+    for family in registry.families().iter() {
         let mut numbers = Vec::new();
         let mut histograms = Vec::new();
         for (labels, cell) in family.series() {
