@@ -13,8 +13,12 @@ export CARGO_NET_RETRY ?= 10
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
+# The real parts are downloaded and unpacked while the program is compiled and its own tests run.
 .PHONY: test
-test: lint deny unit real fuzz-short soak-short ## everything, installing what is missing: what CI runs
+test: compiler ## everything, installing what is missing: what CI runs
+	$(MAKE) parts & installing=$$!; trap 'kill $$installing 2> /dev/null || true' EXIT; \
+	$(MAKE) lint deny unit && wait $$installing
+	$(MAKE) real fuzz-short soak-short
 
 .PHONY: check
 check: compiler ## for every edit: formatting, clippy and the unit tests, under three minutes once built
@@ -37,16 +41,27 @@ unit: compiler ## Rust's tests, doc tests included
 		cargo test --locked --workspace --no-fail-fast; \
 	fi
 
+.PHONY: parts
+parts: compiler
+ifneq ($(TOKENGAUGE_SKIP_REAL),1)
+	tests/real/install
+endif
+
+# Most of these tests wait most of the time, so that four files run at once; those that compare times, or fill the cores,
+# run by themselves.
+PYTEST := $(REAL)/venv/bin/python -m pytest $(PYTEST_ARGS) tests/real
+# 5 is what pytest says where options that somebody gave leave no test of the kind.
+OR_NONE_CHOSEN := $(if $(PYTEST_ARGS),|| [ $$$$? = 5 ])
 .PHONY: real
-real: compiler ## a real engine and the vendors' SDKs, with and without the proxy
+real: parts ## a real engine and the vendors' SDKs, with and without the proxy
 ifeq ($(TOKENGAUGE_SKIP_REAL),1)
 	@if [ "$${CI:-}" = true ]; then echo "TOKENGAUGE_SKIP_REAL is refused under CI=true" >&2; exit 1; fi
 	@echo "real: SKIPPED because TOKENGAUGE_SKIP_REAL=1" >&2
 else
-	tests/real/install
 	$(MAKE) static
 	cargo build --locked
-	$(REAL)/venv/bin/python -m pytest $(PYTEST_ARGS) tests/real
+	$(PYTEST) -n 4 --dist loadfile -m "not alone" $(OR_NONE_CHOSEN)
+	$(PYTEST) -m alone $(OR_NONE_CHOSEN)
 endif
 
 # One more linking of what is built anyway: the flag is for the last step alone. IMAGE_PROFILE=image is what the

@@ -11,9 +11,13 @@ from conftest import ANY_PORT
 from processes import running
 from test_bench_tools import aiperf, guidellm
 
+pytestmark = pytest.mark.alone
+
 STREAMS = 3
 # Where the definition is one, figures agree within this share.
 SHARE = 0.02
+# Seconds that a client in Python may add until it sees a first token.
+OF_PYTHON = 0.01
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +47,7 @@ def test_aiperf_has_the_same_figures(paced, ours, tmp_path):
     # Each frame is a token, so that leaving out one token and leaving out those of the first frame is the same.
     assert ours["tps_mean"] == pytest.approx(1000 / mean("inter_token_latency"), rel=SHARE)
     assert ours["itl_mean"] == pytest.approx(mean("inter_token_latency") / 1000, rel=SHARE)
-    assert ours["ttft_p50"] == pytest.approx(statistics.median(call["time_to_first_token"] for call in calls) / 1000, rel=SHARE)
+    assert ours["ttft_p50"] == pytest.approx(statistics.median(call["time_to_first_token"] for call in calls) / 1000, rel=SHARE, abs=OF_PYTHON)
     assert ours["latency_p50"] == pytest.approx(statistics.median(call["request_latency"] for call in calls) / 1000, rel=SHARE)
     assert ours["output_tokens"] == mean("output_sequence_length")
 
@@ -53,5 +57,5 @@ def test_guidellm_has_the_same_figures(paced, ours, tmp_path):
     mean = lambda name: statistics.mean(call[name] for call in calls)  # noqa: E731
     assert ours["itl_mean"] == pytest.approx(mean("inter_token_latency_ms") / 1000, rel=SHARE)
     waits = statistics.median(call["time_to_first_token_ms"] for call in calls) / 1000
-    assert ours["ttft_p50"] == pytest.approx(waits, rel=SHARE)
+    assert ours["ttft_p50"] == pytest.approx(waits, rel=SHARE, abs=OF_PYTHON)
     assert ours["output_tokens"] == mean("output_tokens")

@@ -12,6 +12,8 @@ import pytest
 from conftest import ANY_PORT, PROJECT
 from processes import running
 
+pytestmark = pytest.mark.alone
+
 TOOLS = PROJECT / ".cache/real/bench-tools"
 CALLS, STREAMS = 20, 3
 # What a loaded machine may add between the proxy's reading of a frame and the tool's, in seconds, for the worst of

@@ -18,6 +18,8 @@ from conftest import HERE, PROJECT
 from processes import running
 from test_bench_tools import TOOLS, aiperf, records, run
 
+pytestmark = pytest.mark.alone
+
 CALLS = 3
 PLAN = paced_backend.BENCH
 WORDS, REPORTED = PLAN["frames"] * PLAN["words"], PLAN["frames"] * PLAN["reported"]

@@ -11,6 +11,8 @@ import urllib.request
 
 import pytest
 
+pytestmark = pytest.mark.alone
+
 CALLS = int(os.environ.get("TOKENGAUGE_CALLS", 60))
 LENGTHS = [16, 40, 64]
 QUESTION = "Tell me of rivers, of the towns beside them and of what the boats carried. "

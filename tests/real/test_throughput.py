@@ -20,6 +20,8 @@ from gauge import Gauge
 from processes import running
 from test_terminal import Terminal
 
+pytestmark = pytest.mark.alone
+
 PAGE = PROJECT / ".cache/real/page"
 # Streams of ten tokens a second each, begun over the first seconds, and answers that come whole.
 STREAMS, TOKENS, EVERY, FRAMES = 600, 5, 500, 50
