@@ -41,8 +41,7 @@ pub(super) async fn costs(State(admin): State<Admin>, RawQuery(query): RawQuery)
             most: asked.count("series", DEFAULT_SERIES, MAX_SERIES)?,
         };
         let question = move |store: &Store| {
-            let summed = query.filter.summed(&[query.by]);
-            let span = store.span(&query.filter, summed, now)?;
+            let span = store.span(&query.filter, query.daily_sums(), now)?;
             let span = span.map(|span| newest(span, query.step));
             let costs = match span {
                 None => Costs {
