@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
 /// The default step of a time series.
-pub(super) const DEFAULT_STEP: Duration = Duration::from_secs(60);
+const DEFAULT_STEP: Duration = Duration::from_secs(60);
 /// The orders of sessions, by their names in queries.
 pub(super) const SORTS: [(&str, SessionSort); 9] = [
     ("last_at", SessionSort::LastAt),
