@@ -14,7 +14,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 use tokengauge::call::{CallRecord, Outcome};
 use tokengauge::ledger::{Limits, QueryError, Reader, Store, StoredCall};
-use tokengauge::query::{Dimension, Filter, Paging, SeriesMetric, SessionQuery, SessionSort};
+use tokengauge::query::{
+    CostQuery, Dimension, Filter, Paging, SeriesMetric, SessionQuery, SessionSort,
+};
 use tokengauge_test_support::records::Records;
 
 const RECORDS: usize = 5_000_000;
@@ -112,6 +114,7 @@ fn pages(path: &Path, now: SystemTime) -> usize {
     sessions(&mut queries, &reader, &back);
     groups(&mut queries, &back);
     series(&mut queries, &back);
+    costs(&mut queries, &back);
     calls(&mut queries, &reader, &back);
     queries.push((
         "capacity".into(),
@@ -267,6 +270,51 @@ fn series<'a>(queries: &mut Vec<PageQuery<'a>>, back: &dyn Fn(u64) -> Filter) {
             };
             queries.push((format!("{metric:?} over {name}"), Box::new(query)));
         }
+    }
+}
+
+fn costs<'a>(queries: &mut Vec<PageQuery<'a>>, back: &dyn Fn(u64) -> Filter) {
+    use Dimension::{KeyHash, Model, Tool, User};
+    let a_user = |filter: Filter| Filter {
+        user: Some(format!("{:032x}", 17)),
+        ..filter
+    };
+    let a_tool = |filter: Filter| Filter {
+        tool: Some("search".into()),
+        ..filter
+    };
+    for (name, by, filter, step) in [
+        ("30 days by a day", Model, back(720), 86_400),
+        ("30 days by a day", User, back(720), 86_400),
+        ("30 days by a day", KeyHash, back(720), 86_400),
+        ("30 days by a day", Tool, back(720), 86_400),
+        (
+            "30 days by a day of a user",
+            Model,
+            a_user(back(720)),
+            86_400,
+        ),
+        (
+            "30 days by a day of a tool",
+            User,
+            a_tool(back(720)),
+            86_400,
+        ),
+        ("7 days by 2 h", User, back(168), 7_200),
+        ("24 h by 20 min", User, back(24), 1_200),
+    ] {
+        let query = CostQuery {
+            // Until now, as the API asks.
+            filter: Filter {
+                until: Some(back(0).since.expect("set") + Duration::from_secs(137)),
+                ..filter
+            },
+            by,
+            step: Duration::from_secs(step),
+            most: 8,
+        };
+        let query = move |reader: &Reader| Ok(reader.costs(&query)?.series.len());
+        queries.push((format!("costs by {by:?} over {name}"), Box::new(query)));
     }
 }
 

@@ -268,6 +268,13 @@ async fn tokens_and_costs_are_laid_out_over_time_by_what_calls_have_in_common() 
     );
     let none = server.json("/api/v1/costs?since=1h").await;
     assert_eq!(none["series"], json!([]), "they began in 2023");
+    assert_eq!(one["step"], 60, "of less than half a day");
+    chat(&server, 20 * 86_400, "a", "coder/1");
+    let days = server
+        .json("/api/v1/costs?until=2023-12-05T00:00:00Z")
+        .await;
+    let points = days["series"][0]["points"].as_array().map(Vec::len);
+    assert_eq!((&days["step"], points), (&json!(86_400), Some(2)));
 }
 
 #[tokio::test]

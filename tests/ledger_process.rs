@@ -4,15 +4,19 @@ use crate::process::{Process, SteppedBackend};
 use rusqlite::Connection;
 use rustix::process::Signal;
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 use tempfile::TempDir;
+use tokengauge::call::CallRecord;
+use tokengauge::ledger::{Limits, Store, StoredCall};
 use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::http_client::{fetch, request_with};
+use tokengauge_test_support::records::Records;
 
 struct LedgerFixture {
     folder: TempDir,
@@ -109,6 +113,8 @@ async fn a_kill_under_load_keeps_every_record_of_the_last_batch() {
             let sql = format!("SELECT sum(calls) FROM rollups WHERE level = {level}");
             assert_eq!(fixture.number(&sql), calls);
         }
+        let spending = "SELECT sum(calls) FROM daily_spending";
+        assert_eq!(fixture.number(spending), calls);
         assert_eq!(
             fixture
                 .number("SELECT count(*) FROM pragma_integrity_check WHERE integrity_check = 'ok'"),
@@ -149,6 +155,72 @@ async fn stored_calls_are_answered_after_a_restart() {
     let detail: Value = serde_json::from_str(&detail).expect("JSON");
     assert_eq!(detail["calls"].as_array().map(Vec::len), Some(2));
     exported(&fixture, &config);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_month_cost_by_user_is_answered_by_day_though_its_calls_are_gone() {
+    const CALLS: usize = 1_000;
+    let fixture = LedgerFixture::new().await;
+    let now = SystemTime::now();
+    let month = Duration::from_secs(20 * 86_400);
+    let every = month.as_millis() as f64 / CALLS as f64;
+    let records: Vec<CallRecord> = Records::new(now - month, every).take(CALLS).collect();
+    let calls = records.iter();
+    let calls: Vec<_> = calls
+        .filter_map(|record| StoredCall::of_record(record, None))
+        .collect();
+    let mut store = Store::open(&fixture.ledger()).expect("opens");
+    store.write(&calls).expect("written");
+    let limits = Limits {
+        age: 2 * month,
+        bytes: 1,
+    };
+    let ms = now.duration_since(SystemTime::UNIX_EPOCH).expect("later");
+    while store.tidy(ms.as_millis() as i64, &limits).expect("a step") {}
+    drop(store);
+    assert_eq!(fixture.number("SELECT count(*) FROM calls"), 0);
+    let process = Process::start(&fixture.config()).await;
+    let ask = async |question: &str| -> Value {
+        let reply = fetch(process.admin, &format!("/api/v1/costs?{question}")).await;
+        assert_eq!(reply.status, 200, "{}", reply.body);
+        serde_json::from_str(&reply.body).expect("JSON")
+    };
+    // Until the end of the last day, which is not over: its calls are gone.
+    let whole = ask("dimension=user&since=30d&series=50").await;
+    assert_eq!(whole["step"], 86_400);
+    let all = whole["series"].as_array().expect("series").iter();
+    let all = all.chain([&whole["others"]]);
+    let (mut calls, mut days) = (0, BTreeSet::new());
+    for series in all {
+        calls += series["calls"].as_u64().expect("a number");
+        let points = series["points"].as_array().expect("points").iter();
+        days.extend(points.map(|point| point["at"].to_string()));
+    }
+    let today = now
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .expect("later")
+        .as_secs()
+        / 86_400
+        * 86_400;
+    let before = records.iter().filter(|record| {
+        let began = humantime::parse_rfc3339(&record.started_at).expect("an instant");
+        began < SystemTime::UNIX_EPOCH + Duration::from_secs(today)
+    });
+    assert_eq!(calls, before.count() as u64);
+    assert!((19..=21).contains(&days.len()), "{days:?}");
+    let one = ask("dimension=model&since=30d&tool=search").await;
+    assert_eq!(
+        (&one["step"], &one["since"]),
+        (&whole["step"], &whole["since"])
+    );
+    assert!(
+        one["series"]
+            .as_array()
+            .is_some_and(|series| series.len() > 3),
+        "{one}"
+    );
+    let hours = ask("dimension=user&since=30d&step=1h").await;
+    assert_eq!(hours["series"], serde_json::json!([]), "no call is left");
 }
 
 /// The exports of those calls.

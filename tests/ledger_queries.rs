@@ -1,20 +1,21 @@
 //! What the ledger answers is what sums over the very same records come to.
 
 use proptest::prelude::*;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use tempfile::TempDir;
 use tokengauge::call::{CallRecord, Outcome};
 use tokengauge::history::{self, TimedCall};
-use tokengauge::ledger::{QueryError, Reader, Store, StoredCall};
+use tokengauge::ledger::{Limits, QueryError, Reader, Store, StoredCall};
 use tokengauge::query::{
-    CostQuery, CostSeries, CostSums, Dimension, Filter, Paging, SeriesMetric, SessionQuery,
+    CostQuery, CostSeries, CostSums, Costs, Dimension, Filter, Paging, SeriesMetric, SessionQuery,
     SessionRow, SessionSort,
 };
 use tokengauge_test_support::records::{Records, SplitMix64};
 
 pub const BEGIN: Duration = Duration::from_secs(1_763_600_000);
+const DAY: Duration = Duration::from_secs(86_400);
 
 struct Ledger {
     _folder: TempDir,
@@ -29,8 +30,17 @@ fn path(folder: &TempDir) -> PathBuf {
 /// Writes `records` in batches of what `random` say.
 fn written(records: Vec<CallRecord>, random: &mut SplitMix64) -> Ledger {
     let folder = tempfile::tempdir().expect("a folder");
-    let mut store = Store::open(&path(&folder)).expect("opens");
-    let mut rest = records.as_slice();
+    write(&folder, &records, random);
+    Ledger {
+        reader: Reader::new(&path(&folder), Instant::now),
+        _folder: folder,
+        records,
+    }
+}
+
+fn write(folder: &TempDir, records: &[CallRecord], random: &mut SplitMix64) {
+    let mut store = Store::open(&path(folder)).expect("opens");
+    let mut rest = records;
     while !rest.is_empty() {
         let batch = rest.len().min(1 + random.below(50) as usize);
         let kept: Vec<_> = rest[..batch]
@@ -42,14 +52,17 @@ fn written(records: Vec<CallRecord>, random: &mut SplitMix64) -> Ledger {
         rest = &rest[batch..];
         if random.below(4) == 0 {
             drop(store);
-            store = Store::open(&path(&folder)).expect("opens again");
+            store = Store::open(&path(folder)).expect("opens again");
         }
     }
-    Ledger {
-        reader: Reader::new(&path(&folder), Instant::now),
-        _folder: folder,
-        records,
-    }
+}
+
+/// Makes of a file what version 9 would have written.
+pub fn back_to_version_9(path: &Path) {
+    let back = "DROP TABLE daily_spending; ALTER TABLE unsummed DROP COLUMN spending_below_key;
+        PRAGMA user_version = 9";
+    let connection = rusqlite::Connection::open(path).expect("opens");
+    connection.execute_batch(back).expect("undone");
 }
 
 /// As the ledger keeps times, costs and speeds.
@@ -147,7 +160,25 @@ fn same_session(found: &SessionRow, should: &SessionRow) {
     assert_eq!(&found, should);
 }
 
-fn same_costs(found: &CostSeries, should: &CostSeries) {
+/// Compares what a ledger answers with what its calls come to.
+pub fn same_costs(found: &Costs, should: &Costs, what: &str) {
+    assert_eq!(found.step, should.step);
+    let names = |costs: &Costs| -> Vec<Option<String>> {
+        costs
+            .series
+            .iter()
+            .map(|series| series.name.clone())
+            .collect()
+    };
+    assert_eq!(names(found), names(should), "{what}");
+    assert_eq!(found.others.is_some(), should.others.is_some(), "{what}");
+    let pairs = found.series.iter().zip(&should.series);
+    for (found, should) in pairs.chain(found.others.iter().zip(&should.others)) {
+        same_series(found, should);
+    }
+}
+
+fn same_series(found: &CostSeries, should: &CostSeries) {
     assert_eq!((&found.name, found.names), (&should.name, should.names));
     same_sums(&found.sums, &should.sums);
     let instants = |series: &CostSeries| -> Vec<String> {
@@ -165,6 +196,120 @@ fn same_sums(found: &CostSums, should: &CostSums) {
     assert!(close(found.cost_usd, should.cost_usd, 1e-6), "{found:?}");
     let cost_usd = should.cost_usd;
     assert_eq!(&CostSums { cost_usd, ..*found }, should);
+}
+
+const SPENT_BY: [Dimension; 6] = [
+    Dimension::User,
+    Dimension::KeyHash,
+    Dimension::Tool,
+    Dimension::Model,
+    Dimension::Outcome,
+    Dimension::PromptLength,
+];
+
+/// What becomes of calls before they are asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    /// They are there.
+    Stay,
+    /// The older ones are too old.
+    Age,
+    /// None is left for want of room; sums by day stay.
+    NoRoom,
+    /// A part was written by version 9, and is not summed up yet.
+    Older,
+    /// The same, and it is.
+    BroughtForward,
+}
+
+impl Arbitrary for Fate {
+    type Parameters = ();
+    type Strategy = proptest::sample::Select<Fate>;
+
+    fn arbitrary_with((): ()) -> Self::Strategy {
+        use Fate::{Age, BroughtForward, NoRoom, Older, Stay};
+        proptest::sample::select(vec![Stay, Age, NoRoom, Older, BroughtForward])
+    }
+}
+
+impl Fate {
+    /// The question as far as what is left can answer it.
+    fn answered(self, mut query: CostQuery, ledger: &Ledger) -> Option<CostQuery> {
+        let filter = &mut query.filter;
+        match self {
+            Fate::Age => filter.since = filter.since.max(Some(half_of(&ledger.records))),
+            Fate::NoRoom => {
+                // Sums by day are of whole days.
+                let day = |at: SystemTime| {
+                    let days = at
+                        .duration_since(SystemTime::UNIX_EPOCH)
+                        .expect("later")
+                        .as_secs()
+                        / DAY.as_secs();
+                    SystemTime::UNIX_EPOCH + DAY * days as u32
+                };
+                filter.since = filter.since.map(day);
+                filter.until = filter.until.map(day);
+                query.daily_sums().filter(|_| query.step >= DAY)?;
+            }
+            Fate::Stay | Fate::Older | Fate::BroughtForward => {}
+        }
+        Some(query)
+    }
+}
+
+/// When the middle one of calls began, by when they ended.
+fn half_of(records: &[CallRecord]) -> SystemTime {
+    let middle = &records[records.len() / 2].started_at;
+    humantime::parse_rfc3339(middle).expect("an instant")
+}
+
+/// Calls of a few users with a few keys.
+fn spenders(seed: u64, every: f64, random: &mut SplitMix64) -> Vec<CallRecord> {
+    let mut records = sample(seed, 200, every);
+    for record in &mut records {
+        record.user = (random.below(5) > 0).then(|| format!("user-{}", random.below(6)));
+        record.key_hash = (random.below(3) > 0).then(|| format!("key-{}", random.below(3)));
+    }
+    records
+}
+
+/// A ledger of `records` after what becomes of them.
+fn left(records: Vec<CallRecord>, fate: Fate, random: &mut SplitMix64) -> Ledger {
+    let folder = tempfile::tempdir().expect("a folder");
+    if matches!(fate, Fate::Older | Fate::BroughtForward) {
+        let (older, newer): (Vec<_>, Vec<_>) =
+            (records.iter().cloned()).partition(|_| random.below(3) > 0);
+        write(&folder, &older, random);
+        back_to_version_9(&path(&folder));
+        write(&folder, &newer, random);
+    } else {
+        write(&folder, &records, random);
+    }
+    let ms = |at: SystemTime| {
+        at.duration_since(SystemTime::UNIX_EPOCH)
+            .expect("later")
+            .as_millis()
+    };
+    let keep = |age: Duration, bytes: u64| {
+        let mut store = Store::open(&path(&folder)).expect("opens");
+        let now = half_of(&records) + DAY * 30;
+        while store
+            .tidy(ms(now) as i64, &Limits { age, bytes })
+            .expect("a step")
+        {}
+    };
+    match fate {
+        Fate::Stay | Fate::Older => {}
+        Fate::Age => keep(DAY * 30, u64::MAX),
+        Fate::NoRoom => keep(DAY * 300, 1),
+        Fate::BroughtForward => keep(DAY * 300, u64::MAX),
+    }
+    Ledger {
+        reader: Reader::new(&path(&folder), Instant::now),
+        _folder: folder,
+        records,
+    }
 }
 
 fn every_session(ledger: &Ledger, query: &SessionQuery, limit: usize) -> Vec<SessionRow> {
@@ -353,14 +498,44 @@ proptest! {
                 let calls = all(&ledger.records).filter(|past| history::matches(&filter, past));
                 let should = history::costs(calls, &query);
                 let found = ledger.reader.costs(&query).expect("an answer");
-                prop_assert_eq!(found.step, step.as_secs());
                 prop_assert!(should.series.len() <= most);
-                prop_assert_eq!(found.series.len(), should.series.len());
-                prop_assert_eq!(found.others.is_some(), should.others.is_some());
-                for (found, should) in found.series.iter().zip(&should.series).chain(found.others.iter().zip(&should.others)) {
-                    same_costs(found, should);
-                }
+                same_costs(&found, &should, &format!("{query:?}"));
             }
+        }
+    }
+
+    #[test]
+    fn costs_by_day_are_those_of_the_calls_whatever_became_of_them(
+        seed: u64,
+        every in 600_000.0..5_000_000.0_f64,
+        from in 0.0..0.9_f64,
+        length in 0.0..1.1_f64,
+        step in 0_usize..4,
+        most in 1_usize..6,
+        fate: Fate,
+    ) {
+        let mut random = SplitMix64(seed);
+        let ledger = left(spenders(seed, every, &mut random), fate, &mut random);
+        let whole = 200.0 * every;
+        let span = |from: f64, to: f64| (Some(at((from * whole) as u64)), Some(at((to * whole) as u64)));
+        let spans = [span(from, from + length), (span(from, 1.0).0, None), (None, None), span(-0.1, 1.2)];
+        let one = &ledger.records[random.below(200) as usize];
+        let filters = [
+            Filter::default(),
+            Filter { user: one.user.clone(), ..Filter::default() },
+            Filter { key_hash: one.key_hash.clone(), tool: one.tools.clone(), ..Filter::default() },
+            Filter { user: Some("user-1".into()), model: one.model.clone(), outcomes: vec![Outcome::Complete], ..Filter::default() },
+            Filter { session: one.session.clone(), ..Filter::default() },
+        ];
+        let days = [1.0, 2.0, 7.0, 0.5][step];
+        for ((since, until), filter) in spans.into_iter().flat_map(|span| filters.iter().map(move |filter| (span, filter))) {
+            let by = SPENT_BY[random.below(SPENT_BY.len() as u64) as usize];
+            let query = CostQuery { filter: Filter { since, until, ..filter.clone() }, by, step: DAY.mul_f64(days), most };
+            let Some(query) = fate.answered(query, &ledger) else { continue };
+            let calls = all(&ledger.records).filter(|past| history::matches(&query.filter, past));
+            let should = history::costs(calls, &query);
+            let found = ledger.reader.costs(&query).expect("an answer");
+            same_costs(&found, &should, &format!("{fate:?} {query:?}"));
         }
     }
 

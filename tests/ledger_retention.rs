@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 use tokengauge::call::CallRecord;
 use tokengauge::ledger::{Limits, Reader, Store, StoredCall};
-use tokengauge::query::{Filter, Paging, SessionQuery};
+use tokengauge::query::{CostQuery, DailySums, Dimension, Filter, Paging, SessionQuery};
 use tokengauge_test_support::records::Records;
 
 const DAY: Duration = Duration::from_secs(86_400);
@@ -90,6 +90,8 @@ fn what_is_too_old_goes_with_its_sessions_and_sums() {
         );
         assert!(first >= milliseconds(now - kept * DAY) / 1000, "{level}");
     }
+    let spent = number(&path, "SELECT min(day) FROM daily_spending");
+    assert!((milliseconds(now - 32 * DAY)..oldest).contains(&(spent * 1000)));
     let units = "SELECT min(last_us) FROM experiment_units";
     assert!(number(&path, units) >= oldest * 1000);
     let nameless = "SELECT count(*) FROM experiment_units WHERE session > 0 \
@@ -132,6 +134,8 @@ fn a_file_that_is_too_large_lets_the_oldest_go_and_shrinks() {
     assert_eq!(number(&path, lost), 0, "every call has its session");
     let whole = "SELECT sum(calls) FROM rollups WHERE level = 86400";
     assert_eq!(number(&path, whole), 40_000, "days keep their sums");
+    let spending = "SELECT sum(calls) FROM daily_spending";
+    assert_eq!(number(&path, spending), 40_000, "and what users spent");
     let oldest = number(&path, "SELECT min(started_ms) FROM calls") / 1000;
     let units = "SELECT min(last_us) / 1000000 FROM experiment_units";
     assert!(number(&path, units) >= oldest);
@@ -142,4 +146,40 @@ fn a_file_that_is_too_large_lets_the_oldest_go_and_shrinks() {
         .sessions(&SessionQuery::default())
         .expect("an answer");
     assert_eq!(sessions.rows.len(), 100);
+}
+
+#[test]
+fn what_users_spent_is_known_for_longer_than_their_calls() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("ledger.sqlite");
+    let (mut store, now) = store(&path, 3_000, 6 * DAY);
+    let (age, bytes) = (30 * DAY, 1);
+    let reader = Reader::new(&path, Instant::now);
+    let by_user = |filter: Filter| {
+        let query = CostQuery {
+            filter,
+            by: Dimension::User,
+            step: DAY,
+            most: 1_000,
+        };
+        reader.costs(&query).expect("an answer")
+    };
+    let filters = [
+        Filter::default(),
+        Filter {
+            tool: Some("search".into()),
+            ..Filter::default()
+        },
+    ];
+    let before = filters.clone().map(by_user);
+    let calls = before.iter().map(|costs| costs.series.len());
+    assert!(calls.min() > Some(20), "many users");
+    tidy(&mut store, now, &Limits { age, bytes });
+    assert_eq!(number(&path, "SELECT count(*) FROM calls"), 0);
+    let first = number(&path, "SELECT min(day) FROM daily_spending");
+    let first = SystemTime::UNIX_EPOCH + Duration::from_secs(first as u64);
+    let oldest = |sums| reader.oldest(sums).expect("an answer");
+    assert_eq!(oldest(Some(DailySums::Spending)), Some(first));
+    assert_eq!(oldest(None), None);
+    assert_eq!(filters.map(by_user), before);
 }

@@ -1,12 +1,15 @@
 //! Files of older versions: brought forward in place, with everything that is in them.
 
+use crate::ledger_queries::{back_to_version_9, same_costs};
 use rusqlite::Connection;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tokengauge::call::CallRecord;
 use tokengauge::history::{self, TimedCall};
 use tokengauge::ledger::{Limits, Reader, Store, StoredCall};
-use tokengauge::query::{DistributionSelector, Filter, Paging, UnitKind, UnitQuery};
+use tokengauge::query::{
+    CostQuery, Dimension, DistributionSelector, Filter, Paging, UnitKind, UnitQuery,
+};
 
 /// A ledger that the program wrote when its version was 2, 3, 4, 5, 7 or 8, and what `export` said of it then.
 fn fixture(name: &str) -> PathBuf {
@@ -15,9 +18,14 @@ fn fixture(name: &str) -> PathBuf {
         .join(name)
 }
 
+const FOREVER: Limits = Limits {
+    age: Duration::from_secs(1 << 40),
+    bytes: 1 << 40,
+};
+
 /// The fixture that a file of `version` is made of.
 fn written(version: i64) -> i64 {
-    version.max(2)
+    version.clamp(2, 8)
 }
 
 /// A copy of that file as `version` had it.
@@ -30,6 +38,12 @@ fn older(folder: &Path, version: i64) -> PathBuf {
         let back = "DROP INDEX sessions_by_start; PRAGMA user_version = 1";
         let connection = Connection::open(&path).expect("opens");
         connection.execute_batch(back).expect("undone");
+    }
+    if version == 9 {
+        let mut store = Store::open(&path).expect("brought forward");
+        while store.tidy(0, &FOREVER).expect("a step") {}
+        drop(store);
+        back_to_version_9(&path);
     }
     path
 }
@@ -66,7 +80,7 @@ fn calls(path: &Path) -> Vec<CallRecord> {
 
 #[test]
 fn a_file_of_each_older_version_is_brought_forward_and_keeps_every_call() {
-    for version in [1, 2, 3, 4, 5, 7, 8] {
+    for version in [1, 2, 3, 4, 5, 7, 8, 9] {
         let expected = expected(version);
         assert!(expected.len() > 10);
         let folder = tempfile::tempdir().expect("a folder");
@@ -96,7 +110,7 @@ fn concurrencies(path: &Path) -> Vec<Option<u32>> {
     rows.collect::<Result<_, _>>().expect("numbers")
 }
 
-/// Compares experiments and distributions with those of the calls themselves.
+/// Compares experiments, distributions and costs with those of the calls themselves.
 fn same_sums(path: &Path, calls: &[CallRecord], state: &str) {
     let reader = Reader::new(path, Instant::now);
     let timed = || calls.iter().filter_map(TimedCall::of);
@@ -115,25 +129,47 @@ fn same_sums(path: &Path, calls: &[CallRecord], state: &str) {
     let expected = history::distributions(observed, &all, None, None);
     assert!(!expected.is_empty());
     assert_eq!(found, expected, "{state}");
+    let user = calls.iter().find_map(|call| call.user.clone());
+    for user in [None, user] {
+        for by in [
+            Dimension::User,
+            Dimension::KeyHash,
+            Dimension::Tool,
+            Dimension::Model,
+        ] {
+            let filter = Filter {
+                user: user.clone(),
+                ..Filter::default()
+            };
+            let query = CostQuery {
+                filter,
+                by,
+                step: Duration::from_secs(86_400),
+                most: 3,
+            };
+            let calls = timed().filter(|call| history::matches(&query.filter, call));
+            let expected = history::costs(calls, &query);
+            let found = reader.costs(&query).expect("an answer");
+            assert!(!found.series.is_empty());
+            same_costs(&found, &expected, &format!("{state}, {query:?}"));
+        }
+    }
 }
 
 #[test]
-fn what_an_older_file_has_is_in_experiments_and_distributions_at_once() {
-    for version in [1, 2, 3, 4, 5, 7, 8] {
+fn what_an_older_file_has_is_in_all_sums_at_once() {
+    for version in [1, 2, 3, 4, 5, 7, 8, 9] {
         let calls = expected(version);
         let folder = tempfile::tempdir().expect("a folder");
         let path = older(folder.path(), version);
         let mut store = Store::open(&path).expect("opens");
         same_sums(&path, &calls, &format!("version {version}, just opened"));
-        let limits = Limits {
-            age: Duration::from_secs(1 << 40),
-            bytes: 1 << 40,
-        };
-        while store.tidy(0, &limits).expect("a step") {}
+        while store.tidy(0, &FOREVER).expect("a step") {}
         same_sums(&path, &calls, &format!("version {version}, added"));
         let connection = Connection::open(&path).expect("opens");
-        let mark = connection.query_row("SELECT below_key FROM unsummed", [], |row| row.get(0));
-        assert_eq!(mark, Ok(0_i64));
+        let marks = "SELECT max(below_key, spending_below_key) FROM unsummed";
+        let marks = connection.query_row(marks, [], |row| row.get(0));
+        assert_eq!(marks, Ok(0_i64));
         drop(store);
         Store::open(&path).expect("opens again");
         same_sums(&path, &calls, &format!("version {version}, opened again"));

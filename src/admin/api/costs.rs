@@ -1,6 +1,6 @@
 //! `/api/v1/costs`: what calls cost over time, by something they have in common.
 
-use super::finished::{DEFAULT_STEP, DIMENSIONS, Times, reply};
+use super::finished::{DIMENSIONS, Times, reply};
 use super::query_params::{FILTERS, QueryParams};
 use super::store::{Span, Store, StoreName, ask};
 use crate::admin::Admin;
@@ -17,6 +17,10 @@ pub(super) const OF_COSTS: [&str; 3] = ["dimension", "step", "series"];
 /// The default and the greatest number of series.
 pub(super) const DEFAULT_SERIES: usize = 8;
 pub(super) const MAX_SERIES: usize = 50;
+const MINUTE: Duration = Duration::from_secs(60);
+const HOUR: Duration = Duration::from_secs(3_600);
+/// Of UTC: by whole days a ledger has sums of everything but sessions and lengths.
+const DAY: Duration = Duration::from_secs(86_400);
 
 #[derive(JsonSchema, Serialize)]
 #[schemars(rename = "Costs")]
@@ -34,15 +38,20 @@ pub(super) async fn costs(State(admin): State<Admin>, RawQuery(query): RawQuery)
     reply(async {
         let asked = QueryParams::of(query.as_deref(), &[&FILTERS, &OF_COSTS])?;
         let now = (admin.wall)();
+        let step = asked.duration("step")?;
         let mut query = CostQuery {
             filter: asked.filter(now)?,
             by: asked.word("dimension", &DIMENSIONS)?.unwrap_or_default(),
-            step: asked.duration("step")?.unwrap_or(DEFAULT_STEP),
+            step: step.unwrap_or(DAY),
             most: asked.count("series", DEFAULT_SERIES, MAX_SERIES)?,
         };
         let question = move |store: &Store| {
-            let summed = query.filter.summed(&[query.by]);
-            let span = store.span(&query.filter, summed, now)?;
+            let mut span = store.span(&query.filter, query.daily_sums(), now)?;
+            if step.is_none() {
+                let length = span.and_then(|span| span.length());
+                query.step = default_step(length.unwrap_or_default());
+                span = store.span(&query.filter, query.daily_sums(), now)?;
+            }
             let span = span.map(|span| newest(span, query.step));
             let costs = match span {
                 None => Costs {
@@ -67,6 +76,17 @@ pub(super) async fn costs(State(admin): State<Admin>, RawQuery(query): RawQuery)
         ask(&admin, question).await
     })
     .await
+}
+
+/// The step of a time where none is asked for.
+fn default_step(length: Duration) -> Duration {
+    if length <= HOUR * 12 {
+        MINUTE
+    } else if length <= DAY * 14 {
+        HOUR
+    } else {
+        DAY
+    }
 }
 
 /// The part of a time that has no more steps than an answer may have.
@@ -96,5 +116,24 @@ mod tests {
         assert_eq!(newest(span(0, 100_000), minute), span(40_060, 100_000));
         let years = Duration::from_secs(u64::MAX);
         assert_eq!(newest(span(5, 100), years), span(5, 100));
+    }
+
+    #[test]
+    fn without_a_step_the_whole_time_is_answered() {
+        for (length, step) in [
+            (Duration::ZERO, MINUTE),
+            (HOUR * 12, MINUTE),
+            (DAY, HOUR),
+            (DAY * 14, HOUR),
+            (DAY * 15, DAY),
+            (DAY * 900, DAY),
+        ] {
+            assert_eq!(default_step(length), step, "{length:?}");
+            let whole = Span {
+                since: UNIX_EPOCH,
+                until: UNIX_EPOCH + length,
+            };
+            assert_eq!(newest(whole, step), whole);
+        }
     }
 }

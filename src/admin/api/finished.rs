@@ -7,8 +7,8 @@ use super::unsettled;
 use crate::admin::Admin;
 use crate::history;
 use crate::query::{
-    Dimension, Filter, GroupRow, Paging, SeriesMetric, SessionDetail, SessionQuery, SessionRow,
-    SessionSort, Tasks, Timeseries,
+    DailySums, Dimension, Filter, GroupRow, Paging, SeriesMetric, SessionDetail, SessionQuery,
+    SessionRow, SessionSort, Tasks, Timeseries,
 };
 use axum::Json;
 use axum::extract::rejection::PathRejection;
@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
 /// The default step of a time series.
-pub(super) const DEFAULT_STEP: Duration = Duration::from_secs(60);
+const DEFAULT_STEP: Duration = Duration::from_secs(60);
 /// The orders of sessions, by their names in queries.
 pub(super) const SORTS: [(&str, SessionSort); 9] = [
     ("last_at", SessionSort::LastAt),
@@ -193,7 +193,7 @@ pub(super) async fn tasks(State(admin): State<Admin>, RawQuery(query): RawQuery)
         let now = (admin.wall)();
         let filter = asked.filter(now)?;
         let question = move |store: &Store| {
-            let span = store.span(&filter, false, now)?;
+            let span = store.span(&filter, None, now)?;
             let seconds = store.task_seconds(&filter)?;
             Ok(TasksOf {
                 store: store.name(),
@@ -247,7 +247,8 @@ impl GroupPage {
         now: SystemTime,
     ) -> Result<GroupPage, Problem> {
         let mut page = store.groups(filter, by, paging)?;
-        let span = store.span(filter, filter.summed(by), now)?;
+        let sums = filter.summed(by).then_some(DailySums::All);
+        let span = store.span(filter, sums, now)?;
         let seconds = span.and_then(|span| span.length());
         for row in &mut page.rows {
             let calls = row.calls as f64;

@@ -6,22 +6,23 @@ use super::problem::Problem;
 use super::query_params::QueryParams;
 use super::store::{Store, StoreName, ask};
 use crate::admin::Admin;
-use crate::query::{Dimension, Filter, GroupRow, Paging, TokenSums};
+use crate::query::{CostQuery, CostSums, Dimension, Filter};
 use crate::quota::{LeftOfQuota, own_key};
 use axum::extract::{RawQuery, State};
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::Response;
 use schemars::JsonSchema;
 use serde::Serialize;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
-use tokengauge_core::time::duration_since_1970;
 use tokio::sync::Semaphore;
 
 /// Its path.
 pub(crate) const PATH: &str = "/api/v1/me";
 /// The parameters.
 pub(super) const OF_OWN_USE: [&str; 2] = ["since", "until"];
-/// Models that are listed at most.
+/// Models that are listed at most: those that cost most.
 const MAX_MODELS: usize = 100;
 const DAY: Duration = Duration::from_secs(86_400);
 /// The time that is answered for where none is asked for, and the longest.
@@ -45,7 +46,7 @@ pub(super) struct OwnUse {
     until: String,
     /// All of it.
     #[serde(flatten)]
-    all: Use,
+    all: CostSums,
     /// By the model that answered, else the one asked for; those with most calls first.
     models: Vec<UseOfModel>,
     /// By day of UTC, those without calls left out.
@@ -54,27 +55,12 @@ pub(super) struct OwnUse {
     limits: Vec<LimitsOfQuota>,
 }
 
-/// What some calls used.
-#[derive(Default, JsonSchema, Serialize)]
-struct Use {
-    /// Calls that have ended.
-    calls: u64,
-    /// Those that did not end well.
-    errors: u64,
-    /// Tokens.
-    tokens: TokenSums,
-    /// What the calls with a known price cost, in US dollars; null without any.
-    cost_usd: Option<f64>,
-    /// Calls with tokens but without a known price.
-    unpriced_calls: u64,
-}
-
 #[derive(JsonSchema, Serialize)]
 struct UseOfModel {
     /// The model; null where no call named one.
     model: Option<String>,
     #[serde(flatten)]
-    used: Use,
+    used: CostSums,
 }
 
 #[derive(JsonSchema, Serialize)]
@@ -83,7 +69,7 @@ struct UseOfDay {
     #[schemars(extend("format" = "date"))]
     day: String,
     #[serde(flatten)]
-    used: Use,
+    used: CostSums,
 }
 
 /// What is left of a quota.
@@ -104,18 +90,6 @@ struct Limit {
     limit: u64,
     /// What is left of it now.
     remaining: u64,
-}
-
-impl From<GroupRow> for Use {
-    fn from(row: GroupRow) -> Use {
-        Use {
-            calls: row.calls,
-            errors: row.errors,
-            tokens: row.tokens,
-            cost_usd: row.cost_usd,
-            unpriced_calls: row.unpriced_calls,
-        }
-    }
 }
 
 impl From<LeftOfQuota> for LimitsOfQuota {
@@ -185,59 +159,38 @@ fn filter(asked: &QueryParams, headers: &HeaderMap, now: SystemTime) -> Result<F
 }
 
 fn of_store(store: &Store, filter: &Filter) -> Result<OwnUse, Problem> {
-    let paging = Paging {
-        limit: MAX_MODELS,
-        cursor: None,
+    let query = CostQuery {
+        filter: filter.clone(),
+        by: Dimension::Model,
+        step: DAY,
+        most: MAX_MODELS,
     };
-    let models = store.groups(filter, &[Dimension::Model], &paging)?.rows;
-    let models = models.into_iter().map(|row| UseOfModel {
-        model: row.name.clone(),
-        used: row.into(),
-    });
-    let (since, until) = (filter.since, filter.until);
-    let (since, until) = since
-        .zip(until)
-        .unwrap_or((SystemTime::UNIX_EPOCH, SystemTime::UNIX_EPOCH));
-    let mut days = Vec::new();
-    let mut begin = since;
-    while begin < until {
-        let end = next_day(begin).min(until);
-        let of_day = Filter {
-            since: Some(begin),
-            until: Some(end),
-            ..filter.clone()
-        };
-        if let Some(used) = used(store, &of_day)? {
-            let mut day = humantime::format_rfc3339_seconds(begin).to_string();
-            day.truncate(10);
-            days.push(UseOfDay { day, used });
+    let costs = store.costs(&query)?;
+    let (mut all, mut by_day) = (CostSums::default(), BTreeMap::<String, CostSums>::new());
+    for series in costs.series.iter().chain(&costs.others) {
+        all.merge(&series.sums);
+        for point in &series.points {
+            let day = point.at.chars().take("2026-11-26".len()).collect();
+            by_day.entry(day).or_default().merge(&point.sums);
         }
-        begin = end;
     }
-    let written = |at| humantime::format_rfc3339_millis(at).to_string();
+    let models = costs.series.into_iter().map(|series| UseOfModel {
+        model: series.name,
+        used: series.sums,
+    });
+    let mut models: Vec<_> = models.collect();
+    models.sort_by_key(|model| (Reverse(model.used.calls), model.model.clone()));
+    let days = by_day.into_iter();
+    let written = |at: Option<SystemTime>| {
+        humantime::format_rfc3339_millis(at.unwrap_or(SystemTime::UNIX_EPOCH)).to_string()
+    };
     Ok(OwnUse {
         store: store.name(),
-        since: written(since),
-        until: written(until),
-        all: used(store, filter)?.unwrap_or_default(),
-        models: models.collect(),
-        days,
+        since: written(filter.since),
+        until: written(filter.until),
+        all,
+        models,
+        days: days.map(|(day, used)| UseOfDay { day, used }).collect(),
         limits: Vec::new(),
     })
-}
-
-/// All calls together; `None` without any.
-fn used(store: &Store, filter: &Filter) -> Result<Option<Use>, Problem> {
-    let paging = Paging {
-        limit: 1,
-        cursor: None,
-    };
-    let rows = store.groups(filter, &[], &paging)?.rows;
-    Ok(rows.into_iter().next().map(Use::from))
-}
-
-/// When the day after that of `at` begins, in UTC.
-fn next_day(at: SystemTime) -> SystemTime {
-    let days = duration_since_1970(at).as_secs() / DAY.as_secs() + 1;
-    SystemTime::UNIX_EPOCH + Duration::from_secs(days * DAY.as_secs())
 }

@@ -8,8 +8,8 @@ use crate::history::{self, ThroughputHistory, TimedCall};
 use crate::ledger::{QueryError, Reader, StoredCall};
 use crate::meter::{FinishedCall, RecentCalls};
 use crate::query::{
-    CapacityRow, CostQuery, Costs, Dimension, ExperimentUnits, Filter, GroupRow, Page, Paging,
-    SeriesMetric, SessionDetail, SessionQuery, SessionRow, Timeseries, UnitQuery,
+    CapacityRow, CostQuery, Costs, DailySums, Dimension, ExperimentUnits, Filter, GroupRow, Page,
+    Paging, SeriesMetric, SessionDetail, SessionQuery, SessionRow, Timeseries, UnitQuery,
 };
 use axum::http::StatusCode;
 use schemars::JsonSchema;
@@ -163,12 +163,12 @@ impl Store {
         }
     }
 
-    /// The part of the requested time, up to `now`, that the store has: in calls or, with
-    /// `sums`, in rollups. `None` where it has none of it.
+    /// The part of the requested time, up to `now`, that the store has: in calls or in the
+    /// ledger's `sums`. `None` where it has none of it.
     pub(super) fn span(
         &self,
         filter: &Filter,
-        sums: bool,
+        sums: Option<DailySums>,
         now: SystemTime,
     ) -> Answer<Option<Span>> {
         let oldest = match self {

@@ -13,6 +13,9 @@ import { Table } from "./table.js";
 /** What the money is spent by. */
 export const SPENT_BY = ["model", "workload", "upstream", "route", "agent", "user", "team", "cost_center", "tenant", "tool", "experiment", "variant"];
 const SERIES = 8;
+const DAY = 86_400;
+/** Seconds of a point: days of UTC in place of half ones, since a ledger has sums of users, keys and tools by day. */
+const costStep = () => (step() === DAY / 2 ? DAY : step());
 const tokensOf = ({ tokens: { input, output } }) => (input === null && output === null ? null : (input ?? 0) + (output ?? 0));
 /** What the curves are of. */
 const MEASURES = {
@@ -70,7 +73,7 @@ export class Costs {
     this.table.follow();
     loadMarks(filters(), current);
     try {
-      const asked = (series) => get("costs", { ...filters(), dimension: by, step: `${step()}s`, series });
+      const asked = (series) => get("costs", { ...filters(), dimension: by, step: `${costStep()}s`, series });
       let answer = await asked(SERIES);
       // One that is left over has a name and is shown by it.
       if (answer.others?.names === 1) answer = await asked(SERIES + 1);

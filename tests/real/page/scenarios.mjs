@@ -999,6 +999,9 @@ async function costs(world) {
   await until("nine models", async () => (await api(world, "costs?agent=ninth%2F1&since=15m&series=9")).series.length === 9, 20);
   await page.goto(`${world.full.admin}/costs?agent=ninth%2F1`);
   await until("all of them by name", async () => (await cells(page, "#costs .scroll:not(.tall)", 1)).toSorted().join() === Array.from({ length: 9 }, (_, at) => `ninth-${at + 1}`).join());
+  // A month is by days of UTC, of which a ledger has sums by user.
+  await asks(page, /\/costs\?.*dimension=user.*step=86400s/, () => page.goto(`${world.full.admin}/costs?agent=ninth%2F1&by=user&since=30d`));
+  await until("nobody's calls", async () => (await cells(page, "#costs .scroll:not(.tall)", 1)).join() === "calls without a name");
   clean(wrong);
 }
 

@@ -6,6 +6,7 @@
 
 mod aggregates;
 mod capacity;
+mod daily_spending;
 mod dictionary;
 mod distributions;
 mod experiment_units;

@@ -1,5 +1,6 @@
 //! Retention: deletes old and excess calls in small steps, so that batches hardly wait.
 
+use super::daily_spending;
 use super::distributions::{HOUR, SeriesIds};
 use super::experiment_units::UnitCounts;
 use super::marks;
@@ -56,6 +57,8 @@ impl Store {
         // Units are of sessions: those go first.
         more |= units || forget_sessions(&transaction, oldest_us)?;
         more |= forget_sums(&transaction, now, oldest)?;
+        let day = oldest.div_euclid(1000).saturating_sub(daily_spending::DAY);
+        more |= daily_spending::forget(&transaction, day, &mut self.spending_rows)?;
         marks::forget(&transaction, oldest_us)?;
         let hour = oldest.div_euclid(1000) - HOUR;
         if hour >= self.retention.distributions_from + HOUR {

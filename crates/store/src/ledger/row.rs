@@ -2,6 +2,7 @@
 
 use super::stored_call::StoredCall;
 use crate::figures::CallFigures;
+use rusqlite::Row;
 use serde::Serialize;
 use std::time::{Duration, SystemTime};
 use tokengauge_core::call::{CallRecord, OperationClass, Outcome};
@@ -120,7 +121,40 @@ pub(crate) struct Share {
     pub(crate) reported_decode: Option<(i64, i64)>,
 }
 
+/// The columns of `calls` that [`Share::read`] takes.
+pub(super) const SHARE_COLUMNS: &str = "coalesce(reported_input, normalised_input), \
+    reported_cached_input, coalesce(reported_output, normalised_output), \
+    coalesce(reported_reasoning, normalised_reasoning), cost_nano_usd, user, key_hash, tools";
+
 impl Share {
+    /// Reads [`SHARE_COLUMNS`], which begin at column `at`: tokens, cost and names, no times.
+    pub(super) fn read(row: &Row<'_>, at: usize) -> rusqlite::Result<Share> {
+        Ok(Share {
+            input: row.get(at)?,
+            cached_input: row.get(at + 1)?,
+            output: row.get(at + 2)?,
+            reasoning: row.get(at + 3)?,
+            cost_nano: row.get(at + 4)?,
+            user: row.get(at + 5)?,
+            key_hash: row.get(at + 6)?,
+            tools: row.get(at + 7)?,
+            ..Share::default()
+        })
+    }
+
+    /// Tokens and cost alone.
+    pub(super) fn without_times(self) -> Share {
+        Share {
+            decode: None,
+            tps: None,
+            ttft: None,
+            duration_us: None,
+            reported: None,
+            reported_decode: None,
+            ..self
+        }
+    }
+
     pub(crate) fn of(record: &CallRecord) -> Share {
         let (provider, counted) = (&record.tokens.reported, &record.tokens.normalised);
         let tps = record.tps.output.filter(|tps| tps.is_finite());

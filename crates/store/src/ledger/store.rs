@@ -1,7 +1,8 @@
 //! Writes batches: each is one transaction with the calls, the sums of their sessions and
-//! experiments, the rollups and the distributions.
+//! experiments, the rollups, the spending by day and the distributions.
 
 use super::capacity;
+use super::daily_spending::{DailySpending, MAX_ROWS_OF_PODS, RowCounts, SpendingKey};
 use super::dictionary::{self, Dictionary};
 use super::distributions::{HourlyDistributions, SeriesIds};
 use super::experiment_units::{UnitCounts, Units};
@@ -15,7 +16,7 @@ use super::stored_call::StoredCall;
 use super::stored_figures::{series_key, unit_key};
 use super::throughput;
 use super::undelivered;
-use super::unsummed;
+use super::unsummed::Marks;
 use super::write_error::WriteError;
 use rusqlite::{Connection, ErrorCode, Statement, params};
 use std::path::Path;
@@ -34,8 +35,9 @@ pub struct Store {
     next_session: i64,
     pub(super) unit_counts: UnitCounts,
     pub(super) distribution_series: SeriesIds,
-    /// Calls with a smaller key are added to units and distributions later.
-    pub(super) unsummed_below: i64,
+    pub(super) spending_rows: RowCounts,
+    /// What is still to be added of calls from before there were these sums.
+    pub(super) unsummed: Marks,
     /// Whether there are sinks, which want every call that is written.
     pub(super) delivering: bool,
     pub(super) retention: Retention,
@@ -65,7 +67,7 @@ impl SumsOfBatch {
 pub struct BatchResult {
     /// Records that are in the file now.
     pub records: u64,
-    /// Names and combinations that became `other`, and calls of units beyond the bound.
+    /// Names and combinations that became `other`, and calls of units and of spending beyond the bounds.
     pub collapsed: u64,
 }
 
@@ -85,7 +87,7 @@ impl Store {
         let dictionary = Dictionary::load(connection)?;
         let unit_counts = UnitCounts::load(connection)?;
         let distribution_series = SeriesIds::load(connection)?;
-        let unsummed_below = unsummed::mark(connection)?;
+        let unsummed = Marks::load(connection)?;
         let next_session = opened.connection.query_row(
             "SELECT coalesce(max(id), 0) + 1 FROM sessions",
             [],
@@ -97,7 +99,8 @@ impl Store {
             next_session,
             unit_counts,
             distribution_series,
-            unsummed_below,
+            spending_rows: RowCounts::default(),
+            unsummed,
             delivering: false,
             retention: Retention::default(),
         })
@@ -107,6 +110,7 @@ impl Store {
     #[must_use]
     pub fn of_pods(mut self) -> Store {
         self.dictionary.max_series = dictionary::MAX_SERIES_OF_PODS;
+        self.spending_rows.max = MAX_ROWS_OF_PODS;
         self
     }
 
@@ -161,6 +165,7 @@ impl Store {
         let transaction = self.opened.connection.unchecked_transaction()?;
         let mut sessions = Sessions::new(self.next_session);
         let mut rollups = Rollups::default();
+        let mut spending = DailySpending::default();
         let mut sums = SumsOfBatch::default();
         {
             let mut insert = transaction.prepare_cached(&insert_sql())?;
@@ -172,13 +177,18 @@ impl Store {
                 if self.delivering {
                     undelivered::add(&transaction, key)?;
                 }
-                if key >= self.unsummed_below {
+                if key >= self.unsummed.units {
                     sums.add(entry, &names, session);
+                }
+                if key >= self.unsummed.spending {
+                    let second = entry.started_us.div_euclid(1_000_000);
+                    spending.add(SpendingKey::of_names(second, &names), &entry.share);
                 }
             }
         }
         sessions.save(&transaction)?;
         rollups.save(&transaction)?;
+        spending.save(&transaction, &mut self.spending_rows, &mut self.dictionary)?;
         let collapsed = sums.units.save(&transaction, &mut self.unit_counts)?;
         sums.distributions.save(
             &transaction,

@@ -1,7 +1,9 @@
-//! Calls that were in the file before it had sums by unit and distributions: added later, step by step, the
-//! newest first. A mark says where the next step begins: calls with a smaller key are still to be added.
+//! Calls that were in the file before it had sums by unit and distributions, or spending by day: added later, step by
+//! step, the newest first. A mark says where the next step begins: calls with a smaller key are still to be added.
 //! Calls that are written meanwhile with a smaller key, since they began long ago, are left to those steps.
 
+use super::daily_spending::{DailySpending, SpendingKey};
+use super::row::{SHARE_COLUMNS, Share, started_ms};
 use super::store::{Store, SumsOfBatch};
 use super::stored_figures::FiguresReader;
 use super::write_error::WriteError;
@@ -10,12 +12,45 @@ use rusqlite::Connection;
 /// Calls that are added in one step: some tens of milliseconds of a machine.
 const STEP: i64 = 5_000;
 
-/// The mark; 0 where every call has been added.
-pub(super) fn mark(connection: &Connection) -> rusqlite::Result<i64> {
-    let sql = "SELECT below_key FROM unsummed";
-    connection
+/// The marks; 0 where every call has been added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Marks {
+    /// Of units and distributions.
+    pub(super) units: i64,
+    /// Of spending by day.
+    pub(super) spending: i64,
+}
+
+impl Marks {
+    pub(super) fn load(connection: &Connection) -> rusqlite::Result<Marks> {
+        let sql = "SELECT below_key, spending_below_key FROM unsummed";
+        connection.prepare_cached(sql)?.query_row([], |row| {
+            Ok(Marks {
+                units: row.get(0)?,
+                spending: row.get(1)?,
+            })
+        })
+    }
+
+    fn save(self, connection: &Connection) -> rusqlite::Result<()> {
+        let sql = "UPDATE unsummed SET below_key = ?, spending_below_key = ?";
+        let values = [self.units, self.spending];
+        connection.prepare_cached(sql)?.execute(values).map(|_| ())
+    }
+
+    fn any(self) -> bool {
+        self.units > 0 || self.spending > 0
+    }
+}
+
+/// The mark after a step that begins below `mark`.
+fn next(connection: &Connection, mark: i64, step: i64) -> rusqlite::Result<i64> {
+    let sql = "SELECT min(key), count(*) FROM \
+        (SELECT key FROM calls WHERE key < ? ORDER BY key DESC LIMIT ?)";
+    let (first, calls): (Option<i64>, i64) = connection
         .prepare_cached(sql)?
-        .query_row([], |row| row.get(0))
+        .query_row([mark, step], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    Ok(first.filter(|_| calls == step).unwrap_or(0))
 }
 
 impl Store {
@@ -24,23 +59,38 @@ impl Store {
     /// # Errors
     /// Where the file cannot be written to; then reopen it.
     pub(super) fn add_unsummed(&mut self) -> Result<bool, WriteError> {
-        if self.unsummed_below == 0 {
-            return Ok(false);
+        if self.unsummed.spending > 0 {
+            self.add_spending(STEP)?;
+        } else if self.unsummed.units > 0 {
+            self.add_units(STEP)?;
         }
-        let below = self.add_below(self.unsummed_below, STEP)?;
-        self.unsummed_below = below;
-        Ok(below > 0)
+        Ok(self.unsummed.any())
     }
 
-    fn add_below(&mut self, below: i64, step: i64) -> Result<i64, WriteError> {
+    fn add_spending(&mut self, step: i64) -> Result<(), WriteError> {
         let transaction = self.opened.connection.unchecked_transaction()?;
+        let below = self.unsummed.spending;
+        let mark = next(&transaction, below, step)?;
+        spending_of(&transaction, mark, below)?.save(
+            &transaction,
+            &mut self.spending_rows,
+            &mut self.dictionary,
+        )?;
+        let marks = Marks {
+            spending: mark,
+            ..self.unsummed
+        };
+        marks.save(&transaction)?;
+        transaction.commit()?;
+        self.unsummed = marks;
+        Ok(())
+    }
+
+    fn add_units(&mut self, step: i64) -> Result<(), WriteError> {
+        let transaction = self.opened.connection.unchecked_transaction()?;
+        let below = self.unsummed.units;
+        let mark = next(&transaction, below, step)?;
         let mut sums = SumsOfBatch::default();
-        let first = "SELECT min(key), count(*) FROM \
-            (SELECT key FROM calls WHERE key < ? ORDER BY key DESC LIMIT ?)";
-        let (first, calls): (Option<i64>, i64) = transaction
-            .prepare_cached(first)?
-            .query_row([below, step], |row| Ok((row.get(0)?, row.get(1)?)))?;
-        let mark = first.filter(|_| calls == step).unwrap_or(0);
         let condition = "key >= ? AND key < ?";
         FiguresReader::new(&transaction).read(condition, [mark, below], |call| {
             if let Some(unit) = call.unit {
@@ -54,21 +104,39 @@ impl Store {
             &mut self.distribution_series,
             &mut self.dictionary,
         )?;
-        transaction
-            .prepare_cached("UPDATE unsummed SET below_key = ?")?
-            .execute([mark])?;
+        let marks = Marks {
+            units: mark,
+            ..self.unsummed
+        };
+        marks.save(&transaction)?;
         transaction.commit()?;
-        Ok(mark)
+        self.unsummed = marks;
+        Ok(())
     }
+}
+
+/// The spending of the calls from one key to another.
+fn spending_of(connection: &Connection, from: i64, to: i64) -> rusqlite::Result<DailySpending> {
+    let sql = format!("SELECT key, series, {SHARE_COLUMNS} FROM calls WHERE key >= ? AND key < ?");
+    let mut statement = connection.prepare_cached(&sql)?;
+    let mut rows = statement.query([from, to])?;
+    let mut spending = DailySpending::default();
+    while let Some(row) = rows.next()? {
+        let call = Share::read(row, 2)?;
+        let second = started_ms(row.get(0)?).div_euclid(1_000);
+        let own = [call.user, call.key_hash, call.tools];
+        spending.add(SpendingKey::of(second, row.get(1)?, own), &call);
+    }
+    Ok(spending)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::ledger::{Reader, StoredCall};
-    use crate::query::{DistributionSelector, UnitQuery};
+    use crate::query::{CostQuery, Costs, Dimension, DistributionSelector, Filter, UnitQuery};
     use std::path::Path;
-    use std::time::Instant;
+    use std::time::{Duration, Instant};
     use tokengauge_core::call::CallRecord;
 
     fn records() -> Vec<CallRecord> {
@@ -106,6 +174,25 @@ mod tests {
         (units.units.len(), calls, distributed.sum())
     }
 
+    fn costs(path: &Path, by: Dimension) -> Costs {
+        let query = CostQuery {
+            filter: Filter::default(),
+            by,
+            step: Duration::from_secs(86_400),
+            most: 10,
+        };
+        let reader = Reader::new(path, Instant::now);
+        reader.costs(&query).expect("an answer")
+    }
+
+    /// Compares two ledgers.
+    fn same(path: &Path, other: &Path) {
+        assert_eq!(answers(path), answers(other));
+        for by in [Dimension::User, Dimension::KeyHash, Dimension::Outcome] {
+            assert_eq!(costs(path, by), costs(other, by));
+        }
+    }
+
     #[test]
     fn each_call_counts_once_while_old_ones_are_added_and_others_come() {
         let folder = tempfile::tempdir().expect("a folder");
@@ -122,25 +209,36 @@ mod tests {
         let strip = |all: Vec<(usize, CallRecord)>| all.into_iter().map(|(_, record)| record);
         let (later, before): (Vec<_>, Vec<_>) = (strip(later).collect(), strip(before).collect());
         write(&mut store, &before);
-        let all = answers(&path);
-        let undo = "DELETE FROM experiment_units; DELETE FROM distributions;
-            UPDATE unsummed SET below_key = (SELECT max(key) + 1 FROM calls)";
+        let all = (answers(&path), costs(&path, Dimension::User));
+        let undo =
+            "DELETE FROM experiment_units; DELETE FROM distributions; DELETE FROM daily_spending;
+            UPDATE unsummed SET below_key = (SELECT max(key) + 1 FROM calls);
+            UPDATE unsummed SET spending_below_key = below_key";
         store.connection().execute_batch(undo).expect("undone");
         drop(store);
         let mut store = Store::open(&path).expect("opens");
-        assert_eq!(answers(&path), all, "nothing is added yet");
+        let found = (answers(&path), costs(&path, Dimension::User));
+        assert_eq!(found, all, "nothing is added yet");
         let mut steps = 0;
         for some in later.chunks(4) {
-            store.unsummed_below = store.add_below(store.unsummed_below, 7).expect("a step");
+            store.add_units(7).expect("a step");
+            store.add_spending(6).expect("a step");
             write(&mut store, some);
             steps += 1;
         }
-        assert!(steps > 3 && store.unsummed_below > 0, "it was under way");
-        assert_eq!(answers(&path), answers(&whole));
-        while store.unsummed_below > 0 {
-            store.unsummed_below = store.add_below(store.unsummed_below, 7).expect("a step");
+        let marks = store.unsummed;
+        assert!(
+            steps > 3 && marks.units > 0 && marks.spending > 0,
+            "it was under way"
+        );
+        same(&path, &whole);
+        while store.unsummed.spending > 0 {
+            store.add_spending(6).expect("a step");
         }
-        assert_eq!(answers(&path), answers(&whole));
+        while store.unsummed.units > 0 {
+            store.add_units(7).expect("a step");
+        }
+        same(&path, &whole);
     }
 
     #[test]

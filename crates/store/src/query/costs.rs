@@ -1,6 +1,6 @@
 //! What calls cost over time, by something they have in common.
 
-use super::{Dimension, Filter, TokenSums};
+use super::{DailySums, Dimension, Filter, TokenSums};
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::cmp::Reverse;
@@ -73,7 +73,7 @@ pub struct CostSums {
 
 impl CostSums {
     /// Adds all that `other` sums up.
-    pub(crate) fn merge(&mut self, other: &CostSums) {
+    pub fn merge(&mut self, other: &CostSums) {
         self.calls += other.calls;
         self.errors += other.errors;
         let (sums, more) = (&mut self.tokens, &other.tokens);
@@ -119,7 +119,19 @@ impl CostSeries {
     }
 }
 
+/// The seconds of a day.
+const DAY: u64 = 86_400;
+
 impl CostQuery {
+    /// The sums by day that answer it; `None` where calls do: users, keys and tools are summed up by whole days alone.
+    pub fn daily_sums(&self) -> Option<DailySums> {
+        if self.filter.summed(&[self.by]) {
+            return Some(DailySums::All);
+        }
+        let whole_days = self.step.as_secs() >= DAY && self.step.as_secs().is_multiple_of(DAY);
+        (whole_days && self.filter.spending_summed(&[self.by])).then_some(DailySums::Spending)
+    }
+
     /// The step that holds `at`, by its beginning in seconds since 1970.
     pub(crate) fn step_of(&self, at: SystemTime) -> u64 {
         let seconds = tokengauge_core::time::since_1970(at) as u64;

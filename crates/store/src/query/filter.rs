@@ -69,15 +69,17 @@ impl Filter {
     /// Whether sums by time answer for calls by these dimensions: they know no session, user, key,
     /// tool and length.
     pub fn summed(&self, by: &[Dimension]) -> bool {
-        let of_calls = [
-            Dimension::User,
-            Dimension::KeyHash,
-            Dimension::Tool,
-            Dimension::PromptLength,
-            Dimension::OutputLength,
-        ];
-        let of_call = [&self.session, &self.user, &self.key_hash, &self.tool];
-        of_call.into_iter().all(Option::is_none) && !by.iter().any(|by| of_calls.contains(by))
+        let spenders = [Dimension::User, Dimension::KeyHash, Dimension::Tool];
+        let spender = [&self.user, &self.key_hash, &self.tool];
+        self.spending_summed(by)
+            && spender.into_iter().all(Option::is_none)
+            && !by.iter().any(|by| spenders.contains(by))
+    }
+
+    /// Whether sums of tokens and costs answer, which know users, keys and tools, too.
+    pub(crate) fn spending_summed(&self, by: &[Dimension]) -> bool {
+        let lengths = [Dimension::PromptLength, Dimension::OutputLength];
+        self.session.is_none() && !by.iter().any(|by| lengths.contains(by))
     }
 
     /// The same for tokens by second, which know routes, upstreams, models and workloads alone;
@@ -99,6 +101,15 @@ impl Filter {
             workload: self.workload.clone(),
         })
     }
+}
+
+/// The sums by day that a ledger keeps, longer than calls where room is short.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DailySums {
+    /// All sums, by what [`Filter::summed`] allows.
+    All,
+    /// Tokens and costs, also by user, key and tools.
+    Spending,
 }
 
 /// The page that is requested.

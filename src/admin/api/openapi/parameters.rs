@@ -191,7 +191,8 @@ fn schema(name: &str) -> (Value, &'static str) {
         ),
         "step" => (
             json!({"type": "string", "pattern": format!("^{STEP}$")}),
-            "The length of a point, at most 400d; 1m, where nothing is said.",
+            "The length of a point, at most 400d; where nothing is said 1m, and of costs over more than 12 hours 1h, over more \
+             than 14 days 1d.",
         ),
         "by" => (
             json!({

@@ -1,19 +1,24 @@
 //! What calls cost over time, by something they have in common.
 
 use super::QueryError;
-use super::groups::{Value, count, group, level, plan, tokens};
+use super::groups::{Value, count, group, plan, rollups, tokens};
 use super::matching::Matching;
-use super::scan::{Part, SketchSelection, SlotId, Slots, split, visit};
+use super::scan::{Part, SketchSelection, SlotId, Slots, Source, split, visit};
 use crate::ledger::aggregates::Sums;
 use crate::ledger::dictionary::SeriesNames;
 use crate::ledger::row::Share;
-use crate::query::{CostQuery, CostSeries, CostSums, Costs};
+use crate::query::{CostQuery, CostSeries, CostSums, Costs, DailySums, Dimension};
 use rusqlite::Connection;
 use std::collections::BTreeMap;
 use tokengauge_core::hash::FastMap;
 
-/// The costs over time. They are added up twice: at first to learn which series are shown, so that the sums by
-/// step are those of a few.
+/// Sums by name and step that are held at once: some 16 MB. Where there may be more, everything is added up twice, at
+/// first to learn which series are shown.
+const MAX_CELLS: i64 = 50_000;
+/// Classes of length, and a name for calls without any.
+const MAX_CLASSES: i64 = 8;
+
+/// The costs over time.
 pub(super) fn costs(connection: &Connection, query: &CostQuery) -> Result<Costs, QueryError> {
     let step = i64::try_from(query.step.as_secs().max(1)).unwrap_or(i64::MAX);
     let nothing = Costs {
@@ -23,78 +28,162 @@ pub(super) fn costs(connection: &Connection, query: &CostQuery) -> Result<Costs,
     let Some(matching) = Matching::of(connection, &query.filter)? else {
         return Ok(nothing);
     };
-    let by = &[query.by];
-    let parts = parts_of(connection, query, &matching, step)?;
-    let whole = match parts.iter().any(|part| part.level.is_some()) {
-        true => plan(&matching, true),
-        false => parts.clone(),
-    };
-    let mut known = FastMap::default();
-    let mut totals = Slots::default();
-    visit_all(
+    let scan = CostScan {
         connection,
-        &matching,
-        &whole,
-        &mut totals,
-        |_, names, share| group(&mut known, by, names, share),
-    )?;
-    let series = ranked(connection, known, &totals)?;
+        matching: &matching,
+        by: query.by,
+        step,
+    };
+    let parts = parts_of(connection, query, &matching, step)?;
+    let (series, cells) = match scan.most_cells()? <= MAX_CELLS {
+        true => scan.once(&parts)?,
+        false => scan.twice(&parts, query.most)?,
+    };
     // What is in no series of its own, and what was written in between.
     let others = series.len().min(query.most);
-    let places: FastMap<Vec<Value>, usize> = (series.iter().take(query.most).enumerate())
-        .map(|(place, (values, _))| (values.clone(), place))
-        .collect();
-    let mut cells: FastMap<(usize, i64), SlotId> = FastMap::default();
-    let mut sums = Slots::default();
-    visit_all(
-        connection,
-        &matching,
-        &parts,
-        &mut sums,
-        |ms, names, share| {
-            let values = [Value::of(query.by, names, share)];
-            let place = places.get(&values[..]).copied().unwrap_or(others);
-            let at = ms.div_euclid(1000).div_euclid(step) * step;
-            let next = cells.len();
-            *cells.entry((place, at)).or_insert(next)
-        },
-    )?;
-    let mut steps: Vec<BTreeMap<u64, CostSums>> = vec![BTreeMap::new(); others + 1];
-    for ((place, at), slot) in cells {
-        steps[place].insert(count(at), of_sums(&sums.0[slot]));
+    let mut steps: Vec<BTreeMap<i64, Sums>> = vec![BTreeMap::new(); others + 1];
+    for ((place, at), slot) in cells.slots {
+        let sums = steps[place.min(others)].entry(at).or_default();
+        sums.merge_counts(&cells.sums.0[slot]);
     }
     let rest = steps.pop().filter(|steps| !steps.is_empty());
     let left_out = series.len().saturating_sub(others) as u64;
     let named = series.into_iter().zip(steps);
     Ok(Costs {
         series: named
-            .map(|((_, name), steps)| CostSeries::of(name, 1, steps))
+            .map(|(name, steps)| of_steps(name, 1, steps))
             .collect(),
-        others: rest.map(|steps| CostSeries::of(None, left_out, steps)),
+        others: rest.map(|steps| of_steps(None, left_out, steps)),
         ..nothing
     })
 }
 
-/// The values and the names of all groups, the most expensive first.
-type Ranked = Vec<(Vec<Value>, Option<String>)>;
+/// The names of all series, the most expensive first.
+type Ranked = Vec<Option<String>>;
 
+/// Sums by series and by the step in which calls began, in seconds since 1970.
+#[derive(Default)]
+struct Cells {
+    slots: FastMap<(usize, i64), SlotId>,
+    sums: Slots,
+}
+
+/// What the calls of a question are added up by.
+struct CostScan<'a> {
+    connection: &'a Connection,
+    matching: &'a Matching,
+    by: Dimension,
+    step: i64,
+}
+
+impl CostScan<'_> {
+    /// As many sums by name and step as there may be.
+    fn most_cells(&self) -> Result<i64, QueryError> {
+        let (Some(since), Some(until)) = (self.matching.since, self.matching.until) else {
+            return Ok(i64::MAX);
+        };
+        let names = match self.by.kind() {
+            None => MAX_CLASSES,
+            Some(kind) => {
+                let sql = "SELECT count(*) + 1 FROM names WHERE kind = ?";
+                let mut names = self.connection.prepare_cached(sql)?;
+                names.query_row([kind.as_str()], |row| row.get(0))?
+            }
+        };
+        let steps = until.saturating_sub(since) / 1000 / self.step + 2;
+        Ok(names.saturating_mul(steps))
+    }
+
+    /// Adds everything up by name and step.
+    fn once(&self, parts: &[Part]) -> Result<(Ranked, Cells), QueryError> {
+        let mut known = FastMap::default();
+        let mut cells = self.cells(parts, |names, share| {
+            group(&mut known, &[self.by], names, share)
+        })?;
+        let mut totals = Slots::default();
+        for ((name, _), slot) in &cells.slots {
+            totals.at(*name).merge_counts(&cells.sums.0[*slot]);
+        }
+        let (series, places) = ranked(self.connection, &known, &totals)?;
+        let slots = cells.slots.into_iter();
+        cells.slots = slots
+            .map(|((name, at), slot)| ((places[name], at), slot))
+            .collect();
+        Ok((series, cells))
+    }
+
+    /// Adds everything up by name, and then the `most` expensive by step, and all others together.
+    fn twice(&self, parts: &[Part], most: usize) -> Result<(Ranked, Cells), QueryError> {
+        let of_rollups = |part: &Part| matches!(part.source, Source::Rollups(_));
+        let longest = match parts.iter().any(of_rollups) {
+            true => plan(self.matching, true),
+            false => parts.to_vec(),
+        };
+        let mut known = FastMap::default();
+        let mut totals = Slots::default();
+        self.visit(&longest, &mut totals, |_, names, share| {
+            group(&mut known, &[self.by], names, share)
+        })?;
+        let (series, places) = ranked(self.connection, &known, &totals)?;
+        let cells = self.cells(parts, |names, share| {
+            let values = [Value::of(self.by, names, share)];
+            let name = known.get(&values[..]);
+            name.map_or(most, |name| places[*name].min(most))
+        })?;
+        Ok((series, cells))
+    }
+
+    /// The sums by what `series` says and by step.
+    fn cells(
+        &self,
+        parts: &[Part],
+        mut series: impl FnMut(&SeriesNames, Option<&Share>) -> usize,
+    ) -> Result<Cells, QueryError> {
+        let mut cells = Cells::default();
+        let slots = &mut cells.slots;
+        self.visit(parts, &mut cells.sums, |ms, names, share| {
+            let at = ms.div_euclid(1000).div_euclid(self.step) * self.step;
+            let next = slots.len();
+            *slots.entry((series(names, share), at)).or_insert(next)
+        })?;
+        Ok(cells)
+    }
+
+    fn visit(
+        &self,
+        parts: &[Part],
+        slots: &mut Slots,
+        mut slot: impl FnMut(i64, &SeriesNames, Option<&Share>) -> SlotId,
+    ) -> Result<(), QueryError> {
+        for part in parts {
+            let part = (*part, SketchSelection::NONE);
+            visit(self.connection, self.matching, part, &mut slot, slots)?;
+        }
+        Ok(())
+    }
+}
+
+/// The names of all groups, the most expensive first, and the place of each group among them.
 fn ranked(
     connection: &Connection,
-    known: FastMap<Vec<Value>, SlotId>,
+    known: &FastMap<Vec<Value>, SlotId>,
     totals: &Slots,
-) -> Result<Ranked, QueryError> {
+) -> Result<(Ranked, Vec<usize>), QueryError> {
     let mut all = Vec::new();
-    for (values, slot) in known {
+    for (values, group) in known {
         let name = match values.first() {
             Some(value) => value.clone().text(connection)?,
             None => None,
         };
-        let rank = of_sums(&totals.0[slot]).rank();
-        all.push((rank, name, values));
+        all.push((of_sums(&totals.0[*group]).rank(), name, *group));
     }
     all.sort();
-    let all = all.into_iter();
-    Ok(all.map(|(_, name, values)| (values, name)).collect())
+    let mut places = vec![0; all.len()];
+    for (place, (.., group)) in all.iter().enumerate() {
+        places[*group] = place;
+    }
+    let names = all.into_iter().map(|(_, name, _)| name);
+    Ok((names.collect(), places))
 }
 
 /// The parts of the time: from the longest sums of which whole ones fit into a step, else from the calls.
@@ -104,37 +193,25 @@ fn parts_of(
     matching: &Matching,
     step: i64,
 ) -> Result<Vec<Part>, QueryError> {
-    let whole = plan(matching, false);
-    if !query.filter.summed(&[query.by]) {
-        return Ok(whole);
-    }
     let since = matching.since.unwrap_or(0);
-    let Some(level) = level(matching, connection, since.div_euclid(1000), step)? else {
-        return Ok(whole);
+    let source = match query.daily_sums() {
+        Some(DailySums::All) => rollups(matching, connection, since.div_euclid(1000), step)?,
+        Some(DailySums::Spending) => Source::DailySpending,
+        None => Source::Calls,
     };
+    if source == Source::Calls {
+        return Ok(plan(matching, false));
+    }
     let mut parts = Vec::new();
     let until = matching.until.unwrap_or(i64::MAX);
-    split(since, until, &[level], &mut parts);
+    split(since, until, &[source], &mut parts);
     Ok(parts)
 }
 
-fn visit_all(
-    connection: &Connection,
-    matching: &Matching,
-    parts: &[Part],
-    slots: &mut Slots,
-    mut slot: impl FnMut(i64, &SeriesNames, Option<&Share>) -> SlotId,
-) -> Result<(), QueryError> {
-    for part in parts {
-        visit(
-            connection,
-            matching,
-            (*part, SketchSelection::NONE),
-            &mut slot,
-            slots,
-        )?;
-    }
-    Ok(())
+fn of_steps(name: Option<String>, names: u64, steps: BTreeMap<i64, Sums>) -> CostSeries {
+    let steps = steps.into_iter();
+    let steps = steps.map(|(at, sums)| (count(at), of_sums(&sums)));
+    CostSeries::of(name, names, steps.collect())
 }
 
 fn of_sums(sums: &Sums) -> CostSums {

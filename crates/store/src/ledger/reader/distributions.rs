@@ -5,7 +5,7 @@ use super::matching::text;
 use crate::ledger::distributions::{HOUR, read};
 use crate::ledger::row::key_at;
 use crate::ledger::stored_figures::FiguresReader;
-use crate::ledger::unsummed;
+use crate::ledger::unsummed::Marks;
 use crate::query::{DistributionSelector, DistributionSeries, Distributions, Signal, hours};
 use rusqlite::Connection;
 use std::collections::{BTreeMap, HashMap};
@@ -54,7 +54,7 @@ fn unsummed(
     (from, to): (i64, i64),
     mut each: impl FnMut(&DistributionSeries, i64, Distributions),
 ) -> Result<(), QueryError> {
-    let mark = unsummed::mark(connection)?;
+    let mark = Marks::load(connection)?.units;
     let until = mark.min(key_at(to.saturating_mul(1000)));
     let first = key_at(from.saturating_mul(1000));
     if until <= first {

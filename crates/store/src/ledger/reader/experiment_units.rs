@@ -5,7 +5,7 @@ use super::matching::{name, text};
 use crate::ledger::dictionary::Kind;
 use crate::ledger::experiment_units::{COLLAPSED, COLUMNS, UnitKey, read};
 use crate::ledger::stored_figures::FiguresReader;
-use crate::ledger::unsummed;
+use crate::ledger::unsummed::Marks;
 use crate::query::{ExperimentUnit, ExperimentUnits, UnitKind, UnitQuery, UnitSums};
 use rusqlite::{Connection, OptionalExtension};
 use std::collections::BTreeMap;
@@ -100,7 +100,7 @@ fn summed(connection: &Connection, experiment: i64, found: &mut Found) -> Result
 
 /// What has not been added to the sums yet, from the calls.
 fn unsummed(connection: &Connection, experiment: i64, found: &mut Found) -> Result<(), QueryError> {
-    let mark = unsummed::mark(connection)?;
+    let mark = Marks::load(connection)?.units;
     match mark {
         0 => Ok(()),
         _ => calls_before(connection, experiment, mark, found),

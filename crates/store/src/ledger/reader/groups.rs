@@ -2,15 +2,16 @@
 
 use super::QueryError;
 use super::matching::{Matching, text};
-use super::scan::{Part, SketchSelection, Slots, parts, visit};
+use super::scan::{Part, SketchSelection, Slots, Source, parts, visit};
 use super::throughput;
 use crate::ledger::aggregates::Sums;
+use crate::ledger::daily_spending::DAY;
 use crate::ledger::dictionary::SeriesNames;
 use crate::ledger::rollups::{FINE_FOR, LEVELS};
 use crate::ledger::row::{BANDS, Share, milliseconds, started_ms, written};
 use crate::query::{
-    Band, Dimension, Filter, GroupRow, LatencyRow, Page, Paging, Point, SeriesMetric, SpeedRow,
-    Timeseries, TokenSums,
+    Band, DailySums, Dimension, Filter, GroupRow, LatencyRow, Page, Paging, Point, SeriesMetric,
+    SpeedRow, Timeseries, TokenSums,
 };
 use crate::sketch::{Sketch, histograms};
 use rusqlite::Connection;
@@ -122,7 +123,7 @@ pub(super) fn plan(matching: &Matching, summed: bool) -> Vec<Part> {
     vec![Part {
         from: matching.since.unwrap_or(0),
         to: matching.until.unwrap_or(i64::MAX),
-        level: None,
+        source: Source::Calls,
     }]
 }
 
@@ -211,11 +212,10 @@ fn bands(sums: &Sums) -> Vec<Band> {
         .collect()
 }
 
-/// When the oldest call began; with `aggregates` those count, too, to their length, where they are older
-/// than the calls.
+/// When the oldest call began, or the oldest of `sums`, where these are wholly older than the calls.
 pub(super) fn oldest(
     connection: &Connection,
-    sums: bool,
+    sums: Option<DailySums>,
 ) -> Result<Option<SystemTime>, QueryError> {
     let first = |sql: &str| -> rusqlite::Result<Option<i64>> {
         connection
@@ -223,10 +223,20 @@ pub(super) fn oldest(
             .query_row([], |row| row.get(0))
     };
     let mut oldest = first("SELECT min(key) FROM calls")?.map(started_ms);
-    for level in [LEVELS[1], LEVELS[2]].into_iter().filter(|_| sums) {
-        let sql = format!("SELECT min(start) FROM rollups WHERE level = {level}");
+    let by_level = "SELECT min(start) FROM rollups WHERE level =";
+    let kept = match sums {
+        None => Vec::new(),
+        Some(DailySums::All) => {
+            let levels = [LEVELS[1], LEVELS[2]];
+            levels
+                .map(|level| (level, format!("{by_level} {level}")))
+                .into()
+        }
+        Some(DailySums::Spending) => vec![(DAY, "SELECT min(day) FROM daily_spending".to_owned())],
+    };
+    for (seconds, sql) in kept {
         let summed = first(&sql)?.map(|start| start * 1000);
-        let older = summed.filter(|start| oldest.is_none_or(|at| start + level * 1000 <= at));
+        let older = summed.filter(|start| oldest.is_none_or(|at| start + seconds * 1000 <= at));
         oldest = older.or(oldest);
     }
     let since = oldest.and_then(|ms| u64::try_from(ms).ok());
@@ -258,7 +268,7 @@ pub(super) fn timeseries(
         let part = Part {
             from: from * 1000,
             to: to * 1000,
-            level: level(&matching, connection, from, step)?,
+            source: rollups(&matching, connection, from, step)?,
         };
         let want = SketchSelection {
             tps: metric == SeriesMetric::Tps,
@@ -327,22 +337,23 @@ fn span(
     Ok((to > from).then_some((from, to)))
 }
 
-/// The longest sums of which whole ones fit into a step, where those are still kept.
-pub(super) fn level(
+/// The longest rollups of which whole ones fit into a step, where those are still kept, else the calls.
+pub(super) fn rollups(
     matching: &Matching,
     connection: &Connection,
     from: i64,
     step: i64,
-) -> Result<Option<i64>, QueryError> {
+) -> Result<Source, QueryError> {
     if !matching.summed() {
-        return Ok(None);
+        return Ok(Source::Calls);
     }
     let newest: Option<i64> = connection
         .prepare_cached("SELECT max(start) FROM rollups WHERE level = ?")?
         .query_row([LEVELS[0]], |row| row.get(0))?;
     let fine = newest.unwrap_or(0) - FINE_FOR;
     let fits = |level: &i64| step % level == 0 && (*level != LEVELS[0] || from >= fine);
-    Ok(LEVELS.into_iter().rev().find(fits))
+    let longest = LEVELS.into_iter().rev().find(fits);
+    Ok(longest.map_or(Source::Calls, Source::Rollups))
 }
 
 fn point(

@@ -95,12 +95,12 @@ impl Matching {
         self.names.iter().map(|(kind, id)| (kind.as_str(), *id))
     }
 
-    /// Whether rollups can answer it; they have no sessions, users, keys and tools.
+    /// Whether rollups can answer it: they have no sessions, users, keys and tools.
     pub(super) fn summed(&self) -> bool {
         self.of_calls.is_empty()
     }
 
-    /// Restricts a query on `calls` to calls with what they have alone; `values` are those of its parameters.
+    /// Restricts a query on `calls`, or on `daily_spending`, to what they have of their own; `values` are those of its parameters.
     pub(super) fn restrict(&self, sql: &mut String, values: &mut Vec<i64>) {
         for (column, id) in &self.of_calls {
             sql.push_str(&format!(" AND {column} = ?"));
@@ -207,7 +207,13 @@ fn place(kind: Kind) -> usize {
 impl Dimension {
     /// Where it is among what calls have in common; `None` where each call has its own.
     pub(super) fn place(self) -> Option<usize> {
-        Some(place(match self {
+        let kind = self.kind()?;
+        COMMON.iter().position(|common| *common == kind)
+    }
+
+    /// The kind of its names; `None` where it has classes of length.
+    pub(super) fn kind(self) -> Option<Kind> {
+        Some(match self {
             Dimension::Model => Kind::Model,
             Dimension::Workload => Kind::Workload,
             Dimension::Route => Kind::Route,
@@ -223,12 +229,11 @@ impl Dimension {
             Dimension::Team => Kind::Team,
             Dimension::CostCenter => Kind::CostCenter,
             Dimension::Tenant => Kind::Tenant,
-            Dimension::User
-            | Dimension::KeyHash
-            | Dimension::Tool
-            | Dimension::PromptLength
-            | Dimension::OutputLength => return None,
-        }))
+            Dimension::User => Kind::User,
+            Dimension::KeyHash => Kind::KeyHash,
+            Dimension::Tool => Kind::Tools,
+            Dimension::PromptLength | Dimension::OutputLength => return None,
+        })
     }
 }
 

@@ -17,7 +17,7 @@ mod throughput;
 use super::undelivered::{self, SinkProgress, UndeliveredCall};
 use crate::columns::{Value, values_of_row};
 use crate::query::{
-    CapacityRow, CostQuery, Costs, Dimension, DistributionSelector, DistributionSeries,
+    CapacityRow, CostQuery, Costs, DailySums, Dimension, DistributionSelector, DistributionSeries,
     Distributions, ExperimentUnits, Filter, GroupRow, Mark, MarkQuery, Page, Paging, SeriesMetric,
     SessionDetail, SessionQuery, SessionRow, Timeseries, UnitQuery,
 };
@@ -111,11 +111,11 @@ impl Reader {
             .ask(|connection| sessions::task_seconds(connection, filter))
     }
 
-    /// When the oldest stored call began or, with `sums`, the oldest rollup; `None` without calls.
+    /// When the oldest stored call began or, with `sums`, the oldest of these; `None` without calls.
     ///
     /// # Errors
     /// As with every query: see [`QueryError`].
-    pub fn oldest(&self, sums: bool) -> Result<Option<SystemTime>, QueryError> {
+    pub fn oldest(&self, sums: Option<DailySums>) -> Result<Option<SystemTime>, QueryError> {
         self.connections
             .ask(|connection| groups::oldest(connection, sums))
     }

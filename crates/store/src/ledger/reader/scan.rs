@@ -1,12 +1,16 @@
-//! Sums over a time: from rollups by day, hour and five minutes where whole ones fit, and from
-//! the calls at the edges.
+//! Sums over a time: from rollups by day, hour and five minutes, or from spending by day, where whole ones fit, and
+//! from the calls at the edges.
 
 use super::QueryError;
 use super::matching::{Matching, name};
 use crate::ledger::aggregates::Sums;
+use crate::ledger::daily_spending;
 use crate::ledger::dictionary::{Kind, SeriesNames};
 use crate::ledger::rollups::{self, LEVELS};
-use crate::ledger::row::{Share, decode, decode_milli, is_error, key_at, started_ms};
+use crate::ledger::row::{
+    SHARE_COLUMNS, Share, decode, decode_milli, is_error, key_at, started_ms,
+};
+use crate::ledger::unsummed::Marks;
 use rusqlite::{Connection, Row, params_from_iter};
 use std::collections::HashSet;
 use tokengauge_core::call::{OperationClass, Outcome};
@@ -33,13 +37,54 @@ impl SketchSelection {
     };
 }
 
+/// Where sums over a time come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Source {
+    /// The calls themselves.
+    Calls,
+    /// Rollups of so many seconds, which know no users, keys and tools.
+    Rollups(i64),
+    /// Tokens and costs by day, which know these, too.
+    DailySpending,
+}
+
+impl Source {
+    /// The seconds of one sum, which can only be taken as a whole.
+    fn seconds(self) -> i64 {
+        match self {
+            Source::Calls => 0,
+            Source::Rollups(seconds) => seconds,
+            Source::DailySpending => daily_spending::DAY,
+        }
+    }
+}
+
 /// A span of time in milliseconds since 1970, and where its sums come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Part {
     pub(super) from: i64,
     pub(super) to: i64,
-    /// The length of the rollups in seconds; `None` for the calls themselves.
-    pub(super) level: Option<i64>,
+    pub(super) source: Source,
+}
+
+impl Part {
+    /// The seconds since 1970 between which its sums begin.
+    fn starts(self) -> [i64; 2] {
+        let to = match self.to {
+            i64::MAX => i64::MAX,
+            to => to / 1000,
+        };
+        [self.from / 1000, to]
+    }
+
+    /// The keys of its calls: from the first to below the second.
+    fn keys(self) -> [i64; 2] {
+        let to = match self.to {
+            i64::MAX => i64::MAX,
+            to => key_at(to),
+        };
+        [key_at(self.from), to]
+    }
 }
 
 /// The largest whole days, around them hours, and calls at the edges. Ends beyond `now`
@@ -49,26 +94,26 @@ pub(super) fn parts(since: Option<i64>, until: Option<i64>) -> Vec<Part> {
     split(
         since.unwrap_or(0),
         until.unwrap_or(i64::MAX),
-        &[LEVELS[2], LEVELS[1]],
+        &[Source::Rollups(LEVELS[2]), Source::Rollups(LEVELS[1])],
         &mut parts,
     );
     parts
 }
 
-/// Adds the parts from `from` to `to`: whole ones of the first level, at the edges those of the finer ones.
-pub(super) fn split(from: i64, to: i64, levels: &[i64], parts: &mut Vec<Part>) {
+/// Adds the parts from `from` to `to`: whole sums of the first source, at the edges those of the finer ones, and calls.
+pub(super) fn split(from: i64, to: i64, sources: &[Source], parts: &mut Vec<Part>) {
     if from >= to {
         return;
     }
-    let Some((level, finer)) = levels.split_first() else {
+    let Some((source, finer)) = sources.split_first() else {
         parts.push(Part {
             from,
             to,
-            level: None,
+            source: Source::Calls,
         });
         return;
     };
-    let ms = level * 1000;
+    let ms = source.seconds() * 1000;
     let first = from.saturating_add(ms - 1).div_euclid(ms) * ms;
     let last = if to == i64::MAX {
         to
@@ -83,13 +128,13 @@ pub(super) fn split(from: i64, to: i64, levels: &[i64], parts: &mut Vec<Part>) {
     parts.push(Part {
         from: first,
         to: last,
-        level: Some(*level),
+        source: *source,
     });
     split(last, to, finer, parts);
 }
 
-/// Calls `visit` with everything that matches within `part`: the start in milliseconds, the
-/// series and, of a single call, its own values; and the slots to add to.
+/// Calls `slot` with everything that matches within `part`: the start in milliseconds, the series and what a call has of
+/// its own, of which spending by day knows the names alone, and rollups nothing; it says which of the slots to add to.
 pub(super) fn visit(
     connection: &Connection,
     matching: &Matching,
@@ -97,55 +142,149 @@ pub(super) fn visit(
     mut slot: impl FnMut(i64, &SeriesNames, Option<&Share>) -> SlotId,
     slots: &mut Slots,
 ) -> Result<(), QueryError> {
-    let errors = error_names(connection)?;
-    let generation = generation_name(connection)?;
-    // Calls from before there were classes count as generations where they have a price.
-    let generates = |common: &SeriesNames| common[8].is_none() || common[8] == generation;
-    match part.level {
-        Some(level) => {
-            let sql = format!(
-                "SELECT {}, start, series FROM rollups WHERE level = ? AND start >= ? AND start < ?",
-                rollups::COLUMNS
-            );
-            let mut statement = connection.prepare_cached(&sql)?;
-            let to = if part.to == i64::MAX {
-                i64::MAX
-            } else {
-                part.to / 1000
-            };
-            let mut rows = statement.query([level, part.from / 1000, to])?;
-            while let Some(row) = rows.next()? {
-                let Some(common) = matching.series.get(&row.get(23)?) else {
-                    continue;
-                };
-                let sums = slots.at(slot(row.get::<_, i64>(22)? * 1000, common, None));
-                let (before, cost) = (sums.calls, sums.cost_nano.unwrap_or(0));
-                rollups::read(row, sums, [want.tps, want.ttft, want.reported])?;
-                if common[7].is_some_and(|outcome| errors.contains(&outcome)) {
-                    sums.errors += sums.calls - before;
-                }
-                if generates(common) {
-                    let more = sums.cost_nano.unwrap_or(0) - cost;
-                    *sums.generation_nano.get_or_insert(0) += more;
-                }
-            }
-        }
-        None => {
-            let timed = want != SketchSelection::NONE;
-            each_call(
-                connection,
-                matching,
-                (part, timed),
-                |key, common, mut share| {
-                    share.error = common[7].is_some_and(|outcome| errors.contains(&outcome));
-                    share.generates = generates(common);
-                    let at = slot(started_ms(key), common, Some(&share));
-                    slots.at(at).add(&share);
-                },
-            )?;
+    let scan = Scan {
+        connection,
+        matching,
+        errors: error_names(connection)?,
+        generation: generation_name(connection)?,
+    };
+    let timed = want != SketchSelection::NONE;
+    match part.source {
+        Source::Rollups(level) => scan.rollups(part.starts(), level, want, slot, slots),
+        Source::Calls => scan.calls(part.keys(), timed, slot, slots),
+        Source::DailySpending => {
+            scan.spending(part.starts(), &mut slot, slots)?;
+            // What has not been added to the days yet.
+            let [from, to] = part.keys();
+            let to = to.min(Marks::load(connection)?.spending);
+            scan.calls([from, to], timed, slot, slots)
         }
     }
-    Ok(())
+}
+
+/// What sums are made with.
+struct Scan<'a> {
+    connection: &'a Connection,
+    matching: &'a Matching,
+    /// The outcomes that are errors.
+    errors: HashSet<i64>,
+    /// The class of operations that generate.
+    generation: Option<i64>,
+}
+
+impl Scan<'_> {
+    fn is_error(&self, common: &SeriesNames) -> bool {
+        common[7].is_some_and(|outcome| self.errors.contains(&outcome))
+    }
+
+    /// Calls from before there were classes count as generations where they have a price.
+    fn generates(&self, common: &SeriesNames) -> bool {
+        common[8].is_none() || common[8] == self.generation
+    }
+
+    fn rollups(
+        &self,
+        [from, to]: [i64; 2],
+        level: i64,
+        want: SketchSelection,
+        mut slot: impl FnMut(i64, &SeriesNames, Option<&Share>) -> SlotId,
+        slots: &mut Slots,
+    ) -> Result<(), QueryError> {
+        let sql = format!(
+            "SELECT {}, start, series FROM rollups WHERE level = ? AND start >= ? AND start < ?",
+            rollups::COLUMNS
+        );
+        let mut statement = self.connection.prepare_cached(&sql)?;
+        let mut rows = statement.query([level, from, to])?;
+        while let Some(row) = rows.next()? {
+            let Some(common) = self.matching.series.get(&row.get(23)?) else {
+                continue;
+            };
+            let sums = slots.at(slot(row.get::<_, i64>(22)? * 1000, common, None));
+            let (before, cost) = (sums.calls, sums.cost_nano.unwrap_or(0));
+            rollups::read(row, sums, [want.tps, want.ttft, want.reported])?;
+            if self.is_error(common) {
+                sums.errors += sums.calls - before;
+            }
+            if self.generates(common) {
+                let more = sums.cost_nano.unwrap_or(0) - cost;
+                *sums.generation_nano.get_or_insert(0) += more;
+            }
+        }
+        Ok(())
+    }
+
+    fn spending(
+        &self,
+        days: [i64; 2],
+        mut slot: impl FnMut(i64, &SeriesNames, Option<&Share>) -> SlotId,
+        slots: &mut Slots,
+    ) -> Result<(), QueryError> {
+        let mut sql = format!(
+            "SELECT {}, day, series, user, key_hash, tools FROM daily_spending
+             WHERE day >= ? AND day < ?",
+            daily_spending::COLUMNS
+        );
+        let mut values = days.to_vec();
+        self.matching.restrict(&mut sql, &mut values);
+        let mut statement = self.connection.prepare_cached(&sql)?;
+        let mut rows = statement.query(params_from_iter(values))?;
+        while let Some(row) = rows.next()? {
+            let Some(common) = self.matching.series.get(&row.get(8)?) else {
+                continue;
+            };
+            let name = |at: usize| -> rusqlite::Result<Option<i64>> {
+                Ok(Some(row.get(at)?).filter(|id| *id != 0))
+            };
+            let names = Share {
+                user: name(9)?,
+                key_hash: name(10)?,
+                tools: name(11)?,
+                ..Share::default()
+            };
+            let mut sums = daily_spending::read(row)?;
+            if self.is_error(common) {
+                sums.errors = sums.calls;
+            }
+            let ms = row.get::<_, i64>(7)? * 1000;
+            slots.at(slot(ms, common, Some(&names))).merge_counts(&sums);
+        }
+        Ok(())
+    }
+
+    fn calls(
+        &self,
+        keys: [i64; 2],
+        timed: bool,
+        mut slot: impl FnMut(i64, &SeriesNames, Option<&Share>) -> SlotId,
+        slots: &mut Slots,
+    ) -> Result<(), QueryError> {
+        let times = match timed {
+            true => ", tps_output_milli, ttft_us, last_token_us, tps_reported_milli, duration_us",
+            false => "",
+        };
+        let mut sql = format!(
+            "SELECT key, series, {SHARE_COLUMNS} {times} FROM calls WHERE key >= ? AND key < ?"
+        );
+        let mut values = keys.to_vec();
+        self.matching.restrict(&mut sql, &mut values);
+        let mut statement = self.connection.prepare_cached(&sql)?;
+        let mut rows = statement.query(params_from_iter(values))?;
+        while let Some(row) = rows.next()? {
+            let Some(common) = self.matching.series.get(&row.get(1)?) else {
+                continue;
+            };
+            let mut share = Share::read(row, 2)?;
+            if timed {
+                read_times(row, &mut share)?;
+            }
+            share.error = self.is_error(common);
+            share.generates = self.generates(common);
+            let at = slot(started_ms(row.get(0)?), common, Some(&share));
+            slots.at(at).add(&share);
+        }
+        Ok(())
+    }
 }
 
 /// Where sums are added to.
@@ -193,57 +332,6 @@ pub(super) fn word<T: serde::de::DeserializeOwned>(word: &str) -> Option<T> {
     serde_json::from_value(serde_json::Value::String(word.to_owned())).ok()
 }
 
-fn each_call(
-    connection: &Connection,
-    matching: &Matching,
-    (part, timed): (Part, bool),
-    mut tell: impl FnMut(i64, &SeriesNames, Share),
-) -> Result<(), QueryError> {
-    let times = match timed {
-        true => ", tps_output_milli, ttft_us, last_token_us, tps_reported_milli, duration_us",
-        false => "",
-    };
-    let mut sql = format!(
-        "SELECT key, series, coalesce(reported_input, normalised_input), reported_cached_input,
-         coalesce(reported_output, normalised_output),
-         coalesce(reported_reasoning, normalised_reasoning), cost_nano_usd, user, key_hash, tools
-         {times} FROM calls WHERE key >= ? AND key < ?",
-    );
-    let to = if part.to == i64::MAX {
-        i64::MAX
-    } else {
-        key_at(part.to)
-    };
-    let mut values = vec![key_at(part.from), to];
-    matching.restrict(&mut sql, &mut values);
-    let mut statement = connection.prepare_cached(&sql)?;
-    let mut rows = statement.query(params_from_iter(values))?;
-    while let Some(row) = rows.next()? {
-        if let Some(common) = matching.series.get(&row.get(1)?) {
-            let mut share = sums(row)?;
-            if timed {
-                read_times(row, &mut share)?;
-            }
-            tell(row.get(0)?, common, share);
-        }
-    }
-    Ok(())
-}
-
-fn sums(row: &Row<'_>) -> rusqlite::Result<Share> {
-    Ok(Share {
-        input: row.get(2)?,
-        cached_input: row.get(3)?,
-        output: row.get(4)?,
-        reasoning: row.get(5)?,
-        cost_nano: row.get(6)?,
-        user: row.get(7)?,
-        key_hash: row.get(8)?,
-        tools: row.get(9)?,
-        ..Share::default()
-    })
-}
-
 fn read_times(row: &Row<'_>, share: &mut Share) -> rusqlite::Result<()> {
     let scaled = |at: usize, by: f64| -> rusqlite::Result<Option<f64>> {
         Ok(row
@@ -270,17 +358,18 @@ mod tests {
     fn whole_days_and_hours_are_taken_as_such() {
         let hour = 3_600_000;
         let day = 24 * hour;
-        let part = |from, to, level| Part { from, to, level };
+        let part = |from, to, source| Part { from, to, source };
+        let (of_hours, of_days) = (Source::Rollups(3600), Source::Rollups(86_400));
         assert_eq!(
             parts(Some(day - 2 * hour - 5), Some(2 * day + 7)),
             [
-                part(day - 2 * hour - 5, day - 2 * hour, None),
-                part(day - 2 * hour, day, Some(3600)),
-                part(day, 2 * day, Some(86_400)),
-                part(2 * day, 2 * day + 7, None),
+                part(day - 2 * hour - 5, day - 2 * hour, Source::Calls),
+                part(day - 2 * hour, day, of_hours),
+                part(day, 2 * day, of_days),
+                part(2 * day, 2 * day + 7, Source::Calls),
             ]
         );
-        assert_eq!(parts(None, None), [part(0, i64::MAX, Some(86_400))]);
+        assert_eq!(parts(None, None), [part(0, i64::MAX, of_days)]);
         assert_eq!(parts(Some(5), Some(5)), []);
     }
 
@@ -292,7 +381,7 @@ mod tests {
             for part in &parts {
                 prop_assert_eq!(part.from, at);
                 prop_assert!(part.to > part.from);
-                let ms = part.level.unwrap_or(0) * 1000;
+                let ms = part.source.seconds() * 1000;
                 prop_assert!(ms == 0 || (part.from % ms == 0 && part.to % ms == 0));
                 at = part.to;
             }

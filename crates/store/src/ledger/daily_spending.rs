@@ -1,0 +1,295 @@
+//! Tokens and costs by day of each user, key and combination of tools, which rollups do not know; updated with every
+//! batch. Bounded: a day has so many rows at most, and beyond them some of each series whose users, keys and tools are
+//! `other`.
+
+use super::aggregates::Sums;
+use super::dictionary::{Dictionary, Kind, OTHER};
+use super::names::Names;
+use super::row::Share;
+use rusqlite::{CachedStatement, Connection, OptionalExtension, Row, params};
+use std::collections::hash_map::Entry::{Occupied, Vacant};
+use std::collections::{BTreeMap, HashMap};
+
+/// The length of a day of UTC, in seconds.
+pub(super) const DAY: i64 = 86_400;
+/// Rows of a day at most; calls of further ones have `other` for user, key and tools.
+const MAX_ROWS: usize = 100_000;
+/// The same in a ledger of several pods, which has series for each pod.
+pub(super) const MAX_ROWS_OF_PODS: usize = 500_000;
+
+/// The kinds of names that a row has beside its series.
+const OWN: [Kind; 3] = [Kind::User, Kind::KeyHash, Kind::Tools];
+
+/// The columns of the sums, as [`read`] takes them.
+pub(super) const COLUMNS: &str = "calls, input_tokens, cached_input_tokens, output_tokens, \
+    reasoning_tokens, cost_nano_usd, unpriced_calls";
+
+/// What the calls of a row have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct SpendingKey {
+    /// When the day begins, in seconds since 1970.
+    day: i64,
+    /// User, key and tools as ids, 0 for what calls do not name.
+    own: [i64; OWN.len()],
+    series: i64,
+}
+
+impl SpendingKey {
+    /// Of a call that began at `second` since 1970.
+    pub(super) fn of(second: i64, series: i64, own: [Option<i64>; OWN.len()]) -> SpendingKey {
+        SpendingKey {
+            day: second - second.rem_euclid(DAY),
+            own: own.map(|id| id.unwrap_or(0)),
+            series,
+        }
+    }
+
+    pub(super) fn of_names(second: i64, names: &Names) -> SpendingKey {
+        let own = [names.user, names.key_hash, names.tools];
+        SpendingKey::of(second, names.series, own)
+    }
+
+    /// The same with `other` for every name of its own.
+    fn collapsed(
+        mut self,
+        connection: &Connection,
+        dictionary: &mut Dictionary,
+    ) -> rusqlite::Result<SpendingKey> {
+        for (id, kind) in self.own.iter_mut().zip(OWN) {
+            if *id != 0 {
+                *id = dictionary.name(connection, kind, OTHER)?;
+            }
+        }
+        Ok(self)
+    }
+
+    fn columns(self) -> [i64; 5] {
+        let [user, key_hash, tools] = self.own;
+        [self.day, user, key_hash, self.series, tools]
+    }
+}
+
+/// How many rows the days have that were written to. They must be counted again when a transaction fails.
+#[derive(Debug)]
+pub(super) struct RowCounts {
+    by_day: HashMap<i64, usize>,
+    /// Rows of a day at most.
+    pub(super) max: usize,
+}
+
+impl Default for RowCounts {
+    fn default() -> Self {
+        RowCounts {
+            by_day: HashMap::new(),
+            max: MAX_ROWS,
+        }
+    }
+}
+
+impl RowCounts {
+    /// Makes room for one more row of a day; `false` where there is none.
+    fn admit(&mut self, connection: &Connection, day: i64) -> rusqlite::Result<bool> {
+        let rows = match self.by_day.entry(day) {
+            Occupied(rows) => rows.into_mut(),
+            Vacant(unknown) => {
+                let sql = "SELECT count(*) FROM daily_spending WHERE day = ?";
+                let mut count = connection.prepare_cached(sql)?;
+                let rows: i64 = count.query_row([day], |row| row.get(0))?;
+                unknown.insert(usize::try_from(rows).unwrap_or(0))
+            }
+        };
+        let room = *rows < self.max;
+        *rows += usize::from(room);
+        Ok(room)
+    }
+}
+
+/// The rows that a batch adds to.
+#[derive(Debug, Default)]
+pub(super) struct DailySpending {
+    sums: BTreeMap<SpendingKey, Sums>,
+}
+
+impl DailySpending {
+    pub(super) fn add(&mut self, key: SpendingKey, call: &Share) {
+        let sums = self.sums.entry(key).or_default();
+        sums.add(&call.without_times());
+    }
+
+    /// Counts the calls of rows beyond the bound as collapsed names.
+    pub(super) fn save(
+        self,
+        connection: &Connection,
+        rows: &mut RowCounts,
+        dictionary: &mut Dictionary,
+    ) -> rusqlite::Result<()> {
+        let mut find = connection.prepare_cached(&find_sql())?;
+        let mut put = connection.prepare_cached(&put_sql())?;
+        let mut collapsed: BTreeMap<SpendingKey, Sums> = BTreeMap::new();
+        for (key, mut sums) in self.sums {
+            if let Some(known) = find.query_row(key.columns(), read).optional()? {
+                sums.merge_counts(&known);
+            } else if !rows.admit(connection, key.day)? {
+                let beyond = key.collapsed(connection, dictionary)?;
+                if beyond != key {
+                    dictionary.collapsed += sums.calls.unsigned_abs();
+                }
+                collapsed.entry(beyond).or_default().merge_counts(&sums);
+                continue;
+            }
+            write(&mut put, key, &sums)?;
+        }
+        for (key, mut sums) in collapsed {
+            if let Some(known) = find.query_row(key.columns(), read).optional()? {
+                sums.merge_counts(&known);
+            }
+            write(&mut put, key, &sums)?;
+        }
+        Ok(())
+    }
+}
+
+fn find_sql() -> String {
+    format!(
+        "SELECT {COLUMNS} FROM daily_spending
+         WHERE day = ? AND user = ? AND key_hash = ? AND series = ? AND tools = ?"
+    )
+}
+
+fn put_sql() -> String {
+    format!(
+        "INSERT OR REPLACE INTO daily_spending (day, user, key_hash, series, tools, {COLUMNS})
+         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    )
+}
+
+fn write(put: &mut CachedStatement<'_>, key: SpendingKey, sums: &Sums) -> rusqlite::Result<()> {
+    let [day, user, key_hash, series, tools] = key.columns();
+    put.execute(params![
+        day,
+        user,
+        key_hash,
+        series,
+        tools,
+        sums.calls,
+        sums.input,
+        sums.cached_input,
+        sums.output,
+        sums.reasoning,
+        sums.cost_nano,
+        sums.unpriced,
+    ])?;
+    Ok(())
+}
+
+/// Reads a row that begins with [`COLUMNS`].
+pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<Sums> {
+    Ok(Sums {
+        calls: row.get(0)?,
+        input: row.get(1)?,
+        cached_input: row.get(2)?,
+        output: row.get(3)?,
+        reasoning: row.get(4)?,
+        cost_nano: row.get(5)?,
+        unpriced: row.get(6)?,
+        ..Sums::default()
+    })
+}
+
+/// Deletes the oldest day where it began before `second`. Returns whether there was one.
+pub(super) fn forget(
+    connection: &Connection,
+    second: i64,
+    rows: &mut RowCounts,
+) -> rusqlite::Result<bool> {
+    let oldest = "SELECT min(day) FROM daily_spending";
+    let mut oldest = connection.prepare_cached(oldest)?;
+    let oldest: Option<i64> = oldest.query_row([], |row| row.get(0))?;
+    let Some(day) = oldest.filter(|day| *day < second) else {
+        return Ok(false);
+    };
+    connection
+        .prepare_cached("DELETE FROM daily_spending WHERE day = ?")?
+        .execute([day])?;
+    rows.by_day.remove(&day);
+    Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::Store;
+
+    #[test]
+    fn rows_beyond_the_bound_are_other_and_counted_and_a_day_that_goes_makes_room() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let store = Store::open(&folder.path().join("ledger.sqlite")).expect("opens");
+        let connection = store.connection();
+        let mut dictionary = Dictionary::load(connection).expect("names");
+        let mut rows = RowCounts {
+            max: 3,
+            ..RowCounts::default()
+        };
+        let call = Share {
+            input: Some(10),
+            cost_nano: Some(7),
+            ..Share::default()
+        };
+        let mut save = |second: i64, users: std::ops::Range<i64>| {
+            let mut spending = DailySpending::default();
+            for user in users {
+                let user = Some(100 + user).filter(|_| user > 0);
+                spending.add(SpendingKey::of(second, 1, [user, None, None]), &call);
+            }
+            spending
+                .save(connection, &mut rows, &mut dictionary)
+                .expect("saved");
+            std::mem::take(&mut dictionary.collapsed)
+        };
+        assert_eq!(save(5, 1..3), 0);
+        assert_eq!(save(DAY - 1, 1..6), 2, "two of five were there");
+        assert_eq!(save(7, 5..6), 1);
+        assert_eq!(save(7, 0..1), 0, "a call that names nothing loses nothing");
+        assert_eq!(save(DAY, 3..6), 0, "another day has room");
+        let of = |condition: &str| -> (i64, i64) {
+            let sql = format!(
+                "SELECT sum(calls), sum(cost_nano_usd) FROM daily_spending
+                 LEFT JOIN names ON names.id = user WHERE {condition}"
+            );
+            connection
+                .query_row(&sql, [], |row| Ok((row.get(0)?, row.get(1)?)))
+                .expect("sums")
+        };
+        assert_eq!(of("day = 0 AND user > 100"), (5, 35));
+        assert_eq!(of("day = 0 AND name = 'other'"), (3, 21));
+        assert_eq!(of("day = 0 AND user = 0"), (1, 7));
+        assert!(!forget(connection, 0, &mut rows).expect("nothing is older"));
+        assert!(forget(connection, DAY, &mut rows).expect("the first day"));
+        assert_eq!(of("day >= 0"), (3, 21));
+        assert!(!rows.by_day.contains_key(&0));
+    }
+
+    #[test]
+    fn sums_beyond_what_sqlite_counts_stop_there() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let store = Store::open(&folder.path().join("ledger.sqlite")).expect("opens");
+        let connection = store.connection();
+        let mut dictionary = Dictionary::load(connection).expect("names");
+        let call = Share {
+            input: Some(i64::MAX),
+            ..Share::default()
+        };
+        for _ in 0..2 {
+            let mut spending = DailySpending::default();
+            spending.add(SpendingKey::of(5, 1, [None; 3]), &call);
+            let rows = &mut RowCounts::default();
+            spending
+                .save(connection, rows, &mut dictionary)
+                .expect("saved");
+        }
+        let mut find = connection.prepare(&find_sql()).expect("a query");
+        let key = SpendingKey::of(9, 1, [None; 3]);
+        let sums = find.query_row(key.columns(), read).expect("a row");
+        assert_eq!((sums.calls, sums.input), (2, Some(i64::MAX)));
+    }
+}
