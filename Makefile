@@ -51,7 +51,7 @@ endif
 # run by themselves.
 PYTEST := $(REAL)/venv/bin/python -m pytest $(PYTEST_ARGS) tests/real
 # 5 is what pytest says where options that somebody gave leave no test of the kind.
-OR_NONE_CHOSEN := $(if $(PYTEST_ARGS),|| [ $$$$? = 5 ])
+OR_NONE_CHOSEN := $(if $(PYTEST_ARGS),|| [ $$? = 5 ])
 .PHONY: real
 real: parts ## a real engine and the vendors' SDKs, with and without the proxy
 ifeq ($(TOKENGAUGE_SKIP_REAL),1)

@@ -125,7 +125,6 @@ fn serving(
     threads::serve(command)
 }
 
-/// Loads the configuration; returns also where it came from.
 /// From when on and before when, if the one is before the other.
 fn in_order(since: Option<SystemTime>, until: Option<SystemTime>) -> Result<(), Error> {
     match since
@@ -137,6 +136,7 @@ fn in_order(since: Option<SystemTime>, until: Option<SystemTime>) -> Result<(), 
     }
 }
 
+/// Loads the configuration; returns also where it came from.
 fn load(args: &ConfigArgs) -> Result<(Config, String), Error> {
     let (text, origin) = text(args)?;
     Ok((Config::parse(&text, &origin)?, origin))

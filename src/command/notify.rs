@@ -157,7 +157,13 @@ fn secret(name: &str, file: &Path) -> Result<String, Error> {
     let text = text.map_err(|error| {
         Error::Configuration(format!("notify `{name}`: {}: {error}", file.display()))
     })?;
-    Ok(text.trim().to_owned())
+    match text.trim() {
+        "" => Err(Error::Configuration(format!(
+            "notify `{name}`: {} is empty",
+            file.display()
+        ))),
+        text => Ok(text.to_owned()),
+    }
 }
 
 impl Channel {

@@ -85,14 +85,19 @@ impl Follower {
     /// # Errors
     /// Where it cannot be written to, or the store's URL cannot be used.
     pub fn new(settings: FollowerSettings, fleet: &Arc<Fleet>) -> Result<Follower, FollowerError> {
-        let ledger = Some(Store::open(&settings.ledger)?.of_pods());
+        let ledger = Store::open(&settings.ledger)?.of_pods();
+        // Written again, calls that were deleted for want of room would count twice in the sums of their day.
+        let floor = match ledger.has_forgotten()? {
+            true => floor_of(&ledger)?,
+            false => 0,
+        };
         Ok(Follower {
             reader: StoreReader::new(&settings.url)?,
             fleet: Arc::clone(fleet),
             settings,
-            ledger,
+            ledger: Some(ledger),
             known: BTreeMap::new(),
-            floor: 0,
+            floor,
         })
     }
 
@@ -226,13 +231,16 @@ impl Follower {
             }
         }
         if ledger.was_full() {
-            let oldest = ledger.oldest_ms()?.unwrap_or(0);
-            if oldest > self.floor {
-                self.floor = oldest + INTERVAL;
-            }
+            self.floor = self.floor.max(floor_of(ledger)?);
         }
         Ok(())
     }
+}
+
+/// From when on calls may be written to a ledger that has no room for older ones.
+fn floor_of(ledger: &Store) -> Result<i64, WriteError> {
+    let oldest = ledger.oldest_ms()?;
+    Ok(oldest.map_or(0, |oldest| oldest + INTERVAL))
 }
 
 fn milliseconds(at: SystemTime) -> i64 {

@@ -1,7 +1,10 @@
 """Real processes on free ports of the loopback address, each ended by its own id."""
 
 import contextlib
+import itertools
+import os
 import pathlib
+import random
 import re
 import socket
 import subprocess
@@ -11,10 +14,20 @@ import urllib.request
 START_SECONDS = 60
 
 
+# Below those that the system gives to connections, and each worker of `pytest -n` has its own: nobody else takes one before
+# the program that it is for.
+FIRST = 20_000 + 3_000 * int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+PORTS = itertools.cycle(random.sample(range(FIRST, FIRST + 3_000), 3_000))
+
+
 def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
+    for port in PORTS:
+        with socket.socket() as listener:
+            try:
+                listener.bind(("127.0.0.1", port))
+                return port
+            except OSError:
+                continue
 
 
 class Process:

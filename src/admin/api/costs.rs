@@ -5,7 +5,7 @@ use super::query_params::{FILTERS, QueryParams};
 use super::store::{Span, Store, StoreName, ask};
 use crate::admin::Admin;
 use crate::history::MAX_POINTS;
-use crate::query::{CostQuery, Costs, Filter};
+use crate::query::{CostQuery, Costs, DailySums, Filter};
 use axum::extract::{RawQuery, State};
 use axum::response::Response;
 use schemars::JsonSchema;
@@ -49,7 +49,9 @@ pub(super) async fn costs(State(admin): State<Admin>, RawQuery(query): RawQuery)
             let mut span = store.span(&query.filter, query.daily_sums(), now)?;
             if step.is_none() {
                 let length = span.and_then(|span| span.length());
-                query.step = default_step(length.unwrap_or_default());
+                // With the step of a day that it has here.
+                let by_day = query.daily_sums() == Some(DailySums::Spending);
+                query.step = default_step(length.unwrap_or_default(), by_day);
                 span = store.span(&query.filter, query.daily_sums(), now)?;
             }
             let span = span.map(|span| newest(span, query.step));
@@ -78,11 +80,13 @@ pub(super) async fn costs(State(admin): State<Admin>, RawQuery(query): RawQuery)
     .await
 }
 
-/// The step of a time where none is asked for.
-fn default_step(length: Duration) -> Duration {
+/// The step of a time where none is asked for; `by_day` where there are sums by day alone, and what is shorter is read from
+/// the calls.
+fn default_step(length: Duration, by_day: bool) -> Duration {
+    let most_hours = DAY * if by_day { 2 } else { 14 };
     if length <= HOUR * 12 {
         MINUTE
-    } else if length <= DAY * 14 {
+    } else if length <= most_hours {
         HOUR
     } else {
         DAY
@@ -120,15 +124,17 @@ mod tests {
 
     #[test]
     fn without_a_step_the_whole_time_is_answered() {
-        for (length, step) in [
-            (Duration::ZERO, MINUTE),
-            (HOUR * 12, MINUTE),
-            (DAY, HOUR),
-            (DAY * 14, HOUR),
-            (DAY * 15, DAY),
-            (DAY * 900, DAY),
+        for (length, by_day, step) in [
+            (Duration::ZERO, false, MINUTE),
+            (HOUR * 12, true, MINUTE),
+            (DAY, false, HOUR),
+            (DAY * 14, false, HOUR),
+            (DAY * 15, false, DAY),
+            (DAY * 2, true, HOUR),
+            (DAY * 3, true, DAY),
+            (DAY * 900, true, DAY),
         ] {
-            assert_eq!(default_step(length), step, "{length:?}");
+            assert_eq!(default_step(length, by_day), step, "{length:?}");
             let whole = Span {
                 since: UNIX_EPOCH,
                 until: UNIX_EPOCH + length,

@@ -12,13 +12,19 @@ use std::collections::{BTreeMap, HashMap};
 
 /// The length of a day of UTC, in seconds.
 pub(super) const DAY: i64 = 86_400;
-/// Rows of a day at most; calls of further ones have `other` for user, key and tools.
+/// Rows of a day at most; calls of further ones have `other` for tools, of which requests name as many as they like. Beyond
+/// twice as many they have it for user and key, too.
 const MAX_ROWS: usize = 100_000;
 /// The same in a ledger of several pods, which has series for each pod.
 pub(super) const MAX_ROWS_OF_PODS: usize = 500_000;
 
 /// The kinds of names that a row has beside its series.
 const OWN: [Kind; 3] = [Kind::User, Kind::KeyHash, Kind::Tools];
+
+/// Bytes that a row takes in the file, roughly.
+const ROW_BYTES: u64 = 50;
+/// The share of the file's bound that rows may take, once it is reached: one part in so many.
+const SHARE_OF_FILE: u64 = 4;
 
 /// The columns of the sums, as [`read`] takes them.
 pub(super) const COLUMNS: &str = "calls, input_tokens, cached_input_tokens, output_tokens, \
@@ -49,14 +55,15 @@ impl SpendingKey {
         SpendingKey::of(second, names.series, own)
     }
 
-    /// The same with `other` for every name of its own.
+    /// The same with `other` for those of its own names of which `which` is true.
     fn collapsed(
         mut self,
+        which: impl Fn(Kind) -> bool,
         connection: &Connection,
         dictionary: &mut Dictionary,
     ) -> rusqlite::Result<SpendingKey> {
         for (id, kind) in self.own.iter_mut().zip(OWN) {
-            if *id != 0 {
+            if *id != 0 && which(kind) {
                 *id = dictionary.name(connection, kind, OTHER)?;
             }
         }
@@ -69,10 +76,11 @@ impl SpendingKey {
     }
 }
 
-/// How many rows the days have that were written to. They must be counted again when a transaction fails.
+/// How many rows there are, and of the days that were written to. They must be counted again when a transaction fails.
 #[derive(Debug)]
 pub(super) struct RowCounts {
     by_day: HashMap<i64, usize>,
+    all: Option<u64>,
     /// Rows of a day at most.
     pub(super) max: usize,
 }
@@ -81,14 +89,25 @@ impl Default for RowCounts {
     fn default() -> Self {
         RowCounts {
             by_day: HashMap::new(),
+            all: None,
             max: MAX_ROWS,
         }
     }
 }
 
 impl RowCounts {
-    /// Makes room for one more row of a day; `false` where there is none.
-    fn admit(&mut self, connection: &Connection, day: i64) -> rusqlite::Result<bool> {
+    /// All of them.
+    fn all(&mut self, connection: &Connection) -> rusqlite::Result<u64> {
+        if let Some(all) = self.all {
+            return Ok(all);
+        }
+        let count = "SELECT count(*) FROM daily_spending";
+        let all: i64 = connection.query_row(count, [], |row| row.get(0))?;
+        Ok(*self.all.insert(all.unsigned_abs()))
+    }
+
+    /// Makes room for one more row of a day that has at most `max`; `false` where there is none.
+    fn admit(&mut self, connection: &Connection, day: i64, max: usize) -> rusqlite::Result<bool> {
         let rows = match self.by_day.entry(day) {
             Occupied(rows) => rows.into_mut(),
             Vacant(unknown) => {
@@ -98,8 +117,9 @@ impl RowCounts {
                 unknown.insert(usize::try_from(rows).unwrap_or(0))
             }
         };
-        let room = *rows < self.max;
+        let room = *rows < max;
         *rows += usize::from(room);
+        self.all = self.all.map(|all| all + u64::from(room));
         Ok(room)
     }
 }
@@ -125,28 +145,39 @@ impl DailySpending {
     ) -> rusqlite::Result<()> {
         let mut find = connection.prepare_cached(&find_sql())?;
         let mut put = connection.prepare_cached(&put_sql())?;
-        let mut collapsed: BTreeMap<SpendingKey, Sums> = BTreeMap::new();
-        for (key, mut sums) in self.sums {
-            if let Some(known) = find.query_row(key.columns(), read).optional()? {
-                sums.merge_counts(&known);
-            } else if !rows.admit(connection, key.day)? {
-                let beyond = key.collapsed(connection, dictionary)?;
-                if beyond != key {
-                    dictionary.collapsed += sums.calls.unsigned_abs();
+        let max = rows.max;
+        let mut left = self.sums;
+        for (max, beyond) in [
+            (max, Beyond::LosesTools),
+            (2 * max, Beyond::LosesAll),
+            (usize::MAX, Beyond::LosesAll),
+        ] {
+            let mut more: BTreeMap<SpendingKey, Sums> = BTreeMap::new();
+            for (key, mut sums) in left {
+                if let Some(known) = find.query_row(key.columns(), read).optional()? {
+                    sums.merge_counts(&known);
+                } else if !rows.admit(connection, key.day, max)? {
+                    let which = |kind| beyond == Beyond::LosesAll || kind == Kind::Tools;
+                    let other = key.collapsed(which, connection, dictionary)?;
+                    if other != key {
+                        dictionary.collapsed += sums.calls.unsigned_abs();
+                    }
+                    more.entry(other).or_default().merge_counts(&sums);
+                    continue;
                 }
-                collapsed.entry(beyond).or_default().merge_counts(&sums);
-                continue;
+                write(&mut put, key, &sums)?;
             }
-            write(&mut put, key, &sums)?;
-        }
-        for (key, mut sums) in collapsed {
-            if let Some(known) = find.query_row(key.columns(), read).optional()? {
-                sums.merge_counts(&known);
-            }
-            write(&mut put, key, &sums)?;
+            left = more;
         }
         Ok(())
     }
+}
+
+/// What calls lose for which a day has no row left.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Beyond {
+    LosesTools,
+    LosesAll,
 }
 
 fn find_sql() -> String {
@@ -211,8 +242,24 @@ pub(super) fn forget(
     connection
         .prepare_cached("DELETE FROM daily_spending WHERE day = ?")?
         .execute([day])?;
+    let deleted = connection.changes();
     rows.by_day.remove(&day);
+    rows.all = rows.all.map(|all| all.saturating_sub(deleted));
     Ok(true)
+}
+
+/// Deletes the oldest day where the rows take too large a share of a file that has reached its bound, but never the last.
+pub(super) fn shrink(
+    connection: &Connection,
+    file_bytes: u64,
+    rows: &mut RowCounts,
+) -> rusqlite::Result<bool> {
+    if rows.all(connection)? <= file_bytes / SHARE_OF_FILE / ROW_BYTES {
+        return Ok(false);
+    }
+    let newest = "SELECT coalesce(max(day), 0) FROM daily_spending";
+    let newest: i64 = connection.query_row(newest, [], |row| row.get(0))?;
+    forget(connection, newest, rows)
 }
 
 #[cfg(test)]
@@ -247,8 +294,9 @@ mod tests {
             std::mem::take(&mut dictionary.collapsed)
         };
         assert_eq!(save(5, 1..3), 0);
-        assert_eq!(save(DAY - 1, 1..6), 2, "two of five were there");
-        assert_eq!(save(7, 5..6), 1);
+        assert_eq!(save(DAY - 1, 1..6), 0, "there is room without tools");
+        assert_eq!(save(DAY - 1, 1..9), 2, "six of eight have a row");
+        assert_eq!(save(7, 8..9), 1);
         assert_eq!(save(7, 0..1), 0, "a call that names nothing loses nothing");
         assert_eq!(save(DAY, 3..6), 0, "another day has room");
         let of = |condition: &str| -> (i64, i64) {
@@ -260,13 +308,74 @@ mod tests {
                 .query_row(&sql, [], |row| Ok((row.get(0)?, row.get(1)?)))
                 .expect("sums")
         };
-        assert_eq!(of("day = 0 AND user > 100"), (5, 35));
+        assert_eq!(of("day = 0 AND user > 100"), (13, 91));
         assert_eq!(of("day = 0 AND name = 'other'"), (3, 21));
         assert_eq!(of("day = 0 AND user = 0"), (1, 7));
         assert!(!forget(connection, 0, &mut rows).expect("nothing is older"));
         assert!(forget(connection, DAY, &mut rows).expect("the first day"));
         assert_eq!(of("day >= 0"), (3, 21));
         assert!(!rows.by_day.contains_key(&0));
+    }
+
+    #[test]
+    fn names_of_tools_go_first_so_that_they_take_no_room_of_users() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let store = Store::open(&folder.path().join("ledger.sqlite")).expect("opens");
+        let connection = store.connection();
+        let mut dictionary = Dictionary::load(connection).expect("names");
+        let mut rows = RowCounts {
+            max: 3,
+            ..RowCounts::default()
+        };
+        let mut spending = DailySpending::default();
+        for tool in 0..50 {
+            let own = [Some(101), None, Some(200 + tool)];
+            spending.add(SpendingKey::of(5, 1, own), &Share::default());
+        }
+        spending
+            .save(connection, &mut rows, &mut dictionary)
+            .expect("saved");
+        assert_eq!(std::mem::take(&mut dictionary.collapsed), 47);
+        let mut spending = DailySpending::default();
+        let own = [Some(102), Some(300), Some(999)];
+        spending.add(SpendingKey::of(5, 1, own), &Share::default());
+        spending
+            .save(connection, &mut rows, &mut dictionary)
+            .expect("saved");
+        let of = "SELECT sum(calls) FROM daily_spending WHERE user = ? AND key_hash = ?";
+        let calls = |user, key| -> i64 {
+            connection
+                .query_row(of, [user, key], |row| row.get(0))
+                .expect("sums")
+        };
+        assert_eq!((calls(101, 0), calls(102, 300)), (50, 1));
+    }
+
+    #[test]
+    fn days_that_fill_the_file_go_before_all_calls_do_but_for_the_last() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let store = Store::open(&folder.path().join("ledger.sqlite")).expect("opens");
+        let connection = store.connection();
+        let mut dictionary = Dictionary::load(connection).expect("names");
+        let mut rows = RowCounts::default();
+        for day in 0..3 {
+            let mut spending = DailySpending::default();
+            for user in 1..=10 {
+                let own = [Some(user), None, None];
+                spending.add(SpendingKey::of(day * DAY, 1, own), &Share::default());
+            }
+            spending
+                .save(connection, &mut rows, &mut dictionary)
+                .expect("saved");
+        }
+        let bytes_for = |rows| rows * SHARE_OF_FILE * ROW_BYTES;
+        let mut shrinks = |bytes| shrink(connection, bytes, &mut rows).expect("deleted");
+        assert!(!shrinks(bytes_for(30)));
+        assert!(shrinks(bytes_for(29)));
+        assert!(!shrinks(bytes_for(20)));
+        assert!(shrinks(bytes_for(1)));
+        assert!(!shrinks(bytes_for(1)), "the last day stays");
+        assert_eq!(rows.all(connection).expect("a number"), 10);
     }
 
     #[test]

@@ -136,6 +136,16 @@ impl Store {
         Ok(key.map(started_ms))
     }
 
+    /// Whether there are sums of calls that the file does not have any more.
+    ///
+    /// # Errors
+    /// Where the file cannot be read.
+    pub fn has_forgotten(&self) -> Result<bool, WriteError> {
+        let sql = "SELECT (SELECT coalesce(sum(calls), 0) FROM rollups WHERE level = 86400) > \
+            (SELECT count(*) FROM calls)";
+        Ok(self.connection().query_row(sql, [], |row| row.get(0))?)
+    }
+
     pub(crate) fn connection(&self) -> &Connection {
         &self.opened.connection
     }

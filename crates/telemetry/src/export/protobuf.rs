@@ -23,7 +23,7 @@ const LARGEST_GAP: i32 = 2;
 pub fn render(registry: &Registry, classic: bool) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(64 * 1024);
     for family in registry.families().iter() {
-        bytes.extend(message(&family, classic).encode_length_delimited_to_vec());
+        bytes.extend(message(family, classic).encode_length_delimited_to_vec());
     }
     bytes
 }

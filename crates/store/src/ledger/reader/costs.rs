@@ -6,7 +6,8 @@ use super::matching::Matching;
 use super::scan::{Part, SketchSelection, SlotId, Slots, Source, split, visit};
 use crate::ledger::aggregates::Sums;
 use crate::ledger::dictionary::SeriesNames;
-use crate::ledger::row::Share;
+use crate::ledger::rollups::LEVELS;
+use crate::ledger::row::{Share, started_ms};
 use crate::query::{CostQuery, CostSeries, CostSums, Costs, DailySums, Dimension};
 use rusqlite::Connection;
 use std::collections::BTreeMap;
@@ -194,18 +195,37 @@ fn parts_of(
     step: i64,
 ) -> Result<Vec<Part>, QueryError> {
     let since = matching.since.unwrap_or(0);
-    let source = match query.daily_sums() {
+    let longest = match query.daily_sums() {
         Some(DailySums::All) => rollups(matching, connection, since.div_euclid(1000), step)?,
         Some(DailySums::Spending) => Source::DailySpending,
         None => Source::Calls,
     };
-    if source == Source::Calls {
-        return Ok(plan(matching, false));
-    }
+    let hour = Source::Rollups(LEVELS[1]);
+    let sources = match longest {
+        Source::Calls => return Ok(plan(matching, false)),
+        // Hours fit into a step of whole days, too.
+        Source::Rollups(seconds) if seconds == LEVELS[2] => vec![longest, hour],
+        _ => vec![longest],
+    };
     let mut parts = Vec::new();
-    let until = matching.until.unwrap_or(i64::MAX);
-    split(since, until, &[source], &mut parts);
+    split(since, end(connection, matching)?, &sources, &mut parts);
     Ok(parts)
+}
+
+/// Where the time ends, in milliseconds since 1970. One that ends behind the newest call has no end, so that the sum of the
+/// day that is not over is taken as a whole: it has calls that were deleted for want of room.
+fn end(connection: &Connection, matching: &Matching) -> Result<i64, QueryError> {
+    let Some(until) = matching.until else {
+        return Ok(i64::MAX);
+    };
+    let sql = "SELECT max(key) FROM calls";
+    let newest: Option<i64> = connection
+        .prepare_cached(sql)?
+        .query_row([], |row| row.get(0))?;
+    Ok(match newest.map(started_ms) {
+        Some(newest) if newest < until => i64::MAX,
+        _ => until,
+    })
 }
 
 fn of_steps(name: Option<String>, names: u64, steps: BTreeMap<i64, Sums>) -> CostSeries {
