@@ -25,6 +25,8 @@ const OWN: [Kind; 3] = [Kind::User, Kind::KeyHash, Kind::Tools];
 const ROW_BYTES: u64 = 50;
 /// The share of the file's bound that rows may take, once it is reached: one part in so many.
 const SHARE_OF_FILE: u64 = 4;
+/// Rows that a file may always have: those of the least bound that can be configured.
+const ALWAYS: u64 = (16 << 20) / SHARE_OF_FILE / ROW_BYTES;
 
 /// The columns of the sums, as [`read`] takes them.
 pub(super) const COLUMNS: &str = "calls, input_tokens, cached_input_tokens, output_tokens, \
@@ -248,13 +250,18 @@ pub(super) fn forget(
     Ok(true)
 }
 
-/// Deletes the oldest day where the rows take too large a share of a file that has reached its bound, but never the last.
+/// The rows that a file of so many bytes may have once these are reached.
+pub(super) fn most_rows(bytes: u64) -> u64 {
+    ALWAYS.max(bytes / SHARE_OF_FILE / ROW_BYTES)
+}
+
+/// Deletes the oldest day, but never the last, where there are more rows than `most`.
 pub(super) fn shrink(
     connection: &Connection,
-    file_bytes: u64,
+    most: u64,
     rows: &mut RowCounts,
 ) -> rusqlite::Result<bool> {
-    if rows.all(connection)? <= file_bytes / SHARE_OF_FILE / ROW_BYTES {
+    if rows.all(connection)? <= most {
         return Ok(false);
     }
     let newest = "SELECT coalesce(max(day), 0) FROM daily_spending";
@@ -368,13 +375,12 @@ mod tests {
                 .save(connection, &mut rows, &mut dictionary)
                 .expect("saved");
         }
-        let bytes_for = |rows| rows * SHARE_OF_FILE * ROW_BYTES;
-        let mut shrinks = |bytes| shrink(connection, bytes, &mut rows).expect("deleted");
-        assert!(!shrinks(bytes_for(30)));
-        assert!(shrinks(bytes_for(29)));
-        assert!(!shrinks(bytes_for(20)));
-        assert!(shrinks(bytes_for(1)));
-        assert!(!shrinks(bytes_for(1)), "the last day stays");
+        let mut shrinks = |most| shrink(connection, most, &mut rows).expect("deleted");
+        assert!(!shrinks(30));
+        assert!(shrinks(29));
+        assert!(!shrinks(20));
+        assert!(shrinks(1));
+        assert!(!shrinks(1), "the last day stays");
         assert_eq!(rows.all(connection).expect("a number"), 10);
     }
 

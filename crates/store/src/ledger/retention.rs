@@ -72,7 +72,11 @@ impl Store {
                 &mut self.unit_counts,
                 &self.distribution_series,
             )?;
-            more |= daily_spending::shrink(&transaction, limits.bytes, &mut self.spending_rows)?;
+            more |= daily_spending::shrink(
+                &transaction,
+                daily_spending::most_rows(limits.bytes),
+                &mut self.spending_rows,
+            )?;
         }
         more |= undelivered::forget_deleted(&transaction)?;
         transaction.commit()?;
