@@ -27,6 +27,8 @@ from processes import running
 from test_terminal import Terminal
 from tokens import counts
 
+pytestmark = pytest.mark.alone
+
 PAGE = PROJECT / ".cache/real/page"
 MIN_TOKENS, MIN_FRAMES = 32, 4
 SKETCH = 0.01  # how far, as a share, a quantile may be off the value at its rank (docs/ledger.md)

@@ -69,7 +69,8 @@ def seaweed(tmp_path_factory):
     ports = {name: free_port() for name in ("master", "volume", "filer", "s3")}
     grpc = {name: free_port() for name in ports}
     command = [STORES / "bin/weed", "server", f"-dir={folder}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-s3"]
-    command += ["-master.volumeSizeLimitMB=64", "-volume.max=20"]
+    # Of two at once each wants the same ports for what is not S3.
+    command += ["-master.volumeSizeLimitMB=64", "-volume.max=20", "-s3.port.iceberg=0", "-s3.port.lance=0"]
     for name, port in ports.items():
         command += [f"-{name}.port={port}", f"-{name}.port.grpc={grpc[name]}"]
     with running(command, folder / "weed.log") as process:
