@@ -16,7 +16,7 @@ help: ## list the targets
 # The real parts are downloaded and unpacked while the program is compiled and its own tests run.
 .PHONY: test
 test: compiler ## everything, installing what is missing: what CI runs
-	$(MAKE) parts & installing=$$!; trap 'kill $$installing 2> /dev/null || true' EXIT; \
+	nice -n 19 $(MAKE) parts & installing=$$!; trap 'kill $$installing 2> /dev/null || true' EXIT; \
 	$(MAKE) lint deny unit && wait $$installing
 	$(MAKE) real fuzz-short soak-short
 
