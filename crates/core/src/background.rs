@@ -13,7 +13,7 @@ pub enum BackgroundWork {
     Steady,
     /// Much work at a time, which may be late: big bodies.
     Bursts,
-    /// What is kept elsewhere until it is done: what a sink reads from a ledger.
+    /// Work that may wait for as long as traffic wants the cores, since nothing is lost meanwhile: a sink that reads a ledger.
     WheneverIdle,
 }
 

@@ -1,6 +1,5 @@
 //! Tokens and costs by day of each user, key and combination of tools, which rollups do not know; updated with every
-//! batch. Bounded: a day has so many rows at most, and beyond them some of each series whose users, keys and tools are
-//! `other`.
+//! batch. The rows of a day are bounded: further calls are added to rows with `other` in place of these names.
 
 use super::aggregates::Sums;
 use super::dictionary::{Dictionary, Kind, OTHER};
@@ -18,14 +17,14 @@ const MAX_ROWS: usize = 100_000;
 /// The same in a ledger of several pods, which has series for each pod.
 pub(super) const MAX_ROWS_OF_PODS: usize = 500_000;
 
-/// The kinds of names that a row has beside its series.
+/// The names by which a day is summed up, besides the series.
 const OWN: [Kind; 3] = [Kind::User, Kind::KeyHash, Kind::Tools];
 
-/// Bytes that a row takes in the file, roughly.
+/// Roughly the bytes that a row takes in the file.
 const ROW_BYTES: u64 = 50;
-/// The share of the file's bound that rows may take, once it is reached: one part in so many.
+/// Once a file has reached its bound, rows may take a quarter of it.
 const SHARE_OF_FILE: u64 = 4;
-/// Rows that a file may always have: those of the least bound that can be configured.
+/// Rows that any file may have: as many as for the smallest bound that can be configured.
 const ALWAYS: u64 = (16 << 20) / SHARE_OF_FILE / ROW_BYTES;
 
 /// The columns of the sums, as [`read`] takes them.
@@ -175,7 +174,7 @@ impl DailySpending {
     }
 }
 
-/// What calls lose for which a day has no row left.
+/// Which names a call loses where the day has no room for another row.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Beyond {
     LosesTools,
@@ -250,7 +249,7 @@ pub(super) fn forget(
     Ok(true)
 }
 
-/// The rows that a file of so many bytes may have once these are reached.
+/// The most rows that a file may have once it has reached its bound of `bytes`.
 pub(super) fn most_rows(bytes: u64) -> u64 {
     ALWAYS.max(bytes / SHARE_OF_FILE / ROW_BYTES)
 }
