@@ -23,7 +23,7 @@ SECRET = "correct-horse-battery-staple"
 SCENARIOS = (
     "start liveUpdate polling filter sort compare waterfall dark empty token phone keyboard accessible "
     "tenThousandSessions unavailable cause addresses links wrongAddress range csv runbooks upstreams brush against "
-    "burnDown keys marks experiments runaways capsule beside alertHistory costs filterNames memory sessionParts stalls callOrder userNames heat pictures"
+    "burnDown keys marks experiments runaways capsule beside alertHistory costs filterNames memory sessionParts stalls callOrder userNames heat pressed typing longSession pictures"
 ).split()
 
 

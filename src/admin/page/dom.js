@@ -35,9 +35,38 @@ export function text(element, value) {
 export const unknown = (why = "unknown") =>
   h("span", { class: "unknown", title: why }, h("span", { "aria-hidden": "true" }, "–"), h("span", { class: "vh" }, why));
 
+let pressed = false; // a button of the mouse, or a finger
+const waiting = new Map(); // what is to be shown when it is released, by whose it is
+
+addEventListener("pointerdown", ({ button }) => (pressed ||= button === 0), true);
+for (const end of ["pointerup", "pointercancel", "blur"]) addEventListener(end, released, true);
+
+function released({ type, target }) {
+  if (!pressed || (type === "blur" && target !== window)) return;
+  pressed = false;
+  // The click comes first.
+  setTimeout(() => {
+    const all = [...waiting];
+    waiting.clear();
+    all.forEach(([owner, show]) => unpressed(owner, show));
+  });
+}
+
+/** Shows something of `owner`, which may move what is on the page; while a button is pressed not before it is released:
+ *  a click on what has moved away meanwhile would be lost. */
+export function unpressed(owner, show) {
+  if (pressed) return void waiting.set(owner, show);
+  waiting.delete(owner);
+  show();
+}
+
 /** Makes the children of `parent` those of `items`, in order; an item that was there
  *  keeps its element, and with it focus and selection. */
 export function keyed(parent, items, key, make, update) {
+  unpressed(parent, () => arrange(parent, items, key, make, update));
+}
+
+function arrange(parent, items, key, make, update) {
   const wanted = new Map(items.map((item) => [key(item), item]));
   const old = parent.keyed ?? new Map();
   // What goes goes first: an element that is moved loses its focus.

@@ -20,7 +20,7 @@ export class Session {
   /** Shows `id`; `again` where it is there already and may have grown. `measure` holds the settings. */
   async open(id, measure, again = false) {
     if (again && this.id !== id) return;
-    if (!again) this.calls = [];
+    if (!again) Object.assign(this, { calls: [], sign: null });
     this.id = id;
     this.measure = measure;
     try {

@@ -34,7 +34,10 @@ export class Sessions {
 
   typed() {
     clearTimeout(this.timer);
-    this.timer = setTimeout(() => change({ q: this.search.value.trim().slice(0, 200) || null }, { replace: true }), SETTLE);
+    this.timer = setTimeout(() => {
+      this.timer = null;
+      if (address.view === "sessions") change({ q: this.search.value.trim().slice(0, 200) || null }, { replace: true });
+    }, SETTLE);
   }
 
   /** Shows what the address says. Of the pages before one that a link led to only the first is known. */
@@ -45,7 +48,8 @@ export class Sessions {
     if (list !== this.list) this.cursors = [null];
     this.list = list;
     if (cursor) this.cursors[this.number - 1] = cursor;
-    if (this.search.value.trim() !== q) this.search.value = q;
+    // What is being typed will be in the address.
+    if (!this.timer && this.search.value.trim() !== q) this.search.value = q;
     this.rows.value = rows;
     this.size = Number(rows);
     this.table.follow();

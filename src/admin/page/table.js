@@ -1,6 +1,6 @@
 // A table whose rows are kept while their figures move.
 import { address, change } from "./address.js";
-import { h, keyed, unknown } from "./dom.js";
+import { h, keyed, unknown, unpressed } from "./dom.js";
 
 /**
  * `columns`: `id`, `label`, `text(item)` (null is unknown, and `why(item)` says why);
@@ -72,6 +72,11 @@ export class Table {
 
   update(items) {
     this.items = items;
+    unpressed(this, () => this.show());
+  }
+
+  show() {
+    const { items } = this;
     this.scroll.hidden = items.length === 0;
     this.empty.hidden = items.length !== 0;
     this.empty.textContent = items.length === 0 ? (this.nothing?.() ?? "Nothing here.") : "";

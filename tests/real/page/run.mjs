@@ -7,6 +7,14 @@ const [, , settings, results, ...chosen] = process.argv;
 const world = JSON.parse(fs.readFileSync(settings, "utf8"));
 world.browser = await launch();
 const told = {};
+
+/** What the pages of a scenario that failed show. */
+async function shown(browser) {
+  const pages = browser.contexts().flatMap((context) => context.pages());
+  const texts = pages.map(async (page) => `${page.url()}\n${(await page.locator("main").innerText({ timeout: 1000 }).catch(String)).slice(0, 1500)}`);
+  return (await Promise.all(texts)).join("\n\n");
+}
+
 for (const [name, play] of Object.entries(scenarios)) {
   if (chosen.length > 0 && !chosen.includes(name)) continue;
   const begin = Date.now();
@@ -14,7 +22,7 @@ for (const [name, play] of Object.entries(scenarios)) {
     await play(world);
     told[name] = { seconds: (Date.now() - begin) / 1000, problem: null };
   } catch (error) {
-    told[name] = { seconds: (Date.now() - begin) / 1000, problem: error.stack };
+    told[name] = { seconds: (Date.now() - begin) / 1000, problem: `${error.stack}\n${await shown(world.browser)}` };
   }
   for (const context of world.browser.contexts()) await context.close();
 }

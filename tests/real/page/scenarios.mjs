@@ -146,6 +146,7 @@ async function compare(world) {
 async function waterfall(world) {
   const { page, wrong } = await open(world.browser, world.full.admin, { path: "sessions" });
   await page.getByLabel("Session or agent contains").fill("waterfall");
+  await until("sessions that contain it", async () => (await cells(page, "#sessions", 1)).join() === "waterfall");
   await page.getByRole("link", { name: "waterfall" }).click();
   const rows = page.locator(".fall tbody tr[data-call]");
   await rows.first().waitFor();
@@ -1204,6 +1205,78 @@ async function heat(world) {
   clean(wrong);
 }
 
+/** What is under the mouse stays there until it is released: a click on a row that moves away would lead nowhere. */
+async function pressed(world) {
+  const { page, wrong } = await open(world.browser, world.full.admin);
+  await state(page, "live");
+  const link = page.locator("#last-calls tbody th a").first();
+  await link.scrollIntoViewIfNeeded();
+  const [leads, box] = [await link.getAttribute("href"), await link.boundingBox()];
+  await page.mouse.move(box.x + box.width / 2, box.y + box.height / 2);
+  await page.mouse.down();
+  const session = `pressed-${Date.now()}`;
+  const row = page.locator("#last-calls tbody tr", { hasText: session });
+  await Promise.all([page.waitForResponse(/\/api\/v1\/calls\?/), call(world.full.proxy, { session })]);
+  await new Promise((wake) => setTimeout(wake, 1000));
+  assert.equal(await row.count(), 0, "the list stays as it is");
+  await page.mouse.up();
+  await until("the call that was pressed", async () => new URL(page.url()).pathname === leads);
+  await page.goBack();
+  await row.waitFor();
+  // A press that is no click holds nothing up for longer.
+  await page.locator("#last-calls thead th").first().scrollIntoViewIfNeeded();
+  const head = await page.locator("#last-calls thead th").first().boundingBox();
+  await page.mouse.move(head.x + 5, head.y + 5);
+  await page.mouse.down();
+  const later = `released-${Date.now()}`;
+  await call(world.full.proxy, { session: later });
+  await page.mouse.up();
+  await page.locator("#last-calls tbody tr", { hasText: later }).waitFor();
+  clean(wrong);
+}
+
+/** A search that is not over when another view is opened is not carried to it. */
+async function typing(world) {
+  const { page, wrong } = await open(world.browser, world.full.admin, { path: "sessions" });
+  const search = page.getByLabel("Session or agent contains");
+  await page.getByRole("link", { name: "waterfall", exact: true }).waitFor();
+  await page.evaluate(() => {
+    const search = document.querySelector("#sessions input[type=search]");
+    search.value = "water";
+    search.dispatchEvent(new Event("input"));
+    [...document.querySelectorAll("#sessions tbody th a")].find((link) => link.title === "waterfall").click();
+  });
+  await page.locator(".fall tbody tr[data-call]").first().waitFor();
+  await new Promise((wake) => setTimeout(wake, 500));
+  assert.equal(new URL(page.url()).search, "");
+  assert.equal(await page.locator("#address-problem").textContent(), "");
+  // What is typed while the page begins is not lost.
+  await page.goBack();
+  await page.getByRole("link", { name: "waterfall", exact: true }).waitFor();
+  assert.equal(await search.inputValue(), "");
+  await search.fill("water");
+  await page.evaluate(() => document.dispatchEvent(new Event("names")));
+  await until("the search in the address", async () => query(page).q === "water");
+  assert.equal(await search.inputValue(), "water");
+  clean(wrong);
+}
+
+/** A long session that is opened again still has the calls before those that are asked for. */
+async function longSession(world) {
+  const session = `long-${Date.now()}`;
+  for (let turn = 0; turn < 205; turn += 1) await call(world.full.proxy, { session, route: "/gone" });
+  await until("its calls", async () => (await api(world, `sessions/${session}`)).total_calls === 205, 20);
+  const { page, wrong } = await open(world.browser, world.full.admin, { path: `sessions/${session}` });
+  const rows = async () => (await page.locator(".fall tbody tr[data-call]").count());
+  await until("its first calls", async () => (await rows()) === 200);
+  await page.getByRole("link", { name: "All sessions" }).click();
+  await page.locator("#sessions tbody tr").first().waitFor();
+  await Promise.all([page.waitForResponse(new RegExp(`sessions/${session}\\?`)), page.goBack()]);
+  await page.getByRole("button", { name: "More calls" }).click();
+  await until("all calls", async () => (await rows()) === 205);
+  clean(wrong);
+}
+
 async function pictures(world) {
   for (const [width, height, colorScheme] of [[1440, 900, "light"], [1440, 900, "dark"], [768, 1024, "light"], [390, 844, "dark"], [3840, 2160, "light"]]) {
     const { page, wrong } = await open(world.browser, world.full.admin, { width, height, colorScheme });
@@ -1216,4 +1289,4 @@ async function pictures(world) {
   }
 }
 
-export const scenarios = { start, liveUpdate, polling, filter, sort, compare, waterfall, dark, empty, token, phone, keyboard, accessible, tenThousandSessions, unavailable, cause, addresses, links, wrongAddress, range, csv, runbooks, upstreams, brush, against, burnDown, keys, marks, experiments, runaways, capsule, beside, alertHistory, costs, filterNames, memory, sessionParts, stalls, callOrder, userNames, heat, pictures };
+export const scenarios = { start, liveUpdate, polling, filter, sort, compare, waterfall, dark, empty, token, phone, keyboard, accessible, tenThousandSessions, unavailable, cause, addresses, links, wrongAddress, range, csv, runbooks, upstreams, brush, against, burnDown, keys, marks, experiments, runaways, capsule, beside, alertHistory, costs, filterNames, memory, sessionParts, stalls, callOrder, userNames, heat, pressed, typing, longSession, pictures };
