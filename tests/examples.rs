@@ -1,7 +1,7 @@
-//! The program of `examples/`, over recorded responses.
+//! The example of the crate `tokengauge-wire` over recorded responses.
 
 #[allow(dead_code, reason = "its `main` runs in the program alone")]
-#[path = "../examples/count_tokens.rs"]
+#[path = "../crates/wire/examples/count_tokens.rs"]
 mod count_tokens;
 
 /// What the example prints of a fixture, line by line.

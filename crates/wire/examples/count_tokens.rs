@@ -2,7 +2,7 @@
 //! how a program uses the crates `tokengauge-wire` and `tokengauge-tokenizer` without the proxy.
 //!
 //! ```console
-//! $ cargo run --example count_tokens -- anthropic tests/fixtures/anthropic/every_block.sse
+//! $ cargo run -p tokengauge-wire --example count_tokens -- anthropic tests/fixtures/anthropic/every_block.sse
 //! ```
 //!
 //! Without a file the body is read from standard input.
