@@ -122,7 +122,8 @@ class Issuer:
         if asked["WebIdentityToken"] not in self.known:
             return 400, refusal("InvalidIdentityToken", "No OpenIDConnect provider found in your account for https://tests")
         admin = Credentials(self.account.admin["AccessKeyId"], self.account.admin["SecretAccessKey"])
-        request = AWSRequest(method="POST", url=f"{self.account.url}/", data=query, headers={"content-type": "application/x-www-form-urlencoded"})
+        form = {"content-type": "application/x-www-form-urlencoded"}
+        request = AWSRequest(method="POST", url=f"{self.account.url}/", data=query, headers=form)
         SigV4Auth(admin, "sts", REGION).add_auth(request)
         forwarded = urllib.request.Request(request.url, query.encode(), dict(request.headers))
         with urllib.request.urlopen(forwarded, timeout=10) as response:
