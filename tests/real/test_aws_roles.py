@@ -1,16 +1,16 @@
 """The S3 sink with the credentials of AWS: moto checks signatures and policies, and what hands out credentials wants its
 token. Every call arrives or waits, and no credential is in a log."""
 
+import contextlib
 import datetime
 import os
-import pathlib
 
 import pytest
 
 import aws
 from processes import free_port, running
 from test_ledger import Proxy
-from test_sinks import duckdb, ledger_ids, run, until
+from test_sinks import duckdb, ledger_ids, run, said, until
 from test_tls_stores import Authority, connects
 
 CALLS = 8
@@ -58,6 +58,12 @@ def tls(plain, tmp_path):
         yield *(f"https://127.0.0.1:{port}" for port in ports), f'tls = {{ ca = "{authority.ca}" }}'
 
 
+def environment(variables):
+    """What begins a command that has these variables, and of AWS no others."""
+    unset = [f"--unset={name}" for name in os.environ if name.startswith("AWS_")]
+    return ["env", *unset, *(f"{name}={value}" for name, value in variables.items())]
+
+
 class Sidecar:
     """A proxy whose sink has what the variables give it, and the lines of its configuration."""
 
@@ -66,7 +72,7 @@ class Sidecar:
         self.config = folder / "proxy.toml"
         self.logs = []
 
-    def running(self, s3, variables, *lines, expected_exit=0):
+    def running(self, s3, variables, *lines):
         self.config.write_text(
             f"""
 listen = "127.0.0.1:0"
@@ -89,10 +95,8 @@ batch_wait = "100ms"
             + "\n".join(lines)
         )
         self.logs.append(self.folder / f"proxy-{len(self.logs)}.log")
-        unset = [f"--unset={name}" for name in os.environ if name.startswith("AWS_")]
-        given = [f"{name}={value}" for name, value in {**variables, "TOKENGAUGE_LOG": "debug"}.items()]
-        command = ["env", *unset, *given, self.tokengauge, "run", "--config", self.config]
-        return running(command, self.logs[-1], expected_exit=expected_exit)
+        command = [*environment({**variables, "TOKENGAUGE_LOG": "debug"}), self.tokengauge, "run", "--config", self.config]
+        return running(command, self.logs[-1], expected_exit=0)
 
     def status(self, proxy):
         return run(self.tokengauge, "sink", "status", "--admin", proxy.admin)
@@ -244,6 +248,19 @@ def test_a_role_that_may_not_write_is_refused_and_nothing_is_lost(account, issue
     sidecar.keeps(issuer.secrets)
 
 
+def test_a_replay_needs_to_list_and_to_read(account, issuer, plain, sidecar, tmp_path):
+    s3, url, _ = plain
+    given = {**web_identity(account, issuer, url, tmp_path), "AWS_ROLE_ARN": account.role(tmp_path.name, WRITER)}
+    with sidecar.running(s3, given) as process:
+        proxy = Proxy(process)
+        proxy.calls(CALLS, "s")
+        no_call_waits(proxy)
+    bucket = f"arn:aws:s3:::{aws.BUCKET}"
+    account.allow(tmp_path.name, aws.policy("s3:ListBucket", "s3:GetObject", resource=[bucket, f"{bucket}/*"]))
+    replay = ["sink", "replay", "--sink", "s3", "--since", "1h", "--config", sidecar.config]
+    assert f"0 calls sent, {CALLS} were there, 0 refused" in said(*environment(given), sidecar.tokengauge, *replay)
+
+
 def unknown_token(issuer, folder):
     issuer.known.clear()
 
@@ -256,48 +273,71 @@ def no_role(issuer, folder):
     issuer.role = None
 
 
-BROKEN = [
-    (web_identity, unknown_token, ["InvalidIdentityToken: No OpenIDConnect provider", "STS", "trust policy"]),
-    (web_identity, no_token_file, ["/token", "No such file", "AWS_WEB_IDENTITY_TOKEN_FILE"]),
-    (pod_identity, unknown_token, ["400 Bad Request: Service account token", "EKS Pod Identity", "association"]),
-    (pod_identity, no_token_file, ["/token", "No such file", "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE"]),
-    (instance, no_role, ["404 Not Found", "instance metadata", "access_key_id_file"]),
-]
+def nothing(issuer, folder):
+    pass
 
 
-@pytest.mark.parametrize("kind, broken, parts", BROKEN, ids=lambda part: getattr(part, "__name__", ""))
-def test_it_is_said_what_gives_no_credentials(account, issuer, plain, sidecar, tmp_path, kind, broken, parts):
-    s3, url, _ = plain
-    given = kind(account, issuer, url, tmp_path)
-    broken(issuer, tmp_path)
-    with sidecar.running(s3, given) as process:
-        proxy = Proxy(process)
-        proxy.calls(CALLS, "s")
-        sidecar.says(proxy, "no credentials", *parts)
-        assert proxy.metric('tokengauge_sink_failures_total{sink="s3",reason="denied"}') > 0
-        assert proxy.metric(WAITING) == CALLS
-    sidecar.keeps(issuer.secrets)
+def nobody(account, issuer, url, folder):
+    return {"AWS_METADATA_ENDPOINT": f"http://127.0.0.1:{free_port()}"}
 
 
-def test_credentials_out_of_reach_are_not_taken_for_the_bucket(account, plain, sidecar, tmp_path):
-    s3, _, _ = plain
-    with sidecar.running(s3, {"AWS_METADATA_ENDPOINT": f"http://127.0.0.1:{free_port()}"}) as process:
-        proxy = Proxy(process)
-        proxy.calls(CALLS, "s")
-        sidecar.says(proxy, "no credentials", "instance metadata", "refused")
-        assert proxy.metric('tokengauge_sink_failures_total{sink="s3",reason="unreachable"}') > 0
-        assert proxy.metric(WAITING) == CALLS
+def metadata_of_moto(account, issuer, url, folder):
+    """It gives credentials that moto's S3 does not know."""
+    return {"AWS_METADATA_ENDPOINT": account.url}
 
 
-def test_credentials_that_aws_does_not_know_are_refused(account, plain, sidecar, tmp_path):
-    """moto has instance metadata of its own, with credentials that its S3 does not know."""
-    s3, _, _ = plain
-    with sidecar.running(s3, {"AWS_METADATA_ENDPOINT": account.url}) as process:
-        proxy = Proxy(process)
-        proxy.calls(CALLS, "s")
-        sidecar.says(proxy, "InvalidAccessKeyId", "instance metadata")
-        assert proxy.metric(WAITING) == CALLS
-    assert account.files(tmp_path.name, tmp_path / "files") == []
+# What gives credentials, what is broken there, the reason that is counted, and what is said.
+BROKEN = {
+    "token": (
+        web_identity, unknown_token, "denied",
+        ["no credentials from STS", "InvalidIdentityToken: No OpenIDConnect provider", "trust policy"],
+    ),
+    "token-file": (
+        web_identity, no_token_file, "denied",
+        ["no credentials from STS", "/token", "No such file", "AWS_WEB_IDENTITY_TOKEN_FILE"],
+    ),
+    "pod-token": (
+        pod_identity, unknown_token, "denied",
+        ["no credentials from EKS Pod Identity", "400 Bad Request: Service account token", "association"],
+    ),
+    "pod-token-file": (
+        pod_identity, no_token_file, "denied",
+        ["no credentials from EKS Pod Identity", "/token", "No such file"],
+    ),
+    "no-role": (
+        instance, no_role, "denied",
+        ["no credentials from the instance metadata", "404 Not Found", "access_key_id_file"],
+    ),
+    "unreachable": (
+        nobody, nothing, "unreachable",
+        ["no credentials from the instance metadata", "refused", "access_key_id_file"],
+    ),
+    "unknown-key": (
+        metadata_of_moto, nothing, "denied",
+        ["InvalidAccessKeyId", "s3:PutObject", "from the instance metadata"],
+    ),
+}
+
+
+def test_it_is_said_what_gives_no_credentials_and_why(tokengauge, simulator, account, tmp_path):
+    with contextlib.ExitStack() as together:
+        begun = []
+        for name, (kind, broken, reason, parts) in BROKEN.items():
+            issuer = together.enter_context(aws.issuer(account))
+            issuer.role = account.writer
+            (tmp_path / name).mkdir()
+            sidecar = Sidecar(tokengauge, simulator, tmp_path / name)
+            given = kind(account, issuer, issuer.url, tmp_path / name)
+            broken(issuer, tmp_path / name)
+            proxy = Proxy(together.enter_context(sidecar.running(account.url, given)))
+            proxy.calls(CALLS, "s")
+            begun.append((sidecar, proxy, issuer, reason, parts))
+        for sidecar, proxy, issuer, reason, parts in begun:
+            said = sidecar.says(proxy, *parts)
+            assert f"waiting    {CALLS} calls" in said and "lost       0 calls" in said
+            assert proxy.metric(f'tokengauge_sink_failures_total{{sink="s3",reason="{reason}"}}') > 0
+            sidecar.keeps(issuer.secrets | {"test-secret-key", "test-session-token"})
+            assert account.files(sidecar.folder.name, tmp_path / "files") == []
 
 
 def test_the_address_of_the_configuration_goes_before_that_of_variables(account, issuer, plain, sidecar, tmp_path):
