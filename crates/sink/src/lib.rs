@@ -7,6 +7,8 @@ mod delivery;
 mod http_service;
 mod read;
 mod s3;
+mod s3_credentials;
+mod s3_error;
 mod settings;
 mod sink;
 mod source;

@@ -1,17 +1,16 @@
 //! S3: a batch is a Parquet file for each hour in which its calls began.
 
 use crate::http_service::Connector;
-use crate::settings::{S3Settings, Secret};
-use crate::sink::{Row, SendError, SendErrorKind, Sink, first_line};
+use crate::s3_credentials::{CredentialSource, KeyFiles, ToldApart};
+use crate::s3_error::Said;
+use crate::settings::S3Settings;
+use crate::sink::{Row, SendError, SendErrorKind, Sink};
 use crate::table::{Origin, fields, id, instant, started_ms};
-use async_trait::async_trait;
-use object_store::aws::{AmazonS3, AmazonS3Builder, AwsCredential};
-use object_store::client::{CredentialProvider, HttpError, HttpErrorKind};
+use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload, RetryConfig};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashSet};
-use std::error::Error;
 use std::io;
 use std::sync::Arc;
 use tokengauge_store::columns::Value;
@@ -28,6 +27,7 @@ pub struct S3 {
     store: AmazonS3,
     prefix: String,
     address: String,
+    credentials: CredentialSource,
     origin: Vec<Value>,
     /// The ids of the calls that files have, by hour, of the last hours that were asked for.
     known: Mutex<BTreeMap<i64, Arc<HashSet<String>>>>,
@@ -59,7 +59,11 @@ impl S3 {
             let plain = url.scheme_str() == Some("http");
             let endpoint = url.to_string();
             builder = builder
-                .with_endpoint(endpoint.trim_end_matches('/'))
+                // Before AWS_ENDPOINT_URL_S3, which goes before `with_endpoint`.
+                .with_config(
+                    AmazonS3ConfigKey::S3Endpoint,
+                    endpoint.trim_end_matches('/'),
+                )
                 .with_virtual_hosted_style_request(false)
                 .with_allow_http(plain);
         }
@@ -69,8 +73,13 @@ impl S3 {
                 secret: secret.clone(),
             }));
         }
+        let credentials = CredentialSource::of(settings, &builder);
+        let given = Arc::clone(builder.clone().build()?.credentials());
         Ok(S3 {
-            store: builder.build()?,
+            store: builder
+                .with_credentials(Arc::new(ToldApart(given)))
+                .build()?,
+            credentials,
             prefix: settings.prefix.trim_matches('/').to_owned(),
             address: format!("s3://{}", settings.bucket),
             origin: origin.values().into(),
@@ -136,41 +145,21 @@ impl S3 {
     }
 
     fn explain(&self, error: &object_store::Error) -> SendError {
-        let kind = kind(error);
+        let said = Said::by(error);
+        let CredentialSource { name, advice } = self.credentials;
+        let (address, text) = (&self.address, said.text);
+        if said.of_credentials {
+            let message = format!("{address}: no credentials from {name}: {text}; {advice}");
+            return SendError::new(said.kind.unwrap_or(SendErrorKind::Denied), message);
+        }
+        let kind = said.kind.unwrap_or(SendErrorKind::Unavailable);
         let todo = match kind {
-            SendErrorKind::Denied => "; check the bucket, the region, the keys and s3:PutObject",
-            _ => "",
+            SendErrorKind::Denied => format!(
+                "; check the bucket and the region, and allow s3:PutObject to the credentials from {name}"
+            ),
+            _ => String::new(),
         };
-        // The last cause says what happened; those before it name the request.
-        let mut cause: &dyn Error = error;
-        while let Some(source) = cause.source() {
-            cause = source;
-        }
-        let says = match first_line(&cause.to_string()) {
-            line if line.is_empty() => first_line(&error.to_string()),
-            line => line,
-        };
-        SendError::new(kind, format!("{}: {says}{todo}", self.address))
-    }
-}
-
-fn kind(error: &object_store::Error) -> SendErrorKind {
-    use object_store::Error as E;
-    let mut cause: Option<&dyn Error> = Some(error);
-    while let Some(error) = cause {
-        if let Some(error) = error.downcast_ref::<HttpError>() {
-            return match error.kind() {
-                HttpErrorKind::Timeout => SendErrorKind::Timeout,
-                _ => SendErrorKind::Unreachable,
-            };
-        }
-        cause = error.source();
-    }
-    match error {
-        E::NotFound { .. } | E::PermissionDenied { .. } | E::Unauthenticated { .. } => {
-            SendErrorKind::Denied
-        }
-        _ => SendErrorKind::Unavailable,
+        SendError::new(kind, format!("{address}: {text}{todo}"))
     }
 }
 
@@ -211,29 +200,4 @@ impl Sink for S3 {
 /// The hour in which a call began, since 1970.
 fn hour(row: &Row) -> i64 {
     started_ms(row).div_euclid(HOUR)
-}
-
-/// Key and secret from files, read again for every request.
-#[derive(Debug)]
-struct KeyFiles {
-    key: Secret,
-    secret: Secret,
-}
-
-#[async_trait]
-impl CredentialProvider for KeyFiles {
-    type Credential = AwsCredential;
-
-    async fn get_credential(&self) -> object_store::Result<Arc<AwsCredential>> {
-        let failed = |source: io::Error| object_store::Error::Unauthenticated {
-            path: String::new(),
-            source: source.into(),
-        };
-        let read = |secret: &Secret| secret.read().map(Option::unwrap_or_default);
-        Ok(Arc::new(AwsCredential {
-            key_id: read(&self.key).map_err(failed)?,
-            secret_key: read(&self.secret).map_err(failed)?,
-            token: None,
-        }))
-    }
 }
