@@ -70,9 +70,11 @@ IMAGE_PROFILE ?= dev
 # The package has no examples: to ask for them gives dependencies the features that they have for tests, of which nothing
 # is then compiled again.
 AS_TESTED := --examples
+# Profile-guided optimisation: which branches calls take and how often, for the compiler of the image.
+PGO := src/pgo.profdata
 .PHONY: static
 static: compiler ## target/static/tokengauge, the binary of the image; IMAGE_PROFILE=image for the one to ship
-	cargo rustc --locked --profile $(IMAGE_PROFILE) --bin tokengauge $(if $(filter dev,$(IMAGE_PROFILE)),$(AS_TESTED)) -- -C target-feature=+crt-static
+	$(if $(filter dev,$(IMAGE_PROFILE)),,RUSTFLAGS="-Cprofile-use=$(CURDIR)/$(PGO)") cargo rustc --locked --profile $(IMAGE_PROFILE) --bin tokengauge $(if $(filter dev,$(IMAGE_PROFILE)),$(AS_TESTED)) -- -C target-feature=+crt-static
 	install -D target/$(subst dev,debug,$(IMAGE_PROFILE))/tokengauge target/static/tokengauge
 
 # Repeat it when what a start runs has moved: names that no longer exist are ignored.
@@ -81,6 +83,17 @@ link-order: compiler ## record which functions a start and a call run, for the l
 	command -v valgrind > /dev/null || tests/real/apt valgrind
 	cargo build --locked --release
 	benches/link_order/record target/release/tokengauge src/link-order.ld
+
+# Repeat it for a release, and for another compiler: functions of another version have other names, of which the profile
+# says nothing. LLVM 19's tool reads what the compiler's newer LLVM writes.
+.PHONY: pgo
+pgo: compiler ## record what calls run, for profile-guided optimisation of the image: half an hour
+	command -v llvm-profdata-19 > /dev/null || tests/real/apt llvm-19
+	rm -rf target/pgo
+	RUSTFLAGS="-Cprofile-generate=$(CURDIR)/target/pgo/raw" cargo build --locked --profile image --bin tokengauge --target-dir target/pgo
+	TOKENGAUGE_PROGRAM=target/pgo/image/tokengauge cargo bench --locked --bench peers -- --rounds 1 \
+		--peers tokengauge,compared,kept,sent --scenes short,first-token,paced,flat-out,recorded,tls,http2,metrics
+	llvm-profdata-19 merge --sparse --output $(PGO) target/pgo/raw
 
 .PHONY: bench
 bench: ## all benchmarks; see also bench-tools, bench-gateways and soak

@@ -97,6 +97,7 @@ mod otlp_spans;
 mod otlp_tls;
 mod output;
 mod payers;
+mod pgo;
 #[cfg(unix)]
 mod private_files;
 mod process;

@@ -9,6 +9,7 @@ use crate::process::Processes;
 use crate::scenario::{AgentProtocol, BackendProtocol, Setup};
 use crate::wire::StreamRequest;
 use anyhow::{Context, bail};
+use std::ffi::OsString;
 use std::fmt;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -39,8 +40,13 @@ pub enum Peer {
 pub const NOISY_PATH: &str = "/noisy";
 /// Names another build of tokengauge, to be compared with this one.
 const OTHER: &str = "TOKENGAUGE_OTHER";
-/// This build.
-const THIS: &str = env!("CARGO_BIN_EXE_tokengauge");
+/// Names the build of tokengauge to be measured, such as that of the image, in place of the one made with the benchmark.
+const PROGRAM: &str = "TOKENGAUGE_PROGRAM";
+
+/// The build of tokengauge that is measured.
+pub fn program() -> OsString {
+    std::env::var_os(PROGRAM).unwrap_or_else(|| env!("CARGO_BIN_EXE_tokengauge").into())
+}
 impl fmt::Display for Peer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
@@ -218,10 +224,10 @@ impl Peer {
             Peer::Nginx => site.nginx(),
             Peer::Haproxy => site.haproxy(),
             Peer::Envoy => site.envoy(&gateways::envoy_program()),
-            Peer::Tokengauge => site.tokengauge(THIS.into(), With::Nothing),
-            Peer::Compared => site.tokengauge(THIS.into(), With::Comparisons),
-            Peer::Kept => site.tokengauge(THIS.into(), With::Ledger),
-            Peer::Sent => site.tokengauge(THIS.into(), With::Sink),
+            Peer::Tokengauge => site.tokengauge(program(), With::Nothing),
+            Peer::Compared => site.tokengauge(program(), With::Comparisons),
+            Peer::Kept => site.tokengauge(program(), With::Ledger),
+            Peer::Sent => site.tokengauge(program(), With::Sink),
             Peer::Other => site.tokengauge(std::env::var_os(OTHER).context(OTHER)?, With::Nothing),
             Peer::Litellm => gateways::litellm(site.folder, site.address, backend),
             Peer::Portkey => Ok(gateways::portkey(site.address)),

@@ -98,7 +98,7 @@ pub struct S3Settings {
     pub prefix: String,
     /// The region; that of `AWS_REGION`, else `us-east-1`.
     pub region: Option<String>,
-    /// Key and secret, in files. Without them AWS's variables, a web identity or the machine's own role.
+    /// Key and secret, in files. Without them AWS's variables, a web identity, EKS Pod Identity or the machine's own role.
     pub keys: Option<(Secret, Secret)>,
     /// TLS.
     pub tls: ClientTls,

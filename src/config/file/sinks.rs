@@ -42,7 +42,7 @@ pub(in crate::config) struct Sink {
     pub(in crate::config) prefix: Option<Spanned<String>>,
     /// S3: the region; that of `AWS_REGION` by default.
     pub(in crate::config) region: Option<Spanned<String>>,
-    /// S3: a file with the id of the access key; by default AWS's variables, a web identity or the machine's role.
+    /// S3: a file with the id of the access key; by default AWS's variables, a web identity, EKS Pod Identity or the machine's role.
     pub(in crate::config) access_key_id_file: Option<Spanned<PathBuf>>,
     /// S3: a file with the secret of that key.
     pub(in crate::config) secret_access_key_file: Option<Spanned<PathBuf>>,
