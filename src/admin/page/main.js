@@ -216,7 +216,8 @@ function showUpstreams() {
 
 function showNow() {
   const current = thisRound();
-  return Promise.allSettled([showWhole(current), speeds.load(filters(), current), showGroups(current), calls.load(current), showCapacity(current), showRunaways()]);
+  // The proxy answers one or two at a time: curves, which take longest, come last.
+  return Promise.allSettled([showWhole(current), calls.load(current), showGroups(current), showCapacity(current), showRunaways(), speeds.load(filters(), current)]);
 }
 
 /** Side by side, the cost, and the names to filter by. */
