@@ -74,7 +74,11 @@ AS_TESTED := --examples
 PGO := src/pgo.profdata
 .PHONY: static
 static: compiler ## target/static/tokengauge, the binary of the image; IMAGE_PROFILE=image for the one to ship
-	$(if $(filter dev,$(IMAGE_PROFILE)),,RUSTFLAGS="-Cprofile-use=$(CURDIR)/$(PGO)") cargo rustc --locked --profile $(IMAGE_PROFILE) --bin tokengauge $(if $(filter dev,$(IMAGE_PROFILE)),$(AS_TESTED)) -- -C target-feature=+crt-static
+ifeq ($(IMAGE_PROFILE),dev)
+	cargo rustc --locked --bin tokengauge $(AS_TESTED) -- -C target-feature=+crt-static
+else
+	RUSTFLAGS="-Cprofile-use=$(CURDIR)/$(PGO)" cargo rustc --locked --profile $(IMAGE_PROFILE) --bin tokengauge -- -C target-feature=+crt-static
+endif
 	install -D target/$(subst dev,debug,$(IMAGE_PROFILE))/tokengauge target/static/tokengauge
 
 # Repeat it when what a start runs has moved: names that no longer exist are ignored.

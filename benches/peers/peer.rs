@@ -44,7 +44,7 @@ const OTHER: &str = "TOKENGAUGE_OTHER";
 const PROGRAM: &str = "TOKENGAUGE_PROGRAM";
 
 /// The build of tokengauge that is measured.
-pub fn program() -> OsString {
+fn program() -> OsString {
     std::env::var_os(PROGRAM).unwrap_or_else(|| env!("CARGO_BIN_EXE_tokengauge").into())
 }
 impl fmt::Display for Peer {
