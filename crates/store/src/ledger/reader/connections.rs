@@ -1,9 +1,10 @@
 //! A pool of a few read-only connections, with a time limit on each query.
 
 use super::QueryError;
-use crate::ledger::file::keep_statements;
+use crate::ledger::file::{VERSION, keep_statements};
 use parking_lot::{Condvar, Mutex};
 use rusqlite::{Connection, ErrorCode, OpenFlags};
+use std::cmp::Ordering;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -12,6 +13,11 @@ const MAX_OPEN: usize = 4;
 /// Instructions of SQLite's virtual machine between two checks of the clock: some ten
 /// microseconds.
 const STEPS: i32 = 2_000;
+/// The version of a file that was just created and has no tables yet: a proxy that starts is about to make them.
+const EMPTY: i64 = 0;
+/// How often it is looked at until it has them, and how long after it was.
+const LOOKS: u32 = 200;
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
 /// Connections to one file.
 pub(super) struct Connections {
@@ -145,31 +151,69 @@ impl Connections {
     }
 
     fn connect(&self) -> Result<Connection, QueryError> {
-        let open = || -> rusqlite::Result<Connection> {
-            let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-            let connection = Connection::open_with_flags(&self.path, flags)?;
-            connection.busy_timeout(Duration::from_millis(250))?;
-            keep_statements(&connection)?;
-            connection.execute_batch(
-                "PRAGMA query_only = ON; PRAGMA cache_size = -16000; PRAGMA temp_store = MEMORY;",
-            )?;
-            Ok(connection)
+        let open = || {
+            let opened = self.open();
+            opened.map_err(|error| self.unavailable(error.to_string()))
         };
-        let connection = open().map_err(|error| self.unavailable(error.to_string()))?;
-        let version = connection.query_row("PRAGMA user_version", [], |row| row.get::<_, i64>(0));
-        match version {
-            Ok(version) if version == crate::ledger::file::VERSION => Ok(connection),
-            Ok(version) => {
-                let todo = match version < crate::ledger::file::VERSION {
-                    true => "a proxy of this version that runs with it brings it forward",
-                    false => "a newer tokengauge wrote it, which can read it",
-                };
-                Err(self.unavailable(format!(
-                    "it is of version {version}, this program reads {}; {todo}",
-                    crate::ledger::file::VERSION
-                )))
+        let (mut connection, mut version) = open()?;
+        for _ in 0..LOOKS {
+            if version != EMPTY {
+                break;
             }
-            Err(error) => Err(self.unavailable(error.to_string())),
+            std::thread::sleep(LOOK_AGAIN);
+            (connection, version) = open()?;
         }
+        let todo = match version.cmp(&VERSION) {
+            Ordering::Equal => return Ok(connection),
+            Ordering::Less => "a proxy of this version that runs with it brings it forward",
+            Ordering::Greater => "a newer tokengauge wrote it, which can read it",
+        };
+        Err(self.unavailable(format!(
+            "it is of version {version}, this program reads {VERSION}; {todo}"
+        )))
+    }
+
+    /// A connection, and the version of the file.
+    fn open(&self) -> rusqlite::Result<(Connection, i64)> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = Connection::open_with_flags(&self.path, flags)?;
+        connection.busy_timeout(Duration::from_millis(250))?;
+        keep_statements(&connection)?;
+        connection.execute_batch(
+            "PRAGMA query_only = ON; PRAGMA cache_size = -16000; PRAGMA temp_store = MEMORY;",
+        )?;
+        let version = connection.query_row("PRAGMA user_version", [], |row| row.get(0))?;
+        Ok((connection, version))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::store::Store;
+
+    #[test]
+    fn a_file_that_a_proxy_is_making_is_waited_for() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("ledger.sqlite");
+        std::fs::write(&path, "").expect("created");
+        let connections = Connections::new(&path, Instant::now, Duration::from_secs(5));
+        std::thread::scope(|threads| {
+            threads.spawn(|| {
+                std::thread::sleep(LOOK_AGAIN * 10);
+                Store::open(&path).expect("made");
+            });
+            connections.ask(|_| Ok(())).expect("it is read");
+        });
+    }
+
+    #[test]
+    fn a_file_that_nobody_makes_is_not_waited_for_without_end() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("ledger.sqlite");
+        std::fs::write(&path, "").expect("created");
+        let connections = Connections::new(&path, Instant::now, Duration::from_secs(5));
+        let error = connections.ask(|_| Ok(())).expect_err("no ledger");
+        assert!(error.to_string().contains("it is of version 0"), "{error}");
     }
 }
