@@ -192,7 +192,8 @@ async fn calls_are_grouped_filtered_and_paid_by_the_tools_that_they_call_each_on
         (Some("sh_-c__rm___"), 1),
     ];
     let groups = get(&process, "groups?by=tool").await;
-    assert_eq!(rows(&groups["groups"], |row| &row["by"]["tool"]), expected);
+    let found = rows(&groups["groups"], |row| &row["by"]["tool"]);
+    assert_eq!(found, expected, "{:#}", get(&process, "calls").await);
     let all = get(&process, "groups").await;
     let costs = |groups: &Value| -> f64 {
         let rows = groups["groups"].as_array().expect("rows");
