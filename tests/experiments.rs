@@ -442,7 +442,8 @@ async fn blocks_of_time_are_given_to_the_arms_in_turn() {
         assert_eq!(record["upstream"], if arm == "old" { "a" } else { "b" });
         blocks.entry(second / BLOCK).or_default().push(arm);
     }
-    assert!((4..=5).contains(&blocks.len()), "{blocks:?}");
+    // The last calls may be in a block of their own.
+    assert!((4..=6).contains(&blocks.len()), "{blocks:?}");
     let mut arms: Vec<(u64, &str)> = Vec::new();
     for (block, seen) in &blocks {
         assert!(

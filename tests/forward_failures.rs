@@ -42,11 +42,7 @@ async fn an_agent_that_leaves_mid_stream_takes_the_upstream_request_with_it() {
     let left = Instant::now();
     drop(agent);
     backend.closed().await;
-    assert!(
-        left.elapsed() < Duration::from_secs(1),
-        "{:?}",
-        left.elapsed()
-    );
+    assert!(left.elapsed() < SOON / 2, "{:?}", left.elapsed());
     let call = proxy.recorder.only_call().await;
     assert_eq!(
         (call.ended(), call.response()),
@@ -489,7 +485,7 @@ async fn a_request_without_a_route_is_refused_with_the_reason() {
 async fn the_endpoint_that_cannot_be_reached_is_left_alone_for_a_while() {
     let upstream = Upstream::bind().await;
     let dead = nowhere().await;
-    let eject_for = Duration::from_millis(300);
+    let eject_for = Duration::from_secs(3);
     let setup = Setup {
         endpoints: vec![dead, upstream.address],
         eject_for,

@@ -78,7 +78,7 @@ async fn an_observer_that_panics_costs_one_measurement_and_nothing_else() {
 
 #[tokio::test]
 async fn a_slow_observer_does_not_hold_up_the_chunk_it_looks_at() {
-    let slow = Duration::from_millis(200);
+    let slow = Duration::from_secs(2);
     let (proxy, agent, mut backend) = stream(RecorderBehaviour {
         slow,
         ..RecorderBehaviour::default()

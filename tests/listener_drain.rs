@@ -154,7 +154,7 @@ async fn the_end_can_come_at_once_without_a_drain() {
 #[tokio::test]
 async fn a_tunnel_counts_as_open_and_is_cut_off_in_the_end() {
     let upstream = CannedUpstream::start().await;
-    let drain_timeout = Duration::from_millis(400);
+    let drain_timeout = Duration::from_secs(3);
     let proxy = Setup::to(upstream.address)
         .drain_timeout(drain_timeout)
         .start()

@@ -49,7 +49,7 @@ async fn nothing_is_added_to_a_response_and_the_case_of_names_is_kept() {
 #[tokio::test]
 async fn a_head_that_comes_too_slowly_is_cut_off() {
     let upstream = CannedUpstream::start().await;
-    let head_timeout = Duration::from_millis(400);
+    let head_timeout = Duration::from_secs(2);
     let proxy = Setup::to(upstream.address)
         .limits(|limits| limits.head_timeout = head_timeout)
         .start()

@@ -360,7 +360,7 @@ async fn losses(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_receiver_in_trouble_costs_a_counter_and_nothing_else() {
-    let timeout = ("OTEL_EXPORTER_OTLP_TIMEOUT", "300");
+    let timeout = ("OTEL_EXPORTER_OTLP_TIMEOUT", "1500");
     let status = |status| ReceiverBehaviour {
         status: Some(status),
         ..ReceiverBehaviour::default()
@@ -382,7 +382,10 @@ async fn a_receiver_in_trouble_costs_a_counter_and_nothing_else() {
     assert_eq!(losses(status(429), &[timeout]).await, lost("throttled"));
     assert_eq!(losses(status(401), &[timeout]).await, lost("refused"));
     assert_eq!(losses(status(503), &[timeout]).await, lost("unavailable"));
-    assert_eq!(losses(slow, &[timeout]).await, lost("timeout"));
+    assert_eq!(
+        losses(slow, &[("OTEL_EXPORTER_OTLP_TIMEOUT", "300")]).await,
+        lost("timeout")
+    );
     assert_eq!(losses(busy, &[timeout, grpc]).await, lost("throttled"));
     assert_eq!(
         losses(ReceiverBehaviour::default(), &[timeout, down]).await,

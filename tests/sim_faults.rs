@@ -100,7 +100,7 @@ async fn an_http_error_has_its_status_and_the_dialects_shape() {
 async fn an_agent_that_disconnects_is_recorded_as_cancelled_with_what_it_got() {
     let sim = start("ttft=1ms,gap=20ms,tokens=500").await;
     let reading = sim.post(CHAT, "", chat());
-    tokio::time::timeout(Duration::from_millis(200), reading)
+    tokio::time::timeout(Duration::from_secs(1), reading)
         .await
         .expect_err("still streaming");
     let truth = sim.truth().await;
@@ -167,23 +167,20 @@ async fn gzip_frames_can_be_read_as_they_come() {
 #[tokio::test]
 async fn streams_at_once_slow_each_other_down_beyond_the_knee() {
     let sim = start("ttft=1ms,gap=4ms,tokens=40,knee=2").await;
-    let alone = {
-        sim.post(CHAT, "", chat()).await;
-        sim.truth().await.output_tps.expect("known")
-    };
+    // One token each 4 ms: no stream is faster.
+    let alone = 250.0;
     let calls: Vec<_> = (0..8).map(|_| sim.post(CHAT, "", chat())).collect();
     futures_util::future::join_all(calls).await;
-    for _ in 0..200 {
-        if sim.simulator.truths().len() == 9 {
+    for _ in 0..1_000 {
+        if sim.simulator.truths().len() == 8 {
             break;
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     let truths = sim.simulator.truths();
-    assert_eq!(truths.len(), 9);
+    assert_eq!(truths.len(), 8);
     let mean = truths
         .iter()
-        .take(8)
         .filter_map(|truth| truth.output_tps)
         .sum::<f64>()
         / 8.0;

@@ -451,7 +451,8 @@ async fn five_thousand_calls_a_second_through_an_outage_are_all_stored_once() {
     }
     let generated = began.elapsed();
     let behind = load.sinks.statuses()[0].waiting;
-    let end = Instant::now() + TIMEOUT + generated;
+    // It has only what the cores have left.
+    let end = Instant::now() + 2 * TIMEOUT;
     while store.rows() < load.written() {
         assert!(
             Instant::now() < end,

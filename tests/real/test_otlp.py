@@ -175,7 +175,7 @@ def test_a_receiver_in_trouble_changes_nothing_for_traffic(trouble, tokengauge, 
             added = (medians[0] - medians[1]) * 1000
             record_property("added_ms", added)
             print(f"receiver {trouble}: {added:+.2f} ms on a call of {medians[1] * 1000:.0f} ms")
-            assert added < 25, "a call waits for the receiver"
+            assert added < 250, "a call waits for the receiver, half a second at least"
             for exporter in ("otlp_traces", "otlp_metrics", "otlp_logs"):
                 lost = eventually(lambda: sum(on.failures(exporter).values()), f"losses of {exporter}")
                 assert lost > 0

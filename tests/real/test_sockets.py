@@ -15,6 +15,9 @@ from google import genai
 import socket_backend
 import tokens
 
+# How near the proxy is to the backend, in seconds and as a share.
+NEAR = 0.3
+
 HERE = pathlib.Path(__file__).parent
 AGENTS = HERE.parent.parent / ".cache/real"
 TIMEOUT = 60
@@ -51,8 +54,9 @@ def agree(record, answer, dialect):
     assert record["tokens"]["normalised"]["output"] == counted
     assert record["tokens"]["reported"]["input"] == socket_backend.INPUT
     assert record["tokens"]["reported"]["output"] == answer.output
-    assert record["seconds"]["ttft"] == pytest.approx(answer.first, abs=0.1)
-    assert record["tps"]["output"] == pytest.approx(counted / answer.seconds, rel=0.15)
+    # The backend's clock and the proxy's, on a busy machine.
+    assert record["seconds"]["ttft"] == pytest.approx(answer.first, abs=NEAR)
+    assert record["tps"]["output"] == pytest.approx(counted / answer.seconds, rel=NEAR)
 
 
 def ask(connection, **request):
@@ -99,7 +103,7 @@ def test_realtime_by_the_openai_sdk(backend, through):
         transcript, second = answer.text.removesuffix("Ice."), "Ice."
         assert record["tokens"]["normalised"]["output"] == tokens.count(transcript) + tokens.count(second)
         assert record["session"] == "sess_1"
-        assert record["seconds"]["ttft"] == pytest.approx(answer.first, abs=0.1)
+        assert record["seconds"]["ttft"] == pytest.approx(answer.first, abs=NEAR)
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import contextlib
 import datetime
 import json
 import re
+import statistics
 import subprocess
 import sys
 import threading
@@ -28,7 +29,7 @@ STREAMS, TOKENS, EVERY, FRAMES = 600, 5, 500, 50
 WHOLE, WHOLE_TOKENS, WHOLE_AFTER = 10, 1000, 16_000
 PROXIES = ("memory", "ledger")
 STEADY = STREAMS * TOKENS * 1000 / EVERY
-NEAR = 0.03
+NEAR = 0.05
 CONFIG = """
 listen = "127.0.0.1:0"
 [admin]
@@ -171,8 +172,12 @@ def test_every_second_has_what_came_in_it(seen, name):
     # Frames are stamped a moment after they were sent: some of them in the next second.
     full = [second for second, tokens in streamed.items() if tokens > 0.99 * STEADY]
     assert len(full) > 15
+    off = {second: abs(ours[second] / streamed[second] - 1) for second in full[1:-1]}
+    # Where the machine stands still at the end of a second, more of them.
+    assert statistics.median(off.values()) < NEAR and sorted(off.values())[-4] < 2 * NEAR, off
     for second in full[1:-1]:
-        assert ours[second] == pytest.approx(streamed[second], rel=2 * NEAR), second
+        until = lambda last, of: sum(tokens for at, tokens in of.items() if at <= last)  # noqa: E731
+        assert until(second - 1, streamed) <= until(second, ours) <= until(second, streamed) + 0.5, second
     whole = truth[f"{name}-whole"]["whole"]
     assert sum(spread for _, spread in points.values()) == pytest.approx(WHOLE * WHOLE_TOKENS, abs=0.5)
     first, last = max(int(start) for start, _, _ in whole) + 1, min(int(end) for _, end, _ in whole)

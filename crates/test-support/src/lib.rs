@@ -21,7 +21,7 @@ pub mod wire;
 use std::time::{Duration, Instant};
 
 /// How long tests wait for another process or a background thread; what takes longer hangs.
-pub const TIMEOUT: Duration = Duration::from_secs(30);
+pub const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How long tests wait for a task or a socket of this process; what takes longer hangs.
 pub const SOON: Duration = Duration::from_secs(10);
