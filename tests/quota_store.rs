@@ -10,7 +10,7 @@ use tokengauge::config::ServerTls;
 use tokengauge::tls::Acceptor;
 use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::certificates::Authority;
-use tokengauge_test_support::http_client::request_with;
+use tokengauge_test_support::http_client::{Reply, request_with};
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
@@ -51,10 +51,13 @@ async fn nobody() -> SocketAddr {
     listener.local_addr().expect("an address")
 }
 
-async fn status(process: &Process) -> u16 {
+async fn ask(process: &Process) -> Reply {
     let headers = [("x-tokengauge-session", "s")];
-    let answer = request_with(process.addresses()[0], "POST", "/hello", &headers).await;
-    answer.status
+    request_with(process.addresses()[0], "POST", "/hello", &headers).await
+}
+
+async fn status(process: &Process) -> u16 {
+    ask(process).await.status
 }
 
 async fn metric(process: &Process, series: &str) -> f64 {
@@ -101,12 +104,37 @@ async fn no_call_waits_for_a_store_that_never_answers() {
 async fn without_a_store_each_process_has_its_share_of_a_limit() {
     let fixture = Fixture::new().await;
     let keys = "lease = \"100ms\"\nreplicas = 10";
-    let config = fixture.config(nobody().await, keys, QUOTA);
+    let config = fixture.config(
+        nobody().await,
+        keys,
+        &format!("ratelimit_headers = true\n{QUOTA}"),
+    );
     let process = Process::start(&config).await;
     fallback(&process).await;
     let mut admitted = 0;
     for _ in 0..20 {
         admitted += u32::from(status(&process).await == 200);
+    }
+    let answer = ask(&process).await;
+    assert!(
+        answer.body.contains("6 requests a minute, its share while"),
+        "{}",
+        answer.body
+    );
+    let other = request_with(
+        process.addresses()[0],
+        "POST",
+        "/hello",
+        &[("x-tokengauge-session", "other")],
+    )
+    .await;
+    for (field, value) in [
+        ("limit-requests", 6),
+        ("remaining-requests", 5),
+        ("limit-concurrent", 2),
+    ] {
+        let expected = format!("x-tokengauge-ratelimit-{field}: {value}\r\n");
+        assert!(other.head.contains(&expected), "{expected}: {}", other.head);
     }
     // 60 ÷ 10, and what comes meanwhile.
     assert!((6..=8).contains(&admitted), "{admitted}");

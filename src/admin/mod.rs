@@ -221,7 +221,7 @@ pub fn router(admin: Admin) -> Router {
         .fallback(|| async {
             api::Problem::new(
                 StatusCode::NOT_FOUND,
-                "there is nothing at this path; / lists what there is",
+                "there is nothing at this path; / is the page, /api/v1/openapi.json lists the paths of the API",
             )
         })
         .method_not_allowed_fallback(only_get)

@@ -46,7 +46,7 @@ fn ddl(args: &DdlArgs) -> Result<(), Error> {
         })
         .collect();
     if tables.is_empty() {
-        let reason = "has no such [[sink]] of kind clickhouse; S3 needs no table";
+        let reason = "has no such [[sink]] of kind clickhouse, for S3 needs no table; --config names another file";
         return Err(Error::Failed(format!("{origin} {reason}")));
     }
     for settings in tables {
@@ -141,25 +141,35 @@ fn replay_calls(args: &SinkReplayArgs) -> Result<(), Error> {
     let ledger = config.ledger.as_ref().map(|ledger| ledger.path.as_path());
     let Some(path) = args.ledger.as_deref().or(ledger) else {
         return Err(Error::Failed(format!(
-            "{origin_of_config} keeps no ledger; name a file with --ledger"
+            "{origin_of_config} keeps no ledger; name its file with --ledger, or with --config the configuration that keeps one"
         )));
     };
     let named = |sink: &&SinkSettings| args.sink.as_ref().is_none_or(|name| sink.name == *name);
     let sinks: Vec<&SinkSettings> = config.sinks.iter().filter(named).collect();
     let [sink] = sinks[..] else {
-        return Err(Error::Failed(format!(
-            "{origin_of_config} has {} such sinks; name one with --sink",
-            sinks.len()
-        )));
+        let all: Vec<&str> = config.sinks.iter().map(|sink| sink.name.as_str()).collect();
+        let reason = match &all[..] {
+            [] => "has no [[sink]]; --config names the file that has".to_owned(),
+            all => format!(
+                "has these: {}; name one of them with --sink",
+                all.join(", ")
+            ),
+        };
+        return Err(Error::Failed(format!("{origin_of_config} {reason}")));
     };
     let now = SystemTime::now();
     let since = args.since.before(now);
     let until = args.until.map_or(now, |until| until.before(now));
     super::in_order(Some(since), Some(until))?;
     let sent = send_all(sink, path, (since, until))?;
+    let known = match sink.kind() {
+        // It keeps each call once, whether it had it or not.
+        Kind::ClickHouse => String::new(),
+        Kind::S3 => format!(", {} were there", sent.known),
+    };
     output::note(&format!(
-        "{} calls sent, {} were there, {} refused",
-        sent.sent, sent.known, sent.refused
+        "{} calls sent{known}, {} refused",
+        sent.sent, sent.refused
     ));
     Ok(())
 }

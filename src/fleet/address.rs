@@ -26,7 +26,7 @@ impl FromStr for PodAddress {
     fn from_str(text: &str) -> Result<PodAddress, String> {
         let expected = || {
             format!(
-                "`{text}` is no address of pods such as gauges.llm.svc:9090, 10.0.0.7:9090 or https://gauges.llm.svc:9090"
+                "`{text}` is no address of pods such as gauges.llm.svc:9464, 10.0.0.7:9464 or https://gauges.llm.svc:9464"
             )
         };
         let whole = match text.contains("://") {

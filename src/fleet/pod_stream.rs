@@ -75,12 +75,13 @@ async fn connect(pod: &Pod, fleet: &Fleet) -> Result<StreamedAnswer, String> {
     let client = client.at(pod.at).max_answer(MAX_ABOUT);
     let about = request(&url, "/api/v1/about", fleet)?;
     let about = in_time(client.send(&about)).await?;
-    check(about.status)?;
+    let has_token = fleet.settings.token.is_some();
+    check(about.status, has_token)?;
     let about: About = serde_json::from_slice(&about.body)
         .map_err(|error| format!("it is no tokengauge of this kind: {error}"))?;
     let events = request(&url, "/api/v1/events", fleet)?;
     let events = in_time(client.stream(&events)).await?;
-    check(events.status)?;
+    check(events.status, has_token)?;
     pod.connected(
         about.pod.unwrap_or_default(),
         about.version,
@@ -115,9 +116,12 @@ async fn in_time<T>(answer: impl Future<Output = Result<T, Failure>>) -> Result<
     }
 }
 
-fn check(status: StatusCode) -> Result<(), String> {
+fn check(status: StatusCode, has_token: bool) -> Result<(), String> {
     let todo = match status.as_u16() {
         200 => return Ok(()),
+        401 | 403 if has_token => {
+            "the token in the file of --pods-token-file is not that of its [admin]"
+        }
         401 | 403 => "name a file with the token of its [admin] by --pods-token-file",
         421 => {
             "it does not accept this host name: add it to `hosts` of its [admin], or set a token there"

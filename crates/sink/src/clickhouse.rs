@@ -25,7 +25,8 @@ const ROW_ERRORS: [u32; 14] = [6, 26, 27, 33, 38, 41, 53, 69, 70, 72, 117, 131, 
 /// Errors of users, passwords and permissions.
 const DENIED: [u32; 6] = [164, 192, 193, 194, 497, 516];
 /// No such table, no such database.
-const MISSING: [u32; 2] = [60, 81];
+const NO_TABLE: u32 = 60;
+const NO_DATABASE: u32 = 81;
 
 /// A table of ClickHouse.
 #[derive(Debug)]
@@ -127,11 +128,18 @@ impl ClickHouse {
         }
         let kind = kind(answer.status, code);
         let says = first_line(&String::from_utf8_lossy(&answer.body));
-        let (status, table) = (answer.status.as_u16(), &self.settings.table);
+        let ClickHouseSettings {
+            database, table, ..
+        } = &self.settings;
+        let status = answer.status.as_u16();
         let todo = match code {
-            Some(code) if MISSING.contains(&code) => {
-                format!("; make the table {table} with `tokengauge sink ddl`")
-            }
+            Some(NO_DATABASE) => format!(
+                "; make the database {database} (CREATE DATABASE), or name another: `database` of the sink, /DATABASE in a URL"
+            ),
+            Some(NO_TABLE) => format!(
+                "; make the table {table} in the database {database} with `tokengauge sink ddl`, or name the database that has it: \
+                 `database` of the sink, /DATABASE in a URL"
+            ),
             _ if kind == SendErrorKind::Denied => {
                 "; check user, password and permission: INSERT to write, SELECT to read".to_owned()
             }
@@ -160,7 +168,7 @@ fn error_code(answer: &Answer) -> Option<u32> {
 fn kind(status: StatusCode, code: Option<u32>) -> SendErrorKind {
     match (status.as_u16(), code) {
         (_, Some(code)) if ROW_ERRORS.contains(&code) => SendErrorKind::Refused,
-        (_, Some(code)) if DENIED.contains(&code) || MISSING.contains(&code) => {
+        (_, Some(code)) if DENIED.contains(&code) || [NO_TABLE, NO_DATABASE].contains(&code) => {
             SendErrorKind::Denied
         }
         (400 | 413 | 422, _) => SendErrorKind::Refused,

@@ -76,9 +76,13 @@ fn note_what_is_missing(args: &ReportArgs, first: Option<SystemTime>) {
     };
     if first.duration_since(month.from).unwrap_or_default() > DAY {
         let first = humantime::format_rfc3339_seconds(first);
+        let elsewhere = match args.store.store {
+            Some(_) => "",
+            None => "; a store of [[sink]] keeps all",
+        };
         output::note(&format!(
             "the earliest of these calls began at {first}: of the days of the month before nothing was called, or nothing is \
-             kept any more; a store of [[sink]] keeps all"
+             kept any more{elsewhere}"
         ));
     }
 }

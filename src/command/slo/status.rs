@@ -4,10 +4,12 @@ use super::statement;
 use crate::Error;
 use crate::cli::StatusArgs;
 use crate::command::api_client::{self, Proxy};
+use crate::fleet::ObjectiveSource;
 use crate::output::{self, printable};
 use serde::Deserialize;
 use std::fmt::Write;
 use std::time::Duration;
+use tokengauge_core::pod::PodName;
 
 const PATH: &str = "/api/v1/slos";
 
@@ -15,6 +17,25 @@ const PATH: &str = "/api/v1/slos";
 #[derive(Clone, Debug, Deserialize)]
 pub(in crate::command) struct Answer {
     pub(in crate::command) slos: Vec<Row>,
+    /// Where a fleet has them from; `None` from a proxy.
+    #[serde(default)]
+    pub(in crate::command) source: Option<ObjectiveSource>,
+}
+
+impl Answer {
+    /// Why there is no objective.
+    pub(in crate::command) fn nothing(&self) -> &'static str {
+        match self.source {
+            None => "no [[slo]] is configured",
+            Some(ObjectiveSource::None) => {
+                "this fleet has no objectives: name the pods by --pods, or a Prometheus by --prometheus"
+            }
+            Some(ObjectiveSource::Pods) => "no pod that answers has an objective yet",
+            Some(ObjectiveSource::Prometheus) => {
+                "the fleet's Prometheus has no objectives yet: are the rules of `tokengauge rules` loaded?"
+            }
+        }
+    }
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -36,6 +57,9 @@ pub(in crate::command) struct Row {
     pub(in crate::command) event: String,
     #[serde(default)]
     pub(in crate::command) months: Vec<Month>,
+    /// Whose it is, in a fleet.
+    #[serde(default)]
+    pub(in crate::command) pod: Option<PodName>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -101,8 +125,20 @@ pub(super) fn status(args: &StatusArgs) -> Result<(), Error> {
     }
     let answer: Answer = runtime.block_on(proxy.get(PATH))?;
     match &args.month {
-        Some(month) => output::print(&statement::text(month, proxy.address(), &answer.slos)),
-        None => output::print(&table(&answer.slos)),
+        Some(month) => output::print(&statement(&answer, month, proxy.address())?),
+        None => output::print(&table(&answer)),
+    }
+}
+
+/// The statement on a month of the process at `address`.
+fn statement(answer: &Answer, month: &str, address: &str) -> Result<String, Error> {
+    match answer.source {
+        None => Ok(statement::text(month, address, &answer.slos)),
+        Some(_) => Err(Error::Failed(
+            "a statement is of one process, which counts by month, and a fleet does not: ask a pod, whose addresses are at \
+             /api/v1/pods"
+                .to_owned(),
+        )),
     }
 }
 
@@ -119,9 +155,17 @@ const HEADS: [&str; 9] = [
 ];
 
 /// The last column has every window.
-fn table(rows: &[Row]) -> String {
+fn table(answer: &Answer) -> String {
+    let rows = &answer.slos;
     let mut lines = vec![HEADS.map(str::to_owned).to_vec()];
     lines.extend(rows.iter().map(cells));
+    if rows.iter().any(|row| row.pod.is_some()) {
+        let pods = rows.iter().map(|row| pod(row.pod.as_ref()));
+        let pods = std::iter::once("POD".to_owned()).chain(pods);
+        for (line, pod) in lines.iter_mut().zip(pods) {
+            line.insert(1, pod);
+        }
+    }
     let mut text = aligned(&lines);
     for row in rows {
         let Some(cause) = &row.cause else {
@@ -132,7 +176,8 @@ fn table(rows: &[Row]) -> String {
         let _ = writeln!(text, "{name} at {at}: {}", printable(&cause.sentence));
     }
     if rows.is_empty() {
-        text.push_str("(no [[slo]] is configured)\n");
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "({})", answer.nothing());
     }
     text
 }
@@ -159,6 +204,15 @@ pub(super) fn aligned(lines: &[Vec<String>]) -> String {
         let _ = writeln!(text, "{}", line.trim_end());
     }
     text
+}
+
+/// The cluster, the namespace and the name of a pod, as far as they are known.
+fn pod(of: Option<&PodName>) -> String {
+    let parts = of
+        .into_iter()
+        .flat_map(|of| [&of.cluster, &of.namespace, &of.name]);
+    let parts: Vec<_> = parts.flatten().map(|part| printable(part)).collect();
+    parts.join("/")
 }
 
 fn cells(row: &Row) -> Vec<String> {
@@ -248,8 +302,13 @@ mod tests {
             }),
             event: "request".to_owned(),
             months: Vec::new(),
+            pod: None,
         };
-        let text = table(&[row("a", -1.0, true), row("longer-name", 0.12345, false)]);
+        let mut answer = Answer {
+            slos: vec![row("a", -1.0, true), row("longer-name", 0.12345, false)],
+            source: None,
+        };
+        let text = table(&answer);
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[1].contains("99% over 30d"), "{text}");
         assert!(
@@ -268,5 +327,38 @@ mod tests {
         assert_eq!(lines.len(), 4, "{text}");
         let at = |line: &str| line.chars().position(|c| c == 't' || c == 'P');
         assert_eq!(at(lines[0]), at(lines[1]), "{text}");
+        assert!(statement(&answer, "2026-11", "here").is_ok());
+
+        answer.source = Some(ObjectiveSource::Pods);
+        answer.slos[1].pod = Some(PodName {
+            cluster: None,
+            namespace: Some("llm".to_owned()),
+            name: Some("gauge-0".to_owned()),
+        });
+        let text = table(&answer);
+        let of = |line: usize| text.lines().nth(line).unwrap_or_default().to_owned();
+        assert!(
+            of(0).starts_with("SLO          POD          PROMISE"),
+            "{text}"
+        );
+        assert!(
+            of(2).starts_with("longer-name  llm/gauge-0  ttft"),
+            "{text}"
+        );
+        let refused = statement(&answer, "2026-11", "here").expect_err("a fleet");
+        assert!(refused.to_string().contains("ask a pod"), "{refused}");
+    }
+
+    #[test]
+    fn a_fleet_without_objectives_says_what_is_missing() {
+        for (source, says) in [
+            (None, "no [[slo]] is configured"),
+            (Some(ObjectiveSource::None), "name the pods by --pods"),
+            (Some(ObjectiveSource::Prometheus), "`tokengauge rules`"),
+        ] {
+            let slos = Vec::new();
+            let text = table(&Answer { slos, source });
+            assert!(text.contains(says), "{text}");
+        }
     }
 }

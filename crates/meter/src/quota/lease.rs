@@ -226,6 +226,11 @@ impl SlotLease {
         self.in_use < most.min(self.limit)
     }
 
+    /// Slots that calls of this process have.
+    pub(super) fn in_use(&self) -> u32 {
+        self.in_use
+    }
+
     /// Whether another call may begin where this process alone has `limit`.
     pub(super) fn is_available_alone(&self, limit: u32) -> bool {
         self.in_use < limit

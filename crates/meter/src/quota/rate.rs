@@ -14,7 +14,7 @@ type Limiter =
     RateLimiter<Arc<str>, HashMapStateStore<Arc<str>>, DefaultClock, StateInformationMiddleware>;
 
 /// How long a bucket takes to fill.
-const MINUTE: Duration = Duration::from_secs(60);
+pub(super) const MINUTE: Duration = Duration::from_secs(60);
 
 /// A bucket for each name: full at first, and full again after a minute without use.
 #[derive(Debug)]
@@ -48,6 +48,11 @@ impl Rate {
             // Never happens: no caller takes more than a minute's worth.
             Err(_) => Ok(()),
         }
+    }
+
+    /// The limit.
+    pub(super) fn per_minute(&self) -> u32 {
+        self.per_minute.get()
     }
 
     /// What is in the bucket of `name`.

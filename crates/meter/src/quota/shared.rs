@@ -2,7 +2,7 @@
 //! while the store does not answer.
 
 use super::lease::{LeaseAnswer, RateLease, RateReport, SlotLease, SlotReport};
-use super::rate::Rate;
+use super::rate::{MINUTE, Rate};
 use super::tokens::Tokens;
 use super::{Quota, Resource};
 use crate::sharing::{OnError, Sharing, StoreState};
@@ -285,12 +285,59 @@ impl SharedUsage {
         }
     }
 
-    /// What is left to `name`: all to one that nothing was taken for.
+    /// What is left to `name`: all to one that nothing was taken for. While the store is away it is of this process's share,
+    /// and nothing where there is none.
     pub(super) fn remaining(&self, quota: &Quota, name: &str) -> Vec<Remaining> {
         let now = self.sharing.now();
+        match self.sharing.state(now) {
+            StoreState::Reachable => {}
+            StoreState::Away(OnError::Local) => return self.remaining_alone(name),
+            StoreState::Away(OnError::Open | OnError::Closed) => return Vec::new(),
+        }
         match self.names.lock().get(name) {
             Some(leases) => leases.remaining(quota, now),
             None => self.leases(quota, now).remaining(quota, now),
+        }
+    }
+
+    /// What is left to `name` of the share that this process enforces alone.
+    fn remaining_alone(&self, name: &str) -> Vec<Remaining> {
+        let rate = |resource, (limit, remaining): (u32, u32)| Remaining {
+            resource,
+            limit: limit.into(),
+            remaining: remaining.into(),
+            reset: (remaining == 0).then(|| MINUTE / limit.max(1)),
+        };
+        let requests = self.own_requests.as_ref();
+        let requests = requests.map(|own| (own.per_minute(), own.left(name)));
+        let tokens = self.own_tokens.as_ref();
+        let tokens = tokens.map(|own| (own.per_minute(), own.left(name)));
+        let slots = self.own_slots.map(|own| Remaining {
+            resource: Resource::Concurrent,
+            limit: own.into(),
+            remaining: u64::from(own.saturating_sub(self.slots_in_use(name))),
+            reset: None,
+        });
+        let requests = requests.map(|own| rate(Resource::Requests, own));
+        let tokens = tokens.map(|own| rate(Resource::Tokens, own));
+        [requests, tokens, slots].into_iter().flatten().collect()
+    }
+
+    fn slots_in_use(&self, name: &str) -> u32 {
+        let names = self.names.lock();
+        let slots = names.get(name).and_then(|leases| leases.slots.as_ref());
+        slots.map_or(0, SlotLease::in_use)
+    }
+
+    /// The limit that decides now: this process's share of it while the store is away.
+    pub(super) fn limit_now(&self, resource: Resource) -> Option<u32> {
+        if self.sharing.state(self.sharing.now()) == StoreState::Reachable {
+            return None;
+        }
+        match resource {
+            Resource::Requests => self.own_requests.as_ref().map(Rate::per_minute),
+            Resource::Tokens => self.own_tokens.as_ref().map(Tokens::per_minute),
+            _ => self.own_slots,
         }
     }
 

@@ -319,6 +319,15 @@ impl QuotaState {
             Resource::Tokens => (number(quota.tokens_per_minute), "tokens a minute"),
             _ => (quota.concurrent.unwrap_or(0), "calls at once"),
         };
+        let shared = self.usage.leased.as_ref();
+        let alone = shared.and_then(|shared| shared.limit_now(resource));
+        let (most, share) = match alone {
+            Some(alone) => (
+                alone,
+                ", its share while the processes' quota store does not answer,",
+            ),
+            None => (most, ""),
+        };
         let why = quota
             .while_burning
             .as_ref()
@@ -331,7 +340,7 @@ impl QuotaState {
         };
         let name = &quota.name;
         let message = format!(
-            "quota {name} of this proxy: {most} {what}{subject}{why}{runaway}; try again after `retry-after`, or ask its operator"
+            "quota {name} of this proxy: {most} {what}{share}{subject}{why}{runaway}; try again after `retry-after`, or ask its operator"
         );
         Refusal {
             message,
