@@ -35,7 +35,7 @@ def phoenix(logs):
     with running(["env", *environment, PHOENIX / "phoenix", "serve"], logs / "phoenix.log") as process:
         url = f"http://127.0.0.1:{http}"
         # It takes 17 s on an idle machine.
-        process.wait_for(lambda: answers(f"{url}/healthz"), "health", seconds=180)
+        process.wait_for(lambda: answers(f"{url}/healthz"), "health", seconds=600)
         yield url, f"http://127.0.0.1:{grpc}"
 
 

@@ -186,7 +186,7 @@ def test_the_upstreams_own_view_is_that_of_the_engines(observed):
 
 
 @pytest.mark.parametrize("slo, objective", [("chat-ttft", 0.9), ("agents-speed", 0.8), ("simulator-up", 0.95)])
-def test_the_budget_of_the_rules_is_that_of_the_process_within_one_scrape(observed, slo, objective):
+def test_the_budget_of_the_rules_is_that_of_the_process_within_two_scrapes(observed, slo, objective):
     def value(expression):
         return observed.prometheus.value(expression.replace("SLO", f'slo="{slo}"'), observed.prometheus.end)
 
@@ -195,8 +195,9 @@ def test_the_budget_of_the_rules_is_that_of_the_process_within_one_scrape(observ
     values = finite(points)
     events, one_scrape = values[-1], max(later - sooner for sooner, later in zip(values, values[1:]))
     assert events > 100
-    # A scrape that takes longer than the rules wait for can be missed by them.
-    assert value("sum(sum_over_time(slo:events:increase5s{SLO}[1d]))") == pytest.approx(events, abs=one_scrape)
+    # A scrape that takes longer than the rules wait for can be missed by them; on a busy machine so are two.
+    missed = 2 * one_scrape
+    assert value("sum(sum_over_time(slo:events:increase5s{SLO}[1d]))") == pytest.approx(events, abs=missed)
     own = value("tokengauge_slo_error_budget_remaining_ratio{SLO}")
     assert own < 1, "something was bad"
-    assert value("slo:error_budget:remaining_ratio{SLO}") == pytest.approx(own, abs=one_scrape / events / (1 - objective))
+    assert value("slo:error_budget:remaining_ratio{SLO}") == pytest.approx(own, abs=missed / events / (1 - objective))
