@@ -57,7 +57,7 @@ pub(in crate::command) struct Row {
     pub(in crate::command) event: String,
     #[serde(default)]
     pub(in crate::command) months: Vec<Month>,
-    /// Whose it is, in a fleet.
+    /// The pod that counts it, where a fleet answers with those of its pods.
     #[serde(default)]
     pub(in crate::command) pod: Option<PodName>,
 }
@@ -135,7 +135,7 @@ fn statement(answer: &Answer, month: &str, address: &str) -> Result<String, Erro
     match answer.source {
         None => Ok(statement::text(month, address, &answer.slos)),
         Some(_) => Err(Error::Failed(
-            "a statement is of one process, which counts by month, and a fleet does not: ask a pod, whose addresses are at \
+            "a fleet does not count by month, so that it can make no statement: ask a pod, whose addresses are at \
              /api/v1/pods"
                 .to_owned(),
         )),
