@@ -176,6 +176,8 @@ async fn the_file_of_an_alert_has_its_cause_its_calls_and_the_configuration() {
     assert_eq!(status("/api/v1/capsule?since=1h&until=2h").await, 400);
     assert_eq!(status("/api/v1/capsule?from=1h").await, 400);
     assert_eq!(status("/api/v1/capsule").await, 200);
+    let before_1970 = "/api/v1/capsule?until=90435d";
+    assert_eq!(status(before_1970).await, 200, "an end alone is a span");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -294,6 +294,12 @@ async fn a_mark_needs_the_token_and_keeps_the_rules() {
         assert_eq!(status, 400, "{body}: {said}");
         assert_eq!(said["error"]["parameter"], parameter, "{body}: {said}");
     }
+    let nothing = json!({"text": "x", "time": null, "model": null, "workload": null});
+    assert_eq!(
+        post(admin, &nothing).await.0,
+        201,
+        "as an answer has what is absent"
+    );
     let (status, said) = post_as(
         admin,
         TOKEN,

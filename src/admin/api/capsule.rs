@@ -111,16 +111,20 @@ fn span(
     status: Option<&Status>,
     now: SystemTime,
 ) -> Result<Span, Problem> {
-    let until = until.unwrap_or(now).min(now);
     let alerts = status.into_iter().flat_map(|status| &status.alerts);
     let mut firing = alerts.filter(|alert| alert.firing);
     let length = firing
         .next()
         .map_or(SPAN, |alert| alert.tier.long * WINDOWS);
+    // There is nothing before 1970: an end before it is that of the first span.
+    let first = SystemTime::UNIX_EPOCH;
+    let until = match since {
+        Some(_) => until.unwrap_or(now),
+        None => until.map_or(now, |until| until.max(first + length)),
+    };
+    let until = until.min(now);
     let since = since.or_else(|| until.checked_sub(length));
-    let since = since.map_or(SystemTime::UNIX_EPOCH, |since| {
-        since.max(SystemTime::UNIX_EPOCH)
-    });
+    let since = since.map_or(first, |since| since.max(first));
     match since < until {
         true => Ok(Span { since, until }),
         false => Err(Problem::of(

@@ -198,8 +198,9 @@ fn mark_body() -> Value {
     let text = |least: usize, most: usize| json!({"type": "string", "minLength": least, "maxLength": most});
     let name = |what: &str| {
         let mut name = text(1, MAX_NAME);
+        name["type"] = json!(["string", "null"]);
         name["description"] =
-            format!("The {what} that it is about; all where it is absent.").into();
+            format!("The {what} that it is about; all where it is absent or null.").into();
         name
     };
     let mut what = text(1, marks::MAX_TEXT);

@@ -83,8 +83,9 @@ pub(super) fn gate_name() -> Value {
 /// When a mark happened.
 pub(super) fn mark_time() -> Value {
     json!({
-        "description": "When it happened: RFC 3339 in UTC, or milliseconds since 1970; now where it is absent.",
+        "description": "When it happened: RFC 3339 in UTC, or milliseconds since 1970; now where it is absent or null.",
         "anyOf": [
+            {"type": "null"},
             {"type": "string", "pattern": format!("^{INSTANT}$")},
             {"type": "integer", "minimum": 0, "maximum": MAX_MS},
         ],
