@@ -27,6 +27,9 @@ const EXPECTED: [(&str, i64); 14] = [
     ("traffic", 0),
 ];
 
+/// The policy SCHED_IDLE of `linux/sched.h`: its threads make way at once. All others have SCHED_OTHER.
+const IDLE_POLICY: i64 = 5;
+
 /// There is no lower priority.
 const NICEST: i64 = 19;
 
@@ -62,14 +65,17 @@ async fn makes_way(nicer: i64) {
     command.env("TOKIO_WORKER_THREADS", "1");
     let process = Process::start_by(command).await;
 
-    let own = of_thread(Path::new("/proc/self")).expect("it runs").1;
+    let own = of_thread(Path::new("/proc/self")).expect("it runs").1.0;
     let base = (own + nicer).min(NICEST);
-    let expected = EXPECTED.map(|(name, nice)| (name.to_owned(), (base + nice).min(NICEST)));
+    let expected = EXPECTED.map(|(name, nice)| {
+        let policy = if name == "sink" { IDLE_POLICY } else { 0 };
+        (name.to_owned(), ((base + nice).min(NICEST), policy))
+    });
     let expected = BTreeMap::from(expected);
     // A thread has its name, and steps back, a moment after it was started.
     let end = Instant::now() + TIMEOUT;
     loop {
-        let mut threads = niceness(process.id());
+        let mut threads = priorities(process.id());
         threads.retain(|name, _| expected.contains_key(name));
         if threads == expected {
             return;
@@ -79,19 +85,20 @@ async fn makes_way(nicer: i64) {
     }
 }
 
-/// By the threads' names.
-fn niceness(process: u32) -> BTreeMap<String, i64> {
+/// Nice values and policies, by the threads' names.
+fn priorities(process: u32) -> BTreeMap<String, (i64, i64)> {
     let folder = format!("/proc/{process}/task");
     let threads = std::fs::read_dir(folder).expect("it runs");
     let threads = threads.filter_map(|thread| of_thread(&thread.ok()?.path()));
     threads.collect()
 }
 
-fn of_thread(folder: &Path) -> Option<(String, i64)> {
+/// The fields of `proc_pid_stat(5)`.
+fn of_thread(folder: &Path) -> Option<(String, (i64, i64))> {
     // One that has just ended has none.
     let stat = std::fs::read_to_string(folder.join("stat")).ok()?;
     let (before, after) = stat.rsplit_once(')')?;
     let name = before.split_once('(')?.1;
-    let nice = after.split_whitespace().nth(16)?;
-    Some((name.to_owned(), nice.parse().ok()?))
+    let field = |number: usize| after.split_whitespace().nth(number)?.parse().ok();
+    Some((name.to_owned(), (field(16)?, field(38)?)))
 }

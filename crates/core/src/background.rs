@@ -20,7 +20,7 @@ pub enum BackgroundWork {
 #[cfg(target_os = "linux")]
 impl BackgroundWork {
     /// By how much its nice value is above that of traffic: when both compete for a core, it
-    /// gets a quarter of it, a tenth, or a sixtieth. Added to the nice value of the process.
+    /// gets a quarter of it or a tenth; for the last kind its policy decides. Added to the nice value of the process.
     fn niceness(self) -> i32 {
         match self {
             BackgroundWork::Steady => 5,
@@ -82,9 +82,26 @@ impl Pauses {
 #[cfg_attr(not(target_os = "linux"), expect(unused_variables))]
 pub fn lower_priority(work: BackgroundWork) {
     #[cfg(target_os = "linux")]
-    if let Err(error) = set_niceness(work.niceness()) {
-        tracing::debug!(%error, "a thread in the background keeps the priority of traffic");
+    {
+        if work == BackgroundWork::WheneverIdle && !set_idle_policy() {
+            tracing::debug!("a thread that may wait has the lowest nice value only");
+        }
+        if let Err(error) = set_niceness(work.niceness()) {
+            tracing::debug!(%error, "a thread in the background keeps the priority of traffic");
+        }
     }
+}
+
+/// Traffic that wakes takes the core from a thread of this policy at once; from one that is nice it may have to wait for
+/// milliseconds. Whether the thread has it now.
+#[cfg(target_os = "linux")]
+fn set_idle_policy() -> bool {
+    use thread_priority::{NormalThreadSchedulePolicy, ThreadPriority, ThreadSchedulePolicy};
+    use thread_priority::{set_thread_priority_and_policy, thread_native_id};
+    let idle = ThreadSchedulePolicy::Normal(NormalThreadSchedulePolicy::Idle);
+    // After the policy it sets a nice value of 0, which a process that is nice itself may not.
+    let _ = set_thread_priority_and_policy(thread_native_id(), ThreadPriority::Min, idle);
+    thread_priority::thread_schedule_policy().is_ok_and(|policy| policy == idle)
 }
 
 /// Sets the nice value of this thread to `more` above that of the process's first thread, from
