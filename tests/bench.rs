@@ -65,7 +65,7 @@ async fn results_are_printed_and_written_in_every_form_and_compared() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = |name: &str| folder.path().join(name).display().to_string();
     let files = ["r.json", "r.md", "r.html", "r.xml"].map(path);
-    // So many that half of them, where the load was steady no longer, are enough for a p90.
+    // Enough calls for a p90 even where only half of them belong to the steady part.
     let mut options = vec!["--concurrency", "8", "--usd-per-hour", "3.6"];
     options.extend(["--objective", "ttft_p90<=5s,tps_mean>=1"]);
     options.extend(files.iter().flat_map(|file| ["-o", file.as_str()]));

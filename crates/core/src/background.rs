@@ -20,7 +20,7 @@ pub enum BackgroundWork {
 #[cfg(target_os = "linux")]
 impl BackgroundWork {
     /// By how much its nice value is above that of traffic: when both compete for a core, it
-    /// gets a quarter of it or a tenth; for the last kind its policy decides. Added to the nice value of the process.
+    /// gets a quarter of it or a tenth; the last kind has a [policy](set_idle_policy) besides. Added to the nice value of the process.
     fn niceness(self) -> i32 {
         match self {
             BackgroundWork::Steady => 5,
@@ -92,14 +92,14 @@ pub fn lower_priority(work: BackgroundWork) {
     }
 }
 
-/// Traffic that wakes takes the core from a thread of this policy at once; from one that is nice it may have to wait for
-/// milliseconds. Whether the thread has it now.
+/// Gives this thread the policy `SCHED_IDLE`, and says whether it has it. Traffic that wakes takes the core from such a
+/// thread at once; for one with a high nice value it may have to wait for milliseconds.
 #[cfg(target_os = "linux")]
 fn set_idle_policy() -> bool {
     use thread_priority::{NormalThreadSchedulePolicy, ThreadPriority, ThreadSchedulePolicy};
     use thread_priority::{set_thread_priority_and_policy, thread_native_id};
     let idle = ThreadSchedulePolicy::Normal(NormalThreadSchedulePolicy::Idle);
-    // After the policy it sets a nice value of 0, which a process that is nice itself may not.
+    // It sets a nice value of 0 after the policy, which may be refused: the policy stays all the same.
     let _ = set_thread_priority_and_policy(thread_native_id(), ThreadPriority::Min, idle);
     thread_priority::thread_schedule_policy().is_ok_and(|policy| policy == idle)
 }

@@ -116,7 +116,7 @@ fn span(
     let length = firing
         .next()
         .map_or(SPAN, |alert| alert.tier.long * WINDOWS);
-    // There is nothing before 1970: an end before it is that of the first span.
+    // There are no calls before 1970: where the end alone is given and is too early, the span begins there.
     let first = SystemTime::UNIX_EPOCH;
     let until = match since {
         Some(_) => until.unwrap_or(now),
