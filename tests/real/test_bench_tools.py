@@ -103,8 +103,13 @@ def guidellm(gauge, folder, model):
     command += ["--constraint", f"kind=max_requests,count={CALLS}", "--data", f"kind=csv_file,path={prompts}"]
     run([*command, "--output", f"kind=json,path={folder / 'report.json'}"], folder)
     report = json.loads((folder / "report.json").read_text())
-    calls = {call["response_id"]: call for call in report["benchmarks"][0]["requests"]["successful"]}
-    assert len(calls) == CALLS, "each response has an id of its own"
+    requests = report["benchmarks"][0]["requests"]
+    assert not requests["errored"] and not requests["incomplete"], requests
+    calls = {call["response_id"]: call for call in requests["successful"]}
+    assert len(calls) == len(requests["successful"]), "each response has an id of its own"
+    # On a busy machine guidellm may end before it has read the last result: it tells itself to stop (`shutdown_event`,
+    # in its worker_group.py), and puts the result that was the last into the queue only then.
+    assert len(calls) in (CALLS - 1, CALLS)
     return calls
 
 
