@@ -2,7 +2,7 @@
 
 use super::state::{Overlay, State};
 use super::table::{Cell, TableRow, Tone, ViewTable};
-use super::views::View;
+use super::views::{Content, View};
 use ratatui::Frame;
 use ratatui::layout::{Alignment, Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
@@ -52,7 +52,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, state: &State) {
         (_, None) => frame.render_widget(Paragraph::new("…"), body),
         (None, Some(content)) if content.rows.is_empty() => {
             let why = if state.filter.is_empty() {
-                state.view.nothing()
+                state.shown().map_or("", Content::nothing)
             } else {
                 "nothing has the filter's text"
             };

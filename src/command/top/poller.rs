@@ -115,7 +115,7 @@ async fn poll(proxy: &Proxy, view: View) -> Result<Update, ApiError> {
             let answer: Models = proxy.get("/api/v1/models?limit=1000").await?;
             Content::Models(answer.store, answer.models)
         }
-        View::Slos => Content::Slos(slos?.slos),
+        View::Slos => Content::Slos(slos?),
         View::Sessions => {
             let answer: Sessions = proxy.get("/api/v1/sessions?limit=1000").await?;
             // A proxy of before does not know it.

@@ -82,28 +82,25 @@ impl State {
 
     /// The table to show, sorted and filtered; `None` before the first answer.
     pub(super) fn table(&self) -> Option<ViewTable> {
-        let content = self
-            .content
-            .as_ref()
-            .filter(|content| content.view() == self.view)?;
+        let content = self.shown()?;
         let (column, ascending) = self.sorting();
         Some(content.table().arranged(&self.filter, column, ascending))
     }
 
     /// The store of finished calls.
     pub(super) fn store(&self) -> Option<&str> {
-        let content = self
-            .content
-            .as_ref()
-            .filter(|content| content.view() == self.view)?;
-        content.store()
+        self.shown()?.store()
     }
 
     /// Why objectives are missed, where the view shows objectives.
     pub(super) fn causes(&self) -> Vec<String> {
+        self.shown().map_or(Vec::new(), Content::causes)
+    }
+
+    /// The content of the view; `None` before the first answer.
+    pub(super) fn shown(&self) -> Option<&Content> {
         let content = self.content.as_ref();
-        let shown = content.filter(|content| content.view() == self.view);
-        shown.map_or(Vec::new(), Content::causes)
+        content.filter(|content| content.view() == self.view)
     }
 
     /// The sort column, and whether the smallest comes first.

@@ -209,8 +209,15 @@ fn the_other_views_are_asked_for_and_shown() {
         state.key(KeyEvent::new(KeyCode::Char('3'), KeyModifiers::NONE)),
         Action::Ask
     );
-    state.take(update(Content::Slos(Vec::new())));
+    let empty = |source: Option<&str>| {
+        let answer = serde_json::json!({ "slos": [], "source": source });
+        Content::Slos(serde_json::from_value(answer).expect("an answer"))
+    };
+    state.take(update(empty(None)));
     assert_eq!(screen(&state, 100, 6)[2], "no [[slo]] is configured");
+    state.take(update(empty(Some("pods"))));
+    let of_a_fleet = "no pod that answers has an objective yet";
+    assert_eq!(screen(&state, 100, 6)[2], of_a_fleet);
 }
 
 #[test]
@@ -259,8 +266,8 @@ fn the_cause_of_a_missed_objective_is_below_the_table() {
         "alerts": [], "cause": { "at": "2026-11-25T22:05:00Z", "sentence": "92 % of bad calls are upstream vllm-a." },
     });
     let mut state = State::new("h");
-    let slo = serde_json::from_value(slo).expect("an objective");
-    state.take(update(Content::Slos(vec![slo])));
+    let answer = serde_json::from_value(serde_json::json!({ "slos": [slo] })).expect("an answer");
+    state.take(update(Content::Slos(answer)));
     press(&mut state, "3");
     let lines = screen(&state, 100, 10);
     assert_eq!(

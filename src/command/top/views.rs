@@ -1,7 +1,7 @@
 //! The views, and the columns of each.
 
 use super::table::{Cell, Column, TableRow, Tone, ViewTable};
-use crate::command::slo::status::{self, rough};
+use crate::command::slo::status::{self, Answer, rough};
 use crate::meter::StreamNow;
 use crate::output::printable;
 use crate::query::{GroupRow, SessionRow};
@@ -23,7 +23,7 @@ pub(super) enum View {
 pub(super) enum Content {
     Streams(Vec<StreamNow>),
     Models(String, Vec<GroupRow>),
-    Slos(Vec<status::Row>),
+    Slos(Answer),
     Sessions(String, Vec<SessionRow>, Vec<Runaway>),
     Upstreams(String, Vec<GroupRow>),
 }
@@ -56,17 +56,6 @@ impl View {
             View::Sessions => (7, true),
         }
     }
-
-    /// The text of an empty view.
-    pub(super) fn nothing(self) -> &'static str {
-        match self {
-            View::Streams => "no call is under way; point an agent at the proxy",
-            View::Models | View::Sessions | View::Upstreams => {
-                "no finished call is kept; sessions need agents that name theirs (x-tokengauge-session)"
-            }
-            View::Slos => "no [[slo]] is configured",
-        }
-    }
 }
 
 impl Content {
@@ -77,6 +66,17 @@ impl Content {
             Content::Slos(_) => View::Slos,
             Content::Sessions(..) => View::Sessions,
             Content::Upstreams(..) => View::Upstreams,
+        }
+    }
+
+    /// The text of an empty view.
+    pub(super) fn nothing(&self) -> &'static str {
+        match self {
+            Content::Streams(_) => "no call is under way; point an agent at the proxy",
+            Content::Models(..) | Content::Sessions(..) | Content::Upstreams(..) => {
+                "no finished call is kept; sessions need agents that name theirs (x-tokengauge-session)"
+            }
+            Content::Slos(answer) => answer.nothing(),
         }
     }
 
@@ -93,7 +93,7 @@ impl Content {
     /// What is to be said below the table: why objectives are missed, and which sessions run away.
     pub(super) fn causes(&self) -> Vec<String> {
         let slos = match self {
-            Content::Slos(slos) => slos,
+            Content::Slos(answer) => &answer.slos,
             Content::Sessions(.., runaways) => {
                 let line = |one: &Runaway| format!("runs away: {}", printable(&one.in_words()));
                 return runaways.iter().map(line).collect();
@@ -113,7 +113,7 @@ impl Content {
             Content::Streams(streams) => (&STREAMS, streams.iter().map(stream).collect()),
             Content::Models(_, models) => (&MODELS, models.iter().map(group).collect()),
             Content::Upstreams(_, all) => (&UPSTREAMS, all.iter().map(group).collect()),
-            Content::Slos(slos) => (&SLOS, slos.iter().map(slo).collect()),
+            Content::Slos(answer) => (&SLOS, answer.slos.iter().map(slo).collect()),
             Content::Sessions(_, sessions, _) => {
                 (&SESSIONS, sessions.iter().map(session).collect())
             }
