@@ -377,3 +377,38 @@ fn calls_after_an_upstream_was_unreachable_are_warm_up() {
     assert!(warm_up(End::Complete), "the first after it was unreachable");
     assert!(!warm_up(End::Complete));
 }
+
+/// The record of a call with a body that was read to find its limits is made in the background, where it may wait.
+#[test]
+fn calls_right_after_an_upstream_was_unreachable_are_warm_up() {
+    use tokengauge::config::Measure;
+    let measure = Measure {
+        warm_up_calls: 1,
+        warm_up_for: std::time::Duration::ZERO,
+        ..Measure::default()
+    };
+    let bench = Bench::new(measure, Vec::new());
+    let first = bench.chat();
+    bench.end(&*first, 200, End::Complete);
+    for failure in [
+        FailureKind::Connect,
+        FailureKind::ConnectTimeout,
+        FailureKind::Dns,
+        FailureKind::Tls,
+    ] {
+        let away = bench.begin("/v1/chat/completions", &[]);
+        away.request_frame(
+            &br#"{"model":"asked","messages":[{"role":"user","content":"a b"}]}"#[..].into(),
+        );
+        away.sent(bench.at(5));
+        away.ended(bench.at(200), End::Failed(failure));
+        let next = bench.chat();
+        let record = bench.end(&*next, 200, End::Complete);
+        assert!(record.warm_up, "{failure:?}");
+        let second = bench.chat();
+        assert!(
+            !bench.end(&*second, 200, End::Complete).warm_up,
+            "{failure:?}"
+        );
+    }
+}

@@ -20,6 +20,9 @@ pub(crate) fn end(context: &Arc<CallContext>, mut state: CallState, at: Instant,
     if let Some(live) = &state.run.live {
         live.mark_ended();
     }
+    if is_out_of_reach(&end) {
+        context.route_stats.unreachable();
+    }
     state.settle(at);
     if let Some(mut turns) = state.turns.take() {
         turns.end(context, &mut state, at, &end);
@@ -43,6 +46,13 @@ pub(crate) fn end(context: &Arc<CallContext>, mut state: CallState, at: Instant,
         context.shared.counters.body_skipped();
         refused(Executor::Traffic);
     }
+}
+
+/// Whether no connection to the upstream could be opened. The calls after it are told so before the record is made,
+/// which may wait: a call that begins meanwhile is of the next warm-up.
+fn is_out_of_reach(end: &End) -> bool {
+    let End::Failed(kind) = end else { return false };
+    *kind == FailureKind::ConnectTimeout || verdict::failed(*kind) == Outcome::Unreachable
 }
 
 /// Finishes a body that was read inline.
@@ -191,10 +201,6 @@ fn conclude(
         .run
         .conclude(context, finished_call.throughput(), accepted);
     state.run.live = None;
-    let lost = matches!(end, End::Failed(FailureKind::ConnectTimeout));
-    if lost || finished_call.record.outcome == Outcome::Unreachable {
-        context.route_stats.unreachable();
-    }
     context.shared.subscribers.finished(finished_call);
     context.shared.memory.freed();
 }
