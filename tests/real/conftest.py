@@ -18,6 +18,7 @@ import vllm_metrics
 from clickhouse import ClickHouse
 from containers import Containers
 from gauge import Gauge
+from otlp import eventually
 from processes import answers, free_port, running
 from prometheus import Prometheus, prometheus
 
@@ -158,6 +159,14 @@ def rules_of(tokengauge, config):
     return file
 
 
+def all_is_recorded(proxy, *watching):
+    """Whether no call is under way, and the call log and every Prometheus have all that the proxy counts."""
+    count = proxy.metric("tokengauge_requests_total")
+    seen = [each.value("sum(tokengauge_requests_total)") for each in watching] + [len(proxy.logged())]
+    stored = watching[0].value("sum(tokengauge_sink_records_total)")
+    return seen == [count] * len(seen) and stored and not proxy.metric("tokengauge_streams_in_flight")
+
+
 @pytest.fixture(scope="session")
 def observed(logs, tokengauge, gauge, simulator, engine):
     config = logs / "observed.toml"
@@ -184,8 +193,8 @@ def observed(logs, tokengauge, gauge, simulator, engine):
             traces = traffic.run(proxy.url, TRAFFIC_SECONDS)
             sdks = through_sdks(proxy.url)
             traffic.bursts(proxy.url)
-            watching.wait_for(f"sum(tokengauge_requests_total) == {proxy.metric('tokengauge_requests_total')}")
-            watching.wait_for("sum(tokengauge_streams_in_flight) == 0", lambda value: value == 0)
+            eventually(lambda: all_is_recorded(proxy, watching, native), "scrapes of all calls")
             watching.wait_for_recordings(5)
-            watching.end = native.end = time.time()
+            for each in (watching, native):
+                each.end_at_a_scrape()
             yield Observed(proxy, watching, native, traces, sdks)

@@ -45,7 +45,7 @@ class Containers:
     def _ran(self, program, *arguments, expected_exit=0, **options):
         command = [str(part) for part in (program, *self.storage, *arguments)]
         environment = {**os.environ, "CONTAINERS_CONF": str(self.folder / "containers.conf")}
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, **options)
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, **options)
         assert done.returncode == expected_exit, f"{' '.join(command)}: {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done.stdout
 

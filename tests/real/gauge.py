@@ -8,7 +8,7 @@ import re
 import time
 import urllib.request
 
-RECORD_SECONDS = 10
+RECORD_SECONDS = 60
 
 
 class Gauge:
@@ -34,7 +34,7 @@ class Gauge:
         return sum(float(sample) for sample in samples)
 
     def scrape(self, path):
-        with urllib.request.urlopen(self.admin + path, timeout=10) as response:
+        with urllib.request.urlopen(self.admin + path, timeout=60) as response:
             return response.read().decode()
 
     @contextlib.contextmanager

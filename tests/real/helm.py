@@ -82,7 +82,7 @@ def foreign_complaints(folder, documents):
     (folder / "node_modules").symlink_to(KINDS / "node_modules")
     (folder / "package.json").write_text('{"type": "module"}')
     (folder / "documents.json").write_text(json.dumps(documents))
-    checked = subprocess.run(["node", "kinds.mjs"], cwd=folder, capture_output=True, text=True, timeout=120)
+    checked = subprocess.run(["node", "kinds.mjs"], cwd=folder, capture_output=True, text=True, timeout=600)
     assert checked.returncode == 0, checked.stderr
     typed = ["node", "node_modules/typescript/bin/tsc", "--project", "."]
     typed = subprocess.run(typed, cwd=folder, capture_output=True, text=True, timeout=300)

@@ -17,7 +17,7 @@ ANY_PORT = "127.0.0.1:0"
 SOON = {"OTEL_BSP_SCHEDULE_DELAY": "100", "OTEL_BLRP_SCHEDULE_DELAY": "100", "OTEL_METRIC_EXPORT_INTERVAL": "300"}
 
 
-def eventually(find, what, seconds=20):
+def eventually(find, what, seconds=120):
     """Polls `find()` until it gives something, and returns that."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:

@@ -11,7 +11,7 @@ import subprocess
 import time
 import urllib.request
 
-START_SECONDS = 60
+START_SECONDS = 300
 
 
 # Below those that the system gives to connections, and each worker of `pytest -n` has its own: nobody else takes one before
@@ -63,7 +63,7 @@ class Process:
         """SIGTERM, and the exit code it led to."""
         self.child.terminate()
         try:
-            return self.child.wait(timeout=20)
+            return self.child.wait(timeout=60)
         except subprocess.TimeoutExpired:
             self.child.kill()
             self.child.wait()

@@ -17,7 +17,7 @@ from processes import answers, free_port, running
 # The one that takes native histograms; Debian's own is too old.
 NATIVE = pathlib.Path(__file__).parent.parent.parent / ".cache/real/prometheus/root/usr/bin/prometheus"
 SCRAPE_SECONDS = 1
-DATA_SECONDS = 30
+DATA_SECONDS = 120
 
 
 def figure(point):
@@ -79,6 +79,10 @@ class Prometheus:
             assert time.monotonic() < deadline, f"{expression} was {value} for {within} s"
             time.sleep(0.1)
         return value
+
+    def end_at_a_scrape(self):
+        """What was watched ends at the last scrape that was answered: behind one that was not, nothing has a value."""
+        self.end = self.wait_for("min(timestamp(up == 1)) and count(up == 0 or up == 1) == count(up == 1)")
 
     def wait_for_recordings(self, seconds):
         """Until rules that are evaluated every so many seconds have seen all that happened before.

@@ -9,12 +9,13 @@ import subprocess
 import pytest
 
 import scripted
+from otlp import eventually
 
 HERE = pathlib.Path(__file__).parent
 CACHE = HERE.parent.parent / ".cache/real"
 NODE = CACHE / "agents"
 PYTHON = CACHE / "agents-python/bin/python"
-TIMEOUT = 60
+TIMEOUT = 300
 SONNET = "claude-sonnet-4-6"
 GPT = "gpt-5.1"
 # US dollars per million: input, read from a cache, written to one for minutes and for an hour, output; as the
@@ -40,9 +41,14 @@ class AgentHome:
         assert done.returncode == 0, f"{command[0]}: {done.stdout[-2000:]}\n{done.stderr[-2000:]}"
         return done.stdout
 
-    def session(self, name):
-        """The proxy's sum of a session, and its calls, oldest first."""
-        listed = json.loads(self.gauge.scrape(f"/api/v1/sessions?session={name}"))["sessions"]
+    def session(self, name, count):
+        """The proxy's sum of a session of so many calls, and these, oldest first. They are kept a moment after their end."""
+
+        def whole():
+            listed = json.loads(self.gauge.scrape(f"/api/v1/sessions?session={name}"))["sessions"]
+            return listed if sum(session["calls"] for session in listed) >= count else None
+
+        listed = eventually(whole, f"{count} calls of {name}")
         assert [session["id"] for session in listed] == [name]
         calls = json.loads(self.gauge.scrape(f"/api/v1/sessions/{name}?limit=1000"))["calls"]
         return listed[0], sorted(calls, key=lambda call: call["offset"])
@@ -101,7 +107,7 @@ def test_two_turns_of_claude_code_are_one_session_that_costs_what_it_says_itself
     first = claude(place, "Say something of boats", url=place.gauge.url)
     second = claude(place, "And now?", "--resume", first["session_id"], url=place.gauge.url)
     assert first["session_id"] == second["session_id"]
-    session, calls = place.session(first["session_id"])
+    session, calls = place.session(first["session_id"], len(since()))
     agrees(session, since(), SONNET)
     assert session["cost_usd"] == pytest.approx(first["total_cost_usd"] + second["total_cost_usd"], rel=1e-9)
     assert {call["agent"].split("/")[0] for call in calls} == {"claude-cli"}
@@ -115,7 +121,7 @@ def test_a_subagent_of_claude_code_belongs_to_the_session_and_knows_its_parent(p
         result = claude(here, "Ask somebody about the boats", url=here.gauge.url)
         assert sorted(line for line, _ in backend.said) == ["result", "start", "subagent"]
         used = [scripted.USAGE[line] for line, _ in backend.said]
-    session, calls = here.session(result["session_id"])
+    session, calls = here.session(result["session_id"], 3)
     sums = [sum(kind) for kind in zip(*used)]
     assert session["calls"] == 3
     assert session["tokens"]["input"] == sum(sums[:4])
@@ -148,7 +154,7 @@ def test_two_turns_of_codex_are_one_session(simulated):
     first = events_of(place.run(*codex, *common, "Say something of boats", **variables))
     thread = next(event["thread_id"] for event in first if event["type"] == "thread.started")
     second = events_of(place.run(*codex, "resume", *common, thread, "And now?", **variables))
-    session, calls = place.session(thread)
+    session, calls = place.session(thread, 2)
     total = agrees(session, since(), GPT)
     assert session["calls"] == 2
     # A thread that is resumed goes on counting.
@@ -177,7 +183,7 @@ def test_a_conversation_by_a_framework_is_one_session(simulated, framework):
     model, agent = PYTHON_AGENTS[framework]
     name = f"{framework}-session"
     printed = place.run(PYTHON, HERE / "agents/conversation.py", framework, place.gauge.url, name)
-    session, _ = place.session(name)
+    session, _ = place.session(name, 2)
     agrees(session, since(), model)
     of_itself(session, json.loads(printed.splitlines()[-1]))
     assert len(session["agents"]) == 1 and session["agents"][0].startswith(agent)
@@ -202,7 +208,9 @@ def test_two_conversations_by_a_framework_that_names_no_session_are_two_guessed_
     known = {call["id"] for call in guessing.calls()}
     for _ in range(2):
         here.run(PYTHON, HERE / "agents/conversation.py", framework, guessing.url, "-")
-    calls = sorted((call for call in guessing.calls() if call["id"] not in known), key=lambda call: call["started_at"])
+    new = lambda: [call for call in guessing.calls() if call["id"] not in known]  # noqa: E731
+    eventually(lambda: len(new()) >= 4, "four calls")
+    calls = sorted(new(), key=lambda call: call["started_at"])
     assert [call["session_guess"] for call in calls] == ["prefix"] * 4
     one, again, other, then = (call["session"] for call in calls)
     assert one == again != other == then
@@ -211,7 +219,7 @@ def test_two_conversations_by_a_framework_that_names_no_session_are_two_guessed_
 def test_a_conversation_by_the_vercel_sdk_is_one_session_by_its_prompt_cache_key(simulated):
     place, since = simulated
     printed = place.run("node", NODE / "vercel.mjs", place.gauge.url, "vercel-session")
-    session, _ = place.session("vercel-session")
+    session, _ = place.session("vercel-session", 2)
     agrees(session, since(), GPT)
     of_itself(session, json.loads(printed))
     assert session["agents"][0].startswith("ai-sdk/openai/")

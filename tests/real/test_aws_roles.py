@@ -103,8 +103,8 @@ batch_wait = "100ms"
 
     def says(self, proxy, *parts):
         """What is said of the sink once it says this: to people, and in the log."""
-        until(lambda: all(part in self.status(proxy) for part in parts), lambda: self.status(proxy), 20)
-        until(lambda: all(part in self.logs[-1].read_text() for part in parts), lambda: self.logs[-1].read_text()[-4000:], 20)
+        until(lambda: all(part in self.status(proxy) for part in parts), lambda: self.status(proxy), 120)
+        until(lambda: all(part in self.logs[-1].read_text() for part in parts), lambda: self.logs[-1].read_text()[-4000:], 120)
         return self.status(proxy)
 
     def arrived(self, account):

@@ -676,7 +676,7 @@ def test_checkov_has_nothing_to_say(helm, values, tmp_path):
 def linted(folder, skipped):
     command = [PROJECT / ".cache/real/checkov/bin/checkov", "--directory", folder, "--framework", "kubernetes", "--skip-download"]
     command += ["--quiet", "--compact", "--output", "json", "--skip-check", skipped]
-    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=600)
     report = json.loads(done.stdout)
     assert done.returncode in (0, 1), done.stderr
     failed = report.get("results", {}).get("failed_checks", [])

@@ -84,10 +84,12 @@ def stack(services, here, tokengauge, tmp_path_factory):
     # A million calls for a person who looks, three for a test.
     calls = [part.replace("[1-1000000]", f"[1-{CALLS}]") for part in commands["agent"]]
     with (
-        running([tokengauge, *commands["backend"]], folder / "backend.log", expected_exit=0),
+        running([tokengauge, *commands["backend"]], folder / "backend.log", expected_exit=0) as backend,
         running([tokengauge, *commands["tokengauge"]], folder / "proxy.log", expected_exit=0) as proxy,
-        running(watching, folder / "prometheus.log"),
+        running(watching, folder / "prometheus.log") as watched,
     ):
+        backend.wait_for_line(r"\blistening on (\S+)")
+        watched.wait_for(lambda: answers(f"http://{here.address('prometheus', '9090')}/-/ready"), "readiness")
         ready = f"http://{here.address('tokengauge', '9464')}/readyz"
         proxy.wait_for(lambda: answers(ready), "readiness")
         agent = running(["curl", *calls], folder / "agent.log", expected_exit=0)

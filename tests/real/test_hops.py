@@ -16,7 +16,7 @@ TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 PARENT = f"00-{TRACE}-00f067aa0ba902b7-01"
 BODY = json.dumps({"model": "sim", "messages": [{"role": "user", "content": "hi"}]}).encode()
 WORDS = 96
-WAIT = 10
+WAIT = 60
 
 
 class Gateway(http.server.BaseHTTPRequestHandler):

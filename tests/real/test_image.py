@@ -64,6 +64,7 @@ def test_the_binary_needs_no_other_file(image_binary):
     assert "NEEDED" not in readelf.stdout and "INTERP" not in readelf.stdout
 
 
+@pytest.mark.alone
 def test_it_is_ready_soon_and_holds_no_privilege(containers, image, loopback, logs):
     took, with_runtime = [], []
     for number in range(4):

@@ -13,6 +13,7 @@ import urllib.request
 
 import pytest
 
+from otlp import eventually
 from processes import running
 
 HERE = pathlib.Path(__file__).parent
@@ -63,7 +64,7 @@ class Proxy:
         return None
 
     def wait(self, series, at_least):
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while (self.metric(series) or 0) < at_least:
             assert time.monotonic() < deadline, f"{series} is {self.metric(series)}, not {at_least}"
             time.sleep(0.05)
@@ -148,7 +149,8 @@ def test_a_full_disk_costs_records_and_no_traffic_until_there_is_room(tokengauge
             while not proxy.metric(lost):
                 proxy.calls(20, "s-2")
                 assert time.monotonic() < deadline, "the disk never filled up"
-            assert "make room" in (tmp_path / "proxy.log").read_text()
+            # The file is closed before it is said.
+            eventually(lambda: "make room" in (tmp_path / "proxy.log").read_text(), "word of the full disk")
             (folder / "fill").unlink()
             before = proxy.metric("tokengauge_ledger_records_total")
             deadline = time.monotonic() + 30

@@ -104,7 +104,7 @@ def results(logs, gauge, simulator, engine_metrics):
         world[name] = {"proxy": proxy.url, "admin": proxy.admin, "secret": SECRET}
     (logs / "page.json").write_text(json.dumps(world))
     results_file = logs / "page-results.json"
-    subprocess.run(["node", PAGE / "run.mjs", logs / "page.json", results_file], check=True, timeout=1200)
+    subprocess.run(["node", PAGE / "run.mjs", logs / "page.json", results_file], check=True, timeout=2400)
     return json.loads(results_file.read_text())
 
 

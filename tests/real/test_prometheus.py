@@ -112,9 +112,9 @@ def test_every_metric_of_the_table_has_data(observed, tokengauge):
 def test_prometheus_sees_the_calls_and_the_tokens_that_the_sdks_saw(observed, route):
     seen = observed.sdks[route]
     calls = f'sum(tokengauge_requests_total{{route="{route}",outcome="complete"}})'
-    assert observed.prometheus.value(calls) == len(seen)
+    assert observed.prometheus.value(calls, observed.prometheus.end) == len(seen)
     output = f'sum(tokengauge_tokens_total{{route="{route}",direction="output",source="reported"}})'
-    assert observed.prometheus.value(output) == sum(one.reported_output for one in seen)
+    assert observed.prometheus.value(output, observed.prometheus.end) == sum(one.reported_output for one in seen)
 
 
 def test_every_series_has_the_labels_of_the_table_and_no_others(observed, tokengauge):

@@ -437,7 +437,7 @@ def test_without_a_store_each_proxy_does_as_it_was_told_and_the_store_is_used_ag
     valkey.start()
     for proxy in everyone:
         eventually("the store is used again", lambda: proxy.metric(fallback) == 0)
-        assert "the quota store answers again" in eventually("the log", proxy.process.written)
+        eventually("the log", lambda: "the quota store answers again" in proxy.process.written())
     assert ask(closed.connect())[0] == 200
     time.sleep(7)
     assert len(hooks.received["/hook"]) == 2, "what was sent alone is not sent again"
@@ -446,7 +446,7 @@ def test_without_a_store_each_proxy_does_as_it_was_told_and_the_store_is_used_ag
 
 def test_in_shadow_mode_each_counts_for_itself_and_says_what_sharing_would_refuse(fleet):
     proxies = fleet('[[quota]]\nname = "minute"\nrequests_per_minute = 60', 'mode = "shadow"', count=2)
-    load = Load(proxies, seconds=3)
+    load = Load(proxies, seconds=3, threads=2)
     assert not load.failed
     assert min(load.by_proxy) >= 60, "each has its own"
     shadow = 'tokengauge_quota_shadow_refused_total{quota="minute",resource="requests"}'

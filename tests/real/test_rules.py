@@ -167,7 +167,18 @@ def test_no_event_is_lost_where_a_scrape_is_under_way_at_an_evaluation(tokengaug
     file = tmp_path / "rules.yaml"
     file.write_text(written(tokengauge, "--resolution", "5s"))
     slos = ["chat-ttft", "chat-speed", "engine-up", "never-down"]
-    begun, lasts, each = None, 12, 100
+    lasts, each = 12, 100
+    for attempt in range(3):
+        summed, late = watched_sums(tmp_path / str(attempt), file, slos, lasts, each)
+        # A machine that has no time for a scrape within its second loses events that are nobody's fault.
+        if not late:
+            break
+    assert summed == dict.fromkeys(slos, lasts * each)
+
+
+def watched_sums(folder, file, slos, lasts, each):
+    """What the rules sum of so many events a second for so many seconds, and whether a scrape took too long."""
+    begun = None
 
     def exposition():
         seconds = min(time.monotonic() - begun, lasts) if begun else 0
@@ -176,14 +187,16 @@ def test_no_event_is_lost_where_a_scrape_is_under_way_at_an_evaluation(tokengaug
 
     with (
         exporter(exposition, seconds=SCRAPE_SECONDS / 2) as address,
-        prometheus(tmp_path / "prometheus", {"tokengauge": [address]}, [file]) as watching,
+        prometheus(folder, {"tokengauge": [address]}, [file]) as watching,
     ):
         watching.wait_for("count(slo:events:increase5s)", lambda objectives: objectives == len(slos))
         begun = time.monotonic()
         time.sleep(lasts)
         watching.wait_for_recordings(5)
         summed = watching.query("sum by (slo) (sum_over_time(slo:events:increase5s[1d]))")
-        assert {labels["slo"]: value for labels, value in summed} == dict.fromkeys(slos, lasts * each)
+        missed = watching.value("min(min_over_time(up[5m]))") < 1
+        slow = watching.value("max(max_over_time(scrape_duration_seconds[5m]))") > 0.9 * SCRAPE_SECONDS
+        return {labels["slo"]: value for labels, value in summed}, missed or slow
 
 
 def ups(values, name, of=1, first=0, **labels):

@@ -153,7 +153,7 @@ def ledger_ids(config):
         return sorted(row[0] for row in ledger.execute("SELECT id FROM calls_readable"))
 
 
-def until(holds, what, seconds=60):
+def until(holds, what, seconds=180):
     deadline = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < deadline, what()
@@ -161,12 +161,13 @@ def until(holds, what, seconds=60):
 
 
 def delivered(proxy, rows):
+    """Both stores have so many calls of this process at least. None waits, as the sinks saw it when they last looked."""
     for sink in ("clickhouse", "s3"):
-        series = f'tokengauge_sink_waiting_records{{sink="{sink}"}}'
-        kept = 'tokengauge_ledger_records_total'
+        stored = f'tokengauge_sink_records_total{{sink="{sink}"}}'
+        waiting = f'tokengauge_sink_waiting_records{{sink="{sink}"}}'
         until(
-            lambda: proxy.metric(kept) >= rows and proxy.metric(series) == 0,
-            lambda: f"{sink}: {proxy.metric(kept)} kept, {proxy.metric(series)} wait",
+            lambda: (proxy.metric(stored) or 0) >= rows and proxy.metric(waiting) == 0,
+            lambda: f"{sink}: {proxy.metric(stored)} stored, {proxy.metric(waiting)} wait",
         )
 
 
@@ -177,6 +178,13 @@ def duckdb(query):
 
 
 def test_both_stores_have_every_call_once_through_an_outage_and_a_kill(tokengauge, config, clickhouse, seaweed, tmp_path):
+    read = f"read_parquet('{tmp_path}/files/*/*/*/*.parquet', hive_partitioning = true, union_by_name = true)"
+
+    def in_files():
+        shutil.rmtree(tmp_path / "files", ignore_errors=True)
+        seaweed.fetch(tmp_path / "files", tmp_path.name)
+        return [row[0] for row in duckdb(f"SELECT id FROM {read} ORDER BY id")]
+
     run(tokengauge, "sink", "ddl", "--apply", "--config", config)
     with running([tokengauge, "run", "--config", config], tmp_path / "first.log") as process:
         proxy = Proxy(process)
@@ -194,14 +202,13 @@ def test_both_stores_have_every_call_once_through_an_outage_and_a_kill(tokengaug
     with running([tokengauge, "run", "--config", config], tmp_path / "second.log", expected_exit=0) as process:
         proxy = Proxy(process)
         proxy.calls(1, "four")
-        delivered(proxy, 1)
+        proxy.wait("tokengauge_ledger_records_total", 1)
+        # What waited before the kill, too.
+        until(lambda: sorted(clickhouse.ids()) == ledger_ids(config), lambda: "not every call is in ClickHouse")
+        until(lambda: in_files() == ledger_ids(config), lambda: "not every call is in S3")
     ids = ledger_ids(config)
     assert len(ids) > 2 * CALLS
-    assert sorted(clickhouse.ids()) == ids
-    seaweed.fetch(tmp_path / "files", tmp_path.name)
-    files = f"{tmp_path}/files/*/*/*/*.parquet"
-    read = f"read_parquet('{files}', hive_partitioning = true, union_by_name = true)"
-    assert [row[0] for row in duckdb(f"SELECT id FROM {read} ORDER BY id")] == ids
+    assert sorted(clickhouse.ids()) == in_files() == ids
     # All of them again, and without the half of the files.
     replay = ["sink", "replay", "--sink", "s3", "--since", "1h", "--config", config]
     assert f"0 calls sent, {len(ids)} were there, 0 refused" in said(tokengauge, *replay)
@@ -209,9 +216,7 @@ def test_both_stores_have_every_call_once_through_an_outage_and_a_kill(tokengaug
     for name in kept[::2]:
         seaweed.delete(name)
     said(tokengauge, *replay)
-    shutil.rmtree(tmp_path / "files")
-    seaweed.fetch(tmp_path / "files", tmp_path.name)
-    assert [row[0] for row in duckdb(f"SELECT id FROM {read} ORDER BY id")] == ids
+    assert in_files() == ids
     # The partitions are those of the calls in them.
     wrong = f"SELECT count(*) FROM {read} WHERE day <> started_at::DATE OR hour::INT <> extract('hour' FROM started_at)"
     assert duckdb(f"SET TimeZone = 'UTC'; {wrong}") == [[0]]

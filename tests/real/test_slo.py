@@ -21,7 +21,7 @@ TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 # What a kill may cost, and rounds of it.
 LOSS_SECONDS = 10
 KILLS = 3
-TOLD_WITHIN = 20
+TOLD_WITHIN = 60
 
 BASE = """
 state_dir = "{state}"

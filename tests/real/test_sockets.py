@@ -14,13 +14,14 @@ from google import genai
 
 import socket_backend
 import tokens
+from otlp import eventually
 
 # How near the proxy is to the backend, in seconds and as a share.
 NEAR = 0.3
 
 HERE = pathlib.Path(__file__).parent
 AGENTS = HERE.parent.parent / ".cache/real"
-TIMEOUT = 60
+TIMEOUT = 300
 
 
 @pytest.fixture(params=["deflate", None], ids=["compressed", "plain"])
@@ -36,7 +37,7 @@ def through(gauge, backend, request):
 
 def records(gauge, count):
     """The records of a finished conversation, oldest first."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while len(gauge.logged()) < count:
         assert time.monotonic() < deadline, f"{len(gauge.logged())} of {count} records"
         time.sleep(0.02)
@@ -161,7 +162,8 @@ def test_codex(backend, through, config, tmp_path):
     events = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     thread = next(event["thread_id"] for event in events if event["type"] == "thread.started")
     used = next(event["usage"] for event in events if event["type"] == "turn.completed")
-    calls = [call for call in through.calls() if call["operation_class"] == "generation"]
+    generations = lambda: [call for call in through.calls() if call["operation_class"] == "generation"]  # noqa: E731
+    calls = eventually(generations, "the generation")
     assert len(calls) == len(backend.answers) == 1, [(call["path"], call["outcome"]) for call in through.calls()]
     agree(calls[0], backend.answers[0], "openai_responses")
     assert calls[0]["session"] == thread

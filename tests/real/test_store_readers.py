@@ -10,7 +10,6 @@ import os
 import random
 import re
 import subprocess
-import time
 import urllib.request
 
 import pytest
@@ -47,12 +46,7 @@ def stores(tokengauge, simulator, tmp_path_factory):
         with running([tokengauge, "run", "--config", config], folder / "proxy.log", expected_exit=0) as process:
             proxy = Proxy(process)
             traffic(proxy)
-            deadline = time.monotonic() + 60
-            while (proxy.metric("tokengauge_ledger_records_total") or 0) < CALLS or proxy.metric(
-                'tokengauge_sink_waiting_records{sink="clickhouse"}'
-            ):
-                assert time.monotonic() < deadline, "the calls are not in the store"
-                time.sleep(0.1)
+            proxy.wait('tokengauge_sink_records_total{sink="clickhouse"}', CALLS)
         store = f"clickhouse://127.0.0.1:{clickhouse.port}/default?table=tokengauge_calls"
         yield folder, config, folder / "state/ledger.sqlite", store
 

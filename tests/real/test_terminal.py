@@ -19,7 +19,7 @@ import traffic
 from conftest import ANY_PORT
 from processes import free_port, running
 
-TIMEOUT = 20
+TIMEOUT = 60
 
 
 # What is written in between: a place to go on at, any other control, a letter.

@@ -16,7 +16,7 @@ export function launch() {
 export async function open(browser, base, { path = "", expected = null, prepare = null, width = 1440, height = 900, ...options } = {}) {
   const context = await browser.newContext({ viewport: { width, height }, locale: "en-GB", ...options });
   const page = await context.newPage();
-  page.setDefaultTimeout(10_000);
+  page.setDefaultTimeout(30_000);
   const wrong = [];
   const note = (text) => expected?.test(text) || wrong.push(text);
   page.on("console", (message) => ["error", "warning"].includes(message.type()) && note(`console: ${message.text()} (${message.location().url})`));

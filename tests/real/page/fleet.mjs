@@ -7,7 +7,7 @@ const [, , settings, results] = process.argv;
 const world = JSON.parse(fs.readFileSync(settings, "utf8"));
 const browser = await launch();
 
-const until = async (what, holds, seconds = 20) => {
+const until = async (what, holds, seconds = 60) => {
   const end = Date.now() + seconds * 1000;
   while (!(await holds())) {
     assert.ok(Date.now() < end, `not within ${seconds} s: ${what}`);
