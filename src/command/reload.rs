@@ -140,8 +140,8 @@ impl Reload {
             Ok(digest) => {
                 self.refused = None;
                 self.fallback = None;
-                self.status.applied.increment(1);
                 self.status.runs(&digest);
+                self.status.applied.increment(1);
                 tracing::info!(
                     digest,
                     "the configuration was read again and is in use; what is under way ends under the old one"
@@ -164,8 +164,8 @@ impl Reload {
         if because == ReloadTrigger::Again && known {
             return;
         }
-        self.status.refused.increment(1);
         self.status.is(Running::Previous);
+        self.status.refused.increment(1);
         let reason = reason.replace('\n', "; ");
         tracing::error!(
             reason,

@@ -2,6 +2,7 @@
 
 use super::Invalid;
 use parking_lot::Mutex;
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -25,8 +26,8 @@ struct State<T> {
     checked: Instant,
 }
 
-/// Time of change and length of a file, by which a change is noticed; `None` where there is no file.
-type Stamp = Option<(SystemTime, u64)>;
+/// Time of change, length and inode of a file, by which a change is noticed; `None` where there is no file.
+type Stamp = Option<(SystemTime, u64, u64)>;
 
 impl<T> Reloading<T> {
     pub(super) fn new(files: Vec<PathBuf>, now: Instant, build: Build<T>) -> Result<Self, Invalid> {
@@ -87,7 +88,8 @@ impl<T> std::fmt::Debug for Reloading<T> {
 fn stamps(files: &[PathBuf]) -> Vec<Stamp> {
     let stamp = |file: &PathBuf| {
         let metadata = std::fs::metadata(file).ok()?;
-        Some((metadata.modified().ok()?, metadata.len()))
+        // Two files of one length can be written within one tick of the clock; they are not one file.
+        Some((metadata.modified().ok()?, metadata.len(), metadata.ino()))
     };
     files.iter().map(stamp).collect()
 }
