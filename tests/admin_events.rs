@@ -145,8 +145,9 @@ async fn listeners_do_not_hold_up_the_end() {
         .await
         .expect("in time")
         .expect("no panic");
+    // Who holds up the end is cut after 5 s.
     assert!(
-        begun.elapsed() < Duration::from_secs(3),
+        begun.elapsed() < Duration::from_secs(5),
         "{:?}",
         begun.elapsed()
     );

@@ -3,12 +3,12 @@
 use crate::process::{Process, SteppedBackend};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
-use std::net::TcpListener;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tokengauge::config::Config;
 use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::http_client::{fetch, request_with};
+use tokengauge_test_support::port::HeldPort;
 use tokio::process::Command;
 
 const KEY: &str = "sk-test-of-agent-names";
@@ -21,11 +21,6 @@ fn hashed(key: &str) -> String {
         .take(8)
         .map(|byte| format!("{byte:02x}"))
         .collect()
-}
-
-fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
-    listener.local_addr().expect("an address").port()
 }
 
 /// The agents' names of calls, sorted: calls of one millisecond come in any order.
@@ -56,7 +51,8 @@ async fn an_agent_is_named_by_port_path_or_key_before_what_its_sdk_says() {
         SteppedBackend::start().await,
         TempDir::new().expect("a folder"),
     );
-    let (port, hash) = (free_port(), hashed(KEY));
+    let held = HeldPort::take();
+    let (port, hash) = (held.address.port(), hashed(KEY));
     let file = folder.path().join("proxy-config.toml");
     let text = format!(
         "listen = [\"127.0.0.1:0\", \"127.0.0.1:{port}\"]\n[admin]\nlisten = \"127.0.0.1:0\"\n\

@@ -9,10 +9,10 @@ use std::time::{Duration, SystemTime};
 use tokengauge::call::CallRecord;
 use tokengauge::ledger::{Store, StoredCall};
 use tokengauge_test_support::certificates::Authority;
+use tokengauge_test_support::port::nowhere;
 use tokengauge_test_support::records::Records;
 use tokengauge_test_support::sim;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
-use tokio::net::TcpListener;
 use tokio::process::Command;
 use tokio::time::timeout;
 
@@ -87,7 +87,7 @@ async fn results_are_printed_and_written_in_every_form_and_compared() {
     let figures = &results["levels"][0]["figures"];
     assert_eq!(figures["output_tokens"]["value"], 40.0);
     let ttft = figures["ttft_mean"]["value"].as_f64().expect("a time");
-    assert!((0.04..0.08).contains(&ttft), "{ttft}");
+    assert!((0.04..0.5).contains(&ttft), "{ttft}");
     assert!(read(&files[1]).contains("| concurrency 8 |"));
     for form in [&printed[..], &read(&files[1]), &read(&files[2])] {
         let by = format!("measured by tokengauge {} (", env!("CARGO_PKG_VERSION"));
@@ -130,10 +130,7 @@ async fn compared(file: &Path) {
 
 #[tokio::test]
 async fn a_closed_port_is_said_at_once() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-    let address = listener.local_addr().expect("bound");
-    drop(listener);
-    let (_, error) = failed(&bench(&url(address), &[]).await);
+    let (_, error) = failed(&bench(&url(nowhere()), &[]).await);
     assert!(
         error.contains("the first call failed") && error.contains("is the backend running there?"),
         "{error}"
@@ -305,13 +302,14 @@ async fn calls_are_shown_as_a_proxy_measured_them_and_its_ledger_is_replayed() {
     assert_eq!(gauge["tokens_differ"], 0);
     // The gauge's clock starts later, by the way from here to there.
     let difference = gauge["ttft"]["difference"].as_f64().expect("a difference");
-    assert!((-0.0005..0.03).contains(&difference), "{gauge}");
+    assert!((-0.0005..0.2).contains(&difference), "{gauge}");
+    assert!(gauge["ttft"]["gauge"].as_f64() > Some(0.059), "{gauge}");
     let (agent, there) = (
         gauge["tps"]["agent"].as_f64(),
         gauge["tps"]["gauge"].as_f64(),
     );
     assert!(
-        (agent.expect("one") / there.expect("one") - 1.0).abs() < 0.05,
+        (agent.expect("one") / there.expect("one") - 1.0).abs() < 0.15,
         "{gauge}"
     );
     process.signal(rustix::process::Signal::TERM);

@@ -6,11 +6,11 @@ use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
-use tokengauge::sim::Simulator;
 use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::connection::RawConnection;
 use tokengauge_test_support::http_client::fetch;
 use tokengauge_test_support::otlp::{Receiver, ReceiverBehaviour};
+use tokengauge_test_support::port::HeldPort;
 use tokengauge_test_support::sim::{self, Sim};
 use tokio::process::Command;
 use tokio::task::JoinSet;
@@ -161,6 +161,25 @@ async fn was_unreachable(admin: SocketAddr) -> bool {
     !answer["calls"].as_array().expect("calls").is_empty()
 }
 
+/// The first alert whose cause is this upstream. One that fires before anybody has looked for its cause is sent again with it;
+/// one that has it is not, though its figures may change until the last call has ended.
+async fn alert_about(receiver: &Receiver, upstream: &str) -> Value {
+    let words = format!("% of bad calls are upstream {upstream} (");
+    let says = |alert: &&Value| {
+        let said = alert["annotations"]["cause"].as_str();
+        said.is_some_and(|said| said.contains(&words))
+    };
+    let end = Instant::now() + TIMEOUT;
+    loop {
+        let all = alerts(receiver);
+        if let Some(alert) = all.iter().find(says) {
+            return alert.clone();
+        }
+        assert!(Instant::now() < end, "{words}: {all:#?}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
 /// The alerts that the receiver got, as they came.
 fn alerts(receiver: &Receiver) -> Vec<Value> {
     let received = receiver.received();
@@ -226,7 +245,7 @@ async fn names_the_upstream(incident: Incident) {
     assert!(!quiet.contains("bad calls"), "{quiet}");
     calls(proxy, DURING, incident.fault).await;
 
-    let annotations = &notified(&receiver, 1).await[0]["annotations"];
+    let annotations = &alert_about(&receiver, "vllm-a").await["annotations"];
     let cause = known_cause(process.admin).await;
     println!("{}", cause["sentence"]);
     is_about(&cause, ("upstream", "vllm-a"), incident.mechanism);
@@ -239,10 +258,6 @@ async fn names_the_upstream(incident: Incident) {
     for words in incident.words {
         assert!(sentence.contains(words), "{words:?} in {sentence:?}");
     }
-    assert_eq!(
-        annotations["cause"], cause["sentence"],
-        "the alert says the same"
-    );
     let page = annotations["page"].as_str().expect("a link");
     let view = page.strip_prefix("https://gauge.example/a/calls?slo=");
     let from = view.and_then(|view| view.split_once("&from="));
@@ -350,18 +365,18 @@ async fn one_bad_replica_is_named_by_its_address() {
     let setup = Setup {
         upstreams: upstream("vllm", &replicas.each_ref()),
         promise: "output_tps.at_least = 40",
-        min_events: 160,
+        min_events: 105,
         warm_up_calls: 0,
     };
     let process = start(folder.path(), &setup, &receiver).await;
     let proxy = process.addresses()[0];
     let of = (proxy, &["vllm"][..]);
-    calls_of(of, ("coder", AGENTS), 50, "").await;
+    calls_of(of, ("coder", AGENTS), 30, "").await;
     replicas[1]
         .simulator
         .set_fault("gap=30ms")
         .expect("a fault");
-    calls_of(of, ("coder", AGENTS), 120, "").await;
+    calls_of(of, ("coder", AGENTS), 85, "").await;
 
     let alert = &notified(&receiver, 1).await[0];
     let cause = known_cause(process.admin).await;
@@ -374,18 +389,19 @@ async fn one_bad_replica_is_named_by_its_address() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cold_start_is_told_from_a_queue() {
     // All calls together are no more than are kept of a minute: what is drawn of more may have too many cold ones before.
-    const WARM: usize = 40;
-    const COLD: usize = 20;
+    // The first calls of all are cold, too, and have to be few beside the others.
+    const WARM: usize = 44;
+    const COLD: usize = 14;
     let folder = tempfile::tempdir().expect("a folder");
     let receiver = Receiver::start(ReceiverBehaviour::default()).await;
     let settings = "ttft=20ms,gap=4ms,tokens=24,usage=on";
-    let [before, other] = [sim::start(settings).await, sim::start(settings).await];
-    let address = before.address;
-    let simulators = [before, other];
+    let held = HeldPort::take();
+    let before = sim::start_on(held.listen(), settings);
+    let simulators = [before, sim::start(settings).await];
     let setup = Setup {
         upstreams: two_upstreams(&simulators),
         promise: "ttft.at_most = \"300ms\"",
-        min_events: 2 * (WARM + COLD) - 5,
+        min_events: 2 * (WARM + COLD) - 2,
         warm_up_calls: COLD,
     };
     let process = start(folder.path(), &setup, &receiver).await;
@@ -394,7 +410,7 @@ async fn a_cold_start_is_told_from_a_queue() {
     let [before, _other] = simulators;
     drop(before);
     let away = Instant::now() + TIMEOUT;
-    while tokio::net::TcpStream::connect(address).await.is_ok() {
+    while tokio::net::TcpStream::connect(held.address).await.is_ok() {
         assert!(Instant::now() < away, "it does not end");
     }
     // On connections that were kept calls may still be answered, or break off; then none can be opened.
@@ -402,15 +418,17 @@ async fn a_cold_start_is_told_from_a_queue() {
         assert!(Instant::now() < away, "it does not end");
         call(proxy, "vllm-a", "coder", 200, "").await;
     }
-    let listener = tokio::net::TcpListener::bind(address)
-        .await
-        .expect("the same port");
     let cold = format!("{settings},cold_start=800ms@{COLD}");
-    let _again = sim::serve_on(listener, Simulator::new(cold.parse().expect("settings")));
+    let _again = sim::start_on(held.listen(), &cold);
     calls(proxy, COLD, "").await;
 
     notified(&receiver, 1).await;
-    let cause = known_cause(process.admin).await;
+    // It is looked for again until all the calls are known.
+    let mut cause = known_cause(process.admin).await;
+    while cause["mechanism"] != "cold_start" && Instant::now() < away + TIMEOUT {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        cause = known_cause(process.admin).await;
+    }
     println!("{}", cause["sentence"]);
     is_about(&cause, ("upstream", "vllm-a"), "cold_start");
     let sentence = cause["sentence"].as_str().expect("a sentence");
@@ -467,19 +485,18 @@ async fn an_alert_is_sent_again_once_its_cause_is_known() {
     calls(proxy, 18, "").await;
     calls_of((proxy, &UPSTREAMS[..1]), ("coder", AGENTS), 9, "status=503").await;
     let first = &notified(&receiver, 1).await[0];
-    let said = first["annotations"]["cause"].as_str().expect("a sentence");
+    // The alert can fire a moment before anybody has looked for its cause.
+    let said = first["annotations"]["cause"].as_str();
     assert!(
-        said.starts_with("The cause is not known: too few calls"),
-        "{said}"
+        said.is_none_or(|said| said.starts_with("The cause is not known: too few calls")),
+        "{said:?}"
     );
     calls(proxy, DURING, "status=503").await;
-    let all = notified(&receiver, 2).await;
-    let said = all[1]["annotations"]["cause"].as_str().expect("a sentence");
-    assert!(said.contains("of bad calls are upstream vllm-a"), "{said}");
-    for same in ["key", "labels", "startsAt"] {
-        assert_eq!(all[0][same], all[1][same], "{same}");
-    }
+    let again = alert_about(&receiver, "vllm-a").await;
     let cause = known_cause(process.admin).await;
+    for same in ["key", "labels", "startsAt"] {
+        assert_eq!(first[same], again[same], "{same}");
+    }
     is_about(&cause, ("upstream", "vllm-a"), "errors");
     let mark = alert_mark(process.admin).await;
     let about = (&mark["model"], &mark["upstream"], &mark["tags"][0]);

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 use tokengauge::observer::{End, FailureKind};
 use tokengauge_test_support::agent::refusal;
 use tokengauge_test_support::connection::RawConnection;
+use tokengauge_test_support::port::nowhere;
 use tokengauge_test_support::proxy::{Proxy, Setup};
 use tokengauge_test_support::upstream::Upstream;
 use tokengauge_test_support::{SOON, soon};
@@ -18,15 +19,6 @@ async fn proxy() -> (Upstream, Proxy) {
     let upstream = Upstream::bind().await;
     let proxy = Setup::to(upstream.address).start().await;
     (upstream, proxy)
-}
-
-/// An address that nobody listens on.
-async fn nowhere() -> std::net::SocketAddr {
-    TcpListener::bind("127.0.0.1:0")
-        .await
-        .unwrap()
-        .local_addr()
-        .unwrap()
 }
 
 #[tokio::test]
@@ -432,7 +424,7 @@ async fn a_length_that_is_no_number_is_the_upstreams_fault_even_without_a_body()
 
 #[tokio::test]
 async fn what_cannot_be_reached_is_named() {
-    let address = nowhere().await;
+    let address = nowhere();
     let proxy = Setup::to(address).start().await;
     let mut agent = RawConnection::connect(proxy.address).await;
     for _ in 0..2 {
@@ -484,7 +476,7 @@ async fn a_request_without_a_route_is_refused_with_the_reason() {
 #[tokio::test]
 async fn the_endpoint_that_cannot_be_reached_is_left_alone_for_a_while() {
     let upstream = Upstream::bind().await;
-    let dead = nowhere().await;
+    let dead = nowhere();
     let eject_for = Duration::from_secs(3);
     let setup = Setup {
         endpoints: vec![dead, upstream.address],

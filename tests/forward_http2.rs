@@ -16,11 +16,12 @@ use std::time::Duration;
 use tokengauge::observer::End;
 use tokengauge_test_support::agent::{self, AnyBody, none, whole};
 use tokengauge_test_support::connection::RawConnection;
+use tokengauge_test_support::port::HeldPort;
 use tokengauge_test_support::proxy::{Proxy, Setup};
 use tokengauge_test_support::recorder::ObserverEvent;
 use tokengauge_test_support::upstream::Upstream;
 use tokengauge_test_support::{eventually, soon};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::{Sleep, sleep};
 
@@ -46,6 +47,10 @@ impl Drop for OpenRequest {
 impl Backend {
     async fn start(streams: u32) -> Backend {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        Backend::start_on(listener, streams)
+    }
+
+    fn start_on(listener: TcpListener, streams: u32) -> Backend {
         let address = listener.local_addr().unwrap();
         let (connections, open) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
         let uploaded = Arc::<AtomicUsize>::default();
@@ -495,16 +500,18 @@ async fn an_http1_upstream_that_dies_resets_the_agents_stream_alone() {
 
 #[tokio::test]
 async fn an_upstream_that_went_away_is_connected_to_again() {
-    let backend = Backend::start(10).await;
+    let held = HeldPort::take();
+    let backend = Backend::start_on(held.listen(), 10);
     let proxy = proxy(&backend).await;
-    let address = backend.address;
     let mut agent = RawConnection::connect(proxy.address).await;
     let request = "GET /echo HTTP/1.1\r\nHost: h\r\n\r\n";
     agent.write(request).await;
     agent.read_head().await;
     drop(backend);
-    let listener = TcpListener::bind(address).await;
-    drop(listener);
+    soon("the end of the listener", async {
+        while TcpStream::connect(held.address).await.is_ok() {}
+    })
+    .await;
     agent.write(request).await;
     let head = agent.read_head().await;
     assert!(head.starts_with("HTTP/1.1 502 Bad Gateway\r\n"), "{head}");

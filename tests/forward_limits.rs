@@ -118,7 +118,9 @@ async fn one_that_leaves_while_it_waits_takes_nothing_with_it() {
     let mut first = asks(&proxy).await;
     let mut backend = upstream.accept().await;
     backend.read_head().await;
-    drop(asks(&proxy).await);
+    let second = asks(&proxy).await;
+    pends(&proxy, 1).await;
+    drop(second);
     pends(&proxy, 0).await;
     let mut third = asks(&proxy).await;
     pends(&proxy, 1).await;

@@ -5,6 +5,7 @@ use crate::process::Process;
 use http_body_util::BodyExt;
 use std::net::SocketAddr;
 use std::time::Duration;
+use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::agent::{http2, whole};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -126,7 +127,7 @@ async fn an_answer_in_time_is_good(version: u8) {
         call.await.expect("read");
     }
     let counted = |metrics: &_| sum(metrics, "tokengauge_slo_events_total", "slo=\"s\"");
-    let end = Instant::now() + Duration::from_secs(5);
+    let end = Instant::now() + TIMEOUT;
     let mut metrics = process.metrics().await;
     while counted(&metrics) < STREAMS as f64 && Instant::now() < end {
         sleep(Duration::from_millis(50)).await;

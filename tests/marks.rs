@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::connection::RawConnection;
-use tokengauge_test_support::http_client::request_with;
+use tokengauge_test_support::http_client::{fetch_json, request_with};
+use tokengauge_test_support::port::HeldPort;
 use tokengauge_test_support::sim;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -71,10 +72,13 @@ impl Fixture {
         found.map_or(0.0, |(_, value)| value.parse().expect("a number"))
     }
 
+    async fn json(&self, path: &str) -> Value {
+        let token = format!("Bearer {TOKEN}");
+        fetch_json(self.process.admin, path, &[("authorization", &token)]).await
+    }
+
     async fn marks(&self, query: &str) -> Vec<Value> {
-        let (status, body) = get(self.process.admin, &format!("/api/v1/marks{query}")).await;
-        assert_eq!(status, 200, "{body}");
-        let answer: Value = serde_json::from_str(&body).expect("JSON");
+        let answer = self.json(&format!("/api/v1/marks{query}")).await;
         answer["marks"].as_array().expect("marks").clone()
     }
 
@@ -94,9 +98,7 @@ impl Fixture {
     /// Whether a call found no connection to its upstream.
     async fn was_unreachable(&self) -> bool {
         let path = "/api/v1/calls?outcome=unreachable&limit=1";
-        let (status, body) = get(self.process.admin, path).await;
-        assert_eq!(status, 200, "{body}");
-        let answer: Value = serde_json::from_str(&body).expect("JSON");
+        let answer = self.json(path).await;
         !answer["calls"].as_array().expect("calls").is_empty()
     }
 
@@ -333,8 +335,9 @@ async fn a_mark_needs_the_token_and_keeps_the_rules() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn reloads_prices_budgets_and_warm_ups_mark_themselves() {
-    let sim = sim::start("tokens=40,ttft=1ms,gap=1ms,usage=on").await;
-    let address = sim.address;
+    let held = HeldPort::take();
+    let sim = sim::start_on(held.listen(), "tokens=40,ttft=1ms,gap=1ms,usage=on");
+    let address = held.address;
     let measure = "[measure]\nwarm_up_calls = 1\nwarm_up_for = \"0s\"\n";
     let tables = |output: u32, usd: &str| {
         format!(
@@ -374,10 +377,7 @@ async fn reloads_prices_budgets_and_warm_ups_mark_themselves() {
         assert!(Instant::now() < end, "it still answers");
         chat(proxy).await;
     }
-    let listener = TcpListener::bind(address).await.expect("free again");
-    let simulator =
-        tokengauge::sim::Simulator::new("tokens=40,ttft=1ms,gap=1ms".parse().expect("settings"));
-    let _sim = sim::serve_on(listener, simulator);
+    let _sim = sim::start_on(held.listen(), "tokens=40,ttft=1ms,gap=1ms");
     for _ in 0..2 {
         assert_eq!(chat(proxy).await, 200);
     }

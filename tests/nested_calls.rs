@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::http_client::fetch;
+use tokengauge_test_support::port::nowhere;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::process::Command;
 
@@ -130,13 +131,11 @@ async fn gauge(
         text += &format!("[[route]]\npath = \"/{name}\"\nupstream = \"{name}\"\n");
     }
     std::fs::write(&file, text).expect("written");
-    let nobody = TcpListener::bind("127.0.0.1:0").await.expect("bound");
-    let nobody = nobody.local_addr().expect("an address");
     let mut command = Command::new(env!("CARGO_BIN_EXE_tokengauge"));
     command.args(["run", "--config"]).arg(&file);
     command.env(
         "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
-        format!("http://{nobody}/v1/traces"),
+        format!("http://{}/v1/traces", nowhere()),
     );
     Process::start_by(command).await
 }

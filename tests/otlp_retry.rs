@@ -11,7 +11,7 @@ use tokengauge::observer::End;
 use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::meter::{Bench, DONE, finish, words};
 use tokengauge_test_support::otlp::{LostItems, Receiver, ReceiverBehaviour, exporters};
-use tokio::net::TcpListener;
+use tokengauge_test_support::port::HeldPort;
 
 const CALLS: usize = 20;
 
@@ -54,12 +54,17 @@ impl ExporterFixture {
             self.bench.answer(&*call, 200, "text/event-stream");
             self.bench.frame(&*call, 100, words(10));
             self.bench.frame(&*call, 300, finish(Some(10)) + DONE);
-            self.bench.end(&*call, 310, End::Complete);
+            call.ended(self.bench.at(310), End::Complete);
         }
+        assert!(self.bench.meter.flush(TIMEOUT));
     }
 
     fn lost(&self) -> Vec<(&'static str, &'static str, u64)> {
         self.lost.lock().unwrap().clone()
+    }
+
+    fn lost_items(&self) -> u64 {
+        self.lost().iter().map(|(_, _, items)| items).sum()
     }
 
     /// Sends what waits; says what was lost in the end.
@@ -71,12 +76,6 @@ impl ExporterFixture {
         drop(self.series);
         std::mem::take(&mut self.lost.lock().unwrap())
     }
-}
-
-/// An address where nobody listens.
-async fn nowhere() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
-    listener.local_addr().expect("an address")
 }
 
 async fn arrived(receiver: &Receiver, spans: usize, logs: usize) {
@@ -94,8 +93,8 @@ async fn arrived(receiver: &Receiver, spans: usize, logs: usize) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_receiver_that_is_away_for_some_seconds_loses_nothing() {
     for protocol in ["http/protobuf", "grpc"] {
-        let address = nowhere().await;
-        let mut variables = variables(address, protocol);
+        let held = HeldPort::take();
+        let mut variables = variables(held.address, protocol);
         variables.push(("OTEL_EXPORTER_OTLP_TIMEOUT", "10000".to_owned()));
         let fixture = ExporterFixture::new(&variables);
         fixture.calls(CALLS);
@@ -103,7 +102,7 @@ async fn a_receiver_that_is_away_for_some_seconds_loses_nothing() {
         fixture.calls(250);
         tokio::time::sleep(Duration::from_secs(3)).await;
         assert!(fixture.lost().is_empty(), "{:?}", fixture.lost());
-        let receiver = Receiver::start_at(address).await;
+        let receiver = Receiver::start_at(held.address).await;
         arrived(&receiver, 2 * (CALLS + 250), CALLS + 250).await;
         assert!(fixture.end(TIMEOUT).await.is_empty(), "{protocol}");
     }
@@ -153,13 +152,18 @@ async fn a_receiver_that_says_no_is_asked_once() {
         let fixture = ExporterFixture::new(&variables);
         fixture.calls(256);
         let until = Instant::now() + TIMEOUT;
-        while fixture.lost().is_empty() {
+        while fixture.lost_items() < 512 {
             assert!(Instant::now() < until, "{protocol} {behaviour:?}");
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        let lost: u64 = fixture.lost().iter().map(|(_, _, items)| items).sum();
-        assert_eq!(lost, 512);
-        assert_eq!(receiver.received().len(), 1, "{protocol} {behaviour:?}");
+        assert_eq!(fixture.lost_items(), 512);
+        // One export, or several where the machine is slow: each is given up after one request.
+        let exports = fixture.lost().len();
+        assert_eq!(
+            receiver.received().len(),
+            exports,
+            "{protocol} {behaviour:?}"
+        );
         fixture.end(TIMEOUT).await;
     }
 }

@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use tokengauge::config::Config;
 use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::connection::RawConnection;
-use tokengauge_test_support::http_client::{Reply, request_with};
+use tokengauge_test_support::http_client::{Reply, fetch_json, request_with};
 use tokengauge_test_support::sim::{self, Sim};
 use tokio::process::Command;
 
@@ -130,9 +130,7 @@ fn bearer(key: &str) -> String {
 async fn get(process: &Process, path: &str) -> Value {
     let token = bearer(TOKEN);
     let headers = [("authorization", token.as_str())];
-    let reply = request_with(process.admin, "GET", &format!("/api/v1/{path}"), &headers).await;
-    assert_eq!(reply.status, 200, "{path}: {}", reply.body);
-    serde_json::from_str(&reply.body).expect("JSON")
+    fetch_json(process.admin, &format!("/api/v1/{path}"), &headers).await
 }
 
 /// The records of so many calls, sorted by their route, team and tenant.
@@ -242,13 +240,13 @@ async fn a_month_is_the_same_from_ledger_and_store_and_its_shares_are_a_whole() 
     }
     calls(&process, 4).await;
     let month = humantime::format_rfc3339_seconds(SystemTime::now()).to_string()[..7].to_owned();
-    process.signal(Signal::TERM);
-    assert!(process.ended().await.success());
     let end = Instant::now() + TIMEOUT;
     while fixture.store.ids().len() < 4 {
         assert!(Instant::now() < end, "calls in the store");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
+    process.signal(Signal::TERM);
+    assert!(process.ended().await.success());
     let ledger = fixture.state().join("ledger.sqlite");
     let url = format!("http://{}/default", fixture.store.address);
     let report = |options: Vec<String>| {

@@ -49,9 +49,10 @@ async fn files_about_calls_are_readable_by_the_owner_only() {
             .status,
         200
     );
-    exists(&state.join("ledger.sqlite-wal")).await;
     for ending in ["", "-wal", "-shm", ".lock"] {
-        assert_eq!(mode(&state.join(format!("ledger.sqlite{ending}"))), 0o600);
+        let path = state.join(format!("ledger.sqlite{ending}"));
+        exists(&path).await;
+        assert_eq!(mode(&path), 0o600);
     }
     process.signal(Signal::TERM);
     assert!(process.ended().await.success());

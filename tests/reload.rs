@@ -5,12 +5,14 @@ use rustix::process::Signal;
 use std::net::SocketAddr;
 use std::os::unix::fs::symlink;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tokengauge::config::{ClientTls, Protocol};
 use tokengauge::tls::Connector;
+use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::certificates::Authority;
 use tokengauge_test_support::http_client::{exchange, fetch, request};
+use tokengauge_test_support::port::HeldPort;
 use tokio::net::TcpStream;
 
 const ADMIN: &str = "[admin]\nlisten = \"127.0.0.1:0\"\n";
@@ -75,7 +77,7 @@ async fn twenty_reloads_under_two_hundred_streams_drop_none_of_them() {
     const STREAMS: usize = 200;
     const RELOADS: usize = 20;
     let upstream = SteppedBackend::start().await;
-    let spare = free_addresses(4);
+    let (_held, spare) = held_ports(4);
     let file = ConfigFile::new(&generation(0, upstream.address, &spare));
     let process = Process::start(&file.path()).await;
     let address = process.addresses()[0];
@@ -102,8 +104,8 @@ async fn twenty_reloads_under_two_hundred_streams_drop_none_of_them() {
         assert_eq!(body, SteppedBackend::whole(&id, RELOADS));
     }
     // The records come after the streams.
-    let mut whole = 0;
-    for _ in 0..100 {
+    let end = Instant::now() + TIMEOUT;
+    let whole = loop {
         let calls = fetch(
             process.admin,
             "/api/v1/calls?limit=1000&operation_class=all",
@@ -112,14 +114,14 @@ async fn twenty_reloads_under_two_hundred_streams_drop_none_of_them() {
         .body;
         let calls: serde_json::Value = serde_json::from_str(&calls).expect("JSON");
         let calls = calls["calls"].as_array().expect("calls").iter();
-        whole = calls
+        let whole = calls
             .filter(|call| call["route"] == "r0" && call["outcome"] == "complete")
             .count();
-        if whole == STREAMS {
-            break;
+        if whole == STREAMS || Instant::now() >= end {
+            break whole;
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+    };
     assert_eq!(
         whole, STREAMS,
         "each is recorded under the route it began on"
@@ -129,12 +131,11 @@ async fn twenty_reloads_under_two_hundred_streams_drop_none_of_them() {
     assert!(process.ended().await.success());
 }
 
-/// Addresses that nobody gets who asks for any.
-fn free_addresses(count: usize) -> Vec<SocketAddr> {
-    let first = 20_000 + (std::process::id() % 1000) as u16 * 10;
-    let all = (first..32_000).map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
-    let free = all.filter(|address| std::net::TcpListener::bind(address).is_ok());
-    free.take(count).collect()
+/// Ports that nobody gets who asks for any, and their addresses.
+fn held_ports(count: usize) -> (Vec<HeldPort>, Vec<SocketAddr>) {
+    let held: Vec<_> = std::iter::repeat_with(HeldPort::take).take(count).collect();
+    let addresses = held.iter().map(|port| port.address).collect();
+    (held, addresses)
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -267,13 +268,11 @@ async fn what_did_not_change_keeps_its_connections_and_its_counts() {
     let kept = good("kept");
     // Calls are counted a moment after their agents have the answer.
     let counts = async |wanted: f64| {
-        let mut counted = 0.0;
-        for _ in 0..100 {
-            counted = process.metrics().await[&kept];
-            if counted >= wanted {
-                break;
-            }
+        let end = Instant::now() + TIMEOUT;
+        let mut counted = process.metrics().await[&kept];
+        while counted < wanted && Instant::now() < end {
             tokio::time::sleep(Duration::from_millis(50)).await;
+            counted = process.metrics().await[&kept];
         }
         assert_eq!(counted, wanted);
     };
@@ -335,7 +334,7 @@ async fn an_address_that_goes_is_not_accepted_on_and_its_streams_go_on() {
             route("a", upstream.address)
         )
     };
-    let spare = free_addresses(2);
+    let (_held, spare) = held_ports(2);
     let file = ConfigFile::new(&text(&spare[..1]));
     let process = Process::start(&file.path()).await;
     let stream = Listener::open(spare[0], "/a", "s".to_owned()).await;
@@ -396,7 +395,8 @@ async fn an_address_gets_tls_and_loses_it_again() {
     let upstream = SteppedBackend::start().await;
     let authority = Authority::new();
     let (certificate, key) = authority.issue("server", "localhost");
-    let spare = free_addresses(1)[0];
+    let held = HeldPort::take();
+    let spare = held.address;
     let text = |tls: &str| {
         format!(
             "listen = \"{spare}\"\n{tls}{ADMIN}{}",

@@ -17,6 +17,7 @@ use tempfile::TempDir;
 use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::agent::{http2, whole};
 use tokengauge_test_support::http_client::fetch;
+use tokengauge_test_support::port::nowhere;
 use tokengauge_test_support::soon;
 use tokengauge_test_support::wire::encode::{CODINGS, encode};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -62,12 +63,6 @@ async fn backend(bodies: Arc<Mutex<Vec<Vec<u8>>>>) -> SocketAddr {
     address
 }
 
-/// An address at which nobody listens.
-async fn nobody() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
-    listener.local_addr().expect("an address")
-}
-
 /// A server that takes connections and resets them once it has read a little of their request.
 async fn resets() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
@@ -91,7 +86,7 @@ struct ProxyFixture {
 impl ProxyFixture {
     async fn start(more: &str) -> ProxyFixture {
         let bodies = Arc::default();
-        let (live, dead) = (backend(Arc::clone(&bodies)).await, nobody().await);
+        let (live, dead) = (backend(Arc::clone(&bodies)).await, nowhere());
         let folder = TempDir::new().expect("a folder");
         let file = folder.path().join("proxy-config.toml");
         let text = format!(

@@ -104,7 +104,7 @@ async fn an_upstream_that_is_stuck_is_no_reason_to_be_restarted() {
     for path in ["/livez", "/readyz", "/metrics"] {
         let asked = Instant::now();
         assert_eq!(fetch(process.admin, path).await.status, 200, "{path}");
-        assert!(asked.elapsed().as_secs() < 2, "{path}");
+        assert!(asked.elapsed().as_secs() < 10, "{path}");
     }
     waiting.iter().for_each(tokio::task::JoinHandle::abort);
 }

@@ -104,9 +104,11 @@ async fn what_the_truth_says_of_time_is_what_a_client_sees() {
         .find(|(_, bytes)| bytes.windows(10).any(|w| w == b"text_delta"));
     let (seen, _) = first.expect("a first token");
     let sent = truth.instants.first_token.expect("a first token");
-    let apart = seen.max(&sent).duration_since(*seen.min(&sent));
+    // On the one thread of both, nothing is read before its write has returned.
+    assert!(*seen >= sent, "read before it was written");
+    let apart = seen.duration_since(sent);
     assert!(
-        apart < Duration::from_millis(50),
+        apart < Duration::from_secs(1),
         "{apart:?} between writing and reading"
     );
     let seconds = truth.seconds;

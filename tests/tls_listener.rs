@@ -199,7 +199,7 @@ async fn a_client_without_tls_gets_nothing_and_disturbs_no_other() {
     let (authority, upstream) = (Authority::new(), CannedUpstream::start().await);
     let proxy = Setup::to(upstream.address)
         .listener_tls(with_tls(&authority, None))
-        .limits(|limits| limits.head_timeout = Duration::from_millis(300))
+        .limits(|limits| limits.head_timeout = Duration::from_secs(2))
         .start()
         .await;
     let mut silent = proxy.agent().await;

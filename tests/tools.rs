@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::connection::RawConnection;
-use tokengauge_test_support::http_client::fetch;
+use tokengauge_test_support::http_client::fetch_json;
 use tokengauge_test_support::sim::{self, Sim};
 use tokengauge_test_support::upstream::Upstream;
 use tokio::process::Command;
@@ -120,9 +120,7 @@ async fn scripted(upstream: &Upstream, tools: &[&str]) {
 }
 
 async fn get(process: &Process, path: &str) -> Value {
-    let reply = fetch(process.admin, &format!("/api/v1/{path}")).await;
-    assert_eq!(reply.status, 200, "{path}: {}", reply.body);
-    serde_json::from_str(&reply.body).expect("JSON")
+    fetch_json(process.admin, &format!("/api/v1/{path}"), &[]).await
 }
 
 /// Waits until the ledger has so many calls.

@@ -7,7 +7,8 @@ use serde_json::Value;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::http_client::fetch;
 use tokengauge_test_support::sim;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -56,16 +57,17 @@ async fn call(process: &Process, session: &str, words: usize) {
 
 /// Waits until `count` calls are in the ledger.
 async fn kept(process: &Process, calls: u64) -> Value {
-    for _ in 0..100 {
+    let end = Instant::now() + TIMEOUT;
+    loop {
         // A ledger that was just made may be busy.
         let groups = fetch(process.admin, "/api/v1/groups").await.body;
         let groups: Value = serde_json::from_str(&groups).expect("JSON");
         if groups["groups"][0]["calls"] == calls {
             return groups["groups"][0].clone();
         }
+        assert!(Instant::now() < end, "{calls} calls are not in the ledger");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    panic!("{calls} calls are not in the ledger");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -172,7 +172,7 @@ impl AttackCost {
 
     /// What is still resident once no more memory is returned.
     async fn given_back(&self) -> u64 {
-        let end = Instant::now() + Duration::from_secs(10);
+        let end = Instant::now() + TIMEOUT;
         loop {
             let left = self.fixture.resident().saturating_sub(self.at_rest);
             if left <= SLACK {

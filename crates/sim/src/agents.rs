@@ -330,7 +330,11 @@ mod tests {
     use super::*;
     use crate::{Ending, Profile, Simulator};
     use std::collections::HashSet;
+    use std::time::Instant;
     use tokio::net::TcpListener;
+
+    /// What takes longer hangs.
+    const HANGS: Duration = Duration::from_secs(60);
 
     #[test]
     fn every_trade_behaves_in_a_way_that_can_be() {
@@ -347,7 +351,10 @@ mod tests {
         let simulator = Simulator::new(Profile::default());
         let server = tokio::spawn(simulator.clone().serve(listener, std::future::pending()));
         let enough = async {
-            for _ in 0..1000 {
+            // Until all of them have begun.
+            tokio::time::sleep(Duration::from_millis(3_500)).await;
+            let end = Instant::now() + HANGS;
+            while Instant::now() < end {
                 let truths = simulator.truths();
                 let complete = truths.iter().any(|truth| truth.outcome == Ending::Complete);
                 if complete && truths.len() as u64 + simulator.in_flight() >= 12 {
@@ -357,10 +364,8 @@ mod tests {
             }
         };
         run(address, 12, true, enough).await;
-        for _ in 0..200 {
-            if simulator.in_flight() == 0 {
-                break;
-            }
+        let end = Instant::now() + HANGS;
+        while simulator.in_flight() > 0 && Instant::now() < end {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         assert_eq!(simulator.in_flight(), 0, "a call outlived its agent");

@@ -1,6 +1,9 @@
 //! A plain HTTP/1.1 GET, so that tests see what a client sees.
 
+use crate::TIMEOUT;
+use serde_json::Value;
 use std::net::SocketAddr;
+use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -63,4 +66,18 @@ pub async fn exchange_bytes(
 
 pub async fn fetch(address: SocketAddr, path: &str) -> Reply {
     request(address, "GET", path).await
+}
+
+/// The JSON of an answer that succeeds. A ledger that is being made, or is busy, is a reason to ask again.
+pub async fn fetch_json(address: SocketAddr, path: &str, headers: &[(&str, &str)]) -> Value {
+    let end = Instant::now() + TIMEOUT;
+    loop {
+        let reply = request_with(address, "GET", path, headers).await;
+        if reply.status != 503 {
+            assert_eq!(reply.status, 200, "{path}: {}", reply.body);
+            return serde_json::from_str(&reply.body).expect("JSON");
+        }
+        assert!(Instant::now() < end, "{path}: {}", reply.body);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
 }

@@ -11,6 +11,7 @@ pub mod connection;
 pub mod http_client;
 pub mod meter;
 pub mod otlp;
+pub mod port;
 pub mod proxy;
 pub mod recorder;
 pub mod records;

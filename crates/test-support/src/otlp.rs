@@ -68,7 +68,7 @@ impl Receiver {
         Receiver::serve(ReceiverBehaviour::default(), Some(acceptor)).await
     }
 
-    /// A receiver at a given address, where another listened before.
+    /// A receiver at a given address.
     pub async fn start_at(address: SocketAddr) -> Receiver {
         let listener = TcpListener::bind(address).await.expect("bound");
         Receiver::listen(listener, ReceiverBehaviour::default(), None)

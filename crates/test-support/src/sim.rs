@@ -1,6 +1,7 @@
 //! A simulator on a free port, and a real client for it.
 pub mod realtime;
 
+use crate::TIMEOUT;
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::{BodyExt, Full};
@@ -54,7 +55,16 @@ impl Answer {
 }
 
 pub async fn start(settings: &str) -> Sim {
-    serve(Simulator::new(settings.parse::<Profile>().expect(settings))).await
+    serve(simulator(settings)).await
+}
+
+/// The same on a listener of the test.
+pub fn start_on(listener: TcpListener, settings: &str) -> Sim {
+    serve_on(listener, simulator(settings))
+}
+
+fn simulator(settings: &str) -> Arc<Simulator> {
+    Simulator::new(settings.parse::<Profile>().expect(settings))
 }
 
 pub async fn serve(simulator: Arc<Simulator>) -> Sim {
@@ -123,7 +133,8 @@ impl Sim {
     /// The ground truth of the call behind `answer`, once it is written.
     pub async fn truth_of(&self, answer: &Answer) -> Truth {
         let bytes = answer.body().len() as u64;
-        for _ in 0..500 {
+        let end = Instant::now() + TIMEOUT;
+        while Instant::now() < end {
             let newest = self.simulator.truths().first().cloned();
             if let Some(truth) =
                 newest.filter(|truth| truth.bytes == bytes && self.simulator.in_flight() == 0)
@@ -132,18 +143,19 @@ impl Sim {
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        panic!("no truth of {bytes} bytes was told within 5 s");
+        panic!("no truth of {bytes} bytes was told in time");
     }
 
     /// The ground truth of the newest call, once it is written.
     pub async fn truth(&self) -> Arc<Truth> {
-        for _ in 0..500 {
+        let end = Instant::now() + TIMEOUT;
+        while Instant::now() < end {
             if let Some(truth) = self.simulator.truths().first() {
                 return Arc::clone(truth);
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        panic!("no truth was told within 5 s");
+        panic!("no truth was told in time");
     }
 }
 
