@@ -72,21 +72,26 @@ IMAGE_PROFILE ?= dev
 AS_TESTED := --examples
 # Profile-guided optimisation: which branches calls take and how often, for the compiler of the image.
 PGO := src/pgo.profdata
+# Addresses to relocate take an eightieth of their place packed. The C library that starts the program has to know them, so
+# that they are packed where it is part of the program.
+STATIC := -C target-feature=+crt-static -C link-arg=-Wl,-z,pack-relative-relocs
 .PHONY: static
 static: compiler ## target/static/tokengauge, the binary of the image; IMAGE_PROFILE=image for the one to ship
 ifeq ($(IMAGE_PROFILE),dev)
-	cargo rustc --locked --bin tokengauge $(AS_TESTED) -- -C target-feature=+crt-static
+	cargo rustc --locked --bin tokengauge $(AS_TESTED) -- $(STATIC)
 else
-	RUSTFLAGS="-Cprofile-use=$(CURDIR)/$(PGO)" cargo rustc --locked --profile $(IMAGE_PROFILE) --bin tokengauge -- -C target-feature=+crt-static
+	RUSTFLAGS="-Cprofile-use=$(CURDIR)/$(PGO)" cargo rustc --locked --profile $(IMAGE_PROFILE) --bin tokengauge -- $(STATIC)
 endif
 	install -D target/$(subst dev,debug,$(IMAGE_PROFILE))/tokengauge target/static/tokengauge
 
-# Repeat it when what a start runs has moved: names that no longer exist are ignored.
+# Repeat it for a release, after `pgo`, for another compiler, and when what a start runs has moved: names that no longer
+# exist are ignored. The image's program is made with its symbols here.
 .PHONY: link-order
-link-order: compiler ## record which functions a start and a call run, for the linker to put them side by side
+link-order: compiler ## record which functions a start and a call run, for the linker to put them side by side: half an hour
 	command -v valgrind > /dev/null || tests/real/apt valgrind
+	$(MAKE) static IMAGE_PROFILE=image STATIC="$(STATIC) -C strip=none"
 	cargo build --locked --release
-	benches/link_order/record target/release/tokengauge src/link-order.ld
+	benches/link_order/record src/link-order.ld target/static/tokengauge target/release/tokengauge
 
 # Repeat it for a release, and for another compiler: functions of another version have other names, of which the profile
 # says nothing. LLVM 19's tool reads what the compiler's newer LLVM writes.
