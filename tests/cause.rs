@@ -161,8 +161,8 @@ async fn was_unreachable(admin: SocketAddr) -> bool {
     !answer["calls"].as_array().expect("calls").is_empty()
 }
 
-/// The first alert whose cause is this upstream. One that fires before anybody has looked for its cause is sent again with it;
-/// one that has it is not, though its figures may change until the last call has ended.
+/// The first alert whose cause is this upstream. An alert that was sent without its cause is sent once more with it; after that,
+/// figures of the cause that change do not send it again.
 async fn alert_about(receiver: &Receiver, upstream: &str) -> Value {
     let words = format!("% of bad calls are upstream {upstream} (");
     let says = |alert: &&Value| {

@@ -48,8 +48,8 @@ pub(crate) fn end(context: &Arc<CallContext>, mut state: CallState, at: Instant,
     }
 }
 
-/// Whether no connection to the upstream could be opened. The calls after it are told so before the record is made,
-/// which may wait: a call that begins meanwhile is of the next warm-up.
+/// Whether no connection to the upstream could be opened. This is noted before the record is made, which may be later and
+/// in the background, so that the next call already counts as the first of a warm-up.
 fn is_out_of_reach(end: &End) -> bool {
     let End::Failed(kind) = end else { return false };
     *kind == FailureKind::ConnectTimeout || verdict::failed(*kind) == Outcome::Unreachable

@@ -143,7 +143,7 @@ impl Sim {
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        panic!("no truth of {bytes} bytes was told in time");
+        panic!("the simulator has no truth of {bytes} bytes in time");
     }
 
     /// The ground truth of the newest call, once it is written.
@@ -155,7 +155,7 @@ impl Sim {
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        panic!("no truth was told in time");
+        panic!("the simulator has no truth of the call in time");
     }
 }
 
