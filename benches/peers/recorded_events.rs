@@ -1,6 +1,8 @@
 //! Where the events of a recorded body are, and which of them are alike.
 
 use crate::recorded::Framing;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use std::ops::Range;
 
 /// The first length of Amazon's frames, and its bytes before the headers.
@@ -40,7 +42,7 @@ fn frame_length(rest: &[u8]) -> Option<usize> {
     Some(u32::from_be_bytes(*length) as usize)
 }
 
-/// The longest run of events that differ in texts and numbers alone.
+/// The longest run of events that differ in texts, numbers and spaces alone.
 pub fn longest_run(framing: Framing, body: &[u8], events: &[Range<usize>]) -> Range<usize> {
     let shapes: Vec<_> = events
         .iter()
@@ -61,11 +63,26 @@ pub fn longest_run(framing: Framing, body: &[u8], events: &[Range<usize>]) -> Ra
 
 /// An event without the values of its texts and numbers: names of members stay.
 fn shape(framing: Framing, event: &[u8]) -> Vec<u8> {
-    let event = match framing {
-        Framing::EventStream => event.get(PRELUDE..event.len().saturating_sub(4)),
-        _ => Some(event),
+    let Framing::EventStream = framing else {
+        return shape_of(event);
     };
-    let mut rest = event.unwrap_or_default();
+    let event = event.get(PRELUDE..event.len().saturating_sub(4));
+    let event = event.unwrap_or_default();
+    match inside(event) {
+        Some(inside) => shape_of(&inside),
+        None => shape_of(event),
+    }
+}
+
+/// The event of a model that one of Bedrock's has inside, as base64.
+fn inside(event: &[u8]) -> Option<Vec<u8>> {
+    const BYTES: &[u8] = b"{\"bytes\":\"";
+    let start = memchr::memmem::find(event, BYTES)? + BYTES.len();
+    let end = memchr::memchr(b'"', &event[start..])?;
+    STANDARD.decode(&event[start..start + end]).ok()
+}
+
+fn shape_of(mut rest: &[u8]) -> Vec<u8> {
     let mut shape = Vec::new();
     while let [first, after @ ..] = rest {
         rest = after;
@@ -79,7 +96,7 @@ fn shape(framing: Framing, event: &[u8]) -> Vec<u8> {
                 shape.push(b'"');
                 rest = after.get(1..).unwrap_or_default();
             }
-            b'0'..=b'9' | b'-' | b'.' => {}
+            b'0'..=b'9' | b'-' | b'.' | b' ' => {}
             other => shape.push(*other),
         }
     }

@@ -168,9 +168,9 @@ fn events_are_cut_where_their_framing_ends_them() {
 }
 
 #[test]
-fn like_events_differ_in_texts_and_numbers_alone() {
+fn like_events_differ_in_texts_numbers_and_spaces_alone() {
     let body = b"data: {\"start\":1}\n\n\
-        data: {\"text\":\"a\",\"at\":1}\n\ndata: {\"text\":\"b\\\"\",\"at\":22}\n\ndata: {\"text\":\"\",\"at\":-3.5}\n\n\
+        data: {\"text\":\"a\",\"at\":1}\n\ndata: {\"text\":\"b\\\"\",\"at\":22}  \n\ndata: {\"text\":\"\",\"at\":-3.5}\n\n\
         data: {\"stop\":1}\n\n";
     let events = split(Framing::Sse, body);
     assert_eq!(events.len(), 5);
@@ -187,6 +187,13 @@ fn recorded_bodies_of_all_dialects_are_whole_and_can_be_repeated() {
         assert!(of_dialect.count() > 0, "{dialect}");
     }
     assert!(all.iter().any(|body| body.can_be_repeated()));
+    let mut bedrock = all
+        .iter()
+        .filter(|body| body.name == "bedrock_invoke/anthropic.chunks");
+    assert!(
+        bedrock.all(|body| !body.can_be_repeated()),
+        "its events are alike on the outside alone"
+    );
     for body in all.iter() {
         let once = body.events(false).count();
         assert!(once > 0, "{}", body.name);

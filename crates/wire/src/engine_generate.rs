@@ -4,6 +4,7 @@
 
 use super::detect::{Detected, Target};
 use super::emit::{self, RepeatedName};
+use super::event_template::Template;
 use super::json::{Count, List, Object, Text, error_kind, parse};
 use super::openai_chat::Timings;
 use super::registration::BeyondText;
@@ -114,6 +115,15 @@ pub(super) static LLAMA_CPP: Registration = Registration {
         _ => None,
     },
     has_members: |members| members.content.is_some() && members.stop.is_some(),
+    // The number of tokens is read where `stop` says that it is the last.
+    template: Some(&Template {
+        unread: &[
+            "\"tokens\":",
+            "\"tokens_predicted\":",
+            "\"completion_probabilities\":",
+        ],
+        ..Template::PLAIN
+    }),
     default_stream: Some(false),
     needs_model: false,
     ..Registration::new::<EngineGenerate>(Dialect::LlamaCpp)

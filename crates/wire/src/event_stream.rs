@@ -4,7 +4,7 @@ mod frame;
 
 use super::framing::{Item, Splitter};
 use super::{DecodeError, Limits, buffer};
-use frame::{Frame, Prelude};
+use frame::{Frame, KnownHeader, Prelude};
 use std::sync::Arc;
 use tokengauge_core::memory::{Buffer, Memory};
 
@@ -42,11 +42,12 @@ impl EventStream {
 
 /// What a frame is, by its headers.
 fn item(frame: Frame<'_>) -> Item<'_> {
-    match frame.text(":message-type") {
-        Some("exception") => Item::Exception(frame.text(":exception-type").unwrap_or("exception")),
-        Some("error") => Item::Exception(frame.text(":error-code").unwrap_or("error")),
+    let named = |header, other| Item::Exception(frame.text(header).unwrap_or(other));
+    match frame.text(KnownHeader::MessageType) {
+        Some("exception") => named(KnownHeader::ExceptionType, "exception"),
+        Some("error") => named(KnownHeader::ErrorCode, "error"),
         _ => Item::Event {
-            name: frame.text(":event-type").unwrap_or_default(),
+            name: frame.text(KnownHeader::EventType).unwrap_or_default(),
             payload: frame.payload,
         },
     }

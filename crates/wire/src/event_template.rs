@@ -3,11 +3,12 @@
 //! is several times faster than parsing.
 //!
 //! Nothing is guessed: an event takes the fast path only if it equals the one that was parsed,
-//! byte for byte, except for the string of its text, for values of members that the reader
-//! never reads, and for numbers of tokens so far.
+//! byte for byte, except for the string of its text, for copies of that text, for values of members that
+//! the reader does not read, for numbers of tokens so far, and for spaces before the last brace.
 
 use super::{Malformed, Reader, Sink};
 use memchr::{memchr2, memmem};
+use serde::de::IgnoredAny;
 use std::borrow::Cow;
 use std::ops::Range;
 use tokengauge_core::call::{Channel, Event, Segment, Usage};
@@ -42,6 +43,8 @@ struct VariableField {
 enum FieldKind {
     /// As the new text.
     Text,
+    /// As the text, which it repeats.
+    Copy,
     /// Not at all.
     Ignored,
     /// As one of the counts of a usage.
@@ -67,9 +70,11 @@ pub struct CountFields {
 
 /// How the events of a dialect repeat each other.
 pub struct Template {
-    /// Members that its reader never reads, at any depth, and that differ from event to event;
-    /// with quotes and colon.
+    /// Members that its reader does not read in events of text alone, at any depth, and that differ from event to
+    /// event; with quotes and colon.
     pub unread: &'static [&'static str],
+    /// Members that some servers send the text in once more; with quotes and colon.
+    pub copies: &'static [&'static str],
     /// The counts that it sends with every event.
     pub counts: Option<CountFields>,
     /// Whether a second event like one with a tool call continues that call.
@@ -80,6 +85,7 @@ impl Template {
     /// Events that differ in their text alone.
     pub const PLAIN: Template = Template {
         unread: &[],
+        copies: &[],
         counts: None,
         tool_calls: true,
     };
@@ -126,22 +132,24 @@ impl EventCache {
 
     fn match_payload<'p>(&self, payload: &'p [u8]) -> Option<MatchedEvent<'p>> {
         let (mut rest, mut from) = (payload, 0);
-        let (mut text, mut counts) = (None, Counts::default());
+        let (mut text, mut copy, mut counts) = (None, None, Counts::default());
         for field in &self.fields {
             rest = rest.strip_prefix(&self.event[from..field.at.start])?;
             let (value, behind) = rest.split_at_checked(value_end(rest)?)?;
             match field.value {
-                FieldKind::Text => text = Some(string(value)?),
+                FieldKind::Text => text = Some(value),
+                FieldKind::Copy if copy.is_some_and(|other| other != value) => return None,
+                FieldKind::Copy => copy = Some(value),
                 FieldKind::Count(of) => *counts.get_mut(usize::from(of))? = Some(number(value)?),
                 FieldKind::Ignored => {}
             }
             rest = behind;
             from = field.at.end;
         }
-        if rest != &self.event[from..] {
+        if !ends_alike(rest, &self.event[from..]) || copy.is_some_and(|copy| Some(copy) != text) {
             return None;
         }
-        let text = text.filter(|text| !text.is_empty())?;
+        let text = string(text?).filter(|text| !text.is_empty())?;
         Some(MatchedEvent { text, counts })
     }
 
@@ -187,15 +195,15 @@ impl EventCache {
             return;
         }
         self.fields.clear();
-        self.fields.push(VariableField {
-            at: text.clone(),
-            value: FieldKind::Text,
-        });
+        let mut add = |at, value| self.fields.push(VariableField { at, value });
+        add(text.clone(), FieldKind::Text);
+        for key in template.copies {
+            let copies = values(payload, key, &text)
+                .filter(|at| payload[at.clone()] == payload[text.clone()]);
+            copies.for_each(|at| add(at, FieldKind::Copy));
+        }
         for key in template.unread {
-            let others = values(payload, key, &text);
-            let others = others.map(|at| (at, FieldKind::Ignored));
-            self.fields
-                .extend(others.map(|(at, value)| VariableField { at, value }));
+            values(payload, key, &text).for_each(|at| add(at, FieldKind::Ignored));
         }
         self.has_usage = seen.usage.is_some();
         if let Some(usage) = seen.usage
@@ -203,10 +211,25 @@ impl EventCache {
         {
             return;
         }
-        self.fields.sort_by_key(|field| field.at.start);
+        if !self.order_fields() {
+            return;
+        }
         name.clone_into(&mut self.name);
         payload.clone_into(&mut self.event);
         self.segment = Some(segment);
+    }
+
+    /// Puts the fields in the order of the event, without those inside of others; `false` if a count is one of these.
+    fn order_fields(&mut self) -> bool {
+        self.fields.sort_by_key(|field| field.at.start);
+        let (mut end, mut counted) = (0, true);
+        self.fields.retain(|field| {
+            let inside = field.at.start < end;
+            counted &= !(inside && matches!(field.value, FieldKind::Count(_)));
+            end = end.max(field.at.end);
+            !inside
+        });
+        counted
     }
 
     /// Finds the numbers that `usage` was made of; `false` if it is made of others.
@@ -287,8 +310,28 @@ fn literal(payload: &[u8], text: &str) -> Option<Range<usize>> {
     }
 }
 
-/// The length of the string or number that `bytes` begins with.
+/// Whether two ends of events are the same but for spaces before the last brace: Anthropic hides by them how long its
+/// texts are.
+fn ends_alike(one: &[u8], other: &[u8]) -> bool {
+    one == other || without_padding(one).is_some_and(|one| Some(one) == without_padding(other))
+}
+
+/// What is before the last brace and the spaces in front of it.
+fn without_padding(mut end: &[u8]) -> Option<&[u8]> {
+    end = end.strip_suffix(b"}")?;
+    while let Some(shorter) = end.strip_suffix(b" ") {
+        end = shorter;
+    }
+    Some(end)
+}
+
+/// The length of the value that `bytes` begins with; none for a word, and for what is no value.
 fn value_end(bytes: &[u8]) -> Option<usize> {
+    if matches!(bytes.first()?, b'[' | b'{') {
+        let mut values = serde_json::Deserializer::from_slice(bytes).into_iter::<IgnoredAny>();
+        values.next()?.ok()?;
+        return Some(values.byte_offset());
+    }
     if bytes.first() != Some(&b'"') {
         let other = |byte: &u8| !(byte.is_ascii_digit() || b"+-.eE".contains(byte));
         return bytes.iter().position(other).filter(|end| *end > 0);

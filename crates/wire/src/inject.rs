@@ -6,9 +6,11 @@
 //! out again. It reads server-sent events as they are: not compressed.
 
 use bytes::Bytes;
-use memchr::{memchr, memchr2, memmem};
+use memchr::memmem::{self, Finder};
+use memchr::{memchr, memchr2};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
+use std::sync::LazyLock;
 use tokengauge_core::observer::Filter;
 
 /// The longest event that is edited; longer ones are forwarded unchanged.
@@ -194,6 +196,9 @@ impl UsageFilter {
     }
 }
 
+/// Finds the member. It is made once: that takes longer than to look through an event.
+static USAGE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("\"usage\""));
+
 /// What is to be done to an event.
 #[derive(Debug, PartialEq, Eq)]
 enum Edit {
@@ -205,7 +210,7 @@ enum Edit {
 
 fn edit(event: &[u8]) -> Edit {
     // The cheap check first: it rules out most events of a backend without the option.
-    if memmem::find(event, b"\"usage\"").is_none() {
+    if USAGE.find(event).is_none() {
         return Edit::Leave;
     }
     let Some((start, payload)) = only_data(event) else {
@@ -259,7 +264,7 @@ fn only_data(event: &[u8]) -> Option<(usize, &[u8])> {
 /// The range of the member whose value is at `start..end`, including the comma that separates it
 /// from the others.
 fn member(payload: &[u8], start: usize, end: usize) -> Option<(usize, usize)> {
-    let key = memmem::rfind(&payload[..start], b"\"usage\"")?;
+    let key = memmem::rfind(&payload[..start], USAGE.needle())?;
     let before = payload[..key].trim_ascii_end();
     match before.last() {
         Some(b',') => Some((before.len() - 1, end)),

@@ -168,7 +168,10 @@ pub(super) static REGISTRATION: Registration = Registration {
             "\"created\":",
             "\"token_id\":",
             "\"p\":",
+            "\"logprobs\":",
         ],
+        // Together sends an answer, and OpenRouter reasoning, in two members; vLLM sends reasoning in two.
+        copies: &["\"text\":", "\"reasoning\":", "\"reasoning_content\":"],
         ..Template::PLAIN
     }),
     default_stream: Some(false),

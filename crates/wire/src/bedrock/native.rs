@@ -9,8 +9,10 @@ use super::super::{Malformed, Reader, Registration, Sink};
 use super::is_exception;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use memchr::memmem::Finder;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
+use std::sync::LazyLock;
 use tokengauge_core::call::{Channel, Dialect, Event, Usage};
 
 /// Room for a chunk that is kept for the next.
@@ -85,7 +87,7 @@ impl Invoke {
             }
             _ => sink(event),
         })?;
-        if !repeated && memchr::memmem::find(chunk, METRICS).is_some() {
+        if !repeated && METRICS.find(chunk).is_some() {
             over |= self.metrics(chunk, sink);
         }
         if over && !self.ended {
@@ -168,7 +170,9 @@ struct ChunkEnvelope<'a> {
     bytes: Text<'a>,
 }
 
-const METRICS: &[u8] = b"\"amazon-bedrock-invocationMetrics\"";
+/// Finds the member with Bedrock's own counts. It is made once: that takes longer than to look through a chunk.
+static METRICS: LazyLock<Finder<'static>> =
+    LazyLock::new(|| Finder::new("\"amazon-bedrock-invocationMetrics\""));
 
 #[derive(Deserialize)]
 struct MetricsChunk {
