@@ -47,7 +47,10 @@ pub(super) static COHERE_V1: Registration = Registration {
         V1_EVENTS.contains(&&*members.event_type)
             || (members.generation_id.is_some() && members.text.is_some())
     },
-    template: Some(&Template::PLAIN),
+    template: Some(&Template {
+        tool_calls: false,
+        ..Template::PLAIN
+    }),
     default_stream: Some(false),
     error_body: |error| json!({"message": error.message}),
     ..Registration::new::<V1>(Dialect::CohereV1)

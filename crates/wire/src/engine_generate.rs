@@ -244,7 +244,9 @@ impl EngineGenerate {
         } else {
             text
         };
-        emit::delta(sink, emit::segment(index, 0, Channel::Answer), new);
+        // A text of its own, so that no event is taken for one like it: what is new depends on the events before.
+        let new = new.to_owned();
+        emit::delta(sink, emit::segment(index, 0, Channel::Answer), &new);
         (emitted.bytes, emitted.hash) = (text.len(), hash(text));
         emitted.usage = Usage {
             input: meta.prompt_tokens.0,

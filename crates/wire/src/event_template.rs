@@ -19,6 +19,10 @@ const MAX_UNUSED_TEMPLATES: u32 = 16;
 const RATION: u32 = 32;
 /// The longest event of which a template is made.
 const MAX_EVENT: usize = 4096;
+/// The most members of one name that may differ.
+const MAX_MEMBERS: usize = 16;
+/// The longest number that may differ.
+const MAX_NUMBER: usize = 64;
 
 /// The template that was made of the last event.
 pub(super) struct EventCache {
@@ -28,7 +32,22 @@ pub(super) struct EventCache {
     fields: Vec<VariableField>,
     segment: Option<Segment>,
     has_usage: bool,
+    state: State,
     unused: u32,
+}
+
+/// How far the template is to be trusted. What a reader emits may depend on the events before, as for the number of a
+/// part, or a text that is told again: so an event that matches is read, too, and the template is used from the next on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// There is none.
+    Empty,
+    /// It was made of the last event.
+    Learnt,
+    /// So it was, and the present event matches it.
+    Matched,
+    /// A second event was read as the template says.
+    Confirmed,
 }
 
 /// A value of the event that may differ from the template.
@@ -101,20 +120,28 @@ impl EventCache {
             fields: Vec::new(),
             segment: None,
             has_usage: false,
+            state: State::Empty,
             unused: 0,
         }
     }
 
     /// Emits the events of a payload that matches the template; `false` where it does not match.
     pub(super) fn emit_cached(&mut self, name: &str, payload: &[u8], sink: Sink<'_>) -> bool {
-        let Some(segment) = self.segment else {
+        if self.state == State::Empty {
             return false;
-        };
+        }
         let matched = (self.name == name)
             .then(|| self.match_payload(payload))
             .flatten();
         let Some(matched) = matched else {
-            self.segment = None;
+            self.state = State::Empty;
+            return false;
+        };
+        if self.state != State::Confirmed {
+            self.state = State::Matched;
+            return false;
+        }
+        let Some(segment) = self.segment else {
             return false;
         };
         self.unused = 0;
@@ -141,7 +168,7 @@ impl EventCache {
                 FieldKind::Copy if copy.is_some_and(|other| other != value) => return None,
                 FieldKind::Copy => copy = Some(value),
                 FieldKind::Count(of) => *counts.get_mut(usize::from(of))? = Some(number(value)?),
-                FieldKind::Ignored => {}
+                FieldKind::Ignored => is_valid(value).then_some(())?,
             }
             rest = behind;
             from = field.at.end;
@@ -177,12 +204,14 @@ impl EventCache {
     fn wants_to_learn(&mut self) -> bool {
         self.unused = self.unused.saturating_add(1);
         self.template.is_some()
-            && (self.unused < MAX_UNUSED_TEMPLATES || self.unused.is_multiple_of(RATION))
+            && (self.state == State::Matched
+                || self.unused < MAX_UNUSED_TEMPLATES
+                || self.unused.is_multiple_of(RATION))
     }
 
     /// Makes a template of an event that a reader has read.
     fn learn(&mut self, name: &str, payload: &[u8], seen: &RecordedEvents) {
-        self.segment = None;
+        let before = std::mem::replace(&mut self.state, State::Empty);
         let Some((segment, text)) = seen.only_text() else {
             return;
         };
@@ -194,6 +223,7 @@ impl EventCache {
         {
             return;
         }
+        let place = self.place_of_text();
         self.fields.clear();
         let mut add = |at, value| self.fields.push(VariableField { at, value });
         add(text.clone(), FieldKind::Text);
@@ -205,7 +235,7 @@ impl EventCache {
         for key in template.unread {
             values(payload, key, &text).for_each(|at| add(at, FieldKind::Ignored));
         }
-        self.has_usage = seen.usage.is_some();
+        let has_usage = seen.usage.is_some();
         if let Some(usage) = seen.usage
             && !self.learn_counts(payload, &text, usage)
         {
@@ -214,9 +244,20 @@ impl EventCache {
         if !self.order_fields() {
             return;
         }
+        let alike = (self.segment, self.has_usage) == (Some(segment), has_usage);
+        self.state = match before {
+            State::Matched if alike && place == self.place_of_text() => State::Confirmed,
+            _ => State::Learnt,
+        };
         name.clone_into(&mut self.name);
         payload.clone_into(&mut self.event);
-        self.segment = Some(segment);
+        (self.segment, self.has_usage) = (Some(segment), has_usage);
+    }
+
+    /// Which of the fields is the text.
+    fn place_of_text(&self) -> Option<usize> {
+        let mut fields = self.fields.iter();
+        fields.position(|field| field.value == FieldKind::Text)
     }
 
     /// Puts the fields in the order of the event, without those inside of others; `false` if a count is one of these.
@@ -259,7 +300,8 @@ fn values<'p>(
     text: &Range<usize>,
 ) -> impl Iterator<Item = Range<usize>> + use<'p> {
     let text = text.clone();
-    memmem::find_iter(payload, key).filter_map(move |found| {
+    let found = memmem::find_iter(payload, key).take(MAX_MEMBERS);
+    found.filter_map(move |found| {
         let start = found + key.len();
         let spaces = payload[start..].iter().take_while(|byte| **byte == b' ');
         let start = start + spaces.count();
@@ -333,8 +375,7 @@ fn value_end(bytes: &[u8]) -> Option<usize> {
         return Some(values.byte_offset());
     }
     if bytes.first() != Some(&b'"') {
-        let other = |byte: &u8| !(byte.is_ascii_digit() || b"+-.eE".contains(byte));
-        return bytes.iter().position(other).filter(|end| *end > 0);
+        return number_end(bytes);
     }
     let mut at = 1;
     loop {
@@ -344,6 +385,30 @@ fn value_end(bytes: &[u8]) -> Option<usize> {
         }
         at += 2;
     }
+}
+
+/// The length of the number that `bytes` begins with; none where it has an exponent, which may be too large.
+fn number_end(bytes: &[u8]) -> Option<usize> {
+    let digits = |from: usize| {
+        let digits = bytes[from..]
+            .iter()
+            .take_while(|byte| byte.is_ascii_digit());
+        Some(digits.count()).filter(|digits| *digits > 0)
+    };
+    let start = usize::from(bytes.first() == Some(&b'-'));
+    let whole = digits(start)?;
+    let mut end = start + whole;
+    if bytes.get(end) == Some(&b'.') {
+        end += 1 + digits(end + 1)?;
+    }
+    let padded = whole > 1 && bytes[start] == b'0';
+    let goes_on = matches!(bytes.get(end), Some(b'e' | b'E'));
+    (!padded && !goes_on && end <= MAX_NUMBER).then_some(end)
+}
+
+/// Whether a value that is not read is one that a reader accepts; that numbers, lists and objects are was seen at their end.
+fn is_valid(value: &[u8]) -> bool {
+    value.first() != Some(&b'"') || string(value).is_some()
 }
 
 /// A whole number as JSON writes it.

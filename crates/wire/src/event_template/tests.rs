@@ -25,11 +25,21 @@ fn both(dialect: Dialect, events: &[&str]) -> (Vec<String>, Vec<String>, usize) 
     (read, repeated, short)
 }
 
-/// Every one of `events` after the first `learnt` takes the short way, and tells the same.
-fn repeats(dialect: Dialect, events: &[&str], learnt: usize) {
+/// Every one of `events` after the first `others`, the one that is learnt and the one that confirms it takes the short way,
+/// and tells the same.
+fn repeats(dialect: Dialect, events: &[&str], others: usize) {
     let (read, repeated, short) = both(dialect, events);
     assert_eq!(read, repeated);
-    assert_eq!(short, events.len() - learnt, "{events:?}");
+    assert!(events.len() > others + 2, "{events:?}");
+    assert_eq!(short, events.len() - others - 2, "{events:?}");
+}
+
+/// `events` tell the same, and so many of them take the short way.
+fn reads(dialect: Dialect, events: &[String], short: usize) {
+    let events: Vec<&str> = events.iter().map(String::as_str).collect();
+    let (read, repeated, took) = both(dialect, &events);
+    assert_eq!(read, repeated, "{events:?}");
+    assert_eq!(took, short, "{events:?}");
 }
 
 #[test]
@@ -39,11 +49,12 @@ fn usage_that_grows_with_every_event_is_emitted_without_parsing() {
         &[
             r#"{"candidates":[{"content":{"parts":[{"text":"a"}]}}],"usageMetadata":{"promptTokenCount":8,"candidatesTokenCount":1,"totalTokenCount":9},"modelVersion":"g"}"#,
             r#"{"candidates":[{"content":{"parts":[{"text":"b"}]}}],"usageMetadata":{"promptTokenCount":8,"candidatesTokenCount":2,"totalTokenCount":10},"modelVersion":"g"}"#,
+            r#"{"candidates":[{"content":{"parts":[{"text":"b2"}]}}],"usageMetadata":{"promptTokenCount":8,"candidatesTokenCount":3,"totalTokenCount":11},"modelVersion":"g"}"#,
             r#"{"candidates":[{"content":{"parts":[{"text":" \"promptTokenCount\":7 "}]}}],"usageMetadata":{"promptTokenCount":8,"candidatesTokenCount":12,"totalTokenCount":20},"modelVersion":"g"}"#,
             r#"{"candidates":[{"content":{"parts":[{"text":"c"}]}}],"usageMetadata":{"promptTokenCount":0,"candidatesTokenCount":13,"totalTokenCount":21},"modelVersion":"g"}"#,
         ],
         // The first one tells the model's name, too.
-        2,
+        1,
     );
 }
 
@@ -54,8 +65,9 @@ fn usage_is_emitted_without_parsing_where_google_writes_spaces() {
         &[
             r#"{"candidates": [{"content": {"parts": [{"text": "a"}]}}],"usageMetadata": {"promptTokenCount": 8,"candidatesTokenCount": 1,"promptTokensDetails": [{"modality": "TEXT","tokenCount": 8}]}}"#,
             r#"{"candidates": [{"content": {"parts": [{"text": "b"}]}}],"usageMetadata": {"promptTokenCount": 8,"candidatesTokenCount": 2,"promptTokensDetails": [{"modality": "TEXT","tokenCount": 9}]}}"#,
+            r#"{"candidates": [{"content": {"parts": [{"text": "c"}]}}],"usageMetadata": {"promptTokenCount": 8,"candidatesTokenCount": 4,"promptTokensDetails": [{"modality": "TEXT","tokenCount": 9}]}}"#,
         ],
-        1,
+        0,
     );
 }
 
@@ -81,7 +93,7 @@ fn counts_that_are_no_whole_numbers_and_such_of_other_objects_are_read() {
                 r#"{{"candidates":[{{"content":{{"parts":[{{"text":"a"}}]}}}}],"usageMetadata":{{{counts}}}}}"#
             )
         });
-        let events = [&*events[0], &*events[1], &*events[0]];
+        let events = [&*events[0], &*events[0], &*events[1], &*events[0]];
         let (read, repeated, _) = both(Dialect::Gemini, &events);
         assert_eq!(read, repeated, "{counts:?}");
     }
@@ -101,109 +113,109 @@ fn the_end_of_a_stream_is_read() {
 }
 
 #[test]
-fn spaces_before_the_last_brace_may_differ() {
-    repeats(
-        Dialect::Anthropic,
-        &[
-            r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"A"}      }"#,
-            r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":" play  "} }"#,
-            r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":" \n }  }"}}"#,
-            r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"."}                 }"#,
-        ],
-        1,
+fn counts_inside_of_a_value_that_is_not_read_are_read() {
+    let event = |inside: u32| {
+        format!(
+            r#"{{"candidates":[{{"content":{{"parts":[{{"text":"a"}}]}}}}],"usageMetadata":{{"promptTokenCount" :5,"totalTokenCount":{{"promptTokenCount":{inside}}}}}}}"#
+        )
+    };
+    reads(
+        Dialect::Gemini,
+        &[event(5), event(5), event(5), event(7)],
+        0,
     );
+}
+
+fn anthropic(text: &str, end: &str) -> String {
+    format!(
+        r#"{{"type":"content_block_delta","index":0,"delta":{{"type":"text_delta","text":"{text}"{end}"#
+    )
+}
+
+#[test]
+fn spaces_before_the_last_brace_may_differ() {
+    let events = [
+        anthropic("A", "}      }"),
+        anthropic(" play  ", "} }"),
+        anthropic(r" \n }  }", "}}"),
+        anthropic(".", "}                 }"),
+    ];
+    reads(Dialect::Anthropic, &events, 2);
 }
 
 #[test]
 fn spaces_elsewhere_and_other_ends_are_read() {
-    let delta = |end: &str| {
-        format!(
-            r#"{{"type":"content_block_delta","index":0,"delta":{{"type":"text_delta","text":"a"{end}"#
-        )
-    };
-    for other in ["} }", " }}", r#"},"other":1  }"#, r#"},"more":"}  "}"#] {
-        let events = [delta("}}"), delta("} , \"more\":\"}\"}"), delta(other)];
-        let events = events.each_ref().map(String::as_str);
-        let (read, repeated, _) = both(Dialect::Anthropic, &events);
-        assert_eq!(read, repeated, "{other}");
+    let learnt = || [anthropic("a", "}}"), anthropic("b", "} }")];
+    for other in [" }}", r#"},"other":1  }"#, r#"},"other":"}  "}"#] {
+        let events: Vec<String> = learnt()
+            .into_iter()
+            .chain([anthropic("c", other)])
+            .collect();
+        reads(Dialect::Anthropic, &events, 0);
     }
-    let mut cache = EventCache::new(Some(&Template::PLAIN));
-    let mut reader = (<&Registration>::from(Dialect::Anthropic).reader)();
-    let learnt = cache.read_and_learn(&mut *reader, "", delta("}}").as_bytes(), &mut |_| {});
-    learnt.expect("an event");
-    assert!(
-        !cache.emit_cached("", delta("}  ").as_bytes(), &mut |_| {}),
-        "its last brace is missing"
-    );
+    for broken in ["}  ", "}", "", "}}}", "} } }", "}\t}  ,"] {
+        let mut cache = EventCache::new(Some(&Template::PLAIN));
+        let mut reader = (<&Registration>::from(Dialect::Anthropic).reader)();
+        for event in learnt() {
+            assert!(!cache.emit_cached("", event.as_bytes(), &mut |_| {}));
+            let read = cache.read_and_learn(&mut *reader, "", event.as_bytes(), &mut |_| {});
+            read.expect("an event");
+        }
+        let event = anthropic("c", broken);
+        assert!(
+            !cache.emit_cached("", event.as_bytes(), &mut |_| {}),
+            "{event}"
+        );
+    }
 }
 
 #[test]
 fn a_text_that_is_sent_twice_is_emitted_once() {
     let together = |text: &str, copy: &str, id: u32| {
         format!(
-            r#"{{"id":"o","created":1,"choices":[{{"index":0,"text":"{copy}","logprobs":null,"delta":{{"token_id":{id},"content":"{text}"}}}}]}}"#
+            r#"{{"created":1,"choices":[{{"index":0,"text":"{copy}","logprobs":null,"delta":{{"token_id":{id},"content":"{text}"}}}}]}}"#
         )
     };
-    let events = [
-        together(" a", " a", 1),
-        together(" b", " b", 2),
-        together("\\n", "\\n", 30),
-        together(" c", " c", 4),
-    ];
-    repeats(
-        Dialect::OpenaiChat,
-        &events.each_ref().map(String::as_str),
-        // The first one tells the response's id, too.
-        2,
-    );
-    let reasoning = |text: &str, detail: &str| {
-        format!(
-            r#"{{"choices":[{{"index":0,"delta":{{"content":"","reasoning_details":[{{"type":"reasoning.text","text":"{detail}"}}],"reasoning":"{text}","reasoning_content":"{text}"}}}}]}}"#
-        )
-    };
-    let events = [
-        reasoning("I", "I"),
-        reasoning(" am", " am"),
-        reasoning("text", "text"),
-    ];
-    repeats(
-        Dialect::OpenaiChat,
-        &events.each_ref().map(String::as_str),
-        1,
-    );
+    let learnt = [together("a", "a", 1), together("b", "b", 2)];
+    let then = |event: String| learnt.iter().cloned().chain([event]).collect::<Vec<_>>();
+    reads(Dialect::OpenaiChat, &then(together("c", "c", 30)), 1);
+    reads(Dialect::OpenaiChat, &then(together(r"\n", r"\n", 4)), 1);
+    for odd in [("c", "d"), ("c", ""), ("", "c"), ("", ""), ("c", r"\u0063")] {
+        reads(Dialect::OpenaiChat, &then(together(odd.0, odd.1, 5)), 0);
+    }
 }
 
 #[test]
-fn copies_that_differ_from_the_text_are_read() {
-    let event = |text: &str, copy: &str, other: &str| {
+fn each_copy_has_to_repeat_the_text() {
+    let reasoning = |text: &str, detail: &str, content: &str| {
         format!(
-            r#"{{"choices":[{{"index":0,"text":"{copy}","delta":{{"content":"{text}","reasoning":"{other}"}}}}]}}"#
+            r#"{{"choices":[{{"index":0,"delta":{{"content":"","reasoning_details":[{{"type":"reasoning.text","text":"{detail}"}}],"reasoning":"{text}","reasoning_content":"{content}"}}}}]}}"#
         )
     };
+    let learnt = [reasoning("I", "I", "I"), reasoning(" am", " am", " am")];
+    let then = |event: String| learnt.iter().cloned().chain([event]).collect::<Vec<_>>();
+    reads(
+        Dialect::OpenaiChat,
+        &then(reasoning("text", "text", "text")),
+        1,
+    );
     for odd in [
-        event("b", "c", "b"),
-        event("b", "", ""),
-        event("b", "b", "c"),
-        event("b", "c", "c"),
-        event("", "", ""),
+        ("a", "b", "a"),
+        ("a", "a", "b"),
+        ("a", "b", "b"),
+        ("a", "", ""),
+        ("", "a", "a"),
     ] {
-        let events = [event("a", "a", "x"), event("a", "a", ""), odd];
-        let (read, repeated, _) = both(Dialect::OpenaiChat, &events.each_ref().map(String::as_str));
-        assert_eq!(read, repeated, "{}", events[2]);
+        reads(
+            Dialect::OpenaiChat,
+            &then(reasoning(odd.0, odd.1, odd.2)),
+            0,
+        );
     }
 }
 
 #[test]
 fn lists_and_objects_that_are_not_read_may_differ() {
-    repeats(
-        Dialect::LlamaCpp,
-        &[
-            r#"{"index":0,"content":" members","tokens":[2357],"stop":false,"id_slot":-1,"tokens_predicted":1,"tokens_evaluated":5}"#,
-            r#"{"index":0,"content":" Index","tokens":[40, 7],"stop":false,"id_slot":-1,"tokens_predicted":2,"tokens_evaluated":5}"#,
-            r#"{"index":0,"content":" of","tokens":[],"stop":false,"id_slot":-1,"tokens_predicted":10,"tokens_evaluated":5}"#,
-        ],
-        1,
-    );
     let chat = |text: &str, logprobs: &str| {
         format!(
             r#"{{"choices":[{{"index":0,"delta":{{"content":"{text}"}},"logprobs":{logprobs}}}],"created":1}}"#
@@ -218,43 +230,112 @@ fn lists_and_objects_that_are_not_read_may_differ() {
             "b",
             r#"{"content":[{"token":"b","token_id":81,"logprob":-1e-5,"bytes":null},{"p":"]}"}]}"#,
         ),
-        chat("c", "{}"),
+        chat("c", r#"{"text":"a","text":"c"}"#),
+        chat("d", "{}"),
     ];
-    repeats(
-        Dialect::OpenaiChat,
-        &events.each_ref().map(String::as_str),
-        1,
-    );
+    reads(Dialect::OpenaiChat, &events, 2);
+}
+
+fn llama_cpp(text: &str, tokens: &str, predicted: &str) -> String {
+    format!(
+        r#"{{"index":0,"content":"{text}","tokens":{tokens},"stop":false,"id_slot":-1,"tokens_predicted":{predicted},"tokens_evaluated":5}}"#
+    )
 }
 
 #[test]
-fn values_that_are_no_json_do_not_match() {
+fn tokens_of_an_engine_may_differ_where_they_are_json() {
+    let learnt = [llama_cpp("a", "[1]", "1"), llama_cpp("b", "[2]", "2")];
+    let then = |event: String| learnt.iter().cloned().chain([event]).collect::<Vec<_>>();
+    for good in [
+        ("[40, 7]", "3"),
+        ("[]", "10"),
+        ("7", "-0.5"),
+        (r#""\n""#, "0"),
+    ] {
+        reads(Dialect::LlamaCpp, &then(llama_cpp("c", good.0, good.1)), 1);
+    }
     let registration = <&Registration>::from(Dialect::LlamaCpp);
-    let event =
-        |tokens: &str| format!(r#"{{"index":0,"content":"a","tokens":{tokens},"stop":false}}"#);
-    for bad in ["[1,,2]", "[1 2]", "[1", "{1}", "[\"\n\"]", ""] {
+    for (tokens, predicted) in [
+        ("[1,,2]", "3"),
+        ("[1 2]", "3"),
+        ("[1", "3"),
+        ("{1}", "3"),
+        ("[\"\n\"]", "3"),
+        ("", "3"),
+        ("1-2", "3"),
+        ("01", "3"),
+        ("-", "3"),
+        ("1.", "3"),
+        (r#""\q""#, "3"),
+        ("\"\u{1}\"", "3"),
+        ("[3]", "1e999"),
+        ("[3]", "1E5"),
+        ("[3]", &"9".repeat(400)),
+    ] {
         let mut cache = EventCache::new(registration.template);
         let mut reader = (registration.reader)();
-        let learnt = cache.read_and_learn(&mut *reader, "", event("[1]").as_bytes(), &mut |_| {});
-        learnt.expect("an event");
+        for event in &learnt {
+            assert!(!cache.emit_cached("", event.as_bytes(), &mut |_| {}));
+            let read = cache.read_and_learn(&mut *reader, "", event.as_bytes(), &mut |_| {});
+            read.expect("an event");
+        }
+        let event = llama_cpp("c", tokens, predicted);
         assert!(
-            !cache.emit_cached("", event(bad).as_bytes(), &mut |_| {}),
-            "{bad}"
+            !cache.emit_cached("", event.as_bytes(), &mut |_| {}),
+            "{event}"
         );
     }
 }
 
 #[test]
 fn the_last_event_of_an_engine_is_read_with_its_counts() {
-    let (read, repeated, short) = both(
+    let last = llama_cpp("", "[]", "4").replace("\"stop\":false", "\"stop\":true");
+    let events = [
+        llama_cpp("a", "[1]", "1"),
+        llama_cpp("b", "[2]", "2"),
+        llama_cpp("c", "[3]", "3"),
+        last,
+    ];
+    reads(Dialect::LlamaCpp, &events, 1);
+}
+
+#[test]
+fn what_depends_on_the_events_before_is_read() {
+    let sglang =
+        |text: &str| format!(r#"{{"text":"{text}","meta_info":{{"id":"i"}},"choices":[]}}"#);
+    reads(
         Dialect::LlamaCpp,
-        &[
-            r#"{"index":0,"content":"a","tokens":[1],"stop":false,"tokens_predicted":1,"tokens_evaluated":5}"#,
-            r#"{"index":0,"content":"b","tokens":[2],"stop":false,"tokens_predicted":2,"tokens_evaluated":5}"#,
-            r#"{"index":0,"content":"","tokens":[],"stop":true,"tokens_predicted":3,"tokens_evaluated":5}"#,
-        ],
+        &["a", "ab", "ab", "abc", "abcd"].map(sglang),
+        0,
     );
-    assert_eq!(read, repeated);
-    assert_eq!(short, 1);
-    assert!(read.concat().contains("output: Some(3)"), "{read:?}");
+    let calls = |text: &str| {
+        format!(
+            r#"{{"event_type":"tool-calls-generation","tool_calls":[{{"parameters":"{text}"}}]}}"#
+        )
+    };
+    reads(Dialect::CohereV1, &["a", "b", "c"].map(calls), 0);
+    let done = |text: &str| {
+        format!(
+            r#"{{"type":"response.output_text.done","output_index":0,"content_index":0,"text":"{text}"}}"#
+        )
+    };
+    reads(Dialect::OpenaiResponses, &["a", "b", "c"].map(done), 0);
+    let code = |text: &str| {
+        format!(
+            r#"{{"candidates":[{{"content":{{"parts":[{{"executableCode":{{"code":"{text}"}}}}]}}}}]}}"#
+        )
+    };
+    reads(Dialect::Gemini, &["1+1", "2+2", "3+3"].map(code), 0);
+}
+
+#[test]
+fn texts_of_cohere_are_emitted_without_parsing() {
+    let text = |text: &str| {
+        format!(r#"{{"is_finished":false,"event_type":"text-generation","text":"{text}"}}"#)
+    };
+    reads(
+        Dialect::CohereV1,
+        &[" the", " pirate", " ship"].map(text),
+        1,
+    );
 }
