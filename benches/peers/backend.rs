@@ -9,6 +9,7 @@ use crate::wire::{StreamRequest, push_end, push_event};
 use anyhow::Context;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::rc::Rc;
@@ -26,6 +27,9 @@ const BEGINNING: usize = 4096;
 const READ: usize = 64 * 1024;
 const HEAD: &[u8] =
     b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
+
+/// Between two events of a stream that notices meanwhile that its peer leaves.
+const SILENT: Duration = Duration::from_secs(2);
 
 /// What a backend speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -144,7 +148,7 @@ async fn request<S: AsyncRead + Unpin>(
 
 async fn answer(
     spec: &StreamRequest,
-    socket: &mut (impl AsyncWrite + Unpin),
+    socket: &mut (impl AsyncRead + AsyncWrite + Unpin),
 ) -> std::io::Result<()> {
     let (mut scratch, mut out) = (String::new(), Vec::new());
     if spec.one_write {
@@ -180,7 +184,7 @@ async fn send(socket: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) -> std::io::
 
 async fn pace(
     spec: &StreamRequest,
-    socket: &mut (impl AsyncWrite + Unpin),
+    socket: &mut (impl AsyncRead + AsyncWrite + Unpin),
     scratch: &mut String,
     out: &mut Vec<u8>,
 ) -> std::io::Result<()> {
@@ -188,13 +192,27 @@ async fn pace(
     for index in 0..spec.events {
         // A timer rounds up to its tick, even one that is due.
         if spec.interval_us > 0 {
-            sleep_until(start + Duration::from_micros(spec.interval_us * u64::from(index))).await;
+            let next = start + Duration::from_micros(spec.interval_us * u64::from(index));
+            if Duration::from_micros(spec.interval_us) >= SILENT {
+                wait(next, socket).await?;
+            } else {
+                sleep_until(next).await;
+            }
         }
         out.clear();
         push_event(index, spec, scratch, out);
         send(socket, out).await?;
     }
     Ok(())
+}
+
+/// Waits until `next`, or until the peer leaves, which an error says: the files of streams that say nothing for an hour would
+/// be missing in the runs after theirs.
+async fn wait(next: Instant, socket: &mut (impl AsyncRead + Unpin)) -> std::io::Result<()> {
+    tokio::select! {
+        () = sleep_until(next) => Ok(()),
+        read = socket.read_u8() => Err(read.err().unwrap_or_else(|| ErrorKind::InvalidData.into())),
+    }
 }
 
 /// Sends a recorded body, so many of its events a write, each a chunk of its own.
