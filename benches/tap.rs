@@ -105,7 +105,7 @@ fn others() -> Vec<Case> {
     let base64 = base64::engine::general_purpose::STANDARD;
     vec![
         case("anthropic", "/v1/messages", SSE, |at, word| {
-            // It hides by spaces how long its texts are.
+            // Anthropic adds spaces to hide the length of a text.
             let event = anthropic(word);
             let (open, brace) = event.split_at(event.len() - 1);
             sse(&format!("{open}{}{brace}", " ".repeat(at * 5 % 16)))

@@ -28,7 +28,7 @@ const READ: usize = 64 * 1024;
 const HEAD: &[u8] =
     b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
 
-/// Between two events of a stream that notices meanwhile that its peer leaves.
+/// From this interval between two events on, the backend watches for the peer's leaving while it waits.
 const SILENT: Duration = Duration::from_secs(2);
 
 /// What a backend speaks.
@@ -206,8 +206,10 @@ async fn pace(
     Ok(())
 }
 
-/// Waits until `next`, or until the peer leaves, which an error says: the files of streams that say nothing for an hour would
-/// be missing in the runs after theirs.
+/// Waits until `next`.
+///
+/// # Errors
+/// If the peer leaves meanwhile: without it, streams that are silent for an hour would keep their sockets open for so long.
 async fn wait(next: Instant, socket: &mut (impl AsyncRead + Unpin)) -> std::io::Result<()> {
     tokio::select! {
         () = sleep_until(next) => Ok(()),

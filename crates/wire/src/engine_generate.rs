@@ -115,7 +115,7 @@ pub(super) static LLAMA_CPP: Registration = Registration {
         _ => None,
     },
     has_members: |members| members.content.is_some() && members.stop.is_some(),
-    // The number of tokens is read where `stop` says that it is the last.
+    // `tokens_predicted` is read in the last event only, the one whose `stop` is true.
     template: Some(&Template {
         unread: &[
             "\"tokens\":",
@@ -244,7 +244,7 @@ impl EngineGenerate {
         } else {
             text
         };
-        // A text of its own, so that no event is taken for one like it: what is new depends on the events before.
+        // An owned copy, of which no template is made: which part of a text is new depends on earlier events.
         let new = new.to_owned();
         emit::delta(sink, emit::segment(index, 0, Channel::Answer), &new);
         (emitted.bytes, emitted.hash) = (text.len(), hash(text));

@@ -36,17 +36,18 @@ pub(super) struct EventCache {
     unused: u32,
 }
 
-/// How far the template is to be trusted. What a reader emits may depend on the events before, as for the number of a
-/// part, or a text that is told again: so an event that matches is read, too, and the template is used from the next on.
+/// Whether the template may be used. What a reader emits may depend on earlier events: the index of a part is counted up, a
+/// text that is repeated is emitted once. So the first event that matches is parsed as well, and the template is used only if
+/// the reader emitted what the template would have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// There is none.
+    /// There is no template.
     Empty,
-    /// It was made of the last event.
+    /// It was made from the last event.
     Learnt,
-    /// So it was, and the present event matches it.
+    /// The present event matches it, and is being parsed.
     Matched,
-    /// A second event was read as the template says.
+    /// A second event was parsed and agreed with it.
     Confirmed,
 }
 
@@ -260,7 +261,7 @@ impl EventCache {
         fields.position(|field| field.value == FieldKind::Text)
     }
 
-    /// Puts the fields in the order of the event, without those inside of others; `false` if a count is one of these.
+    /// Sorts the fields by position and drops those inside another; `false` if a count would be dropped.
     fn order_fields(&mut self) -> bool {
         self.fields.sort_by_key(|field| field.at.start);
         let (mut end, mut counted) = (0, true);
@@ -352,8 +353,8 @@ fn literal(payload: &[u8], text: &str) -> Option<Range<usize>> {
     }
 }
 
-/// Whether two ends of events are the same but for spaces before the last brace: Anthropic hides by them how long its
-/// texts are.
+/// Whether two ends of events are the same but for spaces before the last brace. Anthropic adds them to hide the length of
+/// a text from whoever sees the encrypted traffic.
 fn ends_alike(one: &[u8], other: &[u8]) -> bool {
     one == other || without_padding(one).is_some_and(|one| Some(one) == without_padding(other))
 }
@@ -387,7 +388,8 @@ fn value_end(bytes: &[u8]) -> Option<usize> {
     }
 }
 
-/// The length of the number that `bytes` begins with; none where it has an exponent, which may be too large.
+/// The length of the number that `bytes` begins with; none where it has an exponent, since a parser rejects one that is
+/// too large.
 fn number_end(bytes: &[u8]) -> Option<usize> {
     let digits = |from: usize| {
         let digits = bytes[from..]
@@ -406,7 +408,7 @@ fn number_end(bytes: &[u8]) -> Option<usize> {
     (!padded && !goes_on && end <= MAX_NUMBER).then_some(end)
 }
 
-/// Whether a value that is not read is one that a reader accepts; that numbers, lists and objects are was seen at their end.
+/// Whether an unread value is valid JSON. [`value_end`] has already checked numbers, lists and objects.
 fn is_valid(value: &[u8]) -> bool {
     value.first() != Some(&b'"') || string(value).is_some()
 }

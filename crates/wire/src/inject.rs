@@ -196,7 +196,7 @@ impl UsageFilter {
     }
 }
 
-/// Finds the member. It is made once: that takes longer than to look through an event.
+/// Finds the member. Made once, since making it takes longer than searching an event.
 static USAGE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("\"usage\""));
 
 /// What is to be done to an event.

@@ -170,7 +170,7 @@ struct ChunkEnvelope<'a> {
     bytes: Text<'a>,
 }
 
-/// Finds the member with Bedrock's own counts. It is made once: that takes longer than to look through a chunk.
+/// Finds the member with Bedrock's own counts. Made once, since making it takes longer than searching a chunk.
 static METRICS: LazyLock<Finder<'static>> =
     LazyLock::new(|| Finder::new("\"amazon-bedrock-invocationMetrics\""));
 

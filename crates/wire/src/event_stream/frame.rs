@@ -64,7 +64,7 @@ const NAMES: [&str; 4] = [
 /// A frame whose sum is right and whose headers can be read.
 #[derive(Debug, PartialEq)]
 pub(super) struct Frame<'a> {
-    /// By [`KnownHeader`], the value of the first of that name: none where it is no text.
+    /// The first header of each name, in the order of [`KnownHeader`]. The inner value is `None` where it is not text.
     headers: [Option<Option<&'a str>>; NAMES.len()],
     pub(super) payload: &'a [u8],
 }

@@ -25,8 +25,8 @@ fn both(dialect: Dialect, events: &[&str]) -> (Vec<String>, Vec<String>, usize) 
     (read, repeated, short)
 }
 
-/// Every one of `events` after the first `others`, the one that is learnt and the one that confirms it takes the short way,
-/// and tells the same.
+/// All events are emitted as they are read. The first `others` are parsed, as are the one that is learnt and the one that
+/// confirms it; all after them take the short way.
 fn repeats(dialect: Dialect, events: &[&str], others: usize) {
     let (read, repeated, short) = both(dialect, events);
     assert_eq!(read, repeated);
@@ -34,12 +34,24 @@ fn repeats(dialect: Dialect, events: &[&str], others: usize) {
     assert_eq!(short, events.len() - others - 2, "{events:?}");
 }
 
-/// `events` tell the same, and so many of them take the short way.
+/// All events are emitted as they are read, and `short` of them take the short way.
 fn reads(dialect: Dialect, events: &[String], short: usize) {
     let events: Vec<&str> = events.iter().map(String::as_str).collect();
     let (read, repeated, took) = both(dialect, &events);
     assert_eq!(read, repeated, "{events:?}");
     assert_eq!(took, short, "{events:?}");
+}
+
+/// Whether `event`, which need not be JSON, matches the template of two events that were read.
+fn matches(dialect: Dialect, learnt: &[String; 2], event: &str) -> bool {
+    let dialect = <&Registration>::from(dialect);
+    let (mut cache, mut reader) = (EventCache::new(dialect.template), (dialect.reader)());
+    for event in learnt {
+        assert!(!cache.emit_cached("", event.as_bytes(), &mut |_| {}));
+        let read = cache.read_and_learn(&mut *reader, "", event.as_bytes(), &mut |_| {});
+        read.expect("an event");
+    }
+    cache.emit_cached("", event.as_bytes(), &mut |_| {})
 }
 
 #[test]
@@ -105,6 +117,7 @@ fn the_end_of_a_stream_is_read() {
         Dialect::Gemini,
         &[
             r#"{"candidates":[{"content":{"parts":[{"text":"a"}]}}],"usageMetadata":{"candidatesTokenCount":1}}"#,
+            r#"{"candidates":[{"content":{"parts":[{"text":"a"}]}}],"usageMetadata":{"candidatesTokenCount":1}}"#,
             r#"{"candidates":[{"content":{"parts":[{"text":"b"}]},"finishReason":"STOP"}],"usageMetadata":{"candidatesTokenCount":2}}"#,
         ],
     );
@@ -154,18 +167,8 @@ fn spaces_elsewhere_and_other_ends_are_read() {
         reads(Dialect::Anthropic, &events, 0);
     }
     for broken in ["}  ", "}", "", "}}}", "} } }", "}\t}  ,"] {
-        let mut cache = EventCache::new(Some(&Template::PLAIN));
-        let mut reader = (<&Registration>::from(Dialect::Anthropic).reader)();
-        for event in learnt() {
-            assert!(!cache.emit_cached("", event.as_bytes(), &mut |_| {}));
-            let read = cache.read_and_learn(&mut *reader, "", event.as_bytes(), &mut |_| {});
-            read.expect("an event");
-        }
         let event = anthropic("c", broken);
-        assert!(
-            !cache.emit_cached("", event.as_bytes(), &mut |_| {}),
-            "{event}"
-        );
+        assert!(!matches(Dialect::Anthropic, &learnt(), &event), "{event}");
     }
 }
 
@@ -254,7 +257,11 @@ fn tokens_of_an_engine_may_differ_where_they_are_json() {
     ] {
         reads(Dialect::LlamaCpp, &then(llama_cpp("c", good.0, good.1)), 1);
     }
-    let registration = <&Registration>::from(Dialect::LlamaCpp);
+    assert!(matches(
+        Dialect::LlamaCpp,
+        &learnt,
+        &llama_cpp("c", "[3]", "3")
+    ));
     for (tokens, predicted) in [
         ("[1,,2]", "3"),
         ("[1 2]", "3"),
@@ -272,18 +279,8 @@ fn tokens_of_an_engine_may_differ_where_they_are_json() {
         ("[3]", "1E5"),
         ("[3]", &"9".repeat(400)),
     ] {
-        let mut cache = EventCache::new(registration.template);
-        let mut reader = (registration.reader)();
-        for event in &learnt {
-            assert!(!cache.emit_cached("", event.as_bytes(), &mut |_| {}));
-            let read = cache.read_and_learn(&mut *reader, "", event.as_bytes(), &mut |_| {});
-            read.expect("an event");
-        }
         let event = llama_cpp("c", tokens, predicted);
-        assert!(
-            !cache.emit_cached("", event.as_bytes(), &mut |_| {}),
-            "{event}"
-        );
+        assert!(!matches(Dialect::LlamaCpp, &learnt, &event), "{event}");
     }
 }
 
@@ -308,6 +305,7 @@ fn what_depends_on_the_events_before_is_read() {
         &["a", "ab", "ab", "abc", "abcd"].map(sglang),
         0,
     );
+    reads(Dialect::LlamaCpp, &["a", "b", "bc"].map(sglang), 0);
     let calls = |text: &str| {
         format!(
             r#"{{"event_type":"tool-calls-generation","tool_calls":[{{"parameters":"{text}"}}]}}"#
