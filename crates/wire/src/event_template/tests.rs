@@ -305,7 +305,8 @@ fn what_depends_on_the_events_before_is_read() {
         &["a", "ab", "ab", "abc", "abcd"].map(sglang),
         0,
     );
-    reads(Dialect::LlamaCpp, &["a", "b", "bc"].map(sglang), 0);
+    // The first one tells the id, too.
+    reads(Dialect::LlamaCpp, &["a", "b", "c", "cd"].map(sglang), 0);
     let calls = |text: &str| {
         format!(
             r#"{{"event_type":"tool-calls-generation","tool_calls":[{{"parameters":"{text}"}}]}}"#
