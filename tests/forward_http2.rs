@@ -1,5 +1,6 @@
 //! HTTP/2 on either side, or on both.
 
+use crate::process::Process;
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response, StatusCode};
 use http_body_util::BodyExt;
@@ -13,6 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
+use tempfile::TempDir;
 use tokengauge::observer::End;
 use tokengauge_test_support::agent::{self, AnyBody, none, whole};
 use tokengauge_test_support::connection::RawConnection;
@@ -22,6 +24,7 @@ use tokengauge_test_support::recorder::ObserverEvent;
 use tokengauge_test_support::upstream::Upstream;
 use tokengauge_test_support::{eventually, soon};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::process::Command;
 use tokio::task::JoinSet;
 use tokio::time::{Sleep, sleep};
 
@@ -393,6 +396,62 @@ async fn a_request_beyond_the_streams_of_all_connections_waits_for_one_to_end() 
     let figures = &proxy.forwarder.upstreams()[0];
     assert_eq!((figures.open, figures.pending, figures.refused), (2, 0, 1));
     assert_eq!(backend.connections.load(Ordering::SeqCst), 2);
+}
+
+/// The program with two threads of traffic, of which each serves one of two agents.
+async fn two_threads(backend: &Backend, upstream: &str) -> (Process, TempDir, [RawConnection; 2]) {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("proxy.toml");
+    let text = format!(
+        "listen = \"127.0.0.1:0\"\n[admin]\nlisten = \"127.0.0.1:0\"\n\
+         [[route]]\nupstream = \"u\"\npath = \"/u\"\n\
+         [[upstream]]\nname = \"u\"\nurl = \"http://{}\"\nprotocol = \"http2\"\n{upstream}\n",
+        backend.address
+    );
+    std::fs::write(&file, text).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tokengauge"));
+    command.args(["run", "--config"]).arg(&file);
+    command.env("TOKIO_WORKER_THREADS", "2");
+    let process = Process::start_by(command).await;
+    let address = process.addresses()[0];
+    let agents = [
+        RawConnection::connect(address).await,
+        RawConnection::connect(address).await,
+    ];
+    (process, folder, agents)
+}
+
+#[tokio::test]
+async fn each_thread_has_a_connection_once_that_of_another_is_busy() {
+    let backend = Backend::start(10).await;
+    let (_process, _folder, mut agents) = two_threads(&backend, "").await;
+    let connections = || backend.connections.load(Ordering::SeqCst);
+    for agent in &mut agents {
+        agent.get("/u/echo").await;
+        agent.read_head().await;
+        // Answered by the proxy itself, once the stream has ended.
+        agent.get("/none").await;
+        agent.text_until("404").await;
+        agent.read_head().await;
+    }
+    assert_eq!(connections(), 1, "that of the first is idle");
+    for (agent, expected) in agents.iter_mut().zip([1, 2]) {
+        agent.get("/u/hang").await;
+        agent.text_until("piece").await;
+        assert_eq!(connections(), expected);
+    }
+}
+
+#[tokio::test]
+async fn threads_share_a_busy_connection_where_no_other_may_be_opened() {
+    let backend = Backend::start(10).await;
+    let (_process, _folder, mut agents) =
+        two_threads(&backend, "max_connections = 1\nmax_pending = 0").await;
+    for agent in &mut agents {
+        agent.get("/u/hang").await;
+        agent.text_until("piece").await;
+    }
+    assert_eq!(backend.connections.load(Ordering::SeqCst), 1);
 }
 
 /// An upgrade waits for a connection of its own; requests that need only a stream do not wait.

@@ -1,11 +1,13 @@
-//! The priorities of the threads of the real binary. Linux only: there a priority
-//! is a thread's.
+//! The threads of the real binary: their priorities, and which of them serve agents. Linux only:
+//! there a priority is a thread's.
 
 use crate::process::Process;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use tokengauge_test_support::TIMEOUT;
+use tokengauge_test_support::canned::CannedUpstream;
+use tokengauge_test_support::connection::RawConnection;
 use tokio::process::Command;
 
 /// The threads and by how much their nice value exceeds that of traffic; probes have the priority
@@ -61,8 +63,6 @@ async fn makes_way(nicer: i64) {
     command.arg(env!("CARGO_BIN_EXE_tokengauge"));
     command.args(["run", "--config"]).arg(&file);
     command.arg("--call-log").arg(folder.path().join("calls"));
-    // One thread of traffic has a name of its own.
-    command.env("TOKIO_WORKER_THREADS", "1");
     let process = Process::start_by(command).await;
 
     let own = of_thread(Path::new("/proc/self")).expect("it runs").1.0;
@@ -83,6 +83,65 @@ async fn makes_way(nicer: i64) {
         assert!(Instant::now() < end, "{threads:?} instead of {expected:?}");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
+}
+
+/// Each of two agents has a thread of its own, which does nothing for the other.
+#[tokio::test]
+async fn agents_are_spread_over_the_threads_of_traffic() {
+    const CALLS: usize = 200;
+    let upstream = CannedUpstream::start().await;
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("proxy.toml");
+    let text = format!(
+        "listen = \"127.0.0.1:0\"\n[admin]\nlisten = \"127.0.0.1:0\"\n\
+         [[upstream]]\nname = \"u\"\nurl = \"http://{}\"\n[[route]]\nupstream = \"u\"\n",
+        upstream.address
+    );
+    std::fs::write(&file, text).expect("written");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tokengauge"));
+    command.args(["run", "--config"]).arg(&file);
+    command.env("TOKIO_WORKER_THREADS", "3");
+    let process = Process::start_by(command).await;
+    let metrics = process.metrics().await;
+    assert_eq!(
+        metrics["tokengauge_runtime_workers{runtime=\"traffic\"}"],
+        3.0
+    );
+
+    let address = process.addresses()[0];
+    let mut agents = Vec::new();
+    for _ in 0..2 {
+        agents.push(RawConnection::connect(address).await);
+    }
+    let mut threads_of_agents = Vec::new();
+    for agent in &mut agents {
+        let before = traffic_turns(process.id());
+        for _ in 0..CALLS {
+            agent.get("/hello").await;
+            agent.text_until("hello").await;
+        }
+        let after = traffic_turns(process.id());
+        let turns = after.iter().map(|(id, after)| (*id, after - before[id]));
+        let busy: Vec<_> = turns.filter(|(_, turns)| *turns > CALLS / 2).collect();
+        assert_eq!(busy.len(), 1, "{before:?} {after:?}");
+        threads_of_agents.push(busy[0].0);
+    }
+    assert_ne!(threads_of_agents[0], threads_of_agents[1]);
+}
+
+/// How often each thread of traffic was given a core, by its id: `Documentation/scheduler/sched-stats`.
+fn traffic_turns(process: u32) -> BTreeMap<u32, usize> {
+    let folder = format!("/proc/{process}/task");
+    let threads = std::fs::read_dir(folder).expect("it runs");
+    let turns = |thread: std::fs::DirEntry| {
+        let file = |name: &str| std::fs::read_to_string(thread.path().join(name)).ok();
+        if file("comm")?.trim() != "traffic" {
+            return None;
+        }
+        let turns = file("schedstat")?.split_whitespace().nth(2)?.parse().ok()?;
+        Some((thread.file_name().to_str()?.parse().ok()?, turns))
+    };
+    threads.filter_map(|thread| turns(thread.ok()?)).collect()
 }
 
 /// Nice values and policies, by the threads' names.

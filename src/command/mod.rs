@@ -73,7 +73,10 @@ const BUILT_IN: &str = include_str!("../../proxy-config.toml");
 pub fn run(cli: Cli) -> Result<(), Error> {
     let command = cli.command.unwrap_or(Command::Run(cli.run));
     match command {
-        Command::Run(args) => serving(LevelFilter::INFO, run::run(args)),
+        Command::Run(args) => {
+            logging::start(LevelFilter::INFO);
+            threads::forward(|runtimes| run::run(args, runtimes))
+        }
         // A line per call, or per failure that is rehearsed, would scroll the demo's own output away.
         #[cfg(feature = "sim")]
         Command::Demo(args) => match args.incident {

@@ -85,7 +85,7 @@ impl Operators {
     pub(super) fn bind(config: &Config, prometheus: &Arc<Prometheus>) -> Result<Operators, Error> {
         let runtime = AdminRuntime::start()
             .map_err(|error| Error::Failed(format!("cannot start a thread: {error}")))?;
-        prometheus.before_scrape(runtime::figures("admin", runtime.handle().clone()));
+        prometheus.before_scrape(runtime::figures("admin", vec![runtime.handle().clone()]));
         Ok(Operators {
             access: Access::new(&config.admin, Instant::now())
                 .map_err(|error| Error::Configuration(error.to_string()))?,

@@ -8,12 +8,13 @@ use crate::Error;
 use crate::attribution::{PayerRules, payer_name};
 use crate::cli::{AGENT, COST_CENTER, RunArgs, TEAM, TENANT};
 use crate::config::{Config, DEFAULT_ADMIN, DEFAULT_LISTEN, Listener};
+use crate::proxy::TrafficRuntimes;
 use std::path::PathBuf;
 use std::sync::Arc;
 use tokengauge_core::payer::Payer;
 
-pub(super) async fn run(args: RunArgs) -> Result<(), Error> {
-    let (proxy, fallback) = bind(&args).await?;
+pub(super) async fn run(args: RunArgs, runtimes: TrafficRuntimes) -> Result<(), Error> {
+    let (proxy, fallback) = bind(&args, &runtimes).await?;
     super::signals::watch(proxy.shutdown())?;
     let configuration = proxy.config().origin.clone();
     let proxy = proxy.reloads(source(args)?.instead_of(fallback));
@@ -26,10 +27,10 @@ type FallbackInUse = Option<(Fallback, String)>;
 
 /// Binds the proxy with its configuration, or with its fallback where it has one and the
 /// configuration cannot be used.
-async fn bind(args: &RunArgs) -> Result<(Proxy, FallbackInUse), Error> {
+async fn bind(args: &RunArgs, runtimes: &TrafficRuntimes) -> Result<(Proxy, FallbackInUse), Error> {
     let call_log = args.call_log.as_deref();
     let refused = match config(args) {
-        Ok(config) => match Proxy::bind(config, call_log).await {
+        Ok(config) => match Proxy::bind(config, call_log, runtimes).await {
             Ok(proxy) => return Ok((proxy, None)),
             Err(error @ Error::Address(_)) => return Err(error),
             Err(error) => error,
@@ -43,7 +44,7 @@ async fn bind(args: &RunArgs) -> Result<(Proxy, FallbackInUse), Error> {
     let config = fallback.config();
     let running = fallback::running(&config);
     let reason = refused.to_string();
-    let proxy = Proxy::bind(config, call_log).await?;
+    let proxy = Proxy::bind(config, call_log, runtimes).await?;
     fallback.log(&reason, running);
     Ok((proxy, Some((fallback, reason))))
 }

@@ -9,14 +9,13 @@ use crate::export::prometheus::Prometheus;
 use crate::export::registry::{Gauge, Registry};
 use crate::export::{cost, labels, quota, runtime, slo};
 use crate::meter::Meter;
-use crate::proxy::{Forwarder, UpstreamConnections};
+use crate::proxy::{Forwarder, TrafficRuntimes, UpstreamConnections};
 use crate::sessions::{RunawayReason, SessionWatch};
 use crate::slo::Slos;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 use tokengauge_core::time::whole_seconds_since_1970;
 use tokengauge_quota_store::ClaimCounts;
-use tokio::runtime::Handle;
 
 /// The sources of the metrics that are updated before every scrape.
 pub(super) struct Sources<'a> {
@@ -27,6 +26,7 @@ pub(super) struct Sources<'a> {
     pub(super) meter: &'a Arc<Meter>,
     pub(super) shared_limits: &'a SharedLimits,
     pub(super) session_watch: &'a Arc<SessionWatch>,
+    pub(super) runtimes: &'a TrafficRuntimes,
 }
 
 /// Installs the hooks that update metrics before every scrape.
@@ -39,6 +39,7 @@ pub(super) fn install(prometheus: &Prometheus, sources: &Sources<'_>) {
         meter,
         shared_limits,
         session_watch,
+        runtimes,
     } = sources;
     // Weak, because the forwarder already holds the exporter through the meter.
     let weak_forwarder = Arc::downgrade(forwarder);
@@ -87,7 +88,10 @@ pub(super) fn install(prometheus: &Prometheus, sources: &Sources<'_>) {
     }
     let session_watch = Arc::clone(session_watch);
     prometheus.before_scrape(move |registry, now| sessions(registry, &session_watch, now));
-    prometheus.before_scrape(runtime::figures("traffic", Handle::current()));
+    prometheus.before_scrape(runtime::figures(
+        "traffic",
+        runtimes.handles().cloned().collect(),
+    ));
 }
 
 fn sessions(registry: &Registry, session_watch: &SessionWatch, now: Instant) {

@@ -27,7 +27,7 @@ use crate::history::ThroughputHistory;
 use crate::meter::{Accounting, Meter, RecentCalls, Subscriber};
 use crate::observer::Observer;
 use crate::output;
-use crate::proxy::{ActiveListeners, BoundListener, Forwarder, Shutdown};
+use crate::proxy::{ActiveListeners, BoundListener, Forwarder, Shutdown, TrafficRuntimes};
 use crate::sessions::{CachePrice, SessionWatch};
 use crate::slo::{DeliveryState, Slos, Store};
 use arc_swap::ArcSwap;
@@ -56,13 +56,19 @@ pub(super) struct Proxy {
     shared_limits: SharedLimits,
     otlp: Otlp,
     shutdown: Shutdown,
+    /// Those that serve agents.
+    runtimes: TrafficRuntimes,
     /// The source of reloads.
     source: Option<Source>,
 }
 
 impl Proxy {
     /// Binds every socket and opens every file, so that errors show at the start. Needs a runtime.
-    pub(super) async fn bind(mut config: Config, call_log: Option<&Path>) -> Result<Proxy, Error> {
+    pub(super) async fn bind(
+        mut config: Config,
+        call_log: Option<&Path>,
+        runtimes: &TrafficRuntimes,
+    ) -> Result<Proxy, Error> {
         let fd_limits = super::fd_limit::raise(config.limits.connections);
         config.limits.connections = fd_limits.agents;
         crate::config::warn_of_memory_limit(config.measure.memory_bytes);
@@ -121,6 +127,7 @@ impl Proxy {
             meter: &meter,
             shared_limits: &shared_limits,
             session_watch: &session_watch,
+            runtimes,
         };
         scrape_hooks::install(&prometheus, &sources);
         let bound = bind_listeners(&config)?;
@@ -174,6 +181,7 @@ impl Proxy {
             shared_limits,
             otlp,
             shutdown,
+            runtimes: runtimes.clone(),
             source: None,
         })
     }
@@ -223,6 +231,7 @@ impl Proxy {
             Arc::clone(&self.forwarder),
             &config.load().limits,
             self.shutdown,
+            self.runtimes,
         ));
         // Held here until the end: `live` is dropped where no configuration is reloaded, and dropping them stops them.
         let evaluations = Arc::new(evaluations(&config, &self.admin));

@@ -1,41 +1,52 @@
-//! The runtime of traffic: as many threads as cores.
+//! The threads of traffic: as many as cores.
 
 use crate::Error;
+use crate::proxy::TrafficRuntimes;
 use std::ffi::OsStr;
 use std::thread;
-use tokio::runtime::{Builder, Runtime};
-use tokio::sync::oneshot;
+use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::sync::watch;
 
 /// The variable that sets their number, as in other programs with tokio.
 const WORKERS: &str = "TOKIO_WORKER_THREADS";
 
-/// Runs `command` on this thread, and the tasks that it spawns on those of traffic. What is
-/// still blocked at the end (a disk, a name look-up) does not delay the exit.
+/// Runs `command` on this thread, and the tasks that it spawns on threads that share them. What is still blocked at the
+/// end (a disk, a name look-up) does not delay the exit.
 pub(super) fn serve(command: impl Future<Output = Result<(), Error>>) -> Result<(), Error> {
     let workers = workers(std::env::var_os(WORKERS).as_deref())?;
-    if workers == 1 {
-        return on_one_core(command);
-    }
     let runtime = made(Builder::new_multi_thread().worker_threads(workers))?;
     let result = runtime.block_on(command);
     runtime.shutdown_background();
     result
 }
 
-/// The same with one thread: the scheduler of a single thread costs less per chunk, since it
-/// has no work stealing. `command` itself still runs on a thread of its own.
-fn on_one_core(command: impl Future<Output = Result<(), Error>>) -> Result<(), Error> {
+/// The same with a runtime of its own for each thread, over which `command` spreads traffic: no thread takes tasks of
+/// another, nor wakes it. What `command` spawns itself runs on the first.
+pub(super) fn forward<F>(command: impl FnOnce(TrafficRuntimes) -> F) -> Result<(), Error>
+where
+    F: Future<Output = Result<(), Error>>,
+{
+    let workers = workers(std::env::var_os(WORKERS).as_deref())?;
+    // Dropped at the end, also by a panic.
+    let (_until_the_end, the_end) = watch::channel(());
+    let runtimes: Vec<Handle> = (0..workers)
+        .map(|_| run_until(the_end.clone()))
+        .collect::<Result<_, _>>()?;
+    let first = runtimes[0].clone();
+    first.block_on(command(TrafficRuntimes::new(runtimes)))
+}
+
+/// Starts a thread that runs a runtime until the end.
+fn run_until(mut the_end: watch::Receiver<()>) -> Result<Handle, Error> {
     let runtime = made(&mut Builder::new_current_thread())?;
     let handle = runtime.handle().clone();
-    // Dropped at the end, also by a panic.
-    let (_until_the_end, the_end) = oneshot::channel::<()>();
     let traffic = move || {
-        let _ = runtime.block_on(the_end);
+        let _ = runtime.block_on(the_end.changed());
         runtime.shutdown_background();
     };
     let named = thread::Builder::new().name("traffic".into());
     named.spawn(traffic).map_err(no_threads)?;
-    handle.block_on(command)
+    Ok(handle)
 }
 
 /// How many tasks a busy thread polls before it polls for I/O. Tokio's default of 61 takes more

@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Waker};
 use std::time::Duration;
 use tokio::io::{AsyncRead, ReadBuf};
+use tokio::runtime::{self, Handle};
 use tokio_rustls::client::TlsStream;
 
 /// Bytes that one HTTP/2 connection may buffer of what it sends.
@@ -42,6 +43,8 @@ pub(super) struct Http1 {
 pub(super) struct Http2 {
     sender: http2::SendRequest<Upload>,
     max_streams: Arc<AtomicUsize>,
+    /// The one that drives it.
+    pub runtime: runtime::Id,
     pub streams: InFlightCount,
 }
 
@@ -69,6 +72,7 @@ impl Http2 {
         Ok(Http2 {
             sender,
             max_streams,
+            runtime: Handle::current().id(),
             streams,
         })
     }
@@ -95,6 +99,22 @@ impl Io {
         let mut byte = [0];
         let mut read = ReadBuf::new(&mut byte);
         Pin::new(self).poll_read(&mut noop, &mut read).is_ready()
+    }
+
+    /// The TCP connection.
+    pub fn tcp(&self) -> &CountedTcp {
+        match self {
+            Io::Tcp(tcp) => tcp,
+            Io::Tls(tls) => tls.get_ref().0,
+        }
+    }
+
+    /// The same, to be changed.
+    pub fn tcp_mut(&mut self) -> &mut CountedTcp {
+        match self {
+            Io::Tcp(tcp) => tcp,
+            Io::Tls(tls) => tls.get_mut().0,
+        }
     }
 
     /// Whether the connection is open and has no bytes to read. This asks the kernel, since the

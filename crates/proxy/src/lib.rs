@@ -34,6 +34,7 @@ mod send_timeout;
 pub mod settings;
 mod split;
 mod tap;
+mod threads;
 mod timer;
 mod upgrade;
 mod upload;
@@ -46,6 +47,7 @@ pub use listener::{
     ActiveListeners, BindError, BoundListener, DrainSummary, ListenerUpdate, serve,
 };
 pub use routing::Routing;
+pub use threads::TrafficRuntimes;
 pub use upstream::EndpointLoad;
 
 use agent_connection::AgentConnection;

@@ -8,7 +8,7 @@ mod http1_connection;
 mod http1_response;
 mod protocol_sniff;
 
-use super::{Forwarder, Shutdown};
+use super::{Forwarder, Shutdown, TrafficRuntimes};
 use crate::settings::{self, Limits};
 use arc_swap::ArcSwapOption;
 use backoff::Backoff;
@@ -113,7 +113,8 @@ pub async fn serve(
     shutdown: Shutdown,
     drain_timeout: Duration,
 ) -> DrainSummary {
-    let listeners = ActiveListeners::start(listeners, forwarder, limits, shutdown);
+    let runtimes = TrafficRuntimes::current();
+    let listeners = ActiveListeners::start(listeners, forwarder, limits, shutdown, runtimes);
     listeners.drained(|| drain_timeout).await
 }
 
@@ -148,14 +149,15 @@ async fn accept(bound: BoundListener, server: Arc<Server>, permits: Arc<Semaphor
         let permit = Arc::clone(&permits).acquire_owned().await;
         let permit = permit.expect("the semaphore is never closed");
         let drain = server.shutdown.open_connection(permit);
-        let serving = connection::serve(
-            Arc::clone(&server),
-            tcp,
-            (peer, bound.address.port()),
-            bound.acceptor.load_full(),
-            drain,
-        );
-        tokio::spawn(serving);
+        let (server, acceptor) = (Arc::clone(&server), bound.acceptor.load_full());
+        let peer_and_port = (peer, bound.address.port());
+        let runtimes = server.runtimes.clone();
+        let served = runtimes.serve(tcp, move |tcp| {
+            connection::serve(server, tcp, peer_and_port, acceptor, drain)
+        });
+        if let Err(error) = served {
+            tracing::error!(address = %bound.address, %error, "cannot serve a connection");
+        }
     }
 }
 

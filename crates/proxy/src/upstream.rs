@@ -24,6 +24,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use tokengauge_net::tls::{Connector, Invalid};
+use tokio::runtime::Handle;
 
 /// An upstream and its connections.
 pub(super) struct Upstream {
@@ -152,6 +153,15 @@ pub(super) enum LeasedConnection {
         connection: Http2,
         stream: InFlightGuard,
     },
+}
+
+/// Which HTTP/2 connections a request may share. What arrives for it on one of another runtime wakes another thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sharing {
+    /// Those of its own runtime, and those that nothing else uses.
+    OwnOrIdle,
+    /// All, where no other connection can be opened, or it has just waited for one.
+    Any,
 }
 
 /// What a request requires of its connection.
@@ -360,9 +370,9 @@ impl Endpoint {
         }
     }
 
-    fn reuse(&self, options: ConnectOptions) -> Option<LeasedConnection> {
+    fn reuse(&self, options: ConnectOptions, sharing: Sharing) -> Option<LeasedConnection> {
         if !options.upgrade
-            && let Some(connection) = self.reuse_http2()
+            && let Some(connection) = self.reuse_http2(sharing)
         {
             return Some(connection);
         }
@@ -373,16 +383,26 @@ impl Endpoint {
         }))
     }
 
-    fn reuse_http2(&self) -> Option<LeasedConnection> {
+    fn reuse_http2(&self, sharing: Sharing) -> Option<LeasedConnection> {
         if self.negotiated.load(Ordering::Relaxed) != HTTP2 {
             return None;
         }
+        let current = Handle::current().id();
+        let load = |shared: &SharedHttp2| {
+            let is_own = shared.http2.runtime == current;
+            (!is_own, shared.http2.streams.count())
+        };
         let mut open = locked(&self.http2);
         open.retain(|shared| !shared.http2.is_closed());
         let available = open
             .iter_mut()
             .filter(|shared| shared.http2.has_stream_capacity());
-        let shared = available.min_by_key(|shared| shared.http2.streams.count())?;
+        let shared = available.min_by_key(|shared| load(shared))?;
+        if let (true, 1..) = load(shared)
+            && sharing == Sharing::OwnOrIdle
+        {
+            return None;
+        }
         shared.idle_since = None;
         let stream = shared.http2.streams.acquire();
         Some(LeasedConnection::Http2 {

@@ -7,7 +7,7 @@ use crate::Error;
 use crate::cli::DemoArgs;
 use crate::config::{self, Config};
 use crate::output;
-use crate::proxy::Shutdown;
+use crate::proxy::{Shutdown, TrafficRuntimes};
 use crate::sim::{Profile, Simulator, agents};
 use std::fmt::Write;
 use std::net::SocketAddr;
@@ -74,7 +74,12 @@ pub(super) async fn demo(args: DemoArgs) -> Result<(), Error> {
     let mut config = configuration(&args, &backends, receiver.as_ref())?;
     config.listeners[0].address = args.listen;
     config.admin.address = Some(args.admin);
-    let proxy = Proxy::bind(config, args.call_log.as_deref()).await?;
+    let proxy = Proxy::bind(
+        config,
+        args.call_log.as_deref(),
+        &TrafficRuntimes::current(),
+    )
+    .await?;
     let shutdown = proxy.shutdown();
     super::signals::watch(shutdown.clone())?;
     let admin = proxy.admin_address().unwrap_or(args.admin);

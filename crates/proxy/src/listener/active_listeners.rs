@@ -3,7 +3,7 @@
 use super::connection::Server;
 use super::{Acceptor, BindError, BoundListener, DrainSummary, accept, drain};
 use crate::settings::{self, Limits};
-use crate::{Forwarder, Shutdown};
+use crate::{Forwarder, Shutdown, TrafficRuntimes};
 use arc_swap::ArcSwapOption;
 use parking_lot::{Mutex, MutexGuard};
 use std::net::SocketAddr;
@@ -56,10 +56,11 @@ impl ActiveListeners {
         forwarder: Arc<Forwarder>,
         limits: &Limits,
         shutdown: Shutdown,
+        runtimes: TrafficRuntimes,
     ) -> ActiveListeners {
         let max_connections = connection_limit(limits);
         let this = ActiveListeners {
-            server: Arc::new(Server::new(forwarder, limits, shutdown)),
+            server: Arc::new(Server::new(forwarder, limits, shutdown, runtimes)),
             permits: Arc::new(Semaphore::new(max_connections)),
             set: Mutex::new(ListenerSet {
                 active: Vec::new(),

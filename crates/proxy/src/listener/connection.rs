@@ -12,7 +12,7 @@ use crate::http1::FieldNames;
 use crate::message::{AgentRequest, AgentResponse};
 use crate::send_timeout::{CloseReason, SendState, StreamExecutor, current_stream};
 use crate::settings::Limits;
-use crate::{ConnectionInfo, Forwarder, Shutdown};
+use crate::{ConnectionInfo, Forwarder, Shutdown, TrafficRuntimes};
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use http::{Request, Response};
@@ -46,6 +46,7 @@ const PONG_WITHIN: Duration = Duration::from_secs(20);
 /// What all connections share.
 pub(super) struct Server {
     pub(super) shutdown: Shutdown,
+    pub(super) runtimes: TrafficRuntimes,
     forwarder: Arc<Forwarder>,
     /// Settings for new connections; an open one keeps those that it began with.
     settings: ArcSwap<ConnectionSettings>,
@@ -70,9 +71,15 @@ impl ConnectionSettings {
 }
 
 impl Server {
-    pub(super) fn new(forwarder: Arc<Forwarder>, limits: &Limits, shutdown: Shutdown) -> Server {
+    pub(super) fn new(
+        forwarder: Arc<Forwarder>,
+        limits: &Limits,
+        shutdown: Shutdown,
+        runtimes: TrafficRuntimes,
+    ) -> Server {
         Server {
             shutdown,
+            runtimes,
             forwarder,
             settings: ArcSwap::from_pointee(ConnectionSettings::new(limits)),
         }

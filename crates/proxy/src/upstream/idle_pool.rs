@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+use tokio::runtime::Handle;
 
 /// A connection that is closed sooner than this after a response was not meant to be kept alive.
 const EARLY_CLOSE: Duration = Duration::from_secs(1);
@@ -37,6 +38,18 @@ pub(super) struct IdlePool {
     early_closes: AtomicU8,
     /// Until when the pool is disabled, in milliseconds from `created`.
     disabled_until: AtomicU64,
+}
+
+/// The youngest is the most likely to be still open. One that this runtime waits for is best.
+fn take_youngest(idle: &mut VecDeque<IdleConnection>) -> Option<IdleConnection> {
+    let current = Handle::current().id();
+    let own = idle
+        .iter()
+        .rposition(|idle| idle.io.tcp().runtime() == current);
+    match own {
+        Some(own) => idle.remove(own),
+        None => idle.pop_back(),
+    }
 }
 
 struct IdleConnection {
@@ -98,13 +111,14 @@ impl IdlePool {
             let cautious = non_idempotent && !self.trusted.load(Ordering::Relaxed);
             let mut next = {
                 let mut idle = locked(&self.idle);
-                // The youngest is the most likely to be still open.
                 if cautious {
                     idle.pop_front()
                 } else {
-                    idle.pop_back()
+                    take_youngest(&mut idle)
                 }
             }?;
+            // Otherwise the other runtime goes on waiting for it, which works.
+            let _ = next.io.tcp_mut().move_to_current_runtime();
             let age = next.since.elapsed();
             if !next.io.is_open_and_idle() {
                 self.record_closed(age);
@@ -161,5 +175,68 @@ impl IdlePool {
             let until = millis(self.created.elapsed() + DISABLED_FOR);
             self.disabled_until.store(until, Ordering::Relaxed);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::upstream::{Connections, CountedTcp, DescriptorBudget};
+    use std::io::Write;
+    use std::net::TcpListener;
+    use tokio::io::AsyncReadExt;
+    use tokio::net::TcpStream;
+    use tokio::runtime::{Builder, Runtime};
+    use tokio::time::timeout;
+
+    fn runtime() -> Runtime {
+        let mut builder = Builder::new_current_thread();
+        builder.enable_all().build().expect("a runtime")
+    }
+
+    #[test]
+    fn a_connection_is_waited_for_by_the_runtime_that_takes_it() {
+        let upstream = settings::Upstream::new("engine", Vec::new());
+        let pool = IdlePool::new(&upstream);
+        let connections = Connections::new(&DescriptorBudget::unlimited());
+        let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
+        let address = listener.local_addr().expect("bound");
+        let open = async || {
+            let tcp = TcpStream::connect(address).await.expect("connected");
+            let counted = connections.try_open(None).expect("no limit");
+            Io::Tcp(CountedTcp::new(tcp, counted))
+        };
+        let (first, second) = (runtime(), runtime());
+        // A request that may be repeated takes any connection.
+        let take = || pool.take(false).expect("an idle one");
+
+        first.block_on(async { assert!(pool.put(open().await)) });
+        let of_first = listener.accept().expect("accepted").0;
+        second.block_on(async { assert!(pool.put(open().await)) });
+        let own = first.block_on(async { take() });
+        assert_eq!(
+            own.tcp().peer_addr().expect("open"),
+            address,
+            "a real connection"
+        );
+        let is_of_first =
+            |io: &Io| io.tcp().local_addr().expect("open") == of_first.peer_addr().expect("open");
+        assert!(is_of_first(&own), "its own, though another is younger");
+        first.block_on(async { assert!(pool.put(own)) });
+
+        // The first runtime does nothing from here on.
+        second.block_on(async {
+            assert!(!is_of_first(&take()), "its own, though another is younger");
+            let mut moved = take();
+            assert!(is_of_first(&moved));
+            assert_eq!(moved.tcp().runtime(), Handle::current().id());
+            let mut byte = [0];
+            let wait = timeout(Duration::from_millis(10), moved.read_exact(&mut byte));
+            assert!(wait.await.is_err(), "nothing was sent yet");
+            (&of_first).write_all(b"x").expect("sent");
+            let read = timeout(Duration::from_secs(30), moved.read_exact(&mut byte));
+            read.await.expect("woken").expect("read");
+            assert_eq!(connections.open(), 1, "that it was moved opens none");
+        });
     }
 }

@@ -2,7 +2,7 @@
 
 use super::addresses::Host;
 use super::limits::{OpenConnection, WaitFor};
-use super::{ConnectOptions, Endpoint, Lease, LeasedConnection, Upstream};
+use super::{ConnectOptions, Endpoint, Lease, LeasedConnection, Sharing, Upstream};
 use crate::clock::now;
 use crate::refusal::failure;
 use std::pin::pin;
@@ -117,7 +117,15 @@ impl<'a> LeaseSearch<'a> {
         let multiplex = !self.options.upgrade && upstream.may_multiplex(endpoint);
         let mut connecting = None;
         if multiplex && !upstream.is_full() {
-            let Ok(lock) = timeout_at(deadline, endpoint.connecting.lock()).await else {
+            let mut sharing = Sharing::OwnOrIdle;
+            let lock = async {
+                if let Ok(lock) = endpoint.connecting.try_lock() {
+                    return lock;
+                }
+                sharing = Sharing::Any;
+                endpoint.connecting.lock().await
+            };
+            let Ok(lock) = timeout_at(deadline, lock).await else {
                 return self.failed(
                     endpoint,
                     failure(
@@ -126,7 +134,7 @@ impl<'a> LeaseSearch<'a> {
                     ),
                 );
             };
-            if let Some(connection) = endpoint.reuse_http2() {
+            if let Some(connection) = endpoint.reuse_http2(sharing) {
                 return leased(connection, true);
             }
             // Otherwise the first connection has shown that the endpoint does not multiplex.
@@ -212,10 +220,14 @@ impl Upstream {
     /// A free connection or stream, unless an earlier request waits for one.
     fn try_reuse(&self, endpoint: &Endpoint, options: ConnectOptions) -> Option<LeasedConnection> {
         if self.connections.pending() == 0 {
-            return endpoint.reuse(options);
+            let near = endpoint.reuse(options, Sharing::OwnOrIdle);
+            return match near {
+                None if self.is_full() => endpoint.reuse(options, Sharing::Any),
+                near => near,
+            };
         }
         let free = !options.upgrade && self.connections.pending_for_any() == 0;
-        free.then(|| endpoint.reuse_http2()).flatten()
+        free.then(|| endpoint.reuse_http2(Sharing::Any)).flatten()
     }
 
     /// Whether no connection can be opened at present.
@@ -266,7 +278,7 @@ impl Upstream {
 
     fn capacity_now(&self, endpoint: &Endpoint, options: ConnectOptions) -> Option<Capacity> {
         let reused = (!options.new_connection)
-            .then(|| endpoint.reuse(options))
+            .then(|| endpoint.reuse(options, Sharing::Any))
             .flatten();
         let reused = reused.map(Capacity::Reused);
         reused.or_else(|| self.try_open().map(Capacity::Open))

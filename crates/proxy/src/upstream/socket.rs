@@ -2,17 +2,21 @@
 
 use super::limits::OpenConnection;
 use super::tls_records::TlsRecords;
+use socket2::SockRef;
 use std::io::{self, IoSlice};
 use std::ops::Deref;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+use tokio::runtime::{self, Handle};
 
 /// A TCP connection that counts as open until it is dropped.
 #[derive(Debug)]
 pub(crate) struct CountedTcp {
     tcp: TcpStream,
+    /// The one that waits for it.
+    runtime: runtime::Id,
     /// The position within TLS records, if they are tracked.
     records: Option<TlsRecords>,
     _open: OpenConnection,
@@ -22,9 +26,30 @@ impl CountedTcp {
     pub fn new(tcp: TcpStream, open: OpenConnection) -> CountedTcp {
         CountedTcp {
             tcp,
+            runtime: Handle::current().id(),
             records: None,
             _open: open,
         }
+    }
+
+    /// The runtime that waits for it.
+    pub fn runtime(&self) -> runtime::Id {
+        self.runtime
+    }
+
+    /// Lets this runtime wait for it, so that what arrives wakes no other thread.
+    ///
+    /// # Errors
+    ///
+    /// When the process has no free descriptor; the other one still waits for it.
+    pub fn move_to_current_runtime(&mut self) -> io::Result<()> {
+        let current = Handle::current().id();
+        if self.runtime != current {
+            let copy = SockRef::from(&self.tcp).try_clone()?;
+            self.tcp = TcpStream::from_std(copy.into())?;
+            self.runtime = current;
+        }
+        Ok(())
     }
 
     /// Tracks TLS records, from the first byte on.

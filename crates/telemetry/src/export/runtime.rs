@@ -3,18 +3,24 @@
 use super::registry::Registry;
 use super::{labels, names};
 use std::time::Instant;
-use tokio::runtime::Handle;
+use tokio::runtime::{Handle, RuntimeMetrics};
 
-/// To be asked before every scrape: the figures of `runtime`, under the label `name`.
-pub fn figures(name: &'static str, runtime: Handle) -> impl Fn(&Registry, Instant) {
+/// To be asked before every scrape: the figures of `runtimes` together, under the label `name`.
+pub fn figures(name: &'static str, runtimes: Vec<Handle>) -> impl Fn(&Registry, Instant) {
     move |registry, _| {
-        let metrics = runtime.metrics();
+        let sum = |figure: fn(&RuntimeMetrics) -> usize| {
+            let metrics = runtimes.iter().map(Handle::metrics);
+            metrics.map(|metrics| figure(&metrics)).sum::<usize>()
+        };
         for (metric, value) in [
-            (&names::RUNTIME_WORKERS, metrics.num_workers()),
-            (&names::RUNTIME_ALIVE_TASKS, metrics.num_alive_tasks()),
+            (&names::RUNTIME_WORKERS, sum(RuntimeMetrics::num_workers)),
+            (
+                &names::RUNTIME_ALIVE_TASKS,
+                sum(RuntimeMetrics::num_alive_tasks),
+            ),
             (
                 &names::RUNTIME_GLOBAL_QUEUE_DEPTH,
-                metrics.global_queue_depth(),
+                sum(RuntimeMetrics::global_queue_depth),
             ),
         ] {
             let labels = labels::Runtime { runtime: name };
@@ -35,7 +41,7 @@ mod tests {
         let registry = Registry::new(&[]);
         let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
         let task = tokio::spawn(stopped);
-        let ask = figures("test", Handle::current());
+        let ask = figures("test", vec![Handle::current()]);
         ask(&registry, Instant::now());
         let gauge = |metric: &Family<Gauge, _>| {
             registry

@@ -1,0 +1,188 @@
+//! The threads that forward traffic, and which of them serves a connection.
+
+use parking_lot::Mutex;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use tokio::net::TcpStream;
+use tokio::runtime::Handle;
+
+/// The runtimes that forward traffic. An agent's connection is served by one of them from its first byte to its last,
+/// so that its calls, and the connections to upstreams that they use, wake no other thread.
+#[derive(Clone, Debug)]
+pub struct TrafficRuntimes {
+    runtimes: Arc<[TrafficRuntime]>,
+    /// The one that was chosen last.
+    last: Arc<Mutex<usize>>,
+}
+
+#[derive(Debug)]
+struct TrafficRuntime {
+    handle: Handle,
+    /// Connections that it serves.
+    connections: Arc<AtomicUsize>,
+}
+
+impl TrafficRuntimes {
+    /// Connections are spread over `runtimes`, of which the first accepts them.
+    ///
+    /// # Panics
+    ///
+    /// Without a runtime.
+    pub fn new(runtimes: impl IntoIterator<Item = Handle>) -> TrafficRuntimes {
+        let runtime = |handle| TrafficRuntime {
+            handle,
+            connections: Arc::default(),
+        };
+        let runtimes: Arc<[_]> = runtimes.into_iter().map(runtime).collect();
+        assert!(!runtimes.is_empty(), "at least one runtime");
+        TrafficRuntimes {
+            runtimes,
+            last: Arc::default(),
+        }
+    }
+
+    /// The runtime that this is called in.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a runtime.
+    pub fn current() -> TrafficRuntimes {
+        TrafficRuntimes::new([Handle::current()])
+    }
+
+    /// All of them.
+    pub fn handles(&self) -> impl Iterator<Item = &Handle> {
+        self.runtimes.iter().map(|runtime| &runtime.handle)
+    }
+
+    /// Serves a connection, just accepted by the first runtime, on the one with the fewest connections.
+    pub(super) fn serve<F>(
+        &self,
+        tcp: TcpStream,
+        serve: impl FnOnce(TcpStream) -> F + Send + 'static,
+    ) -> io::Result<()>
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let chosen = self.choose();
+        let runtime = &self.runtimes[chosen];
+        if chosen == 0 && self.runtimes.len() == 1 {
+            runtime.handle.spawn(serve(tcp));
+            return Ok(());
+        }
+        let open = OpenCount::new(&runtime.connections);
+        let tcp = tcp.into_std()?;
+        runtime.handle.spawn(async move {
+            let _open = open;
+            match TcpStream::from_std(tcp) {
+                Ok(tcp) => serve(tcp).await,
+                Err(error) => tracing::error!(%error, "cannot serve a connection"),
+            }
+        });
+        Ok(())
+    }
+
+    /// The one with the fewest connections; of several, the next after the one chosen last.
+    fn choose(&self) -> usize {
+        let mut last = self.last.lock();
+        let number = self.runtimes.len();
+        let after_last = (1..=number).map(|step| (*last + step) % number);
+        let load = |at: &usize| self.runtimes[*at].connections.load(Ordering::Relaxed);
+        *last = after_last.min_by_key(load).unwrap_or(0);
+        *last
+    }
+}
+
+/// Counts a connection until it is dropped.
+struct OpenCount(Arc<AtomicUsize>);
+
+impl OpenCount {
+    fn new(connections: &Arc<AtomicUsize>) -> OpenCount {
+        connections.fetch_add(1, Ordering::Relaxed);
+        OpenCount(Arc::clone(connections))
+    }
+}
+
+impl Drop for OpenCount {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+    use tokio::net::TcpListener;
+    use tokio::runtime::{Builder, Runtime, RuntimeFlavor};
+    use tokio::sync::{mpsc, oneshot};
+
+    const TIMEOUT: Duration = Duration::from_secs(30);
+
+    /// Two runtimes with one thread each.
+    fn two() -> [Runtime; 2] {
+        [(); 2].map(|()| {
+            let mut builder = Builder::new_multi_thread();
+            builder.worker_threads(1).enable_all();
+            builder.build().expect("a runtime")
+        })
+    }
+
+    #[test]
+    fn a_connection_is_served_by_the_runtime_with_the_fewest() {
+        let [first, second] = two();
+        let ids = [first.handle().id(), second.handle().id()];
+        let runtimes = TrafficRuntimes::new([first.handle().clone(), second.handle().clone()]);
+        let served = first.block_on(async {
+            let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
+            let address = listener.local_addr().expect("bound");
+            let (tell, mut told) = mpsc::unbounded_channel();
+            let mut open = Vec::new();
+            let mut served = Vec::new();
+            for _ in 0..5 {
+                let agent = TcpStream::connect(address).await.expect("connected");
+                let (tcp, _) = listener.accept().await.expect("accepted");
+                let (close, closed) = oneshot::channel::<()>();
+                let tell = tell.clone();
+                let serve = move |tcp: TcpStream| async move {
+                    tcp.writable().await.expect("its runtime waits for it");
+                    let _ = tell.send(Handle::current().id());
+                    let _ = closed.await;
+                };
+                runtimes.serve(tcp, serve).expect("served");
+                let by = tokio::time::timeout(TIMEOUT, told.recv()).await;
+                served.push(by.expect("served in time").expect("told"));
+                open.push((agent, close));
+                if open.len() == 4 {
+                    // Both of the one that served the last.
+                    let last = served[3];
+                    let both = (0..4).rev().filter(|at| served[*at] == last);
+                    both.for_each(|at| drop(open.remove(at)));
+                    let at = ids.iter().position(|id| *id == last).expect("one of both");
+                    let left = &runtimes.runtimes[at].connections;
+                    let end = std::time::Instant::now() + TIMEOUT;
+                    while left.load(Ordering::Relaxed) > 0 {
+                        assert!(std::time::Instant::now() < end, "they are still open");
+                        tokio::time::sleep(Duration::from_millis(1)).await;
+                    }
+                }
+            }
+            served
+        });
+        let [a, b] = [served[0], served[1]];
+        assert_ne!(a, b);
+        assert_eq!(served, [a, b, a, b, b], "the last finds two and none");
+    }
+
+    #[tokio::test]
+    async fn a_single_runtime_serves_all() {
+        assert_eq!(
+            Handle::current().runtime_flavor(),
+            RuntimeFlavor::CurrentThread
+        );
+        let runtimes = TrafficRuntimes::current();
+        assert_eq!(runtimes.handles().count(), 1);
+        assert_eq!((runtimes.choose(), runtimes.choose()), (0, 0));
+    }
+}
