@@ -13,7 +13,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tokengauge::observer::End;
 use tokengauge_test_support::agent::{self, AnyBody, none, whole};
@@ -22,9 +22,10 @@ use tokengauge_test_support::port::HeldPort;
 use tokengauge_test_support::proxy::{Proxy, Setup};
 use tokengauge_test_support::recorder::ObserverEvent;
 use tokengauge_test_support::upstream::Upstream;
-use tokengauge_test_support::{eventually, soon};
+use tokengauge_test_support::{TIMEOUT, eventually, soon};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::process::Command;
+use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::{Sleep, sleep};
 
@@ -35,6 +36,8 @@ struct Backend {
     open: Arc<AtomicUsize>,
     /// Bytes of requests that came after the response.
     uploaded: Arc<AtomicUsize>,
+    /// Lets it accept no more connections.
+    stop_listening: Arc<Notify>,
     _tasks: JoinSet<()>,
 }
 
@@ -59,10 +62,16 @@ impl Backend {
         let uploaded = Arc::<AtomicUsize>::default();
         let (counted, opened) = (Arc::clone(&connections), Arc::clone(&open));
         let received = Arc::clone(&uploaded);
+        let stop_listening = Arc::<Notify>::default();
+        let stop = Arc::clone(&stop_listening);
         let mut tasks = JoinSet::new();
         tasks.spawn(async move {
             let mut serving = JoinSet::new();
-            while let Ok((tcp, _)) = listener.accept().await {
+            loop {
+                let (tcp, _) = tokio::select! {
+                    accepted = listener.accept() => accepted.unwrap(),
+                    () = stop.notified() => break,
+                };
                 counted.fetch_add(1, Ordering::SeqCst);
                 let (open, uploaded) = (Arc::clone(&opened), Arc::clone(&received));
                 let service = service_fn(move |request| {
@@ -75,12 +84,15 @@ impl Backend {
                 let connection = server.serve_connection(TokioIo::new(tcp), service);
                 serving.spawn(async move { drop(connection.await) });
             }
+            drop(listener);
+            serving.join_all().await;
         });
         Backend {
             address,
             connections,
             open,
             uploaded,
+            stop_listening,
             _tasks: tasks,
         }
     }
@@ -439,6 +451,26 @@ async fn each_thread_has_a_connection_once_that_of_another_is_busy() {
         agent.get("/u/hang").await;
         agent.text_until("piece").await;
         assert_eq!(connections(), expected);
+    }
+}
+
+/// Otherwise a call would fail that has a connection to go by.
+#[tokio::test]
+async fn a_thread_that_cannot_connect_shares_the_busy_connection_of_another() {
+    let backend = Backend::start(10).await;
+    let (_process, _folder, mut agents) = two_threads(&backend, "").await;
+    agents[0].get("/u/hang").await;
+    agents[0].text_until("piece").await;
+    backend.stop_listening.notify_one();
+    let refuses = async || TcpStream::connect(backend.address).await.is_err();
+    let end = Instant::now() + TIMEOUT;
+    while !refuses().await {
+        assert!(Instant::now() < end, "it still listens");
+    }
+    for _ in 0..2 {
+        agents[1].get("/u/echo").await;
+        let head = agents[1].read_head().await;
+        assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
     }
 }
 

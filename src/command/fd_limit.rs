@@ -11,6 +11,8 @@ const PER_CONNECTION: u64 = 2;
 const RESERVED: u64 = 512;
 /// The same where there are few: what an idle process and one admin connection need.
 const RESERVED_LEAST: u64 = 32;
+/// Those of a thread of traffic: two of epoll, one that wakes it, one for signals. The least has those of one thread.
+const PER_THREAD: u64 = 4;
 
 /// The greatest initial size of the table of open files, which then has a megabyte.
 const MOST: u64 = 128 * 1024;
@@ -27,8 +29,8 @@ pub(super) struct FdLimits {
 
 impl FdLimits {
     /// Agents get at most half of what is not reserved, upstreams the rest.
-    fn of(files: u64, connections: usize) -> FdLimits {
-        let reserved = (files / 4).clamp(RESERVED_LEAST, RESERVED);
+    fn of(files: u64, connections: usize, threads: usize) -> FdLimits {
+        let reserved = (files / 4).clamp(RESERVED_LEAST, RESERVED) + of_other_threads(threads);
         let free = usize::try_from(files.saturating_sub(reserved)).unwrap_or(usize::MAX);
         let agents = connections.min(free / 2).max(1);
         FdLimits {
@@ -38,17 +40,23 @@ impl FdLimits {
     }
 }
 
+/// Descriptors of the threads of traffic but one.
+fn of_other_threads(threads: usize) -> u64 {
+    PER_THREAD.saturating_mul(threads.saturating_sub(1) as u64)
+}
+
 /// Raises the limit on open files to the hard limit, and logs where that is not enough for
-/// `connections` connections of agents. Returns how many connections may be open.
+/// `connections` connections of agents, served by so many threads. Returns how many connections may be open.
 ///
 /// The kernel doubles a process's table of open files when it is full. In a process with
 /// several threads it then waits for all processors, 10 ms or more, in which the thread that
 /// opens a connection moves no traffic. So the table is enlarged at the start.
-pub(super) fn raise(connections: usize) -> FdLimits {
+pub(super) fn raise(connections: usize, threads: usize) -> FdLimits {
     let theirs = (connections as u64).saturating_mul(PER_CONNECTION);
-    let wanted = theirs.saturating_add(RESERVED);
+    let others = RESERVED.saturating_add(of_other_threads(threads));
+    let wanted = theirs.saturating_add(others);
     let allowed = raised(wanted);
-    let limits = FdLimits::of(allowed, connections);
+    let limits = FdLimits::of(allowed, connections, threads);
     if limits.agents < connections {
         let agents = limits.agents;
         tracing::warn!(
@@ -58,6 +66,11 @@ pub(super) fn raise(connections: usize) -> FdLimits {
     }
     grow(wanted.min(allowed).min(MOST));
     limits
+}
+
+/// Raises the limit for the start of so many threads of traffic.
+pub(super) fn raise_for(threads: usize) {
+    raised(RESERVED.saturating_add(of_other_threads(threads)));
 }
 
 /// Raises the soft limit to the hard limit, or at least to `wanted`; returns the new limit.
@@ -100,7 +113,7 @@ mod tests {
     #[test]
     fn files_are_left_for_operators_however_many_connections_there_are() {
         let limits = |files, connections| {
-            let limits = FdLimits::of(files, connections);
+            let limits = FdLimits::of(files, connections, 1);
             (limits.agents, limits.upstreams)
         };
         assert_eq!(limits(20_000, 10_000), (9_744, 9_744));
@@ -109,18 +122,20 @@ mod tests {
         assert_eq!(limits(64, 10_000), (16, 16));
         assert_eq!(limits(20, 10_000), (1, 1), "it still moves");
         assert_eq!(limits(u64::MAX, 10_000).0, 10_000);
+        let of_nine_threads = FdLimits::of(1024, 10_000, 9);
+        assert_eq!(of_nine_threads.agents, (1024 - 256 - 8 * 4) / 2);
     }
 
     #[test]
     fn the_limit_is_as_high_as_it_goes_and_the_table_has_room_for_all_connections() {
         let maximum = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
         let files = maximum.min(4_096);
-        raise(((files - RESERVED) / PER_CONNECTION) as usize);
+        raise(((files - RESERVED) / PER_CONNECTION) as usize, 1);
         let current = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
         assert_eq!(current, maximum);
         assert!(table() >= files - 1, "{} of {files}", table());
         assert_eq!(raised(100), maximum, "what is allowed is not taken away");
-        raise(usize::MAX);
+        raise(usize::MAX, 1);
         assert!(table() <= 2 * MOST, "{}", table());
     }
 }

@@ -31,6 +31,8 @@ pub(super) struct RunningProxy {
     pub(super) config: Arc<ArcSwap<Config>>,
     pub(super) forwarder: Arc<Forwarder>,
     pub(super) listening: Arc<ActiveListeners>,
+    /// The number of those that serve agents.
+    pub(super) threads: usize,
     pub(super) meter: Arc<Meter>,
     pub(super) recent: Arc<RecentCalls>,
     pub(super) prometheus: Arc<Prometheus>,
@@ -61,7 +63,7 @@ impl RunningProxy {
                 fixed.join("`, `")
             )));
         }
-        let fd_limits = super::fd_limit::raise(next.limits.connections);
+        let fd_limits = super::fd_limit::raise(next.limits.connections, self.threads);
         next.limits.connections = fd_limits.agents;
         let next = Arc::new(next);
         let wrong = |reason: String| Error::Configuration(format!("{}: {reason}", next.origin));

@@ -69,7 +69,7 @@ impl Proxy {
         call_log: Option<&Path>,
         runtimes: &TrafficRuntimes,
     ) -> Result<Proxy, Error> {
-        let fd_limits = super::fd_limit::raise(config.limits.connections);
+        let fd_limits = super::fd_limit::raise(config.limits.connections, runtimes.number());
         config.limits.connections = fd_limits.agents;
         crate::config::warn_of_memory_limit(config.measure.memory_bytes);
         for warning in &config.warnings {
@@ -226,6 +226,7 @@ impl Proxy {
         AlertMarks::start(marks, slos, budgets, &self.admin.session_watch);
         let meter = Arc::clone(&self.admin.meter);
         let config = Arc::new(ArcSwap::from(self.config));
+        let threads = self.runtimes.number();
         let listening = Arc::new(ActiveListeners::start(
             self.bound,
             Arc::clone(&self.forwarder),
@@ -239,6 +240,7 @@ impl Proxy {
             config: Arc::clone(&config),
             forwarder: self.forwarder,
             listening: Arc::clone(&listening),
+            threads,
             meter: Arc::clone(&meter),
             recent: Arc::clone(&self.admin.recent),
             prometheus: Arc::clone(&self.admin.prometheus),

@@ -1,5 +1,6 @@
 //! The threads of traffic: as many as cores.
 
+use super::fd_limit;
 use crate::Error;
 use crate::proxy::TrafficRuntimes;
 use std::ffi::OsStr;
@@ -21,12 +22,13 @@ pub(super) fn serve(command: impl Future<Output = Result<(), Error>>) -> Result<
 }
 
 /// The same with a runtime of its own for each thread, over which `command` spreads traffic: no thread takes tasks of
-/// another, nor wakes it. What `command` spawns itself runs on the first.
+/// another. What `command` spawns itself runs on the first.
 pub(super) fn forward<F>(command: impl FnOnce(TrafficRuntimes) -> F) -> Result<(), Error>
 where
     F: Future<Output = Result<(), Error>>,
 {
     let workers = workers(std::env::var_os(WORKERS).as_deref())?;
+    fd_limit::raise_for(workers);
     // Dropped at the end, also by a panic.
     let (_until_the_end, the_end) = watch::channel(());
     let runtimes: Vec<Handle> = (0..workers)
@@ -38,7 +40,8 @@ where
 
 /// Starts a thread that runs a runtime until the end.
 fn run_until(mut the_end: watch::Receiver<()>) -> Result<Handle, Error> {
-    let runtime = made(&mut Builder::new_current_thread())?;
+    let mut builder = Builder::new_current_thread();
+    let runtime = made(builder.global_queue_interval(TURNS_BETWEEN_LOOKS))?;
     let handle = runtime.handle().clone();
     let traffic = move || {
         let _ = runtime.block_on(the_end.changed());
@@ -49,7 +52,7 @@ fn run_until(mut the_end: watch::Receiver<()>) -> Result<Handle, Error> {
     Ok(handle)
 }
 
-/// How many tasks a busy thread polls before it polls for I/O. Tokio's default of 61 takes more
+/// How many tasks a busy thread polls before it polls for I/O, and for tasks that other threads gave it. Tokio's default of 61 takes more
 /// than a millisecond where a few streams of tiny chunks are always ready, since each poll
 /// forwards up to 16 chunks.
 const TURNS_BETWEEN_LOOKS: u32 = 8;

@@ -1,5 +1,6 @@
 //! Graceful shutdown: counts what is open, tells connections to drain, and terminates what is left.
 
+use crate::threads::ConnectionCount;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -81,11 +82,16 @@ impl Shutdown {
     }
 
     /// A subscription for a new connection, which counts as open until every clone is dropped.
-    pub(super) fn open_connection(&self, permit: OwnedSemaphorePermit) -> Drain {
+    pub(super) fn open_connection(
+        &self,
+        permit: OwnedSemaphorePermit,
+        of_runtime: ConnectionCount,
+    ) -> Drain {
         self.open.connections.send_modify(|count| *count += 1);
         let guard = ConnectionGuard {
             open: Arc::clone(&self.open),
             _permit: permit,
+            _of_runtime: of_runtime,
         };
         Drain {
             stage: self.stage.subscribe(),
@@ -197,6 +203,7 @@ impl Drain {
 struct ConnectionGuard {
     open: Arc<OpenCounts>,
     _permit: OwnedSemaphorePermit,
+    _of_runtime: ConnectionCount,
 }
 
 impl Drop for ConnectionGuard {

@@ -148,11 +148,11 @@ async fn accept(bound: BoundListener, server: Arc<Server>, permits: Arc<Semaphor
         };
         let permit = Arc::clone(&permits).acquire_owned().await;
         let permit = permit.expect("the semaphore is never closed");
-        let drain = server.shutdown.open_connection(permit);
+        let (runtime, count) = server.runtimes.choose();
+        let drain = server.shutdown.open_connection(permit, count);
         let (server, acceptor) = (Arc::clone(&server), bound.acceptor.load_full());
         let peer_and_port = (peer, bound.address.port());
-        let runtimes = server.runtimes.clone();
-        let served = runtimes.serve(tcp, move |tcp| {
+        let served = runtime.serve(tcp, move |tcp| {
             connection::serve(server, tcp, peer_and_port, acceptor, drain)
         });
         if let Err(error) = served {

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::net::TcpStream;
 use tokio::runtime::Handle;
 
-/// The runtimes that forward traffic. An agent's connection is served by one of them from its first byte to its last,
-/// so that its calls, and the connections to upstreams that they use, wake no other thread.
+/// The runtimes that forward traffic, with a thread each. An agent's connection is served by one of them from its first
+/// byte to its last, so that what arrives for its calls wakes no other thread.
 #[derive(Clone, Debug)]
 pub struct TrafficRuntimes {
     runtimes: Arc<[TrafficRuntime]>,
@@ -56,25 +56,58 @@ impl TrafficRuntimes {
         self.runtimes.iter().map(|runtime| &runtime.handle)
     }
 
-    /// Serves a connection, just accepted by the first runtime, on the one with the fewest connections.
-    pub(super) fn serve<F>(
-        &self,
+    /// How many there are.
+    pub fn number(&self) -> usize {
+        self.runtimes.len()
+    }
+
+    /// The one that is to serve the connection that the first has just accepted: the one with the fewest, of several the
+    /// next after the one chosen last. It counts as its connection while the count is kept.
+    pub(super) fn choose(&self) -> (ChosenRuntime, ConnectionCount) {
+        let mut last = self.last.lock();
+        let number = self.runtimes.len();
+        let after_last = (1..=number).map(|step| (*last + step) % number);
+        let load = |at: &usize| self.runtimes[*at].connections.load(Ordering::Relaxed);
+        *last = after_last.min_by_key(load).unwrap_or(0);
+        let TrafficRuntime {
+            handle,
+            connections,
+        } = &self.runtimes[*last];
+        let chosen = ChosenRuntime {
+            handle: handle.clone(),
+            is_first: *last == 0,
+        };
+        (chosen, ConnectionCount::new(connections))
+    }
+}
+
+/// The runtime that is to serve a connection.
+pub(super) struct ChosenRuntime {
+    handle: Handle,
+    /// Whether it has accepted the connection.
+    is_first: bool,
+}
+
+impl ChosenRuntime {
+    /// Serves the connection.
+    ///
+    /// # Errors
+    ///
+    /// When the first runtime cannot let go of it.
+    pub fn serve<F>(
+        self,
         tcp: TcpStream,
         serve: impl FnOnce(TcpStream) -> F + Send + 'static,
     ) -> io::Result<()>
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        let chosen = self.choose();
-        let runtime = &self.runtimes[chosen];
-        if chosen == 0 && self.runtimes.len() == 1 {
-            runtime.handle.spawn(serve(tcp));
+        if self.is_first {
+            self.handle.spawn(serve(tcp));
             return Ok(());
         }
-        let open = OpenCount::new(&runtime.connections);
         let tcp = tcp.into_std()?;
-        runtime.handle.spawn(async move {
-            let _open = open;
+        self.handle.spawn(async move {
             match TcpStream::from_std(tcp) {
                 Ok(tcp) => serve(tcp).await,
                 Err(error) => tracing::error!(%error, "cannot serve a connection"),
@@ -82,29 +115,20 @@ impl TrafficRuntimes {
         });
         Ok(())
     }
-
-    /// The one with the fewest connections; of several, the next after the one chosen last.
-    fn choose(&self) -> usize {
-        let mut last = self.last.lock();
-        let number = self.runtimes.len();
-        let after_last = (1..=number).map(|step| (*last + step) % number);
-        let load = |at: &usize| self.runtimes[*at].connections.load(Ordering::Relaxed);
-        *last = after_last.min_by_key(load).unwrap_or(0);
-        *last
-    }
 }
 
-/// Counts a connection until it is dropped.
-struct OpenCount(Arc<AtomicUsize>);
+/// Counts a connection of a runtime until it is dropped.
+#[derive(Debug)]
+pub(super) struct ConnectionCount(Arc<AtomicUsize>);
 
-impl OpenCount {
-    fn new(connections: &Arc<AtomicUsize>) -> OpenCount {
+impl ConnectionCount {
+    fn new(connections: &Arc<AtomicUsize>) -> ConnectionCount {
         connections.fetch_add(1, Ordering::Relaxed);
-        OpenCount(Arc::clone(connections))
+        ConnectionCount(Arc::clone(connections))
     }
 }
 
-impl Drop for OpenCount {
+impl Drop for ConnectionCount {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -145,12 +169,14 @@ mod tests {
                 let (tcp, _) = listener.accept().await.expect("accepted");
                 let (close, closed) = oneshot::channel::<()>();
                 let tell = tell.clone();
+                let (runtime, count) = runtimes.choose();
                 let serve = move |tcp: TcpStream| async move {
+                    let _count = count;
                     tcp.writable().await.expect("its runtime waits for it");
                     let _ = tell.send(Handle::current().id());
                     let _ = closed.await;
                 };
-                runtimes.serve(tcp, serve).expect("served");
+                runtime.serve(tcp, serve).expect("served");
                 let by = tokio::time::timeout(TIMEOUT, told.recv()).await;
                 served.push(by.expect("served in time").expect("told"));
                 open.push((agent, close));
@@ -182,7 +208,8 @@ mod tests {
             RuntimeFlavor::CurrentThread
         );
         let runtimes = TrafficRuntimes::current();
-        assert_eq!(runtimes.handles().count(), 1);
-        assert_eq!((runtimes.choose(), runtimes.choose()), (0, 0));
+        assert_eq!(runtimes.number(), 1);
+        assert!(runtimes.choose().0.is_first);
+        assert!(runtimes.choose().0.is_first);
     }
 }

@@ -160,7 +160,7 @@ pub(super) enum LeasedConnection {
 enum Sharing {
     /// Those of its own runtime, and those that nothing else uses.
     OwnOrIdle,
-    /// All, where no other connection can be opened, or it has just waited for one.
+    /// All: another would be one too many, or cannot be opened, or is being opened.
     Any,
 }
 
@@ -372,7 +372,7 @@ impl Endpoint {
 
     fn reuse(&self, options: ConnectOptions, sharing: Sharing) -> Option<LeasedConnection> {
         if !options.upgrade
-            && let Some(connection) = self.reuse_http2(sharing)
+            && let Some(connection) = self.share(sharing)
         {
             return Some(connection);
         }
@@ -383,7 +383,8 @@ impl Endpoint {
         }))
     }
 
-    fn reuse_http2(&self, sharing: Sharing) -> Option<LeasedConnection> {
+    /// A stream of an HTTP/2 connection.
+    fn share(&self, sharing: Sharing) -> Option<LeasedConnection> {
         if self.negotiated.load(Ordering::Relaxed) != HTTP2 {
             return None;
         }

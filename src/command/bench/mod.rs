@@ -30,7 +30,7 @@ pub(super) fn bench(args: &BenchArgs) -> Result<(), Error> {
     }
     let plan = plan::plan(args)?;
     let searches = matches!(plan.levels, Levels::Search(_));
-    super::fd_limit::raise(MAX_IN_FLIGHT);
+    super::fd_limit::raise(MAX_IN_FLIGHT, 1);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()

@@ -29,7 +29,7 @@ const FILE: &str = "fleet.sqlite";
 
 pub(super) async fn fleet(args: FleetArgs) -> Result<(), Error> {
     let config = config(&args)?;
-    super::fd_limit::raise(MAX_PODS);
+    super::fd_limit::raise(MAX_PODS, 1);
     let shutdown = Shutdown::new();
     super::signals::watch(shutdown.clone())?;
     let event_bus = EventBus::new();

@@ -117,8 +117,6 @@ impl IdlePool {
                     take_youngest(&mut idle)
                 }
             }?;
-            // Otherwise the other runtime goes on waiting for it, which works.
-            let _ = next.io.tcp_mut().move_to_current_runtime();
             let age = next.since.elapsed();
             if !next.io.is_open_and_idle() {
                 self.record_closed(age);
@@ -131,6 +129,8 @@ impl IdlePool {
                 return None;
             }
             if age < self.idle_for {
+                // Otherwise the other runtime goes on waiting for it, which works.
+                let _ = next.io.tcp_mut().move_to_current_runtime();
                 return Some(next.io);
             }
         }

@@ -117,24 +117,25 @@ impl<'a> LeaseSearch<'a> {
         let multiplex = !self.options.upgrade && upstream.may_multiplex(endpoint);
         let mut connecting = None;
         if multiplex && !upstream.is_full() {
-            let mut sharing = Sharing::OwnOrIdle;
-            let lock = async {
-                if let Ok(lock) = endpoint.connecting.try_lock() {
-                    return lock;
+            let (lock, sharing) = match endpoint.connecting.try_lock() {
+                Ok(lock) => (lock, Sharing::OwnOrIdle),
+                Err(_) => {
+                    if let Some(connection) = endpoint.share(Sharing::Any) {
+                        return leased(connection, true);
+                    }
+                    let Ok(lock) = timeout_at(deadline, endpoint.connecting.lock()).await else {
+                        return self.failed(
+                            endpoint,
+                            failure(
+                                FailureKind::ConnectTimeout,
+                                "has not accepted a connection yet",
+                            ),
+                        );
+                    };
+                    (lock, Sharing::Any)
                 }
-                sharing = Sharing::Any;
-                endpoint.connecting.lock().await
             };
-            let Ok(lock) = timeout_at(deadline, lock).await else {
-                return self.failed(
-                    endpoint,
-                    failure(
-                        FailureKind::ConnectTimeout,
-                        "has not accepted a connection yet",
-                    ),
-                );
-            };
-            if let Some(connection) = endpoint.reuse_http2(sharing) {
+            if let Some(connection) = endpoint.share(sharing) {
                 return leased(connection, true);
             }
             // Otherwise the first connection has shown that the endpoint does not multiplex.
@@ -145,7 +146,10 @@ impl<'a> LeaseSearch<'a> {
             None => {
                 // Other requests need not wait for one that waits itself.
                 connecting = None;
-                upstream.wait_for_capacity(endpoint, self.options).await
+                match upstream.try_share(endpoint, self.options) {
+                    Some(connection) => Ok(Capacity::Reused(connection)),
+                    None => upstream.wait_for_capacity(endpoint, self.options).await,
+                }
             }
         };
         let open = match capacity {
@@ -158,7 +162,10 @@ impl<'a> LeaseSearch<'a> {
                 endpoint.eject(upstream.settings.eject_for);
                 self.tried.push(endpoint);
             }
-            return self.failed(endpoint, failure);
+            return match self.share_instead(endpoint) {
+                Some(connection) => leased(connection, true),
+                None => self.failed(endpoint, failure),
+            };
         }
         if !host.contains(endpoint) {
             self.tried.push(Arc::clone(endpoint));
@@ -170,8 +177,18 @@ impl<'a> LeaseSearch<'a> {
                 host.connected(endpoint);
                 leased(connection, false)
             }
-            Err(failure) => self.failed(endpoint, failure),
+            Err(failure) => match self.share_instead(endpoint) {
+                Some(connection) => leased(connection, true),
+                None => self.failed(endpoint, failure),
+            },
         }
+    }
+
+    /// A stream of a connection that was passed over for one of its own, which could not be opened. The endpoint is ejected
+    /// all the same, so that the next request does not try again.
+    fn share_instead(&self, endpoint: &Endpoint) -> Option<LeasedConnection> {
+        let shared = self.upstream.try_share(endpoint, self.options);
+        shared.inspect(|_| endpoint.eject(self.upstream.settings.eject_for))
     }
 
     fn failed(&mut self, endpoint: &Arc<Endpoint>, failure: Failure) -> ConnectAttempt {
@@ -221,13 +238,19 @@ impl Upstream {
     fn try_reuse(&self, endpoint: &Endpoint, options: ConnectOptions) -> Option<LeasedConnection> {
         if self.connections.pending() == 0 {
             let near = endpoint.reuse(options, Sharing::OwnOrIdle);
-            return match near {
-                None if self.is_full() => endpoint.reuse(options, Sharing::Any),
-                near => near,
-            };
+            let max = self.settings.max_connections;
+            if near.is_some() || !endpoint.is_ejected() && self.connections.has_room_to_spare(max) {
+                return near;
+            }
         }
-        let free = !options.upgrade && self.connections.pending_for_any() == 0;
-        free.then(|| endpoint.reuse_http2(Sharing::Any)).flatten()
+        self.try_share(endpoint, options)
+    }
+
+    /// A stream of any connection, unless an earlier request waits for one, or it needs a connection of its own.
+    fn try_share(&self, endpoint: &Endpoint, options: ConnectOptions) -> Option<LeasedConnection> {
+        let may_share = !options.upgrade && !options.new_connection;
+        let free = may_share && self.connections.pending_for_any() == 0;
+        free.then(|| endpoint.share(Sharing::Any)).flatten()
     }
 
     /// Whether no connection can be opened at present.

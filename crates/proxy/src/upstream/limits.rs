@@ -46,13 +46,18 @@ impl DescriptorBudget {
 }
 
 impl DescriptorShares {
+    /// What is reserved for each upstream.
+    fn share(&mut self) -> usize {
+        self.members.retain(|member| member.strong_count() > 0);
+        self.total / (2 * self.members.len().max(1))
+    }
+
     /// Whether `requester` may open one more connection.
     fn allows(&mut self, requester: &Connections) -> bool {
         if self.total == usize::MAX {
             return true;
         }
-        self.members.retain(|member| member.strong_count() > 0);
-        let share = self.total / (2 * self.members.len().max(1));
+        let share = self.share();
         let (mut open, mut reserved) = (0, 0);
         for member in self.members.iter().filter_map(Weak::upgrade) {
             let member_open = member.open();
@@ -140,6 +145,13 @@ impl Connections {
     /// Whether `max` connections are open, or no descriptors are left.
     pub fn is_full(&self, max: Option<usize>) -> bool {
         max.is_some_and(|max| self.open() >= max) || !self.descriptors.shares().allows(self)
+    }
+
+    /// Whether fewer than half of `max` connections are open, and fewer than are reserved for this upstream, so that one
+    /// that is not needed takes none from others.
+    pub fn has_room_to_spare(&self, max: Option<usize>) -> bool {
+        let open = self.open();
+        max.is_none_or(|max| open < max / 2) && open < self.descriptors.shares().share()
     }
 
     /// Counts one more connection as open, if fewer than `max` are and descriptors are left.
