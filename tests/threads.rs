@@ -3,8 +3,10 @@
 
 use crate::process::Process;
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
+use tempfile::TempDir;
 use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::canned::CannedUpstream;
 use tokengauge_test_support::connection::RawConnection;
@@ -85,48 +87,95 @@ async fn makes_way(nicer: i64) {
     }
 }
 
-/// Each of two agents has a thread of its own, which does nothing for the other.
-#[tokio::test]
-async fn agents_are_spread_over_the_threads_of_traffic() {
-    const CALLS: usize = 200;
-    let upstream = CannedUpstream::start().await;
-    let folder = tempfile::tempdir().expect("a folder");
+/// The program with so many threads of traffic in front of an upstream.
+async fn start(threads: usize, upstream: SocketAddr) -> (Process, TempDir) {
+    let folder = TempDir::new().expect("a folder");
     let file = folder.path().join("proxy.toml");
     let text = format!(
         "listen = \"127.0.0.1:0\"\n[admin]\nlisten = \"127.0.0.1:0\"\n\
-         [[upstream]]\nname = \"u\"\nurl = \"http://{}\"\n[[route]]\nupstream = \"u\"\n",
-        upstream.address
+         [[upstream]]\nname = \"u\"\nurl = \"http://{upstream}\"\n[[route]]\nupstream = \"u\"\n"
     );
     std::fs::write(&file, text).expect("written");
     let mut command = Command::new(env!("CARGO_BIN_EXE_tokengauge"));
     command.args(["run", "--config"]).arg(&file);
-    command.env("TOKIO_WORKER_THREADS", "3");
-    let process = Process::start_by(command).await;
+    command.env("TOKIO_WORKER_THREADS", threads.to_string());
+    (Process::start_by(command).await, folder)
+}
+
+/// The thread of traffic that was given a core so often meanwhile, and no other was half as often.
+async fn busy_thread(process: &Process, turns: usize, work: impl Future<Output = ()>) -> u32 {
+    let before = traffic_turns(process.id());
+    work.await;
+    let after = traffic_turns(process.id());
+    let more = after.iter().map(|(id, after)| (*id, after - before[id]));
+    let busy: Vec<_> = more.filter(|(_, more)| *more > turns / 2).collect();
+    assert_eq!(busy.len(), 1, "{before:?} {after:?}");
+    busy[0].0
+}
+
+const CALLS: usize = 200;
+
+async fn call(agent: &mut RawConnection) {
+    for _ in 0..CALLS {
+        agent.get("/hello").await;
+        agent.text_until("hello").await;
+    }
+}
+
+/// Each of two agents has a thread of its own, which does nothing for the other.
+#[tokio::test]
+async fn agents_are_spread_over_the_threads_of_traffic() {
+    let upstream = CannedUpstream::start().await;
+    let (process, _folder) = start(3, upstream.address).await;
     let metrics = process.metrics().await;
     assert_eq!(
         metrics["tokengauge_runtime_workers{runtime=\"traffic\"}"],
         3.0
     );
-
     let address = process.addresses()[0];
-    let mut agents = Vec::new();
-    for _ in 0..2 {
-        agents.push(RawConnection::connect(address).await);
-    }
-    let mut threads_of_agents = Vec::new();
-    for agent in &mut agents {
-        let before = traffic_turns(process.id());
+    let mut first = RawConnection::connect(address).await;
+    let mut second = RawConnection::connect(address).await;
+    let of_first = busy_thread(&process, CALLS, call(&mut first)).await;
+    let of_second = busy_thread(&process, CALLS, call(&mut second)).await;
+    assert_ne!(of_first, of_second);
+}
+
+#[tokio::test]
+async fn a_tunnel_counts_as_a_connection_of_its_thread() {
+    let upstream = CannedUpstream::start().await;
+    let (process, _folder) = start(2, upstream.address).await;
+    let address = process.addresses()[0];
+    let mut tunnel = RawConnection::connect(address).await;
+    tunnel
+        .write(
+            "GET /tunnel HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
+        )
+        .await;
+    assert!(tunnel.read_head().await.starts_with("HTTP/1.1 101 "));
+    let of_tunnel = busy_thread(&process, CALLS, async {
         for _ in 0..CALLS {
-            agent.get("/hello").await;
-            agent.text_until("hello").await;
+            tunnel.write("x").await;
+            tunnel.read_exact(1).await;
         }
-        let after = traffic_turns(process.id());
-        let turns = after.iter().map(|(id, after)| (*id, after - before[id]));
-        let busy: Vec<_> = turns.filter(|(_, turns)| *turns > CALLS / 2).collect();
-        assert_eq!(busy.len(), 1, "{before:?} {after:?}");
-        threads_of_agents.push(busy[0].0);
+    });
+    let of_tunnel = of_tunnel.await;
+    // The other thread has served a connection last, and has none now.
+    let mut other = RawConnection::connect(address).await;
+    other.get("/hello").await;
+    other.text_until("hello").await;
+    let tasks = async || {
+        let metrics = process.metrics().await;
+        metrics["tokengauge_runtime_alive_tasks{runtime=\"traffic\"}"]
+    };
+    let open = tasks().await;
+    drop(other);
+    let end = Instant::now() + TIMEOUT;
+    while tasks().await >= open {
+        assert!(Instant::now() < end, "it is still served");
     }
-    assert_ne!(threads_of_agents[0], threads_of_agents[1]);
+    let mut next = RawConnection::connect(address).await;
+    let of_next = busy_thread(&process, CALLS, call(&mut next)).await;
+    assert_ne!(of_next, of_tunnel);
 }
 
 /// How often each thread of traffic was given a core, by its id: `Documentation/scheduler/sched-stats`.

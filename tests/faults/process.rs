@@ -25,9 +25,10 @@ use tokengauge_test_support::proxy::Setup as InProcess;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::process::Command;
 
-/// A command after a line of shell.
+/// A command after a line of shell. It has one thread of traffic: others take descriptors.
 fn behind(line: &str) -> Command {
     let mut command = Command::new("sh");
+    command.env("TOKIO_WORKER_THREADS", "1");
     let script = format!("{line} && exec \"$0\" \"$@\"");
     command.args(["-c", &script, env!("CARGO_BIN_EXE_tokengauge")]);
     command

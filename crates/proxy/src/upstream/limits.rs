@@ -293,6 +293,24 @@ mod tests {
     }
 
     #[test]
+    fn half_of_what_an_upstream_may_have_is_to_spare() {
+        let descriptors = DescriptorBudget::unlimited();
+        let connections = Connections::new(&descriptors);
+        let open = take(&connections, 2);
+        assert!(connections.has_room_to_spare(None));
+        assert!(connections.has_room_to_spare(Some(6)));
+        assert!(!connections.has_room_to_spare(Some(5)));
+        let other = Connections::new(&descriptors);
+        descriptors.limit(12);
+        assert!(connections.has_room_to_spare(None), "three are reserved");
+        descriptors.limit(8);
+        assert!(!connections.has_room_to_spare(None), "two are");
+        drop(open);
+        drop(other);
+        assert!(connections.has_room_to_spare(None));
+    }
+
+    #[test]
     fn a_closed_connection_makes_room() {
         let connections = Connections::new(&DescriptorBudget::unlimited());
         let first = connections.try_open(Some(1)).expect("the first");
