@@ -24,7 +24,6 @@ use tokengauge_test_support::recorder::ObserverEvent;
 use tokengauge_test_support::upstream::Upstream;
 use tokengauge_test_support::{TIMEOUT, eventually, soon};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::process::Command;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::{Sleep, sleep};
@@ -412,19 +411,9 @@ async fn a_request_beyond_the_streams_of_all_connections_waits_for_one_to_end() 
 
 /// The program with two threads of traffic, of which each serves one of two agents.
 async fn two_threads(backend: &Backend, upstream: &str) -> (Process, TempDir, [RawConnection; 2]) {
-    let folder = TempDir::new().unwrap();
-    let file = folder.path().join("proxy.toml");
-    let text = format!(
-        "listen = \"127.0.0.1:0\"\n[admin]\nlisten = \"127.0.0.1:0\"\n\
-         [[route]]\nupstream = \"u\"\npath = \"/u\"\n\
-         [[upstream]]\nname = \"u\"\nurl = \"http://{}\"\nprotocol = \"http2\"\n{upstream}\n",
-        backend.address
-    );
-    std::fs::write(&file, text).unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tokengauge"));
-    command.args(["run", "--config"]).arg(&file);
-    command.env("TOKIO_WORKER_THREADS", "2");
-    let process = Process::start_by(command).await;
+    let url = format!("http://{}", backend.address);
+    let upstream = format!("protocol = \"http2\"\n{upstream}");
+    let (process, folder) = Process::start_threads(2, &url, &upstream).await;
     let address = process.addresses()[0];
     let agents = [
         RawConnection::connect(address).await,

@@ -1,5 +1,6 @@
 //! Upstreams behind TLS: what ALPN chooses, what cannot be trusted, and upgrades.
 
+use crate::process::Process;
 use http::uri::Scheme;
 use http::{Request, Response};
 use http_body_util::Full;
@@ -135,6 +136,32 @@ async fn alpn_chooses_the_protocol_and_connections_are_shared() {
         let calls = proxy.recorder.ended_calls(3).await;
         assert!(calls.iter().all(|call| call.ended() == Some(End::Complete)));
     }
+}
+
+/// What arrives on it is for the thread that uses it, so that it moves from one to the other.
+#[tokio::test]
+async fn an_idle_connection_serves_agents_of_two_threads_in_turn() {
+    let authority = Authority::new();
+    let backend = backend(&authority, &["http/1.1"]).await;
+    let url = format!("https://{}", backend.address);
+    let trust = format!("tls.ca = {:?}", authority.file);
+    let (process, _folder) = Process::start_threads(2, &url, &trust).await;
+    let address = process.addresses()[0];
+    let mut agents = [
+        RawConnection::connect(address).await,
+        RawConnection::connect(address).await,
+    ];
+    for _ in 0..10 {
+        for agent in &mut agents {
+            agent.get("/u/").await;
+            agent.text_until("\r\n\r\nHTTP/1.1").await;
+            // Answered by the proxy itself, once the connection is idle.
+            agent.get("/none").await;
+            agent.text_until("404").await;
+            agent.read_head().await;
+        }
+    }
+    assert_eq!(backend.connections.load(Ordering::SeqCst), 1);
 }
 
 #[tokio::test]

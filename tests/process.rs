@@ -9,6 +9,7 @@ use std::process::{ExitStatus, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+use tempfile::TempDir;
 use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::http_client::fetch;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
@@ -29,6 +30,23 @@ impl Process {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tokengauge"));
         command.args(["run", "--config"]).arg(config);
         Process::start_by(command).await
+    }
+
+    /// The same with so many threads of traffic: what is asked for under `/u` goes to `url`. `upstream` are more keys of
+    /// the upstream.
+    pub async fn start_threads(threads: usize, url: &str, upstream: &str) -> (Process, TempDir) {
+        let folder = TempDir::new().expect("a folder");
+        let file = folder.path().join("proxy.toml");
+        let text = format!(
+            "listen = \"127.0.0.1:0\"\n[admin]\nlisten = \"127.0.0.1:0\"\n\
+             [[route]]\nupstream = \"u\"\npath = \"/u\"\n\
+             [[upstream]]\nname = \"u\"\nurl = \"{url}\"\n{upstream}\n"
+        );
+        std::fs::write(&file, text).expect("written");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tokengauge"));
+        command.args(["run", "--config"]).arg(&file);
+        command.env("TOKIO_WORKER_THREADS", threads.to_string());
+        (Process::start_by(command).await, folder)
     }
 
     /// The same by a command that becomes it.

@@ -3,7 +3,6 @@
 
 use crate::process::Process;
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
@@ -87,19 +86,8 @@ async fn makes_way(nicer: i64) {
     }
 }
 
-/// The program with so many threads of traffic in front of an upstream.
-async fn start(threads: usize, upstream: SocketAddr) -> (Process, TempDir) {
-    let folder = TempDir::new().expect("a folder");
-    let file = folder.path().join("proxy.toml");
-    let text = format!(
-        "listen = \"127.0.0.1:0\"\n[admin]\nlisten = \"127.0.0.1:0\"\n\
-         [[upstream]]\nname = \"u\"\nurl = \"http://{upstream}\"\n[[route]]\nupstream = \"u\"\n"
-    );
-    std::fs::write(&file, text).expect("written");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tokengauge"));
-    command.args(["run", "--config"]).arg(&file);
-    command.env("TOKIO_WORKER_THREADS", threads.to_string());
-    (Process::start_by(command).await, folder)
+async fn start(threads: usize, upstream: &CannedUpstream) -> (Process, TempDir) {
+    Process::start_threads(threads, &format!("http://{}", upstream.address), "").await
 }
 
 /// The thread of traffic that was given a core so often meanwhile, and no other was half as often.
@@ -117,7 +105,7 @@ const CALLS: usize = 200;
 
 async fn call(agent: &mut RawConnection) {
     for _ in 0..CALLS {
-        agent.get("/hello").await;
+        agent.get("/u/hello").await;
         agent.text_until("hello").await;
     }
 }
@@ -126,7 +114,7 @@ async fn call(agent: &mut RawConnection) {
 #[tokio::test]
 async fn agents_are_spread_over_the_threads_of_traffic() {
     let upstream = CannedUpstream::start().await;
-    let (process, _folder) = start(3, upstream.address).await;
+    let (process, _folder) = start(3, &upstream).await;
     let metrics = process.metrics().await;
     assert_eq!(
         metrics["tokengauge_runtime_workers{runtime=\"traffic\"}"],
@@ -143,12 +131,12 @@ async fn agents_are_spread_over_the_threads_of_traffic() {
 #[tokio::test]
 async fn a_tunnel_counts_as_a_connection_of_its_thread() {
     let upstream = CannedUpstream::start().await;
-    let (process, _folder) = start(2, upstream.address).await;
+    let (process, _folder) = start(2, &upstream).await;
     let address = process.addresses()[0];
     let mut tunnel = RawConnection::connect(address).await;
     tunnel
         .write(
-            "GET /tunnel HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
+            "GET /u/tunnel HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
         )
         .await;
     assert!(tunnel.read_head().await.starts_with("HTTP/1.1 101 "));
@@ -161,7 +149,7 @@ async fn a_tunnel_counts_as_a_connection_of_its_thread() {
     let of_tunnel = of_tunnel.await;
     // The other thread has served a connection last, and has none now.
     let mut other = RawConnection::connect(address).await;
-    other.get("/hello").await;
+    other.get("/u/hello").await;
     other.text_until("hello").await;
     let tasks = async || {
         let metrics = process.metrics().await;
