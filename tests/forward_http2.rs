@@ -443,7 +443,7 @@ async fn each_thread_has_a_connection_once_that_of_another_is_busy() {
     }
 }
 
-/// Otherwise a call would fail that has a connection to go by.
+/// A call does not fail while an open connection has room for it.
 #[tokio::test]
 async fn a_thread_that_cannot_connect_shares_the_busy_connection_of_another() {
     let backend = Backend::start(10).await;

@@ -90,7 +90,7 @@ async fn start(threads: usize, upstream: &CannedUpstream) -> (Process, TempDir) 
     Process::start_threads(threads, &format!("http://{}", upstream.address), "").await
 }
 
-/// The thread of traffic that was given a core so often meanwhile, and no other was half as often.
+/// The only thread of traffic that was given a core more than half of `turns` times during `work`.
 async fn busy_thread(process: &Process, turns: usize, work: impl Future<Output = ()>) -> u32 {
     let before = traffic_turns(process.id());
     work.await;

@@ -52,9 +52,9 @@ fn run_until(mut the_end: watch::Receiver<()>) -> Result<Handle, Error> {
     Ok(handle)
 }
 
-/// How many tasks a busy thread polls before it polls for I/O, and for tasks that other threads gave it. Tokio's default of 61 takes more
-/// than a millisecond where a few streams of tiny chunks are always ready, since each poll
-/// forwards up to 16 chunks.
+/// How many tasks a busy thread polls before it polls for I/O, and for tasks that other threads gave
+/// it. Tokio's default of 61 takes more than a millisecond where a few streams of tiny chunks are
+/// always ready, since each poll forwards up to 16 chunks.
 const TURNS_BETWEEN_LOOKS: u32 = 8;
 
 fn made(builder: &mut Builder) -> Result<Runtime, Error> {

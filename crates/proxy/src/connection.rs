@@ -43,7 +43,7 @@ pub(super) struct Http1 {
 pub(super) struct Http2 {
     sender: http2::SendRequest<Upload>,
     max_streams: Arc<AtomicUsize>,
-    /// The one that drives it.
+    /// The runtime whose thread reads and writes it.
     pub runtime: runtime::Id,
     pub streams: InFlightCount,
 }

@@ -93,7 +93,7 @@ impl ChosenRuntime {
     ///
     /// # Errors
     ///
-    /// When the first runtime cannot let go of it.
+    /// When the connection cannot be taken from the runtime that accepted it.
     pub fn serve<F>(
         self,
         tcp: TcpStream,
@@ -161,24 +161,24 @@ mod tests {
         let served = first.block_on(async {
             let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
             let address = listener.local_addr().expect("bound");
-            let (tell, mut told) = mpsc::unbounded_channel();
+            let (sender, mut receiver) = mpsc::unbounded_channel();
             let mut open = Vec::new();
             let mut served = Vec::new();
             for _ in 0..5 {
                 let agent = TcpStream::connect(address).await.expect("connected");
                 let (tcp, _) = listener.accept().await.expect("accepted");
                 let (close, closed) = oneshot::channel::<()>();
-                let tell = tell.clone();
+                let sender = sender.clone();
                 let (runtime, count) = runtimes.choose();
                 let serve = move |tcp: TcpStream| async move {
                     let _count = count;
                     tcp.writable().await.expect("its runtime waits for it");
-                    let _ = tell.send(Handle::current().id());
+                    let _ = sender.send(Handle::current().id());
                     let _ = closed.await;
                 };
                 runtime.serve(tcp, serve).expect("served");
-                let by = tokio::time::timeout(TIMEOUT, told.recv()).await;
-                served.push(by.expect("served in time").expect("told"));
+                let by = tokio::time::timeout(TIMEOUT, receiver.recv()).await;
+                served.push(by.expect("served in time").expect("the id of a runtime"));
                 open.push((agent, close));
                 if open.len() == 4 {
                     // Both of the one that served the last.

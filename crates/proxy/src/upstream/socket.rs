@@ -15,7 +15,7 @@ use tokio::runtime::{self, Handle};
 #[derive(Debug)]
 pub(crate) struct CountedTcp {
     tcp: TcpStream,
-    /// The one that waits for it.
+    /// The runtime that waits for it.
     runtime: runtime::Id,
     /// The position within TLS records, if they are tracked.
     records: Option<TlsRecords>,
