@@ -12,9 +12,6 @@ import urllib.parse
 
 QUESTION = "Tell me of rivers, of the towns beside them and of what the boats carried. "
 
-# Two scrapes.
-BETWEEN_BURSTS = 2.2
-
 
 @dataclasses.dataclass
 class Call:
@@ -145,11 +142,8 @@ def run(base, seconds, seed=7, at_once=8, traced=True):
                 pending.add(agents.submit(call.make, base))
 
 
-def bursts(base, streams=140):
-    """As many streams at once as the highest class of concurrency needs. Twice: `rate()` sees the second alone of what
-    begins with the first."""
-    call = chat("agents", "gpt-sim", behave="ttft=1500ms,gap=10ms,tokens=48")
+def burst(base, streams=140):
+    """As many streams at once as the highest class of concurrency needs."""
+    call = chat("agents", "gpt-sim", behave="ttft=2500ms,gap=10ms,tokens=48")
     with concurrent.futures.ThreadPoolExecutor(streams) as agents:
-        for _ in range(2):
-            list(agents.map(lambda _: call.make(base), range(streams)))
-            time.sleep(BETWEEN_BURSTS)
+        list(agents.map(lambda _: call.make(base), range(streams)))
