@@ -22,7 +22,7 @@ import yaml
 from clickhouse import ClickHouse
 from guides import block
 from otlp import exporting, receiving
-from processes import answers, free_port, running
+from processes import free_port, running
 from test_otlp import ask
 
 PAGE = "integrations.md"

@@ -12,7 +12,6 @@ import urllib.request
 
 import pytest
 
-from clickhouse import ClickHouse
 from conftest import PROJECT
 from processes import running
 from test_sinks import duckdb, run, until
