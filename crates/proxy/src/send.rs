@@ -14,7 +14,7 @@ use super::rewrite::{self, RewriteOutcome};
 use super::route;
 use super::upload::{self, ContinueGate, Upload};
 use super::upstream::{
-    ConnectAttempt, ConnectOptions, Endpoint, InFlightGuard, Lease, LeaseSearch, LeasedConnection,
+    ConnectOptions, Endpoint, InFlightGuard, Lease, LeaseSearch, LeasedConnection, NotLeased,
     Upstream,
 };
 use crate::settings::Route;
@@ -282,12 +282,12 @@ impl Forwarding<'_> {
         while let Some((host, endpoint)) = search.next().await {
             handle.notify(|observer| observer.endpoint(&endpoint.name));
             match search.attempt(&host, &endpoint).await {
-                ConnectAttempt::Leased(lease) => return Ok((endpoint, lease)),
-                ConnectAttempt::Overloaded(failure) => return Err(failure),
-                ConnectAttempt::Failed(failure) => {
+                Ok(lease) => return Ok((endpoint, lease)),
+                Err(NotLeased::Overloaded(failure)) => return Err(failure),
+                Err(NotLeased::Failed(failure)) => {
                     last = describe_failure(failure, settings, &endpoint.display_name(), handle)
                 }
-                ConnectAttempt::EndpointGone => {}
+                Err(NotLeased::EndpointGone) => {}
             }
         }
         Err(last)

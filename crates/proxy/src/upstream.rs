@@ -8,7 +8,7 @@ mod open;
 mod socket;
 mod tls_records;
 
-pub(super) use lease::{ConnectAttempt, LeaseSearch};
+pub(super) use lease::{LeaseSearch, NotLeased};
 pub(super) use limits::{Connections, DescriptorBudget};
 pub(super) use socket::CountedTcp;
 

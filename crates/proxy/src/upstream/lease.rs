@@ -9,7 +9,8 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokengauge_core::observer::{Failure, FailureKind};
-use tokio::time::timeout_at;
+use tokio::sync::MutexGuard;
+use tokio::time::{timeout, timeout_at};
 
 /// When to retry a request that found no free connection.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -29,15 +30,23 @@ pub(crate) struct LeaseSearch<'a> {
     resolved_again: bool,
 }
 
-/// The result of trying one endpoint.
-pub(crate) enum ConnectAttempt {
-    Leased(Lease),
+/// Why trying one endpoint gave no connection.
+pub(crate) enum NotLeased {
     /// The name no longer resolves to it.
     EndpointGone,
     /// It failed; another endpoint may be tried.
     Failed(Failure),
     /// The upstream has no free connection, whatever the endpoint.
     Overloaded(Failure),
+}
+
+/// What a request may do: use a connection, or open one. While it has the turn, others wait for the one that it opens.
+enum Turn<'a> {
+    Use(LeasedConnection),
+    Open {
+        open: OpenConnection,
+        turn: Option<MutexGuard<'a, ()>>,
+    },
 }
 
 impl<'a> LeaseSearch<'a> {
@@ -95,93 +104,105 @@ impl<'a> LeaseSearch<'a> {
     }
 
     /// Tries one endpoint.
-    pub async fn attempt(&mut self, host: &Arc<Host>, endpoint: &Arc<Endpoint>) -> ConnectAttempt {
-        let upstream = self.upstream;
+    pub async fn attempt(
+        &mut self,
+        host: &Arc<Host>,
+        endpoint: &Arc<Endpoint>,
+    ) -> Result<Lease, NotLeased> {
         let in_flight = endpoint.in_flight.acquire();
-        let leased = |connection, reused| {
-            ConnectAttempt::Leased(Lease {
-                connection,
-                reused,
-                in_flight,
-            })
+        let leased = |connection, reused| Lease {
+            connection,
+            reused,
+            in_flight,
         };
         let reused = match self.options.new_connection {
             true => None,
-            false => upstream.try_reuse(endpoint, self.options),
+            false => self.upstream.try_reuse(endpoint, self.options),
         };
         if let Some(connection) = reused {
-            return leased(connection, true);
+            return Ok(leased(connection, true));
         }
         let within = self.time_share(host);
-        let deadline = tokio::time::Instant::now() + within;
-        let multiplex = !self.options.upgrade && upstream.may_multiplex(endpoint);
-        let mut connecting = None;
-        if multiplex && !upstream.is_full() {
+        let (open, turn) = match self.turn(endpoint, within).await? {
+            Turn::Use(connection) => return Ok(leased(connection, true)),
+            Turn::Open { open, turn } => (open, turn),
+        };
+        match self.open(host, endpoint, open, within).await {
+            Ok(connection) => {
+                drop(turn);
+                host.connected(endpoint);
+                Ok(leased(connection, false))
+            }
+            Err(NotLeased::Failed(failure)) => match self.share_instead(endpoint) {
+                Some(connection) => Ok(leased(connection, true)),
+                None => Err(self.failed(endpoint, failure)),
+            },
+            Err(other) => Err(other),
+        }
+    }
+
+    /// Waits until a connection may be opened. Of those that may carry several requests one is opened at a time, so that
+    /// requests that come meanwhile share it.
+    async fn turn<'e>(
+        &mut self,
+        endpoint: &'e Arc<Endpoint>,
+        within: Duration,
+    ) -> Result<Turn<'e>, NotLeased> {
+        let upstream = self.upstream;
+        let mut turn = None;
+        if !self.options.upgrade && upstream.may_multiplex(endpoint) && !upstream.is_full() {
             let (lock, sharing) = match endpoint.connecting.try_lock() {
                 Ok(lock) => (lock, Sharing::OwnOrIdle),
                 Err(_) => {
                     if let Some(connection) = endpoint.share(Sharing::Any) {
-                        return leased(connection, true);
+                        return Ok(Turn::Use(connection));
                     }
-                    let Ok(lock) = timeout_at(deadline, endpoint.connecting.lock()).await else {
-                        return self.failed(
-                            endpoint,
-                            failure(
-                                FailureKind::ConnectTimeout,
-                                "has not accepted a connection yet",
-                            ),
-                        );
-                    };
-                    (lock, Sharing::Any)
+                    let lock = timeout(within, endpoint.connecting.lock()).await;
+                    (lock.map_err(|_| self.not_accepted(endpoint))?, Sharing::Any)
                 }
             };
             if let Some(connection) = endpoint.share(sharing) {
-                return leased(connection, true);
+                return Ok(Turn::Use(connection));
             }
             // Otherwise the first connection has shown that the endpoint does not multiplex.
-            connecting = upstream.may_multiplex(endpoint).then_some(lock);
+            turn = upstream.may_multiplex(endpoint).then_some(lock);
         }
-        let capacity = match upstream.try_capacity() {
-            Some(open) => Ok(Capacity::Open(open)),
-            None => {
-                // Other requests need not wait for one that waits itself.
-                connecting = None;
-                match upstream.try_share(endpoint, self.options) {
-                    Some(connection) => Ok(Capacity::Reused(connection)),
-                    None => upstream.wait_for_capacity(endpoint, self.options).await,
-                }
-            }
-        };
-        let open = match capacity {
-            Ok(Capacity::Reused(connection)) => return leased(connection, true),
-            Ok(Capacity::Open(open)) => open,
-            Err(failure) => return ConnectAttempt::Overloaded(failure),
-        };
+        if let Some(open) = upstream.try_capacity() {
+            return Ok(Turn::Open { open, turn });
+        }
+        // Other requests need not wait for one that waits itself.
+        drop(turn);
+        if let Some(connection) = upstream.try_share(endpoint, self.options) {
+            return Ok(Turn::Use(connection));
+        }
+        match upstream.wait_for_capacity(endpoint, self.options).await {
+            Ok(Capacity::Reused(connection)) => Ok(Turn::Use(connection)),
+            Ok(Capacity::Open(open)) => Ok(Turn::Open { open, turn: None }),
+            Err(failure) => Err(NotLeased::Overloaded(failure)),
+        }
+    }
+
+    /// Opens a connection, if the name still resolves to the endpoint.
+    async fn open(
+        &mut self,
+        host: &Arc<Host>,
+        endpoint: &Arc<Endpoint>,
+        open: OpenConnection,
+        within: Duration,
+    ) -> Result<LeasedConnection, NotLeased> {
         if let Err(failure) = host.resolve(within).await {
             for endpoint in host.endpoints() {
-                endpoint.eject(upstream.settings.eject_for);
+                endpoint.eject(self.upstream.settings.eject_for);
                 self.tried.push(endpoint);
             }
-            return match self.share_instead(endpoint) {
-                Some(connection) => leased(connection, true),
-                None => self.failed(endpoint, failure),
-            };
+            return Err(NotLeased::Failed(failure));
         }
         if !host.contains(endpoint) {
             self.tried.push(Arc::clone(endpoint));
-            return ConnectAttempt::EndpointGone;
+            return Err(NotLeased::EndpointGone);
         }
-        match upstream.open(endpoint, self.options, open, within).await {
-            Ok(connection) => {
-                drop(connecting);
-                host.connected(endpoint);
-                leased(connection, false)
-            }
-            Err(failure) => match self.share_instead(endpoint) {
-                Some(connection) => leased(connection, true),
-                None => self.failed(endpoint, failure),
-            },
-        }
+        let opened = self.upstream.open(endpoint, self.options, open, within);
+        opened.await.map_err(NotLeased::Failed)
     }
 
     /// A stream of a connection that was passed over for one of its own, which could not be opened. The endpoint is ejected
@@ -191,10 +212,15 @@ impl<'a> LeaseSearch<'a> {
         shared.inspect(|_| endpoint.eject(self.upstream.settings.eject_for))
     }
 
-    fn failed(&mut self, endpoint: &Arc<Endpoint>, failure: Failure) -> ConnectAttempt {
+    fn failed(&mut self, endpoint: &Arc<Endpoint>, failure: Failure) -> NotLeased {
         endpoint.eject(self.upstream.settings.eject_for);
         self.tried.push(Arc::clone(endpoint));
-        ConnectAttempt::Failed(failure)
+        NotLeased::Failed(failure)
+    }
+
+    fn not_accepted(&mut self, endpoint: &Arc<Endpoint>) -> NotLeased {
+        let message = "has not accepted a connection yet";
+        self.failed(endpoint, failure(FailureKind::ConnectTimeout, message))
     }
 
     /// How long this host may still be tried.
