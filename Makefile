@@ -100,8 +100,11 @@ pgo: compiler ## record what calls run, for profile-guided optimisation of the i
 	command -v llvm-profdata-19 > /dev/null || tests/real/apt llvm-19
 	rm -rf target/pgo
 	RUSTFLAGS="-Cprofile-generate=$(CURDIR)/target/pgo/raw" cargo build --locked --profile image --bin tokengauge --target-dir target/pgo
+	rm -r target/pgo/raw # build scripts and macros, which ran meanwhile
 	TOKENGAUGE_PROGRAM=target/pgo/image/tokengauge cargo bench --locked --bench peers -- --rounds 1 \
 		--peers tokengauge,compared,kept,sent --scenes short,first-token,paced,flat-out,recorded,tls,http2,metrics
+	TOKENGAUGE_PROGRAM=target/pgo/image/tokengauge cargo bench --locked --bench peers -- --rounds 1 \
+		--peers tokengauge --scenes short,tls,http2 --workers 2
 	llvm-profdata-19 merge --sparse --output $(PGO) target/pgo/raw
 
 .PHONY: bench
