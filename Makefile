@@ -70,8 +70,11 @@ IMAGE_PROFILE ?= dev
 # The package has no examples: to ask for them gives dependencies the features that they have for tests, of which nothing
 # is then compiled again.
 AS_TESTED := --examples
-# Profile-guided optimisation: which branches calls take and how often, for the compiler of the image.
+# Profile-guided optimisation: which branches calls take and how often, for the compiler of the image. It knows functions by
+# names that another compiler and other dependencies change.
 PGO := src/pgo.profdata
+PGO_NAMES := src/pgo.names
+NAMES := { rustc --version; sha256sum Cargo.lock; }
 # Addresses to relocate take an eightieth of their place packed. The C library that starts the program has to know them, so
 # that they are packed where it is part of the program.
 STATIC := -C target-feature=+crt-static -C link-arg=-Wl,-z,pack-relative-relocs
@@ -80,6 +83,8 @@ static: compiler ## target/static/tokengauge, the binary of the image; IMAGE_PRO
 ifeq ($(IMAGE_PROFILE),dev)
 	cargo rustc --locked --bin tokengauge $(AS_TESTED) -- $(STATIC)
 else
+	@$(NAMES) | cmp -s - $(PGO_NAMES) || echo "static: the profile was recorded with another compiler or other dependencies," \
+		"and says nothing of functions that have other names since: make pgo" >&2
 	RUSTFLAGS="-Cprofile-use=$(CURDIR)/$(PGO)" cargo rustc --locked --profile $(IMAGE_PROFILE) --bin tokengauge -- $(STATIC)
 endif
 	install -D target/$(subst dev,debug,$(IMAGE_PROFILE))/tokengauge target/static/tokengauge
@@ -93,8 +98,8 @@ link-order: compiler ## record which functions a start and a call run, for the l
 	cargo build --locked --release
 	benches/link_order/record src/link-order.ld target/static/tokengauge target/release/tokengauge
 
-# Repeat it for a release, and for another compiler: functions of another version have other names, of which the profile
-# says nothing. LLVM 19's tool reads what the compiler's newer LLVM writes.
+# Repeat it for a release, for another compiler and for other dependencies, and `link-order` after it. LLVM 19's tool reads
+# what the compiler's newer LLVM writes.
 .PHONY: pgo
 pgo: compiler ## record what calls run, for profile-guided optimisation of the image: half an hour
 	command -v llvm-profdata-19 > /dev/null || tests/real/apt llvm-19
@@ -106,6 +111,7 @@ pgo: compiler ## record what calls run, for profile-guided optimisation of the i
 	TOKENGAUGE_PROGRAM=target/pgo/image/tokengauge cargo bench --locked --bench peers -- --rounds 1 \
 		--peers tokengauge --scenes short,tls,http2 --workers 2
 	llvm-profdata-19 merge --sparse --output $(PGO) target/pgo/raw
+	$(NAMES) > $(PGO_NAMES)
 
 .PHONY: bench
 bench: ## all benchmarks; see also bench-tools, bench-gateways and soak

@@ -18,3 +18,22 @@ fn the_compiler_reads_the_profile_of_the_image() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && said.is_empty(), "{said}");
 }
+
+/// Whoever builds the image's program again is told how the Dockerfile does.
+#[test]
+fn the_image_is_built_alike_wherever_that_is_said() {
+    let read = |name: &str| {
+        let path = format!("{}/{name}", env!("CARGO_MANIFEST_DIR"));
+        std::fs::read_to_string(path).expect(name)
+    };
+    let makefile = read("Makefile");
+    let mut lines = makefile.lines();
+    let flags = lines.find_map(|line| line.strip_prefix("STATIC := "));
+    let flags = flags.expect("the flags of the last step");
+    let command = format!("cargo rustc --locked --profile image --bin tokengauge -- {flags}");
+    for name in ["Dockerfile", "SECURITY.md"] {
+        let text = read(name).replace("\\\n", " ");
+        let words: Vec<_> = text.split_whitespace().collect();
+        assert!(words.join(" ").contains(&command), "{name}: {command}");
+    }
+}
