@@ -94,12 +94,13 @@ def test_responses_by_the_openai_sdk(backend, through):
 def test_realtime_by_the_openai_sdk(backend, through):
     client = openai.OpenAI(base_url=f"{through.url}/v1", api_key="none")
     with client.realtime.connect(model="gpt-realtime") as connection:
-        for _ in range(2):
+        for _ in range(3):
             connection.response.create()
             for event in connection:
                 if event.type == "response.done":
                     break
-    for record, answer in zip(records(through, 2), backend.answers):
+    # While the first lasts the SDK makes its types, in the backend's process, which may be late by a second then.
+    for record, answer in list(zip(records(through, 3), backend.answers))[1:]:
         assert record["dialect"] == "openai_realtime"
         transcript, second = answer.text.removesuffix("Ice."), "Ice."
         assert record["tokens"]["normalised"]["output"] == tokens.count(transcript) + tokens.count(second)
