@@ -19,7 +19,7 @@ fn the_compiler_reads_the_profile_of_the_image() {
     assert!(output.status.success() && said.is_empty(), "{said}");
 }
 
-/// Whoever builds the image's program again is told how the Dockerfile does.
+/// SECURITY.md says how to build the image's program again: by the command of the Dockerfile.
 #[test]
 fn the_image_is_built_alike_wherever_that_is_said() {
     let read = |name: &str| {

@@ -40,15 +40,6 @@ pub(crate) enum NotLeased {
     Overloaded(Failure),
 }
 
-/// What a request may do: use a connection, or open one. While it has the turn, others wait for the one that it opens.
-enum Turn<'a> {
-    Use(LeasedConnection),
-    Open {
-        open: OpenConnection,
-        turn: Option<MutexGuard<'a, ()>>,
-    },
-}
-
 impl<'a> LeaseSearch<'a> {
     pub fn new(upstream: &'a Upstream, options: ConnectOptions) -> LeaseSearch<'a> {
         LeaseSearch {
@@ -123,13 +114,14 @@ impl<'a> LeaseSearch<'a> {
             return Ok(leased(connection, true));
         }
         let within = self.time_share(host);
-        let (open, turn) = match self.turn(endpoint, within).await? {
-            Turn::Use(connection) => return Ok(leased(connection, true)),
-            Turn::Open { open, turn } => (open, turn),
+        let (capacity, connecting) = self.capacity(endpoint, within).await?;
+        let open = match capacity {
+            Capacity::Reused(connection) => return Ok(leased(connection, true)),
+            Capacity::Open(open) => open,
         };
         match self.open(host, endpoint, open, within).await {
             Ok(connection) => {
-                drop(turn);
+                drop(connecting);
                 host.connected(endpoint);
                 Ok(leased(connection, false))
             }
@@ -141,45 +133,42 @@ impl<'a> LeaseSearch<'a> {
         }
     }
 
-    /// Waits until a connection may be opened. Of those that may carry several requests one is opened at a time, so that
-    /// requests that come meanwhile share it.
-    async fn turn<'e>(
+    /// An open connection, or permission to open one. One that requests may share is opened under a lock, so that those
+    /// that come meanwhile wait for it.
+    async fn capacity<'e>(
         &mut self,
         endpoint: &'e Arc<Endpoint>,
         within: Duration,
-    ) -> Result<Turn<'e>, NotLeased> {
+    ) -> Result<(Capacity, Option<MutexGuard<'e, ()>>), NotLeased> {
         let upstream = self.upstream;
-        let mut turn = None;
+        let mut connecting = None;
         if !self.options.upgrade && upstream.may_multiplex(endpoint) && !upstream.is_full() {
             let (lock, sharing) = match endpoint.connecting.try_lock() {
                 Ok(lock) => (lock, Sharing::OwnOrIdle),
                 Err(_) => {
                     if let Some(connection) = endpoint.share(Sharing::Any) {
-                        return Ok(Turn::Use(connection));
+                        return Ok((Capacity::Reused(connection), None));
                     }
                     let lock = timeout(within, endpoint.connecting.lock()).await;
                     (lock.map_err(|_| self.not_accepted(endpoint))?, Sharing::Any)
                 }
             };
             if let Some(connection) = endpoint.share(sharing) {
-                return Ok(Turn::Use(connection));
+                return Ok((Capacity::Reused(connection), None));
             }
             // Otherwise the first connection has shown that the endpoint does not multiplex.
-            turn = upstream.may_multiplex(endpoint).then_some(lock);
+            connecting = upstream.may_multiplex(endpoint).then_some(lock);
         }
         if let Some(open) = upstream.try_capacity() {
-            return Ok(Turn::Open { open, turn });
+            return Ok((Capacity::Open(open), connecting));
         }
         // Other requests need not wait for one that waits itself.
-        drop(turn);
+        drop(connecting);
         if let Some(connection) = upstream.try_share(endpoint, self.options) {
-            return Ok(Turn::Use(connection));
+            return Ok((Capacity::Reused(connection), None));
         }
-        match upstream.wait_for_capacity(endpoint, self.options).await {
-            Ok(Capacity::Reused(connection)) => Ok(Turn::Use(connection)),
-            Ok(Capacity::Open(open)) => Ok(Turn::Open { open, turn: None }),
-            Err(failure) => Err(NotLeased::Overloaded(failure)),
-        }
+        let capacity = upstream.wait_for_capacity(endpoint, self.options).await;
+        Ok((capacity.map_err(NotLeased::Overloaded)?, None))
     }
 
     /// Opens a connection, if the name still resolves to the endpoint.
@@ -253,7 +242,7 @@ impl<'a> LeaseSearch<'a> {
     }
 }
 
-/// What a waiting request was given.
+/// What a request is given.
 enum Capacity {
     Reused(LeasedConnection),
     Open(OpenConnection),
