@@ -475,5 +475,5 @@ async fn five_thousand_calls_a_second_through_an_outage_are_all_stored_once() {
         "{lost} were too many for the ledger"
     );
     assert_eq!(load.sinks.statuses()[0].lost, 0);
-    assert!(load.sinks.finish(Duration::from_secs(5)));
+    assert!(load.sinks.finish(TIMEOUT));
 }

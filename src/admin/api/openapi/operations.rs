@@ -231,7 +231,8 @@ fn of_marks_and_sinks() -> Vec<Operation> {
             method: "get",
             path: "/api/v1/capsule",
             id: "capsule",
-            summary: "An incident as one HTML file: curves, cause, budget, the worst calls, marks, configuration and commands.",
+            summary: "An incident as one HTML file: curves, cause, budget, the worst calls, marks, configuration and commands. \
+                      It begins before now.",
             parameters: &[&OF_CAPSULES],
             answer: Answer::Html,
         },
