@@ -17,9 +17,15 @@ pub(super) enum HttpVersion {
 
 /// A socket that replays the bytes read for detection. They are returned in one read with those
 /// that follow, as hyper doubles a buffer that is filled in two.
+///
+/// It says that it can write several buffers at once from its first write on. h2 asks when a
+/// connection begins, and makes one write of small frames that wait together, up to 1,023 bytes
+/// each, only where it cannot; else each of more than 255 bytes is a write of its own, and most
+/// events are longer. Before it writes a longer frame, it asks again.
 #[derive(Debug)]
 pub(super) struct SniffedSocket<I> {
     io: I,
+    has_written: bool,
     prefix: [u8; PREFACE.len()],
     filled: usize,
     replayed: usize,
@@ -29,6 +35,7 @@ impl<I: AsyncRead + Unpin> SniffedSocket<I> {
     pub(super) fn new(io: I) -> Self {
         SniffedSocket {
             io,
+            has_written: false,
             prefix: [0; PREFACE.len()],
             filled: 0,
             replayed: 0,
@@ -88,6 +95,7 @@ impl<I: AsyncWrite + Unpin> AsyncWrite for SniffedSocket<I> {
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
+        self.has_written = true;
         Pin::new(&mut self.io).poll_write(cx, buf)
     }
 
@@ -96,11 +104,12 @@ impl<I: AsyncWrite + Unpin> AsyncWrite for SniffedSocket<I> {
         cx: &mut Context<'_>,
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        self.has_written = true;
         Pin::new(&mut self.io).poll_write_vectored(cx, bufs)
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.io.is_write_vectored()
+        self.has_written && self.io.is_write_vectored()
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -115,8 +124,17 @@ impl<I: AsyncWrite + Unpin> AsyncWrite for SniffedSocket<I> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bytes::Bytes;
+    use http::{Request, Response};
+    use http_body_util::{BodyExt, Empty, Full};
+    use hyper::service::service_fn;
+    use hyper_util::rt::{TokioExecutor, TokioIo};
+    use parking_lot::Mutex;
+    use std::convert::Infallible;
     use std::future::poll_fn;
-    use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+    use std::sync::Arc;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+    use tokio::task::JoinSet;
 
     /// Sends the pieces one by one; returns the detected version and everything that can be read.
     async fn sniffed(pieces: &[&[u8]]) -> (HttpVersion, Vec<u8>) {
@@ -180,5 +198,107 @@ mod tests {
         let mut buffer = [0; 1024];
         let length = socket.read(&mut buffer).await.expect("read");
         assert_eq!(length, sent.len());
+    }
+
+    /// Notes how long each write is.
+    struct Recorder {
+        io: DuplexStream,
+        writes: Arc<Mutex<Vec<usize>>>,
+    }
+
+    impl AsyncRead for Recorder {
+        fn poll_read(
+            mut self: Pin<&mut Self>,
+            cx: &mut Context<'_>,
+            buf: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            Pin::new(&mut self.io).poll_read(cx, buf)
+        }
+    }
+
+    impl AsyncWrite for Recorder {
+        fn poll_write(
+            mut self: Pin<&mut Self>,
+            cx: &mut Context<'_>,
+            buf: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            let written = ready!(Pin::new(&mut self.io).poll_write(cx, buf))?;
+            self.writes.lock().push(written);
+            Poll::Ready(Ok(written))
+        }
+
+        fn poll_write_vectored(
+            self: Pin<&mut Self>,
+            cx: &mut Context<'_>,
+            bufs: &[IoSlice<'_>],
+        ) -> Poll<io::Result<usize>> {
+            let all: Vec<u8> = bufs.iter().flat_map(|buf| buf.iter().copied()).collect();
+            self.poll_write(cx, &all)
+        }
+
+        fn is_write_vectored(&self) -> bool {
+            true
+        }
+
+        fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Pin::new(&mut self.io).poll_flush(cx)
+        }
+
+        fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Pin::new(&mut self.io).poll_shutdown(cx)
+        }
+    }
+
+    /// The longest write for eight responses of `length` bytes to requests that were sent together.
+    async fn longest_write(length: usize) -> usize {
+        let (agent, io) = duplex(1024 * 1024);
+        let writes = Arc::default();
+        let mut socket = SniffedSocket::new(Recorder {
+            io,
+            writes: Arc::clone(&writes),
+        });
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async move {
+            poll_fn(|cx| socket.poll_version(cx)).await.expect("read");
+            let service = service_fn(move |_| async move {
+                let body = Full::new(Bytes::from(vec![b'x'; length]));
+                Ok::<_, Infallible>(Response::new(body))
+            });
+            let server = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+            let served = server.serve_connection(TokioIo::new(socket), service).await;
+            served.expect("served");
+        });
+        let io = TokioIo::new(agent);
+        let handshake = hyper::client::conn::http2::handshake(TokioExecutor::new(), io);
+        let (mut client, connection) = handshake.await.expect("connected");
+        tasks.spawn(async move { connection.await.expect("no error") });
+        let request = || Request::new(Empty::<Bytes>::new());
+        let first = client.send_request(request()).await.expect("a response");
+        first.into_body().collect().await.expect("a body");
+        writes.lock().clear();
+        let responses: Vec<_> = (0..8).map(|_| client.send_request(request())).collect();
+        for response in responses {
+            let response = response.await.expect("a response");
+            let body = response.into_body().collect().await.expect("a body");
+            assert_eq!(body.to_bytes().len(), length);
+        }
+        drop(client);
+        while let Some(ended) = tasks.join_next().await {
+            ended.expect("no panic");
+        }
+        writes
+            .lock()
+            .iter()
+            .copied()
+            .max()
+            .expect("something was written")
+    }
+
+    #[tokio::test]
+    async fn small_frames_that_wait_together_are_one_write() {
+        const HEADS: usize = 2 * 9 + 50;
+        assert!(longest_write(400).await > 2 * (400 + HEADS));
+        // A frame that is longer than what is copied is one write, too.
+        assert!(longest_write(8 * 1024).await > 8 * 1024);
     }
 }
