@@ -4,6 +4,7 @@
 mod backpressure;
 mod measure_queue;
 mod relay;
+mod silence;
 mod source;
 
 pub(super) use relay::{Relay, Tail};
@@ -13,15 +14,15 @@ use super::body::BodyError;
 use super::call_handle::Call;
 use super::clock::now;
 use super::filter::BodyFilter;
-use super::timer::{IdleTimer, LazyTimer};
 use super::upstream::InFlightGuard;
 use crate::settings::Timeouts;
 use backpressure::Backpressure;
 use bytes::Bytes;
 use http_body::SizeHint;
 use measure_queue::{FinalFlush, MeasureQueue};
+use silence::SilenceTimer;
 use source::Polled;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Instant;
 use tokengauge_core::observer::{End, FailureKind, Filter, Frame};
 
@@ -32,8 +33,10 @@ pub(super) struct StreamingBody {
     queue: MeasureQueue,
     /// `None` once it has ended.
     call: Option<Call>,
-    idle_timer: IdleTimer,
+    silence: SilenceTimer,
     in_flight: Option<InFlightGuard>,
+    /// When the first of the frames was received that the server may not have written yet.
+    unwritten: Option<Instant>,
     /// How long the agent accepts nothing, while the server writes.
     backpressure: Backpressure,
 }
@@ -45,15 +48,15 @@ impl StreamingBody {
         timeouts: &Timeouts,
         in_flight: InFlightGuard,
     ) -> StreamingBody {
-        let idle_timer = IdleTimer::new(timeouts.idle);
         let queue = MeasureQueue::new(call.handle());
         StreamingBody {
             source,
             filter: None,
             queue,
             call: Some(call),
-            idle_timer,
+            silence: SilenceTimer::new(timeouts.idle),
             in_flight: Some(in_flight),
+            unwritten: None,
             backpressure: Backpressure::default(),
         }
     }
@@ -74,14 +77,12 @@ impl StreamingBody {
         match std::mem::replace(&mut self.source, ResponseSource::Ended) {
             ResponseSource::Http1 { response, endpoint } => Some(Box::new(Relay {
                 last_activity: call.handle().last_activity(),
-                measure_due: false,
                 response: Some(*response),
                 endpoint,
                 queue: std::mem::take(&mut self.queue),
                 call: Some(call),
-                idle_timeout: self.idle_timer.limit(),
                 in_flight: self.in_flight.take(),
-                timer: LazyTimer::default(),
+                silence: SilenceTimer::new(self.silence.idle_timeout()),
                 backpressure: Backpressure::default(),
                 head_unsent: true,
             })),
@@ -116,7 +117,10 @@ impl StreamingBody {
         if self.call.is_none() {
             return Poll::Ready(self.next_remaining().map(Ok));
         }
-        self.backpressure.frame_requested(now);
+        if self.backpressure.frame_requested(now) {
+            // The agent's time, and not the proxy's.
+            self.unwritten = self.unwritten.map(|_| now());
+        }
         if self.queue.is_full() {
             self.measure();
         }
@@ -185,6 +189,7 @@ impl StreamingBody {
                 agent_blocked: self.backpressure.take(),
             });
             self.backpressure.frame_given(at);
+            self.unwritten.get_or_insert(at);
         }
     }
 
@@ -194,24 +199,20 @@ impl StreamingBody {
         let Some(call) = &self.call else {
             return Poll::Ready(None);
         };
-        if self.queue.is_empty() {
-            // Nothing to measure.
-        } else if !self.queue.written {
-            self.queue.mark_written(now());
-            cx.waker().wake_by_ref();
-        } else if !self.queue.measure(call.handle()) {
-            cx.waker().wake_by_ref();
+        let (at, call) = (now(), call.handle());
+        let unwritten = self.unwritten.take();
+        if let Some(received) = unwritten {
+            self.queue.record_written(received, at);
         }
-        if self
-            .idle_timer
-            .poll(cx, call.handle().last_activity())
-            .is_ready()
-        {
-            self.filter = None;
-            self.finish(now(), End::Failed(FailureKind::IdleTimeout));
-            return Poll::Ready(Some(Err(BodyError::Idle)));
+        let queue = &mut self.queue;
+        if queue.measure_or_defer(cx, call, unwritten.is_some()) {
+            return Poll::Pending;
         }
-        Poll::Pending
+        let last_activity = || call.last_activity();
+        let at = ready!(self.silence.poll(cx, at, queue, call, last_activity));
+        self.filter = None;
+        self.finish(at, End::Failed(FailureKind::IdleTimeout));
+        Poll::Ready(Some(Err(BodyError::Idle)))
     }
 
     fn measure(&mut self) {

@@ -2,35 +2,8 @@
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use tokio::time::{Sleep, sleep_until};
-
-/// Fires when nothing was transferred for too long. It is armed again only when it fires; until
-/// then activity only updates its instant.
-pub(super) struct IdleTimer {
-    limit: Duration,
-    timer: Timer,
-}
-
-impl IdleTimer {
-    pub fn new(limit: Duration) -> IdleTimer {
-        IdleTimer {
-            limit,
-            timer: Timer::default(),
-        }
-    }
-
-    /// The idle timeout.
-    pub fn limit(&self) -> Duration {
-        self.limit
-    }
-
-    /// Ready when the last activity, at `last`, is too long ago.
-    pub fn poll(&mut self, cx: &mut Context<'_>, last: Instant) -> Poll<()> {
-        let limit = self.limit;
-        self.timer.poll(cx, || last + limit)
-    }
-}
 
 /// A timer whose deadline may move while it runs.
 #[derive(Default)]
@@ -91,6 +64,7 @@ impl LazyTimer {
 mod tests {
     use super::*;
     use std::future::poll_fn;
+    use std::time::Duration;
     use tokio::time::timeout;
 
     #[tokio::test]

@@ -32,14 +32,17 @@ impl Backpressure {
         self.since = Some(at);
     }
 
-    /// The server asks for the next frame.
-    pub fn frame_requested(&mut self, now: impl Fn() -> Instant) {
-        if let Some(since) = self.since.take() {
-            let waited = now().saturating_duration_since(since);
-            self.waited += Some(waited)
-                .filter(|waited| *waited >= SCHEDULING_DELAY)
-                .unwrap_or_default();
+    /// The server asks for the next frame. Returns whether the agent was waited for since the last.
+    pub fn frame_requested(&mut self, now: impl Fn() -> Instant) -> bool {
+        let Some(since) = self.since.take() else {
+            return false;
+        };
+        let waited = now().saturating_duration_since(since);
+        let is_backpressure = waited >= SCHEDULING_DELAY;
+        if is_backpressure {
+            self.waited += waited;
         }
+        is_backpressure
     }
 
     /// The time waited since the last frame.

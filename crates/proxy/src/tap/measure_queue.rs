@@ -4,6 +4,7 @@ use crate::call_handle::{Call, CallHandle};
 use crate::clock::{now, waited_for_core};
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::task::Context;
 use std::time::{Duration, Instant};
 use tokengauge_core::observer::{End, Frame, Phase, UnmeasuredFrames};
 
@@ -50,8 +51,8 @@ pub(super) struct MeasureQueue {
     skipped: Skipped,
     /// When frames were last measured.
     last_measured: Option<Instant>,
-    /// Whether the server has been able to write the queued frames.
-    pub written: bool,
+    /// Whether what was written is to be measured once other tasks have had their turn.
+    due: bool,
     slowest: Duration,
     /// How long the agent accepted nothing after the last frame.
     pub agent_blocked: Duration,
@@ -71,10 +72,6 @@ impl MeasureQueue {
         }
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.frames.is_empty()
-    }
-
     /// Whether so much is queued that it has to be measured now.
     pub fn is_full(&self) -> bool {
         self.bytes >= MEASURE_AT_BYTES
@@ -83,7 +80,7 @@ impl MeasureQueue {
     /// Whether a batch is due. The first frames are measured at once, as objectives on the first
     /// token wait for them. Later ones are measured in small batches: a call's state is cold
     /// memory, and it is cheaper to touch it once for several frames.
-    pub fn is_due(&self, at: Instant) -> bool {
+    fn is_due(&self, at: Instant) -> bool {
         self.total_frames <= MEASURED_SINGLY
             || self.frames.len() >= BATCH_FRAMES
             || self.bytes >= BATCH_BYTES
@@ -97,23 +94,33 @@ impl MeasureQueue {
         self.frames.front().map(|frame| frame.at)
     }
 
-    /// Notes that the server has been able to write the queued frames.
-    pub fn mark_written(&mut self, at: Instant) {
-        self.written = true;
-        if let Some(oldest) = self.oldest() {
-            self.record_delay(oldest, at);
-        }
+    /// Records that frames were written, and how long that took since the first of them was
+    /// received.
+    pub fn record_written(&mut self, received: Instant, written: Instant) {
+        let delay = written.saturating_duration_since(received);
+        self.slowest = self.slowest.max(delay);
+        self.due |= self.is_due(written);
     }
 
-    /// Records how long the proxy took to forward a frame.
-    pub fn record_delay(&mut self, received: Instant, written: Instant) {
-        self.slowest = self
-            .slowest
-            .max(written.saturating_duration_since(received));
+    /// Measures what is due, unless something was written in this poll: other tasks go first.
+    /// Returns whether it was deferred to the next poll.
+    pub fn measure_or_defer(
+        &mut self,
+        cx: &Context<'_>,
+        handle: &CallHandle,
+        just_written: bool,
+    ) -> bool {
+        if self.due && just_written {
+            cx.waker().wake_by_ref();
+            return true;
+        }
+        if self.due {
+            self.measure(handle);
+        }
+        false
     }
 
     pub fn push(&mut self, frame: Frame) {
-        self.written = false;
         self.total_frames += 1;
         // Frames after a gap would be decoded as if there were none.
         let after_gap = self.skipped.frames > 0;
@@ -131,6 +138,7 @@ impl MeasureQueue {
 
     /// Measures queued frames within the budget. Returns whether it is done for now.
     pub fn measure(&mut self, handle: &CallHandle) -> bool {
+        self.due = false;
         let done = self.measure_within_budget(handle);
         if let Some(unmeasured) = &self.unmeasured {
             unmeasured.measured(self.oldest());

@@ -2,6 +2,7 @@
 
 use super::backpressure::Backpressure;
 use super::measure_queue::{FinalFlush, MeasureQueue};
+use super::silence::SilenceTimer;
 use crate::agent_connection::AgentConnection;
 use crate::body::BodyError;
 use crate::call_handle::Call;
@@ -9,27 +10,16 @@ use crate::clock::now;
 use crate::connection::Io;
 use crate::http1::{BodyReader, Piece};
 use crate::read_buffer::with_buffer;
-use crate::timer::LazyTimer;
 use crate::upstream::{Endpoint, InFlightGuard};
 use bytes::Bytes;
 use http::HeaderMap;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::{Duration, Instant};
-use tokengauge_core::observer::{End, FailureKind, Frame, MAX_MEASURE_DELAY};
+use std::time::Instant;
+use tokengauge_core::observer::{End, FailureKind, Frame};
 
 /// Pieces that a relay forwards per poll before it yields to other tasks.
 const MAX_PIECES_PER_POLL: usize = 16;
-/// How long the queued frames of a stream that falls silent, less than a second's worth, wait to be
-/// measured, plus at most one tick. Waking up sooner would often be for nothing, as most streams go
-/// on.
-const MEASURE_WITHIN: Duration = MAX_MEASURE_DELAY.saturating_sub(Duration::from_millis(50));
-/// Streams check their queues at common instants, this far apart: a wake-up for each stream costs
-/// more, and too many streams at once delay others.
-const TICK: Duration = Duration::from_millis(20);
-/// How soon frames that are left over are measured.
-const MEASURE_AGAIN: Duration = Duration::from_millis(5);
-
 /// A response body whose chunks leave as they came.
 pub(crate) struct Relay {
     /// `None` once it has ended.
@@ -38,13 +28,10 @@ pub(crate) struct Relay {
     pub(super) queue: MeasureQueue,
     /// `None` once it has ended.
     pub(super) call: Option<Call>,
-    pub(super) idle_timeout: Duration,
     pub(super) in_flight: Option<InFlightGuard>,
-    pub(super) timer: LazyTimer,
+    pub(super) silence: SilenceTimer,
     /// When a byte was last transferred; only the relay transfers any.
     pub(super) last_activity: Instant,
-    /// Whether forwarded frames are to be measured once other tasks have had their turn.
-    pub(super) measure_due: bool,
     /// How long the agent accepts nothing.
     pub(super) backpressure: Backpressure,
     /// The head waits to be written with the first piece.
@@ -152,29 +139,21 @@ impl Relay {
                 agent_blocked: self.backpressure.take(),
             });
         }
-        self.queue.record_delay(received_at, written_at);
-        self.measure_due |= self.queue.is_due(written_at);
+        self.queue.record_written(received_at, written_at);
         if self.queue.is_full() {
             self.measure();
         }
         written_at
     }
 
-    /// Measures what is due, unless it was written in this poll: other tasks go first. Returns
-    /// whether measuring was deferred to the next poll.
+    /// Measures what is due, unless something was written in this poll. Returns whether that was
+    /// deferred.
     fn measure_or_defer(&mut self, cx: &Context<'_>, just_written: bool) -> bool {
-        if self.measure_due && just_written {
-            cx.waker().wake_by_ref();
-            return true;
-        }
-        if self.measure_due {
-            self.measure();
-        }
-        false
+        let call = self.call.as_ref();
+        call.is_some_and(|call| self.queue.measure_or_defer(cx, call.handle(), just_written))
     }
 
     fn measure(&mut self) {
-        self.measure_due = false;
         if let Some(call) = &self.call {
             self.queue.measure(call.handle());
         }
@@ -246,26 +225,15 @@ impl Relay {
         if self.measure_or_defer(cx, at.is_some()) {
             return Poll::Pending;
         }
-        let mut at = at.unwrap_or_else(now);
-        loop {
-            let idle_deadline = self.last_activity + self.idle_timeout;
-            if at >= idle_deadline {
-                self.finish(at, End::Failed(FailureKind::IdleTimeout));
-                return Poll::Ready(Err(BodyError::Idle));
-            }
-            let oldest = self.queue.oldest();
-            if oldest.is_some_and(|since| at >= since + MEASURE_WITHIN) {
-                self.measure();
-            }
-            // Frames left over because measuring is paused, or its budget is spent, wait until
-            // other tasks have had their turn.
-            let oldest = self.queue.oldest();
-            let measure =
-                oldest.map(|since| next_tick(since + MEASURE_WITHIN).max(at + MEASURE_AGAIN));
-            let wanted = measure.map_or(idle_deadline, |measure| idle_deadline.min(measure));
-            ready!(self.timer.poll(cx, at, wanted));
-            at = now();
-        }
+        let Some(call) = &self.call else {
+            return Poll::Pending;
+        };
+        let (at, last_activity) = (at.unwrap_or_else(now), self.last_activity);
+        let (queue, call) = (&mut self.queue, call.handle());
+        let silence = &mut self.silence;
+        let at = ready!(silence.poll(cx, at, queue, call, || last_activity));
+        self.finish(at, End::Failed(FailureKind::IdleTimeout));
+        Poll::Ready(Err(BodyError::Idle))
     }
 
     /// Ends the call and releases the connection. What is left to measure is measured later, as the
@@ -284,14 +252,6 @@ impl Relay {
     }
 }
 
-/// The first tick that is not before `at`.
-fn next_tick(at: Instant) -> Instant {
-    static START: LazyLock<Instant> = LazyLock::new(now);
-    let elapsed = at.saturating_duration_since(*START);
-    let ticks = elapsed.as_nanos().div_ceil(TICK.as_nanos());
-    *START + TICK * u32::try_from(ticks).unwrap_or(u32::MAX)
-}
-
 impl Drop for Relay {
     fn drop(&mut self) {
         // Closes the upstream's connection first.
@@ -303,22 +263,5 @@ impl Drop for Relay {
             let end = call.downstream().abandoned_end();
             drop(FinalFlush::new(queue, call, at, end));
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ticks_are_the_same_for_all_and_never_late() {
-        let at = now();
-        for offset in (0..2_000).step_by(7).map(Duration::from_millis) {
-            let instant = at + offset;
-            let next = next_tick(instant);
-            assert!(next >= instant && next - instant < TICK);
-            assert_eq!(next_tick(next), next);
-        }
-        assert_eq!(next_tick(at + TICK), next_tick(at) + TICK);
     }
 }
