@@ -1,13 +1,19 @@
 //! Whatever the observer does, traffic does not notice.
 
 use bytes::Bytes;
+use http_body_util::BodyExt;
+use hyper::client::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use std::time::{Duration, Instant};
 use tokengauge::observer::{End, Filter, Phase};
+use tokengauge_test_support::agent::none;
 use tokengauge_test_support::connection::RawConnection;
 use tokengauge_test_support::proxy::{Proxy, Setup};
-use tokengauge_test_support::recorder::{ObserverEvent, RecorderBehaviour};
+use tokengauge_test_support::recorder::{ObserverEvent, RecordedCall, RecorderBehaviour};
+use tokengauge_test_support::soon;
 use tokengauge_test_support::upstream::Upstream;
 use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 
 const CHUNKED: &str =
@@ -129,16 +135,61 @@ async fn the_proxys_own_overhead_is_reported() {
     talk(&mut agent, &mut backend, 3).await;
     let call = proxy.recorder.only_call().await;
     for phase in [Phase::Head, Phase::Chunk] {
-        let costs = call.all(|seen| match seen {
-            ObserverEvent::Overhead(of, cost) if *of == phase => Some(*cost),
-            _ => None,
-        });
-        assert_eq!(costs.len(), 1, "{phase:?}");
+        let cost = overhead(&call, phase);
         assert!(
-            costs[0] > Duration::ZERO && costs[0] < Duration::from_secs(1),
-            "{phase:?}: {costs:?}"
+            cost > Duration::ZERO && cost < Duration::from_secs(1),
+            "{phase:?}: {cost:?}"
         );
     }
+}
+
+/// What the proxy itself took in this phase of a call.
+fn overhead(call: &RecordedCall, phase: Phase) -> Duration {
+    let costs = call.all(|seen| match seen {
+        ObserverEvent::Overhead(of, cost) if *of == phase => Some(*cost),
+        _ => None,
+    });
+    assert_eq!(costs.len(), 1, "{phase:?}");
+    costs[0]
+}
+
+#[tokio::test]
+async fn how_long_an_http2_agent_reads_nothing_is_not_the_proxys_overhead() {
+    const WINDOW: usize = 1_000;
+    const SHUT: Duration = Duration::from_secs(2);
+    let upstream = Upstream::bind().await;
+    let proxy = Setup::to(upstream.address).start().await;
+    let tcp = TcpStream::connect(proxy.address).await.expect("connected");
+    let mut builder = http2::Builder::new(TokioExecutor::new());
+    builder.initial_stream_window_size(WINDOW as u32);
+    let connection = builder.handshake(TokioIo::new(tcp)).await;
+    let (mut agent, connection) = connection.expect("a connection");
+    tokio::spawn(connection);
+    let request = http::Request::get("http://h/").body(none()).unwrap();
+    let sending = agent.send_request(request);
+    let serving = async {
+        let mut backend = upstream.accept().await;
+        backend.read_head().await;
+        let chunk = format!("{WINDOW:x}\r\n{}\r\n", "x".repeat(WINDOW));
+        backend.write(format!("{CHUNKED}{chunk}{chunk}")).await;
+        backend
+    };
+    let (response, mut backend) = tokio::join!(sending, serving);
+    sleep(SHUT).await;
+    let mut body = response.expect("a head").into_body();
+    let mut read = 0;
+    while read <= 2 * WINDOW {
+        if read == 2 * WINDOW {
+            backend.write("1\r\nx\r\n").await;
+        }
+        let frame = soon("a frame", body.frame()).await.expect("no end");
+        read += frame.expect("read").into_data().expect("data").len();
+    }
+    backend.write("0\r\n\r\n").await;
+    soon("the end", body.collect()).await.expect("whole");
+    let call = proxy.recorder.only_call().await;
+    let cost = overhead(&call, Phase::Chunk);
+    assert!(cost < SHUT / 2, "{cost:?}");
 }
 
 /// Takes every `#` out, and holds an `!` back to the end.
