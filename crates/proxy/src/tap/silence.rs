@@ -19,7 +19,7 @@ const TICK: Duration = Duration::from_millis(20);
 /// How soon frames that are left over are measured.
 const MEASURE_AGAIN: Duration = Duration::from_millis(5);
 
-/// The timer of a body whose upstream sends nothing.
+/// Fires when a body has had nothing for the idle timeout, and measures its queue until then.
 pub(super) struct SilenceTimer {
     idle_timeout: Duration,
     timer: LazyTimer,
@@ -33,6 +33,7 @@ impl SilenceTimer {
         }
     }
 
+    /// How long nothing may be transferred.
     pub fn idle_timeout(&self) -> Duration {
         self.idle_timeout
     }
