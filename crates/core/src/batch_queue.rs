@@ -7,6 +7,9 @@ use std::time::{Duration, Instant};
 /// How long the meter's threads let items gather after others were taken: under load they wake
 /// so often, and not for each call.
 pub const GATHER_TIME: Duration = Duration::from_millis(5);
+/// With so many items a reader waits no longer: where it shares a core with traffic, what it does
+/// at once is what each call in flight may have to wait for.
+const GATHER_ITEMS: usize = 32;
 
 /// A bounded queue of items for one reader.
 ///
@@ -41,8 +44,10 @@ struct State<T> {
 /// The state of the reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reader {
-    /// It works or gathers, and will return by itself.
+    /// It works, and will return by itself.
     Busy,
+    /// It lets items gather, for so long and until there are so many.
+    Gathers,
     /// It waits for an item.
     Waits,
 }
@@ -73,7 +78,7 @@ impl<T> BatchQueue<T> {
         }
     }
 
-    /// Queues an item. Wakes the reader if it waits, but not if it gathers.
+    /// Queues an item. Wakes the reader if it waits; if it gathers, once there are enough.
     ///
     /// # Errors
     /// Returns the item if the queue is full or closed.
@@ -96,7 +101,12 @@ impl<T> BatchQueue<T> {
         }
         state.items.push(item);
         state.urgent |= urgent;
-        if urgent || state.reader == Reader::Waits {
+        let wanted = match state.reader {
+            Reader::Busy => false,
+            Reader::Gathers => state.items.len() >= GATHER_ITEMS,
+            Reader::Waits => true,
+        };
+        if urgent || wanted {
             self.wake(state);
         }
         Ok(())
@@ -130,13 +140,16 @@ impl<T> BatchQueue<T> {
         TakeOutcome::Batch
     }
 
-    /// Waits for `time` so that more items are queued, unless one is urgent or the queue is
-    /// closed.
+    /// Waits for `time` so that more items are queued, unless there are enough, one is urgent or
+    /// the queue is closed.
     pub fn gather(&self, time: Duration) {
         let deadline = Some(Instant::now() + time);
         let mut state = self.state.lock();
-        while !state.urgent && !state.closed {
-            if self.wait(&mut state, deadline) {
+        while !state.urgent && !state.closed && state.items.len() < GATHER_ITEMS {
+            state.reader = Reader::Gathers;
+            let timed_out = self.wait(&mut state, deadline);
+            state.reader = Reader::Busy;
+            if timed_out {
                 return;
             }
         }
@@ -202,6 +215,30 @@ mod tests {
         queue.push(2).expect("there is room");
         queue.push_urgent(3).expect("there is room");
         assert_eq!(reading.join().expect("no panic"), (true, vec![1, 2, 3]));
+    }
+
+    #[test]
+    fn a_reader_that_gathers_is_woken_once_there_are_enough() {
+        let queue = Arc::new(BatchQueue::new(2 * GATHER_ITEMS));
+        let reader = Arc::clone(&queue);
+        let reading = thread::spawn(move || {
+            let began = Instant::now();
+            reader.gather(LONG);
+            (began.elapsed() < LONG, reader.state.lock().items.len())
+        });
+        while queue.state.lock().reader != Reader::Gathers {
+            thread::yield_now();
+        }
+        for item in 1..GATHER_ITEMS {
+            queue.push(item).expect("there is room");
+            let reader = queue.state.lock().reader;
+            assert_eq!(reader, Reader::Gathers, "{item} are too few");
+        }
+        queue.push(0).expect("there is room");
+        let (in_time, items) = reading.join().expect("no panic");
+        assert!(in_time && items == GATHER_ITEMS);
+        queue.gather(LONG);
+        assert_eq!(queue.state.lock().items.len(), GATHER_ITEMS, "enough wait");
     }
 
     #[test]
