@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 /// How long the meter's threads let items gather after others were taken: under load they wake
 /// so often, and not for each call.
 pub const GATHER_TIME: Duration = Duration::from_millis(5);
-/// With so many items a reader waits no longer: where it shares a core with traffic, what it does
-/// at once is what each call in flight may have to wait for.
+/// So many items do not wait for that time to pass: where the reader shares a core with traffic, all
+/// calls in flight wait while it works through what it took.
 const GATHER_ITEMS: usize = 32;
 
 /// A bounded queue of items for one reader.
@@ -46,7 +46,7 @@ struct State<T> {
 enum Reader {
     /// It works, and will return by itself.
     Busy,
-    /// It lets items gather, for so long and until there are so many.
+    /// It lets items gather until the time has passed or there are enough.
     Gathers,
     /// It waits for an item.
     Waits,
