@@ -4,10 +4,7 @@
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-/// How long the meter's threads let items gather after others were taken: under load they wake
-/// so often, and not for each call.
-pub const GATHER_TIME: Duration = Duration::from_millis(5);
-/// So many items do not wait for that time to pass: where the reader shares a core with traffic, all
+/// So many items are not left to gather any longer: where the reader shares a core with traffic, all
 /// calls in flight wait while it works through what it took.
 const GATHER_ITEMS: usize = 32;
 

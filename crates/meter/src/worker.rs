@@ -5,11 +5,13 @@ use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 use tokengauge_core::background::{self, BackgroundWork, wait_behind};
-use tokengauge_core::batch_queue::{BatchQueue, GATHER_TIME, TakeOutcome};
+use tokengauge_core::batch_queue::{BatchQueue, TakeOutcome};
 use tokengauge_core::memory::{Memory, Reclaim};
 
 /// Jobs that can wait, besides those that were taken. What they hold is bounded by the memory of all calls.
 const QUEUE: usize = 4096;
+/// How long jobs gather after others were done, unless they are many or one is urgent.
+const GATHER_TIME: Duration = Duration::from_millis(5);
 
 /// Something to do in the background.
 pub(crate) type Job = Box<dyn FnOnce(Executor) + Send>;
