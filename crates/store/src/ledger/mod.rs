@@ -5,6 +5,7 @@
 //! can delay traffic: what cannot be written is counted.
 
 mod aggregates;
+mod backlog;
 mod capacity;
 mod daily_spending;
 mod dictionary;
@@ -41,6 +42,7 @@ pub use write_error::WriteError;
 pub use writer::{LedgerMetrics, Settings};
 
 use crate::marks::PendingMark;
+use backlog::Backlog;
 use std::io;
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Weak};
@@ -65,6 +67,7 @@ pub struct Ledger {
     queue: SyncSender<Message>,
     settings: Settings,
     figures: LedgerMetrics,
+    backlog: Arc<Backlog>,
 }
 
 impl Ledger {
@@ -83,7 +86,8 @@ impl Ledger {
         length: usize,
     ) -> io::Result<Arc<Ledger>> {
         let (queue, messages) = sync_channel(length);
-        let mut writer = Writer::new(settings.clone(), figures.clone());
+        let backlog = Arc::new(Backlog::new(length));
+        let mut writer = Writer::new(settings.clone(), figures.clone(), Arc::clone(&backlog));
         background::spawn("ledger", BackgroundWork::Steady, move || {
             writer.run(&messages)
         })?;
@@ -91,6 +95,7 @@ impl Ledger {
             queue,
             settings,
             figures,
+            backlog,
         }))
     }
 
@@ -162,7 +167,9 @@ fn look(ledger: &Weak<Ledger>, meter: &Weak<Meter>) {
 impl Subscriber for Ledger {
     fn finished(&self, finished_call: &Arc<FinishedCall>) {
         let message = Message::Finished(Arc::clone(finished_call));
+        self.backlog.add();
         if self.queue.try_send(message).is_err() {
+            self.backlog.remove();
             self.figures.lose("queue", 1);
         }
     }

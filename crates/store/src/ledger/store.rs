@@ -1,6 +1,7 @@
 //! Writes batches: each is one transaction with the calls, the sums of their sessions and
 //! experiments, the rollups, the spending by day and the distributions.
 
+use super::backlog::Backlog;
 use super::capacity;
 use super::daily_spending::{DailySpending, MAX_ROWS_OF_PODS, RowCounts, SpendingKey};
 use super::dictionary::{self, Dictionary};
@@ -20,9 +21,13 @@ use super::unsummed::Marks;
 use super::write_error::WriteError;
 use rusqlite::{Connection, ErrorCode, Statement, params};
 use std::path::Path;
+use std::sync::Arc;
+use tokengauge_core::background::Pauses;
 use tokengauge_core::call::CallRecord;
 use tokengauge_core::throughput::ThroughputTick;
 
+/// Instructions of SQLite's virtual machine between two looks at the clock: some microseconds, about what one call takes.
+const PAUSE_STEPS: i32 = 200;
 /// Calls of one millisecond whose keys may be alike.
 const KEYS_TRIED: i64 = 64;
 
@@ -104,6 +109,23 @@ impl Store {
             delivering: false,
             retention: Retention::default(),
         })
+    }
+
+    /// Lets traffic run every quarter of a millisecond of what is done from now on, where both share a core: a call would
+    /// otherwise wait for milliseconds. Not while so many calls wait to be written that some would be lost.
+    ///
+    /// # Errors
+    /// Where SQLite does not say how far it is.
+    pub(super) fn pause_for_traffic(&mut self, backlog: &Arc<Backlog>) -> Result<(), WriteError> {
+        let (mut pauses, backlog) = (Pauses::default(), Arc::clone(backlog));
+        let between = move || {
+            if !backlog.is_high() {
+                pauses.between();
+            }
+            false
+        };
+        let connection = &mut self.opened.connection;
+        Ok(connection.progress_handler(PAUSE_STEPS, Some(between))?)
     }
 
     /// Allows for calls of several pods, which are kept apart.

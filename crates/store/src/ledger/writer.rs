@@ -1,6 +1,7 @@
 //! The ledger's thread: takes finished calls from a bounded queue and writes them in batches.
 //! What cannot be written is counted and dropped; traffic never waits for it.
 
+use super::backlog::Backlog;
 use super::retention::Limits;
 use super::row::milliseconds;
 use super::store::Store;
@@ -96,6 +97,7 @@ pub struct Settings {
 pub(super) struct Writer {
     settings: Settings,
     figures: LedgerMetrics,
+    backlog: Arc<Backlog>,
     store: Option<Store>,
     /// The file is not opened again before this instant.
     retry_at: Option<Instant>,
@@ -115,11 +117,12 @@ struct Batch {
 }
 
 impl Writer {
-    pub(super) fn new(settings: Settings, figures: LedgerMetrics) -> Writer {
+    pub(super) fn new(settings: Settings, figures: LedgerMetrics, backlog: Arc<Backlog>) -> Writer {
         Writer {
             tidy_at: (settings.clock)(),
             settings,
             figures,
+            backlog,
             store: None,
             retry_at: None,
             reason: "failed",
@@ -155,7 +158,10 @@ impl Writer {
             let now = (self.settings.clock)();
             let until = due.unwrap_or(self.tidy_at);
             match messages.recv_timeout(until.saturating_duration_since(now)) {
-                Ok(Message::Finished(finished_call)) => batch.finished_calls.push(finished_call),
+                Ok(Message::Finished(finished_call)) => {
+                    self.backlog.remove();
+                    batch.finished_calls.push(finished_call);
+                }
                 Ok(Message::Throughput(tick)) => {
                     batch.tick.deltas.extend(tick.deltas);
                     batch.tick.busy.extend(tick.busy);
@@ -230,6 +236,7 @@ impl Writer {
         let opened = Store::open_file(&self.settings.path, suspect);
         let opened = opened.and_then(|mut store| {
             store.deliver_to(&self.settings.sinks)?;
+            store.pause_for_traffic(&self.backlog)?;
             Ok(store)
         });
         match opened {
@@ -333,6 +340,11 @@ mod tests {
         }
     }
 
+    fn writer(path: &Path, figures: &LedgerMetrics) -> Writer {
+        let backlog = Arc::new(Backlog::new(BATCH));
+        Writer::new(settings(path), figures.clone(), backlog)
+    }
+
     fn finished_calls(count: usize) -> Vec<Arc<FinishedCall>> {
         let recent = RecentCalls::new(count);
         let subscribers: Vec<Arc<dyn Subscriber>> = vec![recent.clone()];
@@ -374,8 +386,8 @@ mod tests {
     #[test]
     fn a_full_disk_costs_the_batch_and_the_next_one_is_written_when_there_is_room() {
         let folder = tempfile::tempdir().expect("a folder");
-        let (settings, figures) = (settings(&folder.path().join("l.sqlite")), figures());
-        let mut writer = Writer::new(settings, figures.clone());
+        let figures = figures();
+        let mut writer = writer(&folder.path().join("l.sqlite"), &figures);
         writer.open();
         let store = writer.store.as_ref().expect("open");
         let pages = "PRAGMA max_page_count = 1";
@@ -407,7 +419,7 @@ mod tests {
         let in_the_way = folder.path().join("state");
         std::fs::write(&in_the_way, "no folder").expect("a file");
         let figures = figures();
-        let mut writer = Writer::new(settings(&in_the_way.join("l.sqlite")), figures.clone());
+        let mut writer = writer(&in_the_way.join("l.sqlite"), &figures);
         let finished_calls = finished_calls(3);
         writer.write(&batch(&finished_calls));
         assert_eq!(
@@ -431,7 +443,7 @@ mod tests {
         let newer = rusqlite::Connection::open(&path).expect("opens");
         newer.pragma_update(None, "user_version", 99).expect("set");
         let figures = figures();
-        let mut writer = Writer::new(settings(&path), figures.clone());
+        let mut writer = writer(&path, &figures);
         writer.write(&batch(&finished_calls(2)));
         assert_eq!(
             (figures.written.value(), lost(&figures, "newer_version")),
@@ -465,5 +477,6 @@ mod tests {
         other.execute_batch("ROLLBACK").expect("free");
         ledger.flush();
         assert_eq!(figures.written.value(), 40 - lost);
+        assert_eq!(ledger.backlog.waiting(), 0);
     }
 }

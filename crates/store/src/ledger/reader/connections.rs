@@ -7,6 +7,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 use std::cmp::Ordering;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use tokengauge_core::background::Pauses;
 
 /// Queries at once; more wait.
 const MAX_OPEN: usize = 4;
@@ -101,8 +102,13 @@ impl Connections {
         deadline: Instant,
         ask: impl FnOnce(&Connection) -> Result<T, QueryError>,
     ) -> Result<T, QueryError> {
-        let clock = self.clock;
-        let limited = connection.progress_handler(STEPS, Some(move || clock() >= deadline));
+        let (clock, mut pauses) = (self.clock, Pauses::default());
+        let is_late = move || {
+            // For traffic that shares the core.
+            pauses.between();
+            clock() >= deadline
+        };
+        let limited = connection.progress_handler(STEPS, Some(is_late));
         let answer = limited.map_err(QueryError::from).and_then(|()| {
             let moment = connection.unchecked_transaction()?;
             let answer = ask(&moment)?;
