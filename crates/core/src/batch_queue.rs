@@ -4,8 +4,8 @@
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-/// So many items are not left to gather any longer: where the reader shares a core with traffic, all
-/// calls in flight wait while it works through what it took.
+/// At this many items a reader that lets them gather is woken early: where it shares a core with traffic,
+/// all calls in flight wait while it works through what it took.
 const GATHER_ITEMS: usize = 32;
 
 /// A bounded queue of items for one reader.

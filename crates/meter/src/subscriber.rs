@@ -12,8 +12,8 @@ use tokengauge_core::subscriber::{Stream, Subscriber, TokenObserver};
 /// The most finished calls that wait for the subscribers' thread; further ones are dropped and
 /// counted.
 const QUEUE: usize = 8192;
-/// How long finished calls gather after others were handed over, unless they are many or one is urgent. To wake for a single
-/// call, on a core whose caches are full of traffic, costs as much as two events of a stream.
+/// How long finished calls gather after others were handed over, unless they are many or one is urgent. Waking the thread
+/// for a single call takes about as much processor time as two events of a stream.
 const GATHER_TIME: Duration = Duration::from_millis(50);
 /// Subscribers do their housekeeping after so many finished calls, or so long after the last.
 const TIDY_EVERY: u32 = 256;

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The number of finished calls in the queue, which a channel does not tell.
+/// Counts the finished calls in the queue: a channel of the standard library does not say how many messages it holds.
 #[derive(Debug)]
 pub(super) struct Backlog {
     waiting: AtomicUsize,
@@ -10,7 +10,7 @@ pub(super) struct Backlog {
 }
 
 impl Backlog {
-    /// None so far, of a queue with room for so many.
+    /// The backlog of an empty queue with this much room.
     pub fn new(room: usize) -> Backlog {
         Backlog {
             waiting: AtomicUsize::new(0),
@@ -18,17 +18,17 @@ impl Backlog {
         }
     }
 
-    /// One is about to be queued. To be called before, as the writer may take it at once.
+    /// A call is about to be queued. To be called before that, since the writer may take it at once.
     pub fn add(&self) {
         self.waiting.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// One was taken, or there was no room for it.
+    /// A call was taken from the queue, or there was no room for it.
     pub fn remove(&self) {
         self.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Whether more wait than half of what there is room for, so that the writer has to hurry.
+    /// Whether the queue is more than half full, so that the writer has to hurry.
     pub fn is_high(&self) -> bool {
         self.waiting.load(Ordering::Relaxed) > self.room / 2
     }

@@ -26,7 +26,7 @@ use tokengauge_core::background::Pauses;
 use tokengauge_core::call::CallRecord;
 use tokengauge_core::throughput::ThroughputTick;
 
-/// Instructions of SQLite's virtual machine between two looks at the clock: some microseconds, about what one call takes.
+/// Instructions of SQLite's virtual machine between two readings of the clock: some microseconds, about what one call takes.
 const PAUSE_STEPS: i32 = 200;
 /// Calls of one millisecond whose keys may be alike.
 const KEYS_TRIED: i64 = 64;
@@ -111,11 +111,11 @@ impl Store {
         })
     }
 
-    /// Lets traffic run every quarter of a millisecond of what is done from now on, where both share a core: a call would
-    /// otherwise wait for milliseconds. Not while so many calls wait to be written that some would be lost.
+    /// From now on yields to traffic on the same core every quarter of a millisecond: calls would otherwise wait for
+    /// milliseconds. It does not yield while so many calls wait to be written that some might be lost.
     ///
     /// # Errors
-    /// Where SQLite does not say how far it is.
+    /// If SQLite refuses the progress handler.
     pub(super) fn pause_for_traffic(&mut self, backlog: &Arc<Backlog>) -> Result<(), WriteError> {
         let (mut pauses, backlog) = (Pauses::default(), Arc::clone(backlog));
         let between = move || {

@@ -104,7 +104,7 @@ impl Connections {
     ) -> Result<T, QueryError> {
         let (clock, mut pauses) = (self.clock, Pauses::default());
         let is_late = move || {
-            // For traffic that shares the core.
+            // Lets traffic on the same core run.
             pauses.between();
             clock() >= deadline
         };
