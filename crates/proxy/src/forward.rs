@@ -19,6 +19,7 @@ use arc_swap::ArcSwap;
 use http::header::CONNECTION;
 use http::{HeaderValue, Method, request};
 use http_body::Body as _;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Instant, SystemTime};
@@ -97,15 +98,15 @@ impl Forwarder {
         self.panics.load(Ordering::Relaxed)
     }
 
-    /// Forwards a request by its route. A failure is reported in the response.
-    pub(super) async fn forward(
+    /// Forwards a request by its route. A failure is reported in the response. The future is boxed, as every connection has
+    /// room for it, and made at once, as a function that is `async` itself would keep room for the request.
+    pub(super) fn forward(
         &self,
         request: AgentRequest,
         connection: &ConnectionInfo,
         stream: Option<&Arc<SendState>>,
-    ) -> AgentResponse {
-        // Every connection has room for this future, so it has to be small.
-        Box::pin(self.handle_request(request, connection, stream)).await
+    ) -> Pin<Box<impl Future<Output = AgentResponse>>> {
+        Box::pin(self.handle_request(request, connection, stream))
     }
 
     async fn handle_request(

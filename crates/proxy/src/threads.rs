@@ -109,7 +109,8 @@ impl ChosenRuntime {
         let tcp = tcp.into_std()?;
         self.handle.spawn(async move {
             match TcpStream::from_std(tcp) {
-                Ok(tcp) => serve(tcp).await,
+                // A task of its own, as this one keeps room for what `serve` was made of.
+                Ok(tcp) => drop(tokio::spawn(serve(tcp))),
                 Err(error) => tracing::error!(%error, "cannot serve a connection"),
             }
         });

@@ -32,6 +32,7 @@ use std::time::Duration;
 use tokengauge_net::tls::Acceptor;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
+use tokio_rustls::server::TlsStream;
 
 /// Bytes one HTTP/2 stream may send before they are read.
 const STREAM_WINDOW: u32 = 64 * 1024;
@@ -125,31 +126,44 @@ pub(super) async fn serve(
         Arc::clone(&send_state),
     );
     let tls = acceptor.is_some();
-    let info = |drain| ConnectionInfo {
+    let io = match acceptor {
+        None => AgentIo::Tcp(tcp),
+        Some(acceptor) => {
+            // Boxed, as it is only for the beginning.
+            let handshake = Box::pin(handshake(&acceptor, tcp, peer));
+            let accepted = tokio::select! {
+                accepted = timeout(settings.head_timeout, handshake) => accepted,
+                () = drain.drain_started() => return,
+            };
+            match accepted {
+                Ok(Some(tls)) => AgentIo::Tls(tls),
+                Ok(None) => return,
+                Err(_) => return tracing::debug!(%peer, "no TLS handshake in time"),
+            }
+        }
+    };
+    let info = ConnectionInfo {
         peer,
         port,
         tls,
         drain,
-        send_state: Arc::clone(&send_state),
+        send_state,
         http1: None,
     };
-    let Some(acceptor) = acceptor else {
-        let io = AgentIo::Tcp(tcp);
-        return serve_http(&server, &settings, io, info(drain), timeouts).await;
-    };
-    // Boxed, as the stream is, to keep the connection's future small for as long as it lasts.
-    let handshake = Box::pin(timeout(settings.head_timeout, acceptor.accept(tcp)));
-    let accepted = tokio::select! {
-        accepted = handshake => accepted,
-        () = drain.drain_started() => return,
-    };
-    match accepted {
-        Ok(Ok(tls)) => {
-            let io = AgentIo::Tls(Box::new(tls));
-            serve_http(&server, &settings, io, info(drain), timeouts).await;
+    serve_http(&server, &settings, io, info, timeouts).await;
+}
+
+async fn handshake(
+    acceptor: &Acceptor,
+    tcp: TcpStream,
+    peer: SocketAddr,
+) -> Option<Box<TlsStream<TcpStream>>> {
+    match acceptor.accept(tcp).await {
+        Ok(tls) => Some(Box::new(tls)),
+        Err(error) => {
+            tracing::debug!(%peer, %error, "TLS handshake with an agent failed");
+            None
         }
-        Ok(Err(error)) => tracing::debug!(%peer, %error, "TLS handshake with an agent failed"),
-        Err(_) => tracing::debug!(%peer, "no TLS handshake in time"),
     }
 }
 
@@ -308,9 +322,12 @@ impl ConnectionService {
     }
 
     /// Forwards a request of an HTTP/1 connection.
-    pub(super) async fn forward(&self, request: AgentRequest) -> AgentResponse {
+    pub(super) fn forward(
+        &self,
+        request: AgentRequest,
+    ) -> Pin<Box<impl Future<Output = AgentResponse>>> {
         let forwarder = &self.server.forwarder;
-        forwarder.forward(request, &self.info, None).await
+        forwarder.forward(request, &self.info, None)
     }
 
     /// Serves a request of an HTTP/2 connection. Counts it as in flight before the future is first
@@ -381,5 +398,20 @@ impl http_body::Body for CountedBody {
 
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The place that the future of a connection takes for as long as it is open.
+    fn size<A, B, C, D, E, F: Future>(_: impl FnOnce(A, B, C, D, E) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    #[test]
+    fn a_connection_has_no_room_for_its_handshake_nor_for_a_request() {
+        assert!(size(serve) <= 2432, "{} bytes", size(serve));
     }
 }

@@ -1,6 +1,6 @@
 //! Serves the requests of an agent's HTTP/1 connection, one after the other.
 
-use super::connection::ConnectionService;
+use super::connection::{ActiveRequest, ConnectionService};
 use super::http1_response::{ResponseWriteError, ResponseWriter};
 use crate::agent_body::AgentBody;
 use crate::agent_connection::{AgentConnection, AgentError, Http1Body};
@@ -52,8 +52,9 @@ pub(super) async fn serve_requests(
     max_head_bytes: usize,
 ) -> Result<(), ConnectionError> {
     loop {
-        let head = match poll_fn(|cx| agent.poll_head(cx, max_head_bytes)).await {
-            Ok(Some(head)) => head,
+        let head = poll_fn(|cx| agent.poll_head(cx, max_head_bytes)).await;
+        let call = match head.map(|head| head.map(|head| begin(agent, service, head))) {
+            Ok(Some(call)) => call,
             Ok(None) => break,
             Err(error) => {
                 if let AgentError::Head(error) = &error {
@@ -62,7 +63,7 @@ pub(super) async fn serve_requests(
                 return Err(error.into());
             }
         };
-        match serve_request(agent, service, head).await? {
+        match serve_request(agent, service, call).await? {
             Next::Request => {}
             Next::Close => break,
             Next::Nothing => return Ok(()),
@@ -87,12 +88,19 @@ async fn reject(agent: &AgentConnection, status: StatusCode) -> io::Result<()> {
     poll_fn(|cx| agent.poll_shutdown(cx)).await
 }
 
-async fn serve_request(
+/// A request that is being forwarded. Its head is not kept, as every connection has room for this for as long as it lasts.
+struct Call<F> {
+    active: ActiveRequest,
+    context: ResponseContext,
+    response: F,
+}
+
+/// Begins to forward a request.
+fn begin<'a>(
     agent: &AgentConnection,
-    service: &ConnectionService,
+    service: &'a ConnectionService,
     head: RequestHead,
-) -> Result<Next, ConnectionError> {
-    let active = service.begin(false);
+) -> Call<impl Future<Output = AgentResponse> + use<'a>> {
     let context = ResponseContext {
         method: head.parts.method.clone(),
         version: head.parts.version,
@@ -108,7 +116,24 @@ async fn serve_request(
         names: head.names,
         body,
     };
-    let mut response = service.forward(request).await;
+    Call {
+        active: service.begin(false),
+        context,
+        response: service.forward(request),
+    }
+}
+
+async fn serve_request(
+    agent: &AgentConnection,
+    service: &ConnectionService,
+    call: Call<impl Future<Output = AgentResponse>>,
+) -> Result<Next, ConnectionError> {
+    let Call {
+        active,
+        context,
+        response,
+    } = call;
+    let mut response = response.await;
     if let Some(tunnel) = response.tunnel.take() {
         write_head(agent, response, context);
         poll_fn(|cx| agent.poll_flush(cx)).await?;
