@@ -112,6 +112,7 @@ pgo: compiler ## record what calls run, for profile-guided optimisation of the i
 		--peers tokengauge --scenes short,tls,http2 --workers 2
 	llvm-profdata-19 merge --sparse --output $(PGO) target/pgo/raw
 	$(NAMES) > $(PGO_NAMES)
+	rm -rf target/pgo target/image # cargo does not see that the profile, with which the latter was compiled, is another
 
 .PHONY: bench
 bench: ## all benchmarks; see also bench-tools, bench-gateways and soak
