@@ -7,6 +7,10 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+/// What a ledger of tokengauge keeps: all that a benchmark writes.
+pub const KEPT_DAYS: u64 = 3_650;
+pub const KEPT_GB: u64 = 200;
+
 /// An experiment and a gate, for a configuration whose route is named `all`.
 const COMPARISONS: &str = r#"
 [[experiment]]
@@ -163,7 +167,9 @@ backend noisy
         let ledger = self.setup.ledger.as_ref();
         let ledger = ledger.or(matches!(with, With::Ledger | With::Sink).then_some(&own));
         // Nothing of it is too old or too much.
-        let keep = "ledger.retention_age = \"3650days\"\nledger.retention_bytes = \"200GB\"\n";
+        let keep = format!(
+            "ledger.retention_age = \"{KEPT_DAYS}days\"\nledger.retention_bytes = \"{KEPT_GB}GB\"\n"
+        );
         let ledger = ledger.map(|path| format!("ledger.path = {path:?}\n{keep}"));
         let ledger = ledger.unwrap_or_default();
         let more = match with {

@@ -1,6 +1,7 @@
 //! What a call and an event cost where there are many streams, many series, or many calls in the
 //! ledger.
 
+use crate::configs::{KEPT_DAYS, KEPT_GB};
 use crate::environment::Environment;
 use crate::metrics::{CPU_PER_CALL, CPU_PER_EVENT};
 use crate::options::Options;
@@ -25,10 +26,10 @@ const MODELS: [u32; 5] = [1, 10, 100, 1_000, 10_000];
 const LEDGERS: [usize; 3] = [1_000_000, 10_000_000, 100_000_000];
 /// The calls of a ledger are of this time.
 const MONTH: Duration = Duration::from_secs(30 * 86_400);
-/// Every call is kept.
+/// The limits of the proxy that is measured.
 const KEEP: Limits = Limits {
-    age: Duration::from_secs(3_650 * 86_400),
-    bytes: 200_000_000_000,
+    age: Duration::from_secs(KEPT_DAYS * 86_400),
+    bytes: KEPT_GB * 1_000_000_000,
 };
 const BATCH: usize = 1_000;
 /// Calls after which it is known how long the rest takes.
@@ -155,7 +156,7 @@ fn fill(path: &Path, calls: usize, within: Duration) -> anyhow::Result<Option<Du
     loop {
         let batch: Vec<CallRecord> = records.by_ref().take(BATCH).collect();
         if batch.is_empty() {
-            // A proxy forgets fine sums of time while it runs; all that are old at once would keep one busy for minutes.
+            // A running proxy deletes old sums as it goes; it would otherwise delete those of weeks while it is measured.
             let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis();
             while store.tidy(i64::try_from(now)?, &KEEP)? {}
             return Ok(None);

@@ -98,8 +98,8 @@ impl Forwarder {
         self.panics.load(Ordering::Relaxed)
     }
 
-    /// Forwards a request by its route. A failure is reported in the response. The future is boxed, as every connection has
-    /// room for it, and made at once, as a function that is `async` itself would keep room for the request.
+    /// Forwards a request by its route. A failure is reported in the response. The future is boxed, because every
+    /// connection has room for it. This is no `async` function, because its future would have room for the request, too.
     pub(super) fn forward(
         &self,
         request: AgentRequest,

@@ -109,7 +109,7 @@ impl ChosenRuntime {
         let tcp = tcp.into_std()?;
         self.handle.spawn(async move {
             match TcpStream::from_std(tcp) {
-                // A task of its own, as this one keeps room for what `serve` was made of.
+                // In a task of its own: this one also has room for `serve` itself, which it would keep.
                 Ok(tcp) => drop(tokio::spawn(serve(tcp))),
                 Err(error) => tracing::error!(%error, "cannot serve a connection"),
             }

@@ -129,7 +129,7 @@ pub(super) async fn serve(
     let io = match acceptor {
         None => AgentIo::Tcp(tcp),
         Some(acceptor) => {
-            // Boxed, as it is only for the beginning.
+            // Boxed, so that the connection keeps no room for it afterwards.
             let handshake = Box::pin(handshake(&acceptor, tcp, peer));
             let accepted = tokio::select! {
                 accepted = timeout(settings.head_timeout, handshake) => accepted,
@@ -405,7 +405,7 @@ impl http_body::Body for CountedBody {
 mod tests {
     use super::*;
 
-    /// The place that the future of a connection takes for as long as it is open.
+    /// How many bytes the future of a connection takes for as long as it is open.
     fn size<A, B, C, D, E, F: Future>(_: impl FnOnce(A, B, C, D, E) -> F) -> usize {
         size_of::<F>()
     }

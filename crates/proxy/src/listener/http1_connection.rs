@@ -53,8 +53,8 @@ pub(super) async fn serve_requests(
 ) -> Result<(), ConnectionError> {
     loop {
         let head = poll_fn(|cx| agent.poll_head(cx, max_head_bytes)).await;
-        let call = match head.map(|head| head.map(|head| begin(agent, service, head))) {
-            Ok(Some(call)) => call,
+        let request = match head.map(|head| head.map(|head| begin(agent, service, head))) {
+            Ok(Some(request)) => request,
             Ok(None) => break,
             Err(error) => {
                 if let AgentError::Head(error) = &error {
@@ -63,7 +63,7 @@ pub(super) async fn serve_requests(
                 return Err(error.into());
             }
         };
-        match serve_request(agent, service, call).await? {
+        match serve_request(agent, service, request).await? {
             Next::Request => {}
             Next::Close => break,
             Next::Nothing => return Ok(()),
@@ -88,8 +88,8 @@ async fn reject(agent: &AgentConnection, status: StatusCode) -> io::Result<()> {
     poll_fn(|cx| agent.poll_shutdown(cx)).await
 }
 
-/// A request that is being forwarded. Its head is not kept, as every connection has room for this for as long as it lasts.
-struct Call<F> {
+/// A request that is being forwarded. It has no head: an open connection would keep room for one.
+struct ForwardedRequest<F> {
     active: ActiveRequest,
     context: ResponseContext,
     response: F,
@@ -100,7 +100,7 @@ fn begin<'a>(
     agent: &AgentConnection,
     service: &'a ConnectionService,
     head: RequestHead,
-) -> Call<impl Future<Output = AgentResponse> + use<'a>> {
+) -> ForwardedRequest<impl Future<Output = AgentResponse> + use<'a>> {
     let context = ResponseContext {
         method: head.parts.method.clone(),
         version: head.parts.version,
@@ -116,7 +116,7 @@ fn begin<'a>(
         names: head.names,
         body,
     };
-    Call {
+    ForwardedRequest {
         active: service.begin(false),
         context,
         response: service.forward(request),
@@ -126,13 +126,13 @@ fn begin<'a>(
 async fn serve_request(
     agent: &AgentConnection,
     service: &ConnectionService,
-    call: Call<impl Future<Output = AgentResponse>>,
+    request: ForwardedRequest<impl Future<Output = AgentResponse>>,
 ) -> Result<Next, ConnectionError> {
-    let Call {
+    let ForwardedRequest {
         active,
         context,
         response,
-    } = call;
+    } = request;
     let mut response = response.await;
     if let Some(tunnel) = response.tunnel.take() {
         write_head(agent, response, context);
