@@ -1,6 +1,6 @@
 //! How bodies are framed when they are written (RFC 9112 §6, §7).
 
-use super::write_buffer::{COPY, WriteBuffer};
+use super::write_buffer::{CHUNK_END, COPY, WriteBuffer};
 use bytes::Bytes;
 use http::header::{
     AUTHORIZATION, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE,
@@ -91,7 +91,7 @@ impl BodyEncoder {
             }
             BodyEncoder::Chunked(_) => {
                 write_size(content.len(), out.text());
-                out.push(content, b"\r\n");
+                out.push(content, CHUNK_END);
             }
             BodyEncoder::UntilClose => out.push(content, b""),
         }
@@ -110,10 +110,16 @@ impl BodyEncoder {
             BodyEncoder::Length(0) | BodyEncoder::UntilClose => Ok(()),
             BodyEncoder::Length(_) => Err(BodyTooShort),
             BodyEncoder::Chunked(announced) => {
+                let fields = trailers.into_iter().flatten();
+                let fields = fields.filter(|(name, _)| announced.contains(name));
+                let mut fields = fields.peekable();
+                if fields.peek().is_none() {
+                    out.push_last_chunk();
+                    return Ok(());
+                }
                 let text = out.text();
                 text.extend_from_slice(b"0\r\n");
-                let fields = trailers.into_iter().flatten();
-                for (name, value) in fields.filter(|(name, _)| announced.contains(name)) {
+                for (name, value) in fields {
                     text.extend_from_slice(name.as_str().as_bytes());
                     text.extend_from_slice(b": ");
                     text.extend_from_slice(value.as_bytes());

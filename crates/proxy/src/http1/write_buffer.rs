@@ -9,6 +9,12 @@ use tokio::io::AsyncWrite;
 /// Content up to this length is copied behind what waits already: one plain write costs less.
 pub(super) const COPY: usize = 4 * 1024;
 
+/// What follows the content of a chunk.
+pub(super) const CHUNK_END: &[u8] = b"\r\n";
+/// The last chunk of a body without trailers.
+const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
+const CHUNK_END_AND_LAST_CHUNK: &[u8] = b"\r\n0\r\n\r\n";
+
 /// Bytes that wait to be written.
 #[derive(Debug, Default)]
 pub(crate) struct WriteBuffer {
@@ -53,6 +59,14 @@ impl WriteBuffer {
             text.extend_from_slice(tail);
         } else {
             (self.content, self.tail) = (content, tail);
+        }
+    }
+
+    /// Adds the end of a chunked body without trailers. Content that waits is not copied for it.
+    pub fn push_last_chunk(&mut self) {
+        match self.tail {
+            CHUNK_END => self.tail = CHUNK_END_AND_LAST_CHUNK,
+            _ => self.text().extend_from_slice(LAST_CHUNK),
         }
     }
 
@@ -193,6 +207,43 @@ mod tests {
             assert_eq!(io.took, expected, "{at_once}");
             assert!(out.is_empty() && out.text.capacity() == 0);
         }
+    }
+
+    #[test]
+    fn content_is_not_copied_for_the_end_that_follows_it() {
+        let mut cx = Context::from_waker(Waker::noop());
+        for (content, copied) in [(COPY, true), (COPY + 1, false)] {
+            for at_once in [1, 3, 100_000] {
+                let (mut io, mut out) = (
+                    Slow {
+                        took: Vec::new(),
+                        at_once,
+                        blocked: false,
+                    },
+                    WriteBuffer::default(),
+                );
+                out.push(Bytes::from(vec![b'x'; content]), CHUNK_END);
+                out.push_last_chunk();
+                assert_eq!(out.content.is_empty(), copied, "{content}");
+                while out.poll_flush(&mut io, &mut cx).is_pending() {}
+                let expected = [&vec![b'x'; content][..], b"\r\n0\r\n\r\n"].concat();
+                assert_eq!(io.took, expected, "{content}, {at_once}");
+            }
+        }
+        // What has left in part cannot be taken for the end of a chunk.
+        let (mut io, mut out) = (
+            Slow {
+                took: Vec::new(),
+                at_once: COPY + 2,
+                blocked: true,
+            },
+            WriteBuffer::default(),
+        );
+        out.push(Bytes::from(vec![b'x'; COPY + 1]), CHUNK_END);
+        assert!(out.poll_flush(&mut io, &mut cx).is_pending());
+        out.push_last_chunk();
+        while out.poll_flush(&mut io, &mut cx).is_pending() {}
+        assert!(io.took.ends_with(b"x\r\n0\r\n\r\n"));
     }
 
     /// Takes all there is, as TLS does, and writes it when it may.
