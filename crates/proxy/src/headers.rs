@@ -65,9 +65,9 @@ pub(super) fn upstream_request(
 /// (RFC 9112 §3.2, §6.1).
 pub fn ambiguous_head(parts: &request::Parts) -> Option<(FailureKind, &'static str)> {
     let bad = |problem| Some((FailureKind::BadRequest, problem));
-    let hosts = || parts.headers.get_all(HOST).iter();
+    let hosts = parts.headers.get_all(HOST);
     let authority = parts.uri.authority().map(|named| named.as_str().as_bytes());
-    if !hosts().map(HeaderValue::as_bytes).all(is_host) || !authority.is_none_or(is_host) {
+    if !hosts.iter().map(HeaderValue::as_bytes).all(is_host) || !authority.is_none_or(is_host) {
         return bad("`host` is not a host name or address with an optional port");
     }
     if parts.version >= Version::HTTP_2 {
@@ -76,7 +76,7 @@ pub fn ambiguous_head(parts: &request::Parts) -> Option<(FailureKind, &'static s
     if !has_valid_target(parts) {
         return bad("the request target is neither a path that begins with `/` nor an http URL");
     }
-    match hosts().count() {
+    match hosts.iter().count() {
         0 if parts.version == Version::HTTP_11 => {
             return bad("the request has no `host`, which HTTP/1.1 asks for; send one");
         }

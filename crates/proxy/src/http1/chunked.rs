@@ -13,8 +13,10 @@ const MAX_TRAILER_BYTES: usize = 16 * 1024;
 /// Bytes of size lines that a request may spend on more than sizes, as with hyper: whoever reads
 /// them gets nothing for them.
 const MAX_EXTENSION_BYTES: usize = 16 * 1024;
+/// The most digits of a size.
+const MAX_SIZE_DIGITS: usize = 16;
 /// The longest size line without extensions.
-const PLAIN_LINE_BYTES: usize = 18;
+const PLAIN_LINE_BYTES: usize = MAX_SIZE_DIGITS + 2;
 /// The most trailer fields, the same as in a head.
 const MAX_TRAILERS: usize = 100;
 
@@ -174,9 +176,14 @@ impl ChunkedDecoder {
                     (raw.len() - *at).min(usize::try_from(remaining).unwrap_or(usize::MAX));
                 payload.add(*at..*at + available);
                 *at += available;
-                self.position = match remaining - available as u64 {
-                    0 => Position::LineEnd(2),
-                    remaining => Position::Data(remaining),
+                let remaining = remaining - available as u64;
+                self.position = if remaining > 0 {
+                    Position::Data(remaining)
+                } else if raw[*at..].starts_with(b"\r\n") {
+                    *at += 2;
+                    Position::Size
+                } else {
+                    Position::LineEnd(2)
                 };
             }
             Position::LineEnd(remaining) => {
@@ -242,6 +249,10 @@ impl<'a> Payload<'a> {
 
 /// The chunk size, and the length of the size line; `None` if the line is incomplete.
 fn size_line(raw: &[u8]) -> Result<Option<(u64, usize)>, ResponseBodyError> {
+    let plain = plain_size_line(raw);
+    if plain.is_some() {
+        return Ok(plain);
+    }
     let Some(end) = memchr::memchr(b'\n', raw) else {
         return if raw.len() > MAX_LINE_BYTES {
             Err(ResponseBodyError::InvalidChunk)
@@ -255,16 +266,10 @@ fn size_line(raw: &[u8]) -> Result<Option<(u64, usize)>, ResponseBodyError> {
     if line.len() > MAX_LINE_BYTES {
         return Err(ResponseBodyError::InvalidChunk);
     }
-    let digits = line
-        .iter()
-        .take_while(|byte| byte.is_ascii_hexdigit())
-        .count();
-    if digits == 0 || digits > 16 {
+    let (size, digits) = hexadecimal(line);
+    if digits == 0 {
         return Err(ResponseBodyError::InvalidChunk);
     }
-    let size = line[..digits].iter().fold(0u64, |size, digit| {
-        size << 4 | u64::from((*digit as char).to_digit(16).unwrap_or_default())
-    });
     // Here whitespace is spaces and tabs, not carriage returns.
     let blank = |byte: &&u8| matches!(byte, b' ' | b'\t');
     let extension = &line[digits + line[digits..].iter().take_while(blank).count()..];
@@ -273,6 +278,21 @@ fn size_line(raw: &[u8]) -> Result<Option<(u64, usize)>, ResponseBodyError> {
         return Err(ResponseBodyError::InvalidChunk);
     }
     Ok(Some((size, end + 1)))
+}
+
+/// The same for a line that has nothing but digits, as most have; `None` for another.
+fn plain_size_line(raw: &[u8]) -> Option<(u64, usize)> {
+    let (size, digits) = hexadecimal(raw);
+    (digits > 0 && raw[digits..].starts_with(b"\r\n")).then_some((size, digits + 2))
+}
+
+/// The number that the first digits make, at most [`MAX_SIZE_DIGITS`], and how many they are.
+fn hexadecimal(text: &[u8]) -> (u64, usize) {
+    let digits = text.iter().take(MAX_SIZE_DIGITS);
+    let digits = digits.map_while(|digit| char::from(*digit).to_digit(16));
+    digits.fold((0, 0), |(size, digits), digit| {
+        (size << 4 | u64::from(digit), digits + 1)
+    })
 }
 
 /// The trailer section and its length; `None` if it is incomplete.
