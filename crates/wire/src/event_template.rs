@@ -7,11 +7,15 @@
 //! the reader does not read, for numbers of tokens so far, and for spaces before the last brace.
 
 use super::{Malformed, Reader, Sink};
-use memchr::{memchr2, memmem};
+use memchr::memchr2;
+use memchr::memmem::Finder;
 use serde::de::IgnoredAny;
 use std::borrow::Cow;
+use std::cell::RefCell;
 use std::ops::Range;
+use std::rc::Rc;
 use tokengauge_core::call::{Channel, Event, Segment, Usage};
+use tokengauge_core::hash::FastMap;
 
 /// After this many templates in a row that matched no event, templates are made more rarely.
 const MAX_UNUSED_TEMPLATES: u32 = 16;
@@ -21,6 +25,8 @@ const RATION: u32 = 32;
 const MAX_EVENT: usize = 4096;
 /// The most members of one name that may differ.
 const MAX_MEMBERS: usize = 16;
+/// As many bytes of a string are looked at one by one, which is quicker where most strings are shorter.
+const SHORT_STRING: usize = 16;
 /// The longest number that may differ.
 const MAX_NUMBER: usize = 64;
 
@@ -294,15 +300,33 @@ impl EventCache {
     }
 }
 
+thread_local! {
+    /// What finds the members that were looked for: it takes longer to make than to use.
+    static FINDERS: RefCell<FastMap<&'static str, Rc<Finder<'static>>>> = RefCell::default();
+}
+
+/// What finds `key`, a member's name with quotes and colon.
+fn finder(key: &'static str) -> Rc<Finder<'static>> {
+    FINDERS.with_borrow_mut(|finders| {
+        let finder = finders.entry(key);
+        Rc::clone(finder.or_insert_with(|| Rc::new(Finder::new(key))))
+    })
+}
+
 /// The ranges of the values of the members called `key` in `payload`, outside `text`.
 fn values<'p>(
     payload: &'p [u8],
-    key: &'p str,
+    key: &'static str,
     text: &Range<usize>,
 ) -> impl Iterator<Item = Range<usize>> + use<'p> {
-    let text = text.clone();
-    let found = memmem::find_iter(payload, key).take(MAX_MEMBERS);
-    found.filter_map(move |found| {
+    let (text, finder) = (text.clone(), finder(key));
+    let mut from = 0;
+    let found = std::iter::from_fn(move || {
+        let found = from + finder.find(&payload[from..])?;
+        from = found + key.len();
+        Some(found)
+    });
+    found.take(MAX_MEMBERS).filter_map(move |found| {
         let start = found + key.len();
         let spaces = payload[start..].iter().take_while(|byte| **byte == b' ');
         let start = start + spaces.count();
@@ -380,12 +404,19 @@ fn value_end(bytes: &[u8]) -> Option<usize> {
     }
     let mut at = 1;
     loop {
-        at += memchr2(b'"', b'\\', bytes.get(at..)?)?;
+        at += quote_or_backslash(bytes.get(at..)?)?;
         if bytes[at] == b'"' {
             return Some(at + 1);
         }
         at += 2;
     }
+}
+
+/// Where the first byte is that ends a string, or says that the next one does not.
+fn quote_or_backslash(bytes: &[u8]) -> Option<usize> {
+    let start = &bytes[..bytes.len().min(SHORT_STRING)];
+    let found = start.iter().position(|byte| matches!(byte, b'"' | b'\\'));
+    found.or_else(|| Some(start.len() + memchr2(b'"', b'\\', &bytes[start.len()..])?))
 }
 
 /// The length of the number that `bytes` begins with; none where it has an exponent, since a parser rejects one that is

@@ -123,7 +123,7 @@ impl EventReader {
         self.confirm("", payload);
         let repaired = repair(payload);
         let payload = repaired.as_deref().unwrap_or(payload);
-        if serde_json::from_slice::<&RawValue>(payload).is_err() && payload.contains(&b'\n') {
+        if payload.contains(&b'\n') && serde_json::from_slice::<&RawValue>(payload).is_err() {
             return self.lines(payload, sink);
         }
         self.message(sink);

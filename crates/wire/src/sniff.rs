@@ -94,18 +94,22 @@ pub(super) fn sniff(name: &str, payload: &[u8]) -> Option<Dialect> {
 }
 
 /// Whether an event without a name says of itself that it is of `dialect`, before anything nested:
-/// what [`sniff`] would find by reading all of it. Members with spaces around the colon are left to that.
+/// what [`sniff`] would find by reading all of it.
 pub(super) fn confirms(dialect: &Registration, payload: &[u8]) -> bool {
-    const OBJECT: &[u8] = b"\"object\":\"";
+    const OBJECT: &[u8] = b"\"object\"";
     let Some((b'{', members)) = payload.split_first() else {
         return false;
     };
     let outermost = memchr2(b'{', b'[', members).map_or(members, |nested| &members[..nested]);
-    // A quote within a string has a backslash before it, so this is a member.
     let Some(found) = memmem::find(outermost, OBJECT) else {
         return false;
     };
-    let value = &outermost[found + OBJECT.len()..];
+    // A quote within a string has a backslash before it, so this is a member, if a colon follows.
+    let value = outermost[found + OBJECT.len()..].trim_ascii_start();
+    let value = value.strip_prefix(b":").map(<[u8]>::trim_ascii_start);
+    let Some(value) = value.and_then(|value| value.strip_prefix(b"\"")) else {
+        return false;
+    };
     let end = memchr(b'"', value).unwrap_or(0);
     let mut objects = dialect.objects.iter();
     objects.any(|object| object.as_bytes() == &value[..end])
@@ -139,7 +143,12 @@ mod tests {
             (r#"{"object":"chat.completion"}"#, true),
             (r#"{"object":"response","choices":[]}"#, false),
             (r#"{"object":"","choices":[]}"#, false),
-            (r#"{"object": "chat.completion"}"#, false),
+            (
+                "{\n  \"id\": \"c\",\n  \"object\" : \"chat.completion\",\n  \"choices\": []\n}",
+                true,
+            ),
+            (r#"{"object": 1, "id":"chat.completion"}"#, false),
+            (r#"{"type":"object","object":"chat.completion"}"#, false),
             (
                 r#"{"id":"\"object\":\"chat.completion\"","type":"response.created"}"#,
                 false,

@@ -4,7 +4,7 @@
 
 use super::framing::{Item, Splitter};
 use super::{DecodeError, Limits, buffer};
-use memchr::memchr2;
+use memchr::{memchr, memchr2};
 use std::sync::Arc;
 use tokengauge_core::memory::{Buffer, Memory};
 
@@ -91,7 +91,11 @@ impl EventBuffer {
         current: &mut Option<&'b [u8]>,
         sink: ItemSink<'_>,
     ) -> Result<(), DecodeError> {
-        let (field, value) = match memchr::memchr(b':', line) {
+        let colon = match line.starts_with(b"data:") {
+            true => Some(b"data".len()),
+            false => memchr(b':', line),
+        };
+        let (field, value) = match colon {
             Some(colon) => (&line[..colon], &line[colon + 1..]),
             None => (line, &line[line.len()..]),
         };
