@@ -26,12 +26,42 @@ struct Class {
     sum: f64,
 }
 
-impl InterToken {
-    /// `tokens` more with this latency, in seconds.
-    pub fn record(&mut self, latency: f64, tokens: u64) {
+/// A latency and the class that it is in, which takes longer to find than to count.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ClassifiedLatency {
+    /// Seconds.
+    latency: f64,
+    number: (i16, u16),
+}
+
+impl ClassifiedLatency {
+    /// A latency in seconds.
+    pub fn new(latency: f64) -> ClassifiedLatency {
         let bound = INTER_TOKEN_BOUNDS.partition_point(|bound| *bound < latency);
         let bucket = log_buckets::number(latency).map_or(i16::MIN, |number| number as i16);
         let number = (bucket, bound as u16);
+        ClassifiedLatency { latency, number }
+    }
+
+    /// Another latency in seconds, which often is the same.
+    #[must_use]
+    pub fn with(self, latency: f64) -> ClassifiedLatency {
+        match latency == self.latency {
+            true => self,
+            false => ClassifiedLatency::new(latency),
+        }
+    }
+}
+
+impl InterToken {
+    /// `tokens` more with this latency, in seconds.
+    pub fn record(&mut self, latency: f64, tokens: u64) {
+        self.record_classified(ClassifiedLatency::new(latency), tokens);
+    }
+
+    /// The same with a latency whose class is known.
+    pub fn record_classified(&mut self, classified: ClassifiedLatency, tokens: u64) {
+        let ClassifiedLatency { latency, number } = classified;
         let tokens = u32::try_from(tokens).unwrap_or(u32::MAX);
         let found = self
             .classes
@@ -58,5 +88,22 @@ impl InterToken {
     pub fn tokens(&self) -> u64 {
         let classes = self.classes.iter();
         classes.map(|class| u64::from(class.count)).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_latency_counts_in_its_own_class_whatever_was_classified_before() {
+        let before = ClassifiedLatency::new(0.02);
+        for latency in [0.0, 0.01, 0.02, 0.020_000_1, 9.0, f64::NAN] {
+            let (mut direct, mut classified) = (InterToken::default(), InterToken::default());
+            direct.record(latency, 3);
+            classified.record_classified(before.with(latency), 3);
+            let classes = |of: &InterToken| format!("{:?}", of.classes);
+            assert_eq!(classes(&direct), classes(&classified));
+        }
     }
 }

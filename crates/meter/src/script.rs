@@ -117,12 +117,20 @@ impl Scripts {
 
 /// One of the first letters, preferably outside of ASCII, which tells more.
 fn letter(text: &str) -> Option<char> {
-    let letters = || {
-        let window = text.chars().take(WINDOW);
-        window.filter(|letter| letter.is_alphabetic())
-    };
-    let telling = letters().find(|letter| !letter.is_ascii());
-    telling.or_else(|| letters().next())
+    let start = &text.as_bytes()[..text.len().min(WINDOW)];
+    if start.is_ascii() {
+        let first = start.iter().find(|letter| letter.is_ascii_alphabetic());
+        return first.copied().map(char::from);
+    }
+    let window = text.chars().take(WINDOW);
+    let mut first = None;
+    for letter in window.filter(|letter| letter.is_alphabetic()) {
+        if !letter.is_ascii() {
+            return Some(letter);
+        }
+        first = first.or(Some(letter));
+    }
+    first
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 use tokengauge_core::call::{SEGMENT_SECONDS, SpeedSegment, seconds};
-use tokengauge_core::inter_token::InterToken;
+use tokengauge_core::inter_token::{ClassifiedLatency, InterToken};
 
 /// The length of a segment.
 const SEGMENT: Duration = Duration::from_secs(SEGMENT_SECONDS);
@@ -148,6 +148,7 @@ impl Timeline {
     /// A frame with generated text came at `at`, and brought the counts to `running`.
     pub(crate) fn frame(&mut self, at: Instant, running: Running, stall_threshold: Duration) {
         let blocked = self.blocked_since();
+        let mut classified = None;
         if let Some(span) = &self.all {
             // A wait for the agent is not a gap of the upstream.
             let gap = at
@@ -155,8 +156,10 @@ impl Timeline {
                 .saturating_sub(blocked);
             self.longest_gap = Some(self.longest_gap.unwrap_or_default().max(gap));
             if blocked.is_zero() {
+                let latency = ClassifiedLatency::new(gap.as_secs_f64());
                 let inter_chunk = self.inter_chunk.get_or_insert_default();
-                inter_chunk.record(gap.as_secs_f64(), 1);
+                inter_chunk.record_classified(latency, 1);
+                classified = Some(latency);
             } else {
                 // What arrived meanwhile was not read at once.
                 self.grown = None;
@@ -170,7 +173,7 @@ impl Timeline {
         }
         let new = running.all.saturating_sub(self.highest);
         self.fill(at, new);
-        self.weigh(at, running.all);
+        self.weigh(at, running.all, classified);
         Span::extend(&mut self.all, at, running.all);
         if running.answered {
             Span::extend(&mut self.answer, at, running.answer);
@@ -183,8 +186,8 @@ impl Timeline {
         let Some(first) = self.all.map(|span| span.first) else {
             return;
         };
-        let since = at.saturating_duration_since(first).as_nanos();
-        let index = since.saturating_sub(1) / SEGMENT.as_nanos();
+        let since = at.saturating_duration_since(first);
+        let index = since.saturating_sub(Duration::from_nanos(1)).as_secs() / SEGMENT_SECONDS;
         let index = usize::try_from(index).map_or(MAX_SEGMENTS - 1, |at| at.min(MAX_SEGMENTS - 1));
         if self.segments.len() <= index {
             self.segments.resize(index + 1, 0);
@@ -219,8 +222,9 @@ impl Timeline {
     }
 
     /// Adds the frame's inter-token latencies. A frame that finishes no token leaves
-    /// its gap to the next one that does.
-    fn weigh(&mut self, at: Instant, tokens: u64) {
+    /// its gap to the next one that does. `chunk` is the latency of the frame itself, which that of one
+    /// token is, mostly.
+    fn weigh(&mut self, at: Instant, tokens: u64, chunk: Option<ClassifiedLatency>) {
         let new = tokens.saturating_sub(self.highest);
         self.highest = self.highest.max(tokens);
         let Some(since) = self.grown else {
@@ -230,9 +234,13 @@ impl Timeline {
         if new == 0 {
             return;
         }
-        let gap = at.saturating_duration_since(since).as_secs_f64();
+        let latency = at.saturating_duration_since(since).as_secs_f64() / new as f64;
+        let classified = chunk.map_or_else(
+            || ClassifiedLatency::new(latency),
+            |chunk| chunk.with(latency),
+        );
         let inter_token = self.inter_token.get_or_insert_default();
-        inter_token.record(gap / new as f64, new);
+        inter_token.record_classified(classified, new);
         self.grown = Some(at);
     }
 }

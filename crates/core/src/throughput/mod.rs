@@ -72,8 +72,8 @@ pub struct Upstream {
 /// The tokens of all streams by the second in which they arrived.
 #[derive(Debug)]
 pub struct Throughput {
-    /// An instant and its wall-clock time.
-    origin: OnceLock<(Instant, SystemTime)>,
+    /// An instant and its time since 1970.
+    origin: OnceLock<(Instant, Duration)>,
     /// Seconds by which the wall clock was adjusted since.
     clock_offset: AtomicI64,
     series: RwLock<FastMap<RateKey, Arc<RateSeries>>>,
@@ -98,7 +98,7 @@ impl Throughput {
 
     /// Sets the wall-clock time of an instant. Only the first call has an effect.
     pub fn set_clocks(&self, at: Instant, wall: SystemTime) {
-        self.origin.get_or_init(|| (at, wall));
+        self.origin.get_or_init(|| (at, duration_since_1970(wall)));
     }
 
     /// Whole seconds since 1970 at an instant; 0 until the clocks are set.
@@ -109,14 +109,13 @@ impl Throughput {
     /// The time since 1970 at an instant. Whole nanoseconds: a fraction of a second that is
     /// rounded may be in the next one.
     fn since_1970(&self, at: Instant) -> Duration {
-        let Some((origin, wall)) = self.origin.get() else {
+        let Some((origin, since)) = self.origin.get() else {
             return Duration::ZERO;
         };
-        let wall = match at.checked_duration_since(*origin) {
-            Some(after) => *wall + after,
-            None => *wall - origin.saturating_duration_since(at),
+        let since = match at.checked_duration_since(*origin) {
+            Some(after) => *since + after,
+            None => since.saturating_sub(origin.saturating_duration_since(at)),
         };
-        let since = duration_since_1970(wall);
         let clock_offset = self.clock_offset.load(Ordering::Relaxed);
         let seconds = since.as_secs().saturating_add_signed(clock_offset);
         Duration::new(seconds, since.subsec_nanos())
