@@ -43,7 +43,7 @@ impl ClassifiedLatency {
         ClassifiedLatency { latency, number }
     }
 
-    /// Another latency in seconds, which often is the same.
+    /// Another latency in seconds. Its class is found anew only where the latency differs.
     #[must_use]
     pub fn with(self, latency: f64) -> ClassifiedLatency {
         match latency == self.latency {
@@ -59,7 +59,7 @@ impl InterToken {
         self.record_classified(ClassifiedLatency::new(latency), tokens);
     }
 
-    /// The same with a latency whose class is known.
+    /// Counts `tokens` more with a latency whose class was found before.
     pub fn record_classified(&mut self, classified: ClassifiedLatency, tokens: u64) {
         let ClassifiedLatency { latency, number } = classified;
         let tokens = u32::try_from(tokens).unwrap_or(u32::MAX);

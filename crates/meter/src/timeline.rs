@@ -222,8 +222,8 @@ impl Timeline {
     }
 
     /// Adds the frame's inter-token latencies. A frame that finishes no token leaves
-    /// its gap to the next one that does. `chunk` is the latency of the frame itself, which that of one
-    /// token is, mostly.
+    /// its gap to the next one that does. `chunk` is the time since the frame before:
+    /// mostly the latency of one token.
     fn weigh(&mut self, at: Instant, tokens: u64, chunk: Option<ClassifiedLatency>) {
         let new = tokens.saturating_sub(self.highest);
         self.highest = self.highest.max(tokens);
