@@ -73,6 +73,8 @@ enum FieldKind {
     Copy,
     /// Not at all.
     Ignored,
+    /// Not at all, as long as it is a text.
+    IgnoredText,
     /// As one of the counts of a usage.
     Count(u8),
 }
@@ -99,6 +101,8 @@ pub struct Template {
     /// Members that its reader does not read in events of text alone, at any depth, and that differ from event to
     /// event; with quotes and colon.
     pub unread: &'static [&'static str],
+    /// Finds a text that the reader does not read beside the one at the given place of an event.
+    pub unread_beside: fn(&[u8], &Range<usize>) -> Option<Range<usize>>,
     /// Members that some servers send the text in once more; with quotes and colon.
     pub copies: &'static [&'static str],
     /// The counts that it sends with every event.
@@ -111,6 +115,7 @@ impl Template {
     /// Events that differ in their text alone.
     pub const PLAIN: Template = Template {
         unread: &[],
+        unread_beside: |_, _| None,
         copies: &[],
         counts: None,
         tool_calls: true,
@@ -176,6 +181,7 @@ impl EventCache {
                 FieldKind::Copy => copy = Some(value),
                 FieldKind::Count(of) => *counts.get_mut(usize::from(of))? = Some(number(value)?),
                 FieldKind::Ignored => is_valid(value).then_some(())?,
+                FieldKind::IgnoredText => string(value).map(drop)?,
             }
             rest = behind;
             from = field.at.end;
@@ -241,6 +247,9 @@ impl EventCache {
         }
         for key in template.unread {
             values(payload, key, &text).for_each(|at| add(at, FieldKind::Ignored));
+        }
+        if let Some(at) = (template.unread_beside)(payload, &text) {
+            add(at, FieldKind::IgnoredText);
         }
         let has_usage = seen.usage.is_some();
         if let Some(usage) = seen.usage
@@ -366,11 +375,17 @@ impl RecordedEvents {
     }
 }
 
+/// The range of `part` in `payload`, of which it is a part.
+pub(super) fn range_in(payload: &[u8], part: &str) -> Option<Range<usize>> {
+    let start = (part.as_ptr() as usize).checked_sub(payload.as_ptr() as usize)?;
+    let end = start.checked_add(part.len())?;
+    (end <= payload.len()).then_some(start..end)
+}
+
 /// The range of `text` in `payload` if it is a string of its own there, quotes included.
 fn literal(payload: &[u8], text: &str) -> Option<Range<usize>> {
-    let start = (text.as_ptr() as usize).checked_sub(payload.as_ptr() as usize)?;
-    let end = start.checked_add(text.len())?;
-    let quoted = start.checked_sub(1)?..end.checked_add(1)?;
+    let inside = range_in(payload, text)?;
+    let quoted = inside.start.checked_sub(1)?..inside.end + 1;
     match payload.get(quoted.clone())? {
         [b'"', .., b'"'] => Some(quoted),
         _ => None,

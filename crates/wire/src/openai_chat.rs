@@ -3,15 +3,17 @@
 
 use super::detect::{Detected, GoogleMethod, Target, behind_deployment};
 use super::emit::{self, segment, truncated};
-use super::event_template::Template;
+use super::event_template::{Template, range_in};
 use super::json::{Count, List, Object, Text, arguments, error_kind, parse};
 use super::openai_json::TextOrList;
-use super::openai_usage::{ChatUsage, ResponseIdentity};
+use super::openai_usage::{CHAT_COUNTS, ChatUsage, ResponseIdentity};
 use super::sniff::Members;
 use super::{Malformed, Reader, Registration, Sink};
+use memchr::memmem;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
+use std::ops::Range;
 use tokengauge_core::call::{Channel, Dialect, EngineReport, Event, Operation, Segment};
 
 /// Tool calls distinguished in one response; later ones continue the last.
@@ -172,6 +174,8 @@ pub(super) static REGISTRATION: Registration = Registration {
         ],
         // Together sends an answer, and OpenRouter reasoning, in two members; vLLM sends reasoning in two.
         copies: &["\"text\":", "\"reasoning\":", "\"reasoning_content\":"],
+        unread_beside: text_so_far,
+        counts: Some(CHAT_COUNTS),
         ..Template::PLAIN
     }),
     default_stream: Some(false),
@@ -191,6 +195,34 @@ fn detect(target: &Target<'_>) -> Option<Detected> {
     // What Vertex serves of others than Google and Anthropic.
     let google = GoogleMethod::of(path).filter(|it| it.publisher != Some("anthropic"))?;
     Some(found.model(google.model).stream(google.raw_stream()?))
+}
+
+/// The text of a message beside the delta that `text` is in. Perplexity repeats in it all that the deltas have said, and
+/// [`Chat::choice`] reads it only where the only choice's delta has no text.
+fn text_so_far(payload: &[u8], text: &Range<usize>) -> Option<Range<usize>> {
+    #[derive(Deserialize)]
+    struct Chunk<'a> {
+        #[serde(borrow)]
+        choices: [Choice<'a>; 1],
+    }
+    #[derive(Deserialize)]
+    struct Choice<'a> {
+        #[serde(borrow)]
+        delta: &'a RawValue,
+        #[serde(borrow)]
+        message: Message<'a>,
+    }
+    #[derive(Deserialize)]
+    struct Message<'a> {
+        #[serde(borrow)]
+        content: &'a RawValue,
+    }
+    memmem::find(payload, b"\"message\"")?;
+    let [choice] = serde_json::from_slice::<Chunk<'_>>(payload).ok()?.choices;
+    let delta = range_in(payload, choice.delta.get())?;
+    let content = choice.message.content.get();
+    let is_beside = delta.start < text.start && text.end < delta.end && content.starts_with('"');
+    range_in(payload, content).filter(|_| is_beside)
 }
 
 fn has_members(members: &Members<'_>) -> bool {

@@ -4,7 +4,7 @@ use super::detect::{Detected, Target, behind_deployment};
 use super::emit;
 use super::event_template::Template;
 use super::json::{Count, List, Object, Text, error_kind, parse};
-use super::openai_usage::{ChatUsage, ResponseIdentity};
+use super::openai_usage::{CHAT_COUNTS, ChatUsage, ResponseIdentity};
 use super::{Malformed, Reader, Registration, Sink};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -44,6 +44,7 @@ pub(super) static REGISTRATION: Registration = Registration {
     has_members: |members| members.choice().is_some_and(|choice| choice.text.is_some()),
     template: Some(&Template {
         unread: &["\"created\":"],
+        counts: Some(CHAT_COUNTS),
         ..Template::PLAIN
     }),
     default_stream: Some(false),

@@ -3,12 +3,25 @@
 use super::Sink;
 use super::cost::{Amount, CostDetails, ReportedCost};
 use super::emit::{self, RepeatedName};
+use super::event_template::{CountFields, Counts};
 use super::json::{Count, Object};
 use serde::Deserialize;
 use tokengauge_core::call::Usage;
 
+/// The counts of a [`ChatUsage`] that servers send with every event: Perplexity, and vLLM with `continuous_usage_stats`.
+pub(super) const CHAT_COUNTS: CountFields = CountFields {
+    keys: [
+        "\"prompt_tokens\":",
+        "\"completion_tokens\":",
+        "\"total_tokens\":",
+        "\"cached_tokens\":",
+        "\"reasoning_tokens\":",
+    ],
+    usage: ChatUsage::of_counts,
+};
+
 /// `usage` of chat and text completions, with its dialects' own members.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 pub(super) struct ChatUsage {
     #[serde(default)]
     prompt_tokens: Count,
@@ -82,29 +95,43 @@ struct OutputDetails {
 }
 
 impl ChatUsage {
-    /// Emits what is reported, if anything is.
-    pub(super) fn give(&self, sink: Sink<'_>) {
+    /// The usage by the values of [`CHAT_COUNTS`].
+    fn of_counts([prompt, completion, total, cached, reasoning]: Counts) -> Usage {
+        let usage = ChatUsage {
+            prompt_tokens: Count(prompt),
+            completion_tokens: Count(completion),
+            total_tokens: Count(total),
+            cached_tokens: Count(cached),
+            reasoning_tokens: Count(reasoning),
+            ..ChatUsage::default()
+        };
+        usage.usage()
+    }
+
+    fn usage(&self) -> Usage {
         let input = self.prompt_tokens_details.0.as_ref();
         let output = self.completion_tokens_details.0.as_ref();
         let reasoning = output
             .and_then(|details| details.reasoning_tokens.0)
             .or(self.reasoning_tokens.0);
-        emit::usage(
-            sink,
-            Usage {
-                input: self.prompt_tokens.0,
-                cached_input: input
-                    .and_then(|details| details.cached_tokens.0)
-                    .or(self.prompt_cache_hit_tokens.0)
-                    .or(self.cached_tokens.0),
-                cache_write: input
-                    .and_then(|details| details.cache_write_tokens.0)
-                    .or(self.cache_creation_input_tokens.0),
-                output: self.output(reasoning.unwrap_or(0)),
-                reasoning,
-                cache_write_1h: None,
-            },
-        );
+        Usage {
+            input: self.prompt_tokens.0,
+            cached_input: input
+                .and_then(|details| details.cached_tokens.0)
+                .or(self.prompt_cache_hit_tokens.0)
+                .or(self.cached_tokens.0),
+            cache_write: input
+                .and_then(|details| details.cache_write_tokens.0)
+                .or(self.cache_creation_input_tokens.0),
+            output: self.output(reasoning.unwrap_or(0)),
+            reasoning,
+            cache_write_1h: None,
+        }
+    }
+
+    /// Emits what is reported, if anything is.
+    pub(super) fn give(&self, sink: Sink<'_>) {
+        emit::usage(sink, self.usage());
         let charge = ReportedCost {
             cost: self.cost,
             ticks: self.cost_in_usd_ticks,
@@ -113,9 +140,7 @@ impl ChatUsage {
         };
         charge.give(sink);
     }
-}
 
-impl ChatUsage {
     /// All output tokens. xAI excludes reasoning from `completion_tokens`, the others include it;
     /// only the total shows which.
     fn output(&self, reasoning: u64) -> Option<u64> {

@@ -84,6 +84,104 @@ fn usage_is_emitted_without_parsing_where_google_writes_spaces() {
 }
 
 #[test]
+fn usage_that_openai_compatible_servers_send_with_every_event_is_emitted_without_parsing() {
+    let usage = |count: u32| {
+        let total = 8 + count;
+        format!(
+            r#"{{"prompt_tokens":8,"total_tokens":{total},"completion_tokens":{count},"completion_tokens_details":{{"reasoning_tokens":0}}}}"#
+        )
+    };
+    let chat = |count: u32| {
+        let usage = usage(count);
+        format!(
+            r#"{{"choices":[{{"index":0,"delta":{{"content":" {count}"}},"finish_reason":null}}],"usage":{usage}}}"#
+        )
+    };
+    reads(Dialect::OpenaiChat, &[1, 2, 9, 10, 200].map(chat), 3);
+    let completion = |count: u32| {
+        let usage = usage(count);
+        format!(
+            r#"{{"choices":[{{"index":0,"text":" {count}","finish_reason":null}}],"usage":{usage}}}"#
+        )
+    };
+    reads(
+        Dialect::OpenaiCompletions,
+        &[1, 2, 9, 10, 200].map(completion),
+        3,
+    );
+}
+
+#[test]
+fn usage_of_a_chat_that_is_not_made_of_those_counts_is_read() {
+    for counts in [
+        r#""prompt_tokens":1,"prompt_cache_hit_tokens":N"#,
+        r#""prompt_tokens":1,"cost":N"#,
+        r#""prompt_tokens":N,"other":{"prompt_tokens":N}"#,
+        r#""prompt_tokens":N.5"#,
+        r#""prompt_tokens":"N""#,
+    ] {
+        let event = |count: u32| {
+            let counts = counts.replace('N', &count.to_string());
+            format!(r#"{{"choices":[{{"delta":{{"content":"a"}}}}],"usage":{{{counts}}}}}"#)
+        };
+        reads(Dialect::OpenaiChat, &[1, 2, 3, 4].map(event), 0);
+    }
+}
+
+#[test]
+fn a_text_so_far_beside_a_delta_may_differ() {
+    let perplexity = |so_far: &str, text: &str| {
+        format!(
+            r#"{{"choices":[{{"index":0,"message":{{"role":"assistant","content":"{so_far}"}},"delta":{{"content":"{text}"}}}}]}}"#
+        )
+    };
+    let learnt = [
+        perplexity("I", "I"),
+        perplexity("I would", " would"),
+        perplexity(r"I would\nask", r"\nask"),
+    ];
+    let then = |event: String| learnt.iter().cloned().chain([event]).collect::<Vec<_>>();
+    reads(Dialect::OpenaiChat, &then(perplexity("other", " a")), 2);
+    // A delta without a text, the end of a choice, and another kind of message.
+    reads(Dialect::OpenaiChat, &then(perplexity("all of it", "")), 1);
+    let last = perplexity("all of it", "").replace("}}]}", r#"},"finish_reason":"stop"}]}"#);
+    reads(Dialect::OpenaiChat, &then(last), 1);
+    let parts = perplexity("so far", " a").replace(r#""so far""#, r#"[{"text":"so far"}]"#);
+    reads(Dialect::OpenaiChat, &then(parts), 1);
+    for broken in [r"\q", "\u{1}", r"\ud800"] {
+        let event = perplexity(broken, " a");
+        assert!(
+            !matches(
+                Dialect::OpenaiChat,
+                &[learnt[0].clone(), learnt[1].clone()],
+                &event
+            ),
+            "{event}"
+        );
+    }
+}
+
+#[test]
+fn a_message_that_is_the_text_of_its_choice_is_read() {
+    let two_choices = |other: &str, text: &str| {
+        format!(
+            r#"{{"choices":[{{"index":0,"delta":{{"content":"{text}"}}}},{{"index":1,"message":{{"content":"{other}"}}}}]}}"#
+        )
+    };
+    let events = [
+        two_choices("", "a"),
+        two_choices("", "b"),
+        two_choices("", "c"),
+        two_choices("other", "d"),
+        two_choices("more", "e"),
+    ];
+    reads(Dialect::OpenaiChat, &events, 1);
+    let no_delta =
+        |text: &str| format!(r#"{{"choices":[{{"index":0,"message":{{"content":"{text}"}}}}]}}"#);
+    reads(Dialect::OpenaiChat, &["a", "b", "c"].map(no_delta), 1);
+}
+
+#[test]
 fn counts_that_are_no_whole_numbers_and_such_of_other_objects_are_read() {
     for counts in [
         [r#""promptTokenCount":1.5"#, r#""promptTokenCount":2.5"#],
