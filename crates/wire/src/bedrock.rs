@@ -10,6 +10,7 @@ use super::emit::{self, RepeatedName};
 use super::error_body::OwnError;
 use super::event_template::Template;
 use super::json::{Count, List, Object, Text, compact, is_word, parse};
+use super::registration::OverruledBy;
 use super::{Malformed, Reader, Registration, Sink};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -48,7 +49,7 @@ pub(super) static INVOKE: Registration = Registration {
 const fn registration<R: Reader + Default + 'static>(dialect: Dialect) -> Registration {
     Registration {
         // InvokeModel wraps other dialects.
-        overruled_by: |_| false,
+        overruled_by: OverruledBy::None,
         model_in_path: true,
         error_body,
         summarises_reasoning: true,

@@ -4,6 +4,7 @@ use super::cost::Amount;
 use super::detect::{Detected, GoogleMethod, Target, behind_deployment};
 use super::emit::{self, RepeatedName};
 use super::json::{Count, Text, error_kind};
+use super::registration::OverruledBy;
 use super::strict::ModellessMember;
 use super::{Malformed, Reader, Registration, Sink};
 use serde::Deserialize;
@@ -31,7 +32,7 @@ pub(super) static RERANK: Registration = Registration {
 const fn registration<R: Reader + Default + 'static>(dialect: Dialect) -> Registration {
     Registration {
         // Vectors and rankings look like nothing else.
-        overruled_by: |_| false,
+        overruled_by: OverruledBy::None,
         generates: false,
         ends_streams: false,
         ..Registration::new::<R>(dialect)

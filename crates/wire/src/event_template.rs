@@ -6,6 +6,7 @@
 //! byte for byte, except for the string of its text, for copies of that text, for values of members that
 //! the reader does not read, for numbers of tokens so far, and for spaces before the last brace.
 
+use super::repair::repair;
 use super::{Malformed, Reader, Sink};
 use memchr::memchr2;
 use memchr::memmem::Finder;
@@ -181,7 +182,7 @@ impl EventCache {
                 FieldKind::Copy => copy = Some(value),
                 FieldKind::Count(of) => *counts.get_mut(usize::from(of))? = Some(number(value)?),
                 FieldKind::Ignored => is_valid(value).then_some(())?,
-                FieldKind::IgnoredText => string(value).map(drop)?,
+                FieldKind::IgnoredText => is_string(value).then_some(())?,
             }
             rest = behind;
             from = field.at.end;
@@ -456,7 +457,7 @@ fn number_end(bytes: &[u8]) -> Option<usize> {
 
 /// Whether an unread value is valid JSON. [`value_end`] has already checked numbers, lists and objects.
 fn is_valid(value: &[u8]) -> bool {
-    value.first() != Some(&b'"') || string(value).is_some()
+    value.first() != Some(&b'"') || is_string(value)
 }
 
 /// A whole number as JSON writes it.
@@ -469,15 +470,37 @@ fn number(literal: &[u8]) -> Option<u64> {
 
 /// The text of a string literal, if it is a valid one.
 fn string(literal: &[u8]) -> Option<Cow<'_, str>> {
-    let [b'"', inside @ .., b'"'] = literal else {
-        return None;
-    };
-    if inside.iter().all(|byte| *byte >= 0x20 && *byte != b'\\') {
+    let inside = inside_of_quotes(literal)?;
+    if is_plain(inside) {
         return str::from_utf8(inside).ok().map(Cow::Borrowed);
     }
     serde_json::from_slice::<String>(literal)
         .ok()
         .map(Cow::Owned)
+}
+
+/// Whether [`string`] finds a text, which is not copied.
+fn is_string(literal: &[u8]) -> bool {
+    let Some(inside) = inside_of_quotes(literal) else {
+        return false;
+    };
+    if is_plain(inside) {
+        return str::from_utf8(inside).is_ok();
+    }
+    repair(inside).is_none() && serde_json::from_slice::<IgnoredAny>(literal).is_ok()
+}
+
+fn inside_of_quotes(literal: &[u8]) -> Option<&[u8]> {
+    match literal {
+        [b'"', inside @ .., b'"'] => Some(inside),
+        _ => None,
+    }
+}
+
+/// Whether nothing is escaped, and nothing has to be. All bytes are looked at, which compilers do for many at once.
+fn is_plain(inside: &[u8]) -> bool {
+    let escaped = |byte: u8| byte < 0x20 || byte == b'\\';
+    !inside.iter().fold(false, |any, byte| any | escaped(*byte))
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 
 use super::event_template::EventCache;
 use super::framing::Item;
+use super::registration::OverruledBy;
 use super::repair::repair;
 use super::{Reader, Registration, Sink, json, sniff};
 use serde_json::value::RawValue;
@@ -150,7 +151,7 @@ impl EventReader {
 
     /// Lets the first events overrule the dialect of the path.
     fn confirm(&mut self, name: &str, payload: &[u8]) {
-        if self.sniffed >= EVENTS_SNIFFED {
+        if self.sniffed >= EVENTS_SNIFFED || self.dialect.overruled_by == OverruledBy::None {
             return;
         }
         self.sniffed += 1;

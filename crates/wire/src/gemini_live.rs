@@ -4,7 +4,7 @@
 use super::detect::Detected;
 use super::gemini::{Content, FunctionCall, PartState, UsageMetadata};
 use super::json::{List, Text, error_kind, parse};
-use super::registration::BeyondText;
+use super::registration::{BeyondText, OverruledBy};
 use super::socket_requests::{SocketProtocol, SocketRequest};
 use super::{Malformed, Reader, Registration, Sink, emit};
 use serde::Deserialize;
@@ -21,7 +21,7 @@ pub(super) static REGISTRATION: Registration = Registration {
         is_gemini_live(target.path().last()?).then_some(found)
     },
     // Its usage looks like that of Gemini over HTTP.
-    overruled_by: |_| false,
+    overruled_by: OverruledBy::None,
     request_in_body: false,
     needs_model: false,
     beyond_text: BeyondText::Mixed,

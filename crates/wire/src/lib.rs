@@ -61,7 +61,7 @@ pub use gemini_live::is_gemini_live;
 pub use head_models::HeadModels;
 pub use json_path::{JsonPath, pick};
 pub use ollama::reads_forms_as_json;
-pub use registration::{BeyondText, Dialects, Registration};
+pub use registration::{BeyondText, Dialects, OverruledBy, Registration};
 pub use request::{conversation_texts, generation_settings, request_facts, request_texts};
 pub use sniff::Members;
 pub use socket_requests::{SocketProtocol, SocketRequest, SocketRequests};

@@ -6,7 +6,7 @@ use super::event_template::Template;
 use super::json::{Object, Text, parse};
 use super::openai_responses::{EmittedTexts, Response, StreamEvent};
 use super::openai_usage::ResponseIdentity;
-use super::registration::BeyondText;
+use super::registration::{BeyondText, OverruledBy};
 use super::socket_requests::SocketProtocol;
 use super::{Malformed, Reader, Registration, Sink};
 use serde::Deserialize;
@@ -17,7 +17,7 @@ pub(super) static REGISTRATION: Registration = Registration {
     detect,
     types: &["session.created", "session.updated"],
     // Its events share their names with those of responses.
-    overruled_by: |seen| seen != Dialect::OpenaiResponses,
+    overruled_by: OverruledBy::AllBut(Dialect::OpenaiResponses),
     template: Some(&Template {
         unread: &["\"event_id\":"],
         ..Template::PLAIN

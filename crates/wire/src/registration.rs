@@ -30,8 +30,8 @@ pub struct Registration {
     pub types: &'static [&'static str],
     /// Recognises an event or a body by which members it has.
     pub has_members: fn(&Members<'_>) -> bool,
-    /// Whether a response that looks like another dialect is read as that one.
-    pub overruled_by: fn(Dialect) -> bool,
+    /// Which other dialects a response is read as that looks like one of them.
+    pub overruled_by: OverruledBy,
     /// Whether a JSON array is a stream of its elements, and not one body.
     pub array_is_stream: bool,
     /// How its events repeat each other; `None` where they do not.
@@ -65,6 +65,17 @@ pub struct Registration {
     pub socket: Option<&'static SocketProtocol>,
 }
 
+/// The dialects that are believed from a response although its path says another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OverruledBy {
+    /// All of them.
+    All,
+    /// All but one.
+    AllBut(Dialect),
+    /// None: the response is not looked at.
+    None,
+}
+
 /// Whether output tokens may be something other than text: speech, pictures, bare ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BeyondText {
@@ -87,7 +98,7 @@ impl Registration {
             objects: &[],
             types: &[],
             has_members: |_| false,
-            overruled_by: |_| true,
+            overruled_by: OverruledBy::All,
             array_is_stream: false,
             template: None,
             default_stream: None,

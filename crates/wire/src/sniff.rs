@@ -1,6 +1,7 @@
 //! Detects the dialect of an event or a body by members that no other dialect has.
 
 use super::json::{List, Text};
+use super::registration::OverruledBy;
 use super::{DIALECTS, Registration};
 use memchr::{memchr, memchr2, memmem};
 use serde::Deserialize;
@@ -125,7 +126,11 @@ fn first(recognises: impl Fn(&Registration) -> bool) -> Option<Dialect> {
 /// Whether an event that looks like `seen` is to be read as that, though the path
 /// said `expected`.
 pub(super) fn overrules(seen: Dialect, expected: &Registration) -> bool {
-    seen != expected.dialect && (expected.overruled_by)(seen)
+    match expected.overruled_by {
+        OverruledBy::All => seen != expected.dialect,
+        OverruledBy::AllBut(other) => seen != expected.dialect && seen != other,
+        OverruledBy::None => false,
+    }
 }
 
 #[cfg(test)]

@@ -337,6 +337,37 @@ fn lists_and_objects_that_are_not_read_may_differ() {
     reads(Dialect::OpenaiChat, &events, 2);
 }
 
+/// What is called a text is one as a JSON parser reads it.
+#[test]
+fn texts_that_are_not_read_are_as_valid_as_those_that_are() {
+    for literal in [
+        r#""""#,
+        r#""a""#,
+        r#""\n\u00e9\ud83d\ude00 é""#,
+        r#""\\ud800""#,
+        r#""\ud800""#,
+        r#""\ude00\ud83d""#,
+        r#""\ud83d\u0041""#,
+        r#""\q""#,
+        r#""\u+12f""#,
+        r#""\u12""#,
+        r#""\""#,
+        "\"\u{1}\"",
+        "\"\n\"",
+        "\"\\n\u{1f}\"",
+        "7",
+        "\"",
+    ] {
+        let read = serde_json::from_str::<String>(literal);
+        assert_eq!(is_string(literal.as_bytes()), read.is_ok(), "{literal}");
+        let text = string(literal.as_bytes()).map(Cow::into_owned);
+        assert_eq!(text, read.ok(), "{literal}");
+    }
+    for invalid in [&b"\"\xff\""[..], b"\"\\n\xff\""] {
+        assert!(!is_string(invalid) && string(invalid).is_none());
+    }
+}
+
 fn llama_cpp(text: &str, tokens: &str, predicted: &str) -> String {
     format!(
         r#"{{"index":0,"content":"{text}","tokens":{tokens},"stop":false,"id_slot":-1,"tokens_predicted":{predicted},"tokens_evaluated":5}}"#
