@@ -3,6 +3,7 @@
 use crate::peer::{Backends, NOISY_PATH};
 use crate::scenario::{AgentProtocol, BackendProtocol, Setup};
 use std::ffi::OsString;
+use std::fs::File;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -10,6 +11,9 @@ use std::process::{Command, Stdio};
 /// What a ledger of tokengauge keeps: all that a benchmark writes.
 pub const KEPT_DAYS: u64 = 3_650;
 pub const KEPT_GB: u64 = 200;
+
+/// The file in its folder with what tokengauge says.
+pub const STDERR: &str = "stderr";
 
 /// An experiment and a gate, for a configuration whose route is named `all`.
 const COMPARISONS: &str = r#"
@@ -208,7 +212,7 @@ upstream = \"backend\"
             .env("TOKIO_WORKER_THREADS", self.setup.workers.to_string())
             // The others write no line per request either.
             .env("TOKENGAUGE_LOG", "warn")
-            .stderr(Stdio::null());
+            .stderr(File::create(self.folder.join(STDERR))?);
         Ok(command)
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::agents::{Agent, Call};
 use crate::client::Connection;
-use crate::configs::{Site, With};
+use crate::configs::{STDERR, Site, With};
 use crate::cores::Cores;
 use crate::gateways;
 use crate::process::Processes;
@@ -190,16 +190,19 @@ impl Peer {
         if self == Peer::Direct {
             return Ok(RunningPeer::without_proxy(backends, setup, folder));
         }
+        let [address, admin] = free_addresses()?;
         let site = Site {
             folder: folder.path(),
-            address: free_address()?,
-            admin: free_address()?,
+            address,
+            admin,
             backends,
             setup,
         };
         let mut processes = Processes::start(self.command(&site)?, cores.peer, cores.load)?;
-        wait_for(site.address, &mut processes).with_context(|| format!("{self} did not start"))?;
-        let (address, admin) = (site.address, site.admin);
+        wait_for(address, &mut processes).with_context(|| {
+            let said = std::fs::read_to_string(folder.path().join(STDERR)).unwrap_or_default();
+            format!("{self} did not start; it said: {:?}", said.trim_end())
+        })?;
         Ok(RunningPeer {
             peer: self,
             address,
@@ -315,8 +318,11 @@ impl RunningPeer {
     }
 }
 
-fn free_address() -> anyhow::Result<SocketAddr> {
-    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
+/// Two addresses on which nothing listens. Both are held until both are known, so that they differ.
+fn free_addresses() -> anyhow::Result<[SocketAddr; 2]> {
+    let bind = || TcpListener::bind("127.0.0.1:0");
+    let (one, other) = (bind()?, bind()?);
+    Ok([one.local_addr()?, other.local_addr()?])
 }
 
 fn wait_for(address: SocketAddr, processes: &mut Processes) -> anyhow::Result<()> {
