@@ -11,6 +11,7 @@ use super::{Malformed, Reader, Sink};
 use memchr::memchr2;
 use memchr::memmem::Finder;
 use serde::de::IgnoredAny;
+use serde_json::value::RawValue;
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::ops::Range;
@@ -89,10 +90,13 @@ struct MatchedEvent<'p> {
 /// The numbers that a usage is made of, where they are known.
 pub type Counts = [Option<u64>; 5];
 
+/// How these numbers are written in an event.
+pub type CountLiterals<'p> = [Option<&'p RawValue>; 5];
+
 /// The counts that a dialect sends with every event.
 pub struct CountFields {
-    /// The members that they are in, with quotes and colon.
-    pub keys: [&'static str; 5],
+    /// Finds them where the reader takes them from.
+    pub literals: fn(&[u8]) -> Option<CountLiterals<'_>>,
     /// Makes a usage of them.
     pub usage: fn(Counts) -> Usage,
 }
@@ -102,7 +106,7 @@ pub struct Template {
     /// Members that its reader does not read in events of text alone, at any depth, and that differ from event to
     /// event; with quotes and colon.
     pub unread: &'static [&'static str],
-    /// Finds a text that the reader does not read beside the one at the given place of an event.
+    /// Given the place of an event's text, finds another text that the reader does not read in that event.
     pub unread_beside: fn(&[u8], &Range<usize>) -> Option<Range<usize>>,
     /// Members that some servers send the text in once more; with quotes and colon.
     pub copies: &'static [&'static str],
@@ -254,7 +258,7 @@ impl EventCache {
         }
         let has_usage = seen.usage.is_some();
         if let Some(usage) = seen.usage
-            && !self.learn_counts(payload, &text, usage)
+            && !self.learn_counts(payload, usage)
         {
             return;
         }
@@ -290,19 +294,23 @@ impl EventCache {
         counted
     }
 
-    /// Finds the numbers that `usage` was made of; `false` if it is made of others.
-    fn learn_counts(&mut self, payload: &[u8], text: &Range<usize>, usage: Usage) -> bool {
+    /// Finds the numbers that `usage` was made of; `false` if it is not made of these alone.
+    fn learn_counts(&mut self, payload: &[u8], usage: Usage) -> bool {
         let Some(counted) = self.count_fields() else {
             return false;
         };
+        let Some(literals) = (counted.literals)(payload) else {
+            return false;
+        };
         let mut counts = Counts::default();
-        for ((key, count), of) in counted.keys.iter().zip(&mut counts).zip(0..) {
-            let mut found = values(payload, key, text);
-            let Some(at) = found.next() else { continue };
-            *count = number(&payload[at.clone()]);
-            if count.is_none() || found.next().is_some() {
+        for ((literal, count), of) in literals.into_iter().zip(&mut counts).zip(0..) {
+            let Some(literal) = literal.map(RawValue::get) else {
+                continue;
+            };
+            *count = number(literal.as_bytes());
+            let Some(at) = range_in(payload, literal).filter(|_| count.is_some()) else {
                 return false;
-            }
+            };
             let value = FieldKind::Count(of);
             self.fields.push(VariableField { at, value });
         }
@@ -376,7 +384,7 @@ impl RecordedEvents {
     }
 }
 
-/// The range of `part` in `payload`, of which it is a part.
+/// The range of `part` in `payload`; none where it is not a part of it.
 pub(super) fn range_in(payload: &[u8], part: &str) -> Option<Range<usize>> {
     let start = (part.as_ptr() as usize).checked_sub(payload.as_ptr() as usize)?;
     let end = start.checked_add(part.len())?;
@@ -479,7 +487,7 @@ fn string(literal: &[u8]) -> Option<Cow<'_, str>> {
         .map(Cow::Owned)
 }
 
-/// Whether [`string`] finds a text, which is not copied.
+/// Whether [`string`] would find a text, without copying it.
 fn is_string(literal: &[u8]) -> bool {
     let Some(inside) = inside_of_quotes(literal) else {
         return false;
@@ -497,10 +505,12 @@ fn inside_of_quotes(literal: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// Whether nothing is escaped, and nothing has to be. All bytes are looked at, which compilers do for many at once.
+/// Whether nothing is escaped, and nothing has to be. There is no early end, so that the compiled code looks at many bytes at once.
 fn is_plain(inside: &[u8]) -> bool {
-    let escaped = |byte: u8| byte < 0x20 || byte == b'\\';
-    !inside.iter().fold(false, |any, byte| any | escaped(*byte))
+    let is_escape = |byte: u8| byte < 0x20 || byte == b'\\';
+    !inside
+        .iter()
+        .fold(false, |any, byte| any | is_escape(*byte))
 }
 
 #[cfg(test)]

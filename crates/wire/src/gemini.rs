@@ -6,7 +6,7 @@
 use super::detect::{Detected, GoogleMethod, Target};
 use super::emit::{self, RepeatedName};
 use super::error_body::OwnError;
-use super::event_template::{CountFields, Counts, Template};
+use super::event_template::{CountFields, CountLiterals, Counts, Template};
 use super::json::{Count, List, Text, compact, error_kind, parse};
 use super::{Malformed, Reader, Registration, Sink};
 use serde::Deserialize;
@@ -26,7 +26,7 @@ pub(super) static REGISTRATION: Registration = Registration {
     template: Some(&Template {
         unread: &["\"totalTokenCount\":", "\"tokenCount\":"],
         counts: Some(CountFields {
-            keys: COUNTS,
+            literals: count_literals,
             usage,
         }),
         ..Template::PLAIN
@@ -335,16 +335,41 @@ pub(super) struct UsageMetadata<'a> {
     pub(super) traffic_type: Text<'a>,
 }
 
-/// The counts of [`UsageMetadata`], as they are written before their values.
-const COUNTS: [&str; 5] = [
-    "\"promptTokenCount\":",
-    "\"cachedContentTokenCount\":",
-    "\"candidatesTokenCount\":",
-    "\"thoughtsTokenCount\":",
-    "\"toolUsePromptTokenCount\":",
-];
+/// The numbers of [`usage`] in an event.
+fn count_literals(payload: &[u8]) -> Option<CountLiterals<'_>> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Chunk<'a> {
+        #[serde(borrow)]
+        usage_metadata: Sent<'a>,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Sent<'a> {
+        #[serde(borrow)]
+        prompt_token_count: Option<&'a RawValue>,
+        #[serde(borrow)]
+        cached_content_token_count: Option<&'a RawValue>,
+        #[serde(borrow, alias = "responseTokenCount")]
+        candidates_token_count: Option<&'a RawValue>,
+        #[serde(borrow)]
+        thoughts_token_count: Option<&'a RawValue>,
+        #[serde(borrow)]
+        tool_use_prompt_token_count: Option<&'a RawValue>,
+    }
+    let sent = serde_json::from_slice::<Chunk<'_>>(payload)
+        .ok()?
+        .usage_metadata;
+    Some([
+        sent.prompt_token_count,
+        sent.cached_content_token_count,
+        sent.candidates_token_count,
+        sent.thoughts_token_count,
+        sent.tool_use_prompt_token_count,
+    ])
+}
 
-/// The usage by the values of [`COUNTS`].
+/// The usage that is made of these counts of [`UsageMetadata`].
 fn usage([prompt, cached, answer, thoughts, tools]: Counts) -> Usage {
     Usage {
         input: sum(prompt, tools),

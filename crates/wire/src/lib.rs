@@ -55,7 +55,7 @@ use tokengauge_core::memory::{Buffer, BufferError, Memory};
 pub use decoder::{COPIES, Decoder, ResponseHead};
 pub use detect::{Detected, Target, detect, detect_socket, percent_decoded};
 pub use error_body::{OwnError, error_body, openai_error};
-pub use event_template::{CountFields, Counts, Template};
+pub use event_template::{CountFields, CountLiterals, Counts, Template};
 pub use framing::Framing;
 pub use gemini_live::is_gemini_live;
 pub use head_models::HeadModels;

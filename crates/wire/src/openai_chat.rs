@@ -197,8 +197,8 @@ fn detect(target: &Target<'_>) -> Option<Detected> {
     Some(found.model(google.model).stream(google.raw_stream()?))
 }
 
-/// The text of a message beside the delta that `text` is in. Perplexity repeats in it all that the deltas have said, and
-/// [`Chat::choice`] reads it only where the only choice's delta has no text.
+/// The text of a message beside the delta that `text` is in, in the only choice. Perplexity repeats in it the texts of all deltas so
+/// far. [`Chat::choice`] does not read it where the delta has a text.
 fn text_so_far(payload: &[u8], text: &Range<usize>) -> Option<Range<usize>> {
     #[derive(Deserialize)]
     struct Chunk<'a> {

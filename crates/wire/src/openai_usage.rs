@@ -3,22 +3,58 @@
 use super::Sink;
 use super::cost::{Amount, CostDetails, ReportedCost};
 use super::emit::{self, RepeatedName};
-use super::event_template::{CountFields, Counts};
+use super::event_template::{CountFields, CountLiterals, Counts};
 use super::json::{Count, Object};
 use serde::Deserialize;
+use serde_json::value::RawValue;
 use tokengauge_core::call::Usage;
 
 /// The counts of a [`ChatUsage`] that servers send with every event: Perplexity, and vLLM with `continuous_usage_stats`.
 pub(super) const CHAT_COUNTS: CountFields = CountFields {
-    keys: [
-        "\"prompt_tokens\":",
-        "\"completion_tokens\":",
-        "\"total_tokens\":",
-        "\"cached_tokens\":",
-        "\"reasoning_tokens\":",
-    ],
+    literals: chat_count_literals,
     usage: ChatUsage::of_counts,
 };
+
+/// The numbers of [`ChatUsage::of_counts`] in an event.
+fn chat_count_literals(payload: &[u8]) -> Option<CountLiterals<'_>> {
+    #[derive(Deserialize)]
+    struct Chunk<'a> {
+        #[serde(borrow)]
+        usage: Sent<'a>,
+    }
+    #[derive(Deserialize)]
+    struct Sent<'a> {
+        #[serde(borrow)]
+        prompt_tokens: Option<&'a RawValue>,
+        #[serde(borrow)]
+        completion_tokens: Option<&'a RawValue>,
+        #[serde(borrow)]
+        total_tokens: Option<&'a RawValue>,
+        #[serde(borrow)]
+        prompt_tokens_details: Option<InputDetails<'a>>,
+        #[serde(borrow)]
+        completion_tokens_details: Option<OutputDetails<'a>>,
+    }
+    #[derive(Deserialize)]
+    struct InputDetails<'a> {
+        #[serde(borrow)]
+        cached_tokens: Option<&'a RawValue>,
+    }
+    #[derive(Deserialize)]
+    struct OutputDetails<'a> {
+        #[serde(borrow)]
+        reasoning_tokens: Option<&'a RawValue>,
+    }
+    let sent = serde_json::from_slice::<Chunk<'_>>(payload).ok()?.usage;
+    let (input, output) = (sent.prompt_tokens_details, sent.completion_tokens_details);
+    Some([
+        sent.prompt_tokens,
+        sent.completion_tokens,
+        sent.total_tokens,
+        input.and_then(|details| details.cached_tokens),
+        output.and_then(|details| details.reasoning_tokens),
+    ])
+}
 
 /// `usage` of chat and text completions, with its dialects' own members.
 #[derive(Debug, Default, Deserialize)]
@@ -95,7 +131,7 @@ struct OutputDetails {
 }
 
 impl ChatUsage {
-    /// The usage by the values of [`CHAT_COUNTS`].
+    /// The usage that is made of the values of [`CHAT_COUNTS`].
     fn of_counts([prompt, completion, total, cached, reasoning]: Counts) -> Usage {
         let usage = ChatUsage {
             prompt_tokens: Count(prompt),

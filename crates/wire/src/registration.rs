@@ -30,7 +30,7 @@ pub struct Registration {
     pub types: &'static [&'static str],
     /// Recognises an event or a body by which members it has.
     pub has_members: fn(&Members<'_>) -> bool,
-    /// Which other dialects a response is read as that looks like one of them.
+    /// The dialects that a response is read as if it looks like one of them.
     pub overruled_by: OverruledBy,
     /// Whether a JSON array is a stream of its elements, and not one body.
     pub array_is_stream: bool,
@@ -65,14 +65,14 @@ pub struct Registration {
     pub socket: Option<&'static SocketProtocol>,
 }
 
-/// The dialects that are believed from a response although its path says another.
+/// The dialects that a response may be read as although its path says another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OverruledBy {
     /// All of them.
     All,
     /// All but one.
     AllBut(Dialect),
-    /// None: the response is not looked at.
+    /// None: what a response looks like is not checked.
     None,
 }
 

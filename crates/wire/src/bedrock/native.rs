@@ -79,7 +79,7 @@ impl Invoke {
         let native = self.native.as_mut().ok_or(Malformed)?;
         let reported = &mut self.reported;
         let mut over = false;
-        let repeated = native.event(chunk, &mut |event| match event {
+        native.event(chunk, &mut |event| match event {
             Event::End => over = true,
             Event::Usage(usage) => {
                 reported.overlay(usage);
@@ -87,7 +87,7 @@ impl Invoke {
             }
             _ => sink(event),
         })?;
-        if !repeated && METRICS.find(chunk).is_some() {
+        if METRICS.find(chunk).is_some() {
             over |= self.metrics(chunk, sink);
         }
         if over && !self.ended {
@@ -137,15 +137,13 @@ impl NativeReader {
         }
     }
 
-    /// Reads a message; returns whether the event cache matched it.
-    fn event(&mut self, chunk: &[u8], sink: Sink<'_>) -> Result<bool, Malformed> {
+    /// Reads a message.
+    fn event(&mut self, chunk: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
         if self.cache.emit_cached("", chunk, sink) {
-            return Ok(true);
+            return Ok(());
         }
-        let read = self
-            .cache
-            .read_and_learn(&mut *self.reader, "", chunk, sink);
-        read.map(|()| false)
+        self.cache
+            .read_and_learn(&mut *self.reader, "", chunk, sink)
     }
 }
 
@@ -424,6 +422,27 @@ mod tests {
         let sink: Sink<'_> = &mut |event| said.push(format!("{event:?}"));
         Invoke::default().event("chunk", payload.as_bytes(), sink)?;
         Ok(said)
+    }
+
+    #[test]
+    fn counts_of_bedrock_are_read_of_messages_that_repeat_each_other() {
+        let mut reader = Invoke::default();
+        let mut usages = Vec::new();
+        for count in 1..=4 {
+            let inside = STANDARD.encode(format!(
+                r#"{{"choices":[{{"delta":{{"content":"a"}}}}],"usage":{{"completion_tokens":{count}}},"amazon-bedrock-invocationMetrics":{{"inputTokenCount":8}}}}"#
+            ));
+            let payload = format!(r#"{{"bytes":"{inside}"}}"#);
+            let sink: Sink<'_> = &mut |event| {
+                if let Event::Usage(usage) = event {
+                    usages.push((usage.input, usage.output));
+                }
+            };
+            let read = reader.event("chunk", payload.as_bytes(), sink);
+            read.expect("a message");
+        }
+        let both = (1..=4).flat_map(|count| [(None, Some(count)), (Some(8), Some(count))]);
+        assert_eq!(usages, both.collect::<Vec<_>>());
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! The fast path emits what the reader emits.
 
 use super::super::Registration;
+use super::super::events::EventReader;
+use super::super::framing::Item;
 use super::*;
 use tokengauge_core::call::Dialect;
 
@@ -128,6 +130,85 @@ fn usage_of_a_chat_that_is_not_made_of_those_counts_is_read() {
     }
 }
 
+/// Numbers that have the name of a count and happen to be equal to it.
+#[test]
+fn numbers_that_a_usage_is_not_made_of_are_not_taken_for_its_counts() {
+    let null = r#"{"prompt_tokens":null},"#.repeat(15);
+    for (event, dialects) in [
+        // A count that another takes precedence over.
+        (
+            r#"CHOICES,"usage":{"prompt_tokens":8,"prompt_cache_hit_tokens":4,"cached_tokens":N}}"#.to_owned(),
+            &CHATS[..],
+        ),
+        (
+            r#"CHOICES,"usage":{"prompt_tokens":8,"prompt_tokens_details":{"cached_tokens":4},"cached_tokens":N}}"#.to_owned(),
+            &CHATS,
+        ),
+        // A total of another usage than that with the reasoning.
+        (
+            r#"CHOICES,"x_groq":{"usage":{"prompt_tokens":0,"completion_tokens":3,"reasoning_tokens":1}},"usage":{"total_tokens":N}}"#.to_owned(),
+            &CHATS[..1],
+        ),
+        (
+            r#"CHOICES,"usage":{"prompt_tokens":0,"completion_tokens":3,"reasoning_tokens":1,"total_tokens":null},"more":{"total_tokens":N}}"#.to_owned(),
+            &CHATS,
+        ),
+        // Names that are written in another way.
+        (
+            r#"CHOICES,"usage":{"prompt_tokens" :4},"more":{"prompt_tokens":N}}"#.to_owned(),
+            &CHATS,
+        ),
+        (
+            r#"CHOICES,"usage":{"prompt\u005ftokens":4},"more":{"prompt_tokens":N}}"#.to_owned(),
+            &CHATS,
+        ),
+        (
+            format!(r#"CHOICES,"more":{{"prompt_tokens":N}},"n":[{null}0],"usage":{{"prompt_tokens":4}}}}"#),
+            &CHATS,
+        ),
+        // A sum that is too large is none.
+        (
+            r#"CHOICES,"usage":{"prompt_tokens":18446744073709551615},"more":{"completion_tokens":N}}"#.to_owned(),
+            &CHATS,
+        ),
+        (
+            r#"CHOICES,"usageMetadata":{"promptTokenCount" :4},"more":{"promptTokenCount":N}}"#.to_owned(),
+            &GEMINI,
+        ),
+    ] {
+        for (dialect, choices) in dialects {
+            let event = |count: u32| {
+                let event = event.replace("CHOICES", choices);
+                event.replace('N', &count.to_string())
+            };
+            reads(*dialect, &[4, 4, 6, 4].map(event), 0);
+        }
+    }
+}
+
+/// Events with a text, up to their usage.
+const CHATS: [(Dialect, &str); 2] = [
+    (
+        Dialect::OpenaiChat,
+        r#"{"choices":[{"delta":{"content":"a"}}]"#,
+    ),
+    (Dialect::OpenaiCompletions, r#"{"choices":[{"text":"a"}]"#),
+];
+const GEMINI: [(Dialect, &str); 1] = [(
+    Dialect::Gemini,
+    r#"{"candidates":[{"content":{"parts":[{"text":"a"}]}}]"#,
+)];
+
+#[test]
+fn counts_in_the_details_of_a_usage_are_emitted_without_parsing() {
+    let event = |count: u32| {
+        format!(
+            r#"{{"choices":[{{"delta":{{"content":"a"}}}}],"usage":{{"prompt_tokens":9,"completion_tokens":{count},"prompt_tokens_details":{{"audio_tokens":0,"cached_tokens":{count}}},"completion_tokens_details":{{"reasoning_tokens":{count}}}}}}}"#
+        )
+    };
+    reads(Dialect::OpenaiChat, &[4, 4, 6, 14].map(event), 2);
+}
+
 #[test]
 fn a_text_so_far_beside_a_delta_may_differ() {
     let perplexity = |so_far: &str, text: &str| {
@@ -179,6 +260,27 @@ fn a_message_that_is_the_text_of_its_choice_is_read() {
     let no_delta =
         |text: &str| format!(r#"{{"choices":[{{"index":0,"message":{{"content":"{text}"}}}}]}}"#);
     reads(Dialect::OpenaiChat, &["a", "b", "c"].map(no_delta), 1);
+    let reasoning = |text: &str| {
+        format!(
+            r#"{{"choices":[{{"delta":null,"message":{{"reasoning":"a","content":"{text}"}}}}]}}"#
+        )
+    };
+    reads(Dialect::OpenaiChat, &["", "", "b", "c"].map(reasoning), 0);
+}
+
+/// Whether an event says that the response is of another dialect is looked for in the first ones alone, parsed or not.
+#[test]
+fn events_that_are_not_parsed_are_among_the_first() {
+    let chat = r#"{"choices":[{},{"index":1,"delta":{"content":"a"}}]}"#;
+    let other = r#"{"type":"message_start","message":{"id":"m"}}"#;
+    for (before, dialect) in [(3, Dialect::Anthropic), (4, Dialect::OpenaiChat)] {
+        let mut events = EventReader::new(Dialect::OpenaiChat.into());
+        for payload in std::iter::repeat_n(chat, before).chain([other]) {
+            let payload = payload.as_bytes();
+            events.take(Item::Event { name: "", payload }, &mut |_| {});
+        }
+        assert_eq!(events.dialect(), dialect, "after {before}");
+    }
 }
 
 #[test]
@@ -224,7 +326,7 @@ fn the_end_of_a_stream_is_read() {
 }
 
 #[test]
-fn counts_inside_of_a_value_that_is_not_read_are_read() {
+fn counts_inside_of_a_value_that_is_not_read_are_none() {
     let event = |inside: u32| {
         format!(
             r#"{{"candidates":[{{"content":{{"parts":[{{"text":"a"}}]}}}}],"usageMetadata":{{"promptTokenCount" :5,"totalTokenCount":{{"promptTokenCount":{inside}}}}}}}"#
@@ -233,7 +335,7 @@ fn counts_inside_of_a_value_that_is_not_read_are_read() {
     reads(
         Dialect::Gemini,
         &[event(5), event(5), event(5), event(7)],
-        0,
+        2,
     );
 }
 
@@ -337,7 +439,7 @@ fn lists_and_objects_that_are_not_read_may_differ() {
     reads(Dialect::OpenaiChat, &events, 2);
 }
 
-/// What is called a text is one as a JSON parser reads it.
+/// Both functions accept the literals that a JSON parser accepts.
 #[test]
 fn texts_that_are_not_read_are_as_valid_as_those_that_are() {
     for literal in [
