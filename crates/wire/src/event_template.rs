@@ -262,9 +262,7 @@ impl EventCache {
         {
             return;
         }
-        if !self.order_fields() {
-            return;
-        }
+        self.order_fields();
         let alike = (self.segment, self.has_usage) == (Some(segment), has_usage);
         self.state = match before {
             State::Matched if alike && place == self.place_of_text() => State::Confirmed,
@@ -281,17 +279,15 @@ impl EventCache {
         fields.position(|field| field.value == FieldKind::Text)
     }
 
-    /// Sorts the fields by position and drops those inside another; `false` if a count would be dropped.
-    fn order_fields(&mut self) -> bool {
+    /// Sorts the fields by position and drops those inside another. Counts are inside none.
+    fn order_fields(&mut self) {
         self.fields.sort_by_key(|field| field.at.start);
-        let (mut end, mut counted) = (0, true);
+        let mut end = 0;
         self.fields.retain(|field| {
-            let inside = field.at.start < end;
-            counted &= !(inside && matches!(field.value, FieldKind::Count(_)));
+            let is_inside = field.at.start < end;
             end = end.max(field.at.end);
-            !inside
+            !is_inside
         });
-        counted
     }
 
     /// Finds the numbers that `usage` was made of; `false` if it is not made of these alone.
@@ -307,10 +303,11 @@ impl EventCache {
             let Some(literal) = literal.map(RawValue::get) else {
                 continue;
             };
-            *count = number(literal.as_bytes());
-            let Some(at) = range_in(payload, literal).filter(|_| count.is_some()) else {
+            let (number, at) = (number(literal.as_bytes()), range_in(payload, literal));
+            let (Some(number), Some(at)) = (number, at) else {
                 return false;
             };
+            *count = Some(number);
             let value = FieldKind::Count(of);
             self.fields.push(VariableField { at, value });
         }

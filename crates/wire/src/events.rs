@@ -97,8 +97,8 @@ impl EventReader {
             return sink(Event::End);
         }
         if self.cache.emit_cached(name, payload, sink) {
-            // It looks like the one before.
-            self.sniffed = self.sniffed.saturating_add(1);
+            // It would be taken for what the one before was.
+            self.sniffed += 1;
             return;
         }
         json::reset_budget();

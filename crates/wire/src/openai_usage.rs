@@ -19,8 +19,8 @@ pub(super) const CHAT_COUNTS: CountFields = CountFields {
 fn chat_count_literals(payload: &[u8]) -> Option<CountLiterals<'_>> {
     #[derive(Deserialize)]
     struct Chunk<'a> {
-        #[serde(borrow)]
-        usage: Sent<'a>,
+        #[serde(borrow, default)]
+        usage: Object<Sent<'a>>,
     }
     #[derive(Deserialize)]
     struct Sent<'a> {
@@ -30,29 +30,41 @@ fn chat_count_literals(payload: &[u8]) -> Option<CountLiterals<'_>> {
         completion_tokens: Option<&'a RawValue>,
         #[serde(borrow)]
         total_tokens: Option<&'a RawValue>,
+        #[serde(borrow, default)]
+        prompt_tokens_details: Object<Input<'a>>,
+        #[serde(borrow, default)]
+        completion_tokens_details: Object<Output<'a>>,
         #[serde(borrow)]
-        prompt_tokens_details: Option<InputDetails<'a>>,
+        reasoning_tokens: Option<&'a RawValue>,
         #[serde(borrow)]
-        completion_tokens_details: Option<OutputDetails<'a>>,
-    }
-    #[derive(Deserialize)]
-    struct InputDetails<'a> {
+        prompt_cache_hit_tokens: Option<&'a RawValue>,
         #[serde(borrow)]
         cached_tokens: Option<&'a RawValue>,
     }
     #[derive(Deserialize)]
-    struct OutputDetails<'a> {
+    struct Input<'a> {
+        #[serde(borrow)]
+        cached_tokens: Option<&'a RawValue>,
+    }
+    #[derive(Deserialize)]
+    struct Output<'a> {
         #[serde(borrow)]
         reasoning_tokens: Option<&'a RawValue>,
     }
-    let sent = serde_json::from_slice::<Chunk<'_>>(payload).ok()?.usage;
-    let (input, output) = (sent.prompt_tokens_details, sent.completion_tokens_details);
+    let sent = serde_json::from_slice::<Chunk<'_>>(payload).ok()?.usage.0?;
+    let input = sent.prompt_tokens_details.0;
+    let output = sent.completion_tokens_details.0;
     Some([
         sent.prompt_tokens,
         sent.completion_tokens,
         sent.total_tokens,
-        input.and_then(|details| details.cached_tokens),
-        output.and_then(|details| details.reasoning_tokens),
+        input
+            .and_then(|details| details.cached_tokens)
+            .or(sent.prompt_cache_hit_tokens)
+            .or(sent.cached_tokens),
+        output
+            .and_then(|details| details.reasoning_tokens)
+            .or(sent.reasoning_tokens),
     ])
 }
 

@@ -30,7 +30,7 @@ pub struct Registration {
     pub types: &'static [&'static str],
     /// Recognises an event or a body by which members it has.
     pub has_members: fn(&Members<'_>) -> bool,
-    /// The dialects that a response is read as if it looks like one of them.
+    /// Other dialects: a response that looks like one of them is read as that one.
     pub overruled_by: OverruledBy,
     /// Whether a JSON array is a stream of its elements, and not one body.
     pub array_is_stream: bool,

@@ -116,8 +116,8 @@ fn usage_that_openai_compatible_servers_send_with_every_event_is_emitted_without
 #[test]
 fn usage_of_a_chat_that_is_not_made_of_those_counts_is_read() {
     for counts in [
-        r#""prompt_tokens":1,"prompt_cache_hit_tokens":N"#,
-        r#""prompt_tokens":1,"cost":N"#,
+        r#""prompt_tokens":N,"cache_creation_input_tokens":4"#,
+        r#""prompt_tokens":N,"cost":4"#,
         r#""prompt_tokens":N,"other":{"prompt_tokens":N}"#,
         r#""prompt_tokens":N.5"#,
         r#""prompt_tokens":"N""#,
@@ -143,6 +143,22 @@ fn numbers_that_a_usage_is_not_made_of_are_not_taken_for_its_counts() {
         (
             r#"CHOICES,"usage":{"prompt_tokens":8,"prompt_tokens_details":{"cached_tokens":4},"cached_tokens":N}}"#.to_owned(),
             &CHATS,
+        ),
+        // Lists, which are no details and no usage.
+        (
+            r#"CHOICES,"usage":{"prompt_tokens":8,"prompt_tokens_details":[N],"cached_tokens":4}}"#
+                .to_owned(),
+            &CHATS,
+        ),
+        (
+            r#"CHOICES,"usage":{"completion_tokens":8,"completion_tokens_details":[N],"reasoning_tokens":4}}"#
+                .to_owned(),
+            &CHATS,
+        ),
+        (
+            r#"CHOICES,"x_groq":{"usage":{"prompt_tokens":4,"completion_tokens":4}},"usage":[N,4,null,null,null,null,null,null]}"#
+                .to_owned(),
+            &CHATS[..1],
         ),
         // A total of another usage than that with the reasoning.
         (
@@ -201,6 +217,14 @@ const GEMINI: [(Dialect, &str); 1] = [(
 
 #[test]
 fn counts_in_the_details_of_a_usage_are_emitted_without_parsing() {
+    for cached in ["cached_tokens", "prompt_cache_hit_tokens"] {
+        let event = |count: u32| {
+            format!(
+                r#"{{"choices":[{{"delta":{{"content":"a"}}}}],"usage":{{"prompt_tokens":9,"{cached}":{count},"reasoning_tokens":{count}}}}}"#
+            )
+        };
+        reads(Dialect::OpenaiChat, &[4, 4, 6, 14].map(event), 2);
+    }
     let event = |count: u32| {
         format!(
             r#"{{"choices":[{{"delta":{{"content":"a"}}}}],"usage":{{"prompt_tokens":9,"completion_tokens":{count},"prompt_tokens_details":{{"audio_tokens":0,"cached_tokens":{count}}},"completion_tokens_details":{{"reasoning_tokens":{count}}}}}}}"#
@@ -326,7 +350,7 @@ fn the_end_of_a_stream_is_read() {
 }
 
 #[test]
-fn counts_inside_of_a_value_that_is_not_read_are_none() {
+fn counts_inside_of_an_unread_value_are_ignored() {
     let event = |inside: u32| {
         format!(
             r#"{{"candidates":[{{"content":{{"parts":[{{"text":"a"}}]}}}}],"usageMetadata":{{"promptTokenCount" :5,"totalTokenCount":{{"promptTokenCount":{inside}}}}}}}"#
