@@ -59,7 +59,7 @@ impl InterToken {
         self.record_classified(ClassifiedLatency::new(latency), tokens);
     }
 
-    /// Counts `tokens` more with a latency whose class was found before.
+    /// Counts `tokens` with this latency. Its class is already known, so that it is not looked up again.
     pub fn record_classified(&mut self, classified: ClassifiedLatency, tokens: u64) {
         let ClassifiedLatency { latency, number } = classified;
         let tokens = u32::try_from(tokens).unwrap_or(u32::MAX);

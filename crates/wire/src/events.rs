@@ -97,7 +97,7 @@ impl EventReader {
             return sink(Event::End);
         }
         if self.cache.emit_cached(name, payload, sink) {
-            // It would be taken for what the one before was.
+            // Checking it would give what checking the one before gave, so it counts as checked.
             self.sniffed += 1;
             return;
         }

@@ -197,8 +197,8 @@ fn detect(target: &Target<'_>) -> Option<Detected> {
     Some(found.model(google.model).stream(google.raw_stream()?))
 }
 
-/// The text of a message beside the delta that `text` is in, in the only choice. Perplexity repeats in it the texts of all deltas so
-/// far. [`Chat::choice`] does not read it where the delta has a text.
+/// Finds the text of `message` where the event has one choice and `text` is in its `delta`. Perplexity sends the whole answer so far
+/// there, with every delta. [`Chat::choice`] does not read it where the delta has a text.
 fn text_so_far(payload: &[u8], text: &Range<usize>) -> Option<Range<usize>> {
     #[derive(Deserialize)]
     struct Chunk<'a> {
