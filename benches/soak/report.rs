@@ -9,6 +9,9 @@ use tokengauge::call::Outcome;
 /// Violations that are printed; all are counted.
 const PRINTED: usize = 60;
 
+/// Violations that are printed again at the very end: of output that is cut, the end is kept.
+const REPEATED: usize = 10;
+
 /// Counts calls whose record says that the meter lagged.
 pub const LAGGED: &str = "calls not measured in time";
 
@@ -23,6 +26,8 @@ pub struct Report {
 #[derive(Default)]
 struct Totals {
     violations: u64,
+    /// The first of them, briefly.
+    first_violations: Vec<String>,
     /// Names of violations that are reported once only.
     reported_once: BTreeSet<String>,
     counts: BTreeMap<&'static str, u64>,
@@ -88,6 +93,9 @@ impl Report {
     pub fn violation(&self, what: String) {
         let mut sums = self.lock();
         sums.violations += 1;
+        if sums.first_violations.len() < REPEATED {
+            sums.first_violations.push(format!("{what:.400}"));
+        }
         if sums.violations <= PRINTED as u64 {
             println!("VIOLATION: {what:.1500}");
         }
@@ -104,6 +112,11 @@ impl Report {
 
     pub fn violations(&self) -> u64 {
         self.lock().violations
+    }
+
+    /// The first violations, a line each.
+    pub fn first_violations(&self) -> String {
+        self.lock().first_violations.join("\n")
     }
 
     pub fn calls(&self) -> u64 {
