@@ -12,7 +12,7 @@ use crate::query::{GroupRow, Mark, Point, Timeseries};
 use crate::slo::Alert;
 use std::fmt::{Result, Write};
 use std::time::{Duration, SystemTime};
-use tokengauge_core::time::since_1970;
+use tokengauge_core::time::{since_1970, span_text};
 
 /// Lines of marks at most.
 const MAX_MARKS: usize = 50;
@@ -184,13 +184,13 @@ fn budget_left(left: f64) -> String {
 
 /// The long window of an alert, and what of it was observed where that is less.
 fn window(alert: &Alert) -> String {
-    let long = humantime::format_duration(alert.tier.long);
+    let long = span_text(alert.tier.long);
     match alert.observed_seconds < alert.tier.long.as_secs_f64() {
         true => {
             let seen = Duration::from_secs(alert.observed_seconds as u64);
-            format!("{} of {long}", humantime::format_duration(seen))
+            format!("{} of {long}", span_text(seen))
         }
-        false => long.to_string(),
+        false => long,
     }
 }
 

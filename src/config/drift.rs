@@ -8,6 +8,7 @@ use super::spanned::Spanned;
 use super::*;
 use crate::drift::{Season, Select, Settings as Drift, Thresholds};
 use std::collections::HashSet;
+use tokengauge_core::time::span_text;
 
 /// The most entries: each is evaluated every few minutes.
 pub(super) const MAX_DRIFTS: usize = 16;
@@ -93,12 +94,11 @@ fn check_windows(written: &file::Drift, ledger: Option<&Ledger>, problems: &mut 
     let blamed = reference.as_ref().or(current.as_ref());
     let blamed = blamed.map_or(written.name.span(), Spanned::span);
     let blamed = Spanned::new(blamed, ());
-    let text = |span: Duration| humantime::format_duration(span).to_string();
     if before < now {
         let reason = format!(
             "the reference ({}) must not be shorter than the current window ({})",
-            text(before),
-            text(now)
+            span_text(before),
+            span_text(now)
         );
         problems.at(&blamed, reason);
     }
@@ -107,7 +107,7 @@ fn check_windows(written: &file::Drift, ledger: Option<&Ledger>, problems: &mut 
         let name: &str = season.into();
         let reason = format!(
             "the season `{name}` needs a reference of at least {}, two periods, or `season = \"{}\"`",
-            text(2 * period),
+            span_text(2 * period),
             if season == Season::Week {
                 "day"
             } else {
@@ -125,8 +125,8 @@ fn check_windows(written: &file::Drift, ledger: Option<&Ledger>, problems: &mut 
             let reason = format!(
                 "reference and current window are {} together, and the ledger forgets calls after {}: \
                  raise `retention_age` in [ledger]",
-                text(before + now),
-                text(ledger.retention_age)
+                span_text(before + now),
+                span_text(ledger.retention_age)
             );
             problems.at(&blamed, reason);
         }

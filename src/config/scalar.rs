@@ -7,6 +7,7 @@ use serde::de::{Deserialize, Deserializer, Error};
 use serde::ser::{Serialize, Serializer};
 use std::fmt;
 use std::time::Duration;
+use tokengauge_core::time::span_text;
 
 /// A span of time such as `250ms` or `1h 30m`.
 #[derive(Clone, Copy, Debug)]
@@ -27,7 +28,7 @@ impl<'de> Deserialize<'de> for Span {
 
 impl Serialize for Span {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(&humantime::format_duration(self.0))
+        serializer.serialize_str(&span_text(self.0))
     }
 }
 

@@ -1,4 +1,4 @@
-//! Instants as numbers.
+//! Instants as numbers, and spans of time as texts.
 
 use std::time::{Duration, SystemTime};
 
@@ -33,4 +33,44 @@ pub const RECORDED_RESOLUTION: Duration = Duration::from_millis(1);
 pub fn whole_milliseconds(wall: SystemTime) -> SystemTime {
     let below = duration_since_1970(wall).as_nanos() % RECORDED_RESOLUTION.as_nanos();
     wall - Duration::from_nanos(u64::try_from(below).unwrap_or(0))
+}
+
+/// The units of [`span_text`], in nanoseconds.
+const UNITS: [(u128, &str); 7] = [
+    (86_400_000_000_000, "d"),
+    (3_600_000_000_000, "h"),
+    (60_000_000_000, "m"),
+    (1_000_000_000, "s"),
+    (1_000_000, "ms"),
+    (1_000, "us"),
+    (1, "ns"),
+];
+
+/// A span of time as the configuration reads it: days, hours and so on. No months and years, which are not a
+/// whole number of days.
+///
+/// ```
+/// use std::time::Duration;
+/// use tokengauge_core::time::span_text;
+/// let text = |milliseconds: u64| span_text(Duration::from_millis(milliseconds));
+/// assert_eq!([text(0), text(1_500), text(90_000_000)], ["0s", "1s 500ms", "1day 1h"]);
+/// assert_eq!(text(400 * 86_400_000), "400days");
+/// ```
+pub fn span_text(span: Duration) -> String {
+    let mut left = span.as_nanos();
+    let mut parts = Vec::new();
+    for (length, unit) in UNITS {
+        let count = left / length;
+        left %= length;
+        match (count, unit) {
+            (0, _) => {}
+            (1, "d") => parts.push("1day".to_owned()),
+            (_, "d") => parts.push(format!("{count}days")),
+            _ => parts.push(format!("{count}{unit}")),
+        }
+    }
+    if parts.is_empty() {
+        return "0s".to_owned();
+    }
+    parts.join(" ")
 }

@@ -6,6 +6,7 @@ use crate::report::{Check, Kind, Report, SideReport, Verdict};
 use crate::settings::{AfterWait, Gate, Measured, Select};
 use std::time::{Duration, SystemTime};
 use tokengauge_core::call::CallRecord;
+use tokengauge_core::time::span_text;
 use tokengauge_experiments::compare::{Comparison, compare};
 use tokengauge_experiments::{Group, Metric, Sums, words};
 use tokengauge_store::query::{Filter, Page, Paging};
@@ -63,7 +64,7 @@ pub fn evaluate(gate: &Gate, observed: &Observed, asked: &Asked) -> Report {
     let waited_too_long = over.is_some() && gate.after_max_wait == AfterWait::Fail;
     let (verdict, reason) = match over {
         Some((_, most)) if waited_too_long => {
-            let most = humantime::format_duration(most);
+            let most = span_text(most);
             (
                 Verdict::Fail,
                 format!("inconclusive for longer than `max_wait`, {most}: {reason}"),
@@ -170,7 +171,7 @@ fn withheld(
     let needed = gate.rules.min_units;
     for (units, what) in [(candidate, "candidate"), (baseline, "baseline")] {
         if (units.len() as u64) < needed {
-            let settled = humantime::format_duration(gate.rules.settled_after);
+            let settled = span_text(gate.rules.settled_after);
             return Some(format!(
                 "too few {unit}s: the {what} has {} complete ones of {needed} (one is complete {settled} after its last call)",
                 units.len()

@@ -2,6 +2,7 @@
 
 use super::objective::{Objective, Sli, Weight};
 use std::fmt::Write;
+use tokengauge_core::time::span_text;
 
 /// The `[[slo]]` of `objective`: what is default is left out.
 pub fn as_toml(objective: &Objective) -> String {
@@ -14,7 +15,7 @@ pub fn as_toml(objective: &Objective) -> String {
     line("objective", objective.objective.to_string());
     let window = match objective.calendar_month {
         true => "month".to_owned(),
-        false => humantime::format_duration(objective.window).to_string(),
+        false => span_text(objective.window),
     };
     line("window", quoted(&window));
     let (key, value) = sli(judgement.sli);
@@ -47,7 +48,7 @@ pub fn as_toml(objective: &Objective) -> String {
         line("warm_up", "false".to_owned());
     }
     if let Some(slice) = judgement.slice {
-        let every = humantime::format_duration(slice.every).to_string();
+        let every = span_text(slice.every);
         line("slice", quoted(&every));
         line("slice_target", slice.target.to_string());
     }
@@ -74,7 +75,7 @@ fn sli(sli: Sli) -> (String, String) {
         (_, Some(most)) => {
             // To the nanosecond, which is what the configuration can say.
             let most = std::time::Duration::from_nanos((most * 1e9).round() as u64);
-            let most = humantime::format_duration(most).to_string();
+            let most = span_text(most);
             (format!("{name}.at_most"), quoted(&most))
         }
     }

@@ -5,8 +5,8 @@ use crate::config::{Admin, Config, Route};
 use crate::meter::settings::Workload;
 use crate::meter::sharing::OnError;
 use crate::slo::{Destination, Objective, Receiver};
-use humantime::format_duration;
 use tokengauge_core::experiment::AssignedUnit;
+use tokengauge_core::time::span_text;
 use tokengauge_proxy::settings::{Split, SplitBy};
 use tokengauge_sink::SinkSettings;
 
@@ -73,7 +73,7 @@ fn objective(objective: &Objective) -> String {
     let share = (objective.objective * 1e6).round() / 1e4;
     let window = match objective.calendar_month {
         true => "the calendar month".to_owned(),
-        false => format_duration(objective.window).to_string(),
+        false => span_text(objective.window),
     };
     let sli = objective.judgement.sli.in_words();
     format!(
@@ -99,7 +99,7 @@ fn ledger(config: &Config) -> String {
     let Some(ledger) = &config.ledger else {
         return "no ledger: finished calls are in memory alone".to_owned();
     };
-    let age = format_duration(ledger.retention_age);
+    let age = span_text(ledger.retention_age);
     let megabytes = ledger.retention_bytes / 1_000_000;
     let path = ledger.path.display();
     format!("ledger {path}: calls of the last {age}, at most {megabytes} MB")
@@ -121,7 +121,7 @@ fn quota_store(store: &tokengauge_quota_store::Settings) -> String {
     };
     format!(
         "quota store {address}, keys {prefix}*: {shared}; leases of {}; without it {without}",
-        format_duration(sharing.lease)
+        span_text(sharing.lease)
     )
 }
 
@@ -168,7 +168,7 @@ fn split(route: &str, split: &Split) -> String {
         SplitBy::Unit(AssignedUnit::Session) => "session".to_owned(),
         SplitBy::Unit(AssignedUnit::Agent) => "agent".to_owned(),
         SplitBy::Unit(AssignedUnit::User) => "user".to_owned(),
-        SplitBy::Block(length) => format!("block of {}", format_duration(length)),
+        SplitBy::Block(length) => format!("block of {}", span_text(length)),
     };
     let arms = arms.collect::<Vec<_>>().join(", ");
     format!("experiment {}: {route} by {by}: {arms}", split.experiment)

@@ -10,6 +10,7 @@ use serde::Deserialize;
 use std::fmt::Write;
 use std::time::Duration;
 use tokengauge_core::pod::PodName;
+use tokengauge_core::time::span_text;
 
 const PATH: &str = "/api/v1/slos";
 
@@ -260,7 +261,7 @@ pub(in crate::command) fn rough(seconds: f64) -> String {
     if seconds < 1.0 {
         return "spent".to_owned();
     }
-    let text = humantime::format_duration(Duration::from_secs(seconds as u64)).to_string();
+    let text = span_text(Duration::from_secs(seconds as u64));
     text.split(' ').take(2).collect::<Vec<_>>().join(" ")
 }
 

@@ -5,6 +5,7 @@ use crate::{Alert, Status};
 use crate::{AlertNotification, AlertSubject};
 use std::collections::BTreeMap;
 use std::time::{Duration, UNIX_EPOCH};
+use tokengauge_core::time::span_text;
 
 /// An alert is resolved when it has not fired for this many seconds, since short windows vary.
 const HOLD: f64 = 300.0;
@@ -64,7 +65,7 @@ fn observed(alert: &Alert) -> String {
     let seconds = alert.observed_seconds as u64;
     match seconds < alert.tier.long.as_secs() {
         true => {
-            let seen = humantime::format_duration(Duration::from_secs(seconds));
+            let seen = span_text(Duration::from_secs(seconds));
             format!("{long} (of which {seen} were observed)")
         }
         false => long,

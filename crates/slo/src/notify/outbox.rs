@@ -5,6 +5,7 @@ use crate::AlertNotification;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
+use tokengauge_core::time::span_text;
 
 /// Seconds until the first retry; each failure doubles them.
 const FIRST_RETRY: f64 = 1.0;
@@ -104,7 +105,7 @@ impl Outbox {
 /// The message that an alert is over. Its figures are those of the last message while it fired.
 fn resolved(now: f64, notice: &AlertNotification) -> AlertNotification {
     let minutes = ((now - notice.since).max(0.0) / 60.0).ceil() as u64;
-    let fired = humantime::format_duration(Duration::from_secs(minutes * 60));
+    let fired = span_text(Duration::from_secs(minutes * 60));
     AlertNotification {
         firing: false,
         description: format!(

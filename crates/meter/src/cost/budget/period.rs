@@ -1,6 +1,7 @@
 //! The time over which a budget is spent, by the calendar of UTC.
 
 use std::time::Duration;
+use tokengauge_core::time::span_text;
 
 const DAY: u64 = 24 * 3600;
 
@@ -40,7 +41,7 @@ impl Period {
     /// As in the configuration.
     pub fn in_words(self) -> String {
         match self {
-            Period::Every(span) => humantime::format_duration(span).to_string(),
+            Period::Every(span) => span_text(span),
             Period::Month => "month".to_owned(),
         }
     }
