@@ -4,10 +4,13 @@ use clap::CommandFactory;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use strum::VariantArray;
 use tokengauge::cli::Cli;
 use tokengauge::export::names;
+use tokengauge::observer::FailureKind;
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+const CONFIGURATION: &str = include_str!("../docs/configuration.md");
 const METRICS: &str = include_str!("../docs/metrics.md");
 const GETTING_STARTED: &str = include_str!("../docs/getting-started.md");
 const README: &str = include_str!("../README.md");
@@ -29,6 +32,14 @@ fn every_metric_is_in_the_reference_with_its_meaning() {
     for row in rows {
         let name = row.split('`').nth(1).unwrap_or_default();
         assert!(ours(name), "{name} is no metric");
+    }
+}
+
+#[test]
+fn every_error_of_the_proxy_is_in_the_reference_with_its_status() {
+    for kind in FailureKind::VARIANTS {
+        let row = format!("| `{}` | {} |", kind.as_str(), kind.status().as_u16());
+        assert!(CONFIGURATION.contains(&row), "{row}");
     }
 }
 

@@ -283,7 +283,7 @@ pub enum End {
 }
 
 /// Why the proxy could not forward a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::VariantArray)]
 pub enum FailureKind {
     /// The endpoint's name does not resolve.
     Dns,
