@@ -108,7 +108,7 @@ pub(super) async fn demo(args: DemoArgs) -> Result<(), Error> {
     }
     output::note(&format!("demo: {} simulated agents; try", args.agents));
     for command in [
-        format!("curl -s {scheme}://{admin}/api/v1/calls?limit=1"),
+        format!("curl -s '{scheme}://{admin}/api/v1/calls?limit=1'"),
         format!("curl -s {scheme}://{admin}/metrics"),
         format!("tokengauge slo status --admin {admin}"),
         format!("tokengauge top --admin {admin}"),
