@@ -314,6 +314,33 @@ async fn a_request_that_was_sent_is_not_sent_again() {
     assert_eq!(calls[1].ended(), Some(End::Failed(FailureKind::Reset)));
 }
 
+/// A server that closes connections soon after its responses would lose every second request.
+#[tokio::test]
+async fn an_upstream_that_lost_a_request_gets_the_next_ones_on_new_connections() {
+    let (upstream, proxy, mut agent, mut backend) = reused(0).await;
+    agent.write(GET).await;
+    backend.read_head().await;
+    drop(backend);
+    let (head, _) = refusal(&mut agent).await;
+    assert!(head.starts_with("HTTP/1.1 502 "), "{head}");
+    let mut open = Vec::new();
+    for request in [GET, POST, GET, POST] {
+        let mut agent = RawConnection::connect(proxy.address).await;
+        agent.write(request).await;
+        let mut backend = upstream.accept().await;
+        backend.read_head().await;
+        backend.write(OK).await;
+        agent.read_until(b"ok").await;
+        open.push(backend);
+    }
+    let calls = proxy.recorder.ended_calls(6).await;
+    let reused: Vec<_> = calls.iter().map(|call| call.reused()).collect();
+    assert_eq!(
+        reused,
+        [[false], [true], [false], [false], [false], [false]]
+    );
+}
+
 /// A proxy with one idle connection to the upstream that is returned, and its agent.
 async fn reused(resend_bytes: usize) -> (Upstream, Proxy, RawConnection, RawConnection) {
     let upstream = Upstream::bind().await;

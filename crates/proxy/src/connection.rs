@@ -12,7 +12,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Waker};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::runtime::{self, Handle};
 use tokio_rustls::client::TlsStream;
@@ -35,6 +35,8 @@ pub(super) type Io = MaybeTls<CountedTcp, TlsStream<CountedTcp>>;
 #[derive(Debug)]
 pub(super) struct Http1 {
     pub io: Io,
+    /// Since when it was idle; `None` for a new one.
+    pub idle_since: Option<Instant>,
     pub max_head_bytes: usize,
 }
 

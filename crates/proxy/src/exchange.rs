@@ -67,6 +67,17 @@ pub(super) enum ResponseError {
     Failed(Failure, Option<Box<Upload>>),
 }
 
+impl ResponseError {
+    /// What happened.
+    pub fn failure(&self) -> &Failure {
+        match self {
+            ResponseError::NotSent(_, failure)
+            | ResponseError::Lost(failure, _)
+            | ResponseError::Failed(failure, _) => failure,
+        }
+    }
+}
+
 /// What an exchange over HTTP/1 needs besides the request.
 #[derive(Clone, Copy)]
 pub(super) struct Http1Context<'a> {

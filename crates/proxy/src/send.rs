@@ -114,15 +114,26 @@ impl Forwarding<'_> {
             let connected = now();
             handle.notify(|observer| observer.connected(connected, reused));
             self.address(&mut prepared, &endpoint, &connection)?;
-            let replayable = reused && matches!(connection, LeasedConnection::Http1(_));
-            let resend = self.retain(&mut prepared, replayable && !options.new_connection);
+            let idle_since = match &connection {
+                LeasedConnection::Http1(http1) => http1.idle_since,
+                LeasedConnection::Http2 { .. } => None,
+            };
+            let replayable = idle_since.is_some() && !options.new_connection;
+            let resend = self.retain(&mut prepared, replayable);
             let timeouts = &self.upstream.settings.timeouts;
             let http1 = Http1Context {
                 names,
                 agent: self.interim_agent(),
                 gate: prepared.gate.as_deref(),
             };
-            match exchange(connection, prepared.request, handle, timeouts, http1).await {
+            let exchanged = exchange(connection, prepared.request, handle, timeouts, http1).await;
+            if let (Err(error), Some(idle_since)) = (&exchanged, idle_since)
+                && error.failure().kind == FailureKind::Reset
+                && handle.upload_error().is_none()
+            {
+                endpoint.record_lost(idle_since);
+            }
+            match exchanged {
                 Ok(response) => {
                     overhead += response.written_at.saturating_duration_since(connected);
                     let PreparedRequest {

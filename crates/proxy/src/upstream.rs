@@ -370,15 +370,21 @@ impl Endpoint {
         }
     }
 
+    /// A reused connection was closed before it responded: it had been idle since `idle_since`.
+    pub fn record_lost(&self, idle_since: Instant) {
+        self.idle_pool.record_lost(idle_since);
+    }
+
     fn reuse(&self, options: ConnectOptions, sharing: Sharing) -> Option<LeasedConnection> {
         if !options.upgrade
             && let Some(connection) = self.share(sharing)
         {
             return Some(connection);
         }
-        let io = self.idle_pool.take(options.non_idempotent)?;
+        let (io, idle_since) = self.idle_pool.take(options.non_idempotent)?;
         Some(LeasedConnection::Http1(Http1 {
             io,
+            idle_since: Some(idle_since),
             max_head_bytes: self.head_bytes,
         }))
     }

@@ -23,7 +23,8 @@ const DISABLED_FOR: Duration = Duration::from_secs(60);
 /// connections after each response without `connection: close` (llama.cpp after streams). A request
 /// sent at that moment is lost, and if the server may have read it, it must not be sent again. So a
 /// request that is not idempotent reuses a connection only if the endpoint has been seen to keep
-/// one open: for [`PROBATION`] at first, and for [`EARLY_CLOSE`] after one was closed early.
+/// one open for [`PROBATION`]. After one was closed early every request needs that, for [`EARLY_CLOSE`], and
+/// after one was lost that way the pool is disabled for a while.
 pub(super) struct IdlePool {
     created: Instant,
     max_idle: usize,
@@ -104,11 +105,12 @@ impl IdlePool {
         }
     }
 
-    /// Takes a connection for a request. Until the endpoint is trusted, a `non_idempotent` request
-    /// gets only one that has stayed open long enough.
-    pub fn take(&self, non_idempotent: bool) -> Option<Io> {
+    /// Takes a connection for a request, with the time since when it was idle. Until the endpoint is trusted, a
+    /// `non_idempotent` request, and after an early close any, gets only one that has stayed open long enough.
+    pub fn take(&self, non_idempotent: bool) -> Option<(Io, Instant)> {
         loop {
-            let cautious = non_idempotent && !self.trusted.load(Ordering::Relaxed);
+            let cautious = !self.trusted.load(Ordering::Relaxed)
+                && (non_idempotent || self.has_closed_early.load(Ordering::Relaxed));
             let mut next = {
                 let mut idle = locked(&self.idle);
                 if cautious {
@@ -131,8 +133,16 @@ impl IdlePool {
             if age < self.idle_for {
                 // Otherwise the other runtime goes on waiting for it, which works.
                 let _ = next.io.tcp_mut().move_to_current_runtime();
-                return Some(next.io);
+                return Some((next.io, next.since));
             }
+        }
+    }
+
+    /// Records that a connection which had been idle since `since` was closed before it responded to the next request.
+    pub fn record_lost(&self, since: Instant) {
+        if since.elapsed() < EARLY_CLOSE {
+            self.distrust();
+            self.disable();
         }
     }
 
@@ -168,13 +178,21 @@ impl IdlePool {
         if age >= EARLY_CLOSE {
             return;
         }
+        self.distrust();
+        if self.early_closes.fetch_add(1, Ordering::Relaxed) + 1 >= MAX_EARLY_CLOSES {
+            self.disable();
+        }
+    }
+
+    fn distrust(&self) {
         self.trusted.store(false, Ordering::Relaxed);
         self.has_closed_early.store(true, Ordering::Relaxed);
-        if self.early_closes.fetch_add(1, Ordering::Relaxed) + 1 >= MAX_EARLY_CLOSES {
-            self.early_closes.store(0, Ordering::Relaxed);
-            let until = millis(self.created.elapsed() + DISABLED_FOR);
-            self.disabled_until.store(until, Ordering::Relaxed);
-        }
+    }
+
+    fn disable(&self) {
+        self.early_closes.store(0, Ordering::Relaxed);
+        let until = millis(self.created.elapsed() + DISABLED_FOR);
+        self.disabled_until.store(until, Ordering::Relaxed);
     }
 }
 
@@ -208,7 +226,7 @@ mod tests {
         };
         let (first, second) = (runtime(), runtime());
         // A request that may be repeated takes any connection.
-        let take = || pool.take(false).expect("an idle one");
+        let take = || pool.take(false).expect("an idle one").0;
 
         first.block_on(async { assert!(pool.put(open().await)) });
         let of_first = listener.accept().expect("accepted").0;

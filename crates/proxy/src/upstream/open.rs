@@ -66,6 +66,7 @@ impl Upstream {
         if !http2 {
             return Ok(LeasedConnection::Http1(Http1 {
                 io,
+                idle_since: None,
                 max_head_bytes: self.head_bytes,
             }));
         }
