@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
-use tokengauge::observer::End;
+use tokengauge::observer::{End, FailureKind};
 use tokengauge_test_support::agent::{self, AnyBody, none, whole};
 use tokengauge_test_support::connection::RawConnection;
 use tokengauge_test_support::port::HeldPort;
@@ -302,6 +302,29 @@ async fn an_upload_outlives_its_response_and_the_head_timeout() {
         .write("POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n\r\nbody")
         .await;
     agent.read_until(b"body").await;
+}
+
+/// The upstream responds before it has the whole request, and the agent breaks it off.
+#[tokio::test]
+async fn an_upload_that_breaks_off_during_the_response_is_the_agents_fault() {
+    for (rest, end) in [
+        (None, End::ClientCancelled),
+        (Some("zz\r\n"), End::Failed(FailureKind::BadRequest)),
+    ] {
+        let backend = Backend::start(100).await;
+        let proxy = proxy(&backend).await;
+        let mut agent = RawConnection::connect(proxy.address).await;
+        agent
+            .write("POST /echo HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n")
+            .await;
+        agent.read_until(b"1\r\na\r\n").await;
+        match rest {
+            Some(rest) => agent.write(rest).await,
+            None => drop(agent),
+        }
+        let call = &proxy.recorder.ended_calls(1).await[0];
+        assert_eq!(call.ended(), Some(end), "{rest:?}");
+    }
 }
 
 #[tokio::test]

@@ -11,7 +11,7 @@ pub(super) use relay::{Relay, Tail};
 pub(super) use source::ResponseSource;
 
 use super::body::BodyError;
-use super::call_handle::Call;
+use super::call_handle::{Call, UploadError};
 use super::clock::now;
 use super::filter::BodyFilter;
 use super::upstream::InFlightGuard;
@@ -168,13 +168,25 @@ impl StreamingBody {
             }
             Some(Err(error)) => {
                 self.filter = None;
-                self.finish(at, End::UpstreamReset);
+                self.finish(at, self.broken_end());
                 Some(Err(error))
             }
             None => {
                 self.finish(at, End::Complete);
                 None
             }
+        }
+    }
+
+    /// How a call ends whose response breaks off: an upload that breaks off takes it along.
+    fn broken_end(&self) -> End {
+        let Some(call) = &self.call else {
+            return End::UpstreamReset;
+        };
+        match call.handle().upload_error() {
+            Some(UploadError::Malformed) => End::Failed(FailureKind::BadRequest),
+            Some(UploadError::Abandoned) => call.downstream().abandoned_end(),
+            None => End::UpstreamReset,
         }
     }
 
