@@ -658,7 +658,8 @@ async fn an_agent_of_http_1_0_does_not_take_a_cut_body_for_a_whole_one() {
         let whole = sent.ends_with("0\r\n\r\n");
         let (upstream, proxy) = proxy().await;
         let mut agent = TcpStream::connect(proxy.address).await.unwrap();
-        agent.write_all(b"GET / HTTP/1.0\r\n\r\n").await.unwrap();
+        let request = b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n";
+        agent.write_all(request).await.unwrap();
         let mut backend = upstream.accept().await;
         backend.read_head().await;
         backend.write(sent).await;
@@ -667,5 +668,7 @@ async fn an_agent_of_http_1_0_does_not_take_a_cut_body_for_a_whole_one() {
         let read = soon("the end", agent.read_to_end(&mut seen)).await;
         assert_eq!(read.is_ok(), whole, "{read:?}");
         assert!(seen.ends_with(b"\r\n\r\nabc"), "{seen:?}");
+        let seen = String::from_utf8_lossy(&seen);
+        assert!(!seen.contains("keep-alive"), "{seen}");
     }
 }

@@ -254,7 +254,8 @@ fn size_line(raw: &[u8]) -> Result<Option<(u64, usize)>, ResponseBodyError> {
         return Ok(plain);
     }
     let Some(end) = memchr::memchr(b'\n', raw) else {
-        return if raw.len() > MAX_LINE_BYTES {
+        // The line may end in a carriage return.
+        return if raw.len() > MAX_LINE_BYTES + 1 {
             Err(ResponseBodyError::InvalidChunk)
         } else {
             Ok(None)
@@ -308,6 +309,9 @@ fn trailers(raw: &[u8]) -> Result<Option<(HeaderMap, usize)>, ResponseBodyError>
             Err(ResponseBodyError::InvalidTrailers)
         }
         httparse::Status::Partial => Ok(None),
+        httparse::Status::Complete((length, _)) if length > MAX_TRAILER_BYTES => {
+            Err(ResponseBodyError::InvalidTrailers)
+        }
         httparse::Status::Complete((length, _)) if has_bare_line_feed(&raw[..length]) => {
             Err(ResponseBodyError::InvalidTrailers)
         }

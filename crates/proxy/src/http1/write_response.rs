@@ -57,11 +57,12 @@ pub(crate) fn write_response(
 ) -> WrittenHead {
     text.reserve(64 + head.headers.len() * USUAL_LINE + FIRST_PIECE);
     write_status(head.status, reason, context.version, text);
-    let last = update_connection_field(head, context);
     let framing = Framing {
         status: head.status,
         context,
     };
+    let keep_alive = context.keep_alive && !framing.is_until_close(body, &head.headers);
+    let last = update_connection_field(head, context.version, keep_alive);
     let announced = framing.write_fields(&head.headers, names, text);
     let encoder = match announced {
         Some(length) => BodyEncoder::Length(length),
@@ -96,9 +97,9 @@ fn write_status(status: StatusCode, reason: Option<&Bytes>, version: Version, te
 
 /// Adds to `connection` what the agent has to know (RFC 9112 §9.3, §9.6). Tells whether this is
 /// the last response.
-fn update_connection_field(head: &mut response::Parts, context: &ResponseContext) -> bool {
+fn update_connection_field(head: &mut response::Parts, version: Version, keep_alive: bool) -> bool {
     let closes = crate::headers::has_token(&head.headers, &CONNECTION, "close");
-    let says = match (context.version, context.keep_alive) {
+    let says = match (version, keep_alive) {
         (Version::HTTP_10, true) => Some("keep-alive"),
         (Version::HTTP_10, false) => None,
         (_, true) => None,
@@ -108,7 +109,7 @@ fn update_connection_field(head: &mut response::Parts, context: &ResponseContext
         head.headers
             .append(CONNECTION, HeaderValue::from_static(says));
     }
-    !context.keep_alive || closes || head.status == StatusCode::SWITCHING_PROTOCOLS
+    !keep_alive || closes || head.status == StatusCode::SWITCHING_PROTOCOLS
 }
 
 struct Framing<'a> {
@@ -184,6 +185,15 @@ impl Framing<'_> {
                 BodyEncoder::Length(length)
             }
         }
+    }
+
+    /// Whether nothing but the close of the connection ends the body.
+    fn is_until_close(&self, body: BodySize, headers: &HeaderMap) -> bool {
+        let mut lengths = headers.get_all(CONTENT_LENGTH).iter();
+        matches!(body, BodySize::Unknown)
+            && self.may_have_body()
+            && !self.may_be_chunked()
+            && lengths.all(|length| digits(length.as_bytes()).is_none())
     }
 
     fn may_be_chunked(&self) -> bool {

@@ -75,6 +75,18 @@ fn endless_lines_and_trailers_are_rejected() {
     assert!(decode_pieces(line.chunks(100)).is_err());
     let trailers = [b"0\r\nx: ".as_slice(), &[b'a'; MAX_TRAILER_BYTES]].concat();
     assert!(decode_pieces(trailers.chunks(100)).is_err());
+    let whole = [&trailers, b"\r\n\r\n".as_slice()].concat();
+    assert!(decode_pieces([&whole[..]].into_iter()).is_err());
+}
+
+#[test]
+fn the_longest_line_may_be_cut_anywhere() {
+    let extension = [b'a'; MAX_LINE_BYTES - 2];
+    let body = [b"1;".as_slice(), &extension, b"\r\na\r\n0\r\n\r\n"].concat();
+    for cut in MAX_LINE_BYTES - 1..MAX_LINE_BYTES + 4 {
+        let (one, other) = body.split_at(cut);
+        assert!(decode_pieces([one, other].into_iter()).is_ok(), "{cut}");
+    }
 }
 
 #[test]
