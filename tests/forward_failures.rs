@@ -58,6 +58,73 @@ async fn an_agent_that_leaves_before_the_head_takes_the_upstream_request_with_it
     );
 }
 
+/// Old clients send a line end behind a body, others their next request.
+#[tokio::test]
+async fn an_agent_that_leaves_is_noticed_whatever_it_sent_behind_its_request() {
+    for tail in ["\r\n", GET] {
+        let (upstream, proxy) = proxy().await;
+        let mut agent = RawConnection::connect(proxy.address).await;
+        agent.write(format!("{GET}{tail}")).await;
+        let mut backend = upstream.accept().await;
+        backend.read_head().await;
+        drop(agent);
+        backend.closed().await;
+        let call = &proxy.recorder.ended_calls(1).await[0];
+        assert_eq!(call.ended(), Some(End::ClientCancelled), "{tail}");
+    }
+}
+
+/// The upstream responds before it has the whole request, and the agent breaks it off.
+#[tokio::test]
+async fn an_upload_that_breaks_off_during_the_response_is_the_agents_fault() {
+    for (rest, end) in [
+        (None, End::ClientCancelled),
+        (Some("zz\r\n"), End::Failed(FailureKind::BadRequest)),
+    ] {
+        let (upstream, proxy) = proxy().await;
+        let mut agent = RawConnection::connect(proxy.address).await;
+        agent
+            .write("POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n")
+            .await;
+        let mut backend = upstream.accept().await;
+        backend.read_until(b"1\r\na\r\n").await;
+        backend.write(format!("{CHUNKED}1\r\nb\r\n")).await;
+        agent.read_until(b"1\r\nb\r\n").await;
+        match rest {
+            Some(rest) => agent.write(rest).await,
+            None => drop(agent),
+        }
+        backend.closed().await;
+        let call = proxy.recorder.only_call().await;
+        assert_eq!(call.ended(), Some(end), "{rest:?}");
+    }
+}
+
+/// An agent that writes all of its request before it reads would else get a reset in place of the response.
+#[tokio::test]
+async fn a_response_that_overtakes_its_request_can_be_read() {
+    const LENGTH: usize = 8 << 20;
+    let (upstream, proxy) = proxy().await;
+    let mut agent = RawConnection::connect(proxy.address).await;
+    let head = format!("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: {LENGTH}\r\n\r\n");
+    agent.write(head).await;
+    let mut backend = upstream.accept().await;
+    backend.read_head().await;
+    backend
+        .write("HTTP/1.1 401 Unauthorized\r\nContent-Length: 2\r\n\r\nno")
+        .await;
+    // The proxy has responded before the agent sends what is left.
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    for _ in 0..LENGTH / 65_536 {
+        agent.write(vec![b'a'; 65_536]).await;
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let head = agent.read_head().await;
+    assert!(head.starts_with("HTTP/1.1 401 "), "{head}");
+    assert!(head.to_lowercase().contains("connection: close"), "{head}");
+    agent.read_until(b"no").await;
+}
+
 #[tokio::test]
 async fn an_agent_that_leaves_mid_upload_breaks_the_upload() {
     let (upstream, proxy) = proxy().await;

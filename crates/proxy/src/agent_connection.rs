@@ -171,26 +171,31 @@ impl AgentConnection {
     }
 
     /// Ready when the agent closes the connection during a response, after its request was read.
-    /// What it sends meanwhile is kept: unread, it would turn the close into a reset. From then on
+    /// What it sends meanwhile is kept: unread, it would turn the close into a reset. Behind [`READ_AHEAD`] bytes
     /// nothing is known.
     pub fn poll_disconnected(&self, cx: &mut Context<'_>) -> Poll<()> {
         let state = &mut *self.state();
         let body_read = matches!(state.body, BodyState::Complete);
-        if !state.serving || !body_read || !state.read_ahead.is_empty() {
+        if !state.serving || !body_read || state.io.is_none() {
             return Poll::Pending;
         }
-        let Some(io) = &mut state.io else {
-            return Poll::Pending;
-        };
-        with_buffer(|buffer| {
-            let mut read = ReadBuf::new(&mut buffer[..READ_AHEAD]);
-            let polled = ready!(Pin::new(io).poll_read(cx, &mut read));
-            if polled.is_err() || read.filled().is_empty() {
+        while let left @ 1.. = READ_AHEAD.saturating_sub(state.read_ahead.len()) {
+            if ready!(state.poll_read_ahead(cx, left)).is_err() {
                 return Poll::Ready(());
             }
-            state.read_ahead = Bytes::copy_from_slice(read.filled());
-            Poll::Pending
-        })
+        }
+        Poll::Pending
+    }
+
+    /// Discards what the agent still sends; ready when it sends no more.
+    pub fn poll_discard(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let state = &mut *self.state();
+        loop {
+            state.read_ahead = Bytes::new();
+            if ready!(state.poll_read_ahead(cx, usize::MAX)).is_err() {
+                return Poll::Ready(());
+            }
+        }
     }
 
     /// Whether the request's body is no obstacle to another request: it was read, or can be, or
@@ -341,17 +346,18 @@ impl State {
                 Ok(None) => {}
                 Err(_) => return Poll::Ready(Some(Err(AgentBodyError::Malformed))),
             }
-            if ready!(self.poll_read_ahead(cx)).is_err() {
+            if ready!(self.poll_read_ahead(cx, usize::MAX)).is_err() {
                 return Poll::Ready(Some(Err(AgentBodyError::Lost)));
             }
         }
     }
 
-    /// Adds what arrives to what was read ahead.
-    fn poll_read_ahead(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    /// Adds what arrives, `most` bytes of it, to what was read ahead.
+    fn poll_read_ahead(&mut self, cx: &mut Context<'_>, most: usize) -> Poll<io::Result<()>> {
         let (io, read_ahead) = (open(&mut self.io)?, &mut self.read_ahead);
         with_buffer(|buffer| {
-            let mut read = ReadBuf::new(buffer);
+            let most = most.min(buffer.len());
+            let mut read = ReadBuf::new(&mut buffer[..most]);
             ready!(Pin::new(io).poll_read(cx, &mut read))?;
             if read.filled().is_empty() {
                 return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));

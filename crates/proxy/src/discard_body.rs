@@ -14,8 +14,8 @@ use tokio::time::timeout;
 
 /// The most that is read of a discarded body, in bytes.
 const MAX_BYTES: usize = 64 << 20;
-/// How long reading lingers after the call has been recorded.
-const LINGER_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long reading lingers after the call has been recorded, or after its response.
+pub(super) const LINGER_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long the call's record waits for the body.
 const OBSERVE_TIMEOUT: Duration = Duration::from_secs(2);
 

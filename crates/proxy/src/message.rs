@@ -24,6 +24,8 @@ pub(super) struct AgentResponse {
     /// The reason phrase, where it is not the usual one.
     pub reason: Option<Bytes>,
     pub body: Body,
+    /// It came before the upstream had the whole request, of which no more is read once it is complete.
+    pub ends_upload: bool,
     /// What the connection becomes after the head.
     pub tunnel: Option<Box<Tunnel>>,
 }
@@ -36,6 +38,7 @@ impl From<Response<Body>> for AgentResponse {
             names: FieldNames::default(),
             reason: None,
             body,
+            ends_upload: false,
             tunnel: None,
         }
     }

@@ -53,6 +53,13 @@ impl Forwarding<'_> {
             parts.headers.extend(fields.unwrap_or_default());
         }
         parts.version = Version::HTTP_11;
+        let ends_upload = matches!(
+            &body,
+            UpstreamBody::Http1 {
+                unsent: Some(_),
+                ..
+            }
+        );
         let (body, tunnel) = if switching {
             match self.tunnel(body, upgrade && requested) {
                 Ok((io, read_ahead)) => {
@@ -84,6 +91,7 @@ impl Forwarding<'_> {
             names,
             reason,
             body,
+            ends_upload,
             tunnel,
         }
     }

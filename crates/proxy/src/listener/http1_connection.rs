@@ -4,6 +4,7 @@ use super::connection::{ActiveRequest, ConnectionService};
 use super::http1_response::{ResponseWriteError, ResponseWriter};
 use crate::agent_body::AgentBody;
 use crate::agent_connection::{AgentConnection, AgentError, Http1Body};
+use crate::discard_body::LINGER_TIMEOUT;
 use crate::headers;
 use crate::http1::{
     BodyLength, BodySize, FieldNames, RequestHead, ResponseContext, write_response,
@@ -155,8 +156,10 @@ async fn serve_request(
     if last {
         poll_fn(|cx| agent.poll_shutdown(cx)).await?;
     }
-    // Closed while it sends, an agent would not read the response.
     let settled = wait_for_upload(agent, service).await;
+    if !settled {
+        discard_upload(agent).await;
+    }
     Ok(match settled && !last && agent.is_open() {
         true => Next::Request,
         false => Next::Close,
@@ -182,6 +185,18 @@ async fn wait_for_upload(agent: &AgentConnection, service: &ConnectionService) -
     settled
 }
 
+/// Ends the response, and waits a while for the end of the upload: an agent whose connection is closed while it sends
+/// would not read the response.
+async fn discard_upload(agent: &AgentConnection) {
+    let discarded = async {
+        poll_fn(|cx| agent.poll_shutdown(cx)).await?;
+        poll_fn(|cx| agent.poll_discard(cx)).await;
+        io::Result::Ok(())
+    };
+    // Where that fails the connection is lost.
+    let _ = timeout(LINGER_TIMEOUT, discarded).await;
+}
+
 fn write_head(
     agent: &AgentConnection,
     response: AgentResponse,
@@ -192,9 +207,10 @@ fn write_head(
         names,
         reason,
         body,
+        ends_upload,
         ..
     } = response;
-    context.keep_alive &= agent.settle_body() && agent.is_open();
+    context.keep_alive &= agent.settle_body() && !ends_upload && agent.is_open();
     let size = match (body.is_end_stream(), body.size_hint().exact()) {
         (true, _) => BodySize::None,
         (false, Some(length)) => BodySize::Known(length),
