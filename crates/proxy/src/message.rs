@@ -24,7 +24,7 @@ pub(super) struct AgentResponse {
     /// The reason phrase, where it is not the usual one.
     pub reason: Option<Bytes>,
     pub body: Body,
-    /// It came before the upstream had the whole request, of which no more is read once it is complete.
+    /// The upstream responded before it had the whole request. The rest is not sent once the response is complete.
     pub ends_upload: bool,
     /// What the connection becomes after the head.
     pub tunnel: Option<Box<Tunnel>>,

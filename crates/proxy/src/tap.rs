@@ -178,7 +178,7 @@ impl StreamingBody {
         }
     }
 
-    /// How a call ends whose response breaks off: an upload that breaks off takes it along.
+    /// How a call ends whose response broke off. If the upload had broken off, the agent is to blame.
     fn broken_end(&self) -> End {
         let Some(call) = &self.call else {
             return End::UpstreamReset;

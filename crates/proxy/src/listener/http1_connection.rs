@@ -185,8 +185,8 @@ async fn wait_for_upload(agent: &AgentConnection, service: &ConnectionService) -
     settled
 }
 
-/// Ends the response, and waits a while for the end of the upload: an agent whose connection is closed while it sends
-/// would not read the response.
+/// Closes the sending side, and discards what the agent still sends, for at most [`LINGER_TIMEOUT`]. Closing the
+/// connection while the agent sends would reset it, and the agent could lose the response.
 async fn discard_upload(agent: &AgentConnection) {
     let discarded = async {
         poll_fn(|cx| agent.poll_shutdown(cx)).await?;
