@@ -14,13 +14,14 @@ import pytest
 import clients
 import traffic
 import vllm_metrics
-from clickhouse import ClickHouse
+from clickhouse import InsertReceiver
 from containers import Containers
 from gauge import Gauge
 from otlp import eventually
 from processes import answers, free_port, running
 from prometheus import Prometheus, prometheus
 
+pytest_plugins = ["selection"]
 HERE = pathlib.Path(__file__).parent
 PROJECT = HERE.parent.parent
 MODEL = PROJECT / ".cache/real/model/tiny.gguf"
@@ -137,6 +138,7 @@ class Observed:
     native: Prometheus  # the same with native histograms
     traces: set
     sdks: dict  # by route, what each SDK saw of its calls
+    store: InsertReceiver
 
 
 def through_sdks(base):
@@ -171,11 +173,11 @@ def observed(logs, tokengauge, gauge, simulator, engine):
     config = logs / "observed.toml"
     template = string.Template((HERE / "observed.toml").read_text())
     gone = f"http://127.0.0.1:{free_port()}"
-    store = ClickHouse(logs / "observed-clickhouse", logs / "observed-clickhouse.log")
-    with vllm_metrics.serving() as vllm, store.started():
+    store = InsertReceiver()
+    with vllm_metrics.serving() as vllm, store.started() as clickhouse:
         ledger = logs / "observed.sqlite"
         filled = template.substitute(
-            simulator=simulator, engine=engine, gone=gone, vllm=vllm, ledger=ledger, clickhouse=store.url
+            simulator=simulator, engine=engine, gone=gone, vllm=vllm, ledger=ledger, clickhouse=clickhouse
         )
         config.write_text(filled)
         subprocess.run([tokengauge, "sink", "ddl", "--apply", "--config", config], check=True, capture_output=True)
@@ -198,4 +200,4 @@ def observed(logs, tokengauge, gauge, simulator, engine):
             watching.wait_for_recordings(5)
             for each in (watching, native):
                 each.end_at_a_scrape()
-            yield Observed(proxy, watching, native, traces, sdks)
+            yield Observed(proxy, watching, native, traces, sdks, store)

@@ -4,6 +4,7 @@ import contextlib
 import http.server
 import json
 import pathlib
+import sys
 import threading
 import time
 
@@ -95,7 +96,7 @@ def receiving(folder, *behaviour):
     """A recording receiver with these behaviour."""
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "received.jsonl"
-    command = [PHOENIX / "python", HERE / "otlp_receiver.py", file, *behaviour]
+    command = [sys.executable, HERE / "otlp_receiver.py", file, *behaviour]
     with running(command, folder / "receiver.log") as process:
         port = process.wait_for_line(r"listening on (\d+)")
         yield Receiver(f"http://127.0.0.1:{port}", file)

@@ -1,5 +1,5 @@
 """A receiver of OTLP over HTTP that writes down what it gets, one JSON line per message, decoded with the official
-definitions. Runs in Phoenix's environment, which has those.
+definitions.
 
 usage: otlp_receiver.py FILE [--status N] [--slow SECONDS]
 """

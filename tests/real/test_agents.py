@@ -11,6 +11,8 @@ import pytest
 import scripted
 from otlp import eventually
 
+pytestmark = pytest.mark.part("agents")
+
 HERE = pathlib.Path(__file__).parent
 CACHE = HERE.parent.parent / ".cache/real"
 NODE = CACHE / "agents"

@@ -13,6 +13,8 @@ from test_ledger import Proxy
 from test_sinks import duckdb, ledger_ids, run, said, until
 from test_tls_stores import Authority, connects
 
+pytestmark = pytest.mark.part("aws")
+
 CALLS = 8
 WAITING = 'tokengauge_sink_waiting_records{sink="s3"}'
 WRITER = aws.policy("s3:PutObject")

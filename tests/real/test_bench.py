@@ -11,7 +11,7 @@ from conftest import ANY_PORT
 from processes import running
 from test_bench_tools import aiperf, guidellm
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.part("bench-tools")
 
 STREAMS = 3
 # Where the definition is one, figures agree within this share.

@@ -12,7 +12,7 @@ import pytest
 from conftest import ANY_PORT, PROJECT
 from processes import running
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.part("bench-tools")
 
 TOOLS = PROJECT / ".cache/real/bench-tools"
 CALLS, STREAMS = 20, 3

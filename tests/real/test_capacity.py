@@ -14,7 +14,7 @@ from conftest import ANY_PORT
 from gauge import Gauge
 from processes import running
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.part("alone")
 
 KNEE = 8
 STEPS, STEP_SECONDS, EDGE = (1, 2, 4, 8, 12, 16), 8.0, 0.5

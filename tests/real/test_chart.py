@@ -659,6 +659,7 @@ NOT_FOR_US = {
 NOT_OURS = ("gateway-extras",)  # has containers of others
 
 
+@pytest.mark.part("linters")
 def test_checkov_has_nothing_to_say(helm, values, tmp_path):
     for file in CASES + EXAMPLES:
         if file.stem not in NOT_OURS:

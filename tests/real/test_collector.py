@@ -25,6 +25,8 @@ from otlp import exporting, receiving
 from processes import free_port, running
 from test_otlp import ask
 
+pytestmark = pytest.mark.part("collector")
+
 PAGE = "integrations.md"
 COLLECTOR = pathlib.Path(__file__).parent.parent.parent / ".cache/real/collector/otelcol"
 MODELS = {"gpt-4.1": "ttft=30ms,gap=2ms,tokens=40", "gpt-4.1-mini": "ttft=5ms,gap=4ms,tokens=60", "of-nobody": "ttft=5ms,gap=1ms,tokens=20"}

@@ -18,7 +18,7 @@ from conftest import HERE, PROJECT
 from processes import running
 from test_bench_tools import TOOLS, aiperf, records, run
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.part("bench-tools")
 
 CALLS = 3
 PLAN = paced_backend.BENCH

@@ -11,7 +11,7 @@ import urllib.request
 
 import pytest
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.part("alone")
 
 CALLS = int(os.environ.get("TOKENGAUGE_CALLS", 60))
 LENGTHS = [16, 40, 64]

@@ -126,6 +126,7 @@ def test_the_service_leads_to_ports_of_the_pod(manifests):
     assert service["selector"].items() <= template["metadata"]["labels"].items()
 
 
+@pytest.mark.part("containers")
 def test_the_pod_forwards_and_measures(containers, image, manifests):
     """As podman runs it, with the image that the Dockerfile makes."""
     deployment = for_podman(one(manifests, "Deployment"))

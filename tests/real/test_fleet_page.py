@@ -17,6 +17,8 @@ from processes import running
 from test_ledger import BODY, Proxy
 from test_sinks import clickhouse, run, until  # noqa: F401 (a fixture)
 
+pytestmark = pytest.mark.part("stores")
+
 PODS = 10
 # Not where the tests of a proxy's page keep theirs: those begin by clearing it.
 SHOTS = test_page.PROJECT / "target/fleet-page"

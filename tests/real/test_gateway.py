@@ -8,6 +8,8 @@ import pytest
 from containers import asked, for_podman
 from helm import Helm, one
 
+pytestmark = pytest.mark.part("containers")
+
 CONFIG = """
 state_dir = "/var/lib/tokengauge"
 

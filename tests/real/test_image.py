@@ -15,6 +15,8 @@ import pytest
 from containers import asked, inside, network
 from processes import running
 
+pytestmark = pytest.mark.part("containers")
+
 HOST = "engine.example"
 MB = 1_000_000
 GOAL_MB = 25
@@ -64,7 +66,6 @@ def test_the_binary_needs_no_other_file(image_binary):
     assert "NEEDED" not in readelf.stdout and "INTERP" not in readelf.stdout
 
 
-@pytest.mark.alone
 def test_it_is_ready_soon_and_holds_no_privilege(containers, image, loopback, logs):
     took, with_runtime = [], []
     for number in range(4):

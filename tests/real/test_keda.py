@@ -13,6 +13,8 @@ from helm import foreign_complaints
 from processes import running
 from prometheus import exporter, prometheus
 
+pytestmark = pytest.mark.part("guides")
+
 STREAMS, WAITING = 6, 7
 OBJECTIVE = 0.9
 CONFIGURATION = """

@@ -27,7 +27,7 @@ from processes import running
 from test_terminal import Terminal
 from tokens import counts
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.part("alone")
 
 PAGE = PROJECT / ".cache/real/page"
 MIN_TOKENS, MIN_FRAMES = 32, 4

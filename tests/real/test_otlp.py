@@ -1,7 +1,6 @@
 """OTLP: real receivers get what calls were, and one in trouble changes nothing for them."""
 
 import json
-import os
 import statistics
 import time
 import urllib.request
@@ -39,6 +38,7 @@ def phoenix(logs):
         yield url, f"http://127.0.0.1:{grpc}"
 
 
+@pytest.mark.part("phoenix")
 @pytest.mark.parametrize("transport", ["http/protobuf", "grpc"])
 def test_phoenix_shows_calls_as_llm_calls_with_their_tokens(transport, phoenix, tokengauge, simulator, tmp_path):
     http, grpc = phoenix
@@ -81,6 +81,7 @@ def test_phoenix_shows_calls_as_llm_calls_with_their_tokens(transport, phoenix, 
 TRACED = [PARENT, None, "00-not-a-traceparent-01"]
 
 
+@pytest.mark.part("phoenix")
 def test_a_session_over_two_proxies_is_one_where_both_send_their_calls(phoenix, tokengauge, simulator, tmp_path):
     http, _ = phoenix
     records = []
@@ -227,8 +228,3 @@ def test_nothing_is_sent_where_nothing_is_asked_for(tokengauge, simulator, tmp_p
             with exporting(tokengauge, tmp_path / name, simulator, asked | variables) as gauge:
                 ask(gauge.url)
         assert not receiver.file.exists()
-
-
-def test_the_part_is_there_where_it_must_be():
-    """Nothing here is skipped: a missing receiver fails."""
-    assert (PHOENIX / "phoenix").exists() and os.access(PHOENIX / "python", os.X_OK), "run tests/real/install"

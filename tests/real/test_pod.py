@@ -16,6 +16,8 @@ from containers import asked, for_podman, within
 from helm import Helm, one
 from prometheus import prometheus
 
+pytestmark = pytest.mark.part("containers")
+
 HERE = pathlib.Path(__file__).parent / "pod"
 PROJECT = HERE.parent.parent.parent
 CALLS = 12

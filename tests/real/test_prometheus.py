@@ -108,6 +108,13 @@ def test_every_metric_of_the_table_has_data(observed, tokengauge):
         assert name in MAY_BE_ZERO or max(values) > 0, f"{name} never moved"
 
 
+def test_the_sink_stores_every_call_of_the_log(observed):
+    logged = {record["id"] for record in observed.gauge.logged()}
+    stored = {row["id"] for row in observed.store.rows}
+    assert len(logged) > 100 and stored == logged
+    assert observed.store.statements[0].startswith("CREATE TABLE")
+
+
 @pytest.mark.parametrize("route", ["sdk", "sdk-engine"])
 def test_prometheus_sees_the_calls_and_the_tokens_that_the_sdks_saw(observed, route):
     seen = observed.sdks[route]

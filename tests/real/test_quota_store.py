@@ -20,6 +20,8 @@ import pytest
 from processes import Process, free_port
 from test_slo import Receivers
 
+pytestmark = pytest.mark.part("stores")
+
 HERE = pathlib.Path(__file__).parent
 STORES = HERE.parent.parent / ".cache/real/stores"
 PYTHON = pathlib.Path(os.environ.get("TOKENGAUGE_STORES_PYTHON", STORES / "bin/python"))

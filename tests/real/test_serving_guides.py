@@ -14,6 +14,8 @@ from guides import block, manifests
 from helm import Helm, foreign_complaints, one
 from processes import running
 
+pytestmark = pytest.mark.part("guides")
+
 HERE = pathlib.Path(__file__).parent / "serving"
 PAGE = "integrations.md"
 VERSION = "1.33"

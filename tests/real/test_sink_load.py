@@ -17,7 +17,7 @@ from processes import running
 from test_sinks import duckdb, run, until
 from test_sinks import clickhouse, seaweed  # noqa: F401 (fixtures)
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.part("alone")
 
 SECONDS = int(os.environ.get("TOKENGAUGE_SINK_SECONDS", "60"))
 PROFILE = os.environ.get("TOKENGAUGE_SINK_PROFILE", "dev")

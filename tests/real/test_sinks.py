@@ -20,6 +20,8 @@ from processes import free_port, running
 from test_ledger import Proxy
 from test_store_readers import assert_alike, figures
 
+pytestmark = pytest.mark.part("stores")
+
 CALLS = 120
 TABLE = "tokengauge_calls"
 

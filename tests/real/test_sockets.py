@@ -165,6 +165,7 @@ CODEX = {
 }
 
 
+@pytest.mark.part("agents")
 @pytest.mark.parametrize("config", CODEX)
 def test_codex(backend, through, config, tmp_path):
     (tmp_path / ".codex").mkdir()
@@ -204,6 +205,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.part("agents")
 def test_openai_agents(backend, through):
     python = AGENTS / "agents-python/bin/python"
     subprocess.run([python, "-c", AGENT, through.url], check=True, timeout=TIMEOUT, stdin=subprocess.DEVNULL)

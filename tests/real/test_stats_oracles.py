@@ -8,6 +8,8 @@ import subprocess
 
 import pytest
 
+pytestmark = pytest.mark.part("oracles")
+
 PROJECT = pathlib.Path(__file__).parent.parent.parent
 ORACLES = PROJECT / "crates/stats/tests/oracles"
 PYTHON = PROJECT / ".cache/real/oracles/bin/python"

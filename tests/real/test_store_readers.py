@@ -18,6 +18,8 @@ from clickhouse import ClickHouse
 from processes import running
 from test_ledger import Proxy
 
+pytestmark = pytest.mark.part("stores")
+
 CALLS = 400
 QUESTIONS = 40
 SEED = int(os.environ.get("TOKENGAUGE_SEED", "1"))

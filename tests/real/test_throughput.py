@@ -21,7 +21,7 @@ from gauge import Gauge
 from processes import running
 from test_terminal import Terminal
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.part("alone")
 
 PAGE = PROJECT / ".cache/real/page"
 # Streams of ten tokens a second each, begun over the first seconds, and answers that come whole.

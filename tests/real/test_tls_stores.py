@@ -12,6 +12,8 @@ from test_ledger import Proxy
 from test_quota_store import PASSWORD, Valkey
 from test_sinks import run, seaweed, until  # noqa: F401  (a fixture)
 
+pytestmark = pytest.mark.part("stores")
+
 CALLS = 20
 
 

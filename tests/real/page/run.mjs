@@ -1,9 +1,14 @@
-// Plays the scenarios against running proxies: `node run.mjs SETTINGS.json RESULTS.json [SCENARIO…]`.
+// Plays scenarios in the order in which they are named, or all of them, against running proxies:
+// `node run.mjs SETTINGS.json RESULTS.json [SCENARIO…]`; `node run.mjs --list` prints their names.
 import fs from "node:fs";
 import { launch } from "./browser.mjs";
 import { scenarios } from "./scenarios.mjs";
 
 const [, , settings, results, ...chosen] = process.argv;
+if (settings === "--list") {
+  console.log(Object.keys(scenarios).join("\n"));
+  process.exit();
+}
 const world = JSON.parse(fs.readFileSync(settings, "utf8"));
 world.browser = await launch();
 const told = {};
@@ -15,11 +20,10 @@ async function shown(browser) {
   return (await Promise.all(texts)).join("\n\n");
 }
 
-for (const [name, play] of Object.entries(scenarios)) {
-  if (chosen.length > 0 && !chosen.includes(name)) continue;
+for (const name of chosen.length > 0 ? chosen : Object.keys(scenarios)) {
   const begin = Date.now();
   try {
-    await play(world);
+    await scenarios[name](world);
     told[name] = { seconds: (Date.now() - begin) / 1000, problem: null };
   } catch (error) {
     told[name] = { seconds: (Date.now() - begin) / 1000, problem: `${error.stack}\n${await shown(world.browser)}` };

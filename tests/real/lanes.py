@@ -1,0 +1,76 @@
+"""The parts of the tests, and what each part needs: names of `install --list`.
+
+A test without a part belongs to `make test`. A test with `pytest.mark.part(NAME)` belongs to the part NAME of
+`make test-all`.
+"""
+
+import dataclasses
+import pathlib
+import shutil
+
+HERE = pathlib.Path(__file__).resolve().parent
+PROJECT = HERE.parent.parent
+CACHE = PROJECT / ".cache/real"
+DEFAULT = "test"
+
+
+@dataclasses.dataclass(frozen=True)
+class Lane:
+    about: str
+    needs: tuple
+    # Processes of `pytest -n`. Most tests wait, so more of them than cores.
+    workers: int = 4
+    # `make static` has to build target/static/tokengauge before.
+    static: bool = False
+
+
+ENGINE = ("node", "llama", "model")
+HELM = ("kubernetes", "kinds")
+BROWSER = ("chromium", "page")
+PROMETHEUS = ("prometheus-debian",)
+
+LANES = {
+    DEFAULT: Lane(
+        "what `make test` runs",
+        (*ENGINE, *PROMETHEUS, "prometheus", "grafana", *HELM, "expressions", *BROWSER, "schemathesis", "ledger", "nginx-haproxy", "tools"),
+        workers=6,
+    ),
+    "agents": Lane("Claude Code, Codex, openai-agents, pydantic-ai, LangChain, Vercel AI SDK", ("node", "agents", "agents-python", "tools")),
+    "alone": Lane(
+        "tests that compare times, or fill the cores: one after the other",
+        (*ENGINE, *BROWSER, "stores"),
+        workers=0,
+    ),
+    "aws": Lane("roles and signatures of AWS, by moto", ("moto", "stores", "nginx-haproxy", "tools")),
+    "bench-tools": Lane("AIPerf and guidellm, which also compare times", (*ENGINE, "bench-tools"), workers=0),
+    "collector": Lane("an OpenTelemetry Collector, built from Debian's sources", ("collector", "stores")),
+    "containers": Lane(
+        "the image and pods, by buildah and podman",
+        (*PROMETHEUS, "kubernetes", "containers", "tools"),
+        workers=0,
+        static=True,
+    ),
+    "guides": Lane("the guides for KEDA, KServe and the production stack", (*PROMETHEUS, *HELM)),
+    "linters": Lane("checkov on the chart", ("kubernetes", "checkov")),
+    "oracles": Lane("the statistics packages that crates/stats is compared with", ("oracles",)),
+    "phoenix": Lane("Arize Phoenix, an OTLP receiver that knows LLM calls", ("phoenix",)),
+    "stores": Lane(
+        "ClickHouse, SeaweedFS and Valkey: sinks, shared quotas, the fleet page",
+        ("stores", "nginx-haproxy", *BROWSER, "tools"),
+    ),
+}
+
+# Node looks for modules beside the script that imports them: these are copied there.
+SCRIPTS = {"node": ("*.mjs",), "agents": ("agents/*.mjs",), "page": ("page/*.mjs", "page/fonts.conf")}
+
+
+def copy_scripts():
+    """Copies what has changed into the parts that are installed."""
+    for name, patterns in SCRIPTS.items():
+        for script in (script for pattern in patterns for script in HERE.glob(pattern)):
+            target = CACHE / name / script.name
+            if target.parent.is_dir() and not (target.exists() and target.read_bytes() == script.read_bytes()):
+                # Another process may be reading it.
+                new = target.with_name(f"{target.name}.new")
+                shutil.copy(script, new)
+                new.replace(target)

@@ -1,0 +1,126 @@
+"""A plugin for pytest: which tests run, on which worker, and what is printed about them at the end.
+
+`--part NAME` runs the tests of a part of `make test-all`; without it, those that belong to no part run. `-n auto` starts as
+many workers as the part can use.
+"""
+
+import os
+import pathlib
+import re
+import shlex
+import sys
+
+import pytest
+
+from lanes import DEFAULT, LANES, copy_scripts
+
+# Fixtures that take long to make: their tests run on one worker, whatever file they are in.
+SHARED = ("observed",)
+# The groups that take longest, longest first, so that no worker begins one of them at the end.
+LONGEST = ()
+
+
+def pytest_addoption(parser):
+    parts = ", ".join(name for name in LANES if name != DEFAULT)
+    parser.addoption("--part", metavar="NAME", help=f"run the tests of this part: {parts}")
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "part(name): belongs to this part of `make test-all`, and not to `make test`")
+    if (part := config.option.part) is not None and (part == DEFAULT or part not in LANES):
+        raise pytest.UsageError(f"--part {part}: the parts are {', '.join(name for name in LANES if name != DEFAULT)}")
+    if not hasattr(config, "workerinput"):
+        copy_scripts()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config):
+    if config.option.numprocesses and config.option.dist == "no":
+        config.option.dist = "loadgroup"
+        config.option.loadscopereorder = False
+        if LANES[config.option.part or DEFAULT].workers == 0 and config.option.numprocesses != "auto":
+            raise pytest.UsageError(f"the tests of {config.option.part} run one after the other: leave out -n")
+
+
+def pytest_xdist_auto_num_workers(config):
+    return LANES[config.option.part or DEFAULT].workers
+
+
+def part_of(item):
+    marker = item.get_closest_marker("part")
+    if marker is None:
+        return None
+    if len(marker.args) != 1 or marker.args[0] not in LANES or marker.args[0] == DEFAULT:
+        raise pytest.UsageError(f"{item.nodeid}: part{marker.args} is not a part of lanes.py")
+    return marker.args[0]
+
+
+def names_tests(config):
+    """Whether every argument is a file or a test. Those run whatever part they belong to."""
+    paths = [pathlib.Path(config.invocation_params.dir, argument.split("::")[0]) for argument in config.args]
+    return all(path.is_file() for path in paths)
+
+
+def group_of(item):
+    """Tests of one group run on one worker, in order."""
+    marker = item.get_closest_marker("xdist_group")
+    if marker:
+        return marker.args[0]
+    shared = [name for name in SHARED if name in item.fixturenames]
+    return shared[0] if shared else item.path.stem.removeprefix("test_")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config, items):
+    chosen, others = [], []
+    everything = config.option.part is None and names_tests(config)
+    for item in items:
+        (chosen if everything | (part_of(item) == config.option.part) else others).append(item)
+    if others:
+        config.hook.pytest_deselected(items=others)
+    for item in chosen:
+        item.group = group_of(item)
+        if not item.get_closest_marker("xdist_group"):
+            item.add_marker(pytest.mark.xdist_group(item.group))
+    place = {name: at for at, name in enumerate(LONGEST)}
+    # The order within a group stays.
+    items[:] = sorted(chosen, key=lambda item: place.get(item.group, len(place)))
+
+
+def from_here(config, nodeid):
+    """The name of a test as a command in the folder of the invocation takes it: without the group that xdist adds."""
+    file, *rest = re.sub(r"@[\w.-]+$", "", nodeid).split("::", 1)
+    path = os.path.relpath(config.rootpath / file, config.invocation_params.dir)
+    return "::".join([path, *rest])
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_sessionfinish(session):
+    """Prints, after everything else, which tests were skipped, which failed, and how to repeat those."""
+    result = yield
+    config, reporter = session.config, session.config.pluginmanager.get_plugin("terminalreporter")
+    if hasattr(config, "workerinput") or reporter is None:
+        return result
+    skipped = {from_here(config, report.nodeid): reason_of(report) for report in reporter.stats.get("skipped", [])}
+    for name, reason in skipped.items():
+        reporter.write_line(f"skipped: {name}: {reason}")
+    if file := os.environ.get("TOKENGAUGE_SKIPPED"):
+        with open(file, "a") as output:
+            output.writelines(f"{name}\t{reason}\n" for name, reason in skipped.items())
+    wrong = [report for kind in ("failed", "error") for report in reporter.stats.get(kind, [])]
+    for name in dict.fromkeys(from_here(config, report.nodeid) for report in wrong):
+        reporter.write_line(f"failed: {name}")
+        reporter.write_line(f"  to repeat: {python(config)} -m pytest {shlex.quote(name)}")
+    return result
+
+
+def python(config):
+    """The interpreter, as a command in the folder of the invocation names it."""
+    path = pathlib.Path(sys.executable)
+    folder = config.invocation_params.dir
+    return path.relative_to(folder) if path.is_relative_to(folder) else path
+
+
+def reason_of(report):
+    reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+    return " ".join(reason.removeprefix("Skipped: ").split())
