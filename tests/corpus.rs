@@ -1,8 +1,9 @@
 //! The recordings of real providers, read whole, cut anywhere and compressed: the
 //! counts, texts and facts must be those that were checked by hand.
 //!
-//! They are found by `TOKENGAUGE_CORPUS`, else in `../shared/corpus`. Without them
-//! these tests say so and pass, except under `CI=true`, where that is a failure.
+//! They are an addition to `tests/fixtures`, which have every shape that the recordings show:
+//! `TOKENGAUGE_CORPUS` names their folder. Without it these tests are skipped, and listed as
+//! skipped; a folder without recordings is a failure.
 
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -10,6 +11,7 @@ use std::path::{Path, PathBuf};
 use tokengauge::call::{Channel, Dialect};
 use tokengauge::tokens;
 use tokengauge::wire::{Decoder, Framing, Limits, ResponseHead};
+use tokengauge_test_support::skip::skipped;
 use tokengauge_test_support::wire::encode::{CODINGS, encode};
 use tokengauge_test_support::wire::reading::{Reading, read, read_cut};
 
@@ -64,21 +66,20 @@ struct Recording {
     body: Vec<u8>,
 }
 
-/// The folder of the recordings; `None` where there is none and nobody insists on it.
+/// The folder of the recordings, which `TOKENGAUGE_CORPUS` names. Without it the test is reported
+/// as skipped.
 pub fn corpus() -> Option<PathBuf> {
-    let named = std::env::var_os("TOKENGAUGE_CORPUS").map(PathBuf::from);
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let path = named.unwrap_or_else(|| root.join("../shared/corpus"));
-    if path.join("index.tsv").exists() {
-        return Some(path);
-    }
-    assert_ne!(
-        std::env::var("CI").as_deref(),
-        Ok("true"),
-        "the corpus is missing: set TOKENGAUGE_CORPUS to its folder"
+    let Some(named) = std::env::var_os("TOKENGAUGE_CORPUS") else {
+        skipped("TOKENGAUGE_CORPUS names no folder of recordings");
+        return None;
+    };
+    let path = PathBuf::from(named);
+    assert!(
+        path.join("index.tsv").exists(),
+        "TOKENGAUGE_CORPUS is {path:?}, which has no index.tsv: name the folder of the recordings, \
+         or unset it to skip these tests"
     );
-    println!("SKIPPED: no corpus; set TOKENGAUGE_CORPUS to its folder");
-    None
+    Some(path)
 }
 
 fn recordings(corpus: &Path, folder: &str, dialect: Dialect) -> Vec<Recording> {

@@ -6,6 +6,7 @@ use tokengauge_test_support::agent::refusal;
 use tokengauge_test_support::connection::RawConnection;
 use tokengauge_test_support::port::nowhere;
 use tokengauge_test_support::proxy::{Proxy, Setup};
+use tokengauge_test_support::skip::skipped;
 use tokengauge_test_support::upstream::Upstream;
 use tokengauge_test_support::{SOON, soon};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -250,7 +251,7 @@ async fn a_post_waits_for_proof_that_the_upstream_keeps_connections() {
         _ = first.read_head() => {
             let after = answered.elapsed();
             assert!(after >= Duration::from_millis(100), "used again after {after:?}");
-            println!("SKIPPED: this machine was too busy: the second call came after the wait");
+            skipped("this machine was too busy: the second call came after the wait");
             return;
         }
     };

@@ -8,6 +8,7 @@ use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::agent::{http2, none};
 use tokengauge_test_support::canned::CannedUpstream;
 use tokengauge_test_support::proxy::Setup;
+use tokengauge_test_support::skip::skipped;
 use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 
@@ -259,7 +260,7 @@ async fn both_families_are_served_on_the_unspecified_address() {
         address: any,
         tls: None,
     }) else {
-        return eprintln!("skipped: this machine has no IPv6");
+        return skipped("this machine has no IPv6");
     };
     let four = SocketAddr::from(([127, 0, 0, 1], bound.address().port()));
     timeout(TIMEOUT, TcpStream::connect(four))

@@ -1,8 +1,8 @@
 //! The recordings of real providers through the whole meter: the record must say what
 //! was checked by hand.
 //!
-//! They are found by `TOKENGAUGE_CORPUS`, else in `../shared/corpus`. Without them
-//! this says so and passes, except under `CI=true`, where that is a failure.
+//! `TOKENGAUGE_CORPUS` names their folder; without it these tests are skipped. `meter_fixtures.rs`
+//! has the same for the fixtures.
 
 use crate::corpus::corpus;
 use bytes::Bytes;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokengauge::config::{ClientTls, Protocol, ServerTls};
 use tokengauge::tls::{Acceptor, Connector, Invalid};
 use tokengauge_test_support::certificates::{Authority, replace};
+use tokengauge_test_support::skip::skipped;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -134,7 +135,7 @@ async fn the_system_roots_do_not_trust_our_authority() {
     let authority = Authority::new();
     let acceptor = Acceptor::new(&server_tls(&authority, "localhost", None)).expect("usable");
     let connector = match Connector::new(&ClientTls::default(), Protocol::Auto) {
-        Err(Invalid::NoSystemRoots) => return eprintln!("skipped: this machine has no roots"),
+        Err(Invalid::NoSystemRoots) => return skipped("this machine has no root certificates"),
         connector => connector.expect("usable"),
     };
     let said = refused(&acceptor, &connector, "localhost").await;

@@ -6,24 +6,34 @@
 //! type of an event and its payload, of `.chunks` the model's own JSON; `!` marks an
 //! exception. The test packs them into Amazon's framing.
 //!
-//! Where a vendor's server was not at hand, its documents or its SDK decide on the shapes, and
-//! the first comment of a stream says so; what is called recorded came from a server.
+//! `fixtures/sources.tsv` says of each fixture which shape it shows and where that shape is
+//! described: on a page of the vendor or in the source of a server. What is called recorded there
+//! came from a server. The texts are ours.
 
 use aws_smithy_eventstream::frame::write_message_to;
 use aws_smithy_types::event_stream::{Header, HeaderValue, Message};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use tokengauge::call::{Channel, Dialect, EngineReport, Event, Usage};
 use tokengauge::wire::{DIALECTS, Decoder, Limits, ResponseHead};
+use tokengauge_test_support::wire::encode::{CODINGS, encode};
+
+/// Bodies up to this size are cut in two at every byte.
+const CUT_EVERYWHERE: usize = 2500;
+/// Larger ones are cut at every byte that this divides.
+const STEP: usize = 7;
 
 /// A response and what it must give.
-struct Fixture {
-    path: PathBuf,
-    body: Vec<u8>,
-    events: String,
+pub struct Fixture {
+    pub path: PathBuf,
+    /// As it is sent.
+    pub body: Vec<u8>,
+    /// Its events, a line each. `None`: `wire_openai.rs` says what is read of it.
+    pub events: Option<String>,
 }
 
 /// The folder of a dialect's fixtures: its name in records.
@@ -32,10 +42,14 @@ pub fn folder_of(dialect: Dialect) -> String {
     name.as_str().expect("a string").to_owned()
 }
 
-fn fixtures(folder: &str) -> Vec<Fixture> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/fixtures")
-        .join(folder);
+/// The folder of all fixtures.
+pub fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures")
+}
+
+/// The fixtures of a dialect's folder, by name.
+pub fn fixtures(folder: &str) -> Vec<Fixture> {
+    let folder = root().join(folder);
     let entries = std::fs::read_dir(&folder)
         .unwrap_or_else(|error| panic!("{}: {error}: a dialect has fixtures", folder.display()));
     let paths = entries.map(|entry| entry.expect("an entry").path());
@@ -43,7 +57,8 @@ fn fixtures(folder: &str) -> Vec<Fixture> {
         let name = path.to_string_lossy();
         !name.ends_with(".events") && !name.ends_with(".expected.json")
     };
-    let bodies: Vec<PathBuf> = paths.filter(is_body).collect();
+    let mut bodies: Vec<PathBuf> = paths.filter(is_body).collect();
+    bodies.sort();
     assert!(!bodies.is_empty(), "{} is empty", folder.display());
     for body in &bodies {
         assert!(
@@ -52,8 +67,7 @@ fn fixtures(folder: &str) -> Vec<Fixture> {
             body.display()
         );
     }
-    let by_events = |path: &PathBuf| !path.with_extension("expected.json").exists();
-    bodies.into_iter().filter(by_events).map(fixture).collect()
+    bodies.into_iter().map(fixture).collect()
 }
 
 fn fixture(path: PathBuf) -> Fixture {
@@ -61,11 +75,16 @@ fn fixture(path: PathBuf) -> Fixture {
     events.push(".events");
     let body = std::fs::read(&path).expect("a body");
     Fixture {
-        events: std::fs::read_to_string(events).expect("the events beside it"),
+        events: std::fs::read_to_string(events).ok(),
         body: match extension(&path) {
             "frames" => packed(&body, |payload| payload.to_owned()),
             "chunks" => packed(&body, |native| {
-                format!(r#"{{"bytes":"{}","p":"abc"}}"#, STANDARD.encode(native))
+                // Amazon pads most chunks, to hide how long their texts are.
+                let padding = match native.len() % 3 {
+                    0 => String::new(),
+                    length => format!(r#","p":"{}""#, &"abcd"[..length]),
+                };
+                format!(r#"{{"bytes":"{}"{padding}}}"#, STANDARD.encode(native))
             }),
             _ => body,
         },
@@ -105,33 +124,88 @@ fn packed(lines: &[u8], payload: impl Fn(&str) -> String) -> Vec<u8> {
 }
 
 impl Fixture {
-    fn decoder(&self, dialect: Dialect) -> Decoder {
-        let content_type = match extension(&self.path) {
+    /// The media type that such bodies are sent with.
+    pub fn content_type(&self) -> &'static str {
+        match extension(&self.path) {
             "sse" => "text/event-stream; charset=utf-8",
             "ndjson" => "application/x-ndjson",
             "frames" | "chunks" => "application/vnd.amazon.eventstream",
             _ => "application/json",
-        };
-        let head = ResponseHead {
-            status: 200,
-            content_type: Some(content_type),
-            content_encoding: None,
-        };
-        Decoder::new(dialect, &head, Limits::default())
+        }
     }
 
-    /// The events of the body, cut at `at`, a line each.
-    fn read(&self, dialect: Dialect, at: usize) -> String {
-        let mut decoder = self.decoder(dialect);
+    /// Media types that such bodies are sent with elsewhere, or none at all.
+    fn other_content_types(&self) -> &'static [Option<&'static str>] {
+        match extension(&self.path) {
+            "sse" => &[
+                None,
+                Some("text/event-stream"),
+                Some("text/event-stream;charset=UTF-8"),
+                Some("Text/Event-Stream; charset=utf-8"),
+                Some("application/json"),
+            ],
+            // Without a type the first line could be a whole body.
+            "ndjson" => &[
+                Some("application/stream+json"),
+                Some("application/ndjson; charset=utf-8"),
+                Some("application/jsonl"),
+                Some("application/x-jsonlines"),
+            ],
+            "frames" | "chunks" => &[None],
+            _ => &[
+                None,
+                Some("application/json; charset=UTF-8"),
+                Some("application/octet-stream"),
+                Some("text/event-stream"),
+            ],
+        }
+    }
+
+    /// The body as another server would write it, which means the same.
+    fn other_bodies(&self) -> Vec<(&'static str, Cow<'_, [u8]>)> {
+        if extension(&self.path) != "sse" {
+            return Vec::new();
+        }
+        let text = std::str::from_utf8(&self.body).expect("UTF-8");
+        let plain = text.replace("\r\n", "\n").replace('\r', "\n");
+        let bodies = [
+            ("CR LF ends lines", plain.replace('\n', "\r\n")),
+            ("CR ends lines", plain.replace('\n', "\r")),
+            (
+                "no blank after the colon",
+                plain.replace("\ndata: ", "\ndata:"),
+            ),
+            ("nothing ends the last event", plain.trim_end().to_owned()),
+            (
+                "comments between events",
+                format!(": first\n\n{}", plain.replace("\n\n", "\n\n: next\n\n")),
+            ),
+            (
+                "fields that mean nothing",
+                plain.replace("\ndata:", "\nid: 1\nretry: 9\ndata:"),
+            ),
+        ];
+        let owned = bodies.map(|(how, body)| (how, Cow::Owned(body.into_bytes())));
+        owned.into()
+    }
+
+    /// The events of a body cut at `cuts`, a line each.
+    fn read<'b>(
+        &self,
+        dialect: Dialect,
+        head: &ResponseHead<'_>,
+        pieces: impl Iterator<Item = &'b [u8]>,
+    ) -> String {
+        let name = self.path.display();
+        let mut decoder = Decoder::new(dialect, head, Limits::default());
         let mut lines = String::new();
-        let (first, second) = self.body.split_at(at);
-        for piece in [first, second] {
+        for piece in pieces {
             let pushed = decoder.push(piece, &mut |event| line(&mut lines, event));
-            assert_eq!(pushed, Ok(()), "{}", self.path.display());
+            assert_eq!(pushed, Ok(()), "{name}");
         }
         let finished = decoder.finish(&mut |event| line(&mut lines, event));
-        assert_eq!(finished, Ok(()), "{}", self.path.display());
-        assert_eq!(decoder.dialect(), dialect, "{}", self.path.display());
+        assert_eq!(finished, Ok(()), "{name}");
+        assert_eq!(decoder.dialect(), dialect, "{name}");
         lines
     }
 }
@@ -180,6 +254,7 @@ fn counts(usage: &Usage) -> String {
         ("input", usage.input),
         ("cached", usage.cached_input),
         ("written", usage.cache_write),
+        ("written_1h", usage.cache_write_1h),
         ("output", usage.output),
         ("reasoning", usage.reasoning),
     ];
@@ -214,14 +289,55 @@ fn measured(report: &EngineReport) -> String {
     line
 }
 
-/// Every fixture of a folder gives its events, however it is cut.
+/// Every fixture of a folder gives its events, however it is cut, encoded, labelled and framed.
 fn check(folder: &str, dialect: Dialect) {
     for fixture in fixtures(folder) {
-        let name = fixture.path.display();
-        let whole = fixture.read(dialect, 0);
-        assert_eq!(whole, fixture.events, "{name}");
-        for at in 1..fixture.body.len() {
-            assert_eq!(fixture.read(dialect, at), whole, "{name} cut at {at}");
+        let (body, name) = (&fixture.body, fixture.path.display());
+        let Some(expected) = &fixture.events else {
+            continue;
+        };
+        let head = ResponseHead {
+            status: 200,
+            content_type: Some(fixture.content_type()),
+            content_encoding: None,
+        };
+        let whole = fixture.read(dialect, &head, [&body[..]].into_iter());
+        assert_eq!(whole, *expected, "{name}");
+        let step = if body.len() <= CUT_EVERYWHERE {
+            1
+        } else {
+            STEP
+        };
+        for at in (1..body.len()).step_by(step) {
+            let (first, second) = body.split_at(at);
+            let read = fixture.read(dialect, &head, [first, second].into_iter());
+            assert_eq!(read, whole, "{name} cut at {at}");
+        }
+        let read = fixture.read(dialect, &head, body.chunks(1));
+        assert_eq!(read, whole, "{name} byte by byte");
+        for content_type in fixture.other_content_types() {
+            let head = ResponseHead {
+                content_type: *content_type,
+                ..head
+            };
+            let read = fixture.read(dialect, &head, body.chunks(64));
+            assert_eq!(read, whole, "{name} as {content_type:?}");
+        }
+        for (how, body) in fixture.other_bodies() {
+            let read = fixture.read(dialect, &head, body.chunks(1));
+            assert_eq!(read, whole, "{name} where {how}");
+        }
+        let mut codings: Vec<(&str, Vec<u8>)> =
+            CODINGS.map(|coding| (coding, encode(coding, body))).into();
+        codings.push(("deflate", encode("raw-deflate", body)));
+        codings.push(("gzip, br", encode("br", &encode("gzip", body))));
+        for (coding, encoded) in &codings {
+            let head = ResponseHead {
+                content_encoding: Some(coding),
+                ..head
+            };
+            let read = fixture.read(dialect, &head, encoded.chunks(encoded.len() / 2 + 1));
+            assert_eq!(read, whole, "{name} encoded with {coding}");
         }
     }
 }
@@ -242,6 +358,39 @@ fn every_registered_dialect_reads_its_fixtures_as_their_events_say() {
             scope.spawn(move || check(&folder_of(dialect), dialect));
         }
     });
+}
+
+#[test]
+fn every_fixture_has_a_row_that_names_its_shape_and_its_source() {
+    let table = std::fs::read_to_string(root().join("sources.tsv")).expect("a table");
+    let mut rows = table.lines();
+    assert_eq!(rows.next(), Some("fixture\tshape\tsource"));
+    let mut listed = Vec::new();
+    for row in rows {
+        let cells: Vec<&str> = row.split('\t').collect();
+        let [fixture, shape, source] = cells[..] else {
+            panic!("three cells: {row}");
+        };
+        let is_source = source.contains("https://") || source.starts_with("recorded from ");
+        assert!(
+            !shape.is_empty() && is_source,
+            "a shape and a source: {row}"
+        );
+        listed.push(fixture.to_owned());
+    }
+    assert!(
+        listed.is_sorted(),
+        "the rows are in the order of their fixtures"
+    );
+    let mut present = Vec::new();
+    for registration in DIALECTS.iter() {
+        for fixture in fixtures(&folder_of(registration.dialect)) {
+            let path = fixture.path.strip_prefix(root()).expect("in the folder");
+            present.push(path.to_string_lossy().into_owned());
+        }
+    }
+    present.sort();
+    assert_eq!(listed, present);
 }
 
 #[test]

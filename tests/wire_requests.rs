@@ -1,16 +1,83 @@
-//! The requests behind the recordings of real providers: path and body must tell
-//! dialect, model and stream flag.
-//!
-//! The recordings are found by `TOKENGAUGE_CORPUS`, else in `../shared/corpus`. Without
-//! them these tests say so and pass, except under `CI=true`, where that is a failure.
+//! Path and body of a request must tell its dialect, model and stream flag, and give its prompt:
+//! for the requests of `fixtures/requests.json`, written by hand, and for those behind the
+//! recordings of real providers, whose folder `TOKENGAUGE_CORPUS` names. Without it the latter
+//! are skipped.
 
 use crate::corpus::corpus;
+use crate::wire_dialects::root;
 use http::{Method, Uri};
+use serde::Deserialize;
 use serde_json::Value;
+use serde_json::value::RawValue;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use tokengauge::call::Dialect;
 use tokengauge::tokens;
-use tokengauge::wire::{detect, request_facts, request_texts};
+use tokengauge::wire::{DIALECTS, detect, request_facts, request_texts};
+
+/// A request of `fixtures/requests.json` and what it must tell.
+#[derive(Deserialize)]
+pub struct WrittenRequest {
+    source: String,
+    pub dialect: Dialect,
+    pub path: String,
+    model: Option<String>,
+    stream: Option<bool>,
+    /// The texts of its prompt, in the order of the body.
+    texts: Vec<String>,
+    /// As it is sent.
+    pub body: Box<RawValue>,
+}
+
+/// The requests that were written by hand.
+pub fn written_requests() -> Vec<WrittenRequest> {
+    let text = std::fs::read(root().join("requests.json")).expect("a file");
+    serde_json::from_slice(&text).expect("requests")
+}
+
+#[test]
+fn written_requests_tell_dialect_model_stream_and_prompt() {
+    let requests = written_requests();
+    for request in &requests {
+        let (path, body) = (&request.path, request.body.get().as_bytes());
+        assert!(request.source.contains("https://"), "{path} has a source");
+        let found = detect(&Method::POST, &path.parse().expect("a path"));
+        assert_eq!(found.dialect, request.dialect, "{path}");
+        let facts = request_facts(found.dialect, body).expect("a readable body");
+        assert_eq!(found.model.or(facts.model), request.model, "{path}");
+        assert_eq!(found.stream.or(facts.stream), request.stream, "{path}");
+        let mut texts = Vec::new();
+        request_texts(found.dialect, body, &mut |text| texts.push(text.to_owned()));
+        assert_eq!(texts, request.texts, "{path}");
+    }
+    let asked: BTreeSet<Dialect> = requests.iter().map(|request| request.dialect).collect();
+    // Sockets are asked by messages.
+    let sockets = [Dialect::OpenaiRealtime, Dialect::GeminiLive];
+    let dialects = DIALECTS.iter().map(|registration| registration.dialect);
+    let all: BTreeSet<Dialect> = dialects.filter(|it| !sockets.contains(it)).collect();
+    assert_eq!(asked, all, "each dialect has a request");
+}
+
+/// OpenAI's own example and count for gpt-4o: "How to count tokens with tiktoken",
+/// <https://github.com/openai/openai-cookbook/blob/main/examples/How_to_count_tokens_with_tiktoken.ipynb>.
+/// Around a message are three tokens and its role, around a name one, before the answer three.
+#[test]
+fn the_texts_of_a_prompt_are_as_many_tokens_as_openai_counts() {
+    let body = r#"{"model":"gpt-4o","messages":[
+        {"role":"system","content":"You are a helpful, pattern-following assistant that translates corporate jargon into plain English."},
+        {"role":"system","name":"example_user","content":"New synergies will help drive top-line growth."},
+        {"role":"system","name":"example_assistant","content":"Things working well together will increase revenue."},
+        {"role":"system","name":"example_user","content":"Let's circle back when we have more bandwidth to touch base on opportunities for increased leverage."},
+        {"role":"system","name":"example_assistant","content":"Let's talk later when we're less busy about how to do better."},
+        {"role":"user","content":"This late pivot means we don't have time to boil the ocean for the client deliverable."}]}"#;
+    let mut counted = 0;
+    request_texts(Dialect::OpenaiChat, body.as_bytes(), &mut |text| {
+        counted += tokens::count(text);
+    });
+    let names = ["example_user", "example_assistant"].map(tokens::count);
+    let around_names: u64 = names.iter().map(|name| 2 * (name + 1)).sum();
+    assert_eq!(counted + 6 * 4 + around_names + 3, 124);
+}
 
 /// One recording's request.
 struct Request {

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
+use tokengauge_test_support::skip::skipped;
 use tokio::process::Command;
 
 /// The files of a memory controller.
@@ -42,7 +43,7 @@ impl Cgroup {
                     "no cgroup with a memory limit can be made: {why}; run the tests as root, \
                      with a memory controller that may be written to"
                 );
-                eprintln!("not run: no cgroup with a memory limit can be made: {why}");
+                skipped(&format!("no cgroup with a memory limit can be made: {why}"));
                 None
             }
         }

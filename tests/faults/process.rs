@@ -22,6 +22,7 @@ use tokengauge_test_support::http_client::{fetch, request as call};
 use tokengauge_test_support::meter::{Bench, DONE, finish, words};
 use tokengauge_test_support::otlp::{Receiver, ReceiverBehaviour, exporters};
 use tokengauge_test_support::proxy::Setup as InProcess;
+use tokengauge_test_support::skip::skipped;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::process::Command;
 
@@ -227,7 +228,7 @@ async fn a_full_disk_costs_records_and_nothing_else() {
             std::env::var("CI").is_err(),
             "CI can give a process a disk of its own"
         );
-        return eprintln!("skipped: mount namespaces are not allowed here");
+        return skipped("mount namespaces are not allowed here");
     }
     let folder = tempfile::tempdir().expect("a folder");
     let state = folder.path().to_owned();

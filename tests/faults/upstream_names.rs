@@ -7,6 +7,7 @@ use super::upstream::recorded;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use tokengauge_test_support::TIMEOUT;
+use tokengauge_test_support::skip::skipped;
 use tokio::process::Command;
 
 /// Longer than the addresses of a name are used to open connections.
@@ -23,7 +24,7 @@ fn names_can_be_given() -> bool {
         "CI can give a process names of its own"
     );
     if !allowed {
-        eprintln!("skipped: mount namespaces are not allowed here");
+        skipped("mount namespaces are not allowed here");
     }
     allowed
 }

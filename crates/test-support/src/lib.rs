@@ -16,6 +16,7 @@ pub mod proxy;
 pub mod recorder;
 pub mod records;
 pub mod sim;
+pub mod skip;
 pub mod upstream;
 pub mod wire;
 
