@@ -19,7 +19,7 @@ ARG COMMIT
 ENV TOKENGAUGE_COMMIT=${COMMIT}
 COPY . .
 # Profile-guided optimisation, by what `make pgo` has recorded.
-ENV RUSTFLAGS="-Cprofile-use=/src/src/pgo.profdata"
+ENV RUSTFLAGS="-Cprofile-use=/src/release/pgo.profdata"
 # The flag is for the last step alone: what is built before, macros included, stays as it is everywhere.
 RUN --mount=type=cache,target=/usr/local/cargo/registry --mount=type=cache,target=/src/target \
     cargo rustc --locked --profile image --bin tokengauge -- \

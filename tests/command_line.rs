@@ -48,8 +48,8 @@ fn the_commit_is_that_of_the_repository_or_of_the_archive() {
     assert_eq!(build_script::of_repository(path), None, "no repository");
     git(path, &["init", "-q"]);
     assert_eq!(build_script::of_repository(path), None, "no commit");
-    std::fs::create_dir(path.join("src")).expect("made");
-    for name in ["src/commit.txt", ".gitattributes"] {
+    std::fs::create_dir(path.join("release")).expect("made");
+    for name in ["release/commit.txt", ".gitattributes"] {
         std::fs::copy(name, path.join(name)).expect("copied");
     }
     git(path, &["add", "."]);
@@ -61,13 +61,13 @@ fn the_commit_is_that_of_the_repository_or_of_the_archive() {
     let within = build_script::of_repository(&path.join("within"));
     assert_eq!(within, None, "a repository around it is another");
 
-    let tree = std::fs::read_to_string("src/commit.txt").expect("read");
+    let tree = std::fs::read_to_string("release/commit.txt").expect("read");
     assert_eq!(build_script::archived(&tree), None, "the tree itself");
     git(path, &["archive", "--output", "a.tar", "HEAD"]);
     let mut tar = Command::new("tar");
     let tar = tar
         .current_dir(path)
-        .args(["-xOf", "a.tar", "src/commit.txt"]);
+        .args(["-xOf", "a.tar", "release/commit.txt"]);
     let text = tar.output().expect("tar").stdout;
     let archived = build_script::archived(&String::from_utf8_lossy(&text)).expect("a commit");
     let (short, day) = archived.split_once(" of ").expect("two parts");
