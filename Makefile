@@ -1,5 +1,5 @@
-# `make test` installs what the tests need into .cache/ and runs all of them.
-# `make help` lists the rest.
+# `make check` is for every edit, `make test` is what CI runs, `make test-all` is everything else.
+# `make help` lists the targets.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -13,68 +13,79 @@ export CARGO_NET_RETRY ?= 10
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-# The real parts are downloaded and unpacked while the program is compiled and its own tests run.
-.PHONY: test
-test: compiler ## everything, installing what is missing: what CI runs
-	nice -n 19 $(MAKE) parts & installing=$$!; trap 'kill $$installing 2> /dev/null || true' EXIT; \
-	$(MAKE) lint deny unit && wait $$installing
-	$(MAKE) real fuzz-short soak-short
-
 .PHONY: check
-check: compiler ## for every edit: formatting, clippy and the unit tests, under three minutes once built
+check: compiler ## for every edit: formatting, clippy and unit tests, under three minutes when warm
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --lib --bins --tests -- -D warnings
 	cargo test --locked --workspace --lib --quiet
 
+# Real parts are downloaded while the program is compiled.
+.PHONY: test
+test: compiler ## what CI runs: unit and behavior tests, SDKs, a real engine, Prometheus, the chart, the page
+	tests/lane test $(STEPS)
+
+.PHONY: test-all
+test-all: compiler ## everything else, at most 90 minutes: only what has not passed for this commit (PARTS="fuzz soak", AGAIN=1)
+	tests/lane all $(PARTS) $(if $(AGAIN),--again)
+
 .PHONY: lint
-lint: compiler ## formatting, clippy and the links of the documentation, warnings are errors
+lint: compiler ## formatting and clippy: warnings are errors
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets -- -D warnings
+
+.PHONY: docs
+docs: compiler ## the links of the Rust documentation: warnings are errors
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps --lib
 
-# nextest runs the tests of one binary in parallel processes, but no doc tests.
+# The package has no examples. To ask for them gives dependencies the features that they have for tests, so that nothing is
+# compiled twice.
+AS_TESTED := --examples
+NEXTEST := $(shell cargo nextest --version > /dev/null 2>&1 && echo yes)
+.PHONY: build
+build: compiler ## the program and its tests
+	cargo $(if $(NEXTEST),nextest run,test) --locked --workspace --no-run
+	cargo build --locked --bin tokengauge $(AS_TESTED)
+
+# nextest runs each test in a process of its own and many at a time (.config/nextest.toml), but no doc tests.
 .PHONY: unit
 unit: compiler ## Rust's tests, doc tests included
-	if cargo nextest --version > /dev/null 2>&1; then \
-		cargo nextest run --locked --workspace --no-fail-fast --status-level slow --final-status-level slow && cargo test --locked --workspace --doc; \
-	else \
-		cargo test --locked --workspace --no-fail-fast; \
-	fi
-
-.PHONY: parts
-parts: compiler
-ifneq ($(TOKENGAUGE_SKIP_REAL),1)
-	tests/real/install
+ifeq ($(NEXTEST),yes)
+	cargo nextest run --locked --workspace
+	cargo test --locked --workspace --doc --quiet
+else
+	cargo test --locked --workspace --no-fail-fast
 endif
 
-# Most of these tests wait most of the time, so that four files run at once; those that compare times, or fill the cores,
-# run by themselves.
-PYTEST := $(REAL)/venv/bin/python -m pytest $(PYTEST_ARGS) tests/real
-# 5 is what pytest says where options that somebody gave leave no test of the kind.
-OR_NONE_CHOSEN := $(if $(PYTEST_ARGS),|| [ $$? = 5 ])
+# Tests of which `make unit` runs fewer repetitions.
+THOROUGH := (package(tokengauge-experiments) & test(simulated)) | test(/^fuzz_corpora::/)
+.PHONY: thorough
+thorough: compiler ## calibrations of statistics and comparisons in full size
+	TOKENGAUGE_THOROUGH=1 TOKENGAUGE_FUZZ_INPUTS=20000 cargo nextest run --locked --workspace -E '$(THOROUGH)'
+
+# PART is the name of a part of `make test-all` that uses real parts (tests/real/lanes.py). Without it, `make real` runs the
+# tests of `make test`.
+.PHONY: parts
+parts: compiler ## install the real parts that `make test` needs (PART=collector: those of a part of `make test-all`)
+ifneq ($(TOKENGAUGE_SKIP_REAL),1)
+	tests/real/install --lane $(or $(PART),test)
+endif
+
 .PHONY: real
-real: parts ## a real engine and the vendors' SDKs, with and without the proxy
+real: ## the tests of `make test` that use real parts (PART=collector: of a part of `make test-all`; PYTEST_ARGS="-k name")
 ifeq ($(TOKENGAUGE_SKIP_REAL),1)
 	@if [ "$${CI:-}" = true ]; then echo "TOKENGAUGE_SKIP_REAL is refused under CI=true" >&2; exit 1; fi
 	@echo "real: SKIPPED because TOKENGAUGE_SKIP_REAL=1" >&2
 else
-	$(MAKE) static
+	$(MAKE) parts $(if $(filter containers,$(PART)),static)
 	cargo build --locked --bin tokengauge $(AS_TESTED)
-	$(PYTEST) -n 4 --dist loadfile -m "not alone" $(OR_NONE_CHOSEN)
-	$(PYTEST) -m alone $(OR_NONE_CHOSEN)
+	$(REAL)/venv/bin/python -m pytest -n auto $(if $(PART),--part $(PART)) --junitxml=target/pytest.xml $(or $(PYTEST_ARGS),tests/real)
 endif
 
 # One more linking of what is built anyway: the flag is for the last step alone. IMAGE_PROFILE=image is what the
 # Dockerfile builds.
 IMAGE_PROFILE ?= dev
-# The package has no examples: to ask for them gives dependencies the features that they have for tests, of which nothing
-# is then compiled again.
-AS_TESTED := --examples
-# Profile-guided optimisation: which branches calls take and how often, for the compiler of the image. It knows functions by
-# names that another compiler and other dependencies change.
-PGO := src/pgo.profdata
-PGO_NAMES := src/pgo.names
-NAMES := { rustc --version; sha256sum Cargo.lock; }
+# The profile that the image is optimized with (release/README.md).
+PGO := release/pgo.profdata
 # Addresses to relocate take an eightieth of their place packed. The C library that starts the program has to know them, so
 # that they are packed where it is part of the program.
 STATIC := -C target-feature=+crt-static -C link-arg=-Wl,-z,pack-relative-relocs
@@ -83,8 +94,7 @@ static: compiler ## target/static/tokengauge, the binary of the image; IMAGE_PRO
 ifeq ($(IMAGE_PROFILE),dev)
 	cargo rustc --locked --bin tokengauge $(AS_TESTED) -- $(STATIC)
 else
-	@$(NAMES) | cmp -s - $(PGO_NAMES) || echo "static: the profile was recorded with another compiler or other dependencies," \
-		"and says nothing of functions that have other names since: make pgo" >&2
+	release/check-profile || true # a profile that does not fit costs speed only
 	RUSTFLAGS="-Cprofile-use=$(CURDIR)/$(PGO)" cargo rustc --locked --profile $(IMAGE_PROFILE) --bin tokengauge -- $(STATIC)
 endif
 	install -D target/$(subst dev,debug,$(IMAGE_PROFILE))/tokengauge target/static/tokengauge
@@ -96,10 +106,13 @@ link-order: compiler ## record which functions a start and a call run, for the l
 	command -v valgrind > /dev/null || tests/real/apt valgrind
 	$(MAKE) static IMAGE_PROFILE=image STATIC="$(STATIC) -C strip=none"
 	cargo build --locked --release
-	benches/link_order/record src/link-order.ld target/static/tokengauge target/release/tokengauge
+	benches/link_order/record release/link-order.ld target/static/tokengauge target/release/tokengauge
 
-# Repeat it for a release, for another compiler and for other dependencies, and `link-order` after it. LLVM 19's tool reads
-# what the compiler's newer LLVM writes.
+.PHONY: check-profile
+check-profile: ## whether the profile of the image fits the compiler, the dependencies and the sources
+	release/check-profile
+
+# Repeat it for a release, another compiler or other dependencies. LLVM 19's tool reads what the compiler's newer LLVM writes.
 .PHONY: pgo
 pgo: compiler ## record what calls run, for profile-guided optimisation of the image: half an hour
 	command -v llvm-profdata-19 > /dev/null || tests/real/apt llvm-19
@@ -111,7 +124,7 @@ pgo: compiler ## record what calls run, for profile-guided optimisation of the i
 	TOKENGAUGE_PROGRAM=target/pgo/image/tokengauge cargo bench --locked --bench peers -- --rounds 1 \
 		--peers tokengauge --scenes short,tls,http2 --workers 2
 	llvm-profdata-19 merge --sparse --output $(PGO) target/pgo/raw
-	$(NAMES) > $(PGO_NAMES)
+	release/check-profile --record
 	rm -rf target/pgo target/image # cargo does not see that the profile, with which the latter was compiled, is another
 
 .PHONY: bench
@@ -120,12 +133,8 @@ bench: ## all benchmarks; see also bench-tools, bench-gateways and soak
 
 # Mixed traffic with faults; every call is held against what the backend really did.
 .PHONY: soak
-soak: compiler ## half an hour of mixed traffic with faults (MINUTES=30, SEED=n)
-	cargo bench --locked --bench soak -- --minutes $(or $(MINUTES),30) $(addprefix --seed ,$(SEED))
-
-.PHONY: soak-short
-soak-short: compiler ## three minutes of the same, of what the tests have built
-	cargo bench --locked --profile dev --bench soak -- --minutes $(or $(MINUTES),3) --seed $(or $(SEED),1)
+soak: compiler ## half an hour of mixed traffic with faults (MINUTES=30, SEED=n, SOAK_PROFILE=dev)
+	cargo bench --locked $(addprefix --profile ,$(SOAK_PROFILE)) --bench soak -- --minutes $(or $(MINUTES),30) $(addprefix --seed ,$(SEED))
 
 .PHONY: sink-load
 sink-load: compiler ## 5,000 calls a second for ten minutes to real stores that are away for five (SECONDS=600)
@@ -176,10 +185,6 @@ page-speed: compiler ## how long the page takes to its first figures on a ledger
 .PHONY: fuzz
 fuzz: compiler ## every fuzz target for FUZZ_SECONDS (60)
 	fuzz/run $(or $(FUZZ_SECONDS),60)
-
-.PHONY: fuzz-short
-fuzz-short: compiler ## every fuzz target for five seconds
-	fuzz/run 5
 
 # Built without optimisation: that takes a minute, once, and it runs for two seconds.
 DENY := 0.20.2
