@@ -1,10 +1,9 @@
 //! The fuzz targets without a fuzzer: every kept input, so that what was found once stays
-//! found, and then random ones made of these. `TOKENGAUGE_FUZZ_SECONDS` is how long for each
-//! target, `TOKENGAUGE_FUZZ_SEED` where chance begins: always the same unless it is named.
+//! found, and then random ones made from these. `TOKENGAUGE_FUZZ_INPUTS` is their number for each
+//! target, `TOKENGAUGE_FUZZ_SEED` the seed. The same inputs are played at every run unless it is set.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 use tokengauge_test_support::records::SplitMix64;
 
 #[path = "../fuzz/src/lib.rs"]
@@ -15,7 +14,7 @@ const MAX_FILES: usize = 200;
 const MAX_BYTES: usize = 300 << 10;
 /// Bytes of an input.
 const MAX_INPUT: usize = 4096;
-const SECONDS: u64 = 2;
+const INPUTS: u64 = 300;
 
 type Target = fn(&[u8]);
 
@@ -56,15 +55,12 @@ fn fuzz(name: &str, target: Target) {
         play(name, target, input);
     }
     let variable = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
-    let seconds = variable("TOKENGAUGE_FUZZ_SECONDS").unwrap_or(SECONDS);
+    let inputs = variable("TOKENGAUGE_FUZZ_INPUTS").unwrap_or(INPUTS);
     let mut random = SplitMix64(variable("TOKENGAUGE_FUZZ_SEED").unwrap_or(1));
-    let end = Instant::now() + Duration::from_secs(seconds);
-    let mut played = 0_u64;
-    while Instant::now() < end {
+    for _ in 0..inputs {
         play(name, target, &mutated(&corpus, &mut random));
-        played += 1;
     }
-    println!("{name}: {} kept inputs, {played} of chance", corpus.len());
+    println!("{name}: {} kept inputs, {inputs} random ones", corpus.len());
 }
 
 /// The kept inputs, in an order that is always the same.
