@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import datetime
 import http.server
 import json
 import math
@@ -87,9 +88,19 @@ class Prometheus:
     def wait_for_recordings(self, seconds):
         """Until rules that are evaluated every so many seconds have seen all that happened before.
 
-        They look at what was a fifth of that time ago.
+        They look at what was a fifth of that time ago. An evaluation may begin a second after the time that it is of.
         """
-        time.sleep(seconds * 6 / 5 + 2 * SCRAPE_SECONDS + 0.5)
+        begun = time.time()
+        scraped = self.wait_for("min(timestamp(up))", lambda at: at >= begun)
+        deadline = time.monotonic() + DATA_SECONDS
+        while (last := self.last_evaluation()) < scraped + seconds / 5 + 1:
+            assert time.monotonic() < deadline, f"the last evaluation was {time.time() - last:.0f} s ago"
+            time.sleep(0.1)
+
+    def last_evaluation(self):
+        """When the group of rules that has waited longest was evaluated."""
+        groups = self.ask("rules")["groups"]
+        return min(datetime.datetime.fromisoformat(group["lastEvaluation"]).timestamp() for group in groups)
 
 
 @contextlib.contextmanager

@@ -35,11 +35,13 @@ def pytest_configure(config):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_cmdline_main(config):
-    if config.option.numprocesses and config.option.dist == "no":
-        config.option.dist = "loadgroup"
-        config.option.loadscopereorder = False
-        if LANES[config.option.part or DEFAULT].workers == 0 and config.option.numprocesses != "auto":
-            raise pytest.UsageError(f"the tests of {config.option.part} run one after the other: leave out -n")
+    if not config.option.numprocesses:
+        config.option.dist = "no"
+    # Groups start in the order of the tests, not with those that have most tests.
+    config.option.loadscopereorder = False
+    part = config.option.part
+    if part and LANES[part].workers == 0 and config.option.numprocesses not in (None, 0, "auto"):
+        raise pytest.UsageError(f"the tests of {part} run one after the other: leave out -n")
 
 
 def pytest_xdist_auto_num_workers(config):

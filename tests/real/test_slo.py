@@ -106,6 +106,7 @@ def eventually(what, holds, within=TOLD_WITHIN):
     return found
 
 
+@pytest.mark.xdist_group("slo-kill")
 def test_a_kill_costs_at_most_the_last_ten_seconds(start, config):
     text = config(TTFT.format(most="50ms"))
     before = 0
@@ -246,6 +247,7 @@ def alerts_of(alertmanager):
         return json.load(response)
 
 
+@pytest.mark.xdist_group("slo-told")
 def test_everybody_is_told_once_that_it_burns_and_once_that_it_is_over(
     start, config, tmp_path, receivers, alertmanager
 ):
@@ -358,8 +360,8 @@ def test_what_is_suggested_is_valid_and_would_have_been_met(simulator_gauge, tok
         for _ in range(10):
             call = chat("chat", "gpt-sim", behave=f"gap=2ms,tokens=60,ttft={ttft}")
             dataclasses.replace(call, path=chat_path).make(simulator_gauge.url)
-    time.sleep(1)
     log = simulator_gauge.call_log
+    eventually("all calls in the log", lambda: len(simulator_gauge.logged()) >= simulator_gauge.metric("tokengauge_requests_total"))
     suggested = run(tokengauge, "slo", "suggest", log, "--objective", 0.95)
     assert "ttft.at_most" in suggested and "output_tps.at_least" in suggested, suggested
     upstream = '[[upstream]]\nname = "u"\nurl = "http://127.0.0.1:1"\n[[route]]\nname = "all"\nupstream = "u"\n'

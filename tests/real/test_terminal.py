@@ -17,9 +17,12 @@ import pytest
 
 import traffic
 from conftest import ANY_PORT
+from gauge import Gauge
 from processes import free_port, running
 
 TIMEOUT = 60
+# Of the demo, before anything is asked about it.
+FINISHED_CALLS = 20
 
 
 # What is written in between: a place to go on at, any other control, a letter.
@@ -86,7 +89,8 @@ def demo(tokengauge, logs):
     command = [tokengauge, "demo", "--listen", ANY_PORT, "--admin", f"127.0.0.1:{free_port()}", "--agents", 6]
     with running(command, logs / "terminal-demo.log", expected_exit=0) as process:
         admin = process.wait_for_line(r"admin on (\S+)")
-        time.sleep(4)
+        seen = Gauge("", f"http://{admin}", None)
+        process.wait_for(lambda: seen.metric("tokengauge_requests_total") >= FINISHED_CALLS, "finished calls")
         yield admin
 
 
