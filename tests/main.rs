@@ -78,6 +78,7 @@ mod marks;
 mod meter_bounds;
 mod meter_corpus;
 mod meter_cuts;
+mod meter_fixtures;
 mod meter_formulas;
 mod meter_outcomes;
 mod meter_realtime;
