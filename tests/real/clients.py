@@ -1,26 +1,14 @@
 """One call through each vendor's SDK, in the same words.
 
 A client takes the backend's address and whether to stream, and gives what its caller saw: every object the SDK
-handed out, the answer's text, and the usage it reported.
+handed out, the answer's text, and the usage it reported. Each imports its SDK by itself: together that takes seconds, in every
+worker of pytest.
 """
 
 import dataclasses
 import json
 import pathlib
 import subprocess
-
-import anthropic
-import boto3
-import botocore.config
-import botocore.exceptions
-import cohere
-import cohere.core
-import google.genai
-import google.genai.errors
-import mistralai.client
-import mistralai.client.errors
-import ollama
-import openai
 
 PROMPT = "Tell me of rivers, of the towns beside them and of what the boats carried. " * 20
 OUTPUT_TOKENS = 96
@@ -43,6 +31,8 @@ def plain(value):
 
 
 def openai_client(base):
+    import openai
+
     return openai.OpenAI(base_url=f"{base}/v1", api_key="none", max_retries=0, timeout=TIMEOUT)
 
 
@@ -75,6 +65,8 @@ def openai_responses(base, streamed):
 
 
 def anthropic_messages(base, streamed):
+    import anthropic
+
     client = anthropic.Anthropic(base_url=base, api_key="none", max_retries=0, timeout=TIMEOUT)
     ask = {"model": "tiny", "max_tokens": OUTPUT_TOKENS, "messages": [{"role": "user", "content": PROMPT}]}
     if not streamed:
@@ -89,6 +81,8 @@ def anthropic_messages(base, streamed):
 
 
 def gemini(base, streamed):
+    import google.genai
+
     client = google.genai.Client(api_key="none", http_options={"base_url": base, "timeout": TIMEOUT * 1000})
     ask = {"model": "tiny", "contents": PROMPT, "config": {"max_output_tokens": OUTPUT_TOKENS, "temperature": 0}}
     if streamed:
@@ -105,6 +99,8 @@ def gemini(base, streamed):
 
 
 def cohere_v2(base, streamed):
+    import cohere
+
     client = cohere.ClientV2(api_key="none", base_url=base, timeout=TIMEOUT)
     ask = {"model": "tiny", "messages": [{"role": "user", "content": PROMPT}], "max_tokens": OUTPUT_TOKENS}
     ask["request_options"] = {"max_retries": 0}
@@ -120,6 +116,8 @@ def cohere_v2(base, streamed):
 
 
 def mistral(base, streamed):
+    import mistralai.client
+
     client = mistralai.client.Mistral(api_key="none", server_url=base, timeout_ms=TIMEOUT * 1000)
     ask = {"model": "tiny", "messages": [{"role": "user", "content": PROMPT}], "max_tokens": OUTPUT_TOKENS}
     if not streamed:
@@ -135,6 +133,8 @@ def mistral(base, streamed):
 
 
 def ollama_chat(base, streamed):
+    import ollama
+
     client = ollama.Client(host=base, timeout=TIMEOUT)
     ask = {"model": "tiny", "messages": [{"role": "user", "content": PROMPT}], "options": {"num_predict": OUTPUT_TOKENS}}
     objects = list(client.chat(stream=True, **ask)) if streamed else [client.chat(**ask)]
@@ -144,6 +144,9 @@ def ollama_chat(base, streamed):
 
 
 def bedrock_converse(base, streamed):
+    import boto3
+    import botocore.config
+
     client = boto3.client(
         "bedrock-runtime",
         endpoint_url=base,
@@ -202,17 +205,27 @@ SIMULATOR_CLIENTS = {
 }
 ALL_CLIENTS = ENGINE_CLIENTS | SIMULATOR_CLIENTS
 
-# What each SDK raises for an HTTP error of the API, in place of a parse or connection error of its own.
-API_ERRORS = {
-    "openai chat": openai.APIStatusError,
-    "openai responses": openai.APIStatusError,
-    "anthropic": anthropic.APIStatusError,
-    "openai chat, node": JavaScriptError,
-    "openai responses, node": JavaScriptError,
-    "anthropic, node": JavaScriptError,
-    "gemini": google.genai.errors.ServerError,
-    "cohere": cohere.core.ApiError,
-    "mistral": mistralai.client.errors.SDKError,
-    "ollama": ollama.ResponseError,
-    "bedrock": botocore.exceptions.ClientError,
-}
+
+def api_error(name):
+    """What an SDK raises for an HTTP error of the API, in place of a parse or connection error of its own."""
+    import anthropic
+    import botocore.exceptions
+    import cohere.core
+    import google.genai.errors
+    import mistralai.client.errors
+    import ollama
+    import openai
+
+    return {
+        "openai chat": openai.APIStatusError,
+        "openai responses": openai.APIStatusError,
+        "anthropic": anthropic.APIStatusError,
+        "openai chat, node": JavaScriptError,
+        "openai responses, node": JavaScriptError,
+        "anthropic, node": JavaScriptError,
+        "gemini": google.genai.errors.ServerError,
+        "cohere": cohere.core.ApiError,
+        "mistral": mistralai.client.errors.SDKError,
+        "ollama": ollama.ResponseError,
+        "bedrock": botocore.exceptions.ClientError,
+    }[name]

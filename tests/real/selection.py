@@ -11,13 +11,24 @@ import shlex
 import sys
 
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
 from lanes import DEFAULT, LANES, copy_scripts
 
-# Fixtures that take long to make: their tests run on one worker, whatever file they are in.
-SHARED = ("observed",)
+# Which tests run on one worker, in order: those of one file, unless a pattern says otherwise. These files share one fixture
+# that takes most of a minute; and in those, most tests wait, or each part has a fixture of its own.
+GROUPS = (
+    (r"test_(?:prometheus|native_histograms|dashboards)\.py", "observed"),
+    (r"test_page\.py::.*\[(\w+)", r"page-\1"),
+    (r"test_api\.py::.*\[(memory|ledger)\]", r"api-\1"),
+    (r"test_slo\.py::(test_a_kill|test_everybody)", r"slo-\1"),
+    (r"test_fleet_rules\.py::(\w+.*)", r"fleet-\1"),
+    (r"test_rules\.py::(test_no_event_is_lost)", r"rules-\1"),
+    (r"test_otlp\.py::test_a_receiver_in_trouble\w*\[(\w+)", r"otlp-\1"),
+    (r"(test_\w+)\.py", r"\1"),
+)
 # The groups that take longest, longest first, so that no worker begins one of them at the end.
-LONGEST = ()
+LONGEST = ("page-many", "page-looks", "observed", "page-first", "page-incident", "page-calls", "test_alerting", "slo-test_a_kill", "slo-test_everybody")
 
 
 def pytest_addoption(parser):
@@ -35,13 +46,29 @@ def pytest_configure(config):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_cmdline_main(config):
-    if not config.option.numprocesses:
-        config.option.dist = "no"
     # Groups start in the order of the tests, not with those that have most tests.
     config.option.loadscopereorder = False
     part = config.option.part
     if part and LANES[part].workers == 0 and config.option.numprocesses not in (None, 0, "auto"):
         raise pytest.UsageError(f"the tests of {part} run one after the other: leave out -n")
+
+
+def pytest_xdist_make_scheduler(config, log):
+    # The marker xdist_group has no effect here: xdist 3.8 adds the group to a name that pytest 9.2 does not let it change.
+    return GroupScheduling(config, log) if config.option.dist == "load" else None
+
+
+def group_of(nodeid):
+    """The name of the group that a test belongs to."""
+    pattern, name = next(each for each in GROUPS if re.match(each[0], nodeid))
+    return re.match(pattern, nodeid).expand(name)
+
+
+class GroupScheduling(LoadScopeScheduling):
+    """Gives the tests of a group to one worker."""
+
+    def _split_scope(self, nodeid):
+        return group_of(nodeid)
 
 
 def pytest_xdist_auto_num_workers(config):
@@ -63,15 +90,6 @@ def names_tests(config):
     return all(path.is_file() for path in paths)
 
 
-def group_of(item):
-    """Tests of one group run on one worker, in order."""
-    marker = item.get_closest_marker("xdist_group")
-    if marker:
-        return marker.args[0]
-    shared = [name for name in SHARED if name in item.fixturenames]
-    return shared[0] if shared else item.path.stem.removeprefix("test_")
-
-
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
     chosen, others = [], []
@@ -80,18 +98,14 @@ def pytest_collection_modifyitems(config, items):
         (chosen if everything | (part_of(item) == config.option.part) else others).append(item)
     if others:
         config.hook.pytest_deselected(items=others)
-    for item in chosen:
-        item.group = group_of(item)
-        if not item.get_closest_marker("xdist_group"):
-            item.add_marker(pytest.mark.xdist_group(item.group))
     place = {name: at for at, name in enumerate(LONGEST)}
     # The order within a group stays.
-    items[:] = sorted(chosen, key=lambda item: place.get(item.group, len(place)))
+    items[:] = sorted(chosen, key=lambda item: place.get(group_of(item.nodeid), len(place)))
 
 
 def from_here(config, nodeid):
-    """The name of a test as a command in the folder of the invocation takes it: without the group that xdist adds."""
-    file, *rest = re.sub(r"@[\w.-]+$", "", nodeid).split("::", 1)
+    """The name of a test as a command in the folder of the invocation takes it."""
+    file, *rest = nodeid.split("::", 1)
     path = os.path.relpath(config.rootpath / file, config.invocation_params.dir)
     return "::".join([path, *rest])
 

@@ -75,7 +75,7 @@ def chat(base, session, agent, behave="tokens=60,gap=4ms"):
         response.read()
 
 
-@pytest.fixture(scope="module", params=[pytest.param(store, marks=pytest.mark.xdist_group(f"api-{store}")) for store in ("memory", "ledger")])
+@pytest.fixture(scope="module", params=["memory", "ledger"])
 def proxy(request, gauge, simulator, logs):
     """A proxy with finished calls of several sessions, and one call under way for as long as the tests."""
     store = request.param

@@ -5,8 +5,6 @@ import re
 import signal
 import urllib.request
 
-import anthropic
-import openai
 import pytest
 
 from test_slo import Receivers, eventually, start  # noqa: F401
@@ -44,6 +42,8 @@ def webhook():
 
 
 def ask(proxy, session):
+    import openai
+
     client = openai.OpenAI(base_url=f"{proxy.url}/v1", api_key="none", max_retries=0)
     messages = [{"role": "user", "content": "Hello"}]
     headers = BEHAVE | {"x-tokengauge-session": session}
@@ -51,6 +51,8 @@ def ask(proxy, session):
 
 
 def ask_claude(proxy, session):
+    import anthropic
+
     client = anthropic.Anthropic(base_url=proxy.url, api_key="none", max_retries=0)
     named = {"user_id": f"user_x_account_y_session_{session}"}
     messages = [{"role": "user", "content": "Hello"}]
@@ -64,6 +66,9 @@ def metric(proxy, name):
 
 
 def test_a_spent_budget_refuses_its_session_tells_everybody_and_survives_a_restart_and_a_reload(start, simulator, webhook, tmp_path):  # noqa: F811
+    import anthropic
+    import openai
+
     config = CONFIG.format(state=tmp_path / "state", simulator=simulator, webhook=webhook.url)
     proxy = start(config)
     for _ in range(3):

@@ -93,7 +93,6 @@ def agree(watching, name, expected):
     eventually(lambda: alerts(watching, name) == expected, f"{name} at {expected} alone")
 
 
-@pytest.mark.xdist_group("fleet-down")
 def test_one_proxy_wakes_nobody_and_half_of_them_do(fleet):
     proxies, watching, _ = fleet
     watching.wait_for('count(up{job="tokengauge"} == 1)', lambda count: count == len(PODS))
@@ -112,7 +111,6 @@ def test_one_proxy_wakes_nobody_and_half_of_them_do(fleet):
     agree(watching, "TokengaugeDown", [(CLUSTER, "batch", None, "page"), (CLUSTER, "web", None, "page")])
 
 
-@pytest.mark.xdist_group("fleet-burn")
 def test_a_budget_burns_where_the_errors_are(fleet, tokengauge, tmp_path):
     proxies, watching, config = fleet
     watching.wait_for('count(up{job="tokengauge"} == 1)', lambda count: count == len(PODS))
@@ -161,7 +159,7 @@ MESSAGES = {"by namespace": (BY, [(CLUSTER, "batch"), (CLUSTER, "web")]), "of th
 GROUP_WAIT = 10
 
 
-@pytest.mark.parametrize("form", [pytest.param(form, marks=pytest.mark.xdist_group(f"fleet-message-{number}")) for number, form in enumerate(MESSAGES)])
+@pytest.mark.parametrize("form", MESSAGES)
 def test_two_burning_pods_are_one_message(tmp_path, tokengauge, simulator, form):
     options, expected = MESSAGES[form]
     route = yaml.safe_load(block("fleet.md", "alertmanager.yaml"))["route"]

@@ -20,7 +20,7 @@ PAGE = PROJECT / ".cache/real/page"
 SHOTS = PROJECT / "target/page"
 MANY_SESSIONS, SOME_SESSIONS = 10_000, 400
 SECRET = "correct-horse-battery-staple"
-# Each group has proxies and a browser of its own, and runs on one worker, in this order.
+# Each group has proxies and a browser of its own, and its scenarios run in this order on one worker of pytest: selection.py.
 GROUPS = {
     # Everything that is there before anything goes wrong.
     "first": "start liveUpdate polling filter sort compare waterfall dark empty token keyboard filterNames against brush keys",
@@ -31,9 +31,7 @@ GROUPS = {
     "looks": "phone accessible runbooks pictures",
 }
 GROUPS = {group: names.split() for group, names in GROUPS.items()}
-SCENARIOS = [
-    pytest.param(group, name, id=name, marks=pytest.mark.xdist_group(f"page-{group}")) for group, names in GROUPS.items() for name in names
-]
+SCENARIOS = [(group, name) for group, names in GROUPS.items() for name in names]
 
 
 async def sessions(base, count, connections=8):
@@ -127,7 +125,6 @@ def test_page(results, scenario):
     assert results[scenario]["problem"] is None, results[scenario]["problem"]
 
 
-@pytest.mark.xdist_group("page-looks")
 @pytest.mark.parametrize("results", ["looks"], indirect=True)
 def test_pictures_are_kept(results):
     kept = {picture.name: picture.stat().st_size for picture in (SHOTS / "looks").glob("*.png")}

@@ -163,7 +163,6 @@ def test_a_fleets_budget_is_that_of_all_its_events(rules, tmp_path):
     check(tmp_path, rules, series, [(DAY, ratio, 0.02), (DAY, budget, -1)])
 
 
-@pytest.mark.xdist_group("rules-no-loss")
 def test_no_event_is_lost_where_a_scrape_is_under_way_at_an_evaluation(tokengauge, tmp_path):
     file = tmp_path / "rules.yaml"
     file.write_text(written(tokengauge, "--resolution", "5s"))

@@ -137,7 +137,7 @@ def test_the_engines_own_timings_are_kept_beside_ours(pair, name, streamed):
 @every_client
 def test_an_unreachable_upstream_is_an_api_error_of_the_sdks_own_kind(unreachable_gauge, name, streamed):
     with unreachable_gauge.next_record() as records:
-        with pytest.raises(clients.API_ERRORS[name]) as raised:
+        with pytest.raises(clients.api_error(name)) as raised:
             clients.ALL_CLIENTS[name](unreachable_gauge.url, streamed)
     assert "502" in f"{raised.value!r} {raised.value} {vars(raised.value)}"
     assert (records[0]["status"], records[0]["outcome"]) == (502, "unreachable")

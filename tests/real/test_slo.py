@@ -106,7 +106,6 @@ def eventually(what, holds, within=TOLD_WITHIN):
     return found
 
 
-@pytest.mark.xdist_group("slo-kill")
 def test_a_kill_costs_at_most_the_last_ten_seconds(start, config):
     text = config(TTFT.format(most="50ms"))
     before = 0
@@ -247,7 +246,6 @@ def alerts_of(alertmanager):
         return json.load(response)
 
 
-@pytest.mark.xdist_group("slo-told")
 def test_everybody_is_told_once_that_it_burns_and_once_that_it_is_over(
     start, config, tmp_path, receivers, alertmanager
 ):

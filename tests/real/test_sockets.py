@@ -8,9 +8,7 @@ import ssl
 import subprocess
 import time
 
-import openai
 import pytest
-from google import genai
 
 import socket_backend
 import tokens
@@ -33,6 +31,8 @@ def backend(request):
 @pytest.fixture(scope="module", autouse=True)
 def ready_sdk():
     """The SDK makes its types at the first event, in the backend's process, which may be late by a second then."""
+    import openai
+
     with socket_backend.serving(None) as running:
         client = openai.OpenAI(base_url=f"{running.url}/v1", api_key="none")
         with client.responses.connect() as connection:
@@ -92,6 +92,8 @@ def until_done(connection):
 
 
 def test_responses_by_the_openai_sdk(backend, through):
+    import openai
+
     client = openai.OpenAI(base_url=f"{through.url}/v1", api_key="none")
     with client.responses.connect() as connection:
         first, done = ask(connection, model="gpt-5.1", input="Say something of boats", user="ada", service_tier="flex")
@@ -111,6 +113,8 @@ def test_responses_by_the_openai_sdk(backend, through):
 
 
 def test_realtime_by_the_openai_sdk(backend, through):
+    import openai
+
     client = openai.OpenAI(base_url=f"{through.url}/v1", api_key="none")
     with client.realtime.connect(model="gpt-realtime") as connection:
         for _ in range(2):
@@ -138,6 +142,8 @@ def secure(gauge, backend, tmp_path):
 
 
 def test_gemini_live_by_the_google_sdk(backend, secure):
+    from google import genai
+
     through, trusting = secure
     address = through.url.replace("http:", "https:") + "/gemini"
     client = genai.Client(api_key="none", http_options={"base_url": address, "async_client_args": {"ssl": trusting}})
