@@ -733,11 +733,14 @@ async fn who_sends_slowly_keeps_no_memory_from_others() {
     };
     let small = InjectBy::chat("refuse", "small", JSON, SMALL);
     let long = InjectBy::chat("refuse", "long", JSON, long);
+    // On a busy machine an agent may itself be slow for half a second, and is then told to try again.
     let asks = async {
-        let began = Instant::now();
-        assert_eq!(fixture.ask(&small).await.status, 200);
-        assert_eq!(fixture.ask(&long).await.status, 200);
-        assert!(began.elapsed() < TIMEOUT, "they waited");
+        let end = Instant::now() + TIMEOUT;
+        for asked in [&small, &long] {
+            while fixture.ask(asked).await.status != 200 {
+                assert!(Instant::now() < end, "no memory for others");
+            }
+        }
     };
     tokio::select! { () = asks => {} () = trickle => {} }
 }
