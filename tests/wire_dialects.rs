@@ -156,6 +156,7 @@ impl Fixture {
                 Some("application/stream+json"),
                 Some("application/ndjson; charset=utf-8"),
                 Some("application/jsonl"),
+                Some("Application/X-NDJSON"),
                 Some("application/x-jsonlines"),
             ],
             "frames" | "chunks" => &[None],
