@@ -66,6 +66,12 @@ def test_the_binary_needs_no_other_file(image_binary):
     assert "NEEDED" not in readelf.stdout and "INTERP" not in readelf.stdout
 
 
+def test_it_has_no_simulator(containers, image):
+    with containers.running(image, "sim", network="none") as name:
+        assert containers.podman("wait", name).strip() == "2"
+        assert "unrecognized subcommand 'sim'" in containers.logs(name)
+
+
 def test_it_is_ready_soon_and_holds_no_privilege(containers, image, loopback, logs):
     took, with_runtime = [], []
     for number in range(4):
