@@ -1,5 +1,6 @@
 //! One call: a request in a dialect, its response measured by the meter as it comes.
 
+use crate::clock::now;
 use crate::endpoint::{EndpointType, Prompt, RequestSettings};
 use crate::error::Error;
 use crate::transport::{Failure, Pool, RequestBody};
@@ -105,7 +106,7 @@ impl Client {
         let mut headers = self.headers(&prepared, name);
         let call = OpenCall(meter.begin(CallStart {
             received: intended,
-            started_at: SystemTime::now() - intended.elapsed(),
+            started_at: SystemTime::now() - (now() - intended),
             method: &Method::POST,
             uri: &self.settings.url,
             headers: &headers,
@@ -128,7 +129,7 @@ impl Client {
             Ok(done) => done,
             Err(_) => {
                 let kind = FailureKind::IdleTimeout;
-                call.0.ended(Instant::now(), End::Failed(kind));
+                call.0.ended(now(), End::Failed(kind));
                 let timeout = humantime::format_duration(self.settings.timeout);
                 let reason = format!("it took longer than {timeout} (--request-timeout)");
                 Err(Failure { kind, reason })
@@ -170,16 +171,16 @@ impl Client {
         let (response, lease) = match self.pool.send(request).await {
             Ok(response) => response,
             Err(failure) => {
-                observed.ended(Instant::now(), End::Failed(failure.kind));
+                observed.ended(now(), End::Failed(failure.kind));
                 return Err(failure);
             }
         };
-        observed.head(Instant::now(), response.status(), response.headers());
+        observed.head(now(), response.status(), response.headers());
         let end = read(observed, response.into_body()).await;
         if end == End::Complete {
             lease.give_back();
         }
-        observed.ended(Instant::now(), end);
+        observed.ended(now(), end);
         Ok(())
     }
 }
@@ -187,7 +188,7 @@ impl Client {
 /// Shows the response's body to the meter as it comes.
 async fn read(observed: &Arc<dyn ObservedCall>, mut body: Incoming) -> End {
     while let Some(frame) = body.frame().await {
-        let at = Instant::now();
+        let at = now();
         match frame.map(|frame| frame.into_data()) {
             Ok(Ok(bytes)) => observed.response_frame(Frame::new(at, bytes)),
             Ok(Err(_)) => {} // trailers
@@ -202,6 +203,6 @@ struct OpenCall(Arc<dyn ObservedCall>);
 
 impl Drop for OpenCall {
     fn drop(&mut self) {
-        self.0.ended(Instant::now(), End::ClientCancelled);
+        self.0.ended(now(), End::ClientCancelled);
     }
 }

@@ -1,5 +1,6 @@
 //! How late the client itself is: a machine that is too busy to send and to read in time measures itself.
 
+use crate::clock::now;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,7 +17,7 @@ pub struct Delays(Mutex<Vec<(Instant, Duration)>>);
 impl Delays {
     /// Something that was to happen at `due` happens now.
     pub fn happens(&self, due: Instant) {
-        let now = Instant::now();
+        let now = now();
         let late = now.saturating_duration_since(due);
         self.0.lock().push((now, late.saturating_sub(RESOLUTION)));
     }
@@ -36,7 +37,7 @@ impl Delays {
 /// Sets timers on the runtime of the calls, and notes how late they fire, until it is dropped.
 pub async fn watch(delays: Arc<Delays>) {
     loop {
-        let due = Instant::now() + EVERY;
+        let due = now() + EVERY;
         tokio::time::sleep_until(due.into()).await;
         delays.happens(due);
     }

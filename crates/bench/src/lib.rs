@@ -3,6 +3,7 @@
 #![cfg_attr(test, allow(clippy::print_stdout, clippy::print_stderr))]
 
 pub mod client;
+mod clock;
 pub mod compare;
 pub mod endpoint;
 mod error;

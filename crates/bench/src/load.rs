@@ -1,6 +1,7 @@
 //! Puts a load on the backend through the phases of a trial.
 
 use crate::client::{CallName, Client, Prepared};
+use crate::clock::now;
 use crate::lag::{self, Delays};
 use crate::recorder::Recorder;
 use crate::workload::{Prompts, Session};
@@ -140,7 +141,7 @@ pub async fn run(
     mut stop: watch::Receiver<bool>,
     progress: &mut (dyn FnMut(TrialProgress) + Send),
 ) -> Trace {
-    let began = Instant::now();
+    let began = now();
     let recorder = Recorder::new(began, settings.interval);
     let measure = Measure {
         warm_up_calls: 0,
@@ -332,7 +333,7 @@ async fn one_stream(trial: Arc<Trial>, at: Instant) {
     tokio::time::sleep_until(at.into()).await;
     while !trial.stopped() {
         let prepared = trial.prepare();
-        trial.call(prepared, Instant::now()).await;
+        trial.call(prepared, now()).await;
     }
 }
 
@@ -399,7 +400,7 @@ async fn one_session(trial: &Trial, session: &Session, began: Instant, seed: u64
             return;
         }
         trial.call(prepared, intended).await;
-        ended = Some(Instant::now());
+        ended = Some(now());
     }
 }
 
@@ -433,7 +434,7 @@ async fn tell(
 ) {
     loop {
         tokio::time::sleep(TOLD_EVERY).await;
-        let now = Instant::now();
+        let now = now();
         let phase = match now {
             now if now + settings.phases.burn_in < trial.measure_from => Phase::WarmUp,
             now if now < trial.measure_from => Phase::BurnIn,

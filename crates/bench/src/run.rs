@@ -1,6 +1,7 @@
 //! A whole run: levels in random order, or the search for the highest load that keeps the objectives.
 
 use crate::client::{CallName, Client};
+use crate::clock::now;
 use crate::endpoint::EndpointType;
 use crate::error::Error;
 use crate::gauge::{AgentCall, BothSides};
@@ -16,7 +17,7 @@ use rand::RngExt;
 use rand::seq::SliceRandom;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 use tokengauge_core::call::{CallRecord, Outcome};
 use tokengauge_core::fingerprint::FingerprintBuilder;
 use tokengauge_meter::settings::Measure;
@@ -118,7 +119,7 @@ impl Run<'_> {
             session: &self.plan.name,
             trace: self.random.random::<u128>() | 1,
         };
-        let call = self.client.call(&meter, prepared, name, Instant::now());
+        let call = self.client.call(&meter, prepared, name, now());
         let failed = |reason: String| Error::FirstCall {
             url: self.url(),
             reason,

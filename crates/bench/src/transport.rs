@@ -1,6 +1,7 @@
 //! Connections to the backend. With HTTP/1.1 one for each call under way, used again when it is over; with HTTP/2 calls share one,
 //! up to a number of streams that every server allows.
 
+use crate::clock::now;
 use bytes::Bytes;
 use http::uri::Scheme;
 use http::{HeaderValue, Request, Response, Uri, header};
@@ -13,7 +14,6 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Instant;
 use tokengauge_core::observer::{FailureKind, ObservedCall};
 use tokengauge_net::endpoint::Protocol;
 use tokengauge_net::tls::{ClientTls, Connector};
@@ -144,7 +144,7 @@ impl Pool {
             if sender.ready().await.is_err() && reused {
                 continue;
             }
-            request.body().call.connected(Instant::now(), reused);
+            request.body().call.connected(now(), reused);
             match sender.send(request).await {
                 Ok(response) => {
                     let sender = Some(sender);
@@ -315,7 +315,7 @@ impl http_body::Body for RequestBody {
             return Poll::Ready(None);
         };
         self.call.request_frame(&bytes);
-        self.call.sent(Instant::now());
+        self.call.sent(now());
         Poll::Ready(Some(Ok(http_body::Frame::data(bytes))))
     }
 

@@ -3,6 +3,7 @@
 #![cfg_attr(test, allow(clippy::print_stdout, clippy::print_stderr))]
 
 pub mod agents;
+mod clock;
 mod dialects;
 mod grammar;
 mod gzip;

@@ -12,11 +12,12 @@ use super::stream::Source;
 use super::text_gen::Random;
 use super::truth::{Call, Ending, FrameTokens, Truth, TruthLog};
 use super::websocket::{self, Message, Reader};
+use crate::clock;
 use bytes::BytesMut;
 use serde_json::{Value, json};
 use std::io;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokengauge_core::call::Dialect;
 use tokio::io::{AsyncRead, AsyncWrite};
 
@@ -63,7 +64,7 @@ impl Session {
         loop {
             let due = turn
                 .as_ref()
-                .map_or_else(Instant::now, |turn| turn.pace.due());
+                .map_or_else(clock::now, |turn| turn.pace.due());
             tokio::select! {
                 message = reader.next() => match message {
                     None => return websocket::write(writer, [websocket::close()]).await,
@@ -248,8 +249,7 @@ impl Turn {
             .split(|byte| *byte == b'\n')
             .filter(|line| !line.is_empty());
         websocket::write(writer, lines_of.map(websocket::text)).await?;
-        self.call
-            .wrote(Instant::now(), &carried, lines.len() as u64);
+        self.call.wrote(clock::now(), &carried, lines.len() as u64);
         Ok(())
     }
 }

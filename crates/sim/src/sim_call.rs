@@ -14,6 +14,7 @@ use super::socket::ConnectionState;
 use super::stream::{Body, BodyAborted, CompleteBody, Source, Stage, Stream};
 use super::text_gen::Random;
 use super::truth::{Call, Ending, FrameTokens};
+use crate::clock;
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
 use std::path::PathBuf;
@@ -174,7 +175,7 @@ impl SimCall {
             call: Arc::clone(&self.call),
             connection: Arc::clone(&self.connection),
             http1: self.http1,
-            last_frame: Instant::now(),
+            last_frame: clock::now(),
             stage: Stage::Opening,
         })));
         let headers = response.headers_mut();

@@ -1,6 +1,7 @@
 //! The simulator's side of a connection, which knows when a frame has been written.
 
 use super::truth::{Call, FrameTokens};
+use crate::clock;
 use parking_lot::{Mutex, MutexGuard};
 use std::io;
 use std::pin::Pin;
@@ -41,14 +42,14 @@ impl ConnectionState {
             call: Arc::clone(call),
             carried,
             bytes: bytes.len() as u64,
-            handed_over: Instant::now(),
+            handed_over: clock::now(),
         };
         self.lock().marks.push(mark);
     }
 
     /// When something last came off the socket.
     pub fn last_read(&self) -> Instant {
-        self.lock().last_read.unwrap_or_else(Instant::now)
+        self.lock().last_read.unwrap_or_else(clock::now)
     }
 
     /// Makes the connection end with a reset instead of a close.
@@ -114,7 +115,7 @@ impl AsyncRead for Socket {
         let before = buffer.filled().len();
         ready!(Pin::new(&mut this.stream).poll_read(cx, buffer))?;
         if buffer.filled().len() > before {
-            this.connection.lock().last_read = Some(Instant::now());
+            this.connection.lock().last_read = Some(clock::now());
         }
         Poll::Ready(Ok(()))
     }
@@ -128,7 +129,7 @@ impl AsyncWrite for Socket {
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         let written = ready!(Pin::new(&mut this.stream).poll_write(cx, bytes))?;
-        this.last_write = Some(Instant::now());
+        this.last_write = Some(clock::now());
         Poll::Ready(Ok(written))
     }
 
@@ -139,7 +140,7 @@ impl AsyncWrite for Socket {
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         let written = ready!(Pin::new(&mut this.stream).poll_write_vectored(cx, slices))?;
-        this.last_write = Some(Instant::now());
+        this.last_write = Some(clock::now());
         Poll::Ready(Ok(written))
     }
 

@@ -5,6 +5,7 @@ use super::pace::Pace;
 use super::profile::FaultKind;
 use super::socket::ConnectionState;
 use super::truth::{Call, Ending, FrameTokens};
+use crate::clock;
 use bytes::{Bytes, BytesMut};
 use http_body::{Frame, SizeHint};
 use std::pin::Pin;
@@ -147,7 +148,7 @@ impl Stream {
                 Stage::Saying(n) => match ready!(self.poll_wakeup(cx, n)) {
                     Wakeup::Ping => {
                         self.source.ping(&mut out);
-                        self.last_frame = Instant::now();
+                        self.last_frame = clock::now();
                         FrameTokens::default()
                     }
                     Wakeup::Due => match self.say(n, &mut out) {
@@ -171,14 +172,14 @@ impl Stream {
         let mut due = self.pace.due();
         if self.tears_at(n) && self.call.unwritten() {
             // Hyper throws away what it has not written when a body fails.
-            due = due.max(Instant::now() + Duration::from_millis(1));
+            due = due.max(clock::now() + Duration::from_millis(1));
         }
         let ping = self
             .ping
             .map(|silence| self.last_frame + silence)
             .filter(|at| *at < due);
         let until = ping.unwrap_or(due);
-        if Instant::now() < until {
+        if clock::now() < until {
             self.sleep.as_mut().reset(until.into());
             ready!(self.sleep.as_mut().poll(cx));
         }
@@ -248,7 +249,7 @@ impl Stream {
             },
             None => bytes,
         };
-        self.last_frame = Instant::now();
+        self.last_frame = clock::now();
         self.connection.mark(&self.call, carried, &bytes);
         Some(Ok(bytes))
     }

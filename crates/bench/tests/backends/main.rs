@@ -1,4 +1,6 @@
 //! Whole runs against the simulator, whose truth is known, and against backends that change while they are measured.
+//!
+//! Their clock moves only while everything waits for it, so a busy machine changes no figure.
 
 mod changing;
 
@@ -19,7 +21,7 @@ use tokengauge_sim::{Ending, Profile, Simulator};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-/// Loads, on trials of 50 intervals each. What is allowed to drift is what a busy machine with two cores needs.
+/// Loads, on trials of 50 intervals each.
 fn plan(address: SocketAddr, levels: Levels, interval: Duration) -> Plan {
     Plan {
         client: ClientSettings {
@@ -47,11 +49,7 @@ fn plan(address: SocketAddr, levels: Levels, interval: Duration) -> Plan {
             drain: Duration::from_secs(10),
         },
         interval,
-        criteria: Criteria {
-            drift: 0.3,
-            lag: Some(10.0),
-            ..Criteria::default()
-        },
+        criteria: Criteria::default(),
         objectives: Vec::new(),
         usd_per_hour: None,
         seed: 7,
@@ -82,9 +80,8 @@ fn closed(streams: u32) -> Levels {
 
 const TENTH: Duration = Duration::from_millis(100);
 
-/// Within 1 % of what the simulator says it did, by instants of its own; a millisecond is what the way to here may take, and
-/// as much more as this side was late by its own account.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+/// Within 1 % of what the simulator says it did, by instants of its own; a timer fires up to a millisecond late.
+#[tokio::test(start_paused = true)]
 async fn closed_loop_figures_are_the_simulators() {
     let (simulator, address) = simulator("ttft=150ms,gap=8ms,tokens=60").await;
     let results = run(plan(address, closed(4), TENTH)).await;
@@ -105,12 +102,7 @@ async fn closed_loop_figures_are_the_simulators() {
     let value = |metric| level.value(metric).expect("known");
     let (ttft, tps) = (ttft / calls, tokens / seconds);
     let off = value(Metric::TtftMean) - ttft;
-    let late = level.trials[0].client_lag;
-    assert!(
-        (-0.0015..0.0015 + late + ttft * 0.01).contains(&off),
-        "{} {ttft} {late}",
-        value(Metric::TtftMean)
-    );
+    assert!(off.abs() < 0.0015, "{} {ttft}", value(Metric::TtftMean));
     assert!(
         (value(Metric::TpsMean) / tps - 1.0).abs() < 0.01,
         "{} {tps}",
@@ -125,7 +117,7 @@ async fn closed_loop_figures_are_the_simulators() {
     );
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn an_open_loop_has_its_rate_and_is_timed_from_the_intended_start() {
     let (_simulator, address) = simulator("ttft=60ms,gap=2ms,tokens=40").await;
     let levels = Levels::All(vec![Load::RequestRate(20.0, ArrivalPattern::Constant)]);
@@ -142,13 +134,11 @@ async fn an_open_loop_has_its_rate_and_is_timed_from_the_intended_start() {
     );
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn the_knee_is_found_within_a_step() {
     let (_simulator, address) = simulator("ttft=20ms,gap=12ms,tokens=40,knee=4").await;
     let levels = [2, 4, 8].map(Load::Concurrency).to_vec();
     let mut wanted = plan(address, Levels::All(levels), TENTH);
-    // A level of eight has 30 calls in this time.
-    wanted.criteria.drift = 2.0;
     // What is measured of five seconds has to be five seconds; MSER-5 may leave some out.
     wanted.trials = 2;
     let results = run(wanted).await;
@@ -157,12 +147,11 @@ async fn the_knee_is_found_within_a_step() {
     assert_eq!(knee.concurrency, 4);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn the_highest_load_that_keeps_an_objective_is_found() {
     let (_simulator, address) = simulator("ttft=20ms,gap=8ms,tokens=40,knee=4").await;
     let search = Levels::Search(Range::Concurrency(4, 12));
     let mut wanted = plan(address, search, TENTH / 2);
-    wanted.criteria.drift = 2.0;
     wanted.objectives = vec!["tps_mean>=60".parse().expect("an objective")];
     wanted.usd_per_hour = Some(3.6);
     let results = run(wanted).await;
@@ -181,7 +170,7 @@ async fn the_highest_load_that_keeps_an_objective_is_found() {
     assert!((price.expect("a price") * tps.expect("a throughput") - 1000.0).abs() < 1e-6);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_cold_start_is_left_out() {
     let (_simulator, address) = simulator("ttft=100ms,gap=2ms,tokens=200,cold_start=900ms@9").await;
     let mut wanted = plan(address, closed(8), TENTH);
@@ -208,7 +197,7 @@ async fn reasons(behaviour: Behaviour, drift: f64) -> Vec<(Reason, String)> {
     withheld.map(|it| (it.reason, it.message.clone())).collect()
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_ramp_is_not_steady() {
     let ramp = Behaviour {
         ttft: |at| 0.06 + 0.012 * at,
@@ -221,7 +210,7 @@ async fn a_ramp_is_not_steady() {
     assert!(found.iter().any(ttft), "{found:?}");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_stall_is_not_steady() {
     let stall = Behaviour {
         stands_still: |at| (4.0..5.3).contains(&at),
@@ -235,7 +224,7 @@ async fn a_stall_is_not_steady() {
     assert!(found.iter().any(stalled), "{found:?}");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_failed_call_withholds_all_figures() {
     let failing = Behaviour {
         fails: |call| call == 40,

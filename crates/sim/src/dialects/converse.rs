@@ -2,6 +2,7 @@
 
 use super::event_stream::{event, exception};
 use super::json::Quoted;
+use crate::clock;
 use crate::plan::{Answer, Counts, Stop, Text};
 use crate::script::{Script, TokenRun};
 use crate::stream::AnswerSummary;
@@ -21,12 +22,12 @@ impl Converse {
     pub fn new(answer: Arc<Answer>) -> Converse {
         Converse {
             answer,
-            begun: Instant::now(),
+            begun: clock::now(),
         }
     }
 
     fn latency(&self) -> u64 {
-        self.begun.elapsed().as_millis() as u64
+        (clock::now() - self.begun).as_millis() as u64
     }
 
     fn tool_use(&self, text: &Text) -> Value {

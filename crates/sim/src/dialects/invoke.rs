@@ -5,6 +5,7 @@ use super::anthropic::Messages;
 use super::converse::stop_reason;
 use super::event_stream::{event, exception};
 use super::json::Quoted;
+use crate::clock;
 use crate::plan::{Answer, Counts, Stop};
 use crate::script::{Script, TokenRun};
 use crate::stream::AnswerSummary;
@@ -59,7 +60,7 @@ impl Invoke {
             family: Family::of(&answer.model),
             messages: Messages::new(Arc::clone(&answer)),
             answer,
-            begun: Instant::now(),
+            begun: clock::now(),
             first: None,
             generated: 0,
         }
@@ -83,7 +84,7 @@ impl Invoke {
         let counts = self.answer.usage?;
         Some(json!({
             "inputTokenCount": counts.input, "outputTokenCount": counts.output,
-            "invocationLatency": self.begun.elapsed().as_millis() as u64,
+            "invocationLatency": (clock::now() - self.begun).as_millis() as u64,
             "firstByteLatency": self.first.unwrap_or_default().as_millis() as u64,
         }))
     }
@@ -181,7 +182,7 @@ impl Script for Invoke {
     }
 
     fn say(&mut self, said: TokenRun<'_>, out: &mut BytesMut) {
-        self.first.get_or_insert_with(|| self.begun.elapsed());
+        self.first.get_or_insert_with(|| clock::now() - self.begun);
         self.generated += said.tokens;
         let text = Quoted(said.fragment);
         let tokens = json!(self.answer.usage.map(|_| self.generated));

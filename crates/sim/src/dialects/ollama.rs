@@ -1,6 +1,7 @@
 //! Ollama's own chat and generate: one JSON object a line.
 
 use super::json::{Quoted, put};
+use crate::clock;
 use crate::plan::{Answer, Counts, Stop, Text};
 use crate::script::{Script, TokenRun};
 use crate::stream::AnswerSummary;
@@ -24,7 +25,7 @@ impl Ollama {
         Ollama {
             answer,
             generate,
-            begun: Instant::now(),
+            begun: clock::now(),
             first: None,
         }
     }
@@ -111,7 +112,7 @@ impl Ollama {
 
     /// Ollama's own measurement of itself.
     fn measure(&self, end: &mut Value, counts: Counts) {
-        let total = self.begun.elapsed();
+        let total = clock::now() - self.begun;
         let prompt = self.first.unwrap_or(total / 2);
         end["total_duration"] = nanos(total);
         end["load_duration"] = nanos(Duration::from_millis(1).min(prompt));
@@ -150,7 +151,7 @@ impl Script for Ollama {
     }
 
     fn say(&mut self, said: TokenRun<'_>, out: &mut BytesMut) {
-        self.first.get_or_insert_with(|| self.begun.elapsed());
+        self.first.get_or_insert_with(|| clock::now() - self.begun);
         if said.text.channel == Channel::ToolCall {
             let calls = json!([self.call(said.text)]);
             let message = json!({"role": "assistant", "content": "", "tool_calls": calls});

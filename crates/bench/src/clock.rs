@@ -1,0 +1,8 @@
+//! The clock of the runtime, which a test can stop and move.
+
+use std::time::Instant;
+
+/// The present instant.
+pub fn now() -> Instant {
+    tokio::time::Instant::now().into_std()
+}
