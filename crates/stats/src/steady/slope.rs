@@ -63,7 +63,7 @@ pub fn slope(series: &[f64], confidence: f64) -> Result<Slope> {
         return Err(Error::ZeroLevel);
     }
     let line = Line::through(series, level);
-    let worth = effective(series.len(), line.neighbours());
+    let worth = effective(series.len(), line.neighbours(level));
     check::at_least(3, worth as usize)?;
     let error = (product(&line.residuals, &line.residuals) / (worth - 2.0) / line.spread).sqrt();
     let quantile = student_quantile(1.0 - left_out / 2.0, worth - 2.0)?;
@@ -116,12 +116,14 @@ impl Line {
         }
     }
 
-    /// The correlation of neighbouring residuals; 0 where there are none.
-    fn neighbours(&self) -> f64 {
+    /// The correlation of neighboring residuals; 0 if they are only the rounding errors of a series on a line, which
+    /// depend on each other.
+    fn neighbours(&self, level: f64) -> f64 {
+        let rounding = self.residuals.len() as f64 * f64::EPSILON * level;
         let squares = product(&self.residuals, &self.residuals);
-        match product(&self.residuals, &self.residuals[1..]) / squares {
-            correlation if correlation.is_finite() => correlation,
-            _ => 0.0,
+        if squares <= rounding * rounding {
+            return 0.0;
         }
+        product(&self.residuals, &self.residuals[1..]) / squares
     }
 }

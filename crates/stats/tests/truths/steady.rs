@@ -60,6 +60,17 @@ fn intervals_of_slopes_hold_about_as_often_as_they_say() {
     }
 }
 
+/// Its residuals are rounding errors.
+#[test]
+fn a_constant_series_is_steady() {
+    for level in [0.1, 1.0 / 3.0, 150.0, 1e-9, 1e9] {
+        let noisy = |step: usize| level * (1.0 + (step % 3) as f64 * f64::EPSILON);
+        let series: Vec<f64> = (0..50).map(noisy).collect();
+        let found = slope(&series, 0.95).expect("a level");
+        assert!(found.is_within(1e-9), "{level}: {found:?}");
+    }
+}
+
 #[test]
 fn steady_is_what_is_shown_to_be() {
     let mut draw = Draw::seeded(35);
