@@ -4,6 +4,8 @@ import { fileURLToPath } from "node:url";
 import { chromium } from "playwright-core";
 
 const FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"];
+/** How many times as long as on an idle machine a page may take, in a wait that ends as soon as it can. */
+export const PATIENCE = 6;
 const AXE = fs.readFileSync(new URL("node_modules/axe-core/axe.min.js", import.meta.url), "utf8");
 
 /** A browser with fonts that do not depend on the machine. */
@@ -16,7 +18,7 @@ export function launch() {
 export async function open(browser, base, { path = "", expected = null, prepare = null, width = 1440, height = 900, ...options } = {}) {
   const context = await browser.newContext({ viewport: { width, height }, locale: "en-GB", ...options });
   const page = await context.newPage();
-  page.setDefaultTimeout(30_000);
+  page.setDefaultTimeout(30_000 * PATIENCE);
   const wrong = [];
   const note = (text) => expected?.test(text) || wrong.push(text);
   page.on("console", (message) => ["error", "warning"].includes(message.type()) && note(`console: ${message.text()} (${message.location().url})`));

@@ -1,16 +1,16 @@
 // The page of a fleet of ten proxies, one of which was killed: `node fleet.mjs SETTINGS.json RESULTS.json`.
 import assert from "node:assert/strict";
 import fs from "node:fs";
-import { inaccessible, launch, open } from "./browser.mjs";
+import { PATIENCE, inaccessible, launch, open } from "./browser.mjs";
 
 const [, , settings, results] = process.argv;
 const world = JSON.parse(fs.readFileSync(settings, "utf8"));
 const browser = await launch();
 
 const until = async (what, holds, seconds = 60) => {
-  const end = Date.now() + seconds * 1000;
+  const end = Date.now() + seconds * 1000 * PATIENCE;
   while (!(await holds())) {
-    assert.ok(Date.now() < end, `not within ${seconds} s: ${what}`);
+    assert.ok(Date.now() < end, `not within ${seconds * PATIENCE} s: ${what}`);
     await new Promise((wake) => setTimeout(wake, 100));
   }
 };

@@ -1,7 +1,7 @@
 // What people do with the live page, and what they must see. Each scenario throws where they do not.
 import assert from "node:assert/strict";
 import fs from "node:fs";
-import { call, inaccessible, open } from "./browser.mjs";
+import { PATIENCE, call, inaccessible, open } from "./browser.mjs";
 
 const VIEWS = { now: "", sessions: "sessions", calls: "calls", costs: "costs", upstreams: "upstreams", experiments: "experiments", alerts: "alerts", connect: "connect" };
 const figure = (page, tile) => page.locator(`#tile-${tile} .value`).textContent();
@@ -10,9 +10,9 @@ const cells = (page, table, column) => page.locator(`${table} tbody tr > :nth-ch
 const below = async (page, table, label) => cells(page, table, (await page.locator(`${table} thead th`).allTextContents()).findIndex((name) => name === label) + 1);
 const state = (page, wanted) => page.locator(`#link-state[data-state="${wanted}"]`).waitFor();
 const until = async (what, holds, seconds = 30) => {
-  const end = Date.now() + seconds * 1000;
+  const end = Date.now() + seconds * 1000 * PATIENCE;
   while (!(await holds())) {
-    assert.ok(Date.now() < end, `not within ${seconds} s: ${what}`);
+    assert.ok(Date.now() < end, `not within ${seconds * PATIENCE} s: ${what}`);
     await new Promise((wake) => setTimeout(wake, 50));
   }
 };
@@ -845,7 +845,7 @@ async function capsule(world) {
   await state(page, "live");
   const firing = page.locator("#slos .slo", { hasText: "availability" }).getByRole("button", { name: "Save the incident as a file" });
   const save = async (button, file) => {
-    const [download] = await Promise.all([page.waitForEvent("download", { timeout: 30_000 }), button.click()]);
+    const [download] = await Promise.all([page.waitForEvent("download", { timeout: 30_000 * PATIENCE }), button.click()]);
     assert.match(download.suggestedFilename(), /^tokengauge-incident-.*\.html$/);
     await download.saveAs(file);
   };
@@ -904,7 +904,7 @@ async function alertHistory(world) {
   assert.deepEqual(await inaccessible(page), [], "alerts");
   const { cause } = (await api(world, "slos")).slos.find(({ name }) => name === "availability");
   await until("its cause", async () => (await row.textContent()).includes((await api(world, "slos")).slos.find(({ name }) => name === "availability").cause.sentence)).catch((error) => assert.fail(`${error.message}: ${cause?.sentence}`));
-  const save = page.waitForEvent("download", { timeout: 30_000 });
+  const save = page.waitForEvent("download", { timeout: 30_000 * PATIENCE });
   const [asked] = await asks(page, /\/capsule\?/, () => row.getByRole("button", { name: "Save" }).click());
   assert.equal(new URL(asked.url()).searchParams.get("slo"), "availability");
   const download = await save;
