@@ -16,7 +16,8 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::process::Command;
 use tokio::time::timeout;
 
-/// 50 intervals of 50 ms of four streams. What may drift is what a busy machine needs.
+/// 50 intervals of 50 ms of four streams. Steadiness is tested in `crates/bench`, by a clock that a busy machine does not
+/// disturb: here nearly any run is steady.
 const SHORT: [&str; 16] = [
     "--isl",
     "16",
@@ -31,7 +32,7 @@ const SHORT: [&str; 16] = [
     "--sample-interval",
     "50ms",
     "--steady-within",
-    "60",
+    "1000",
     "--max-client-lag",
     "10s",
 ];
