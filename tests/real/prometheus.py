@@ -82,25 +82,35 @@ class Prometheus:
         return value
 
     def end_at_a_scrape(self):
-        """What was watched ends at the last scrape that was answered: behind one that was not, nothing has a value."""
-        self.end = self.wait_for("min(timestamp(up == 1)) and count(up == 0 or up == 1) == count(up == 1)")
+        """What was watched ends at a scrape. After one that was not answered in time a target has no value, so that all scrapes
+        of the last seconds must have been."""
+        self.end = self.wait_for("min(timestamp(up)) and count(min_over_time(up[3s]) == 1) == count(up)")
 
     def wait_for_recordings(self, seconds):
-        """Until rules that are evaluated every so many seconds have seen all that happened before.
+        """Until rules that are evaluated every so many seconds have seen all that happened before, then the rules that read what
+        they record, and a scrape came after both.
 
-        They look at what was a fifth of that time ago. An evaluation may begin a second after the time that it is of.
+        They look at what was a fifth of that time ago.
         """
         begun = time.time()
         scraped = self.wait_for("min(timestamp(up))", lambda at: at >= begun)
-        deadline = time.monotonic() + DATA_SECONDS
-        while (last := self.last_evaluation()) < scraped + seconds / 5 + 1:
-            assert time.monotonic() < deadline, f"the last evaluation was {time.time() - last:.0f} s ago"
-            time.sleep(0.1)
+        self.wait_for_evaluation(scraped + seconds / 5)
+        self.wait_for_evaluation(time.time(), below=seconds)
+        # What is asked for at a time before an evaluation has the value of the previous one.
+        evaluated = time.time()
+        self.wait_for("min(timestamp(up))", lambda at: at >= evaluated)
 
-    def last_evaluation(self):
-        """When the group of rules that has waited longest was evaluated."""
-        groups = self.ask("rules")["groups"]
-        return min(datetime.datetime.fromisoformat(group["lastEvaluation"]).timestamp() for group in groups)
+    def wait_for_evaluation(self, at, below=math.inf):
+        """Until all groups of rules, or those with an interval below so many seconds, were evaluated at a time after `at`."""
+        deadline = time.monotonic() + DATA_SECONDS
+        while True:
+            groups = [group for group in self.ask("rules")["groups"] if group["interval"] < below]
+            last = [datetime.datetime.fromisoformat(group["lastEvaluation"]).timestamp() for group in groups]
+            # An evaluation may begin a second after the time that it is of.
+            if min(last, default=math.inf) >= at + 1:
+                return
+            assert time.monotonic() < deadline, f"a group of rules was last evaluated {time.time() - min(last):.0f} s ago"
+            time.sleep(0.1)
 
 
 @contextlib.contextmanager
