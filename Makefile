@@ -138,7 +138,7 @@ soak: compiler ## half an hour of mixed traffic with faults (MINUTES=30, SEED=n,
 
 .PHONY: sink-load
 sink-load: compiler ## 5,000 calls a second for ten minutes to real stores that are away for five (SECONDS=600)
-	tests/real/install
+	tests/real/install --lane alone
 	cargo build --locked
 	TOKENGAUGE_SINK_SECONDS=$(or $(SECONDS),600) TOKENGAUGE_SINK_PROFILE=release $(REAL)/venv/bin/python -m pytest -s tests/real/test_sink_load.py
 
