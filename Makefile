@@ -46,7 +46,7 @@ build: compiler ## the program and its tests
 	cargo $(if $(NEXTEST),nextest run,test) --locked --workspace --no-run
 	cargo build --locked --bin tokengauge $(AS_TESTED)
 
-# nextest runs each test in a process of its own and many at a time (.config/nextest.toml), but no doc tests.
+# nextest runs each test in a separate process and many at a time (.config/nextest.toml), but no doc tests.
 .PHONY: unit
 unit: compiler ## Rust's tests, doc tests included
 ifeq ($(NEXTEST),yes)

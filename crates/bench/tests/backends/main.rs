@@ -80,7 +80,7 @@ fn closed(streams: u32) -> Levels {
 
 const TENTH: Duration = Duration::from_millis(100);
 
-/// Within 1 % of what the simulator says it did, by instants of its own; a timer fires up to a millisecond late.
+/// The figures are the simulator's, measured by its side of the connection; a timer fires up to a millisecond late.
 #[tokio::test(start_paused = true)]
 async fn closed_loop_figures_are_the_simulators() {
     let (simulator, address) = simulator("ttft=150ms,gap=8ms,tokens=60").await;
