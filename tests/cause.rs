@@ -21,8 +21,15 @@ const BEFORE: usize = 30;
 const DURING: usize = 25;
 /// Events that an alert needs: all but a few of both.
 const MIN_EVENTS: usize = 105;
-/// How many agents call at once.
-const AGENTS: usize = 5;
+/// How many agents call at once: an odd number, so that each calls both upstreams in turn.
+const AGENTS: usize = 9;
+/// How the simulated upstreams behave but for a fault. Each fault and each bound is far from it, as a busy machine adds tens of
+/// milliseconds, and a phase counts as unchanged within 15 %.
+const HEALTHY: &str = "ttft=300ms,gap=30ms,tokens=24,usage=on";
+/// Output tokens per second: the healthy upstreams have 33, the slow ones 10.
+const FAST: &str = "output_tps.at_least = 18";
+/// Time to the first token: of the healthy upstreams 0.3 s, of the slow ones at least 2 s.
+const PROMPT: &str = "ttft.at_most = \"1s\"";
 
 /// What happens to the upstream vllm-a, and what is to be said of it.
 struct Incident {
@@ -75,7 +82,7 @@ async fn start(folder: &Path, setup: &Setup<'_>, receiver: &Receiver) -> Process
     let text = format!(
         "listen = \"127.0.0.1:0\"\n[admin]\nlisten = \"127.0.0.1:0\"\nurl = \"https://gauge.example/a/\"\n\
          [measure]\nmin_output_tokens = 8\nwarm_up_calls = {warm_up_calls}\nwarm_up_for = \"0s\"\n\
-         stall_threshold = \"300ms\"\n{upstreams}\
+         stall_threshold = \"1s\"\n{upstreams}\
          [[slo]]\nname = \"chat\"\nobjective = 0.99\nwindow = \"1d\"\nmin_events = {min_events}\n{promise}\n\
          [[notify]]\nkind = \"webhook\"\nurl = \"http://{}/alerts\"\nseverity = \"page\"\n",
         receiver.address
@@ -230,8 +237,7 @@ async fn status(admin: SocketAddr) -> String {
 async fn names_the_upstream(incident: Incident) {
     let folder = tempfile::tempdir().expect("a folder");
     let receiver = Receiver::start(ReceiverBehaviour::default()).await;
-    let settings = "ttft=20ms,gap=4ms,tokens=24,usage=on";
-    let simulators = [sim::start(settings).await, sim::start(settings).await];
+    let simulators = [sim::start(HEALTHY).await, sim::start(HEALTHY).await];
     let setup = Setup {
         upstreams: two_upstreams(&simulators),
         promise: incident.promise,
@@ -293,8 +299,8 @@ async fn names_the_upstream(incident: Incident) {
 #[tokio::test(flavor = "multi_thread")]
 async fn slow_decoding_of_an_upstream_names_the_upstream() {
     names_the_upstream(Incident {
-        promise: "output_tps.at_least = 50",
-        fault: "gap=40ms",
+        promise: FAST,
+        fault: "gap=100ms",
         mechanism: "decode",
         words: &[
             "inter-token gap ",
@@ -321,8 +327,8 @@ async fn errors_of_an_upstream_are_named() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_queue_at_an_upstream_names_the_upstream() {
     names_the_upstream(Incident {
-        promise: "ttft.at_most = \"300ms\"",
-        fault: "ttft=800ms",
+        promise: PROMPT,
+        fault: "ttft=2s",
         mechanism: "queue",
         words: &[
             "first token ",
@@ -335,8 +341,8 @@ async fn a_queue_at_an_upstream_names_the_upstream() {
 #[tokio::test(flavor = "multi_thread")]
 async fn slow_prefill_at_an_upstream_names_the_upstream() {
     names_the_upstream(Incident {
-        promise: "ttft.at_most = \"300ms\"",
-        fault: "prefill=1s",
+        promise: PROMPT,
+        fault: "prefill=3s",
         mechanism: "prefill",
         words: &["first token ", ": prefill, not queueing or decoding."],
     })
@@ -346,8 +352,8 @@ async fn slow_prefill_at_an_upstream_names_the_upstream() {
 #[tokio::test(flavor = "multi_thread")]
 async fn stalls_of_an_upstream_are_told_from_slow_decoding() {
     names_the_upstream(Incident {
-        promise: "longest_gap.at_most = \"300ms\"",
-        fault: "stall=700ms@12",
+        promise: "longest_gap.at_most = \"1s\"",
+        fault: "stall=2s@6",
         mechanism: "stalls",
         words: &["streams with stalls 100 %, before ", ": stalls."],
     })
@@ -360,11 +366,10 @@ async fn stalls_of_an_upstream_are_told_from_slow_decoding() {
 async fn one_bad_replica_is_named_by_its_address() {
     let folder = tempfile::tempdir().expect("a folder");
     let receiver = Receiver::start(ReceiverBehaviour::default()).await;
-    let settings = "ttft=20ms,gap=10ms,tokens=24,usage=on";
-    let replicas = [sim::start(settings).await, sim::start(settings).await];
+    let replicas = [sim::start(HEALTHY).await, sim::start(HEALTHY).await];
     let setup = Setup {
         upstreams: upstream("vllm", &replicas.each_ref()),
-        promise: "output_tps.at_least = 40",
+        promise: FAST,
         min_events: 160,
         warm_up_calls: 0,
     };
@@ -374,7 +379,7 @@ async fn one_bad_replica_is_named_by_its_address() {
     calls_of(of, ("coder", AGENTS), 50, "").await;
     replicas[1]
         .simulator
-        .set_fault("gap=30ms")
+        .set_fault("gap=100ms")
         .expect("a fault");
     calls_of(of, ("coder", AGENTS), 120, "").await;
 
@@ -393,13 +398,12 @@ async fn a_cold_start_is_told_from_a_queue() {
     const COLD: usize = 18;
     let folder = tempfile::tempdir().expect("a folder");
     let receiver = Receiver::start(ReceiverBehaviour::default()).await;
-    let settings = "ttft=20ms,gap=4ms,tokens=24,usage=on";
     let held = HeldPort::take();
-    let before = sim::start_on(held.listen(), settings);
-    let simulators = [before, sim::start(settings).await];
+    let before = sim::start_on(held.listen(), HEALTHY);
+    let simulators = [before, sim::start(HEALTHY).await];
     let setup = Setup {
         upstreams: two_upstreams(&simulators),
-        promise: "ttft.at_most = \"300ms\"\nselect.agent = \"coder\"",
+        promise: &format!("{PROMPT}\nselect.agent = \"coder\""),
         min_events: 2 * (WARM + COLD) - 2,
         warm_up_calls: COLD,
     };
@@ -419,7 +423,7 @@ async fn a_cold_start_is_told_from_a_queue() {
         assert!(Instant::now() < away, "it does not end");
         call(proxy, "vllm-a", "nobody", 200, "").await;
     }
-    let cold = format!("{settings},cold_start=800ms@{COLD}");
+    let cold = format!("{HEALTHY},cold_start=3s@{COLD}");
     let _again = sim::start_on(held.listen(), &cold);
     calls(proxy, COLD, "").await;
 
@@ -441,11 +445,11 @@ async fn a_cold_start_is_told_from_a_queue() {
 async fn a_chatty_agent_is_named_where_everybody_waits() {
     let folder = tempfile::tempdir().expect("a folder");
     let receiver = Receiver::start(ReceiverBehaviour::default()).await;
-    let settings = "ttft=20ms,gap=4ms,tokens=24,usage=on,knee=3";
+    let settings = &format!("{HEALTHY},knee=3");
     let simulators = [sim::start(settings).await, sim::start(settings).await];
     let setup = Setup {
         upstreams: two_upstreams(&simulators),
-        promise: "output_tps.at_least = 50",
+        promise: "output_tps.at_least = 12",
         min_events: 180,
         warm_up_calls: 0,
     };
@@ -473,8 +477,7 @@ async fn a_chatty_agent_is_named_where_everybody_waits() {
 async fn an_alert_is_sent_again_once_its_cause_is_known() {
     let folder = tempfile::tempdir().expect("a folder");
     let receiver = Receiver::start(ReceiverBehaviour::default()).await;
-    let settings = "ttft=20ms,gap=4ms,tokens=24,usage=on";
-    let simulators = [sim::start(settings).await, sim::start(settings).await];
+    let simulators = [sim::start(HEALTHY).await, sim::start(HEALTHY).await];
     let setup = Setup {
         upstreams: two_upstreams(&simulators),
         promise: "availability = true\nselect.model = \"m\"",
