@@ -332,7 +332,11 @@ fn what_decided(name: &str, report: &Value) {
         "lost" => assert!(failed.contains(&"cut_off"), "{report:#}"),
         "again" => assert_eq!(failed, ["retries"], "{report:#}"),
         "refusing" => assert_eq!(failed, ["refused"], "{report:#}"),
-        "malformed" => assert_eq!(failed, ["invalid_tool_calls"], "{report:#}"),
+        "malformed" => {
+            // An answer whose tool call cannot be read has failed, too.
+            let all = ["failures", "cut_off", "invalid_tool_calls"];
+            assert_eq!(failed, all, "{report:#}");
+        }
         "failing" => assert_eq!(failed, ["failures"], "{report:#}"),
         "silent" => assert_eq!(failed, ["empty"], "{report:#}"),
         "few" => assert!(reason.contains("too few sessions"), "{reason}"),

@@ -57,8 +57,18 @@ fn write(folder: &TempDir, records: &[CallRecord], random: &mut SplitMix64) {
     }
 }
 
+/// Makes of a file what version 10 would have written.
+pub fn back_to_version_10(path: &Path) {
+    let back = "DROP VIEW calls_readable; ALTER TABLE calls DROP COLUMN served_by;
+        ALTER TABLE calls DROP COLUMN cost_unavailable; ALTER TABLE calls DROP COLUMN skipped_events;
+        ALTER TABLE calls DROP COLUMN server_tools_us; PRAGMA user_version = 10";
+    let connection = rusqlite::Connection::open(path).expect("opens");
+    connection.execute_batch(back).expect("undone");
+}
+
 /// Makes of a file what version 9 would have written.
 pub fn back_to_version_9(path: &Path) {
+    back_to_version_10(path);
     let back = "DROP TABLE daily_spending; ALTER TABLE unsummed DROP COLUMN spending_below_key;
         PRAGMA user_version = 9";
     let connection = rusqlite::Connection::open(path).expect("opens");

@@ -101,6 +101,16 @@ fn usage(counts: &str) -> Usage {
             "written_1h" => usage.cache_write_1h = number,
             "output" => usage.output = number,
             "reasoning" => usage.reasoning = number,
+            "billed_input" => usage.details.billed_input = number,
+            "billed_output" => usage.details.billed_output = number,
+            "unsent" => usage.details.unsent_output = number,
+            "audio_input" => usage.details.audio_input = number,
+            "cached_audio_input" => usage.details.cached_audio_input = number,
+            "audio_output" => usage.details.audio_output = number,
+            "image_output" => usage.details.image_output = number,
+            "searches" => usage.details.searches = number,
+            "other_tools" => usage.details.other_tools = number,
+            "regional" => usage.details.regional = number.map(|flag| flag == 1),
             name => panic!("{name}"),
         }
     }
@@ -143,7 +153,9 @@ fn a_record_says_what_its_response_says() {
             let name = fixture.path.display();
             // What could not be read leaves the counts of a record unknown.
             let read = fixture.events.as_ref();
-            let Some(events) = read.filter(|events| !events.contains("unparsed")) else {
+            let Some(events) =
+                read.filter(|events| !events.contains("unparsed") && !events.contains("damaged"))
+            else {
                 continue;
             };
             let coding = CODINGS.get(played % (CODINGS.len() + 1)).copied();

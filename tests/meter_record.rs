@@ -78,7 +78,17 @@ fn a_finished_stream_has_exactly_these_fields_and_values() {
     // Beyond what one call of the macro takes.
     should["engine"] = Value::Null;
     should["session_guess"] = Value::Null;
-    for absent in ["team", "cost_center", "tenant", "key_hash", "tools"] {
+    should["seconds"]["server_tools"] = json!(0.0);
+    should["skipped_events"] = json!(0);
+    should["cost_unavailable"] = json!("no_price");
+    for absent in [
+        "team",
+        "cost_center",
+        "tenant",
+        "key_hash",
+        "tools",
+        "served_by",
+    ] {
         should[absent] = Value::Null;
     }
     assert_eq!(is, should);

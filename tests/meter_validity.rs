@@ -98,13 +98,25 @@ fn far_more_reported_than_streamed_is_hidden_reasoning() {
 }
 
 #[test]
-fn much_reported_output_without_hidden_reasoning_is_another_tokenizer() {
-    let usage =
-        "{\"completion_tokens\":400,\"completion_tokens_details\":{\"reasoning_tokens\":0}}";
-    let last = format!("data: {{\"choices\":[],\"usage\":{usage}}}\n\n");
-    let mut frames = steady(10, 8, 100);
-    frames.push((50_000, finish(None) + &last + DONE));
-    assert_eq!(play(&Bench::default(), &frames).tps.unavailable, None);
+fn output_that_cannot_have_been_sent_is_hidden_whatever_the_parts_say() {
+    let play = |usage: &str| {
+        let last = format!("data: {{\"choices\":[],\"usage\":{usage}}}\n\n");
+        let mut frames = steady(10, 8, 100);
+        frames.push((50_000, finish(None) + &last + DONE));
+        play(&Bench::default(), &frames)
+    };
+    for usage in [
+        r#"{"completion_tokens":400,"completion_tokens_details":{"reasoning_tokens":0}}"#,
+        r#"{"completion_tokens":400,"completion_tokens_details":{"rejected_prediction_tokens":20}}"#,
+    ] {
+        assert_reason(&play(usage), HiddenOutput);
+    }
+    let rejected = play(
+        r#"{"completion_tokens":400,"completion_tokens_details":{"rejected_prediction_tokens":320}}"#,
+    );
+    assert_eq!(rejected.tps.unavailable, None);
+    assert_eq!(rejected.tps.reported, rejected.tps.output, "80 were sent");
+    assert_eq!(rejected.tokens.reported.output, Some(400));
 }
 
 #[test]

@@ -243,12 +243,17 @@ fn line(lines: &mut String, event: Event<'_>) {
         }
         Event::Usage(usage) => lines.push_str(&counts(&usage)),
         Event::Engine(report) => lines.push_str(&measured(&report)),
+        Event::ServedBy(provider) => {
+            write!(lines, "provider {}", quoted(provider)).expect("written")
+        }
         Event::ServiceTier(tier) => write!(lines, "tier {}", quoted(tier)).expect("written"),
         Event::Cost(usd) => write!(lines, "cost {usd}").expect("written"),
         Event::Error(kind) => write!(lines, "error {}", quoted(kind)).expect("written"),
         Event::TurnStarted => lines.push_str("turn_started"),
         Event::TurnEnded => lines.push_str("turn_ended"),
         Event::End => lines.push_str("end"),
+        Event::Damaged => lines.push_str("damaged"),
+        Event::Skipped => lines.push_str("skipped"),
         Event::Unparsed => lines.push_str("unparsed"),
     }
     lines.push('\n');
@@ -266,6 +271,16 @@ fn counts(usage: &Usage) -> String {
         ("written_1h", usage.cache_write_1h),
         ("output", usage.output),
         ("reasoning", usage.reasoning),
+        ("billed_input", usage.details.billed_input),
+        ("billed_output", usage.details.billed_output),
+        ("unsent", usage.details.unsent_output),
+        ("audio_input", usage.details.audio_input),
+        ("cached_audio_input", usage.details.cached_audio_input),
+        ("audio_output", usage.details.audio_output),
+        ("image_output", usage.details.image_output),
+        ("searches", usage.details.searches),
+        ("other_tools", usage.details.other_tools),
+        ("regional", usage.details.regional.map(u64::from)),
     ];
     let known = known
         .iter()
@@ -311,7 +326,13 @@ fn check(folder: &str, dialect: Dialect) {
             content_encoding: None,
         };
         let whole = fixture.read(dialect, &head, [&body[..]].into_iter());
-        assert_eq!(whole, *expected, "{name}");
+        if std::env::var_os("TOKENGAUGE_WRITE_EVENTS").is_some() {
+            let mut events = fixture.path.clone().into_os_string();
+            events.push(".events");
+            std::fs::write(events, &whole).expect("written");
+        } else {
+            assert_eq!(whole, *expected, "{name}");
+        }
         let step = if body.len() <= CUT_EVERYWHERE {
             1
         } else {

@@ -47,6 +47,7 @@ fn rendered(reading: &Reading) -> Value {
     put("error", json!(reading.error));
     put("ends", json!(reading.ends));
     put("unparsed", json!(reading.unparsed));
+    put("skipped", json!(reading.skipped));
     if reading.turns != (0, 0) {
         put("turns", json!(reading.turns));
     }

@@ -136,17 +136,77 @@ pub struct Usage {
     pub output: Option<u64>,
     /// Output tokens spent on reasoning.
     pub reasoning: Option<u64>,
+    /// What the price and the checks need besides. In no record.
+    #[serde(skip)]
+    pub details: UsageDetails,
+}
+
+/// Parts of a usage that only the price and the checks of speeds need.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UsageDetails {
+    /// Input tokens that are billed, where the provider says so apart from those it processed.
+    pub billed_input: Option<u64>,
+    /// Output tokens that are billed, likewise.
+    pub billed_output: Option<u64>,
+    /// Output tokens that are billed but never sent, such as rejected predictions and the
+    /// summaries of a compaction.
+    pub unsent_output: Option<u64>,
+    /// Input tokens of audio.
+    pub audio_input: Option<u64>,
+    /// Input tokens of audio that were read from a cache.
+    pub cached_audio_input: Option<u64>,
+    /// Output tokens of audio.
+    pub audio_output: Option<u64>,
+    /// Output tokens of images and video.
+    pub image_output: Option<u64>,
+    /// How often the provider searched the web for the call.
+    pub searches: Option<u64>,
+    /// How often the provider ran another tool that it bills apart from tokens.
+    pub other_tools: Option<u64>,
+    /// Whether a region processed the call that has prices of its own.
+    pub regional: Option<bool>,
+}
+
+impl UsageDetails {
+    fn overlay(&mut self, newer: UsageDetails) {
+        self.billed_input = newer.billed_input.or(self.billed_input);
+        self.billed_output = newer.billed_output.or(self.billed_output);
+        self.unsent_output = newer.unsent_output.or(self.unsent_output);
+        self.audio_input = newer.audio_input.or(self.audio_input);
+        self.cached_audio_input = newer.cached_audio_input.or(self.cached_audio_input);
+        self.audio_output = newer.audio_output.or(self.audio_output);
+        self.image_output = newer.image_output.or(self.image_output);
+        self.searches = newer.searches.or(self.searches);
+        self.other_tools = newer.other_tools.or(self.other_tools);
+        self.regional = newer.regional.or(self.regional);
+    }
 }
 
 impl Usage {
-    /// Takes over every count that `newer` knows.
+    /// Takes over every count that `newer` knows. Counts of a call do not shrink to nothing: a
+    /// zero for all of the input or output is a member that a server filled in, unless it was
+    /// zero before. A zero for a part of the input, such as what was written to a cache, is real
+    /// where the input is.
     pub fn overlay(&mut self, newer: Usage) {
+        let mut newer = newer;
+        if newer.input == Some(0) && self.input > Some(0) {
+            let filled_in = |count: Option<u64>| count.filter(|count| *count > 0);
+            newer.input = None;
+            newer.cached_input = filled_in(newer.cached_input);
+            newer.cache_write = filled_in(newer.cache_write);
+            newer.cache_write_1h = filled_in(newer.cache_write_1h);
+        }
+        if newer.output == Some(0) && self.output > Some(0) {
+            newer.output = None;
+            newer.reasoning = newer.reasoning.filter(|count| *count > 0);
+        }
         self.input = newer.input.or(self.input);
         self.cached_input = newer.cached_input.or(self.cached_input);
         self.cache_write = newer.cache_write.or(self.cache_write);
         self.cache_write_1h = newer.cache_write_1h.or(self.cache_write_1h);
         self.output = newer.output.or(self.output);
         self.reasoning = newer.reasoning.or(self.reasoning);
+        self.details.overlay(newer.details);
     }
 
     /// Whether nothing at all was reported.
@@ -210,6 +270,8 @@ pub enum Event<'a> {
     Engine(EngineReport),
     /// The service tier that was served, never empty.
     ServiceTier(&'a str),
+    /// The provider behind a gateway, never empty.
+    ServedBy(&'a str),
     /// What the provider says that the call costs, in US dollars.
     Cost(f64),
     /// An error inside the body. Only its type or code: messages quote prompts.
@@ -222,7 +284,12 @@ pub enum Event<'a> {
     TurnEnded,
     /// The dialect's own terminator was seen.
     End,
-    /// A wire event could not be read; it was forwarded nevertheless.
+    /// A wire event held no event of the dialect, and none of its text: it is left out.
+    Skipped,
+    /// A wire event was damaged, so that some text is missing.
+    Damaged,
+    /// Something could not be read, so that nobody knows how much is missing; it was forwarded
+    /// nevertheless.
     Unparsed,
 }
 
@@ -371,6 +438,15 @@ pub enum Outcome {
 /// The `error_type` of a stream that ended without its terminator, where the connection was not lost.
 pub const UNTERMINATED: &str = "unterminated";
 
+/// The `error_type` of a 200 without any answer.
+pub const EMPTY_RESPONSE: &str = "empty_response";
+
+/// The `error_type` of a 200 whose body is no JSON.
+pub const NOT_JSON: &str = "not_json";
+
+/// The `error_type` of a prompt that the provider did not give to the model.
+pub const PROMPT_BLOCKED: &str = "prompt_blocked";
+
 impl Outcome {
     /// The word used in records and labels.
     pub fn as_str(self) -> &'static str {
@@ -473,6 +549,56 @@ impl CostSource {
     }
 }
 
+/// Why a call has no cost. A wrong cost is worse than none.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    Hash,
+    JsonSchema,
+    Serialize,
+    Deserialize,
+    strum::IntoStaticStr,
+)]
+#[strum(serialize_all = "snake_case")]
+#[serde(rename_all = "snake_case")]
+pub enum CostUnavailable {
+    /// The upstream was not reached or refused the call, so nothing is billed.
+    NotBilled,
+    /// The model has no price, neither configured nor in the built-in list.
+    NoPrice,
+    /// A number of tokens that the price depends on is unknown.
+    NoTokens,
+    /// The price of the service tier is unknown.
+    ServiceTier,
+    /// Audio, images or video are billed at prices that are unknown.
+    Modality,
+    /// The provider's own tools, such as web search, are billed at a price that is unknown.
+    HostedTools,
+    /// The price of the region that processed the call is unknown.
+    Region,
+}
+
+impl CostUnavailable {
+    /// Every reason.
+    pub const ALL: [CostUnavailable; 7] = [
+        CostUnavailable::NotBilled,
+        CostUnavailable::NoPrice,
+        CostUnavailable::NoTokens,
+        CostUnavailable::ServiceTier,
+        CostUnavailable::Modality,
+        CostUnavailable::HostedTools,
+        CostUnavailable::Region,
+    ];
+
+    /// The word used in records and labels.
+    pub fn as_str(self) -> &'static str {
+        self.into()
+    }
+}
+
 /// Everything known of one finished call. The field names are an interface.
 /// Unknown is `null`, never 0. Times are seconds, sizes bytes.
 #[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
@@ -563,6 +689,9 @@ pub struct CallRecord {
     /// The service tier the response says was served, else the one asked for.
     #[serde(default)]
     pub service_tier: Option<String>,
+    /// The provider that a gateway such as OpenRouter or LiteLLM says it sent the call to.
+    #[serde(default)]
+    pub served_by: Option<String>,
     /// Whether the upstream had just come up.
     pub warm_up: bool,
     /// Token counts.
@@ -580,12 +709,18 @@ pub struct CallRecord {
     pub segments: Vec<SpeedSegment>,
     /// Index of the wire event that carried the first generated text.
     pub first_token_event: Option<u64>,
+    /// Events of the stream that could not be read and were left out of the measurement.
+    #[serde(default)]
+    pub skipped_events: u64,
     /// Body sizes.
     pub bytes: Bytes,
     /// Cost in US dollars; unknown without a price.
     pub cost_usd: Option<f64>,
     /// Where the price came from; `null` without one.
     pub cost_source: Option<CostSource>,
+    /// Why there is no cost; `null` where there is one.
+    #[serde(default)]
+    pub cost_unavailable: Option<CostUnavailable>,
     /// The engine's own measurement, where the body has one.
     pub engine: Option<EngineReport>,
     /// The pod that measured it; only where calls of several are together.
@@ -659,6 +794,10 @@ pub struct Seconds {
     /// How long the proxy waited, while tokens came, for an agent that did not read.
     #[serde(default)]
     pub agent_blocked: Option<f64>,
+    /// How long the provider ran its own tools, such as web search, between the first token and
+    /// the last. Speeds of decoding leave it out.
+    #[serde(default)]
+    pub server_tools: Option<f64>,
 }
 
 /// Seconds of one [`SpeedSegment`].

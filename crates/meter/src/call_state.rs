@@ -211,6 +211,9 @@ impl CallState {
         self.is_grpc = content_type.is_some_and(|kind| kind.starts_with("application/grpc"));
         self.grpc_status(headers);
         self.run.generation.cost_usd = litellm_cost(headers);
+        if let Some(provider) = served_by(headers) {
+            self.run.generation.served_by(provider);
+        }
         if status == StatusCode::SWITCHING_PROTOCOLS {
             let extensions = text(headers, &header::SEC_WEBSOCKET_EXTENSIONS);
             self.turns = RealtimeTurns::new(context, extensions).map(Box::new);
@@ -246,6 +249,26 @@ fn litellm_cost(headers: &HeaderMap) -> Option<f64> {
     let usd = headers.get(LITELLM_COST)?.to_str().ok()?;
     let usd: f64 = usd.parse().ok()?;
     (usd.is_finite() && usd > 0.0).then_some(usd)
+}
+
+/// The headers by which gateways name the provider that they sent a call to.
+static SERVED_BY: [HeaderName; 4] = [
+    // LiteLLM: the address of its API.
+    HeaderName::from_static("x-litellm-model-api-base"),
+    // Azure: the region of a deployment, which a global one chooses.
+    HeaderName::from_static("x-ms-region"),
+    HeaderName::from_static("x-portkey-provider"),
+    HeaderName::from_static("cf-aig-provider"),
+];
+
+/// The provider behind a gateway. Of an address only the host is taken: the rest may hold a key.
+fn served_by(headers: &HeaderMap) -> Option<&str> {
+    let mut named = SERVED_BY.iter().filter_map(|name| text(headers, name));
+    let value = named.find(|value| !value.is_empty())?;
+    let host = value.split_once("://").map_or(value, |(_, rest)| rest);
+    let host = host.split(['/', '?', '#']).next()?;
+    let host = host.rsplit('@').next()?;
+    (!host.is_empty()).then_some(host)
 }
 
 /// The name of a gRPC status that is not OK, by the protocol's table of codes.

@@ -65,11 +65,11 @@ fn finish_stream(context: &CallContext, state: &mut CallState, at: Instant) {
         return;
     }
     let generation = &mut state.run.generation;
-    let unparsed = generation.unparsed;
+    let lost = generation.lost();
     let read = decoder.finish(&mut |event| generation.event(event));
     let cut_short = !generation.concluded();
     if cut_short {
-        generation.unparsed = unparsed;
+        generation.forget_lost(lost);
     } else if read.is_err() {
         state.broken = true;
     }
@@ -153,12 +153,12 @@ fn read_rest(context: &CallContext, state: &mut CallState) {
         }
         yield_now();
     }
-    let unparsed = run.generation.unparsed;
+    let lost = run.generation.lost();
     read = read.and_then(|()| decoder.finish(&mut |event| run.generation.event(event)));
     if decoder.is_stream() {
         run.frame(context, latest, accepted);
         if !run.generation.concluded() {
-            run.generation.unparsed = unparsed;
+            run.generation.forget_lost(lost);
         }
     } else {
         run.whole(context, latest, accepted);

@@ -6,11 +6,14 @@ use super::timeline::{Running, Timeline};
 use super::tool_calls::ToolCalls;
 use std::time::{Duration, Instant};
 use tokengauge_core::call::{Channel, EngineReport, Event, Usage};
+use tokengauge_core::finish_class::FinishClass;
 
 /// The most choices whose finish reason is kept.
 const MAX_CHOICES: usize = 256;
 /// The most characters that are kept of a name off the wire.
 const MAX_NAME: usize = 200;
+/// One damaged event in so many leaves a measurement within the error of any other.
+const DAMAGED_IN: u64 = 20;
 /// The most characters that are kept of a finish reason or an error's type.
 const MAX_WORD: usize = 64;
 
@@ -31,6 +34,8 @@ pub(crate) struct Generation {
     pub(crate) cost_usd: Option<f64>,
     /// The first error inside the body.
     pub(crate) error: Option<Box<str>>,
+    /// What few responses say.
+    rare: Option<Box<Rare>>,
     /// By choice, in the order of their numbers.
     finishes: Vec<(u32, Box<str>)>,
     /// Wire events so far.
@@ -38,20 +43,32 @@ pub(crate) struct Generation {
     pub(crate) first_token_event: Option<u32>,
     /// Whether the dialect's own terminator was seen.
     pub(crate) terminated: bool,
-    /// Whether a wire event could not be read.
-    pub(crate) unparsed: bool,
-    /// Wire events that could not be read.
-    unread: u32,
+    /// Wire events, or bodies, after which nobody knows how much is missing.
+    unread: u16,
+    /// Damaged wire events: each lacks a little text.
+    damaged: u16,
+    /// Wire events that held nothing of the dialect.
+    skipped: u16,
     /// Whether any event had content of this dialect.
     spoke: bool,
+}
+
+/// What few responses say: it takes no room in others.
+#[derive(Default)]
+struct Rare {
+    /// The provider behind a gateway.
+    served_by: Option<Box<str>>,
+    /// The first finish reason that says that the generation failed.
+    failure: Option<Box<str>>,
 }
 
 impl Generation {
     /// Takes in an event. Its time is that of the frame.
     pub(crate) fn event(&mut self, event: Event<'_>) {
         self.spoke |= match event {
-            Event::Message | Event::Unparsed | Event::Engine(_) => false,
-            Event::ServiceTier(_) | Event::Cost(_) => false,
+            Event::Message | Event::Unparsed | Event::Damaged | Event::Skipped => false,
+            Event::Engine(_) => false,
+            Event::ServiceTier(_) | Event::ServedBy(_) | Event::Cost(_) => false,
             // The last event of many engines names the model, in any dialect.
             Event::Model(_) => self.messages <= 1,
             _ => true,
@@ -77,16 +94,16 @@ impl Generation {
             Event::Usage(usage) => self.usage.get_or_insert_default().overlay(usage),
             Event::Engine(engine) => self.engine = Some(Box::new(engine)),
             Event::ServiceTier(tier) => remember(&mut self.service_tier, tier, MAX_WORD),
+            Event::ServedBy(provider) => self.served_by(provider),
             Event::Cost(usd) => self.cost_usd = Some(usd),
             Event::Error(kind) => {
                 self.error
                     .get_or_insert_with(|| clip(kind, MAX_WORD).into());
             }
             Event::End => self.terminated = true,
-            Event::Unparsed => {
-                self.unparsed = true;
-                self.unread = self.unread.saturating_add(1);
-            }
+            Event::Unparsed => self.unread = self.unread.saturating_add(1),
+            Event::Skipped => self.skipped = self.skipped.saturating_add(1),
+            Event::Damaged => self.damaged = self.damaged.saturating_add(1),
             Event::ResponseId(id) => {
                 self.response_id
                     .get_or_insert_with(|| clip(id, MAX_NAME).into());
@@ -126,7 +143,6 @@ impl Generation {
         Generation {
             model: self.model.take(),
             messages: self.messages,
-            unread: self.unread,
             spoke: self.spoke,
             ..Generation::default()
         }
@@ -145,7 +161,54 @@ impl Generation {
 
     /// Whether valid events arrived, but none of the expected dialect.
     pub(crate) fn is_foreign(&self) -> bool {
-        self.messages > u64::from(self.unread) && !self.spoke
+        let lost: u64 = self.lost().into_iter().map(u64::from).sum();
+        self.messages > lost && !self.spoke
+    }
+
+    /// Wire events that were not read.
+    pub(crate) fn lost(&self) -> [u16; 3] {
+        [self.unread, self.damaged, self.skipped]
+    }
+
+    /// Forgets what was lost since [`Generation::lost`] said this.
+    pub(crate) fn forget_lost(&mut self, before: [u16; 3]) {
+        [self.unread, self.damaged, self.skipped] = before;
+    }
+
+    /// Whether so much could not be read that its tokens are not known.
+    pub(crate) fn is_unparsed(&self) -> bool {
+        let damaged = u64::from(self.damaged);
+        self.unread > 0 || damaged * DAMAGED_IN > self.messages
+    }
+
+    /// Wire events that were left out of the measurement.
+    pub(crate) fn skipped_events(&self) -> u64 {
+        u64::from(self.damaged) + u64::from(self.skipped)
+    }
+
+    /// The error inside the body, else the finish reason that says that it failed.
+    pub(crate) fn failure(&self) -> Option<&str> {
+        let failure = || self.rare.as_ref()?.failure.as_deref();
+        self.error.as_deref().or_else(failure)
+    }
+
+    /// The response names the provider behind a gateway.
+    pub(crate) fn served_by(&mut self, provider: &str) {
+        let rare = self.rare.get_or_insert_default();
+        remember(&mut rare.served_by, provider, MAX_NAME);
+    }
+
+    /// The provider behind a gateway.
+    pub(crate) fn provider(&self) -> Option<&str> {
+        self.rare.as_ref()?.served_by.as_deref()
+    }
+
+    /// Whether the provider's own words said nothing: no text, no tool, no end and no tokens.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.first_token_event.is_none()
+            && self.finishes.is_empty()
+            && self.tool_calls.is_none()
+            && self.usage().output.unwrap_or(0) == 0
     }
 
     /// Whether events arrived, but none could be read.
@@ -194,6 +257,11 @@ impl Generation {
 
     fn finish_reason(&mut self, choice: u32, reason: &str) {
         let reason = clip(reason, MAX_WORD);
+        if FinishClass::of(reason).is_failure() {
+            let failure = reason.to_ascii_lowercase();
+            let rare = self.rare.get_or_insert_default();
+            rare.failure.get_or_insert_with(|| failure.into());
+        }
         match self
             .finishes
             .binary_search_by_key(&choice, |(choice, _)| *choice)

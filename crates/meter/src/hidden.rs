@@ -36,7 +36,7 @@ pub(crate) fn hidden(
         BeyondText::WholeAnswers => streamed.all() == 0,
         BeyondText::Never => false,
     };
-    let (Some(output), false) = (usage.output, textless) else {
+    let (Some(output), false) = (sendable(generation), textless) else {
         return false;
     };
     let model = generation.model.as_deref().unwrap_or_default();
@@ -50,8 +50,7 @@ pub(crate) fn hidden(
         bound.high
     };
     match usage.reasoning {
-        Some(0) => false,
-        Some(reasoning) if !within_answer(generation, output, reasoning) => {
+        Some(reasoning) if reasoning > 0 && !within_answer(generation, output, reasoning) => {
             let expected = by_answer(generation, output, reasoning, bound).unwrap_or(widest);
             reasoning as f64 > streamed.reasoning as f64 * expected + SLACK
         }
@@ -64,6 +63,13 @@ pub(crate) fn hidden(
     }
 }
 
+/// The reported output tokens without those that were billed and never sent.
+pub(crate) fn sendable(generation: &Generation) -> Option<u64> {
+    let usage = generation.usage();
+    let unsent = usage.details.unsent_output.unwrap_or(0);
+    usage.output.map(|output| output.saturating_sub(unsent))
+}
+
 /// Learns from a complete call without reasoning how the provider counts.
 pub(crate) fn learn(outcome: Outcome, generation: &Generation, token_ratios: &TokenRatios) {
     let usage = generation.usage();
@@ -72,7 +78,7 @@ pub(crate) fn learn(outcome: Outcome, generation: &Generation, token_ratios: &To
         && streamed.reasoning == 0
         && generation.counts.tool_calls() == 0
         && usage.reasoning.unwrap_or(0) == 0;
-    if let (true, Some(output)) = (plain, usage.output) {
+    if let (true, Some(output)) = (plain, sendable(generation)) {
         let model = generation.model.as_deref().unwrap_or_default();
         let script = generation.counts.scripts().widest();
         token_ratios.learn(model, script, output, streamed.all());

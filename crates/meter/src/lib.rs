@@ -19,6 +19,7 @@ mod guard;
 mod hidden;
 mod live;
 mod live_generation;
+mod model_names;
 mod nesting;
 mod operation;
 pub mod quota;
@@ -124,6 +125,7 @@ impl Meter {
             spans: Arc::default(),
             conversations: Conversations::default(),
             token_ratios: token_ratios::TokenRatios::default(),
+            model_names: Default::default(),
             counters: shared::Counters::default(),
             tracer,
         };

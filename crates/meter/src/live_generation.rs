@@ -4,11 +4,15 @@ use super::context::CallContext;
 use super::counts::ByChannel;
 use super::generation::Generation;
 use super::live::LiveCall;
+use super::model_names::{NameHash, Naming};
 use super::{Stream, TokenObserver};
 use std::sync::Arc;
 use std::time::Instant;
 use tokengauge_core::call::Channel;
 use tokengauge_core::throughput::{FinishedGeneration, GenerationThroughput};
+
+/// Frames with tokens after which the name of a model counts that no answer began with before.
+const TRUSTED_FRAMES: u64 = 2;
 
 /// A generation and its live state.
 #[derive(Default)]
@@ -18,6 +22,12 @@ pub(crate) struct LiveGeneration {
     observers: Option<Box<[Box<dyn TokenObserver>]>>,
     /// Tokens that were reported to the observers.
     reported: ByChannel,
+    /// Tokens that were charged to quotas.
+    charged: u32,
+    /// The model that the response had named by its first token.
+    first_named: NameHash,
+    /// Whether tokens are counted under the name of their model. Before, they are held back.
+    is_labelled: bool,
     /// What it adds to the system throughput.
     throughput: GenerationThroughput,
     /// Whether it arrived as one body.
@@ -67,8 +77,31 @@ impl LiveGeneration {
         let last = self.generation.timeline.all.map(|span| span.last);
         let at = last.unwrap_or(at);
         if self.generation.tokens().all() > 0 {
+            self.label(context, true);
             self.notify(context, at, accepted);
         }
+    }
+
+    /// Decides whether the name of the model is known, in which tokens are counted: the record
+    /// will have it. Most responses name it with their first token, some with the last, and some
+    /// name an alias before. The first answers that begin with a name show which it is.
+    fn label(&mut self, context: &CallContext, is_last: bool) {
+        if self.is_labelled {
+            return;
+        }
+        let frames = self.generation.timeline.all.map_or(0, |span| span.frames);
+        let named = self.generation.model.as_deref();
+        if frames <= 1 {
+            self.first_named = NameHash::of(named);
+        }
+        let names = &context.shared.model_names;
+        let naming = names.naming(&context.route_stats.upstream, NameHash::of(named));
+        self.is_labelled = is_last
+            || match naming {
+                Some(Naming::Same) => true,
+                Some(Naming::Another) => false,
+                None => named.is_some() && frames >= TRUSTED_FRAMES,
+            };
     }
 
     /// Its request was sent.
@@ -88,6 +121,14 @@ impl LiveGeneration {
         }
         if ended.tokens > Some(0) {
             self.ensure_series(context, accepted);
+            let last_named = NameHash::of(self.generation.model.as_deref());
+            let naming = match self.first_named == last_named {
+                true => Naming::Same,
+                false => Naming::Another,
+            };
+            let upstream = &context.route_stats.upstream;
+            let names = &context.shared.model_names;
+            names.learn(upstream, self.first_named, naming);
         }
         self.throughput.end(&context.shared.throughput, ended);
     }
@@ -114,6 +155,7 @@ impl LiveGeneration {
             }
             live.frame(at, self.generation.tokens());
         }
+        self.label(context, self.whole);
         self.notify(context, at, accepted);
     }
 
@@ -123,44 +165,55 @@ impl LiveGeneration {
         if !context.generates {
             return;
         }
-        if self.observers.is_none() {
-            self.observers = Some(self.watch(context, accepted));
-        }
-        let before = self.reported.all();
         let mut settled = self.generation.counts.settled();
-        for channel in [Channel::Answer, Channel::Reasoning, Channel::ToolCall] {
-            let (settled, reported) = (*settled.of(channel), self.reported.of(channel));
-            let new = settled.saturating_sub(*reported);
-            if new > 0 {
-                *reported = settled;
-                context.charge(new);
-                let observers = self.observers.iter_mut().flatten();
-                observers.for_each(|watch| watch.tokens(at, channel, new));
+        let new = settled.all().saturating_sub(u64::from(self.charged));
+        self.charged = u32::try_from(settled.all()).unwrap_or(u32::MAX);
+        context.charge(new);
+        if self.is_labelled {
+            let observers = match &mut self.observers {
+                Some(observers) => observers,
+                None => self
+                    .observers
+                    .insert(watch(&self.generation, context, accepted)),
+            };
+            for channel in [Channel::Answer, Channel::Reasoning, Channel::ToolCall] {
+                let (settled, reported) = (*settled.of(channel), self.reported.of(channel));
+                let new = settled.saturating_sub(*reported);
+                if new > 0 {
+                    *reported = settled;
+                    let observers = observers.iter_mut();
+                    observers.for_each(|watch| watch.tokens(at, channel, new));
+                }
             }
         }
         if !self.whole {
-            self.ensure_series(context, accepted);
-            let new = self.reported.all().saturating_sub(before);
+            if self.is_labelled {
+                self.ensure_series(context, accepted);
+            }
             let tokens = (new, self.generation.tokens().all());
             let throughput = &context.shared.throughput;
             self.throughput
                 .frame(throughput, at, tokens, context.measure.buffered_above);
         }
     }
+}
 
-    fn watch(&self, context: &CallContext, accepted: bool) -> Box<[Box<dyn TokenObserver>]> {
-        let requested = self
-            .generation
-            .model
-            .is_none()
-            .then(|| context.model_requested());
-        let answered = self.generation.model.as_deref();
-        context.shared.subscribers.watch(&Stream {
-            route: &context.route_stats.route,
-            upstream: &context.route_stats.upstream,
-            workload: context.workload(),
-            model: answered.or(requested.as_ref().and_then(|model| model.as_deref())),
-            accepted,
-        })
-    }
+/// The observers of the tokens of a generation, by the model that it has named by now.
+fn watch(
+    generation: &Generation,
+    context: &CallContext,
+    accepted: bool,
+) -> Box<[Box<dyn TokenObserver>]> {
+    let requested = generation
+        .model
+        .is_none()
+        .then(|| context.model_requested());
+    let answered = generation.model.as_deref();
+    context.shared.subscribers.watch(&Stream {
+        route: &context.route_stats.route,
+        upstream: &context.route_stats.upstream,
+        workload: context.workload(),
+        model: answered.or(requested.as_ref().and_then(|model| model.as_deref())),
+        accepted,
+    })
 }

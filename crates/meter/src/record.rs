@@ -84,7 +84,7 @@ pub(crate) fn finished_call(
     let asked = request
         .as_ref()
         .and_then(|request| request.facts.as_deref());
-    let readable = !state.broken && !generation.unparsed;
+    let readable = !state.broken && !generation.is_unparsed();
     let token_ratios = &context.shared.token_ratios;
     let is_whole = readable && !state.lagged;
     let facts = Facts {
@@ -92,6 +92,11 @@ pub(crate) fn finished_call(
         status: state.status,
         streamed: closing.streamed,
         readable,
+        broken: state.broken,
+        asks_for_text: context.generates
+            && context.operation.class() == OperationClass::Generation
+            // Any server may answer there.
+            && &*context.path != "/",
         lagged: state.lagged,
         choices: asked.and_then(|asked| asked.choices),
         hidden: is_whole && hidden::hidden(closing.dialect, generation, token_ratios),
@@ -228,7 +233,7 @@ fn record(
         streamed: closing.streamed,
         status: status(state.status, closing.end),
         outcome: verdict.outcome,
-        error_type: error_type(verdict.outcome, state.status, closing.end, generation),
+        error_type: error_type(verdict.outcome, &verdict.facts, closing.end, generation),
         finish_reasons: generation.finish_reasons(),
         tools: generation.tools(),
         session: who.session,
@@ -247,6 +252,7 @@ fn record(
         hop: context.hop.as_ref().map(|hop| hop.number),
         response_id: generation.response_id.as_deref().map(str::to_owned),
         service_tier: None,
+        served_by: generation.provider().map(str::to_owned),
         warm_up: state.warm_up,
         tokens: tokens(context, generation, verdict, closing.input),
         seconds: durations(closing, generation, state.status),
@@ -264,18 +270,24 @@ fn record(
             Some(_) => Vec::new(),
         },
         first_token_event: generation.first_token_event.map(u64::from),
+        skipped_events: generation.skipped_events(),
         bytes: state.bytes,
         cost_usd: None,
         cost_source: None,
+        cost_unavailable: None,
         engine: generation.engine.as_deref().copied(),
         pod: None,
     }
 }
 
-/// Sets the cost of the call, if it is known. Our own count is an estimate of the billed tokens.
+/// Sets the cost of the call, or why it is unknown. Our own count is an estimate of the billed tokens.
 fn price(record: &mut CallRecord, prices: &Prices, known: DirectCosts) {
-    let Some((usd, source)) = prices.cost(record, known) else {
-        return;
+    let (usd, source) = match prices.cost(record, known) {
+        Ok(cost) => cost,
+        Err(reason) => {
+            record.cost_unavailable = Some(reason);
+            return;
+        }
     };
     record.cost_usd = Some(usd);
     record.cost_source = Some(source);
@@ -311,18 +323,21 @@ fn status(upstream: Option<u16>, end: &End) -> Option<u16> {
 /// The name of an error: ours, that in the body, else the status.
 fn error_type(
     outcome: Outcome,
-    status: Option<u16>,
+    facts: &Facts,
     end: &End,
     generation: &Generation,
 ) -> Option<String> {
-    let of_body = generation.error.as_deref().map(str::to_owned);
+    let of_body = generation.failure().map(str::to_owned);
     match (outcome, end) {
         (outcome, End::Failed(kind)) if outcome != Outcome::Complete => {
             Some(kind.as_str().to_owned())
         }
-        (Outcome::HttpError, _) => of_body.or(status.map(|status| status.to_string())),
+        (Outcome::HttpError, _) => of_body.or(facts.status.map(|status| status.to_string())),
         (Outcome::UpstreamReset, End::Complete) => Some(UNTERMINATED.to_owned()),
         (Outcome::UpstreamReset, _) => Some(FailureKind::Reset.as_str().to_owned()),
+        (Outcome::ErrorEvent, _) => {
+            of_body.or(verdict::no_answer(facts, generation).map(str::to_owned))
+        }
         _ => of_body,
     }
 }
@@ -405,6 +420,7 @@ fn durations(closing: &RecordInput<'_>, generation: &Generation, status: Option<
         longest_gap: timeline.longest_gap.map(seconds),
         duration: between(received, Some(closing.ended)),
         agent_blocked: frames.then(|| seconds(timeline.agent_blocked())),
+        server_tools: frames.then_some(0.0),
     }
 }
 
@@ -441,7 +457,7 @@ fn speeds(
 
 /// The decode speed in the provider's tokens.
 fn reported_rate(output: Option<f64>, generation: &Generation) -> Option<f64> {
-    let reported = generation.usage().output? as f64;
+    let reported = hidden::sendable(generation)? as f64;
     let normalised = generation.tokens().all() as f64;
     Some(output? * reported / normalised).filter(|rate| rate.is_finite())
 }

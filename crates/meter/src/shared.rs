@@ -4,6 +4,7 @@ use super::accounting::Accounting;
 use super::background::BackgroundResponses;
 use super::conversations::Conversations;
 use super::live::Registry;
+use super::model_names::ModelNames;
 use super::nesting::OpenSpans;
 use super::route_stats::AllRouteStats;
 use super::subscriber::Subscribers;
@@ -43,6 +44,8 @@ pub(crate) struct Shared {
     pub(crate) conversations: Conversations,
     /// How many tokens models report for each token of ours.
     pub(crate) token_ratios: TokenRatios,
+    /// Which upstreams name the model late.
+    pub(crate) model_names: ModelNames,
     pub(crate) counters: Counters,
     /// Creates the spans of calls, if tracing is on.
     pub(crate) tracer: Option<Arc<Tracer>>,

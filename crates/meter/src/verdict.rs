@@ -3,9 +3,9 @@
 use super::generation::Generation;
 use crate::settings::Measure;
 use std::time::Instant;
-use tokengauge_core::call::{Dialect, Outcome, TpsUnavailable};
+use tokengauge_core::call::{Dialect, EMPTY_RESPONSE, NOT_JSON, Outcome, TpsUnavailable};
 use tokengauge_core::observer::{End, FailureKind};
-use tokengauge_wire::DIALECTS;
+use tokengauge_wire::{BeyondText, DIALECTS};
 
 /// Frames with generated text that an `output_tps` needs.
 const MIN_FRAMES: u64 = 4;
@@ -20,6 +20,10 @@ pub(crate) struct Facts {
     pub(crate) streamed: Option<bool>,
     /// Whether the body was read to its end, so that the answer's end is known.
     pub(crate) readable: bool,
+    /// Whether the framing or the encoding of the body broke.
+    pub(crate) broken: bool,
+    /// Whether the request asked a model to write text.
+    pub(crate) asks_for_text: bool,
     pub(crate) lagged: bool,
     /// Choices asked for.
     pub(crate) choices: Option<u32>,
@@ -36,11 +40,12 @@ pub(crate) fn outcome(end: &End, facts: &Facts, generation: &Generation) -> Outc
         // The upstream's status and errors come first, as for an agent that left.
         End::Failed(kind) if *kind != FailureKind::AgentSendTimeout => failed(*kind),
         _ if refused => Outcome::HttpError,
-        _ if generation.error.is_some() => Outcome::ErrorEvent,
+        _ if generation.failure().is_some() => Outcome::ErrorEvent,
         End::Drained if !generation.terminated => Outcome::Drained,
         End::ClientCancelled | End::Failed(_) if !generation.terminated => Outcome::ClientCancelled,
         End::UpstreamReset => Outcome::UpstreamReset,
         End::Complete if unterminated(facts, generation) => Outcome::UpstreamReset,
+        End::Complete if no_answer(facts, generation).is_some() => Outcome::ErrorEvent,
         End::Complete | End::ClientCancelled | End::Drained | End::Failed(_) => Outcome::Complete,
     }
 }
@@ -91,12 +96,28 @@ pub(crate) fn failed(kind: FailureKind) -> Outcome {
 fn unterminated(facts: &Facts, generation: &Generation) -> bool {
     let has_an_end = DIALECTS.registration(facts.dialect).ends_streams;
     let answered = facts.status.is_none_or(|status| status < 300);
-    facts.readable
+    !facts.broken
         && !facts.lagged
         && answered
         && facts.streamed == Some(true)
         && has_an_end
         && !generation.concluded()
+}
+
+/// The `error_type` of a 200 to a request for text that has no answer, if it is one: nothing at
+/// all, or a body that is no JSON, such as a page of HTML.
+pub(crate) fn no_answer(facts: &Facts, generation: &Generation) -> Option<&'static str> {
+    let dialect = DIALECTS.registration(facts.dialect);
+    let of_text = dialect.generates && dialect.beyond_text == BeyondText::Never;
+    let should = facts.asks_for_text && of_text && matches!(facts.status, Some(200 | 201));
+    if !should || facts.broken || facts.lagged || !generation.is_empty() {
+        None
+    } else if generation.is_unread() && facts.streamed == Some(false) {
+        let [unread, ..] = generation.lost();
+        (unread > 0).then_some(NOT_JSON)
+    } else {
+        (!generation.is_unread()).then_some(EMPTY_RESPONSE)
+    }
 }
 
 /// Why there is no `output_tps`; `None` where there is one.

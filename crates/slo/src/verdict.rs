@@ -2,7 +2,7 @@
 
 use super::objective::{Judgement, Sli, Weight};
 use super::reason::{Reason, Verdict};
-use tokengauge_core::call::{CallRecord, Dialect, Outcome, TpsUnavailable};
+use tokengauge_core::call::{CallRecord, Dialect, Outcome, PROMPT_BLOCKED, TpsUnavailable};
 use tokengauge_core::finished::FinishedCall;
 use tokengauge_core::inter_token::InterToken;
 use tokengauge_core::selector::Names;
@@ -209,6 +209,10 @@ fn outcome(record: &CallRecord) -> Option<Reason> {
             })
         }
         Outcome::UpstreamReset => Some(Reason::UpstreamReset),
+        // As a refusal with a status of 400 is.
+        Outcome::ErrorEvent if record.error_type.as_deref() == Some(PROMPT_BLOCKED) => {
+            Some(Reason::ClientError)
+        }
         Outcome::ErrorEvent => Some(Reason::ErrorEvent),
         Outcome::Timeout => Some(Reason::Timeout),
         Outcome::Unreachable => Some(Reason::Unreachable),

@@ -172,6 +172,9 @@ pub const COLUMNS: &[Column] = &[
     column("service_tier", ColumnKind::Text, |call| {
         optional(call.record.service_tier.as_deref())
     }),
+    column("served_by", ColumnKind::Text, |call| {
+        optional(call.record.served_by.as_deref())
+    }),
     column("warm_up", ColumnKind::Flag, |call| {
         Value::Flag(call.record.warm_up)
     }),
@@ -235,6 +238,9 @@ pub const COLUMNS: &[Column] = &[
     column("agent_blocked_seconds", ColumnKind::Number, |call| {
         seconds(call.record.seconds.agent_blocked)
     }),
+    column("server_tools_seconds", ColumnKind::Number, |call| {
+        seconds(call.record.seconds.server_tools)
+    }),
     column("output_tokens_per_second", ColumnKind::Number, |call| {
         speed(call.record.tps.output)
     }),
@@ -268,6 +274,9 @@ pub const COLUMNS: &[Column] = &[
     column("first_token_event", ColumnKind::Count, |call| {
         count(call.record.first_token_event)
     }),
+    column("skipped_events", ColumnKind::Count, |call| {
+        Value::Whole(whole(call.record.skipped_events))
+    }),
     column("request_bytes", ColumnKind::Count, |call| {
         Value::Whole(whole(call.record.bytes.request))
     }),
@@ -279,6 +288,9 @@ pub const COLUMNS: &[Column] = &[
     }),
     column("cost_source", ColumnKind::Text, |call| {
         optional(call.record.cost_source.map(|source| source.as_str()))
+    }),
+    column("cost_unavailable", ColumnKind::Text, |call| {
+        optional(call.record.cost_unavailable.map(|why| why.as_str()))
     }),
     column("concurrency", ColumnKind::Count, |call| {
         whole_of(call.concurrency)
@@ -472,6 +484,7 @@ pub fn record(values: &[Value]) -> CallRecord {
         hop: row.count("hop"),
         response_id: row.text("response_id"),
         service_tier: row.text("service_tier"),
+        served_by: row.text("served_by"),
         warm_up: row.flag("warm_up").unwrap_or(false),
         tokens: tokens(row),
         seconds: durations(row),
@@ -480,12 +493,14 @@ pub fn record(values: &[Value]) -> CallRecord {
         stalls: row.count("stalls").unwrap_or(0),
         segments: speed_segments(row),
         first_token_event: row.count("first_token_event"),
+        skipped_events: row.count("skipped_events").unwrap_or(0),
         bytes: Bytes {
             request: row.count("request_bytes").unwrap_or(0),
             response: row.count("response_bytes").unwrap_or(0),
         },
         cost_usd: row.number("cost_usd"),
         cost_source: row.word("cost_source"),
+        cost_unavailable: row.word("cost_unavailable"),
         engine: engine_report(row),
         pod: None,
     }
@@ -511,7 +526,7 @@ fn tokens(row: Named<'_>) -> Tokens {
             cache_write: row.count("reported_cache_write_tokens"),
             output: row.count("reported_output_tokens"),
             reasoning: row.count("reported_reasoning_tokens"),
-            cache_write_1h: None,
+            ..Usage::default()
         },
         source: row.word("token_source"),
     }
@@ -528,6 +543,7 @@ fn durations(row: Named<'_>) -> Seconds {
         longest_gap: row.number("longest_gap_seconds"),
         duration: row.number("duration_seconds"),
         agent_blocked: row.number("agent_blocked_seconds"),
+        server_tools: row.number("server_tools_seconds"),
     }
 }
 

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokengauge_core::call::{
-    Bytes, CallRecord, CostSource, Dialect, EngineReport, Normalised, Operation, Outcome, Seconds,
-    SessionGuess, Source, SpeedSegment, Tokens, Tps, TpsUnavailable, Usage,
+    Bytes, CallRecord, CostSource, CostUnavailable, Dialect, EngineReport, Normalised, Operation,
+    Outcome, Seconds, SessionGuess, Source, SpeedSegment, Tokens, Tps, TpsUnavailable, Usage,
 };
 use tokengauge_core::upstream_facts::UpstreamFacts;
 
@@ -289,6 +289,7 @@ fn record(random: &mut SplitMix64, at_ms: u64, session: &mut Session) -> CallRec
         hop: (random.below(3) == 0).then(|| random.below(3) as u32),
         response_id: answered.then(|| format!("resp_{:016x}", random.draw())),
         service_tier: (random.below(4) == 0).then(|| "priority".to_owned()),
+        served_by: (random.below(6) == 0).then(|| "Azure".to_owned()),
         warm_up: false,
         tokens: Tokens {
             normalised: Normalised {
@@ -304,7 +305,7 @@ fn record(random: &mut SplitMix64, at_ms: u64, session: &mut Session) -> CallRec
                 cache_write: None,
                 output: answered.then_some(output + 3),
                 reasoning: answered.then_some(reasoning),
-                cache_write_1h: None,
+                ..Usage::default()
             },
             source: answered.then_some(Source::Reported),
         },
@@ -322,6 +323,7 @@ fn record(random: &mut SplitMix64, at_ms: u64, session: &mut Session) -> CallRec
                 ttft
             }),
             agent_blocked: some(0.01 * random.share()),
+            server_tools: some(0.0),
         },
         tps: Tps {
             output: known.then_some((output as f64 - 1.0) / decode),
@@ -342,12 +344,14 @@ fn record(random: &mut SplitMix64, at_ms: u64, session: &mut Session) -> CallRec
             .into_iter()
             .collect(),
         first_token_event: answered.then_some(1),
+        skipped_events: random.below(50) / 49,
         bytes: Bytes {
             request: 4 * session.context,
             response: 310 * output,
         },
         cost_usd: cost,
         cost_source: cost.map(|_| CostSource::List),
+        cost_unavailable: cost.is_none().then_some(CostUnavailable::NoPrice),
         engine: (upstream == "vllm" && answered).then_some(EngineReport {
             prompt_tokens: Some(session.context),
             prompt_seconds: Some(ttft * 0.8),

@@ -9,12 +9,13 @@ use super::detect::{Detected, GoogleMethod, Target};
 use super::emit::{self, RepeatedName};
 use super::error_body::OwnError;
 use super::event_template::Template;
-use super::json::{Count, List, Text, compact, error_kind, parse};
+use super::json::{Count, List, Object, Text, compact, error_kind, parse};
 use super::{Malformed, Reader, Registration, Sink};
+use serde::de::value::StrDeserializer;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use tokengauge_core::call::{Channel, Dialect, Event, Operation, Usage};
+use tokengauge_core::call::{Channel, Dialect, Event, Operation, Usage, UsageDetails};
 
 /// The registration of messages.
 pub(super) static MESSAGES: Registration = Registration {
@@ -57,6 +58,10 @@ fn detect(target: &Target<'_>) -> Option<Detected> {
         return Some(found);
     }
     let vertex = GoogleMethod::of(path).filter(|it| it.publisher == Some("anthropic"))?;
+    // Vertex counts tokens by a model of that name.
+    if vertex.model.starts_with("count-tokens") {
+        return None;
+    }
     Some(found.model(vertex.model).stream(vertex.raw_stream()?))
 }
 
@@ -85,9 +90,18 @@ pub struct Messages {
 }
 
 impl Reader for Messages {
-    fn event(&mut self, _: &str, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
+    fn event(&mut self, name: &str, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
         let event: StreamEvent<'_> = parse(payload)?;
-        match event.kind {
+        // Some gateways leave out `type`, which repeats the name of the event.
+        let kind = match event.kind {
+            Some(kind) => kind,
+            None if name.is_empty() => return Err(Malformed),
+            None => {
+                let name = StrDeserializer::<serde::de::value::Error>::new(name);
+                Kind::deserialize(name).unwrap_or_default()
+            }
+        };
+        match kind {
             Kind::ContentBlockDelta => {
                 self.delta(event.index.index().unwrap_or(0), &event.delta, sink)
             }
@@ -173,7 +187,7 @@ impl Messages {
 #[derive(Deserialize)]
 struct StreamEvent<'a> {
     #[serde(rename = "type")]
-    kind: Kind,
+    kind: Option<Kind>,
     #[serde(default)]
     index: Count,
     #[serde(borrow, default)]
@@ -326,6 +340,56 @@ struct ReportedUsage {
     speed: KnownWord,
     /// OpenRouter's, LiteLLM's.
     cost: Amount,
+    server_tool_use: Option<ServerToolUse>,
+    inference_geo: KnownWord,
+    iterations: Iterations,
+}
+
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(default)]
+struct ServerToolUse {
+    web_search_requests: Count,
+}
+
+/// The sums of what was billed besides the message itself: the compactions among the iterations of a call.
+#[derive(Clone, Copy, Default)]
+struct Iterations {
+    input: u64,
+    cached_input: u64,
+    cache_write: u64,
+    output: u64,
+}
+
+impl<'de> Deserialize<'de> for Iterations {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        struct Iteration<'a> {
+            #[serde(borrow, default, rename = "type")]
+            kind: Text<'a>,
+            #[serde(default)]
+            input_tokens: Count,
+            #[serde(default)]
+            cache_creation_input_tokens: Count,
+            #[serde(default)]
+            cache_read_input_tokens: Count,
+            #[serde(default)]
+            output_tokens: Count,
+        }
+        let all = List::<Object<Iteration<'de>>>::deserialize(deserializer)?;
+        let compactions = all.iter().filter_map(|one| one.0.as_ref());
+        let compactions = compactions.filter(|one| &*one.kind == "compaction");
+        Ok(compactions.fold(Iterations::default(), |sum, one| {
+            let of = |count: Count| count.0.unwrap_or(0);
+            Iterations {
+                input: sum.input.saturating_add(of(one.input_tokens)),
+                cached_input: sum
+                    .cached_input
+                    .saturating_add(of(one.cache_read_input_tokens)),
+                cache_write: (sum.cache_write).saturating_add(of(one.cache_creation_input_tokens)),
+                output: sum.output.saturating_add(of(one.output_tokens)),
+            }
+        }))
+    }
 }
 
 /// A word of a usage that has few.
@@ -341,6 +405,7 @@ impl<'de> Deserialize<'de> for KnownWord {
             "priority" => Some("priority"),
             "batch" => Some("batch"),
             "fast" => Some("fast"),
+            "global" | "not_available" => Some("global"),
             _ => Some("other"),
         }))
     }
@@ -366,7 +431,26 @@ impl ReportedUsage {
         fast.or(self.service_tier.0)
     }
 
+    /// The tokens of the whole prompt.
+    fn prompt(self) -> u64 {
+        let parts = [
+            self.input_tokens,
+            self.cache_creation_input_tokens,
+            self.cache_read_input_tokens,
+        ];
+        let known = parts.iter().filter_map(|part| part.0);
+        known.fold(0, u64::saturating_add)
+    }
+
     fn overlaid(self, newer: ReportedUsage) -> ReportedUsage {
+        let mut newer = newer;
+        // No prompt has no tokens: gateways repeat the members of the prompt with zeros.
+        if newer.input_tokens.0 == Some(0) && newer.prompt() == 0 && self.prompt() > 0 {
+            newer.input_tokens = Count(None);
+            newer.cache_creation_input_tokens = Count(None);
+            newer.cache_creation = None;
+            newer.cache_read_input_tokens = Count(None);
+        }
         ReportedUsage {
             input_tokens: newer.input_tokens.or(self.input_tokens),
             cache_creation_input_tokens: newer
@@ -381,16 +465,25 @@ impl ReportedUsage {
             service_tier: KnownWord(newer.service_tier.0.or(self.service_tier.0)),
             speed: KnownWord(newer.speed.0.or(self.speed.0)),
             cost: newer.cost,
+            server_tool_use: newer.server_tool_use.or(self.server_tool_use),
+            inference_geo: KnownWord(newer.inference_geo.0.or(self.inference_geo.0)),
+            iterations: if newer.iterations.input > 0 {
+                newer.iterations
+            } else {
+                self.iterations
+            },
         }
     }
 }
 
 impl From<ReportedUsage> for Usage {
     fn from(sent: ReportedUsage) -> Self {
-        let cached_input = sent.cache_read_input_tokens.0;
-        let cache_write = sent.cache_creation_input_tokens.0;
+        let more = sent.iterations;
+        let plus = |count: Count, more: u64| count.0.map(|count| count.saturating_add(more));
+        let cached_input = plus(sent.cache_read_input_tokens, more.cached_input);
+        let cache_write = plus(sent.cache_creation_input_tokens, more.cache_write);
         Usage {
-            input: sent.input_tokens.0.map(|uncached| {
+            input: plus(sent.input_tokens, more.input).map(|uncached| {
                 uncached
                     .saturating_add(cached_input.unwrap_or(0))
                     .saturating_add(cache_write.unwrap_or(0))
@@ -400,8 +493,20 @@ impl From<ReportedUsage> for Usage {
             cache_write_1h: sent
                 .cache_creation
                 .and_then(|w| w.ephemeral_1h_input_tokens.0),
-            output: sent.output_tokens.0,
+            output: plus(sent.output_tokens, more.output),
             reasoning: sent.output_tokens_details.and_then(|d| d.thinking_tokens.0),
+            details: UsageDetails {
+                unsent_output: (more.output > 0).then_some(more.output),
+                searches: sent
+                    .server_tool_use
+                    .and_then(|used| used.web_search_requests.positive()),
+                regional: sent
+                    .inference_geo
+                    .0
+                    .map(|geo| geo != "global")
+                    .filter(|is| *is),
+                ..UsageDetails::default()
+            },
         }
     }
 }

@@ -321,7 +321,7 @@ impl From<ReportedUsage> for Usage {
             cache_write: written.0,
             output: sent.output_tokens.0,
             reasoning: None,
-            cache_write_1h: None,
+            ..Usage::default()
         }
     }
 }

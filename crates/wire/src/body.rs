@@ -22,7 +22,8 @@ enum BodyState {
     /// The framing depends on the first byte that is not white space and on the head.
     Undecided(FramingHints),
     Events(Box<dyn Splitter>),
-    Whole(Buffer),
+    /// Boxed: most responses are streams.
+    Whole(Box<Buffer>),
     /// Neither events nor JSON.
     Unreadable,
     Finished,
@@ -83,7 +84,7 @@ impl Body {
             Framing::JsonArray => events(JsonArray::new(&limits, memory)),
             Framing::AwsEventStream => events(EventStream::new(&limits, memory)),
             Framing::WebSocket => events(WebSocket::new(None, &limits, memory)),
-            Framing::Json => BodyState::Whole(buffer(memory, limits.body_bytes)),
+            Framing::Json => BodyState::Whole(Box::new(buffer(memory, limits.body_bytes))),
         };
         Body {
             framing,
@@ -142,7 +143,7 @@ fn events(splitter: impl Splitter + 'static) -> BodyState {
 /// What is left to be read when the bytes have ended.
 pub(super) enum BodyRemainder {
     Events(Box<dyn Splitter>),
-    Whole(Buffer),
+    Whole(Box<Buffer>),
     Unreadable,
     Finished,
 }

@@ -8,7 +8,7 @@ use super::{Malformed, Reader, Registration, Sink};
 use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
-use tokengauge_core::call::{Channel, Dialect, Event, Operation, Segment, Usage};
+use tokengauge_core::call::{Channel, Dialect, Event, Operation, Segment, Usage, UsageDetails};
 
 const ANSWER: Segment = Segment {
     choice: 0,
@@ -270,6 +270,7 @@ struct Tokens {
     input_tokens: Count,
     output_tokens: Count,
     reasoning_tokens: Count,
+    search_units: Count,
 }
 
 impl From<ReportedUsage> for Usage {
@@ -281,7 +282,15 @@ impl From<ReportedUsage> for Usage {
             cache_write: None,
             output: tokens.output_tokens.0,
             reasoning: tokens.reasoning_tokens.0,
-            cache_write_1h: None,
+            details: UsageDetails {
+                billed_input: sent.billed_units.and_then(|units| units.input_tokens.0),
+                billed_output: sent.billed_units.and_then(|units| units.output_tokens.0),
+                searches: sent
+                    .billed_units
+                    .and_then(|units| units.search_units.positive()),
+                ..UsageDetails::default()
+            },
+            ..Usage::default()
         }
     }
 }

@@ -52,15 +52,15 @@ pub fn truncated(name: &str) -> &str {
 
 /// A name that many dialects repeat in every event and that is emitted once.
 #[derive(Debug, Default)]
-pub struct RepeatedName(String);
+pub struct RepeatedName(Box<str>);
 
 impl RepeatedName {
     /// Whether `name` is not empty and differs from the previous one.
     fn is_new(&mut self, name: &str) -> bool {
         let name = truncated(name);
-        let is_new = !name.is_empty() && self.0 != name;
+        let is_new = !name.is_empty() && *self.0 != *name;
         if is_new {
-            name.clone_into(&mut self.0);
+            self.0 = name.into();
         }
         is_new
     }
@@ -76,6 +76,13 @@ impl RepeatedName {
     pub fn service_tier(&mut self, sink: Sink<'_>, name: &str) {
         if self.is_new(name) {
             sink(Event::ServiceTier(name));
+        }
+    }
+
+    /// Emits the provider behind a gateway, if it is new.
+    pub fn served_by(&mut self, sink: Sink<'_>, provider: &str) {
+        if self.is_new(provider) {
+            sink(Event::ServedBy(provider));
         }
     }
 

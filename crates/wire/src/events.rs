@@ -3,14 +3,15 @@
 
 use super::event_template::EventCache;
 use super::framing::Item;
+use super::json::{Text, error_kind};
 use super::registration::OverruledBy;
-use super::repair::repair;
+use super::repair::{repair, rewritten};
 use super::{Reader, Registration, Sink, json, sniff};
 use serde_json::value::RawValue;
 use tokengauge_core::call::{Dialect, Event};
 
 /// Events that may correct the dialect, counted from the first.
-const EVENTS_SNIFFED: u64 = 4;
+const EVENTS_SNIFFED: u8 = 4;
 
 /// Reads wire events by their dialect, and counts them.
 pub(super) struct EventReader {
@@ -18,7 +19,7 @@ pub(super) struct EventReader {
     reader: Box<dyn Reader>,
     messages: u64,
     comments: u64,
-    sniffed: u64,
+    sniffed: u8,
     cache: EventCache,
 }
 
@@ -98,24 +99,21 @@ impl EventReader {
         }
         if self.cache.emit_cached(name, payload, sink) {
             // Checking it would give what checking the one before gave, so it counts as checked.
-            self.sniffed += 1;
+            self.sniffed = self.sniffed.saturating_add(1);
             return;
         }
         json::reset_budget();
         self.confirm(name, payload);
-        let result = self
-            .cache
-            .read_and_learn(&mut *self.reader, name, payload, sink);
-        if result.is_err() {
-            self.retry_repaired(name, payload, sink);
-        }
-    }
-
-    /// Repairs an event that could not be read, and reads it again.
-    fn retry_repaired(&mut self, name: &str, payload: &[u8], sink: Sink<'_>) {
-        let repaired = repair(payload);
-        if repaired.is_none_or(|payload| self.reader.event(name, &payload, sink).is_err()) {
-            sink(Event::Unparsed);
+        let (cache, reader) = (&mut self.cache, &mut *self.reader);
+        let is_read = with_errors(name, payload, sink, |sink| {
+            cache.read_and_learn(reader, name, payload, sink).is_ok()
+                || repaired(payload).any(|text| reader.event(name, &text, sink).is_ok())
+        });
+        if !is_read {
+            sink(match payload.trim_ascii_start().first() {
+                Some(b'{' | b'[') => Event::Damaged,
+                _ => Event::Skipped,
+            });
         }
     }
 
@@ -124,14 +122,24 @@ impl EventReader {
         let payload = body.trim_ascii();
         json::reset_budget();
         self.confirm("", payload);
-        let repaired = repair(payload);
-        let payload = repaired.as_deref().unwrap_or(payload);
+        let valid = repair(payload);
+        let payload = valid.as_deref().unwrap_or(payload);
         if payload.contains(&b'\n') && serde_json::from_slice::<&RawValue>(payload).is_err() {
             return self.lines(payload, sink);
         }
         self.message(sink);
-        if self.reader.body(payload, sink).is_err() {
-            sink(Event::Unparsed);
+        let reader = &mut *self.reader;
+        let is_read = with_errors("", payload, sink, |sink| {
+            reader.body(payload, sink).is_ok()
+                || repaired(payload).any(|text| reader.body(&text, sink).is_ok())
+        });
+        if !is_read {
+            let is_json = serde_json::from_slice::<&RawValue>(payload).is_ok();
+            sink(if is_json {
+                Event::Damaged
+            } else {
+                Event::Unparsed
+            });
         }
     }
 
@@ -171,6 +179,69 @@ impl EventReader {
             self.cache = EventCache::new(self.dialect.template);
         }
     }
+}
+
+/// The payload as a reader may accept it that refused it.
+fn repaired(payload: &[u8]) -> impl Iterator<Item = Vec<u8>> {
+    [repair, rewritten]
+        .into_iter()
+        .filter_map(|by: fn(&[u8]) -> Option<Vec<u8>>| by(payload))
+}
+
+/// Reads an event or a body by `read`, which says whether it could. An error in it that is none of
+/// the dialect's own is emitted, too: gateways and engines send errors in shapes of their own
+/// behind any path. Returns whether it was read, or was an error.
+fn with_errors(
+    name: &str,
+    payload: &[u8],
+    sink: Sink<'_>,
+    read: impl FnOnce(Sink<'_>) -> bool,
+) -> bool {
+    let mut has_error = false;
+    let is_read = read(&mut |event| {
+        has_error |= matches!(event, Event::Error(_));
+        sink(event);
+    });
+    let foreign = (!has_error).then(|| foreign_error(name, payload)).flatten();
+    if let Some(kind) = &foreign {
+        sink(Event::Error(kind));
+    }
+    is_read || foreign.is_some()
+}
+
+/// The kind of an error by its event's name, by a member `error`, or by a member that says that
+/// the object is one.
+fn foreign_error(name: &str, payload: &[u8]) -> Option<String> {
+    #[derive(Default, serde::Deserialize)]
+    struct Members<'a> {
+        #[serde(borrow)]
+        error: Option<&'a RawValue>,
+        #[serde(borrow, default)]
+        object: Text<'a>,
+        #[serde(borrow, default)]
+        r#type: Text<'a>,
+    }
+    let is_named = name.eq_ignore_ascii_case("error");
+    if !is_named && memchr::memmem::find(payload, b"\"error\"").is_none() {
+        return None;
+    }
+    let members: Members<'_> = serde_json::from_slice(payload).unwrap_or_default();
+    let nothing = ["null", "false", "\"\"", "{}", "[]", "0"];
+    let is_error = is_named || &*members.object == "error" || &*members.r#type == "error";
+    // Events of another type may have one that did not end the answer.
+    let is_typed = !is_error && !members.r#type.is_empty();
+    let error = members
+        .error
+        .filter(|error| !is_typed && !nothing.contains(&error.get()));
+    let kind = match error {
+        Some(error) => error_kind(error).into_owned(),
+        None if is_error => {
+            let whole = serde_json::from_slice::<&RawValue>(payload).ok();
+            whole.map_or("error".into(), |whole| error_kind(whole).into_owned())
+        }
+        None => return None,
+    };
+    Some(kind)
 }
 
 fn error_line(payload: &[u8]) -> String {

@@ -13,7 +13,9 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use tokengauge_core::call::{Channel, Dialect, Event, Operation, Segment, Usage};
+use tokengauge_core::call::{
+    Channel, Dialect, Event, Operation, PROMPT_BLOCKED, Segment, Usage, UsageDetails,
+};
 
 /// Candidates beyond this many are not read.
 const MAX_CANDIDATES: usize = 128;
@@ -116,7 +118,10 @@ impl Gemini {
         }
         if let Some(feedback) = &chunk.prompt_feedback {
             emit::finish(sink, 0, &feedback.block_reason);
-            ended |= !feedback.block_reason.is_empty();
+            if !feedback.block_reason.is_empty() {
+                sink(Event::Error(PROMPT_BLOCKED));
+                ended = true;
+            }
         }
         if let Some(usage) = &chunk.usage_metadata {
             self.tier.service_tier(sink, &usage.service_tier);
@@ -327,12 +332,37 @@ pub(super) struct UsageMetadata<'a> {
     thoughts_token_count: Count,
     #[serde(default)]
     tool_use_prompt_token_count: Count,
+    #[serde(default)]
+    total_token_count: Count,
+    #[serde(borrow, default)]
+    prompt_tokens_details: List<ModalityTokens<'a>>,
+    #[serde(borrow, default)]
+    cache_tokens_details: List<ModalityTokens<'a>>,
+    #[serde(borrow, default, alias = "responseTokensDetails")]
+    candidates_tokens_details: List<ModalityTokens<'a>>,
     /// The Gemini API's name for the service tier.
     #[serde(borrow, default)]
     pub(super) service_tier: Text<'a>,
     /// Vertex's.
     #[serde(borrow, default)]
     pub(super) traffic_type: Text<'a>,
+}
+
+/// The part of a count that is of one kind.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ModalityTokens<'a> {
+    #[serde(borrow, default)]
+    modality: Text<'a>,
+    #[serde(default)]
+    token_count: Count,
+}
+
+/// The tokens of these kinds, if there are any.
+fn of_modalities(all: &[ModalityTokens<'_>], kinds: &[&str]) -> Option<u64> {
+    let of = all.iter().filter(|one| kinds.contains(&&*one.modality));
+    of.filter_map(|one| one.token_count.positive())
+        .reduce(u64::saturating_add)
 }
 
 /// The numbers of [`usage`] in an event.
@@ -377,7 +407,7 @@ fn usage([prompt, cached, answer, thoughts, tools]: Counts) -> Usage {
         cache_write: None,
         output: sum(answer, thoughts),
         reasoning: thoughts,
-        cache_write_1h: None,
+        ..Usage::default()
     }
 }
 
@@ -391,12 +421,43 @@ fn sum(one: Option<u64>, other: Option<u64>) -> Option<u64> {
 
 impl UsageMetadata<'_> {
     pub(super) fn usage(&self) -> Usage {
-        usage([
+        let usage = usage([
             self.prompt_token_count.0,
             self.cached_content_token_count.0,
             self.candidates_token_count.0,
             self.thoughts_token_count.0,
             self.tool_use_prompt_token_count.0,
-        ])
+        ]);
+        Usage {
+            output: match self.has_thoughts_within() {
+                true => self.candidates_token_count.0,
+                false => usage.output,
+            },
+            details: UsageDetails {
+                audio_input: of_modalities(&self.prompt_tokens_details, &["AUDIO"]),
+                cached_audio_input: of_modalities(&self.cache_tokens_details, &["AUDIO"]),
+                audio_output: of_modalities(&self.candidates_tokens_details, &["AUDIO"]),
+                image_output: of_modalities(&self.candidates_tokens_details, &["IMAGE", "VIDEO"]),
+                ..UsageDetails::default()
+            },
+            ..usage
+        }
+    }
+
+    /// Whether the candidates' tokens include the thoughts, as some gateways send them: only the
+    /// total shows it.
+    fn has_thoughts_within(&self) -> bool {
+        let (Some(total), Some(candidates)) =
+            (self.total_token_count.0, self.candidates_token_count.0)
+        else {
+            return false;
+        };
+        let input = sum(
+            self.prompt_token_count.0,
+            self.tool_use_prompt_token_count.0,
+        );
+        let thoughts = self.thoughts_token_count.0.unwrap_or(0);
+        let within = input.unwrap_or(0).checked_add(candidates) == Some(total);
+        within && thoughts > 0 && thoughts <= candidates
     }
 }

@@ -150,6 +150,11 @@ impl Count {
         Count(self.0.or(other.0))
     }
 
+    /// The count, unless it is 0.
+    pub fn positive(self) -> Option<u64> {
+        self.0.filter(|count| *count > 0)
+    }
+
     /// As a position.
     pub fn index(self) -> Option<u32> {
         self.0.and_then(|index| u32::try_from(index).ok())

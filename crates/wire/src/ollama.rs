@@ -130,6 +130,8 @@ struct Chunk<'a> {
     #[serde(default)]
     prompt_eval_count: Count,
     #[serde(default)]
+    prompt_eval_cached_count: Count,
+    #[serde(default)]
     prompt_eval_duration: Count,
     #[serde(default)]
     eval_count: Count,
@@ -143,6 +145,7 @@ impl Chunk<'_> {
     fn report(&self, sink: Sink<'_>) {
         let usage = Usage {
             input: self.prompt_eval_count.0,
+            cached_input: self.prompt_eval_cached_count.0,
             output: self.eval_count.0,
             ..Usage::default()
         };

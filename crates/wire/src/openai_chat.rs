@@ -30,6 +30,9 @@ struct Chunk<'a> {
     model: Text<'a>,
     #[serde(borrow, default)]
     service_tier: Text<'a>,
+    /// OpenRouter's name for who answers.
+    #[serde(borrow, default)]
+    provider: Text<'a>,
     #[serde(borrow, default)]
     choices: List<Choice<'a>>,
     #[serde(default)]
@@ -79,6 +82,12 @@ struct Choice<'a> {
     text: Text<'a>,
     #[serde(borrow, default)]
     finish_reason: Text<'a>,
+    /// OpenRouter, where the provider fails in the middle of an answer.
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
+    /// Moonshot's Kimi.
+    #[serde(default)]
+    usage: Object<Box<ChatUsage>>,
 }
 
 /// A delta, or a whole message.
@@ -247,6 +256,8 @@ pub struct Chat {
 #[derive(Clone, Copy, Default)]
 struct ChoiceState {
     reasoning: Option<ReasoningField>,
+    /// Bytes of reasoning so far.
+    reasoned: u32,
     streamed: bool,
 }
 
@@ -263,6 +274,36 @@ struct OpenToolCall {
     choice: u32,
     index: Option<u32>,
     id: String,
+    name: String,
+    arguments: ArgumentsEnd,
+}
+
+/// Finds the end of arguments that come in pieces.
+#[derive(Default)]
+struct ArgumentsEnd {
+    depth: u32,
+    in_string: bool,
+    escaped: bool,
+    /// Whether an object was opened and closed.
+    ended: bool,
+}
+
+impl ArgumentsEnd {
+    fn push(&mut self, text: &str) {
+        for byte in text.bytes() {
+            match byte {
+                _ if self.escaped => self.escaped = false,
+                b'\\' if self.in_string => self.escaped = true,
+                b'"' => self.in_string = !self.in_string,
+                b'{' if !self.in_string => self.depth += 1,
+                b'}' if !self.in_string => {
+                    self.depth = self.depth.saturating_sub(1);
+                    self.ended |= self.depth == 0;
+                }
+                _ => {}
+            }
+        }
+    }
 }
 
 impl Reader for Chat {
@@ -281,6 +322,7 @@ impl Chat {
     fn chunk(&mut self, chunk: &Chunk<'_>, sink: Sink<'_>) {
         self.identity.note(&chunk.id, &chunk.model, sink);
         self.identity.service_tier(&chunk.service_tier, sink);
+        self.identity.provider(&chunk.provider, sink);
         for (position, choice) in chunk.choices.iter().enumerate() {
             self.choice(position, choice, sink);
         }
@@ -289,13 +331,17 @@ impl Chat {
             .0
             .as_ref()
             .and_then(|groq| groq.usage.0.as_ref());
-        for usage in groq.into_iter().chain(chunk.usage.0.as_deref()) {
+        let of_choices = chunk.choices.iter().filter_map(|it| it.usage.0.as_deref());
+        let usages = of_choices.chain(groq).chain(chunk.usage.0.as_deref());
+        for usage in usages {
             usage.give(sink);
         }
         if let Some(timings) = &chunk.timings.0 {
             sink(Event::Engine(timings.report()));
         }
-        if let Some(error) = chunk.error.filter(|error| error.get() != "null") {
+        let of_choices = chunk.choices.iter().filter_map(|choice| choice.error);
+        let mut errors = chunk.error.into_iter().chain(of_choices);
+        if let Some(error) = errors.find(|error| error.get() != "null") {
             sink(Event::Error(&error_kind(error)));
         }
     }
@@ -310,6 +356,9 @@ impl Chat {
             return;
         }
         if self.choices.len() <= index as usize {
+            // Most responses have one.
+            let more = index as usize + 1 - self.choices.len();
+            self.choices.reserve_exact(more);
             self.choices
                 .resize(index as usize + 1, ChoiceState::default());
         }
@@ -386,35 +435,48 @@ impl Chat {
         } else {
             return false;
         };
-        let field = self.choices[choice as usize].reasoning.get_or_insert(found);
-        let segment = segment(choice, 0, Channel::Reasoning);
-        match *field {
-            ReasoningField::Content => give(segment, &message.reasoning_content, sink),
-            ReasoningField::Plain => give(segment, &message.reasoning, sink),
-            ReasoningField::Details => {
-                let texts = message
-                    .reasoning_details
-                    .iter()
-                    .flat_map(|d| [&d.text, &d.summary]);
-                texts.fold(false, |any, text| give(segment, text, sink) | any)
+        let texts = |field| -> Vec<&str> {
+            let details = message.reasoning_details.iter();
+            let texts: Vec<&str> = match field {
+                ReasoningField::Content => vec![&message.reasoning_content],
+                ReasoningField::Plain => vec![&message.reasoning],
+                ReasoningField::Details => details.flat_map(|d| [&*d.text, &*d.summary]).collect(),
+            };
+            texts.into_iter().filter(|text| !text.is_empty()).collect()
+        };
+        let state = &mut self.choices[choice as usize];
+        let mut new = texts(*state.reasoning.get_or_insert(found));
+        if new.is_empty() {
+            // The rest comes in another field, unless that repeats all there was.
+            new = texts(found);
+            if new.iter().map(|text| text.len()).sum::<usize>() == state.reasoned as usize {
+                return false;
             }
+            state.reasoning = Some(found);
         }
+        let segment = segment(choice, 0, Channel::Reasoning);
+        for text in &new {
+            state.reasoned = (state.reasoned).saturating_add(text.len() as u32);
+            give(segment, text, sink);
+        }
+        !new.is_empty()
     }
 
     fn tool_call(&mut self, choice: u32, call: &ToolCall<'_>, sink: Sink<'_>) -> bool {
         let function = call.function.0.as_ref();
-        let named = function.is_some_and(|function| !function.name.is_empty());
-        let index = self.call_index(
-            choice,
-            call.index.0.and_then(|index| u32::try_from(index).ok()),
-            &call.id,
-            named,
-        );
+        let text = function.map_or(Cow::Borrowed(""), Function::text);
+        let sent = SentCall {
+            index: call.index.index(),
+            id: truncated(&call.id),
+            name: function.map_or("", |function| truncated(&function.name)),
+            arguments: &text,
+        };
+        let index = self.call_index(choice, &sent);
         let segment = segment(choice, index, Channel::ToolCall);
         let mut any = false;
         if let Some(function) = function {
             emit::tool_name(sink, segment, &function.name);
-            any |= give(segment, &function.text(), sink);
+            any |= give(segment, &text, sink);
         }
         if let Some(custom) = &call.custom.0 {
             emit::tool_name(sink, segment, &custom.name);
@@ -423,32 +485,60 @@ impl Chat {
         any
     }
 
-    /// Which call a delta continues. Mistral sends no index, Alibaba an empty id on
-    /// later deltas, and some send index 0 for every call but a new id and name.
-    fn call_index(&mut self, choice: u32, index: Option<u32>, id: &str, named: bool) -> u32 {
-        let id = truncated(id);
+    /// Which call a delta continues. Mistral sends no index, Alibaba an empty id on later deltas,
+    /// some send index 0 for every call but a new id and name, and some neither index nor id.
+    fn call_index(&mut self, choice: u32, sent: &SentCall<'_>) -> u32 {
         let known = self.calls.iter().rposition(|call| {
             call.choice == choice
-                && match index {
-                    Some(_) => call.index == index,
-                    None => id.is_empty() || call.id == id,
+                && match sent.index {
+                    Some(_) => call.index == sent.index,
+                    None => sent.id.is_empty() || call.id == sent.id,
                 }
         });
-        let continues = known.filter(|at| {
-            let begun = &self.calls[*at].id;
-            id.is_empty() || begun.is_empty() || begun == id || !named
-        });
-        let at = continues.unwrap_or_else(|| {
-            if self.calls.len() < MAX_CALLS {
-                self.calls.push(OpenToolCall {
-                    choice,
-                    index,
-                    id: id.to_owned(),
-                });
-            }
-            self.calls.len() - 1
-        });
+        let at = known
+            .filter(|at| sent.continues(&self.calls[*at]))
+            .unwrap_or_else(|| {
+                if self.calls.len() < MAX_CALLS {
+                    self.calls.push(OpenToolCall {
+                        choice,
+                        index: sent.index,
+                        id: sent.id.to_owned(),
+                        name: String::new(),
+                        arguments: ArgumentsEnd::default(),
+                    });
+                }
+                self.calls.len() - 1
+            });
+        let call = &mut self.calls[at];
+        if call.name.is_empty() {
+            call.name.push_str(sent.name);
+        }
+        call.arguments.push(sent.arguments);
         at as u32 + 1
+    }
+}
+
+/// What a delta says of a tool call.
+struct SentCall<'a> {
+    index: Option<u32>,
+    id: &'a str,
+    name: &'a str,
+    arguments: &'a str,
+}
+
+impl SentCall<'_> {
+    /// Whether it continues a call of the same index or id, and is not another.
+    fn continues(&self, call: &OpenToolCall) -> bool {
+        if self.name.is_empty() {
+            return true;
+        }
+        if !self.id.is_empty() && !call.id.is_empty() {
+            return self.id == call.id;
+        }
+        // Some repeat the name in every delta. Another name, or arguments that begin where those
+        // of this call have ended, are another call's.
+        let same_name = call.name.is_empty() || call.name == self.name;
+        same_name && !(call.arguments.ended && !self.arguments.trim_start().is_empty())
     }
 }
 

@@ -20,6 +20,8 @@ struct Chunk<'a> {
     #[serde(borrow, default)]
     service_tier: Text<'a>,
     #[serde(borrow, default)]
+    provider: Text<'a>,
+    #[serde(borrow, default)]
     choices: List<Choice<'a>>,
     #[serde(default)]
     usage: Object<Box<ChatUsage>>,
@@ -35,6 +37,10 @@ struct Choice<'a> {
     text: Text<'a>,
     #[serde(borrow, default)]
     finish_reason: Text<'a>,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
+    #[serde(default)]
+    usage: Object<Box<ChatUsage>>,
 }
 
 /// The registration of the dialect.
@@ -71,13 +77,17 @@ impl Reader for Completions {
         let chunk: Chunk<'_> = parse(payload)?;
         self.identity.note(&chunk.id, &chunk.model, sink);
         self.identity.service_tier(&chunk.service_tier, sink);
+        self.identity.provider(&chunk.provider, sink);
         for (position, choice) in chunk.choices.iter().enumerate() {
             give(choice, position, sink);
         }
-        if let Some(usage) = &chunk.usage.0 {
+        let of_choices = chunk.choices.iter().filter_map(|it| it.usage.0.as_deref());
+        for usage in of_choices.chain(chunk.usage.0.as_deref()) {
             usage.give(sink);
         }
-        if let Some(error) = chunk.error.filter(|error| error.get() != "null") {
+        let of_choices = chunk.choices.iter().filter_map(|choice| choice.error);
+        let mut errors = chunk.error.into_iter().chain(of_choices);
+        if let Some(error) = errors.find(|error| error.get() != "null") {
             sink(Event::Error(&error_kind(error)));
         }
         Ok(())

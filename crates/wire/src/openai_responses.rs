@@ -327,6 +327,8 @@ impl TextKey {
 pub(super) struct EmittedTexts {
     /// Texts that were emitted.
     seen: Vec<TextKey>,
+    /// The bytes of each of them.
+    lengths: Vec<usize>,
     /// Texts that an event said are complete.
     done: Vec<TextKey>,
     /// Tool calls whose names were emitted.
@@ -355,8 +357,7 @@ impl EmittedTexts {
             if let Some(place) = event.place(text).map(place)
                 && !event.delta.is_empty()
             {
-                note(&mut self.seen, place);
-                give(place, &event.delta, sink);
+                self.give(place, &event.delta, sink);
             }
         } else if let Some(text) = kind.strip_suffix(".done") {
             if text == "output_item" {
@@ -431,9 +432,9 @@ impl EmittedTexts {
         }
         for (place, text) in texts {
             let missing = &mut missing[place.channel as usize];
-            if *missing > 0 && note(&mut self.seen, place) {
+            if *missing > 0 && !self.seen.contains(&place) {
                 *missing -= 1;
-                give(place, &text, sink);
+                self.give(place, &text, sink);
             }
         }
     }
@@ -458,9 +459,26 @@ impl EmittedTexts {
         }
         note(&mut self.done, place);
         let siblings = |of: &[TextKey]| of.iter().filter(|other| place.is_sibling(other)).count();
-        if siblings(&self.done) > siblings(&self.seen) && note(&mut self.seen, place) {
-            give(place, text, sink);
+        // As long as one that was streamed: that one, numbered differently.
+        let mut streamed = self.seen.iter().zip(&self.lengths);
+        let is_copy =
+            streamed.any(|(other, bytes)| place.is_sibling(other) && *bytes == text.len());
+        let is_new = siblings(&self.done) > siblings(&self.seen) || !is_copy;
+        if is_new && !self.seen.contains(&place) {
+            self.give(place, text, sink);
         }
+    }
+
+    /// Emits a piece of a text, unless there are too many texts.
+    fn give(&mut self, place: TextKey, text: &str, sink: Sink<'_>) {
+        if note(&mut self.seen, place) {
+            self.lengths.push(0);
+        }
+        let at = self.seen.iter().rposition(|seen| *seen == place);
+        if let Some(bytes) = at.and_then(|at| self.lengths.get_mut(at)) {
+            *bytes += text.len();
+        }
+        give(place, text, sink);
     }
 }
 

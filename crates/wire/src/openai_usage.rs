@@ -7,7 +7,7 @@ use super::event_template::{CountFields, CountLiterals, Counts};
 use super::json::{Count, Object};
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use tokengauge_core::call::Usage;
+use tokengauge_core::call::{Usage, UsageDetails};
 
 /// The counts of a [`ChatUsage`] that servers send with every event: Perplexity, and vLLM with `continuous_usage_stats`.
 pub(super) const CHAT_COUNTS: CountFields = CountFields {
@@ -88,11 +88,19 @@ pub(super) struct ChatUsage {
     /// Together, Moonshot.
     #[serde(default)]
     cached_tokens: Count,
-    /// Vercel's gateway, LiteLLM.
+    /// Vercel's gateway, LiteLLM, Portkey.
+    #[serde(default)]
+    cache_read_input_tokens: Count,
     #[serde(default)]
     cache_creation_input_tokens: Count,
     #[serde(default)]
     total_tokens: Count,
+    /// OpenRouter, LiteLLM.
+    #[serde(default)]
+    server_tool_use: Object<ServerToolUse>,
+    /// xAI's live search.
+    #[serde(default)]
+    num_sources_used: Count,
     /// OpenRouter, Vercel's gateway, LiteLLM, Perplexity.
     #[serde(default)]
     cost: Amount,
@@ -123,23 +131,89 @@ pub(super) struct ResponsesUsage {
     #[serde(default)]
     cost_in_usd_ticks: Count,
     #[serde(default)]
+    num_server_side_tools_used: Count,
+    #[serde(default)]
+    num_sources_used: Count,
+    #[serde(default)]
     is_byok: Amount,
     #[serde(default)]
     cost_details: Object<CostDetails>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
 struct InputDetails {
-    #[serde(default)]
     cached_tokens: Count,
-    #[serde(default)]
+    /// LiteLLM.
+    cache_read_tokens: Count,
     cache_write_tokens: Count,
+    /// Qwen.
+    cache_creation_input_tokens: Count,
+    /// LiteLLM.
+    cache_creation_tokens: Count,
+    /// LiteLLM, Qwen: by how long it is kept.
+    #[serde(alias = "cache_creation")]
+    cache_creation_token_details: Object<CacheLifetimes>,
+    audio_tokens: Count,
+    cached_tokens_details: Object<CachedDetails>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct CacheLifetimes {
+    ephemeral_1h_input_tokens: Count,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct CachedDetails {
+    audio_tokens: Count,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
 struct OutputDetails {
-    #[serde(default)]
     reasoning_tokens: Count,
+    /// What a prediction got wrong: billed, and never sent.
+    rejected_prediction_tokens: Count,
+    audio_tokens: Count,
+    image_tokens: Count,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct ServerToolUse {
+    web_search_requests: Count,
+}
+
+impl InputDetails {
+    fn cached(&self) -> Option<u64> {
+        self.cached_tokens.or(self.cache_read_tokens).0
+    }
+
+    fn written(&self) -> Option<u64> {
+        self.cache_write_tokens
+            .or(self.cache_creation_input_tokens)
+            .or(self.cache_creation_tokens)
+            .0
+    }
+
+    fn written_1h(&self) -> Option<u64> {
+        let lifetimes = self.cache_creation_token_details.0.as_ref();
+        lifetimes.and_then(|lifetimes| lifetimes.ephemeral_1h_input_tokens.0)
+    }
+}
+
+fn details(input: Option<&InputDetails>, output: Option<&OutputDetails>) -> UsageDetails {
+    let cached = input.and_then(|details| details.cached_tokens_details.0.as_ref());
+    UsageDetails {
+        unsent_output: output.and_then(|details| details.rejected_prediction_tokens.positive()),
+        audio_input: input.and_then(|details| details.audio_tokens.positive()),
+        cached_audio_input: cached.and_then(|cached| cached.audio_tokens.positive()),
+        audio_output: output.and_then(|details| details.audio_tokens.positive()),
+        image_output: output.and_then(|details| details.image_tokens.positive()),
+        ..UsageDetails::default()
+    }
 }
 
 impl ChatUsage {
@@ -165,15 +239,22 @@ impl ChatUsage {
         Usage {
             input: self.prompt_tokens.0,
             cached_input: input
-                .and_then(|details| details.cached_tokens.0)
+                .and_then(InputDetails::cached)
                 .or(self.prompt_cache_hit_tokens.0)
-                .or(self.cached_tokens.0),
+                .or(self.cached_tokens.0)
+                .or(self.cache_read_input_tokens.0),
             cache_write: input
-                .and_then(|details| details.cache_write_tokens.0)
+                .and_then(InputDetails::written)
                 .or(self.cache_creation_input_tokens.0),
+            cache_write_1h: input.and_then(InputDetails::written_1h),
             output: self.output(reasoning.unwrap_or(0)),
             reasoning,
-            cache_write_1h: None,
+            details: UsageDetails {
+                searches: (self.server_tool_use.0.as_ref())
+                    .and_then(|used| used.web_search_requests.positive()),
+                other_tools: self.num_sources_used.positive(),
+                ..details(input, output)
+            },
         }
     }
 
@@ -208,11 +289,18 @@ impl ResponsesUsage {
             sink,
             Usage {
                 input: self.input_tokens.0,
-                cached_input: input.and_then(|details| details.cached_tokens.0),
-                cache_write: input.and_then(|details| details.cache_write_tokens.0),
+                cached_input: input.and_then(InputDetails::cached),
+                cache_write: input.and_then(InputDetails::written),
+                cache_write_1h: input.and_then(InputDetails::written_1h),
                 output: self.output_tokens.0,
                 reasoning: output.and_then(|details| details.reasoning_tokens.0),
-                cache_write_1h: None,
+                details: UsageDetails {
+                    other_tools: self
+                        .num_server_side_tools_used
+                        .or(self.num_sources_used)
+                        .positive(),
+                    ..details(input, output)
+                },
             },
         );
         let charge = ReportedCost {
@@ -231,12 +319,22 @@ pub(super) struct ResponseIdentity {
     id: RepeatedName,
     model: RepeatedName,
     tier: RepeatedName,
+    /// Only gateways name one.
+    provider: Option<Box<RepeatedName>>,
 }
 
 impl ResponseIdentity {
     pub(super) fn note(&mut self, id: &str, model: &str, sink: Sink<'_>) {
         self.id.response_id(sink, id);
         self.model.model(sink, model);
+    }
+
+    /// The provider behind a gateway.
+    pub(super) fn provider(&mut self, provider: &str, sink: Sink<'_>) {
+        if !provider.is_empty() {
+            let repeated = self.provider.get_or_insert_default();
+            repeated.served_by(sink, provider);
+        }
     }
 
     /// The service tier that the response names.

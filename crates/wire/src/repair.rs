@@ -1,5 +1,6 @@
 //! Repairs JSON that serde refuses although every agent accepts it.
 
+use super::json::string_end;
 use std::borrow::Cow;
 
 /// A copy of `payload` that serde can read: invalid UTF-8 and lone surrogates become U+FFFD.
@@ -18,6 +19,37 @@ pub fn repair(payload: &[u8]) -> Option<Vec<u8>> {
         next = lone_surrogate(&bytes, at + 6);
     }
     Some(bytes)
+}
+
+/// A copy of `payload` that serde can read: `NaN` and `Infinity`, which Python writes for numbers,
+/// become `null`, and of members with the same name the last remains. `None` if that does not make
+/// it JSON.
+pub fn rewritten(payload: &[u8]) -> Option<Vec<u8>> {
+    let text = without_nan(std::str::from_utf8(payload).ok()?);
+    let value: serde_json::Value = serde_json::from_str(&text).ok()?;
+    serde_json::to_vec(&value).ok()
+}
+
+/// `text` with `null` for the numbers that JSON does not have, outside of strings.
+fn without_nan(text: &str) -> Cow<'_, str> {
+    const NAMES: [&str; 3] = ["-Infinity", "Infinity", "NaN"];
+    if !NAMES.iter().any(|name| text.contains(name)) {
+        return Cow::Borrowed(text);
+    }
+    let (mut out, mut rest) = (String::with_capacity(text.len() + 16), text);
+    while let Some(first) = rest.chars().next() {
+        let (piece, length) = match NAMES.iter().find(|name| rest.starts_with(**name)) {
+            _ if first == '"' => {
+                let end = string_end(rest.as_bytes(), 0);
+                (&rest[..end], end)
+            }
+            Some(name) => ("null", name.len()),
+            None => (&rest[..first.len_utf8()], first.len_utf8()),
+        };
+        out.push_str(piece);
+        rest = &rest[length..];
+    }
+    Cow::Owned(out)
 }
 
 /// Where the first lone surrogate is, from `at` on.
@@ -44,7 +76,25 @@ fn code_unit(bytes: &[u8]) -> Option<u16> {
 
 #[cfg(test)]
 mod tests {
-    use super::repair;
+    use super::{repair, rewritten};
+
+    #[test]
+    fn numbers_that_json_lacks_become_null_and_the_last_of_equal_members_remains() {
+        for (broken, fixed) in [
+            (
+                r#"{"a":NaN,"b":"NaN \" NaN"}"#,
+                Some(r#"{"a":null,"b":"NaN \" NaN"}"#),
+            ),
+            ("[-Infinity,Infinity,1]", Some("[null,null,1]")),
+            (r#"{"a":1,"b":2,"a":3}"#, Some(r#"{"a":3,"b":2}"#)),
+            (r#"{"a":"NaN"#, None),
+            ("NaN and more", None),
+        ] {
+            let repaired = rewritten(broken.as_bytes());
+            let repaired = repaired.map(|bytes| String::from_utf8(bytes).expect("UTF-8"));
+            assert_eq!(repaired.as_deref(), fixed, "{broken}");
+        }
+    }
 
     #[test]
     fn lone_surrogates_and_invalid_bytes_become_replacement_characters() {

@@ -53,7 +53,7 @@ impl GenerationThroughput {
     }
 
     /// A frame with generated text arrived. `tokens` more became certain, of `running` so far.
-    /// More than `buffered_above` tokens per second are a burst.
+    /// More than `buffered_above` tokens per second are a burst. Without a series they wait.
     pub fn frame(
         &mut self,
         throughput: &Throughput,
@@ -85,7 +85,8 @@ impl GenerationThroughput {
         }
         self.keep_pending(held);
         let since = at.saturating_duration_since(first).as_secs_f64();
-        if self.after_first > 0 && f64::from(self.after_first) <= buffered_above * since {
+        let is_paced = f64::from(self.after_first) <= buffered_above * since;
+        if self.series.is_some() && self.after_first > 0 && is_paced {
             self.release(throughput);
         }
     }

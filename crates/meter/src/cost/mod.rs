@@ -9,7 +9,7 @@ mod tariff;
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use tokengauge_core::call::{CallRecord, CostSource, Dialect, Outcome, Usage};
+use tokengauge_core::call::{CallRecord, CostSource, CostUnavailable, Dialect, Outcome, Usage};
 use tokengauge_core::pattern::Pattern;
 
 pub use gpu::{GpuPrice, GpuShare, Gpus};
@@ -110,8 +110,15 @@ impl Prices {
     }
 
     /// What the call costs in the service tier of its record, in US dollars, and the source of
-    /// that price; `None` if it is unknown.
-    pub fn cost(&self, record: &CallRecord, known: DirectCosts) -> Option<(f64, CostSource)> {
+    /// that price.
+    ///
+    /// # Errors
+    /// Why the cost is unknown.
+    pub fn cost(
+        &self,
+        record: &CallRecord,
+        known: DirectCosts,
+    ) -> Result<(f64, CostSource), CostUnavailable> {
         let tier = Tier::of(record.service_tier.as_deref());
         let tokens = billed(record);
         let models = [record.model.as_deref(), record.model_requested.as_deref()];
@@ -124,15 +131,17 @@ impl Prices {
                 .map(source(CostSource::Configured));
         }
         if self.gpus.contains_key(record.upstream.as_str()) {
-            return known.gpu.map(source(CostSource::Gpu));
+            let usd = known.gpu.ok_or(CostUnavailable::NotBilled)?;
+            return Ok((usd, CostSource::Gpu));
         }
         if let Some(usd) = known.reported {
-            return Some((usd, CostSource::Reported));
+            return Ok((usd, CostSource::Reported));
         }
-        if !self.shipped {
-            return None;
+        if is_refused(record.outcome) {
+            return Err(CostUnavailable::NotBilled);
         }
-        let tariff = of(&|model| listed(record, model, &tokens))?;
+        let tariff = of(&|model| listed(record, model, &tokens)).filter(|_| self.shipped);
+        let tariff = tariff.ok_or(CostUnavailable::NoPrice)?;
         tariff.cost(&tokens, tier).map(source(CostSource::List))
     }
 
@@ -152,7 +161,7 @@ impl Prices {
         reported.cache_write = reported.cache_write.map(|written| written.min(rest));
         reported.cached_input = Some(cached);
         let cost = self.cost(&record, DirectCosts::default());
-        cost.map(|(usd, _)| usd)
+        cost.ok().map(|(usd, _)| usd)
     }
 
     fn configured(&self, record: &CallRecord, model: &str, tokens: &Usage) -> Option<Tariff> {
@@ -183,14 +192,19 @@ fn long_enough(above: Option<u64>, tokens: &Usage) -> bool {
     above.is_none_or(|above| tokens.input.is_some_and(|input| input > above))
 }
 
+/// Whether the upstream did not work on the call.
+fn is_refused(outcome: Outcome) -> bool {
+    matches!(
+        outcome,
+        Outcome::HttpError | Outcome::Rejected | Outcome::Unreachable
+    )
+}
+
 /// The billed tokens: those that the provider reported, else our own count. A call that failed
 /// midway is billed for what it streamed; one that was refused, for nothing.
 fn billed(record: &CallRecord) -> Usage {
     let (reported, ours) = (&record.tokens.reported, &record.tokens.normalised);
-    let refused = matches!(
-        record.outcome,
-        Outcome::HttpError | Outcome::Rejected | Outcome::Unreachable
-    );
+    let refused = is_refused(record.outcome);
     let accepted = record.status.is_some_and(|status| status < 300);
     let vectors = accepted && matches!(record.dialect, Dialect::Embeddings | Dialect::Rerank);
     Usage {

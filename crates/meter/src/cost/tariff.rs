@@ -1,7 +1,7 @@
 //! What a million tokens cost, by kind, and what a call of so many tokens costs.
 
 use serde::Deserialize;
-use tokengauge_core::call::Usage;
+use tokengauge_core::call::{CostUnavailable, Usage};
 
 /// Tokens that a price is for.
 const MILLION: f64 = 1e6;
@@ -71,14 +71,21 @@ impl Tariff {
         ]
     }
 
-    /// What a call with these tokens costs; `None` where a count is unknown that has a
-    /// price, or the tier has none.
-    pub fn cost(&self, tokens: &Usage, tier: Tier) -> Option<f64> {
+    /// What a call with these tokens costs.
+    ///
+    /// # Errors
+    /// Where the tier has no price, or a count is unknown that has one.
+    pub fn cost(&self, tokens: &Usage, tier: Tier) -> Result<f64, CostUnavailable> {
         let factor = match tier {
             Tier::Standard => 1.0,
-            Tier::Batch => self.batch?,
-            Tier::Other => return None,
+            Tier::Batch => self.batch.ok_or(CostUnavailable::ServiceTier)?,
+            Tier::Other => return Err(CostUnavailable::ServiceTier),
         };
+        let usd = self.standard(tokens).ok_or(CostUnavailable::NoTokens)?;
+        Ok(usd * factor)
+    }
+
+    fn standard(&self, tokens: &Usage) -> Option<f64> {
         let input = match self.input {
             None => 0.0,
             Some(price) => self.input_cost(price, tokens)?,
@@ -91,7 +98,7 @@ impl Tariff {
                 of(all - reasoning, price) + of(reasoning, self.reasoning.unwrap_or(price))
             }
         };
-        Some((input + output) * factor)
+        Some(input + output)
     }
 
     fn input_cost(&self, price: f64, tokens: &Usage) -> Option<f64> {
@@ -126,16 +133,18 @@ mod tests {
         reasoning: None,
         batch: Some(0.5),
     };
-    const TOKENS: Usage = Usage {
-        input: Some(10_000),
-        cached_input: Some(6_000),
-        cache_write: Some(1_000),
-        cache_write_1h: None,
-        output: Some(500),
-        reasoning: Some(200),
-    };
+    fn tokens() -> Usage {
+        Usage {
+            input: Some(10_000),
+            cached_input: Some(6_000),
+            cache_write: Some(1_000),
+            output: Some(500),
+            reasoning: Some(200),
+            ..Usage::default()
+        }
+    }
 
-    fn close(one: Option<f64>, other: f64) {
+    fn close(one: Result<f64, CostUnavailable>, other: f64) {
         let one = one.expect("a cost");
         assert!((one - other).abs() < 1e-12, "{one} {other}");
     }
@@ -144,12 +153,12 @@ mod tests {
     fn each_kind_of_token_has_its_price() {
         let uncached = 3_000.0 * 3.0 + 6_000.0 * 0.3 + 1_000.0 * 3.75;
         close(
-            TARIFF.cost(&TOKENS, Tier::Standard),
+            TARIFF.cost(&tokens(), Tier::Standard),
             (uncached + 500.0 * 15.0) / 1e6,
         );
         let kept = Usage {
             cache_write_1h: Some(400),
-            ..TOKENS
+            ..tokens()
         };
         let more = 400.0 * (6.0 - 3.75);
         close(
@@ -162,7 +171,7 @@ mod tests {
         };
         let output = 300.0 * 15.0 + 200.0 * 60.0;
         close(
-            apart.cost(&TOKENS, Tier::Standard),
+            apart.cost(&tokens(), Tier::Standard),
             (uncached + output) / 1e6,
         );
     }
@@ -175,7 +184,7 @@ mod tests {
             ..Tariff::default()
         };
         close(
-            plain.cost(&TOKENS, Tier::Standard),
+            plain.cost(&tokens(), Tier::Standard),
             (30_000.0 + 7_500.0) / 1e6,
         );
         let input_alone = Tariff {
@@ -191,27 +200,29 @@ mod tests {
 
     #[test]
     fn a_batch_costs_its_share_and_an_unknown_tier_is_unknown() {
-        let full = TARIFF.cost(&TOKENS, Tier::Standard).expect("a cost");
-        close(TARIFF.cost(&TOKENS, Tier::of(Some("flex"))), full / 2.0);
-        assert_eq!(TARIFF.cost(&TOKENS, Tier::of(Some("priority"))), None);
+        let full = TARIFF.cost(&tokens(), Tier::Standard).expect("a cost");
+        close(TARIFF.cost(&tokens(), Tier::of(Some("flex"))), full / 2.0);
+        let tier = Err(CostUnavailable::ServiceTier);
+        assert_eq!(TARIFF.cost(&tokens(), Tier::of(Some("priority"))), tier);
         let never_less = Tariff {
             batch: None,
             ..TARIFF
         };
-        assert_eq!(never_less.cost(&TOKENS, Tier::Batch), None);
+        assert_eq!(never_less.cost(&tokens(), Tier::Batch), tier);
     }
 
     #[test]
     fn an_unknown_count_makes_no_cost_of_zero() {
         let unknown = Usage {
             output: None,
-            ..TOKENS
+            ..tokens()
         };
-        assert_eq!(TARIFF.cost(&unknown, Tier::Standard), None);
-        assert_eq!(TARIFF.cost(&Usage::default(), Tier::Standard), None);
+        let none = Err(CostUnavailable::NoTokens);
+        assert_eq!(TARIFF.cost(&unknown, Tier::Standard), none);
+        assert_eq!(TARIFF.cost(&Usage::default(), Tier::Standard), none);
         let more_cached_than_sent = Usage {
             cached_input: Some(99_999),
-            ..TOKENS
+            ..tokens()
         };
         let cost = TARIFF.cost(&more_cached_than_sent, Tier::Standard);
         close(cost, (10_000.0 * 0.3 + 7_500.0) / 1e6);

@@ -26,7 +26,7 @@ fn price(model: &str, upstream: Option<&str>, input: f64) -> Price {
 }
 
 fn cost(prices: &Prices, record: &CallRecord) -> Option<(f64, CostSource)> {
-    let found = prices.cost(record, DirectCosts::default());
+    let found = prices.cost(record, DirectCosts::default()).ok();
     found.map(|(cost, source)| ((cost * 1e9).round() / 1e9, source))
 }
 
@@ -111,9 +111,9 @@ fn own_gpus_go_before_the_list_and_behind_what_is_configured() {
         reported: Some(9.0),
     };
     let share = |prices: &Prices| prices.cost(&call, with_gpu);
-    assert_eq!(share(&prices), Some((0.25, CostSource::Gpu)));
+    assert_eq!(share(&prices), Ok((0.25, CostSource::Gpu)));
     prices.configured = vec![price("gpt-4.1", None, 3.0)];
-    assert_eq!(share(&prices), Some((3.0, CostSource::Configured)));
+    assert_eq!(share(&prices), Ok((3.0, CostSource::Configured)));
 }
 
 #[test]
@@ -150,15 +150,9 @@ fn what_the_provider_says_goes_before_the_list_and_behind_what_is_configured() {
         gpu: None,
     };
     let mut prices = Prices::default();
-    assert_eq!(
-        prices.cost(&call, said),
-        Some((0.125, CostSource::Reported))
-    );
+    assert_eq!(prices.cost(&call, said), Ok((0.125, CostSource::Reported)));
     prices.configured = vec![price("gpt-4.1", None, 3.0)];
-    assert_eq!(
-        prices.cost(&call, said),
-        Some((3.0, CostSource::Configured))
-    );
+    assert_eq!(prices.cost(&call, said), Ok((3.0, CostSource::Configured)));
 }
 
 #[test]

@@ -48,10 +48,12 @@ pub(crate) enum Kind {
     Tenant,
     KeyHash,
     Tools,
+    ServedBy,
+    CostUnavailable,
 }
 
 impl Kind {
-    pub(crate) const ALL: [Kind; 31] = [
+    pub(crate) const ALL: [Kind; 33] = [
         Kind::Route,
         Kind::Upstream,
         Kind::Model,
@@ -83,6 +85,8 @@ impl Kind {
         Kind::Tenant,
         Kind::KeyHash,
         Kind::Tools,
+        Kind::ServedBy,
+        Kind::CostUnavailable,
     ];
 
     /// Its name in the file.

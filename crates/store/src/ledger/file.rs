@@ -23,6 +23,7 @@ const STEPS: &[&str] = &[
     include_str!("schema_8.sql"),
     include_str!("schema_9.sql"),
     include_str!("schema_10.sql"),
+    include_str!("schema_11.sql"),
 ];
 /// The views, over the tables of the newest version.
 pub(super) const VIEWS: &str = include_str!("views.sql");

@@ -13,6 +13,8 @@ pub(super) struct Names {
     pub(super) user: Option<i64>,
     pub(super) key_hash: Option<i64>,
     pub(super) tools: Option<i64>,
+    pub(super) served_by: Option<i64>,
+    pub(super) cost_unavailable: Option<i64>,
     pub(super) parent_agent: Option<i64>,
     pub(super) endpoint: Option<i64>,
     pub(super) dialect: i64,
@@ -69,12 +71,15 @@ impl Names {
         let unavailable = record.tps.unavailable.map(|reason| reason.as_str());
         let total_unavailable = record.tps.total_unavailable.map(|reason| reason.as_str());
         let guess = record.session_guess.map(|guess| guess.as_str());
+        let cost_unavailable = record.cost_unavailable.map(|reason| reason.as_str());
         let cost_source = record.cost_source.map(|source| source.as_str());
         Ok(Names {
             common,
             user: maybe(Kind::User, record.user.as_deref())?,
             key_hash: maybe(Kind::KeyHash, record.key_hash.as_deref())?,
             tools: maybe(Kind::Tools, record.tools.as_deref())?,
+            served_by: maybe(Kind::ServedBy, record.served_by.as_deref())?,
+            cost_unavailable: maybe(Kind::CostUnavailable, cost_unavailable)?,
             parent_agent: maybe(Kind::Agent, record.parent_agent.as_deref())?,
             endpoint: maybe(Kind::Endpoint, record.endpoint.as_deref())?,
             model_requested: maybe(Kind::Model, record.model_requested.as_deref())?,

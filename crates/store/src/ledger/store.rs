@@ -251,7 +251,8 @@ const INTEGERS: &str = "series, session, user, parent_agent, endpoint, dialect, 
     first_token_event, request_bytes, response_bytes, cost_nano_usd, cost_source, concurrency, \
     engine_prompt_tokens, engine_prompt_us, engine_output_tokens, engine_output_us, \
     engine_load_us, engine_total_us, method, path, hop, service_tier, agent_blocked_us, \
-    tps_reported_milli, tps_prefill_milli, tps_total_unavailable, session_guess, key_hash, tools";
+    tps_reported_milli, tps_prefill_milli, tps_total_unavailable, session_guess, key_hash, tools, \
+    served_by, cost_unavailable, skipped_events, server_tools_us";
 
 fn insert_sql() -> String {
     let columns = INTEGERS.matches(',').count() + 1;
@@ -262,7 +263,7 @@ fn insert_sql() -> String {
     )
 }
 
-fn integers(entry: &Entry<'_>, names: &Names, session: Option<i64>) -> [Option<i64>; 62] {
+fn integers(entry: &Entry<'_>, names: &Names, session: Option<i64>) -> [Option<i64>; 66] {
     let record = entry.record;
     let (counted, provider) = (&record.tokens.normalised, &record.tokens.reported);
     let (seconds, tps) = (&record.seconds, &record.tps);
@@ -334,6 +335,10 @@ fn integers(entry: &Entry<'_>, names: &Names, session: Option<i64>) -> [Option<i
         names.session_guess,
         names.key_hash,
         names.tools,
+        names.served_by,
+        names.cost_unavailable,
+        Some(whole(record.skipped_events)),
+        us(seconds.server_tools),
     ]
 }
 
@@ -379,8 +384,8 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let store = Store::open(&folder.path().join("ledger.sqlite")).expect("opens");
         let statement = store.connection().prepare(&insert_sql()).expect("columns");
-        assert_eq!(statement.parameter_count(), 5 + 62);
-        let generated_and_given = 1 + 5 + 62;
+        assert_eq!(statement.parameter_count(), 5 + 66);
+        let generated_and_given = 1 + 5 + 66;
         let columns: i64 = store
             .connection()
             .query_row(

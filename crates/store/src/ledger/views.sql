@@ -42,6 +42,7 @@ SELECT
   c.hop AS hop,
   c.response_id AS response_id,
   tier.name AS service_tier,
+  served_by.name AS served_by,
   c.warm_up AS warm_up,
   c.normalised_answer AS normalised_answer_tokens,
   c.normalised_reasoning AS normalised_reasoning_tokens,
@@ -63,6 +64,7 @@ SELECT
   c.longest_gap_us / 1e6 AS longest_gap_seconds,
   c.duration_us / 1e6 AS duration_seconds,
   c.agent_blocked_us / 1e6 AS agent_blocked_seconds,
+  c.server_tools_us / 1e6 AS server_tools_seconds,
   c.tps_output_milli / 1e3 AS output_tokens_per_second,
   c.tps_answer_milli / 1e3 AS answer_tokens_per_second,
   c.tps_total_milli / 1e3 AS total_tokens_per_second,
@@ -74,10 +76,12 @@ SELECT
   c.stalls AS stalls,
   c.segments AS segments,
   c.first_token_event AS first_token_event,
+  c.skipped_events AS skipped_events,
   c.request_bytes AS request_bytes,
   c.response_bytes AS response_bytes,
   c.cost_nano_usd / 1e9 AS cost_usd,
   cost_source.name AS cost_source,
+  cost_unavailable.name AS cost_unavailable,
   c.concurrency AS concurrency,
   c.engine_prompt_tokens AS engine_prompt_tokens,
   c.engine_prompt_us / 1e6 AS engine_prompt_seconds,
@@ -125,6 +129,8 @@ LEFT JOIN names finish ON finish.id = c.finish_reasons
 LEFT JOIN names source ON source.id = c.token_source
 LEFT JOIN names unavailable ON unavailable.id = c.tps_unavailable
 LEFT JOIN names total_unavailable ON total_unavailable.id = c.tps_total_unavailable
+LEFT JOIN names served_by ON served_by.id = c.served_by
+LEFT JOIN names cost_unavailable ON cost_unavailable.id = c.cost_unavailable
 LEFT JOIN names cost_source ON cost_source.id = c.cost_source;
 
 CREATE VIEW sessions_readable AS

@@ -38,6 +38,8 @@ pub struct Reading {
     /// Why reading stopped.
     pub broken: Option<DecodeError>,
     finished_turns: Usage,
+    /// Events that held nothing of the dialect.
+    pub skipped: u64,
 }
 
 impl Reading {
@@ -70,6 +72,7 @@ impl Reading {
             Event::Usage(usage) => self.usage.overlay(usage),
             Event::Engine(report) => self.engine = Some(report),
             Event::Error(word) => self.error = Some(word.to_owned()),
+            Event::ServedBy(provider) => assert!(!provider.is_empty(), "an empty provider"),
             Event::ServiceTier(tier) => assert!(!tier.is_empty(), "an empty tier"),
             Event::Cost(usd) => assert!(usd >= 0.0, "a cost below nothing"),
             Event::TurnStarted => self.turns.0 += 1,
@@ -78,6 +81,7 @@ impl Reading {
                 add(&mut self.finished_turns, &std::mem::take(&mut self.usage));
             }
             Event::End => self.ends += 1,
+            Event::Skipped | Event::Damaged => self.skipped += 1,
             Event::Unparsed => self.unparsed += 1,
         }
     }

@@ -10,8 +10,8 @@ use super::is_exception;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use memchr::memmem::Finder;
-use serde::Deserialize;
 use serde::de::IgnoredAny;
+use serde::{Deserialize, Deserializer};
 use std::sync::LazyLock;
 use tokengauge_core::call::{Channel, Dialect, Event, Usage};
 
@@ -203,7 +203,7 @@ impl From<Metrics> for Usage {
             cache_write,
             output: sent.output_token_count.0,
             reasoning: None,
-            cache_write_1h: None,
+            ..Usage::default()
         }
     }
 }
@@ -233,6 +233,7 @@ struct FamilyKeys<'a> {
     results: Option<IgnoredAny>,
     generation: Option<IgnoredAny>,
     outputs: Option<IgnoredAny>,
+    completions: Option<IgnoredAny>,
     #[serde(default)]
     choices: List<ChoiceKeys>,
     text: Option<IgnoredAny>,
@@ -294,6 +295,9 @@ impl FamilyKeys<'_> {
         }
         if self.generation.is_some() {
             return Some(NativeReader::own(Llama));
+        }
+        if self.completions.is_some() {
+            return Some(NativeReader::own(Jurassic));
         }
         self.outputs.is_some().then(|| NativeReader::own(Mistral))
     }
@@ -383,6 +387,74 @@ struct Generation<'a> {
     generation_token_count: Count,
     #[serde(borrow, default)]
     stop_reason: Text<'a>,
+}
+
+/// AI21's Jurassic-2, which does not stream. Its usage is in lists of tokens.
+struct Jurassic;
+
+impl Reader for Jurassic {
+    fn event(&mut self, _: &str, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
+        let sent: Completions<'_> = parse(payload)?;
+        let mut generated = None;
+        for (choice, completion) in (0..).zip(sent.completions.iter()) {
+            if let Some(data) = &completion.data.0 {
+                answer(sink, choice, &data.text);
+                generated = Some(generated.unwrap_or(0) + data.tokens.0);
+            }
+            if let Some(finish) = &completion.finish_reason.0 {
+                emit::finish(sink, choice, &finish.reason);
+            }
+        }
+        let usage = Usage {
+            input: sent.prompt.0.map(|prompt| prompt.tokens.0),
+            output: generated,
+            ..Usage::default()
+        };
+        emit::usage(sink, usage);
+        Ok(())
+    }
+}
+
+#[derive(Deserialize)]
+struct Completions<'a> {
+    #[serde(borrow, default)]
+    prompt: Object<Tokenised<'a>>,
+    #[serde(borrow, default)]
+    completions: List<Completion<'a>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Completion<'a> {
+    #[serde(borrow, default)]
+    data: Object<Tokenised<'a>>,
+    #[serde(borrow, default)]
+    finish_reason: Object<FinishReason<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Tokenised<'a> {
+    #[serde(borrow, default)]
+    text: Text<'a>,
+    #[serde(default)]
+    tokens: Length,
+}
+
+#[derive(Deserialize)]
+struct FinishReason<'a> {
+    #[serde(borrow, default)]
+    reason: Text<'a>,
+}
+
+/// The length of a list.
+#[derive(Default)]
+struct Length(u64);
+
+impl<'de> Deserialize<'de> for Length {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let items = List::<IgnoredAny>::deserialize(deserializer)?;
+        Ok(Length(items.len() as u64))
+    }
 }
 
 /// Mistral's first models.

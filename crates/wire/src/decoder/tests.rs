@@ -71,7 +71,7 @@ fn a_structure_of_more_items_than_anybody_sends_is_not_read() {
         let (mut finishes, mut unparsed) = (0, false);
         let mut sink = |event: tokengauge_core::call::Event<'_>| match event {
             tokengauge_core::call::Event::Finish { .. } => finishes += 1,
-            tokengauge_core::call::Event::Unparsed => unparsed = true,
+            tokengauge_core::call::Event::Damaged => unparsed = true,
             _ => {}
         };
         decoder.push(body, &mut sink).expect("it fits");

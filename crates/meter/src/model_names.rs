@@ -1,0 +1,90 @@
+//! Which upstreams name another model at the end of an answer than at its beginning. Tokens are
+//! counted while they stream, and a counter cannot move to another label.
+
+use parking_lot::Mutex;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::num::NonZeroU64;
+use std::sync::Arc;
+use tokengauge_core::hash::FastMap;
+
+/// The most names that are known; beyond it all are forgotten.
+const MAX_KNOWN: usize = 1024;
+
+/// What calls of an upstream that began with a name ended with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Naming {
+    /// The same name.
+    Same,
+    /// Another name, at least once.
+    Another,
+}
+
+/// A hash of a model's name: a running call needs no more of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct NameHash(Option<NonZeroU64>);
+
+impl NameHash {
+    /// That of a name; the default where there is none.
+    pub(crate) fn of(name: Option<&str>) -> NameHash {
+        NameHash(name.and_then(|name| {
+            let mut hasher = DefaultHasher::new();
+            name.hash(&mut hasher);
+            NonZeroU64::new(hasher.finish() | 1)
+        }))
+    }
+}
+
+/// The names that answers begin with, by upstream.
+#[derive(Debug, Default)]
+pub(crate) struct ModelNames {
+    known: Mutex<FastMap<Arc<str>, FastMap<NameHash, Naming>>>,
+}
+
+impl ModelNames {
+    /// What is known of answers that begin with `first`.
+    pub(crate) fn naming(&self, upstream: &str, first: NameHash) -> Option<Naming> {
+        let known = self.known.lock();
+        known.get(upstream)?.get(&first).copied()
+    }
+
+    /// An answer began with `first`, and its record has another name or not.
+    pub(crate) fn learn(&self, upstream: &Arc<str>, first: NameHash, naming: Naming) {
+        let mut known = self.known.lock();
+        if known.values().map(|names| names.len()).sum::<usize>() >= MAX_KNOWN {
+            known.clear();
+        }
+        let names = known.entry(Arc::clone(upstream)).or_default();
+        let now = names.entry(first).or_insert(naming);
+        if naming == Naming::Another {
+            *now = naming;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_changed_once_is_not_trusted_again_and_names_are_bounded() {
+        let names = ModelNames::default();
+        let upstream: Arc<str> = "u".into();
+        assert_eq!(names.naming("u", NameHash::of(Some("alias"))), None);
+        for naming in [Naming::Same, Naming::Another, Naming::Same] {
+            names.learn(&upstream, NameHash::of(Some("alias")), naming);
+        }
+        assert_eq!(
+            names.naming("u", NameHash::of(Some("alias"))),
+            Some(Naming::Another)
+        );
+        assert_eq!(names.naming("u", NameHash::default()), None);
+        for name in 0..2 * MAX_KNOWN {
+            names.learn(
+                &upstream,
+                NameHash::of(Some(&name.to_string())),
+                Naming::Same,
+            );
+        }
+        assert!(names.known.lock()["u"].len() <= MAX_KNOWN);
+    }
+}
