@@ -22,7 +22,7 @@ COPY . .
 ENV RUSTFLAGS="-Cprofile-use=/src/release/pgo.profdata"
 # The flag is for the last step alone: what is built before, macros included, stays as it is everywhere.
 RUN --mount=type=cache,target=/usr/local/cargo/registry --mount=type=cache,target=/src/target \
-    cargo rustc --locked --profile image --no-default-features --bin tokengauge -- \
+    cargo rustc --locked --profile image --bin tokengauge -- \
         -C target-feature=+crt-static -C link-arg=-Wl,-z,pack-relative-relocs \
     && install -D target/image/tokengauge /out/tokengauge \
     && cp /etc/ssl/certs/ca-certificates.crt /out/

@@ -92,10 +92,10 @@ STATIC := -C target-feature=+crt-static -C link-arg=-Wl,-z,pack-relative-relocs
 .PHONY: static
 static: compiler ## target/static/tokengauge, the binary of the image; IMAGE_PROFILE=image for the one to ship
 ifeq ($(IMAGE_PROFILE),dev)
-	cargo rustc --locked --no-default-features --bin tokengauge $(AS_TESTED) -- $(STATIC)
+	cargo rustc --locked --bin tokengauge $(AS_TESTED) -- $(STATIC)
 else
 	release/check-profile || true # a profile that does not fit costs speed only
-	RUSTFLAGS="-Cprofile-use=$(CURDIR)/$(PGO)" cargo rustc --locked --profile $(IMAGE_PROFILE) --no-default-features --bin tokengauge -- $(STATIC)
+	RUSTFLAGS="-Cprofile-use=$(CURDIR)/$(PGO)" cargo rustc --locked --profile $(IMAGE_PROFILE) --bin tokengauge -- $(STATIC)
 endif
 	install -D target/$(subst dev,debug,$(IMAGE_PROFILE))/tokengauge target/static/tokengauge
 
@@ -117,7 +117,7 @@ check-profile: ## whether the profile of the image fits the compiler, the depend
 pgo: compiler ## record what calls run, for profile-guided optimisation of the image: half an hour
 	command -v llvm-profdata-19 > /dev/null || tests/real/apt llvm-19
 	rm -rf target/pgo
-	RUSTFLAGS="-Cprofile-generate=$(CURDIR)/target/pgo/raw" cargo build --locked --profile image --no-default-features --bin tokengauge --target-dir target/pgo
+	RUSTFLAGS="-Cprofile-generate=$(CURDIR)/target/pgo/raw" cargo build --locked --profile image --bin tokengauge --target-dir target/pgo
 	rm -r target/pgo/raw # build scripts and macros, which ran meanwhile
 	TOKENGAUGE_PROGRAM=target/pgo/image/tokengauge cargo bench --locked --bench peers -- --rounds 1 \
 		--peers tokengauge,compared,kept,sent --scenes short,first-token,paced,flat-out,recorded,tls,http2,metrics

@@ -30,9 +30,7 @@ fn the_image_is_built_alike_wherever_that_is_said() {
     let mut lines = makefile.lines();
     let flags = lines.find_map(|line| line.strip_prefix("STATIC := "));
     let flags = flags.expect("the flags of the last step");
-    let command = format!(
-        "cargo rustc --locked --profile image --no-default-features --bin tokengauge -- {flags}"
-    );
+    let command = format!("cargo rustc --locked --profile image --bin tokengauge -- {flags}");
     for name in ["Dockerfile", "SECURITY.md"] {
         let text = read(name).replace("\\\n", " ");
         let words: Vec<_> = text.split_whitespace().collect();
