@@ -37,7 +37,14 @@ impl Said {
     fn count(&mut self, texts: &Texts) {
         for ((_, channel), text) in texts {
             let at = CHANNELS.iter().position(|name| name == channel);
-            self.tokens[at.expect("a channel")] += tokens::count(text);
+            // Reasoning that is in the text of the answer.
+            let split = text.split_inclusive("</think>").next().unwrap_or_default();
+            let thought = match channel == "answer" && text.starts_with("<think>") {
+                true => split,
+                false => "",
+            };
+            self.tokens[1] += tokens::count(thought);
+            self.tokens[at.expect("a channel")] += tokens::count(&text[thought.len()..]);
         }
     }
 

@@ -18,7 +18,7 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
-use tokengauge::call::{Channel, Dialect, EngineReport, Event, Usage};
+use tokengauge::call::{Channel, Dialect, EngineReport, Event, ServerTool, Usage};
 use tokengauge::wire::{DIALECTS, Decoder, Limits, ResponseHead};
 use tokengauge_test_support::wire::encode::{CODINGS, encode};
 
@@ -249,6 +249,8 @@ fn line(lines: &mut String, event: Event<'_>) {
         Event::ServiceTier(tier) => write!(lines, "tier {}", quoted(tier)).expect("written"),
         Event::Cost(usd) => write!(lines, "cost {usd}").expect("written"),
         Event::Error(kind) => write!(lines, "error {}", quoted(kind)).expect("written"),
+        Event::ServerTool(ServerTool::Began) => lines.push_str("server_tool began"),
+        Event::ServerTool(ServerTool::Ended) => lines.push_str("server_tool ended"),
         Event::TurnStarted => lines.push_str("turn_started"),
         Event::TurnEnded => lines.push_str("turn_ended"),
         Event::End => lines.push_str("end"),

@@ -7,6 +7,7 @@ use super::spanned::Spanned;
 use super::*;
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
+use tokengauge_meter::settings::ThinkTags;
 
 /// The least number of characters of a token; a shorter one could be guessed.
 const TOKEN_LENGTH: usize = 16;
@@ -82,6 +83,15 @@ pub(super) fn facts(
         }
     }
     all
+}
+
+/// What `<think>` in an answer means, by upstream.
+pub(super) fn think_tags(upstreams: &[Spanned<file::Upstream>]) -> HashMap<Arc<str>, ThinkTags> {
+    let upstreams = upstreams.iter().map(Spanned::get_ref);
+    let others = upstreams.filter(|upstream| upstream.think_tags != ThinkTags::Auto);
+    others
+        .map(|upstream| (upstream.name.get_ref().as_str().into(), upstream.think_tags))
+        .collect()
 }
 
 /// Checks that no upstream is the admin or metrics address, which agents would reach then.

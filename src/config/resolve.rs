@@ -32,6 +32,7 @@ pub(super) fn config(file: File, text: &str) -> Result<Config, Vec<Problem>> {
     let mut scrapes = operators::scrapes(&file.upstream, &mut problems);
     let gpus = cost::gpus(&file.upstream, &mut problems);
     let facts = operators::facts(&file.upstream, &mut problems);
+    let think_tags = operators::think_tags(&file.upstream);
     let upstreams = upstreams(file.upstream, &mut problems);
     for scrape in &mut scrapes {
         if let Some(upstream) = upstreams.get(&*scrape.upstream) {
@@ -66,6 +67,7 @@ pub(super) fn config(file: File, text: &str) -> Result<Config, Vec<Problem>> {
         gpus,
     };
     measure.upstream_facts = Arc::new(facts);
+    measure.think_tags = Arc::new(think_tags);
     let budgets = cost::budgets(file.budget, &routes, &measure, &mut problems);
     let receivers = receivers::receivers(file.notify, &mut problems);
     let slos = objectives::slos(file.slo, &routes, &measure, &mut problems);
@@ -242,6 +244,7 @@ fn measure(written: file::Measure) -> Measure {
         max_models: written.max_models.unwrap_or(default.max_models),
         attribution: default.attribution,
         workloads: default.workloads,
+        think_tags: default.think_tags,
         upstream_facts: default.upstream_facts,
     }
 }

@@ -276,6 +276,8 @@ pub enum Event<'a> {
     Cost(f64),
     /// An error inside the body. Only its type or code: messages quote prompts.
     Error(&'a str),
+    /// The provider begins to run a tool of its own, such as a web search, or has run one.
+    ServerTool(ServerTool),
     /// The connection's own session, never empty.
     Session(&'a str),
     /// A generation begins on a connection that carries several (Realtime).
@@ -291,6 +293,15 @@ pub enum Event<'a> {
     /// Something could not be read, so that nobody knows how much is missing; it was forwarded
     /// nevertheless.
     Unparsed,
+}
+
+/// What happens to a tool that the provider runs itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ServerTool {
+    /// It begins: the model waits from now on.
+    Began,
+    /// Its result is there.
+    Ended,
 }
 
 /// What is read from a request: from a bounded copy of its body.

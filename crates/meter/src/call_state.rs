@@ -211,6 +211,11 @@ impl CallState {
         self.is_grpc = content_type.is_some_and(|kind| kind.starts_with("application/grpc"));
         self.grpc_status(headers);
         self.run.generation.cost_usd = litellm_cost(headers);
+        let tags = context
+            .measure
+            .think_tags
+            .get(&context.route_stats.upstream);
+        self.run.generation.think.tags = tags.copied().unwrap_or_default();
         if let Some(provider) = served_by(headers) {
             self.run.generation.served_by(provider);
         }

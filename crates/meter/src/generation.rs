@@ -2,16 +2,19 @@
 //! Realtime connection has one per response.
 
 use super::counts::{ByChannel, Counts};
+use super::think::ThinkSplit;
 use super::timeline::{Running, Timeline};
 use super::tool_calls::ToolCalls;
 use std::time::{Duration, Instant};
-use tokengauge_core::call::{Channel, EngineReport, Event, Usage};
+use tokengauge_core::call::{Channel, EngineReport, Event, ServerTool, Usage};
 use tokengauge_core::finish_class::FinishClass;
 
 /// The most choices whose finish reason is kept.
 const MAX_CHOICES: usize = 256;
 /// The most characters that are kept of a name off the wire.
 const MAX_NAME: usize = 200;
+/// The most tools of the provider's that begin or end in one frame.
+const MAX_SERVER_TOOLS: usize = 256;
 /// One damaged event in so many leaves a measurement within the error of any other.
 const DAMAGED_IN: u64 = 20;
 /// The most characters that are kept of a finish reason or an error's type.
@@ -22,6 +25,8 @@ const MAX_WORD: usize = 64;
 pub(crate) struct Generation {
     pub(crate) counts: Counts,
     pub(crate) timeline: Timeline,
+    /// Reasoning in the text of the answer.
+    pub(crate) think: ThinkSplit,
     tool_calls: Option<Box<ToolCalls>>,
     pub(crate) model: Option<Box<str>>,
     /// The first id of the response: some repeat it in every event.
@@ -60,6 +65,8 @@ struct Rare {
     served_by: Option<Box<str>>,
     /// The first finish reason that says that the generation failed.
     failure: Option<Box<str>>,
+    /// What happened to tools of the provider's in the present frame.
+    server_tools: Vec<ServerTool>,
 }
 
 impl Generation {
@@ -79,7 +86,9 @@ impl Generation {
                 let index = self.messages.saturating_sub(1);
                 let index = u32::try_from(index).unwrap_or(u32::MAX);
                 self.first_token_event.get_or_insert(index);
-                self.counts.push(segment, text);
+                let counts = &mut self.counts;
+                let mut push = |segment, text: &str| counts.push(segment, text);
+                self.think.push((segment, text), &mut push);
                 if segment.channel == Channel::ToolCall {
                     let calls = self.tool_calls.get_or_insert_default();
                     calls.arguments(segment, text);
@@ -108,6 +117,12 @@ impl Generation {
                 self.response_id
                     .get_or_insert_with(|| clip(id, MAX_NAME).into());
             }
+            Event::ServerTool(tool) => {
+                let tools = &mut self.rare.get_or_insert_default().server_tools;
+                if tools.len() < MAX_SERVER_TOOLS {
+                    tools.push(tool);
+                }
+            }
             Event::Session(_) | Event::TurnStarted | Event::TurnEnded => {}
         }
     }
@@ -115,6 +130,11 @@ impl Generation {
     /// All events of a frame that arrived at `at` were given. Returns whether it carried
     /// generated text.
     pub(crate) fn frame(&mut self, at: Instant, stall_threshold: Duration) -> bool {
+        if let Some(rare) = &mut self.rare {
+            for tool in rare.server_tools.drain(..) {
+                self.timeline.server_tool(at, tool);
+            }
+        }
         let content = self.counts.frame();
         if content.text {
             let running = self.counts.running();
@@ -232,6 +252,14 @@ impl Generation {
     pub(crate) fn tool_calls(&self) -> Box<[u64]> {
         let calls = self.tool_calls.as_deref();
         calls.map(ToolCalls::hashes).unwrap_or_default()
+    }
+
+    /// No more text follows: everything is counted.
+    pub(crate) fn finish(&mut self) {
+        let counts = &mut self.counts;
+        self.think
+            .finish(&mut |segment, text| counts.push(segment, text));
+        self.counts.finish();
     }
 
     /// The current counts.

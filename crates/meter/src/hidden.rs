@@ -1,8 +1,7 @@
 //! Whether a model generated more than it streamed: then no speed of it is known.
 
 use super::generation::Generation;
-use super::token_ratios::{RatioBound, TokenRatios};
-use tokengauge_core::call::{Dialect, Outcome};
+use tokengauge_core::call::Dialect;
 use tokengauge_wire::{BeyondText, DIALECTS};
 
 /// Reasoning tokens by which two ways of counting may differ: its delimiters.
@@ -21,12 +20,8 @@ const WITHIN_ANSWER: f64 = 0.7;
 /// Whether more was generated than streamed. If the provider reports reasoning tokens, they are
 /// compared with the reasoning that was streamed; else all reported tokens with all that were
 /// streamed. How many tokens the provider's tokenizer makes of one of ours is taken from the
-/// answer of the same call, else from `token_ratios`.
-pub(crate) fn hidden(
-    dialect: Dialect,
-    generation: &Generation,
-    token_ratios: &TokenRatios,
-) -> bool {
+/// answer of the same call, else from what tokenizers make of that kind of text.
+pub(crate) fn hidden(dialect: Dialect, generation: &Generation) -> bool {
     let usage = generation.usage();
     let streamed = generation.tokens();
     // Speech and pictures are tokens without text.
@@ -39,19 +34,13 @@ pub(crate) fn hidden(
     let (Some(output), false) = (sendable(generation), textless) else {
         return false;
     };
-    let model = generation.model.as_deref().unwrap_or_default();
-    let script = generation.counts.scripts().widest();
-    let bound = token_ratios.bound(model, script);
-    let summary = streamed.reasoning > 0 && dialect.summarises_reasoning && !bound.learned;
+    let most = generation.counts.scripts().widest().most_tokens();
+    let summary = streamed.reasoning > 0 && dialect.summarises_reasoning;
     // A summary hides less than a wide bound would let pass.
-    let widest = if summary {
-        (1.0 + script.most_tokens()) / 2.0
-    } else {
-        bound.high
-    };
+    let widest = if summary { (1.0 + most) / 2.0 } else { most };
     match usage.reasoning {
         Some(reasoning) if reasoning > 0 && !within_answer(generation, output, reasoning) => {
-            let expected = by_answer(generation, output, reasoning, bound).unwrap_or(widest);
+            let expected = by_answer(generation, output, reasoning, most).unwrap_or(widest);
             reasoning as f64 > streamed.reasoning as f64 * expected + SLACK
         }
         _ => {
@@ -70,21 +59,6 @@ pub(crate) fn sendable(generation: &Generation) -> Option<u64> {
     usage.output.map(|output| output.saturating_sub(unsent))
 }
 
-/// Learns from a complete call without reasoning how the provider counts.
-pub(crate) fn learn(outcome: Outcome, generation: &Generation, token_ratios: &TokenRatios) {
-    let usage = generation.usage();
-    let streamed = generation.tokens();
-    let plain = outcome == Outcome::Complete
-        && streamed.reasoning == 0
-        && generation.counts.tool_calls() == 0
-        && usage.reasoning.unwrap_or(0) == 0;
-    if let (true, Some(output)) = (plain, sendable(generation)) {
-        let model = generation.model.as_deref().unwrap_or_default();
-        let script = generation.counts.scripts().widest();
-        token_ratios.learn(model, script, output, streamed.all());
-    }
-}
-
 /// Reported tokens for each token of the answer, if that is known.
 fn of_answer(generation: &Generation, output: u64, reasoning: u64) -> Option<f64> {
     let answered = generation.tokens().answered();
@@ -99,12 +73,7 @@ fn within_answer(generation: &Generation, output: u64, reasoning: u64) -> bool {
 }
 
 /// The most reported tokens for each of ours, by the answer of the same call.
-fn by_answer(
-    generation: &Generation,
-    output: u64,
-    reasoning: u64,
-    bound: RatioBound,
-) -> Option<f64> {
+fn by_answer(generation: &Generation, output: u64, reasoning: u64, most: f64) -> Option<f64> {
     let ratio = of_answer(generation, output, reasoning)?;
-    Some(ratio.clamp(1.0, bound.high) * MARGIN)
+    Some(ratio.clamp(1.0, most) * MARGIN)
 }

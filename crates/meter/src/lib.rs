@@ -34,8 +34,8 @@ pub mod settings;
 mod shared;
 pub mod sharing;
 mod subscriber;
+mod think;
 mod timeline;
-mod token_ratios;
 mod tool_calls;
 mod verdict;
 mod worker;
@@ -124,7 +124,6 @@ impl Meter {
             background: background::BackgroundResponses::default(),
             spans: Arc::default(),
             conversations: Conversations::default(),
-            token_ratios: token_ratios::TokenRatios::default(),
             model_names: Default::default(),
             counters: shared::Counters::default(),
             tracer,

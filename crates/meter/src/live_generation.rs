@@ -72,7 +72,7 @@ impl LiveGeneration {
 
     /// No more text follows.
     pub(crate) fn finish(&mut self, context: &CallContext, at: Instant, accepted: bool) {
-        self.generation.counts.finish();
+        self.generation.finish();
         // The last tokens are final now: they arrived with the last text.
         let last = self.generation.timeline.all.map(|span| span.last);
         let at = last.unwrap_or(at);

@@ -85,7 +85,6 @@ pub(crate) fn finished_call(
         .as_ref()
         .and_then(|request| request.facts.as_deref());
     let readable = !state.broken && !generation.is_unparsed();
-    let token_ratios = &context.shared.token_ratios;
     let is_whole = readable && !state.lagged;
     let facts = Facts {
         dialect: closing.dialect,
@@ -99,12 +98,9 @@ pub(crate) fn finished_call(
             && &*context.path != "/",
         lagged: state.lagged,
         choices: asked.and_then(|asked| asked.choices),
-        hidden: is_whole && hidden::hidden(closing.dialect, generation, token_ratios),
+        hidden: is_whole && hidden::hidden(closing.dialect, generation),
     };
     let outcome = verdict::outcome(closing.end, &facts, generation);
-    if is_whole {
-        hidden::learn(outcome, generation, token_ratios);
-    }
     let answered = state.bytes.response > 0;
     let processed = verdict::processed(outcome, &facts, generation, closing.sent, answered);
     closing.input = closing.input.filter(|_| processed);
@@ -420,7 +416,7 @@ fn durations(closing: &RecordInput<'_>, generation: &Generation, status: Option<
         longest_gap: timeline.longest_gap.map(seconds),
         duration: between(received, Some(closing.ended)),
         agent_blocked: frames.then(|| seconds(timeline.agent_blocked())),
-        server_tools: frames.then_some(0.0),
+        server_tools: timeline.all.map(|span| seconds(span.paused())),
     }
 }
 

@@ -7,6 +7,8 @@ const STRIDE: usize = 32;
 const MAX_LETTERS: usize = 64;
 /// Characters that are looked at for a letter.
 const WINDOW: usize = 8;
+/// From this share of digits on a text is one of numbers.
+const MANY_DIGITS: f64 = 0.3;
 /// A script with a smaller share of the letters does not count.
 const MIN_SHARE: f64 = 0.1;
 
@@ -30,9 +32,11 @@ pub(crate) enum Script {
     /// Hindi, Bengali, Tamil and the others of India.
     Indic,
     Other,
+    /// Tables of numbers: some tokenizers make a token of each digit.
+    Digits,
 }
 
-const ALL: [Script; 11] = [
+const ALL: [Script; 12] = [
     Script::Latin,
     Script::Cyrillic,
     Script::Han,
@@ -44,6 +48,7 @@ const ALL: [Script; 11] = [
     Script::SoutheastAsian,
     Script::Indic,
     Script::Other,
+    Script::Digits,
 ];
 
 impl Script {
@@ -66,11 +71,12 @@ impl Script {
     }
 
     /// The most tokens that a tokenizer in use makes of one o200k_base token. Measured on
-    /// those of Llama 2 and 3, Mistral and cl100k_base (docs/measurement.md), rounded up.
+    /// those of Llama 2 and 3, Mistral, Claude 2 and cl100k_base (docs/measurement.md), rounded up.
     pub(crate) fn most_tokens(self) -> f64 {
         match self {
             Script::Latin | Script::Cyrillic => 2.0,
             Script::Han => 2.2,
+            Script::Digits => 2.6,
             Script::LatinExtended => 3.0,
             Script::Hebrew => 3.4,
             Script::Greek | Script::Hangul => 3.6,
@@ -86,6 +92,9 @@ impl Script {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Scripts {
     letters: [u16; ALL.len()],
+    /// Digits, and all characters among which they were counted.
+    digits: u16,
+    characters: u16,
 }
 
 impl Scripts {
@@ -99,6 +108,11 @@ impl Scripts {
                 let count = &mut self.letters[Script::of(letter) as usize];
                 *count = count.saturating_add(1);
             }
+            let bytes = text.as_bytes().iter().skip(start).take(WINDOW);
+            for byte in bytes.filter(|byte| !byte.is_ascii_whitespace()) {
+                self.digits = self.digits.saturating_add(u16::from(byte.is_ascii_digit()));
+                self.characters = self.characters.saturating_add(1);
+            }
         }
     }
 
@@ -110,6 +124,8 @@ impl Scripts {
             count > 0.0 && count >= all * MIN_SHARE
         };
         let scripts = ALL.into_iter().filter(matters);
+        let many = f64::from(self.digits) >= f64::from(self.characters.max(1)) * MANY_DIGITS;
+        let scripts = scripts.chain(many.then_some(Script::Digits));
         let widest = scripts.max_by(|one, other| one.most_tokens().total_cmp(&other.most_tokens()));
         widest.unwrap_or_default()
     }
@@ -164,7 +180,9 @@ mod tests {
             ("프록시는 매초 얼마나", Script::Hangul),
             ("プロキシは毎秒いくつの", Script::Han),
             ("", Script::Latin),
-            ("12345 67", Script::Latin),
+            ("12345 67", Script::Digits),
+            ("17,204.5,2026-11-29\n18,9.25,2026-11-30", Script::Digits),
+            ("{\"id\": 17, \"name\": \"Anna\"}", Script::Latin),
         ] {
             for piece in [1, 4, 1000] {
                 assert_eq!(script(text, piece), expected, "{text} by {piece}");

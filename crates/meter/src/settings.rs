@@ -34,8 +34,23 @@ pub struct Measure {
     pub attribution: Arc<Rules>,
     /// Which calls belong together; at most 64.
     pub workloads: Arc<[Workload]>,
+    /// What `<think>` in an answer means, by upstream; [`ThinkTags::Auto`] for others.
+    pub think_tags: Arc<HashMap<Arc<str>, ThinkTags>>,
     /// The configured facts about engines and hardware, by upstream.
     pub upstream_facts: Arc<HashMap<Arc<str>, Arc<UpstreamFacts>>>,
+}
+
+/// What `<think>` in the text of an answer means.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ThinkTags {
+    /// An answer that begins with it begins with reasoning, up to `</think>`.
+    #[default]
+    Auto,
+    /// Every answer begins within the reasoning, as the prompt ends with the tag.
+    Opened,
+    /// Nothing: it is part of the answer.
+    Answer,
 }
 
 /// Calls that belong together. The first that matches names a call's workload; a route's
@@ -70,6 +85,7 @@ impl Default for Measure {
             max_models: 200,
             attribution: Arc::default(),
             workloads: Arc::default(),
+            think_tags: Arc::default(),
             upstream_facts: Arc::default(),
         }
     }

@@ -8,7 +8,6 @@ use super::model_names::ModelNames;
 use super::nesting::OpenSpans;
 use super::route_stats::AllRouteStats;
 use super::subscriber::Subscribers;
-use super::token_ratios::TokenRatios;
 use super::worker::Worker;
 use crate::settings::Measure;
 use arc_swap::ArcSwap;
@@ -42,8 +41,6 @@ pub(crate) struct Shared {
     pub(crate) spans: Arc<OpenSpans>,
     /// The conversations by which sessions are guessed.
     pub(crate) conversations: Conversations,
-    /// How many tokens models report for each token of ours.
-    pub(crate) token_ratios: TokenRatios,
     /// Which upstreams name the model late.
     pub(crate) model_names: ModelNames,
     pub(crate) counters: Counters,

@@ -2,7 +2,7 @@
 //! `docs/measurement.md`. Time is an argument.
 
 use std::time::{Duration, Instant};
-use tokengauge_core::call::{SEGMENT_SECONDS, SpeedSegment, seconds};
+use tokengauge_core::call::{SEGMENT_SECONDS, ServerTool, SpeedSegment, seconds};
 use tokengauge_core::inter_token::{ClassifiedLatency, InterToken};
 
 /// The length of a segment.
@@ -35,14 +35,17 @@ pub(crate) struct Span {
     pub(crate) last: Instant,
     /// The number of frames.
     pub(crate) frames: u64,
+    /// The milliseconds for which the provider ran tools of its own between them.
+    paused_millis: u32,
 }
 
 impl Span {
-    fn extend(span: &mut Option<Span>, at: Instant, tokens: u64) {
+    fn extend(span: &mut Option<Span>, at: Instant, tokens: u64, paused: Duration) {
         match span {
             Some(span) => {
                 span.last = span.last.max(at);
                 span.frames += 1;
+                span.pause(paused);
             }
             None => {
                 *span = Some(Span {
@@ -50,14 +53,26 @@ impl Span {
                     first_tokens: tokens,
                     last: at,
                     frames: 1,
+                    paused_millis: 0,
                 });
             }
         }
     }
 
-    /// From the first frame to the last.
+    /// How long the provider ran tools of its own between the first frame and the last.
+    pub(crate) fn paused(&self) -> Duration {
+        Duration::from_millis(u64::from(self.paused_millis))
+    }
+
+    fn pause(&mut self, paused: Duration) {
+        let millis = u32::try_from(paused.as_millis()).unwrap_or(u32::MAX);
+        self.paused_millis = self.paused_millis.saturating_add(millis);
+    }
+
+    /// From the first frame to the last, without the time of the provider's own tools.
     pub(crate) fn duration(&self) -> Duration {
-        self.last.saturating_duration_since(self.first)
+        let all = self.last.saturating_duration_since(self.first);
+        all.saturating_sub(self.paused())
     }
 
     /// Tokens after the first frame, of `total`.
@@ -98,6 +113,18 @@ pub(crate) struct Timeline {
     segments: Vec<u32>,
     /// Waits for the agent, if there were any.
     blocked: Option<Box<AgentBlocked>>,
+    /// The provider's own tools, if it ran any.
+    server_tools: Option<Box<ServerTools>>,
+}
+
+/// When the provider ran tools of its own.
+#[derive(Debug, Default)]
+struct ServerTools {
+    /// How many run, and since when there are any.
+    running: u32,
+    since: Option<Instant>,
+    /// For how long they ran since the last frame with generated text.
+    new: Duration,
 }
 
 /// For how long the proxy waited for the agent to read.
@@ -137,6 +164,31 @@ impl Timeline {
         since
     }
 
+    /// A tool of the provider's begins, or has ended.
+    pub(crate) fn server_tool(&mut self, at: Instant, tool: ServerTool) {
+        let tools = self.server_tools.get_or_insert_default();
+        match tool {
+            ServerTool::Began => {
+                tools.running += 1;
+                tools.since.get_or_insert(at);
+            }
+            ServerTool::Ended => {
+                tools.running = tools.running.saturating_sub(1);
+                if tools.running == 0
+                    && let Some(since) = tools.since.take()
+                {
+                    tools.new += at.saturating_duration_since(since);
+                }
+            }
+        }
+    }
+
+    /// Takes the time of the provider's tools since the last frame with generated text.
+    fn paused_since(&mut self) -> Duration {
+        let tools = self.server_tools.as_mut();
+        tools.map_or(Duration::ZERO, |tools| std::mem::take(&mut tools.new))
+    }
+
     /// Whether the agent decided the pace: the proxy waited for it during more than a tenth of
     /// the time from the first token to the last.
     pub(crate) fn is_agent_limited(&self) -> bool {
@@ -148,20 +200,22 @@ impl Timeline {
     /// A frame with generated text came at `at`, and brought the counts to `running`.
     pub(crate) fn frame(&mut self, at: Instant, running: Running, stall_threshold: Duration) {
         let blocked = self.blocked_since();
+        let paused = self.paused_since();
         let mut classified = None;
         if let Some(span) = &self.all {
-            // A wait for the agent is not a gap of the upstream.
+            // A wait for the agent or for a tool is not a gap of the model.
             let gap = at
                 .saturating_duration_since(span.last)
-                .saturating_sub(blocked);
+                .saturating_sub(blocked)
+                .saturating_sub(paused);
             self.longest_gap = Some(self.longest_gap.unwrap_or_default().max(gap));
-            if blocked.is_zero() {
+            if blocked.is_zero() && paused.is_zero() {
                 let latency = ClassifiedLatency::new(gap.as_secs_f64());
                 let inter_chunk = self.inter_chunk.get_or_insert_default();
                 inter_chunk.record_classified(latency, 1);
                 classified = Some(latency);
             } else {
-                // What arrived meanwhile was not read at once.
+                // What arrived meanwhile was not read at once, or not generated.
                 self.grown = None;
             }
             if gap > stall_threshold {
@@ -174,9 +228,12 @@ impl Timeline {
         let new = running.all.saturating_sub(self.highest);
         self.fill(at, new);
         self.weigh(at, running.all, classified);
-        Span::extend(&mut self.all, at, running.all);
+        Span::extend(&mut self.all, at, running.all, paused);
+        if let Some(answer) = self.answer.as_mut().filter(|_| !running.answered) {
+            answer.pause(paused);
+        }
         if running.answered {
-            Span::extend(&mut self.answer, at, running.answer);
+            Span::extend(&mut self.answer, at, running.answer, paused);
         }
     }
 
@@ -198,9 +255,11 @@ impl Timeline {
     }
 
     /// The speed within a stream of `total` tokens that took longer than one segment; empty
-    /// for others. The tokens add up to those after the first frame.
+    /// for others, and where the provider ran tools meanwhile. The tokens add up to those after the
+    /// first frame.
     pub(crate) fn segments(&self, total: u64) -> Vec<SpeedSegment> {
-        let Some(span) = self.all.filter(|span| span.duration() > SEGMENT) else {
+        let is_long = |span: &Span| span.duration() > SEGMENT && span.paused_millis == 0;
+        let Some(span) = self.all.filter(is_long) else {
             return Vec::new();
         };
         let counted: u64 = self.segments.iter().map(|tokens| u64::from(*tokens)).sum();
@@ -309,6 +368,38 @@ mod tests {
         let timeline = timeline(Instant::now(), &[(0, 1), (1000, 2), (2001, 3), (4000, 4)]);
         assert_eq!(timeline.stalls, 2, "a gap of exactly the threshold is none");
         assert_eq!(timeline.longest_gap, Some(Duration::from_millis(1999)));
+    }
+
+    #[test]
+    fn the_providers_own_tools_take_no_time_of_decoding() {
+        let start = Instant::now();
+        let at = |millis| start + Duration::from_millis(millis);
+        let mut timeline = timeline(start, &[(0, 10), (500, 20)]);
+        // Two tools at once, from 0.6 s to 5.6 s.
+        for (millis, tool) in [
+            (600, ServerTool::Began),
+            (1_000, ServerTool::Began),
+            (4_000, ServerTool::Ended),
+            (5_600, ServerTool::Ended),
+            (5_650, ServerTool::Ended),
+        ] {
+            timeline.server_tool(at(millis), tool);
+        }
+        let running = Running {
+            all: 30,
+            answer: 30,
+            answered: true,
+        };
+        timeline.frame(at(6_000), running, SECOND);
+        let span = timeline.all.expect("frames");
+        assert_eq!(span.paused(), Duration::from_secs(5));
+        assert_eq!(span.rate(30), Some(20.0), "20 tokens in 1 s");
+        assert_eq!(timeline.answer.expect("frames").rate(30), Some(20.0));
+        assert_eq!(
+            (timeline.stalls, timeline.longest_gap),
+            (0, Some(SECOND / 2))
+        );
+        assert_eq!(timeline.inter_token.expect("gaps").tokens(), 10);
     }
 
     #[test]

@@ -15,7 +15,7 @@ use serde::de::value::StrDeserializer;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use tokengauge_core::call::{Channel, Dialect, Event, Operation, Usage, UsageDetails};
+use tokengauge_core::call::{Channel, Dialect, Event, Operation, ServerTool, Usage, UsageDetails};
 
 /// The registration of messages.
 pub(super) static MESSAGES: Registration = Registration {
@@ -87,6 +87,8 @@ pub struct Messages {
     tier: RepeatedName,
     /// The block whose arguments came whole, before any delta.
     complete_block: Option<u32>,
+    /// The block that is the call of a tool that the provider runs.
+    server_tool: Option<u32>,
 }
 
 impl Reader for Messages {
@@ -108,6 +110,12 @@ impl Reader for Messages {
             Kind::ContentBlockStart => {
                 if let Some(block) = &event.content_block {
                     self.block(event.index.index().unwrap_or(0), block, sink);
+                }
+            }
+            Kind::ContentBlockStop => {
+                // The arguments are whole: the tool runs until its result opens a block.
+                if self.server_tool.take() == Some(event.index.index().unwrap_or(0)) {
+                    sink(Event::ServerTool(ServerTool::Began));
                 }
             }
             Kind::MessageStart => {
@@ -155,6 +163,11 @@ impl Messages {
 
     /// A block that opens; its `input` is `{}` where the arguments follow in deltas.
     fn block(&mut self, index: u32, block: &Block<'_>, sink: Sink<'_>) {
+        match block.kind {
+            BlockKind::ServerToolUse | BlockKind::McpToolUse => self.server_tool = Some(index),
+            BlockKind::Other if block.is_result => sink(Event::ServerTool(ServerTool::Ended)),
+            _ => {}
+        }
         if block.give(index, false, sink) {
             self.complete_block = Some(index);
         }
@@ -210,6 +223,7 @@ enum Kind {
     MessageDelta,
     MessageStop,
     Message,
+    ContentBlockStop,
     Error,
     #[default]
     #[serde(other)]
@@ -274,6 +288,9 @@ impl Message<'_> {
 struct Block<'a> {
     #[serde(default, rename = "type")]
     kind: BlockKind,
+    /// Whether it is the result of a tool that the provider ran.
+    #[serde(default, rename = "tool_use_id", deserialize_with = "is_text")]
+    is_result: bool,
     #[serde(borrow, default)]
     text: Text<'a>,
     #[serde(borrow, default)]
@@ -296,6 +313,11 @@ enum BlockKind {
     #[default]
     #[serde(other)]
     Other,
+}
+
+/// Whether a member has a text.
+fn is_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
+    Ok(!Text::deserialize(deserializer)?.is_empty())
 }
 
 impl Block<'_> {

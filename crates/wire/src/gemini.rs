@@ -7,14 +7,14 @@ use super::detect::{Detected, GoogleMethod, Target};
 use super::emit::{self, RepeatedName};
 use super::error_body::OwnError;
 use super::event_template::{CountFields, CountLiterals, Counts, Template};
-use super::json::{Count, List, Text, compact, error_kind, parse};
+use super::json::{Count, List, Object, Text, compact, error_kind, parse};
 use super::{Malformed, Reader, Registration, Sink};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokengauge_core::call::{
-    Channel, Dialect, Event, Operation, PROMPT_BLOCKED, Segment, Usage, UsageDetails,
+    Channel, Dialect, Event, Operation, PROMPT_BLOCKED, Segment, ServerTool, Usage, UsageDetails,
 };
 
 /// Candidates beyond this many are not read.
@@ -114,6 +114,21 @@ impl Gemini {
             let choice = candidate.index.index().unwrap_or(0);
             self.candidate(choice, candidate, sink);
             emit::finish(sink, choice, &candidate.finish_reason);
+            let grounding = candidate.grounding_metadata.0.as_ref();
+            let searches = grounding.map_or(0, |grounding| grounding.web_search_queries.len());
+            if searches > 0 {
+                let details = UsageDetails {
+                    searches: Some(searches as u64),
+                    ..UsageDetails::default()
+                };
+                emit::usage(
+                    sink,
+                    Usage {
+                        details,
+                        ..Usage::default()
+                    },
+                );
+            }
             ended |= !candidate.finish_reason.is_empty();
         }
         if let Some(feedback) = &chunk.prompt_feedback {
@@ -173,7 +188,11 @@ impl PartState {
         } else if let Some(code) = &part.executable_code {
             let index = self.begin();
             emit::delta(sink, arguments(choice, index), &code.code);
+            sink(Event::ServerTool(ServerTool::Began));
         } else if part.code_execution_result.is_some() || part.inline_data.is_some() {
+            if part.code_execution_result.is_some() {
+                sink(Event::ServerTool(ServerTool::Ended));
+            }
             self.run = None;
         } else if !part.text.is_empty() {
             let channel = match part.thought {
@@ -258,6 +277,16 @@ struct Candidate<'a> {
     /// A word, or a number where the agent asked for numeric enumerations.
     #[serde(borrow, default)]
     finish_reason: Text<'a>,
+    #[serde(default)]
+    grounding_metadata: Object<Grounding>,
+}
+
+/// What was searched for.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Grounding {
+    #[serde(default)]
+    web_search_queries: List<IgnoredAny>,
 }
 
 #[derive(Deserialize)]

@@ -6,7 +6,7 @@ use super::json::{Count, List, Object, Text, arguments, error_kind, parse};
 use super::{Malformed, Reader, Registration, Sink};
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use tokengauge_core::call::{Channel, Dialect, EngineReport, Event, Operation, Usage};
+use tokengauge_core::call::{Channel, Dialect, EngineReport, Event, Operation, ServerTool, Usage};
 
 #[derive(Deserialize)]
 struct StreamEvent<'a> {
@@ -103,6 +103,10 @@ impl Reader for LmStudio {
             "tool_call.arguments" => {
                 let text = event.arguments.map(arguments).unwrap_or_default();
                 self.give(Channel::ToolCall, &text, sink);
+                sink(Event::ServerTool(ServerTool::Began));
+            }
+            "tool_call.success" | "tool_call.failure" => {
+                sink(Event::ServerTool(ServerTool::Ended));
             }
             "error" => sink(Event::Error(
                 &event.error.map(error_kind).unwrap_or("error".into()),

@@ -8,7 +8,7 @@ use super::openai_usage::ChatUsage;
 use super::{Malformed, Reader, Registration, Sink};
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use tokengauge_core::call::{Channel, Dialect, Event, Operation};
+use tokengauge_core::call::{Channel, Dialect, Event, Operation, ServerTool};
 
 /// Parts of one output that are distinguished.
 const PARTS: u32 = 1024;
@@ -126,6 +126,8 @@ impl Reader for Conversations {
                 self.model.model(sink, &event.model);
                 call(output, &event.name, event.arguments, sink);
             }
+            "tool.execution.started" => sink(Event::ServerTool(ServerTool::Began)),
+            "tool.execution.done" => sink(Event::ServerTool(ServerTool::Ended)),
             "conversation.response.done" => {
                 if let Some(usage) = &event.usage.0 {
                     usage.give(sink);

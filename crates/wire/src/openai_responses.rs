@@ -14,7 +14,9 @@ use super::{Malformed, Reader, Registration, Sink};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
-use tokengauge_core::call::{Channel, Dialect, Event, Operation, Segment};
+use tokengauge_core::call::{
+    Channel, Dialect, Event, Operation, Segment, ServerTool, Usage, UsageDetails,
+};
 
 /// Texts distinguished in one response; later ones are taken for copies.
 const MAX_SEEN: usize = 4096;
@@ -260,6 +262,14 @@ impl Response<'_> {
         if let Some(usage) = &self.usage.0 {
             usage.give(sink);
         }
+        let details = hosted_tools(&self.output);
+        emit::usage(
+            sink,
+            Usage {
+                details,
+                ..Usage::default()
+            },
+        );
         if !self.status.is_empty() {
             let details = self
                 .incomplete_details
@@ -346,6 +356,9 @@ impl EmittedTexts {
         let Some(kind) = event.r#type.strip_prefix("response.") else {
             return Ok(false);
         };
+        if let Some(tool) = server_tool(kind) {
+            sink(Event::ServerTool(tool));
+        }
         let item = event.output_index.index().unwrap_or(0);
         let place = |(channel, part)| TextKey {
             choice,
@@ -479,6 +492,43 @@ impl EmittedTexts {
             *bytes += text.len();
         }
         give(place, text, sink);
+    }
+}
+
+/// What an event says of a tool that the provider runs.
+fn server_tool(kind: &str) -> Option<ServerTool> {
+    match kind {
+        "web_search_call.in_progress"
+        | "file_search_call.in_progress"
+        | "code_interpreter_call.interpreting"
+        | "image_generation_call.in_progress"
+        | "mcp_call_arguments.done"
+        | "mcp_call.arguments_done" => Some(ServerTool::Began),
+        "web_search_call.completed"
+        | "file_search_call.completed"
+        | "code_interpreter_call.completed"
+        | "image_generation_call.completed"
+        | "mcp_call.completed"
+        | "mcp_call.failed" => Some(ServerTool::Ended),
+        _ => None,
+    }
+}
+
+/// Tools that the provider ran, among the items of a whole response.
+fn hosted_tools(output: &[Object<Item<'_>>]) -> UsageDetails {
+    let count = |kinds: &[&str]| {
+        let items = output.iter().filter_map(|item| item.0.as_ref());
+        let count = items.filter(|item| kinds.contains(&&*item.r#type)).count();
+        (count > 0).then_some(count as u64)
+    };
+    UsageDetails {
+        searches: count(&["web_search_call"]),
+        other_tools: count(&[
+            "file_search_call",
+            "code_interpreter_call",
+            "image_generation_call",
+        ]),
+        ..UsageDetails::default()
     }
 }
 

@@ -13,6 +13,7 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
+use tokengauge_meter::settings::ThinkTags;
 use tokengauge_proxy::settings::{
     self, DEFAULT_EJECT_FOR, DEFAULT_IDLE_FOR, DEFAULT_MAX_IDLE, DEFAULT_MAX_PENDING,
     MAX_RESEND_BYTES, default_upgrades,
@@ -77,6 +78,12 @@ pub(in crate::config) struct Upstream {
     /// What it runs on: kept with each call, `report --by upstream-facts`; labels of `tokengauge_upstream_info`.
     #[schemars(with = "Option<Facts>")]
     pub(in crate::config) facts: Option<Spanned<UpstreamFacts>>,
+    /// What `<think>` in the text of an answer means: `auto`, an answer that begins with it begins with reasoning;
+    /// `opened`, every answer begins within the reasoning, since the prompt ends with the tag; `answer`, it is part of the
+    /// answer.
+    #[schemars(with = "EnumNames<ThinkTags>", extend("default" = "auto"))]
+    #[serde(default)]
+    pub(in crate::config) think_tags: ThinkTags,
     /// The engine's own metrics: vLLM, SGLang, TGI, llama.cpp, Triton, trtllm-serve, Dynamo; `/metrics` where no path is
     /// named.
     pub(in crate::config) metrics_url: Option<Url>,

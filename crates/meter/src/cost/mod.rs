@@ -140,9 +140,17 @@ impl Prices {
         if is_refused(record.outcome) {
             return Err(CostUnavailable::NotBilled);
         }
-        let tariff = of(&|model| listed(record, model, &tokens)).filter(|_| self.shipped);
-        let tariff = tariff.ok_or(CostUnavailable::NoPrice)?;
-        tariff.cost(&tokens, tier).map(source(CostSource::List))
+        let host = host(record);
+        let entry = models().find_map(|model| listed(record, host, model, &tokens));
+        let entry = entry.filter(|_| self.shipped);
+        let entry = entry.ok_or(CostUnavailable::NoPrice)?;
+        let usd = entry.tariff.cost(&tokens, tier)?;
+        let details = &tokens.details;
+        let is_regional = details.regional == Some(true) || entry.is_regional(host);
+        let usd = entry
+            .extras
+            .cost(usd, &entry.tariff, details, is_regional)?;
+        Ok((usd, CostSource::List))
     }
 
     /// What the call would have cost if so many tokens of its input had come from a cache; `None`
@@ -178,14 +186,23 @@ impl Prices {
     }
 }
 
-fn listed(record: &CallRecord, model: &str, tokens: &Usage) -> Option<Tariff> {
+/// The host that the call went to.
+fn host(record: &CallRecord) -> &str {
     let endpoint = record.endpoint.as_deref().unwrap_or_default();
-    let host = endpoint.rsplit_once(':').map_or(endpoint, |(host, _)| host);
+    endpoint.rsplit_once(':').map_or(endpoint, |(host, _)| host)
+}
+
+fn listed(
+    record: &CallRecord,
+    host: &str,
+    model: &str,
+    tokens: &Usage,
+) -> Option<&'static shipped::PriceEntry> {
     let lines = shipped::lines_for(host, model)?;
     let hour = shipped::utc_hour(&record.started_at);
     let matches =
         |line: &&&shipped::PriceEntry| line.is_at(hour) && long_enough(line.above, tokens);
-    lines.iter().find(matches).map(|line| line.tariff)
+    lines.iter().find(matches).copied()
 }
 
 fn long_enough(above: Option<u64>, tokens: &Usage) -> bool {
@@ -205,11 +222,19 @@ fn is_refused(outcome: Outcome) -> bool {
 fn billed(record: &CallRecord) -> Usage {
     let (reported, ours) = (&record.tokens.reported, &record.tokens.normalised);
     let refused = is_refused(record.outcome);
+    let details = reported.details;
     let accepted = record.status.is_some_and(|status| status < 300);
     let vectors = accepted && matches!(record.dialect, Dialect::Embeddings | Dialect::Rerank);
     Usage {
-        input: reported.input.or(ours.input.filter(|_| !refused)),
-        output: reported.output.or(ours.output).or(vectors.then_some(0)),
+        input: details
+            .billed_input
+            .or(reported.input)
+            .or(ours.input.filter(|_| !refused)),
+        output: details
+            .billed_output
+            .or(reported.output)
+            .or(ours.output)
+            .or(vectors.then_some(0)),
         reasoning: reported
             .reasoning
             .or(ours.reasoning.filter(|_| reported.output.is_none())),

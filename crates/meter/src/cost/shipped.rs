@@ -4,6 +4,7 @@ use super::tariff::Tariff;
 use parking_lot::Mutex;
 use serde::Deserialize;
 use std::sync::{Arc, LazyLock};
+use tokengauge_core::call::{CostUnavailable, UsageDetails};
 use tokengauge_core::hash::FastMap;
 use tokengauge_core::pattern::Pattern;
 
@@ -30,6 +31,73 @@ pub(super) struct PriceEntry {
     /// The hours of the day in UTC it applies to, as half-open ranges; any if empty.
     utc_hours: Vec<(u32, u32)>,
     pub(super) tariff: Tariff,
+    pub(super) extras: Extras,
+    /// Hosts that process calls in a region, at its price.
+    regional_hosts: Vec<Pattern>,
+}
+
+/// Prices of what is not text, or is billed apart from tokens. Without one, a call that needs it
+/// has no cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Extras {
+    /// US dollars per million input tokens of audio.
+    audio_input: Option<f64>,
+    /// The same of those that were read from a cache.
+    cached_audio_input: Option<f64>,
+    /// US dollars per million output tokens of audio.
+    audio_output: Option<f64>,
+    /// US dollars per million output tokens of images and video.
+    image_output: Option<f64>,
+    /// US dollars per thousand searches of the web.
+    search: Option<f64>,
+    /// The factor of all prices of tokens where a region processes the call.
+    regional: Option<f64>,
+}
+
+impl Extras {
+    /// What a call costs whose tokens cost `usd` if all of them were text by that tariff.
+    pub(super) fn cost(
+        &self,
+        usd: f64,
+        tariff: &Tariff,
+        details: &UsageDetails,
+        is_regional: bool,
+    ) -> Result<f64, CostUnavailable> {
+        let input = tariff.input.unwrap_or(0.0);
+        let output = tariff.output.unwrap_or(0.0);
+        let cached = details.cached_audio_input.unwrap_or(0);
+        let fresh = details.audio_input.map(|all| all.saturating_sub(cached));
+        let mut tokens_usd = usd;
+        for (tokens, price, of_text) in [
+            (fresh, self.audio_input, input),
+            (
+                details.cached_audio_input,
+                self.cached_audio_input,
+                tariff.cached_input.unwrap_or(input),
+            ),
+            (details.audio_output, self.audio_output, output),
+            (details.image_output, self.image_output, output),
+        ] {
+            let tokens = tokens.unwrap_or(0) as f64;
+            if tokens > 0.0 {
+                let price = price.ok_or(CostUnavailable::Modality)?;
+                tokens_usd += tokens * (price - of_text) / 1e6;
+            }
+        }
+        if is_regional {
+            tokens_usd *= self.regional.ok_or(CostUnavailable::Region)?;
+        }
+        if details.other_tools > Some(0) {
+            return Err(CostUnavailable::HostedTools);
+        }
+        match details.searches.unwrap_or(0) {
+            0 => Ok(tokens_usd),
+            searches => {
+                let price = self.search.ok_or(CostUnavailable::HostedTools)?;
+                Ok(tokens_usd + searches as f64 * price / 1e3)
+            }
+        }
+    }
 }
 
 /// The gateway that sells at its vendors' list prices.
@@ -51,6 +119,11 @@ impl PriceEntry {
         let name = model.strip_prefix(vendor)?.strip_prefix('/')?;
         let dots = if vendor == "anthropic" { "-" } else { "." };
         Some(name.replace('.', dots))
+    }
+
+    /// Whether that host processes calls in a region.
+    pub(super) fn is_regional(&self, host: &str) -> bool {
+        self.regional_hosts.iter().any(|known| known.matches(host))
     }
 
     /// Whether it applies to calls that begin in that hour.
@@ -84,6 +157,10 @@ struct Provider {
     #[serde(default)]
     hosts: Vec<String>,
     vendor: Option<String>,
+    search: Option<f64>,
+    regional: Option<f64>,
+    #[serde(default)]
+    regional_hosts: Vec<Pattern>,
     prices: Vec<ListedPrice>,
 }
 
@@ -100,6 +177,10 @@ struct ListedPrice {
     output: Option<f64>,
     reasoning: Option<f64>,
     batch: Option<f64>,
+    audio_input: Option<f64>,
+    cached_audio_input: Option<f64>,
+    audio_output: Option<f64>,
+    image_output: Option<f64>,
 }
 
 /// Every line, in the order of the table.
@@ -108,6 +189,8 @@ pub(super) fn listed() -> &'static [PriceEntry] {
         let table: Table = toml::from_str(TABLE).expect("a test reads the table");
         let lines = table.provider.into_iter().flat_map(|provider| {
             let (hosts, vendor) = (provider.hosts, provider.vendor);
+            let (search, regional) = (provider.search, provider.regional);
+            let regional_hosts = provider.regional_hosts;
             let listed = move |line: ListedPrice| PriceEntry {
                 hosts: hosts.clone(),
                 vendor: vendor.clone(),
@@ -123,6 +206,15 @@ pub(super) fn listed() -> &'static [PriceEntry] {
                     reasoning: line.reasoning,
                     batch: line.batch,
                 },
+                extras: Extras {
+                    audio_input: line.audio_input,
+                    cached_audio_input: line.cached_audio_input,
+                    audio_output: line.audio_output,
+                    image_output: line.image_output,
+                    search,
+                    regional,
+                },
+                regional_hosts: regional_hosts.clone(),
             };
             provider.prices.into_iter().map(listed)
         });

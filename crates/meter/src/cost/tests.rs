@@ -1,5 +1,6 @@
 use super::*;
 use serde_json::json;
+use tokengauge_core::call::UsageDetails;
 
 /// A complete call with so many reported tokens.
 pub(super) fn record(model: &str, input: u64, output: u64) -> CallRecord {
@@ -200,4 +201,86 @@ fn a_price_can_depend_on_the_hour() {
     assert_eq!(at("2026-11-23T01:00:00.000Z"), Some(1.32));
     assert_eq!(at("2026-11-23T04:00:00.000Z"), Some(0.66));
     assert_eq!(at("2026-11-23T09:59:59.999Z"), Some(1.32));
+}
+
+/// A call of this model with 10,000 input tokens, 100 output tokens and these details.
+fn with_details(model: &str, details: UsageDetails) -> CallRecord {
+    let mut call = record(model, 10_000, 100);
+    call.tokens.reported.details = details;
+    call
+}
+
+#[test]
+fn what_a_list_price_does_not_cover_is_priced_apart_or_has_no_cost() {
+    let none = UsageDetails::default();
+    let cost = |call: &CallRecord| {
+        let cost = Prices::default().cost(call, DirectCosts::default());
+        cost.map(|(usd, _)| (usd * 1e9).round() / 1e9)
+    };
+    let audio = UsageDetails {
+        audio_input: Some(10_000),
+        ..none
+    };
+    // 0.3 USD per million tokens of text, 1 of audio.
+    assert_eq!(cost(&with_details("gemini-2.5-flash", none)), Ok(0.003_25));
+    assert_eq!(cost(&with_details("gemini-2.5-flash", audio)), Ok(0.010_25));
+    let cached = UsageDetails {
+        cached_audio_input: Some(10_000),
+        ..audio
+    };
+    let mut call = with_details("gemini-2.5-flash", cached);
+    call.tokens.reported.cached_input = Some(10_000);
+    assert_eq!(cost(&call), Ok(0.001_25));
+    let unknown = with_details("gemini-3.5-flash", audio);
+    assert_eq!(cost(&unknown), Err(CostUnavailable::Modality));
+    let drawn = UsageDetails {
+        image_output: Some(90),
+        ..none
+    };
+    let drawn = with_details("gemini-2.5-flash", drawn);
+    assert_eq!(cost(&drawn), Err(CostUnavailable::Modality));
+
+    let searched = UsageDetails {
+        searches: Some(3),
+        ..none
+    };
+    let plain = cost(&with_details("claude-sonnet-4-6", none)).expect("a price");
+    let more = cost(&with_details("claude-sonnet-4-6", searched)).expect("a price");
+    assert!((more - plain - 0.03).abs() < 1e-9, "{more} {plain}");
+    let other = cost(&with_details("gpt-5", searched));
+    assert_eq!(other, Err(CostUnavailable::HostedTools));
+
+    let regional = UsageDetails {
+        regional: Some(true),
+        ..none
+    };
+    let there = cost(&with_details("claude-sonnet-4-6", regional)).expect("a price");
+    assert!((there - 1.1 * plain).abs() < 1e-9, "{there} {plain}");
+    let mut vertex = with_details("claude-sonnet-4-6", none);
+    for (host, factor) in [
+        ("us-east5-aiplatform.googleapis.com:443", 1.1),
+        ("aiplatform.googleapis.com:443", 1.0),
+    ] {
+        vertex.endpoint = Some(host.to_owned());
+        let there = cost(&vertex).expect("a price");
+        assert!((there - factor * plain).abs() < 1e-9, "{host}: {there}");
+    }
+    let mut resident = with_details("gpt-5", none);
+    resident.endpoint = Some("eu.api.openai.com:443".to_owned());
+    assert_eq!(cost(&resident), Err(CostUnavailable::Region));
+}
+
+#[test]
+fn billed_units_decide_the_cost_where_there_are_any() {
+    let call = with_details(
+        "gpt-4.1",
+        UsageDetails {
+            billed_input: Some(1_000),
+            billed_output: Some(50),
+            ..UsageDetails::default()
+        },
+    );
+    let usd = (1_000.0 * 2.0 + 50.0 * 8.0) / 1e6;
+    let should = Some((usd, CostSource::List));
+    assert_eq!(cost(&Prices::default(), &call), should);
 }

@@ -75,6 +75,7 @@ impl Reading {
             Event::ServedBy(provider) => assert!(!provider.is_empty(), "an empty provider"),
             Event::ServiceTier(tier) => assert!(!tier.is_empty(), "an empty tier"),
             Event::Cost(usd) => assert!(usd >= 0.0, "a cost below nothing"),
+            Event::ServerTool(_) => {}
             Event::TurnStarted => self.turns.0 += 1,
             Event::TurnEnded => {
                 self.turns.1 += 1;
