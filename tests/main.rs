@@ -140,4 +140,5 @@ mod wire_dialects;
 mod wire_framing;
 mod wire_inject;
 mod wire_openai;
+mod wire_reference;
 mod wire_requests;

@@ -249,6 +249,9 @@ fn line(lines: &mut String, event: Event<'_>) {
         Event::ServiceTier(tier) => write!(lines, "tier {}", quoted(tier)).expect("written"),
         Event::Cost(usd) => write!(lines, "cost {usd}").expect("written"),
         Event::Error(kind) => write!(lines, "error {}", quoted(kind)).expect("written"),
+        Event::UnknownUsage(name) => {
+            write!(lines, "unknown_usage {}", quoted(name)).expect("written")
+        }
         Event::ServerTool(ServerTool::Began) => lines.push_str("server_tool began"),
         Event::ServerTool(ServerTool::Ended) => lines.push_str("server_tool ended"),
         Event::TurnStarted => lines.push_str("turn_started"),

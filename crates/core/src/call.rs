@@ -266,6 +266,8 @@ pub enum Event<'a> {
     },
     /// Token counts; what is known replaces what was.
     Usage(Usage),
+    /// A usage has a number under a name that nobody knows here.
+    UnknownUsage(&'a str),
     /// The engine's own measurement.
     Engine(EngineReport),
     /// The service tier that was served, never empty.

@@ -13,6 +13,8 @@ use tokengauge_core::finish_class::FinishClass;
 const MAX_CHOICES: usize = 256;
 /// The most characters that are kept of a name off the wire.
 const MAX_NAME: usize = 200;
+/// The most unknown names that are kept of one usage.
+const MAX_UNKNOWN_USAGE: usize = 8;
 /// The most tools of the provider's that begin or end in one frame.
 const MAX_SERVER_TOOLS: usize = 256;
 /// One damaged event in so many leaves a measurement within the error of any other.
@@ -67,6 +69,8 @@ struct Rare {
     failure: Option<Box<str>>,
     /// What happened to tools of the provider's in the present frame.
     server_tools: Vec<ServerTool>,
+    /// Names of numbers in its usage that are not known.
+    unknown_usage: Vec<Box<str>>,
 }
 
 impl Generation {
@@ -74,7 +78,7 @@ impl Generation {
     pub(crate) fn event(&mut self, event: Event<'_>) {
         self.spoke |= match event {
             Event::Message | Event::Unparsed | Event::Damaged | Event::Skipped => false,
-            Event::Engine(_) => false,
+            Event::Engine(_) | Event::UnknownUsage(_) => false,
             Event::ServiceTier(_) | Event::ServedBy(_) | Event::Cost(_) => false,
             // The last event of many engines names the model, in any dialect.
             Event::Model(_) => self.messages <= 1,
@@ -116,6 +120,13 @@ impl Generation {
             Event::ResponseId(id) => {
                 self.response_id
                     .get_or_insert_with(|| clip(id, MAX_NAME).into());
+            }
+            Event::UnknownUsage(name) => {
+                let names = &mut self.rare.get_or_insert_default().unknown_usage;
+                let name = clip(name, MAX_NAME);
+                if names.len() < MAX_UNKNOWN_USAGE && !names.iter().any(|known| **known == *name) {
+                    names.push(name.into());
+                }
             }
             Event::ServerTool(tool) => {
                 let tools = &mut self.rare.get_or_insert_default().server_tools;
@@ -216,6 +227,11 @@ impl Generation {
     pub(crate) fn served_by(&mut self, provider: &str) {
         let rare = self.rare.get_or_insert_default();
         remember(&mut rare.served_by, provider, MAX_NAME);
+    }
+
+    /// Names of numbers in its usage that are not known.
+    pub(crate) fn unknown_usage(&self) -> &[Box<str>] {
+        self.rare.as_ref().map_or(&[], |rare| &rare.unknown_usage)
     }
 
     /// The provider behind a gateway.

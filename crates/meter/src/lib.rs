@@ -84,6 +84,8 @@ pub struct MeterStats {
     pub lagged_frames: u64,
     /// Bodies that were not measured: over a bound, or the background was full.
     pub skipped_bodies: u64,
+    /// Calls whose usage has numbers under names that are not known.
+    pub unknown_usages: u64,
     /// Finished calls that were dropped because the subscribers were too slow.
     pub dropped_calls: u64,
     /// Panics while measuring.
@@ -222,6 +224,7 @@ impl Meter {
             throughput: self.shared.throughput.streamed(now),
             lagged_frames: self.shared.counters.lagged_frames(),
             skipped_bodies: self.shared.counters.skipped_bodies(),
+            unknown_usages: self.shared.counters.unknown_usages(),
             dropped_calls: self.shared.subscribers.dropped(),
             panics: self.shared.counters.panics(),
             held_bytes: self.shared.memory.used() + self.shared.admission_memory.used(),

@@ -100,6 +100,8 @@ pub(crate) fn finished_call(
         choices: asked.and_then(|asked| asked.choices),
         hidden: is_whole && hidden::hidden(closing.dialect, generation),
     };
+    let counters = &context.shared.counters;
+    counters.unknown_usage(closing.dialect, generation.unknown_usage());
     let outcome = verdict::outcome(closing.end, &facts, generation);
     let answered = state.bytes.response > 0;
     let processed = verdict::processed(outcome, &facts, generation, closing.sent, answered);

@@ -11,8 +11,11 @@ use super::subscriber::Subscribers;
 use super::worker::Worker;
 use crate::settings::Measure;
 use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use tokengauge_core::call::Dialect;
 use tokengauge_core::memory::{AdmissionMemory, Memory};
 use tokengauge_core::throughput::Throughput;
 use tokengauge_core::trace::Tracer;
@@ -21,6 +24,15 @@ use tokengauge_wire::Limits;
 /// The most bytes that one response body may decompress to: far more than any stream of text,
 /// and little enough not to block a thread for long.
 const DECODED_BYTES: u64 = 128 << 20;
+
+/// The most names of an unknown usage that are logged.
+const MAX_LOGGED_USAGE: usize = 256;
+
+/// Whether it is the name of a member, and not a text that a server put in its place.
+fn is_word(name: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
+    name.len() <= 100 && name.bytes().all(plain)
+}
 
 /// What all calls share.
 pub(crate) struct Shared {
@@ -62,6 +74,9 @@ pub(crate) fn limits(measure: &Measure) -> Limits {
 pub(crate) struct Counters {
     lagged_frames: AtomicU64,
     skipped_bodies: AtomicU64,
+    unknown_usage: AtomicU64,
+    /// The names that were logged.
+    logged_usage: Mutex<BTreeSet<(Dialect, Box<str>)>>,
     panics: AtomicU64,
 }
 
@@ -72,6 +87,26 @@ impl Counters {
 
     pub(crate) fn body_skipped(&self) {
         self.skipped_bodies.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A usage has numbers under these names, which are not known. Each is logged once.
+    pub(crate) fn unknown_usage(&self, dialect: Dialect, names: &[Box<str>]) {
+        if names.is_empty() {
+            return;
+        }
+        self.unknown_usage.fetch_add(1, Ordering::Relaxed);
+        let mut logged = self.logged_usage.lock();
+        for name in names {
+            let is_new = logged.len() < MAX_LOGGED_USAGE && logged.insert((dialect, name.clone()));
+            if is_new && is_word(name) {
+                tracing::warn!(?dialect, %name, "a usage has a number under a name that is not understood: \
+                    it counts for nothing; please report the name");
+            }
+        }
+    }
+
+    pub(crate) fn unknown_usages(&self) -> u64 {
+        self.unknown_usage.load(Ordering::Relaxed)
     }
 
     pub(crate) fn panicked(&self) {

@@ -6,6 +6,7 @@ use super::framing::Item;
 use super::json::{Text, error_kind};
 use super::registration::OverruledBy;
 use super::repair::{repair, rewritten};
+use super::usage_names::unknown_usage;
 use super::{Reader, Registration, Sink, json, sniff};
 use serde_json::value::RawValue;
 use tokengauge_core::call::{Dialect, Event};
@@ -104,6 +105,9 @@ impl EventReader {
         }
         json::reset_budget();
         self.confirm(name, payload);
+        for name in unknown_usage(payload) {
+            sink(Event::UnknownUsage(&name));
+        }
         let (cache, reader) = (&mut self.cache, &mut *self.reader);
         let is_read = with_errors(name, payload, sink, |sink| {
             cache.read_and_learn(reader, name, payload, sink).is_ok()
@@ -128,6 +132,9 @@ impl EventReader {
             return self.lines(payload, sink);
         }
         self.message(sink);
+        for name in unknown_usage(payload) {
+            sink(Event::UnknownUsage(&name));
+        }
         let reader = &mut *self.reader;
         let is_read = with_errors("", payload, sink, |sink| {
             reader.body(payload, sink).is_ok()

@@ -46,6 +46,7 @@ mod socket_requests;
 mod sse;
 mod strict;
 mod tgi;
+mod usage_names;
 mod websocket;
 
 use std::sync::Arc;
@@ -67,6 +68,7 @@ pub use sniff::Members;
 pub use socket_requests::{SocketProtocol, SocketRequest, SocketRequests};
 pub use strict::{BodyHead, ModellessMember};
 pub use strict::{content_encoding, decoded, differences};
+pub use usage_names::{USAGE_NAMES, UsageMeaning, UsageNames};
 
 /// Every dialect. They are tried in this order, and the first that recognises a path or an
 /// event has it: those whose paths end in something of their own come first, those that take

@@ -40,6 +40,8 @@ fn chat_count_literals(payload: &[u8]) -> Option<CountLiterals<'_>> {
         prompt_cache_hit_tokens: Option<&'a RawValue>,
         #[serde(borrow)]
         cached_tokens: Option<&'a RawValue>,
+        #[serde(borrow)]
+        num_cached_tokens: Option<&'a RawValue>,
     }
     #[derive(Deserialize)]
     struct Input<'a> {
@@ -61,7 +63,8 @@ fn chat_count_literals(payload: &[u8]) -> Option<CountLiterals<'_>> {
         input
             .and_then(|details| details.cached_tokens)
             .or(sent.prompt_cache_hit_tokens)
-            .or(sent.cached_tokens),
+            .or(sent.cached_tokens)
+            .or(sent.num_cached_tokens),
         output
             .and_then(|details| details.reasoning_tokens)
             .or(sent.reasoning_tokens),
@@ -88,6 +91,9 @@ pub(super) struct ChatUsage {
     /// Together, Moonshot.
     #[serde(default)]
     cached_tokens: Count,
+    /// Mistral.
+    #[serde(default)]
+    num_cached_tokens: Count,
     /// Vercel's gateway, LiteLLM, Portkey.
     #[serde(default)]
     cache_read_input_tokens: Count,
@@ -152,8 +158,8 @@ struct InputDetails {
     /// LiteLLM.
     cache_creation_tokens: Count,
     /// LiteLLM, Qwen: by how long it is kept.
-    #[serde(alias = "cache_creation")]
     cache_creation_token_details: Object<CacheLifetimes>,
+    cache_creation: Object<CacheLifetimes>,
     audio_tokens: Count,
     cached_tokens_details: Object<CachedDetails>,
 }
@@ -200,6 +206,7 @@ impl InputDetails {
 
     fn written_1h(&self) -> Option<u64> {
         let lifetimes = self.cache_creation_token_details.0.as_ref();
+        let lifetimes = lifetimes.or(self.cache_creation.0.as_ref());
         lifetimes.and_then(|lifetimes| lifetimes.ephemeral_1h_input_tokens.0)
     }
 }
@@ -242,6 +249,7 @@ impl ChatUsage {
                 .and_then(InputDetails::cached)
                 .or(self.prompt_cache_hit_tokens.0)
                 .or(self.cached_tokens.0)
+                .or(self.num_cached_tokens.0)
                 .or(self.cache_read_input_tokens.0),
             cache_write: input
                 .and_then(InputDetails::written)

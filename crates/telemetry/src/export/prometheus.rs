@@ -186,6 +186,7 @@ impl Prometheus {
         for (metric, value) in [
             (&names::METER_LAGGED_FRAMES, figures.lagged_frames),
             (&names::METER_SKIPPED_BODIES, figures.skipped_bodies),
+            (&names::METER_UNKNOWN_USAGE, figures.unknown_usages),
             (&names::METER_DROPPED_CALLS, figures.dropped_calls),
             (&names::METER_PANICS, figures.panics),
             (&names::SERIES_COLLAPSED, self.models.collapsed()),

@@ -76,6 +76,7 @@ impl Reading {
             Event::ServiceTier(tier) => assert!(!tier.is_empty(), "an empty tier"),
             Event::Cost(usd) => assert!(usd >= 0.0, "a cost below nothing"),
             Event::ServerTool(_) => {}
+            Event::UnknownUsage(name) => panic!("a usage has {name}, which is in no table"),
             Event::TurnStarted => self.turns.0 += 1,
             Event::TurnEnded => {
                 self.turns.1 += 1;

@@ -14,6 +14,8 @@ families! {
     METER_LAGGED_FRAMES: Counter[] = "tokengauge_meter_lagged_frames_total", Count;
     /// Bodies forwarded but not measured: over a bound, or the background was full.
     METER_SKIPPED_BODIES: Counter[] = "tokengauge_meter_skipped_bodies_total", Count;
+    /// Calls whose usage has a number under a name that is not understood; the log names each once.
+    METER_UNKNOWN_USAGE: Counter[] = "tokengauge_meter_unknown_usage_total", Count;
     /// Finished calls that reached no exporter because too many waited.
     METER_DROPPED_CALLS: Counter[] = "tokengauge_meter_dropped_calls_total", Count;
     /// Panics while measuring; each cost one call its measurement.

@@ -1,0 +1,481 @@
+//! The names under which usage is reported, by who reports it. A number under a name that is in
+//! none of these tables is noticed, so that the next name is seen in production.
+
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+/// What a count means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UsageMeaning {
+    /// Tokens of the prompt.
+    Input,
+    /// The part of them that was read from a cache.
+    CachedInput,
+    /// The part of them that was written to a cache.
+    CacheWrite,
+    /// The part of those that is kept for an hour.
+    CacheWrite1h,
+    /// Tokens of the answer, reasoning included.
+    Output,
+    /// The part of them that is reasoning.
+    Reasoning,
+    /// Output that is billed and never sent.
+    UnsentOutput,
+    /// Tokens of audio.
+    Audio,
+    /// Tokens of images.
+    Images,
+    /// Searches and other tools that are billed apart.
+    Tools,
+    /// What the call costs.
+    Cost,
+    /// All tokens: shows which of the others include which.
+    Total,
+    /// Known and not needed.
+    Unused,
+}
+
+impl UsageMeaning {
+    /// What it means, in a few words.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            UsageMeaning::Input => "input",
+            UsageMeaning::CachedInput => "read from a cache",
+            UsageMeaning::CacheWrite => "written to a cache",
+            UsageMeaning::CacheWrite1h => "kept in it for an hour",
+            UsageMeaning::Output => "output",
+            UsageMeaning::Reasoning => "reasoning",
+            UsageMeaning::UnsentOutput => "billed and never sent",
+            UsageMeaning::Audio => "audio, for the price",
+            UsageMeaning::Images => "images, for the price",
+            UsageMeaning::Tools => "hosted tools, for the price",
+            UsageMeaning::Cost => "the cost, or what is billed",
+            UsageMeaning::Total => "shows which counts include which",
+            UsageMeaning::Unused => "not needed",
+        }
+    }
+}
+
+use UsageMeaning::{
+    Audio, CacheWrite, CacheWrite1h, CachedInput, Cost, Images, Input, Output, Reasoning, Tools,
+    Total, UnsentOutput, Unused,
+};
+
+/// The members of one shape of usage.
+pub struct UsageNames {
+    /// The dialects that have it.
+    pub dialects: &'static str,
+    /// Where the object is.
+    pub place: &'static str,
+    /// Paths within it, and what they mean.
+    pub names: &'static [(&'static str, UsageMeaning)],
+    /// Who documents them.
+    pub source: &'static str,
+}
+
+/// Every name that is understood.
+pub const USAGE_NAMES: &[UsageNames] = &[
+    UsageNames {
+        dialects: "OpenAI chat and text completions, and everything that imitates them",
+        place: "`usage`, `choices[].usage` (Moonshot), `x_groq.usage` (Groq)",
+        names: &[
+            ("prompt_tokens", Input),
+            ("completion_tokens", Output),
+            ("total_tokens", Total),
+            ("prompt_tokens_details.cached_tokens", CachedInput),
+            ("prompt_tokens_details.cache_read_tokens", CachedInput),
+            ("prompt_cache_hit_tokens", CachedInput),
+            ("cached_tokens", CachedInput),
+            ("num_cached_tokens", CachedInput),
+            ("cache_read_input_tokens", CachedInput),
+            ("prompt_tokens_details.cache_write_tokens", CacheWrite),
+            (
+                "prompt_tokens_details.cache_creation_input_tokens",
+                CacheWrite,
+            ),
+            ("prompt_tokens_details.cache_creation_tokens", CacheWrite),
+            ("cache_creation_input_tokens", CacheWrite),
+            (
+                "prompt_tokens_details.cache_creation_token_details.ephemeral_1h_input_tokens",
+                CacheWrite1h,
+            ),
+            (
+                "prompt_tokens_details.cache_creation.ephemeral_1h_input_tokens",
+                CacheWrite1h,
+            ),
+            ("prompt_tokens_details.audio_tokens", Audio),
+            ("completion_tokens_details.reasoning_tokens", Reasoning),
+            ("reasoning_tokens", Reasoning),
+            (
+                "completion_tokens_details.rejected_prediction_tokens",
+                UnsentOutput,
+            ),
+            ("completion_tokens_details.audio_tokens", Audio),
+            ("completion_tokens_details.image_tokens", Images),
+            ("server_tool_use.web_search_requests", Tools),
+            ("num_sources_used", Tools),
+            ("cost", Cost),
+            ("cost.total_cost", Cost),
+            ("cost_in_usd_ticks", Cost),
+            ("cost_details.upstream_inference_cost", Cost),
+            ("prompt_cache_miss_tokens", Unused),
+            (
+                "completion_tokens_details.accepted_prediction_tokens",
+                Unused,
+            ),
+            ("completion_tokens_details.text_tokens", Unused),
+            ("prompt_tokens_details.text_tokens", Unused),
+            ("prompt_tokens_details.image_tokens", Unused),
+            ("prompt_tokens_details.video_tokens", Unused),
+            (
+                "prompt_tokens_details.cache_creation_token_details.ephemeral_5m_input_tokens",
+                Unused,
+            ),
+            (
+                "prompt_tokens_details.cache_creation.ephemeral_5m_input_tokens",
+                Unused,
+            ),
+            ("audio_prompt_tokens", Unused),
+            ("cost.input_cost", Unused),
+            ("cost.input_tokens_cost", Unused),
+            ("cost.output_tokens_cost", Unused),
+            ("cost.request_cost", Unused),
+            ("cost_details.upstream_inference_prompt_cost", Unused),
+            ("cost_details.upstream_inference_completions_cost", Unused),
+            ("market_cost", Unused),
+            ("pydantic_ai_gateway.*", Unused),
+            ("gateway.*", Unused),
+            ("num_search_queries", Unused),
+            ("citation_tokens", Unused),
+            ("search_context_size", Unused),
+            ("draft_tokens", Unused),
+            ("draft_tokens_acceptance", Unused),
+            ("queue_time", Unused),
+            ("prompt_time", Unused),
+            ("completion_time", Unused),
+            ("total_time", Unused),
+            ("prompt_tokens_per_second", Unused),
+            ("tokens_per_second", Unused),
+            ("time_per_output_token_ms", Unused),
+            ("time_to_first_token_ms", Unused),
+            ("latency_checkpoint.*", Unused),
+            ("server_tool_use_details.*", Unused),
+        ],
+        source: "https://platform.openai.com/docs/api-reference/chat/object, https://openrouter.ai/docs/use-cases/usage-accounting, \
+            https://docs.litellm.ai/docs/completion/prompt_caching, https://api-docs.deepseek.com, https://docs.x.ai, \
+            https://www.alibabacloud.com/help/en/model-studio/context-cache",
+    },
+    UsageNames {
+        dialects: "OpenAI responses, Realtime and audio",
+        place: "`usage`, `response.usage`",
+        names: &[
+            ("input_tokens", Input),
+            ("output_tokens", Output),
+            ("total_tokens", Unused),
+            ("input_tokens_details.cached_tokens", CachedInput),
+            ("input_token_details.cached_tokens", CachedInput),
+            ("input_tokens_details.cache_write_tokens", CacheWrite),
+            ("input_tokens_details.audio_tokens", Audio),
+            ("input_token_details.audio_tokens", Audio),
+            (
+                "input_token_details.cached_tokens_details.audio_tokens",
+                Audio,
+            ),
+            ("output_tokens_details.reasoning_tokens", Reasoning),
+            ("output_token_details.reasoning_tokens", Reasoning),
+            ("output_token_details.audio_tokens", Audio),
+            ("output_tokens_details.image_tokens", Images),
+            ("num_server_side_tools_used", Tools),
+            ("num_sources_used", Tools),
+            ("cost", Cost),
+            ("cost_in_usd_ticks", Cost),
+            ("input_tokens_details.text_tokens", Unused),
+            ("input_tokens_details.image_tokens", Unused),
+            ("input_token_details.text_tokens", Unused),
+            ("input_token_details.image_tokens", Unused),
+            ("input_token_details.grok_tokens", Unused),
+            (
+                "input_token_details.cached_tokens_details.text_tokens",
+                Unused,
+            ),
+            (
+                "input_token_details.cached_tokens_details.image_tokens",
+                Unused,
+            ),
+            ("output_tokens_details.text_tokens", Unused),
+            ("output_token_details.text_tokens", Unused),
+            ("output_token_details.grok_tokens", Unused),
+            ("context_details.*", Unused),
+            ("cost_details.upstream_inference_input_cost", Unused),
+            ("cost_details.upstream_inference_output_cost", Unused),
+            ("server_side_tool_usage_details.*", Unused),
+            ("seconds", Unused),
+            ("billable_audio_seconds", Unused),
+            ("output_audio_seconds", Unused),
+        ],
+        source: "https://platform.openai.com/docs/api-reference/responses/object, https://docs.x.ai",
+    },
+    UsageNames {
+        dialects: "Anthropic messages",
+        place: "`usage`, `message.usage`",
+        names: &[
+            ("input_tokens", Input),
+            ("cache_read_input_tokens", CachedInput),
+            ("cache_creation_input_tokens", CacheWrite),
+            ("cache_creation.ephemeral_1h_input_tokens", CacheWrite1h),
+            ("output_tokens", Output),
+            ("output_tokens_details.thinking_tokens", Reasoning),
+            ("iterations.input_tokens", Input),
+            ("iterations.cache_read_input_tokens", CachedInput),
+            ("iterations.cache_creation_input_tokens", CacheWrite),
+            ("iterations.output_tokens", UnsentOutput),
+            ("server_tool_use.web_search_requests", Tools),
+            ("cost", Cost),
+            ("cache_creation.ephemeral_5m_input_tokens", Unused),
+            (
+                "iterations.cache_creation.ephemeral_5m_input_tokens",
+                Unused,
+            ),
+            (
+                "iterations.cache_creation.ephemeral_1h_input_tokens",
+                Unused,
+            ),
+            ("server_tool_use.web_fetch_requests", Unused),
+        ],
+        source: "https://platform.claude.com/docs/en/api/messages",
+    },
+    UsageNames {
+        dialects: "Gemini, Gemini Live",
+        place: "`usageMetadata`",
+        names: &[
+            ("promptTokenCount", Input),
+            ("toolUsePromptTokenCount", Input),
+            ("cachedContentTokenCount", CachedInput),
+            ("candidatesTokenCount", Output),
+            ("responseTokenCount", Output),
+            ("thoughtsTokenCount", Reasoning),
+            ("totalTokenCount", Total),
+            ("promptTokensDetails.tokenCount", Audio),
+            ("cacheTokensDetails.tokenCount", Audio),
+            ("candidatesTokensDetails.tokenCount", Audio),
+            ("responseTokensDetails.tokenCount", Audio),
+            ("toolUsePromptTokensDetails.tokenCount", Unused),
+            ("promptTokenDetails.tokenCount", Unused),
+            ("promptTokenDetails.modality", Unused),
+            ("promptTokensDetails.modality", Unused),
+            ("candidatesTokensDetails.modality", Unused),
+            ("cacheTokensDetails.modality", Unused),
+            ("toolUsePromptTokensDetails.modality", Unused),
+            ("responseTokensDetails.modality", Unused),
+            ("trafficType", Unused),
+        ],
+        source: "https://ai.google.dev/api/generate-content#UsageMetadata",
+    },
+    UsageNames {
+        dialects: "Gemini interactions",
+        place: "`usage`, `interaction.usage`",
+        names: &[
+            ("total_input_tokens", Input),
+            ("total_tool_use_tokens", Input),
+            ("total_cached_tokens", CachedInput),
+            ("total_output_tokens", Output),
+            ("total_thought_tokens", Reasoning),
+            ("total_reasoning_tokens", Reasoning),
+            ("total_tokens", Unused),
+            ("input_tokens_by_modality.tokens", Unused),
+            ("cached_tokens_by_modality.tokens", Unused),
+            ("output_tokens_by_modality.tokens", Unused),
+            ("tool_use_tokens_by_modality.tokens", Unused),
+        ],
+        source: "https://ai.google.dev/api/interactions-api",
+    },
+    UsageNames {
+        dialects: "Bedrock Converse and InvokeModel",
+        place: "`usage`",
+        names: &[
+            ("inputTokens", Input),
+            ("outputTokens", Output),
+            ("cacheReadInputTokens", CachedInput),
+            ("cacheReadInputTokenCount", CachedInput),
+            ("cacheWriteInputTokens", CacheWrite),
+            ("cacheWriteInputTokenCount", CacheWrite),
+            ("totalTokens", Unused),
+            ("cacheDetails.inputTokens", Unused),
+        ],
+        source: "https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_TokenUsage.html",
+    },
+    UsageNames {
+        dialects: "Cohere",
+        place: "`usage`, `delta.usage`",
+        names: &[
+            ("tokens.input_tokens", Input),
+            ("tokens.output_tokens", Output),
+            ("tokens.reasoning_tokens", Reasoning),
+            ("cached_tokens", CachedInput),
+            ("billed_units.input_tokens", Cost),
+            ("billed_units.output_tokens", Cost),
+            ("billed_units.search_units", Tools),
+            ("billed_units.classifications", Unused),
+            ("billed_units.image_tokens", Unused),
+        ],
+        source: "https://docs.cohere.com/reference/chat",
+    },
+    UsageNames {
+        dialects: "Ollama",
+        place: "the last object",
+        names: &[
+            ("prompt_eval_count", Input),
+            ("prompt_eval_cached_count", CachedInput),
+            ("eval_count", Output),
+        ],
+        source: "https://docs.ollama.com/api/generate",
+    },
+    UsageNames {
+        dialects: "Mistral conversations",
+        place: "`usage`",
+        names: &[("connector_tokens", Unused), ("connectors.*", Unused)],
+        source: "https://docs.mistral.ai/agents/agents",
+    },
+];
+
+/// The names of numbers in a usage that are in no table, at most a few.
+pub(super) fn unknown_usage(payload: &[u8]) -> Vec<String> {
+    const MOST: usize = 4;
+    let mut unknown = Vec::new();
+    if memchr::memmem::find(payload, b"\"usage").is_none() {
+        return unknown;
+    }
+    let Ok(holder) = serde_json::from_slice::<Holder<'_>>(payload) else {
+        return unknown;
+    };
+    for usage in holder.usages() {
+        if let Ok(usage) = serde_json::from_str::<Value>(usage.get()) {
+            walk(&usage, "", &mut |name| {
+                if unknown.len() < MOST && !is_known(name) {
+                    unknown.push(name.to_owned());
+                }
+            });
+        }
+    }
+    unknown
+}
+
+fn is_known(path: &str) -> bool {
+    let names = USAGE_NAMES.iter().flat_map(|shape| shape.names);
+    names
+        .into_iter()
+        .any(|(known, _)| match known.strip_suffix('*') {
+            Some(prefix) => path.starts_with(prefix),
+            None => *known == path,
+        })
+}
+
+/// Calls `each` with the path of every number.
+fn walk(value: &Value, path: &str, each: &mut dyn FnMut(&str)) {
+    match value {
+        Value::Number(_) => each(path),
+        Value::Array(items) => items.iter().for_each(|item| walk(item, path, each)),
+        Value::Object(members) => {
+            for (name, member) in members {
+                match path {
+                    "" => walk(member, name, each),
+                    _ => walk(member, &format!("{path}.{name}"), each),
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// The objects of an event in which there may be a usage.
+#[derive(Deserialize)]
+struct Holder<'a> {
+    #[serde(borrow)]
+    usage: Option<&'a RawValue>,
+    #[serde(borrow, rename = "usageMetadata")]
+    usage_metadata: Option<&'a RawValue>,
+    #[serde(borrow)]
+    message: Option<&'a RawValue>,
+    #[serde(borrow)]
+    response: Option<&'a RawValue>,
+    #[serde(borrow)]
+    delta: Option<&'a RawValue>,
+    #[serde(borrow)]
+    interaction: Option<&'a RawValue>,
+    #[serde(borrow)]
+    x_groq: Option<&'a RawValue>,
+    #[serde(borrow)]
+    choices: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Inner<'a> {
+    #[serde(borrow)]
+    usage: Option<&'a RawValue>,
+}
+
+impl<'a> Holder<'a> {
+    fn usages(&self) -> impl Iterator<Item = &'a RawValue> {
+        let inner = [
+            self.message,
+            self.response,
+            self.delta,
+            self.interaction,
+            self.x_groq,
+        ];
+        let inner = inner.into_iter().flatten().filter_map(|raw| {
+            let inner: Inner<'a> = serde_json::from_str(raw.get()).ok()?;
+            inner.usage
+        });
+        let choices: Vec<Inner<'a>> = self
+            .choices
+            .and_then(|raw| serde_json::from_str(raw.get()).ok())
+            .unwrap_or_default();
+        let choices = choices.into_iter().filter_map(|choice| choice.usage);
+        self.usage
+            .into_iter()
+            .chain(self.usage_metadata)
+            .chain(inner)
+            .chain(choices)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_under_a_new_name_is_noticed_wherever_the_usage_is() {
+        for (payload, unknown) in [
+            (r#"{"usage":{"prompt_tokens":1,"total_tokens":2}}"#, ""),
+            (
+                r#"{"usage":{"prompt_tokens":1,"cache_tokens_read":2}}"#,
+                "cache_tokens_read",
+            ),
+            (
+                r#"{"choices":[{"usage":{"prompt_tokens_details":{"warm_tokens":2}}}]}"#,
+                "prompt_tokens_details.warm_tokens",
+            ),
+            (
+                r#"{"message":{"usage":{"speculated_tokens":0}}}"#,
+                "speculated_tokens",
+            ),
+            (
+                r#"{"usageMetadata":{"promptTokensDetails":[{"tokenCount":1}]}}"#,
+                "",
+            ),
+            (
+                r#"{"usage":{"speed":"fast","is_byok":true,"note":null}}"#,
+                "",
+            ),
+            (r#"{"text":"\"usage\":{\"odd\":1}"}"#, ""),
+        ] {
+            assert_eq!(
+                unknown_usage(payload.as_bytes()).join(","),
+                unknown,
+                "{payload}"
+            );
+        }
+    }
+}
