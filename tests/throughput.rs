@@ -502,3 +502,85 @@ fn whole_answers_one_after_the_other_are_one_stream() {
         "{point:?}"
     );
 }
+
+/// What a proxy says of one load while its wall clock is set by `step` seconds 20 s after the
+/// start: the rates of each second, those of streams that are scraped, the history, and the
+/// highest throughput of each concurrency.
+struct Stepped {
+    rates: Vec<Rates>,
+    scraped: Vec<Vec<Rates>>,
+    history: Arc<ThroughputHistory>,
+}
+
+/// When the wall clock is set, in milliseconds.
+const STEP_AT: u64 = 20_000;
+
+fn stepped(step: i64) -> Stepped {
+    let bench = Bench::default();
+    let mut play = CallScript::default();
+    for stream in 0..5 {
+        play.stream(0, 1_000 + stream * 20, 100, 300, 1, 0);
+    }
+    play.whole(12_000, 16_000, 100);
+    let history = ThroughputHistory::new();
+    let (mut rates_seen, mut scraped) = (Vec::new(), Vec::new());
+    play.run(&bench, 120_000, |bench, millis| {
+        let step = if millis < STEP_AT { 0 } else { step };
+        let at = started_at() + Duration::from_millis(millis);
+        let wall = if step < 0 {
+            at - Duration::from_secs(step.unsigned_abs())
+        } else {
+            at + Duration::from_secs(step.unsigned_abs())
+        };
+        history.take(bench.meter.tick(bench.at(millis), wall));
+        rates_seen.push(rates(bench, millis));
+        let streamed = bench.meter.throughput().streamed(bench.at(millis));
+        scraped.push(streamed.into_values().collect());
+    });
+    Stepped {
+        rates: rates_seen,
+        scraped,
+        history,
+    }
+}
+
+#[test]
+fn setting_the_wall_clock_moves_no_token_and_changes_no_rate() {
+    let still = stepped(0);
+    let sum = |of: &Stepped| -> f64 {
+        let seconds = of.history.seconds(&RateFilter::default());
+        seconds.iter().map(|(_, one, other)| one + other).sum()
+    };
+    assert_eq!(sum(&still), 1_600.0);
+    let last = still.rates.last().expect("a rate");
+    assert!(near(last.peak, 56.0, 0.02), "{last:?}");
+    for step in [3, 60, 3_600, -3, -60, -3_600] {
+        let of = stepped(step);
+        assert_eq!(sum(&of), 1_600.0, "tokens after {step} s");
+        assert_eq!(of.rates, still.rates, "rates after {step} s");
+        assert_eq!(of.scraped, still.scraped, "scraped rates after {step} s");
+        let (is, should) = (of.history.rows(None), still.history.rows(None));
+        assert_eq!(is[0].points, should[0].points, "capacity after {step} s");
+    }
+}
+
+#[test]
+fn tokens_lie_where_the_wall_clock_was_when_they_came() {
+    let step_at = STEP_AT / 1_000;
+    let still = by_second(&stepped(0).history);
+    let ahead = by_second(&stepped(60).history);
+    let moved = |second: &u64| {
+        let by = if *second < step_at { 0 } else { 60 };
+        second + by
+    };
+    let should: BTreeMap<_, _> = still.iter().map(|(at, of)| (moved(at), *of)).collect();
+    assert_eq!(ahead, should);
+    // The clock shows these seconds twice, and both have tokens.
+    let behind = by_second(&stepped(-3).history);
+    let twice = behind[&(step_at - 2)];
+    let should = [still[&(step_at - 2)], still[&(step_at + 1)]];
+    assert_eq!(
+        twice,
+        (should[0].0 + should[1].0, should[0].1 + should[1].1)
+    );
+}

@@ -12,6 +12,7 @@ mod rates;
 mod ring;
 mod steps;
 mod tick;
+mod wall_seconds;
 
 pub use generation::{FinishedGeneration, GenerationThroughput};
 pub use model_labels::{ModelLabels, UNKNOWN};
@@ -23,9 +24,10 @@ use crate::hash::FastMap;
 use crate::time::duration_since_1970;
 use parking_lot::{Mutex, RwLock};
 use ring::{READ, Ring};
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
+use wall_seconds::WallSeconds;
 
 /// The most parts over which an answer is spread: those of longer ones span several seconds.
 const MAX_PARTS: u64 = 3_600;
@@ -69,13 +71,14 @@ pub struct Upstream {
     next: AtomicU64,
 }
 
-/// The tokens of all streams by the second in which they arrived.
+/// The tokens of all streams by the second in which they arrived. Seconds are counted by the
+/// monotonic clock from the origin on, so that setting the wall clock moves no token. Only a
+/// [`ThroughputTick`] has seconds of the wall clock.
 #[derive(Debug)]
 pub struct Throughput {
     /// An instant and its time since 1970.
     origin: OnceLock<(Instant, Duration)>,
-    /// Seconds by which the wall clock was adjusted since.
-    clock_offset: AtomicI64,
+    wall_seconds: Mutex<WallSeconds>,
     series: RwLock<FastMap<RateKey, Arc<RateSeries>>>,
     upstreams: RwLock<FastMap<Arc<str>, Arc<Upstream>>>,
     models: ModelLabels,
@@ -88,7 +91,7 @@ impl Throughput {
     pub fn new(max_models: usize) -> Throughput {
         Throughput {
             origin: OnceLock::new(),
-            clock_offset: AtomicI64::new(0),
+            wall_seconds: Mutex::default(),
             series: RwLock::default(),
             upstreams: RwLock::default(),
             models: ModelLabels::new(max_models),
@@ -101,24 +104,23 @@ impl Throughput {
         self.origin.get_or_init(|| (at, duration_since_1970(wall)));
     }
 
-    /// Whole seconds since 1970 at an instant; 0 until the clocks are set.
+    /// Whole seconds since 1970 at an instant, by the monotonic clock; 0 until the clocks are
+    /// set. Differs from the wall clock by as much as the wall clock was set since the first
+    /// call.
     pub fn second(&self, at: Instant) -> u64 {
         self.since_1970(at).as_secs()
     }
 
-    /// The time since 1970 at an instant. Whole nanoseconds: a fraction of a second that is
+    /// The time of [`Throughput::second`]. Whole nanoseconds: a fraction of a second that is
     /// rounded may be in the next one.
     fn since_1970(&self, at: Instant) -> Duration {
         let Some((origin, since)) = self.origin.get() else {
             return Duration::ZERO;
         };
-        let since = match at.checked_duration_since(*origin) {
+        match at.checked_duration_since(*origin) {
             Some(after) => *since + after,
             None => since.saturating_sub(origin.saturating_duration_since(at)),
-        };
-        let clock_offset = self.clock_offset.load(Ordering::Relaxed);
-        let seconds = since.as_secs().saturating_add_signed(clock_offset);
-        Duration::new(seconds, since.subsec_nanos())
+        }
     }
 
     /// The series of a generation's tokens. Only if the upstream `accepted` the call may its

@@ -13,15 +13,13 @@ use std::time::{Duration, Instant, SystemTime};
 /// How long after a second its generations are taken to be final: a stream that was silent for
 /// so long does not count as in flight for the capacity curve.
 const SETTLES_AFTER: Duration = Duration::from_secs(5).saturating_add(MAX_MEASURE_DELAY);
-/// By how many seconds the wall clock may differ from ours before that is corrected.
-const MAX_CLOCK_DRIFT: i64 = 2;
 
 /// Tokens of a second in addition to those collected before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ThroughputDelta {
     /// The labels under which they count.
     pub key: RateKey,
-    /// Seconds since 1970.
+    /// Seconds since 1970, by the wall clock when it was that second.
     pub second: u64,
     /// Tokens of streams that arrived in it.
     pub streamed: u64,
@@ -35,7 +33,7 @@ pub struct ThroughputDelta {
 pub struct BusySecond {
     /// The upstream.
     pub upstream: Arc<str>,
-    /// Seconds since 1970.
+    /// Seconds since 1970, by the wall clock when it was that second.
     pub second: u64,
     /// The time of all its generations in it, from the request to the last token.
     pub millis: u64,
@@ -68,7 +66,6 @@ impl Throughput {
         if self.origin.get().is_none() {
             return ThroughputTick::default();
         }
-        self.follow_wall_clock(now, wall);
         let end = self.second(now);
         let series = self.all();
         let mut deltas = {
@@ -92,16 +89,12 @@ impl Throughput {
             let tokens = |second| own.iter().map(|series| series.all(second)).sum();
             upstream.collect_busy(name, end, until, tokens, &mut busy);
         }
+        let mut wall_seconds = self.wall_seconds.lock();
+        wall_seconds.follow(end, whole_seconds_since_1970(wall));
+        let seconds = deltas.iter_mut().map(|delta| &mut delta.second);
+        let seconds = seconds.chain(busy.iter_mut().map(|busy| &mut busy.second));
+        seconds.for_each(|second| *second = wall_seconds.of(*second));
         ThroughputTick { deltas, busy }
-    }
-
-    /// Follows the wall clock if it was adjusted.
-    fn follow_wall_clock(&self, now: Instant, wall: SystemTime) {
-        let wall = whole_seconds_since_1970(wall);
-        let off = wall.wrapping_sub(self.second(now)).cast_signed();
-        if off.abs() > MAX_CLOCK_DRIFT {
-            self.clock_offset.fetch_add(off, Ordering::Relaxed);
-        }
     }
 }
 
