@@ -7,6 +7,7 @@ use prost::Message;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
+use tokengauge::call::Operation;
 use tokengauge::config::{Conventions, Measure};
 use tokengauge::export::otlp::Otlp;
 use tokengauge::export::prometheus::Prometheus;
@@ -315,6 +316,55 @@ async fn span_and_metric_have_one_error_type() {
         };
         let point = attributes(&histogram.data_points[0].attributes);
         assert_eq!(point["error.type"], expected);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_generation_on_an_unknown_path_is_one_by_what_is_on_the_wire() {
+    let chat = words(10) + &finish(Some(33)) + DONE;
+    let gemini = r#"data: {"candidates":[{"content":{"parts":[{"text":"one two three"}]},"finishReason":"STOP"}],
+        "usageMetadata":{"promptTokenCount":5,"candidatesTokenCount":3},"modelVersion":"m-1"}"#;
+    let gemini = gemini.replace('\n', "") + "\n\n";
+    let nobodys = "data: {\"odd\":\"one two three\"}\n\n".to_owned();
+    for (name, answer, operation, provider, tokens) in [
+        ("chat", chat, Some("chat"), Some("openai"), Some("33")),
+        (
+            "gemini",
+            gemini,
+            Some("generate_content"),
+            Some("gcp.gemini"),
+            Some("3"),
+        ),
+        ("nobody's", nobodys, None, None, None),
+    ] {
+        let fixture = TracingFixture::new(false).await;
+        let body = r#"{"model":"asked","stream":true,"messages":[]}"#;
+        let call = fixture.call("/ml/v1/text/chat_stream", &[], body);
+        fixture.bench.answer(&*call, 200, STREAM);
+        fixture.bench.frame(&*call, 100, answer);
+        let record = fixture.bench.end(&*call, 310, End::Complete);
+        assert_eq!(record.operation, Operation::Unknown, "{name}");
+        let receiver = fixture.end().await;
+        let spans = receiver.spans();
+        let client = of(&spans, SpanKind::Client);
+        let has = |name: &str| client.get(name).map(String::as_str);
+        assert_eq!(
+            has("gen_ai.operation.name"),
+            operation,
+            "{name}: {client:?}"
+        );
+        assert_eq!(has("gen_ai.provider.name"), provider, "{name}");
+        assert_eq!(has("gen_ai.usage.output_tokens"), tokens, "{name}");
+        let model = operation.and(Some("m-1"));
+        assert_eq!(has("gen_ai.response.model"), model, "{name}");
+        let expected = operation.map_or("call route".to_owned(), |word| format!("{word} m-1"));
+        for kind in [SpanKind::Server, SpanKind::Client] {
+            assert_eq!(only(&spans, kind).name, expected);
+        }
+        let metrics = receiver.metrics();
+        let mut names = metrics.iter().map(|one| one.name.as_str());
+        let counted = names.any(|name| name == "gen_ai.client.token.usage");
+        assert_eq!(counted, operation.is_some(), "{name}");
     }
 }
 

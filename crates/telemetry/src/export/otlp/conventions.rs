@@ -4,7 +4,7 @@
 //! OpenTelemetry's own crates are deprecated. And what the values are.
 
 use crate::export::otlp::Conventions;
-use tokengauge_core::call::{CallRecord, Dialect, Operation, Outcome};
+use tokengauge_core::call::{CallRecord, Dialect, Operation, OperationClass, Outcome};
 
 /// One thing that is exported, and its name in each version. What has no name is not exported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -159,15 +159,38 @@ pub fn error_type(record: &CallRecord) -> Option<String> {
 }
 
 /// The operation as the conventions call it, else as we do; nothing where it is none.
-pub fn operation(operation: Operation) -> Option<&'static str> {
-    match operation {
+pub fn operation(record: &CallRecord) -> Option<&'static str> {
+    match record.operation {
         Operation::Chat => Some("chat"),
         Operation::TextCompletion => Some("text_completion"),
         Operation::GenerateContent => Some("generate_content"),
         Operation::Embeddings => Some("embeddings"),
         Operation::Realtime => Some("realtime"),
         Operation::Rerank => Some("rerank"),
+        // The path is unknown, and tokens that were generated are on the wire.
+        Operation::Unknown if record.operation_class == OperationClass::Generation => {
+            by_shapes(record.dialect)
+        }
         Operation::Retrieve | Operation::Unknown => None,
+    }
+}
+
+/// What servers of a dialect do most. Nothing is known of a dialect that is unknown.
+fn by_shapes(dialect: Dialect) -> Option<&'static str> {
+    match dialect {
+        Dialect::Unknown => None,
+        Dialect::OpenaiCompletions
+        | Dialect::AnthropicComplete
+        | Dialect::Tgi
+        | Dialect::LlamaCpp
+        | Dialect::EngineGenerate => Some("text_completion"),
+        Dialect::Gemini | Dialect::GeminiInteractions | Dialect::OpenaiMedia => {
+            Some("generate_content")
+        }
+        Dialect::OpenaiRealtime | Dialect::GeminiLive => Some("realtime"),
+        Dialect::Embeddings => Some("embeddings"),
+        Dialect::Rerank => Some("rerank"),
+        _ => Some("chat"),
     }
 }
 

@@ -168,7 +168,7 @@ impl GenAi {
     /// Records a finished call.
     pub(super) fn finished(&self, finished_call: &FinishedCall) {
         let record = &finished_call.record;
-        let Some(operation) = names::operation(record.operation) else {
+        let Some(operation) = names::operation(record) else {
             return;
         };
         if record.dialect == Dialect::Unknown {

@@ -151,7 +151,7 @@ fn parent(context: Option<TraceContext>) -> SpanId {
 
 /// `{operation} {model}`; the route's where it is no generation.
 fn name(record: &CallRecord) -> String {
-    let Some(operation) = names::operation(record.operation) else {
+    let Some(operation) = names::operation(record) else {
         return format!("call {}", record.route);
     };
     let model = record
@@ -246,7 +246,7 @@ fn generation(attributes: &mut Attributes, finished_call: &FinishedCall) {
     attributes.convention(names::SERVER_ADDRESS, host);
     let port = address.and_then(|(_, port)| port).map(i64::from);
     attributes.convention(names::SERVER_PORT, port);
-    let operation = names::operation(record.operation);
+    let operation = names::operation(record);
     if operation.is_none() || record.dialect == Dialect::Unknown {
         return;
     }
