@@ -439,6 +439,7 @@ proptest! {
         filters.push(Filter { cost_center: Some("4711".into()), ..Filter::default() });
         filters.push(Filter { key_hash: ledger.records[7].key_hash.clone(), ..Filter::default() });
         filters.push(Filter { tool: Some("fetch+search".into()), ..Filter::default() });
+        filters.push(Filter { tool: Some("search".into()), ..Filter::default() });
         filters.push(Filter { session: ledger.records[3].session.clone(), ..Filter::default() });
         for filter in &filters {
             for by in [
@@ -534,6 +535,7 @@ proptest! {
             Filter::default(),
             Filter { user: one.user.clone(), ..Filter::default() },
             Filter { key_hash: one.key_hash.clone(), tool: one.tools.clone(), ..Filter::default() },
+            Filter { tool: Some("fetch".into()), ..Filter::default() },
             Filter { user: Some("user-1".into()), model: one.model.clone(), outcomes: vec![Outcome::Complete], ..Filter::default() },
             Filter { session: one.session.clone(), ..Filter::default() },
         ];
@@ -610,6 +612,81 @@ proptest! {
             should.sort_by_key(id);
             prop_assert_eq!(found, should);
         }
+    }
+}
+
+#[test]
+fn a_tool_is_found_alone_and_among_others() {
+    let mut records = sample(9, 200, 30_000_000.0);
+    for (at, record) in records.iter_mut().enumerate() {
+        let tools = [
+            None,
+            Some("search"),
+            Some("fetch"),
+            Some("fetch+search"),
+            Some("fetch+research+search"),
+            Some("research"),
+            Some("fetch+search+verify"),
+            Some("search_web"),
+        ];
+        record.tools = tools[at % tools.len()].map(str::to_owned);
+    }
+    let ledger = written(records, &mut SplitMix64(9));
+    for (wanted, calls) in [
+        ("search", 4),
+        ("fetch", 4),
+        ("research", 2),
+        ("verify", 1),
+        ("search_web", 1),
+        ("fetch+search", 1),
+        ("search+verify", 0),
+        ("sea", 0),
+        ("", 0),
+        ("%", 0),
+    ] {
+        let filter = Filter {
+            tool: Some(wanted.to_owned()),
+            ..Filter::default()
+        };
+        let calls = calls * 200 / 8;
+        let remembered = || all(&ledger.records).filter(|past| history::matches(&filter, past));
+        assert_eq!(remembered().count(), calls, "{wanted:?} in memory");
+        let page = Paging {
+            limit: 1000,
+            cursor: None,
+        };
+        let kept = ledger.reader.calls(&filter, &page).expect("an answer");
+        assert_eq!(kept.rows.len(), calls, "{wanted:?} in the ledger");
+        let groups = ledger.reader.groups(&filter, &[Dimension::Tool], &page);
+        let groups = groups.expect("an answer").rows;
+        let sum: u64 = groups.iter().map(|row| row.calls).sum();
+        assert_eq!(sum as usize, calls, "{wanted:?} by tool");
+        for by in [Dimension::Tool, Dimension::Model] {
+            let query = CostQuery {
+                filter: filter.clone(),
+                by,
+                step: DAY,
+                most: 5,
+            };
+            let kept = ledger.reader.costs(&query).expect("an answer");
+            let series = kept.series.iter().chain(&kept.others);
+            let sum: u64 = series.map(|series| series.sums.calls).sum();
+            assert_eq!(sum as usize, calls, "{wanted:?} by day");
+            same_costs(&kept, &history::costs(remembered(), &query), wanted);
+        }
+        let query = SessionQuery {
+            filter,
+            ..SessionQuery::default()
+        };
+        let mut kept: Vec<_> = every_session(&ledger, &query, 50)
+            .into_iter()
+            .map(|row| row.id)
+            .collect();
+        let remembered = history::sessions(all(&ledger.records), &query);
+        let mut remembered: Vec<_> = remembered.into_iter().map(|row| row.id).collect();
+        kept.sort();
+        remembered.sort();
+        assert_eq!(kept, remembered, "sessions of {wanted:?}");
     }
 }
 

@@ -215,10 +215,18 @@ async fn calls_are_grouped_filtered_and_paid_by_the_tools_that_they_call_each_on
             (&json!("fetch+search"), &json!("scripted"))
         );
     }
+    for (tool, calls) in [("search", 2), ("fetch", 3), ("sh_-c__rm___", 1)] {
+        let found = get(&process, &format!("calls?tool={tool}")).await;
+        assert_eq!(
+            found["calls"].as_array().map(Vec::len),
+            Some(calls),
+            "{tool}"
+        );
+    }
     let sessions = get(&process, "sessions?tool=search").await;
     assert_eq!(
         sessions["sessions"].as_array().map(Vec::len),
-        Some(1),
+        Some(2),
         "{sessions}"
     );
     assert_eq!(get(&process, "calls?tool=nobody").await["calls"], json!([]));

@@ -60,10 +60,11 @@ export function filtersAgainst(against) {
 export function matching() {
   const wanted = names();
   const { from } = span();
-  const of = { model: (call) => call.model ?? call.model_requested, tool: (call) => call.tools, cluster: (call) => call.pod?.cluster, namespace: (call) => call.pod?.namespace, pod: (call) => call.pod?.name };
+  const of = { model: (call) => call.model ?? call.model_requested, cluster: (call) => call.pod?.cluster, namespace: (call) => call.pod?.namespace, pod: (call) => call.pod?.name };
   return (call) =>
     Date.parse(call.started_at) / 1000 >= from &&
     Object.entries(wanted).every(([name, value]) => {
+      if (name === "tool") return call.tools === value || (call.tools ?? "").split("+").includes(value);
       if (name === "outcome") return outcomes(value).includes(call.outcome);
       return name === "slo" || (name in of ? of[name](call) : call[name]) === value;
     });

@@ -9,6 +9,7 @@ pub fn matches(filter: &Filter, past: &TimedCall<'_>) -> bool {
     filter.since.is_none_or(|since| past.started >= since)
         && filter.until.is_none_or(|until| past.started < until)
         && named(filter).all(|(wanted, of)| of(past.record) == Some(wanted))
+        && filter.has_tool(past.record.tools.as_deref())
         && filter.has_outcome(past.record.outcome)
         && filter.has_class(past.record.operation_class)
 }
@@ -25,6 +26,7 @@ pub fn matches_session(query: &SessionQuery, calls: &[TimedCall<'_>]) -> bool {
             .until
             .is_none_or(|until| any(&|past| past.started < until))
         && named(filter).all(|(wanted, of)| any(&|past| of(past.record) == Some(wanted)))
+        && any(&|past| filter.has_tool(past.record.tools.as_deref()))
         && any(&|past| filter.has_outcome(past.record.outcome))
         && query.search.as_deref().is_none_or(|search| {
             let search = search.to_lowercase();
@@ -38,7 +40,7 @@ type Part = fn(&CallRecord) -> Option<&str>;
 
 /// The names that are asked for, and what a call has of each kind.
 fn named(filter: &Filter) -> impl Iterator<Item = (&str, Part)> {
-    let parts: [(&Option<String>, Part); 16] = [
+    let parts: [(&Option<String>, Part); 15] = [
         (&filter.model, model_of),
         (&filter.workload, |call| call.workload.as_deref()),
         (&filter.route, |call| Some(&call.route)),
@@ -58,7 +60,6 @@ fn named(filter: &Filter) -> impl Iterator<Item = (&str, Part)> {
         (&filter.cost_center, |call| call.cost_center.as_deref()),
         (&filter.tenant, |call| call.tenant.as_deref()),
         (&filter.key_hash, |call| call.key_hash.as_deref()),
-        (&filter.tool, |call| call.tools.as_deref()),
     ];
     let parts = parts.into_iter();
     parts.filter_map(|(wanted, of)| wanted.as_deref().map(|wanted| (wanted, of)))

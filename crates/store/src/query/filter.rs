@@ -4,6 +4,9 @@ use std::time::SystemTime;
 use tokengauge_core::call::{OperationClass, Outcome};
 use tokengauge_core::throughput::RateFilter;
 
+/// What records have between the names of tools, which no name contains.
+pub(crate) const TOOLS_BETWEEN: char = '+';
+
 /// Which calls. Absent parts match everything; present ones must all match.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Filter {
@@ -31,7 +34,8 @@ pub struct Filter {
     pub tenant: Option<String>,
     /// The digest of the key that calls carried.
     pub key_hash: Option<String>,
-    /// The tools that calls call, all of their names as records have them.
+    /// A tool that calls call, alone or among others. Several names with a `+` between them are
+    /// exactly these tools, as records have them.
     pub tool: Option<String>,
     /// The experiment.
     pub experiment: Option<String>,
@@ -64,6 +68,15 @@ impl Filter {
     /// Whether operations of this class match.
     pub fn has_class(&self, class: OperationClass) -> bool {
         self.operation_classes.is_empty() || self.operation_classes.contains(&class)
+    }
+
+    /// Whether a call with these `tools`, as its record has them, matches.
+    pub fn has_tool(&self, tools: Option<&str>) -> bool {
+        let Some(wanted) = self.tool.as_deref() else {
+            return true;
+        };
+        let Some(tools) = tools else { return false };
+        tools == wanted || tools.split(TOOLS_BETWEEN).any(|tool| tool == wanted)
     }
 
     /// Whether sums by time answer for calls by these dimensions: they know no session, user, key,

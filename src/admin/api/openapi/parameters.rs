@@ -140,7 +140,8 @@ fn schema(name: &str) -> (Value, &'static str) {
         ),
         "tool" => (
             name_of,
-            "The tools that the answer calls, all of them as records have them: `fetch+search`.",
+            "A tool that the answer calls, alone or among others. Several names with a `+` between them, as records have \
+             them, are exactly these tools: `fetch+search`.",
         ),
         "slo" => (
             name_of,

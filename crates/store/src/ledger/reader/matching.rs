@@ -3,7 +3,7 @@
 use super::QueryError;
 use crate::ledger::dictionary::{COMMON, Kind, SeriesNames, select_series};
 use crate::ledger::row::{key_at, milliseconds};
-use crate::query::{Dimension, Filter};
+use crate::query::{Dimension, Filter, TOOLS_BETWEEN};
 use rusqlite::{Connection, OptionalExtension, params};
 use tokengauge_core::hash::FastMap;
 
@@ -22,8 +22,9 @@ pub(super) struct Matching {
     names: Vec<(Kind, i64)>,
     /// Whether every combination matches.
     pub(super) all: bool,
-    /// Columns of calls alone, such as their session and user, and what is in them.
-    pub(super) of_calls: Vec<(&'static str, i64)>,
+    /// Columns of calls alone, such as their session and user, and the ids of which each has
+    /// one.
+    of_calls: Vec<(&'static str, Vec<i64>)>,
 }
 
 /// The id of a name; `None` where there is none, and nothing can match.
@@ -102,37 +103,70 @@ impl Matching {
 
     /// Restricts a query on `calls`, or on `daily_spending`, to what they have of their own; `values` are those of its parameters.
     pub(super) fn restrict(&self, sql: &mut String, values: &mut Vec<i64>) {
-        for (column, id) in &self.of_calls {
-            sql.push_str(&format!(" AND {column} = ?"));
-            values.push(*id);
+        for (column, ids) in &self.of_calls {
+            match ids.as_slice() {
+                [id] => {
+                    sql.push_str(&format!(" AND {column} = ?"));
+                    values.push(*id);
+                }
+                // One parameter each would be more than SQLite takes.
+                ids => sql.push_str(&format!(" AND {column} IN ({})", listed(ids))),
+            }
         }
     }
 }
 
-/// The columns of `calls` that must have an id, and that; `None` where a name has no id, and nothing can match.
+/// The columns of `calls` that must have one of some ids; `None` where a name has no id, and nothing can match.
 fn of_calls(
     connection: &Connection,
     filter: &Filter,
-) -> rusqlite::Result<Option<Vec<(&'static str, i64)>>> {
+) -> rusqlite::Result<Option<Vec<(&'static str, Vec<i64>)>>> {
     let mut found = Vec::new();
     if let Some(session) = filter.session.as_deref() {
         let Some(id) = session_id(connection, session)? else {
             return Ok(None);
         };
-        found.push(("session", id));
+        found.push(("session", vec![id]));
     }
     for (kind, wanted) in [
         (Kind::User, filter.user.as_deref()),
         (Kind::KeyHash, filter.key_hash.as_deref()),
-        (Kind::Tools, filter.tool.as_deref()),
     ] {
         let Some(wanted) = wanted else { continue };
         let Some(id) = name(connection, kind, wanted)? else {
             return Ok(None);
         };
-        found.push((kind.as_str(), id));
+        found.push((kind.as_str(), vec![id]));
+    }
+    if let Some(tool) = filter.tool.as_deref() {
+        let ids = tools(connection, tool)?;
+        if ids.is_empty() {
+            return Ok(None);
+        }
+        found.push((Kind::Tools.as_str(), ids));
     }
     Ok(Some(found))
+}
+
+/// The combinations of tools that [`Filter::has_tool`] allows, as ids.
+pub(super) fn tools(connection: &Connection, wanted: &str) -> rusqlite::Result<Vec<i64>> {
+    if wanted.contains(TOOLS_BETWEEN) {
+        return Ok(name(connection, Kind::Tools, wanted)?.into_iter().collect());
+    }
+    let mut named = connection.prepare_cached(
+        "SELECT id FROM names WHERE kind = ?1 AND instr(?3 || name || ?3, ?3 || ?2 || ?3) > 0",
+    )?;
+    let between = TOOLS_BETWEEN.to_string();
+    let ids = named.query_map(params![Kind::Tools.as_str(), wanted, between], |row| {
+        row.get(0)
+    })?;
+    ids.collect()
+}
+
+/// Ids as SQL lists them.
+pub(super) fn listed(ids: &[i64]) -> String {
+    let ids: Vec<String> = ids.iter().map(i64::to_string).collect();
+    ids.join(", ")
 }
 
 fn session_id(connection: &Connection, name: &str) -> rusqlite::Result<Option<i64>> {

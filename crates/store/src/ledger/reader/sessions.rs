@@ -1,7 +1,7 @@
 //! Sessions: a page of them in any order, and one with its calls.
 
 use super::groups::{count, mean_speed, tokens};
-use super::matching::{name, outcomes, text, wanted};
+use super::matching::{listed, name, outcomes, text, tools, wanted};
 use super::{QueryError, calls};
 use crate::history::{model_of, phases};
 use crate::ledger::dictionary::Kind;
@@ -143,12 +143,18 @@ fn narrow(
     }
     let user = filter.user.as_deref().map(|user| (Kind::User, user));
     let key = filter.key_hash.as_deref().map(|key| (Kind::KeyHash, key));
-    let tool = filter.tool.as_deref().map(|tool| (Kind::Tools, tool));
-    for (kind, wanted) in wanted(filter).chain(user).chain(key).chain(tool) {
+    for (kind, wanted) in wanted(filter).chain(user).chain(key) {
         let Some(id) = name(connection, kind, wanted)? else {
             return Ok(false);
         };
         conditions.and(named(connection, &[id])?, []);
+    }
+    if let Some(tool) = filter.tool.as_deref() {
+        let ids = tools(connection, tool)?;
+        if ids.is_empty() {
+            return Ok(false);
+        }
+        conditions.and(named(connection, &ids)?, []);
     }
     if let Some(ids) = outcomes(connection, filter)? {
         conditions.and(named(connection, &ids)?, []);
@@ -161,8 +167,7 @@ fn narrow(
 
 /// How sessions with one of the names of these ids are found.
 fn named(connection: &Connection, ids: &[i64]) -> rusqlite::Result<String> {
-    let ids: Vec<String> = ids.iter().map(i64::to_string).collect();
-    let ids = ids.join(", ");
+    let ids = listed(ids);
     let sql = format!(
         "SELECT count(*) FROM (SELECT 1 FROM session_names WHERE name IN ({ids}) LIMIT {FEW})"
     );
