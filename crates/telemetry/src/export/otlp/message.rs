@@ -78,7 +78,9 @@ pub(super) struct Span<'a> {
 impl<'a> Span<'a> {
     /// Up to `now`: since the last message, or since the start.
     pub(super) fn new(sent: &'a mut Sent, now: SystemTime, delta: bool) -> Span<'a> {
-        let start = nanos(sent.at);
+        // If the wall clock was set back, the last message is later. Receivers refuse points that
+        // begin after their end.
+        let start = nanos(sent.at.min(now));
         if delta {
             sent.at = now;
         }
@@ -319,5 +321,39 @@ mod tests {
         registry.series(&names::STALLS, &place).increment(2);
         assert_eq!(counts(true), [2, 0]);
         assert_eq!(counts(false), [5, 1]);
+    }
+
+    #[test]
+    fn no_point_begins_after_its_end_when_the_wall_clock_is_set_back() {
+        let registry = Registry::new(&[]);
+        let place = Model {
+            upstream: "u",
+            route: "r",
+            model: "m",
+            workload: "w",
+        };
+        registry.series(&names::STALLS, &place).increment(3);
+        let at = |seconds| SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(seconds);
+        for delta in [true, false] {
+            let mut sent = Sent::since(at(10_000));
+            let mut times = |now| {
+                let mut span = Span::new(&mut sent, at(now), delta);
+                let metrics = of_registry(&registry, &mut span);
+                let Some(Data::Sum(sum)) = metrics[0].data.clone() else {
+                    panic!("a counter: {metrics:?}");
+                };
+                let point = &sum.data_points[0];
+                let second = 1_000_000_000;
+                [
+                    point.start_time_unix_nano / second,
+                    point.time_unix_nano / second,
+                ]
+            };
+            assert_eq!(times(10_060), [10_000, 10_060]);
+            let [start, end] = times(6_520);
+            assert_eq!((start, end), (6_520, 6_520), "an hour back");
+            let next = if delta { 6_520 } else { 6_580 };
+            assert_eq!(times(6_580), [next, 6_580]);
+        }
     }
 }
