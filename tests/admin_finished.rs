@@ -209,6 +209,57 @@ async fn calls_are_grouped_and_laid_out_over_time() {
 }
 
 #[tokio::test]
+async fn coverage_says_which_calls_lack_a_figure_and_the_filter_of_calls_finds_them() {
+    let server = Server::start().await;
+    for second in [0, 10] {
+        chat(&server, second, "a", "coder/1");
+    }
+    let short = begin(&server, 20, "b", "chat/1");
+    server.bench.frame(&*short, 250, words(2));
+    server.bench.frame(&*short, 300, finish(Some(2)) + DONE);
+    short.ended(server.bench.at(400), End::Complete);
+    // Neither a generation nor an embedding.
+    let stored = server.bench.begin("/v1/files", &[]);
+    server.bench.send(&*stored, b"{}");
+    server.bench.answer(&*stored, 200, "application/json");
+    stored.ended(server.bench.at(100), End::Complete);
+    assert!(server.bench.meter.flush(TIMEOUT));
+    let coverage = server.json("/api/v1/coverage").await;
+    assert_eq!(coverage["store"], "memory");
+    assert_eq!(
+        (&coverage["calls"], &coverage["with_cost"]),
+        (&json!(3), &json!(0)),
+        "{coverage}"
+    );
+    assert_eq!(coverage["cost_unavailable"], json!({"no_price": 3}));
+    assert_eq!(coverage["with_speed"], 2);
+    assert_eq!(coverage["tps_unavailable"], json!({"too_few_tokens": 1}));
+    assert_eq!(coverage["skipped_events"], 0);
+    for (query, calls) in [
+        ("cost_unavailable=no_price", 3),
+        ("cost_unavailable=no_tokens", 0),
+        ("tps_unavailable=too_few_tokens", 1),
+        ("tps_unavailable=buffered", 0),
+    ] {
+        let found = server.json(&format!("/api/v1/calls?{query}")).await;
+        let found = found["calls"].as_array().expect("calls");
+        assert_eq!(found.len(), calls, "{query}");
+    }
+    let one = server.json("/api/v1/coverage?agent=chat%2F1").await;
+    assert_eq!((&one["calls"], &one["with_speed"]), (&json!(1), &json!(0)));
+    let none = server.json("/api/v1/coverage?operation_class=other").await;
+    assert_eq!(none["calls"], 0, "a class that does not count");
+    for wrong in [
+        "coverage?by=model",
+        "calls?tps_unavailable=nobody",
+        "groups?cost_unavailable=no_price",
+    ] {
+        let (status, _) = problem(&server, &format!("/api/v1/{wrong}")).await;
+        assert_eq!(status, 400, "{wrong}");
+    }
+}
+
+#[tokio::test]
 async fn tokens_and_costs_are_laid_out_over_time_by_what_calls_have_in_common() {
     let server = Server::start().await;
     for (second, agent) in [

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use tempfile::TempDir;
-use tokengauge::call::{CallRecord, Outcome};
+use tokengauge::call::{CallRecord, CostUnavailable, OperationClass, Outcome, TpsUnavailable};
 use tokengauge::history::{self, TimedCall};
 use tokengauge::ledger::{Limits, QueryError, Reader, Store, StoredCall};
 use tokengauge::query::{
@@ -611,6 +611,76 @@ proptest! {
             found.sort_by_key(id);
             should.sort_by_key(id);
             prop_assert_eq!(found, should);
+        }
+    }
+}
+
+/// Records of which some have no cost and no speed, for any reason, and some are no generations.
+fn with_reasons(seed: u64, random: &mut SplitMix64) -> Vec<CallRecord> {
+    let mut records = sample(seed, 200, 500_000.0);
+    for record in &mut records {
+        if random.below(2) == 0 {
+            let reason = CostUnavailable::ALL[random.below(7) as usize];
+            record.cost_usd = None;
+            record.cost_unavailable = (random.below(8) > 0).then_some(reason);
+        }
+        if random.below(2) == 0 {
+            let reason = TpsUnavailable::ALL[random.below(10) as usize];
+            record.tps.output = None;
+            record.tps.unavailable = (random.below(8) > 0).then_some(reason);
+        }
+        if random.below(10) == 0 {
+            record.operation_class = OperationClass::Other;
+        }
+    }
+    records
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(12))]
+
+    #[test]
+    fn coverage_is_that_of_the_calls_and_leads_to_those_of_each_reason(seed: u64) {
+        let mut random = SplitMix64(seed);
+        let ledger = written(with_reasons(seed, &mut random), &mut random);
+        let one = &ledger.records[random.below(200) as usize];
+        let classes = |classes: &[OperationClass]| Filter { operation_classes: classes.to_vec(), ..Filter::default() };
+        let filters = [
+            Filter::default(),
+            classes(&Filter::counted()),
+            classes(&[OperationClass::Other]),
+            Filter { since: Some(at(10_000_000)), until: Some(at(70_000_000)), ..Filter::default() },
+            Filter { model: one.model.clone(), user: one.user.clone(), ..Filter::default() },
+            Filter { session: one.session.clone(), ..Filter::default() },
+            Filter { tool: Some("search".into()), outcomes: vec![Outcome::Complete], ..Filter::default() },
+        ];
+        for filter in filters {
+            let should = history::coverage(all(&ledger.records), &filter);
+            let found = ledger.reader.coverage(&filter).expect("an answer");
+            prop_assert_eq!(&found, &should, "{:?}", filter);
+            let counted = |past: &TimedCall<'_>| history::matches(&filter, past) && past.record.operation_class.counts();
+            let calls = all(&ledger.records).filter(counted).count() as u64;
+            prop_assert_eq!(found.calls, calls);
+            prop_assert_eq!(found.with_cost + found.cost_unavailable.values().sum::<u64>(), calls);
+            prop_assert_eq!(found.with_speed + found.tps_unavailable.values().sum::<u64>(), calls);
+        }
+        let counted = classes(&Filter::counted());
+        let coverage = ledger.reader.coverage(&counted).expect("an answer");
+        let page = Paging { limit: 1000, cursor: None };
+        let reasons = CostUnavailable::ALL.into_iter().map(|reason| {
+            let filter = Filter { cost_unavailable: Some(reason), ..counted.clone() };
+            (filter, coverage.cost_unavailable.get(reason.as_str()))
+        });
+        let speeds = TpsUnavailable::ALL.into_iter().map(|reason| {
+            let filter = Filter { tps_unavailable: Some(reason), ..counted.clone() };
+            (filter, coverage.tps_unavailable.get(reason.as_str()))
+        });
+        for (filter, calls) in reasons.chain(speeds) {
+            let calls = calls.copied().unwrap_or(0);
+            let kept = ledger.reader.calls(&filter, &page).expect("an answer").rows;
+            let remembered = all(&ledger.records).filter(|past| history::matches(&filter, past));
+            prop_assert_eq!(kept.len() as u64, calls, "{:?}", filter);
+            prop_assert_eq!(remembered.count() as u64, calls, "{:?}", filter);
         }
     }
 }

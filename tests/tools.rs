@@ -222,6 +222,8 @@ async fn calls_are_grouped_filtered_and_paid_by_the_tools_that_they_call_each_on
             Some(calls),
             "{tool}"
         );
+        let found = get(&process, &format!("coverage?tool={tool}")).await;
+        assert_eq!(found["calls"], calls, "{found}");
     }
     let sessions = get(&process, "sessions?tool=search").await;
     assert_eq!(

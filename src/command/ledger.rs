@@ -24,6 +24,7 @@ pub(super) fn start(
         |reason| registry.series(&names::LEDGER_LOST_RECORDS, &labels::ByReason { reason }),
         registry.series(&names::LEDGER_COLLAPSED_NAMES, &()),
         registry.series(&names::LEDGER_BYTES, &()),
+        registry.series(&names::LEDGER_WRITABLE, &()),
     );
     let settings = Settings {
         path: wanted.path.clone(),

@@ -26,7 +26,7 @@ GROUPS = {
     # Everything that is there before anything goes wrong.
     "first": "start liveUpdate polling filter sort compare waterfall dark empty token keyboard filterNames against brush keys",
     # `cause` spends the budget of an objective, and those after it show that.
-    "incident": "unavailable cause burnDown upstreams marks experiments runaways capsule alertHistory",
+    "incident": "unavailable coverage cause burnDown upstreams marks experiments runaways capsule alertHistory",
     "many": "tenThousandSessions addresses links wrongAddress range csv beside memory",
     "calls": "costs sessionParts stalls callOrder userNames heat pressed typing longSession",
     "looks": "phone accessible runbooks pictures",

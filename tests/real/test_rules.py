@@ -205,6 +205,29 @@ def ups(values, name, of=1, first=0, **labels):
     return {f'up{{job="tokengauge",instance="{name}-{number}"{more}}}': values for number in range(first, first + of)}
 
 
+REQUESTS = 'tokengauge_requests_total{operation_class="generation"}'
+# What is wrong with measuring → the series of a proxy of which only that is wrong, and how often it then fires.
+MEASURED = {
+    'tokengauge_ledger_lost_records_total{reason="disk_full"}': "7x60",
+    "tokengauge_ledger_writable": "0x2 1x58",
+    'tokengauge_sink_lost_records_total{sink="s3",reason="queue"}': "7x60",
+    "tokengauge_meter_dropped_calls_total": "7x60",
+    "tokengauge_meter_lagged_frames_total": "7x60",
+    "tokengauge_meter_skipped_bodies_total": "7x60",
+    # 4 of 100, and calls of a class that does not count.
+    "tokengauge_unparsed_calls_total": counter((60, 4)),
+    REQUESTS: counter((60, 100)),
+    'tokengauge_requests_total{operation_class="other"}': counter((60, 1)),
+}
+UNMEASURED = {
+    "ledger": MEASURED | {'tokengauge_ledger_lost_records_total{reason="disk_full"}': counter((40, 0), (20, 1))},
+    "fallback": MEASURED | {"tokengauge_ledger_writable": "1x40 0x20"},
+    "sinks": MEASURED | {'tokengauge_sink_lost_records_total{sink="s3",reason="queue"}': counter((40, 0), (20, 1))},
+    "exporters": MEASURED | {"tokengauge_meter_dropped_calls_total": counter((40, 0), (20, 1))},
+    "frames": MEASURED | {"tokengauge_meter_lagged_frames_total": counter((40, 0), (20, 1))},
+    "bodies": MEASURED | {"tokengauge_meter_skipped_bodies_total": counter((40, 0), (20, 1))},
+    "unparsed": MEASURED | {"tokengauge_unparsed_calls_total": counter((60, 6))},
+}
 # Alert → what makes it fire, and what does not.
 OWN = {
     # Both behind a Service, beside sidecars that answer; and one of two sidecars of a namespace among others.
@@ -218,6 +241,7 @@ OWN = {
         {"tokengauge_meter_lagged_frames_total": counter((60, 5)), "tokengauge_meter_skipped_bodies_total": "0x60"},
         {"tokengauge_meter_lagged_frames_total": "7x60", "tokengauge_meter_skipped_bodies_total": "0x60"},
     ),
+    "TokengaugeMeasuringDegraded": (UNMEASURED["ledger"], MEASURED),
     "TokengaugeCallsDropped": (
         {"tokengauge_meter_dropped_calls_total": counter((55, 0), (5, 1))},
         {"tokengauge_meter_dropped_calls_total": counter((10, 1), (50, 0))},
@@ -312,6 +336,26 @@ def test_an_alert_on_the_proxy_fires_when_it_should_and_only_then(rules, tmp_pat
         folder = tmp_path / name
         folder.mkdir()
         check(folder, rules, series, [(60, firing(alert), expected)])
+
+
+@pytest.mark.parametrize("lost", UNMEASURED)
+def test_one_alert_tells_of_each_thing_that_degrades_measuring_and_of_nothing_else(rules, tmp_path, lost):
+    says = {
+        "ledger": "calls in the ledger",
+        "fallback": "the ledger",
+        "sinks": "calls in sinks",
+        "exporters": "calls in exporters",
+        "frames": "frames",
+        "bodies": "bodies",
+        "unparsed": "unparsed calls",
+    }[lost]
+    alert = "TokengaugeMeasuringDegraded"
+    check(tmp_path, rules, UNMEASURED[lost], [(60, firing(alert), 1), (60, firing(alert, lost=says), 1)])
+
+
+def test_a_handful_of_unparsed_calls_alarms_nobody(rules, tmp_path):
+    few = MEASURED | {"tokengauge_unparsed_calls_total": counter((55, 0), (4, 1), (1, 0)), REQUESTS: counter((60, 1))}
+    check(tmp_path, rules, few, [(60, firing("TokengaugeMeasuringDegraded"), 0)])
 
 
 def test_every_alert_on_the_proxy_is_tried(rules):

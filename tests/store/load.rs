@@ -27,6 +27,7 @@ impl Load {
             |_| Counter::default(),
             Counter::default(),
             Gauge::default(),
+            Gauge::default(),
         );
         let path = folder.join("ledger.sqlite");
         let kept = Settings {

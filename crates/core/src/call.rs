@@ -511,6 +511,20 @@ pub enum TpsUnavailable {
 }
 
 impl TpsUnavailable {
+    /// Every reason.
+    pub const ALL: [TpsUnavailable; 10] = [
+        TpsUnavailable::NotStreamed,
+        TpsUnavailable::TooFewTokens,
+        TpsUnavailable::TooFewFrames,
+        TpsUnavailable::Buffered,
+        TpsUnavailable::MultipleChoices,
+        TpsUnavailable::HiddenOutput,
+        TpsUnavailable::AgentLimited,
+        TpsUnavailable::Lagged,
+        TpsUnavailable::Unparsed,
+        TpsUnavailable::EndedEarly,
+    ];
+
     /// The word used in records and labels.
     pub fn as_str(self) -> &'static str {
         self.into()

@@ -3,6 +3,7 @@
 
 mod capacity;
 mod costs;
+mod coverage;
 mod distributions;
 mod filter;
 mod marks;
@@ -10,6 +11,7 @@ mod rows;
 mod units;
 
 pub use costs::{CostPoint, CostQuery, CostSeries, CostSums, Costs};
+pub use coverage::Coverage;
 pub use distributions::{
     Distribution, DistributionSelector, DistributionSeries, Distributions, Signal, UNKNOWN_BUCKET,
 };
@@ -19,5 +21,6 @@ pub use rows::*;
 pub use units::{ExperimentUnit, ExperimentUnits, Threshold, UnitKind, UnitQuery, UnitSums};
 
 pub(crate) use capacity::CapacitySums;
+pub(crate) use coverage::Covered;
 pub(crate) use distributions::hours;
 pub(crate) use units::COUNTS;

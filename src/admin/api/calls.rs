@@ -20,7 +20,7 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 /// The parameters of calls alone.
-pub(super) const OF_CALLS: [&str; 1] = ["slo"];
+pub(super) const OF_CALLS: [&str; 3] = ["slo", "cost_unavailable", "tps_unavailable"];
 /// Calls, and pages of them, that are judged by an objective for one answer.
 const MAX_JUDGED: usize = 20_000;
 const MAX_PAGES: usize = 400;

@@ -5,6 +5,7 @@ mod calls_file;
 mod capacity;
 mod capsule;
 mod costs;
+mod coverage;
 mod drift;
 mod events;
 mod experiments;
@@ -57,6 +58,7 @@ fn routes() -> Vec<(&'static str, MethodRouter<Admin>)> {
         (OWN_USE, get(own_use::own_use)),
         ("/api/v1/timeseries", get(finished::timeseries)),
         ("/api/v1/costs", get(costs::costs)),
+        ("/api/v1/coverage", get(coverage::coverage)),
         ("/api/v1/capacity", get(capacity::capacity)),
         ("/api/v1/capsule", get(capsule::capsule)),
         ("/api/v1/experiments", get(experiments::experiments)),

@@ -1,7 +1,7 @@
 //! The query parameters of the API: their rules, and the errors where one is broken.
 
 use super::problem::Problem;
-use crate::call::{OperationClass, Outcome};
+use crate::call::{CostUnavailable, OperationClass, Outcome, TpsUnavailable};
 use crate::history::{duration, instant};
 use crate::query::{Filter, Paging};
 use axum::http::StatusCode;
@@ -274,6 +274,14 @@ impl QueryParams {
             key_hash: self.name("key_hash")?,
             // A `+` in a query is a space where it is not encoded; names of tools have none.
             tool: self.name("tool")?.map(|names| names.replace(' ', "+")),
+            cost_unavailable: self.word(
+                "cost_unavailable",
+                &CostUnavailable::ALL.map(|reason| (reason.as_str(), reason)),
+            )?,
+            tps_unavailable: self.word(
+                "tps_unavailable",
+                &TpsUnavailable::ALL.map(|reason| (reason.as_str(), reason)),
+            )?,
             operation_classes: self.operation_classes()?,
         })
     }

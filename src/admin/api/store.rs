@@ -8,8 +8,9 @@ use crate::history::{self, ThroughputHistory, TimedCall};
 use crate::ledger::{QueryError, Reader, StoredCall};
 use crate::meter::{FinishedCall, RecentCalls};
 use crate::query::{
-    CapacityRow, CostQuery, Costs, DailySums, Dimension, ExperimentUnits, Filter, GroupRow, Page,
-    Paging, SeriesMetric, SessionDetail, SessionQuery, SessionRow, Timeseries, UnitQuery,
+    CapacityRow, CostQuery, Costs, Coverage, DailySums, Dimension, ExperimentUnits, Filter,
+    GroupRow, Page, Paging, SeriesMetric, SessionDetail, SessionQuery, SessionRow, Timeseries,
+    UnitQuery,
 };
 use axum::http::StatusCode;
 use schemars::JsonSchema;
@@ -135,6 +136,16 @@ impl Store {
                 let calls =
                     all(&finished_calls).filter(|past| history::matches(&query.filter, past));
                 Ok(history::costs(calls, query))
+            }
+        }
+    }
+
+    pub(super) fn coverage(&self, filter: &Filter) -> Answer<Coverage> {
+        match self {
+            Store::Ledger(reader) => reader.coverage(filter).map_err(problem),
+            Store::Memory(recent) => {
+                let finished_calls = recent.newest(usize::MAX);
+                Ok(history::coverage(all(&finished_calls), filter))
             }
         }
     }

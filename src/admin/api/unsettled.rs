@@ -105,7 +105,9 @@ fn is_meant(filter: &Filter, call: &UnderWay<'_>, started: SystemTime) -> bool {
         &filter.experiment,
         &filter.tool,
     ];
-    let known = filter.outcomes.is_empty() && unknown.into_iter().all(Option::is_none);
+    let known = filter.outcomes.is_empty()
+        && !filter.by_reason()
+        && unknown.into_iter().all(Option::is_none);
     let [team, cost_center, tenant] = call.payer;
     known
         && filter.since.is_none_or(|since| started >= since)

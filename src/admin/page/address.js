@@ -38,7 +38,7 @@ const KNOWN = {
   now: { ...time, ...filters, by: dimension, cost: dimension, sort: order, streams: order, against: words(Object.keys(AGAINST)), speeds: words(["heat"]) },
   sessions: { ...time, ...filters, q: name, sort: order, rows: words(["25", "50", "100", "250"]), cursor, page },
   session: { with: name },
-  calls: { ...time, ...filters, session: name, slo: name },
+  calls: { ...time, ...filters, session: name, slo: name, cost_unavailable: name, tps_unavailable: name },
   call: {},
   costs: { ...time, ...filters, by: dimension, of: words(["cost", "tokens"]), sort: order },
   upstreams: { ...time, ...filters, sort: order },

@@ -161,7 +161,7 @@ export class AllCalls {
     if (again && (!this.follow.checked || !goesOn() || this.calls.length > PAGE)) return;
     this.round = (this.round ?? 0) + 1;
     const { slo } = address.params;
-    this.about.replaceChildren(...(slo ? ["Calls that spent the error budget of ", h("strong", {}, slo), ", by their records. ", h("a", { href: same({ slo: null }) }, "All calls of these filters"), " ", h("a", { href: href("now", { ...names(), slo: null, session: null }) }, "their figures")] : []));
+    this.about.replaceChildren(...(slo ? ["Calls that spent the error budget of ", h("strong", {}, slo), ", by their records. ", h("a", { href: same({ slo: null }) }, "All calls of these filters"), " ", h("a", { href: href("now", { ...names(), slo: null, session: null, cost_unavailable: null, tps_unavailable: null }) }, "their figures")] : []));
     this.tell();
     this.follow.disabled = !goesOn();
     await this.page(true);

@@ -11,10 +11,10 @@ const WINDOWS = ["15m", "1h", "6h", "24h", "7d", "30d"];
 /** Lengths of a point of a chart, in seconds, and how many of them there are at most. */
 const STEPS = [1, 5, 15, 60, 300, 1200, 7200, 43_200, 86_400, 604_800];
 const POINTS = 90;
-const EXTRA = ["slo", "session"]; // filters of the calls alone
+const EXTRA = ["slo", "session", "cost_unavailable", "tps_unavailable"]; // filters of the calls alone
 /** Filters that are seldom used: what there is of them is asked for when they are opened. */
 const SELDOM = ["agent", "user", "team", "cost_center", "tenant", "tool", "experiment", ...OF_PODS];
-const LABELS = { slo: "spent the budget of", outcome: "ended as", cost_center: "cost center", tool: "tools" };
+const LABELS = { slo: "spent the budget of", outcome: "ended as", cost_center: "cost center", tool: "tools", cost_unavailable: "without a cost:", tps_unavailable: "without a speed:" };
 
 let form = null;
 
@@ -60,7 +60,7 @@ export function filtersAgainst(against) {
 export function matching() {
   const wanted = names();
   const { from } = span();
-  const of = { model: (call) => call.model ?? call.model_requested, cluster: (call) => call.pod?.cluster, namespace: (call) => call.pod?.namespace, pod: (call) => call.pod?.name };
+  const of = { model: (call) => call.model ?? call.model_requested, tps_unavailable: (call) => call.tps.unavailable, cluster: (call) => call.pod?.cluster, namespace: (call) => call.pod?.namespace, pod: (call) => call.pod?.name };
   return (call) =>
     Date.parse(call.started_at) / 1000 >= from &&
     Object.entries(wanted).every(([name, value]) => {

@@ -9,6 +9,7 @@ import { Compare } from "./compare.js";
 import { connect } from "./connect.js";
 import { Cost } from "./cost.js";
 import { Costs } from "./costs.js";
+import { Coverage } from "./coverage.js";
 import { byId, h, text } from "./dom.js";
 import { Experiments } from "./experiments.js";
 import { figuresFirst, filters, keptFor, names, offer, offerNames, renameUsers, showFilters, startFilters } from "./filters.js";
@@ -35,6 +36,7 @@ const REST_AFTER = 30_000;
 
 const tiles = new Tiles(byId("tiles"));
 const health = new Health(byId("health"));
+const coverage = new Coverage(byId("coverage"));
 const speeds = new Speeds(byId("tps"), byId("ttft"), byId("output"));
 const streams = new Streams(byId("streams"));
 const objectives = new Objectives(byId("slos"));
@@ -217,7 +219,7 @@ function showUpstreams() {
 function showNow() {
   const current = thisRound();
   // The proxy answers one or two at a time: curves, which take longest, come last.
-  return Promise.allSettled([showWhole(current), calls.load(current), showGroups(current), showCapacity(current), showRunaways(), speeds.load(filters(), current)]);
+  return Promise.allSettled([showWhole(current), calls.load(current), showGroups(current), showCapacity(current), showRunaways(), coverage.load(current), speeds.load(filters(), current)]);
 }
 
 /** Side by side, the cost, and the names to filter by. */

@@ -81,6 +81,7 @@ static ASSETS: LazyLock<Vec<Asset>> = LazyLock::new(|| {
         "connect.js",
         "cost.js",
         "costs.js",
+        "coverage.js",
         "csv.js",
         "dom.js",
         "experiments.js",

@@ -20,6 +20,20 @@ export function unavailable(word, measure = {}) {
   return words[word] ?? [word ?? "unknown", "The proxy gave no reason."];
 }
 
+/** Why a call has no cost: a short form and a sentence. */
+export function unpriced(word) {
+  const words = {
+    not_billed: ["not billed", "The upstream was not reached or refused the call."],
+    no_price: ["without a price", "The model has no price, neither configured nor in the built-in list."],
+    no_tokens: ["without tokens", "A number of tokens that the price depends on is unknown."],
+    service_tier: ["of a tier without a price", "The price of the service tier is unknown."],
+    modality: ["with audio, images or video", "Audio, images or video are billed at prices that are unknown."],
+    hosted_tools: ["with the provider's tools", "The provider's own tools are billed at a price that is unknown."],
+    region: ["of a region without a price", "The price of the region that processed the call is unknown."],
+  };
+  return words[word] ?? [word ?? "unknown", "The record has no reason."];
+}
+
 export const OUTCOMES = {
   complete: ["complete", "good"],
   client_cancelled: ["agent left", "warn"],

@@ -41,6 +41,7 @@ pub(super) fn document(report: &Report) -> Value {
         "first_call_at": report.first.map(instant),
         "last_call_ended_at": report.last.map(instant),
         "calls": report.calls,
+        "coverage": report.coverage,
         "warm_up_calls_left_out": report.left_out,
         "tasks": tasks,
         "marks": report.marks,

@@ -6,7 +6,7 @@ use super::observations::{Judged, Observation, Observations, Units};
 use super::variants::Variants;
 use crate::call::CallRecord;
 use crate::history::{Groups, TimedCall, quantile, tasks};
-use crate::query::{Dimension, GroupRow, Mark, Tasks};
+use crate::query::{Coverage, Dimension, GroupRow, Mark, Tasks};
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, SystemTime};
 use tokengauge_core::fingerprint::Fingerprint;
@@ -21,6 +21,8 @@ pub(super) struct Report {
     pub(super) since: Option<SystemTime>,
     pub(super) until: Option<SystemTime>,
     pub(super) calls: u64,
+    /// How many of them have a cost and a speed.
+    pub(super) coverage: Coverage,
     /// Calls while their upstream warmed up, whose speed is left out.
     pub(super) left_out: u64,
     pub(super) first: Option<SystemTime>,
@@ -50,6 +52,7 @@ impl Report {
             since: None,
             until: None,
             calls: 0,
+            coverage: Coverage::default(),
             left_out: 0,
             first: None,
             last: None,
@@ -71,6 +74,9 @@ impl Report {
             return;
         };
         self.calls += 1;
+        if call.operation_class.counts() {
+            self.coverage.add(call);
+        }
         self.first = Some(
             self.first
                 .map_or(past.started, |first| first.min(past.started)),

@@ -7,7 +7,8 @@ use super::grid::{UNKNOWN, range, seconds};
 use super::text::shortened;
 use crate::command::measured_by::measured_by;
 use crate::output::printable;
-use crate::query::Mark;
+use crate::query::{Coverage, Mark};
+use std::collections::BTreeMap;
 use std::time::SystemTime;
 
 /// Characters of names within a sentence.
@@ -89,6 +90,7 @@ pub(super) fn about(report: &Report, rows: &[Row]) -> Vec<String> {
             report.left_out
         ));
     }
+    about.push(coverage(&report.coverage));
     about.extend(judged(report));
     about.push(intervals(report));
     about.push(
@@ -133,19 +135,41 @@ pub(super) fn about(report: &Report, rows: &[Row]) -> Vec<String> {
     about
 }
 
+/// How many calls have a cost and a speed, and why the others have none.
+fn coverage(coverage: &Coverage) -> String {
+    let calls = coverage.calls;
+    let of = |with: u64, what: &str, without: &BTreeMap<String, u64>| {
+        let without = without
+            .iter()
+            .map(|(reason, calls)| (reason.as_str(), *calls));
+        format!("{with} of {calls} calls have a {what}{}", others(without))
+    };
+    let cost = of(coverage.with_cost, "cost", &coverage.cost_unavailable);
+    let speed = of(coverage.with_speed, "speed", &coverage.tps_unavailable);
+    let skipped = match coverage.skipped_events {
+        0 => String::new(),
+        skipped => format!(" {skipped} events of streams could not be read and were skipped."),
+    };
+    format!("{cost}. {speed}.{skipped}")
+}
+
+/// The calls that have no figure, by reason.
+fn others<'a>(without: impl Iterator<Item = (&'a str, u64)>) -> String {
+    let reasons = without.map(|(reason, calls)| format!("{calls} {}", reason.replace('_', " ")));
+    let reasons: Vec<_> = reasons.collect();
+    match reasons.is_empty() {
+        true => String::new(),
+        false => format!("; the others: {}", reasons.join(", ")),
+    }
+}
+
 /// How many calls have a figure, and why the others have none.
 fn judged(report: &Report) -> Vec<String> {
     let names = ["TPS is", "TTFT is", "Cost per million output tokens is"];
     let judged = report.judged();
     let all = names.iter().zip(&judged).map(|(name, judged)| {
-        let reasons = judged.without.iter();
-        let reasons: Vec<_> = reasons
-            .map(|(reason, calls)| format!("{calls} {}", reason.replace('_', " ")))
-            .collect();
-        let others = match reasons.is_empty() {
-            true => String::new(),
-            false => format!("; the others: {}", reasons.join(", ")),
-        };
+        let without = judged.without.iter();
+        let others = others(without.map(|(reason, calls)| (*reason, *calls)));
         format!("{name} of {} of {} calls{others}.", judged.calls, judged.of)
     });
     all.collect()

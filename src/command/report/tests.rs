@@ -69,6 +69,37 @@ fn calls_of_a_warm_up_count_and_cost_but_their_speed_is_left_out() {
 }
 
 #[test]
+fn a_report_says_how_many_calls_have_a_cost_and_a_speed_and_why_the_others_have_none() {
+    let changed = |second, more: serde_json::Value| {
+        let mut record = json!(call(second, "m", 10.0, false));
+        record["tps"] = json!({"unavailable": "buffered"});
+        let more = more.as_object().expect("members").clone();
+        record.as_object_mut().expect("members").extend(more);
+        serde_json::from_value::<CallRecord>(record).expect("a record")
+    };
+    let no_price = json!({"cost_usd": null, "cost_unavailable": "no_price", "skipped_events": 3});
+    let mut report = report(false);
+    report.add(&changed(210, no_price));
+    report.add(&changed(220, json!({"cost_usd": null, "tps": {}})));
+    report.add(&changed(230, json!({"operation_class": "other"})));
+    assert_eq!(
+        document(&report)["coverage"],
+        json!({
+            "calls": 7, "with_cost": 5, "with_speed": 5,
+            "cost_unavailable": {"no_price": 1, "unknown": 1},
+            "tps_unavailable": {"buffered": 1, "unknown": 1},
+            "skipped_events": 3,
+        })
+    );
+    let says = "5 of 7 calls have a cost; the others: 1 no price, 1 unknown. \
+                5 of 7 calls have a speed; the others: 1 buffered, 1 unknown. \
+                3 events of streams could not be read and were skipped.";
+    for text in [text::table(&report, None), text::markdown(&report)] {
+        assert!(text.contains(says), "{text}");
+    }
+}
+
+#[test]
 fn the_table_is_aligned_and_says_what_it_is_of() {
     let text = text::table(&report(false), None);
     let lines: Vec<&str> = text.lines().collect();

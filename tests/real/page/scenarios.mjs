@@ -463,6 +463,23 @@ async function unavailable(world) {
   clean(wrong);
 }
 
+async function coverage(world) {
+  const session = `uncovered-${Date.now()}`;
+  await call(world.full.proxy, { session, behave: "ttft=5ms,gap=2ms,tokens=6" });
+  const { page, wrong } = await open(world.browser, world.full.admin);
+  const line = page.locator("#coverage");
+  await until("a line", async () => /\d+ of \d+ calls? have a cost.*; \d+ have a speed/.test(await line.textContent()));
+  const { calls, with_cost: priced } = await api(world, "coverage?since=15m");
+  assert.ok((await line.textContent()).startsWith(`${priced} of ${calls} calls have a cost`), await line.textContent());
+  await line.getByRole("link", { name: /too few tokens/ }).click();
+  await page.waitForURL(/calls\?.*tps_unavailable=too_few_tokens/);
+  const rows = page.locator("#calls tbody tr");
+  await rows.filter({ hasText: session }).waitFor();
+  const others = rows.filter({ hasNotText: "too few tokens" });
+  assert.equal(await others.count(), 0, "calls of the reason alone");
+  clean(wrong);
+}
+
 async function cause(world) {
   for (let number = 0; number < 40; number++) {
     await call(world.full.proxy, { behave: "status=503", agent: "failing/1" });
@@ -1297,4 +1314,4 @@ async function pictures(world) {
   }
 }
 
-export const scenarios = { start, liveUpdate, polling, filter, sort, compare, waterfall, dark, empty, token, phone, keyboard, accessible, tenThousandSessions, unavailable, cause, addresses, links, wrongAddress, range, csv, runbooks, upstreams, brush, against, burnDown, keys, marks, experiments, runaways, capsule, beside, alertHistory, costs, filterNames, memory, sessionParts, stalls, callOrder, userNames, heat, pressed, typing, longSession, pictures };
+export const scenarios = { start, liveUpdate, polling, filter, sort, compare, waterfall, dark, empty, token, phone, keyboard, accessible, tenThousandSessions, unavailable, coverage, cause, addresses, links, wrongAddress, range, csv, runbooks, upstreams, brush, against, burnDown, keys, marks, experiments, runaways, capsule, beside, alertHistory, costs, filterNames, memory, sessionParts, stalls, callOrder, userNames, heat, pressed, typing, longSession, pictures };

@@ -63,6 +63,30 @@ const ALERTS: &[ProxyAlert] = &[
             touched; its figures have gaps.",
     },
     ProxyAlert {
+        alert: "TokengaugeMeasuringDegraded",
+        severity: Ticket,
+        held: 5,
+        expr: "label_replace(sum by (PROXY) (increase(tokengauge_ledger_lost_records_total[15m])) > 0, \
+            \"lost\", \"calls in the ledger\", \"\", \"\")\n  \
+            or label_replace(min by (PROXY) (tokengauge_ledger_writable) == 0, \
+            \"lost\", \"the ledger\", \"\", \"\")\n  \
+            or label_replace(sum by (PROXY) (increase(tokengauge_sink_lost_records_total[15m])) > 0, \
+            \"lost\", \"calls in sinks\", \"\", \"\")\n  \
+            or label_replace(sum by (PROXY) (increase(tokengauge_meter_dropped_calls_total[15m])) > 0, \
+            \"lost\", \"calls in exporters\", \"\", \"\")\n  \
+            or label_replace(sum by (PROXY) (increase(tokengauge_meter_lagged_frames_total[15m])) > 0, \
+            \"lost\", \"frames\", \"\", \"\")\n  \
+            or label_replace(sum by (PROXY) (increase(tokengauge_meter_skipped_bodies_total[15m])) > 0, \
+            \"lost\", \"bodies\", \"\", \"\")\n  \
+            or label_replace(sum by (PROXY) (increase(tokengauge_unparsed_calls_total[1h])) > 5 and \
+            sum by (PROXY) (increase(tokengauge_unparsed_calls_total[1h])) \
+            > 0.05 * sum by (PROXY) (increase(tokengauge_requests_total{operation_class=~\"generation|embedding\"}[1h])), \
+            \"lost\", \"unparsed calls\", \"\", \"\")",
+        summary: "The figures of tokengauge on {{ $labels.instance }} have gaps: {{ $labels.lost }}",
+        description: "Measuring is degraded for at least 5 minutes. What is lost: {{ $labels.lost }}. Traffic is not \
+            touched. /api/v1/coverage of the proxy says how many calls have a cost and a speed.",
+    },
+    ProxyAlert {
         alert: "TokengaugeCallsDropped",
         severity: Ticket,
         held: 0,

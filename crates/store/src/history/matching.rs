@@ -10,8 +10,15 @@ pub fn matches(filter: &Filter, past: &TimedCall<'_>) -> bool {
         && filter.until.is_none_or(|until| past.started < until)
         && named(filter).all(|(wanted, of)| of(past.record) == Some(wanted))
         && filter.has_tool(past.record.tools.as_deref())
+        && lacks(&filter.cost_unavailable, past.record.cost_unavailable)
+        && lacks(&filter.tps_unavailable, past.record.tps.unavailable)
         && filter.has_outcome(past.record.outcome)
         && filter.has_class(past.record.operation_class)
+}
+
+/// Whether a call without a figure has none for the reason that is asked for.
+fn lacks<R: PartialEq>(wanted: &Option<R>, reason: Option<R>) -> bool {
+    wanted.is_none() || *wanted == reason
 }
 
 /// Whether the session of `calls` matches: each part of the filter may be matched by

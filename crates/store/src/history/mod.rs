@@ -3,6 +3,7 @@
 
 mod changed_upstream;
 mod costs;
+mod coverage;
 mod distributions;
 mod experiment_units;
 mod groups;
@@ -23,6 +24,7 @@ mod tests;
 
 pub(crate) use changed_upstream::CapacityBucket;
 pub use costs::costs;
+pub use coverage::coverage;
 pub use distributions::{distributions, hourly_distributions};
 pub use experiment_units::{UnitTally, experiment_units};
 pub use groups::{Group, Groups, groups};

@@ -52,6 +52,8 @@ pub struct LedgerMetrics {
     pub collapsed: Counter,
     /// Size of the file and its log.
     pub bytes: Gauge,
+    /// 1 while the file is open for writing, otherwise 0.
+    pub writable: Gauge,
 }
 
 impl LedgerMetrics {
@@ -61,6 +63,7 @@ impl LedgerMetrics {
         lost: impl Fn(&'static str) -> Counter,
         collapsed: Counter,
         bytes: Gauge,
+        writable: Gauge,
     ) -> LedgerMetrics {
         let lost = WriteError::REASONS.map(|reason| (reason, lost(reason)));
         LedgerMetrics {
@@ -68,6 +71,7 @@ impl LedgerMetrics {
             lost: lost.into(),
             collapsed,
             bytes,
+            writable,
         }
     }
 
@@ -245,6 +249,7 @@ impl Writer {
                     tracing::info!(file = %self.settings.path.display(), "the ledger is written to again");
                 }
                 self.store = Some(store);
+                self.figures.writable.set(1.0);
                 self.reason = "failed";
                 self.weigh();
             }
@@ -256,6 +261,7 @@ impl Writer {
     fn fail(&mut self, error: &WriteError) {
         let now = (self.settings.clock)();
         self.store = None;
+        self.figures.writable.set(0.0);
         self.reason = error.reason();
         self.retry_at = Some(now + RETRY_AFTER);
         if self.failure_log.should_log(now) {
@@ -287,6 +293,8 @@ impl Writer {
         }
         self.tidy_at = now + TIDY_EVERY;
         let wall = milliseconds((self.settings.wall)());
+        // Without calls nothing else opens the file again after a failure.
+        self.open();
         let Some(store) = &mut self.store else {
             return;
         };
@@ -323,6 +331,7 @@ mod tests {
             Counter::default(),
             |_| Counter::default(),
             Counter::default(),
+            Gauge::default(),
             Gauge::default(),
         )
     }
@@ -402,9 +411,13 @@ mod tests {
             (figures.written.value(), lost(&figures, "disk_full")),
             (0, 500)
         );
+        assert_eq!(figures.writable.value(), 0.0);
         writer.write(&batch(&finished_calls[..10]));
         assert_eq!(lost(&figures, "disk_full"), 510, "left alone for a moment");
         writer.retry_at = None;
+        writer.tidy_at = Instant::now();
+        writer.tidy();
+        assert_eq!(figures.writable.value(), 1.0, "without a call");
         writer.write(&batch(&finished_calls));
         assert_eq!(
             (figures.written.value(), lost(&figures, "disk_full")),

@@ -1,7 +1,7 @@
 //! Filters, paging and sorting of queries.
 
 use std::time::SystemTime;
-use tokengauge_core::call::{OperationClass, Outcome};
+use tokengauge_core::call::{CostUnavailable, OperationClass, Outcome, TpsUnavailable};
 use tokengauge_core::throughput::RateFilter;
 
 /// What records have between the names of tools, which no name contains.
@@ -49,6 +49,10 @@ pub struct Filter {
     pub namespace: Option<String>,
     /// The name of that pod.
     pub pod: Option<String>,
+    /// Why calls have no cost. Sessions are not selected by it.
+    pub cost_unavailable: Option<CostUnavailable>,
+    /// Why calls have no decode speed. Sessions are not selected by it.
+    pub tps_unavailable: Option<TpsUnavailable>,
     /// Classes of operations; all where there is none. Sessions are those of all of their calls.
     pub operation_classes: Vec<OperationClass>,
 }
@@ -68,6 +72,11 @@ impl Filter {
     /// Whether operations of this class match.
     pub fn has_class(&self, class: OperationClass) -> bool {
         self.operation_classes.is_empty() || self.operation_classes.contains(&class)
+    }
+
+    /// Whether calls are selected by why they have no cost or no speed, which no sum knows.
+    pub fn by_reason(&self) -> bool {
+        self.cost_unavailable.is_some() || self.tps_unavailable.is_some()
     }
 
     /// Whether a call with these `tools`, as its record has them, matches.
@@ -92,7 +101,7 @@ impl Filter {
     /// Whether sums of tokens and costs answer, which know users, keys and tools, too.
     pub(crate) fn spending_summed(&self, by: &[Dimension]) -> bool {
         let lengths = [Dimension::PromptLength, Dimension::OutputLength];
-        self.session.is_none() && !by.iter().any(|by| lengths.contains(by))
+        self.session.is_none() && !self.by_reason() && !by.iter().any(|by| lengths.contains(by))
     }
 
     /// The same for tokens by second, which know routes, upstreams, models and workloads alone;
@@ -107,6 +116,7 @@ impl Filter {
             .chain(paying)
             .chain([&self.tool]);
         let more = more.flatten().next().is_some() || !self.outcomes.is_empty();
+        let more = more || self.by_reason();
         (!more).then(|| RateFilter {
             route: self.route.clone(),
             upstream: self.upstream.clone(),

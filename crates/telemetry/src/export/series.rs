@@ -50,6 +50,7 @@ pub struct Series {
     speeds: Handles<&'static str, Histogram>,
     cost: Handles<CostKind, Sum>,
     stalls: Counter,
+    unparsed: Counter,
     decode_tokens: Counter,
     priced_output: Counter,
     decode_seconds: Sum,
@@ -100,20 +101,6 @@ const EXPECTED: [(Outcome, bool, &str); 8] = [
     (Outcome::Unreachable, false, "5xx"),
 ];
 
-/// Reasons to have no speed: all of them.
-const REASONS: [TpsUnavailable; 10] = [
-    TpsUnavailable::NotStreamed,
-    TpsUnavailable::TooFewTokens,
-    TpsUnavailable::TooFewFrames,
-    TpsUnavailable::Buffered,
-    TpsUnavailable::MultipleChoices,
-    TpsUnavailable::HiddenOutput,
-    TpsUnavailable::AgentLimited,
-    TpsUnavailable::Lagged,
-    TpsUnavailable::Unparsed,
-    TpsUnavailable::EndedEarly,
-];
-
 /// Tokens of streams over wall time, now, at most and in the mean.
 pub const THROUGHPUT: [&Family<Gauge, Model<'static>>; 3] = [
     &names::OUTPUT_TOKENS_PER_SECOND_NOW,
@@ -147,7 +134,7 @@ impl Series {
             };
             registry.series(&names::REQUESTS, &labels);
         }
-        for reason in REASONS {
+        for reason in TpsUnavailable::ALL {
             registry.series(&names::TPS_UNAVAILABLE, &ModelReason { of, reason });
         }
         let histogram = |family| registry.series(family, &of);
@@ -164,6 +151,7 @@ impl Series {
             speeds: Handles::new(),
             cost: Handles::new(),
             stalls: registry.series(&names::STALLS, &of),
+            unparsed: registry.series(&names::UNPARSED_CALLS, &of),
             decode_tokens: registry.series(&names::DECODE_TOKENS, &of),
             priced_output: registry.series(&names::PRICED_OUTPUT_TOKENS, &of),
             decode_seconds: registry.series(&names::DECODE_SECONDS, &of),
@@ -238,6 +226,8 @@ impl Series {
         if let Some(reason) = record.tps.unavailable {
             let make = || registry.series(&names::TPS_UNAVAILABLE, &ModelReason { of, reason });
             self.unavailable.of(reason, make).increment(1);
+            let unparsed = reason == TpsUnavailable::Unparsed && operation_class.counts();
+            self.unparsed.increment(u64::from(unparsed));
         }
         if let Some(duration) = record.seconds.duration {
             let make = || registry.series(&names::REQUEST_DURATION, &ModelOutcome { of, outcome });

@@ -6,6 +6,7 @@ use crate::admin::api::calls::{Call, Calls, OF_CALLS};
 use crate::admin::api::capacity::Capacities;
 use crate::admin::api::capsule::OF_CAPSULES;
 use crate::admin::api::costs::{CostsOverTime, OF_COSTS};
+use crate::admin::api::coverage::Coverage;
 use crate::admin::api::experiments::Experiments;
 use crate::admin::api::finished::{
     Groups, Models, OF_GROUPS, OF_SESSIONS, OF_TIMESERIES, Series, SessionAndCalls, Sessions,
@@ -168,6 +169,12 @@ fn of_groups() -> Vec<Operation> {
             "costs",
             "What calls cost over time by something they have in common, by when they began; of a long time the newest 1000 steps.",
             &[&FILTERS, &OF_COSTS],
+        ),
+        get::<Coverage>(
+            "/api/v1/coverage",
+            "coverage",
+            "How many generations and embeddings have a cost and a decode speed, and why the others have none.",
+            &[&FILTERS],
         ),
         get::<Capacities>(
             "/api/v1/capacity",

@@ -7,6 +7,7 @@ use crate::admin::api::query_params::{
     CLASSES, DEFAULT_LIMIT, FAILED, MAX_CURSOR, MAX_LIMIT, MAX_NAME, OUTCOMES,
 };
 use crate::admin::api::sessions::TRACE_FORMATS;
+use crate::call::{CostUnavailable, TpsUnavailable};
 use serde_json::{Value, json};
 
 /// A whole number of seconds, minutes, hours, days or weeks.
@@ -142,6 +143,14 @@ fn schema(name: &str) -> (Value, &'static str) {
             name_of,
             "A tool that the answer calls, alone or among others. Several names with a `+` between them, as records have \
              them, are exactly these tools: `fetch+search`.",
+        ),
+        "cost_unavailable" => (
+            words(CostUnavailable::ALL.map(CostUnavailable::as_str).to_vec()),
+            "Calls without a cost, for this reason.",
+        ),
+        "tps_unavailable" => (
+            words(TpsUnavailable::ALL.map(TpsUnavailable::as_str).to_vec()),
+            "Calls without a decode speed, for this reason.",
         ),
         "slo" => (
             name_of,

@@ -131,6 +131,14 @@ fn of_calls(
     for (kind, wanted) in [
         (Kind::User, filter.user.as_deref()),
         (Kind::KeyHash, filter.key_hash.as_deref()),
+        (
+            Kind::CostUnavailable,
+            filter.cost_unavailable.map(|reason| reason.as_str()),
+        ),
+        (
+            Kind::TpsUnavailable,
+            filter.tps_unavailable.map(|reason| reason.as_str()),
+        ),
     ] {
         let Some(wanted) = wanted else { continue };
         let Some(id) = name(connection, kind, wanted)? else {

@@ -6,6 +6,7 @@ pub(super) mod calls;
 mod capacity;
 mod connections;
 mod costs;
+mod coverage;
 mod distributions;
 mod experiment_units;
 mod groups;
@@ -17,9 +18,9 @@ mod throughput;
 use super::undelivered::{self, SinkProgress, UndeliveredCall};
 use crate::columns::{Value, values_of_row};
 use crate::query::{
-    CapacityRow, CostQuery, Costs, DailySums, Dimension, DistributionSelector, DistributionSeries,
-    Distributions, ExperimentUnits, Filter, GroupRow, Mark, MarkQuery, Page, Paging, SeriesMetric,
-    SessionDetail, SessionQuery, SessionRow, Timeseries, UnitQuery,
+    CapacityRow, CostQuery, Costs, Coverage, DailySums, Dimension, DistributionSelector,
+    DistributionSeries, Distributions, ExperimentUnits, Filter, GroupRow, Mark, MarkQuery, Page,
+    Paging, SeriesMetric, SessionDetail, SessionQuery, SessionRow, Timeseries, UnitQuery,
 };
 use connections::Connections;
 use std::collections::BTreeMap;
@@ -166,6 +167,15 @@ impl Reader {
     pub fn costs(&self, query: &CostQuery) -> Result<Costs, QueryError> {
         self.connections
             .ask(|connection| costs::costs(connection, query))
+    }
+
+    /// How many calls have a cost and a speed, and why the others have none.
+    ///
+    /// # Errors
+    /// As with every query: see [`QueryError`].
+    pub fn coverage(&self, filter: &Filter) -> Result<Coverage, QueryError> {
+        self.connections
+            .ask(|connection| coverage::coverage(connection, filter))
     }
 
     /// Percentiles over time, in steps of whole seconds on multiples of `step` since 1970;

@@ -51,6 +51,8 @@ families! {
     DECODE_SECONDS: Sum[Model] = "tokengauge_decode_seconds_total", Seconds;
     /// Calls without a decode speed, by reason.
     TPS_UNAVAILABLE: Counter[ModelReason] = "tokengauge_tps_unavailable_total", Count;
+    /// Generations and embeddings whose answer could not be read, so that its tokens are not known.
+    UNPARSED_CALLS: Counter[Model] = "tokengauge_unparsed_calls_total", Count;
     /// Gaps between frames with tokens over the stall threshold.
     STALLS: Counter[Model] = "tokengauge_stalls_total", Count;
     /// Reported over normalised output tokens of complete calls.

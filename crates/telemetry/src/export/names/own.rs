@@ -48,6 +48,8 @@ families! {
     LEDGER_COLLAPSED_NAMES: Counter[] = "tokengauge_ledger_collapsed_names_total", Count;
     /// Size of the ledger's file and its log.
     LEDGER_BYTES: Gauge[] = "tokengauge_ledger_bytes", Bytes;
+    /// 1 while the ledger's file can be written to, 0 while calls are lost because it cannot.
+    LEDGER_WRITABLE: Gauge[] = "tokengauge_ledger_writable", Count;
     /// Marks that were added, by what they are of.
     MARKS: Counter[ByKind] = "tokengauge_marks_total", Count;
     /// Marks that could not be added: the ledger was not writable, or too much waited for it.
