@@ -43,6 +43,8 @@ impl FinishClass {
         let reason = reason.to_ascii_lowercase();
         // OpenAI's responses say `incomplete` and why.
         let reason = reason.strip_prefix("incomplete:").unwrap_or(&reason);
+        // Google's API in OpenAI's shape names the filter: `content_filter: SAFETY`.
+        let reason = reason.split_once(": ").map_or(reason, |(_, reason)| reason);
         let of = |reasons: &&FinishReasons| reasons.words.contains(&reason);
         let found = FINISH_REASONS.iter().find(of);
         found.map_or(FinishClass::Other, |reasons| reasons.class)
@@ -331,6 +333,11 @@ mod tests {
             ("MALFORMED_FUNCTION_CALL", FinishClass::InvalidToolCall),
             ("network_error", FinishClass::Failed),
             ("incomplete:max_output_tokens", FinishClass::Length),
+            ("content_filter: RECITATION", FinishClass::Refused),
+            (
+                "function_call_filter: MALFORMED_FUNCTION_CALL",
+                FinishClass::InvalidToolCall,
+            ),
             ("in_progress", FinishClass::Other),
             ("", FinishClass::Other),
         ];
