@@ -189,16 +189,18 @@ impl EventReader {
 }
 
 /// The payload as a reader may accept it that refused it.
-fn repaired(payload: &[u8]) -> impl Iterator<Item = Vec<u8>> {
-    [repair, rewritten]
-        .into_iter()
-        .filter_map(|by: fn(&[u8]) -> Option<Vec<u8>>| by(payload))
+pub(super) fn repaired(payload: &[u8]) -> impl Iterator<Item = Vec<u8>> {
+    [repair, rewritten, |payload: &[u8]| {
+        rewritten(&repair(payload)?)
+    }]
+    .into_iter()
+    .filter_map(|by: fn(&[u8]) -> Option<Vec<u8>>| by(payload))
 }
 
 /// Reads an event or a body by `read`, which says whether it could. An error in it that is none of
 /// the dialect's own is emitted, too: gateways and engines send errors in shapes of their own
 /// behind any path. Returns whether it was read, or was an error.
-fn with_errors(
+pub(super) fn with_errors(
     name: &str,
     payload: &[u8],
     sink: Sink<'_>,

@@ -3,8 +3,8 @@
 
 use super::super::emit;
 use super::super::event_template::EventCache;
+use super::super::events::{repaired, with_errors};
 use super::super::json::{Count, List, Object, Text, parse};
-use super::super::repair::repair;
 use super::super::{Malformed, Reader, Registration, Sink};
 use super::is_exception;
 use base64::Engine;
@@ -64,12 +64,14 @@ impl Reader for Invoke {
 }
 
 impl Invoke {
-    /// Repairs a chunk, as the decoder does for other dialects: it does not see these chunks.
+    /// Repairs a chunk and finds the errors in it, as the decoder does for other dialects: it does
+    /// not see these chunks.
     fn repaired_chunk(&mut self, chunk: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
-        if self.chunk(chunk, sink).is_ok() {
-            return Ok(());
-        }
-        self.chunk(&repair(chunk).ok_or(Malformed)?, sink)
+        let is_read = with_errors("", chunk, sink, |sink| {
+            self.chunk(chunk, sink).is_ok()
+                || repaired(chunk).any(|text| self.chunk(&text, sink).is_ok())
+        });
+        is_read.then_some(()).ok_or(Malformed)
     }
 
     fn chunk(&mut self, chunk: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
@@ -255,7 +257,9 @@ struct ChoiceKeys {
 impl FamilyKeys<'_> {
     /// The dialect of the model, if it is one of ours.
     fn dialect(&self) -> Option<Dialect> {
-        if matches!(&*self.kind, "message_start" | "message" | "error") {
+        // The first chunk that can be read need not be the first of the stream.
+        let of_stream = ["message", "content_block_"];
+        if &*self.kind == "error" || of_stream.iter().any(|kind| self.kind.starts_with(kind)) {
             return Some(Dialect::Anthropic);
         }
         if self.completion.is_some() {
