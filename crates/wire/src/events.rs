@@ -128,7 +128,10 @@ impl EventReader {
         self.confirm("", payload);
         let valid = repair(payload);
         let payload = valid.as_deref().unwrap_or(payload);
-        if payload.contains(&b'\n') && serde_json::from_slice::<&RawValue>(payload).is_err() {
+        if payload.contains(&b'\n')
+            && serde_json::from_slice::<&RawValue>(payload).is_err()
+            && rewritten(payload).is_none()
+        {
             return self.lines(payload, sink);
         }
         self.message(sink);
