@@ -113,8 +113,12 @@ pub(crate) fn no_answer(facts: &Facts, generation: &Generation) -> Option<&'stat
     if !should || facts.broken || facts.lagged || !generation.is_empty() {
         None
     } else if generation.is_unread() && facts.streamed == Some(false) {
-        let [unread, ..] = generation.lost();
-        (unread > 0).then_some(NOT_JSON)
+        match generation.lost() {
+            [0, _, 0] => None,
+            // JSON without anything in it.
+            [0, ..] => Some(EMPTY_RESPONSE),
+            _ => Some(NOT_JSON),
+        }
     } else {
         (!generation.is_unread()).then_some(EMPTY_RESPONSE)
     }

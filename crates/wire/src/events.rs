@@ -138,12 +138,22 @@ impl EventReader {
         for name in unknown_usage(payload) {
             sink(Event::UnknownUsage(&name));
         }
+        if [&b"{}"[..], b"[]", b"null", b"\"\""].contains(&payload) {
+            return sink(Event::Skipped);
+        }
         let reader = &mut *self.reader;
-        let is_read = with_errors("", payload, sink, |sink| {
+        let mut is_silent = true;
+        let mut noted = |event: Event<'_>| {
+            is_silent = false;
+            sink(event);
+        };
+        let is_read = with_errors("", payload, &mut noted, |sink| {
             reader.body(payload, sink).is_ok()
                 || repaired(payload).any(|text| reader.body(&text, sink).is_ok())
         });
-        if !is_read {
+        if is_read && is_silent && sniff::sniff("", payload) == Some(self.dialect.dialect) {
+            sink(Event::Skipped);
+        } else if !is_read {
             let is_json = serde_json::from_slice::<&RawValue>(payload).is_ok();
             sink(if is_json {
                 Event::Damaged
