@@ -3,7 +3,7 @@
 
 use super::event_template::EventCache;
 use super::framing::Item;
-use super::json::{Text, error_kind};
+use super::json::{Object, Text, error_kind};
 use super::registration::OverruledBy;
 use super::repair::{repair, rewritten};
 use super::usage_names::unknown_usage;
@@ -219,12 +219,17 @@ pub(super) fn with_errors(
     sink: Sink<'_>,
     read: impl FnOnce(Sink<'_>) -> bool,
 ) -> bool {
-    let mut has_error = false;
+    let (mut has_error, mut is_silent) = (false, true);
     let is_read = read(&mut |event| {
         has_error |= matches!(event, Event::Error(_));
+        is_silent = false;
         sink(event);
     });
-    let foreign = (!has_error).then(|| foreign_error(name, payload)).flatten();
+    let foreign = || {
+        let silent = || is_silent.then(|| failure(payload)).flatten();
+        foreign_error(name, payload).or_else(silent)
+    };
+    let foreign = (!has_error).then(foreign).flatten();
     if let Some(kind) = &foreign {
         sink(Event::Error(kind));
     }
@@ -264,6 +269,43 @@ fn foreign_error(name: &str, payload: &[u8]) -> Option<String> {
         None => return None,
     };
     Some(kind)
+}
+
+/// The kind of a failure by the members of a vendor's envelope, in which no reader found anything:
+/// Zhipu and Cloudflare say `"success": false`, Baidu has `error_code`, MiniMax `base_resp`.
+fn failure(payload: &[u8]) -> Option<String> {
+    #[derive(serde::Deserialize)]
+    struct Envelope<'a> {
+        success: Option<&'a RawValue>,
+        #[serde(borrow, default)]
+        code: Text<'a>,
+        #[serde(borrow, default)]
+        error_code: Text<'a>,
+        #[serde(borrow, default)]
+        base_resp: Object<BaseResponse<'a>>,
+    }
+    #[derive(serde::Deserialize)]
+    struct BaseResponse<'a> {
+        #[serde(borrow, default)]
+        status_code: Text<'a>,
+    }
+    let members: [&[u8]; 3] = [b"\"success\"", b"\"error_code\"", b"\"base_resp\""];
+    if !(members.iter()).any(|member| memchr::memmem::find(payload, member).is_some()) {
+        return None;
+    }
+    let envelope: Envelope<'_> = serde_json::from_slice(payload).ok()?;
+    let is_code = |code: &str| json::is_word(code) && code != "0";
+    let status = envelope.base_resp.0.unwrap_or(BaseResponse {
+        status_code: Text::default(),
+    });
+    let codes = [&*envelope.error_code, &*status.status_code];
+    let code = codes.into_iter().find(|code| is_code(code));
+    let refused = || {
+        let refused = envelope.success?.get() == "false";
+        let code = Some(&*envelope.code).filter(|code| is_code(code));
+        refused.then(|| code.unwrap_or("error"))
+    };
+    code.or_else(refused).map(str::to_owned)
 }
 
 fn error_line(payload: &[u8]) -> String {
