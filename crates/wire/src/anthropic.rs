@@ -210,7 +210,7 @@ struct StreamEvent<'a> {
     #[serde(borrow)]
     message: Option<Message<'a>>,
     usage: Option<ReportedUsage>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "super::json::error")]
     error: Option<&'a RawValue>,
 }
 
@@ -268,7 +268,7 @@ struct Message<'a> {
     #[serde(borrow, default)]
     stop_reason: Text<'a>,
     usage: Option<ReportedUsage>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "super::json::error")]
     error: Option<&'a RawValue>,
 }
 
@@ -580,6 +580,6 @@ struct Completion<'a> {
     completion: Text<'a>,
     #[serde(borrow, default)]
     stop_reason: Text<'a>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "super::json::error")]
     error: Option<&'a RawValue>,
 }

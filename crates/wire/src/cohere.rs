@@ -95,7 +95,7 @@ impl Reader for V2 {
     fn body(&mut self, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
         let body: V2Body<'_> = parse(payload)?;
         let Some(message) = &body.message.0 else {
-            sink(Event::Error("error"));
+            sink(Event::Error(&body.error.map_or("error".into(), error_kind)));
             return Ok(());
         };
         RepeatedName::default().response_id(sink, &body.id);
@@ -125,7 +125,7 @@ struct V2Delta<'a> {
     #[serde(borrow, default)]
     finish_reason: Text<'a>,
     usage: Option<ReportedUsage>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "super::json::error")]
     error: Option<&'a RawValue>,
 }
 
@@ -224,6 +224,8 @@ fn finish(sink: Sink<'_>, choice: u32, reason: &str) {
 /// A whole answer; where it is an error, `message` is a string.
 #[derive(Deserialize)]
 struct V2Body<'a> {
+    #[serde(borrow, default, deserialize_with = "super::json::error")]
+    error: Option<&'a RawValue>,
     #[serde(borrow, default)]
     id: Text<'a>,
     #[serde(borrow, default)]

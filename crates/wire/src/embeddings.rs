@@ -124,7 +124,7 @@ struct Body<'a> {
     total_duration: Count,
     #[serde(default)]
     load_duration: Count,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "super::json::error")]
     error: Option<&'a RawValue>,
     #[serde(borrow, default)]
     message: Text<'a>,

@@ -53,7 +53,7 @@ struct GenerateResponse<'a> {
     request_id: Text<'a>,
     #[serde(borrow)]
     choices: Option<List<Choice<'a>>>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "super::json::error")]
     error: Option<&'a RawValue>,
 }
 

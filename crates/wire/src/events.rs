@@ -241,7 +241,7 @@ pub(super) fn with_errors(
 fn foreign_error(name: &str, payload: &[u8]) -> Option<String> {
     #[derive(Default, serde::Deserialize)]
     struct Members<'a> {
-        #[serde(borrow)]
+        #[serde(borrow, default, deserialize_with = "json::error")]
         error: Option<&'a RawValue>,
         #[serde(borrow, default)]
         object: Text<'a>,
@@ -253,13 +253,10 @@ fn foreign_error(name: &str, payload: &[u8]) -> Option<String> {
         return None;
     }
     let members: Members<'_> = serde_json::from_slice(payload).unwrap_or_default();
-    let nothing = ["null", "false", "\"\"", "{}", "[]", "0"];
     let is_error = is_named || &*members.object == "error" || &*members.r#type == "error";
     // Events of another type may have one that did not end the answer.
     let is_typed = !is_error && !members.r#type.is_empty();
-    let error = members
-        .error
-        .filter(|error| !is_typed && !nothing.contains(&error.get()));
+    let error = members.error.filter(|_| !is_typed);
     let kind = match error {
         Some(error) => error_kind(error).into_owned(),
         None if is_error => {

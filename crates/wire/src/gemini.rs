@@ -263,7 +263,7 @@ struct Chunk<'a> {
     response_id: Text<'a>,
     #[serde(borrow)]
     prompt_feedback: Option<PromptFeedback<'a>>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "super::json::error")]
     error: Option<&'a RawValue>,
 }
 

@@ -21,7 +21,7 @@ struct StreamEvent<'a> {
     step: Object<Part<'a>>,
     #[serde(borrow)]
     interaction: Option<&'a RawValue>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "super::json::error")]
     error: Option<&'a RawValue>,
 }
 
@@ -65,7 +65,7 @@ struct Interaction<'a> {
     steps: List<Part<'a>>,
     #[serde(default)]
     usage: Object<InteractionUsage>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "super::json::error")]
     error: Option<&'a RawValue>,
 }
 
@@ -182,7 +182,7 @@ impl Interactions {
             emit::usage(sink, usage.sum());
         }
         emit::finish(sink, 0, &interaction.status);
-        if let Some(error) = interaction.error.filter(|error| error.get() != "null") {
+        if let Some(error) = interaction.error {
             sink(Event::Error(&error_kind(error)));
         }
     }

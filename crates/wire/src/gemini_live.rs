@@ -105,7 +105,7 @@ struct Message<'a> {
     tool_call: Option<ToolCall<'a>>,
     #[serde(borrow)]
     usage_metadata: Option<UsageMetadata<'a>>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "super::json::error")]
     error: Option<&'a RawValue>,
 }
 

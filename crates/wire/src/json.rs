@@ -356,6 +356,17 @@ pub struct ErrorObject<'a> {
     code: Text<'a>,
 }
 
+/// Members for errors that say that there was none, as servers fill them in.
+const NO_ERROR: [&str; 6] = ["null", "false", "\"\"", "{}", "[]", "0"];
+
+/// Reads a member for an error; `None` where it says that there was none.
+pub fn error<'de: 'a, 'a, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<&'a RawValue>, D::Error> {
+    let error = Option::<&RawValue>::deserialize(deserializer)?;
+    Ok(error.filter(|error| !NO_ERROR.contains(&error.get())))
+}
+
 /// The kind of error in `error`, which is an object or a plain message.
 pub fn error_kind(error: &RawValue) -> Cow<'_, str> {
     let object: ErrorObject<'_> = serde_json::from_str(error.get()).unwrap_or_default();

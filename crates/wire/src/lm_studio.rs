@@ -23,7 +23,7 @@ struct StreamEvent<'a> {
     /// The body, as it is where nothing is streamed.
     #[serde(borrow)]
     result: Option<&'a RawValue>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "super::json::error")]
     error: Option<&'a RawValue>,
 }
 
@@ -37,7 +37,7 @@ struct Chat<'a> {
     output: List<Item<'a>>,
     #[serde(borrow, default)]
     stats: Object<Stats<'a>>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "super::json::error")]
     error: Option<&'a RawValue>,
 }
 

@@ -137,7 +137,7 @@ struct Chunk<'a> {
     eval_count: Count,
     #[serde(default)]
     eval_duration: Count,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "super::json::error")]
     error: Option<&'a RawValue>,
 }
 

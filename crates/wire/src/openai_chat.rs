@@ -41,7 +41,7 @@ struct Chunk<'a> {
     x_groq: Object<Box<Groq>>,
     #[serde(borrow, default)]
     timings: Object<Box<Timings<'a>>>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "super::json::error")]
     error: Option<&'a RawValue>,
 }
 
@@ -83,7 +83,7 @@ struct Choice<'a> {
     #[serde(borrow, default)]
     finish_reason: Text<'a>,
     /// OpenRouter, where the provider fails in the middle of an answer.
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "super::json::error")]
     error: Option<&'a RawValue>,
     /// Moonshot's Kimi.
     #[serde(default)]
@@ -340,8 +340,7 @@ impl Chat {
             sink(Event::Engine(timings.report()));
         }
         let of_choices = chunk.choices.iter().filter_map(|choice| choice.error);
-        let mut errors = chunk.error.into_iter().chain(of_choices);
-        if let Some(error) = errors.find(|error| error.get() != "null") {
+        if let Some(error) = chunk.error.into_iter().chain(of_choices).next() {
             sink(Event::Error(&error_kind(error)));
         }
     }

@@ -25,7 +25,7 @@ struct Chunk<'a> {
     choices: List<Choice<'a>>,
     #[serde(default)]
     usage: Object<Box<ChatUsage>>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "super::json::error")]
     error: Option<&'a RawValue>,
 }
 
@@ -37,7 +37,7 @@ struct Choice<'a> {
     text: Text<'a>,
     #[serde(borrow, default)]
     finish_reason: Text<'a>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "super::json::error")]
     error: Option<&'a RawValue>,
     #[serde(default)]
     usage: Object<Box<ChatUsage>>,
@@ -86,8 +86,7 @@ impl Reader for Completions {
             usage.give(sink);
         }
         let of_choices = chunk.choices.iter().filter_map(|choice| choice.error);
-        let mut errors = chunk.error.into_iter().chain(of_choices);
-        if let Some(error) = errors.find(|error| error.get() != "null") {
+        if let Some(error) = chunk.error.into_iter().chain(of_choices).next() {
             sink(Event::Error(&error_kind(error)));
         }
         Ok(())

@@ -28,7 +28,7 @@ struct Media<'a> {
     text: Text<'a>,
     #[serde(borrow)]
     usage: Option<&'a RawValue>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "super::json::error")]
     error: Option<&'a RawValue>,
 }
 

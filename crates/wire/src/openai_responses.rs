@@ -62,7 +62,7 @@ pub(super) struct StreamEvent<'a> {
     /// xAI's Realtime has it outside of the response.
     #[serde(default)]
     pub(super) usage: Object<Box<ResponsesUsage>>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "super::json::error")]
     pub(super) error: Option<&'a RawValue>,
     /// llama.cpp's, outside of the response.
     #[serde(borrow, default)]
@@ -91,7 +91,7 @@ pub(super) struct Response<'a> {
     output: List<Object<Item<'a>>>,
     #[serde(default)]
     pub(super) usage: Object<ResponsesUsage>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "super::json::error")]
     error: Option<&'a RawValue>,
     /// xAI's, together with a plain `error` string.
     #[serde(borrow, default)]
@@ -102,7 +102,7 @@ pub(super) struct Response<'a> {
 struct Reason<'a> {
     #[serde(borrow, default)]
     reason: Text<'a>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "super::json::error")]
     error: Option<&'a RawValue>,
 }
 
@@ -295,7 +295,7 @@ impl Response<'_> {
             .0
             .as_ref()
             .and_then(|details| details.error);
-        match self.error.or(nested).filter(|error| error.get() != "null") {
+        match self.error.or(nested) {
             Some(error) if error.get().starts_with('"') && is_word(&self.code) => {
                 sink(Event::Error(&self.code));
             }

@@ -90,7 +90,7 @@ struct GenerateResponse<'a> {
     generated_text: Option<Text<'a>>,
     #[serde(borrow)]
     details: Option<Details<'a>>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "super::json::error")]
     error: Option<&'a RawValue>,
     #[serde(borrow, default)]
     error_type: Text<'a>,
