@@ -78,6 +78,11 @@ pub(super) struct ChatUsage {
     prompt_tokens: Count,
     #[serde(default)]
     completion_tokens: Count,
+    /// DashScope, and gateways to Anthropic.
+    #[serde(default)]
+    input_tokens: Count,
+    #[serde(default)]
+    output_tokens: Count,
     #[serde(default)]
     prompt_tokens_details: Object<InputDetails>,
     #[serde(default)]
@@ -126,10 +131,20 @@ pub(super) struct ResponsesUsage {
     input_tokens: Count,
     #[serde(default)]
     output_tokens: Count,
-    #[serde(default, alias = "input_token_details")]
+    /// Gateways that answer chat's usage.
+    #[serde(default)]
+    prompt_tokens: Count,
+    #[serde(default)]
+    completion_tokens: Count,
+    #[serde(default)]
     input_tokens_details: Object<InputDetails>,
-    #[serde(default, alias = "output_token_details")]
+    #[serde(default)]
     output_tokens_details: Object<OutputDetails>,
+    /// Realtime's names. No aliases: an event with both would be unreadable.
+    #[serde(default)]
+    input_token_details: Object<InputDetails>,
+    #[serde(default)]
+    output_token_details: Object<OutputDetails>,
     /// OpenRouter, LiteLLM.
     #[serde(default)]
     cost: Amount,
@@ -157,7 +172,7 @@ struct InputDetails {
     cache_creation_input_tokens: Count,
     /// LiteLLM.
     cache_creation_tokens: Count,
-    /// LiteLLM, Qwen: by how long it is kept.
+    /// By how long it is kept: LiteLLM's name, and Qwen's, which LiteLLM passes on in addition.
     cache_creation_token_details: Object<CacheLifetimes>,
     cache_creation: Object<CacheLifetimes>,
     audio_tokens: Count,
@@ -205,10 +220,15 @@ impl InputDetails {
     }
 
     fn written_1h(&self) -> Option<u64> {
-        let lifetimes = self.cache_creation_token_details.0.as_ref();
-        let lifetimes = lifetimes.or(self.cache_creation.0.as_ref());
-        lifetimes.and_then(|lifetimes| lifetimes.ephemeral_1h_input_tokens.0)
+        let lifetimes = [&self.cache_creation_token_details, &self.cache_creation];
+        let mut lifetimes = lifetimes.into_iter().filter_map(|kept| kept.0.as_ref());
+        lifetimes.find_map(|kept| kept.ephemeral_1h_input_tokens.0)
     }
+}
+
+/// A count that has two names: where one is filled in with 0, the other is meant.
+fn known(usual: Count, other: Count) -> Option<u64> {
+    usual.positive().or(other.positive()).or(usual.or(other).0)
 }
 
 fn details(input: Option<&InputDetails>, output: Option<&OutputDetails>) -> UsageDetails {
@@ -244,7 +264,7 @@ impl ChatUsage {
             .and_then(|details| details.reasoning_tokens.0)
             .or(self.reasoning_tokens.0);
         Usage {
-            input: self.prompt_tokens.0,
+            input: self.prompt(),
             cached_input: input
                 .and_then(InputDetails::cached)
                 .or(self.prompt_cache_hit_tokens.0)
@@ -278,11 +298,15 @@ impl ChatUsage {
         charge.give(sink);
     }
 
+    fn prompt(&self) -> Option<u64> {
+        known(self.prompt_tokens, self.input_tokens)
+    }
+
     /// All output tokens. xAI excludes reasoning from `completion_tokens`, the others include it;
     /// only the total shows which.
     fn output(&self, reasoning: u64) -> Option<u64> {
-        let completion = self.completion_tokens.0?;
-        let apart = self.prompt_tokens.0.unwrap_or(0).checked_add(completion)?;
+        let completion = known(self.completion_tokens, self.output_tokens)?;
+        let apart = self.prompt().unwrap_or(0).checked_add(completion)?;
         let is_apart = self.total_tokens.0 == apart.checked_add(reasoning);
         completion.checked_add(if is_apart { reasoning } else { 0 })
     }
@@ -291,16 +315,18 @@ impl ChatUsage {
 impl ResponsesUsage {
     /// Emits what is reported, if anything is.
     pub(super) fn give(&self, sink: Sink<'_>) {
-        let input = self.input_tokens_details.0.as_ref();
-        let output = self.output_tokens_details.0.as_ref();
+        let realtime = self.input_token_details.0.as_ref();
+        let input = self.input_tokens_details.0.as_ref().or(realtime);
+        let realtime = self.output_token_details.0.as_ref();
+        let output = self.output_tokens_details.0.as_ref().or(realtime);
         emit::usage(
             sink,
             Usage {
-                input: self.input_tokens.0,
+                input: known(self.input_tokens, self.prompt_tokens),
                 cached_input: input.and_then(InputDetails::cached),
                 cache_write: input.and_then(InputDetails::written),
                 cache_write_1h: input.and_then(InputDetails::written_1h),
-                output: self.output_tokens.0,
+                output: known(self.output_tokens, self.completion_tokens),
                 reasoning: output.and_then(|details| details.reasoning_tokens.0),
                 details: UsageDetails {
                     other_tools: self
