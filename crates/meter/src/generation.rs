@@ -283,9 +283,17 @@ impl Generation {
         self.counts.running()
     }
 
-    /// The reported usage.
+    /// The reported usage. If text came, a zero for all of the input or output is a member that a
+    /// server filled in. A call of a tool can come from a program, which costs no tokens.
     pub(crate) fn usage(&self) -> Usage {
-        self.usage.as_deref().copied().unwrap_or_default()
+        let mut usage = self.usage.as_deref().copied().unwrap_or_default();
+        let has_zero = usage.input == Some(0) || usage.output == Some(0);
+        if has_zero && self.tokens().all() > self.tokens().tool_call {
+            let filled_in = |count: Option<u64>| count.filter(|count| *count > 0);
+            usage.input = filled_in(usage.input);
+            usage.output = filled_in(usage.output);
+        }
+        usage
     }
 
     /// Whether any event said that the generation had ended.
