@@ -374,7 +374,7 @@ struct ServerToolUse {
 }
 
 /// The sums of what was billed besides the message itself: the compactions among the iterations of a call.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct Iterations {
     input: u64,
     cached_input: u64,
@@ -489,10 +489,9 @@ impl ReportedUsage {
             cost: newer.cost,
             server_tool_use: newer.server_tool_use.or(self.server_tool_use),
             inference_geo: KnownWord(newer.inference_geo.0.or(self.inference_geo.0)),
-            iterations: if newer.iterations.input > 0 {
-                newer.iterations
-            } else {
-                self.iterations
+            iterations: match newer.iterations == Iterations::default() {
+                true => self.iterations,
+                false => newer.iterations,
             },
         }
     }
