@@ -82,12 +82,24 @@ struct Choice<'a> {
     text: Text<'a>,
     #[serde(borrow, default)]
     finish_reason: Text<'a>,
+    /// Mistral on Bedrock. vLLM has the text that stopped it here, together with a reason.
+    #[serde(borrow, default)]
+    stop_reason: Text<'a>,
     /// OpenRouter, where the provider fails in the middle of an answer.
     #[serde(borrow, default, deserialize_with = "super::json::error")]
     error: Option<&'a RawValue>,
     /// Moonshot's Kimi.
     #[serde(default)]
     usage: Object<Box<ChatUsage>>,
+}
+
+impl Choice<'_> {
+    fn reason(&self) -> &str {
+        match &*self.finish_reason {
+            "" => &self.stop_reason,
+            reason => reason,
+        }
+    }
 }
 
 /// A delta, or a whole message.
@@ -368,7 +380,7 @@ impl Chat {
                 self.choices[index as usize].streamed |= any;
                 // Perplexity sends an empty delta together with a message that has the whole text.
                 // In a stream that is known only at its end.
-                let last = self.whole || !choice.finish_reason.is_empty();
+                let last = self.whole || !choice.reason().is_empty();
                 if let Some(message) = message.as_ref().filter(|_| last && !any && !streamed) {
                     self.message(index, message, sink);
                 }
@@ -382,12 +394,7 @@ impl Chat {
                 give(segment(index, 0, Channel::Answer), &choice.text, sink);
             }
         }
-        if !choice.finish_reason.is_empty() {
-            sink(Event::Finish {
-                choice: index,
-                reason: &choice.finish_reason,
-            });
-        }
+        emit::finish(sink, index, choice.reason());
     }
 
     /// Emits the texts of a delta or a message; returns whether there were any.
