@@ -13,6 +13,7 @@ use memchr::memmem;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
 use tokengauge_core::call::{Channel, Dialect, EngineReport, Event, Operation, Segment};
 
@@ -268,8 +269,8 @@ pub struct Chat {
 #[derive(Clone, Copy, Default)]
 struct ChoiceState {
     reasoning: Option<ReasoningField>,
-    /// Bytes of reasoning so far.
-    reasoned: u32,
+    /// The first piece of reasoning.
+    first: FirstPiece,
     streamed: bool,
 }
 
@@ -288,6 +289,41 @@ struct OpenToolCall {
     id: String,
     name: String,
     arguments: ArgumentsEnd,
+}
+
+/// The first piece of a text, by which a copy of the whole text is known. The reader does not see
+/// every piece: most pass by the event cache.
+#[derive(Clone, Copy, Default)]
+struct FirstPiece {
+    bytes: u32,
+    hash: u32,
+    /// Whether more pieces followed.
+    is_followed: bool,
+}
+
+impl FirstPiece {
+    fn hash(text: &str) -> u32 {
+        let mut hasher = DefaultHasher::new();
+        text.hash(&mut hasher);
+        hasher.finish() as u32
+    }
+
+    fn note(&mut self, text: &str) {
+        if self.bytes > 0 {
+            self.is_followed = true;
+            return;
+        }
+        self.bytes = u32::try_from(text.len()).unwrap_or(u32::MAX);
+        self.hash = FirstPiece::hash(text);
+    }
+
+    /// Whether `text` begins with the piece, and goes on if that was followed by others.
+    fn is_repeated_by(self, text: &str) -> bool {
+        let bytes = self.bytes as usize;
+        let begins = |begin| FirstPiece::hash(begin) == self.hash;
+        let is_longer = text.len() > bytes || !self.is_followed;
+        bytes > 0 && is_longer && text.get(..bytes).is_some_and(begins)
+    }
 }
 
 /// Finds the end of arguments that come in pieces.
@@ -455,14 +491,14 @@ impl Chat {
         if new.is_empty() {
             // The rest comes in another field, unless that repeats all there was.
             new = texts(found);
-            if new.iter().map(|text| text.len()).sum::<usize>() == state.reasoned as usize {
+            if state.first.is_repeated_by(&new.concat()) {
                 return false;
             }
             state.reasoning = Some(found);
         }
         let segment = segment(choice, 0, Channel::Reasoning);
         for text in &new {
-            state.reasoned = (state.reasoned).saturating_add(text.len() as u32);
+            state.first.note(text);
             give(segment, text, sink);
         }
         !new.is_empty()
