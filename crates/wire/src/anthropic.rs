@@ -263,6 +263,9 @@ struct Message<'a> {
     id: Text<'a>,
     #[serde(borrow, default)]
     model: Text<'a>,
+    /// OpenRouter's name for who answers.
+    #[serde(borrow, default)]
+    provider: Text<'a>,
     #[serde(borrow, default)]
     content: List<Block<'a>>,
     #[serde(borrow, default)]
@@ -277,6 +280,7 @@ impl Message<'_> {
     fn give(&self, sink: Sink<'_>) {
         RepeatedName::default().response_id(sink, &self.id);
         RepeatedName::default().model(sink, &self.model);
+        RepeatedName::default().served_by(sink, &self.provider);
         for (index, block) in (0..).zip(self.content.iter()) {
             block.give(index, true, sink);
         }

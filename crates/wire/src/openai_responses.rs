@@ -80,6 +80,9 @@ pub(super) struct Response<'a> {
     pub(super) model: Text<'a>,
     #[serde(borrow, default)]
     pub(super) service_tier: Text<'a>,
+    /// OpenRouter's name for who answers.
+    #[serde(borrow, default)]
+    provider: Text<'a>,
     #[serde(borrow, default)]
     status: Text<'a>,
     #[serde(borrow, default)]
@@ -219,6 +222,7 @@ impl Responses {
     fn whole(&mut self, response: &Response<'_>, sink: Sink<'_>) {
         self.identity.note(&response.id, &response.model, sink);
         self.identity.service_tier(&response.service_tier, sink);
+        self.identity.provider(&response.provider, sink);
         // A compacted conversation repeats earlier text.
         if &*response.object != "response.compaction" {
             self.texts.copies(0, response, sink);
