@@ -128,6 +128,11 @@ impl Body {
     /// The bytes have ended: returns what is left to be read.
     pub(super) fn finish(&mut self) -> BodyRemainder {
         match std::mem::replace(&mut self.state, BodyState::Finished) {
+            // Nothing came: an array of events that never began is no stream.
+            BodyState::Undecided(hints) if hints.declared == Some(Framing::Json) => {
+                self.framing = Framing::Json;
+                BodyRemainder::Finished
+            }
             BodyState::Events(splitter) => BodyRemainder::Events(splitter),
             BodyState::Whole(body) => BodyRemainder::Whole(body),
             BodyState::Unreadable => BodyRemainder::Unreadable,
