@@ -183,6 +183,8 @@ impl FramingHints {
             (b'{' | b'[', _) => Some(Framing::Json),
             (b'd' | b'e' | b'i' | b'r' | b':', _) | (_, Some(Framing::Sse)) => Some(Framing::Sse),
             (0, None) => Some(Framing::AwsEventStream),
+            // Its first line need not be an event, but a page of HTML has none.
+            (first, Some(Framing::Ndjson)) if first != b'<' => Some(Framing::Ndjson),
             _ => None,
         }
     }
