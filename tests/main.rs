@@ -102,6 +102,7 @@ mod pgo;
 #[cfg(unix)]
 mod private_files;
 mod process;
+mod public_reports;
 mod quota_store;
 mod refused_config;
 #[cfg(target_os = "linux")]

@@ -1,0 +1,279 @@
+//! Events that cannot be read, and texts that come in another shape midway.
+
+use super::play::{Case, JSON, KNOWN, play};
+use super::*;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_event_that_cannot_be_read_is_left_out() {
+    let expected = |words: u64, skipped: u64| json!({"outcome": "complete", "skipped_events": skipped, "tokens": {"normalised": {"output": words}}, "tps": {"output": KNOWN, "total": KNOWN}, "seconds": {"ttft": KNOWN}});
+    let mut cases = Vec::new();
+    for stream in STREAMS {
+        let word = (stream.word)().to_string();
+        let frame = |data: &str| {
+            // Frames of JSON as it is: a raw value keeps what is no JSON.
+            let marked = (stream.frame)(&json!("MARK"));
+            if stream.content_type == AWS {
+                return match stream.name {
+                    "converse" => aws("contentBlockDelta", data),
+                    _ => aws_chunk(data),
+                };
+            }
+            let kind = (stream.word)()["type"]
+                .as_str()
+                .unwrap_or_default()
+                .to_owned();
+            let marked = String::from_utf8(marked)
+                .expect("text")
+                .replace("\"MARK\"", data);
+            marked
+                .replace("event: \n", &format!("event: {kind}\n"))
+                .into_bytes()
+        };
+        let member = |text: &str| format!("{},{text}}}", &word[..word.len() - 1]);
+        let odd = [
+            ("null", "null".to_owned(), (60, 1)),
+            ("keep-alive", "keep-alive".to_owned(), (60, 1)),
+            ("empty string", "\"\"".to_owned(), (60, 1)),
+            ("torn", word[..word.len() - 1].to_owned(), (60, 1)),
+            ("NaN", member("\"logprob\":NaN"), (61, 0)),
+            (
+                "infinity",
+                member("\"logprobs\":[-Infinity, Infinity]"),
+                (61, 0),
+            ),
+            ("twice", member(&word[1..word.len() - 1]), (61, 0)),
+            ("surrogate", member(r#""note":"\ud83d""#), (61, 0)),
+        ];
+        for (kind, data, (words, skipped)) in odd {
+            let mut frames = stream.words(60);
+            frames.insert(30, frame(&data));
+            frames.extend((stream.end)());
+            let name = format!("{} {kind}", stream.name);
+            cases.push(Case::new(
+                &name,
+                stream.path,
+                stream.content_type,
+                frames,
+                expected(words, skipped),
+            ));
+        }
+        // An array of Gemini is framed apart.
+    }
+    for (kind, more) in [
+        ("NaN", "\"avgLogprobs\":NaN"),
+        ("twice", "\"modelVersion\":\"m\""),
+    ] {
+        let word = gemini_text(" word").to_string();
+        let odd = format!("{},{more}}}", &word[..word.len() - 1]);
+        let mut elements = vec![word; 60];
+        elements.insert(30, odd);
+        elements.push(json!({"candidates": [{"index": 0, "finishReason": "STOP"}]}).to_string());
+        let mut frames: Vec<String> = elements
+            .iter()
+            .map(|element| format!("{element},\n"))
+            .collect();
+        frames[0].insert(0, '[');
+        let last = frames.last_mut().expect("frames");
+        *last = last.replace(",\n", "]");
+        cases.push(Case::new(
+            &format!("gemini array {kind}"),
+            GEMINI_ARRAY,
+            "application/json; charset=UTF-8",
+            frames,
+            expected(61, 0),
+        ));
+    }
+    // The first event is the one that cannot be read.
+    for stream in STREAMS {
+        let odd = match stream.content_type {
+            AWS if stream.name == "converse" => aws("contentBlockDelta", "null"),
+            AWS => aws_chunk("null"),
+            NDJSON => line("null"),
+            _ => sse("null"),
+        };
+        let mut frames = vec![odd];
+        frames.extend(stream.words(60));
+        frames.extend((stream.end)());
+        let name = format!("{} first", stream.name);
+        cases.push(Case::new(
+            &name,
+            stream.path,
+            stream.content_type,
+            frames,
+            expected(60, 1),
+        ));
+    }
+    play(cases).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_body_with_numbers_that_json_lacks_is_read() {
+    let expected = json!({"outcome": "complete", "skipped_events": 0, "tokens": {"normalised": {"output": 2}}});
+    let chat = |pretty: bool| {
+        let body = json!({"model": "m", "choices": [{"index": 0, "message": {"role": "assistant", "content": " word word"}, "logprobs": {"content": [{"token": "a", "logprob": "MARK"}]}, "finish_reason": "stop"}]});
+        if pretty {
+            serde_json::to_string_pretty(&body).expect("JSON")
+        } else {
+            body.to_string()
+        }
+    };
+    let mut cases = Vec::new();
+    for pretty in [false, true] {
+        for number in ["NaN", "-Infinity"] {
+            let body = chat(pretty).replace("\"MARK\"", number);
+            cases.push(Case::new(
+                &format!("chat {number} {pretty}"),
+                CHAT,
+                JSON,
+                [body],
+                expected.clone(),
+            ));
+        }
+        let twice = chat(pretty).replacen('{', "{\"model\":\"old\",", 1);
+        cases.push(Case::new(
+            &format!("chat twice {pretty}"),
+            CHAT,
+            JSON,
+            [twice],
+            expected.clone(),
+        ));
+    }
+    let invoke = json!({"type": "message", "id": "i", "model": "m", "content": [{"type": "text", "text": " word word"}], "stop_reason": "end_turn", "x": "MARK"}).to_string().replace("\"MARK\"", "NaN");
+    cases.push(Case::new("invoke", INVOKE, JSON, [invoke], expected));
+    play(cases).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn parts_that_come_in_another_shape_midway_are_counted() {
+    let counted = |reasoning: u64, answer: u64, calls: u64| json!({"outcome": "complete", "tokens": {"normalised": {"reasoning": reasoning, "answer": answer, "tool_call": calls}}});
+    let ended = |mut frames: Vec<Vec<u8>>, reason: &str| {
+        frames.extend([sse(chat_finish(reason)), done()]);
+        frames
+    };
+    let fields = [
+        ("reasoning_content", json!({"reasoning_content": " word"})),
+        ("reasoning", json!({"reasoning": " word"})),
+        (
+            "reasoning_details",
+            json!({"reasoning_details": [{"type": "reasoning.text", "text": " word"}]}),
+        ),
+    ];
+    let mut cases = Vec::new();
+    for (first, one) in &fields {
+        for (second, other) in &fields {
+            let mut frames = vec![sse(chat_delta(one)); 10];
+            frames.extend(vec![sse(chat_delta(other)); 7]);
+            frames.extend(CHAT_STREAM.words(5));
+            cases.push(Case::new(
+                &format!("{first} then {second}"),
+                CHAT,
+                SSE,
+                ended(frames, "stop"),
+                counted(17, 5, 0),
+            ));
+        }
+        // Every event has both fields.
+        let mut both = one.clone();
+        for (name, value) in fields[1].1.as_object().expect("an object") {
+            both[name] = value.clone();
+        }
+        let frames = vec![sse(chat_delta(&both)); 10];
+        cases.push(Case::new(
+            &format!("{first} and reasoning"),
+            CHAT,
+            SSE,
+            ended(frames, "stop"),
+            counted(10, 0, 0),
+        ));
+    }
+    let call = |index: Value, name: &str, arguments: &str| {
+        let mut call = json!({"function": {"name": name, "arguments": arguments}});
+        if !index.is_null() {
+            call["index"] = index;
+        }
+        sse(chat_delta(&json!({"tool_calls": [call]})))
+    };
+    let tools = |tools: &str| json!({"outcome": "complete", "tools": tools});
+    for (kind, index) in [("one index", json!(0)), ("no index", Value::Null)] {
+        let frames = vec![
+            call(index.clone(), "fetch", r#"{"a": 1}"#),
+            call(index.clone(), "search", r#"{"b": 2}"#),
+        ];
+        cases.push(Case::new(
+            &format!("two calls, {kind}"),
+            CHAT,
+            SSE,
+            ended(frames, "tool_calls"),
+            tools("fetch+search"),
+        ));
+    }
+    // Arguments in pieces, and calls of one tool.
+    for (kind, index) in [("one index", json!(0)), ("no index", Value::Null)] {
+        let mut frames = Vec::new();
+        for name in ["fetch", "search", "fetch"] {
+            frames.push(call(index.clone(), name, ""));
+            for piece in ["{\"a\"", ": {\"b\": \"}\\\"\"}", "}"] {
+                frames.push(call(index.clone(), "", piece));
+            }
+        }
+        cases.push(Case::new(&format!("three calls in pieces, {kind}"), CHAT, SSE, ended(frames, "tool_calls"), json!({"outcome": "complete", "tools": "fetch+search", "tokens": {"normalised": {"answer": 0, "reasoning": 0}}})));
+    }
+    // The last event repeats all reasoning in another field.
+    let mut frames: Vec<_> = (0..20)
+        .map(|at| {
+            sse(chat_delta(
+                &json!({"reasoning_content": format!(" word{}", " word".repeat(at % 3))}),
+            ))
+        })
+        .collect();
+    let words = (0..20).map(|at| 1 + at % 3).sum::<usize>();
+    frames.push(sse(chat_delta(
+        &json!({"reasoning": " word".repeat(words)}),
+    )));
+    cases.push(Case::new(
+        "all reasoning again",
+        CHAT,
+        SSE,
+        ended(frames, "stop"),
+        counted(words as u64, 0, 0),
+    ));
+    // The field changes after the first event.
+    let mut frames = vec![sse(chat_delta(&json!({"reasoning_content": " word"})))];
+    frames.extend(vec![sse(chat_delta(&json!({"reasoning": " also"}))); 7]);
+    cases.push(Case::new(
+        "another field at once",
+        CHAT,
+        SSE,
+        ended(frames, "stop"),
+        counted(8, 0, 0),
+    ));
+    // A Responses text that only arrives when it is done.
+    for kind in [
+        "output_text",
+        "reasoning_summary_text",
+        "function_call_arguments",
+        "refusal",
+    ] {
+        let member = match kind {
+            "function_call_arguments" => "arguments",
+            "refusal" => "refusal",
+            _ => "text",
+        };
+        let mut event = json!({"type": format!("response.{kind}.done"), "item_id": "i", "output_index": 0, "content_index": 0, "summary_index": 0});
+        event[member] = json!(" word word word");
+        let frames = vec![
+            typed(&event),
+            typed(
+                &json!({"type": "response.completed", "response": {"id": "r", "model": "m", "status": "completed", "output": []}}),
+            ),
+        ];
+        cases.push(Case::new(
+            &format!("only done: {kind}"),
+            RESPONSES,
+            SSE,
+            frames,
+            json!({"outcome": "complete", "tokens": {"normalised": {"output": 3}}}),
+        ));
+    }
+    play(cases).await;
+}

@@ -1,0 +1,550 @@
+//! Plays responses through the real binary: an upstream that sends given frames with pauses, an
+//! agent that asks for them, and a comparison of everything that operators can read.
+
+use crate::process::Process;
+use base64::Engine;
+use http_body_util::BodyExt;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, HashMap};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+use tokengauge_test_support::TIMEOUT;
+use tokengauge_test_support::agent::{http2, whole};
+use tokengauge_test_support::http_client::fetch_json;
+use tokengauge_test_support::wire::event_stream;
+use tokengauge_test_support::wire::frames::{Frame, socket};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::{sleep, timeout};
+
+/// The pause before every frame.
+const PAUSE: Duration = Duration::from_millis(10);
+/// How much speeds and costs may be off, as a share.
+const TOLERANCE: f64 = 1e-6;
+
+/// All calls, those that generate nothing, too.
+const CALLS: &str = "/api/v1/calls?limit=1000&operation_class=generation,embedding,retrieve,other";
+
+/// Cases that are played first, and models whose tokens may have another label: they show the
+/// proxy what an upstream does.
+const TAUGHT: &str = "taught";
+
+/// Expects any value but `null`.
+pub const KNOWN: &str = "<known>";
+
+pub const SSE: &str = "text/event-stream";
+pub const JSON: &str = "application/json";
+pub const NDJSON: &str = "application/x-ndjson";
+pub const AWS: &str = "application/vnd.amazon.eventstream";
+
+/// How a response ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// As HTTP says.
+    Whole,
+    /// The connection is lost.
+    Cut,
+}
+
+/// One call: what is asked, how it is answered, and members of its record.
+#[derive(Clone, Debug)]
+pub struct Case {
+    pub name: String,
+    path: &'static str,
+    request: Value,
+    content_type: &'static str,
+    headers: &'static str,
+    frames: Vec<Vec<u8>>,
+    ending: Ending,
+    record: Value,
+}
+
+impl Case {
+    pub fn new(
+        name: &str,
+        path: &'static str,
+        content_type: &'static str,
+        frames: impl IntoIterator<Item = impl Into<Vec<u8>>>,
+        record: Value,
+    ) -> Case {
+        let streamed = content_type != JSON && !content_type.starts_with("text/html");
+        Case {
+            name: name.to_owned(),
+            path,
+            request: json!({"model": "m", "stream": streamed, "prompt": "hi", "messages": [{"role": "user", "content": "hi"}]}),
+            content_type,
+            headers: "",
+            frames: frames.into_iter().map(Into::into).collect(),
+            ending: Ending::Whole,
+            record,
+        }
+    }
+
+    /// Asks for another model, or for anything else.
+    pub fn asking(mut self, more: &Value) -> Case {
+        for (name, value) in more.as_object().expect("an object") {
+            self.request[name] = value.clone();
+        }
+        self
+    }
+
+    /// Header lines of the response, each ended.
+    pub fn headers(mut self, headers: &'static str) -> Case {
+        self.headers = headers;
+        self
+    }
+
+    pub fn cut(mut self) -> Case {
+        self.ending = Ending::Cut;
+        self
+    }
+
+    fn head(&self) -> String {
+        let framing = match self.content_type {
+            JSON => {
+                let length: usize = self.frames.iter().map(Vec::len).sum();
+                format!("content-length: {length}")
+            }
+            _ => "transfer-encoding: chunked".to_owned(),
+        };
+        format!(
+            "HTTP/1.1 200 OK\r\ncontent-type: {}\r\n{}{framing}\r\n\r\n",
+            self.content_type, self.headers
+        )
+    }
+}
+
+/// An SSE event without a name.
+pub fn sse(data: impl std::fmt::Display) -> Vec<u8> {
+    format!("data: {data}\n\n").into_bytes()
+}
+
+/// An SSE event with a name.
+pub fn named(name: &str, data: impl std::fmt::Display) -> Vec<u8> {
+    format!("event: {name}\ndata: {data}\n\n").into_bytes()
+}
+
+/// A line.
+pub fn line(data: impl std::fmt::Display) -> Vec<u8> {
+    format!("{data}\n").into_bytes()
+}
+
+/// A frame of an Amazon event stream.
+pub fn aws(kind: &str, data: impl std::fmt::Display) -> Vec<u8> {
+    event_stream::event(kind, &data.to_string())
+}
+
+/// The same with the JSON of a model inside.
+pub fn aws_chunk(data: impl std::fmt::Display) -> Vec<u8> {
+    let bytes = base64::engine::general_purpose::STANDARD.encode(data.to_string());
+    aws("chunk", json!({"bytes": bytes}))
+}
+
+async fn read_request(tcp: &mut TcpStream) -> Option<String> {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(tcp.read_u8().await.ok()?);
+    }
+    let head = String::from_utf8(head).ok()?;
+    let value = |name: &str| {
+        let mut fields = head.lines().filter_map(|line| line.split_once(": "));
+        fields.find_map(|(field, value)| field.eq_ignore_ascii_case(name).then_some(value))
+    };
+    let mut body = vec![0; value("content-length")?.parse().ok()?];
+    tcp.read_exact(&mut body).await.ok()?;
+    value("x-case").map(str::to_owned)
+}
+
+async fn answer(mut tcp: TcpStream, cases: Arc<HashMap<String, Case>>) -> Option<()> {
+    loop {
+        let name = read_request(&mut tcp).await?;
+        let case = &cases[&name];
+        tcp.write_all(case.head().as_bytes()).await.ok()?;
+        let chunked = case.content_type != JSON;
+        for frame in case.frames.iter().filter(|frame| !frame.is_empty()) {
+            sleep(PAUSE).await;
+            let mut bytes = frame.clone();
+            if chunked {
+                bytes = format!("{:x}\r\n", frame.len()).into_bytes();
+                bytes.extend_from_slice(frame);
+                bytes.extend_from_slice(b"\r\n");
+            }
+            tcp.write_all(&bytes).await.ok()?;
+        }
+        sleep(PAUSE).await;
+        if case.ending == Ending::Cut {
+            return None;
+        }
+        if chunked {
+            tcp.write_all(b"0\r\n\r\n").await.ok()?;
+        }
+    }
+}
+
+/// Asks over HTTP/1.1. The proxy must deliver what was sent; the caller compares the records.
+async fn ask_http1(proxy: SocketAddr, case: &Case) {
+    let body = case.request.to_string();
+    let mut tcp = TcpStream::connect(proxy).await.expect("connected");
+    let head = format!(
+        "POST {} HTTP/1.1\r\nhost: h\r\nx-case: {}\r\ncontent-type: application/json\r\n\
+         connection: close\r\ncontent-length: {}\r\n\r\n{body}",
+        case.path,
+        case.name,
+        body.len()
+    );
+    tcp.write_all(head.as_bytes()).await.expect("sent");
+    let mut answer = Vec::new();
+    let read = timeout(TIMEOUT, tcp.read_to_end(&mut answer)).await;
+    read.expect("an end").ok();
+    for frame in &case.frames {
+        let delivered = memchr::memmem::find(&answer, frame).is_some();
+        assert!(delivered, "{}: a frame was not delivered", case.name);
+    }
+}
+
+/// Asks over HTTP/2.
+async fn ask_http2(proxy: SocketAddr, case: &Case) {
+    let mut agent = http2(proxy).await;
+    let request = http::Request::post(format!("http://{proxy}{}", case.path))
+        .header("x-case", &case.name)
+        .header("content-type", JSON);
+    let request = request.body(whole(case.request.to_string()));
+    let response = agent.send_request(request.expect("a request")).await;
+    let body = response.expect("an answer").into_body().collect();
+    let body = timeout(TIMEOUT, body).await.expect("an end");
+    if let Ok(body) = body {
+        assert_eq!(body.to_bytes(), case.frames.concat(), "{}", case.name);
+    }
+}
+
+/// The binary in front of the upstream.
+pub struct Played {
+    pub process: Process,
+    folder: TempDir,
+    records: Vec<Value>,
+}
+
+impl Played {
+    pub async fn start(upstream: SocketAddr) -> (Process, TempDir) {
+        let folder = TempDir::new().expect("a folder");
+        let file: PathBuf = folder.path().join("proxy-config.toml");
+        let text = format!(
+            "listen = \"127.0.0.1:0\"\n[admin]\nlisten = \"127.0.0.1:0\"\n\
+             [attribution]\nagent_headers = [\"x-case\"]\n\
+             [[upstream]]\nname = \"u\"\nurl = \"http://{upstream}\"\n\
+             [[route]]\nupstream = \"u\"\npath = \"/\"\n\
+             [[price]]\nmodel = \"*\"\nupstream = \"u\"\ninput = 1.0\noutput = 10.0\n\
+             [[slo]]\nname = \"available\"\navailability = true\nobjective = 0.99\n"
+        );
+        std::fs::write(&file, text).expect("written");
+        (Process::start(&file).await, folder)
+    }
+
+    /// Reads the records once there are `calls` of them.
+    pub async fn read(process: Process, folder: TempDir, calls: usize) -> Played {
+        let end = Instant::now() + TIMEOUT;
+        loop {
+            let page = fetch_json(process.admin, CALLS, &[]).await;
+            let records = page["calls"].as_array().expect("calls");
+            if records.len() == calls {
+                let records = records.clone();
+                return Played {
+                    process,
+                    folder,
+                    records,
+                };
+            }
+            let found = records.len();
+            assert!(Instant::now() < end, "{found} records of {calls} calls");
+            sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// What an objective of availability has counted: good and bad events.
+    pub async fn availability(&self) -> Value {
+        fetch_json(self.process.admin, "/api/v1/slos", &[]).await
+    }
+
+    pub fn of(&self, agent: &str) -> Vec<&Value> {
+        let of = |record: &&Value| record["agent"] == agent;
+        self.records.iter().filter(of).collect()
+    }
+
+    /// Compares the metrics, the time series and the costs with the records, by model.
+    pub async fn surfaces_agree(&self) {
+        let end = Instant::now() + TIMEOUT;
+        loop {
+            let differences = self.differences().await;
+            if differences.is_empty() {
+                break;
+            }
+            assert!(Instant::now() < end, "{differences:#?}");
+            sleep(Duration::from_millis(250)).await;
+        }
+        assert!(self.folder.path().exists());
+    }
+
+    async fn differences(&self) -> Vec<String> {
+        let metrics = self.process.metrics().await;
+        let sum = |name: &str, labels: &[String]| -> f64 {
+            let of = metrics.iter().filter(|(series, _)| {
+                series.starts_with(&format!("{name}{{"))
+                    && labels.iter().all(|label| series.contains(label.as_str()))
+            });
+            of.map(|(_, value)| value).sum()
+        };
+        let mut of_models: BTreeMap<String, Sums> = BTreeMap::new();
+        for record in &self.records {
+            let model = record["model"]
+                .as_str()
+                .or(record["model_requested"].as_str());
+            let sums = of_models.entry(model.unwrap_or("unknown").to_owned());
+            sums.or_default().add(record);
+        }
+        let mut found = Vec::new();
+        let mut compare = |what: String, is: f64, should: f64| {
+            if (is - should).abs() > TOLERANCE * should.abs().max(1.0) {
+                found.push(format!("{what}: {is}, the records have {should}"));
+            }
+        };
+        let exact = |(model, _): &(&String, &Sums)| !model.starts_with(TAUGHT);
+        for (model, sums) in of_models.iter().filter(exact) {
+            let label = format!("model=\"{model}\"");
+            for (outcome, should) in &sums.outcomes {
+                let labels = [label.clone(), format!("outcome=\"{outcome}\"")];
+                let is = sum("tokengauge_requests_total", &labels);
+                compare(format!("requests of {model}, {outcome}"), is, *should);
+            }
+            for (direction, source, should) in [
+                ("output", "counted", sums.counted),
+                ("output", "reported", sums.reported),
+                ("input", "reported", sums.input),
+            ] {
+                let labels = [
+                    label.clone(),
+                    format!("direction=\"{direction}\""),
+                    format!("source=\"{source}\""),
+                ];
+                let is = sum("tokengauge_tokens_total", &labels);
+                compare(format!("{direction} {source} of {model}"), is, should);
+            }
+            let is = sum("tokengauge_cost_usd_total", std::slice::from_ref(&label));
+            compare(format!("cost of {model}"), is, sums.cost);
+            if model == "unknown" {
+                // No filter finds calls without a model.
+                continue;
+            }
+            let path = format!("/api/v1/timeseries?step=1m&model={model}");
+            let series = fetch_json(self.process.admin, &path, &[]).await;
+            let points = series["points"].as_array().expect("points");
+            let of = |name: &str| -> f64 { points.iter().filter_map(|p| p[name].as_f64()).sum() };
+            compare(
+                format!("calls in the time series of {model}"),
+                of("calls"),
+                sums.calls,
+            );
+            // A minute's rate, at six digits.
+            let is = (of("tokens_per_second") * 60.0).round();
+            compare(
+                format!("tokens in the time series of {model}"),
+                is,
+                sums.counted,
+            );
+        }
+        let should: f64 = of_models.values().map(|sums| sums.counted).sum();
+        let is = sum(
+            "tokengauge_tokens_total",
+            &[
+                "source=\"counted\"".to_owned(),
+                "direction=\"output\"".to_owned(),
+            ],
+        );
+        compare("output counted of all models".to_owned(), is, should);
+        found
+    }
+}
+
+/// What the records of a model add up to.
+#[derive(Default)]
+struct Sums {
+    outcomes: BTreeMap<String, f64>,
+    calls: f64,
+    counted: f64,
+    reported: f64,
+    input: f64,
+    cost: f64,
+}
+
+impl Sums {
+    fn add(&mut self, record: &Value) {
+        let outcome = record["outcome"].as_str().expect("an outcome");
+        *self.outcomes.entry(outcome.to_owned()).or_default() += 1.0;
+        let number = |pointer: &str| record.pointer(pointer).and_then(Value::as_f64);
+        let of = |pointer: &str| number(pointer).unwrap_or(0.0);
+        self.calls += 1.0;
+        self.counted += of("/tokens/normalised/output");
+        self.reported += of("/tokens/reported/output");
+        self.input += of("/tokens/reported/input");
+        self.cost += of("/cost_usd");
+    }
+}
+
+/// Plays the cases, over HTTP/1.1 and over HTTP/2, and compares their records with what they
+/// expect and with every other surface.
+pub async fn play(cases: Vec<Case>) -> Played {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
+    let upstream = listener.local_addr().expect("an address");
+    let by_name: HashMap<_, _> = cases.iter().map(|c| (c.name.clone(), c.clone())).collect();
+    assert_eq!(by_name.len(), cases.len(), "every case has its own name");
+    let by_name = Arc::new(by_name);
+    tokio::spawn(async move {
+        while let Ok((tcp, _)) = listener.accept().await {
+            tcp.set_nodelay(true).expect("set");
+            tokio::spawn(answer(tcp, Arc::clone(&by_name)));
+        }
+    });
+    let (process, folder) = Played::start(upstream).await;
+    let proxy = process.addresses()[0];
+    let (taught, others): (Vec<_>, Vec<_>) =
+        cases.iter().partition(|case| case.name.starts_with(TAUGHT));
+    for cases in [taught, others] {
+        futures_util::future::join_all(cases.iter().map(|case| ask_http1(proxy, case))).await;
+        futures_util::future::join_all(cases.iter().map(|case| ask_http2(proxy, case))).await;
+    }
+    let played = Played::read(process, folder, 2 * cases.len()).await;
+    let mut wrong = Vec::new();
+    for case in &cases {
+        let records = played.of(&case.name);
+        assert_eq!(records.len(), 2, "{}", case.name);
+        for record in records {
+            differences(&case.name, &case.record, record, &mut wrong);
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    played.surfaces_agree().await;
+    played
+}
+
+/// What in `record` is not as expected.
+pub fn differences(place: &str, expected: &Value, record: &Value, wrong: &mut Vec<String>) {
+    let near = |one: f64, other: f64| (one - other).abs() <= TOLERANCE * other.abs();
+    let same = match (expected, record) {
+        (Value::Object(members), _) => {
+            for (name, expected) in members {
+                differences(&format!("{place}.{name}"), expected, &record[name], wrong);
+            }
+            true
+        }
+        (Value::String(known), record) if known == KNOWN => !record.is_null(),
+        (Value::Number(one), Value::Number(other)) => {
+            let [one, other] = [one, other].map(|number| number.as_f64().expect("a number"));
+            near(one, other)
+        }
+        (expected, record) => expected == record,
+    };
+    if !same {
+        wrong.push(format!("{place}: {record}, not {expected}"));
+    }
+}
+
+/// A WebSocket that an upstream answers with these messages, and members of the only record.
+pub struct Socket {
+    name: &'static str,
+    path: &'static str,
+    asked: Value,
+    messages: Vec<String>,
+    record: Value,
+}
+
+impl Socket {
+    pub fn new(
+        name: &'static str,
+        path: &'static str,
+        asked: Value,
+        messages: Vec<String>,
+        record: Value,
+    ) -> Socket {
+        Socket {
+            name,
+            path,
+            asked,
+            messages,
+            record,
+        }
+    }
+
+    /// The upstream's side.
+    async fn answer(&self, mut tcp: TcpStream) {
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            head.push(tcp.read_u8().await.expect("a head"));
+        }
+        tcp.write_all(SWITCHED).await.expect("written");
+        tcp.read_exact(&mut [0; 8]).await.expect("a message");
+        for message in &self.messages {
+            sleep(PAUSE).await;
+            let frame = socket(&[message.clone().into_bytes()], &Frame::default());
+            tcp.write_all(&frame).await.expect("written");
+        }
+        // What the agent sends, so that closing does not reset.
+        let _ = timeout(PAUSE, tcp.read(&mut [0; 65536])).await;
+    }
+
+    /// The agent's side.
+    async fn ask(&self, proxy: SocketAddr) {
+        let mut tcp = TcpStream::connect(proxy).await.expect("connected");
+        let head = format!(
+            "GET {} HTTP/1.1\r\nhost: h\r\nx-case: {}\r\nconnection: upgrade\r\n\
+             upgrade: websocket\r\nsec-websocket-version: 13\r\n\
+             sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
+            self.path, self.name
+        );
+        tcp.write_all(head.as_bytes()).await.expect("sent");
+        let mut switched = [0; SWITCHED.len()];
+        tcp.read_exact(&mut switched).await.expect("a head");
+        let masked = Frame {
+            mask: Some([1, 2, 3, 4]),
+            ..Frame::default()
+        };
+        let asked = socket(&[self.asked.to_string().into_bytes()], &masked);
+        tcp.write_all(&asked).await.expect("sent");
+        let mut answer = Vec::new();
+        let read = timeout(TIMEOUT, tcp.read_to_end(&mut answer)).await;
+        read.expect("an end").ok();
+        for message in &self.messages {
+            let delivered = memchr::memmem::find(&answer, message.as_bytes()).is_some();
+            assert!(delivered, "{}: {message} was not delivered", self.name);
+        }
+    }
+}
+
+const SWITCHED: &[u8] = b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\n\
+    upgrade: websocket\r\nsec-websocket-accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n";
+
+/// Plays WebSockets one after the other, and compares as [`play`] does.
+pub async fn play_sockets(cases: Vec<Socket>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
+    let upstream = listener.local_addr().expect("an address");
+    let (process, folder) = Played::start(upstream).await;
+    let proxy = process.addresses()[0];
+    for case in &cases {
+        let answer = async {
+            let (tcp, _) = listener.accept().await.expect("a connection");
+            case.answer(tcp).await;
+        };
+        futures_util::future::join(answer, case.ask(proxy)).await;
+    }
+    let played = Played::read(process, folder, cases.len()).await;
+    let mut wrong = Vec::new();
+    for case in &cases {
+        match played.of(case.name)[..] {
+            [record] => differences(case.name, &case.record, record, &mut wrong),
+            ref records => wrong.push(format!("{}: {} records", case.name, records.len())),
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    played.surfaces_agree().await;
+}
