@@ -469,8 +469,11 @@ async function coverage(world) {
   const { page, wrong } = await open(world.browser, world.full.admin);
   const line = page.locator("#coverage");
   await until("a line", async () => /\d+ of \d+ calls? have a cost.*; \d+ have a speed/.test(await line.textContent()));
-  const { calls, with_cost: priced } = await api(world, "coverage?since=15m");
-  assert.ok((await line.textContent()).startsWith(`${priced} of ${calls} calls have a cost`), await line.textContent());
+  // Calls end meanwhile: the page follows.
+  await until("the figures of the API", async () => {
+    const { calls, with_cost: priced } = await api(world, "coverage?since=15m");
+    return (await line.textContent()).startsWith(`${priced} of ${calls} calls have a cost`);
+  });
   await line.getByRole("link", { name: /too few tokens/ }).click();
   await page.waitForURL(/calls\?.*tps_unavailable=too_few_tokens/);
   const rows = page.locator("#calls tbody tr");
