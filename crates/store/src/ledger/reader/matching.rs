@@ -7,6 +7,9 @@ use crate::query::{Dimension, Filter, TOOLS_BETWEEN};
 use rusqlite::{Connection, OptionalExtension, params};
 use tokengauge_core::hash::FastMap;
 
+/// A column of `calls`, and the ids of which it must have one.
+type IdsOfColumn = (&'static str, Vec<i64>);
+
 /// A filter with ids in place of names.
 pub(super) struct Matching {
     /// From this key on.
@@ -24,7 +27,7 @@ pub(super) struct Matching {
     pub(super) all: bool,
     /// Columns of calls alone, such as their session and user, and the ids of which each has
     /// one.
-    of_calls: Vec<(&'static str, Vec<i64>)>,
+    of_calls: Vec<IdsOfColumn>,
 }
 
 /// The id of a name; `None` where there is none, and nothing can match.
@@ -120,7 +123,7 @@ impl Matching {
 fn of_calls(
     connection: &Connection,
     filter: &Filter,
-) -> rusqlite::Result<Option<Vec<(&'static str, Vec<i64>)>>> {
+) -> rusqlite::Result<Option<Vec<IdsOfColumn>>> {
     let mut found = Vec::new();
     if let Some(session) = filter.session.as_deref() {
         let Some(id) = session_id(connection, session)? else {
