@@ -580,7 +580,8 @@ impl SentCall<'_> {
         // Some repeat the name in every delta. Another name, or arguments that begin where those
         // of this call have ended, are another call's.
         let same_name = call.name.is_empty() || call.name == self.name;
-        same_name && !(call.arguments.ended && !self.arguments.trim_start().is_empty())
+        let is_rest = !call.arguments.ended || self.arguments.trim_start().is_empty();
+        same_name && is_rest
     }
 }
 
