@@ -79,7 +79,7 @@ async fn websockets_are_read_like_streams() {
         Socket::new("NaN", REALTIME, create.clone(), realtime(with(member("\"logprob\":NaN")), done("completed", usage.clone())), counted(61, 0)),
         Socket::new("twice", REALTIME, create.clone(), realtime(with(member("\"item_id\":\"i\"")), done("completed", usage.clone())), counted(61, 0)),
         Socket::new("failed", REALTIME, create.clone(), realtime(words(5), failure), failed("server_error")),
-        Socket::new("zeros", REALTIME, create.clone(), realtime(words(60), done("completed", json!({"input_tokens": 0, "output_tokens": 0}))), json!({"outcome": "complete", "tokens": {"reported": {"output": null}}})),
+        Socket::new("zeros", REALTIME, create.clone(), realtime(words(60), done("completed", json!({"input_tokens": 0, "output_tokens": 0}))), json!({"outcome": "complete", "tokens": {"reported": {"output": 0}}, "cost_usd": null})),
         Socket::new("both names", REALTIME, create.clone(), realtime(words(60), done("completed", both)), json!({"outcome": "complete", "tokens": {"reported": {"input": 9, "cached_input": 4, "output": 60}}})),
         Socket::new("error", "/v1/responses", create.clone(), vec![created.to_string(), word.to_string(), json!({"type": "error", "error": {"type": "overloaded", "message": "busy"}}).to_string()], failed("overloaded")),
         Socket::new("object", "/v1/responses", create, vec![created.to_string(), word.to_string(), json!({"object": "error", "type": "overloaded", "message": "busy"}).to_string()], failed("overloaded")),

@@ -143,7 +143,7 @@ async fn zeros_that_a_server_fills_in_replace_no_counts() {
             "anthropic zero output",
             json!({"input_tokens": 1500, "output_tokens": 8}),
             json!({"output_tokens": 0}),
-            json!({"outcome": "complete", "tokens": {"reported": {"input": 1500, "output": null}, "source": "estimated"}, "cost_usd": 0.00158}),
+            json!({"outcome": "complete", "tokens": {"reported": {"input": 1500, "output": 0}}, "cost_usd": 0.00158}),
         ),
     ];
     let real = json!({"prompt_tokens": 1500, "completion_tokens": 8, "total_tokens": 1508});
@@ -183,7 +183,7 @@ async fn zeros_that_a_server_fills_in_replace_no_counts() {
         let mut frames = stream.words(8);
         frames.push((stream.frame)(&last));
         frames.extend((stream.end)());
-        let unknown = json!({"tokens": {"normalised": {"output": 8}, "reported": {"output": null}, "source": "counted"}, "cost_usd": null, "cost_unavailable": "no_tokens"});
+        let unknown = json!({"tokens": {"normalised": {"output": 8}, "reported": {"output": 0}}, "cost_usd": null, "cost_unavailable": "no_tokens"});
         cases.push(Case::new(
             &format!("{} only zeros", stream.name),
             stream.path,
@@ -255,7 +255,7 @@ async fn zeros_that_a_server_fills_in_replace_no_counts() {
     frames.push(response(
         json!({"input_tokens": 0, "output_tokens": 0, "total_tokens": 0}),
     ));
-    let unknown = json!({"outcome": "complete", "tokens": {"normalised": {"output": 8}, "reported": {"input": null, "output": null}}});
+    let unknown = json!({"outcome": "complete", "tokens": {"normalised": {"output": 8}, "reported": {"input": 0, "output": 0}}, "cost_usd": null});
     cases.push(Case::new(
         "responses only zeros",
         RESPONSES,

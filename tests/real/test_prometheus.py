@@ -15,6 +15,7 @@ MAY_BE_ZERO = {
     "tokengauge_sink_lost_records_total",
     "tokengauge_meter_lagged_frames_total",
     "tokengauge_meter_skipped_bodies_total",
+    "tokengauge_meter_unknown_usage_total",
     "tokengauge_meter_dropped_calls_total",
     "tokengauge_meter_panics_total",
     "tokengauge_observer_panics_total",

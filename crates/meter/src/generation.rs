@@ -201,8 +201,11 @@ impl Generation {
         [self.unread, self.damaged, self.skipped]
     }
 
-    /// Forgets what was lost since [`Generation::lost`] said this.
+    /// Forgets the events that were lost since [`Generation::lost`] said this.
     pub(crate) fn forget_lost(&mut self, before: [u16; 3]) {
+        let sum = |lost: [u16; 3]| lost.into_iter().map(u64::from).sum::<u64>();
+        let more = sum(self.lost()).saturating_sub(sum(before));
+        self.messages = self.messages.saturating_sub(more);
         [self.unread, self.damaged, self.skipped] = before;
     }
 
@@ -283,17 +286,9 @@ impl Generation {
         self.counts.running()
     }
 
-    /// The reported usage. If text came, a zero for all of the input or output is a member that a
-    /// server filled in. A call of a tool can come from a program, which costs no tokens.
+    /// The reported usage.
     pub(crate) fn usage(&self) -> Usage {
-        let mut usage = self.usage.as_deref().copied().unwrap_or_default();
-        let has_zero = usage.input == Some(0) || usage.output == Some(0);
-        if has_zero && self.tokens().all() > self.tokens().tool_call {
-            let filled_in = |count: Option<u64>| count.filter(|count| *count > 0);
-            usage.input = filled_in(usage.input);
-            usage.output = filled_in(usage.output);
-        }
-        usage
+        self.usage.as_deref().copied().unwrap_or_default()
     }
 
     /// Whether any event said that the generation had ended.

@@ -455,7 +455,7 @@ fn speeds(
 
 /// The decode speed in the provider's tokens.
 fn reported_rate(output: Option<f64>, generation: &Generation) -> Option<f64> {
-    let reported = hidden::sendable(generation)? as f64;
+    let reported = hidden::sendable(generation).filter(|tokens| *tokens > 0)? as f64;
     let normalised = generation.tokens().all() as f64;
     Some(output? * reported / normalised).filter(|rate| rate.is_finite())
 }

@@ -25,6 +25,11 @@ pub fn repair(payload: &[u8]) -> Option<Vec<u8>> {
 /// become `null`, and of members with the same name the last remains. `None` if that does not make
 /// it JSON.
 pub fn rewritten(payload: &[u8]) -> Option<Vec<u8>> {
+    // A longer one could become structures of many times its size.
+    const MOST_BYTES: usize = 64 * 1024;
+    if payload.len() > MOST_BYTES {
+        return None;
+    }
     let text = without_nan(std::str::from_utf8(payload).ok()?);
     let value: serde_json::Value = serde_json::from_str(&text).ok()?;
     serde_json::to_vec(&value).ok()

@@ -342,8 +342,10 @@ pub const USAGE_NAMES: &[UsageNames] = &[
 /// The names of numbers in a usage that are in no table, at most a few.
 pub(super) fn unknown_usage(payload: &[u8]) -> Vec<String> {
     const MOST: usize = 4;
+    // A longer one could become structures of many times its size.
+    const MOST_BYTES: usize = 64 * 1024;
     let mut unknown = Vec::new();
-    if memchr::memmem::find(payload, b"\"usage").is_none() {
+    if payload.len() > MOST_BYTES || memchr::memmem::find(payload, b"\"usage").is_none() {
         return unknown;
     }
     let Ok(holder) = serde_json::from_slice::<Holder<'_>>(payload) else {

@@ -145,9 +145,9 @@ async function chosenStreams() {
   asking = true;
   try {
     const wanted = names();
-    const { outcome, user, tool, experiment, slo: _, ...known } = wanted;
+    const { outcome, user, tool, experiment, cost_unavailable, tps_unavailable, slo: _, ...known } = wanted;
     // How calls end, which tools they call, whose they are and of which experiment is known when they have ended.
-    const unknown = { user, tool, experiment, outcome };
+    const unknown = { user, tool, experiment, outcome, cost_unavailable, tps_unavailable };
     const why = Object.keys(unknown).filter((name) => unknown[name]);
     const chosen = await get("streams", { ...known, limit: 100 });
     if (JSON.stringify(names()) !== JSON.stringify(wanted)) return;

@@ -223,6 +223,13 @@ fn billed(record: &CallRecord) -> Usage {
     let (reported, ours) = (&record.tokens.reported, &record.tokens.normalised);
     let refused = is_refused(record.outcome);
     let details = reported.details;
+    // With text, a usage of zeros is one that a server filled in: nobody knows what is billed. A
+    // call of a tool alone can come from a program, which costs no tokens.
+    let text = ours.answer.unwrap_or(0) + ours.reasoning.unwrap_or(0);
+    let is_filled_in = reported.output == Some(0) && text > 0;
+    if is_filled_in && reported.input == Some(0) {
+        return Usage::default();
+    }
     let accepted = record.status.is_some_and(|status| status < 300);
     let vectors = accepted && matches!(record.dialect, Dialect::Embeddings | Dialect::Rerank);
     Usage {
@@ -232,7 +239,7 @@ fn billed(record: &CallRecord) -> Usage {
             .or(ours.input.filter(|_| !refused)),
         output: details
             .billed_output
-            .or(reported.output)
+            .or(reported.output.filter(|_| !is_filled_in))
             .or(ours.output)
             .or(vectors.then_some(0)),
         reasoning: reported
