@@ -21,7 +21,9 @@ export async function open(browser, base, { path = "", expected = null, prepare 
   page.setDefaultTimeout(30_000 * PATIENCE);
   const wrong = [];
   const note = (text) => expected?.test(text) || wrong.push(text);
-  page.on("console", (message) => ["error", "warning"].includes(message.type()) && note(`console: ${message.text()} (${message.location().url})`));
+  // Chromium warns of canvases that are read often: the scenarios look at them until a picture is there.
+  const ofScenarios = (message) => message.text().startsWith("Canvas2D: Multiple readback operations");
+  page.on("console", (message) => ["error", "warning"].includes(message.type()) && !ofScenarios(message) && note(`console: ${message.text()} (${message.location().url})`));
   page.on("pageerror", (error) => note(`error: ${error.stack}`));
   page.on("request", (request) => new URL(request.url()).origin === new URL(base).origin || note(`outside: ${request.url()}`));
   await page.addInitScript(() => {

@@ -1016,7 +1016,7 @@ async function costs(world) {
   await page.locator("#costs select").selectOption({ label: "Agents" });
   await page.getByRole("link", { name: "Cost and speed side by side" }).click();
   assert.deepEqual(query(page), { by: "agent" });
-  await until("the table is seen", () => page.locator("#models-title").evaluate((title) => title.getBoundingClientRect().top >= 0 && title.getBoundingClientRect().top < innerHeight / 2));
+  await until("the table is seen", () => page.locator("#models-title").evaluate((title) => title.getBoundingClientRect().top >= -1 && title.getBoundingClientRect().top < innerHeight / 2));
   await until("cost and speed of agents", async () => (await page.locator("#models thead th").allTextContents()).includes("Cost / call"));
   const hidden = await page.locator("#models .scroll").evaluate((scroll) => scroll.scrollWidth - scroll.clientWidth);
   assert.ok(hidden <= 0, `${hidden} pixels of the table are cut off`);
