@@ -1,6 +1,7 @@
 //! Responses that people report to gateways as measured wrongly, played over real sockets: errors
 //! inside a 200, damaged events, usage in odd places, models that are named late.
 
+mod costs;
 mod events;
 mod failures;
 mod names;

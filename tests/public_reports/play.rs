@@ -227,8 +227,11 @@ pub struct Played {
     records: Vec<Value>,
 }
 
+/// A price of every model.
+const PRICE: &str = "[[price]]\nmodel = \"*\"\nupstream = \"u\"\ninput = 1.0\noutput = 10.0\n";
+
 impl Played {
-    pub async fn start(upstream: SocketAddr) -> (Process, TempDir) {
+    pub async fn start(upstream: SocketAddr, price: &str) -> (Process, TempDir) {
         let folder = TempDir::new().expect("a folder");
         let file: PathBuf = folder.path().join("proxy-config.toml");
         let text = format!(
@@ -236,8 +239,7 @@ impl Played {
              [attribution]\nagent_headers = [\"x-case\"]\n\
              [[upstream]]\nname = \"u\"\nurl = \"http://{upstream}\"\n\
              [[route]]\nupstream = \"u\"\npath = \"/\"\n\
-             [[price]]\nmodel = \"*\"\nupstream = \"u\"\ninput = 1.0\noutput = 10.0\n\
-             [[slo]]\nname = \"available\"\navailability = true\nobjective = 0.99\n"
+             {price}[[slo]]\nname = \"available\"\navailability = true\nobjective = 0.99\n"
         );
         std::fs::write(&file, text).expect("written");
         (Process::start(&file).await, folder)
@@ -395,6 +397,15 @@ impl Sums {
 /// Plays the cases, over HTTP/1.1 and over HTTP/2, and compares their records with what they
 /// expect and with every other surface.
 pub async fn play(cases: Vec<Case>) -> Played {
+    play_at(cases, PRICE).await
+}
+
+/// The same by the prices that the program has of itself.
+pub async fn play_by_list_prices(cases: Vec<Case>) -> Played {
+    play_at(cases, "").await
+}
+
+async fn play_at(cases: Vec<Case>, price: &str) -> Played {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
     let upstream = listener.local_addr().expect("an address");
     let by_name: HashMap<_, _> = cases.iter().map(|c| (c.name.clone(), c.clone())).collect();
@@ -406,7 +417,7 @@ pub async fn play(cases: Vec<Case>) -> Played {
             tokio::spawn(answer(tcp, Arc::clone(&by_name)));
         }
     });
-    let (process, folder) = Played::start(upstream).await;
+    let (process, folder) = Played::start(upstream, price).await;
     let proxy = process.addresses()[0];
     let (taught, others): (Vec<_>, Vec<_>) =
         cases.iter().partition(|case| case.name.starts_with(TAUGHT));
@@ -528,7 +539,7 @@ const SWITCHED: &[u8] = b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrad
 pub async fn play_sockets(cases: Vec<Socket>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
     let upstream = listener.local_addr().expect("an address");
-    let (process, folder) = Played::start(upstream).await;
+    let (process, folder) = Played::start(upstream, PRICE).await;
     let proxy = process.addresses()[0];
     for case in &cases {
         let answer = async {

@@ -1,0 +1,105 @@
+//! Reasoning in the text of an answer, and calls that a list price alone would charge wrongly.
+
+use super::play::{Case, JSON, play, play_by_list_prices};
+use super::*;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn reasoning_in_the_text_of_an_answer_is_reasoning() {
+    let counted = |reasoning: u64, answer: u64| json!({"outcome": "complete", "tokens": {"normalised": {"reasoning": reasoning, "answer": answer}}});
+    let chat = |pieces: &[&str]| {
+        let delta = |text: &&str| sse(chat_delta(&json!({"content": text})));
+        let mut frames: Vec<_> = pieces.iter().map(delta).collect();
+        frames.push(sse(chat_finish("stop")));
+        frames.push(done());
+        frames
+    };
+    let ollama = |text: &str, end: bool| {
+        line(json!({"model": "m", "message": {"role": "assistant", "content": text}, "done": end}))
+    };
+    let thought = tokengauge::tokens::count("<think> word word</think>");
+    let pieces = ["<th", "ink> word", " word</thi", "nk>", " word", " word"];
+    play(vec![
+        Case::new("cut tags", CHAT, SSE, chat(&pieces), counted(thought, 2)),
+        Case::new("no tags", CHAT, SSE, chat(&[" word", " word <think>"]), counted(0, tokengauge::tokens::count(" word word <think>"))),
+        Case::new("ollama", OLLAMA, NDJSON, vec![ollama("<think> word word</think>", false), ollama(" word", false), ollama(" word", true)], counted(thought, 2)),
+        Case::new("whole", CHAT, JSON, vec![json!({"id": "c", "object": "chat.completion", "model": "m", "choices": [{"index": 0, "message": {"content": "<think> word word</think> word word"}, "finish_reason": "stop"}]}).to_string().into_bytes()], counted(thought, 2)),
+    ])
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cost_is_right_or_absent() {
+    let gemini = |model: &str, usage: Value| {
+        let text = json!({"candidates": [{"index": 0, "content": {"parts": [{"text": " word"}]}, "finishReason": "STOP"}], "modelVersion": model, "usageMetadata": usage});
+        vec![text.to_string().into_bytes()]
+    };
+    let audio = json!({"promptTokenCount": 10_000, "candidatesTokenCount": 100, "totalTokenCount": 10_100, "promptTokensDetails": [{"modality": "AUDIO", "tokenCount": 10_000}]});
+    let claude = |usage: Value| {
+        let message = json!({"type": "message", "id": "m", "model": "claude-sonnet-4-6", "content": [{"type": "text", "text": " word"}], "stop_reason": "end_turn", "usage": usage});
+        vec![message.to_string().into_bytes()]
+    };
+    // 3 and 15 US dollars per million tokens: 0.0315 for these.
+    let tokens = |more: Value| {
+        let mut usage = json!({"input_tokens": 10_000, "output_tokens": 100});
+        for (name, value) in more.as_object().expect("members") {
+            usage[name] = value.clone();
+        }
+        usage
+    };
+    let searches = json!({"server_tool_use": {"web_search_requests": 3}});
+    let cost = |usd: f64| json!({"cost_usd": usd, "cost_source": "list", "cost_unavailable": null});
+    let absent =
+        |why: &str| json!({"cost_usd": null, "cost_source": null, "cost_unavailable": why});
+    play_by_list_prices(vec![
+        Case::new(
+            "audio",
+            GEMINI,
+            JSON,
+            gemini("gemini-2.5-flash", audio.clone()),
+            cost(0.010_25),
+        ),
+        Case::new(
+            "audio without a price",
+            GEMINI,
+            JSON,
+            gemini("gemini-3.5-flash", audio),
+            absent("modality"),
+        ),
+        Case::new(
+            "plain",
+            MESSAGES,
+            JSON,
+            claude(tokens(json!({}))),
+            cost(0.0315),
+        ),
+        Case::new(
+            "searches",
+            MESSAGES,
+            JSON,
+            claude(tokens(searches)),
+            cost(0.0615),
+        ),
+        Case::new(
+            "region",
+            MESSAGES,
+            JSON,
+            claude(tokens(json!({"inference_geo": "us"}))),
+            cost(0.034_65),
+        ),
+        Case::new(
+            "no region",
+            MESSAGES,
+            JSON,
+            claude(tokens(json!({"inference_geo": "global"}))),
+            cost(0.0315),
+        ),
+        Case::new(
+            "tier",
+            MESSAGES,
+            JSON,
+            claude(tokens(json!({"service_tier": "priority"}))),
+            absent("service_tier"),
+        ),
+    ])
+    .await;
+}
