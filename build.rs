@@ -25,7 +25,7 @@ fn order_functions() {
     println!("cargo:rustc-link-arg-bins=-T{root}/{ORDER}");
 }
 
-/// Whether the profile is that of the image: the linker takes more than a minute for it.
+/// Whether this build uses the profile of the image: the linker takes more than a minute for it.
 fn is_image() -> bool {
     // `target/image/build/…`: cargo tells a build script no other name of its profile.
     let folder = env::var("OUT_DIR").unwrap_or_default();

@@ -23,12 +23,12 @@ const DURING: usize = 25;
 const MIN_EVENTS: usize = 105;
 /// How many agents call at once: an odd number, so that each calls both upstreams in turn.
 const AGENTS: usize = 9;
-/// How the simulated upstreams behave but for a fault. Each fault and each bound is far from it, as a busy machine adds tens of
+/// How the simulated upstreams behave without a fault. Each fault and each bound is far from it, as a busy machine adds tens of
 /// milliseconds, and a phase counts as unchanged within 15 %.
 const HEALTHY: &str = "ttft=300ms,gap=30ms,tokens=24,usage=on";
 /// Output tokens per second: the healthy upstreams have 33, the slow ones 10.
 const FAST: &str = "output_tps.at_least = 18";
-/// Time to the first token: of the healthy upstreams 0.3 s, of the slow ones at least 2 s.
+/// Time to the first token: the healthy upstreams need 0.3 s, the slow ones at least 2 s.
 const PROMPT: &str = "ttft.at_most = \"1s\"";
 
 /// What happens to the upstream vllm-a, and what is to be said of it.

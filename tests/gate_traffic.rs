@@ -333,7 +333,7 @@ fn what_decided(name: &str, report: &Value) {
         "again" => assert_eq!(failed, ["retries"], "{report:#}"),
         "refusing" => assert_eq!(failed, ["refused"], "{report:#}"),
         "malformed" => {
-            // An answer whose tool call cannot be read has failed, too.
+            // An answer whose tool call cannot be read has also failed.
             let all = ["failures", "cut_off", "invalid_tool_calls"];
             assert_eq!(failed, all, "{report:#}");
         }

@@ -54,7 +54,7 @@ pub(super) fn reader(config: &Config) -> Option<Arc<Reader>> {
     Some(Reader::new(&wanted.path, work_clock))
 }
 
-/// A clock of what a query costs: the processor time of the thread, and a tenth of the time on the
+/// A clock that measures the cost of a query: the processor time of the thread, and a tenth of the time on the
 /// wall. So a query is not refused because other programs had the processor, which queries leave
 /// to traffic; and yet none waits for longer than ten times its limit.
 fn work_clock() -> Instant {

@@ -1,4 +1,4 @@
-//! Reasoning in the text of an answer, and calls that a list price alone would charge wrongly.
+//! Reasoning in the text of an answer, and calls whose cost the list price of tokens does not cover.
 
 use super::play::{Case, JSON, play, play_by_list_prices};
 use super::*;

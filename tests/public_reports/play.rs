@@ -25,7 +25,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// How much speeds and costs may be off, as a share.
 const TOLERANCE: f64 = 1e-6;
 
-/// All calls, those that generate nothing, too.
+/// All calls, including those that generate nothing.
 const CALLS: &str = "/api/v1/calls?limit=1000&operation_class=generation,embedding,retrieve,other";
 
 /// Cases that are played first, and models whose tokens may have another label: they show the
@@ -265,7 +265,7 @@ impl Played {
         }
     }
 
-    /// What an objective of availability has counted: good and bad events.
+    /// The good and bad events that an availability objective has counted.
     pub async fn availability(&self) -> Value {
         fetch_json(self.process.admin, "/api/v1/slos", &[]).await
     }
@@ -439,7 +439,7 @@ async fn play_at(cases: Vec<Case>, price: &str) -> Played {
     played
 }
 
-/// What in `record` is not as expected.
+/// The members of `record` that are not as expected.
 pub fn differences(place: &str, expected: &Value, record: &Value, wrong: &mut Vec<String>) {
     let near = |one: f64, other: f64| (one - other).abs() <= TOLERANCE * other.abs();
     let same = match (expected, record) {

@@ -3,7 +3,7 @@
 use super::play::{Case, JSON, KNOWN, play};
 use super::*;
 
-/// A chat stream of so many words that reports this usage at its end.
+/// A chat stream of `words` words that reports this usage at its end.
 fn chat_with_usage(words: usize, usage: &Value) -> Vec<Vec<u8>> {
     let mut frames = CHAT_STREAM.words(words);
     frames.push(sse(chat_finish("stop")));

@@ -136,7 +136,7 @@ pub struct Usage {
     pub output: Option<u64>,
     /// Output tokens spent on reasoning.
     pub reasoning: Option<u64>,
-    /// What the price and the checks need besides. In no record.
+    /// Counts that only the price and the checks of speeds use. Records do not have them.
     #[serde(skip)]
     pub details: UsageDetails,
 }
@@ -146,7 +146,7 @@ pub struct Usage {
 pub struct UsageDetails {
     /// Input tokens that are billed, where the provider says so apart from those it processed.
     pub billed_input: Option<u64>,
-    /// Output tokens that are billed, likewise.
+    /// Output tokens that are billed, where the provider says so apart from those it processed.
     pub billed_output: Option<u64>,
     /// Output tokens that are billed but never sent, such as rejected predictions and the
     /// summaries of a compaction.
@@ -163,7 +163,7 @@ pub struct UsageDetails {
     pub searches: Option<u64>,
     /// How often the provider ran another tool that it bills apart from tokens.
     pub other_tools: Option<u64>,
-    /// Whether a region processed the call that has prices of its own.
+    /// Whether a region with its own prices processed the call.
     pub regional: Option<bool>,
 }
 
@@ -278,7 +278,7 @@ pub enum Event<'a> {
     Cost(f64),
     /// An error inside the body. Only its type or code: messages quote prompts.
     Error(&'a str),
-    /// The provider begins to run a tool of its own, such as a web search, or has run one.
+    /// The provider begins or has finished to run a hosted tool, such as a web search.
     ServerTool(ServerTool),
     /// The connection's own session, never empty.
     Session(&'a str),

@@ -63,7 +63,7 @@ impl FinishClass {
 
 /// Finish reasons of one class by one vendor.
 pub struct FinishReasons {
-    /// Who sends them.
+    /// The vendor that sends them.
     pub vendor: &'static str,
     /// The class.
     pub class: FinishClass,

@@ -266,7 +266,7 @@ static SERVED_BY: [HeaderName; 4] = [
     HeaderName::from_static("cf-aig-provider"),
 ];
 
-/// The provider behind a gateway. Of an address only the host is taken: the rest may hold a key.
+/// The provider behind a gateway. Only the host of an address is taken: the rest may hold a key.
 fn served_by(headers: &HeaderMap) -> Option<&str> {
     let mut named = SERVED_BY.iter().filter_map(|name| text(headers, name));
     let value = named.find(|value| !value.is_empty())?;

@@ -17,7 +17,7 @@ const MAX_NAME: usize = 200;
 const MAX_UNKNOWN_USAGE: usize = 8;
 /// The most tools of the provider's that begin or end in one frame.
 const MAX_SERVER_TOOLS: usize = 256;
-/// One damaged event in so many leaves a measurement within the error of any other.
+/// A measurement is kept if at most one event in this number is damaged.
 const DAMAGED_IN: u64 = 20;
 /// The most characters that are kept of a finish reason or an error's type.
 const MAX_WORD: usize = 64;
@@ -209,7 +209,7 @@ impl Generation {
         [self.unread, self.damaged, self.skipped] = before;
     }
 
-    /// Whether so much could not be read that its tokens are not known.
+    /// Whether too many events could not be read for its tokens to be known.
     pub(crate) fn is_unparsed(&self) -> bool {
         let damaged = u64::from(self.damaged);
         self.unread > 0 || damaged * DAMAGED_IN > self.messages
@@ -220,7 +220,7 @@ impl Generation {
         u64::from(self.damaged) + u64::from(self.skipped)
     }
 
-    /// The error inside the body, else the finish reason that says that it failed.
+    /// The error inside the body. If there is none, the finish reason that says that it failed.
     pub(crate) fn failure(&self) -> Option<&str> {
         let failure = || self.rare.as_ref()?.failure.as_deref();
         self.error.as_deref().or_else(failure)

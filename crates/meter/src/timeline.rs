@@ -35,7 +35,7 @@ pub(crate) struct Span {
     pub(crate) last: Instant,
     /// The number of frames.
     pub(crate) frames: u64,
-    /// The milliseconds for which the provider ran tools of its own between them.
+    /// The milliseconds for which the provider ran hosted tools between them.
     paused_millis: u32,
 }
 
@@ -59,7 +59,7 @@ impl Span {
         }
     }
 
-    /// How long the provider ran tools of its own between the first frame and the last.
+    /// How long the provider ran hosted tools between the first frame and the last.
     pub(crate) fn paused(&self) -> Duration {
         Duration::from_millis(u64::from(self.paused_millis))
     }
@@ -117,7 +117,7 @@ pub(crate) struct Timeline {
     server_tools: Option<Box<ServerTools>>,
 }
 
-/// When the provider ran tools of its own.
+/// When the provider ran hosted tools.
 #[derive(Debug, Default)]
 struct ServerTools {
     /// How many run, and since when there are any.
@@ -215,7 +215,7 @@ impl Timeline {
                 inter_chunk.record_classified(latency, 1);
                 classified = Some(latency);
             } else {
-                // What arrived meanwhile was not read at once, or not generated.
+                // Tokens of this gap were not read at once, or not generated.
                 self.grown = None;
             }
             if gap > stall_threshold {

@@ -377,7 +377,7 @@ struct ServerToolUse {
     web_search_requests: Count,
 }
 
-/// The sums of what was billed besides the message itself: the compactions among the iterations of a call.
+/// The tokens of the compactions among the iterations of a call, which are billed in addition to the message.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct Iterations {
     input: u64,

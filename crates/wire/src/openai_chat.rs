@@ -317,7 +317,7 @@ impl FirstPiece {
         self.hash = FirstPiece::hash(text);
     }
 
-    /// Whether `text` begins with the piece, and goes on if that was followed by others.
+    /// Whether `text` begins with the piece, and continues if other pieces followed it.
     fn is_repeated_by(self, text: &str) -> bool {
         let bytes = self.bytes as usize;
         let begins = |begin| FirstPiece::hash(begin) == self.hash;

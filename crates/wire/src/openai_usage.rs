@@ -226,7 +226,7 @@ impl InputDetails {
     }
 }
 
-/// A count that has two names: where one is filled in with 0, the other is meant.
+/// A count with two names: if a server fills in one of them with 0, the other is right.
 fn known(usual: Count, other: Count) -> Option<u64> {
     usual.positive().or(other.positive()).or(usual.or(other).0)
 }

@@ -11,7 +11,7 @@ const WINDOWS = ["15m", "1h", "6h", "24h", "7d", "30d"];
 /** Lengths of a point of a chart, in seconds, and how many of them there are at most. */
 const STEPS = [1, 5, 15, 60, 300, 1200, 7200, 43_200, 86_400, 604_800];
 const POINTS = 90;
-const EXTRA = ["slo", "session", "cost_unavailable", "tps_unavailable"]; // filters of the calls alone
+const EXTRA = ["slo", "session", "cost_unavailable", "tps_unavailable"]; // filters that only calls have
 /** Filters that are seldom used: what there is of them is asked for when they are opened. */
 const SELDOM = ["agent", "user", "team", "cost_center", "tenant", "tool", "experiment", ...OF_PODS];
 const LABELS = { slo: "spent the budget of", outcome: "ended as", cost_center: "cost center", tool: "tools", cost_unavailable: "without a cost:", tps_unavailable: "without a speed:" };

@@ -4,7 +4,7 @@ use super::matching::matches;
 use super::timed_call::TimedCall;
 use crate::query::{Coverage, Filter};
 
-/// The coverage of those of `calls` that the filter selects and whose class counts.
+/// The coverage of the `calls` that the filter selects and whose class counts.
 pub fn coverage<'a>(calls: impl Iterator<Item = TimedCall<'a>>, filter: &Filter) -> Coverage {
     let mut coverage = Coverage::default();
     if let Some(filter) = filter.of_counted_classes() {

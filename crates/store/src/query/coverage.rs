@@ -6,7 +6,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use tokengauge_core::call::CallRecord;
 
-/// The reason of calls that have none in their record, such as those of older versions.
+/// The reason given for calls whose record has none, such as records of older versions.
 const UNKNOWN: &str = "unknown";
 
 /// How many calls have a cost and a speed, and why the others have none. Generations and

@@ -4,7 +4,7 @@ use std::time::SystemTime;
 use tokengauge_core::call::{CostUnavailable, OperationClass, Outcome, TpsUnavailable};
 use tokengauge_core::throughput::RateFilter;
 
-/// What records have between the names of tools, which no name contains.
+/// The separator between the names of tools in a record. No name contains it.
 pub(crate) const TOOLS_BETWEEN: char = '+';
 
 /// Which calls. Absent parts match everything; present ones must all match.
