@@ -3,6 +3,7 @@
 
 use crate::process::Process;
 use base64::Engine;
+use futures_util::StreamExt;
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashMap};
@@ -22,6 +23,8 @@ use tokio::time::{sleep, timeout};
 
 /// The pause before every frame.
 const PAUSE: Duration = Duration::from_millis(10);
+/// How many calls run at the same time.
+const AT_ONCE: usize = 32;
 /// How much speeds and costs may be off, as a share.
 const TOLERANCE: f64 = 1e-6;
 
@@ -422,8 +425,11 @@ async fn play_at(cases: Vec<Case>, price: &str) -> Played {
     let (taught, others): (Vec<_>, Vec<_>) =
         cases.iter().partition(|case| case.name.starts_with(TAUGHT));
     for cases in [taught, others] {
-        futures_util::future::join_all(cases.iter().map(|case| ask_http1(proxy, case))).await;
-        futures_util::future::join_all(cases.iter().map(|case| ask_http2(proxy, case))).await;
+        let cases = || futures_util::stream::iter(cases.iter().copied());
+        let http1 = |case| ask_http1(proxy, case);
+        cases().for_each_concurrent(AT_ONCE, http1).await;
+        let http2 = |case| ask_http2(proxy, case);
+        cases().for_each_concurrent(AT_ONCE, http2).await;
     }
     let played = Played::read(process, folder, 2 * cases.len()).await;
     let mut wrong = Vec::new();
