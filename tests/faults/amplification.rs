@@ -300,6 +300,13 @@ async fn windows_of_zstd_on_each_of_60_streams() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn windows_of_brotli_on_each_of_60_streams() {
+    let blanks = encode("br-16MB", &vec![b' '; 20 << 20]);
+    let answer = stream("application/json", "br", &[&blanks]);
+    AttackCost::of("windows of brotli", 60, &chat(), answer).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_long_event_leaves_no_room_behind_that_it_took() {
     let event = format!("data: {{\"x\":\"{}\"}}\n\n", "x".repeat(2 << 20));
     let answer = stream("text/event-stream", "identity", &[event.as_bytes()]);

@@ -33,6 +33,7 @@ mod fixture;
 pub mod frames;
 mod message;
 mod process;
+mod request_bombs;
 mod script;
 mod sidecar;
 mod upstream;

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokengauge_core::memory::{Buffer, BufferError};
 use tokengauge_core::observer::{Admission, Failure, RequestBody, UnreadableBody};
+use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
@@ -21,6 +22,9 @@ const MAX_REPLACED_BYTES: usize = 1 << 20;
 /// A longer body, or an encoded one, is parsed on a blocking thread, so that no traffic waits for
 /// it.
 const INLINE_BYTES: usize = 64 * 1024;
+/// As many bodies are decoded and parsed at a time: what that takes besides the buffers is not
+/// accounted for.
+static READERS: Semaphore = Semaphore::const_new(4);
 
 /// The outcome for a request body.
 pub(super) enum RewriteOutcome {
@@ -86,7 +90,12 @@ pub(super) async fn rewrite(
             Some(BufferError::Memory) => admit(handle, Err(UnreadableBody::NoMemory)),
             None if encoded || bytes.len() > INLINE_BYTES => {
                 let (handle, bytes) = (Arc::clone(handle), bytes.clone());
-                let admission = spawn_blocking(move || admit(&handle, Ok(&bytes)));
+                let reading = READERS.acquire().await;
+                let admission = spawn_blocking(move || {
+                    let admission = admit(&handle, Ok(&bytes));
+                    drop(reading);
+                    admission
+                });
                 admission.await.unwrap_or_default()
             }
             None => admit(handle, Ok(&bytes)),

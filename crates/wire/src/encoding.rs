@@ -97,7 +97,8 @@ fn run(
 pub(super) struct Stage {
     codec: Coding,
     buffer: Box<[u8]>,
-    /// The memory that the decoder and the buffer take.
+    memory: Arc<Memory>,
+    /// The memory that the buffer takes.
     share: Share,
     ended: bool,
     /// Whether a complete body was decoded: what follows may be padding and is ignored then.
@@ -116,9 +117,9 @@ impl Stage {
         let codec: Box<dyn Codec> = match name.to_ascii_lowercase().as_str() {
             "" | "identity" => return Ok(None),
             "deflate" => return Ok(Some(Stage::with(Coding::Deflate(None), memory))),
-            "gzip" | "x-gzip" => Box::new(Deflate(GzipDecoder::new())),
-            "br" => Box::<Brotli>::default(),
-            "zstd" => Box::new(Zstd::new()?),
+            "gzip" | "x-gzip" => Box::new(Deflate::new(GzipDecoder::new(), memory)),
+            "br" => Box::new(Brotli::new(memory)),
+            "zstd" => Box::new(Zstd::new(memory)?),
             _ => return Err(DecodeError::Encoding),
         };
         Ok(Some(Stage::with(Coding::Ready(codec), memory)))
@@ -126,7 +127,7 @@ impl Stage {
 
     /// A decoder of raw deflate, as WebSocket's `permessage-deflate` uses it.
     pub(super) fn raw_deflate(memory: &Arc<Memory>) -> Self {
-        let codec = Box::new(Deflate(DeflateDecoder::new()));
+        let codec = Box::new(Deflate::new(DeflateDecoder::new(), memory));
         Stage::with(Coding::Ready(codec), memory)
     }
 
@@ -134,6 +135,7 @@ impl Stage {
         Stage {
             codec,
             buffer: Box::default(),
+            memory: Arc::clone(memory),
             share: Share::empty(memory),
             ended: false,
             whole: false,
@@ -148,6 +150,9 @@ impl Stage {
             return Ok(());
         }
         if self.buffer.is_empty() {
+            if !self.share.resize(OUTPUT_BYTES) {
+                return Err(DecodeError::Memory);
+            }
             self.buffer = vec![0; OUTPUT_BYTES].into_boxed_slice();
         }
         let Coding::Deflate(held) = &mut self.codec else {
@@ -161,7 +166,7 @@ impl Stage {
                     *held = Some(first_byte);
                     return Ok(());
                 }
-                self.codec = Coding::Ready(deflate(first_byte, *second));
+                self.codec = Coding::Ready(deflate(first_byte, *second, &self.memory));
                 if first.is_some() {
                     self.decode(&[first_byte], out)?;
                 }
@@ -181,24 +186,22 @@ impl Stage {
                 if input.unwritten().is_empty() {
                     return Ok(());
                 }
-                codec.reinit().map_err(|_| DecodeError::Encoding)?;
+                codec.reinit()?;
             }
             let mut output = WriteBuffer::new_initialized(&mut self.buffer);
             let drained = input.unwritten().is_empty();
             let done = match codec.decode(&mut input, &mut output) {
                 Ok(done) => done,
+                Err(DecodeError::Memory) => return Err(DecodeError::Memory),
                 // Asked once too often whether anything is left to give.
                 Err(_) if drained => return Ok(()),
                 Err(_) if self.whole => {
                     self.trailing = true;
                     return Ok(());
                 }
-                Err(_) => return Err(DecodeError::Encoding),
+                Err(error) => return Err(error),
             };
             let (full, written) = (output.has_no_spare_space(), output.written_len());
-            if !self.share.resize(OUTPUT_BYTES + codec.held()) {
-                return Err(DecodeError::Memory);
-            }
             self.ended = done;
             self.whole |= done;
             out(&self.buffer[..written])?;
@@ -211,12 +214,12 @@ impl Stage {
 
 /// RFC 1950: the low four bits of the first byte are 8 and both bytes, as a number,
 /// divide by 31. Raw deflate that begins like that is about one in a thousand.
-fn deflate(first: u8, second: u8) -> Box<dyn Codec> {
+fn deflate(first: u8, second: u8, memory: &Arc<Memory>) -> Box<dyn Codec> {
     let header = u16::from(first) << 8 | u16::from(second);
     if first & 0x0f == 8 && first >> 4 <= 7 && header % 31 == 0 {
-        Box::new(Deflate(ZlibDecoder::new()))
+        Box::new(Deflate::new(ZlibDecoder::new(), memory))
     } else {
-        Box::new(Deflate(DeflateDecoder::new()))
+        Box::new(Deflate::new(DeflateDecoder::new(), memory))
     }
 }
 

@@ -11,7 +11,12 @@ use compression_core::util::{PartialBuffer, WriteBuffer};
 /// The codings that bodies are tested with.
 pub const CODINGS: [&str; 4] = ["gzip", "deflate", "br", "zstd"];
 
-/// An encoder of a content coding; `raw-deflate` is what some servers call `deflate`.
+fn brotli() -> EncoderParams {
+    EncoderParams::default().quality(Level::Precise(5))
+}
+
+/// An encoder of a content coding; `raw-deflate` is what some servers call `deflate`, and `br-16MB`
+/// is `br` with its largest window.
 pub fn encoder(coding: &str) -> Box<dyn EncodeV2> {
     match coding {
         "gzip" => Box::new(GzipEncoder::new(FlateEncoderParams::from(Level::Default))),
@@ -19,9 +24,8 @@ pub fn encoder(coding: &str) -> Box<dyn EncodeV2> {
         "raw-deflate" => Box::new(DeflateEncoder::new(FlateEncoderParams::from(
             Level::Default,
         ))),
-        "br" => Box::new(BrotliEncoder::new(
-            EncoderParams::default().quality(Level::Precise(5)),
-        )),
+        "br" => Box::new(BrotliEncoder::new(brotli())),
+        "br-16MB" => Box::new(BrotliEncoder::new(brotli().window_size(24))),
         "zstd" => Box::new(ZstdEncoder::new(3)),
         _ => panic!("no such coding: {coding}"),
     }

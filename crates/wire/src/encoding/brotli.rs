@@ -1,28 +1,52 @@
-//! Brotli, with an allocator that counts: a few bytes of it may ask for a window of 16 MB
+//! Brotli, with an allocator that accounts: a few bytes of it may ask for a window of 16 MB
 //! and for megabytes of tables.
 
+use super::DecodeError;
 use super::codec::Codec;
 use brotli_decompressor::{
     Allocator, BrotliDecompressStream, BrotliResult, BrotliState, SliceWrapper, SliceWrapperMut,
 };
 use compression_core::util::{PartialBuffer, WriteBuffer};
-use std::io;
+use parking_lot::Mutex;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use tokengauge_core::memory::{Memory, Share};
 
-/// Allocates for a decoder, and counts what it has allocated.
-#[derive(Clone, Default)]
-struct CountingAllocator(Arc<AtomicUsize>);
+/// What a decoder has allocated.
+struct Allocated {
+    share: Share,
+    bytes: usize,
+    /// Whether there was no memory for something.
+    refused: bool,
+}
+
+/// Allocates for a decoder. What there is no memory for is empty.
+#[derive(Clone)]
+struct CountingAllocator(Arc<Mutex<Allocated>>);
+
+impl CountingAllocator {
+    fn new(memory: &Arc<Memory>) -> CountingAllocator {
+        CountingAllocator(Arc::new(Mutex::new(Allocated {
+            share: Share::empty(memory),
+            bytes: 0,
+            refused: false,
+        })))
+    }
+
+    fn resize(&self, change: impl FnOnce(usize) -> usize) -> bool {
+        let mut allocated = self.0.lock();
+        let bytes = change(allocated.bytes);
+        if !allocated.share.resize(bytes) {
+            allocated.refused = true;
+            return false;
+        }
+        allocated.bytes = bytes;
+        true
+    }
+}
 
 /// What was allocated.
 #[derive(Default)]
 struct Cells<T>(Vec<T>);
-
-impl<T> Cells<T> {
-    fn bytes(&self) -> usize {
-        size_of_val(&*self.0)
-    }
-}
 
 impl<T> SliceWrapper<T> for Cells<T> {
     fn slice(&self) -> &[T] {
@@ -40,13 +64,17 @@ impl<T: Clone + Default> Allocator<T> for CountingAllocator {
     type AllocatedMemory = Cells<T>;
 
     fn alloc_cell(&mut self, length: usize) -> Cells<T> {
-        let cells = Cells(vec![T::default(); length]);
-        self.0.fetch_add(cells.bytes(), Ordering::Relaxed);
-        cells
+        let bytes = length * size_of::<T>();
+        match self.resize(|allocated| allocated + bytes) {
+            true => Cells(vec![T::default(); length]),
+            false => Cells::default(),
+        }
     }
 
     fn free_cell(&mut self, cells: Cells<T>) {
-        self.0.fetch_sub(cells.bytes(), Ordering::Relaxed);
+        let bytes = size_of_val(&*cells.0);
+        drop(cells);
+        self.resize(|allocated| allocated - bytes);
     }
 }
 
@@ -55,23 +83,26 @@ type State = BrotliState<CountingAllocator, CountingAllocator, CountingAllocator
 /// A decoder of Brotli.
 pub(super) struct Brotli {
     state: Box<State>,
-    counted: CountingAllocator,
+    allocator: CountingAllocator,
+    memory: Arc<Memory>,
 }
 
-impl Default for Brotli {
-    fn default() -> Self {
-        let counted = CountingAllocator::default();
-        let (bytes, words, codes) = (counted.clone(), counted.clone(), counted.clone());
+impl Brotli {
+    pub(super) fn new(memory: &Arc<Memory>) -> Brotli {
+        let allocator = CountingAllocator::new(memory);
+        let (bytes, words, codes) = (allocator.clone(), allocator.clone(), allocator.clone());
         Brotli {
-            state: Box::new(BrotliState::new(bytes, words, codes)),
-            counted,
+            // As RFC 7932 says: a window is at most 16 MB.
+            state: Box::new(BrotliState::new_strict(bytes, words, codes)),
+            allocator,
+            memory: Arc::clone(memory),
         }
     }
 }
 
 impl Codec for Brotli {
-    fn reinit(&mut self) -> io::Result<()> {
-        *self = Brotli::default();
+    fn reinit(&mut self) -> Result<(), DecodeError> {
+        *self = Brotli::new(&self.memory);
         Ok(())
     }
 
@@ -79,7 +110,7 @@ impl Codec for Brotli {
         &mut self,
         input: &mut PartialBuffer<&[u8]>,
         output: &mut WriteBuffer<'_>,
-    ) -> io::Result<bool> {
+    ) -> Result<bool, DecodeError> {
         let from = input.unwritten();
         let to = output.initialize_unwritten();
         let (mut read, mut written) = (0, 0);
@@ -96,13 +127,10 @@ impl Codec for Brotli {
         input.advance(read);
         output.advance(written);
         match result {
+            _ if self.allocator.0.lock().refused => Err(DecodeError::Memory),
             BrotliResult::ResultSuccess => Ok(true),
             BrotliResult::NeedsMoreInput | BrotliResult::NeedsMoreOutput => Ok(false),
-            BrotliResult::ResultFailure => Err(io::Error::other("not Brotli")),
+            BrotliResult::ResultFailure => Err(DecodeError::Encoding),
         }
-    }
-
-    fn held(&self) -> usize {
-        size_of::<State>() + self.counted.0.load(Ordering::Relaxed)
     }
 }

@@ -1,13 +1,18 @@
-//! The decoders of content codings, and what each holds.
+//! The decoders of content codings. Each accounts for what it allocates before it does so.
 
 use super::DecodeError;
 use compression_codecs::DecodeV2;
 use compression_core::util::{PartialBuffer, WriteBuffer};
-use std::io;
-use zstd_safe::{DCtx, DParameter, InBuffer, OutBuffer, ResetDirective};
+use std::sync::Arc;
+use tokengauge_core::memory::{Memory, Share};
+use zstd_safe::{DCtx, DParameter, InBuffer, OutBuffer};
 
 /// RFC 8878 and RFC 9659: a decoder of `zstd` as a content encoding needs 8 MB.
 const ZSTD_WINDOW_LOG: u32 = 23;
+/// The smallest window of a frame is 1 KB.
+const ZSTD_MIN_WINDOW_LOG: u32 = 10;
+/// What a decoder of Zstandard allocates besides the window: itself, and two blocks of 128 KB.
+const ZSTD_BYTES: usize = 512 * 1024;
 /// A window of 32 KiB, and the tables of codes.
 const DEFLATE_BYTES: usize = 48 * 1024;
 
@@ -16,83 +21,112 @@ pub(super) trait Codec: Send {
     /// Makes ready for another member or frame.
     ///
     /// # Errors
-    /// Those of the library.
-    fn reinit(&mut self) -> io::Result<()>;
+    /// Those of [`Codec::decode`].
+    fn reinit(&mut self) -> Result<(), DecodeError>;
 
     /// Decodes as much as there is and as fits; whether a member or frame is over.
     ///
     /// # Errors
-    /// The bytes are not of this coding.
+    /// The bytes are not of this coding, or there is no memory to decode them.
     fn decode(
         &mut self,
         input: &mut PartialBuffer<&[u8]>,
         output: &mut WriteBuffer<'_>,
-    ) -> io::Result<bool>;
-
-    /// Bytes of memory that it holds: its window and its tables.
-    fn held(&self) -> usize;
+    ) -> Result<bool, DecodeError>;
 }
 
 /// Deflate in whatever wrapping.
-pub(super) struct Deflate<D>(pub(super) D);
+pub(super) struct Deflate<D> {
+    decoder: D,
+    share: Share,
+}
+
+impl<D: DecodeV2 + Send> Deflate<D> {
+    pub(super) fn new(decoder: D, memory: &Arc<Memory>) -> Deflate<D> {
+        Deflate {
+            decoder,
+            share: Share::empty(memory),
+        }
+    }
+}
 
 impl<D: DecodeV2 + Send> Codec for Deflate<D> {
-    fn reinit(&mut self) -> io::Result<()> {
-        self.0.reinit()
+    fn reinit(&mut self) -> Result<(), DecodeError> {
+        self.decoder.reinit().map_err(|_| DecodeError::Encoding)
     }
 
     fn decode(
         &mut self,
         input: &mut PartialBuffer<&[u8]>,
         output: &mut WriteBuffer<'_>,
-    ) -> io::Result<bool> {
-        self.0.decode(input, output)
-    }
-
-    fn held(&self) -> usize {
-        DEFLATE_BYTES
+    ) -> Result<bool, DecodeError> {
+        if !self.share.resize(DEFLATE_BYTES) {
+            return Err(DecodeError::Memory);
+        }
+        let decoded = self.decoder.decode(input, output);
+        decoded.map_err(|_| DecodeError::Encoding)
     }
 }
 
 /// Zstandard, whose frames say how large a window they need.
-pub(super) struct Zstd(DCtx<'static>);
+pub(super) struct Zstd {
+    context: DCtx<'static>,
+    share: Share,
+    /// The bytes that the decoder takes before it has a window.
+    empty_bytes: usize,
+    /// Whether a frame was refused because memory for the largest window was not to be had.
+    short: bool,
+}
 
 impl Zstd {
-    pub(super) fn new() -> Result<Zstd, DecodeError> {
-        let mut context = DCtx::try_create().ok_or(DecodeError::Memory)?;
-        let window = DParameter::WindowLogMax(ZSTD_WINDOW_LOG);
-        context
-            .set_parameter(window)
-            .map_err(|_| DecodeError::Encoding)?;
-        Ok(Zstd(context))
+    pub(super) fn new(memory: &Arc<Memory>) -> Result<Zstd, DecodeError> {
+        let context = DCtx::try_create().ok_or(DecodeError::Memory)?;
+        Ok(Zstd {
+            empty_bytes: context.sizeof(),
+            context,
+            share: Share::empty(memory),
+            short: false,
+        })
+    }
+
+    /// Before a frame has told its window: accounts for the largest that there is memory for, and
+    /// refuses frames that need more.
+    fn reserve_window(&mut self) -> Result<(), DecodeError> {
+        let mut logs = (ZSTD_MIN_WINDOW_LOG..=ZSTD_WINDOW_LOG).rev();
+        let log = logs.find(|log| self.share.resize(ZSTD_BYTES + (1 << log)));
+        let log = log.ok_or(DecodeError::Memory)?;
+        self.short = log < ZSTD_WINDOW_LOG;
+        let set = self.context.set_parameter(DParameter::WindowLogMax(log));
+        set.map(|_| ()).map_err(|_| DecodeError::Encoding)
     }
 }
 
 impl Codec for Zstd {
-    fn reinit(&mut self) -> io::Result<()> {
-        let reset = self.0.reset(ResetDirective::SessionOnly);
-        reset.map(|_| ()).map_err(failed)
+    fn reinit(&mut self) -> Result<(), DecodeError> {
+        self.context = DCtx::try_create().ok_or(DecodeError::Memory)?;
+        Ok(())
     }
 
     fn decode(
         &mut self,
         input: &mut PartialBuffer<&[u8]>,
         output: &mut WriteBuffer<'_>,
-    ) -> io::Result<bool> {
+    ) -> Result<bool, DecodeError> {
+        if self.context.sizeof() == self.empty_bytes {
+            self.reserve_window()?;
+        }
         let mut from = InBuffer::around(input.unwritten());
         let mut to = OutBuffer::around(output.initialize_unwritten());
-        let expected = self.0.decompress_stream(&mut to, &mut from);
+        let expected = self.context.decompress_stream(&mut to, &mut from);
         let (read, written) = (from.pos(), to.pos());
         input.advance(read);
         output.advance(written);
-        Ok(expected.map_err(failed)? == 0)
+        let expected = expected.map_err(|_| match self.short {
+            true => DecodeError::Memory,
+            false => DecodeError::Encoding,
+        })?;
+        // It holds no more than was reserved.
+        let _ = self.share.resize(self.context.sizeof());
+        Ok(expected == 0)
     }
-
-    fn held(&self) -> usize {
-        self.0.sizeof()
-    }
-}
-
-fn failed(code: zstd_safe::ErrorCode) -> io::Error {
-    io::Error::other(zstd_safe::get_error_name(code))
 }
