@@ -1,7 +1,7 @@
 //! Frames that were forwarded and wait to be measured.
 
 use crate::call_handle::{Call, CallHandle};
-use crate::clock::{now, processor_time};
+use crate::clock::{now, waited_for_core};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::Context;
@@ -22,8 +22,7 @@ const BATCH_BYTES: usize = 4 * 1024;
 const BATCH_WITHIN: Duration = Duration::from_millis(950);
 /// The most bytes that are queued; frames beyond are not measured.
 const MAX_QUEUED_BYTES: usize = 256 * 1024;
-/// Two frames in a row that take longer to measure than this pause measuring. Of the second only the processor time counts,
-/// so that measuring is not paused because other programs had the core.
+/// Two frames in a row that take longer to measure than this pause measuring; the time that others had the core is not theirs.
 const SLOW_FRAME: Duration = Duration::from_millis(5);
 /// How many times as long as the slow frame took measuring is paused.
 const PAUSE_FACTOR: u32 = 4;
@@ -156,14 +155,16 @@ impl MeasureQueue {
         let mut last = started;
         while let Some(frame) = self.frames.pop_front() {
             self.bytes -= frame.bytes.len();
-            let before = self.is_suspicious().then(processor_time);
+            let waited = self.is_suspicious().then(waited_for_core);
             handle.response_frame(frame);
             let at = now();
-            let cost = match before {
-                Some(before) => processor_time().saturating_sub(before),
-                None => at.saturating_duration_since(last),
-            };
-            self.throttle(at, cost);
+            let waited = waited.map_or(Duration::ZERO, |before| {
+                waited_for_core().saturating_sub(before)
+            });
+            self.throttle(
+                at,
+                at.saturating_duration_since(last).saturating_sub(waited),
+            );
             last = at;
             if self.is_paused(at) {
                 return true;
@@ -179,12 +180,13 @@ impl MeasureQueue {
         true
     }
 
-    /// Whether the last frame took too long. Others may have had the core meanwhile, so of the next one the processor time counts.
+    /// Whether the last frame took too long: others may have had the core meanwhile, so that for the next one that is counted.
     fn is_suspicious(&self) -> bool {
         self.slow_in_a_row > 0
     }
 
-    /// Pauses measuring when it is so slow that it would delay traffic.
+    /// Pauses measuring when it is so slow that it would delay traffic: by two frames in a row, the second without the time
+    /// that others had its core.
     fn throttle(&mut self, at: Instant, cost: Duration) {
         self.slow_in_a_row = if cost > SLOW_FRAME {
             self.slow_in_a_row + 1
