@@ -191,6 +191,41 @@ async fn in_shadow_mode_a_store_that_is_away_changes_nothing() {
     assert!(metric(&process, shadow).await >= 60.0);
 }
 
+/// Announces an answer of 2^62 bytes to every command, and sends bytes of it for as long as they are taken.
+async fn store_without_an_end() -> (SocketAddr, mpsc::UnboundedReceiver<usize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
+    let address = listener.local_addr().expect("an address");
+    let (taken, received) = mpsc::unbounded_channel();
+    tokio::spawn(async move {
+        while let Ok((mut tcp, _)) = listener.accept().await {
+            let mut sent = 0;
+            let mut piece = format!("${}\r\n", 1_u64 << 62).into_bytes();
+            while tcp.write_all(&piece).await.is_ok() {
+                sent += piece.len();
+                piece = vec![b'x'; 64 * 1024];
+            }
+            let _ = taken.send(sent);
+        }
+    });
+    (address, received)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_store_that_announces_an_endless_answer_is_left() {
+    const BUFFERS: usize = 16 << 20;
+    let fixture = Fixture::new().await;
+    let (address, mut taken) = store_without_an_end().await;
+    let quota = "[[quota]]\nname = \"q\"\nper = \"session\"\nrequests_per_minute = 60\n";
+    let config = fixture.config(address, "timeout = \"30s\"", quota);
+    let process = Process::start(&config).await;
+    for _ in 0..3 {
+        let one = tokio::time::timeout(TIMEOUT, taken.recv()).await;
+        let one = one.expect("it is left in time").expect("a number");
+        assert!(one < BUFFERS, "{one} bytes were taken of one answer");
+    }
+    assert_eq!(status(&process).await, 200);
+}
+
 /// A command of the protocol; `None` at the end of the connection.
 async fn command(reader: &mut (impl AsyncBufRead + Unpin)) -> Option<Vec<String>> {
     let mut line = String::new();

@@ -1,5 +1,6 @@
 //! The connection to the store: one, over which scripts are run in batches. After any failure another one is made.
 
+use crate::bounded_stream::{BoundedStream, ReadAllowance};
 use crate::settings::{Password, Settings};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, RedisConnectionInfo, RedisError, Value};
@@ -91,6 +92,7 @@ pub(crate) struct Client {
 
 struct Connection {
     redis: MultiplexedConnection,
+    allowance: ReadAllowance,
     digests: Vec<String>,
     /// Ends with the connection.
     _driver: JoinSet<()>,
@@ -189,6 +191,11 @@ impl Client {
         }
         // Everything is in a timeout of ours.
         let config = AsyncConnectionConfig::new().set_response_timeout(None);
+        let allowance = ReadAllowance::default();
+        let stream = BoundedStream {
+            stream,
+            allowance: allowance.clone(),
+        };
         let made = MultiplexedConnection::new_with_config(&about, stream, config).await;
         let (mut redis, drive) = made?;
         let mut driver = JoinSet::new();
@@ -200,6 +207,7 @@ impl Client {
         Ok(Connection {
             digests: load.query_async(&mut redis).await?,
             redis,
+            allowance,
             _driver: driver,
         })
     }
@@ -207,6 +215,7 @@ impl Client {
 
 impl Connection {
     async fn run(&mut self, scripts: &[Invocation]) -> Result<Vec<Value>, ClientError> {
+        self.allowance.renew();
         if scripts.is_empty() {
             let _: Value = redis::cmd("PING").query_async(&mut self.redis).await?;
             return Ok(Vec::new());

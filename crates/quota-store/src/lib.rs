@@ -3,6 +3,7 @@
 #![cfg_attr(test, allow(clippy::print_stdout, clippy::print_stderr))]
 
 mod alerts;
+mod bounded_stream;
 mod client;
 mod keys;
 mod settings;

@@ -1,0 +1,72 @@
+//! A bound on what is read of the store's answers: the client keeps an answer that is not whole, and
+//! whoever answers in the store's place could announce one of any length.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, ready};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// The most bytes of the answers to one batch. An answer of a script has a few numbers.
+const MAX_ANSWER_BYTES: usize = 1 << 20;
+
+/// How many bytes may still be read. Clones are the same one.
+#[derive(Clone)]
+pub(crate) struct ReadAllowance(Arc<AtomicUsize>);
+
+impl Default for ReadAllowance {
+    fn default() -> Self {
+        ReadAllowance(Arc::new(AtomicUsize::new(MAX_ANSWER_BYTES)))
+    }
+}
+
+impl ReadAllowance {
+    /// Allows the answers to another batch.
+    pub(crate) fn renew(&self) {
+        self.0.store(MAX_ANSWER_BYTES, Ordering::Relaxed);
+    }
+}
+
+/// A stream from which no more is read than is allowed.
+pub(crate) struct BoundedStream<S> {
+    pub(crate) stream: S,
+    pub(crate) allowance: ReadAllowance,
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for BoundedStream<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut self.stream).poll_read(cx, buffer))?;
+        let read = buffer.filled().len() - before;
+        let left = self.allowance.0.load(Ordering::Relaxed);
+        let Some(left) = left.checked_sub(read) else {
+            let problem = format!("answered more than {MAX_ANSWER_BYTES} bytes");
+            return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, problem)));
+        };
+        self.allowance.0.store(left, Ordering::Relaxed);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for BoundedStream<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
