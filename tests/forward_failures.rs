@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 use tokengauge::observer::{End, FailureKind};
+use tokengauge::proxy::settings::DEFAULT_MAX_IDLE;
 use tokengauge_test_support::agent::refusal;
 use tokengauge_test_support::connection::RawConnection;
 use tokengauge_test_support::port::nowhere;
@@ -311,6 +312,32 @@ async fn posts_without_a_pause_use_connections_again() {
     upstream.abort();
 }
 
+/// A burst of short calls to a new upstream opens about two connections for each agent.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_burst_of_posts_opens_few_connections() {
+    const AGENTS: usize = 8;
+    const CALLS: usize = 400;
+    for max_idle in [AGENTS, DEFAULT_MAX_IDLE] {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("an address");
+        let mut proxy = Setup::to(listener.local_addr().expect("bound"));
+        proxy.max_idle = max_idle;
+        let proxy = proxy.start().await;
+        let upstream = tokio::spawn(serve_posts(listener));
+        let agents = (0..AGENTS).map(|_| async {
+            let mut agent = RawConnection::connect(proxy.address).await;
+            for _ in 0..CALLS {
+                agent.write(POST).await;
+                agent.read_until(b"ok").await;
+            }
+        });
+        futures_util::future::join_all(agents).await;
+        let calls = proxy.recorder.ended_calls(AGENTS * CALLS).await;
+        let opened = calls.iter().filter(|call| call.reused() == [false]).count();
+        assert!(opened <= 20, "{opened} connections, max_idle {max_idle}");
+        upstream.abort();
+    }
+}
+
 /// Closed once right after a response, an endpoint has to prove more.
 #[tokio::test]
 async fn an_endpoint_that_closed_unannounced_is_trusted_later() {
@@ -430,7 +457,7 @@ async fn reused(resend_bytes: usize) -> (Upstream, Proxy, RawConnection, RawConn
 async fn a_request_that_a_reused_connection_lost_is_sent_once_more_where_that_is_set() {
     let (upstream, proxy, mut agent, mut backend) = reused(16).await;
     agent
-        .write("PUT /a HTTP/1.1\r\nHost: h\r\nX-A: 1\r\nTrailer: T\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n")
+        .write("PUT /a HTTP/1.1\r\nHost: h\r\nX-A: 1\r\nTrailer: digest\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n")
         .await;
     let first = backend.read_head().await;
     backend.read_until(b"abc\r\n").await;
@@ -438,8 +465,10 @@ async fn a_request_that_a_reused_connection_lost_is_sent_once_more_where_that_is
     let mut backend = upstream.accept().await;
     assert_eq!(backend.read_head().await, first);
     backend.read_until(b"3\r\nabc\r\n").await;
-    agent.write("2\r\nde\r\n0\r\nT: 1\r\n\r\n").await;
-    backend.read_until(b"2\r\nde\r\n0\r\nt: 1\r\n\r\n").await;
+    agent.write("2\r\nde\r\n0\r\nDigest: 1\r\n\r\n").await;
+    backend
+        .read_until(b"2\r\nde\r\n0\r\ndigest: 1\r\n\r\n")
+        .await;
     backend.write(OK).await;
     agent.read_until(b"ok").await;
     let calls = proxy.recorder.ended_calls(2).await;

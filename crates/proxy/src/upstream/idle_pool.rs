@@ -14,7 +14,12 @@ use tokio::runtime::Handle;
 const EARLY_CLOSE: Duration = Duration::from_secs(1);
 /// How long a new endpoint has to keep a connection open after a response to be trusted: servers
 /// that close without `connection: close` do so right after the response.
-const PROBATION: Duration = Duration::from_millis(100);
+pub(super) const PROBATION: Duration = Duration::from_millis(100);
+/// Once a new endpoint has had so many idle connections, none of which was old enough to be trusted, a request waits for
+/// one that has stayed open for [`SHORT_PROBATION`] before another is opened.
+const MAX_ON_PROBATION: usize = 8;
+/// How long that is.
+const SHORT_PROBATION: Duration = Duration::from_millis(10);
 /// After this many early closes in a row, the pool is disabled for a while.
 const MAX_EARLY_CLOSES: u8 = 2;
 const DISABLED_FOR: Duration = Duration::from_secs(60);
@@ -23,7 +28,8 @@ const DISABLED_FOR: Duration = Duration::from_secs(60);
 /// connections after each response without `connection: close` (llama.cpp after streams). A request
 /// sent at that moment is lost, and if the server may have read it, it must not be sent again. So a
 /// request that is not idempotent reuses a connection only if the endpoint has been seen to keep
-/// one open for [`PROBATION`]. After one was closed early every request needs that, for [`EARLY_CLOSE`], and
+/// one open for [`PROBATION`], or the connection itself has stayed open for [`SHORT_PROBATION`] after there were
+/// [`MAX_ON_PROBATION`] of them. After one was closed early every request needs that, for [`EARLY_CLOSE`], and
 /// after one was lost that way the pool is disabled for a while.
 pub(super) struct IdlePool {
     created: Instant,
@@ -33,6 +39,8 @@ pub(super) struct IdlePool {
     idle: Mutex<VecDeque<IdleConnection>>,
     /// Whether a connection stayed open long enough, and none was closed early since.
     trusted: AtomicBool,
+    /// Whether there were so many connections that requests wait for one of them.
+    crowded: AtomicBool,
     /// Whether a connection was ever closed early.
     has_closed_early: AtomicBool,
     /// Consecutive connections that were closed early.
@@ -66,6 +74,7 @@ impl IdlePool {
             idle_for: upstream.idle_for,
             idle: Mutex::default(),
             trusted: AtomicBool::new(false),
+            crowded: AtomicBool::new(false),
             has_closed_early: AtomicBool::new(false),
             early_closes: AtomicU8::new(0),
             disabled_until: AtomicU64::new(0),
@@ -94,6 +103,9 @@ impl IdlePool {
         }
         let since = now();
         idle.push_back(IdleConnection { since, io });
+        if idle.len() >= MAX_ON_PROBATION.min(self.max_idle) {
+            self.crowded.store(true, Ordering::Relaxed);
+        }
         true
     }
 
@@ -105,20 +117,43 @@ impl IdlePool {
         }
     }
 
+    /// Whether a request gets only a connection that has stayed open long enough.
+    fn is_cautious(&self, non_idempotent: bool) -> bool {
+        !self.trusted.load(Ordering::Relaxed)
+            && (non_idempotent || self.has_closed_early.load(Ordering::Relaxed))
+    }
+
+    /// Whether a request should wait for one of the connections of an endpoint that is not trusted yet, before another one
+    /// is opened.
+    pub fn is_worth_waiting(&self, non_idempotent: bool) -> bool {
+        let is = |flag: &AtomicBool| flag.load(Ordering::Relaxed);
+        self.is_cautious(non_idempotent) && is(&self.crowded) && !is(&self.has_closed_early)
+    }
+
+    /// Whether the connection after the oldest one may be used although the endpoint is not trusted yet.
+    fn second_may_be_used(&self, idle: &VecDeque<IdleConnection>) -> bool {
+        let second = idle.get(1);
+        self.is_worth_waiting(true)
+            && second.is_some_and(|idle| idle.since.elapsed() >= SHORT_PROBATION)
+    }
+
     /// Takes a connection for a request, with the time since when it was idle. Until the endpoint is trusted, a
     /// `non_idempotent` request, and after an early close any, gets only one that has stayed open long enough.
     pub fn take(&self, non_idempotent: bool) -> Option<(Io, Instant)> {
         loop {
-            let cautious = !self.trusted.load(Ordering::Relaxed)
-                && (non_idempotent || self.has_closed_early.load(Ordering::Relaxed));
-            let mut next = {
+            let (mut next, old_enough) = {
                 let mut idle = locked(&self.idle);
-                if cautious {
-                    idle.pop_front()
+                if !self.is_cautious(non_idempotent) {
+                    (take_youngest(&mut idle)?, true)
+                } else if idle.front()?.since.elapsed() >= self.required_age() {
+                    (idle.pop_front()?, true)
+                } else if self.second_may_be_used(&idle) {
+                    // The oldest one stays, to show how long the endpoint keeps connections open.
+                    (idle.remove(1)?, true)
                 } else {
-                    take_youngest(&mut idle)
+                    (idle.pop_front()?, false)
                 }
-            }?;
+            };
             let age = next.since.elapsed();
             if !next.io.is_open_and_idle() {
                 self.record_closed(age);
@@ -126,7 +161,7 @@ impl IdlePool {
             }
             self.early_closes.store(0, Ordering::Relaxed);
             self.record_open(age);
-            if cautious && age < self.required_age() {
+            if !old_enough {
                 locked(&self.idle).push_front(next);
                 return None;
             }

@@ -1,6 +1,7 @@
 //! Leases a connection for a request: an idle one, a new one, or the next that becomes free.
 
 use super::addresses::Host;
+use super::idle_pool::PROBATION;
 use super::limits::{OpenConnection, WaitFor};
 use super::{ConnectOptions, Endpoint, Lease, LeasedConnection, Sharing, Upstream};
 use crate::clock::now;
@@ -10,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokengauge_core::observer::{Failure, FailureKind};
 use tokio::sync::MutexGuard;
-use tokio::time::{timeout, timeout_at};
+use tokio::time::{sleep, timeout, timeout_at};
 
 /// When to retry a request that found no free connection.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -18,6 +19,9 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// How often a waiting request checks for capacity by itself: changes of settings, and other
 /// upstreams' use of descriptors, do not wake it.
 const RECHECK_INTERVAL: Duration = Duration::from_millis(250);
+
+/// How often a request looks for a connection that has become old enough to be used.
+const RETRY_INTERVAL: Duration = Duration::from_millis(2);
 
 /// One request's search for a connection.
 pub(crate) struct LeaseSearch<'a> {
@@ -108,7 +112,7 @@ impl<'a> LeaseSearch<'a> {
         };
         let reused = match self.options.new_connection {
             true => None,
-            false => self.upstream.try_reuse(endpoint, self.options),
+            false => self.reuse(endpoint).await,
         };
         if let Some(connection) = reused {
             return Ok(leased(connection, true));
@@ -130,6 +134,25 @@ impl<'a> LeaseSearch<'a> {
                 None => Err(self.failed(endpoint, failure)),
             },
             Err(other) => Err(other),
+        }
+    }
+
+    /// A free connection or stream. Where the endpoint has many that are only too young to be used, waits for one, so that a
+    /// burst of short requests to a new endpoint does not open a connection for each. By the end of its probation the
+    /// endpoint is trusted.
+    async fn reuse(&self, endpoint: &Endpoint) -> Option<LeasedConnection> {
+        let deadline = now() + PROBATION;
+        let pool = &endpoint.idle_pool;
+        loop {
+            let reused = self.upstream.try_reuse(endpoint, self.options);
+            let wait = reused.is_none()
+                && !self.options.upgrade
+                && now() < deadline
+                && pool.is_worth_waiting(self.options.non_idempotent);
+            if !wait {
+                return reused;
+            }
+            sleep(RETRY_INTERVAL).await;
         }
     }
 
