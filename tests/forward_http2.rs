@@ -195,12 +195,68 @@ impl Body for WithTrailer {
 
 fn with_trailer() -> AnyBody {
     let mut trailers = HeaderMap::new();
-    trailers.insert("x-sum", "1".parse().unwrap());
+    for name in ["content-digest", "x-sum", "x-api-key", "cookie"] {
+        trailers.insert(name, "1".parse().unwrap());
+    }
     WithTrailer(vec![
         Frame::trailers(trailers),
         Frame::data(Bytes::from_static(b"data")),
     ])
     .boxed()
+}
+
+/// Answers every request with this status, and sends a body after it.
+async fn backend_that_adds_a_body() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((tcp, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let mut connection = h2::server::handshake(tcp).await.unwrap();
+                while let Some(Ok((request, mut answer))) = connection.accept().await {
+                    let status = request.uri().path().trim_start_matches('/');
+                    let head = Response::builder().status(status).body(()).unwrap();
+                    let mut body = answer.send_response(head, false).unwrap();
+                    let _ = body.send_data(Bytes::from_static(b"of another"), true);
+                }
+            });
+        }
+    });
+    address
+}
+
+#[tokio::test]
+async fn a_body_after_a_response_without_one_does_not_reach_the_agent() {
+    let backend = backend_that_adds_a_body().await;
+    let proxy = Setup::to(backend).http2().start().await;
+    let mut agent = agent::http2(proxy.address).await;
+    for (method, status, expected) in [
+        ("GET", 200, "of another"),
+        ("GET", 204, ""),
+        ("GET", 304, ""),
+        ("HEAD", 200, ""),
+        ("POST", 204, ""),
+    ] {
+        let request = Request::builder()
+            .method(method)
+            .uri(format!("http://agent.example/{status}"))
+            .body(whole(""));
+        let response = agent.send_request(request.unwrap()).await.unwrap();
+        assert_eq!(response.status().as_u16(), status);
+        let body = response.into_body().collect().await.unwrap();
+        assert_eq!(body.to_bytes(), expected, "{method}, {status}");
+    }
+    let mut agent = RawConnection::connect(proxy.address).await;
+    for status in [204, 304] {
+        let request = format!("GET /{status} HTTP/1.1\r\nHost: h\r\n\r\n");
+        agent.write(request).await;
+        assert!(
+            agent
+                .read_head()
+                .await
+                .starts_with(&format!("HTTP/1.1 {status} "))
+        );
+    }
 }
 
 #[tokio::test]
@@ -231,7 +287,11 @@ async fn http2_to_http2_keeps_everything_trailers_too() {
     let body = soon("a body", response.into_body().collect())
         .await
         .unwrap();
-    assert_eq!(body.trailers().unwrap()["x-sum"], "1");
+    let trailers = body.trailers().unwrap();
+    assert_eq!(
+        (&trailers["content-digest"], trailers.len()),
+        (&"1".parse().unwrap(), 1)
+    );
     assert_eq!(body.to_bytes(), "data");
     let call = proxy.recorder.only_call().await;
     assert_eq!(
@@ -239,7 +299,7 @@ async fn http2_to_http2_keeps_everything_trailers_too() {
         (b"data".to_vec(), b"data".to_vec())
     );
     let trailers = call.find(|seen| match seen {
-        ObserverEvent::Trailers(trailers) => trailers.get("x-sum").cloned(),
+        ObserverEvent::Trailers(trailers) => trailers.get("content-digest").cloned(),
         _ => None,
     });
     assert_eq!(trailers.expect("told"), "1");

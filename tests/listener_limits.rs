@@ -1,5 +1,6 @@
 //! What an agent may not do, and how many may be there at once.
 
+use http_body_util::BodyExt;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 use tokengauge::config;
@@ -196,7 +197,7 @@ async fn a_malformed_head_is_answered_with_400() {
 }
 
 #[tokio::test]
-async fn connections_beyond_the_limit_wait_until_one_closes() {
+async fn connections_beyond_the_limit_wait_while_all_are_in_use() {
     let upstream = CannedUpstream::start().await;
     let proxy = Setup::to(upstream.address)
         .limits(|limits| limits.connections = 2)
@@ -205,8 +206,8 @@ async fn connections_beyond_the_limit_wait_until_one_closes() {
     let mut first = proxy.agent().await;
     let mut second = proxy.agent().await;
     for agent in [&mut first, &mut second] {
-        agent.get("/hello").await;
-        agent.text_until("hello").await;
+        agent.get("/stream").await;
+        agent.text_until("first").await;
     }
     let mut waiting = Vec::new();
     for _ in 0..3 {
@@ -219,13 +220,98 @@ async fn connections_beyond_the_limit_wait_until_one_closes() {
     assert_eq!(proxy.shutdown.connections(), 2);
 
     drop(first);
-    for mut agent in waiting {
+    for agent in &mut waiting {
         let answer = agent.text_until("hello").await;
         assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
         assert!(proxy.shutdown.connections() <= 2);
     }
-    second.get("/hello").await;
-    second.text_until("hello").await;
+    upstream.finish();
+    second.text_until("last").await;
+}
+
+/// The agents that are served, and those whose connections made room.
+#[tokio::test]
+async fn at_the_limit_the_longest_idle_connection_makes_room() {
+    const LIMIT: usize = 20;
+    let upstream = CannedUpstream::start().await;
+    let proxy = Setup::to(upstream.address)
+        .limits(|limits| limits.connections = LIMIT)
+        .start()
+        .await;
+    let mut idle = Vec::new();
+    let silent = proxy.agent().await;
+    proxy.has_connections(1).await;
+    for _ in 1..LIMIT {
+        let mut agent = proxy.agent().await;
+        agent.get("/hello").await;
+        agent.text_until("hello").await;
+        idle.push(agent);
+    }
+    let mut fresh = Vec::new();
+    for _ in 0..LIMIT / 2 {
+        let mut agent = proxy.agent().await;
+        let asked = Instant::now();
+        agent.get("/hello").await;
+        agent.text_until("hello").await;
+        assert!(
+            asked.elapsed() < Duration::from_secs(5),
+            "{:?}",
+            asked.elapsed()
+        );
+        fresh.push(agent);
+    }
+    assert_eq!(proxy.shutdown.idle_connections_closed(), LIMIT as u64 / 2);
+    let mut rest = idle.split_off(LIMIT / 2 - 1);
+    for mut closed in idle.into_iter().chain([silent]) {
+        assert_eq!(closed.text_to_end().await, "");
+    }
+    for open in rest.iter_mut().chain(&mut fresh) {
+        open.get("/hello").await;
+        open.text_until("hello").await;
+    }
+}
+
+#[tokio::test]
+async fn an_idle_connection_of_http2_makes_room_and_one_in_use_does_not() {
+    let upstream = CannedUpstream::start().await;
+    let proxy = Setup::to(upstream.address)
+        .limits(|limits| limits.connections = 2)
+        .start()
+        .await;
+    let get = |path: &str| {
+        let request = http::Request::get(format!("http://{}{path}", proxy.address));
+        request.body(none()).expect("a request")
+    };
+    let (mut used, mut idle) = (http2(proxy.address).await, http2(proxy.address).await);
+    let stream = used.send_request(get("/stream")).await.expect("an answer");
+    let hello = idle.send_request(get("/hello")).await.expect("an answer");
+    hello.into_body().collect().await.expect("a body");
+    let mut agent = proxy.agent().await;
+    agent.get("/hello").await;
+    agent.text_until("hello").await;
+    assert!(
+        idle.send_request(get("/hello")).await.is_err(),
+        "it was closed"
+    );
+    upstream.finish();
+    let body = stream.into_body().collect().await.expect("it goes on");
+    assert!(body.to_bytes().ends_with(b"last"));
+}
+
+#[tokio::test]
+async fn an_idle_connection_is_closed_after_the_configured_time() {
+    let upstream = CannedUpstream::start().await;
+    let idle_timeout = Duration::from_millis(500);
+    let proxy = Setup::to(upstream.address)
+        .limits(|limits| limits.idle_timeout = idle_timeout)
+        .start()
+        .await;
+    let mut agent = proxy.agent().await;
+    agent.get("/hello").await;
+    agent.text_until("hello").await;
+    let begun = Instant::now();
+    assert_eq!(agent.text_to_end().await, "");
+    assert!(begun.elapsed() >= idle_timeout / 2, "{:?}", begun.elapsed());
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 //! The limit on open files: it is raised at the start and divided among connections.
 
+use crate::proxy::settings::Limits;
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::fcntl_dupfd_cloexec;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -28,6 +29,12 @@ pub(super) struct FdLimits {
 }
 
 impl FdLimits {
+    /// Lowers `limits` to what the descriptors allow.
+    pub(super) fn apply(self, limits: &mut Limits) {
+        limits.connections = self.agents;
+        limits.total_http2_streams = limits.total_http2_streams.min(self.upstreams);
+    }
+
     /// Agents get at most half of what is not reserved, upstreams the rest.
     fn of(files: u64, connections: usize, threads: usize) -> FdLimits {
         let reserved = (files / 4).clamp(RESERVED_LEAST, RESERVED) + of_other_threads(threads);

@@ -64,7 +64,7 @@ impl RunningProxy {
             )));
         }
         let fd_limits = super::fd_limit::raise(next.limits.connections, self.threads);
-        next.limits.connections = fd_limits.agents;
+        fd_limits.apply(&mut next.limits);
         let next = Arc::new(next);
         let wrong = |reason: String| Error::Configuration(format!("{}: {reason}", next.origin));
         let routing = self.forwarder.prepare(next.forwarding());

@@ -9,7 +9,7 @@ use crate::export::prometheus::Prometheus;
 use crate::export::registry::{Gauge, Registry};
 use crate::export::{cost, labels, quota, runtime, slo};
 use crate::meter::Meter;
-use crate::proxy::{Forwarder, TrafficRuntimes, UpstreamConnections};
+use crate::proxy::{Forwarder, Shutdown, TrafficRuntimes, UpstreamConnections};
 use crate::sessions::{RunawayReason, SessionWatch};
 use crate::slo::Slos;
 use std::sync::Arc;
@@ -27,6 +27,7 @@ pub(super) struct Sources<'a> {
     pub(super) shared_limits: &'a SharedLimits,
     pub(super) session_watch: &'a Arc<SessionWatch>,
     pub(super) runtimes: &'a TrafficRuntimes,
+    pub(super) shutdown: &'a Shutdown,
 }
 
 /// Installs the hooks that update metrics before every scrape.
@@ -40,7 +41,15 @@ pub(super) fn install(prometheus: &Prometheus, sources: &Sources<'_>) {
         shared_limits,
         session_watch,
         runtimes,
+        shutdown,
     } = sources;
+    let of_agents = shutdown.clone();
+    prometheus.before_scrape(move |registry, _| {
+        let counter = |family: &'static _| registry.series(family, &());
+        let closed = of_agents.idle_connections_closed();
+        counter(&names::AGENT_IDLE_CONNECTIONS_CLOSED).absolute(closed);
+        counter(&names::AGENT_STREAMS_REFUSED).absolute(of_agents.streams_refused());
+    });
     // Weak, because the forwarder already holds the exporter through the meter.
     let weak_forwarder = Arc::downgrade(forwarder);
     prometheus.before_scrape(move |registry, _| {

@@ -70,7 +70,7 @@ impl Proxy {
         runtimes: &TrafficRuntimes,
     ) -> Result<Proxy, Error> {
         let fd_limits = super::fd_limit::raise(config.limits.connections, runtimes.number());
-        config.limits.connections = fd_limits.agents;
+        fd_limits.apply(&mut config.limits);
         crate::config::warn_of_memory_limit(config.measure.memory_bytes);
         for warning in &config.warnings {
             tracing::warn!("{}{warning}", config.origin);
@@ -128,6 +128,7 @@ impl Proxy {
             shared_limits: &shared_limits,
             session_watch: &session_watch,
             runtimes,
+            shutdown: &shutdown,
         };
         scrape_hooks::install(&prometheus, &sources);
         let bound = bind_listeners(&config)?;

@@ -10,6 +10,17 @@ const LEAST: usize = 8 << 20;
 /// socket buffers, which count too, and the process itself.
 const PART: u64 = 4;
 
+/// There may be one open stream for this many bytes of the limit. A stream takes about a quarter of
+/// it, without the kernel's buffers.
+const BYTES_PER_STREAM: u64 = 64 << 10;
+
+/// The default of `total_http2_streams`, of which there are never more than descriptors for upstreams.
+pub(crate) fn default_streams() -> usize {
+    let streams =
+        limit().map(|limit| usize::try_from(limit / BYTES_PER_STREAM).unwrap_or(usize::MAX));
+    streams.unwrap_or(usize::MAX).max(1)
+}
+
 /// The default of `memory_bytes`.
 pub(crate) fn default_bytes() -> usize {
     of_limit(limit())

@@ -2,7 +2,7 @@
 //! problem.
 
 use super::file::{self, File, Problem, line_at};
-use super::memory_limit::default_bytes;
+use super::memory_limit::{default_bytes, default_streams};
 use super::spanned::Spanned;
 use super::unreachable;
 use super::*;
@@ -215,9 +215,15 @@ fn limits(written: file::Limits) -> Limits {
             .head_bytes
             .map_or(default.head_bytes, |size| size.into_inner().0),
         http2_streams: written.http2_streams.unwrap_or(default.http2_streams),
+        total_http2_streams: written
+            .total_http2_streams
+            .map_or_else(default_streams, Spanned::into_inner),
         head_timeout: written
             .head_timeout
             .map_or(default.head_timeout, |span| span.0),
+        idle_timeout: written
+            .idle_timeout
+            .map_or(default.idle_timeout, |span| span.0),
         requests_per_minute: written.requests_per_minute,
     }
 }

@@ -236,6 +236,7 @@ pub struct Setup {
     /// The limits of measuring.
     pub bounds: String,
     pub url: String,
+    pub http2_streams: usize,
     pub idle_for: &'static str,
     pub eject_for: &'static str,
     /// The timeouts for heads and for pauses in bodies, in milliseconds.
@@ -252,6 +253,7 @@ impl Setup {
             route: String::new(),
             bounds: format!("memory_bytes = {MEMORY}\nbody_bytes = \"1MiB\"\n"),
             url: format!("http://{}", backend.address),
+            http2_streams: 100,
             idle_for: "100ms",
             eject_for: "1ms",
             timeout_ms: LONG_TIMEOUT_MS,
@@ -265,13 +267,14 @@ impl Setup {
             route,
             bounds,
             url,
+            http2_streams,
             idle_for,
             eject_for,
             timeout_ms,
             ..
         } = self;
         format!(
-            "{settings}{SETTINGS}{bounds}[limits]\nhttp2_streams = 100\nhead_timeout = \"{timeout_ms}ms\"\n\
+            "{settings}{SETTINGS}{bounds}[limits]\nhttp2_streams = {http2_streams}\nhead_timeout = \"{timeout_ms}ms\"\n\
              [[upstream]]\nname = \"engine\"\nurl = \"{url}\"\n\
              idle_for = \"{idle_for}\"\neject_for = \"{eject_for}\"\ntimeouts.connect = \"{timeout_ms}ms\"\n\
              timeouts.head = \"{timeout_ms}ms\"\ntimeouts.idle = \"{timeout_ms}ms\"\n{upstream}\

@@ -12,6 +12,8 @@
 //! | process | file descriptors, disks, receivers of telemetry, clocks, panics | [`process`] |
 //! | memory | agents that do not read, tiny chunks, long prompts | [`backpressure`] |
 //! | memory | bodies and frames that are small on the wire and large once decoded | [`amplification`] |
+//! | memory | compressed requests that a limit reads | [`request_bombs`] |
+//! | memory | streams of HTTP/2 that are opened and not finished | [`open_streams`] |
 //! | memory | an injected sidecar's own limit | [`sidecar`] |
 //!
 //! `docs/reliability.md` has a row for each. What else breaks, and is tested by itself:
@@ -32,6 +34,7 @@ mod cgroup;
 mod fixture;
 pub mod frames;
 mod message;
+mod open_streams;
 mod process;
 mod request_bombs;
 mod script;

@@ -2,7 +2,7 @@
 
 use crate::threads::ConnectionCount;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::sleep;
@@ -121,6 +121,24 @@ impl Shutdown {
         }
     }
 
+    pub(super) fn record_idle_closed(&self) {
+        self.open.idle_closed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Idle connections that were closed to make room for others.
+    pub fn idle_connections_closed(&self) -> u64 {
+        self.open.idle_closed.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn record_stream_refused(&self) {
+        self.open.refused_streams.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Streams of HTTP/2 that were refused because too many were open.
+    pub fn streams_refused(&self) -> u64 {
+        self.open.refused_streams.load(Ordering::Relaxed)
+    }
+
     /// Connections that were open when the shutdown terminated them.
     pub(super) fn aborted_connections(&self) -> usize {
         self.open.aborted.load(Ordering::Relaxed)
@@ -153,6 +171,8 @@ struct OpenCounts {
     requests: AtomicUsize,
     calls: AtomicUsize,
     aborted: AtomicUsize,
+    idle_closed: AtomicU64,
+    refused_streams: AtomicU64,
 }
 
 impl Default for OpenCounts {
@@ -162,6 +182,8 @@ impl Default for OpenCounts {
             requests: AtomicUsize::new(0),
             calls: AtomicUsize::new(0),
             aborted: AtomicUsize::new(0),
+            idle_closed: AtomicU64::new(0),
+            refused_streams: AtomicU64::new(0),
         }
     }
 }

@@ -4,8 +4,9 @@
 use super::ConnectionInfo;
 use crate::settings::Route;
 use http::header::{
-    AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE,
-    COOKIE, EXPECT, FORWARDED, HOST, SET_COOKIE, TE, TRAILER, TRANSFER_ENCODING, UPGRADE, VIA,
+    AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE,
+    CONTENT_TYPE, COOKIE, EXPECT, FORWARDED, HOST, MAX_FORWARDS, PROXY_AUTHORIZATION, SET_COOKIE,
+    TE, TRAILER, TRANSFER_ENCODING, UPGRADE, VIA, WWW_AUTHENTICATE,
 };
 use http::uri::{Authority, Scheme};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version, request, response};
@@ -41,6 +42,73 @@ const END_TO_END: [HeaderName; 14] = [
     HeaderName::from_static("x-api-key"),
     HeaderName::from_static("x-goog-api-key"),
 ];
+
+/// Fields that a trailer of a response may not be: framing, routing, credentials, and what belongs to
+/// one connection (RFC 9110 §6.5.1).
+const NO_TRAILERS: [HeaderName; 20] = [
+    AUTHORIZATION,
+    CACHE_CONTROL,
+    CONNECTION,
+    CONTENT_ENCODING,
+    CONTENT_LENGTH,
+    CONTENT_RANGE,
+    CONTENT_TYPE,
+    COOKIE,
+    HOST,
+    HTTP2_SETTINGS,
+    KEEP_ALIVE,
+    MAX_FORWARDS,
+    PROXY_AUTHORIZATION,
+    PROXY_CONNECTION,
+    SET_COOKIE,
+    TE,
+    TRAILER,
+    TRANSFER_ENCODING,
+    UPGRADE,
+    WWW_AUTHENTICATE,
+];
+
+/// The trailers of a request that are forwarded: checksums and timings. Of any other it is unknown whether an upstream
+/// takes it for a field of the head, which decides who asks and what is allowed.
+const REQUEST_TRAILERS: [&str; 7] = [
+    "content-digest",
+    "content-md5",
+    "digest",
+    "repr-digest",
+    "server-timing",
+    "x-amz-trailer-signature",
+    "x-content-sha256",
+];
+/// The same for names that begin with these.
+const REQUEST_TRAILER_PREFIXES: [&str; 2] = ["x-amz-checksum-", "grpc-"];
+
+/// Whether a response may have a trailer of this name.
+pub(super) fn is_response_trailer(name: &HeaderName) -> bool {
+    !NO_TRAILERS.contains(name)
+}
+
+fn is_request_trailer(name: &HeaderName) -> bool {
+    let name = name.as_str();
+    let mut prefixes = REQUEST_TRAILER_PREFIXES.iter();
+    REQUEST_TRAILERS.contains(&name) || prefixes.any(|prefix| name.starts_with(prefix))
+}
+
+/// Removes the trailers that a response may not have.
+pub(super) fn retain_response_trailers(trailers: &mut HeaderMap) {
+    retain(trailers, is_response_trailer);
+}
+
+/// Removes the trailers of a request that are not forwarded.
+pub(super) fn retain_request_trailers(trailers: &mut HeaderMap) {
+    retain(trailers, is_request_trailer);
+}
+
+/// Whether a response has no body, whatever follows its head (RFC 9110 §6.4.1).
+pub(super) fn is_bodiless(status: StatusCode, method: &Method) -> bool {
+    status.is_informational()
+        || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
+        || *method == Method::HEAD
+}
 
 /// Prepares an agent's request head for the upstream. Call it while `host` and the URI are still
 /// the agent's: `x-forwarded-host` is taken from them. `upgrade` is what [`asks_for_upgrade`] says.

@@ -6,6 +6,7 @@ mod connection;
 mod connection_timeouts;
 mod http1_connection;
 mod http1_response;
+mod open_connections;
 mod protocol_sniff;
 
 use super::{Forwarder, Shutdown, TrafficRuntimes};
@@ -13,6 +14,7 @@ use crate::settings::{self, Limits};
 use arc_swap::ArcSwapOption;
 use backoff::Backoff;
 use connection::Server;
+use connection_timeouts::CLOSE_TIMEOUT;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -20,12 +22,14 @@ use std::time::Duration;
 use tokengauge_net::address;
 use tokengauge_net::tls::{self, Acceptor};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep, timeout};
 
 pub use active_listeners::{ActiveListeners, ListenerUpdate};
 pub(super) use connection_timeouts::TimedSocket;
 
+/// How often a connection that waits for room looks for one that has become idle.
+const RETRY_INTERVAL: Duration = Duration::from_millis(10);
 /// How long terminated connections may take to close.
 const TERMINATE_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -138,16 +142,15 @@ async fn drain(shutdown: &Shutdown, drain_timeout: Duration) -> DrainSummary {
     }
 }
 
-/// Accepts connections until aborted. At the connection limit, one accepted connection waits here
-/// and the others in the kernel's accept queue.
+/// Accepts connections until aborted. At the connection limit the longest idle one makes room; where none is idle, one
+/// accepted connection waits here and the others in the kernel's accept queue.
 async fn accept(bound: BoundListener, server: Arc<Server>, permits: Arc<Semaphore>) {
     let mut backoff = Backoff::default();
     loop {
-        let Some((tcp, peer)) = accept_one(&bound, &mut backoff).await else {
+        let Some((tcp, peer)) = accept_one(&bound, &server, &mut backoff).await else {
             continue;
         };
-        let permit = Arc::clone(&permits).acquire_owned().await;
-        let permit = permit.expect("the semaphore is never closed");
+        let permit = make_room(&server, &permits).await;
         let (runtime, count) = server.runtimes.choose();
         let drain = server.shutdown.open_connection(permit, count);
         let (server, acceptor) = (Arc::clone(&server), bound.acceptor.load_full());
@@ -161,8 +164,25 @@ async fn accept(bound: BoundListener, server: Arc<Server>, permits: Arc<Semaphor
     }
 }
 
+/// A permit for one more connection, for which idle ones are closed.
+async fn make_room(server: &Server, permits: &Arc<Semaphore>) -> OwnedSemaphorePermit {
+    loop {
+        if let Ok(permit) = Arc::clone(permits).try_acquire_owned() {
+            return permit;
+        }
+        let wait = match server.close_longest_idle() {
+            true => CLOSE_TIMEOUT,
+            false => RETRY_INTERVAL,
+        };
+        if let Ok(permit) = timeout(wait, Arc::clone(permits).acquire_owned()).await {
+            return permit.expect("the semaphore is never closed");
+        }
+    }
+}
+
 async fn accept_one(
     bound: &BoundListener,
+    server: &Server,
     backoff: &mut Backoff,
 ) -> Option<(TcpStream, SocketAddr)> {
     match bound.listener.accept().await {
@@ -172,6 +192,8 @@ async fn accept_one(
         }
         Err(error) if is_connection_error(&error) => None,
         Err(error) => {
+            // Perhaps no descriptor is left.
+            server.close_longest_idle();
             let pause = backoff.failed(Instant::now());
             if let Some(failures) = pause.report {
                 tracing::error!(address = %bound.address, %error, failures, "cannot accept connections");

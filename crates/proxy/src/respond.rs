@@ -76,7 +76,8 @@ impl Forwarding<'_> {
                 Err(problem) => return self.refuse_response(call, problem, &endpoint),
             }
         } else {
-            let source = source(body, endpoint, closes);
+            let bodiless = headers::is_bodiless(parts.status, &self.method);
+            let source = source(body, endpoint, closes, bodiless);
             let timeouts = &self.upstream.settings.timeouts;
             let mut streaming = StreamingBody::new(source, call, timeouts, in_flight);
             if rewritten && rewrite::prepare_for_filter(&mut parts) {
@@ -185,8 +186,15 @@ fn framing_problem(headers: &HeaderMap) -> Option<&'static str> {
     (!has_plain_length(headers)).then_some("sent a content-length that is not a number")
 }
 
-fn source(body: UpstreamBody, endpoint: Arc<Endpoint>, closes: bool) -> ResponseSource {
+fn source(
+    body: UpstreamBody,
+    endpoint: Arc<Endpoint>,
+    closes: bool,
+    bodiless: bool,
+) -> ResponseSource {
     match body {
+        // What follows the head all the same would be taken for a body.
+        UpstreamBody::Http2 { .. } if bodiless => ResponseSource::Ended,
         UpstreamBody::Http2 { incoming, stream } => ResponseSource::Http2 {
             incoming,
             _stream: stream,

@@ -165,14 +165,18 @@ pub struct Timeouts {
 /// Bounds of the process.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limits {
-    /// Agent connections at once; more wait in the accept queue.
+    /// Agent connections at once. A further one takes the place of the longest idle one, or waits in the accept queue.
     pub connections: usize,
     /// Bytes of a request head, and of a response head.
     pub head_bytes: usize,
     /// Concurrent streams of one HTTP/2 connection.
     pub http2_streams: u32,
+    /// Streams at once on all HTTP/2 connections together; more are refused.
+    pub total_http2_streams: usize,
     /// How long an agent may take to send a request head.
     pub head_timeout: Duration,
+    /// How long a connection without a request is kept.
+    pub idle_timeout: Duration,
     /// Requests a minute per route; `None` is no limit.
     pub requests_per_minute: Option<std::num::NonZeroU32>,
 }
@@ -194,7 +198,11 @@ impl Default for Limits {
             connections: 10_000,
             head_bytes: 64 * 1024,
             http2_streams: 1_000,
+            total_http2_streams: 10_000,
             head_timeout: Duration::from_secs(30),
+            // Clients' pools keep theirs for up to 90 s. Then it is the client who closes, and no request is sent while
+            // the proxy closes.
+            idle_timeout: Duration::from_secs(120),
             requests_per_minute: None,
         }
     }

@@ -3,6 +3,7 @@
 use super::agent_body::{AgentBody, AgentBodyError};
 use super::call_handle::CallHandle;
 use super::clock::now;
+use super::headers;
 use bytes::Bytes;
 use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
@@ -302,7 +303,12 @@ impl Body for Upload {
         let polled = self.source.poll_frame(cx);
         self.handle.set_awaiting_upload(polled.is_pending());
         let frame = match ready!(polled) {
-            Some(Ok(frame)) => Some(Ok(self.record_frame(frame))),
+            Some(Ok(mut frame)) => {
+                frame.trailers_mut().map(headers::retain_request_trailers);
+                let frame = self.record_frame(frame);
+                let is_empty = frame.trailers_ref().is_some_and(HeaderMap::is_empty);
+                (!is_empty).then_some(Ok(frame))
+            }
             Some(Err(error)) => {
                 self.handle.set_upload_failed(error.is_malformed());
                 Some(Err(error))

@@ -84,8 +84,8 @@ pub(in crate::config) struct Admin {
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(in crate::config) struct Limits {
-    /// Agent connections at once; more wait. At most half of the descriptors that are not set apart
-    /// ([reliability](reliability.md)).
+    /// Agent connections at once. A further one takes the place of the longest idle one, or waits if none is idle. At
+    /// most half of the descriptors that are not set apart ([reliability](reliability.md)).
     #[schemars(extend(
         "default" = ProxyLimits::default().connections,
         "minimum" = 1,
@@ -102,9 +102,20 @@ pub(in crate::config) struct Limits {
     /// Streams at once on one HTTP/2 connection.
     #[schemars(extend("default" = ProxyLimits::default().http2_streams))]
     pub(in crate::config) http2_streams: Option<u32>,
+    /// Streams at once on all HTTP/2 connections together; more get `REFUSED_STREAM`, which agents may send again. By default
+    /// as many as connections to upstreams, and at most one for every 64KiB of memory that a cgroup allows.
+    #[schemars(extend(
+        "minimum" = 1,
+        "x-reason" = ", or no agent could use HTTP/2",
+    ))]
+    pub(in crate::config) total_http2_streams: Option<Spanned<usize>>,
     /// How long an agent may take to send a request head.
     #[schemars(extend("default" = Span(ProxyLimits::default().head_timeout)))]
     pub(in crate::config) head_timeout: Option<Span>,
+    /// How long an agent's connection without a request is kept. Let the agents' pools keep theirs for a shorter time, or a
+    /// request may be sent while the connection is being closed.
+    #[schemars(extend("default" = Span(ProxyLimits::default().idle_timeout)))]
+    pub(in crate::config) idle_timeout: Option<Span>,
     /// Requests a minute on each route; no limit by default.
     pub(in crate::config) requests_per_minute: Option<NonZeroU32>,
 }

@@ -3,6 +3,7 @@
 use super::ResponseBodyError;
 use super::chunked::ChunkedDecoder;
 use super::head::BodyLength;
+use crate::headers;
 use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
 use std::ops::Range;
@@ -99,7 +100,9 @@ impl<I: AsyncRead + Unpin> BodyReader<I> {
 
     /// The trailers, once the body has ended.
     pub fn take_trailers(&mut self) -> Option<HeaderMap> {
-        self.trailers.take()
+        let mut trailers = self.trailers.take();
+        trailers.as_mut().map(headers::retain_response_trailers);
+        trailers
     }
 
     /// The socket, if it can be used for another request.

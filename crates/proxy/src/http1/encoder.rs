@@ -1,28 +1,10 @@
 //! How bodies are framed when they are written (RFC 9112 §6, §7).
 
 use super::write_buffer::{CHUNK_END, COPY, WriteBuffer};
+use crate::headers::is_response_trailer;
 use bytes::Bytes;
-use http::header::{
-    AUTHORIZATION, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE,
-    HOST, MAX_FORWARDS, SET_COOKIE, TE, TRAILER, TRANSFER_ENCODING,
-};
+use http::header::TRAILER;
 use http::{HeaderMap, HeaderName};
-
-/// Fields that trailers may not hold: framing, routing and credentials (RFC 9110 §6.5.1).
-const NO_TRAILERS: [HeaderName; 12] = [
-    AUTHORIZATION,
-    CACHE_CONTROL,
-    CONTENT_ENCODING,
-    CONTENT_LENGTH,
-    CONTENT_RANGE,
-    CONTENT_TYPE,
-    HOST,
-    MAX_FORWARDS,
-    SET_COOKIE,
-    TE,
-    TRAILER,
-    TRANSFER_ENCODING,
-];
 
 /// How a body is framed, and how much of it is to come.
 #[derive(Debug)]
@@ -48,7 +30,7 @@ impl BodyEncoder {
             .filter_map(|line| line.to_str().ok())
             .flat_map(|line| line.split(','))
             .filter_map(|name| HeaderName::from_bytes(name.trim().as_bytes()).ok());
-        BodyEncoder::Chunked(names.filter(|name| !NO_TRAILERS.contains(name)).collect())
+        BodyEncoder::Chunked(names.filter(is_response_trailer).collect())
     }
 
     pub fn is_chunked(&self) -> bool {

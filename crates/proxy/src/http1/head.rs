@@ -274,14 +274,11 @@ fn one_length(headers: &mut HeaderMap) -> Result<Option<u64>, HeadError> {
 const INVALID_LENGTH: HeadError = HeadError::Malformed("invalid content-length");
 
 fn response_length(response: &response::Parts, method: &Method) -> Result<BodyLength, HeadError> {
-    let (status, headers) = (response.status, &response.headers);
-    let none = status.is_informational()
-        || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
-        || *method == Method::HEAD;
-    if none {
+    if headers::is_bodiless(response.status, method) {
         return Ok(BodyLength::Known(0));
     }
-    if let Some(coding) = headers.get_all(TRANSFER_ENCODING).iter().next_back() {
+    let fields = &response.headers;
+    if let Some(coding) = fields.get_all(TRANSFER_ENCODING).iter().next_back() {
         if response.version == Version::HTTP_10 {
             return Err(HeadError::Malformed("transfer-encoding in HTTP/1.0"));
         }
@@ -291,7 +288,7 @@ fn response_length(response: &response::Parts, method: &Method) -> Result<BodyLe
         });
     }
     let mut length = None;
-    for value in headers.get_all(CONTENT_LENGTH) {
+    for value in fields.get_all(CONTENT_LENGTH) {
         // Proxies join lines to lists: the same length several times is one.
         for item in value.as_bytes().split(|byte| *byte == b',') {
             let this = digits(item.trim_ascii()).ok_or(INVALID_LENGTH)?;

@@ -7,8 +7,12 @@ use bytes::{Buf, Bytes};
 use http::HeaderMap;
 use http_body::Frame;
 
+/// Chunks shorter than this that arrived together are joined, so that a body in chunks of a byte costs
+/// hardly more than another.
+const JOINED_BELOW: usize = 1024;
+
 /// Decodes the body of a request, frame by frame: each chunk is one, or the part of it that has
-/// arrived.
+/// arrived, or several short ones together.
 #[derive(Debug)]
 pub(crate) struct RequestDecoder {
     framing: Framing,
@@ -67,9 +71,18 @@ impl RequestDecoder {
             }
             Framing::Chunked(chunked) => {
                 let next = chunked.next_chunk(arrived)?;
-                let content = arrived.slice(next.payload);
+                let mut content = arrived.slice(next.payload);
+                let mut trailers = next.trailers;
                 arrived.advance(next.consumed);
-                if let Some(trailers) = next.trailers {
+                let more = trailers.is_none() && !arrived.is_empty();
+                if more && (1..JOINED_BELOW).contains(&content.len()) {
+                    // An error there comes again with the next frame.
+                    let (rest, _) = chunked.read_partial(arrived);
+                    content = [content, rest.payload].concat().into();
+                    trailers = rest.trailers;
+                    arrived.advance(rest.consumed);
+                }
+                if let Some(trailers) = trailers {
                     self.framing = Framing::Length(0);
                     self.trailers = Some(trailers).filter(|trailers| !trailers.is_empty());
                 }
@@ -101,6 +114,18 @@ mod tests {
         }
         assert!(decoder.is_complete());
         (content, trailers, arrived)
+    }
+
+    #[test]
+    fn short_chunks_that_arrived_together_are_one_frame_and_an_error_comes_behind_them() {
+        let mut arrived = Bytes::from_static(b"1\r\na\r\n2\r\nbc\r\n1\r\nd\r\nx\r\n");
+        let mut decoder = RequestDecoder::new(BodyLength::Chunked);
+        let frame = decoder.next_frame(&mut arrived).expect("good");
+        let content = frame.and_then(|frame| frame.into_data().ok());
+        assert_eq!(content.as_deref(), Some(&b"abcd"[..]));
+        for _ in 0..2 {
+            assert!(decoder.next_frame(&mut arrived).is_err());
+        }
     }
 
     #[test]

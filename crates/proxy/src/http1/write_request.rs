@@ -18,14 +18,14 @@ use tokio::io::AsyncWrite;
 const USUAL_LINE: usize = 40;
 /// Pieces of a body that are written before others have their turn.
 const TURNS: usize = 16;
+/// The head and the pieces that are there at once are written together, up to so many bytes.
+const WRITE_AT: usize = 16 * 1024;
 
 /// A request on its way to an upstream.
 pub(crate) struct RequestWriter {
     body: Upload,
     encoder: BodyEncoder,
     out: WriteBuffer,
-    /// The head waits to be written with the first piece of the body.
-    head_unsent: bool,
     /// All of the body is in `out`, or has left.
     ended: bool,
 }
@@ -50,7 +50,6 @@ impl RequestWriter {
         let mut body = request.into_body();
         body.defer_sent_report();
         RequestWriter {
-            head_unsent: true,
             ended: body.is_end_stream(),
             body,
             encoder,
@@ -86,7 +85,7 @@ impl RequestWriter {
         cx: &mut Context<'_>,
     ) -> Poll<Result<(), SendError>> {
         for _ in 0..TURNS {
-            if !std::mem::take(&mut self.head_unsent) || self.ended {
+            if self.ended || self.out.pending_bytes() >= WRITE_AT {
                 ready!(self.out.poll_flush(io, cx))?;
             }
             if self.ended {
@@ -101,6 +100,7 @@ impl RequestWriter {
                 Poll::Ready(frame) => self.add(frame.and_then(Result::ok))?,
             }
         }
+        ready!(self.out.poll_flush(io, cx))?;
         cx.waker().wake_by_ref();
         Poll::Pending
     }

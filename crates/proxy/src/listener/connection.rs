@@ -2,6 +2,7 @@
 
 use super::connection_timeouts::{ConnectionTimeouts, TimedSocket, TimeoutKind};
 use super::http1_connection::serve_requests;
+use super::open_connections::{OpenConnections, OpenStream};
 use super::protocol_sniff::{HttpVersion, SniffedSocket};
 use crate::agent_body::AgentBody;
 use crate::agent_connection::AgentConnection;
@@ -21,7 +22,6 @@ use hyper::body::Incoming;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use std::convert::Infallible;
 use std::fmt::Display;
 use std::future::{pending, poll_fn};
 use std::net::SocketAddr;
@@ -49,6 +49,7 @@ pub(super) struct Server {
     pub(super) shutdown: Shutdown,
     pub(super) runtimes: TrafficRuntimes,
     forwarder: Arc<Forwarder>,
+    open: Arc<OpenConnections>,
     /// Settings for new connections; an open one keeps those that it began with.
     settings: ArcSwap<ConnectionSettings>,
 }
@@ -59,6 +60,8 @@ struct ConnectionSettings {
     head_bytes: usize,
     http2: http2::Builder<StreamExecutor>,
     head_timeout: Duration,
+    idle_timeout: Duration,
+    total_http2_streams: usize,
 }
 
 impl ConnectionSettings {
@@ -67,6 +70,8 @@ impl ConnectionSettings {
             head_bytes: limits.head_bytes,
             http2: http2(limits),
             head_timeout: limits.head_timeout,
+            idle_timeout: limits.idle_timeout,
+            total_http2_streams: limits.total_http2_streams,
         }
     }
 }
@@ -82,8 +87,18 @@ impl Server {
             shutdown,
             runtimes,
             forwarder,
+            open: Arc::default(),
             settings: ArcSwap::from_pointee(ConnectionSettings::new(limits)),
         }
+    }
+
+    /// Closes the connection that has been idle for longest; returns whether there was one.
+    pub(super) fn close_longest_idle(&self) -> bool {
+        let closed = self.open.close_longest_idle();
+        if closed {
+            self.shutdown.record_idle_closed();
+        }
+        closed
     }
 
     /// Applies other limits to new connections.
@@ -122,7 +137,7 @@ pub(super) async fn serve(
     let send_state = Arc::new(SendState::new());
     let timeouts = ConnectionTimeouts::new(
         Instant::now(),
-        settings.head_timeout,
+        (settings.head_timeout, settings.idle_timeout),
         Arc::clone(&send_state),
     );
     let tls = acceptor.is_some();
@@ -175,6 +190,7 @@ async fn serve_http(
     timeouts: ConnectionTimeouts,
 ) {
     let timeouts = Arc::new(timeouts);
+    let _open = server.open.add(&timeouts);
     let (peer, mut drain) = (info.peer, info.drain.clone());
     let send_state = Arc::clone(&info.send_state);
     let mut socket = SniffedSocket::new(TimedSocket::new(io, Arc::clone(&timeouts)));
@@ -273,6 +289,8 @@ impl SupervisedConnection<'_> {
                         self.send_state.set_close_reason(CloseReason::SendTimeout);
                         return log_end(self.peer, Err("the agent takes nothing"));
                     }
+                    TimeoutKind::Closing => return log_end(self.peer, Err("the agent did not close it")),
+                    TimeoutKind::Evicted => graceful_shutdown(connection.as_mut()),
                     TimeoutKind::Idle => {
                         self.timeouts.closing(Instant::now());
                         graceful_shutdown(connection.as_mut());
@@ -332,12 +350,21 @@ impl ConnectionService {
 
     /// Serves a request of an HTTP/2 connection. Counts it as in flight before the future is first
     /// polled: that happens in another task, after the connection's timeouts have been checked.
+    /// Refuses the stream where too many are open on all connections together.
     fn call(
         self: Arc<Self>,
         request: Request<Incoming>,
-    ) -> impl Future<Output = Result<Response<CountedBody>, Infallible>> {
-        let mut call = self.begin(true);
+    ) -> impl Future<Output = Result<Response<CountedBody>, h2::Error>> {
+        let limit = self.server.settings.load().total_http2_streams;
+        let open = self.server.open.open_stream(limit);
+        let call = open.map(|open| (self.begin(true), open));
+        if call.is_none() {
+            self.server.shutdown.record_stream_refused();
+        }
         async move {
+            let Some((mut call, open)) = call else {
+                return Err(h2::Error::from(h2::Reason::REFUSED_STREAM));
+            };
             call.stream = current_stream();
             let stream = call.stream.as_ref();
             let (parts, incoming) = request.into_parts();
@@ -348,7 +375,11 @@ impl ConnectionService {
             };
             let response = self.server.forwarder.forward(request, &self.info, stream);
             let response = Response::from(response.await);
-            Ok(response.map(|body| CountedBody { body, call }))
+            Ok(response.map(|body| CountedBody {
+                body,
+                call,
+                _open: open,
+            }))
         }
     }
 }
@@ -371,6 +402,7 @@ impl Drop for ActiveRequest {
 struct CountedBody {
     body: Body,
     call: ActiveRequest,
+    _open: OpenStream,
 }
 
 impl http_body::Body for CountedBody {

@@ -8,19 +8,19 @@ use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
-/// How long an idle connection is kept. Clients' pools keep theirs for up to 90 s, so that it is
-/// the client who closes, and no request is sent while the proxy closes.
-const IDLE_TIMEOUT: Duration = Duration::from_secs(120);
+/// How long an idle connection that makes room for another may take to close.
+pub(super) const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The phase of a connection, shared by its socket, its requests and its timer.
 #[derive(Debug)]
 pub(super) struct ConnectionTimeouts {
     head_timeout: Duration,
+    idle_timeout: Duration,
     state: Mutex<State>,
     send_state: Arc<SendState>,
 }
@@ -28,13 +28,19 @@ pub(super) struct ConnectionTimeouts {
 #[derive(Debug)]
 struct State {
     phase: Phase,
+    /// Whether it is to make room for another.
+    evicted: bool,
+    /// Wakes the connection's task while it is idle.
+    task: Option<Waker>,
     /// Whether it speaks HTTP/2: bytes between requests need not start a head.
     multiplexed: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// Reading a request head since then; a new connection starts here.
+    /// Open since then, and nothing was read.
+    Silent(Instant),
+    /// Reading a request head since then.
     Head(Instant),
     /// Serving this many requests.
     Requests(usize),
@@ -42,6 +48,17 @@ enum Phase {
     Idle(Instant),
     /// Reading the rest of a request after its response; since then nothing of it came.
     Upload(Instant),
+    /// Asked to close, for which it has until then.
+    Closing(Instant),
+}
+
+impl Phase {
+    fn idle_since(self) -> Option<Instant> {
+        match self {
+            Phase::Silent(since) | Phase::Idle(since) => Some(since),
+            _ => None,
+        }
+    }
 }
 
 /// Which timeout expired.
@@ -53,20 +70,27 @@ pub(super) enum TimeoutKind {
     Idle,
     /// The agent did not read what was written.
     Send,
+    /// It was idle, and is to make room for another connection.
+    Evicted,
+    /// It did not close in time.
+    Closing,
 }
 
 impl ConnectionTimeouts {
     pub(super) fn new(
         now: Instant,
-        head_timeout: Duration,
+        (head_timeout, idle_timeout): (Duration, Duration),
         send_state: Arc<SendState>,
     ) -> ConnectionTimeouts {
         let state = State {
-            phase: Phase::Head(now),
+            phase: Phase::Silent(now),
+            evicted: false,
+            task: None,
             multiplexed: false,
         };
         ConnectionTimeouts {
             head_timeout,
+            idle_timeout,
             state: Mutex::new(state),
             send_state,
         }
@@ -77,7 +101,7 @@ impl ConnectionTimeouts {
         state.multiplexed = multiplexed;
         state.phase = match state.phase {
             Phase::Requests(count) => Phase::Requests(count + 1),
-            Phase::Head(_) | Phase::Idle(_) | Phase::Upload(_) => Phase::Requests(1),
+            _ => Phase::Requests(1),
         };
     }
 
@@ -107,13 +131,35 @@ impl ConnectionTimeouts {
 
     /// The connection was asked to close, for which it has as long as for a head.
     pub(super) fn closing(&self, now: Instant) {
-        self.state().phase = Phase::Head(now);
+        self.state().phase = Phase::Closing(now + self.head_timeout);
+    }
+
+    /// Since when there has been no request on it, if there is none.
+    pub(super) fn idle_since(&self) -> Option<Instant> {
+        self.state().phase.idle_since()
+    }
+
+    /// Closes the connection, if it has been idle since `since`; returns whether it has.
+    pub(super) fn evict(&self, since: Instant) -> bool {
+        let mut state = self.state();
+        if state.phase.idle_since() != Some(since) {
+            return false;
+        }
+        state.phase = Phase::Closing(Instant::now() + CLOSE_TIMEOUT);
+        state.evicted = true;
+        if let Some(task) = state.task.take() {
+            task.wake();
+        }
+        true
     }
 
     /// Resolves when a timeout expires. The deadline moves with the connection's activity, so poll
     /// this after the connection.
     pub(super) async fn expired(&self, mut sleep: Pin<&mut Sleep>) -> TimeoutKind {
         poll_fn(|context| {
+            if self.poll_evicted(context).is_ready() {
+                return Poll::Ready(TimeoutKind::Evicted);
+            }
             let Some((deadline, kind)) = self.deadline() else {
                 return Poll::Pending;
             };
@@ -126,9 +172,24 @@ impl ConnectionTimeouts {
         .await
     }
 
+    fn poll_evicted(&self, context: &Context<'_>) -> Poll<()> {
+        let state = &mut *self.state();
+        if std::mem::take(&mut state.evicted) {
+            return Poll::Ready(());
+        }
+        if state.phase.idle_since().is_some() {
+            match &mut state.task {
+                Some(task) => task.clone_from(context.waker()),
+                task => *task = Some(context.waker().clone()),
+            }
+        }
+        Poll::Pending
+    }
+
     fn record_read(&self, now: impl FnOnce() -> Instant) {
         let mut state = self.state();
         match state.phase {
+            Phase::Silent(since) => state.phase = Phase::Head(since),
             Phase::Idle(_) if !state.multiplexed => state.phase = Phase::Head(now()),
             Phase::Upload(_) => state.phase = Phase::Upload(now()),
             _ => {}
@@ -137,14 +198,17 @@ impl ConnectionTimeouts {
 
     fn deadline(&self) -> Option<(Instant, TimeoutKind)> {
         match self.state().phase {
-            Phase::Head(since) => Some((since + self.head_timeout, TimeoutKind::Head)),
+            Phase::Silent(since) | Phase::Head(since) => {
+                Some((since + self.head_timeout, TimeoutKind::Head))
+            }
             Phase::Requests(_) => {
                 let deadline = self.send_state.deadline()?;
                 Some((deadline.into(), TimeoutKind::Send))
             }
             Phase::Idle(since) | Phase::Upload(since) => {
-                Some((since + IDLE_TIMEOUT, TimeoutKind::Idle))
+                Some((since + self.idle_timeout, TimeoutKind::Idle))
             }
+            Phase::Closing(until) => Some((until, TimeoutKind::Closing)),
         }
     }
 
@@ -249,11 +313,16 @@ mod tests {
     use super::*;
 
     const HEAD: Duration = Duration::from_secs(30);
+    const IDLE: Duration = Duration::from_secs(120);
+
+    fn timeouts(start: Instant) -> ConnectionTimeouts {
+        ConnectionTimeouts::new(start, (HEAD, IDLE), Arc::new(SendState::new()))
+    }
 
     #[test]
     fn a_new_connection_has_the_head_timeout_from_its_start() {
         let start = Instant::now();
-        let timeouts = ConnectionTimeouts::new(start, HEAD, Arc::new(SendState::new()));
+        let timeouts = timeouts(start);
         timeouts.record_read(|| start + HEAD / 2);
         assert_eq!(timeouts.deadline(), Some((start + HEAD, TimeoutKind::Head)));
     }
@@ -261,7 +330,7 @@ mod tests {
     #[test]
     fn no_timeout_runs_while_a_request_is_in_flight() {
         let start = Instant::now();
-        let timeouts = ConnectionTimeouts::new(start, HEAD, Arc::new(SendState::new()));
+        let timeouts = timeouts(start);
         timeouts.request_started(true);
         timeouts.request_started(true);
         timeouts.request_ended(start);
@@ -273,7 +342,7 @@ mod tests {
     fn the_send_timeout_runs_while_the_agent_accepts_nothing() {
         let start = Instant::now();
         let send_state = Arc::new(SendState::new());
-        let timeouts = ConnectionTimeouts::new(start, HEAD, Arc::clone(&send_state));
+        let timeouts = ConnectionTimeouts::new(start, (HEAD, IDLE), Arc::clone(&send_state));
         timeouts.request_started(false);
         assert_eq!(timeouts.deadline(), None);
         send_state.set_blocked();
@@ -286,14 +355,11 @@ mod tests {
     #[test]
     fn a_later_head_is_timed_from_its_first_byte() {
         let start = Instant::now();
-        let timeouts = ConnectionTimeouts::new(start, HEAD, Arc::new(SendState::new()));
+        let timeouts = timeouts(start);
         timeouts.request_started(false);
         let over = start + Duration::from_secs(50);
         timeouts.request_ended(over);
-        assert_eq!(
-            timeouts.deadline(),
-            Some((over + IDLE_TIMEOUT, TimeoutKind::Idle))
-        );
+        assert_eq!(timeouts.deadline(), Some((over + IDLE, TimeoutKind::Idle)));
         let first_byte = over + Duration::from_secs(60);
         timeouts.record_read(|| first_byte);
         timeouts.record_read(|| first_byte + Duration::from_secs(20));
@@ -306,14 +372,14 @@ mod tests {
     #[test]
     fn an_upload_after_its_response_is_timed_from_its_last_byte() {
         let start = Instant::now();
-        let timeouts = ConnectionTimeouts::new(start, HEAD, Arc::new(SendState::new()));
+        let timeouts = timeouts(start);
         timeouts.request_started(false);
         timeouts.request_ended(start);
         timeouts.upload_continues();
         let last = start + Duration::from_secs(100);
         timeouts.record_read(|| last);
         timeouts.upload_continues();
-        let idle = |since| Some((since + IDLE_TIMEOUT, TimeoutKind::Idle));
+        let idle = |since| Some((since + IDLE, TimeoutKind::Idle));
         assert_eq!(timeouts.deadline(), idle(last));
         let end = last + Duration::from_secs(1);
         timeouts.upload_ended(end);
@@ -325,13 +391,34 @@ mod tests {
     #[test]
     fn frames_between_requests_of_http2_are_not_the_start_of_a_head() {
         let start = Instant::now();
-        let timeouts = ConnectionTimeouts::new(start, HEAD, Arc::new(SendState::new()));
+        let timeouts = timeouts(start);
         timeouts.request_started(true);
         timeouts.request_ended(start);
         timeouts.record_read(|| start + HEAD);
-        assert_eq!(
-            timeouts.deadline(),
-            Some((start + IDLE_TIMEOUT, TimeoutKind::Idle))
-        );
+        assert_eq!(timeouts.deadline(), Some((start + IDLE, TimeoutKind::Idle)));
+    }
+
+    #[tokio::test]
+    async fn only_a_connection_that_is_still_idle_makes_room() {
+        let start = Instant::now();
+        let timeouts = timeouts(start);
+        let silent = timeouts.idle_since().expect("nothing was read");
+        timeouts.record_read(|| start);
+        assert!(!timeouts.evict(silent), "it reads a head");
+        timeouts.request_started(false);
+        assert_eq!(timeouts.idle_since(), None);
+        timeouts.request_ended(start + HEAD);
+        assert!(!timeouts.evict(silent), "it has been used since");
+        let mut sleep = std::pin::pin!(tokio::time::sleep(IDLE));
+        let expired = timeouts.expired(sleep.as_mut());
+        let evicted = async {
+            tokio::task::yield_now().await;
+            timeouts.evict(start + HEAD)
+        };
+        let (kind, evicted) = tokio::join!(expired, evicted);
+        assert_eq!((kind, evicted), (TimeoutKind::Evicted, true));
+        let (deadline, kind) = timeouts.deadline().expect("it has to close");
+        assert_eq!(kind, TimeoutKind::Closing);
+        assert!(deadline <= Instant::now() + CLOSE_TIMEOUT);
     }
 }

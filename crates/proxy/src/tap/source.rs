@@ -2,6 +2,7 @@
 
 use crate::body::BodyError;
 use crate::connection::Io;
+use crate::headers;
 use crate::http1::{BodyReader, RequestWriter, SendError};
 use crate::read_buffer::with_buffer;
 use crate::upstream::{Endpoint, InFlightGuard};
@@ -42,7 +43,10 @@ impl ResponseSource {
             ResponseSource::Http1 { response, .. } => poll_response(response, cx),
             ResponseSource::Duplex { response, request } => poll_duplex(response, request, cx),
             ResponseSource::Http2 { incoming, .. } => {
-                let frame = ready!(Pin::new(incoming).poll_frame(cx));
+                let mut frame = ready!(Pin::new(incoming).poll_frame(cx));
+                if let Some(Ok(frame)) = &mut frame {
+                    frame.trailers_mut().map(headers::retain_response_trailers);
+                }
                 Poll::Ready(frame.map(|frame| frame.map_err(BodyError::from)))
             }
             ResponseSource::Ended => Poll::Ready(None),

@@ -99,6 +99,10 @@ families! {
     PROCESS_OPEN_FDS: Gauge[] = "process_open_fds", Count;
     /// Threads of the process.
     PROCESS_THREADS: Gauge[] = "process_threads", Count;
+    /// Idle connections of agents that were closed to make room for others.
+    AGENT_IDLE_CONNECTIONS_CLOSED: Counter[] = "tokengauge_agent_idle_connections_closed_total", Count;
+    /// HTTP/2 streams of agents that were refused because too many were open.
+    AGENT_STREAMS_REFUSED: Counter[] = "tokengauge_agent_streams_refused_total", Count;
     /// Open connections to the admin address.
     ADMIN_CONNECTIONS: Gauge[] = "tokengauge_admin_connections", Count;
     /// Connections to the admin address that were closed: to make room for others, because no request
