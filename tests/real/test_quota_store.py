@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -275,6 +276,31 @@ def test_five_proxies_at_full_load_let_through_what_one_would_and_a_lease_each(f
     assert all(0 <= proxy.metric('tokengauge_quota_remaining{quota="minute",resource="requests"}') < 60 for proxy in proxies)
     keys = valkey.keys()
     assert keys and all(int(valkey.ask("PTTL", key).strip(":\r\n")) > 0 for key in keys), "every key expires"
+
+
+def test_a_store_that_comes_and_goes_lets_through_what_one_proxy_would_and_a_lease_each(fleet, valkey):
+    limit = 600
+    proxies = fleet(f'[[quota]]\nname = "minute"\nrequests_per_minute = {limit}')
+    server = valkey.process.child
+
+    def hang():
+        for _ in range(3):
+            time.sleep(3)
+            server.send_signal(signal.SIGSTOP)
+            time.sleep(4)
+            server.send_signal(signal.SIGCONT)
+
+    hanging = threading.Thread(target=hang)
+    hanging.start()
+    load = Load(proxies, seconds=24, threads=2, x_tokengauge_user="ada@example.org")
+    hanging.join()
+    assert not load.failed
+    one = limit + limit / 60 * load.seconds
+    lease = limit / 60 * LEASE
+    print(f"{load.admitted} admitted; one would let {one:.0f} through, a lease is {lease:.0f}")
+    assert limit * 0.9 <= load.admitted <= one + REPLICAS * lease
+    away = [proxy.metric("tokengauge_quota_store_fallback_seconds_total") for proxy in proxies]
+    assert all(3 <= seconds <= 12 for seconds in away), away
 
 
 def test_names_are_digests_and_each_has_its_own_quota(fleet, valkey):

@@ -80,6 +80,8 @@ pub struct Sharing {
     began: Instant,
     /// Nanoseconds from `began` to when the last request was sent that was answered.
     answered: AtomicU64,
+    /// Nanoseconds in which limits were decided without the store, until that answer.
+    away: AtomicU64,
     wake: OnceLock<Box<dyn Fn() + Send + Sync>>,
     /// The number of the last report about spending.
     sequence: AtomicU64,
@@ -106,6 +108,8 @@ pub struct SharingStatus {
     pub age: Duration,
     /// Whether limits are decided without the store.
     pub fallback: bool,
+    /// For how long they were, in all.
+    pub fallback_time: Duration,
     /// Decisions that were made without the store.
     pub fallback_calls: u64,
     /// Names that were counted in this process alone, because too many were tracked.
@@ -130,6 +134,7 @@ impl Sharing {
             clock,
             began: clock(),
             answered: AtomicU64::new(0),
+            away: AtomicU64::new(0),
             wake: OnceLock::new(),
             sequence: AtomicU64::new(0),
             counts: Counts::default(),
@@ -167,9 +172,10 @@ impl Sharing {
 
     /// A request that was sent at `sent` was answered.
     pub fn answered(&self, sent: Instant) {
-        let nanos = sent.saturating_duration_since(self.began).as_nanos();
-        let nanos = u64::try_from(nanos).unwrap_or(u64::MAX);
-        self.answered.fetch_max(nanos, Ordering::Relaxed);
+        let away = nanos(self.away_now(self.now()));
+        self.away.fetch_add(away, Ordering::Relaxed);
+        let sent = nanos(sent.saturating_duration_since(self.began));
+        self.answered.fetch_max(sent, Ordering::Relaxed);
         self.counts.answered.fetch_add(1, Ordering::Relaxed);
         *self.error.lock() = None;
     }
@@ -178,6 +184,11 @@ impl Sharing {
     pub fn failed(&self, reason: String) {
         self.counts.failed.fetch_add(1, Ordering::Relaxed);
         *self.error.lock() = Some(reason);
+    }
+
+    /// For how long limits have been decided without the store.
+    fn away_now(&self, now: Instant) -> Duration {
+        self.age(now).saturating_sub(self.settings.valid_for())
     }
 
     fn age(&self, now: Instant) -> Duration {
@@ -216,9 +227,14 @@ impl Sharing {
             failed: count(&self.counts.failed),
             age: self.age(now),
             fallback: self.state(now) != StoreState::Reachable,
+            fallback_time: Duration::from_nanos(count(&self.away)) + self.away_now(now),
             fallback_calls: count(&self.counts.fallback_calls),
             untracked: count(&self.counts.untracked),
             error: self.error.lock().clone(),
         }
     }
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

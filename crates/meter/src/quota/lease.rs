@@ -5,6 +5,9 @@
 //! lease on credit: before the store has answered, or while the store has as much left. So all processes together take
 //! at most one lease each more than the limit, and what was taken on credit is deducted in the store, so that it is
 //! missing later.
+//!
+//! While the store does not answer, a process takes its share of what was left when it last answered, and its share of
+//! what comes each minute. That is deducted later, too.
 
 use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
@@ -51,6 +54,31 @@ pub struct LeaseAnswer {
     pub retry: Duration,
 }
 
+/// The part of a limit that one process enforces while the store does not answer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OwnShare {
+    /// What it may take a minute.
+    pub(super) per_minute: NonZeroU32,
+    /// How many processes share the limit.
+    pub(super) replicas: NonZeroU32,
+}
+
+/// What is left of a share; less than 0 where more was used than there was.
+#[derive(Clone, Copy, Debug)]
+struct OwnBucket {
+    left: f64,
+    at: Instant,
+}
+
+impl OwnBucket {
+    fn refill(&mut self, share: OwnShare, now: Instant) {
+        let most = f64::from(share.per_minute.get());
+        let minutes = now.saturating_duration_since(self.at).as_secs_f64() / 60.0;
+        self.left = (self.left + minutes * most).min(most);
+        self.at = now;
+    }
+}
+
 /// What one process holds of requests or tokens a minute.
 #[derive(Clone, Debug)]
 pub(super) struct RateLease {
@@ -62,6 +90,10 @@ pub(super) struct RateLease {
     free: i64,
     valid_until: Option<Instant>,
     retry_at: Option<Instant>,
+    /// When the request was sent that was answered last.
+    answered_at: Option<Instant>,
+    /// What this process may take by itself, since it has had to.
+    alone: Option<OwnBucket>,
     /// What was asked for lately, halved with each report.
     demand: u64,
     last_take: Instant,
@@ -80,6 +112,8 @@ impl RateLease {
             free: 0,
             valid_until: None,
             retry_at: None,
+            answered_at: None,
+            alone: None,
             demand: 0,
             last_take: now,
             lease,
@@ -119,6 +153,43 @@ impl RateLease {
     /// Takes `amount`, also where it is more than there is.
     pub(super) fn take(&mut self, amount: u64) {
         self.used = self.used.saturating_add(amount);
+    }
+
+    /// What this process has left by itself at `now`, while the store does not answer.
+    fn own_bucket(&self, share: OwnShare, now: Instant) -> OwnBucket {
+        let all = f64::from(share.per_minute.get());
+        let mut bucket = match (self.alone, self.answered_at) {
+            (Some(bucket), _) => bucket,
+            (None, None) => OwnBucket { left: all, at: now },
+            (None, Some(at)) => {
+                let unreported = (self.used - self.acknowledged) as f64;
+                let of_all = self.free.max(0) as f64 / f64::from(share.replicas.get());
+                let left = (self.held as f64 + of_all).min(all) - unreported;
+                OwnBucket { left, at }
+            }
+        };
+        bucket.refill(share, now);
+        bucket
+    }
+
+    /// What this process has left of its share, for people.
+    pub(super) fn remaining_alone(&self, share: OwnShare, now: Instant) -> u64 {
+        self.own_bucket(share, now).left.max(0.0) as u64
+    }
+
+    /// How long until this process has something left of its share; `None` where it has.
+    pub(super) fn wait_alone(&self, share: OwnShare, now: Instant) -> Option<Duration> {
+        let missing = 1.0 - self.own_bucket(share, now).left;
+        let minutes = missing / f64::from(share.per_minute.get());
+        (missing > 0.0).then(|| Duration::from_secs_f64(minutes * 60.0))
+    }
+
+    /// Takes `amount` of this process's share, also where it is more than there is. The store is told later.
+    pub(super) fn take_alone(&mut self, share: OwnShare, amount: u64, now: Instant) {
+        let mut bucket = self.own_bucket(share, now);
+        bucket.left -= amount as f64;
+        self.alone = Some(bucket);
+        self.take(amount);
     }
 
     /// Whether the store should be asked soon.
@@ -177,6 +248,8 @@ impl RateLease {
         self.held = answer.held;
         self.free = answer.free;
         self.valid_until = Some(sent + valid_for);
+        self.answered_at = Some(sent);
+        self.alone = None;
         self.retry_at = (!answer.retry.is_zero()).then(|| sent + answer.retry);
     }
 

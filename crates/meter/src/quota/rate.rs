@@ -50,11 +50,6 @@ impl Rate {
         }
     }
 
-    /// The limit.
-    pub(super) fn per_minute(&self) -> u32 {
-        self.per_minute.get()
-    }
-
     /// What is in the bucket of `name`.
     pub(super) fn left(&self, name: &str) -> u32 {
         let most = self.per_minute.get();

@@ -1,13 +1,13 @@
 //! The usage of a quota that several processes share: a lease for each name, and the limits of this process alone for
 //! while the store does not answer.
 
-use super::lease::{LeaseAnswer, RateLease, RateReport, SlotLease, SlotReport};
-use super::rate::{MINUTE, Rate};
-use super::tokens::Tokens;
+use super::lease::{LeaseAnswer, OwnShare, RateLease, RateReport, SlotLease, SlotReport};
+use super::rate::MINUTE;
 use super::{Quota, Resource};
 use crate::sharing::{OnError, Sharing, StoreState};
 use parking_lot::Mutex;
 use std::collections::HashMap;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -74,21 +74,24 @@ struct NameLeases {
 pub(super) struct SharedUsage {
     sharing: Arc<Sharing>,
     names: Mutex<HashMap<Arc<str>, NameLeases>>,
-    own_requests: Option<Rate>,
-    own_tokens: Option<Tokens>,
+    own_requests: Option<OwnShare>,
+    own_tokens: Option<OwnShare>,
     own_slots: Option<u32>,
 }
 
 impl SharedUsage {
     pub(super) fn new(quota: &Quota, sharing: &Arc<Sharing>) -> SharedUsage {
-        let own = |limit| sharing.settings().own_share(limit);
-        let requests = quota.requests_per_minute.map(own);
-        let slots = |most: u32| std::num::NonZeroU32::new(most).map_or(0, |most| own(most).get());
+        let settings = *sharing.settings();
+        let own = |limit| OwnShare {
+            per_minute: settings.own_share(limit),
+            replicas: settings.replicas,
+        };
+        let slots = |most| NonZeroU32::new(most).map_or(0, |most| settings.own_share(most).get());
         SharedUsage {
             sharing: Arc::clone(sharing),
             names: Mutex::default(),
-            own_requests: requests.map(Rate::new),
-            own_tokens: quota.tokens_per_minute.map(own).map(Tokens::new),
+            own_requests: quota.requests_per_minute.map(own),
+            own_tokens: quota.tokens_per_minute.map(own),
             own_slots: quota.concurrent.map(slots),
         }
     }
@@ -109,7 +112,7 @@ impl SharedUsage {
                 StoreState::Reachable => leases.take(now),
                 StoreState::Away(on_error) => {
                     self.sharing.count_fallback();
-                    self.take_alone(leases, name, on_error)
+                    self.take_alone(leases, on_error, now)
                 }
             };
             let wake = !leases.urgent && leases.runs_low(now);
@@ -135,12 +138,12 @@ impl SharedUsage {
         }
     }
 
-    /// Decides without the store. Slots are counted on, so that the store gets to know them later.
+    /// Decides without the store, which gets to know later what was taken.
     fn take_alone(
         &self,
         leases: &mut NameLeases,
-        name: &Arc<str>,
         on_error: OnError,
+        now: Instant,
     ) -> Result<(), Shortage> {
         match on_error {
             OnError::Open => {}
@@ -151,14 +154,22 @@ impl SharedUsage {
                 if slots.is_some_and(|slots| !slots.is_available_alone(own)) {
                     return Err((Resource::Concurrent, RETRY_AFTER));
                 }
-                let tokens = self.own_tokens.as_ref();
-                if let Some(wait) = tokens.and_then(|tokens| tokens.wait(name)) {
-                    return Err((Resource::Tokens, wait));
+                let mut rates = [
+                    (Resource::Tokens, &mut leases.tokens, self.own_tokens),
+                    (Resource::Requests, &mut leases.requests, self.own_requests),
+                ];
+                for (resource, lease, share) in &rates {
+                    if let (Some(lease), Some(share)) = (lease, share)
+                        && let Some(wait) = lease.wait_alone(*share, now)
+                    {
+                        return Err((*resource, wait));
+                    }
                 }
-                let requests = self.own_requests.as_ref();
-                let one = std::num::NonZeroU32::MIN;
-                if let Some(Err(wait)) = requests.map(|requests| requests.take(name, one)) {
-                    return Err((Resource::Requests, wait));
+                for (_, lease, share) in &mut rates {
+                    if let (Some(lease), Some(share)) = (lease, share) {
+                        lease.ask(1, now);
+                        lease.take_alone(*share, 1, now);
+                    }
                 }
             }
         }
@@ -171,19 +182,20 @@ impl SharedUsage {
     /// Charges `tokens` to `name`, also where there are not as many.
     pub(super) fn charge(&self, name: &Arc<str>, tokens: u64) {
         let now = self.sharing.now();
-        if self.sharing.state(now) != StoreState::Reachable {
-            if let Some(own) = &self.own_tokens {
-                own.charge(name, tokens);
-            }
-            return;
-        }
         let mut names = self.names.lock();
-        let Some(leases) = names.get_mut(name) else {
+        let leases = names.get_mut(name);
+        let Some(lease) = leases.and_then(|leases| leases.tokens.as_mut()) else {
             return;
         };
-        if let Some(lease) = &mut leases.tokens {
-            lease.ask(tokens, now);
-            lease.take(tokens);
+        match (self.sharing.state(now), self.own_tokens) {
+            (StoreState::Away(OnError::Open), _) => {}
+            (StoreState::Away(OnError::Local), Some(share)) => {
+                lease.take_alone(share, tokens, now);
+            }
+            _ => {
+                lease.ask(tokens, now);
+                lease.take(tokens);
+            }
         }
     }
 
@@ -241,16 +253,6 @@ impl SharedUsage {
                 reports.push((id(Resource::Concurrent), report));
             }
         }
-        if due != Due::Urgent
-            && let Some(tokens) = &self.own_tokens
-        {
-            tokens.pay_debts();
-        }
-        if due != Due::Urgent
-            && let Some(requests) = &self.own_requests
-        {
-            requests.retain_recent();
-        }
     }
 
     /// Takes over the store's answer to a report that was sent at `sent`.
@@ -291,7 +293,7 @@ impl SharedUsage {
         let now = self.sharing.now();
         match self.sharing.state(now) {
             StoreState::Reachable => {}
-            StoreState::Away(OnError::Local) => return self.remaining_alone(name),
+            StoreState::Away(OnError::Local) => return self.remaining_alone(quota, name, now),
             StoreState::Away(OnError::Open | OnError::Closed) => return Vec::new(),
         }
         match self.names.lock().get(name) {
@@ -301,32 +303,30 @@ impl SharedUsage {
     }
 
     /// What is left to `name` of the share that this process enforces alone.
-    fn remaining_alone(&self, name: &str) -> Vec<Remaining> {
-        let rate = |resource, (limit, remaining): (u32, u32)| Remaining {
-            resource,
-            limit: limit.into(),
-            remaining: remaining.into(),
-            reset: (remaining == 0).then(|| MINUTE / limit.max(1)),
+    fn remaining_alone(&self, quota: &Quota, name: &str, now: Instant) -> Vec<Remaining> {
+        let names = self.names.lock();
+        let unused = self.leases(quota, now);
+        let leases = names.get(name).unwrap_or(&unused);
+        let rate = |resource, share: Option<OwnShare>, lease: &Option<RateLease>| {
+            let (share, lease) = (share?, lease.as_ref()?);
+            let remaining = lease.remaining_alone(share, now);
+            Some(Remaining {
+                resource,
+                limit: share.per_minute.get().into(),
+                remaining,
+                reset: (remaining == 0).then(|| MINUTE / share.per_minute.get()),
+            })
         };
-        let requests = self.own_requests.as_ref();
-        let requests = requests.map(|own| (own.per_minute(), own.left(name)));
-        let tokens = self.own_tokens.as_ref();
-        let tokens = tokens.map(|own| (own.per_minute(), own.left(name)));
+        let requests = rate(Resource::Requests, self.own_requests, &leases.requests);
+        let tokens = rate(Resource::Tokens, self.own_tokens, &leases.tokens);
+        let in_use = leases.slots.as_ref().map_or(0, SlotLease::in_use);
         let slots = self.own_slots.map(|own| Remaining {
             resource: Resource::Concurrent,
             limit: own.into(),
-            remaining: u64::from(own.saturating_sub(self.slots_in_use(name))),
+            remaining: own.saturating_sub(in_use).into(),
             reset: None,
         });
-        let requests = requests.map(|own| rate(Resource::Requests, own));
-        let tokens = tokens.map(|own| rate(Resource::Tokens, own));
         [requests, tokens, slots].into_iter().flatten().collect()
-    }
-
-    fn slots_in_use(&self, name: &str) -> u32 {
-        let names = self.names.lock();
-        let slots = names.get(name).and_then(|leases| leases.slots.as_ref());
-        slots.map_or(0, SlotLease::in_use)
     }
 
     /// The limit that decides now: this process's share of it while the store is away.
@@ -335,8 +335,8 @@ impl SharedUsage {
             return None;
         }
         match resource {
-            Resource::Requests => self.own_requests.as_ref().map(Rate::per_minute),
-            Resource::Tokens => self.own_tokens.as_ref().map(Tokens::per_minute),
+            Resource::Requests => self.own_requests.map(|own| own.per_minute.get()),
+            Resource::Tokens => self.own_tokens.map(|own| own.per_minute.get()),
             _ => self.own_slots,
         }
     }
@@ -415,7 +415,7 @@ impl NameLeases {
     }
 
     fn remaining(&self, quota: &Quota, now: Instant) -> Vec<Remaining> {
-        let rate = |resource, limit: Option<std::num::NonZeroU32>, lease: &RateLease| {
+        let rate = |resource, limit: Option<NonZeroU32>, lease: &RateLease| {
             let remaining = lease.remaining();
             Remaining {
                 resource,

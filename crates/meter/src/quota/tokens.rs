@@ -24,11 +24,6 @@ impl Tokens {
         }
     }
 
-    /// The limit.
-    pub(super) fn per_minute(&self) -> u32 {
-        self.per_minute.get()
-    }
-
     /// Whether `name` is in debt.
     pub(super) fn owes(&self, name: &str) -> bool {
         self.owed().contains_key(name)

@@ -184,6 +184,94 @@ impl Bucket {
     }
 }
 
+/// Five processes at full load whose store answers only outside of the times in `away`, in milliseconds: what they let
+/// through, and what one process would.
+fn admitted_at_full_load(away: &[std::ops::Range<u64>], until: u64) -> (u64, f64) {
+    const LIMIT: u32 = 600;
+    let begin = Instant::now();
+    let share = OwnShare {
+        per_minute: limit(LIMIT / 5),
+        replicas: limit(5),
+    };
+    let mut leases = vec![RateLease::new(limit(LIMIT), LEASE, begin); 5];
+    let mut store = Bucket::new(LIMIT, leases[0].worth, 5);
+    let mut answered = [0; 5];
+    let mut taken = 0;
+    for millis in (0..until).step_by(10) {
+        let now = begin + Duration::from_millis(millis);
+        for (process, lease) in leases.iter_mut().enumerate() {
+            lease.ask(1, now);
+            let reachable = millis - answered[process] <= VALID.as_millis() as u64;
+            if reachable && lease.available(now) >= 1 {
+                lease.take(1);
+                taken += 1;
+            } else if !reachable && lease.wait_alone(share, now).is_none() {
+                lease.take_alone(share, 1, now);
+                taken += 1;
+            }
+            let answers = !away.iter().any(|away| away.contains(&millis));
+            if answers && millis % 250 == 0 {
+                let report = lease.report(now, false);
+                let answer = store.report(process, &report, millis as f64 / 1000.0);
+                lease.answered(&report, answer, now, VALID);
+                answered[process] = millis;
+            }
+        }
+    }
+    (taken, f64::from(LIMIT) * (1.0 + until as f64 / 60_000.0))
+}
+
+#[test]
+fn an_outage_lets_no_more_through_than_one_process_would_and_a_lease_each() {
+    let flaps: Vec<_> = (0..6)
+        .map(|n| 5_000 + 8_000 * n..9_000 + 8_000 * n)
+        .collect();
+    for (away, until) in [
+        (vec![], 55_000),
+        (vec![10_000..30_000], 55_000),
+        (vec![2_000..50_000], 55_000),
+        (flaps, 55_000),
+    ] {
+        let (taken, one) = admitted_at_full_load(&away, until);
+        // And one more each, since the last answers are not of the same instant.
+        let leases = 5.0 * (10.0 + 1.0);
+        assert!(taken as f64 <= one + leases, "{away:?}: {taken} of {one}");
+        assert!(taken as f64 >= one * 0.8, "{away:?}: {taken} of {one}");
+    }
+}
+
+#[test]
+fn a_share_begins_with_what_was_left_and_comes_back_by_the_minute() {
+    let now = Instant::now();
+    let share = OwnShare {
+        per_minute: limit(120),
+        replicas: limit(5),
+    };
+    let mut lease = RateLease::new(limit(600), LEASE, now);
+    assert_eq!(
+        lease.remaining_alone(share, now),
+        120,
+        "nothing was ever used"
+    );
+    lease.take(10);
+    let report = lease.report(now, false);
+    lease.take(2);
+    lease.answered(&report, answer(12, 100, 0), now, VALID);
+    assert_eq!(lease.remaining_alone(share, now), 12 + 100 / 5 - 2);
+    lease.take_alone(share, 31, now);
+    let wait = lease.wait_alone(share, now).expect("it owes one");
+    assert_eq!(wait, Duration::from_secs(1));
+    let later = now + Duration::from_secs(10);
+    assert_eq!(lease.remaining_alone(share, later), 19);
+    assert_eq!(
+        lease.report(later, false).used,
+        43,
+        "the store gets to know"
+    );
+    let idle = now + Duration::from_secs(600);
+    assert_eq!(lease.remaining_alone(share, idle), 120);
+}
+
 #[derive(Clone, Copy, Debug)]
 enum Step {
     /// So many calls ask a process.
