@@ -15,12 +15,16 @@ use tempfile::TempDir;
 use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::agent::{http2, whole};
 use tokengauge_test_support::http_client::fetch_json;
+use tokengauge_test_support::otlp::{Receiver, ReceiverBehaviour, attributes};
 use tokengauge_test_support::wire::event_stream;
 use tokengauge_test_support::wire::frames::{Frame, socket};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::process::Command;
 use tokio::time::{sleep, timeout};
 
+/// The ledger's file.
+const LEDGER: &str = "ledger.sqlite";
 /// The pause before every frame.
 const PAUSE: Duration = Duration::from_millis(10);
 /// How many calls run at the same time.
@@ -226,31 +230,58 @@ async fn ask_http2(proxy: SocketAddr, case: &Case) {
 /// The binary in front of the upstream.
 pub struct Played {
     pub process: Process,
+    /// Gets the spans.
+    receiver: Receiver,
     folder: TempDir,
     records: Vec<Value>,
+}
+
+/// What was started, before there are records.
+pub struct Started {
+    pub process: Process,
+    receiver: Receiver,
+    folder: TempDir,
 }
 
 /// A price of every model.
 const PRICE: &str = "[[price]]\nmodel = \"*\"\nupstream = \"u\"\ninput = 1.0\noutput = 10.0\n";
 
 impl Played {
-    pub async fn start(upstream: SocketAddr, price: &str) -> (Process, TempDir) {
+    pub async fn start(upstream: SocketAddr, price: &str) -> Started {
         let folder = TempDir::new().expect("a folder");
+        let receiver = Receiver::start(ReceiverBehaviour::default()).await;
         let file: PathBuf = folder.path().join("proxy-config.toml");
         let text = format!(
             "listen = \"127.0.0.1:0\"\n[admin]\nlisten = \"127.0.0.1:0\"\n\
-             [attribution]\nagent_headers = [\"x-case\"]\n\
+             [ledger]\npath = {:?}\n[attribution]\nagent_headers = [\"x-case\"]\n\
              [[upstream]]\nname = \"u\"\nurl = \"http://{upstream}\"\n\
              [[route]]\nupstream = \"u\"\npath = \"/\"\n\
-             {price}[[slo]]\nname = \"available\"\navailability = true\nobjective = 0.99\n"
+             {price}[[slo]]\nname = \"available\"\navailability = true\nobjective = 0.99\n",
+            folder.path().join(LEDGER)
         );
         std::fs::write(&file, text).expect("written");
-        (Process::start(&file).await, folder)
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tokengauge"));
+        command.args(["run", "--config"]).arg(&file);
+        command.env(
+            "OTEL_EXPORTER_OTLP_ENDPOINT",
+            format!("http://{}", receiver.address),
+        );
+        command.env("OTEL_BSP_SCHEDULE_DELAY", "100");
+        Started {
+            process: Process::start_by(command).await,
+            receiver,
+            folder,
+        }
     }
 
     /// Reads the records once there are `calls` of them.
-    pub async fn read(process: Process, folder: TempDir, calls: usize) -> Played {
+    pub async fn read(started: Started, calls: usize) -> Played {
         let end = Instant::now() + TIMEOUT;
+        let Started {
+            process,
+            receiver,
+            folder,
+        } = started;
         loop {
             let page = fetch_json(process.admin, CALLS, &[]).await;
             let records = page["calls"].as_array().expect("calls");
@@ -258,6 +289,7 @@ impl Played {
                 let records = records.clone();
                 return Played {
                     process,
+                    receiver,
                     folder,
                     records,
                 };
@@ -278,18 +310,142 @@ impl Played {
         self.records.iter().filter(of).collect()
     }
 
-    /// Compares the metrics, the time series and the costs with the records, by model.
+    /// Compares with the records whatever else operators can read: the metrics, the time series and
+    /// the report by model, the ledger, and the spans of each call.
     pub async fn surfaces_agree(&self) {
         let end = Instant::now() + TIMEOUT;
         loop {
-            let differences = self.differences().await;
+            let mut differences = self.differences().await;
+            self.compare_ledger(&mut differences).await;
+            self.compare_spans(&mut differences);
+            self.compare_report(&mut differences).await;
             if differences.is_empty() {
                 break;
             }
             assert!(Instant::now() < end, "{differences:#?}");
             sleep(Duration::from_millis(250)).await;
         }
-        assert!(self.folder.path().exists());
+    }
+
+    /// What a command of the program prints.
+    async fn printed(&self, arguments: &[&str]) -> String {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tokengauge"));
+        let output = command.args(arguments).output().await.expect("it ran");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{arguments:?}: {errors}");
+        String::from_utf8(output.stdout).expect("text")
+    }
+
+    /// The ledger has the records as they are.
+    async fn compare_ledger(&self, found: &mut Vec<String>) {
+        let ledger = self.folder.path().join(LEDGER);
+        let ledger = ledger.to_str().expect("text");
+        let arguments = [
+            "export", "--format", "jsonl", "--since", "1h", "--ledger", ledger,
+        ];
+        let exported = self.printed(&arguments).await;
+        let exported: HashMap<String, Value> = exported
+            .lines()
+            .map(|line| {
+                let record: Value = serde_json::from_str(line).expect("a record");
+                (id(&record), record)
+            })
+            .collect();
+        for record in &self.records {
+            match exported.get(&id(record)) {
+                Some(stored) if stored == record => {}
+                stored => found.push(format!("ledger: {stored:?}, not {record}")),
+            }
+        }
+    }
+
+    /// The spans of a call say how it ended and how many tokens it had.
+    fn compare_spans(&self, found: &mut Vec<String>) {
+        let spans = self.receiver.spans();
+        for record in &self.records {
+            let of_call: Vec<_> = spans
+                .iter()
+                .map(|span| attributes(&span.attributes))
+                .filter(|span| span.get("tokengauge.call.id") == Some(&id(record)))
+                .collect();
+            if of_call.is_empty() {
+                found.push(format!("no span of {}", record["agent"]));
+            }
+            for span in of_call {
+                let mut compare = |name: &str, expected: Option<String>| {
+                    if span.get(name) != expected.as_ref() {
+                        let call = &record["agent"];
+                        let is = span.get(name);
+                        found.push(format!("{name} of {call}: {is:?}, not {expected:?}"));
+                    }
+                };
+                let text = |pointer: &str| record.pointer(pointer).and_then(Value::as_str);
+                compare("tokengauge.outcome", text("/outcome").map(str::to_owned));
+                compare(
+                    "tokengauge.error_type",
+                    text("/error_type").map(str::to_owned),
+                );
+                if span.contains_key("gen_ai.operation.name") {
+                    let number = |pointer: &str| record.pointer(pointer).and_then(Value::as_u64);
+                    let tokens = |kind: &str| {
+                        number(&format!("/tokens/reported/{kind}"))
+                            .or(number(&format!("/tokens/normalised/{kind}")))
+                            .map(|tokens| tokens.to_string())
+                    };
+                    compare("gen_ai.usage.output_tokens", tokens("output"));
+                    compare("gen_ai.usage.input_tokens", tokens("input"));
+                    compare("gen_ai.response.model", text("/model").map(str::to_owned));
+                }
+            }
+        }
+    }
+
+    /// The report has the calls, failures, tokens and dollars of each model.
+    async fn compare_report(&self, found: &mut Vec<String>) {
+        let ledger = self.folder.path().join(LEDGER);
+        let ledger = ledger.to_str().expect("text");
+        let report = self
+            .printed(&["report", "--format", "json", "--ledger", ledger])
+            .await;
+        let report: Value = serde_json::from_str(&report).expect("a report");
+        let groups = report["groups"].as_array().expect("groups");
+        // Others do not use a model.
+        let with_models = self.records.iter().filter(|record| {
+            ["generation", "embedding"].contains(&record["operation_class"].as_str().unwrap_or(""))
+        });
+        let mut of_models: BTreeMap<String, [f64; 4]> = BTreeMap::new();
+        for record in with_models {
+            let of = |pointer: &str| record.pointer(pointer).and_then(Value::as_f64);
+            let output = of("/tokens/reported/output").or(of("/tokens/normalised/output"));
+            let fine = ["complete", "client_cancelled"]
+                .iter()
+                .any(|o| record["outcome"] == *o);
+            let sums = of_models.entry(model_of(record)).or_default();
+            let more = [
+                1.0,
+                f64::from(u8::from(!fine)),
+                output.unwrap_or(0.0),
+                of("/cost_usd").unwrap_or(0.0),
+            ];
+            sums.iter_mut()
+                .zip(more)
+                .for_each(|(sum, more)| *sum += more);
+        }
+        for (model, sums) in of_models {
+            let group = groups.iter().find(|group| group["name"] == *model);
+            let of = |pointer: &str| group.and_then(|group| group.pointer(pointer)?.as_f64());
+            let is =
+                ["/calls", "/errors", "/tokens/output", "/cost_usd"].map(|p| of(p).unwrap_or(0.0));
+            let same = is
+                .iter()
+                .zip(sums)
+                .all(|(is, sum)| (is - sum).abs() <= TOLERANCE * sum.max(1.0));
+            if !same {
+                found.push(format!(
+                    "report of {model}: {is:?}, the records have {sums:?}"
+                ));
+            }
+        }
     }
 
     async fn differences(&self) -> Vec<String> {
@@ -303,11 +459,7 @@ impl Played {
         };
         let mut of_models: BTreeMap<String, Sums> = BTreeMap::new();
         for record in &self.records {
-            let model = record["model"]
-                .as_str()
-                .or(record["model_requested"].as_str());
-            let sums = of_models.entry(model.unwrap_or("unknown").to_owned());
-            sums.or_default().add(record);
+            of_models.entry(model_of(record)).or_default().add(record);
         }
         let mut found = Vec::new();
         let mut compare = |what: String, is: f64, should: f64| {
@@ -372,6 +524,16 @@ impl Played {
     }
 }
 
+fn id(record: &Value) -> String {
+    record["id"].as_str().expect("an id").to_owned()
+}
+
+fn model_of(record: &Value) -> String {
+    let model = record["model"].as_str();
+    let model = model.or(record["model_requested"].as_str());
+    model.unwrap_or("unknown").to_owned()
+}
+
 /// What the records of a model add up to.
 #[derive(Default)]
 struct Sums {
@@ -420,8 +582,8 @@ async fn play_at(cases: Vec<Case>, price: &str) -> Played {
             tokio::spawn(answer(tcp, Arc::clone(&by_name)));
         }
     });
-    let (process, folder) = Played::start(upstream, price).await;
-    let proxy = process.addresses()[0];
+    let started = Played::start(upstream, price).await;
+    let proxy = started.process.addresses()[0];
     let (taught, others): (Vec<_>, Vec<_>) =
         cases.iter().partition(|case| case.name.starts_with(TAUGHT));
     for cases in [taught, others] {
@@ -431,7 +593,7 @@ async fn play_at(cases: Vec<Case>, price: &str) -> Played {
         let http2 = |case| ask_http2(proxy, case);
         cases().for_each_concurrent(AT_ONCE, http2).await;
     }
-    let played = Played::read(process, folder, 2 * cases.len()).await;
+    let played = Played::read(started, 2 * cases.len()).await;
     let mut wrong = Vec::new();
     for case in &cases {
         let records = played.of(&case.name);
@@ -545,8 +707,8 @@ const SWITCHED: &[u8] = b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrad
 pub async fn play_sockets(cases: Vec<Socket>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
     let upstream = listener.local_addr().expect("an address");
-    let (process, folder) = Played::start(upstream, PRICE).await;
-    let proxy = process.addresses()[0];
+    let started = Played::start(upstream, PRICE).await;
+    let proxy = started.process.addresses()[0];
     for case in &cases {
         let answer = async {
             let (tcp, _) = listener.accept().await.expect("a connection");
@@ -554,7 +716,7 @@ pub async fn play_sockets(cases: Vec<Socket>) {
         };
         futures_util::future::join(answer, case.ask(proxy)).await;
     }
-    let played = Played::read(process, folder, cases.len()).await;
+    let played = Played::read(started, cases.len()).await;
     let mut wrong = Vec::new();
     for case in &cases {
         match played.of(case.name)[..] {
