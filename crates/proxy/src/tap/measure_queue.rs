@@ -155,16 +155,16 @@ impl MeasureQueue {
         let mut last = started;
         while let Some(frame) = self.frames.pop_front() {
             self.bytes -= frame.bytes.len();
-            let waited = self.is_suspicious().then(waited_for_core);
+            let waited_before = self.is_suspicious().then(waited_for_core);
+            // What reading that took is not the frame's time.
+            let begun = waited_before.map_or(last, |_| now());
             handle.response_frame(frame);
             let at = now();
-            let waited = waited.map_or(Duration::ZERO, |before| {
+            let waited = waited_before.map_or(Duration::ZERO, |before| {
                 waited_for_core().saturating_sub(before)
             });
-            self.throttle(
-                at,
-                at.saturating_duration_since(last).saturating_sub(waited),
-            );
+            let took = at.saturating_duration_since(begun);
+            self.throttle(at, took.saturating_sub(waited));
             last = at;
             if self.is_paused(at) {
                 return true;
