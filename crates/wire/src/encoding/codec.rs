@@ -72,6 +72,8 @@ impl<D: DecodeV2 + Send> Codec for Deflate<D> {
 pub(super) struct Zstd {
     context: DCtx<'static>,
     share: Share,
+    /// Whether memory for the window of this frame is accounted for.
+    reserved: bool,
     /// The bytes that the decoder takes before it has a window.
     empty_bytes: usize,
     /// Whether a frame was refused because memory for the largest window was not to be had.
@@ -82,6 +84,7 @@ impl Zstd {
     pub(super) fn new(memory: &Arc<Memory>) -> Result<Zstd, DecodeError> {
         let context = DCtx::try_create().ok_or(DecodeError::Memory)?;
         Ok(Zstd {
+            reserved: false,
             empty_bytes: context.sizeof(),
             context,
             share: Share::empty(memory),
@@ -104,6 +107,7 @@ impl Zstd {
 impl Codec for Zstd {
     fn reinit(&mut self) -> Result<(), DecodeError> {
         self.context = DCtx::try_create().ok_or(DecodeError::Memory)?;
+        self.reserved = false;
         Ok(())
     }
 
@@ -112,8 +116,9 @@ impl Codec for Zstd {
         input: &mut PartialBuffer<&[u8]>,
         output: &mut WriteBuffer<'_>,
     ) -> Result<bool, DecodeError> {
-        if self.context.sizeof() == self.empty_bytes {
+        if !self.reserved {
             self.reserve_window()?;
+            self.reserved = true;
         }
         let mut from = InBuffer::around(input.unwritten());
         let mut to = OutBuffer::around(output.initialize_unwritten());
@@ -125,8 +130,11 @@ impl Codec for Zstd {
             true => DecodeError::Memory,
             false => DecodeError::Encoding,
         })?;
-        // It holds no more than was reserved.
-        let _ = self.share.resize(self.context.sizeof());
+        // The window is known once it is allocated, and no larger than what was reserved.
+        let bytes = self.context.sizeof();
+        if bytes > self.empty_bytes {
+            let _ = self.share.resize(bytes);
+        }
         Ok(expected == 0)
     }
 }
