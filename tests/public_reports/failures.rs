@@ -557,6 +557,24 @@ async fn a_200_without_an_answer_is_an_error() {
             failed,
         ));
     }
+    // Errors of gateways and frameworks, in an envelope of their own.
+    for path in [CHAT, MESSAGES, RESPONSES, GEMINI, OLLAMA, COHERE] {
+        for (name, body) in [
+            ("detail", json!({"detail": "Not Found"})),
+            ("message", json!({"message": "Internal server error"})),
+            ("fault", json!({"fault": {"faultstring": "it failed"}})),
+            ("bare choices", json!({"choices": []})),
+            ("nothing", json!({})),
+        ] {
+            if (name, path) == ("message", OLLAMA) {
+                // It has a member of that name, of which the text could not be read.
+                continue;
+            }
+            let failed = json!({"outcome": "error_event", "error_type": KNOWN});
+            let name = format!("{name} at {path}");
+            cases.push(Case::new(&name, path, JSON, [body.to_string()], failed));
+        }
+    }
     // These are answers, though short.
     let complete = json!({"outcome": "complete", "error_type": null});
     let stop = json!({"model": "m", "choices": [{"index": 0, "message": {"content": ""}, "finish_reason": "stop"}]});

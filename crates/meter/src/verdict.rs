@@ -114,8 +114,9 @@ pub(crate) fn no_answer(facts: &Facts, generation: &Generation) -> Option<&'stat
         None
     } else if generation.is_unread() && facts.streamed == Some(false) {
         match generation.lost() {
+            // JSON without anything in it, or with nothing that an answer has.
+            [0, 0, _] => Some(EMPTY_RESPONSE),
             [0, _, 0] => None,
-            // JSON without anything in it.
             [0, ..] => Some(EMPTY_RESPONSE),
             _ => Some(NOT_JSON),
         }
