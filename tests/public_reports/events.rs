@@ -1,6 +1,6 @@
 //! Events that cannot be read, and texts that come in another shape midway.
 
-use super::play::{Case, JSON, KNOWN, play};
+use super::play::{Case, JSON, KNOWN, SILENCE, play};
 use super::*;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -276,4 +276,87 @@ async fn parts_that_come_in_another_shape_midway_are_counted() {
         ));
     }
     play(cases).await;
+}
+
+/// The time of a tool that the provider runs is none in which the model writes.
+#[tokio::test(flavor = "multi_thread")]
+async fn tools_of_the_provider_are_a_phase_of_their_own() {
+    let known = json!({"outcome": "complete", "seconds": {"server_tools": KNOWN}, "tps": {"output": KNOWN}, "tokens": {"normalised": {"output": 80}}});
+    let silence = Vec::new();
+    let start = |index: u8, block: Value| {
+        typed(&json!({"type": "content_block_start", "index": index, "content_block": block}))
+    };
+    let stop = |index: u8| typed(&json!({"type": "content_block_stop", "index": index}));
+    let text = |index: u8| {
+        typed(
+            &json!({"type": "content_block_delta", "index": index, "delta": {"type": "text_delta", "text": " word"}}),
+        )
+    };
+    let mut anthropic = vec![
+        typed(
+            &json!({"type": "message_start", "message": {"id": "m", "model": "m", "usage": {"input_tokens": 9, "output_tokens": 1}}}),
+        ),
+        start(0, json!({"type": "text", "text": ""})),
+    ];
+    anthropic.extend(vec![text(0); 40]);
+    anthropic.extend([
+        stop(0),
+        start(
+            1,
+            json!({"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}}),
+        ),
+        stop(1),
+        silence.clone(),
+        start(
+            2,
+            json!({"type": "web_search_tool_result", "tool_use_id": "s", "content": []}),
+        ),
+        stop(2),
+        start(3, json!({"type": "text", "text": ""})),
+    ]);
+    anthropic.extend(vec![text(3); 40]);
+    anthropic.extend([
+        stop(3),
+        typed(&json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 80}})),
+        typed(&json!({"type": "message_stop"})),
+    ]);
+    let delta = typed(
+        &json!({"type": "response.output_text.delta", "item_id": "i", "output_index": 0, "content_index": 0, "delta": " word"}),
+    );
+    let search = |state: &str| {
+        typed(
+            &json!({"type": format!("response.web_search_call.{state}"), "item_id": "s", "output_index": 1}),
+        )
+    };
+    let mut responses = vec![delta.clone(); 40];
+    responses.extend([
+        search("in_progress"),
+        search("searching"),
+        silence,
+        search("completed"),
+    ]);
+    responses.extend(vec![delta; 40]);
+    responses.push(typed(&json!({"type": "response.completed", "response": {"id": "r", "model": "m", "status": "completed", "output": [], "usage": {"input_tokens": 9, "output_tokens": 80}}})));
+    let cases = vec![
+        Case::new("anthropic search", MESSAGES, SSE, anthropic, known.clone()),
+        Case::new("responses search", RESPONSES, SSE, responses, known),
+    ];
+    let played = play(cases).await;
+    for name in ["anthropic search", "responses search"] {
+        for record in played.of(name) {
+            let of = |pointer: &str| {
+                record
+                    .pointer(pointer)
+                    .and_then(Value::as_f64)
+                    .expect(pointer)
+            };
+            let searched = of("/seconds/server_tools");
+            assert!(searched >= SILENCE.as_secs_f64(), "{name}: {searched} s");
+            // From the first token to the last, without the search.
+            let wrote = of("/seconds/duration") - of("/seconds/ttft") - searched;
+            let least = 79.0 / wrote;
+            let tps = of("/tps/output");
+            assert!(tps >= least, "{name}: {tps}, not {least} or more");
+        }
+    }
 }

@@ -27,6 +27,8 @@ use tokio::time::{sleep, timeout};
 const LEDGER: &str = "ledger.sqlite";
 /// The pause before every frame.
 const PAUSE: Duration = Duration::from_millis(10);
+/// A frame in which nothing comes for this time: an empty one.
+pub const SILENCE: Duration = Duration::from_secs(1);
 /// How many calls run at the same time.
 const AT_ONCE: usize = 32;
 /// How much speeds and costs may be off, as a share.
@@ -171,7 +173,11 @@ async fn answer(mut tcp: TcpStream, cases: Arc<HashMap<String, Case>>) -> Option
         let case = &cases[&name];
         tcp.write_all(case.head().as_bytes()).await.ok()?;
         let chunked = case.content_type != JSON;
-        for frame in case.frames.iter().filter(|frame| !frame.is_empty()) {
+        for frame in &case.frames {
+            if frame.is_empty() {
+                sleep(SILENCE).await;
+                continue;
+            }
             sleep(PAUSE).await;
             let mut bytes = frame.clone();
             if chunked {
