@@ -267,8 +267,9 @@ OWN = {
         {'tokengauge_sink_lost_records_total{sink="s3",reason="queue"}': counter((10, 1), (50, 0))},
     ),
     "TokengaugeQuotaStoreAway": (
-        {"tokengauge_quota_store_fallback": "0x50 1x10"},
-        {"tokengauge_quota_store_fallback": "0x50 1x1 0x9"},
+        # It comes and goes.
+        {"tokengauge_quota_store_fallback_seconds_total": counter((50, 0), (10, 25))},
+        {"tokengauge_quota_store_fallback_seconds_total": counter((50, 0), (10, 10))},
     ),
     "TokengaugeFleetStoreAway": (
         {"tokengauge_fleet_store_up": "1x40 0x20"},

@@ -145,11 +145,11 @@ const ALERTS: &[ProxyAlert] = &[
         alert: "TokengaugeQuotaStoreAway",
         severity: Ticket,
         held: 2,
-        expr: "max by (PROXY) (rate(tokengauge_quota_store_fallback_seconds_total[5m])) > 0.2\n  \
-            or max by (PROXY) (tokengauge_quota_store_fallback) == 1",
+        expr: "max by (PROXY) (rate(tokengauge_quota_store_fallback_seconds_total[5m])) > 0.2",
         summary: "tokengauge on {{ $labels.instance }} decides shared limits without its quota store",
-        description: "The quota store has not answered for 2 minutes, or for a fifth of the time. Limits and blocking \
-            budgets are decided as `quota_store.on_error` says meanwhile, and every process sends its alerts. Calls do not wait.",
+        description: "The quota store did not answer for {{ $value | humanizePercentage }} of the last 5 minutes. \
+            Meanwhile limits and blocking budgets are decided as `quota_store.on_error` says, and every process sends its \
+            alerts. Calls do not wait.",
     },
     ProxyAlert {
         alert: "TokengaugeFleetStoreAway",
