@@ -14,7 +14,7 @@ use tokio::time::timeout;
 const CGROUP: u64 = 256 << 20;
 /// What measuring may hold.
 const MEMORY: u64 = 32 << 20;
-/// What the process may take besides.
+/// The memory that the process may take in addition.
 const SLACK: u64 = 32 << 20;
 const REQUESTS: usize = 60;
 

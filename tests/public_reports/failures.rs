@@ -557,7 +557,7 @@ async fn a_200_without_an_answer_is_an_error() {
             failed,
         ));
     }
-    // Errors of gateways and frameworks, in an envelope of their own.
+    // Errors of gateways and frameworks, each in its own envelope.
     for path in [CHAT, MESSAGES, RESPONSES, GEMINI, OLLAMA, COHERE] {
         for (name, body) in [
             ("detail", json!({"detail": "Not Found"})),

@@ -68,8 +68,8 @@ const NO_TRAILERS: [HeaderName; 20] = [
     WWW_AUTHENTICATE,
 ];
 
-/// The trailers of a request that are forwarded: checksums and timings. Of any other it is unknown whether an upstream
-/// takes it for a field of the head, which decides who asks and what is allowed.
+/// The trailers of a request that are forwarded: checksums and timings. An upstream might take any other trailer for a
+/// field of the head, by which it decides who asks and what is allowed.
 const REQUEST_TRAILERS: [&str; 7] = [
     "content-digest",
     "content-md5",

@@ -142,7 +142,7 @@ async fn drain(shutdown: &Shutdown, drain_timeout: Duration) -> DrainSummary {
     }
 }
 
-/// Accepts connections until aborted. At the connection limit the longest idle one makes room; where none is idle, one
+/// Accepts connections until aborted. At the connection limit the longest idle one makes room. If none is idle, one
 /// accepted connection waits here and the others in the kernel's accept queue.
 async fn accept(bound: BoundListener, server: Arc<Server>, permits: Arc<Semaphore>) {
     let mut backoff = Backoff::default();

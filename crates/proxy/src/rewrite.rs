@@ -22,8 +22,8 @@ const MAX_REPLACED_BYTES: usize = 1 << 20;
 /// A longer body, or an encoded one, is parsed on a blocking thread, so that no traffic waits for
 /// it.
 const INLINE_BYTES: usize = 64 * 1024;
-/// As many bodies are decoded and parsed at a time: what that takes besides the buffers is not
-/// accounted for.
+/// The number of bodies that are decoded and parsed at a time. Only their buffers are accounted
+/// for, not the values that are parsed.
 static READERS: Semaphore = Semaphore::const_new(4);
 
 /// The outcome for a request body.

@@ -6,8 +6,8 @@
 //! at most one lease each more than the limit, and what was taken on credit is deducted in the store, so that it is
 //! missing later.
 //!
-//! While the store does not answer, a process takes its share of what was left when it last answered, and its share of
-//! what comes each minute. That is deducted later, too.
+//! While the store does not answer, a process takes its share of the requests and tokens that were left in the last
+//! answer, and its share of each further minute. The store deducts them later.
 
 use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
@@ -155,7 +155,7 @@ impl RateLease {
         self.used = self.used.saturating_add(amount);
     }
 
-    /// What this process has left by itself at `now`, while the store does not answer.
+    /// This process's share at `now`, while the store does not answer.
     fn own_bucket(&self, share: OwnShare, now: Instant) -> OwnBucket {
         let all = f64::from(share.per_minute.get());
         let mut bucket = match (self.alone, self.answered_at) {
@@ -172,7 +172,7 @@ impl RateLease {
         bucket
     }
 
-    /// What this process has left of its share, for people.
+    /// The rest of this process's share, for people.
     pub(super) fn remaining_alone(&self, share: OwnShare, now: Instant) -> u64 {
         self.own_bucket(share, now).left.max(0.0) as u64
     }

@@ -18,7 +18,7 @@ use tokio::io::AsyncWrite;
 const USUAL_LINE: usize = 40;
 /// Pieces of a body that are written before others have their turn.
 const TURNS: usize = 16;
-/// The head and the pieces that are there at once are written together, up to so many bytes.
+/// The head and the pieces that are there at once are written together, up to this number of bytes.
 const WRITE_AT: usize = 16 * 1024;
 
 /// A request on its way to an upstream.

@@ -156,7 +156,7 @@ impl MeasureQueue {
         while let Some(frame) = self.frames.pop_front() {
             self.bytes -= frame.bytes.len();
             let waited_before = self.is_suspicious().then(waited_for_core);
-            // What reading that took is not the frame's time.
+            // The frame's time begins after the statistics were read.
             let begun = waited_before.map_or(last, |_| now());
             handle.response_frame(frame);
             let at = now();

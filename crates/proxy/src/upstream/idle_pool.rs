@@ -15,8 +15,8 @@ const EARLY_CLOSE: Duration = Duration::from_secs(1);
 /// How long a new endpoint has to keep a connection open after a response to be trusted: servers
 /// that close without `connection: close` do so right after the response.
 pub(super) const PROBATION: Duration = Duration::from_millis(100);
-/// Once a new endpoint has had so many idle connections, none of which was old enough to be trusted, a request waits for
-/// one that has stayed open for [`SHORT_PROBATION`] before another is opened.
+/// Once a new endpoint has had this number of idle connections, none of them old enough to be trusted, a request waits
+/// for one that has stayed open for [`SHORT_PROBATION`] before another is opened.
 const MAX_ON_PROBATION: usize = 8;
 /// How long that is.
 const SHORT_PROBATION: Duration = Duration::from_millis(10);
@@ -39,7 +39,7 @@ pub(super) struct IdlePool {
     idle: Mutex<VecDeque<IdleConnection>>,
     /// Whether a connection stayed open long enough, and none was closed early since.
     trusted: AtomicBool,
-    /// Whether there were so many connections that requests wait for one of them.
+    /// Whether there were [`MAX_ON_PROBATION`] idle connections before the endpoint was trusted.
     crowded: AtomicBool,
     /// Whether a connection was ever closed early.
     has_closed_early: AtomicBool,

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use tokengauge_core::memory::{Memory, Share};
 
-/// What a decoder has allocated.
+/// The memory of one decoder.
 struct Allocated {
     share: Share,
     bytes: usize,
@@ -19,7 +19,7 @@ struct Allocated {
     refused: bool,
 }
 
-/// Allocates for a decoder. What there is no memory for is empty.
+/// Allocates for a decoder. An allocation for which there is no memory is empty.
 #[derive(Clone)]
 struct CountingAllocator(Arc<Mutex<Allocated>>);
 

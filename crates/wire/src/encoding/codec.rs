@@ -11,7 +11,7 @@ use zstd_safe::{DCtx, DParameter, InBuffer, OutBuffer};
 const ZSTD_WINDOW_LOG: u32 = 23;
 /// The smallest window of a frame is 1 KB.
 const ZSTD_MIN_WINDOW_LOG: u32 = 10;
-/// What a decoder of Zstandard allocates besides the window: itself, and two blocks of 128 KB.
+/// The memory of a decoder of Zstandard without its window: itself, and two blocks of 128 KB.
 const ZSTD_BYTES: usize = 512 * 1024;
 /// A window of 32 KiB, and the tables of codes.
 const DEFLATE_BYTES: usize = 48 * 1024;
