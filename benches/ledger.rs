@@ -13,7 +13,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 use tokengauge::call::{CallRecord, Outcome};
-use tokengauge::ledger::{Limits, QueryError, Reader, Store, StoredCall};
+use tokengauge::ledger::{Limits, Now, QueryError, Reader, Store, StoredCall};
 use tokengauge::query::{
     CostQuery, Dimension, Filter, Paging, SeriesMetric, SessionQuery, SessionSort,
 };
@@ -92,7 +92,11 @@ fn fill(path: &Path, count: usize, now: SystemTime) {
             .expect("later")
             .as_millis(),
     );
-    while store.tidy(at.expect("soon") as i64, &limits).expect("tidy") {}
+    let now = Now {
+        monotonic: Instant::now(),
+        wall_ms: at.expect("soon") as i64,
+    };
+    while store.tidy(now, &limits).expect("tidy") {}
     let rate = written as f64 / writing.as_secs_f64();
     println!("written: {written} records, {rate:.0} a second, slowest batch {slowest:.0?}");
 }

@@ -1,10 +1,13 @@
 //! Budgets and quotas in front of a real proxy: who has spent theirs is refused in the words
 //! of the dialect, and nobody else.
 
+use crate::process::Process;
+use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 use tokengauge::config::{Config, Listener};
 use tokengauge::cost::budget::Budgets;
 use tokengauge::meter::{Accounting, Meter, RecentCalls, Subscriber};
@@ -95,15 +98,7 @@ impl HttpResponse {
 
 impl BudgetFixture {
     async fn call(&self, path: &str, headers: &str, body: Value) -> HttpResponse {
-        let body = body.to_string();
-        let mut agent = RawConnection::connect(self.address).await;
-        let length = body.len();
-        agent
-            .write(format!(
-                "POST {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Type: application/json\r\n{headers}Content-Length: {length}\r\n\r\n{body}"
-            ))
-            .await;
-        let all = agent.text_to_end().await;
+        let response = post(self.address, path, headers, &body).await;
         // A call is recorded a moment after its agent has the answer.
         let answered = self.answered.fetch_add(1, Ordering::SeqCst) + 1;
         let recorded = || {
@@ -111,22 +106,87 @@ impl BudgetFixture {
             self.recent.newest(100).len() >= answered
         };
         eventually("the call is recorded", recorded).await;
-        let (head, body) = all.split_once("\r\n\r\n").expect("a head");
-        HttpResponse {
-            head: head.to_owned(),
-            body: body.to_owned(),
-        }
+        response
     }
 
     async fn chat(&self, session: &str, model: &str) -> HttpResponse {
-        let session = format!("x-tokengauge-session: {session}\r\n");
-        let body = json!({"model": model, "stream": true, "messages": [{"role": "user", "content": "Hi"}]});
-        self.call("/v1/chat/completions", &session, body).await
+        let session = session_field(session);
+        self.call(CHAT, &session, chat(model)).await
+    }
+}
+
+const CHAT: &str = "/v1/chat/completions";
+
+fn session_field(session: &str) -> String {
+    format!("x-tokengauge-session: {session}\r\n")
+}
+
+fn chat(model: &str) -> Value {
+    json!({"model": model, "stream": true, "messages": [{"role": "user", "content": "Hi"}]})
+}
+
+async fn post(address: SocketAddr, path: &str, headers: &str, body: &Value) -> HttpResponse {
+    let body = body.to_string();
+    let mut agent = RawConnection::connect(address).await;
+    let length = body.len();
+    agent
+        .write(format!(
+            "POST {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Type: application/json\r\n{headers}Content-Length: {length}\r\n\r\n{body}"
+        ))
+        .await;
+    let all = agent.text_to_end().await;
+    let (head, body) = all.split_once("\r\n\r\n").expect("a head");
+    HttpResponse {
+        head: head.to_owned(),
+        body: body.to_owned(),
     }
 }
 
 /// 20 tokens at 0.001 USD: two calls spend it.
 const SPENT_BY_TWO: &str = "per = \"session\"\nusd = 0.03\nperiod = \"400d\"\n";
+
+/// Twenty times as long as it takes: the machine is busy.
+const SAVED_WITHIN: Duration = Duration::from_secs(10);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_kill_right_after_a_budget_was_spent_gives_nobody_new_money() {
+    let sim = sim::start("tokens=20,ttft=1ms,gap=1ms,usage=on,seed=3").await;
+    let folder = tempfile::tempdir().expect("a folder");
+    let config = folder.path().join("proxy.toml");
+    let state = folder.path().join("state");
+    let text = format!(
+        "listen = \"127.0.0.1:0\"\nstate_dir = {state:?}\n[admin]\nlisten = \"127.0.0.1:0\"\n\
+         [[upstream]]\nname = \"sim\"\nurl = \"http://{}\"\n[[route]]\nupstream = \"sim\"\n\
+         [[price]]\nmodel = \"m*\"\noutput = 1000\n[[budget]]\nname = \"b\"\nblock = true\n{SPENT_BY_TWO}",
+        sim.address
+    );
+    std::fs::write(&config, text).expect("written");
+    let session = session_field("s-1");
+    let ask = |process: &Process| {
+        let address = process.addresses()[0];
+        let session = session.clone();
+        async move { post(address, CHAT, &session, &chat("m-1")).await }
+    };
+    let process = Process::start(&config).await;
+    let end = Instant::now() + TIMEOUT;
+    while ask(&process).await.status() != "429" {
+        assert!(Instant::now() < end, "it is never spent");
+    }
+    let spent = Instant::now();
+    let saved = || -> f64 {
+        let text = std::fs::read_to_string(state.join("spending.json")).unwrap_or_default();
+        let saved: Value = serde_json::from_str(&text).unwrap_or_default();
+        saved["b"]["spent"]["s-1"].as_f64().unwrap_or(0.0)
+    };
+    while saved() < 0.03 {
+        assert!(spent.elapsed() < SAVED_WITHIN, "{} is saved", saved());
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    process.signal(Signal::KILL);
+    assert!(!process.ended().await.success());
+    let process = Process::start(&config).await;
+    assert_eq!(ask(&process).await.status(), "429");
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_that_has_spent_its_budget_is_refused_and_no_other() {

@@ -481,6 +481,34 @@ fn rows(count: u64, ago: Duration, first: u64) -> Vec<Value> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_ledger_of_a_fleet_that_is_removed_is_filled_again() {
+    let fixture = Fixture::new().await;
+    let pod = fixture.pod("agent-1", "agents", "").await;
+    chat(&pod, "s-1", "").await;
+    let state = fixture.folder.path().join("fleet");
+    let folder = state.to_str().expect("UTF-8");
+    let fleet = fixture.fleet(&[], &["--state-dir", folder]).await;
+    let one = |calls: &Value| list(calls, "calls").len() == 1;
+    until(&fleet, "calls", one).await;
+    for ending in ["", "-wal", "-shm"] {
+        let file = state.join(format!("fleet.sqlite{ending}"));
+        std::fs::remove_file(file).expect("removed");
+    }
+    let end = Instant::now() + TIMEOUT;
+    loop {
+        let reply = fetch(fleet.admin, "/api/v1/calls").await;
+        let answer = serde_json::from_str(&reply.body);
+        if reply.status == 200 && one(&answer.expect("JSON")) {
+            break;
+        }
+        assert!(Instant::now() < end, "{}", reply.body);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    chat(&pod, "s-2", "").await;
+    until(&fleet, "calls", |calls| list(calls, "calls").len() == 2).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_fleet_says_what_only_a_process_knows_and_the_other_way_round() {
     let fixture = Fixture::new().await;
     let pod = fixture.pod("agent-1", "left", "").await;

@@ -1,6 +1,8 @@
 //! The ledger of the real binary: killed under load, and as files for analysis.
 
+use crate::ledger_retention::tidy;
 use crate::process::{Process, SteppedBackend};
+use parking_lot::Mutex;
 use rusqlite::Connection;
 use rustix::process::Signal;
 use serde_json::Value;
@@ -13,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 use tempfile::TempDir;
 use tokengauge::call::CallRecord;
-use tokengauge::ledger::{Limits, Store, StoredCall};
+use tokengauge::ledger::{COMMIT_WITHIN, Limits, Store, StoredCall};
 use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::http_client::{fetch, request_with};
 use tokengauge_test_support::records::Records;
@@ -46,6 +48,15 @@ impl LedgerFixture {
         );
         std::fs::write(&path, text).expect("written");
         path
+    }
+
+    /// The sessions that have calls.
+    fn sessions(&self) -> BTreeSet<String> {
+        let connection = Connection::open(self.ledger()).expect("opens");
+        let sql = "SELECT DISTINCT session FROM calls_readable WHERE session IS NOT NULL";
+        let mut statement = connection.prepare(sql).expect("a query");
+        let sessions = statement.query_map([], |row| row.get(0)).expect("rows");
+        sessions.collect::<Result<_, _>>().expect("names")
     }
 
     fn number(&self, sql: &str) -> u64 {
@@ -88,21 +99,39 @@ async fn a_kill_under_load_keeps_every_record_of_the_last_batch() {
         let process = Process::start(&fixture.config()).await;
         let address = process.addresses()[0];
         let sent = Arc::new(AtomicU64::new(0));
+        let answered: Arc<Mutex<Vec<(String, Instant)>>> = Arc::default();
         let load: Vec<_> = (0..8)
-            .map(|agent| {
-                let sent = Arc::clone(&sent);
+            .map(|_| {
+                let (sent, answered) = (Arc::clone(&sent), Arc::clone(&answered));
                 tokio::spawn(async move {
-                    let session = format!("s-{agent}");
-                    while sent.fetch_add(1, Ordering::Relaxed) < 100_000 {
+                    loop {
+                        let number = sent.fetch_add(1, Ordering::Relaxed);
+                        let session = format!("{round}-{number}");
                         call(address, &session).await;
+                        answered.lock().push((session, Instant::now()));
                     }
                 })
             })
             .collect();
         let acknowledged = has_kept(&process, 150 * round).await;
         process.signal(Signal::KILL);
+        let killed = Instant::now();
         assert!(!process.ended().await.success());
         load.iter().for_each(tokio::task::JoinHandle::abort);
+        let sessions = fixture.sessions();
+        let answered = answered.lock();
+        let missing = answered
+            .iter()
+            .filter(|(session, _)| !sessions.contains(session));
+        let oldest = missing
+            .map(|(_, at)| killed.saturating_duration_since(*at))
+            .max();
+        // The machine may be busy, and call a thread late.
+        let bound = 2 * COMMIT_WITHIN;
+        assert!(
+            oldest < Some(bound),
+            "a call that ended {oldest:?} before the kill is lost"
+        );
         let calls = fixture.number("SELECT count(*) FROM calls");
         assert!(
             calls >= before + acknowledged,
@@ -176,7 +205,7 @@ async fn what_a_month_cost_by_user_is_answered_by_day_though_its_calls_are_gone(
         bytes: 1,
     };
     let ms = now.duration_since(SystemTime::UNIX_EPOCH).expect("later");
-    while store.tidy(ms.as_millis() as i64, &limits).expect("a step") {}
+    tidy(&mut store, ms.as_millis() as i64, &limits);
     drop(store);
     assert_eq!(fixture.number("SELECT count(*) FROM calls"), 0);
     let process = Process::start(&fixture.config()).await;

@@ -64,6 +64,8 @@ mod inject_ports;
 mod inject_resources;
 mod ledger_distributions;
 mod ledger_experiments;
+#[cfg(target_os = "linux")]
+mod ledger_outage;
 mod ledger_process;
 mod ledger_queries;
 mod ledger_retention;

@@ -13,7 +13,7 @@ use tokio::process::Command;
 
 /// The threads and by how much their nice value exceeds that of traffic; probes have the priority
 /// of traffic.
-const EXPECTED: [(&str, i64); 14] = [
+const EXPECTED: [(&str, i64); 15] = [
     ("admin", 0),
     ("call-log", 5),
     ("drift", 5),
@@ -24,6 +24,7 @@ const EXPECTED: [(&str, i64); 14] = [
     ("ledger-look", 5),
     ("meter", 10),
     ("sink", 19),
+    ("sink-queue", 5),
     ("slo", 5),
     ("slo-cause", 5),
     ("slo-state", 5),

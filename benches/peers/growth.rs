@@ -16,7 +16,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokengauge::call::CallRecord;
-use tokengauge::ledger::{Limits, Store, StoredCall};
+use tokengauge::ledger::{Limits, Now, Store, StoredCall};
 use tokengauge_test_support::records::Records;
 
 const STREAMS: [usize; 4] = [10, 100, 1_000, 10_000];
@@ -158,7 +158,11 @@ fn fill(path: &Path, calls: usize, within: Duration) -> anyhow::Result<Option<Du
         if batch.is_empty() {
             // A running proxy deletes old sums as it goes; it would otherwise delete those of weeks while it is measured.
             let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis();
-            while store.tidy(i64::try_from(now)?, &KEEP)? {}
+            let now = Now {
+                monotonic: Instant::now(),
+                wall_ms: i64::try_from(now)?,
+            };
+            while store.tidy(now, &KEEP)? {}
             return Ok(None);
         }
         let stored: Vec<_> = batch

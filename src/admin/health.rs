@@ -94,7 +94,8 @@ pub(super) async fn live() -> &'static str {
     "ok\n"
 }
 
-/// Answers `ready` or not, with `?verbose` also which configuration is in use. The reason for
+/// Answers `ready` or not, with `?verbose` also which configuration is in use and whether the ledger is written to, which is
+/// no condition for traffic. The reason for
 /// a refusal is only logged, since it may quote the configuration.
 pub(super) async fn ready(
     State(admin): State<Admin>,
@@ -112,6 +113,14 @@ pub(super) async fn ready(
     if parts.split('&').any(is_verbose) {
         let sentence = readiness.running.load().sentence();
         text += &format!("configuration: {sentence}\n");
+        if let Some(ledger) = &admin.ledger {
+            text += &match ledger.unwritable() {
+                None => "ledger: it is written to\n".to_owned(),
+                Some(reason) => format!(
+                    "ledger: it cannot be written ({reason}); traffic is not touched, and sinks send calls from memory. The log says why\n"
+                ),
+            };
+        }
     }
     (status, text)
 }

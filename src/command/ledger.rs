@@ -4,23 +4,27 @@ use crate::Error;
 use crate::config::Config;
 use crate::export::prometheus::Prometheus;
 use crate::export::{labels, names};
-use crate::ledger::{Ledger, LedgerMetrics, Limits, Reader, Settings};
-use crate::meter::Meter;
+use crate::ledger::{Ledger, LedgerMetrics, Limits, Reader, Settings, TIME_LIMIT};
+use crate::meter::{Meter, Subscriber};
 use rustix::time::{ClockId, clock_gettime};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant, SystemTime};
 
-/// Starts the ledger that is configured.
+/// Starts the ledger that is configured. `unwritten` get the calls that it cannot write.
 pub(super) fn start(
     config: &Config,
     prometheus: &Prometheus,
+    unwritten: Vec<Arc<dyn Subscriber>>,
 ) -> Result<Option<Arc<Ledger>>, Error> {
     let Some(wanted) = &config.ledger else {
         return Ok(None);
     };
     let registry = prometheus.registry();
     let figures = LedgerMetrics::new(
-        registry.series(&names::LEDGER_RECORDS, &()),
+        (
+            registry.series(&names::LEDGER_RECORDS, &()),
+            registry.series(&names::LEDGER_COMMIT_DELAY, &()),
+        ),
         |reason| registry.series(&names::LEDGER_LOST_RECORDS, &labels::ByReason { reason }),
         registry.series(&names::LEDGER_COLLAPSED_NAMES, &()),
         registry.series(&names::LEDGER_BYTES, &()),
@@ -36,7 +40,7 @@ pub(super) fn start(
         clock: Instant::now,
         wall: SystemTime::now,
     };
-    let started = Ledger::start(settings, figures);
+    let started = Ledger::start(settings, figures, unwritten);
     let failed = |error| Error::Failed(format!("cannot start the ledger's thread: {error}"));
     started.map(Some).map_err(failed)
 }
@@ -49,9 +53,8 @@ pub(super) fn look(ledger: Option<&Arc<Ledger>>, meter: &Arc<Meter>) {
 }
 
 /// The reader for the API.
-pub(super) fn reader(config: &Config) -> Option<Arc<Reader>> {
-    let wanted = config.ledger.as_ref()?;
-    Some(Reader::new(&wanted.path, work_clock))
+pub(super) fn reader(ledger: &Ledger) -> Arc<Reader> {
+    ledger.reader(work_clock, TIME_LIMIT)
 }
 
 /// A clock that measures the cost of a query: the processor time of the thread, and a tenth of the time on the

@@ -37,6 +37,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
+use tokengauge_sink::SinkQueues;
 
 /// How long finished calls may take to reach the call log at the end of the process.
 const FLUSH_WITHIN: Duration = Duration::from_secs(5);
@@ -85,13 +86,16 @@ impl Proxy {
         if let Some(path) = call_log {
             subscribers.push(open_call_log(path, &prometheus)?);
         }
-        let ledger = ledger::start(&config, &prometheus)?;
-        subscribers.extend(ledger.iter().map(|ledger| Arc::clone(ledger) as _));
-        let reader = ledger::reader(&config);
+        let queues = SinkQueues::new(&config.sinks);
+        let ledger = ledger::start(&config, &prometheus, queues.subscribers())?;
+        match &ledger {
+            Some(ledger) => subscribers.push(Arc::clone(ledger) as _),
+            None => subscribers.extend(queues.subscribers()),
+        }
+        let reader = ledger.as_deref().map(ledger::reader);
         let marks = marks::open(ledger.clone(), reader.clone(), &prometheus);
         subscribers.push(WarmUps::new(&marks));
-        let sinks = super::sinks::start(&config, ledger.as_ref(), &prometheus)?;
-        subscribers.extend(sinks.subscribers());
+        let sinks = super::sinks::start(&config, &queues, ledger.as_ref(), &prometheus)?;
         let throughput = ledger.is_none().then(ThroughputHistory::new);
         let (slos, store) = objectives::open(&config)?;
         subscribers.push(slos.clone());

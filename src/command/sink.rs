@@ -82,7 +82,11 @@ struct Row {
     kind: String,
     address: String,
     durable: bool,
+    ledger_error: Option<String>,
     waiting: u64,
+    /// Proxies of before it was known say nothing.
+    #[serde(default)]
+    in_memory: u64,
     lag_seconds: f64,
     rows: u64,
     batches: u64,
@@ -108,22 +112,35 @@ fn table(sinks: &[Row]) -> String {
     }
     let mut text = String::new();
     for sink in sinks {
-        let from = if sink.durable { "ledger" } else { "memory" };
+        let in_ledger = sink.waiting - sink.in_memory.min(sink.waiting);
+        let waiting = match (in_ledger, sink.in_memory) {
+            (calls, 0) if sink.durable || calls > 0 => format!("{calls} calls in the ledger"),
+            (0, calls) => format!("{calls} calls in memory"),
+            (calls, in_memory) => {
+                format!("{calls} calls in the ledger, {in_memory} calls in memory")
+            }
+        };
         let stored = sink.stored_at.as_deref().unwrap_or("never");
         // Writing to a string does not fail.
         let _ = writeln!(
             text,
-            "{} ({}, {})\n  waiting    {} calls in the {from}, the oldest {:.0} s\n  \
+            "{} ({}, {})\n  waiting    {waiting}, the oldest {:.0} s\n  \
              stored     {} calls in {} batches, the last {stored}\n  lost       {} calls",
             printable(&sink.name),
             printable(&sink.kind),
             printable(&sink.address),
-            sink.waiting,
             sink.lag_seconds,
             sink.rows,
             sink.batches,
             sink.lost,
         );
+        if let Some(reason) = &sink.ledger_error {
+            let _ = writeln!(
+                text,
+                "  ledger     cannot be written ({}): new calls wait in memory",
+                printable(reason)
+            );
+        }
         if let Some(error) = &sink.error {
             let _ = writeln!(
                 text,

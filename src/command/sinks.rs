@@ -5,10 +5,10 @@ use crate::config::Config;
 use crate::export::otlp;
 use crate::export::prometheus::Prometheus;
 use crate::export::{labels, names};
-use crate::ledger::{Ledger, Reader};
+use crate::ledger::Ledger;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
-use tokengauge_sink::{Origin, SinkMetrics, Sinks};
+use tokengauge_sink::{Origin, SinkMetrics, SinkQueues, Sinks};
 
 /// How long one look into the ledger may take: a sink's thread may have to wait for a core.
 const READ_WITHIN: Duration = Duration::from_secs(60);
@@ -16,15 +16,19 @@ const READ_WITHIN: Duration = Duration::from_secs(60);
 /// Starts the sinks that are configured.
 pub(super) fn start(
     config: &Config,
+    queues: &SinkQueues,
     ledger: Option<&Arc<Ledger>>,
     prometheus: &Prometheus,
 ) -> Result<Arc<Sinks>, Error> {
     // Not the API's reader: its connections are for people, and their queries are short.
-    let reader = config.ledger.as_ref();
-    let reader = reader.map(|ledger| Reader::within(&ledger.path, Instant::now, READ_WITHIN));
-    let ledger = ledger.cloned().zip(reader);
+    let ledger = ledger.map(|ledger| {
+        let reader = ledger.reader(Instant::now, READ_WITHIN);
+        (Arc::clone(ledger), reader)
+    });
     let metrics = |sink: &str| metrics(prometheus, sink);
-    Sinks::start(&config.sinks, ledger, &origin(), metrics, SystemTime::now)
+    let (settings, wall) = (&config.sinks, SystemTime::now);
+    let sinks = Sinks::start(settings, queues, ledger, &origin(), metrics, wall);
+    sinks
         .map(Arc::new)
         .map_err(|error| Error::Configuration(error.to_string()))
 }
@@ -53,6 +57,7 @@ fn metrics(prometheus: &Prometheus, sink: &str) -> SinkMetrics {
     SinkMetrics::new(
         (
             registry.series(&names::SINK_WAITING, &labels),
+            registry.series(&names::SINK_IN_MEMORY, &labels),
             registry.series(&names::SINK_LAG, &labels),
         ),
         (

@@ -1,4 +1,4 @@
-//! Saves the spending of budgets, so that it survives a restart.
+//! Saves the spending of budgets, so that it survives a restart and a kill.
 
 use super::quota_store;
 use crate::Error;
@@ -7,17 +7,21 @@ use crate::cost::budget::Store;
 use crate::meter::Accounting;
 use parking_lot::Mutex;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
+use tokengauge_core::log_interval::LogInterval;
 use tokengauge_core::time::whole_seconds_since_1970;
 
-/// How often it is saved.
-const KEEP_EVERY: Duration = Duration::from_secs(30);
+/// How often it is saved if it has changed: within a second of the call, with the time that the disk takes.
+const KEEP_EVERY: Duration = Duration::from_millis(500);
+/// How many times as long as saving took the next one waits at least: a large file on a slow disk.
+const PAUSE_FACTOR: u32 = 10;
 
 /// Prices, budgets and quotas, and the file that saves the spending.
 #[derive(Clone)]
 pub(super) struct Spending {
     pub(super) accounting: Accounting,
     store: Option<Arc<Mutex<Store>>>,
+    failure_log: Arc<LogInterval>,
 }
 
 impl Spending {
@@ -48,19 +52,22 @@ impl Spending {
         Ok(Spending {
             accounting,
             store: store.map(|store| Arc::new(Mutex::new(store))),
+            failure_log: Arc::default(),
         })
     }
 
-    /// Saves the spending at intervals, without end.
+    /// Saves the spending whenever it has changed, without end.
     pub(super) async fn keep_up(self) {
         if self.store.is_none() {
             return;
         }
+        let mut pause = KEEP_EVERY;
         loop {
-            tokio::time::sleep(KEEP_EVERY).await;
-            let this = self.clone();
+            tokio::time::sleep(pause).await;
+            let (this, began) = (self.clone(), Instant::now());
             // A panic has been logged already.
             let _ = tokio::task::spawn_blocking(move || this.keep()).await;
+            pause = KEEP_EVERY.max(began.elapsed() * PAUSE_FACTOR);
         }
     }
 
@@ -75,8 +82,14 @@ impl Spending {
         };
         let mut store = store.lock();
         let now = whole_seconds_since_1970(SystemTime::now());
-        if let Err(error) = store.save(&self.accounting.budgets, now) {
-            tracing::warn!(%error, "what was spent cannot be kept; a restart begins the budgets anew");
+        match store.save(&self.accounting.budgets, now) {
+            Ok(_) => {
+                self.failure_log.recovered();
+            }
+            Err(error) if self.failure_log.should_log(Instant::now()) => {
+                tracing::warn!(%error, "cannot save what was spent of budgets to spending.json: after a restart they count from the last save");
+            }
+            Err(_) => {}
         }
     }
 }

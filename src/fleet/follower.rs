@@ -2,7 +2,7 @@
 //! what is known from what is new: the numbers of calls by their start are compared, and intervals that differ are read.
 
 use super::Fleet;
-use crate::ledger::{Limits, Store, StoredCall, WriteError};
+use crate::ledger::{Limits, Now, Store, StoredCall, WriteError};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -51,6 +51,8 @@ pub struct Follower {
     reader: StoreReader,
     /// `None` after an error, until it is opened again.
     ledger: Option<Store>,
+    /// It is checked for damage when it is opened again.
+    suspect: bool,
     /// Rows that the store had of each interval when it was last read.
     known: BTreeMap<i64, u64>,
     /// Calls from before are not read again: the ledger had no room for them.
@@ -96,6 +98,7 @@ impl Follower {
             fleet: Arc::clone(fleet),
             settings,
             ledger: Some(ledger),
+            suspect: false,
             known: BTreeMap::new(),
             floor,
         })
@@ -128,12 +131,10 @@ impl Follower {
     }
 
     fn failed(&mut self, error: &LookError) {
-        if matches!(
-            error,
-            LookError::Ledger(_) | LookError::Store(ReadError::Taken(_))
-        ) {
+        if let LookError::Ledger(error) | LookError::Store(ReadError::Taken(error)) = error {
             // Its caches may have what was not committed.
             self.ledger = None;
+            self.suspect = matches!(error, WriteError::Damaged(_));
         }
         let mut new = false;
         let error = error.to_string();
@@ -149,10 +150,20 @@ impl Follower {
 
     /// Reads what the store has and is not here.
     async fn look(&mut self, since: Duration) -> Result<(), LookError> {
-        let mut ledger = match self.ledger.take() {
+        let open = self.ledger.take();
+        let was_open = open.is_some();
+        let mut ledger = match open.and_then(Store::in_place) {
             Some(ledger) => ledger,
-            None => Store::open(&self.settings.ledger)?.of_pods(),
+            None => {
+                if was_open || self.suspect {
+                    // Its calls are gone with its file, and are read again.
+                    self.known.clear();
+                    self.floor = 0;
+                }
+                Store::open_file(&self.settings.ledger, self.suspect)?.of_pods()
+            }
         };
+        self.suspect = false;
         let looked = self.look_into(&mut ledger, since).await;
         self.ledger = Some(ledger);
         looked?;
@@ -226,7 +237,11 @@ impl Follower {
     /// Keeps the ledger within its bounds.
     fn tidy(&mut self, ledger: &mut Store, now: SystemTime) -> Result<(), LookError> {
         for _ in 0..TIDY_STEPS {
-            if !ledger.tidy(milliseconds(now), &self.settings.limits)? {
+            let now = Now {
+                monotonic: Instant::now(),
+                wall_ms: milliseconds(now),
+            };
+            if !ledger.tidy(now, &self.settings.limits)? {
                 break;
             }
         }

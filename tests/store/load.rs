@@ -3,13 +3,13 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
-use tokengauge::ledger::{Ledger, LedgerMetrics, Limits, Reader, Settings};
+use tokengauge::ledger::{Ledger, LedgerMetrics, Limits, Settings};
 use tokengauge::meter::settings::Measure;
 use tokengauge::meter::{Meter, Subscriber};
 use tokengauge::observer::{CallStart, End, Observer};
 use tokengauge_core::cells::{Counter, Gauge};
 use tokengauge_sink::{
-    ClickHouseSettings, Location, Origin, Secret, SinkMetrics, SinkSettings, Sinks,
+    ClickHouseSettings, Location, Origin, Secret, SinkMetrics, SinkQueues, SinkSettings, Sinks,
 };
 
 pub struct Load {
@@ -23,15 +23,14 @@ impl Load {
     pub fn start(folder: &Path, stores: Vec<Location>) -> Load {
         let settings: Vec<_> = stores.into_iter().map(sink).collect();
         let metrics = LedgerMetrics::new(
-            Counter::default(),
+            (Counter::default(), Gauge::default()),
             |_| Counter::default(),
             Counter::default(),
             Gauge::default(),
             Gauge::default(),
         );
-        let path = folder.join("ledger.sqlite");
         let kept = Settings {
-            path: path.clone(),
+            path: folder.join("ledger.sqlite"),
             limits: Limits {
                 age: Duration::from_secs(86_400),
                 bytes: 4 << 30,
@@ -40,10 +39,12 @@ impl Load {
             clock: Instant::now,
             wall: SystemTime::now,
         };
-        let ledger = Ledger::start(kept, metrics.clone()).expect("starts");
-        let reader = Reader::within(&path, Instant::now, Duration::from_secs(60));
+        let queues = SinkQueues::new(&settings);
+        let ledger = Ledger::start(kept, metrics.clone(), queues.subscribers()).expect("starts");
+        let reader = ledger.reader(Instant::now, Duration::from_secs(60));
         let sinks = Sinks::start(
             &settings,
+            &queues,
             Some((Arc::clone(&ledger), reader)),
             &Origin::default(),
             |_| sink_metrics(),
@@ -128,13 +129,13 @@ fn sink(location: Location) -> SinkSettings {
         location,
         batch_rows: 5_000,
         batch_wait: Duration::from_millis(500),
-        queue: 1,
+        queue: 100_000,
     }
 }
 
 fn sink_metrics() -> SinkMetrics {
     SinkMetrics::new(
-        (Gauge::default(), Gauge::default()),
+        Default::default(),
         (Counter::default(), Counter::default()),
         |_| Counter::default(),
         |_| Counter::default(),

@@ -18,6 +18,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(500);
 /// How often it is told what waits, while nothing is sent.
 const REPORT: Duration = Duration::from_secs(1);
+/// The longest pause while the ledger does not give calls.
+const LONGEST_LEDGER_PAUSE: Duration = Duration::from_secs(5);
 /// Calls that a store refuses one by one, without taking a single other one, until it is taken to refuse everything:
 /// then they are kept, since the fault is hardly theirs.
 const ALL_REFUSED: usize = 16;
@@ -35,6 +37,8 @@ pub(crate) struct Delivery<S> {
     pub(crate) batch_wait: Duration,
     pub(crate) metrics: SinkMetrics,
     pub(crate) status: SharedStatus,
+    /// The place of the source in the status.
+    pub(crate) number: usize,
     /// Until when to end; `None` until the process ends.
     pub(crate) end: watch::Receiver<Option<Instant>>,
     pub(crate) wall: fn() -> SystemTime,
@@ -50,6 +54,8 @@ pub(crate) struct Progress {
     failures: u32,
     /// Lost calls that have been counted; `None` before the first look.
     lost: Option<u64>,
+    /// Calls of lost files that have been counted.
+    lost_with_files: u64,
     log: LogInterval,
 }
 
@@ -148,7 +154,7 @@ impl<S: Sink> Delivery<S> {
         if self.progress.log.recovered() {
             tracing::info!(sink = self.name, "the store takes calls again");
         }
-        let mut status = self.status.lock();
+        let mut status = self.status.of(self.number);
         status.rows += stored;
         status.batches += 1;
         status.lost += lost;
@@ -168,7 +174,7 @@ impl<S: Sink> Delivery<S> {
         }
         let pause = self.again_after(&error.to_string(), error.retry_after);
         // What is in the ledger goes out when the process runs again.
-        match self.end.borrow().is_some() && self.status.lock().durable {
+        match self.end.borrow().is_some() && self.status.of(self.number).durable {
             true => Next::End,
             false => Next::After(pause),
         }
@@ -180,6 +186,7 @@ impl<S: Sink> Delivery<S> {
             self.metrics.fail(LEDGER);
         }
         let pause = self.again_after(&error.to_string(), None);
+        let pause = pause.min(LONGEST_LEDGER_PAUSE);
         match ending {
             true => Next::End,
             false => Next::After(pause),
@@ -192,28 +199,21 @@ impl<S: Sink> Delivery<S> {
         self.progress.failures = self.progress.failures.saturating_add(1);
         let now = std::time::Instant::now();
         if self.progress.failures > 1 && self.progress.log.should_log(now) {
-            let waiting = self.status.lock().waiting;
+            let waiting = self.status.of(self.number).waiting;
             tracing::warn!(
                 sink = self.name,
                 waiting,
                 "calls wait for the store: {reason}"
             );
         }
-        let mut status = self.status.lock();
+        let mut status = self.status.of(self.number);
         status.failing = u64::from(self.progress.failures);
         status.error = Some(reason.to_owned());
         retry_after.map_or(pause, |asked| asked.clamp(pause, LONGEST_PAUSE))
     }
 
     fn report(&mut self, waiting: &Waiting) {
-        self.metrics.waiting.set(waiting.rows as f64);
-        let lag = if waiting.rows == 0 {
-            0.0
-        } else {
-            waiting.seconds
-        };
-        self.metrics.lag.set(lag);
-        let mut status = self.status.lock();
+        let mut status = self.status.of(self.number);
         // The ledger counts since it first had the sink, a queue since the process began.
         let counted = self.progress.lost.unwrap_or(match status.durable {
             true => waiting.lost,
@@ -223,9 +223,21 @@ impl<S: Sink> Delivery<S> {
         self.progress.lost = Some(waiting.lost);
         let reason = if status.durable { "retention" } else { "queue" };
         self.metrics.lose(reason, lost);
-        status.lost += lost;
+        let with_files = waiting.lost_with_files - self.progress.lost_with_files;
+        self.progress.lost_with_files = waiting.lost_with_files;
+        self.metrics.lose(LEDGER, with_files);
+        status.lost += lost + with_files;
         status.waiting = waiting.rows;
-        status.lag_seconds = lag;
+        status.in_memory = if status.durable { 0 } else { waiting.rows };
+        status.lag_seconds = match waiting.rows {
+            0 => 0.0,
+            _ => waiting.seconds,
+        };
+        drop(status);
+        let all = self.status.all();
+        self.metrics.waiting.set(all.waiting as f64);
+        self.metrics.in_memory.set(all.in_memory as f64);
+        self.metrics.lag.set(all.lag_seconds);
     }
 
     /// Waits, and keeps the figures of what waits fresh meanwhile.
@@ -259,7 +271,7 @@ impl<S: Sink> Delivery<S> {
             return;
         }
         let (sink, waiting) = (&self.name, waiting.rows);
-        if self.status.lock().durable {
+        if self.status.of(self.number).durable {
             tracing::info!(
                 sink,
                 waiting,
@@ -270,7 +282,7 @@ impl<S: Sink> Delivery<S> {
             tracing::warn!(
                 sink,
                 waiting,
-                "calls are lost: the process ends, and has no ledger"
+                "calls are lost: the process ends, and they are in no ledger"
             );
         }
     }

@@ -1,4 +1,4 @@
-//! Where the calls of a sink come from: the ledger behind a cursor, or a queue in memory where there is no ledger.
+//! The sources of a sink's calls: the ledger behind a cursor, and a queue in memory for calls that are in no ledger.
 
 use crate::sink::Row;
 use parking_lot::Mutex;
@@ -42,6 +42,8 @@ pub(crate) struct Waiting {
     pub(crate) resumes: bool,
     /// Calls that are lost so far, as far as the source counts them.
     pub(crate) lost: u64,
+    /// Calls that were in files of the ledger which are lost, since the process began.
+    pub(crate) lost_with_files: u64,
 }
 
 /// Calls to be sent together.
@@ -50,8 +52,9 @@ pub(crate) struct Batch {
     pub(crate) rows: Vec<Row>,
     /// Calls of it that are gone.
     pub(crate) lost: u64,
-    /// The number of the last.
+    /// The number of the last, of this opening of the file.
     last: i64,
+    opened: u64,
 }
 
 impl Batch {
@@ -85,11 +88,21 @@ pub(crate) struct LedgerSource {
     pub(crate) ledger: Arc<Ledger>,
     pub(crate) reader: Arc<Reader>,
     pub(crate) wall: fn() -> SystemTime,
+    /// How far it was when the file could last be written to.
+    pub(crate) known: Option<SinkProgress>,
 }
 
 impl LedgerSource {
-    fn progress(&self) -> Result<SinkProgress, SourceError> {
-        self.reader.sink(&self.sink)?.ok_or(SourceError::Unknown)
+    /// How far the sink is. While the file cannot be written to, it may be another process's: what that one has not sent is
+    /// none of ours.
+    fn progress(&mut self) -> Result<SinkProgress, SourceError> {
+        if self.reader.unwritable().is_some() {
+            return Err(SourceError::Unwritable);
+        }
+        let progress = self.reader.sink(&self.sink)?;
+        let progress = progress.ok_or(SourceError::Unknown)?;
+        self.known = Some(progress);
+        Ok(progress)
     }
 
     fn save(&self, update: SinkUpdate) -> Result<(), SourceError> {
@@ -104,6 +117,7 @@ impl LedgerSource {
     /// of it from then on is counted by whoever sends it.
     fn end_of_batch(
         &self,
+        opened: u64,
         progress: &SinkProgress,
         limit: usize,
     ) -> Result<Option<i64>, SourceError> {
@@ -114,6 +128,7 @@ impl LedgerSource {
         let end = self.reader.undelivered_end(after, limit)?;
         if end.is_some() {
             self.save(SinkUpdate {
+                opened,
                 delivered: after,
                 pending: end,
                 ..SinkUpdate::default()
@@ -125,7 +140,11 @@ impl LedgerSource {
 
 impl Source for LedgerSource {
     fn waiting(&mut self) -> Result<Waiting, SourceError> {
-        let progress = self.progress()?;
+        let progress = match (self.progress(), self.known) {
+            // What is in the file waits there.
+            (Err(SourceError::Unwritable), Some(known)) => known,
+            (progress, _) => progress?,
+        };
         let now = duration_since_1970((self.wall)()).as_millis() as f64;
         let oldest = progress.oldest_ms.map_or(now, |ms| ms as f64);
         Ok(Waiting {
@@ -133,16 +152,20 @@ impl Source for LedgerSource {
             seconds: ((now - oldest) / 1e3).max(0.0),
             resumes: progress.pending.is_some(),
             lost: progress.lost,
+            lost_with_files: self.reader.lost_with_files(&self.sink),
         })
     }
 
     fn begin(&mut self, limit: usize) -> Result<Batch, SourceError> {
+        // Before anything is read: what is read then is of this opening, or of a later one, and is not kept.
+        let opened = self.reader.opened();
         let progress = self.progress()?;
         let mut batch = Batch {
             last: progress.delivered,
+            opened,
             ..Batch::default()
         };
-        let Some(end) = self.end_of_batch(&progress, limit)? else {
+        let Some(end) = self.end_of_batch(opened, &progress, limit)? else {
             return Ok(batch);
         };
         loop {
@@ -160,6 +183,7 @@ impl Source for LedgerSource {
 
     fn done(&mut self, batch: &Batch, refused: u64) -> Result<(), SourceError> {
         self.save(SinkUpdate {
+            opened: batch.opened,
             delivered: batch.last,
             pending: None,
             lost: batch.lost,
@@ -169,15 +193,18 @@ impl Source for LedgerSource {
     }
 
     fn widen(&mut self) -> Result<(), SourceError> {
+        let opened = self.reader.opened();
         let delivered = self.progress()?.delivered;
         self.save(SinkUpdate {
+            opened,
             delivered,
             ..SinkUpdate::default()
         })
     }
 }
 
-/// A bounded queue of finished calls, for a process without a ledger. What finds it full is lost and counted.
+/// A bounded queue of finished calls that are in no ledger: there is none, or it cannot be written. What finds it full is
+/// lost and counted.
 #[derive(Debug)]
 pub struct MemoryQueue {
     calls: Mutex<VecDeque<Arc<FinishedCall>>>,
@@ -229,6 +256,7 @@ impl Source for MemorySource {
             seconds,
             resumes: self.pending > 0,
             lost: self.queue.lost.value(),
+            lost_with_files: 0,
         })
     }
 

@@ -1,5 +1,5 @@
-//! The threads of the sinks: each has one, with a runtime of its own, so that no store can hold up traffic or another
-//! store.
+//! The threads of the sinks: one for each sink and source of calls, each with its own runtime, so that no store can hold up
+//! traffic or another store.
 
 use crate::clickhouse::ClickHouse;
 use crate::delivery::Delivery;
@@ -63,23 +63,41 @@ impl Sink for AnySink {
     }
 }
 
+/// The queues of the sinks, in their order: they take what is in no ledger.
+#[derive(Clone, Debug)]
+pub struct SinkQueues(Vec<Arc<MemoryQueue>>);
+
+impl SinkQueues {
+    /// A queue for each sink.
+    pub fn new(settings: &[SinkSettings]) -> SinkQueues {
+        let queues = settings.iter();
+        SinkQueues(queues.map(|one| MemoryQueue::new(one.queue)).collect())
+    }
+
+    /// The subscribers that fill the queues: of the calls that the ledger does not write or, without a ledger, of all calls.
+    pub fn subscribers(&self) -> Vec<Arc<dyn Subscriber>> {
+        let queues = self.0.iter();
+        queues.map(|queue| Arc::clone(queue) as _).collect()
+    }
+}
+
 /// The sinks of a running proxy.
 #[derive(Debug, Default)]
 pub struct Sinks {
     statuses: Vec<SharedStatus>,
-    queues: Vec<Arc<MemoryQueue>>,
+    ledger: Option<Arc<Reader>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     end: watch::Sender<Option<Instant>>,
 }
 
 impl Sinks {
-    /// Starts a thread for each sink. They read the ledger where there is one, else queues, which are to be
-    /// [subscribed](Sinks::subscribers).
+    /// Starts the threads of each sink. They send the calls in its queue and those in the ledger, if there is one.
     ///
     /// # Errors
     /// Where the settings of a sink cannot be used, or no thread can be started; the text names the sink.
     pub fn start(
         settings: &[SinkSettings],
+        queues: &SinkQueues,
         ledger: Option<(Arc<Ledger>, Arc<Reader>)>,
         origin: &Origin,
         metrics: impl Fn(&str) -> SinkMetrics,
@@ -88,80 +106,53 @@ impl Sinks {
         let (end, ends) = watch::channel(None);
         let mut sinks = Sinks {
             statuses: Vec::new(),
-            queues: Vec::new(),
+            ledger: ledger.as_ref().map(|(_, reader)| Arc::clone(reader)),
             threads: Mutex::default(),
             end,
         };
-        for one in settings {
+        for (one, queue) in settings.iter().zip(&queues.0) {
             let named = |error: io::Error| io::Error::other(format!("sink {}: {error}", one.name));
-            let source = sinks.source(one, ledger.as_ref(), wall);
-            let status = SinkStatus {
+            let sources = sources(one, queue, ledger.as_ref(), wall);
+            let status = sources.iter().map(|(_, work)| SinkStatus {
                 name: one.name.clone(),
                 kind: one.kind().as_str().to_owned(),
                 address: one.address(),
-                durable: ledger.is_some(),
+                durable: *work == OF_LEDGER,
                 ..SinkStatus::default()
-            };
-            let status = Arc::new(Mutex::new(status));
-            let delivery = Delivery {
-                name: one.name.clone(),
-                sink: AnySink::new(&one.location, origin).map_err(named)?,
-                source,
-                batch_rows: one.batch_rows,
-                batch_wait: one.batch_wait,
-                metrics: metrics(&one.name),
-                status: Arc::clone(&status),
-                end: ends.clone(),
-                wall,
-                progress: Default::default(),
-            };
+            });
+            let status = SharedStatus::new(status.collect());
+            for (number, (source, work)) in sources.into_iter().enumerate() {
+                let delivery = Delivery {
+                    name: one.name.clone(),
+                    sink: AnySink::new(&one.location, origin).map_err(named)?,
+                    source,
+                    batch_rows: one.batch_rows,
+                    batch_wait: one.batch_wait,
+                    metrics: metrics(&one.name),
+                    status: status.clone(),
+                    number,
+                    end: ends.clone(),
+                    wall,
+                    progress: Default::default(),
+                };
+                let thread = spawn(delivery, work).map_err(named)?;
+                sinks.threads.lock().push(thread);
+            }
             sinks.statuses.push(status);
-            // A ledger keeps what a late sink has not read; a queue of bounded length loses it.
-            let work = match ledger {
-                Some(_) => BackgroundWork::WheneverIdle,
-                None => BackgroundWork::Steady,
-            };
-            let thread = spawn(delivery, work).map_err(named)?;
-            sinks.threads.lock().push(thread);
         }
         Ok(sinks)
     }
 
-    fn source(
-        &mut self,
-        settings: &SinkSettings,
-        ledger: Option<&(Arc<Ledger>, Arc<Reader>)>,
-        wall: fn() -> SystemTime,
-    ) -> Box<dyn Source> {
-        match ledger {
-            Some((ledger, reader)) => Box::new(LedgerSource {
-                sink: settings.name.clone(),
-                ledger: Arc::clone(ledger),
-                reader: Arc::clone(reader),
-                wall,
-            }),
-            None => {
-                let queue = MemoryQueue::new(settings.queue);
-                self.queues.push(Arc::clone(&queue));
-                Box::new(MemorySource {
-                    queue,
-                    wall,
-                    pending: 0,
-                })
-            }
-        }
-    }
-
-    /// What finished calls must be given to: nothing where a ledger has them.
-    pub fn subscribers(&self) -> Vec<Arc<dyn Subscriber>> {
-        let queues = self.queues.iter();
-        queues.map(|queue| Arc::clone(queue) as _).collect()
-    }
-
     /// How they stand.
     pub fn statuses(&self) -> Vec<SinkStatus> {
-        let statuses = self.statuses.iter();
-        statuses.map(|status| status.lock().clone()).collect()
+        let ledger = self.ledger.as_ref();
+        let error = ledger.and_then(|ledger| ledger.unwritable());
+        let statuses = self.statuses.iter().map(|status| SinkStatus {
+            durable: ledger.is_some() && error.is_none(),
+            ledger_error: error.map(str::to_owned),
+            ..status.all()
+        });
+        statuses.collect()
     }
 
     /// Lets the sinks send what waits, and end: within `within`, or what is under way is dropped. Whether all ended.
@@ -182,11 +173,46 @@ impl Sinks {
     }
 }
 
+/// A ledger keeps what a late sink has not read; a queue of bounded length loses it.
+const OF_LEDGER: BackgroundWork = BackgroundWork::WheneverIdle;
+const OF_QUEUE: BackgroundWork = BackgroundWork::Steady;
+
+/// The sources of a sink's calls: the ledger, if there is one, and the queue.
+fn sources(
+    settings: &SinkSettings,
+    queue: &Arc<MemoryQueue>,
+    ledger: Option<&(Arc<Ledger>, Arc<Reader>)>,
+    wall: fn() -> SystemTime,
+) -> Vec<(Box<dyn Source>, BackgroundWork)> {
+    let mut sources: Vec<(Box<dyn Source>, BackgroundWork)> = Vec::new();
+    if let Some((ledger, reader)) = ledger {
+        let source = LedgerSource {
+            sink: settings.name.clone(),
+            ledger: Arc::clone(ledger),
+            reader: Arc::clone(reader),
+            wall,
+            known: None,
+        };
+        sources.push((Box::new(source), OF_LEDGER));
+    }
+    let source = MemorySource {
+        queue: Arc::clone(queue),
+        wall,
+        pending: 0,
+    };
+    sources.push((Box::new(source), OF_QUEUE));
+    sources
+}
+
 fn spawn(delivery: Delivery<AnySink>, work: BackgroundWork) -> io::Result<JoinHandle<()>> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    background::spawn("sink", work, move || {
+    let name = match work {
+        OF_LEDGER => "sink",
+        _ => "sink-queue",
+    };
+    background::spawn(name, work, move || {
         runtime.block_on(delivery.run());
     })
 }

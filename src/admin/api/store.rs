@@ -360,6 +360,7 @@ pub(super) fn problem(error: QueryError) -> Problem {
         QueryError::TimeLimit(_)
         | QueryError::Busy
         | QueryError::Unavailable { .. }
+        | QueryError::Damaged { .. }
         | QueryError::Sqlite(_) => Problem::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string()),
     }
 }

@@ -14,7 +14,7 @@ use std::time::Duration;
 use tokengauge_sink::Kind;
 
 /// A store that gets every finished call ([sinks](sinks.md)): a table of ClickHouse, or Parquet files in a bucket of S3.
-/// It is sent what the ledger has, and survives days without the store; without a ledger it has a queue in memory.
+/// It is sent what the ledger has, and survives days without the store. Calls that are in no ledger wait in memory.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(in crate::config) struct Sink {
@@ -58,7 +58,7 @@ pub(in crate::config) struct Sink {
     /// How long a request may take.
     #[schemars(extend("default" = Span(DEFAULT_TIMEOUT), "x-exclusiveMinimum" = Span(Duration::ZERO)))]
     pub(in crate::config) timeout: Option<Span>,
-    /// Calls that wait in memory at most, where there is no ledger; a call is some 2 KB.
+    /// Calls that wait in memory at most: there is no ledger, or it cannot be written. A call is some 2 KB.
     #[schemars(extend("default" = DEFAULT_QUEUE, "minimum" = 1, "maximum" = MAX_QUEUE))]
     pub(in crate::config) queue: Option<usize>,
 }

@@ -120,8 +120,9 @@ const ALERTS: &[ProxyAlert] = &[
         held: 0,
         expr: "sum by (PROXY, reason) (increase(tokengauge_ledger_lost_records_total[15m])) > 0",
         summary: "The ledger of tokengauge on {{ $labels.instance }} loses calls",
-        description: "{{ $value | humanize }} calls of the last 15 minutes are missing in the ledger, reason: \
-            {{ $labels.reason }}. They are missing in sessions and reports; traffic and metrics are not touched.",
+        description: "{{ $value | humanize }} calls were lost to the ledger in the last 15 minutes, reason: \
+            {{ $labels.reason }}. They are missing in sessions and reports. Traffic and metrics are not touched, and sinks \
+            send calls that could not be written from memory.",
     },
     ProxyAlert {
         alert: "TokengaugeSinkLagging",
@@ -130,7 +131,7 @@ const ALERTS: &[ProxyAlert] = &[
         expr: "max by (PROXY, sink) (tokengauge_sink_lag_seconds) > 900",
         summary: "The sink {{ $labels.sink }} of tokengauge on {{ $labels.instance }} is behind",
         description: "The oldest call that the store does not have ended {{ $value | humanizeDuration }} ago. Calls wait \
-            in the ledger until retention deletes them; traffic is not touched.",
+            in the ledger until retention deletes them, or in memory if they are in no ledger. Traffic is not touched.",
     },
     ProxyAlert {
         alert: "TokengaugeSinkLosing",
@@ -139,7 +140,7 @@ const ALERTS: &[ProxyAlert] = &[
         expr: "sum by (PROXY, sink, reason) (increase(tokengauge_sink_lost_records_total[15m])) > 0",
         summary: "The sink {{ $labels.sink }} of tokengauge on {{ $labels.instance }} loses calls",
         description: "{{ $value | humanize }} calls of the last 15 minutes will never be in the store, reason: \
-            {{ $labels.reason }}. Traffic, metrics and the ledger are not touched.",
+            {{ $labels.reason }}. Traffic and metrics are not touched.",
     },
     ProxyAlert {
         alert: "TokengaugeQuotaStoreAway",

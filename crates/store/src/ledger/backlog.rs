@@ -1,20 +1,36 @@
-//! How many finished calls wait to be written.
+//! How many finished calls wait to be written, and for how long.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+/// How long it takes at most from the end of a call until it is in the file, if the writer keeps up with traffic. A process
+/// that is killed loses the calls of this time.
+pub const COMMIT_WITHIN: Duration = Duration::from_millis(500);
+/// From this age of the oldest call on the writer hurries.
+const HURRY_AFTER: Duration = Duration::from_millis(COMMIT_WITHIN.as_millis() as u64 * 3 / 5);
+/// In place of an instant: no call waits.
+const NONE: u64 = u64::MAX;
 
 /// Counts the finished calls in the queue: a channel of the standard library does not say how many messages it holds.
 #[derive(Debug)]
 pub(super) struct Backlog {
     waiting: AtomicUsize,
     room: usize,
+    clock: fn() -> Instant,
+    begun: Instant,
+    /// Nanoseconds from `begun` until the end of the oldest call that is not in the file.
+    oldest: AtomicU64,
 }
 
 impl Backlog {
     /// The backlog of an empty queue with this much room.
-    pub fn new(room: usize) -> Backlog {
+    pub fn new(room: usize, clock: fn() -> Instant) -> Backlog {
         Backlog {
             waiting: AtomicUsize::new(0),
             room,
+            clock,
+            begun: clock(),
+            oldest: AtomicU64::new(NONE),
         }
     }
 
@@ -28,9 +44,29 @@ impl Backlog {
         self.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Whether the queue is more than half full, so that the writer has to hurry.
+    /// The writer is at work, and the oldest call that it has or that may have come meanwhile is from `oldest`.
+    pub fn work(&self, oldest: Instant) {
+        let since = oldest.saturating_duration_since(self.begun);
+        let nanos = u64::try_from(since.as_nanos()).unwrap_or(NONE);
+        self.oldest.store(nanos, Ordering::Relaxed);
+    }
+
+    /// The writer waits for calls.
+    pub fn rest(&self) {
+        self.oldest.store(NONE, Ordering::Relaxed);
+    }
+
+    /// Whether the writer has to hurry: the queue is more than half full, or a call has waited for long.
     pub fn is_high(&self) -> bool {
-        self.waiting.load(Ordering::Relaxed) > self.room / 2
+        if self.waiting.load(Ordering::Relaxed) > self.room / 2 {
+            return true;
+        }
+        let oldest = self.oldest.load(Ordering::Relaxed);
+        let is_late = || {
+            let oldest = self.begun + Duration::from_nanos(oldest);
+            (self.clock)().saturating_duration_since(oldest) >= HURRY_AFTER
+        };
+        oldest != NONE && is_late()
     }
 
     /// How many wait.
@@ -46,13 +82,28 @@ mod tests {
 
     #[test]
     fn it_is_high_while_more_than_half_of_the_room_is_taken() {
-        let backlog = Backlog::new(4);
+        let backlog = Backlog::new(4, Instant::now);
         backlog.add();
         backlog.add();
         assert!(!backlog.is_high());
         backlog.add();
         assert!(backlog.is_high());
         backlog.remove();
+        assert!(!backlog.is_high());
+    }
+
+    #[test]
+    fn it_is_high_once_a_call_has_waited_for_long_however_few_wait() {
+        let ended = Instant::now();
+        let backlog = Backlog {
+            begun: ended - COMMIT_WITHIN,
+            ..Backlog::new(4, Instant::now)
+        };
+        backlog.work(ended);
+        assert!(!backlog.is_high());
+        backlog.work(ended - HURRY_AFTER);
+        assert!(backlog.is_high());
+        backlog.rest();
         assert!(!backlog.is_high());
     }
 }

@@ -1,8 +1,11 @@
 //! The database file: locked by its writer, private, and migrated to the newest version.
 
-use super::write_error::WriteError;
+use super::retention;
+use super::undelivered;
+use super::write_error::{WriteError, is_damage};
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
+use std::collections::HashMap;
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -38,12 +41,148 @@ pub(super) const VERSION: i64 = STEPS.len() as i64;
 const LOCK_ATTEMPTS: u32 = 20;
 const LOCK_PAUSE: Duration = Duration::from_millis(10);
 
+/// What the name of SQLite's log and of its index ends with.
+const LOGS: [&str; 2] = ["-wal", "-shm"];
+
+/// Device and inode. An open file keeps its own, whatever becomes of its name.
+pub(super) type Identity = (u64, u64);
+
+/// The identity of the file with this name; `None` where there is none, and where the system knows no such thing.
+#[cfg(unix)]
+pub(super) fn identity(path: &Path) -> Option<Identity> {
+    use std::os::unix::fs::MetadataExt;
+    let file = std::fs::metadata(path).ok()?;
+    Some((file.dev(), file.ino()))
+}
+
+#[cfg(not(unix))]
+pub(super) fn identity(_: &Path) -> Option<Identity> {
+    None
+}
+
+/// The contents of a file that is lost.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct FileContents {
+    /// Its calls; `None` where the file does not say.
+    pub(super) calls: Option<u64>,
+    /// Calls that sinks did not have yet, by sink; `None` where the file does not say.
+    pub(super) undelivered: Option<HashMap<String, u64>>,
+}
+
+impl FileContents {
+    fn of(connection: &Connection) -> FileContents {
+        let count = "SELECT count(*) FROM calls";
+        let count: rusqlite::Result<i64> = connection.query_row(count, [], |row| row.get(0));
+        let calls = count.ok().map(i64::unsigned_abs);
+        FileContents {
+            calls: calls.or_else(|| summed_calls(connection)),
+            undelivered: undelivered::waiting(connection).ok(),
+        }
+    }
+
+    /// The same of a file that is not in use.
+    fn of_file(path: &Path) -> FileContents {
+        let opened = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY);
+        opened.map_or_else(|_| FileContents::default(), |file| FileContents::of(&file))
+    }
+}
+
+/// The calls in the sums by day, which are few pages; `None` where these cannot be read.
+pub(super) fn summed_calls(connection: &Connection) -> Option<u64> {
+    let sql = "SELECT coalesce(sum(calls), 0) FROM rollups WHERE level = 86400";
+    let sum: rusqlite::Result<i64> = connection.query_row(sql, [], |row| row.get(0));
+    sum.ok().map(i64::unsigned_abs)
+}
+
+/// Whether the file at the path is the one that is open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    Same,
+    /// The file is, but its log is not: what is in the log is lost unless the file is closed.
+    WithoutLog,
+    /// Another file, or none.
+    Gone,
+}
+
 /// A file that is locked for writing.
 #[derive(Debug)]
 pub(super) struct LedgerFile {
     pub(super) connection: Connection,
+    path: PathBuf,
+    pub(super) identity: Option<Identity>,
+    logs: [Option<Identity>; 2],
+    /// The contents of a damaged file that was put aside for this one.
+    pub(super) put_aside: Option<FileContents>,
+    /// Whether the file was missing or empty.
+    pub(super) is_new: bool,
     /// Held as long as the file is open.
     _lock: File,
+}
+
+impl LedgerFile {
+    fn new(
+        path: &Path,
+        (connection, is_new): (Connection, bool),
+        put_aside: Option<FileContents>,
+        lock: File,
+    ) -> Result<LedgerFile, WriteError> {
+        // Reading makes SQLite open its log.
+        connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
+        Ok(LedgerFile {
+            connection,
+            path: path.to_owned(),
+            identity: identity(path),
+            logs: LOGS.map(|ending| identity(&with_ending(path, ending))),
+            put_aside,
+            is_new,
+            _lock: lock,
+        })
+    }
+
+    /// Begins a transaction that writes. It waits for the lock of another connection; one that reads first would fail at once.
+    pub(super) fn begin(&self) -> rusqlite::Result<Transaction<'_>> {
+        Transaction::new_unchecked(&self.connection, TransactionBehavior::Immediate)
+    }
+
+    /// Whether the file at the path is still this one.
+    pub(super) fn place(&self) -> Place {
+        if identity(&self.path) != self.identity {
+            return Place::Gone;
+        }
+        let logs = LOGS.map(|ending| identity(&with_ending(&self.path, ending)));
+        match logs == self.logs {
+            true => Place::Same,
+            false => Place::WithoutLog,
+        }
+    }
+
+    /// Closes a file that is gone from its path, and returns what it has. Its log is written into it, so that a file which
+    /// was renamed is whole, and is deleted: another file would be read with it.
+    pub(super) fn leave(self) -> FileContents {
+        let contents = FileContents::of(&self.connection);
+        let fold = "PRAGMA wal_checkpoint(TRUNCATE)";
+        let _ = self.connection.query_row(fold, [], |_| Ok(()));
+        drop(self.connection);
+        for (ending, own) in LOGS.iter().zip(self.logs) {
+            let log = with_ending(&self.path, ending);
+            if own.is_some() && identity(&log) == own {
+                let _ = std::fs::remove_file(log);
+            }
+        }
+        contents
+    }
+
+    /// Whether the head of the file is another one than this program wrote. A second connection reads it, since this one has it
+    /// in memory.
+    pub(super) fn seems_damaged(&self) -> bool {
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let version = Connection::open_with_flags(&self.path, flags)
+            .and_then(|file| file.query_row("PRAGMA user_version", [], |row| row.get::<_, i64>(0)));
+        match version {
+            Ok(found) => found != VERSION,
+            Err(error) => is_damage(&error),
+        }
+    }
 }
 
 /// Opens the file, which is created where it is missing; a damaged one is renamed. A
@@ -53,24 +192,23 @@ pub(super) struct LedgerFile {
 /// Where it cannot be written to, is another process's, or of a newer version.
 pub(super) fn open(path: &Path, suspect: bool) -> Result<LedgerFile, WriteError> {
     let lock = locked(path)?;
-    let opened = connect(path, STEPS).and_then(|connection| {
+    let opened = connect(path, STEPS).and_then(|opened| {
         if suspect {
-            check(&connection)?;
+            check(&opened.0)?;
         }
-        Ok(connection)
+        Ok(opened)
     });
-    let connection = match opened {
+    let (opened, contents) = match opened {
         Err(WriteError::Damaged(reason)) => {
             let aside = put_aside(path)?;
-            tracing::error!(reason, aside = %aside.display(), "the ledger is damaged; it was put aside and a new one begun");
-            connect(path, STEPS)?
+            let contents = FileContents::of_file(&aside);
+            let (calls, file) = (contents.calls, path.display());
+            tracing::error!(%file, reason, calls, aside = %aside.display(), "the ledger is damaged; it was put aside and a new one begun");
+            (connect(path, STEPS)?, Some(contents))
         }
-        other => other?,
+        other => (other?, None),
     };
-    Ok(LedgerFile {
-        connection,
-        _lock: lock,
-    })
+    LedgerFile::new(path, opened, contents, lock)
 }
 
 /// Checks the whole file for damage.
@@ -101,20 +239,25 @@ fn locked(path: &Path) -> Result<File, WriteError> {
     Err(WriteError::Locked(path.display().to_string()))
 }
 
-fn connect(path: &Path, steps: &[&str]) -> Result<Connection, WriteError> {
-    // SQLite gives its `-wal` and `-shm` files the same mode.
-    drop(private::append(path)?);
+/// A connection, and whether the file was missing or empty.
+fn connect(path: &Path, steps: &[&str]) -> Result<(Connection, bool), WriteError> {
+    // SQLite gives its `-wal` and `-shm` files the same mode. Only SQLite opens a file that is there: closing another descriptor of
+    // it would give up the locks of all connections of this process.
+    if !path.exists() {
+        drop(private::append(path)?);
+    }
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(BUSY)?;
     keep_statements(&connection)?;
-    migrate(&mut connection, steps)?;
+    let is_new = migrate(&mut connection, steps)?;
     // A kill loses nothing that was committed; a power failure the last moments at most.
     connection.execute_batch(
         "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA cache_size = -8000;
          PRAGMA journal_size_limit = 67108864; PRAGMA temp_store = MEMORY;",
     )?;
-    Ok(connection)
+    connection.execute_batch(retention::TABLE)?;
+    Ok((connection, is_new))
 }
 
 /// Prepares statements once. Where a table has an index of some of its rows, SQLite would otherwise prepare a statement anew
@@ -125,8 +268,8 @@ pub(super) fn keep_statements(connection: &Connection) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// Brings a file to the newest version, in one transaction: where a step fails it stays as it was.
-fn migrate(connection: &mut Connection, steps: &[&str]) -> Result<(), WriteError> {
+/// Brings a file to the newest version, in one transaction: where a step fails it stays as it was. Returns whether it was empty.
+fn migrate(connection: &mut Connection, steps: &[&str]) -> Result<bool, WriteError> {
     let number = |connection: &Connection, sql| connection.query_row(sql, [], |row| row.get(0));
     let found: i64 = number(connection, "PRAGMA user_version")?;
     let known = steps.len() as i64;
@@ -139,7 +282,7 @@ fn migrate(connection: &mut Connection, steps: &[&str]) -> Result<(), WriteError
         return Err(WriteError::Newer { found, known });
     }
     if found == known {
-        return Ok(());
+        return Ok(false);
     }
     if tables == 0 {
         // Incremental vacuum can only be enabled in an empty file.
@@ -153,7 +296,7 @@ fn migrate(connection: &mut Connection, steps: &[&str]) -> Result<(), WriteError
     transaction.pragma_update(None, "application_id", APPLICATION)?;
     transaction.pragma_update(None, "user_version", known)?;
     transaction.commit()?;
-    Ok(())
+    Ok(tables == 0)
 }
 
 /// Renames a damaged file and its log; the one before it is replaced.
@@ -161,7 +304,7 @@ fn put_aside(path: &Path) -> Result<PathBuf, WriteError> {
     let aside = with_ending(path, ".damaged");
     std::fs::rename(path, &aside)?;
     // Without its log nothing of the new file can be mistaken.
-    for ending in ["-wal", "-shm"] {
+    for ending in LOGS {
         let log = with_ending(path, ending);
         if log.exists() {
             std::fs::rename(&log, with_ending(&aside, ending))?;
@@ -186,14 +329,14 @@ mod tests {
     fn an_older_file_is_brought_forward_and_keeps_what_it_has() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("ledger.sqlite");
-        let connection = connect(&path, STEPS).expect("opens");
+        let (connection, _) = connect(&path, STEPS).expect("opens");
         connection
             .execute("INSERT INTO names VALUES (1, 'model', 'm-1')", [])
             .expect("a name");
         drop(connection);
         let next = "ALTER TABLE names ADD COLUMN seen INTEGER; UPDATE names SET seen = 7";
         let steps: Vec<_> = STEPS.iter().copied().chain([next]).collect();
-        let connection = connect(&path, &steps).expect("opens");
+        let (connection, _) = connect(&path, &steps).expect("opens");
         let row: (String, i64) = connection
             .query_row("SELECT name, seen FROM names", [], |row| {
                 Ok((row.get(0)?, row.get(1)?))
@@ -227,7 +370,7 @@ mod tests {
     fn a_statement_is_prepared_once_whatever_is_bound_to_it() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("ledger.sqlite");
-        let connection = connect(&path, STEPS).expect("opens");
+        let (connection, _) = connect(&path, STEPS).expect("opens");
         let sql = "SELECT * FROM calls_readable WHERE key = ?";
         let mut statement = connection.prepare(sql).expect("SQL");
         for key in [1_i64, 2, 3] {

@@ -107,6 +107,8 @@ fn mark(row: &Row<'_>) -> rusqlite::Result<Mark> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ledger::retention::tidy_to_end;
+    use crate::ledger::row::EPOCH_MS;
     use crate::ledger::{Limits, Reader};
     use crate::query::{MarkKind, MarkSubject};
     use std::time::{Duration, Instant, SystemTime};
@@ -173,10 +175,13 @@ mod tests {
             age: Duration::from_secs(1_000),
             bytes: 1 << 40,
         };
+        // No ledger is older.
+        let begin = u64::try_from(EPOCH_MS / 1_000).expect("after 1970");
+        let now = EPOCH_MS + 2_000_000;
         for second in [500, 1_500, 1_600] {
-            store.mark(&note(second, None)).expect("added");
+            store.mark(&note(begin + second, None)).expect("added");
         }
-        while store.tidy(2_000_000, &limits).expect("a step") {}
+        tidy_to_end(&mut store, now, &limits);
         let reader = Reader::new(&path, Instant::now);
         let texts = || {
             let query = MarkQuery {
@@ -186,13 +191,14 @@ mod tests {
             let marks = reader.marks(&query).expect("an answer");
             marks.into_iter().map(|mark| mark.text).collect::<Vec<_>>()
         };
-        assert_eq!(texts(), ["at 1600", "at 1500"]);
+        let left = [1_600, 1_500].map(|second| format!("at {}", begin + second));
+        assert_eq!(texts(), left);
         let many = format!(
             "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {MAX_MARKS})
-             INSERT INTO marks (at_us, kind, text, tags) SELECT 1700000000 + i, 'note', 'x', '[]' FROM n"
+             INSERT INTO marks (at_us, kind, text, tags) SELECT {begin} * 1000000 + 1700000000 + i, 'note', 'x', '[]' FROM n"
         );
         store.connection().execute(&many, []).expect("marks");
-        while store.tidy(2_000_000, &limits).expect("a step") {}
+        tidy_to_end(&mut store, now, &limits);
         let left = texts();
         assert_eq!(left.len() as i64, MAX_MARKS);
         assert!(left.iter().all(|text| text == "x"));

@@ -7,6 +7,7 @@
 mod aggregates;
 mod backlog;
 mod capacity;
+mod condition;
 mod daily_spending;
 mod dictionary;
 mod distributions;
@@ -30,10 +31,11 @@ mod unsummed;
 mod write_error;
 mod writer;
 
+pub use backlog::COMMIT_WITHIN;
 pub use export::{ExportError, ExportOptions, FileFormat, export};
 pub use marks::MAX_MARKS;
 pub use reader::*;
-pub use retention::Limits;
+pub use retention::{Limits, Now};
 pub(crate) use store::segments;
 pub use store::{BatchResult, Store};
 pub use stored_call::StoredCall;
@@ -43,10 +45,11 @@ pub use writer::{LedgerMetrics, Settings};
 
 use crate::marks::PendingMark;
 use backlog::Backlog;
+use condition::Condition;
 use std::io;
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokengauge_core::background::wait_behind;
 use tokengauge_core::background::{self, BackgroundWork};
 use tokengauge_core::throughput::ThroughputTick;
@@ -65,38 +68,69 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// The ledger of a running proxy.
 pub struct Ledger {
     queue: SyncSender<Message>,
+    shared: Arc<Shared>,
+}
+
+/// The parts that the writer's thread shares with the ledger.
+pub(super) struct Shared {
     settings: Settings,
     figures: LedgerMetrics,
-    backlog: Arc<Backlog>,
+    /// They get the calls that are not written.
+    unwritten: Vec<Arc<dyn Subscriber>>,
+    backlog: Backlog,
+    condition: Arc<Condition>,
+}
+
+impl Shared {
+    /// These calls are not in the file.
+    fn lose(&self, reason: &'static str, calls: &[Arc<FinishedCall>]) {
+        self.figures.lose(reason, calls.len() as u64);
+        for call in calls {
+            let unwritten = self.unwritten.iter();
+            unwritten.for_each(|subscriber| subscriber.finished(call));
+        }
+    }
 }
 
 impl Ledger {
     /// Starts the writer thread. Errors of the file are logged, counted and retried; they do not
-    /// prevent the start.
+    /// prevent the start. A call that cannot be written is given to `unwritten`.
     ///
     /// # Errors
     /// Where the thread cannot be started.
-    pub fn start(settings: Settings, figures: LedgerMetrics) -> io::Result<Arc<Ledger>> {
-        Ledger::with_queue(settings, figures, QUEUE)
+    pub fn start(
+        settings: Settings,
+        figures: LedgerMetrics,
+        unwritten: Vec<Arc<dyn Subscriber>>,
+    ) -> io::Result<Arc<Ledger>> {
+        Ledger::with_queue(settings, figures, unwritten, QUEUE)
     }
 
     fn with_queue(
         settings: Settings,
         figures: LedgerMetrics,
+        unwritten: Vec<Arc<dyn Subscriber>>,
         length: usize,
     ) -> io::Result<Arc<Ledger>> {
         let (queue, messages) = sync_channel(length);
-        let backlog = Arc::new(Backlog::new(length));
-        let mut writer = Writer::new(settings.clone(), figures.clone(), Arc::clone(&backlog));
+        let shared = Arc::new(Shared {
+            backlog: Backlog::new(length, settings.clock),
+            settings,
+            figures,
+            unwritten,
+            condition: Arc::default(),
+        });
+        let mut writer = Writer::new(Arc::clone(&shared));
         background::spawn("ledger", BackgroundWork::Steady, move || {
             writer.run(&messages)
         })?;
-        Ok(Arc::new(Ledger {
-            queue,
-            settings,
-            figures,
-            backlog,
-        }))
+        Ok(Arc::new(Ledger { queue, shared }))
+    }
+
+    /// A reader of the file, with a time limit for each query by `clock`.
+    pub fn reader(&self, clock: fn() -> Instant, limit: Duration) -> Arc<Reader> {
+        let condition = Some(Arc::clone(&self.shared.condition));
+        Reader::with(&self.shared.settings.path, clock, limit, condition)
     }
 
     /// Starts to record throughput once a second, until the ledger ends.
@@ -144,7 +178,8 @@ impl Ledger {
     }
 
     fn take(&self, meter: &Meter) {
-        let tick = meter.tick((self.settings.clock)(), (self.settings.wall)());
+        let settings = &self.shared.settings;
+        let tick = meter.tick((settings.clock)(), (settings.wall)());
         if tick != ThroughputTick::default() {
             // Dropped where the queue is full.
             let _ = self.queue.try_send(Message::Throughput(tick));
@@ -167,10 +202,11 @@ fn look(ledger: &Weak<Ledger>, meter: &Weak<Meter>) {
 impl Subscriber for Ledger {
     fn finished(&self, finished_call: &Arc<FinishedCall>) {
         let message = Message::Finished(Arc::clone(finished_call));
-        self.backlog.add();
+        self.shared.backlog.add();
         if self.queue.try_send(message).is_err() {
-            self.backlog.remove();
-            self.figures.lose("queue", 1);
+            self.shared.backlog.remove();
+            self.shared
+                .lose("queue", std::slice::from_ref(finished_call));
         }
     }
 

@@ -1,13 +1,13 @@
 //! Writes batches: each is one transaction with the calls, the sums of their sessions and
 //! experiments, the rollups, the spending by day and the distributions.
 
-use super::backlog::Backlog;
+use super::Shared;
 use super::capacity;
 use super::daily_spending::{DailySpending, MAX_ROWS_OF_PODS, RowCounts, SpendingKey};
 use super::dictionary::{self, Dictionary};
 use super::distributions::{HourlyDistributions, SeriesIds};
 use super::experiment_units::{UnitCounts, Units};
-use super::file::{self, LedgerFile};
+use super::file::{self, LedgerFile, Place};
 use super::names::Names;
 use super::retention::Retention;
 use super::rollups::Rollups;
@@ -16,7 +16,7 @@ use super::sessions::Sessions;
 use super::stored_call::StoredCall;
 use super::stored_figures::{series_key, unit_key};
 use super::throughput;
-use super::undelivered;
+use super::undelivered::{self, Cursors};
 use super::unsummed::Marks;
 use super::write_error::WriteError;
 use rusqlite::{Connection, ErrorCode, Statement, params};
@@ -43,8 +43,8 @@ pub struct Store {
     pub(super) spending_rows: RowCounts,
     /// What is still to be added of calls from before there were these sums.
     pub(super) unsummed: Marks,
-    /// Whether there are sinks, which want every call that is written.
-    pub(super) delivering: bool,
+    /// The sinks, which want every call that is written.
+    pub(super) cursors: Cursors,
     pub(super) retention: Retention,
 }
 
@@ -85,10 +85,14 @@ impl Store {
         Store::open_file(path, false)
     }
 
-    /// The same; a `suspect` file is checked for damage first.
-    pub(super) fn open_file(path: &Path, suspect: bool) -> Result<Store, WriteError> {
+    /// The same; a `suspect` file is checked for damage first, and put aside where there is some.
+    ///
+    /// # Errors
+    /// As [`open`](Store::open).
+    pub fn open_file(path: &Path, suspect: bool) -> Result<Store, WriteError> {
         let opened = file::open(path, suspect)?;
         let connection = &opened.connection;
+        let retention = Retention::load(connection)?;
         let dictionary = Dictionary::load(connection)?;
         let unit_counts = UnitCounts::load(connection)?;
         let distribution_series = SeriesIds::load(connection)?;
@@ -106,26 +110,42 @@ impl Store {
             distribution_series,
             spending_rows: RowCounts::default(),
             unsummed,
-            delivering: false,
-            retention: Retention::default(),
+            cursors: Cursors::default(),
+            retention,
         })
     }
 
     /// From now on yields to traffic on the same core every quarter of a millisecond: calls would otherwise wait for
-    /// milliseconds. It does not yield while so many calls wait to be written that some might be lost.
+    /// milliseconds. It does not yield while the [backlog](super::backlog::Backlog::is_high) is high.
     ///
     /// # Errors
     /// If SQLite refuses the progress handler.
-    pub(super) fn pause_for_traffic(&mut self, backlog: &Arc<Backlog>) -> Result<(), WriteError> {
-        let (mut pauses, backlog) = (Pauses::default(), Arc::clone(backlog));
+    pub(super) fn pause_for_traffic(&mut self, shared: &Arc<Shared>) -> Result<(), WriteError> {
+        let (mut pauses, shared) = (Pauses::default(), Arc::clone(shared));
         let between = move || {
-            if !backlog.is_high() {
+            if !shared.backlog.is_high() {
                 pauses.between();
             }
             false
         };
         let connection = &mut self.opened.connection;
         Ok(connection.progress_handler(PAUSE_STEPS, Some(between))?)
+    }
+
+    /// Whether the file is still at its path: nobody has removed it, or put another one there.
+    pub(super) fn is_in_place(&self) -> bool {
+        self.opened.place() != Place::Gone
+    }
+
+    /// The store if its file is still at its path; otherwise it is closed.
+    pub fn in_place(self) -> Option<Store> {
+        match self.is_in_place() {
+            true => Some(self),
+            false => {
+                self.opened.leave();
+                None
+            }
+        }
     }
 
     /// Allows for calls of several pods, which are kept apart.
@@ -177,7 +197,7 @@ impl Store {
     /// # Errors
     /// Where the file cannot be written to; then reopen it.
     pub fn write(&mut self, batch: &[StoredCall<'_>]) -> Result<BatchResult, WriteError> {
-        self.write_all(batch, &ThroughputTick::default())
+        self.write_all(batch, &ThroughputTick::default(), &|| false)
     }
 
     /// Writes a second of throughput.
@@ -185,28 +205,35 @@ impl Store {
     /// # Errors
     /// Where the file cannot be written to; then reopen it.
     pub fn take(&mut self, tick: &ThroughputTick) -> Result<(), WriteError> {
-        self.write_all(&[], tick).map(|_| ())
+        self.write_all(&[], tick, &|| false).map(|_| ())
     }
 
+    /// Writes both in one transaction. It takes no more calls of the batch once `is_late`, but always the first one.
     pub(super) fn write_all(
         &mut self,
         batch: &[StoredCall<'_>],
         tick: &ThroughputTick,
+        is_late: &dyn Fn() -> bool,
     ) -> Result<BatchResult, WriteError> {
-        let entries: Vec<Entry<'_>> = batch.iter().map(Entry::of).collect();
-        let transaction = self.opened.connection.unchecked_transaction()?;
+        let mut records = 0;
+        let transaction = self.opened.begin()?;
         let mut sessions = Sessions::new(self.next_session);
         let mut rollups = Rollups::default();
         let mut spending = DailySpending::default();
         let mut sums = SumsOfBatch::default();
         {
             let mut insert = transaction.prepare_cached(&insert_sql())?;
-            for entry in &entries {
+            for call in batch {
+                if records > 0 && is_late() {
+                    break;
+                }
+                records += 1;
+                let entry = &Entry::of(call);
                 let names = Names::of(entry, &mut self.dictionary, &transaction)?;
                 let session = sessions.add(entry, &names, &mut self.dictionary, &transaction)?;
                 rollups.add(entry, names.series);
                 let key = insert_call(&mut insert, entry, &names, session)?;
-                if self.delivering {
+                if !self.cursors.is_empty() {
                     undelivered::add(&transaction, key)?;
                 }
                 if key >= self.unsummed.units {
@@ -233,8 +260,9 @@ impl Store {
         throughput::save(&tick.deltas, &mut self.dictionary, &transaction)?;
         transaction.commit()?;
         self.next_session = sessions.next;
+        self.cursors.added(records);
         Ok(BatchResult {
-            records: entries.len() as u64,
+            records,
             collapsed: collapsed + std::mem::take(&mut self.dictionary.collapsed),
         })
     }

@@ -6,6 +6,7 @@ use super::store::Store;
 use super::write_error::WriteError;
 use crate::columns::{Value, values_of_row};
 use rusqlite::{Connection, OptionalExtension, params};
+use std::collections::HashMap;
 
 /// Rows that are deleted in one step of retention.
 const STEP: i64 = 2_000;
@@ -15,6 +16,8 @@ const STEP: i64 = 2_000;
 pub struct SinkUpdate {
     /// The sink.
     pub sink: String,
+    /// Which opening of the file its numbers are of; see [`Reader::opened`](super::Reader::opened).
+    pub opened: u64,
     /// It has everything up to here.
     pub delivered: i64,
     /// Up to here goes the batch that is to be sent next, if there is one.
@@ -42,6 +45,60 @@ pub struct SinkProgress {
     pub oldest_ms: Option<i64>,
 }
 
+/// Calls that each sink does not have yet.
+pub(super) fn waiting(connection: &Connection) -> rusqlite::Result<HashMap<String, u64>> {
+    let sql = "SELECT name, (SELECT count(*) FROM undelivered WHERE seq > delivered) FROM sinks";
+    let mut statement = connection.prepare(sql)?;
+    let sinks = statement.query_map([], |row| {
+        Ok((row.get(0)?, row.get::<_, i64>(1)?.unsigned_abs()))
+    })?;
+    sinks.collect()
+}
+
+/// How far the sinks are, as in the file: for when it cannot be read any more.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Cursors {
+    /// The number of the last call.
+    last: i64,
+    /// The number of the last call that each sink has.
+    delivered: HashMap<String, i64>,
+}
+
+impl Cursors {
+    fn load(connection: &Connection) -> rusqlite::Result<Cursors> {
+        let mut statement = connection.prepare("SELECT name, delivered FROM sinks")?;
+        let sinks = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        Ok(Cursors {
+            last: connection.query_row(NEWEST, [], |row| row.get(0))?,
+            delivered: sinks.collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// Whether there are no sinks.
+    pub(super) fn is_empty(&self) -> bool {
+        self.delivered.is_empty()
+    }
+
+    /// So many calls more are in the file.
+    pub(super) fn added(&mut self, calls: u64) {
+        if !self.is_empty() {
+            self.last += super::row::whole(calls);
+        }
+    }
+
+    /// Calls that each sink does not have yet.
+    pub(super) fn waiting(&self) -> HashMap<String, u64> {
+        let sinks = self.delivered.iter();
+        let waiting = |delivered: i64| (self.last - delivered).max(0).unsigned_abs();
+        sinks
+            .map(|(sink, delivered)| (sink.clone(), waiting(*delivered)))
+            .collect()
+    }
+}
+
+/// The number of the newest call.
+const NEWEST: &str = "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'undelivered'";
+
 /// A call to be sent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct UndeliveredCall {
@@ -57,7 +114,7 @@ impl Store {
     /// # Errors
     /// Where the file cannot be written to; then reopen it.
     pub fn deliver_to(&mut self, sinks: &[String]) -> Result<(), WriteError> {
-        let transaction = self.opened.connection.unchecked_transaction()?;
+        let transaction = self.opened.begin()?;
         let known: Vec<String> = transaction
             .prepare("SELECT name FROM sinks")?
             .query_map([], |row| row.get(0))?
@@ -65,14 +122,13 @@ impl Store {
         for gone in known.iter().filter(|name| !sinks.contains(name)) {
             transaction.execute("DELETE FROM sinks WHERE name = ?", [gone])?;
         }
-        let newest = "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'undelivered'";
         for sink in sinks {
-            let sql = format!("INSERT OR IGNORE INTO sinks (name, delivered) SELECT ?, ({newest})");
+            let sql = format!("INSERT OR IGNORE INTO sinks (name, delivered) SELECT ?, ({NEWEST})");
             transaction.execute(&sql, [sink])?;
         }
         forget_delivered(&transaction)?;
+        self.cursors = Cursors::load(&transaction)?;
         transaction.commit()?;
-        self.delivering = !sinks.is_empty();
         Ok(())
     }
 
@@ -81,7 +137,7 @@ impl Store {
     /// # Errors
     /// Where the file cannot be written to; then reopen it.
     pub fn save_progress(&mut self, update: &SinkUpdate) -> Result<bool, WriteError> {
-        let transaction = self.opened.connection.unchecked_transaction()?;
+        let transaction = self.opened.begin()?;
         let sql = "UPDATE sinks SET delivered = ?, pending = ?, lost = lost + ?, refused = refused + ? WHERE name = ?";
         let known = transaction.prepare_cached(sql)?.execute(params![
             update.delivered,
@@ -92,6 +148,9 @@ impl Store {
         ])?;
         forget_delivered(&transaction)?;
         transaction.commit()?;
+        if let Some(delivered) = self.cursors.delivered.get_mut(&update.sink) {
+            *delivered = update.delivered;
+        }
         Ok(known == 1)
     }
 }
@@ -212,6 +271,7 @@ pub(super) fn names(connection: &Connection) -> Result<Vec<String>, QueryError> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ledger::retention::tidy_to_end;
     use crate::ledger::{Limits, Reader, StoredCall};
     use std::path::Path;
     use std::time::{Duration, Instant};
@@ -315,7 +375,7 @@ mod tests {
             bytes: 1 << 30,
         };
         // In 2100 all of them are too old.
-        while store.tidy(4_102_444_800_000, &limits).expect("tidy") {}
+        tidy_to_end(&mut store, 4_102_444_800_000, &limits);
         let reader = Reader::new(&path, Instant::now);
         let lost = |sink| reader.sink(sink).expect("read").expect("known").lost as i64;
         assert_eq!((lost("one"), lost("two")), (1, all));

@@ -68,7 +68,7 @@ impl Store {
     }
 
     fn add_spending(&mut self, step: i64) -> Result<(), WriteError> {
-        let transaction = self.opened.connection.unchecked_transaction()?;
+        let transaction = self.opened.begin()?;
         let below = self.unsummed.spending;
         let mark = next(&transaction, below, step)?;
         spending_of(&transaction, mark, below)?.save(
@@ -87,7 +87,7 @@ impl Store {
     }
 
     fn add_units(&mut self, step: i64) -> Result<(), WriteError> {
-        let transaction = self.opened.connection.unchecked_transaction()?;
+        let transaction = self.opened.begin()?;
         let below = self.unsummed.units;
         let mark = next(&transaction, below, step)?;
         let mut sums = SumsOfBatch::default();

@@ -17,7 +17,8 @@ pub enum WriteError {
     Locked(String),
     /// A later version of the program wrote it.
     #[error(
-        "it is of version {found}, this program knows {known}; run the newer program, or name another file"
+        "it is of version {found}, this program knows {known}; it is left as it is: run the newer program again, \
+         or name another file with `path` in [ledger] until then"
     )]
     Newer {
         /// The file's version.
@@ -31,6 +32,9 @@ pub enum WriteError {
     /// The file is damaged.
     #[error("it is damaged: {0}")]
     Damaged(String),
+    /// The file at the path is not the one that is open.
+    #[error("it was removed, replaced or emptied while it was written to")]
+    Removed,
     /// The disk, or something unforeseen.
     #[error("{0}")]
     Failed(String),
@@ -38,7 +42,7 @@ pub enum WriteError {
 
 impl WriteError {
     /// All labels of [`WriteError::reason`], and `queue` for a full queue.
-    pub const REASONS: [&'static str; 8] = [
+    pub const REASONS: [&'static str; 9] = [
         "queue",
         "disk_full",
         "unwritable",
@@ -46,6 +50,7 @@ impl WriteError {
         "newer_version",
         "foreign",
         "damaged",
+        "removed",
         "failed",
     ];
 
@@ -58,21 +63,40 @@ impl WriteError {
             WriteError::Newer { .. } => "newer_version",
             WriteError::Foreign => "foreign",
             WriteError::Damaged(_) => "damaged",
+            WriteError::Removed => "removed",
             WriteError::Failed(_) => "failed",
         }
     }
 }
 
+/// Whether SQLite says that the file is not what it wrote.
+pub(super) fn is_damage(error: &rusqlite::Error) -> bool {
+    use rusqlite::ffi::{SQLITE_IOERR_CORRUPTFS, SQLITE_IOERR_DATA, SQLITE_IOERR_SHORT_READ};
+    let broken = [
+        SQLITE_IOERR_CORRUPTFS,
+        SQLITE_IOERR_DATA,
+        SQLITE_IOERR_SHORT_READ,
+    ];
+    error.sqlite_error().is_some_and(|error| {
+        matches!(
+            error.code,
+            ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase
+        ) || broken.contains(&error.extended_code)
+    })
+}
+
 impl From<rusqlite::Error> for WriteError {
     fn from(error: rusqlite::Error) -> Self {
         let text = error.to_string();
+        if is_damage(&error) {
+            return WriteError::Damaged(text);
+        }
         match error.sqlite_error_code() {
             Some(ErrorCode::DiskFull) => WriteError::Full(text),
             Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
                 WriteError::Unwritable(text)
             }
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => WriteError::Locked(text),
-            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => WriteError::Damaged(text),
             _ => WriteError::Failed(text),
         }
     }

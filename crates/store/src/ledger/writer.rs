@@ -1,12 +1,14 @@
 //! The ledger's thread: takes finished calls from a bounded queue and writes them in batches.
 //! What cannot be written is counted and dropped; traffic never waits for it.
 
-use super::backlog::Backlog;
-use super::retention::Limits;
+use super::Shared;
+use super::backlog::COMMIT_WITHIN;
+use super::file::{FileContents, Identity, Place, summed_calls};
+use super::retention::{Limits, Now};
 use super::row::milliseconds;
-use super::store::Store;
+use super::store::{BatchResult, Store};
 use super::stored_call::StoredCall;
-use super::undelivered::SinkUpdate;
+use super::undelivered::{Cursors, SinkUpdate};
 use super::write_error::WriteError;
 use crate::marks::PendingMark;
 use std::collections::HashMap;
@@ -21,12 +23,18 @@ use tokengauge_meter::FinishedCall;
 
 /// A batch is written when it has so many records,
 const BATCH: usize = 1_000;
-/// or when its first one has waited so long.
-const BATCH_AFTER: Duration = Duration::from_millis(500);
+/// or this long after the end of its oldest call.
+const BATCH_AFTER: Duration = Duration::from_millis(COMMIT_WITHIN.as_millis() as u64 / 2);
+/// How long calls are added to one transaction. The next one takes the remaining calls of the batch.
+const TRANSACTION: Duration = Duration::from_millis(COMMIT_WITHIN.as_millis() as u64 / 4);
 /// How long to wait after a failure before the file is opened again.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// How often retention runs while there is nothing to delete.
 const TIDY_EVERY: Duration = Duration::from_secs(5);
+/// How often retention runs while there is.
+const TIDY_AGAIN: Duration = Duration::from_millis(50);
+/// How often a file that only seems to be damaged is checked at most: all of it is read.
+const CHECK_EVERY: Duration = Duration::from_secs(600);
 
 /// The reason after which a file is checked for damage.
 const DAMAGED: &str = "damaged";
@@ -46,6 +54,8 @@ pub(super) enum Message {
 pub struct LedgerMetrics {
     /// Records in committed batches.
     pub written: Counter,
+    /// Seconds from the end of the oldest call of the last batch until it was committed.
+    pub delay: Gauge,
     /// Records lost, by reason; see [`WriteError::REASONS`].
     pub lost: HashMap<&'static str, Counter>,
     /// Names that became `other`.
@@ -59,7 +69,7 @@ pub struct LedgerMetrics {
 impl LedgerMetrics {
     /// With a cell for each reason.
     pub fn new(
-        written: Counter,
+        (written, delay): (Counter, Gauge),
         lost: impl Fn(&'static str) -> Counter,
         collapsed: Counter,
         bytes: Gauge,
@@ -68,6 +78,7 @@ impl LedgerMetrics {
         let lost = WriteError::REASONS.map(|reason| (reason, lost(reason)));
         LedgerMetrics {
             written,
+            delay,
             lost: lost.into(),
             collapsed,
             bytes,
@@ -99,16 +110,27 @@ pub struct Settings {
 
 /// The writer, which runs on the thread.
 pub(super) struct Writer {
-    settings: Settings,
-    figures: LedgerMetrics,
-    backlog: Arc<Backlog>,
+    shared: Arc<Shared>,
     store: Option<Store>,
+    /// The file that was opened last.
+    file: Option<KnownFile>,
     /// The file is not opened again before this instant.
     retry_at: Option<Instant>,
     /// Why it cannot be written to.
     reason: &'static str,
+    /// Whether to check it for damage when it is opened.
+    suspect: bool,
+    checked_at: Option<Instant>,
     failure_log: LogInterval,
     tidy_at: Instant,
+}
+
+/// What is known of a file without reading it.
+struct KnownFile {
+    identity: Option<Identity>,
+    /// About how many calls it has.
+    calls: u64,
+    cursors: Cursors,
 }
 
 #[derive(Default)]
@@ -121,15 +143,16 @@ struct Batch {
 }
 
 impl Writer {
-    pub(super) fn new(settings: Settings, figures: LedgerMetrics, backlog: Arc<Backlog>) -> Writer {
+    pub(super) fn new(shared: Arc<Shared>) -> Writer {
         Writer {
-            tidy_at: (settings.clock)(),
-            settings,
-            figures,
-            backlog,
+            tidy_at: (shared.settings.clock)(),
+            shared,
             store: None,
+            file: None,
             retry_at: None,
             reason: "failed",
+            suspect: false,
+            checked_at: None,
             failure_log: LogInterval::default(),
         }
     }
@@ -147,7 +170,12 @@ impl Writer {
                 return;
             }
             self.tidy();
+            self.shared.backlog.rest();
         }
+    }
+
+    fn now(&self) -> Instant {
+        (self.shared.settings.clock)()
     }
 
     /// Waits for the next batch, or until there is something to tidy up.
@@ -159,11 +187,13 @@ impl Writer {
             mark || batch.waiting.is_some()
         };
         while batch.finished_calls.len() < BATCH && !awaited(&batch) {
-            let now = (self.settings.clock)();
+            let now = self.now();
             let until = due.unwrap_or(self.tidy_at);
+            let mut since = now;
             match messages.recv_timeout(until.saturating_duration_since(now)) {
                 Ok(Message::Finished(finished_call)) => {
-                    self.backlog.remove();
+                    self.shared.backlog.remove();
+                    since = finished_call.ended;
                     batch.finished_calls.push(finished_call);
                 }
                 Ok(Message::Throughput(tick)) => {
@@ -182,35 +212,83 @@ impl Writer {
                     break;
                 }
             }
-            due.get_or_insert(now + BATCH_AFTER);
+            let first = due.map_or(since, |due| since.min(due - BATCH_AFTER));
+            due = Some(first + BATCH_AFTER);
         }
         batch
     }
 
     fn write(&mut self, batch: &Batch) {
-        if batch.finished_calls.is_empty() && batch.tick == ThroughputTick::default() {
+        let (calls, mut tick) = (&batch.finished_calls, &batch.tick);
+        let none = ThroughputTick::default();
+        if calls.is_empty() && *tick == none {
             return;
         }
-        self.open();
-        let finished_calls = batch.finished_calls.iter();
-        let kept: Vec<_> = finished_calls
+        let stored: Vec<_> = calls
+            .iter()
             .map(|call| StoredCall::of_finished(call))
             .collect();
-        let Some(store) = &mut self.store else {
-            self.figures.lose(self.reason, kept.len() as u64);
-            return;
-        };
-        match store.write_all(&kept, &batch.tick) {
-            Ok(written) => {
-                self.figures.written.increment(written.records);
-                self.figures.collapsed.increment(written.collapsed);
+        let mut done = 0;
+        loop {
+            let oldest = calls[done..].iter().map(|call| call.ended).min();
+            if let Some(oldest) = oldest {
+                self.shared.backlog.work(oldest);
             }
-            Err(error) => {
-                self.figures.lose(error.reason(), kept.len() as u64);
-                self.fail(&error);
+            match self.commit(&stored[done..], tick) {
+                Ok(written) => {
+                    let figures = &self.shared.figures;
+                    figures.written.increment(written.records);
+                    figures.collapsed.increment(written.collapsed);
+                    if let Some(oldest) = oldest {
+                        let delay = self.now().saturating_duration_since(oldest);
+                        figures.delay.set(delay.as_secs_f64());
+                    }
+                    done += written.records as usize;
+                    tick = &none;
+                }
+                Err(reason) => {
+                    self.shared.lose(reason, &calls[done..]);
+                    done = calls.len();
+                }
+            }
+            if done >= calls.len() {
+                break;
             }
         }
         self.weigh();
+    }
+
+    /// Writes the first of these calls in one transaction. The reason where they are not in the file.
+    fn commit(
+        &mut self,
+        calls: &[StoredCall<'_>],
+        tick: &ThroughputTick,
+    ) -> Result<BatchResult, &'static str> {
+        // A file that is removed or replaced meanwhile has them, but is not where they are looked for.
+        for _ in 0..2 {
+            self.open();
+            let clock = self.shared.settings.clock;
+            let begun = clock();
+            let is_late = || clock().saturating_duration_since(begun) >= TRANSACTION;
+            let Some(store) = &mut self.store else {
+                return Err(self.reason);
+            };
+            match store.write_all(calls, tick, &is_late) {
+                Ok(written) if store.is_in_place() => {
+                    if let Some(file) = &mut self.file {
+                        file.calls += written.records;
+                    }
+                    self.works();
+                    return Ok(written);
+                }
+                Ok(_) => self.look(),
+                Err(error) => {
+                    self.fail(&error);
+                    return Err(error.reason());
+                }
+            }
+        }
+        Err(WriteError::Removed.reason())
     }
 
     fn mark(&mut self, marks: Vec<PendingMark>) {
@@ -230,42 +308,111 @@ impl Writer {
         }
     }
 
+    /// Leaves a file that is not at its path any more: its calls are lost.
+    fn look(&mut self) {
+        let Some(store) = &self.store else {
+            return;
+        };
+        match store.opened.place() {
+            Place::Same => {}
+            // Closing writes the log into the file.
+            Place::WithoutLog => drop(self.close()),
+            Place::Gone => {
+                let contents = self.close().map(|store| store.opened.leave());
+                self.lose_file(&WriteError::Removed, &contents.unwrap_or_default());
+            }
+        }
+    }
+
+    /// The store, which is not used any more.
+    fn close(&mut self) -> Option<Store> {
+        let mut store = self.store.take()?;
+        if let Some(file) = &mut self.file {
+            file.cursors = std::mem::take(&mut store.cursors);
+        }
+        Some(store)
+    }
+
+    /// Counts the calls of a file that is lost.
+    fn lose_file(&mut self, why: &WriteError, contents: &FileContents) {
+        let known = self.file.take();
+        // Where the file does not say, something was lost all the same.
+        let about = || known.as_ref().map_or(0, |known| known.calls).max(1);
+        let calls = contents.calls.unwrap_or_else(about);
+        let waiting = || known.as_ref().map(|known| known.cursors.waiting());
+        let undelivered = contents.undelivered.clone().or_else(waiting);
+        self.shared.figures.lose(why.reason(), calls);
+        self.shared.condition.lose(undelivered.unwrap_or_default());
+        let file = self.shared.settings.path.display();
+        tracing::error!(%file, calls, "the ledger lost the calls of its file and continues with another file: {why}");
+    }
+
     /// Opens the file where it is not open, unless that has just failed.
     fn open(&mut self) {
-        let now = (self.settings.clock)();
+        self.look();
+        let now = self.now();
         if self.store.is_some() || self.retry_at.is_some_and(|at| now < at) {
             return;
         }
-        let suspect = self.reason == DAMAGED;
-        let opened = Store::open_file(&self.settings.path, suspect);
+        let settings = &self.shared.settings;
+        let suspect = self.suspect || self.reason == DAMAGED;
+        let opened = Store::open_file(&settings.path, suspect);
         let opened = opened.and_then(|mut store| {
-            store.deliver_to(&self.settings.sinks)?;
-            store.pause_for_traffic(&self.backlog)?;
+            store.deliver_to(&settings.sinks)?;
+            store.pause_for_traffic(&self.shared)?;
             Ok(store)
         });
         match opened {
-            Ok(store) => {
-                if self.failure_log.recovered() {
-                    tracing::info!(file = %self.settings.path.display(), "the ledger is written to again");
+            Ok(mut store) => {
+                if suspect {
+                    self.checked_at = Some(now);
                 }
-                self.store = Some(store);
-                self.figures.writable.set(1.0);
+                self.suspect = false;
                 self.reason = "failed";
+                self.retry_at = None;
+                let (identity, is_new) = (store.opened.identity, store.opened.is_new);
+                let is_other = |known: &KnownFile| is_new || known.identity != identity;
+                if let Some(contents) = store.opened.put_aside.take() {
+                    let why = WriteError::Damaged("it was put aside".to_owned());
+                    self.lose_file(&why, &contents);
+                } else if self.file.as_ref().is_some_and(is_other) {
+                    // It went, or was emptied, while it was closed.
+                    self.lose_file(&WriteError::Removed, &FileContents::default());
+                }
+                self.file.get_or_insert_with(|| KnownFile {
+                    identity,
+                    calls: summed_calls(store.connection()).unwrap_or(0),
+                    cursors: Cursors::default(),
+                });
+                self.store = Some(store);
+                self.shared.condition.has_opened();
                 self.weigh();
             }
             Err(error) => self.fail(&error),
         }
     }
 
+    /// The file has just been written to.
+    fn works(&mut self) {
+        if self.shared.condition.set_unwritable(None) {
+            self.shared.figures.writable.set(1.0);
+        }
+        if self.failure_log.recovered() {
+            let file = self.shared.settings.path.display();
+            tracing::info!(%file, "the ledger is written to again");
+        }
+    }
+
     /// Closes the file for a moment, and logs why at most once a minute.
     fn fail(&mut self, error: &WriteError) {
-        let now = (self.settings.clock)();
-        self.store = None;
-        self.figures.writable.set(0.0);
+        let now = self.now();
+        drop(self.close());
         self.reason = error.reason();
+        self.shared.condition.set_unwritable(Some(self.reason));
+        self.shared.figures.writable.set(0.0);
         self.retry_at = Some(now + RETRY_AFTER);
         if self.failure_log.should_log(now) {
-            let file = self.settings.path.display();
+            let file = self.shared.settings.path.display();
             tracing::error!(%file, "the ledger loses records, calls go on: {error}");
         }
     }
@@ -273,6 +420,10 @@ impl Writer {
     /// Sinks go on from here; nothing of the batch that is being collected is in the file yet.
     fn save_progress(&mut self, update: &SinkUpdate) -> bool {
         self.open();
+        // The numbers of another file mean other calls.
+        if update.opened != self.shared.condition.opened() {
+            return false;
+        }
         let Some(store) = &mut self.store else {
             return false;
         };
@@ -287,31 +438,56 @@ impl Writer {
 
     /// A step of retention, and soon another where there is more to do.
     fn tidy(&mut self) {
-        let now = (self.settings.clock)();
+        let now = self.now();
         if now < self.tidy_at {
             return;
         }
+        self.shared.backlog.work(now);
         self.tidy_at = now + TIDY_EVERY;
-        let wall = milliseconds((self.settings.wall)());
+        self.check(now);
         // Without calls nothing else opens the file again after a failure.
         self.open();
         let Some(store) = &mut self.store else {
             return;
         };
-        match store.tidy(wall, &self.settings.limits) {
-            Ok(true) => self.tidy_at = now + BATCH_AFTER / 10,
-            Ok(false) => {}
+        let settings = &self.shared.settings;
+        let wall_ms = milliseconds((settings.wall)());
+        let now = Now {
+            monotonic: now,
+            wall_ms,
+        };
+        match store.tidy(now, &settings.limits) {
+            Ok(more) => {
+                if more {
+                    self.tidy_at = now.monotonic + TIDY_AGAIN;
+                }
+                self.works();
+            }
             Err(error) => self.fail(&error),
         }
         self.weigh();
     }
 
+    /// Closes a file that seems to be damaged, so that it is checked when it is opened again.
+    fn check(&mut self, now: Instant) {
+        if self.checked_at.is_some_and(|at| now < at + CHECK_EVERY) {
+            return;
+        }
+        let seems_damaged = |store: &Store| store.opened.seems_damaged();
+        let found = self.shared.condition.take_suspicion();
+        if found || self.store.as_ref().is_some_and(seems_damaged) {
+            drop(self.close());
+            self.suspect = true;
+        }
+    }
+
     fn weigh(&self) {
         let size = |ending: &str| {
-            let file = tokengauge_files::private::with_ending(&self.settings.path, ending);
+            let file = tokengauge_files::private::with_ending(&self.shared.settings.path, ending);
             std::fs::metadata(file).map_or(0, |file| file.len())
         };
-        self.figures.bytes.set((size("") + size("-wal")) as f64);
+        let bytes = size("") + size("-wal");
+        self.shared.figures.bytes.set(bytes as f64);
     }
 }
 
@@ -319,6 +495,7 @@ impl Writer {
 mod tests {
     use super::*;
     use crate::ledger::Ledger;
+    use crate::ledger::backlog::Backlog;
     use std::path::Path;
     use tokengauge_core::observer::{CallStart, End, Observer};
     use tokengauge_meter::settings::Measure;
@@ -328,7 +505,7 @@ mod tests {
 
     fn figures() -> LedgerMetrics {
         LedgerMetrics::new(
-            Counter::default(),
+            (Counter::default(), Gauge::default()),
             |_| Counter::default(),
             Counter::default(),
             Gauge::default(),
@@ -350,8 +527,21 @@ mod tests {
     }
 
     fn writer(path: &Path, figures: &LedgerMetrics) -> Writer {
-        let backlog = Arc::new(Backlog::new(BATCH));
-        Writer::new(settings(path), figures.clone(), backlog)
+        writer_with(settings(path), figures, Vec::new())
+    }
+
+    fn writer_with(
+        settings: Settings,
+        figures: &LedgerMetrics,
+        unwritten: Vec<Arc<dyn Subscriber>>,
+    ) -> Writer {
+        Writer::new(Arc::new(Shared {
+            backlog: Backlog::new(BATCH, settings.clock),
+            settings,
+            figures: figures.clone(),
+            unwritten,
+            condition: Arc::default(),
+        }))
     }
 
     fn finished_calls(count: usize) -> Vec<Arc<FinishedCall>> {
@@ -464,12 +654,177 @@ mod tests {
         );
     }
 
+    fn calls_in(path: &Path) -> i64 {
+        let connection = rusqlite::Connection::open(path).expect("opens");
+        let count = connection.query_row("SELECT count(*) FROM calls", [], |row| row.get(0));
+        count.expect("a count")
+    }
+
+    #[test]
+    fn a_log_that_is_removed_costs_nothing() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("l.sqlite");
+        let figures = figures();
+        let mut writer = writer(&path, &figures);
+        let calls = finished_calls(7);
+        writer.write(&batch(&calls[..3]));
+        for ending in ["-wal", "-shm"] {
+            let log = tokengauge_files::private::with_ending(&path, ending);
+            std::fs::remove_file(log).expect("removed");
+        }
+        writer.write(&batch(&calls[3..]));
+        assert_eq!(figures.written.value(), 7);
+        assert_eq!(lost(&figures, "removed"), 0);
+        drop(writer);
+        assert_eq!(calls_in(&path), 7);
+    }
+
+    #[test]
+    fn a_file_that_is_renamed_is_whole_and_a_new_one_has_what_comes_then() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("l.sqlite");
+        let figures = figures();
+        let mut writer = writer(&path, &figures);
+        let calls = finished_calls(7);
+        writer.write(&batch(&calls[..3]));
+        let elsewhere = folder.path().join("elsewhere.sqlite");
+        std::fs::rename(&path, &elsewhere).expect("renamed");
+        writer.write(&batch(&calls[3..]));
+        assert_eq!((figures.written.value(), lost(&figures, "removed")), (7, 3));
+        drop(writer);
+        assert_eq!((calls_in(&elsewhere), calls_in(&path)), (3, 4));
+    }
+
+    #[test]
+    fn a_file_that_went_while_it_could_not_be_written_is_counted_when_another_is_there() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("l.sqlite");
+        let figures = figures();
+        let mut writer = writer(&path, &figures);
+        let calls = finished_calls(5);
+        writer.write(&batch(&calls[..3]));
+        writer.fail(&WriteError::Failed("no disk".to_owned()));
+        let other = folder.path().join("other.sqlite");
+        drop(Store::open(&other).expect("opens"));
+        std::fs::rename(other, &path).expect("replaced");
+        writer.retry_at = None;
+        writer.write(&batch(&calls[3..]));
+        assert_eq!((figures.written.value(), lost(&figures, "removed")), (5, 3));
+    }
+
+    /// The clock of a test. It moves only as the test says.
+    mod clock {
+        use std::cell::Cell;
+        use std::time::{Duration, Instant};
+
+        thread_local! {
+            static NOW: Cell<Option<Instant>> = const { Cell::new(None) };
+            static STEP: Cell<Duration> = const { Cell::new(Duration::ZERO) };
+        }
+
+        /// From now on every look at the clock takes `step`.
+        pub fn steps(step: Duration) {
+            STEP.set(step);
+        }
+
+        pub fn now() -> Instant {
+            let now = NOW.get().unwrap_or_else(Instant::now) + STEP.get();
+            NOW.set(Some(now));
+            now
+        }
+    }
+
+    fn ended_before(call: &Arc<FinishedCall>, now: Instant, ago: Duration) -> Message {
+        let ended = now.checked_sub(ago).expect("an instant");
+        Message::Finished(Arc::new(FinishedCall {
+            ended,
+            ..FinishedCall::clone(call)
+        }))
+    }
+
+    #[test]
+    fn a_batch_is_due_by_the_end_of_its_first_call_however_late_it_comes_and_others_follow() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let settings = Settings {
+            clock: clock::now,
+            ..settings(&folder.path().join("l.sqlite"))
+        };
+        let mut writer = writer_with(settings, &figures(), Vec::new());
+        let calls = finished_calls(3);
+        let (queue, messages) = std::sync::mpsc::sync_channel(BATCH);
+        let send = |message| {
+            writer.shared.backlog.add();
+            queue.send(message).expect("room");
+        };
+        let now = clock::now();
+        // They waited for others to be measured.
+        send(ended_before(&calls[0], now, BATCH_AFTER / 2));
+        send(ended_before(&calls[1], now, BATCH_AFTER));
+        send(ended_before(&calls[2], now, Duration::ZERO));
+        let begun = Instant::now();
+        let batch = writer.collect(&messages);
+        assert_eq!(batch.finished_calls.len(), 3, "what is there goes with it");
+        assert!(begun.elapsed() < BATCH_AFTER / 2, "it does not wait");
+        writer.write(&batch);
+        let delay = writer.shared.figures.delay.value();
+        assert_eq!(delay, BATCH_AFTER.as_secs_f64());
+    }
+
+    #[test]
+    fn a_batch_that_takes_long_is_written_in_several_transactions() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("l.sqlite");
+        let settings = Settings {
+            clock: clock::now,
+            ..settings(&path)
+        };
+        let figures = figures();
+        let mut writer = writer_with(settings, &figures, Vec::new());
+        let calls = finished_calls(40);
+        writer.open();
+        let changes = "PRAGMA data_version";
+        let watcher = rusqlite::Connection::open(&path).expect("opens");
+        let version = || -> i64 {
+            let version = watcher.query_row(changes, [], |row| row.get(0));
+            version.expect("a version")
+        };
+        clock::steps(TRANSACTION / 10);
+        let before = version();
+        let stored: Vec<_> = calls
+            .iter()
+            .map(|call| StoredCall::of_finished(call))
+            .collect();
+        let first = writer.commit(&stored, &ThroughputTick::default());
+        let first = first.expect("written").records;
+        assert!((5..15).contains(&first), "{first} in the time of one");
+        assert_ne!(version(), before, "they are in the file");
+        writer.write(&batch(&calls));
+        assert_eq!(figures.written.value(), 40, "the others follow");
+    }
+
+    #[test]
+    fn a_call_that_is_not_written_is_handed_on() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("l.sqlite");
+        let holder = Store::open(&path).expect("opens");
+        let (figures, others) = (figures(), RecentCalls::new(10));
+        let mut writer = writer_with(settings(&path), &figures, vec![others.clone()]);
+        let calls = finished_calls(4);
+        writer.write(&batch(&calls[..3]));
+        assert_eq!((lost(&figures, "locked"), others.newest(10).len()), (3, 3));
+        drop(holder);
+        writer.retry_at = None;
+        writer.write(&batch(&calls[3..]));
+        assert_eq!((figures.written.value(), others.newest(10).len()), (1, 3));
+    }
+
     #[test]
     fn records_behind_a_stuck_disk_are_counted_and_no_call_waits() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("l.sqlite");
         let figures = figures();
-        let ledger = Ledger::with_queue(settings(&path), figures.clone(), 2).expect("starts");
+        let ledger = Ledger::with_queue(settings(&path), figures.clone(), Vec::new(), 2);
+        let ledger = ledger.expect("starts");
         let all = finished_calls(40);
         ledger.finished(&all[0]);
         ledger.flush();
@@ -490,6 +845,6 @@ mod tests {
         other.execute_batch("ROLLBACK").expect("free");
         ledger.flush();
         assert_eq!(figures.written.value(), 40 - lost);
-        assert_eq!(ledger.backlog.waiting(), 0);
+        assert_eq!(ledger.shared.backlog.waiting(), 0);
     }
 }

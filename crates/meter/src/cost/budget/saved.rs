@@ -3,6 +3,7 @@
 use super::Budgets;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::path::Path;
 use tokengauge_files::state::StateFile;
@@ -35,6 +36,8 @@ pub struct Store {
     file: StateFile,
     /// The content of the file when it was read.
     read: SavedSpending,
+    /// The budgets when they were last written.
+    written: Option<u64>,
 }
 
 impl Store {
@@ -47,7 +50,11 @@ impl Store {
         let file = StateFile::open(folder, FILE)?;
         let read: SavedSpending = file.read()?.unwrap_or_default();
         budgets.resume(&read, now);
-        Ok(Store { file, read })
+        Ok(Store {
+            file,
+            read,
+            written: None,
+        })
     }
 
     /// Whether another process writes the file.
@@ -55,7 +62,7 @@ impl Store {
         !self.file.is_locked()
     }
 
-    /// Writes the spending of `budgets` atomically. `false` if another process writes the file;
+    /// Writes the spending of `budgets` atomically, if it has changed. `false` if another process writes the file;
     /// once that has ended, what it had spent since this one read the file is added.
     ///
     /// # Errors
@@ -68,7 +75,13 @@ impl Store {
             let saved: SavedSpending = self.file.read()?.unwrap_or_default();
             budgets.resume(&saved.since(&self.read), now);
         }
-        self.file.write(&budgets.saved(now))
+        let state = budgets.fingerprint(now);
+        if self.written == Some(state) {
+            return Ok(true);
+        }
+        let written = self.file.write(&budgets.saved(now))?;
+        self.written = written.then_some(state);
+        Ok(written)
     }
 }
 
@@ -89,6 +102,17 @@ impl SavedSpending {
 }
 
 impl Budgets {
+    /// A number that is another one once anything was spent, or a period has begun.
+    fn fingerprint(&self, now: u64) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        for state in self.states.load().iter() {
+            let spent = state.spent(now);
+            let total = spent.total.to_bits();
+            (&state.budget.name, spent.period, total).hash(&mut hasher);
+        }
+        hasher.finish()
+    }
+
     /// The spending to be saved at `now`.
     pub fn saved(&self, now: u64) -> SavedSpending {
         let states = self.states.load();

@@ -1,7 +1,8 @@
 //! A pool of a few read-only connections, with a time limit on each query.
 
 use super::QueryError;
-use crate::ledger::file::{VERSION, keep_statements};
+use crate::ledger::file::{Identity, VERSION, identity, keep_statements};
+use crate::ledger::write_error::is_damage;
 use parking_lot::{Condvar, Mutex};
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 use std::cmp::Ordering;
@@ -38,19 +39,7 @@ struct State {
 /// A connection, and which file it is to.
 struct Open {
     connection: Connection,
-    file: Option<u64>,
-}
-
-/// The identity of a file: device and inode.
-#[cfg(unix)]
-fn identity(path: &Path) -> Option<u64> {
-    use std::os::unix::fs::MetadataExt;
-    Some(std::fs::metadata(path).ok()?.ino())
-}
-
-#[cfg(not(unix))]
-fn identity(_: &Path) -> Option<u64> {
-    None
+    file: Option<Identity>,
 }
 
 impl std::fmt::Debug for Connections {
@@ -91,7 +80,10 @@ impl Connections {
             }
         };
         let answer = self.within(&mut connection, deadline, ask);
-        let sound = !matches!(answer, Err(QueryError::Unavailable { .. }));
+        let sound = !matches!(
+            answer,
+            Err(QueryError::Unavailable { .. } | QueryError::Damaged { .. })
+        );
         self.give_back(sound.then_some(Open { connection, file }));
         answer
     }
@@ -125,7 +117,15 @@ impl Connections {
         match error.sqlite_error_code() {
             Some(ErrorCode::OperationInterrupted) => QueryError::TimeLimit(self.limit),
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => QueryError::Busy,
-            _ => self.unavailable(error.to_string()),
+            _ => self.unreadable(error),
+        }
+    }
+
+    fn unreadable(&self, error: &rusqlite::Error) -> QueryError {
+        let (path, reason) = (self.path.clone(), error.to_string());
+        match is_damage(error) {
+            true => QueryError::Damaged { path, reason },
+            false => QueryError::Unavailable { path, reason },
         }
     }
 
@@ -159,7 +159,7 @@ impl Connections {
     fn connect(&self) -> Result<Connection, QueryError> {
         let open = || {
             let opened = self.open();
-            opened.map_err(|error| self.unavailable(error.to_string()))
+            opened.map_err(|error| self.unreadable(&error))
         };
         let (mut connection, mut version) = open()?;
         for _ in 0..LOOKS {

@@ -15,6 +15,7 @@ mod scan;
 mod sessions;
 mod throughput;
 
+use super::condition::Condition;
 use super::undelivered::{self, SinkProgress, UndeliveredCall};
 use crate::columns::{Value, values_of_row};
 use crate::query::{
@@ -31,7 +32,7 @@ use tokengauge_core::call::CallRecord;
 use uuid::Uuid;
 
 /// How long a query may take.
-const TIME_LIMIT: Duration = Duration::from_secs(5);
+pub const TIME_LIMIT: Duration = Duration::from_secs(5);
 
 /// Why a query failed.
 #[derive(Debug, thiserror::Error)]
@@ -42,6 +43,14 @@ pub enum QueryError {
         /// The file.
         path: PathBuf,
         /// Why.
+        reason: String,
+    },
+    /// SQLite found damage in the file.
+    #[error("the ledger {path} is damaged: {reason}", path = .path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// The damage.
         reason: String,
     },
     /// The query is invalid.
@@ -69,6 +78,8 @@ impl QueryError {
 #[derive(Debug)]
 pub struct Reader {
     connections: Connections,
+    /// The condition of the file, if this process writes it.
+    condition: Option<Arc<Condition>>,
 }
 
 impl Reader {
@@ -80,9 +91,38 @@ impl Reader {
 
     /// The same with another time limit for each query.
     pub fn within(path: &Path, clock: fn() -> Instant, limit: Duration) -> Arc<Reader> {
+        Reader::with(path, clock, limit, None)
+    }
+
+    pub(super) fn with(
+        path: &Path,
+        clock: fn() -> Instant,
+        limit: Duration,
+        condition: Option<Arc<Condition>>,
+    ) -> Arc<Reader> {
         Arc::new(Reader {
             connections: Connections::new(path, clock, limit),
+            condition,
         })
+    }
+
+    /// Why the ledger of this process cannot write its file, as a label of
+    /// [`WriteError::REASONS`](super::WriteError::REASONS), or `starting`; `None` while it can, or where another process
+    /// writes it.
+    pub fn unwritable(&self) -> Option<&'static str> {
+        self.condition.as_ref()?.unwritable()
+    }
+
+    /// How many times the ledger has opened its file. What was read before it rose may be of another file.
+    pub fn opened(&self) -> u64 {
+        let condition = self.condition.as_ref();
+        condition.map_or(0, |condition| condition.opened())
+    }
+
+    /// Calls that this sink will never have because they were in files that are lost, since the process began.
+    pub fn lost_with_files(&self, sink: &str) -> u64 {
+        let condition = self.condition.as_ref();
+        condition.map_or(0, |condition| condition.lost(sink))
     }
 
     /// Runs a query.
@@ -90,7 +130,11 @@ impl Reader {
         &self,
         ask: impl FnOnce(&rusqlite::Connection) -> Result<T, QueryError>,
     ) -> Result<T, QueryError> {
-        self.connections.ask(ask)
+        let answer = self.connections.ask(ask);
+        if let (Some(condition), Err(QueryError::Damaged { .. })) = (&self.condition, &answer) {
+            condition.suspect();
+        }
+        answer
     }
 
     /// The sessions that match.
@@ -99,7 +143,7 @@ impl Reader {
     /// As with every query: see [`QueryError`].
     pub fn sessions(&self, query: &SessionQuery) -> Result<Page<SessionRow>, QueryError> {
         let ask = |connection: &_| sessions::sessions(connection, query);
-        self.connections.ask(ask)
+        self.ask(ask)
     }
 
     /// The durations, in seconds, of the sessions that a filter selects and whose last call ended
@@ -108,8 +152,7 @@ impl Reader {
     /// # Errors
     /// As with every query: see [`QueryError`].
     pub fn task_seconds(&self, filter: &Filter) -> Result<Vec<f64>, QueryError> {
-        self.connections
-            .ask(|connection| sessions::task_seconds(connection, filter))
+        self.ask(|connection| sessions::task_seconds(connection, filter))
     }
 
     /// When the oldest stored call began or, with `sums`, the oldest of these; `None` without calls.
@@ -117,8 +160,7 @@ impl Reader {
     /// # Errors
     /// As with every query: see [`QueryError`].
     pub fn oldest(&self, sums: Option<DailySums>) -> Result<Option<SystemTime>, QueryError> {
-        self.connections
-            .ask(|connection| groups::oldest(connection, sums))
+        self.ask(|connection| groups::oldest(connection, sums))
     }
 
     /// One session and a page of its calls; `None` where it is not known.
@@ -126,8 +168,7 @@ impl Reader {
     /// # Errors
     /// As with every query: see [`QueryError`].
     pub fn session(&self, id: &str, page: &Paging) -> Result<Option<SessionDetail>, QueryError> {
-        self.connections
-            .ask(|connection| sessions::session(connection, id, page))
+        self.ask(|connection| sessions::session(connection, id, page))
     }
 
     /// Calls by what they have in common, those with most calls first.
@@ -140,8 +181,7 @@ impl Reader {
         by: &[Dimension],
         page: &Paging,
     ) -> Result<Page<GroupRow>, QueryError> {
-        self.connections
-            .ask(|connection| groups::groups(connection, filter, by, page))
+        self.ask(|connection| groups::groups(connection, filter, by, page))
     }
 
     /// Calls by model, those with most calls first.
@@ -165,8 +205,7 @@ impl Reader {
     /// # Errors
     /// As with every query: see [`QueryError`].
     pub fn costs(&self, query: &CostQuery) -> Result<Costs, QueryError> {
-        self.connections
-            .ask(|connection| costs::costs(connection, query))
+        self.ask(|connection| costs::costs(connection, query))
     }
 
     /// How many calls have a cost and a speed, and why the others have none.
@@ -174,8 +213,7 @@ impl Reader {
     /// # Errors
     /// As with every query: see [`QueryError`].
     pub fn coverage(&self, filter: &Filter) -> Result<Coverage, QueryError> {
-        self.connections
-            .ask(|connection| coverage::coverage(connection, filter))
+        self.ask(|connection| coverage::coverage(connection, filter))
     }
 
     /// Percentiles over time, in steps of whole seconds on multiples of `step` since 1970;
@@ -189,8 +227,7 @@ impl Reader {
         metric: SeriesMetric,
         step: Duration,
     ) -> Result<Timeseries, QueryError> {
-        self.connections
-            .ask(|connection| groups::timeseries(connection, filter, metric, step))
+        self.ask(|connection| groups::timeseries(connection, filter, metric, step))
     }
 
     /// The same calls as [`Reader::calls`], each as the values of [`crate::columns::COLUMNS`].
@@ -202,8 +239,7 @@ impl Reader {
         filter: &Filter,
         page: &Paging,
     ) -> Result<Page<Vec<Value>>, QueryError> {
-        self.connections
-            .ask(|connection| calls::calls(connection, filter, page, values_of_row))
+        self.ask(|connection| calls::calls(connection, filter, page, values_of_row))
     }
 
     /// The calls that match, the newest first. A page may have fewer rows than the limit
@@ -212,8 +248,7 @@ impl Reader {
     /// # Errors
     /// As with every query: see [`QueryError`].
     pub fn calls(&self, filter: &Filter, page: &Paging) -> Result<Page<CallRecord>, QueryError> {
-        self.connections
-            .ask(|connection| calls::calls(connection, filter, page, calls::record))
+        self.ask(|connection| calls::calls(connection, filter, page, calls::record))
     }
 
     /// The call with this id; `None` where it is not known.
@@ -221,8 +256,7 @@ impl Reader {
     /// # Errors
     /// As with every query: see [`QueryError`].
     pub fn call(&self, id: Uuid) -> Result<Option<CallRecord>, QueryError> {
-        self.connections
-            .ask(|connection| calls::by_id(connection, id))
+        self.ask(|connection| calls::by_id(connection, id))
     }
 
     /// The throughput of each upstream by concurrency. Of the filter only times and the upstream
@@ -231,8 +265,7 @@ impl Reader {
     /// # Errors
     /// As with every query: see [`QueryError`].
     pub fn capacity(&self, filter: &Filter) -> Result<Vec<CapacityRow>, QueryError> {
-        self.connections
-            .ask(|connection| capacity::capacity(connection, filter))
+        self.ask(|connection| capacity::capacity(connection, filter))
     }
 
     /// The marks that match, the newest first.
@@ -240,8 +273,7 @@ impl Reader {
     /// # Errors
     /// As with every query: see [`QueryError`].
     pub fn marks(&self, query: &MarkQuery) -> Result<Vec<Mark>, QueryError> {
-        self.connections
-            .ask(|connection| super::marks::marks(connection, query))
+        self.ask(|connection| super::marks::marks(connection, query))
     }
 
     /// The units of an experiment.
@@ -249,8 +281,7 @@ impl Reader {
     /// # Errors
     /// As with every query: see [`QueryError`].
     pub fn experiment_units(&self, query: &UnitQuery) -> Result<ExperimentUnits, QueryError> {
-        self.connections
-            .ask(|connection| experiment_units::experiment_units(connection, query))
+        self.ask(|connection| experiment_units::experiment_units(connection, query))
     }
 
     /// How far a sink is; `None` where the ledger does not know it.
@@ -258,8 +289,7 @@ impl Reader {
     /// # Errors
     /// As with every query: see [`QueryError`].
     pub fn sink(&self, name: &str) -> Result<Option<SinkProgress>, QueryError> {
-        self.connections
-            .ask(|connection| undelivered::progress(connection, name))
+        self.ask(|connection| undelivered::progress(connection, name))
     }
 
     /// The sinks that the ledger knows.
@@ -267,7 +297,7 @@ impl Reader {
     /// # Errors
     /// As with every query: see [`QueryError`].
     pub fn sink_names(&self) -> Result<Vec<String>, QueryError> {
-        self.connections.ask(undelivered::names)
+        self.ask(undelivered::names)
     }
 
     /// The number of the last of the next `limit` calls behind number `after`; `None` where there are none.
@@ -275,8 +305,7 @@ impl Reader {
     /// # Errors
     /// As with every query: see [`QueryError`].
     pub fn undelivered_end(&self, after: i64, limit: usize) -> Result<Option<i64>, QueryError> {
-        self.connections
-            .ask(|connection| undelivered::end(connection, after, limit))
+        self.ask(|connection| undelivered::end(connection, after, limit))
     }
 
     /// Calls that were written behind number `after`, up to number `upto`, and at most `limit`.
@@ -289,8 +318,7 @@ impl Reader {
         upto: i64,
         limit: usize,
     ) -> Result<Vec<UndeliveredCall>, QueryError> {
-        self.connections
-            .ask(|connection| undelivered::calls(connection, after, upto, limit))
+        self.ask(|connection| undelivered::calls(connection, after, upto, limit))
     }
 
     /// The distributions by model, route and workload of calls that began in whole hours: from the one
@@ -305,7 +333,7 @@ impl Reader {
         until: Option<SystemTime>,
     ) -> Result<BTreeMap<DistributionSeries, Distributions>, QueryError> {
         let mut found: BTreeMap<DistributionSeries, Distributions> = BTreeMap::new();
-        self.connections.ask(|connection| {
+        self.ask(|connection| {
             distributions::visit(connection, selector, since, until, |series, _, more| {
                 found.entry(series.clone()).or_default().merge(&more);
             })
@@ -353,7 +381,7 @@ impl Reader {
         counts: impl Fn(&DistributionSeries) -> bool,
     ) -> Result<BTreeMap<SystemTime, Distributions>, QueryError> {
         let mut found: BTreeMap<SystemTime, Distributions> = BTreeMap::new();
-        self.connections.ask(|connection| {
+        self.ask(|connection| {
             distributions::visit(connection, selector, since, until, |series, hour, more| {
                 if !counts(series) {
                     return;

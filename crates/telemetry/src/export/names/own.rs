@@ -42,13 +42,15 @@ families! {
     CONFIG_INFO: Gauge[Digest] = "tokengauge_config_info", Count;
     /// Call records in committed batches of the ledger.
     LEDGER_RECORDS: Counter[] = "tokengauge_ledger_records_total", Count;
-    /// Call records that the ledger could not take, by reason.
+    /// Seconds from the end of the oldest call of the ledger's last batch until the batch was committed.
+    LEDGER_COMMIT_DELAY: Gauge[] = "tokengauge_ledger_commit_delay_seconds", Seconds;
+    /// Call records that are not in the ledger: it could not take them, or its file was lost, by reason.
     LEDGER_LOST_RECORDS: Counter[ByReason] = "tokengauge_ledger_lost_records_total", Count;
     /// Names in call records that the ledger keeps as other because too many were seen.
     LEDGER_COLLAPSED_NAMES: Counter[] = "tokengauge_ledger_collapsed_names_total", Count;
     /// Size of the ledger's file and its log.
     LEDGER_BYTES: Gauge[] = "tokengauge_ledger_bytes", Bytes;
-    /// 1 while the ledger's file can be written to, 0 while calls are lost because it cannot.
+    /// 1 while the ledger's file can be written to, 0 while calls are not in it because it cannot.
     LEDGER_WRITABLE: Gauge[] = "tokengauge_ledger_writable", Count;
     /// Marks that were added, by what they are of.
     MARKS: Counter[ByKind] = "tokengauge_marks_total", Count;
@@ -56,7 +58,9 @@ families! {
     MARKS_LOST: Counter[] = "tokengauge_marks_lost_total", Count;
     /// Calls that wait to be stored by a sink.
     SINK_WAITING: Gauge[BySink] = "tokengauge_sink_waiting_records", Count;
-    /// Seconds since the oldest of them ended.
+    /// Calls that wait to be stored by a sink and are in memory only: there is no ledger, or it cannot be written.
+    SINK_IN_MEMORY: Gauge[BySink] = "tokengauge_sink_in_memory_records", Count;
+    /// Seconds since the oldest call ended that waits to be stored by a sink.
     SINK_LAG: Gauge[BySink] = "tokengauge_sink_lag_seconds", Seconds;
     /// Batches that a sink's store has.
     SINK_BATCHES: Counter[BySink] = "tokengauge_sink_batches_total", Count;
