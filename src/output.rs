@@ -3,41 +3,19 @@
 //! reader that closes the pipe (`tokengauge check | head -1`) is no error.
 
 use crate::Error;
-use std::borrow::Cow;
 use std::io::{self, ErrorKind, IsTerminal, Write};
+pub(crate) use tokengauge_core::printable::{printable, printable_lines as lines};
 
-/// Characters that change the direction of text, or end a line for some programs.
-const INVISIBLE: [std::ops::RangeInclusive<char>; 4] = [
-    '\u{200e}'..='\u{200f}',
-    '\u{2028}'..='\u{202e}',
-    '\u{2066}'..='\u{2069}',
-    '\u{feff}'..='\u{feff}',
-];
-
-/// A name as a part of a line: without any control character.
-pub(crate) fn printable(name: &str) -> Cow<'_, str> {
-    escaped(name, |_| false)
-}
-
-/// A text of several lines.
-fn lines(text: &str) -> Cow<'_, str> {
-    escaped(text, |character| matches!(character, '\n' | '\t'))
-}
-
-fn escaped(text: &str, allowed: impl Fn(char) -> bool) -> Cow<'_, str> {
-    let harmful = |c: char| c.is_control() || INVISIBLE.iter().any(|range| range.contains(&c));
-    let harmful = |c: char| harmful(c) && !allowed(c);
-    if !text.contains(harmful) {
-        return Cow::Borrowed(text);
-    }
-    let mut escaped = String::with_capacity(text.len() + 8);
-    for character in text.chars() {
-        match harmful(character) {
-            true => escaped.extend(character.escape_default()),
-            false => escaped.push(character),
+/// A name within Markdown: as [`printable`], and neither markup nor a cell's end.
+pub(crate) fn markdown(name: &str) -> String {
+    let mut escaped = String::with_capacity(name.len());
+    for one in printable(name).chars() {
+        if "\\`*[]|<>&".contains(one) {
+            escaped.push('\\');
         }
+        escaped.push(one);
     }
-    Cow::Owned(escaped)
+    escaped
 }
 
 /// Writes a whole text to standard output: exactly, unless that is a terminal.
@@ -125,18 +103,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_lose_what_a_terminal_would_obey() {
-        for (name, shown) in [
-            ("gpt-5.1", "gpt-5.1"),
-            ("modèle 模型 🦀", "modèle 模型 🦀"),
-            ("\u{1b}]0;title\u{7}", "\\u{1b}]0;title\\u{7}"),
-            ("\u{9b}2J", "\\u{9b}2J"),
-            ("a\nb\rc\td\u{7f}", "a\\nb\\rc\\td\\u{7f}"),
-            ("\u{202e}txt.exe", "\\u{202e}txt.exe"),
-        ] {
-            assert_eq!(printable(name), shown);
-        }
-        assert_eq!(lines("a\tb\nc\u{1b}[0m\r\n"), "a\tb\nc\\u{1b}[0m\\r\n");
+    fn a_name_in_markdown_is_a_text_and_nothing_else() {
+        let name = "a|b\n[x](http://evil) <img> `c` *d* \\ gpt_oss";
+        let shown = "a\\|b\\\\n\\[x\\](http://evil) \\<img\\> \\`c\\` \\*d\\* \\\\ gpt_oss";
+        assert_eq!(markdown(name), shown);
     }
 
     #[test]

@@ -6,6 +6,7 @@ use base64::engine::general_purpose::STANDARD;
 use sha2::{Digest, Sha256};
 use std::fmt::Write;
 use std::time::{Duration, UNIX_EPOCH};
+use tokengauge_core::time::rfc3339_seconds;
 
 /// The style sheet, beside that of plots. On paper it is light, and tables are as wide as the paper.
 const STYLE: &str = "\
@@ -124,7 +125,7 @@ pub(crate) fn escaped(text: &str) -> String {
 /// Hours and minutes; over an hour or less seconds, over several days month and day, too.
 pub(crate) fn clock(at: f64, span: Duration) -> String {
     let at = UNIX_EPOCH + Duration::from_secs_f64(at.max(0.0));
-    let text = humantime::format_rfc3339_seconds(at).to_string();
+    let text = rfc3339_seconds(at).to_string();
     match span.as_secs() {
         ..=3600 => text[11..19].to_owned(),
         3601..129_600 => text[11..16].to_owned(),

@@ -161,3 +161,153 @@ fn a_valid_file_is_summed_up() {
         "{said}"
     );
 }
+
+#[test]
+fn values_without_a_configuration_are_valid_and_are_those_of_the_built_in_one() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let check = |yaml: &str| {
+        std::fs::write(folder.path().join("values.yaml"), yaml).expect("written");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tokengauge"));
+        command.args(["check", "--config", "values.yaml"]);
+        command.current_dir(&folder).output().expect("it runs")
+    };
+    for yaml in [
+        "mode: sidecar\n",
+        "gateway: { replicas: 3 }\nconfig: \"\"\n",
+        "# Defaults.\n",
+        "mode: gateway\nexistingConfigMap: \"\"\n",
+    ] {
+        let output = check(yaml);
+        assert!(output.status.success(), "{yaml}: {output:?}");
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(said.starts_with("values.yaml: valid\n"), "{said}");
+        assert!(
+            said.contains("  openai: /openai/… → https://api.openai.com\n"),
+            "{said}"
+        );
+    }
+    let engine = ENGINE.lines().map(|line| format!("  {line}\n"));
+    let engine: String = engine.collect();
+    let state = format!("config: |\n  state_dir = \"/proc/no\"\n{engine}");
+    let output = check(&state);
+    assert!(output.status.success(), "it is in the pod: {output:?}");
+    for (yaml, reason) in [
+        ("conifg: x = 1\n", "`conifg` is not a value of the chart"),
+        ("existingConfigMap: ours\n", "in the ConfigMap `ours`"),
+    ] {
+        let output = check(yaml);
+        assert_eq!(output.status.code(), Some(78), "{yaml}: {output:?}");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains(reason), "{said}");
+    }
+}
+
+/// What the test makes of a folder: each path with the text of the file, or a folder where there is none.
+type Made = &'static [(&'static str, Option<&'static str>)];
+
+#[test]
+fn what_run_refuses_at_its_start_is_refused_here_with_the_same_words() {
+    let objective = "[[slo]]\nname = \"up\"\navailability = true\nobjective = 0.9\n";
+    let cases: [(Made, String); 8] = [
+        (&[("file", Some(""))], "state_dir = \"file\"\n".to_owned()),
+        (
+            &[("file", Some(""))],
+            "state_dir = \"file/state\"\n".to_owned(),
+        ),
+        (&[], "state_dir = \"/proc/no\"\n".to_owned()),
+        (
+            &[("state/slo-state.lock", None)],
+            "state_dir = \"state\"\n".to_owned(),
+        ),
+        (
+            &[("state/spending.json", None)],
+            "state_dir = \"state\"\n".to_owned(),
+        ),
+        (
+            &[("state/slo-audit.jsonl", None)],
+            format!("state_dir = \"state\"\n{objective}"),
+        ),
+        (
+            &[("url", Some("\n"))],
+            "[[notify]]\nkind = \"slack\"\nurl_file = \"url\"\n".to_owned(),
+        ),
+        (
+            &[("ca.pem", Some("none"))],
+            "[quota_store]\nurl = \"rediss://127.0.0.1:9\"\ntls = { ca = \"ca.pem\" }\n".to_owned(),
+        ),
+    ];
+    for (made, text) in cases {
+        let folder = tempfile::tempdir().expect("a folder");
+        for (path, content) in made {
+            let path = folder.path().join(path);
+            let above = path.parent().expect("a folder");
+            std::fs::create_dir_all(above).expect("made");
+            match content {
+                Some(content) => std::fs::write(path, content).expect("written"),
+                None => std::fs::create_dir(path).expect("made"),
+            }
+        }
+        // Keys of the top come before tables.
+        let any = "listen = \"127.0.0.1:0\"\n";
+        let text = format!("{any}{text}[admin]\n{any}{ENGINE}");
+        std::fs::write(folder.path().join("c.toml"), &text).expect("written");
+        let of = |command: &str| {
+            let mut process = Command::new(env!("CARGO_BIN_EXE_tokengauge"));
+            process.args([command, "--config", "c.toml"]);
+            process.current_dir(&folder).output().expect("it runs")
+        };
+        let before = listed(folder.path());
+        let checked = of("check");
+        assert_eq!(checked.status.code(), Some(78), "{text}: {checked:?}");
+        assert_eq!(listed(folder.path()), before, "it leaves nothing: {text}");
+        let ran = of("run");
+        assert_eq!(ran.status.code(), Some(78), "{text}: {ran:?}");
+        let words = |output: &Output| String::from_utf8_lossy(&output.stderr).into_owned();
+        let (ran, checked) = (words(&ran), words(&checked));
+        assert!(ran.contains(checked.trim_end()), "{checked}: {ran}");
+    }
+}
+
+/// The paths in a folder.
+fn listed(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
+    let mut all = Vec::new();
+    for entry in std::fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            all.extend(listed(&path));
+        }
+        all.push(path);
+    }
+    all.sort();
+    all
+}
+
+#[test]
+fn a_sink_that_run_refuses_is_refused() {
+    let sink = "[[sink]]\nkind = \"clickhouse\"\nurl = \"https://127.0.0.1:9\"\ntls = { ca = \"c.toml\" }\n";
+    let error = refused(&format!("{ENGINE}{sink}"));
+    assert!(error.contains("sink clickhouse: "), "{error}");
+}
+
+#[test]
+fn a_state_folder_that_could_be_made_is_not_made_and_a_ledger_that_could_not_is_a_warning() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let check = |text: &str| {
+        std::fs::write(folder.path().join("c.toml"), text).expect("written");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tokengauge"));
+        command.args(["check", "--config", "c.toml", "--strict"]);
+        command.current_dir(&folder).output().expect("it runs")
+    };
+    let output = check(&format!("state_dir = \"deep/state\"\n{ENGINE}"));
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(listed(folder.path()).len(), 1, "the configuration");
+    for path in ["c.toml/ledger.sqlite", "/proc/no/ledger.sqlite", "."] {
+        let output = check(&format!("[ledger]\npath = \"{path}\"\n{ENGINE}"));
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        let said = String::from_utf8_lossy(&output.stderr);
+        let warning = format!("warning: c.toml: ledger {path}: ");
+        assert!(said.starts_with(&warning), "{said}");
+        assert!(said.contains("no finished call would be kept"), "{said}");
+    }
+    assert_eq!(listed(folder.path()).len(), 1);
+}

@@ -9,6 +9,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
 use tempfile::TempDir;
+use tokengauge_core::time::rfc3339_millis;
 use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::http_client::{Reply, fetch, request_with};
 use tokengauge_test_support::sim::{self, Sim};
@@ -467,7 +468,7 @@ fn rows(count: u64, ago: Duration, first: u64) -> Vec<Value> {
             .duration_since(SystemTime::UNIX_EPOCH)
             .expect("since 1970")
             .as_millis() as u64;
-        let written = humantime::format_rfc3339_millis(at).to_string();
+        let written = rfc3339_millis(at).to_string();
         // As the meter makes them: the time first.
         let (high, low) = (ms >> 16, ms & 0xffff);
         json!({

@@ -13,6 +13,7 @@ use tokengauge::query::{
     CostQuery, CostSeries, CostSums, Costs, Dimension, Filter, Paging, SeriesMetric, SessionQuery,
     SessionRow, SessionSort,
 };
+use tokengauge_core::time::rfc3339_millis;
 use tokengauge_test_support::records::{Records, SplitMix64};
 
 pub const BEGIN: Duration = Duration::from_secs(1_763_600_000);
@@ -346,7 +347,7 @@ fn a_session_is_of_the_variant_of_the_call_that_ended_last() {
     {
         record.session = Some("s".into());
         record.variant = Some(variant.into());
-        record.started_at = humantime::format_rfc3339_millis(at(started)).to_string();
+        record.started_at = rfc3339_millis(at(started)).to_string();
         record.seconds.duration = Some(duration);
     }
     let ledger = written(records, &mut SplitMix64(1));

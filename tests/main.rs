@@ -16,6 +16,8 @@ mod bench;
 mod capsule;
 mod cause;
 mod check;
+#[cfg(target_os = "linux")]
+mod clock;
 mod command_line;
 mod config;
 mod config_schema;

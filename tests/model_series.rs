@@ -1,13 +1,16 @@
-//! How many series a model is, from traffic as agents make it: docs/fleet.md has these figures.
+//! How many series the built-in configuration is, and a model of it, from traffic as agents make it: docs/fleet.md has these
+//! figures.
 
 use crate::process::Process;
 use flate2::{Compression, write::GzEncoder};
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tokengauge_test_support::TIMEOUT;
+use tokengauge_test_support::http_client::fetch;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::sleep;
@@ -116,7 +119,7 @@ async fn call(proxy: SocketAddr, asked: TestCall<'_>) {
     let mut tcp = TcpStream::connect(proxy).await.expect("connected");
     let length = body.len();
     let head = format!(
-        "POST /a/v1/chat/completions HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nx-workload: {agent}\r\n\
+        "POST /openai/v1/chat/completions HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nx-workload: {agent}\r\n\
          Connection: close\r\nContent-Length: {length}\r\n\r\n{body}"
     );
     tcp.write_all(head.as_bytes()).await.expect("sent");
@@ -199,8 +202,37 @@ fn native_series<'a>(samples: impl Iterator<Item = &'a str>) -> usize {
     samples.filter(bare).count()
 }
 
+/// The built-in configuration on free ports, with `backend` in place of OpenAI, two workloads, and `more`.
+fn built_in(backend: SocketAddr, more: &str) -> String {
+    let workload = |name: &str| {
+        format!("[[workload]]\nname = \"{name}\"\nheaders = {{ x-workload = \"{name}\" }}\n")
+    };
+    let replaced = [
+        ("127.0.0.1:8080", "127.0.0.1:0".to_owned()),
+        ("127.0.0.1:9464", "127.0.0.1:0".to_owned()),
+        ("https://api.openai.com", format!("http://{backend}")),
+    ];
+    let mut text = include_str!("../proxy-config.toml").to_owned();
+    for (written, wanted) in replaced {
+        text = text.replace(&format!("\"{written}\""), &format!("\"{wanted}\""));
+    }
+    text + &workload("chat") + &workload("batch") + more
+}
+
 impl SeriesFixture {
-    async fn new() -> SeriesFixture {
+    async fn new(more: &str) -> SeriesFixture {
+        let folder = TempDir::new().expect("a folder");
+        SeriesFixture::within(folder, more, "").await
+    }
+
+    /// The same with a ledger.
+    async fn with_ledger(more: &str) -> SeriesFixture {
+        let folder = TempDir::new().expect("a folder");
+        let path = folder.path().join("ledger.sqlite");
+        SeriesFixture::within(folder, more, &format!("path = {path:?}\n")).await
+    }
+
+    async fn within(folder: TempDir, more: &str, ledger: &str) -> SeriesFixture {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
         let backend = listener.local_addr().expect("an address");
         tokio::spawn(async move {
@@ -208,29 +240,9 @@ impl SeriesFixture {
                 tokio::spawn(answer(tcp));
             }
         });
-        let folder = TempDir::new().expect("a folder");
-        let any = "listen = \"127.0.0.1:0\"\n";
-        let upstream = |name: &str| {
-            format!(
-                "[[upstream]]\nname = \"{name}\"\nurl = \"http://{backend}\"\n[[route]]\nupstream = \"{name}\"\npath = \"/{name}\"\nstrip = true\n"
-            )
-        };
-        let workload = |name: &str| {
-            format!("[[workload]]\nname = \"{name}\"\nheaders = {{ x-workload = \"{name}\" }}\n")
-        };
-        let objective = |name: &str, indicator: &str| {
-            format!("[[slo]]\nname = \"{name}\"\n{indicator}\nobjective = 0.99\n")
-        };
-        let objectives = objective("fast", "output_tps.at_least = 20")
-            + &objective("soon", "ttft.at_most = \"2s\"");
-        let text = format!(
-            "{any}[admin]\n{any}{}{}{}{}{objectives}",
-            upstream("a"),
-            upstream("b"),
-            workload("chat"),
-            workload("batch")
-        );
         let file = folder.path().join("proxy-config.toml");
+        let text =
+            built_in(backend, more).replace("\n[ledger]\n", &format!("\n[ledger]\n{ledger}"));
         std::fs::write(&file, text).expect("written");
         let process = Process::start(&file).await;
         SeriesFixture {
@@ -244,14 +256,35 @@ impl SeriesFixture {
         self.process.addresses()[0]
     }
 
+    async fn metrics(&self) -> String {
+        fetch(self.process.admin, "/metrics").await.body
+    }
+
+    /// The series, and those where histograms are native alone, that a Prometheus keeps by the relabelings of the example.
+    async fn kept_by_the_example(&self) -> [f64; 2] {
+        let example = include_str!("../helm/tokengauge/examples/sidecars.yaml");
+        let dropped = example
+            .split("regex: tokengauge_(")
+            .nth(1)
+            .expect("a regex");
+        let (names, rest) = dropped.split_once(')').expect("its end");
+        assert!(rest.starts_with("_bucket\n"), "{rest}");
+        let dropped: Vec<_> = names
+            .split('|')
+            .map(|name| format!("tokengauge_{name}_bucket{{"))
+            .collect();
+        let body = self.metrics().await;
+        let samples = body.lines().filter(|line| !line.starts_with('#'));
+        let kept = samples.filter(|line| !dropped.iter().any(|name| line.starts_with(name)));
+        [kept.clone().count() as f64, native_series(kept) as f64]
+    }
+
     /// What is exported when `more` calls are in it.
     async fn sizes(&mut self, more: usize) -> Sizes {
         self.calls += more;
         let end = Instant::now() + TIMEOUT;
         loop {
-            let body = tokengauge_test_support::http_client::fetch(self.process.admin, "/metrics")
-                .await
-                .body;
+            let body = self.metrics().await;
             let samples = body.lines().filter(|line| !line.starts_with('#'));
             let ended = samples
                 .clone()
@@ -320,27 +353,48 @@ async fn the_document_has_the_series_of_a_usual_and_of_the_worst_mix() {
     panic!("{off:#?}");
 }
 
+/// What is exported before the first call with `more` in the configuration, beyond what is exported without it.
+async fn configured(more: &str, without: Sizes) -> [f64; 2] {
+    let with = SeriesFixture::new(more).await.sizes(0).await;
+    [with[0] - without[0], with[1] - without[1]]
+}
+
 /// The rows of the document that are not what is exported.
 async fn rows_off() -> Vec<String> {
-    let mut fixture = SeriesFixture::new().await;
+    let mut fixture = SeriesFixture::new("").await;
     let none = fixture.sizes(0).await;
+    let route = configured(
+        "[[route]]\nname = \"more\"\npath = \"/more\"\nupstream = \"vllm\"\n",
+        none,
+    )
+    .await;
+    let upstream = "[[upstream]]\nname = \"more\"\nurl = \"http://127.0.0.1:9\"\n\
+                    [[route]]\npath = \"/more\"\nupstream = \"more\"\n";
+    let upstream = configured(upstream, none).await;
+    let objective = "[[slo]]\nname = \"fast\"\noutput_tps.at_least = 20\nobjective = 0.99\n";
+    let objective = configured(objective, none).await;
     let calls = usual(fixture.proxy(), "m1", "").await;
     let one = fixture.sizes(calls).await;
     let calls = usual(fixture.proxy(), "m2", "").await;
     let two = fixture.sizes(calls).await;
+    let kept = fixture.kept_by_the_example().await;
     let calls = everything(fixture.proxy(), "m3").await;
     let three = fixture.sizes(calls).await;
     let calls = usual(fixture.proxy(), "m3", "chat").await;
     let four = fixture.sizes(calls).await;
     let more = |to: Sizes, from: Sizes| [to[0] - from[0], to[1] - from[1], to[2] - from[2]];
     let every = |seconds: f64| two[0] * 1000.0 / seconds;
-    let rows: [(&str, &[f64]); 9] = [
+    let rows: [(&str, &[f64]); 13] = [
         ("before the first call", &none),
         ("one model, as an agent uses it", &one),
         ("two models, as an agent uses them", &two),
+        ("two models, without what the example drops", &kept),
         ("a model more, as an agent uses it", &more(two, one)),
         ("a model more, worst case", &more(three, two)),
         ("a workload more of a model", &more(four, three)),
+        ("a route more, before its first call", &route),
+        ("an upstream more, with a route", &upstream),
+        ("an objective more", &objective),
         ("active series", &[two[0] * 1000.0; 2]),
         ("active series, native alone", &[two[1] * 1000.0; 2]),
         ("samples per second", &[every(15.0), every(60.0)]),
@@ -348,4 +402,54 @@ async fn rows_off() -> Vec<String> {
     rows.iter()
         .filter_map(|(name, found)| off(name, found))
         .collect()
+}
+
+#[tokio::test]
+async fn a_route_has_the_series_of_no_model_before_its_first_call() {
+    let fixture = SeriesFixture::new("").await;
+    let body = fixture.metrics().await;
+    let of_models: Vec<_> = body
+        .lines()
+        .filter(|line| line.contains("model=\""))
+        .collect();
+    assert!(of_models.is_empty(), "{of_models:#?}");
+    // What an autoscaler asks for, and what is refused before a model is known.
+    for metric in [
+        "tokengauge_streams_in_flight",
+        "tokengauge_rate_limited_total",
+    ] {
+        let series = body
+            .lines()
+            .filter(|line| line.starts_with(&format!("{metric}{{")));
+        assert_eq!(series.count(), 15, "{metric}: a series for each route");
+    }
+}
+
+/// Counters whose labels come from traffic, or from what fails: `increase()` does not see their first count. The rule on unparsed
+/// calls needs more than five of them in an hour, and the one on exporters holds as long as more fails.
+const FROM_TRAFFIC: [&str; 3] = [
+    "tokengauge_requests_total",
+    "tokengauge_unparsed_calls_total",
+    "tokengauge_export_failures_total",
+];
+
+#[tokio::test]
+async fn what_alerts_take_the_increase_of_is_there_before_the_first_call() {
+    let more = "[[sink]]\nkind = \"clickhouse\"\nurl = \"http://127.0.0.1:9\"\n\
+                [[slo]]\nname = \"up\"\navailability = true\nobjective = 0.9\n";
+    let fixture = SeriesFixture::with_ledger(more).await;
+    let body = fixture.metrics().await;
+    let rules = include_str!("../helm/tokengauge/files/rules.yaml");
+    let counters = rules.split("increase(").skip(1);
+    let counters = counters.filter_map(|rest| rest.split(['[', '{', ')']).next());
+    let counters: BTreeSet<_> = counters.chain(["tokengauge_slo_events_total"]).collect();
+    assert!(counters.len() > 8, "{counters:?}");
+    for counter in counters {
+        let mut series = body.lines().filter(|line| {
+            let name = line.split(['{', ' ']).next();
+            name == Some(counter) && line.ends_with(" 0")
+        });
+        let there = series.next().is_some();
+        assert_eq!(there, !FROM_TRAFFIC.contains(&counter), "{counter}");
+    }
 }

@@ -17,8 +17,11 @@ use tokengauge_test_support::records::Records;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::net::TcpStream;
 
-/// What clears a terminal and changes its title, once with bytes of 7 bits and once of 8.
-const MODEL: &str = "m\u{1b}[2J\u{1b}]0;owned\u{7}\u{9b}2J\r\nFORGED LINE";
+/// What clears a terminal and changes its title, once with bytes of 7 bits and once of 8, forges a line, and turns the
+/// direction of the text that follows.
+const MODEL: &str = "m\u{1b}[2J\u{1b}]0;owned\u{7}\u{9b}2J\r\nFORGED LINE\u{202e}";
+/// The same of other names in requests and answers, and a table's cell, a link and a tag in Markdown.
+const NAME: &str = "n\nFORGED \u{1b}[31m\u{2067}|[x](http://evil.example)<img src=x>";
 const SESSION: &str = "=HYPERLINK(\"http://evil.example\",\"open\")";
 
 struct OutputFixture {
@@ -38,6 +41,17 @@ impl OutputFixture {
         for record in &mut records {
             record.model = Some(MODEL.to_owned());
             record.session = Some(SESSION.to_owned());
+            let names = [
+                &mut record.agent,
+                &mut record.user,
+                &mut record.team,
+                &mut record.tenant,
+                &mut record.tools,
+                &mut record.error_type,
+            ];
+            for name in names {
+                *name = Some(NAME.to_owned());
+            }
         }
         let kept = records
             .iter()
@@ -70,6 +84,7 @@ impl OutputFixture {
                 "LOG" => text(&self.log),
                 "CONFIG" => text(&self.config),
                 "FOLDER" => text(self.folder.path()),
+                "SESSION" => SESSION.to_owned(),
                 word => word.to_owned(),
             });
         }
@@ -182,21 +197,56 @@ fn without_progress(shown: &str) -> String {
 fn harmless(line: &str, shown: &str) {
     let harmful = |c: char| c.is_control() && c != '\n' && c != '\r' && c != '\t';
     assert!(!shown.contains(harmful), "{line}: {shown:?}");
+    assert!(
+        !shown.contains(['\u{202e}', '\u{2067}']),
+        "{line}: {shown:?}"
+    );
     let forged = shown.lines().any(|line| line.starts_with("FORGED"));
     assert!(!forged, "{line}: {shown}");
+}
+
+/// What is written for people.
+const FOR_PEOPLE: [&str; 10] = [
+    "report --ledger LEDGER --with-warm-up",
+    "report --ledger LEDGER --with-warm-up --by agent,user,team,tenant,tool",
+    "report --ledger LEDGER --with-warm-up --format markdown",
+    "report --ledger LEDGER --with-warm-up --by model,agent --format markdown",
+    "report --ledger LEDGER --with-warm-up --by model,agent --format html",
+    "session SESSION --ledger LEDGER --config CONFIG",
+    "session SESSION --ledger LEDGER --config CONFIG --format html",
+    "capsule --ledger LEDGER --config CONFIG --since 1h",
+    "drift --ledger LEDGER --config CONFIG",
+    "slo suggest LOG",
+];
+
+#[test]
+fn what_is_written_for_people_has_lines_of_ours_alone() {
+    let fixture = OutputFixture::new();
+    for line in FOR_PEOPLE {
+        let shown = String::from_utf8(fixture.output(line).stdout).expect("UTF-8");
+        assert!(shown.contains("calls"), "{line}: {shown}");
+        harmless(line, &shown);
+        if line.contains("markdown") || line.starts_with("drift") {
+            let bare = shown
+                .replace("\\<", "")
+                .replace("\\[", "")
+                .replace("\\|", "");
+            let markup = ["<img", "[x", "[31m", "|\\"]
+                .iter()
+                .any(|markup| bare.contains(markup));
+            assert!(!markup, "{line}: {shown}");
+        }
+    }
 }
 
 #[test]
 fn no_name_commands_a_terminal() {
     let fixture = OutputFixture::new();
-    for line in [
-        "report --ledger LEDGER --with-warm-up",
-        "report --ledger LEDGER --with-warm-up --format markdown",
+    let for_programs = [
         "report --ledger LEDGER --with-warm-up --format json",
-        "report --ledger LEDGER --with-warm-up --format html",
         "export --ledger LEDGER --format jsonl --since 1h",
-        "slo suggest LOG",
-    ] {
+    ];
+    for line in FOR_PEOPLE.into_iter().chain(for_programs) {
         let shown = without_progress(&on_terminal(fixture.command(line)));
         assert!(
             shown.contains("tokens") || shown.contains("calls"),

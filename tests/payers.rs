@@ -12,6 +12,7 @@ use std::process::{Output, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 use tempfile::TempDir;
 use tokengauge::config::Config;
+use tokengauge_core::time::rfc3339_seconds;
 use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::connection::RawConnection;
 use tokengauge_test_support::http_client::{Reply, fetch_json, request_with};
@@ -239,7 +240,7 @@ async fn a_month_is_the_same_from_ledger_and_store_and_its_shares_are_a_whole() 
         assert_eq!(chat(&process, path, &[]).await.0, 200);
     }
     calls(&process, 4).await;
-    let month = humantime::format_rfc3339_seconds(SystemTime::now()).to_string()[..7].to_owned();
+    let month = rfc3339_seconds(SystemTime::now()).to_string()[..7].to_owned();
     let end = Instant::now() + TIMEOUT;
     while fixture.store.ids().len() < 4 {
         assert!(Instant::now() < end, "calls in the store");

@@ -12,6 +12,7 @@ use std::process::Command;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime};
 use tokengauge::call::CallRecord;
+use tokengauge_core::time::rfc3339_millis;
 
 /// Longer than idle connections (2 s) and blocking threads (10 s) live, and than an
 /// exporter retries.
@@ -161,7 +162,7 @@ pub fn ledger(
     records: &Records,
     report: &Report,
 ) -> anyhow::Result<()> {
-    let since = humantime::format_rfc3339_millis(begin).to_string();
+    let since = rfc3339_millis(begin).to_string();
     let exported = folder.join("exported.jsonl");
     let export = Command::new(env!("CARGO_BIN_EXE_tokengauge"))
         .args(["export", "--format", "jsonl", "--since", &since, "--ledger"])

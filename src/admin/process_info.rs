@@ -15,6 +15,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::SystemTime;
 use tokengauge_core::pod::PodName;
+use tokengauge_core::time::rfc3339_millis;
 
 /// Version, listeners, routes and settings of the process. Nothing of it is secret: of the
 /// headers that a route requires there are only the names.
@@ -101,7 +102,7 @@ impl ProcessInfo {
     /// The process that was started at `started` with `config` and bound `addresses`,
     /// in the order of its listeners.
     pub fn new(config: &Config, addresses: &[SocketAddr], started: SystemTime) -> ProcessInfo {
-        let started_at = humantime::format_rfc3339_millis(started).to_string();
+        let started_at = rfc3339_millis(started).to_string();
         ProcessInfo::since(started_at, config, addresses)
     }
 

@@ -12,7 +12,7 @@ use crate::query::{GroupRow, Mark, Point, Timeseries};
 use crate::slo::Alert;
 use std::fmt::{Result, Write};
 use std::time::{Duration, SystemTime};
-use tokengauge_core::time::{since_1970, span_text};
+use tokengauge_core::time::{rfc3339_seconds, since_1970, span_text};
 
 /// Lines of marks at most.
 const MAX_MARKS: usize = 50;
@@ -58,7 +58,7 @@ fn title(capsule: &Capsule) -> String {
 
 /// An instant in whole seconds.
 fn written(at: SystemTime) -> String {
-    humantime::format_rfc3339_seconds(at).to_string()
+    rfc3339_seconds(at).to_string()
 }
 
 fn paragraph(page: &mut String, text: &str) -> Result {

@@ -9,6 +9,7 @@ use crate::{Error, output, private_file};
 use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
+use tokengauge_core::time::rfc3339_seconds;
 
 /// The span of a ledger's calls, where nobody names one.
 const SPAN: Duration = Duration::from_secs(3600);
@@ -36,7 +37,7 @@ fn of_proxy(args: &CapsuleArgs, now: SystemTime) -> Result<String, Error> {
     }
     for (name, when) in [("since", args.since), ("until", args.until)] {
         if let Some(when) = when {
-            let at = humantime::format_rfc3339_seconds(when.before(now));
+            let at = rfc3339_seconds(when.before(now));
             query.append_pair(name, &at.to_string());
         }
     }

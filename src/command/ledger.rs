@@ -1,12 +1,13 @@
 //! The ledger of a running proxy: its writer thread, its metrics, and its reader.
 
-use crate::Error;
 use crate::config::Config;
 use crate::export::prometheus::Prometheus;
 use crate::export::{labels, names};
 use crate::ledger::{Ledger, LedgerMetrics, Limits, Reader, Settings, TIME_LIMIT};
 use crate::meter::{Meter, Subscriber};
+use crate::{Error, private_file};
 use rustix::time::{ClockId, clock_gettime};
+use std::path::Path;
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -43,6 +44,19 @@ pub(super) fn start(
     let started = Ledger::start(settings, figures, unwritten);
     let failed = |error| Error::Failed(format!("cannot start the ledger's thread: {error}"));
     started.map(Some).map_err(failed)
+}
+
+/// Why the ledger that is configured could not be written to; a proxy would run without it. Leaves nothing behind.
+pub(super) fn unwritable(config: &Config) -> Option<String> {
+    let path = &config.ledger.as_ref()?.path;
+    let folder = path.parent().filter(|folder| *folder != Path::new(""));
+    let writable = private_file::check_folder(folder.unwrap_or(Path::new(".")))
+        .and_then(|()| private_file::check_append(path));
+    let error = writable.err()?;
+    let path = path.display();
+    Some(format!(
+        "ledger {path}: {error}: no finished call would be kept; name another path, or make this one writable"
+    ))
 }
 
 /// Gives the ledger access to the calls in progress.

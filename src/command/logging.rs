@@ -1,9 +1,13 @@
 //! The process's own log: for people on a terminal, JSON lines otherwise.
 
+use crate::output::printable;
 use std::io::IsTerminal;
 use std::panic::{PanicHookInfo, set_hook};
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::field::MakeExt;
 use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::fmt::FormatFields;
+use tracing_subscriber::fmt::format::debug_fn;
 
 /// The variable that sets the level.
 const LEVEL: &str = "TOKENGAUGE_LOG";
@@ -19,10 +23,23 @@ pub(super) fn start(default: LevelFilter) {
         .log_internal_errors(false);
     // Starting again in the same process, as tests do, has no effect.
     let _ = if std::io::stderr().is_terminal() {
-        log.compact().try_init()
+        log.compact().fmt_fields(harmless_fields()).try_init()
     } else {
         log.json().flatten_event(true).try_init()
     };
+}
+
+/// Fields as a terminal may have them: names from traffic, and what stores answer, forge no line and command nothing.
+fn harmless_fields() -> impl for<'a> FormatFields<'a> + 'static {
+    let write = debug_fn(|writer, field, value| {
+        let text = format!("{value:?}");
+        let text = printable(&text);
+        match field.name() {
+            "message" => write!(writer, "{text}"),
+            name => write!(writer, "{name}={text}"),
+        }
+    });
+    write.delimited(" ")
 }
 
 /// Logs a panic by its location only: its message may quote prompts or answers.
@@ -53,7 +70,10 @@ fn directives(level: LevelFilter) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use parking_lot::Mutex;
+    use std::io::{self, Write};
     use std::process::Command;
+    use std::sync::Arc;
 
     const TEXT: &str = "an answer: PLANTED-7f3a é";
 
@@ -87,6 +107,43 @@ mod tests {
             !all.contains("PLANTED") && !all.contains("char boundary"),
             "{all}"
         );
+    }
+
+    /// What is written of log events.
+    #[derive(Clone, Default)]
+    struct Written(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Written {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_terminal_gets_a_line_for_an_event_and_no_commands() {
+        let written = Written::default();
+        let log = tracing_subscriber::fmt()
+            .with_writer({
+                let written = written.clone();
+                move || written.clone()
+            })
+            .with_ansi(false)
+            .compact()
+            .fmt_fields(harmless_fields())
+            .finish();
+        let answer = "no\nFORGED \u{1b}[2J\u{202e}";
+        tracing::subscriber::with_default(log, || {
+            tracing::warn!(error = %answer, model = answer, "said: {answer}");
+        });
+        let text = String::from_utf8(written.0.lock().clone()).expect("UTF-8");
+        assert_eq!(text.lines().count(), 1, "{text}");
+        assert!(!text.contains(['\u{1b}', '\u{202e}']), "{text:?}");
+        let error = "said: no\\nFORGED \\u{1b}[2J\\u{202e} error=no\\nFORGED";
+        assert!(text.contains(error), "{text}");
     }
 
     #[test]

@@ -7,12 +7,13 @@ use crate::output;
 use crate::query::Mark;
 use serde_json::json;
 use std::time::SystemTime;
+use tokengauge_core::time::rfc3339_millis;
 
 pub(super) fn mark(args: &MarkArgs) -> Result<(), Error> {
     let proxy = Proxy::of(&args.admin)?;
     let mut body = json!({"text": args.text, "tags": args.tags});
     let time = args.at.map(|at| at.before(SystemTime::now()));
-    let time = time.map(|at| humantime::format_rfc3339_millis(at).to_string());
+    let time = time.map(|at| rfc3339_millis(at).to_string());
     for (name, value) in [
         ("time", &time),
         ("model", &args.model),

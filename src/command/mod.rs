@@ -66,8 +66,6 @@ use tracing_subscriber::filter::LevelFilter;
 
 /// The configuration file where no option names one.
 const DEFAULT_FILE: &str = "proxy-config.toml";
-/// The configuration where there is no such file: a copy of the example.
-const BUILT_IN: &str = include_str!("../../proxy-config.toml");
 
 /// Runs a command.
 pub fn run(cli: Cli) -> Result<(), Error> {
@@ -166,6 +164,9 @@ fn text(args: &ConfigArgs) -> Result<(String, String), Error> {
     let path = args.config.as_deref();
     match path.or_else(|| default.exists().then_some(default)) {
         Some(path) => Ok((config::text(path)?, path.display().to_string())),
-        None => Ok((BUILT_IN.to_owned(), format!("the built-in {DEFAULT_FILE}"))),
+        None => Ok((
+            config::BUILT_IN.to_owned(),
+            format!("the built-in {DEFAULT_FILE}"),
+        )),
     }
 }

@@ -3,6 +3,7 @@
 use super::page_link::PageLink;
 use crate::Error;
 use crate::background::{self, BackgroundWork};
+use crate::config::Config;
 use crate::cost::budget::Budgets;
 use crate::export::registry::Counter;
 use crate::http_client::fetch;
@@ -11,6 +12,7 @@ use crate::slo::{
     AlertNotification, DeliveryState, Destination, FiringAlerts, Outbox, Receiver, Slos, messages,
 };
 use std::collections::HashSet;
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -59,6 +61,34 @@ pub(super) struct Receivers {
 pub(super) struct PreparedReceivers {
     wanted: Vec<Receiver>,
     channels: Vec<Channel>,
+}
+
+/// The file with what was sent to receivers, where there is a state directory.
+pub(super) fn delivery_state(config: &Config) -> Result<Option<DeliveryState>, Error> {
+    let opened = config.state_dir.as_deref().map(DeliveryState::open);
+    opened.transpose().map_err(|error| unusable(&error))
+}
+
+/// Whether [`delivery_state`] would succeed. Leaves nothing behind.
+pub(super) fn check_state(config: &Config) -> Result<(), Error> {
+    let checked = config.state_dir.as_deref().map(DeliveryState::check);
+    checked
+        .transpose()
+        .map(drop)
+        .map_err(|error| unusable(&error))
+}
+
+/// Whether what the receivers of `config` need can be read.
+pub(super) fn check(config: &Config) -> Result<(), Error> {
+    config
+        .receivers
+        .iter()
+        .map(Secrets::of)
+        .try_for_each(|read| read.map(drop))
+}
+
+fn unusable(error: &io::Error) -> Error {
+    Error::Configuration(format!("state_dir: {error}"))
 }
 
 impl Receivers {

@@ -8,10 +8,12 @@ use crate::sessions::SessionWatch;
 use crate::slo::{Circumstances, Slos, Store, changes};
 use parking_lot::Mutex;
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
+use tokengauge_core::time::rfc3339_seconds;
 
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// How often it is checked whether a cause is to be looked for.
@@ -33,12 +35,7 @@ pub(super) fn open(config: &Config) -> Result<(Arc<Slos>, Option<Store>), Error>
     let Some(folder) = config.state_dir.as_deref() else {
         return Ok((slos, None));
     };
-    let failed = |error: io::Error| {
-        let folder = folder.display();
-        Error::Failed(format!(
-            "state_dir {folder}: {error}; it must be a folder that can be written to"
-        ))
-    };
+    let failed = |error| unusable(folder, &error);
     let store = Store::open(folder).map_err(failed)?;
     let kept = store.load();
     store
@@ -50,9 +47,23 @@ pub(super) fn open(config: &Config) -> Result<(Arc<Slos>, Option<Store>), Error>
     Ok((slos, Some(store)))
 }
 
+/// Whether [`open`] could use the folder. Leaves nothing behind.
+pub(super) fn check(config: &Config) -> Result<(), Error> {
+    config.state_dir.as_deref().map_or(Ok(()), |folder| {
+        Store::check(folder).map_err(|error| unusable(folder, &error))
+    })
+}
+
+fn unusable(folder: &Path, error: &io::Error) -> Error {
+    let folder = folder.display();
+    Error::Configuration(format!(
+        "state_dir {folder}: {error}; it must be a folder that can be written to"
+    ))
+}
+
 fn under(config: &Config, wall: SystemTime) -> Circumstances {
     Circumstances {
-        at: humantime::format_rfc3339_seconds(wall).to_string(),
+        at: rfc3339_seconds(wall).to_string(),
         who: who(),
         config: config.origin.clone(),
         digest: config.digest.clone(),

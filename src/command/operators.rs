@@ -14,6 +14,7 @@ use crate::meter::Meter;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Instant;
+use tokengauge_net::client::NoClient;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
@@ -40,6 +41,16 @@ pub(super) struct PreparedWatchers {
     new: Vec<(Scrape, Watcher)>,
 }
 
+/// Whether the scrapers of `config` could be started.
+pub(super) fn check(config: &Config) -> Result<(), Error> {
+    let mut scrapes = config.scrapes.iter();
+    scrapes.try_for_each(|scrape| Watcher::check(scrape).map_err(|error| unusable(scrape, &error)))
+}
+
+fn unusable(scrape: &Scrape, error: &NoClient) -> Error {
+    Error::Configuration(format!("upstream {}: {error}", scrape.upstream))
+}
+
 impl Watchers {
     /// Prepares the scrapers of `wanted` that are new.
     pub(super) fn prepare(&self, wanted: &[Scrape]) -> Result<PreparedWatchers, Error> {
@@ -48,9 +59,7 @@ impl Watchers {
         let new = new.map(|scrape| {
             let restarted = Arc::clone(&self.restarted);
             let watcher = Watcher::new(scrape, &self.prometheus, &self.meter, restarted);
-            let watcher = watcher.map_err(|error| {
-                Error::Configuration(format!("upstream {}: {error}", scrape.upstream))
-            })?;
+            let watcher = watcher.map_err(|error| unusable(scrape, &error))?;
             Ok((scrape.clone(), watcher))
         });
         Ok(PreparedWatchers {

@@ -4,6 +4,7 @@ use crate::Error;
 use crate::config::Config;
 use crate::meter::sharing::Sharing;
 use crate::meter::{Accounting, Meter};
+use std::io;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant, SystemTime};
 use tokengauge_quota_store::QuotaStore;
@@ -21,6 +22,17 @@ pub(super) fn sharing(config: &Config) -> Option<Arc<Sharing>> {
     Some(Arc::new(Sharing::new(settings.sharing, Instant::now)))
 }
 
+/// Whether the store of `config` could be talked to by its settings.
+pub(super) fn check(config: &Config) -> Result<(), Error> {
+    config.quota_store.as_ref().map_or(Ok(()), |settings| {
+        QuotaStore::check(settings).map_err(|error| unusable(&error))
+    })
+}
+
+fn unusable(error: &io::Error) -> Error {
+    Error::Configuration(format!("quota_store: {error}"))
+}
+
 impl SharedLimits {
     /// Starts to talk to the store that is configured. Nothing is shared before [`SharedLimits::measure`].
     pub(super) fn start(config: &Config, accounting: &Accounting) -> Result<SharedLimits, Error> {
@@ -34,8 +46,7 @@ impl SharedLimits {
                 accounting,
                 SystemTime::now,
             );
-            let store =
-                store.map_err(|error| Error::Configuration(format!("quota_store: {error}")))?;
+            let store = store.map_err(|error| unusable(&error))?;
             limits.store = Some(Arc::new(store));
         }
         Ok(limits)

@@ -3,7 +3,7 @@
 
 use super::ledger;
 use super::marks::{self, AlertMarks, WarmUps};
-use super::notify::Receivers;
+use super::notify::{self, Receivers};
 use super::objectives::{self, Objectives};
 use super::operators::{Operators, Watchers};
 use super::page_link::PageLink;
@@ -29,7 +29,7 @@ use crate::observer::Observer;
 use crate::output;
 use crate::proxy::{ActiveListeners, BoundListener, Forwarder, Shutdown, TrafficRuntimes};
 use crate::sessions::{CachePrice, SessionWatch};
-use crate::slo::{DeliveryState, Slos, Store};
+use crate::slo::{Slos, Store};
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 #[cfg(feature = "sim")]
@@ -361,13 +361,7 @@ fn receivers(
     (spending, shared_limits): (&Spending, &SharedLimits),
     session_watch: &Arc<SessionWatch>,
 ) -> Result<Receivers, Error> {
-    let delivery_state = config
-        .state_dir
-        .as_deref()
-        .map(DeliveryState::open)
-        .transpose();
-    let delivery_state =
-        delivery_state.map_err(|error| Error::Failed(format!("state_dir: {error}")))?;
+    let delivery_state = notify::delivery_state(config)?;
     let failures = Arc::clone(prometheus);
     let failures = move |kind| failures.export_failures("notify", kind);
     let page = PageLink::new(&config.admin, |name| std::env::var(name).ok());

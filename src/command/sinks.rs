@@ -8,7 +8,7 @@ use crate::export::{labels, names};
 use crate::ledger::Ledger;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
-use tokengauge_sink::{Origin, SinkMetrics, SinkQueues, Sinks};
+use tokengauge_sink::{AnySink, Origin, SinkMetrics, SinkQueues, Sinks};
 
 /// How long one look into the ledger may take: a sink's thread may have to wait for a core.
 const READ_WITHIN: Duration = Duration::from_secs(60);
@@ -30,6 +30,15 @@ pub(super) fn start(
     let sinks = Sinks::start(settings, queues, ledger, &origin(), metrics, wall);
     sinks
         .map(Arc::new)
+        .map_err(|error| Error::Configuration(error.to_string()))
+}
+
+/// Whether the sinks of `config` could be started by their settings.
+pub(super) fn check(config: &Config) -> Result<(), Error> {
+    let origin = origin();
+    let mut sinks = config.sinks.iter();
+    sinks
+        .try_for_each(|sink| AnySink::named(sink, &origin).map(drop))
         .map_err(|error| Error::Configuration(error.to_string()))
 }
 

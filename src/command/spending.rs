@@ -6,6 +6,8 @@ use crate::config::Config;
 use crate::cost::budget::Store;
 use crate::meter::Accounting;
 use parking_lot::Mutex;
+use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use tokengauge_core::log_interval::LogInterval;
@@ -34,13 +36,7 @@ impl Spending {
         let now = whole_seconds_since_1970(SystemTime::now());
         let store = config.state_dir.as_deref();
         let store = store.map(|folder| {
-            Store::open(folder, budgets, now).map_err(|error| {
-                let place = folder.display();
-                Error::Failed(format!(
-                    "what was spent cannot be read from {place}: {error}; make spending.json there readable, \
-                     or take it away to begin anew"
-                ))
-            })
+            Store::open(folder, budgets, now).map_err(|error| unreadable(folder, &error))
         });
         let store = store.transpose()?;
         if store.as_ref().is_some_and(Store::is_locked_elsewhere) && !budgets.is_empty() {
@@ -53,6 +49,13 @@ impl Spending {
             accounting,
             store: store.map(|store| Arc::new(Mutex::new(store))),
             failure_log: Arc::default(),
+        })
+    }
+
+    /// Whether [`Spending::open`] would succeed. Leaves nothing behind.
+    pub(super) fn check(config: &Config) -> Result<(), Error> {
+        config.state_dir.as_deref().map_or(Ok(()), |folder| {
+            Store::check(folder).map_err(|error| unreadable(folder, &error))
         })
     }
 
@@ -92,4 +95,12 @@ impl Spending {
             Err(_) => {}
         }
     }
+}
+
+fn unreadable(folder: &Path, error: &io::Error) -> Error {
+    let folder = folder.display();
+    Error::Configuration(format!(
+        "what was spent cannot be read from {folder}: {error}; make spending.json there readable, \
+         or take it away to begin anew"
+    ))
 }

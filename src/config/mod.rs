@@ -56,7 +56,7 @@ pub(crate) use named_files::check as check_named_files;
 pub(crate) use operators::{InvalidToken, check_token};
 pub use reference::{json_schema, reference};
 pub use resolve::{DEFAULT_ADMIN, DEFAULT_DRAIN, DEFAULT_LISTEN};
-pub(crate) use source::text;
+pub(crate) use source::{BUILT_IN, is_values, text};
 pub use tokengauge_net::endpoint::{Endpoint, Protocol};
 pub use tokengauge_net::tls::{ClientTls, ServerTls};
 pub use tokengauge_proxy::settings::{

@@ -2,13 +2,55 @@
 
 use super::{Invalid, Problem};
 use serde::Deserialize;
+use serde::de::IgnoredAny;
+use std::collections::BTreeMap;
 use std::path::Path;
 
-/// The part of the chart's values that holds the configuration.
+/// The configuration where none is named: a copy of the example.
+pub(crate) const BUILT_IN: &str = include_str!("../../proxy-config.toml");
+
+/// The chart's values, by their names at the top.
+const VALUES: &[&str] = &[
+    "admin",
+    "check",
+    "config",
+    "dashboards",
+    "env",
+    "envFrom",
+    "existingConfigMap",
+    "extraObjects",
+    "fullnameOverride",
+    "gateway",
+    "global",
+    "image",
+    "imagePullSecrets",
+    "kubeVersion",
+    "labels",
+    "logLevel",
+    "mode",
+    "nameOverride",
+    "networkPolicy",
+    "podMonitor",
+    "podSecurityContext",
+    "prometheusRule",
+    "secrets",
+    "securityContext",
+    "serviceAccount",
+    "serviceMonitor",
+    "sidecar",
+    "tests",
+    "tls",
+];
+
+/// What says which configuration the chart runs.
 #[derive(Deserialize)]
 struct Values {
     #[serde(default)]
     config: Option<Written>,
+    #[serde(default, rename = "existingConfigMap")]
+    existing_config_map: Option<String>,
+    #[serde(flatten)]
+    others: BTreeMap<String, IgnoredAny>,
 }
 
 /// As text, or as tables of YAML.
@@ -20,19 +62,23 @@ enum Written {
 }
 
 /// The text of a file as TOML. A file that ends in `.yaml` or `.yml` is taken for values
-/// of the chart; a text in it keeps its line numbers.
+/// of the chart; a text in it keeps its line numbers. Without a `config` in it, the text is
+/// [`BUILT_IN`], as in the chart.
 pub(crate) fn text(path: &Path) -> Result<String, Invalid> {
     let text = std::fs::read_to_string(path).map_err(|error| {
         let reason = format!("cannot be read: {error}; name another file with --config");
         invalid(path, reason)
     })?;
-    let yaml = path
-        .extension()
-        .is_some_and(|end| end == "yaml" || end == "yml");
-    if !yaml {
+    if !is_values(path) {
         return Ok(text);
     }
     of_values(&text).map_err(|error| invalid(path, error.to_string()))
+}
+
+/// Whether a file is taken for values of the chart.
+pub(crate) fn is_values(path: &Path) -> bool {
+    path.extension()
+        .is_some_and(|end| end == "yaml" || end == "yml")
 }
 
 /// Why a file of values has no usable configuration.
@@ -42,19 +88,38 @@ enum ValuesError {
     Unreadable(#[from] serde_saphyr::Error),
     #[error("config: {0}")]
     NoToml(#[from] toml::ser::Error),
-    #[error("has no `config`: with these values the chart runs the built-in configuration")]
-    Missing,
+    #[error("has no `config`, and `{0}` is not a value of the chart helm/tokengauge")]
+    Unknown(String),
+    #[error(
+        "existingConfigMap: the configuration is in the ConfigMap `{0}`, and not in this file: \
+         name the file that the ConfigMap is made of"
+    )]
+    Elsewhere(String),
 }
 
 fn of_values(text: &str) -> Result<String, ValuesError> {
-    let values: Values = serde_saphyr::from_str(text)?;
+    // A file of comments alone has no values, as `helm -f` reads it.
+    let values: Option<Values> = serde_saphyr::from_str(text)?;
+    let Some(values) = values else {
+        return Ok(BUILT_IN.to_owned());
+    };
     match values.config {
-        Some(Written::Text(config)) if !config.trim().is_empty() => {
+        Some(Written::Text(config)) if !config.is_empty() => {
             let above = text.lines().take_while(|line| !line.starts_with("config:"));
-            Ok("\n".repeat(above.count() + 1) + &config)
+            return Ok("\n".repeat(above.count() + 1) + &config);
         }
-        Some(Written::Tables(tables)) if !tables.is_empty() => Ok(toml::to_string(&tables)?),
-        _ => Err(ValuesError::Missing),
+        Some(Written::Tables(tables)) if !tables.is_empty() => {
+            return Ok(toml::to_string(&tables)?);
+        }
+        _ => {}
+    }
+    if let Some(name) = values.existing_config_map.filter(|name| !name.is_empty()) {
+        return Err(ValuesError::Elsewhere(name));
+    }
+    let unknown = |name: &String| !VALUES.contains(&name.as_str());
+    match values.others.into_keys().find(unknown) {
+        Some(name) => Err(ValuesError::Unknown(name)),
+        None => Ok(BUILT_IN.to_owned()),
     }
 }
 
@@ -102,15 +167,42 @@ mod tests {
     }
 
     #[test]
-    fn values_without_a_configuration_say_so() {
-        for yaml in ["mode: gateway\n", "config: \"\"\n", "config: {}\n"] {
-            assert!(
-                of_values(yaml)
-                    .expect_err(yaml)
-                    .to_string()
-                    .contains("built-in")
-            );
+    fn values_without_a_configuration_are_those_of_the_built_in_one() {
+        for yaml in [
+            "mode: gateway\n",
+            "config: \"\"\n",
+            "config: {}\n",
+            "config:\nexistingConfigMap: \"\"\n",
+            "# Nothing.\n",
+            "",
+        ] {
+            assert_eq!(of_values(yaml).expect(yaml), BUILT_IN, "{yaml}");
         }
-        assert!(of_values("config: [").is_err());
+        for (yaml, reason) in [
+            ("config: [", "is no file"),
+            ("- config\n", "is no file"),
+            ("conifg: x = 1\n", "`conifg` is not a value"),
+            (
+                "tokengauge: { config: x = 1 }\n",
+                "`tokengauge` is not a value",
+            ),
+            ("existingConfigMap: ours\n", "the ConfigMap `ours`"),
+        ] {
+            let error = of_values(yaml).expect_err(yaml).to_string();
+            assert!(error.contains(reason), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_values_are_those_of_the_charts_schema() {
+        let schema = include_str!("../../helm/tokengauge/values.schema.json");
+        let schema: serde_json::Value = serde_json::from_str(schema).expect("JSON");
+        let mut names: Vec<_> = schema["properties"]
+            .as_object()
+            .expect("a table")
+            .keys()
+            .collect();
+        names.sort_unstable();
+        assert_eq!(names, VALUES);
     }
 }

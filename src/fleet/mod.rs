@@ -22,6 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 use tokengauge_core::pod::PodName;
+use tokengauge_core::time::rfc3339_millis;
 use tokengauge_net::tls::ClientTls;
 use tokengauge_sink::Secret;
 use tokio::sync::Semaphore;
@@ -227,7 +228,7 @@ impl Fleet {
             address: name.clone(),
             pod: PodName::default(),
             state: PodState::Unreachable,
-            since: humantime::format_rfc3339_millis(*since).to_string(),
+            since: rfc3339_millis(*since).to_string(),
             error: Some(error.clone()),
             streams: 0,
             tokens_per_second: 0.0,

@@ -11,6 +11,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::SystemTime;
 use tokengauge_core::pod::PodName;
+use tokengauge_core::time::rfc3339_millis;
 
 /// Streams of a pod that are kept at most: as many as it sends.
 const MAX_STREAMS: usize = 100;
@@ -223,7 +224,7 @@ impl Pod {
             address: self.at.to_string(),
             pod: said.pod.as_deref().cloned().unwrap_or_default(),
             state: said.state,
-            since: humantime::format_rfc3339_millis(said.since).to_string(),
+            since: rfc3339_millis(said.since).to_string(),
             error: said.error.clone(),
             streams: said.total,
             tokens_per_second: said.rates.now,

@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::time::SystemTime;
+use tokengauge_core::time::rfc3339_millis;
 
 /// Whether the store is followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize)]
@@ -82,5 +83,5 @@ impl StoreStatus {
 }
 
 fn written(at: SystemTime) -> String {
-    humantime::format_rfc3339_millis(at).to_string()
+    rfc3339_millis(at).to_string()
 }

@@ -8,8 +8,6 @@ use crate::config::Config;
 use std::collections::BTreeMap;
 use toml::{Table, Value};
 
-/// The default configuration of a sidecar.
-pub(super) const BUILT_IN: &str = include_str!("../../proxy-config.toml");
 /// Where the sidecar may write.
 pub(super) const STATE: &str = "/var/lib/tokengauge";
 

@@ -276,7 +276,7 @@ fn two_sources() -> Error {
 
 /// The configuration that annotations change.
 fn base(settings: &Settings) -> &str {
-    settings.base.as_deref().unwrap_or(compose::BUILT_IN)
+    settings.base.as_deref().unwrap_or(crate::config::BUILT_IN)
 }
 
 /// The source of the configuration, and the providers that it reaches.

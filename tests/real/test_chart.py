@@ -26,8 +26,13 @@ CASES = sorted((HERE / "cases").glob("*.yaml"))
 EXAMPLES = sorted((CHART / "examples").glob("*.yaml"))
 # To write what is rendered now over what was expected: TOKENGAUGE_UPDATE_GOLDEN=1
 UPDATE = os.environ.get("TOKENGAUGE_UPDATE_GOLDEN") == "1"
-VERSIONS = ("1.30", "1.33", "1.37")
+# Every version that the documentation names: from the oldest on, as far as there are schemas.
+VERSIONS = tuple(f"1.{minor}" for minor in range(25, 38))
 OBJECTIVES = PROJECT / "tests/real/rules/objectives.toml"
+# What plain YAML is not the text of, or nothing at all. The first may be names of objects, these and the second labels.
+NAME_WORDS = ("y", "no", "on", "true", "null", "1e3", "0x10", "012", "2026-01-01", "1.5")
+LABEL_WORDS = (*NAME_WORDS, "Y", "OFF", "1_000", "0b1")
+WORDS = (*LABEL_WORDS, "~", "a: b", "a #x", "#x", " both ", "- a", "{a}", "[", "*a", "&a", "!a", "%", "'", "12:30:45", ".inf")
 
 GOLDEN = [file for file in CASES if (HERE / "golden" / file.name).exists()]
 REFUSED_FILES = sorted((HERE / "cases/refused").glob("*.yaml"))
@@ -69,7 +74,7 @@ def ran(*command):
 def golden(texts):
     """All of a rendering but what is new each time, and but the copies of what the project holds elsewhere."""
     text = "".join(f"# Source: {path}\n{text.strip()}\n---\n" for path, text in texts.items())
-    text = re.sub(r"(ca\.crt|tls\.crt|tls\.key|caBundle): LS0t\S+", r"\1: (made by the chart)", text)
+    text = re.sub(r'(ca\.crt|tls\.crt|tls\.key|caBundle): "LS0t[^"]+"', r"\1: (made by the chart)", text)
     text = re.sub(r"(  tokengauge-\S+\.json): \|\n(?:    .*\n|\n)+", r"\1: (the dashboard)\n", text)
     text = re.sub(r"(  # Written by `tokengauge rules`.*\n  groups:)\n(?:    .*\n)+", r"\1 (the alerts on the proxy)\n", text)
     text = re.sub(r"(checksum/\S+): \S+", r"\1: (a digest)", text)
@@ -103,6 +108,11 @@ def test_every_manifest_is_what_kubernetes_takes(helm, values, file):
             assert complaint is None, f"{version} {document['kind']} {document['metadata']['name']}: {complaint}"
 
 
+def test_the_versions_are_those_that_the_documents_name():
+    text = (PROJECT / "docs/kubernetes.md").read_text()
+    assert f"Kubernetes {VERSIONS[0]} or later" in text and f"{VERSIONS[0]} to {VERSIONS[-1]}" in text
+
+
 def test_the_schemas_of_kubernetes_would_notice_a_mistake(helm):
     deployment = one(helm.documents({}), "Deployment")
     deployment["spec"]["template"]["spec"]["containers"][0]["readinesProbe"] = {}
@@ -132,6 +142,70 @@ def test_a_strict_linter_has_nothing_to_say(helm, values, file):
     assert [one for one in report["messages"] if one["severity"] > 1] == []
 
 
+# What stands for a word in values: as the name of an object, of a Service, of a namespace, as a label, as any text, as a variable's name.
+PLACES = ("anobject", "aservice", "anamespace", "alabel", "atext", "avariable")
+
+
+def everywhere(mode):
+    """Values with a placeholder wherever the schema takes a text that is none of a few."""
+    name, label, text = "anobject", {"a": "alabel"}, {"a": "atext"}
+    env = [{"name": "avariable", "value": "atext"}]
+    part = {
+        "annotations": text, "podAnnotations": text, "podLabels": label, "nodeSelector": label, "priorityClassName": name,
+        "runtimeClassName": name, "schedulerName": name, "extraArgs": ["atext"], "extraContainers": [{"name": "other", "image": "i", "env": env}],
+        "tolerations": [{"key": "a", "operator": "Equal", "value": "atext"}],
+    }
+    monitor = {"enabled": True, "labels": label, "metricRelabelings": [{"action": "drop", "regex": "atext"}]}
+    webhook = {"excludedNamespaces": ["anamespace"], "objectSelector": {"matchLabels": label}, "namespaceSelector": {"matchLabels": label}}
+    return {
+        "mode": mode, "nameOverride": "alabel", "fullnameOverride": "aservice", "labels": label, "imagePullSecrets": [{"name": name}], "env": env,
+        "global": {"imagePullSecrets": [f"{name}-2"]}, "serviceAccount": {"name": name, "annotations": text}, "envFrom": [{"prefix": "atext", "configMapRef": {"name": name}}],
+        "existingConfigMap": name if mode == "gateway" else "", "secrets": [{"name": name, "path": "/atext"}],
+        "tls": {"enabled": True, "existingSecret": name, "clientCaSecret": name}, "admin": {"tokenSecret": {"name": name, "key": name}, "metricsToken": True},
+        "gateway": {**part, "replicas": 1, "state": {"existingClaim": name}, "service": {"type": "LoadBalancer", "labels": label, "annotations": text, "loadBalancerClass": "alabel"}},
+        "sidecar": {
+            "namespaces": ["anamespace"], "configMapName": name, "injector": part, "payerLabels": {"team": ["alabel"]},
+            "webhook": {**webhook, "certificate": {"from": "secret", "existingSecret": name, "caBundle": "atext"}},
+        },
+        "networkPolicy": {"enabled": True, "sidecars": {"enabled": True, "otherPorts": "open"}}, "serviceMonitor": monitor,
+        "podMonitor": {**monitor, "namespaces": ["anamespace"]}, "prometheusRule": {"enabled": True, "labels": label},
+        "dashboards": {"enabled": True, "namespace": "anamespace", "folder": "atext", "labels": label},
+    }
+
+
+def with_words(tree, words):
+    if isinstance(tree, dict):
+        return {with_words(key, words): with_words(value, words) for key, value in tree.items()}
+    if isinstance(tree, list):
+        return [with_words(one, words) for one in tree]
+    for place, word in words.items():
+        tree = tree.replace(place, word) if isinstance(tree, str) else tree
+    return tree
+
+
+def read_by_helm(helm, values, **release):
+    """The documents as Helm and kubectl read them, by YAML 1.1, without digests."""
+    documents = [document for text in helm.texts(values, **release).values() for document in re.split(r"(?m)^---\s*$", text)]
+    read = [helm.do("values_from_yaml", text=document) for document in documents]
+    text = json.dumps([document for document in read if document])
+    return json.loads(re.sub(r"(?<=\")[0-9a-f]{64}(?=\")|-check-[0-9a-f]{8}\b", "", text))
+
+
+@pytest.mark.parametrize("mode", ["gateway", "sidecar"])
+@pytest.mark.parametrize("word", WORDS)
+def test_every_text_stays_a_text(helm, mode, word):
+    """What YAML 1.1 reads in a word unless it is in quotes does not become of it anywhere."""
+    name, label = word in NAME_WORDS, word in LABEL_WORDS
+    takes = {
+        "anobject": name, "anamespace": name and "." not in word, "aservice": re.fullmatch("[a-z]+", word) and name,
+        "alabel": label, "avariable": "=" not in word, "atext": True,
+    }
+    words = {place: word for place in PLACES if takes[place]}
+    values, release = everywhere(mode), {"name": "anobject", "namespace": "anamespace"}
+    found = read_by_helm(helm, with_words(values, words), **with_words(release, words))
+    assert found == with_words(read_by_helm(helm, values, **release), words)
+
+
 REFUSED = {
     "a mode that does not exist": ({"mode": "daemon"}, "mode"),
     "a value that does not exist": ({"gatway": {}}, "gatway"),
@@ -156,6 +230,24 @@ def test_it_refuses_what_could_not_work(helm, file):
         helm.do("install", chart=CHART, values=helm.values(file))
 
 
+@pytest.mark.parametrize("name", ["1st", "a.b"])
+def test_a_release_that_no_service_can_be_called_after_is_refused(helm, name):
+    with pytest.raises(Refused, match="set fullnameOverride"):
+        helm.documents({}, name=name)
+    assert helm.documents({"fullnameOverride": "gateway"}, name=name)
+
+
+@pytest.mark.parametrize("kind", ["cpu", "memory"])
+def test_amounts_are_those_that_kubernetes_takes(helm, kind):
+    # As `ParseQuantity` of Kubernetes takes them; of memory only what is whole bytes.
+    taken = ["1", 2, 0.5, "1.5", ".5", "1.", "+1", "1e3", "1E3", "384Mi", "1.5Gi", "2k", "2M", "1E", "1Ki"]
+    for amount in taken + ([] if kind == "memory" else ["250m", "100u", "7n", "1e-3"]):
+        assert helm.documents({"gateway": {"resources": {"limits": {kind: amount}}}}), amount
+    for amount in ["", "-1", "1 Mi", "Mi", ".", "1.2.3", "1MB", "1mi", "1K", "1e", "é", True, "1,5Gi"] + (["250m", "1e-3"] if kind == "memory" else []):
+        with pytest.raises(Refused, match=f"/gateway/resources/limits/{kind}"):
+            helm.documents({"gateway": {"resources": {"limits": {kind: amount}}}})
+
+
 @pytest.mark.parametrize("what", REFUSED)
 def test_it_refuses(helm, what):
     values, reason = REFUSED[what]
@@ -175,8 +267,8 @@ def test_the_proxy_accepts_the_configuration_that_it_is_given(helm, values, toke
     for text in texts:
         (tmp_path / "proxy-config.toml").write_text(with_certificates(text, tmp_path))
         ran(tokengauge, "check", "--config", tmp_path / "proxy-config.toml")
-    if given.get("config") and "/etc/tokengauge" not in yaml.safe_dump(given["config"]):
-        ran(tokengauge, "check", "--config", file)
+    if not given.get("existingConfigMap") and "/etc/tokengauge" not in yaml.safe_dump(given.get("config")):
+        assert "valid" in ran(tokengauge, "check", "--config", file)
 
 
 def with_certificates(text, folder):
@@ -195,6 +287,64 @@ def test_tables_of_values_become_the_same_toml(helm, values):
     text = one(helm.documents(given), "ConfigMap", "llm-gateway")["data"]["proxy-config.toml"]
     assert 'connections = 5000\n' in text and "at_most = 0\n" in text and "max_idle = 5\n" in text
     assert 'certificate = "/etc/tokengauge/tls/tls.crt"' in text, "what the chart knows is put in"
+
+
+@pytest.mark.parametrize("text", ["  # Far in.\n[limits]\n", "\n\n [limits]\n", "\t[limits]\n  connections = 5\n\n"])
+def test_a_text_keeps_its_first_spaces(helm, text):
+    for values in ({}, {"mode": "sidecar", "sidecar": {"namespaces": ["agents"]}}):
+        maps = [one for one in helm.documents({"config": text, **values}) if one["kind"] == "ConfigMap"]
+        texts = [one["data"]["proxy-config.toml"] for one in maps]
+        assert len(texts) == (3 if values else 2) and all(found.strip("\n") == text.strip("\n") for found in texts)
+
+
+def images(documents):
+    """Every image that documents name, the injector's configuration included."""
+    for document in documents:
+        spec = document.get("spec", {})
+        pod = spec.get("template", {}).get("spec", spec)
+        yield from (container["image"] for container in pod.get("containers", []))
+        if document["kind"] == "ConfigMap" and "injector.toml" in document["data"]:
+            yield tomllib.loads(document["data"]["injector.toml"])["image"]
+
+
+@pytest.mark.parametrize(
+    "image, expected",
+    [
+        ({}, "mirror.example:5000/all/tokengauge:"),
+        ({"repository": "registry.example/llm/tokengauge", "tag": "v1"}, "mirror.example:5000/all/llm/tokengauge:v1"),
+        ({"repository": "localhost/tokengauge"}, "mirror.example:5000/all/tokengauge:"),
+        ({"repository": "llm/tokengauge", "digest": "sha256:" + "0" * 64}, "mirror.example:5000/all/llm/tokengauge@sha256:0"),
+    ],
+)
+@pytest.mark.parametrize("registry", ["mirror.example:5000/all", "mirror.example:5000/all/"])
+def test_the_registry_of_all_charts_is_that_of_every_image(helm, values, image, expected, registry):
+    given = {"global": {"imageRegistry": registry, "imagePullSecrets": ["one", {"name": "two"}], "storageClass": "theirs"}, "image": image}
+    for more in ({}, {"mode": "sidecar"}, values(CHART / "examples/gateway-fleet.yaml")):
+        documents = helm.documents({**more, **given, "imagePullSecrets": [{"name": "own"}]})
+        found = set(images(documents))
+        assert len(found) == 1 and found.pop().startswith(expected)
+        # The fleet of the example is not a part of the chart.
+        ours = [one for one in documents if one["kind"] in ("Deployment", "Job") and one["metadata"]["name"] != "tokengauge-fleet"]
+        pods = [one["spec"]["template"]["spec"] for one in ours]
+        secrets = [{"name": name} for name in ("own", "one", "two")]
+        assert all(pod["imagePullSecrets"] == secrets for pod in pods)
+    injector = tomllib.loads(one(helm.documents({"mode": "sidecar", **given}), "ConfigMap", "tg-tokengauge-injector")["data"]["injector.toml"])
+    assert injector["image_pull_secrets"] == ["one", "two"]
+
+
+def test_an_issuer_of_another_group_signs(helm):
+    issuer = {"kind": "AWSPCAClusterIssuer", "name": "internal", "group": "awspca.cert-manager.io"}
+    gateway = helm.documents({"config": "x = 1", "tls": {"enabled": True, "certManager": {"enabled": True, "issuerRef": issuer}}})
+    webhook = {"certificate": {"from": "cert-manager", "issuerRef": issuer}}
+    for documents in (gateway, helm.documents({"mode": "sidecar", "sidecar": {"webhook": webhook}})):
+        assert one(documents, "Certificate")["spec"]["issuerRef"] == issuer
+
+
+@pytest.mark.parametrize("file", [file for file in EXAMPLES if file.stem.startswith("gateway")], ids=lambda file: file.stem)
+def test_the_examples_of_gateways_keep_what_they_count(helm, file):
+    """Calls on their way to a sink, spending and objectives outlive a restart of the container."""
+    config = tomllib.loads(helm.values(file)["config"])
+    assert config["state_dir"] == "/var/lib/tokengauge"
 
 
 NUMBERS = """
@@ -516,8 +666,7 @@ def test_the_check_has_what_the_gateway_has(helm, values):
     job, gateway = (one(documents, kind)["spec"]["template"]["spec"] for kind in ("Job", "Deployment"))
     ours = {"name": "config", "configMap": {"name": "ours"}}
     assert ours in job["volumes"] and ours in gateway["volumes"]
-    mounts = [mount for mount in gateway["containers"][0]["volumeMounts"] if mount["name"] != "state"]
-    assert job["containers"][0]["volumeMounts"] == mounts
+    assert job["containers"][0]["volumeMounts"] == gateway["containers"][0]["volumeMounts"]
     assert gateway["containers"][0]["readinessProbe"]["httpGet"]["scheme"] == "HTTPS"
     assert gateway["terminationGracePeriodSeconds"] == 630
     assert [one for one in documents if one["kind"] == "ConfigMap" and "proxy-config.toml" in one["data"]] == []
@@ -545,7 +694,7 @@ def test_the_check_leaves_claims_to_the_gateway(helm):
     documents = helm.documents({"gateway": {"extraVolumes": volumes, "extraVolumeMounts": mounts}})
     job, gateway = (one(documents, kind)["spec"]["template"]["spec"] for kind in ("Job", "Deployment"))
     names = lambda given: [one["name"] for one in given]  # noqa: E731
-    assert names(job["volumes"]) == names(job["containers"][0]["volumeMounts"]) == ["config", "roots"]
+    assert names(job["volumes"]) == names(job["containers"][0]["volumeMounts"]) == ["state", "config", "roots"]
     assert gateway["volumes"][-2:] == volumes and gateway["containers"][0]["volumeMounts"][-2:] == mounts
 
 
@@ -707,7 +856,7 @@ def test_the_schema_has_the_values_and_no_others(helm):
     assert unknown == set()
     # An empty table stands for what may be in it; `group` of an issuer has no default.
     filled = {path[:-1] for path in written} | {()}
-    assert {path for path in known - written if path[:-1] in filled and path[-1] not in ("global", "group")} == set()
+    assert {path for path in known - written if path[:-1] in filled} == set()
 
 
 def closed(schema, path=()):

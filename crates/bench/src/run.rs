@@ -20,6 +20,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokengauge_core::call::{CallRecord, Outcome};
 use tokengauge_core::fingerprint::FingerprintBuilder;
+use tokengauge_core::time::rfc3339_millis;
 use tokengauge_meter::settings::Measure;
 use tokengauge_meter::{Meter, RecentCalls};
 use tokengauge_stats::{Generator, seeded};
@@ -418,5 +419,5 @@ fn first_call_failure(record: &CallRecord) -> Option<String> {
 }
 
 fn rfc3339(at: SystemTime) -> String {
-    humantime::format_rfc3339_millis(at).to_string()
+    rfc3339_millis(at).to_string()
 }

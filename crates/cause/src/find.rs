@@ -11,6 +11,8 @@ use crate::sentence::sentence;
 use crate::signals;
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokengauge_core::printable::printable;
+use tokengauge_core::time::rfc3339_seconds;
 
 /// With fewer calls no cause is looked for.
 pub const MIN_CALLS: usize = 30;
@@ -50,7 +52,8 @@ pub fn find(calls: &[Call], phases: Phases, now: SystemTime) -> Cause {
         explain(&mut cause, phases, &before, &during);
     }
     cause.known = cause.dimension.is_some() || cause.mechanism.is_some();
-    cause.sentence = sentence(&cause, may_have_begun);
+    // Names in it are from traffic.
+    cause.sentence = printable(&sentence(&cause, may_have_begun)).into_owned();
     cause
 }
 
@@ -200,5 +203,5 @@ fn select<'a>(calls: &[&'a Call], is: impl Fn(&Call) -> bool) -> Vec<&'a Call> {
 }
 
 pub(crate) fn time(at: SystemTime) -> String {
-    humantime::format_rfc3339_seconds(at).to_string()
+    rfc3339_seconds(at).to_string()
 }

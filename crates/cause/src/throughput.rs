@@ -11,6 +11,7 @@ use crate::sentence::of_throughput;
 use crate::signals::{self, quantile};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokengauge_core::printable::printable;
 use tokengauge_stats::rank::mann_whitney;
 
 /// The fewest minutes on either side of the onset.
@@ -91,7 +92,7 @@ pub fn find_throughput(minutes: &[Minute], calls: &[Call], now: SystemTime) -> C
         }
     }
     cause.known = cause.dimension.is_some() || cause.mechanism.is_some();
-    cause.sentence = of_throughput(&cause);
+    cause.sentence = printable(&of_throughput(&cause)).into_owned();
     cause
 }
 

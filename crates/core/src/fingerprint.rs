@@ -2,6 +2,7 @@
 //! Figures of two reports compare as far as these agree.
 
 use crate::call::CallRecord;
+use crate::printable::printable;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -281,11 +282,8 @@ impl fmt::Display for Fingerprint {
 
 /// Names within a sentence: without control characters, and cut where they are long.
 fn shortened(names: &str) -> String {
-    let mut shown: String = names
-        .chars()
-        .filter(|c| !c.is_control())
-        .take(MAX_SHOWN)
-        .collect();
+    let names = printable(names);
+    let mut shown: String = names.chars().take(MAX_SHOWN).collect();
     if names.chars().count() > MAX_SHOWN {
         shown.push('…');
     }

@@ -25,6 +25,7 @@ pub mod observer;
 pub mod pattern;
 pub mod payer;
 pub mod pod;
+pub mod printable;
 pub mod selector;
 pub mod subscriber;
 pub mod throughput;

@@ -1,6 +1,10 @@
 //! Instants as numbers, and spans of time as texts.
 
+use humantime::Rfc3339Timestamp;
 use std::time::{Duration, SystemTime};
+
+/// The last instant that RFC 3339 can write: the end of the year 9999.
+const LAST_WRITABLE: Duration = Duration::new(253_402_300_799, 999_999_999);
 
 /// The time since 1970; none before.
 pub fn duration_since_1970(wall: SystemTime) -> Duration {
@@ -16,6 +20,39 @@ pub fn since_1970(wall: SystemTime) -> f64 {
 /// Whole seconds since 1970; 0 before.
 pub fn whole_seconds_since_1970(wall: SystemTime) -> u64 {
     duration_since_1970(wall).as_secs()
+}
+
+/// The instant as text (RFC 3339, UTC) to the second. A clock that is wrong must not end a thread: an instant before 1970
+/// or after 9999 is written as the nearest one between.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the instant is one that it writes"
+)]
+pub fn rfc3339_seconds(at: SystemTime) -> Rfc3339Timestamp {
+    humantime::format_rfc3339_seconds(writable(at))
+}
+
+/// The same to the millisecond.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the instant is one that it writes"
+)]
+pub fn rfc3339_millis(at: SystemTime) -> Rfc3339Timestamp {
+    humantime::format_rfc3339_millis(writable(at))
+}
+
+/// The same to the nanosecond.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the instant is one that it writes"
+)]
+pub fn rfc3339_nanos(at: SystemTime) -> Rfc3339Timestamp {
+    humantime::format_rfc3339_nanos(writable(at))
+}
+
+/// The nearest instant that `humantime` writes; it panics at others.
+fn writable(at: SystemTime) -> SystemTime {
+    SystemTime::UNIX_EPOCH + duration_since_1970(at).min(LAST_WRITABLE)
 }
 
 /// How exact the starts of calls are in records. A call that began right after another one may seem to begin by less
@@ -73,4 +110,28 @@ pub fn span_text(span: Duration) -> String {
         return "0s".to_owned();
     }
     parts.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_instant_that_no_text_has_is_written_as_the_nearest() {
+        let year = Duration::from_secs(365 * 86_400);
+        let (early, late) = (
+            SystemTime::UNIX_EPOCH - year,
+            SystemTime::UNIX_EPOCH + year * 9_000,
+        );
+        assert_eq!(
+            rfc3339_millis(early).to_string(),
+            "1970-01-01T00:00:00.000Z"
+        );
+        assert_eq!(rfc3339_seconds(late).to_string(), "9999-12-31T23:59:59Z");
+        let usual = SystemTime::UNIX_EPOCH + Duration::from_nanos(1);
+        assert_eq!(
+            rfc3339_nanos(usual).to_string(),
+            "1970-01-01T00:00:00.000000001Z"
+        );
+    }
 }

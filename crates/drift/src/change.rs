@@ -6,6 +6,7 @@ use crate::signal::{Cell, SignalName};
 use crate::windows::{Hours, hour_of};
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
+use tokengauge_core::time::rfc3339_seconds;
 use tokengauge_stats::change::{self, Options};
 use tokengauge_store::query::Distributions;
 
@@ -149,7 +150,7 @@ pub(crate) fn of_levels(
     let found = change::find(&residuals, &options).map_err(|error| Some(error.to_string()))?;
     let point = |point: change::ChangePoint| ChangePoint {
         signal,
-        at: humantime::format_rfc3339_seconds(levels[point.index].at).to_string(),
+        at: rfc3339_seconds(levels[point.index].at).to_string(),
         before: level * (1.0 + point.before.mean),
         after: level * (1.0 + point.after.mean),
         change: point.after.mean - point.before.mean,

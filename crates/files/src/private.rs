@@ -4,6 +4,9 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::Path;
 
+/// The beginning of the name of what [`check_folder`] makes and removes.
+const PROBE: &str = ".tokengauge-check-";
+
 /// Creates a file, or empties the one that is there, which keeps its mode.
 pub fn create(path: &Path) -> io::Result<File> {
     private(OpenOptions::new().write(true).truncate(true)).open(path)
@@ -17,6 +20,37 @@ pub fn append(path: &Path) -> io::Result<File> {
 /// The same, to be read as well.
 pub fn append_and_read(path: &Path) -> io::Result<File> {
     private(OpenOptions::new().append(true).read(true)).open(path)
+}
+
+/// Whether [`append`] would open a file. Leaves nothing behind; its folder is to be checked before it.
+///
+/// # Errors
+/// Why it would not.
+pub fn check_append(path: &Path) -> io::Result<()> {
+    match OpenOptions::new().append(true).open(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Whether a folder is there, or could be made with those above it, and files could be made in it. Leaves nothing behind.
+///
+/// # Errors
+/// Why not.
+pub fn check_folder(folder: &Path) -> io::Result<()> {
+    let there = |path: &&Path| path.symlink_metadata().is_ok() || *path == Path::new("");
+    let existing = folder.ancestors().find(there).unwrap_or(Path::new(""));
+    let name = format!("{PROBE}{}", std::process::id());
+    if existing == folder {
+        // Fails where it is no folder.
+        std::fs::create_dir_all(folder)?;
+        let probe = folder.join(name);
+        private(OpenOptions::new().write(true).create_new(true)).open(&probe)?;
+        return std::fs::remove_file(probe);
+    }
+    let probe = existing.join(name);
+    std::fs::create_dir(&probe)?;
+    std::fs::remove_dir(probe)
 }
 
 /// Replaces a file atomically, and returns when it is on the disk: after a crash there is

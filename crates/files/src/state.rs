@@ -31,6 +31,20 @@ impl StateFile {
         Ok(file)
     }
 
+    /// Whether [`StateFile::open`] and [`StateFile::read`] would succeed. Leaves nothing behind, and nobody's lock is taken.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn check(folder: &Path, name: &str) -> io::Result<()> {
+        private::check_folder(folder)?;
+        let path = folder.join(name);
+        private::check_append(&path.with_extension("lock"))?;
+        match std::fs::read(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+
     /// Whether this process holds the lock.
     pub fn is_locked(&self) -> bool {
         self.lock.is_some()
@@ -110,6 +124,32 @@ mod tests {
         drop(first);
         assert!(second.write(&[2]).expect("ours now"));
         assert_eq!(second.read::<Vec<u8>>().expect("read"), Some(vec![2]));
+    }
+
+    #[test]
+    fn a_check_says_what_opening_would_and_leaves_nothing_behind() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let listed = |path: &Path| std::fs::read_dir(path).expect("a folder").count();
+        let deep = folder.path().join("deep/state");
+        StateFile::check(&deep, NAME).expect("it could be made");
+        assert_eq!(listed(folder.path()), 0);
+        let file = folder.path().join("file");
+        std::fs::write(&file, "").expect("written");
+        for folder in [&file, &file.join("state")] {
+            let (check, open) = (
+                StateFile::check(folder, NAME),
+                StateFile::open(folder, NAME),
+            );
+            let open = open.expect_err("no folder").kind();
+            assert_eq!(check.expect_err("no folder").kind(), open, "{folder:?}");
+        }
+        let mut open = StateFile::open(&deep, NAME).expect("opens");
+        StateFile::check(&deep, NAME).expect("another process has it");
+        assert_eq!(listed(&deep), 1, "the lock");
+        assert!(open.write(&[1]).expect("written"), "the lock is ours still");
+        let unreadable = "spent.json";
+        std::fs::create_dir(deep.join(unreadable)).expect("made");
+        StateFile::check(&deep, unreadable).expect_err("no file");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use crate::report::{Check, Kind, Report, SideReport, Verdict};
 use crate::settings::{AfterWait, Gate, Measured, Select};
 use std::time::{Duration, SystemTime};
 use tokengauge_core::call::CallRecord;
-use tokengauge_core::time::span_text;
+use tokengauge_core::time::{rfc3339_millis, span_text};
 use tokengauge_experiments::compare::{Comparison, compare};
 use tokengauge_experiments::{Group, Metric, Sums, words};
 use tokengauge_store::query::{Filter, Page, Paging};
@@ -95,7 +95,7 @@ pub fn evaluate(gate: &Gate, observed: &Observed, asked: &Asked) -> Report {
 }
 
 fn written(at: SystemTime) -> String {
-    humantime::format_rfc3339_millis(at).to_string()
+    rfc3339_millis(at).to_string()
 }
 
 fn side_report(select: &Select, side: &Side, complete_units: u64) -> SideReport {

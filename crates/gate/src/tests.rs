@@ -3,6 +3,7 @@
 use crate::*;
 use std::time::{Duration, SystemTime};
 use tokengauge_core::call::CallRecord;
+use tokengauge_core::time::rfc3339_millis;
 use tokengauge_experiments::{Metric, Rules};
 use tokengauge_slo::{Judgement, Objective, Selector, Sli, Weight};
 use tokengauge_store::query::{Page, Paging, UnitKind};
@@ -81,7 +82,7 @@ impl Traffic {
         let bytes = 1_000 + 100 * if again { 1 } else { number };
         serde_json::from_value(serde_json::json!({
             "id": format!("{}-{session}-{number}", self.upstream),
-            "started_at": humantime::format_rfc3339_millis(started).to_string(),
+            "started_at": rfc3339_millis(started).to_string(),
             "route": "r", "upstream": self.upstream, "dialect": "openai_chat", "operation": "chat",
             "operation_class": "generation", "outcome": "complete", "status": 200,
             "session": format!("{}-{session}", self.upstream), "model_requested": "m",

@@ -15,6 +15,7 @@ use tokengauge_core::call::OperationClass;
 use tokengauge_core::observer::MAX_MEASURE_DELAY;
 use tokengauge_core::payer::Payer;
 use tokengauge_core::pod::PodName;
+use tokengauge_core::time::rfc3339_millis;
 use uuid::Uuid;
 
 /// The most streams that are listed; further ones are measured but not listed.
@@ -302,7 +303,7 @@ impl LiveCall {
             team: name(&payer.team),
             cost_center: name(&payer.cost_center),
             tenant: name(&payer.tenant),
-            started_at: humantime::format_rfc3339_millis(self.started_at()).to_string(),
+            started_at: rfc3339_millis(self.started_at()).to_string(),
             seconds: since(self.received),
             tokens: TokensNow {
                 answer: now.tokens.answer,

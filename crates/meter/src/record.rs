@@ -16,6 +16,7 @@ use tokengauge_core::call::{
     Tps, TpsUnavailable, UNTERMINATED, Usage, seconds, seconds_between,
 };
 use tokengauge_core::observer::{End, FailureKind};
+use tokengauge_core::time::rfc3339_millis;
 use tokengauge_core::trace::CallTrace;
 use tokengauge_wire::{BeyondText, DIALECTS};
 use uuid::Uuid;
@@ -213,7 +214,7 @@ fn record(
                 .hyphenated()
                 .encode_lower(&mut Uuid::encode_buffer()),
         ),
-        started_at: humantime::format_rfc3339_millis(closing.started_at).to_string(),
+        started_at: rfc3339_millis(closing.started_at).to_string(),
         route: String::from(&*context.route_stats.route),
         upstream: String::from(&*context.route_stats.upstream),
         upstream_facts: measure

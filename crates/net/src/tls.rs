@@ -7,14 +7,16 @@ mod reload;
 use crate::endpoint::Protocol;
 use reload::Reloading;
 use rustls::crypto::ring;
-use rustls::pki_types::ServerName;
+use rustls::pki_types::{ServerName, UnixTime};
 use rustls::server::WebPkiClientVerifier;
+use rustls::time_provider::TimeProvider;
 use rustls::{
     CertificateError, ClientConfig, ConfigBuilder, RootCertStore, ServerConfig, WantsVerifier,
 };
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
+use std::time::SystemTime;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
@@ -202,15 +204,26 @@ fn server_config(tls: &ServerTls) -> Result<ServerConfig, Invalid> {
     Ok(config)
 }
 
+/// The clock of the machine. That of rustls panics where it is before 1970; then no certificate is valid, and nothing else fails.
+#[derive(Debug)]
+struct WallClock;
+
+impl TimeProvider for WallClock {
+    fn current_time(&self) -> Option<UnixTime> {
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        Some(UnixTime::since_unix_epoch(since.unwrap_or_default()))
+    }
+}
+
 /// A builder with an explicit crypto provider, since a process may have a second one compiled in.
 fn client_builder() -> ConfigBuilder<ClientConfig, WantsVerifier> {
-    ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+    ClientConfig::builder_with_details(Arc::new(ring::default_provider()), Arc::new(WallClock))
         .with_safe_default_protocol_versions()
         .expect("ring has the suites of TLS 1.2 and 1.3")
 }
 
 fn server_builder() -> ConfigBuilder<ServerConfig, WantsVerifier> {
-    ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+    ServerConfig::builder_with_details(Arc::new(ring::default_provider()), Arc::new(WallClock))
         .with_safe_default_protocol_versions()
         .expect("ring has the suites of TLS 1.2 and 1.3")
 }

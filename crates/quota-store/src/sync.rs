@@ -39,6 +39,15 @@ pub struct QuotaStore {
 }
 
 impl QuotaStore {
+    /// Whether [`QuotaStore::start`] could use the files of the settings.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn check(settings: &Settings) -> io::Result<()> {
+        let client = Client::new(&Arc::new(settings.clone()));
+        client.map(drop).map_err(io::Error::other)
+    }
+
     /// Starts the thread, which asks `accounting` for the limits each time.
     ///
     /// # Errors

@@ -127,6 +127,7 @@ pub fn last_calls<E>(
 pub(crate) mod tests {
     use super::*;
     use std::time::Duration;
+    use tokengauge_core::time::rfc3339_millis;
 
     /// A call with what the tests are about.
     #[derive(Clone, Debug)]
@@ -167,7 +168,7 @@ pub(crate) mod tests {
             let length = self.end - self.start;
             serde_json::from_value(serde_json::json!({
                 "id": self.id,
-                "started_at": humantime::format_rfc3339_millis(at).to_string(),
+                "started_at": rfc3339_millis(at).to_string(),
                 "route": "r",
                 "upstream": self.upstream,
                 "dialect": "openai_chat",

@@ -4,6 +4,7 @@ use crate::cache::{BreakCause, CacheBreak, KEPT_FOR};
 use crate::critical_path::PathPart;
 use crate::session::Analysis;
 use std::fmt::Write;
+use tokengauge_core::printable::printable;
 
 /// Parts of the path that are shown, and breaks.
 const SHOWN: usize = 12;
@@ -65,7 +66,7 @@ fn what(part: &PathPart) -> String {
     let names: Vec<&str> = names.into_iter().flatten().collect();
     match names.is_empty() {
         true => phase.to_owned(),
-        false => format!("{phase}, {}", names.join(", ")),
+        false => format!("{phase}, {}", printable(&names.join(", "))),
     }
 }
 

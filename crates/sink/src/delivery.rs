@@ -7,6 +7,7 @@ use crate::table::id;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::time::{Duration, SystemTime};
 use tokengauge_core::log_interval::LogInterval;
+use tokengauge_core::time::rfc3339_millis;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 
@@ -160,7 +161,7 @@ impl<S: Sink> Delivery<S> {
         status.lost += lost;
         status.failing = 0;
         status.error = None;
-        let now = humantime::format_rfc3339_millis((self.wall)());
+        let now = rfc3339_millis((self.wall)());
         status.stored_at = Some(now.to_string());
         Next::Now
     }

@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::time::{Duration, SystemTime};
 use tokengauge_core::pod::PodName;
+use tokengauge_core::time::rfc3339_millis;
 use tokengauge_store::columns::{COLUMNS, Column, ColumnKind, Value};
 
 /// The version of the columns, which every row carries. It rises where a column is added; readers take a column that a
@@ -85,7 +86,7 @@ pub(crate) fn started_ms(row: &[Value]) -> i64 {
 /// An instant as ClickHouse reads it: `2026-11-25 19:33:40.123`.
 pub(crate) fn instant(ms: i64) -> String {
     let since = Duration::from_millis(u64::try_from(ms).unwrap_or(0));
-    let text = humantime::format_rfc3339_millis(SystemTime::UNIX_EPOCH + since).to_string();
+    let text = rfc3339_millis(SystemTime::UNIX_EPOCH + since).to_string();
     text.replace('T', " ").trim_end_matches('Z').to_owned()
 }
 

@@ -47,6 +47,17 @@ impl AnySink {
     }
 }
 
+impl AnySink {
+    /// The client of a sink.
+    ///
+    /// # Errors
+    /// As [`AnySink::new`], with the sink's name.
+    pub fn named(settings: &SinkSettings, origin: &Origin) -> io::Result<AnySink> {
+        AnySink::new(&settings.location, origin)
+            .map_err(|error| io::Error::other(format!("sink {}: {error}", settings.name)))
+    }
+}
+
 impl Sink for AnySink {
     async fn send(&self, rows: &[Row]) -> Result<(), SendError> {
         match self {
@@ -124,7 +135,7 @@ impl Sinks {
             for (number, (source, work)) in sources.into_iter().enumerate() {
                 let delivery = Delivery {
                     name: one.name.clone(),
-                    sink: AnySink::new(&one.location, origin).map_err(named)?,
+                    sink: AnySink::named(one, origin)?,
                     source,
                     batch_rows: one.batch_rows,
                     batch_wait: one.batch_wait,

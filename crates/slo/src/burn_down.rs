@@ -7,7 +7,7 @@ use super::tracker::Tracker;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use tokengauge_core::time::since_1970;
+use tokengauge_core::time::{rfc3339_seconds, since_1970};
 
 /// Points at most.
 const MAX_POINTS: usize = 200;
@@ -102,13 +102,13 @@ fn begin(buckets: &[(u64, Sum)]) -> Option<usize> {
 
 fn time(seconds: u64) -> String {
     let at = UNIX_EPOCH + Duration::from_secs(seconds);
-    humantime::format_rfc3339_seconds(at).to_string()
+    rfc3339_seconds(at).to_string()
 }
 
 /// When the calendar month of `now` began, in seconds since 1970.
 fn month_begin(now: f64) -> f64 {
     let at: SystemTime = UNIX_EPOCH + Duration::from_secs_f64(now.max(0.0));
-    let written = humantime::format_rfc3339_seconds(at).to_string();
+    let written = rfc3339_seconds(at).to_string();
     let begin = written
         .get(..7)
         .map(|month| format!("{month}-01T00:00:00Z"));

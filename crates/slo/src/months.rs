@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
+use tokengauge_core::time::rfc3339_seconds;
 
 /// The number of months that are kept, the present one included.
 const KEPT: usize = 14;
@@ -100,7 +101,7 @@ fn name(now: u64) -> String {
     // What humantime can write ends with the year 9999.
     let at = at.filter(|_| now < 253_402_300_800);
     let at = at.unwrap_or(SystemTime::UNIX_EPOCH);
-    let mut name = humantime::format_rfc3339_seconds(at).to_string();
+    let mut name = rfc3339_seconds(at).to_string();
     name.truncate(NAME);
     name
 }

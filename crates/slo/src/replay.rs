@@ -254,12 +254,13 @@ fn round(value: f64, down: bool) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tokengauge_core::time::rfc3339_millis;
 
     fn call(number: u64, outcome: &str) -> CallRecord {
         let at = std::time::UNIX_EPOCH + Duration::from_secs(1_700_000_000 + number);
         serde_json::from_value(serde_json::json!({
             "id": format!("c-{number}"),
-            "started_at": humantime::format_rfc3339_millis(at).to_string(),
+            "started_at": rfc3339_millis(at).to_string(),
             "route": "r", "upstream": "u", "dialect": "openai_chat", "operation": "chat",
             "operation_class": "generation", "outcome": outcome, "status": 200,
             "streamed": true, "warm_up": false, "finish_reasons": [],

@@ -8,8 +8,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 use tokengauge_core::time::since_1970;
-use tokengauge_files::audit;
 use tokengauge_files::state::StateFile;
+use tokengauge_files::{audit, private};
 
 const STATE: &str = "slo-state.json";
 const AUDIT: &str = "slo-audit.jsonl";
@@ -44,6 +44,15 @@ impl Store {
             folder: folder.to_owned(),
             file: StateFile::open(folder, STATE)?,
         })
+    }
+
+    /// Whether [`Store::open`] would succeed, and changes could be written into the audit log. Leaves nothing behind.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn check(folder: &Path) -> io::Result<()> {
+        StateFile::check(folder, STATE)?;
+        private::check_append(&folder.join(AUDIT))
     }
 
     /// The saved state; empty where there is none. A damaged file is renamed; one that cannot be

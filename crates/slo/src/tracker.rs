@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
+use tokengauge_core::time::rfc3339_seconds;
 
 /// Calls that are remembered because they spent budget.
 const MAX_SPENT: usize = 50;
@@ -253,7 +254,7 @@ impl Tracker {
         }
         let at = std::time::UNIX_EPOCH + Duration::from_secs(now);
         self.spent.push_back(Spent {
-            at: humantime::format_rfc3339_seconds(at).to_string(),
+            at: rfc3339_seconds(at).to_string(),
             call: call_ref.call.to_owned(),
             trace_id: call_ref.trace_id.map(str::to_owned),
             reason: events.reason,

@@ -12,11 +12,11 @@
 {{- /* The files that the check reads. */}}
 {{- define "tokengauge.check.data" -}}
 {{- if eq .Values.mode "sidecar" }}
-injector.toml: |
+injector.toml: |2
   {{- include "tokengauge.injectorConfig" . | nindent 2 }}
 nothing.yaml: ""
 {{- end }}
-proxy-config.toml: |
+proxy-config.toml: |2
   {{- if include "tokengauge.check.later" . }}
   {{- include "tokengauge.config.withoutTls" . | nindent 2 }}
   {{- else }}
@@ -34,7 +34,8 @@ activeDeadlineSeconds: {{ .Values.check.timeoutSeconds }}
 # Without hooks, and of a failure whose name did not come again, it is there for a day.
 ttlSecondsAfterFinished: 86400
 backoffLimit: 2
-{{- if semverCompare ">=1.28-0" (include "tokengauge.kube" .) }}
+{{- if semverCompare ">=1.29-0" (include "tokengauge.kube" .) }}
+{{- /* In the schema of 1.28 `onPodConditions` is required, too. */}}
 # What is wrong stays wrong: it is not tried again.
 podFailurePolicy:
   rules:
@@ -54,7 +55,7 @@ template:
   spec:
     restartPolicy: Never
     # That of the release is not there yet.
-    serviceAccountName: {{ .Values.serviceAccount.create | ternary "default" (include "tokengauge.serviceAccount" .) }}
+    serviceAccountName: {{ .Values.serviceAccount.create | ternary "default" (include "tokengauge.serviceAccount" .) | quote }}
     {{- include "tokengauge.podBasics" (dict "root" . "at" $part) | nindent 4 }}
     containers:
       - name: check
@@ -68,7 +69,7 @@ template:
           - { name: TOKENGAUGE_LOG, value: {{ .Values.logLevel | quote }} }
           {{- with .Values.admin.tokenSecret }}
           {{- if .name }}
-          - { name: TOKENGAUGE_ADMIN_TOKEN, valueFrom: { secretKeyRef: { name: {{ .name }}, key: {{ .key }}, optional: true } } }
+          - { name: TOKENGAUGE_ADMIN_TOKEN, valueFrom: { secretKeyRef: { name: {{ .name | quote }}, key: {{ .key | quote }}, optional: true } } }
           {{- end }}
           {{- end }}
           {{- end }}
@@ -85,6 +86,7 @@ template:
           {{- if $gateway }}
           {{- include "tokengauge.gateway.mounts" (dict "root" . "claims" false) | nindent 10 }}
           {{- else }}
+          - { name: state, mountPath: /var/lib/tokengauge }
           - { name: config, mountPath: /etc/tokengauge/config, readOnly: true }
       - name: injector
         image: {{ include "tokengauge.image" . | quote }}
@@ -98,8 +100,10 @@ template:
           - { name: config, mountPath: /etc/tokengauge/injector, readOnly: true }
           {{- end }}
     volumes:
+      # Where `state_dir` may be: of the real one only the process that keeps it may write.
+      - { name: state, emptyDir: { sizeLimit: 16Mi } }
       - name: config
-        configMap: { name: {{ default (include "tokengauge.check.name" .) .Values.existingConfigMap }} }
+        configMap: { name: {{ default (include "tokengauge.check.name" .) .Values.existingConfigMap | quote }} }
       {{- if $gateway }}
       {{- include "tokengauge.gateway.volumes" (dict "root" . "certificate" (not $later) "claims" false) | nindent 6 }}
       {{- end }}

@@ -18,8 +18,8 @@
 
 {{- /* What tells the pods of a part: never changed after the installation. */}}
 {{- define "tokengauge.selector" -}}
-app.kubernetes.io/name: {{ include "tokengauge.name" .root }}
-app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/name: {{ include "tokengauge.name" .root | quote }}
+app.kubernetes.io/instance: {{ .root.Release.Name | quote }}
 app.kubernetes.io/component: {{ .part }}
 {{- end }}
 
@@ -58,10 +58,24 @@ consul.hashicorp.com/connect-inject: "false"
 {{- default .Capabilities.KubeVersion.Version .Values.kubeVersion }}
 {{- end }}
 
+{{- /* With global.imageRegistry in place of the registry that the repository names, if it names one. */}}
 {{- define "tokengauge.image" -}}
-{{- with .Values.image }}
-{{- if .digest }}{{ .repository }}@{{ .digest }}{{ else }}{{ .repository }}:{{ default $.Chart.AppVersion .tag }}{{ end }}
+{{- $repository := .Values.image.repository }}
+{{- with .Values.global.imageRegistry }}
+{{- $repository = printf "%s/%s" (trimSuffix "/" .) (regexReplaceAll "^([^/]*[.:][^/]*|localhost)/" $repository "") }}
 {{- end }}
+{{- with .Values.image }}
+{{- if .digest }}{{ $repository }}@{{ .digest }}{{ else }}{{ $repository }}:{{ default $.Chart.AppVersion .tag }}{{ end }}
+{{- end }}
+{{- end }}
+
+{{- /* imagePullSecrets and global.imagePullSecrets, whose entries may also be plain names: a JSON list of names. */}}
+{{- define "tokengauge.pullSecrets" -}}
+{{- $names := list }}
+{{- range concat .Values.imagePullSecrets .Values.global.imagePullSecrets }}
+{{- $names = append $names (kindIs "string" . | ternary . (get (kindIs "map" . | ternary . dict) "name")) }}
+{{- end }}
+{{- uniq $names | toJson }}
 {{- end }}
 
 {{- define "tokengauge.serviceAccount" -}}
@@ -78,13 +92,15 @@ enableServiceLinks: false
 securityContext:
   {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with .root.Values.imagePullSecrets }}
+{{- with include "tokengauge.pullSecrets" .root | fromJsonArray }}
 imagePullSecrets:
-  {{- toYaml . | nindent 2 }}
+  {{- range . }}
+  - name: {{ . | quote }}
+  {{- end }}
 {{- end }}
 {{- range $key := list "priorityClassName" "runtimeClassName" "schedulerName" }}
 {{- with get $.at $key }}
-{{ $key }}: {{ . }}
+{{ $key }}: {{ . | quote }}
 {{- end }}
 {{- end }}
 {{- range $key := list "nodeSelector" "tolerations" }}
@@ -142,7 +158,7 @@ ipFamilies: [{{ join ", " . }}]
 {{- /* Where pods go, as far as that is said: dict "root", "at" (the values), "part". */}}
 {{- define "tokengauge.placement" -}}
 {{- include "tokengauge.podBasics" . }}
-serviceAccountName: {{ include "tokengauge.serviceAccount" .root }}
+serviceAccountName: {{ include "tokengauge.serviceAccount" .root | quote }}
 {{- include "tokengauge.dns" .at }}
 {{- with .at.affinity }}
 affinity:
@@ -170,8 +186,8 @@ topologySpreadConstraints:
 apiVersion: policy/v1
 kind: PodDisruptionBudget
 metadata:
-  name: {{ .name }}
-  namespace: {{ .root.Release.Namespace }}
+  name: {{ .name | quote }}
+  namespace: {{ .root.Release.Namespace | quote }}
   labels:
     {{- include "tokengauge.labels" . | nindent 4 }}
 spec:

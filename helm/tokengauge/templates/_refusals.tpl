@@ -20,6 +20,8 @@
 {{- end }}
 
 {{- define "tokengauge.refusals.both" -}}
+{{- $name := include "tokengauge.fullname" . }}
+{{- if not (regexMatch "^[a-z]([-a-z0-9]*[a-z0-9])?$" $name) }}{{ include "tokengauge.refuse" (printf "%q cannot be the name of a Service, which has lower-case letters, digits and hyphens and begins with a letter: set fullnameOverride" $name) }}{{ end }}
 {{- $names := list }}
 {{- range .Values.env }}{{ $names = append $names .name }}{{ end }}
 {{- include "tokengauge.unique" (dict "what" "env" "names" $names) }}
@@ -90,6 +92,7 @@
 {{- if and .loadBalancerClass (ne .type "LoadBalancer") }}{{ include "tokengauge.refuse" "gateway.service.loadBalancerClass is for the type LoadBalancer" }}{{ end }}
 {{- if and (gt (len .ipFamilies) 1) (eq .ipFamilyPolicy "SingleStack") }}{{ include "tokengauge.refuse" "gateway.service.ipFamilies names two, and ipFamilyPolicy is SingleStack" }}{{ end }}
 {{- if and .trafficDistribution (not (semverCompare ">=1.31-0" (include "tokengauge.kube" $))) }}{{ include "tokengauge.refuse" "gateway.service.trafficDistribution needs Kubernetes 1.31" }}{{ end }}
+{{- if and (hasPrefix "PreferSame" .trafficDistribution) (not (semverCompare ">=1.34-0" (include "tokengauge.kube" $))) }}{{ include "tokengauge.refuse" (printf "gateway.service.trafficDistribution: %s needs Kubernetes 1.34" .trafficDistribution) }}{{ end }}
 {{- end }}
 {{- end }}
 

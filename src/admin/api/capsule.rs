@@ -17,6 +17,7 @@ use axum::http::{HeaderMap, header};
 use axum::response::{Html, IntoResponse, Response};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
+use tokengauge_core::time::rfc3339_seconds;
 
 /// The parameters of capsules.
 pub(super) const OF_CAPSULES: [&str; 3] = ["slo", "since", "until"];
@@ -60,7 +61,7 @@ pub(super) async fn capsule(
     match made {
         Err(problem) => problem.into_response(),
         Ok(capsule) => {
-            let at = humantime::format_rfc3339_seconds(capsule.span.since).to_string();
+            let at = rfc3339_seconds(capsule.span.since).to_string();
             let slo = capsule.objective.as_ref();
             let slo = slo.map_or(String::new(), |slo| plain(&slo.status.name) + "-");
             let name = format!("incident-{slo}{}.html", at.replace(':', "-"));

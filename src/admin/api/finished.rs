@@ -20,6 +20,7 @@ use serde::Serialize;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
+use tokengauge_core::time::rfc3339_millis;
 
 /// The default step of a time series.
 const DEFAULT_STEP: Duration = Duration::from_secs(60);
@@ -220,7 +221,7 @@ pub(super) struct Times {
 
 impl Times {
     pub(super) fn of(span: Option<Span>) -> Times {
-        let written = |at| humantime::format_rfc3339_millis(at).to_string();
+        let written = |at| rfc3339_millis(at).to_string();
         Times {
             since: span.map(|span| written(span.since)),
             until: span.map(|span| written(span.until)),

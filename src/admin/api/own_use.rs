@@ -16,6 +16,7 @@ use serde::Serialize;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
+use tokengauge_core::time::rfc3339_millis;
 use tokio::sync::Semaphore;
 
 /// Its path.
@@ -181,9 +182,8 @@ fn of_store(store: &Store, filter: &Filter) -> Result<OwnUse, Problem> {
     let mut models: Vec<_> = models.collect();
     models.sort_by_key(|model| (Reverse(model.used.calls), model.model.clone()));
     let days = by_day.into_iter();
-    let written = |at: Option<SystemTime>| {
-        humantime::format_rfc3339_millis(at.unwrap_or(SystemTime::UNIX_EPOCH)).to_string()
-    };
+    let written =
+        |at: Option<SystemTime>| rfc3339_millis(at.unwrap_or(SystemTime::UNIX_EPOCH)).to_string();
     Ok(OwnUse {
         store: store.name(),
         since: written(filter.since),

@@ -10,7 +10,7 @@ use crate::query::{Filter, Point, Timeseries};
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokengauge_core::pod::PodName;
-use tokengauge_core::time::since_1970;
+use tokengauge_core::time::{rfc3339_millis, since_1970};
 
 /// Counts the calls under way that `filter` selects in the points in which they began, and adds
 /// points up to the newest of them.
@@ -160,7 +160,7 @@ fn add(timeseries: &mut Timeseries, begun: BTreeMap<u64, u64>) {
 fn empty(at: u64) -> Point {
     let at = UNIX_EPOCH + Duration::from_secs(at);
     Point {
-        at: humantime::format_rfc3339_millis(at).to_string(),
+        at: rfc3339_millis(at).to_string(),
         ..Point::default()
     }
 }

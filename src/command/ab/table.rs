@@ -1,6 +1,6 @@
 //! The comparison as a table for terminals, and in Markdown.
 
-use crate::output::printable;
+use crate::output::{markdown as escaped, printable};
 use std::fmt::Write;
 use tokengauge_experiments::words::{noun, percent, signed};
 use tokengauge_experiments::{ArmComparison, Metric, MetricReport, Report};
@@ -46,23 +46,27 @@ pub(in crate::command) fn table(report: &Report) -> String {
 pub(in crate::command) fn markdown(report: &Report) -> String {
     let mut text = head(report, "- ");
     for comparison in &report.comparisons {
-        let variant = printable(&comparison.variant);
-        let baseline = printable(&comparison.baseline);
+        let variant = escaped(&comparison.variant);
+        let baseline = escaped(&comparison.baseline);
         let _ = writeln!(text, "\n**{variant} against {baseline}**\n");
         for (index, row) in rows(comparison, report).iter().enumerate() {
-            let cells = row.iter().map(|cell| cell.replace('|', "\\|"));
+            let cells = row.iter().map(|cell| escaped(cell));
             let _ = writeln!(text, "| {} |", cells.collect::<Vec<_>>().join(" | "));
             if index == 0 {
                 let _ = writeln!(text, "|{}", "---|".repeat(HEADS.len()));
             }
         }
     }
-    let _ = writeln!(text, "\n{}", printable(&report.verdict));
+    let _ = writeln!(text, "\n{}", escaped(&report.verdict));
     text
 }
 
 fn head(report: &Report, bullet: &str) -> String {
-    let name = printable(&report.name);
+    let shown = |name: &str| match bullet {
+        "" => printable(name).into_owned(),
+        _ => escaped(name),
+    };
+    let name = shown(&report.name);
     let mut text = format!("experiment {name}, by {}\n", report.unit);
     if !bullet.is_empty() {
         text.push('\n');
@@ -74,7 +78,7 @@ fn head(report: &Report, bullet: &str) -> String {
         let _ = writeln!(
             text,
             "{bullet}{}: {} units, {} complete with {} calls{weight}; TPS of {}, TTFT of {}, cost of {} of them",
-            printable(&arm.name),
+            shown(&arm.name),
             arm.units,
             arm.complete_units,
             arm.calls,

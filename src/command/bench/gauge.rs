@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokengauge_bench::client::AGENT;
 use tokengauge_bench::gauge::{AskGauge, NoRecords};
+use tokengauge_core::time::rfc3339_seconds;
 
 /// The clock of the gauge's machine may be so far off.
 const CLOCKS_DIFFER: Duration = Duration::from_secs(60);
@@ -39,7 +40,7 @@ pub(super) fn ask(address: &str, args: &BenchArgs) -> Result<AskGauge, Error> {
 
 /// All records of the agent's calls from an instant on.
 async fn records(proxy: &Proxy, from: SystemTime) -> Result<Vec<CallRecord>, NoRecords> {
-    let since = humantime::format_rfc3339_seconds(from - CLOCKS_DIFFER);
+    let since = rfc3339_seconds(from - CLOCKS_DIFFER);
     let first = format!("/api/v1/calls?agent={AGENT}&since={since}&limit=1000");
     let mut path = first.clone();
     let mut records = Vec::new();

@@ -14,6 +14,7 @@ use tokengauge_bench::load::{ArrivalPattern, Load, Phases};
 use tokengauge_bench::run::{Levels, Plan, Range};
 use tokengauge_bench::steady::Criteria;
 use tokengauge_bench::workload::Workload;
+use tokengauge_core::time::rfc3339_seconds;
 use uuid::Uuid;
 
 /// Calls at once and calls per second at most.
@@ -99,7 +100,7 @@ fn workload(request: &BenchRequest) -> Result<Workload, Error> {
     let trace = folder.path().join("trace.jsonl");
     if export::trace(&ledger, since, &trace)? == 0 {
         let origin = store::origin(&request.store, &ledger);
-        let began = humantime::format_rfc3339_seconds(since);
+        let began = rfc3339_seconds(since);
         return Err(Error::Failed(format!(
             "{origin} has no generations of known lengths that began since {began}: --since goes further back"
         )));

@@ -2,6 +2,8 @@
 
 mod summary;
 
+use super::spending::Spending;
+use super::{ledger, notify, objectives, operators, quota_store, sinks};
 use crate::Error;
 use crate::admin::Access;
 use crate::cli::CheckArgs;
@@ -16,10 +18,19 @@ pub(super) fn check(args: &CheckArgs) -> Result<(), Error> {
     super::take_admin_token(&mut config)?;
     config::check_named_files(&text, &origin)?;
     files(&config)?;
-    for warning in &config.warnings {
+    started(&config)?;
+    // What values name is in the pod.
+    let here = !args.config.config.as_deref().is_some_and(config::is_values);
+    if here {
+        state(&config)?;
+    }
+    let mut warnings: Vec<String> = config.warnings.iter().map(ToString::to_string).collect();
+    let unwritable = here.then(|| ledger::unwritable(&config)).flatten();
+    warnings.extend(unwritable.map(|reason| format!(": {reason}")));
+    for warning in &warnings {
         output::note(&format!("warning: {origin}{warning}"));
     }
-    let mut text = match config.warnings.len() {
+    let mut text = match warnings.len() {
         0 => format!("{origin}: valid\n"),
         1 => format!("{origin}: valid, with a warning\n"),
         several => format!("{origin}: valid, with {several} warnings\n"),
@@ -28,10 +39,26 @@ pub(super) fn check(args: &CheckArgs) -> Result<(), Error> {
         text += &format!("  {line}\n");
     }
     output::print(&text)?;
-    match args.strict && !config.warnings.is_empty() {
+    match args.strict && !warnings.is_empty() {
         true => Err(Error::Failed("there are warnings".to_owned())),
         false => Ok(()),
     }
+}
+
+/// The folder that `run` keeps its state in, as it opens it, but leaves nothing behind.
+fn state(config: &Config) -> Result<(), Error> {
+    objectives::check(config)?;
+    Spending::check(config)?;
+    notify::check_state(config)
+}
+
+/// What receivers, sinks, the quota store and scrapers read at the start. Addresses are not bound: the process that is checked
+/// for may run.
+fn started(config: &Config) -> Result<(), Error> {
+    notify::check(config)?;
+    quota_store::check(config)?;
+    sinks::check(config)?;
+    operators::check(config)
 }
 
 /// Reads certificates and keys, so that errors show now and not with the first connection.

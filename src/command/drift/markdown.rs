@@ -2,7 +2,7 @@
 
 use crate::admin::Drifts;
 use crate::drift::{Entry, Figures, Series, SignalDrift, Why};
-use crate::output::printable;
+use crate::output::markdown;
 use std::fmt::Write;
 
 pub(super) fn page(answer: &Drifts) -> String {
@@ -18,7 +18,7 @@ pub(super) fn page(answer: &Drifts) -> String {
 fn entry(page: &mut String, entry: &Entry) -> std::fmt::Result {
     let state: &str = entry.state.into();
     let windows = &entry.windows;
-    writeln!(page, "# {}: {state}\n", cell(&entry.name))?;
+    writeln!(page, "# {}: {state}\n", markdown(&entry.name))?;
     writeln!(
         page,
         "{} to {}, against the time from {} to its beginning.\n",
@@ -39,7 +39,7 @@ fn entry(page: &mut String, entry: &Entry) -> std::fmt::Result {
 
 fn series(page: &mut String, series: &Series) -> std::fmt::Result {
     let names = [&series.model, &series.route, &series.workload];
-    let names = names.map(|name| cell(name.as_deref().unwrap_or("–")));
+    let names = names.map(|name| markdown(name.as_deref().unwrap_or("–")));
     writeln!(page, "## {}\n", names.join(" · "))?;
     writeln!(page, "{}\n", series.sentence)?;
     writeln!(
@@ -102,11 +102,6 @@ fn why(page: &mut String, why: &Why) -> std::fmt::Result {
         number(why.mix),
         number(why.within)
     )
-}
-
-/// A name from a request, within a line of Markdown.
-fn cell(name: &str) -> String {
-    printable(name).replace('|', "\\|")
 }
 
 /// Three significant digits, whole numbers from 100 on.

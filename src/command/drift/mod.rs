@@ -3,6 +3,7 @@
 mod markdown;
 mod watch;
 
+use tokengauge_core::time::rfc3339_seconds;
 pub(super) use watch::start;
 
 use super::api_client::{self, Proxy};
@@ -85,7 +86,7 @@ fn of_ledger(args: &DriftArgs, path: &Path) -> Result<Drifts, Error> {
         .map(|one| evaluate(&reader, one, at, &|| true));
     let entries: Result<Vec<Entry>, _> = entries.collect();
     Ok(Drifts {
-        evaluated_at: Some(humantime::format_rfc3339_seconds(at).to_string()),
+        evaluated_at: Some(rfc3339_seconds(at).to_string()),
         error: None,
         drifts: entries.map_err(|error| Error::Failed(error.to_string()))?,
     })

@@ -12,6 +12,7 @@ use arc_swap::ArcSwap;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
+use tokengauge_core::time::rfc3339_seconds;
 
 /// How often it is evaluated. The ledger has distributions by hour, so that more often says little more.
 const EVERY: Duration = Duration::from_secs(300);
@@ -102,7 +103,7 @@ impl Evaluation {
     fn entries(&self, settings: &[Settings], time_left: &dyn Fn() -> bool) -> Drifts {
         let now = (self.admin.wall)();
         let mut answer = Drifts {
-            evaluated_at: Some(humantime::format_rfc3339_seconds(now).to_string()),
+            evaluated_at: Some(rfc3339_seconds(now).to_string()),
             ..Drifts::default()
         };
         for one in settings {

@@ -5,6 +5,7 @@ mod prometheus;
 mod watch;
 mod write;
 
+use tokengauge_core::time::rfc3339_millis;
 pub(super) use watch::start;
 
 use super::api_client::{self, Proxy};
@@ -87,7 +88,7 @@ fn of_proxy(args: &GateArgs) -> Result<Report, Error> {
     let proxy = Proxy::of(&args.admin)?;
     let name: String = form_urlencoded::byte_serialize(args.name.as_bytes()).collect();
     let since = args.since.map(|since| since.before(SystemTime::now()));
-    let since = since.map(|since| format!("?since={}", humantime::format_rfc3339_millis(since)));
+    let since = since.map(|since| format!("?since={}", rfc3339_millis(since)));
     let path = format!(
         "/api/v1/gates/{}{}",
         name.replace('+', "%20"),

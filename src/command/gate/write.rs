@@ -1,7 +1,7 @@
 //! A gate's verdict for terminals, documents and CI.
 
 use crate::gate::{Check, Kind, Of, Report, SideReport, Verdict};
-use crate::output::printable;
+use crate::output::{markdown as escaped, printable};
 use std::fmt::Write;
 
 const UNKNOWN: &str = "–";
@@ -37,7 +37,7 @@ pub(super) fn markdown(report: &Report) -> String {
     let mut text = head(report, "- ");
     text.push('\n');
     for (index, row) in rows(report).iter().enumerate() {
-        let cells = row.iter().map(|cell| cell.replace('|', "\\|"));
+        let cells = row.iter().map(|cell| escaped(cell));
         let _ = writeln!(text, "| {} |", cells.collect::<Vec<_>>().join(" | "));
         if index == 0 {
             let _ = writeln!(text, "|{}", "---|".repeat(HEADS.len()));
@@ -125,10 +125,14 @@ pub(super) fn github(report: &Report) -> String {
 
 fn head(report: &Report, bullet: &str) -> String {
     let verdict: &str = report.verdict.into();
+    let shown = |name: &str| match bullet {
+        "" => printable(name).into_owned(),
+        _ => escaped(name),
+    };
     let mut text = format!(
         "gate {}: {verdict}: {}\n",
-        printable(&report.name),
-        printable(&report.reason)
+        shown(&report.name),
+        shown(&report.reason)
     );
     if !bullet.is_empty() {
         text.push('\n');
@@ -142,7 +146,7 @@ fn head(report: &Report, bullet: &str) -> String {
         };
         format!(
             "{bullet}{name} {}: {} {unit}s, {} complete, {} calls{more}, {} of them without a {unit}\n",
-            printable(&side.select.in_words()),
+            shown(&side.select.in_words()),
             side.units,
             side.complete_units,
             side.calls,
@@ -260,8 +264,7 @@ fn xml(text: &str) -> String {
 
 /// The text of an annotation.
 fn data(text: &str) -> String {
-    let text = text.replace('%', "%25").replace('\r', "%0D");
-    text.replace('\n', "%0A")
+    printable(text).replace('%', "%25")
 }
 
 /// A property of an annotation.

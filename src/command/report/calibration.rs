@@ -7,6 +7,7 @@ use crate::query::Dimension;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::{Duration, UNIX_EPOCH};
+use tokengauge_core::time::rfc3339_nanos;
 use tokengauge_test_support::records::SplitMix64;
 
 const REPORTS: usize = 400;
@@ -55,7 +56,7 @@ fn report(draw: &mut Draw, template: &CallRecord) -> Value {
             let level = if other { FASTER } else { 1.0 };
             let mut call = template.clone();
             let started = UNIX_EPOCH + Duration::from_secs(second);
-            call.started_at = humantime::format_rfc3339(started).to_string();
+            call.started_at = rfc3339_nanos(started).to_string();
             call.model = Some(if other { "b" } else { "a" }.to_owned());
             call.session = Some(format!("s{session}"));
             let (tps, ttft) = (40.0 * level * draw.factor(speed), level * draw.factor(wait));

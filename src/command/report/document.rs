@@ -5,13 +5,14 @@ use crate::command::measured_by::measured_by;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::time::SystemTime;
+use tokengauge_core::time::rfc3339_millis;
 
 /// The names of what [`Row::judged`] has.
 const JUDGED: [&str; 3] = ["tps", "ttft", "cost"];
 
 /// The whole report.
 pub(super) fn document(report: &Report) -> Value {
-    let instant = |at: SystemTime| humantime::format_rfc3339_millis(at).to_string();
+    let instant = |at: SystemTime| rfc3339_millis(at).to_string();
     let dimensions = report.dimensions();
     let rows = report.rows();
     let differences = report.differences(&rows).map(|found| {

@@ -3,12 +3,14 @@
 use super::figures::{Quantiles, Report, Row};
 use super::grid::{Grid, PARTS, difference_grid, grid};
 use super::notes::{about, about_differences, mark_lines};
+use super::text::plain;
 use crate::command::ab;
 use crate::output::printable;
 use crate::page::{self, Cell, escaped, figure};
 use crate::plot::{self, Bars, Series};
 use crate::query::GroupRow;
 use std::fmt::Write;
+use tokengauge_core::time::rfc3339_seconds;
 
 /// Groups in a plot at most; the table has all.
 const PLOTTED: usize = 12;
@@ -18,7 +20,7 @@ pub(super) fn page(report: &Report) -> String {
     let rows = report.rows();
     let mut page = page::begin("tokengauge report");
     let written = (|| {
-        let about = about(report, &rows);
+        let about = about(report, &rows, plain);
         let (first, others) = about.split_at(1);
         paragraphs(&mut page, first)?;
         let grid = grid(report, &rows);
@@ -28,7 +30,7 @@ pub(super) fn page(report: &Report) -> String {
         }
         if let Some(found) = report.differences(&rows) {
             page.push_str("<h2>Differences</h2>\n");
-            paragraphs(&mut page, &about_differences(&found))?;
+            paragraphs(&mut page, &about_differences(&found, plain))?;
             table(&mut page, &difference_grid(report, &found))?;
         }
         plots(&mut page, report, &rows)?;
@@ -43,7 +45,7 @@ pub(super) fn page(report: &Report) -> String {
         marks(&mut page, report)?;
         page.push_str("<h2>What this is of, and how it was made</h2>\n");
         paragraphs(&mut page, others)?;
-        let made = humantime::format_rfc3339_seconds(report.made);
+        let made = rfc3339_seconds(report.made);
         writeln!(page, "<p>Made {made}.</p>")
     })();
     written.expect("a string takes every word");
@@ -57,7 +59,7 @@ fn paragraphs(page: &mut String, lines: &[String]) -> std::fmt::Result {
 
 /// What happened meanwhile.
 fn marks(page: &mut String, report: &Report) -> std::fmt::Result {
-    let lines = mark_lines(report);
+    let lines = mark_lines(report, plain);
     if lines.is_empty() {
         return Ok(());
     }

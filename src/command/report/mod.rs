@@ -29,6 +29,7 @@ use figures::Report;
 use showback::Showback;
 use std::io::Write;
 use std::time::{Duration, SystemTime};
+use tokengauge_core::time::rfc3339_seconds;
 use user_names::UserNames;
 
 /// A month may begin with a day without calls.
@@ -75,7 +76,7 @@ fn note_what_is_missing(args: &ReportArgs, first: Option<SystemTime>) {
         return;
     };
     if first.duration_since(month.from).unwrap_or_default() > DAY {
-        let first = humantime::format_rfc3339_seconds(first);
+        let first = rfc3339_seconds(first);
         let elsewhere = match args.store.store {
             Some(_) => "",
             None => "; a store of [[sink]] keeps all",

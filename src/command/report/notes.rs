@@ -6,10 +6,13 @@ use super::figures::{Report, Row, joined};
 use super::grid::{UNKNOWN, range, seconds};
 use super::text::shortened;
 use crate::command::measured_by::measured_by;
-use crate::output::printable;
 use crate::query::{Coverage, Mark};
 use std::collections::BTreeMap;
 use std::time::SystemTime;
+use tokengauge_core::time::rfc3339_seconds;
+
+/// How a name from traffic is written: harmless within a line, or within Markdown.
+pub(super) type Shown = fn(&str) -> String;
 
 /// Characters of names within a sentence.
 const MAX_NAMES: usize = 48;
@@ -21,7 +24,7 @@ const DESCRIBED: usize = 12;
 const LISTED: usize = 50;
 
 /// What happened in the time of the report, the newest first.
-pub(super) fn mark_lines(report: &Report) -> Vec<String> {
+pub(super) fn mark_lines(report: &Report, shown: Shown) -> Vec<String> {
     let line = |mark: &Mark| {
         let about = [
             ("model", &mark.model),
@@ -37,7 +40,7 @@ pub(super) fn mark_lines(report: &Report) -> Vec<String> {
             true => String::new(),
             false => format!(" ({about})"),
         };
-        printable(&format!("{} {}{about}", mark.time, mark.text)).into_owned()
+        shown(&format!("{} {}{about}", mark.time, mark.text))
     };
     let mut lines: Vec<String> = report.marks.iter().take(LISTED).map(line).collect();
     if report.marks.len() > LISTED {
@@ -47,35 +50,36 @@ pub(super) fn mark_lines(report: &Report) -> Vec<String> {
 }
 
 /// What the table of differences is, and in which rows the work was not the same.
-pub(super) fn about_differences(found: &Differences) -> Vec<String> {
-    let shown = found.rows.iter().flat_map(|row| &row.figures);
-    let shown = shown.filter(|difference| difference.is_shown()).count();
-    let baseline = row_name(&found.baseline);
+pub(super) fn about_differences(found: &Differences, shown: Shown) -> Vec<String> {
+    let clear = found.rows.iter().flat_map(|row| &row.figures);
+    let clear = clear.filter(|difference| difference.is_shown()).count();
+    let baseline = row_name(&found.baseline, shown);
     let about = format!(
         "Differences from {baseline}: in percent of it, errors in percentage points. All intervals hold at once in {:.0} of 100 \
-         reports (Bonferroni: each is of {:.2} %). {shown} of them leave out 0, and are marked `*`: no other difference is shown.",
+         reports (Bonferroni: each is of {:.2} %). {clear} of them leave out 0, and are marked `*`: no other difference is shown.",
         found.confidence * 100.0,
         found.confidence_of_each * 100.0,
     );
     let other = found.rows.iter().filter(|row| !row.other_work.is_empty());
     let other = other.map(|row| {
-        let (names, work) = (row_name(&row.names), row.other_work.join("; "));
+        let (names, work) = (
+            row_name(&row.names, shown),
+            shown(&row.other_work.join("; ")),
+        );
         format!("{names} had other work than {baseline}, so a difference may be its own: {work}.")
     });
     std::iter::once(about).chain(other).collect()
 }
 
 /// The names of a row within a sentence.
-fn row_name(names: &[Option<String>]) -> String {
-    shortened(&printable(&joined(names)), MAX_NAMES)
+fn row_name(names: &[Option<String>], shown: Shown) -> String {
+    shown(&shortened(&joined(names), MAX_NAMES))
 }
 
 /// Notes on what the figures include.
-pub(super) fn about(report: &Report, rows: &[Row]) -> Vec<String> {
+pub(super) fn about(report: &Report, rows: &[Row], shown: Shown) -> Vec<String> {
     let at = |at: Option<SystemTime>| {
-        at.map_or(UNKNOWN.to_owned(), |at| {
-            humantime::format_rfc3339_seconds(at).to_string()
-        })
+        at.map_or(UNKNOWN.to_owned(), |at| rfc3339_seconds(at).to_string())
     };
     let calls = report.calls;
     let mut about = vec![format!(
@@ -125,11 +129,9 @@ pub(super) fn about(report: &Report, rows: &[Row]) -> Vec<String> {
         ));
     }
     about.extend(rows.iter().take(DESCRIBED).map(|row| {
-        let name = row_name(&row.group.names);
-        format!(
-            "Work of {name}, of 10 to 90 of 100 calls in brackets: {}.",
-            row.fingerprint
-        )
+        let name = row_name(&row.group.names, shown);
+        let work = shown(&row.fingerprint.to_string());
+        format!("Work of {name}, of 10 to 90 of 100 calls in brackets: {work}.")
     }));
     about.push(format!("Made by {}.", measured_by()));
     about

@@ -13,6 +13,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::time::{Instant, SystemTime};
+use tokengauge_core::time::rfc3339_millis;
 
 /// Calls of one page.
 const PAGE: usize = 1000;
@@ -85,7 +86,7 @@ fn of_proxy(
     let mut query = format!("/api/v1/calls?limit={PAGE}");
     for (name, at) in [("since", filter.since), ("until", filter.until)] {
         if let Some(at) = at {
-            query += &format!("&{name}={}", humantime::format_rfc3339_millis(at));
+            query += &format!("&{name}={}", rfc3339_millis(at));
         }
     }
     let mut cursor: Option<String> = None;
@@ -130,7 +131,7 @@ pub(super) fn marks(
     let mut path = format!("{}?limit={PAGE}", crate::admin::MARKS);
     for (name, at) in [("from", from), ("to", to)] {
         if let Some(at) = at {
-            path += &format!("&{name}={}", humantime::format_rfc3339_millis(at));
+            path += &format!("&{name}={}", rfc3339_millis(at));
         }
     }
     let proxy = Proxy::of(&args.admin)?;

@@ -6,12 +6,13 @@ use crate::call::CallRecord;
 use crate::query::Dimension;
 use serde_json::json;
 use std::time::{Duration, UNIX_EPOCH};
+use tokengauge_core::time::rfc3339_nanos;
 
 /// A call of `model` that decodes `tps` tokens a second from second 1 to 3.
 fn call(second: u64, model: &str, tps: f64, warm_up: bool) -> CallRecord {
     let started = UNIX_EPOCH + Duration::from_secs(second);
     let record = json!({
-        "id": format!("{second:08}"), "started_at": humantime::format_rfc3339(started).to_string(),
+        "id": format!("{second:08}"), "started_at": rfc3339_nanos(started).to_string(),
         "route": "r", "upstream": "u", "dialect": "openai_chat", "operation": "chat", "operation_class": "generation",
         "model": model, "streamed": true, "status": 200, "outcome": "complete", "finish_reasons": [],
         "warm_up": warm_up,

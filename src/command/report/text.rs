@@ -4,6 +4,7 @@ use super::figures::Report;
 use super::grid::{Grid, difference_grid, grid};
 use super::notes::{about, about_differences, mark_lines};
 use crate::command::ab;
+use crate::output::{markdown as escaped, printable};
 use std::fmt::Write;
 
 /// The narrowest that a name is cut to.
@@ -18,19 +19,19 @@ pub(super) fn table(report: &Report, width: Option<usize>) -> String {
     let rows = report.rows();
     let mut text = aligned(&grid(report, &rows), width);
     if let Some(found) = report.differences(&rows) {
-        for line in about_differences(&found) {
+        for line in about_differences(&found, plain) {
             text += &wrapped(&line, width);
         }
         text.push('\n');
         text += &aligned(&difference_grid(report, &found), width);
     }
-    for note in about(report, &rows) {
+    for note in about(report, &rows, plain) {
         text += &wrapped(&note, width);
     }
     for experiment in report.experiments() {
         text += &format!("\n{}", ab::table(&experiment));
     }
-    let marks = mark_lines(report);
+    let marks = mark_lines(report, plain);
     if !marks.is_empty() {
         text += "\nMarks:\n";
     }
@@ -38,6 +39,11 @@ pub(super) fn table(report: &Report, width: Option<usize>) -> String {
         text += &wrapped(&mark, width);
     }
     text
+}
+
+/// A name within a line.
+pub(super) fn plain(name: &str) -> String {
+    printable(name).into_owned()
 }
 
 fn aligned(grid: &Grid, width: Option<usize>) -> String {
@@ -135,14 +141,18 @@ pub(super) fn markdown(report: &Report) -> String {
     let rows = report.rows();
     let mut text = markdown_table(&grid(report, &rows));
     if let Some(found) = report.differences(&rows) {
-        let _ = writeln!(text, "\n{}\n", about_differences(&found).join("\n"));
+        let _ = writeln!(
+            text,
+            "\n{}\n",
+            about_differences(&found, escaped).join("\n")
+        );
         text += &markdown_table(&difference_grid(report, &found));
     }
-    let _ = writeln!(text, "\n{}", about(report, &rows).join("\n"));
+    let _ = writeln!(text, "\n{}", about(report, &rows, escaped).join("\n"));
     for experiment in report.experiments() {
         text += &format!("\n{}", ab::markdown(&experiment));
     }
-    let marks = mark_lines(report);
+    let marks = mark_lines(report, escaped);
     if !marks.is_empty() {
         let marks: String = marks.iter().map(|mark| format!("- {mark}\n")).collect();
         let _ = write!(text, "\nMarks:\n\n{marks}");
@@ -151,7 +161,6 @@ pub(super) fn markdown(report: &Report) -> String {
 }
 
 fn markdown_table(grid: &Grid) -> String {
-    let escaped = |cell: &str| cell.replace('\\', "\\\\").replace('|', "\\|");
     let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
     let mut text = line(grid.heads.iter().map(|head| escaped(head)).collect());
     let rule = (0..grid.heads.len()).map(|at| if at < grid.named { "---" } else { "---:" });

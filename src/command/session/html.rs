@@ -7,6 +7,7 @@ use crate::query::{SessionRow, WaterfallCall};
 use crate::sessions::{Analysis, text};
 use std::fmt::{Result, Write};
 use std::time::SystemTime;
+use tokengauge_core::time::rfc3339_seconds;
 
 /// Calls in the table at most; a session of more has its first.
 const MAX_ROWS: usize = 1_000;
@@ -27,7 +28,7 @@ pub(super) fn page(session: &SessionRow, calls: &[WaterfallCall], analysis: &Ana
         page.push_str("<h2>What its length is made of, and its prompt cache</h2>\n");
         writeln!(page, "<pre>{}</pre>", escaped(&text(analysis)))?;
         table(&mut page, session, calls)?;
-        let made = humantime::format_rfc3339_seconds(SystemTime::now());
+        let made = rfc3339_seconds(SystemTime::now());
         let version = env!("CARGO_PKG_VERSION");
         writeln!(
             page,

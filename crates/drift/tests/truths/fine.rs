@@ -3,6 +3,7 @@
 use crate::traffic::{Hours, Level, MONDAY, WEEK, at, hours, seen, spread};
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
+use tokengauge_core::time::rfc3339_seconds;
 use tokengauge_drift::{ChangePoint, STEP, Season, Settings, SignalName, Steps, refine};
 use tokengauge_stats::{Generator, seeded};
 
@@ -124,7 +125,7 @@ fn what_the_hours_show_is_dated_more_finely_and_is_one_change() {
     assert!(
         series
             .sentence
-            .contains(&humantime::format_rfc3339_seconds(found[0].1).to_string()),
+            .contains(&rfc3339_seconds(found[0].1).to_string()),
         "{}",
         series.sentence
     );

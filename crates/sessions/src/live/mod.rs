@@ -17,7 +17,9 @@ use std::time::{Instant, UNIX_EPOCH};
 use tokengauge_core::alert_notification::{AlertNotification, AlertSubject};
 use tokengauge_core::call::{CallRecord, OperationClass};
 use tokengauge_core::finished::FinishedCall;
+use tokengauge_core::printable::printable;
 use tokengauge_core::subscriber::Subscriber;
+use tokengauge_core::time::rfc3339_millis;
 use tokengauge_store::history::TimedCall;
 use usual::{Kind, Usual};
 
@@ -58,7 +60,8 @@ impl Runaway {
         let figures: Vec<String> = self.figures.iter().map(RunawayFigure::in_words).collect();
         let agent = self.agent.as_deref();
         let agent = agent.map_or(String::new(), |agent| format!(" of {agent}"));
-        format!("{}{agent}: {}", self.session, figures.join(", "))
+        let whose = format!("{}{agent}", self.session);
+        format!("{}: {}", printable(&whose), figures.join(", "))
     }
 }
 
@@ -305,7 +308,7 @@ impl State {
             agent: record.agent.clone(),
             workload: record.workload.clone(),
             guessed: call.guessed_session,
-            since: humantime::format_rfc3339_millis(since).to_string(),
+            since: rfc3339_millis(since).to_string(),
             figures,
         };
         for figure in &runaway.figures {

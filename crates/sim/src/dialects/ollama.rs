@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use tokengauge_core::call::Channel;
+use tokengauge_core::time::rfc3339_nanos;
 
 /// Speaks Ollama.
 pub struct Ollama {
@@ -31,7 +32,7 @@ impl Ollama {
     }
 
     fn head(&self) -> String {
-        let now = humantime::format_rfc3339_nanos(SystemTime::now());
+        let now = rfc3339_nanos(SystemTime::now());
         format!(
             r#"{{"model":{},"created_at":"{now}","#,
             Quoted(&self.answer.model)
@@ -82,7 +83,7 @@ impl Ollama {
         };
         let mut end = json!({
             "model": self.answer.model,
-            "created_at": humantime::format_rfc3339_nanos(SystemTime::now()).to_string(),
+            "created_at": rfc3339_nanos(SystemTime::now()).to_string(),
             "done": true, "done_reason": self.reason(),
         });
         let thinking = text(Channel::Reasoning);

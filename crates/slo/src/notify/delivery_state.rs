@@ -30,6 +30,14 @@ impl DeliveryState {
         Ok(DeliveryState(Mutex::new(State { file, all })))
     }
 
+    /// Whether [`DeliveryState::open`] would succeed. Leaves nothing behind.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn check(folder: &Path) -> io::Result<()> {
+        StateFile::check(folder, FILE)
+    }
+
     /// The outbox of `receiver`.
     pub fn of(&self, receiver: &str) -> Outbox {
         let state = self.0.lock();

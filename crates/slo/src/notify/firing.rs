@@ -5,7 +5,7 @@ use crate::{Alert, Status};
 use crate::{AlertNotification, AlertSubject};
 use std::collections::BTreeMap;
 use std::time::{Duration, UNIX_EPOCH};
-use tokengauge_core::time::span_text;
+use tokengauge_core::time::{rfc3339_seconds, span_text};
 
 /// An alert is resolved when it has not fired for this many seconds, since short windows vary.
 const HOLD: f64 = 300.0;
@@ -76,7 +76,7 @@ fn observed(alert: &Alert) -> String {
 fn view(since: f64, status: &Status, alert: &Alert) -> String {
     let from = (since - alert.tier.long.as_secs_f64()).max(0.0);
     let from = UNIX_EPOCH + Duration::from_secs(from as u64);
-    let from = humantime::format_rfc3339_seconds(from).to_string();
+    let from = rfc3339_seconds(from).to_string();
     let select = &status.select;
     let names = [
         ("slo", Some(&*status.name)),

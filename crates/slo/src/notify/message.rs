@@ -6,6 +6,7 @@ use bytes::Bytes;
 use http::{Request, header};
 use serde_json::{Value, json};
 use std::time::{Duration, UNIX_EPOCH};
+use tokengauge_core::time::rfc3339_millis;
 
 /// How long an Alertmanager keeps an alert firing that is not sent again, in seconds.
 const VALID_FOR: f64 = 300.0;
@@ -65,7 +66,7 @@ pub fn messages(
 
 fn time(seconds: f64) -> String {
     let at = UNIX_EPOCH + Duration::from_secs_f64(seconds.max(0.0));
-    humantime::format_rfc3339_millis(at).to_string()
+    rfc3339_millis(at).to_string()
 }
 
 /// The name of an alert, which is also that of its runbook.

@@ -5,13 +5,14 @@ use crate::query::{Dimension, Filter, PhaseName, SeriesMetric, SessionQuery, Ses
 use serde_json::{Value, json};
 use std::time::{Duration, UNIX_EPOCH};
 use tokengauge_core::call::CallRecord;
+use tokengauge_core::time::rfc3339_nanos;
 
 /// A chat that starts `second` seconds after 1970 and takes 4: 0.5 s to connect and
 /// upload, tokens from second 1 to 3 at 20 a second, the first half of them reasoning.
 fn call(second: u64, changes: Value) -> CallRecord {
     let started = UNIX_EPOCH + Duration::from_secs(second);
     let mut record = json!({
-        "id": format!("{second:08}"), "started_at": humantime::format_rfc3339(started).to_string(),
+        "id": format!("{second:08}"), "started_at": rfc3339_nanos(started).to_string(),
         "route": "r", "upstream": "u", "dialect": "openai_chat", "operation": "chat", "operation_class": "generation",
         "model_requested": "asked", "model": "m", "streamed": true, "status": 200,
         "outcome": "complete", "finish_reasons": ["stop"], "session": "s", "agent": "a/1",

@@ -6,7 +6,7 @@ use rusqlite::Row;
 use serde::Serialize;
 use std::time::{Duration, SystemTime};
 use tokengauge_core::call::{CallRecord, OperationClass, Outcome};
-use tokengauge_core::time::duration_since_1970;
+use tokengauge_core::time::{duration_since_1970, rfc3339_millis};
 
 /// Milliseconds from 1970 to 2020, from where keys are counted.
 pub(super) const EPOCH_MS: i64 = 1_577_836_800_000;
@@ -34,7 +34,7 @@ pub(crate) fn milliseconds(at: SystemTime) -> i64 {
 /// An instant as records write it.
 pub(crate) fn written(ms: i64) -> String {
     let since = Duration::from_millis(u64::try_from(ms).unwrap_or(0));
-    humantime::format_rfc3339_millis(SystemTime::UNIX_EPOCH + since).to_string()
+    rfc3339_millis(SystemTime::UNIX_EPOCH + since).to_string()
 }
 
 /// A record to be stored, with derived values.

@@ -6,6 +6,7 @@ use serde::Serialize;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokengauge_core::time::rfc3339_millis;
 
 /// What is asked of costs over time.
 #[derive(Clone, Debug, PartialEq)]
@@ -107,7 +108,7 @@ impl CostSeries {
         let mut sums = CostSums::default();
         steps.values().for_each(|step| sums.merge(step));
         let point = |(at, sums)| CostPoint {
-            at: humantime::format_rfc3339_millis(UNIX_EPOCH + Duration::from_secs(at)).to_string(),
+            at: rfc3339_millis(UNIX_EPOCH + Duration::from_secs(at)).to_string(),
             sums,
         };
         CostSeries {

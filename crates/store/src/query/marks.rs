@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::time::SystemTime;
+use tokengauge_core::time::rfc3339_millis;
 
 /// What a mark is of.
 #[derive(
@@ -109,7 +110,7 @@ impl Mark {
         } = mark.clone();
         Mark {
             id,
-            time: humantime::format_rfc3339_millis(mark.at).to_string(),
+            time: rfc3339_millis(mark.at).to_string(),
             kind,
             text,
             tags,

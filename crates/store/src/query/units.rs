@@ -10,6 +10,7 @@ use crate::sketch::Sketch;
 use std::time::{Duration, SystemTime};
 use tokengauge_core::call::CallRecord;
 use tokengauge_core::finish_class::FinishClass;
+use tokengauge_core::time::rfc3339_seconds;
 
 /// What is one unit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -44,7 +45,7 @@ impl UnitKind {
             return block.to_string();
         };
         let length = i64::try_from(length.as_micros()).unwrap_or(i64::MAX);
-        humantime::format_rfc3339_seconds(instant(block.saturating_mul(length))).to_string()
+        rfc3339_seconds(instant(block.saturating_mul(length))).to_string()
     }
 }
 

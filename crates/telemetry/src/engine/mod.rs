@@ -92,6 +92,14 @@ impl Watcher {
         })
     }
 
+    /// Whether [`Watcher::new`] could use the files of `scrape`.
+    ///
+    /// # Errors
+    /// As that.
+    pub fn check(scrape: &Scrape) -> Result<(), NoClient> {
+        Client::new(scrape).map(drop)
+    }
+
     /// Reads them until it is dropped.
     pub async fn run(mut self) {
         let mut ticks = tokio::time::interval(self.scrape.interval);

@@ -1,7 +1,7 @@
 //! `/metrics`: finished calls as Prometheus series.
 
 use super::exemplar::Trace;
-use super::label_values::{ModelLabels, UNKNOWN};
+use super::label_values::ModelLabels;
 use super::labels;
 use super::names::{self, Family};
 use super::process;
@@ -72,7 +72,8 @@ impl Prometheus {
         Arc::new(prometheus)
     }
 
-    /// Adds the series of `routes`. Existing ones keep their counts.
+    /// Adds the series of `routes` that calls do not make: gauges that an autoscaler asks for, and what may be refused before
+    /// a model is known. Those of a model, some 180, exist from its first call on the route. Existing ones keep their counts.
     pub fn add_routes(&self, routes: &[Arc<Route>], measure: &Measure) {
         let registry = &self.registry;
         let upstreams = |route: &Arc<Route>| route.upstreams().cloned().collect::<Vec<_>>();
@@ -94,12 +95,6 @@ impl Prometheus {
                 let warming = registry.series(&names::UPSTREAM_WARMING, &labels);
                 warming.set(f64::from(u8::from(cold)));
             }
-            self.series(self.identity(
-                &route.name,
-                &to.name,
-                route.workload.as_ref(),
-                UNKNOWN.into(),
-            ));
         }
     }
 

@@ -4,7 +4,7 @@
 - { name: K8S_POD_NAME, valueFrom: { fieldRef: { fieldPath: metadata.name } } }
 - { name: K8S_NAMESPACE_NAME, valueFrom: { fieldRef: { fieldPath: metadata.namespace } } }
 - { name: K8S_NODE_NAME, valueFrom: { fieldRef: { fieldPath: spec.nodeName } } }
-- { name: K8S_DEPLOYMENT_NAME, value: {{ include "tokengauge.fullname" . }} }
+- { name: K8S_DEPLOYMENT_NAME, value: {{ include "tokengauge.fullname" . | quote }} }
 {{- end }}
 
 {{- define "tokengauge.gateway.readiness" -}}
@@ -30,6 +30,7 @@ timeoutSeconds: 5
 gateway: dict "root", "claims". */}}
 {{- define "tokengauge.gateway.mounts" -}}
 {{- $values := .root.Values -}}
+- { name: state, mountPath: /var/lib/tokengauge }
 - { name: config, mountPath: /etc/tokengauge/config, readOnly: true }
 {{- if $values.tls.enabled }}
 - { name: tls, mountPath: /etc/tokengauge/tls, readOnly: true }
@@ -41,7 +42,7 @@ gateway: dict "root", "claims". */}}
 - { name: admin-token, mountPath: /etc/tokengauge/admin, readOnly: true }
 {{- end }}
 {{- range $at, $secret := $values.secrets }}
-- { name: secret-{{ $at }}, mountPath: {{ default (printf "/etc/tokengauge/secrets/%s" $secret.name) $secret.path }}, readOnly: true }
+- { name: secret-{{ $at }}, mountPath: {{ default (printf "/etc/tokengauge/secrets/%s" $secret.name) $secret.path | quote }}, readOnly: true }
 {{- end }}
 {{- $left := list }}
 {{- range $values.gateway.extraVolumes }}
@@ -61,22 +62,22 @@ certificate towards agents), "claims". */}}
 {{- if $values.tls.enabled }}
 - name: tls
   {{- if .certificate }}
-  secret: { secretName: {{ include "tokengauge.tlsSecret" .root }}, defaultMode: 0440 }
+  secret: { secretName: {{ include "tokengauge.tlsSecret" .root | quote }}, defaultMode: 0440 }
   {{- else }}
   emptyDir: { sizeLimit: 1Mi }
   {{- end }}
 {{- if $values.tls.clientCaSecret }}
 - name: tls-clients
-  secret: { secretName: {{ $values.tls.clientCaSecret }}, defaultMode: 0440 }
+  secret: { secretName: {{ $values.tls.clientCaSecret | quote }}, defaultMode: 0440 }
 {{- end }}
 {{- end }}
 {{- if $values.admin.tokenSecret.name }}
 - name: admin-token
-  secret: { secretName: {{ $values.admin.tokenSecret.name }}, defaultMode: 0440 }
+  secret: { secretName: {{ $values.admin.tokenSecret.name | quote }}, defaultMode: 0440 }
 {{- end }}
 {{- range $at, $secret := $values.secrets }}
 - name: secret-{{ $at }}
-  secret: { secretName: {{ $secret.name }}, defaultMode: 0440 }
+  secret: { secretName: {{ $secret.name | quote }}, defaultMode: 0440 }
 {{- end }}
 {{- range $values.gateway.extraVolumes }}
 {{- if or $.claims (not .persistentVolumeClaim) }}

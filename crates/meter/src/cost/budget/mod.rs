@@ -26,7 +26,7 @@ use tokengauge_core::caller::{
     Caller, Charge, KnownName, LimitKey, LimitMatch, Mode, OnUnreadable, Refusal, depends_on_bodies,
 };
 use tokengauge_core::selector::Selector;
-use tokengauge_core::time::whole_seconds_since_1970;
+use tokengauge_core::time::{rfc3339_seconds, whole_seconds_since_1970};
 
 pub use period::Period;
 pub use saved::{SavedSpending, Store};
@@ -489,7 +489,7 @@ impl BudgetState {
 /// An instant as the live page takes it.
 fn begin_of(seconds: u64) -> String {
     let at = std::time::UNIX_EPOCH + std::time::Duration::from_secs(seconds);
-    humantime::format_rfc3339_seconds(at).to_string()
+    rfc3339_seconds(at).to_string()
 }
 
 impl Counts {

@@ -57,6 +57,14 @@ impl Store {
         })
     }
 
+    /// Whether [`Store::open`] would succeed. Leaves nothing behind.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn check(folder: &Path) -> io::Result<()> {
+        StateFile::check(folder, FILE)
+    }
+
     /// Whether another process writes the file.
     pub fn is_locked_elsewhere(&self) -> bool {
         !self.file.is_locked()

@@ -12,6 +12,7 @@ use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
 use std::str::FromStr;
 use std::time::Instant;
 use tokengauge_core::call::{CallRecord, Dialect, Outcome};
+use tokengauge_core::time::rfc3339_millis;
 use tokengauge_core::trace::{CallTrace, TraceContext};
 use tokengauge_meter::FinishedCall;
 
@@ -330,7 +331,7 @@ fn of_langfuse(attributes: &mut Attributes, finished_call: &FinishedCall) {
     attributes.ours("gen_ai.usage.cost", finished_call.record.cost_usd);
     let first = finished_call.timestamps.first_token;
     let first = first.map(|first| finished_call.timestamps.wall(first));
-    let first = first.map(|first| humantime::format_rfc3339_millis(first).to_string());
+    let first = first.map(|first| rfc3339_millis(first).to_string());
     attributes.ours("langfuse.observation.completion_start_time", first);
 }
 
