@@ -166,7 +166,7 @@ def test_the_traffic_ends_in_every_way_that_an_upstream_or_an_agent_can_end_it(o
 
 def test_models_beyond_the_bound_are_one_series(observed):
     models = observed.prometheus.label_values("model", "tokengauge_requests_total")
-    assert {"gpt-sim", "tiny", "other", "unknown"} <= set(models)
+    assert {"gpt-sim", "tiny", "other"} <= set(models)
     assert len(models) <= 16 + 2
 
 
