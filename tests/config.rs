@@ -115,9 +115,13 @@ fn spelled_out(text: &str) -> String {
             section = line;
         }
         let default = line.strip_prefix("# ").filter(|rest| rest.contains(" = "));
-        let optional = line.contains("requests_per_minute");
+        let optional = ["requests_per_minute", "total_http2_streams"].map(|key| line.contains(key));
         result.push_str(match default {
-            Some(rest) if ["[limits]", "[measure]"].contains(&section) && !optional => rest,
+            Some(rest)
+                if ["[limits]", "[measure]"].contains(&section) && optional == [false; 2] =>
+            {
+                rest
+            }
             _ => line,
         });
         result.push('\n');

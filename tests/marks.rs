@@ -442,7 +442,7 @@ async fn marks_outlive_the_process_and_stand_in_reports() {
     assert_eq!(same["marks"], report["marks"]);
     for (format, expected) in [
         ("table", " deployed <v2> (model m)\n"),
-        ("markdown", " deployed <v2> (model m)\n"),
+        ("markdown", " deployed \\<v2\\> (model m)\n"),
         ("html", " deployed &lt;v2&gt; (model m)"),
     ] {
         let (_, out, _) = fixture.command(&of_ledger(format)).await;

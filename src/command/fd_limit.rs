@@ -7,6 +7,9 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Descriptors of a call: a connection of an agent, and one to its upstream.
 const PER_CONNECTION: u64 = 2;
+/// Streams of HTTP/2 for each connection to an upstream: those that wait for a connection need no
+/// descriptor, and an upstream may take many over one connection.
+const STREAMS_PER_CONNECTION: usize = 8;
 /// Descriptors reserved for everything else, where there are many: admin connections, listeners,
 /// logs, the ledger, exporters, DNS.
 const RESERVED: u64 = 512;
@@ -32,7 +35,8 @@ impl FdLimits {
     /// Lowers `limits` to what the descriptors allow.
     pub(super) fn apply(self, limits: &mut Limits) {
         limits.connections = self.agents;
-        limits.total_http2_streams = limits.total_http2_streams.min(self.upstreams);
+        let most = self.upstreams.saturating_mul(STREAMS_PER_CONNECTION);
+        limits.total_http2_streams = limits.total_http2_streams.min(most);
     }
 
     /// Agents get at most half of what is not reserved, upstreams the rest.

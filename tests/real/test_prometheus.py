@@ -81,7 +81,7 @@ NOT_WITHIN_MINUTES = {
     "tokengauge_quota_store_lease_age_seconds",
     "tokengauge_quota_store_fallback",
     "tokengauge_quota_store_fallback_decisions_total",
-    "tokengauge_quota_store_fallback_seconds_total",
+    "tokengauge_quota_store_away_seconds_total",
     "tokengauge_quota_store_untracked_total",
     "tokengauge_quota_store_alerts_total",
     "tokengauge_quota_store_elected_alerts",

@@ -299,7 +299,7 @@ def test_a_store_that_comes_and_goes_lets_through_what_one_proxy_would_and_a_lea
     lease = limit / 60 * LEASE
     print(f"{load.admitted} admitted; one would let {one:.0f} through, a lease is {lease:.0f}")
     assert limit * 0.9 <= load.admitted <= one + REPLICAS * lease
-    away = [proxy.metric("tokengauge_quota_store_fallback_seconds_total") for proxy in proxies]
+    away = [proxy.metric("tokengauge_quota_store_away_seconds_total") for proxy in proxies]
     assert all(3 <= seconds <= 12 for seconds in away), away
 
 

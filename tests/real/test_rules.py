@@ -268,8 +268,8 @@ OWN = {
     ),
     "TokengaugeQuotaStoreAway": (
         # It comes and goes.
-        {"tokengauge_quota_store_fallback_seconds_total": counter((50, 0), (10, 25))},
-        {"tokengauge_quota_store_fallback_seconds_total": counter((50, 0), (10, 10))},
+        {"tokengauge_quota_store_away_seconds_total": counter((50, 0), (10, 25))},
+        {"tokengauge_quota_store_away_seconds_total": counter((50, 0), (10, 10))},
     ),
     "TokengaugeFleetStoreAway": (
         {"tokengauge_fleet_store_up": "1x40 0x20"},

@@ -103,7 +103,8 @@ pub(in crate::config) struct Limits {
     #[schemars(extend("default" = ProxyLimits::default().http2_streams))]
     pub(in crate::config) http2_streams: Option<u32>,
     /// Streams at once on all HTTP/2 connections together; more get `REFUSED_STREAM`, which agents may send again. By default
-    /// as many as connections to upstreams, and at most one for every 64KiB of memory that a cgroup allows.
+    /// eight for every connection to upstreams that the process may open, and at most one for every 64KiB of memory that
+    /// a cgroup allows.
     #[schemars(extend(
         "minimum" = 1,
         "x-reason" = ", or no agent could use HTTP/2",

@@ -146,7 +146,7 @@ const ALERTS: &[ProxyAlert] = &[
         alert: "TokengaugeQuotaStoreAway",
         severity: Ticket,
         held: 2,
-        expr: "max by (PROXY) (rate(tokengauge_quota_store_fallback_seconds_total[5m])) > 0.2",
+        expr: "max by (PROXY) (rate(tokengauge_quota_store_away_seconds_total[5m])) > 0.2",
         summary: "tokengauge on {{ $labels.instance }} decides shared limits without its quota store",
         description: "The quota store did not answer for {{ $value | humanizePercentage }} of the last 5 minutes. \
             Meanwhile limits and blocking budgets are decided as `quota_store.on_error` says, and every process sends its \

@@ -77,7 +77,7 @@ families! {
     /// 1 while limits are decided without the quota store, because it does not answer.
     QUOTA_STORE_FALLBACK: Gauge[] = "tokengauge_quota_store_fallback", Count;
     /// Time in which limits were decided without the quota store.
-    QUOTA_STORE_FALLBACK_SECONDS: Sum[] = "tokengauge_quota_store_fallback_seconds_total", Seconds;
+    QUOTA_STORE_AWAY_SECONDS: Sum[] = "tokengauge_quota_store_away_seconds_total", Seconds;
     /// Decisions of quotas and blocking budgets while the quota store did not answer.
     QUOTA_STORE_FALLBACK_DECISIONS: Counter[] = "tokengauge_quota_store_fallback_decisions_total", Count;
     /// Times that spending counted in this process alone, because too many names were known to share it.
