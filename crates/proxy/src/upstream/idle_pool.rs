@@ -137,23 +137,33 @@ impl IdlePool {
             && second.is_some_and(|idle| idle.since.elapsed() >= SHORT_PROBATION)
     }
 
+    /// Takes a connection that has stayed open long enough, or one that was closed meanwhile. The oldest one stays in the
+    /// pool until then, to show how long the endpoint keeps connections open.
+    fn take_proven(&self, idle: &mut VecDeque<IdleConnection>) -> Option<IdleConnection> {
+        let oldest = idle.front_mut()?;
+        if oldest.since.elapsed() >= self.required_age() || !oldest.io.is_open_and_idle() {
+            return idle.pop_front();
+        }
+        self.early_closes.store(0, Ordering::Relaxed);
+        match self.second_may_be_used(idle) {
+            true => idle.remove(1),
+            false => None,
+        }
+    }
+
     /// Takes a connection for a request, with the time since when it was idle. Until the endpoint is trusted, a
     /// `non_idempotent` request, and after an early close any, gets only one that has stayed open long enough.
     pub fn take(&self, non_idempotent: bool) -> Option<(Io, Instant)> {
         loop {
-            let (mut next, old_enough) = {
+            let next = {
                 let mut idle = locked(&self.idle);
                 if !self.is_cautious(non_idempotent) {
-                    (take_youngest(&mut idle)?, true)
-                } else if idle.front()?.since.elapsed() >= self.required_age() {
-                    (idle.pop_front()?, true)
-                } else if self.second_may_be_used(&idle) {
-                    // The oldest one stays, to show how long the endpoint keeps connections open.
-                    (idle.remove(1)?, true)
+                    take_youngest(&mut idle)
                 } else {
-                    (idle.pop_front()?, false)
+                    self.take_proven(&mut idle)
                 }
             };
+            let mut next = next?;
             let age = next.since.elapsed();
             if !next.io.is_open_and_idle() {
                 self.record_closed(age);
@@ -161,10 +171,6 @@ impl IdlePool {
             }
             self.early_closes.store(0, Ordering::Relaxed);
             self.record_open(age);
-            if !old_enough {
-                locked(&self.idle).push_front(next);
-                return None;
-            }
             if age < self.idle_for {
                 // Otherwise the other runtime goes on waiting for it, which works.
                 let _ = next.io.tcp_mut().move_to_current_runtime();
