@@ -61,7 +61,7 @@ const WRONG: [(&str, &str); 2] = [
     ("253402400000", "9999-12-31T23:59:59.999Z"),
 ];
 
-/// A proxy for a backend, with state, an objective and a budget, whose clock reads so many seconds since 1970.
+/// A proxy with state, an objective and a budget, whose clock begins at a number of seconds since 1970.
 struct WrongClock {
     process: Process,
     _backend: SteppedBackend,
@@ -69,13 +69,13 @@ struct WrongClock {
 }
 
 impl WrongClock {
-    async fn start(seconds: &str, tls: &str) -> WrongClock {
+    async fn start(seconds: &str, more: &str) -> WrongClock {
         let folder = TempDir::new().expect("a folder");
         let backend = SteppedBackend::start().await;
         let file = folder.path().join("proxy.toml");
         let (state, any) = (folder.path().join("state"), "listen = \"127.0.0.1:0\"\n");
         let text = format!(
-            "{any}state_dir = {state:?}\n[admin]\n{any}{tls}[[upstream]]\nname = \"u\"\nurl = \"http://{}\"\n\
+            "{any}state_dir = {state:?}\n[admin]\n{any}{more}[[upstream]]\nname = \"u\"\nurl = \"http://{}\"\n\
              [[route]]\nupstream = \"u\"\n[[slo]]\nname = \"up\"\navailability = true\nobjective = 0.9\n\
              [[budget]]\nname = \"month\"\nusd = 5\nperiod = \"30d\"\n",
             backend.address
@@ -88,6 +88,9 @@ impl WrongClock {
             .arg(folder.path().join("calls.jsonl"));
         command.env("LD_PRELOAD", wrong_clock(folder.path()));
         command.env("WALL_SECONDS", seconds);
+        for key in ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"] {
+            command.env(key, "key");
+        }
         WrongClock {
             process: Process::start_by(command).await,
             _backend: backend,
@@ -141,6 +144,18 @@ async fn a_clock_that_no_text_can_have_costs_no_call_its_measurement() {
         assert_eq!(proxy.logged(4).await, [written; 4]);
         proxy.ended().await;
     }
+}
+
+#[tokio::test]
+async fn an_s3_sink_waits_for_a_clock_that_it_can_sign_with() {
+    let sink = "[[sink]]\nkind = \"s3\"\nurl = \"http://127.0.0.1:9\"\nbucket = \"b\"\nbatch_wait = \"100ms\"\n";
+    let proxy = WrongClock::start(WRONG[0].0, sink).await;
+    assert_eq!(fetch(proxy.traffic(), "/hello").await.status, 200);
+    proxy
+        .process
+        .line("the clock of this machine is before 1970")
+        .await;
+    proxy.ended().await;
 }
 
 #[tokio::test]

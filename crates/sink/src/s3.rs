@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashSet};
 use std::io;
 use std::sync::Arc;
+use std::time::SystemTime;
 use tokengauge_store::columns::Value;
 use tokengauge_store::parquet_table::{Table, texts};
 
@@ -144,6 +145,18 @@ impl S3 {
         table.end()
     }
 
+    /// Fails where the clock is one by which no request can be signed: `object_store` would panic, and end the sink.
+    fn can_sign(&self) -> Result<(), SendError> {
+        if SystemTime::now() >= SystemTime::UNIX_EPOCH {
+            return Ok(());
+        }
+        let message = format!(
+            "{}: the clock of this machine is before 1970, and S3 takes no request of that time: set the clock",
+            self.address
+        );
+        Err(SendError::new(SendErrorKind::Denied, message))
+    }
+
     fn explain(&self, error: &object_store::Error) -> SendError {
         let said = Said::by(error);
         let CredentialSource { name, advice } = self.credentials;
@@ -165,6 +178,7 @@ impl S3 {
 
 impl Sink for S3 {
     async fn send(&self, rows: &[Row]) -> Result<(), SendError> {
+        self.can_sign()?;
         let mut hours: BTreeMap<i64, Vec<&Row>> = BTreeMap::new();
         for row in rows {
             hours.entry(hour(row)).or_default().push(row);
@@ -187,6 +201,7 @@ impl Sink for S3 {
     }
 
     async fn missing(&self, rows: Vec<Row>) -> Result<Vec<Row>, SendError> {
+        self.can_sign()?;
         let mut missing = Vec::with_capacity(rows.len());
         for row in rows {
             if !self.known(hour(&row)).await?.contains(id(&row)) {
