@@ -202,7 +202,7 @@ fn native_series<'a>(samples: impl Iterator<Item = &'a str>) -> usize {
     samples.filter(bare).count()
 }
 
-/// The built-in configuration on free ports, with `backend` in place of OpenAI, two workloads, and `more`.
+/// The built-in configuration on free ports, with `backend` instead of OpenAI, two workloads, and `more`.
 fn built_in(backend: SocketAddr, more: &str) -> String {
     let workload = |name: &str| {
         format!("[[workload]]\nname = \"{name}\"\nheaders = {{ x-workload = \"{name}\" }}\n")
@@ -260,7 +260,7 @@ impl SeriesFixture {
         fetch(self.process.admin, "/metrics").await.body
     }
 
-    /// The series, and those where histograms are native alone, that a Prometheus keeps by the relabelings of the example.
+    /// The series that a Prometheus with the relabelings of the example keeps, and how many these are with only native histograms.
     async fn kept_by_the_example(&self) -> [f64; 2] {
         let example = include_str!("../helm/tokengauge/examples/sidecars.yaml");
         let dropped = example

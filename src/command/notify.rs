@@ -63,7 +63,7 @@ pub(super) struct PreparedReceivers {
     channels: Vec<Channel>,
 }
 
-/// The file with what was sent to receivers, where there is a state directory.
+/// The file that remembers what was sent to receivers; `None` without a state directory.
 pub(super) fn delivery_state(config: &Config) -> Result<Option<DeliveryState>, Error> {
     let opened = config.state_dir.as_deref().map(DeliveryState::open);
     opened.transpose().map_err(|error| unusable(&error))

@@ -98,7 +98,7 @@ enum ValuesError {
 }
 
 fn of_values(text: &str) -> Result<String, ValuesError> {
-    // A file of comments alone has no values, as `helm -f` reads it.
+    // A file with only comments has no values, as `helm -f` reads it.
     let values: Option<Values> = serde_saphyr::from_str(text)?;
     let Some(values) = values else {
         return Ok(BUILT_IN.to_owned());

@@ -29,7 +29,7 @@ UPDATE = os.environ.get("TOKENGAUGE_UPDATE_GOLDEN") == "1"
 # Every version that the documentation names: from the oldest on, as far as there are schemas.
 VERSIONS = tuple(f"1.{minor}" for minor in range(25, 38))
 OBJECTIVES = PROJECT / "tests/real/rules/objectives.toml"
-# What plain YAML is not the text of, or nothing at all. The first may be names of objects, these and the second labels.
+# Words that YAML reads as something else unless they are in quotes: names of objects, labels, and any texts.
 NAME_WORDS = ("y", "no", "on", "true", "null", "1e3", "0x10", "012", "2026-01-01", "1.5")
 LABEL_WORDS = (*NAME_WORDS, "Y", "OFF", "1_000", "0b1")
 WORDS = (*LABEL_WORDS, "~", "a: b", "a #x", "#x", " both ", "- a", "{a}", "[", "*a", "&a", "!a", "%", "'", "12:30:45", ".inf")
@@ -142,7 +142,7 @@ def test_a_strict_linter_has_nothing_to_say(helm, values, file):
     assert [one for one in report["messages"] if one["severity"] > 1] == []
 
 
-# What stands for a word in values: as the name of an object, of a Service, of a namespace, as a label, as any text, as a variable's name.
+# Placeholders for a word in values, named by what Kubernetes takes there.
 PLACES = ("anobject", "aservice", "anamespace", "alabel", "atext", "avariable")
 
 
@@ -323,7 +323,7 @@ def test_the_registry_of_all_charts_is_that_of_every_image(helm, values, image, 
         documents = helm.documents({**more, **given, "imagePullSecrets": [{"name": "own"}]})
         found = set(images(documents))
         assert len(found) == 1 and found.pop().startswith(expected)
-        # The fleet of the example is not a part of the chart.
+        # The fleet of the example is not part of the chart.
         ours = [one for one in documents if one["kind"] in ("Deployment", "Job") and one["metadata"]["name"] != "tokengauge-fleet"]
         pods = [one["spec"]["template"]["spec"] for one in ours]
         secrets = [{"name": name} for name in ("own", "one", "two")]

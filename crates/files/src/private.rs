@@ -22,7 +22,7 @@ pub fn append_and_read(path: &Path) -> io::Result<File> {
     private(OpenOptions::new().append(true).read(true)).open(path)
 }
 
-/// Whether [`append`] would open a file. Leaves nothing behind; its folder is to be checked before it.
+/// Whether [`append`] would open a file. Leaves nothing behind. Check the folder first: see [`check_folder`].
 ///
 /// # Errors
 /// Why it would not.
@@ -42,7 +42,7 @@ pub fn check_folder(folder: &Path) -> io::Result<()> {
     let existing = folder.ancestors().find(there).unwrap_or(Path::new(""));
     let name = format!("{PROBE}{}", std::process::id());
     if existing == folder {
-        // Fails where it is no folder.
+        // Fails if it is not a folder.
         std::fs::create_dir_all(folder)?;
         let probe = folder.join(name);
         private(OpenOptions::new().write(true).create_new(true)).open(&probe)?;

@@ -100,7 +100,7 @@ template:
           - { name: config, mountPath: /etc/tokengauge/injector, readOnly: true }
           {{- end }}
     volumes:
-      # Where `state_dir` may be: of the real one only the process that keeps it may write.
+      # For a `state_dir`. Only the process that keeps its state may write to the real volume.
       - { name: state, emptyDir: { sizeLimit: 16Mi } }
       - name: config
         configMap: { name: {{ default (include "tokengauge.check.name" .) .Values.existingConfigMap | quote }} }

@@ -19,7 +19,7 @@ pub(super) fn check(args: &CheckArgs) -> Result<(), Error> {
     config::check_named_files(&text, &origin)?;
     files(&config)?;
     started(&config)?;
-    // What values name is in the pod.
+    // A file of values names folders of the pod.
     let here = !args.config.config.as_deref().is_some_and(config::is_values);
     if here {
         state(&config)?;
