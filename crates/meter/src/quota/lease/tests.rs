@@ -228,8 +228,8 @@ fn an_outage_lets_no_more_through_than_one_process_would_and_a_lease_each() {
         .collect();
     for (away, until) in [
         (vec![], 55_000),
-        (Vec::from_iter([10_000..30_000]), 55_000),
-        (Vec::from_iter([2_000..50_000]), 55_000),
+        (std::iter::once(10_000..30_000).collect(), 55_000),
+        (std::iter::once(2_000..50_000).collect(), 55_000),
         (flaps, 55_000),
     ] {
         let (taken, one) = admitted_at_full_load(&away, until);
