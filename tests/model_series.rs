@@ -17,6 +17,8 @@ use tokio::time::sleep;
 
 /// What the document may be off by, as a share.
 const TOLERANCE: f64 = 0.03;
+/// The same for what gzip makes of it: the digits of the figures are others each time.
+const GZIP_TOLERANCE: f64 = 0.06;
 /// Frames with a word of each stream, and milliseconds between them.
 const FRAMES: usize = 40;
 const GAP: u64 = 15;
@@ -333,8 +335,15 @@ fn written(name: &str) -> Vec<f64> {
 /// What of a row is off by more than the tolerance.
 fn off(name: &str, found: &[f64]) -> Option<String> {
     let written = written(name);
-    let near = |(written, found): (&f64, &f64)| (written / found - 1.0).abs() <= TOLERANCE;
-    let same = written.len() == found.len() && written.iter().zip(found).all(near);
+    let near = |(column, (written, found)): (usize, (&f64, &f64))| {
+        let tolerance = if column == 3 {
+            GZIP_TOLERANCE
+        } else {
+            TOLERANCE
+        };
+        (written / found - 1.0).abs() <= tolerance
+    };
+    let same = written.len() == found.len() && written.iter().zip(found).enumerate().all(near);
     (!same).then(|| format!("{name}: docs/fleet.md has {written:?}, it is {found:?}"))
 }
 
