@@ -85,7 +85,8 @@ impl SinkQueues {
         SinkQueues(queues.map(|one| MemoryQueue::new(one.queue)).collect())
     }
 
-    /// The subscribers that fill the queues: of the calls that the ledger does not write or, without a ledger, of all calls.
+    /// The subscribers that fill the queues. They get the calls that the ledger does not write, or all calls if there is no
+    /// ledger.
     pub fn subscribers(&self) -> Vec<Arc<dyn Subscriber>> {
         let queues = self.0.iter();
         queues.map(|queue| Arc::clone(queue) as _).collect()

@@ -128,7 +128,7 @@ impl Body {
     /// The bytes have ended: returns what is left to be read.
     pub(super) fn finish(&mut self) -> BodyRemainder {
         match std::mem::replace(&mut self.state, BodyState::Finished) {
-            // Nothing came: an array of events that never began is no stream.
+            // Nothing came. An array of events that never began is not a stream.
             BodyState::Undecided(hints) if hints.declared == Some(Framing::Json) => {
                 self.framing = Framing::Json;
                 BodyRemainder::Finished

@@ -223,8 +223,8 @@ fn billed(record: &CallRecord) -> Usage {
     let (reported, ours) = (&record.tokens.reported, &record.tokens.normalised);
     let refused = is_refused(record.outcome);
     let details = reported.details;
-    // With text, a usage of zeros is one that a server filled in: nobody knows what is billed. A
-    // call of a tool alone can come from a program, which costs no tokens.
+    // With text, a usage of zeros is one that a server filled in: nobody knows what is billed. An
+    // answer with only a tool call can come from a program, which costs no tokens.
     let text = ours.answer.unwrap_or(0) + ours.reasoning.unwrap_or(0);
     let is_filled_in = reported.output == Some(0) && text > 0;
     if is_filled_in && reported.input == Some(0) {

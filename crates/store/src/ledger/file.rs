@@ -268,7 +268,8 @@ pub(super) fn keep_statements(connection: &Connection) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// Brings a file to the newest version, in one transaction: where a step fails it stays as it was. Returns whether it was empty.
+/// Brings a file to the newest version, in one transaction, so that it stays as it was if a step fails. Returns whether it
+/// was empty.
 fn migrate(connection: &mut Connection, steps: &[&str]) -> Result<bool, WriteError> {
     let number = |connection: &Connection, sql| connection.query_row(sql, [], |row| row.get(0));
     let found: i64 = number(connection, "PRAGMA user_version")?;

@@ -66,7 +66,7 @@ pub(super) struct Retention {
     clock: Option<(i64, Instant)>,
     /// The clock in the file; `None` in a new file.
     saved: Option<i64>,
-    /// Calls deleted since the last log line: for their age, and for want of room.
+    /// Calls deleted since the last log line: by age, and by size.
     deleted: [usize; 2],
     logged_at: Option<Instant>,
     warned_at: Option<Instant>,

@@ -25,7 +25,7 @@ pub(super) struct Matching {
     names: Vec<(Kind, i64)>,
     /// Whether every combination matches.
     pub(super) all: bool,
-    /// Columns of calls alone, such as their session and user, and the ids of which each has
+    /// Columns that only calls have, such as their session and user, and the ids of which each has
     /// one.
     of_calls: Vec<IdsOfColumn>,
 }
