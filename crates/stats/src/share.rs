@@ -3,6 +3,7 @@
 use crate::check;
 use crate::error::{Error, Result};
 use crate::interval::Interval;
+use statrs::distribution::{Beta, ContinuousCDF};
 use statrs::function::beta::ln_beta;
 
 /// Halvings of the range that a bound is in: more than a number's digits.
@@ -30,15 +31,7 @@ const PRIOR: f64 = 0.5;
 /// assert!(none.lower == 0.0 && none.upper > 0.012 && none.upper < 0.015, "{none:?}");
 /// ```
 pub fn interval(with: u64, units: u64, confidence: f64) -> Result<Interval> {
-    let left_out = check::left_out(confidence)?;
-    check::at_least(1, usize::try_from(units).unwrap_or(usize::MAX))?;
-    if with > units {
-        return Err(Error::OutOfRange {
-            name: "units with the event",
-            wanted: "at most all units",
-            value: with as f64,
-        });
-    }
+    let left_out = checked(with, units, confidence)?;
     let (with, without) = (with as f64, (units - with) as f64);
     let mixture = ln_beta(PRIOR + with, PRIOR + without) - ln_beta(PRIOR, PRIOR);
     // 0 · ln 0 is 0.
@@ -50,6 +43,54 @@ pub fn interval(with: u64, units: u64, confidence: f64) -> Result<Interval> {
         lower: edge(observed, 0.0, &inside),
         upper: edge(observed, 1.0, &inside),
     })
+}
+
+/// The interval of a share for one look at a number of units that was fixed beforehand, such as the runs of a simulation.
+///
+/// Source: Clopper and Pearson, Biometrika 26 (1934).
+///
+/// # Errors
+///
+/// Those of [`interval`].
+///
+/// ```
+/// use tokengauge_stats::share;
+///
+/// // scipy.stats.binomtest(25, 500).proportion_ci(0.95, "exact")
+/// let alarms = share::fixed_interval(25, 500, 0.95).unwrap();
+/// assert!((alarms.lower - 0.0326).abs() < 1e-4 && (alarms.upper - 0.0729).abs() < 1e-4, "{alarms:?}");
+/// ```
+pub fn fixed_interval(with: u64, units: u64, confidence: f64) -> Result<Interval> {
+    let tail = checked(with, units, confidence)? / 2.0;
+    let (with, without) = (with as f64, (units - with) as f64);
+    let quantile = |a: f64, b: f64, probability: f64| {
+        let beta = Beta::new(a, b).map_err(|_| Error::NotFinite)?;
+        Ok(beta.inverse_cdf(probability))
+    };
+    Ok(Interval {
+        lower: match with > 0.0 {
+            true => quantile(with, without + 1.0, tail)?,
+            false => 0.0,
+        },
+        upper: match without > 0.0 {
+            true => quantile(with + 1.0, without, 1.0 - tail)?,
+            false => 1.0,
+        },
+    })
+}
+
+/// The part of the intervals that miss the share, where the counts make sense.
+fn checked(with: u64, units: u64, confidence: f64) -> Result<f64> {
+    let left_out = check::left_out(confidence)?;
+    check::at_least(1, usize::try_from(units).unwrap_or(usize::MAX))?;
+    match with <= units {
+        true => Ok(left_out),
+        false => Err(Error::OutOfRange {
+            name: "units with the event",
+            wanted: "at most all units",
+            value: with as f64,
+        }),
+    }
 }
 
 /// The last share on the way from one that is inside to an end.
