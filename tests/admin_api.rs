@@ -337,21 +337,20 @@ async fn streams_in_flight_show_live_tokens_and_go_away() {
     let live = value(&text, "tokengauge_tokens_total", &counted).expect("live tokens");
     assert!((38.0..=40.0).contains(&live), "{live}");
     drop(call);
-    // The background may still hold the call for an instant.
+    // The background may still hold the call for an instant, and lowers the gauge last.
     let end = Instant::now() + TIMEOUT;
-    let mut streams = server.json("/api/v1/streams").await;
-    while streams["streams"] != serde_json::json!([]) && Instant::now() < end {
+    let in_flight = async || {
+        let text = server.fetch("/metrics").await.body;
+        value(&text, "tokengauge_streams_in_flight", &gauge)
+    };
+    while in_flight().await != Some(0.0) && Instant::now() < end {
         tokio::time::sleep(std::time::Duration::from_millis(10)).await;
-        streams = server.json("/api/v1/streams").await;
     }
+    assert_eq!(in_flight().await, Some(0.0));
+    let streams = server.json("/api/v1/streams").await;
     assert_eq!(streams["streams"], serde_json::json!([]));
     let of_an_agent = server.fetch("/api/v1/streams?agent=nobody").await.body;
     assert!(of_an_agent.contains("\"now\":0.0"), "{of_an_agent}");
-    let text = server.fetch("/metrics").await.body;
-    assert_eq!(
-        value(&text, "tokengauge_streams_in_flight", &gauge),
-        Some(0.0)
-    );
 }
 
 #[tokio::test]

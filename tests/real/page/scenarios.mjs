@@ -1097,10 +1097,11 @@ async function stalls(world) {
   const session = `stalled-${Date.now()}`;
   await call(world.full.proxy, { session, behave: "ttft=20ms,gap=5ms,tokens=60,stall=3000ms@30" });
   const { page, wrong } = await open(world.browser, world.full.admin, { path: `calls?session=${session}` });
-  await until("its gap", async () => /^3\.\d+ s$/.test((await below(page, "#calls", "Longest gap"))[0] ?? ""));
+  // At least as long as it was told to stand still, longer on a busy machine.
+  await until("its gap", async () => Number.parseFloat((await below(page, "#calls", "Longest gap"))[0]) >= 3);
   assert.equal(await page.locator("#calls tbody .tag.good").count(), 0, "it is not shown as good");
   await page.locator("#calls tbody th a").click();
-  assert.match(await page.locator("#call .stalled").innerText(), /^1 stall Within these phases no token came for 3\.\d+ s at once, [789]\d% of the call\.$/);
+  assert.match(await page.locator("#call .stalled").innerText(), /^1 stall Within these phases no token came for \d+(\.\d+)? s at once, [789]\d% of the call\.$/);
   const [gap, whole] = await Promise.all([".split.gap i", ".split:not(.gap)"].map((part) => page.locator(`#call ${part}`).first().boundingBox()));
   assert.ok(gap.width > whole.width * 0.7 && gap.width < whole.width * 0.97, JSON.stringify([gap, whole]));
   assert.deepEqual(await inaccessible(page), [], "a call that stood still");
