@@ -91,6 +91,45 @@ impl Folder {
         store.write(&calls.collect::<Vec<_>>()).expect("written");
     }
 
+    /// Five calls of each session over ten hours that ended an hour ago, one session of the candidate for 19 of the baseline;
+    /// each hour is a tenth slower than the one before.
+    fn write_trend(&self, candidate: f64) {
+        const SESSIONS: usize = 26_000;
+        let begin = SystemTime::now() - Duration::from_secs(11 * 3_600);
+        let every = 36_000_000.0 / (5 * SESSIONS) as f64;
+        let mut store = Store::open(&self.ledger()).expect("opens");
+        let mut batch = Vec::new();
+        for (place, call) in Records::new(begin, every).take(5 * SESSIONS).enumerate() {
+            let session = place / 5;
+            let (name, factor) = match session % 20 {
+                0 => ("new", candidate),
+                _ => ("old", 1.0),
+            };
+            let hours = place as f64 * every / 3_600_000.0;
+            let differs = 1.0 + (session * 7_919 % 101) as f64 / 202.0;
+            let speed = 40.0 * factor * differs * 0.9_f64.powf(hours);
+            let call: CallRecord = serde_json::from_value(json!({
+                "id": call.id, "started_at": call.started_at, "route": name, "upstream": name,
+                "dialect": "openai_chat", "operation": "chat", "operation_class": "generation",
+                "outcome": "complete", "status": 200, "session": format!("{name}-{session}"),
+                "model_requested": "m", "streamed": true, "warm_up": false, "finish_reasons": ["stop"],
+                "tokens": {"normalised": {"output": 200}, "reported": {}},
+                "seconds": {"ttft": 0.3, "duration": 6.0, "last_token": 0.3 + 200.0 / speed},
+                "tps": {"output": speed}, "frames": 50, "stalls": 0, "segments": [],
+                "bytes": {"request": 1_000, "response": 1},
+            }))
+            .expect("a record");
+            batch.push(call);
+            if batch.len() == 1_000 {
+                let calls = batch
+                    .iter()
+                    .filter_map(|call| StoredCall::of_record(call, Some(3)));
+                store.write(&calls.collect::<Vec<_>>()).expect("written");
+                batch.clear();
+            }
+        }
+    }
+
     async fn run(&self, arguments: &[&str]) -> (Option<i32>, String, String) {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tokengauge"));
         command.args(arguments).current_dir(self.0.path());
@@ -163,11 +202,11 @@ async fn every_verdict_is_reached_and_has_its_exit_code() {
     let (code, out, error) = alike.gate(&[]).await;
     assert_eq!(code, Some(0), "{out}{error}");
     assert!(
-        out.starts_with("gate rollout: pass: all 8 checks hold\n"),
+        out.starts_with("gate rollout: pass: all 5 checks hold\n"),
         "{out}"
     );
     assert!(
-        out.contains("candidate upstream new: 700 sessions, 700 complete, 1400 calls"),
+        out.contains("candidate upstream new: 700 sessions, 698 compared, 1400 calls"),
         "{out}"
     );
 
@@ -191,14 +230,11 @@ async fn every_verdict_is_reached_and_has_its_exit_code() {
         "{out}"
     );
     assert!(
-        out.contains("title=gate rollout%3A truncated::truncated worse by 12.50 points ("),
+        out.contains("title=gate rollout%3A truncated::truncated worse by 12."),
         "{out}"
     );
     let (_, out, _) = faster.gate(&["--format", "markdown"]).await;
-    assert!(
-        out.contains("| truncated | fail | 0.00 % | 12.50 % |"),
-        "{out}"
-    );
+    assert!(out.contains("| truncated | fail | 0.00 % | 12."), "{out}");
 
     let few = Folder::new();
     few.config(GATE);
@@ -210,12 +246,83 @@ async fn every_verdict_is_reached_and_has_its_exit_code() {
     assert_eq!(report["checks"][0]["upper"], Value::Null);
     let long_ago = format!("{GATE}max_wait = \"1h\"\n");
     few.config(&long_ago);
-    let (code, _, error) = few.gate(&[]).await;
-    assert_eq!(code, Some(1), "{error}");
+    let (code, out, error) = few.gate(&[]).await;
+    assert_eq!(code, Some(3), "waiting decides nothing: {error}");
+    let decide = "no verdict within `max_wait`, 1h, so that you have to decide: too few sessions";
+    assert!(error.contains(decide), "{error}");
+    let forecast = "; a candidate as good as the baseline passes in about ";
     assert!(
-        error.contains("inconclusive for longer than `max_wait`, 1h: too few sessions"),
-        "{error}"
+        out.contains(forecast)
+            && out.contains(" at this rate (0.2 sessions a minute, 50 % of the traffic)"),
+        "{out}"
     );
+}
+
+#[tokio::test]
+async fn a_plan_says_how_long_a_verdict_takes() {
+    let folder = Folder::new();
+    folder.config(GATE);
+    folder.write(SESSIONS, 40.0, None);
+    let (code, out, error) = folder.gate(&["--plan"]).await;
+    assert_eq!(code, Some(0), "{out}{error}");
+    let lines: Vec<&str> = out.lines().collect();
+    assert!(
+        lines[0].starts_with("gate rollout: the baseline had 700 sessions with 1400 calls; "),
+        "{out}"
+    );
+    let minutes = |share: &str| -> f64 {
+        let line = lines.iter().find(|line| line.starts_with(share));
+        let (_, time) = line
+            .and_then(|line| line.split_once("in about "))
+            .expect("a time");
+        let time = time.split("  ").next().expect("a time");
+        let time = humantime::parse_duration(time).expect("a time");
+        time.as_secs_f64() / 60.0
+    };
+    assert!(minutes("1 %") > 3.0 * minutes("5 %"), "{out}");
+    assert!(minutes("5 %") > 2.0 * minutes("20 %"), "{out}");
+    let (_, json, _) = folder.gate(&["--plan", "--format", "json"]).await;
+    let plan: Value = serde_json::from_str(&json).expect("JSON");
+    assert_eq!(plan["at"].as_array().map(Vec::len), Some(5), "{plan:#}");
+
+    let process = Process::start(&folder.config(GATE)).await;
+    let (status, of_api) = get(process.admin, "/api/v1/gates/rollout/plan").await;
+    assert_eq!(
+        (status, &of_api["at"][1]),
+        (200, &plan["at"][1]),
+        "{of_api:#}"
+    );
+    let (status, missing) = get(process.admin, "/api/v1/gates/other/plan").await;
+    assert_eq!(status, 404, "{missing}");
+    process.signal(Signal::TERM);
+    process.ended().await;
+
+    let few = Folder::new();
+    few.config(GATE);
+    few.write(20, 40.0, None);
+    let (_, out, _) = few.gate(&["--plan"]).await;
+    let reason = "the baseline (upstream old) had 20 sessions in the last 1day; 50 are needed to know how they vary";
+    assert!(out.contains(reason), "{out}");
+}
+
+/// A baseline whose speed falls by a tenth an hour for ten hours, with more calls than are read, and a candidate that is as
+/// good, or a fifth slower. Whoever reads the newest calls of one side alone takes the trend for a difference.
+#[tokio::test]
+async fn a_trend_of_more_calls_than_are_read_decides_nothing() {
+    for (tps, verdict) in [(1.0, "pass"), (0.8, "fail")] {
+        let folder = Folder::new();
+        folder.config(GATE);
+        folder.write_trend(tps);
+        let (_, out, error) = folder.gate(&["--format", "json"]).await;
+        let report: Value = serde_json::from_str(&out).unwrap_or_else(|_| panic!("{error}"));
+        assert_eq!(report["verdict"], verdict, "{report:#}");
+        assert_eq!(report["baseline"]["one_in"], 2, "{report:#}");
+        assert_eq!(report["candidate"]["one_in"], 1, "{report:#}");
+        let tps = &report["checks"][0];
+        let worse = tps["value"].as_f64().expect("a value");
+        let truth = if verdict == "pass" { 0.0 } else { 0.2 };
+        assert!((worse - truth).abs() < 0.03, "{tps:#}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

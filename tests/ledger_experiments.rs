@@ -7,7 +7,9 @@ use std::time::{Duration, Instant, SystemTime};
 use tokengauge::call::CallRecord;
 use tokengauge::history::{self, TimedCall};
 use tokengauge::ledger::{Reader, Store, StoredCall};
-use tokengauge::query::{ExperimentUnits, Threshold, UnitKind, UnitQuery};
+use tokengauge::query::{
+    CallUnitQuery, CallUnits, ExperimentUnits, Filter, Threshold, UnitKind, UnitQuery,
+};
 use tokengauge_core::call::{Operation, Outcome};
 use tokengauge_test_support::records::{Records, SplitMix64};
 
@@ -222,4 +224,73 @@ fn an_experiment_that_is_not_there_has_no_units() {
     written(&path, &sample(5, 50, 4_000.0), &mut SplitMix64(5));
     let found = Reader::new(&path, Instant::now).experiment_units(&UnitQuery::default());
     assert_eq!(found.expect("an answer"), ExperimentUnits::default());
+}
+
+/// The units by name; those of single calls in the order of their starts.
+fn sorted(mut found: CallUnits) -> CallUnits {
+    found.units.sort_by(|one, other| {
+        (&one.name, one.sums.first_at(), one.sums.last_at()).cmp(&(
+            &other.name,
+            other.sums.first_at(),
+            other.sums.last_at(),
+        ))
+    });
+    found
+}
+
+#[test]
+fn calls_by_unit_are_those_of_calls_in_memory_and_a_sample_has_whole_sessions() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("ledger.sqlite");
+    let records = sample(5, 900, 150.0);
+    written(&path, &records, &mut SplitMix64(6));
+    let reader = Reader::new(&path, Instant::now);
+    let upstream = records[0].upstream.to_string();
+    let in_memory = |query: &CallUnitQuery| {
+        sorted(history::call_units(
+            records.iter().filter_map(TimedCall::of),
+            query,
+        ))
+    };
+    for unit in KINDS {
+        for (upstream, variant, from) in [
+            (None, None, 0),
+            (Some(upstream.clone()), None, 20_000),
+            (None, Some("a".to_owned()), 0),
+            (None, Some("nobody".to_owned()), 0),
+        ] {
+            let filter = Filter {
+                since: Some(at(from)),
+                until: Some(at(100_000)),
+                upstream,
+                operation_classes: Filter::counted(),
+                ..Filter::default()
+            };
+            let query = CallUnitQuery {
+                filter,
+                variant,
+                unit,
+                max_calls: 10_000,
+            };
+            let found = sorted(reader.call_units(&query).expect("units"));
+            assert_eq!(found, in_memory(&query), "{query:?}");
+        }
+    }
+    let mut query = CallUnitQuery {
+        filter: Filter::default(),
+        variant: None,
+        unit: UnitKind::Session,
+        max_calls: 10_000,
+    };
+    let all = reader.call_units(&query).expect("units");
+    query.max_calls = 300;
+    let some = reader.call_units(&query).expect("units");
+    assert_eq!((some.calls, some.one_in), (900, 4));
+    let (all, some) = (sorted(all).units, sorted(some).units);
+    assert!(
+        some.iter().all(|unit| all.contains(unit)),
+        "sessions are whole"
+    );
+    let share = some.len() as f64 / all.len() as f64;
+    assert!((0.1..0.45).contains(&share), "{share}");
 }

@@ -43,6 +43,10 @@ pub struct GateArgs {
     /// The credentials for that Prometheus.
     #[command(flatten)]
     pub credentials: PrometheusCredentials,
+    /// Print how long a verdict takes with several shares of the traffic, by the calls that the baseline had in the gate's window:
+    /// before a rollout
+    #[arg(long, conflicts_with_all = ["emit", "prometheus", "since", "audit"])]
+    pub plan: bool,
     /// What to write
     #[arg(long, value_enum, default_value_t = GateFormat::Text)]
     pub format: GateFormat,

@@ -5,11 +5,11 @@ use super::objectives::{check_route, check_workload};
 use super::resolve::{Problems, check_label};
 use super::spanned::Spanned;
 use super::*;
-use crate::gate::{Ceilings, Gate, Margins, Measured, Select};
+use crate::gate::{Ceilings, Gate, Margins, Select};
 use crate::slo::Sli;
 use std::collections::HashSet;
 use tokengauge_core::experiment::AssignedUnit;
-use tokengauge_experiments::{DEFAULT_ALPHA, DEFAULT_MIN_UNITS, Metric, Rules};
+use tokengauge_experiments::{DEFAULT_ALPHA, Metric, Rules};
 use tokengauge_store::query::{Threshold, UnitKind};
 
 /// The most gates: each is evaluated when all are asked for.
@@ -65,7 +65,7 @@ fn gate(written: &file::Gate, known: &Known<'_>, problems: &mut Problems<'_>) ->
             alpha: written.alpha.unwrap_or(DEFAULT_ALPHA),
             ttft_above: span(&written.ttft_above).map(|span| Threshold::near(span.as_secs_f64())),
             tps_below: written.tps_below.map(Threshold::near),
-            min_units: written.min_sessions.unwrap_or(DEFAULT_MIN_UNITS),
+            min_units: written.min_sessions.unwrap_or(Gate::MIN_UNITS),
             settled_after: span(&written.settled_after).unwrap_or(Rules::default().settled_after),
         },
         margins: margins(written, problems),
@@ -77,7 +77,6 @@ fn gate(written: &file::Gate, known: &Known<'_>, problems: &mut Problems<'_>) ->
         max_burn: written.max_burn.unwrap_or(Gate::MAX_BURN),
         window: span(&written.window).unwrap_or(Gate::WINDOW),
         max_wait: span(&written.max_wait),
-        after_max_wait: written.after_max_wait.unwrap_or_default(),
     }
 }
 
@@ -141,27 +140,20 @@ fn margins(written: &file::Gate, problems: &mut Problems<'_>) -> Margins {
     let ttft = share(of.ttft_above).filter(|_| written.ttft_above.is_some());
     let slow = share(of.tps_below).filter(|_| written.tps_below.is_some());
     let all = [
-        (
-            Measured::Of(Metric::Tps),
-            Some(of.tps.unwrap_or(Margins::TPS)),
-        ),
-        (Measured::Of(Metric::TtftAbove), ttft),
-        (Measured::Of(Metric::TpsBelow), slow),
-        (Measured::Of(Metric::Cost), of.cost),
-        (Measured::Of(Metric::Failures), share(of.failures)),
-        (Measured::Of(Metric::Truncated), share(of.truncated)),
-        (Measured::Of(Metric::Refused), share(of.refused)),
-        (Measured::Of(Metric::Empty), share(of.empty)),
-        (Measured::Of(Metric::CutOff), share(of.cut_off)),
-        (
-            Measured::Of(Metric::InvalidToolCalls),
-            share(of.invalid_tool_calls),
-        ),
-        (Measured::Retries, share(of.retries)),
+        (Metric::Tps, Some(of.tps.unwrap_or(Margins::TPS))),
+        (Metric::TtftAbove, ttft),
+        (Metric::TpsBelow, slow),
+        (Metric::Cost, of.cost),
+        (Metric::Failures, share(of.failures)),
+        (Metric::Truncated, share(of.truncated)),
+        (Metric::Refused, share(of.refused)),
+        (Metric::Empty, share(of.empty)),
+        (Metric::CutOff, of.cut_off),
+        (Metric::InvalidToolCalls, of.invalid_tool_calls),
     ];
     let all = all.into_iter();
     Margins(
-        all.filter_map(|(measured, margin)| Some((measured, margin?)))
+        all.filter_map(|(metric, margin)| Some((metric, margin?)))
             .collect(),
     )
 }

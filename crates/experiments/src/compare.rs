@@ -49,9 +49,11 @@ pub struct Level {
 /// [`Metric::is_relative`] says.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Difference {
-    /// The estimate, for one-sided bounds at other levels.
+    /// The estimate, for one-sided bounds at other levels: of a relative metric, that of the logarithm of the ratio.
     pub estimate: Estimate,
-    /// The interval at confidence 1 − α of this metric alone.
+    /// By how much it is above.
+    pub value: f64,
+    /// The interval of that at confidence 1 − α of this metric alone.
     pub interval: Interval,
     /// The always-valid p value of no difference, of this metric alone.
     pub p: f64,
@@ -84,7 +86,6 @@ pub fn compare(baseline: &Group, changed: &Group, rules: &Rules) -> Vec<Comparis
     let defined = Metric::ALL.into_iter();
     let defined = defined.filter(|metric| metric.is_defined(rules));
     let alone = sequence_of(1, rules).ok();
-    let biased = unavailable_differs(baseline, changed, &sequence);
     let strata = Strata::of(baseline, changed);
     let one = |metric: Metric| {
         let strata = strata.by(metric);
@@ -96,9 +97,9 @@ pub fn compare(baseline: &Group, changed: &Group, rules: &Rules) -> Vec<Comparis
             (changed, of(stratified::Strata::changed)),
         ];
         let [a, b] = sides.map(|(group, estimate)| level(metric, group, estimate, alone.as_ref()));
-        let difference = match &biased {
-            Some(reason) if metric.needs_tps() => Err(reason.clone()),
-            _ => compared(metric, [baseline, changed], strata, &sequence),
+        let difference = match unmeasured_differ(metric, [baseline, changed], &sequence) {
+            Some(reason) => Err(reason),
+            None => compared(metric, [baseline, changed], strata, &sequence),
         };
         Comparison {
             metric,
@@ -161,20 +162,25 @@ fn compared(
     sequence: &Result<Sequence, Error>,
 ) -> Result<Difference, Withheld> {
     if metric == Metric::Cost {
-        priced(baseline, changed)?;
+        priced(&[baseline, changed])?;
     } else if !metric.is_relative() {
         enough(baseline.tally(metric), changed.tally(metric))?;
     }
     let strata = strata?;
     let estimate = match metric.is_relative() {
-        true => strata.relative_difference(),
+        true => strata.log_ratio(),
         false => strata.difference(),
     }?;
     let sequence = sequence.clone()?;
     let p = sequence.p_value(&estimate, 0.0)?;
+    let interval = sequence.interval(&estimate)?;
     Ok(Difference {
         estimate,
-        interval: sequence.interval(&estimate)?,
+        value: metric.of_estimate(estimate.value),
+        interval: Interval {
+            lower: metric.of_estimate(interval.lower),
+            upper: metric.of_estimate(interval.upper),
+        },
         p,
         adjusted_p: p,
     })
@@ -189,32 +195,41 @@ fn enough(a: &Tally, b: &Tally) -> Result<(), Withheld> {
     }
 }
 
-fn priced(baseline: &Group, changed: &Group) -> Result<(), Withheld> {
-    let unpriced = |group: &Group| group.unpriced() as f64 > MAX_UNPRICED * group.calls() as f64;
-    let groups = [baseline, changed];
-    match groups
-        .iter()
-        .any(|group| group.priced_calls() == 0 || unpriced(group))
-    {
-        true => Err(Withheld::NoPrice {
-            calls: baseline.unpriced() + changed.unpriced(),
+/// Whether all calls that should have a price have one.
+///
+/// # Errors
+///
+/// When more than 1 % of a group's calls have none, failed ones aside, or when none has one.
+pub fn priced(groups: &[&Group]) -> Result<(), Withheld> {
+    let is_priced = |group: &&Group| {
+        group.priced_calls() > 0 && group.unpriced() as f64 <= MAX_UNPRICED * group.calls() as f64
+    };
+    match groups.iter().all(is_priced) {
+        true => Ok(()),
+        false => Err(Withheld::NoPrice {
+            calls: groups.iter().map(|group| group.unpriced()).sum(),
         }),
-        false => Ok(()),
     }
 }
 
-/// Why decode speeds are not comparable: the calls that have none are not the same share of both groups.
-fn unavailable_differs(
-    baseline: &Group,
-    changed: &Group,
+/// Why the calls that have a speed, or a time to first token, are not alike: those that have none are not the same share of
+/// both groups.
+fn unmeasured_differ(
+    metric: Metric,
+    groups: [&Group; 2],
     sequence: &Result<Sequence, Error>,
 ) -> Option<Withheld> {
-    let (a, b) = (baseline.unavailable(), changed.unavailable());
+    let [a, b] = groups.map(|group| group.unmeasured(metric));
+    let (a, b) = (a?, b?);
     enough(a, b).ok()?;
     let estimate = difference(&a.arm, &b.arm).ok()?;
     let p = sequence.as_ref().ok()?.p_value(&estimate, 0.0).ok()?;
     let share = |tally: &Tally| tally.arm.ratio().map_or(0.0, |ratio| ratio.value);
-    (p <= CHECK_ALPHA).then(|| Withheld::TpsUnavailableDiffers {
+    (p <= CHECK_ALPHA).then(|| Withheld::UnmeasuredDiffer {
+        what: match metric {
+            Metric::TtftAbove => "time to first token",
+            _ => "TPS",
+        },
         baseline: share(a),
         changed: share(b),
     })

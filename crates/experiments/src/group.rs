@@ -10,10 +10,12 @@ use tokengauge_stats::ratio::{Arm, Unit};
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Group {
     metrics: [Tally; METRICS],
-    unavailable: Tally,
+    without_tps: Tally,
+    without_ttft: Tally,
     strata: BTreeMap<Stratum, Arms>,
     calls: u64,
     failures: u64,
+    cut_off: u64,
     priced_calls: u64,
     ttft_calls: u64,
     tps_calls: u64,
@@ -21,7 +23,8 @@ pub struct Group {
 
 /// The units of one ratio.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Tally {
+pub struct Tally {
+    /// Their sums.
     pub arm: Arm,
     /// Units with something in the numerator.
     pub with: u64,
@@ -46,12 +49,15 @@ impl Group {
             tally.push(metric.of(sums));
             arm.push(metric.of(sums));
         }
-        self.unavailable.push(Unit {
-            numerator: sums.tps_unavailable as f64,
+        let of_calls = |calls: u64| Unit {
+            numerator: calls as f64,
             denominator: sums.calls as f64,
-        });
+        };
+        self.without_tps.push(of_calls(sums.tps_unavailable));
+        self.without_ttft.push(of_calls(sums.ttft_unavailable));
         self.calls += sums.calls;
         self.failures += sums.failures;
+        self.cut_off += sums.cut_off;
         self.priced_calls += sums.priced_calls;
         self.ttft_calls += sums.ttft_calls;
         self.tps_calls += sums.tps_calls;
@@ -59,7 +65,7 @@ impl Group {
 
     /// The number of units.
     pub fn units(&self) -> u64 {
-        self.unavailable.arm.units()
+        self.without_tps.arm.units()
     }
 
     /// The number of calls.
@@ -99,7 +105,8 @@ impl Group {
         self.tps_calls
     }
 
-    pub(crate) fn tally(&self, metric: Metric) -> &Tally {
+    /// The units of a metric.
+    pub fn tally(&self, metric: Metric) -> &Tally {
         &self.metrics[metric as usize]
     }
 
@@ -107,9 +114,24 @@ impl Group {
         &self.strata
     }
 
-    /// Calls without a decode speed, among all calls.
-    pub(crate) fn unavailable(&self) -> &Tally {
-        &self.unavailable
+    /// Calls that failed.
+    pub(crate) fn failures(&self) -> u64 {
+        self.failures
+    }
+
+    /// Calls whose answer had begun and was lost.
+    pub(crate) fn cut_off(&self) -> u64 {
+        self.cut_off
+    }
+
+    /// The calls, among all, that a metric is not of although they ended: those without a decode speed or without a time
+    /// to first token.
+    pub(crate) fn unmeasured(&self, metric: Metric) -> Option<&Tally> {
+        match metric {
+            Metric::Tps | Metric::TpsBelow => Some(&self.without_tps),
+            Metric::TtftAbove => Some(&self.without_ttft),
+            _ => None,
+        }
     }
 }
 

@@ -225,6 +225,8 @@ fn arm_report(arm: &Seen<'_>) -> ArmReport {
         units: arm.units,
         complete_units: arm.complete.units(),
         calls: arm.complete.calls(),
+        failed_calls: arm.complete.failures(),
+        unfinished_calls: arm.complete.cut_off(),
         ttft_calls: arm.complete.ttft_calls(),
         tps_calls: arm.complete.tps_calls(),
         priced_calls: arm.complete.priced_calls(),

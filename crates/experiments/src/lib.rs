@@ -2,6 +2,8 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)] // they panic where nobody reads any more
 #![cfg_attr(test, allow(clippy::print_stdout, clippy::print_stderr))]
 
+#[cfg(test)]
+mod calibration;
 pub mod compare;
 mod experiment;
 mod group;
@@ -9,8 +11,6 @@ mod judge;
 mod metric;
 mod observed;
 mod report;
-#[cfg(test)]
-mod simulated;
 mod strata;
 #[cfg(test)]
 mod tests;
@@ -20,7 +20,7 @@ pub mod words;
 pub use experiment::{
     Arm, DEFAULT_ALPHA, DEFAULT_MIN_UNITS, DEFAULT_SETTLED_AFTER, Experiment, Rules,
 };
-pub use group::Group;
+pub use group::{Group, Tally};
 pub use judge::judge;
 pub use metric::Metric;
 pub use observed::{Observed, ObservedUnit, Sums};

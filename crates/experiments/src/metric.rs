@@ -70,14 +70,17 @@ impl Metric {
         matches!(self, Metric::Tps | Metric::Cost)
     }
 
+    /// The difference that an estimate is of: that of a relative metric is the logarithm of the ratio.
+    pub fn of_estimate(self, value: f64) -> f64 {
+        match self.is_relative() {
+            true => value.exp_m1(),
+            false => value,
+        }
+    }
+
     /// Whether more of it is better.
     pub fn more_is_better(self) -> bool {
         self == Metric::Tps
-    }
-
-    /// Whether it is about decode speed, which calls without one bias.
-    pub fn needs_tps(self) -> bool {
-        matches!(self, Metric::Tps | Metric::TpsBelow)
     }
 
     /// Whether the rules say what it needs: a threshold.

@@ -42,6 +42,8 @@ pub struct Sums {
     pub ttft_calls: u64,
     /// Those above the threshold.
     pub ttft_above: u64,
+    /// Calls that have none: they failed before it, were given up, or do not generate.
+    pub ttft_unavailable: u64,
     /// Calls with a decode speed.
     pub tps_calls: u64,
     /// Those at most at the threshold.
@@ -94,6 +96,7 @@ impl Sums {
             failures: sums.errors,
             ttft_calls: sums.ttft_calls(),
             ttft_above: rules.ttft_above.map_or(0, |at| sums.ttft_above(at)),
+            ttft_unavailable: (sums.calls - sums.warm_up_calls).saturating_sub(sums.ttft_calls()),
             tps_calls: sums.tps_calls(),
             tps_below: rules.tps_below.map_or(0, |at| sums.tps_at_most(at)),
             tps_unavailable: sums.tps_unavailable,

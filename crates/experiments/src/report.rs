@@ -56,6 +56,12 @@ pub struct ArmReport {
     pub complete_units: u64,
     /// Their calls.
     pub calls: u64,
+    /// Those that failed; what the agent itself gave up is none.
+    #[serde(default)]
+    pub failed_calls: u64,
+    /// Those whose answer had begun and was lost.
+    #[serde(default)]
+    pub unfinished_calls: u64,
     /// Those with a time to first token, which its metrics are of; those while the backend warmed up have none.
     #[serde(default)]
     pub ttft_calls: u64,
@@ -161,7 +167,7 @@ impl MetricReport {
             value_lower: bound(changed, |interval| interval.lower),
             value_upper: bound(changed, |interval| interval.upper),
             relative: metric.is_relative(),
-            difference: found.ok().map(|found| found.estimate.value),
+            difference: found.ok().map(|found| found.value),
             lower: found.ok().map(|found| found.interval.lower),
             upper: found.ok().map(|found| found.interval.upper),
             p: found.ok().map(|found| found.adjusted_p),
@@ -182,7 +188,7 @@ pub fn decision(comparison: &Comparison, alpha: f64) -> Decision {
         false => EQUAL_SHARE,
     };
     if found.adjusted_p <= alpha {
-        let more = found.estimate.value > 0.0;
+        let more = found.value > 0.0;
         return match more == metric.more_is_better() {
             true => Decision::Better,
             false => Decision::Worse,

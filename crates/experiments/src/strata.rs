@@ -11,14 +11,25 @@ use tokengauge_store::query::{UnitKind, UnitSums};
 /// Units of each group that a stratum must have. Smaller ones are compared as one.
 pub const MIN_UNITS_OF_STRATUM: u64 = 10;
 
-/// What was so before the first call of a unit was answered: how long its prompt is, and the hour. Nothing of it can be the
+/// What was so before the first call of a unit was answered: how long its prompt is, and when it
+/// was. Nothing of it can be the
 /// variant's doing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Stratum {
     /// The place of the first prompt's length among `PROMPT_LENGTHS` of `tokengauge_core::lengths`, where that is known.
     prompt: Option<usize>,
-    /// The hour of the day in UTC.
-    hour: Option<u8>,
+    /// When it began.
+    time: Option<Time>,
+}
+
+/// When a unit began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Time {
+    /// The hour of the day in UTC. Each arm has the same share of units at any time, so that hours only explain part of how
+    /// units differ.
+    Hour(u8),
+    /// The part of a rollout, whose sides may have other shares in each.
+    Slot(usize),
 }
 
 /// The sums of one group's units in a stratum, by metric.
@@ -31,8 +42,16 @@ impl Stratum {
             UnitKind::Block(_) => Stratum::default(),
             UnitKind::Session | UnitKind::Agent | UnitKind::User => Stratum {
                 prompt: sums.first_prompt,
-                hour: Some(hour(sums.first_at())),
+                time: Some(Time::Hour(hour(sums.first_at()))),
             },
+        }
+    }
+
+    /// That of a unit which began in a part of a rollout.
+    pub fn in_slot(prompt: Option<usize>, slot: usize) -> Stratum {
+        Stratum {
+            prompt,
+            time: Some(Time::Slot(slot)),
         }
     }
 
@@ -41,12 +60,19 @@ impl Stratum {
     pub(crate) fn new(prompt: usize, hour: u8) -> Stratum {
         Stratum {
             prompt: Some(prompt),
-            hour: Some(hour),
+            time: Some(Time::Hour(hour)),
         }
     }
 
-    fn at_any_hour(self) -> Stratum {
-        Stratum { hour: None, ..self }
+    /// Without what matters least.
+    fn coarser(self) -> Stratum {
+        match self.time {
+            Some(Time::Slot(_)) => Stratum {
+                prompt: None,
+                ..self
+            },
+            _ => Stratum { time: None, ..self },
+        }
     }
 }
 
@@ -59,8 +85,8 @@ fn hour(at: SystemTime) -> u8 {
 pub(crate) struct Strata(Vec<[Arms; 2]>);
 
 impl Strata {
-    /// The strata that both groups have enough units of: by prompt and hour; what is left by prompt; what is left of that
-    /// together. It depends on how many units there are, never on how they went.
+    /// The strata that both groups have enough units of: by prompt and time; what is left by prompt, or by part of a rollout;
+    /// what is left of that together. It depends on how many units there are, never on how they went.
     pub(crate) fn of(baseline: &Group, changed: &Group) -> Strata {
         let mut strata: BTreeMap<Stratum, [Arms; 2]> = BTreeMap::new();
         for (side, group) in [baseline, changed].into_iter().enumerate() {
@@ -68,7 +94,7 @@ impl Strata {
                 merge(&mut strata.entry(*stratum).or_default()[side], arms);
             }
         }
-        for coarser in [Stratum::at_any_hour, |_| Stratum::default()] {
+        for coarser in [Stratum::coarser, |_| Stratum::default()] {
             let few: BTreeMap<Stratum, [Arms; 2]>;
             (strata, few) = strata.into_iter().partition(|(_, pair)| enough(pair));
             for (stratum, pair) in few {

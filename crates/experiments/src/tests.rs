@@ -202,6 +202,31 @@ fn speeds_are_withheld_where_the_share_of_calls_without_one_differs() {
 }
 
 #[test]
+fn waits_are_withheld_where_the_share_of_calls_that_never_began_differs() {
+    // What never began waited longest, and is in no wait.
+    let lost = |unit: ObservedUnit| ObservedUnit {
+        sums: Sums {
+            failures: 1 + unit.sums.ttft_above % 2,
+            ttft_calls: 8,
+            ttft_unavailable: 1 + unit.sums.ttft_above % 2,
+            ..unit.sums
+        },
+        ..unit
+    };
+    let all = units("a", 300, 40, 3).chain(units("b", 300, 40, 2).map(lost));
+    let report = judged(&experiment(&[1.0, 1.0]), all);
+    assert_eq!(report.withheld, None);
+    let words = "the share of calls without a time to first token differs (0.0 % and 1";
+    assert!(report.verdict.contains(words), "{}", report.verdict);
+    let metrics = &report.comparisons[0].metrics;
+    let failures = metrics
+        .iter()
+        .find(|found| found.metric == Metric::Failures);
+    assert_eq!(failures.map(|found| found.decision), Some(Decision::Worse));
+    assert!(report.arms[1].failed_calls >= 300, "{:?}", report.arms);
+}
+
+#[test]
 fn cost_is_unknown_where_calls_have_no_price() {
     let free = |mut unit: ObservedUnit| {
         unit.sums.priced_calls = 0;

@@ -50,13 +50,15 @@ pub enum Withheld {
         /// All units.
         units: u64,
     },
-    /// Calls without a decode speed are not the same share of both groups.
+    /// Calls that a metric is not of are not the same share of both groups.
     #[error(
-        "the share of calls without a TPS differs ({:.1} % and {:.1} %), so that the calls with one are not alike",
+        "the share of calls without a {what} differs ({:.1} % and {:.1} %), so that the calls with one are not alike",
         .baseline * 100.0,
         .changed * 100.0
     )]
-    TpsUnavailableDiffers {
+    UnmeasuredDiffer {
+        /// What the calls do not have.
+        what: &'static str,
         /// The share in the baseline.
         baseline: f64,
         /// The share in the other group.

@@ -71,9 +71,9 @@ fn part(metric: &MetricReport, report: &Report) -> Option<String> {
             noun(metric, report),
             bounds(metric, report)?
         )),
-        Decision::Withheld if metric.metric == Metric::Tps => {
+        Decision::Withheld if always && metric.metric != Metric::Cost => {
             let reason = metric.withheld.as_deref()?;
-            Some(format!("TPS not compared: {reason}"))
+            Some(format!("{} not compared: {reason}", noun(metric, report)))
         }
         _ => None,
     }

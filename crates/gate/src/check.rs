@@ -1,25 +1,15 @@
-//! Checks: what is known of a value, held against its limit.
+//! Checks: what is known of a value, compared with its limit.
 
-use crate::report::{Bound, Check, Kind, Of, Verdict};
-use crate::settings::{Gate, Measured};
-use tokengauge_experiments::compare::{Comparison, MIN_UNITS_WITH_EVENT};
-use tokengauge_experiments::{Metric, Sums, Withheld};
-use tokengauge_stats::ratio::{self, Arm, Unit};
+use crate::report::{Bound, Check, Kind, Verdict};
+use crate::settings::Gate;
+use tokengauge_experiments::compare::{Comparison, MIN_UNITS_WITH_EVENT, priced};
+use tokengauge_experiments::{Group, Metric, Tally, Withheld};
+use tokengauge_stats::ratio::Arm;
 use tokengauge_stats::sequence::{Options, Sequence};
 use tokengauge_stats::{Error, Estimate, share};
 
 /// The intervals are tightest at so many times the least number of units, as in experiments.
 const TIGHTEST: u64 = 5;
-/// The share of calls that may have no price.
-const MAX_UNPRICED: f64 = 0.01;
-
-/// A complete unit.
-#[derive(Clone, Debug)]
-pub(crate) struct Complete {
-    pub(crate) sums: Sums,
-    pub(crate) retries: u64,
-    pub(crate) events: Vec<(u64, u64)>,
-}
 
 /// The confidence with which a check is found to hold, and not to hold.
 #[derive(Clone, Copy, Debug)]
@@ -32,8 +22,11 @@ pub(crate) struct Levels {
 }
 
 impl Levels {
-    pub(crate) fn of(gate: &Gate, checks: usize) -> Levels {
-        let alpha = gate.rules.alpha;
+    pub(crate) fn of(gate: &Gate) -> Levels {
+        let (alpha, ceilings) = (gate.rules.alpha, &gate.ceilings);
+        let ceilings = [ceilings.failures, ceilings.cost].iter().flatten().count();
+        // A burn rate is no estimate and is never wrong.
+        let checks = gate.margins.0.len() + ceilings;
         Levels {
             holds: 1.0 - alpha,
             fails: 1.0 - alpha / checks.max(1) as f64,
@@ -51,7 +44,7 @@ impl Levels {
     }
 
     /// The bounds of an estimate of one or two sides, whose value is the larger the worse.
-    fn bounds(self, worse: &Estimate, sides: u64) -> Result<Bound, Error> {
+    pub(crate) fn bounds(self, worse: &Estimate, sides: u64) -> Result<Bound, Error> {
         Ok(Bound {
             value: worse.value,
             lower: self.sequence(self.fails, sides)?.lower_bound(worse)?,
@@ -59,75 +52,78 @@ impl Levels {
         })
     }
 
-    /// The bounds of the share of units with an event.
-    fn share(self, tally: &Tally) -> Result<Bound, Error> {
-        let at = |confidence| share::interval(tally.with, tally.arm.units(), confidence);
+    /// The bounds of a share: so many events of so many.
+    pub(crate) fn share(self, (with, of): (f64, f64)) -> Result<Bound, Error> {
         Ok(Bound {
-            value: tally.with as f64 / tally.arm.units() as f64,
-            lower: at(self.fails)?.lower,
-            upper: at(self.holds)?.upper,
+            value: with / of,
+            lower: share::interval(with, of, self.fails)?.lower,
+            upper: share::interval(with, of, self.holds)?.upper,
         })
     }
 
     /// The same of the difference of two: each has half of what may be wrong.
-    fn shares(self, baseline: &Tally, candidate: &Tally) -> Result<Bound, Error> {
-        let half = |confidence: f64| f64::midpoint(confidence, 1.0);
+    pub(crate) fn shares(
+        self,
+        baseline: (f64, f64),
+        candidate: (f64, f64),
+    ) -> Result<Bound, Error> {
         let halved = Levels {
-            holds: half(self.holds),
-            fails: half(self.fails),
+            holds: f64::midpoint(self.holds, 1.0),
+            fails: f64::midpoint(self.fails, 1.0),
             ..self
         };
-        let of =
-            |tally: &Tally, confidence| share::interval(tally.with, tally.arm.units(), confidence);
-        let (holds, fails) = (halved.holds, halved.fails);
+        let baseline_at = |confidence| share::interval(baseline.0, baseline.1, confidence);
+        let candidate = halved.share(candidate)?;
         Ok(Bound {
-            value: halved.share(candidate)?.value - halved.share(baseline)?.value,
-            lower: of(candidate, fails)?.lower - of(baseline, fails)?.upper,
-            upper: of(candidate, holds)?.upper - of(baseline, holds)?.lower,
+            value: candidate.value - baseline.0 / baseline.1,
+            lower: candidate.lower - baseline_at(halved.fails)?.upper,
+            upper: candidate.upper - baseline_at(halved.holds)?.lower,
         })
     }
 }
 
-/// The units of one side and one measure.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Tally {
-    arm: Arm,
-    /// Units with something in the numerator.
-    with: u64,
-    /// Units with something in the denominator that is not in the numerator.
-    without: u64,
+/// By which part, or how many points, the candidate is worse, where an estimate is so much worse.
+pub(crate) fn worse_by(metric: Metric, estimate: f64) -> f64 {
+    match metric.more_is_better() {
+        true => -metric.of_estimate(-estimate),
+        false => metric.of_estimate(estimate),
+    }
 }
 
-impl Tally {
-    fn of(units: &[Complete], unit: impl Fn(&Complete) -> Unit) -> Tally {
-        let mut tally = Tally::default();
-        for unit in units.iter().map(unit) {
-            tally.arm.push(unit);
-            tally.with += u64::from(unit.numerator > 0.0);
-            tally.without += u64::from(unit.denominator > unit.numerator);
+/// Units with an event that show how alike the calls of a unit are: of the baseline, and of the candidate, which may differ in it.
+const SHOW_LIKENESS: [u64; 2] = [MIN_UNITS_WITH_EVENT, 10];
+
+/// How many calls tell as much as one that is independent of all others (the design effect), by the baseline and by the
+/// candidate: of calls of short or loose sessions 1, of calls that all go wrong together as many as a session has. `None` where
+/// too few units have an event.
+pub(crate) fn calls_per_event([baseline, candidate]: [&Tally; 2]) -> Option<f64> {
+    let likeness = |tally: &Tally, least: u64| {
+        let ratio = tally.arm.ratio().ok()?;
+        let alone = ratio.value * (1.0 - ratio.value) / tally.arm.denominators();
+        (tally.with.min(tally.without) >= least).then(|| ratio.variance / alone)
+    };
+    let of_baseline = likeness(baseline, SHOW_LIKENESS[0])?;
+    let of_candidate = likeness(candidate, SHOW_LIKENESS[1]).unwrap_or(1.0);
+    Some(of_baseline.max(of_candidate).max(1.0))
+}
+
+/// The events and calls of a side as independent ones.
+pub(crate) fn counts(tally: &Tally, calls_per_event: Option<f64>) -> (f64, f64) {
+    match (calls_per_event, tally.arm.ratio()) {
+        (Some(calls), Ok(ratio)) => {
+            let of = tally.arm.denominators() / calls;
+            (ratio.value * of, of)
         }
-        tally
+        _ => tally.arm.effective_counts(),
     }
+}
 
-    fn measured(units: &[Complete], measured: Measured) -> Tally {
-        Tally::of(units, |unit| match measured {
-            Measured::Of(metric) => metric.of(&unit.sums),
-            Measured::Retries => Unit {
-                numerator: unit.retries as f64,
-                denominator: unit.sums.calls as f64,
-            },
-        })
-    }
-
-    fn value(&self) -> Option<f64> {
-        let ratio = self.arm.ratio().ok()?;
-        Some(ratio.value)
-    }
+fn value(tally: &Tally) -> Option<f64> {
+    Some(tally.arm.ratio().ok()?.value)
 }
 
 /// What a check is of, before its limit is looked at.
 struct Found {
-    of: Of,
     candidate: Option<f64>,
     baseline: Option<f64>,
     bound: Result<Bound, Withheld>,
@@ -136,88 +132,76 @@ struct Found {
 /// Whether the candidate is worse than the baseline by more than `limit`. `comparison` is the one of experiments, which knows
 /// what makes a metric incomparable.
 pub(crate) fn not_worse_by(
-    (measured, limit): (Measured, f64),
-    [baseline, candidate]: [&[Complete]; 2],
+    (metric, limit): (Metric, f64),
+    [baseline, candidate]: [&Group; 2],
     comparison: Option<&Comparison>,
     levels: Levels,
 ) -> Check {
-    let tallies = [baseline, candidate].map(|units| Tally::measured(units, measured));
-    let [a, b] = &tallies;
-    let estimate = match comparison {
-        Some(comparison) => comparison.difference.clone().map(|found| found.estimate),
-        None => enough(a, b).and_then(|()| Ok(ratio::difference(&a.arm, &b.arm)?)),
-    };
-    let mut found = Found {
-        of: Of::Calls,
-        candidate: b.value(),
-        baseline: a.value(),
-        bound: estimate.and_then(|mut worse| {
-            if matches!(measured, Measured::Of(metric) if metric.more_is_better()) {
-                worse.value = -worse.value;
-            }
-            Ok(levels.bounds(&worse, 2)?)
-        }),
-    };
-    if is_of_units(measured, &found.bound) {
-        let share = |tally: &Tally| {
-            (tally.arm.units() > 0).then(|| tally.with as f64 / tally.arm.units() as f64)
-        };
-        found = Found {
-            of: Of::Units,
-            candidate: share(b),
-            baseline: share(a),
-            bound: levels.shares(a, b).map_err(Withheld::from),
-        };
+    let [a, b] = [baseline, candidate].map(|group| group.tally(metric));
+    let unknown = || Err(Withheld::NoAnswer(Error::NotFinite));
+    let estimate = comparison.map_or_else(unknown, |found| found.difference.clone());
+    let mut bound = estimate.and_then(|mut worse| {
+        if metric.more_is_better() {
+            worse.estimate.value = -worse.estimate.value;
+        }
+        let bound = levels.bounds(&worse.estimate, 2)?;
+        Ok(Bound {
+            value: worse_by(metric, bound.value),
+            lower: worse_by(metric, bound.lower),
+            upper: worse_by(metric, bound.upper),
+        })
+    });
+    if is_rare(metric, &bound) {
+        let calls = calls_per_event([a, b]);
+        let shares = levels.shares(counts(a, calls), counts(b, calls));
+        bound = shares.map_err(Withheld::from);
     }
-    let mut check = held(Kind::NotWorseBy, measured.as_str(), found, limit);
-    check.relative = measured.is_relative();
-    check.n = [candidate.len() as u64, baseline.len() as u64];
+    let found = Found {
+        candidate: value(b),
+        baseline: value(a),
+        bound,
+    };
+    let mut check = compared(Kind::NotWorseBy, metric.into(), found, limit);
+    check.relative = metric.is_relative();
+    check.n = [candidate.units(), baseline.units()];
     check
 }
 
-/// Whether the share of units is compared instead: where few of them have an event, or few have none, or where all of a side are
-/// alike, such as where every answer is truncated.
-fn is_of_units(measured: Measured, bound: &Result<Bound, Withheld>) -> bool {
+/// Whether counts are compared instead of sums over units: where few units have an event, or few have none, or where all of a side
+/// are alike, such as where every answer is truncated.
+fn is_rare(metric: Metric, bound: &Result<Bound, Withheld>) -> bool {
     match bound {
         Err(Withheld::RareEvent { .. }) => true,
-        Err(Withheld::NoAnswer(Error::NoVariation)) => !measured.is_relative(),
+        Err(Withheld::NoAnswer(Error::NoVariation)) => !metric.is_relative(),
         _ => false,
     }
 }
 
 /// Whether the candidate's value is at most `limit`.
-pub(crate) fn at_most(metric: Metric, limit: f64, candidate: &[Complete], levels: Levels) -> Check {
-    let tally = Tally::measured(candidate, Measured::Of(metric));
-    let mut found = Found {
-        of: Of::Calls,
-        candidate: tally.value(),
-        baseline: None,
-        bound: Err(Withheld::NoAnswer(Error::ZeroLevel)),
+pub(crate) fn at_most(metric: Metric, limit: f64, candidate: &Group, levels: Levels) -> Check {
+    let tally = candidate.tally(metric);
+    let is_priced = match metric {
+        Metric::Cost => priced(&[candidate]),
+        _ => Ok(()),
     };
-    if metric == Metric::Cost {
-        let priced = priced(candidate);
-        if priced.is_err() {
-            found.candidate = None;
-        }
-        found.bound = priced.and_then(|()| ratio_bounds(&tally, levels));
-    } else if tally.with.min(tally.without) >= MIN_UNITS_WITH_EVENT {
-        found.bound = ratio_bounds(&tally, levels);
-    } else {
-        found.of = Of::Units;
-        found.candidate = Some(tally.with as f64 / candidate.len().max(1) as f64);
-        found.bound = levels.share(&tally).map_err(Withheld::from);
-    }
-    let mut check = held(Kind::AtMost, Measured::Of(metric).as_str(), found, limit);
-    check.n = [candidate.len() as u64, 0];
+    let rare = metric != Metric::Cost && tally.with.min(tally.without) < MIN_UNITS_WITH_EVENT;
+    let found = Found {
+        candidate: value(tally).filter(|_| is_priced.is_ok()),
+        baseline: None,
+        bound: is_priced.and_then(|()| match rare {
+            true => Ok(levels.share(tally.arm.effective_counts())?),
+            false => ratio_bounds(&tally.arm, levels),
+        }),
+    };
+    let mut check = compared(Kind::AtMost, metric.into(), found, limit);
+    check.n = [candidate.units(), 0];
     check
 }
 
 /// Whether the candidate's calls burn the budget of its `at`-th objective no faster than `limit`. What is burnt is burnt: it is
 /// compared as it is.
-pub(crate) fn burn(gate: &Gate, at: usize, candidate: &[Complete]) -> Check {
+pub(crate) fn burn(gate: &Gate, at: usize, (bad, all): (u64, u64)) -> Check {
     let objective = &gate.objectives[at];
-    let events = candidate.iter().filter_map(|unit| unit.events.get(at));
-    let (bad, all) = events.fold((0, 0), |sum, unit| (sum.0 + unit.0, sum.1 + unit.1));
     let share = bad as f64 / all.max(1) as f64;
     let enough = all >= objective.min_events.max(1);
     let rate = share / objective.budget();
@@ -233,40 +217,20 @@ pub(crate) fn burn(gate: &Gate, at: usize, candidate: &[Complete]) -> Check {
         })),
     };
     let found = Found {
-        of: Of::Calls,
         candidate: (all > 0).then_some(share),
         baseline: None,
         bound,
     };
-    let mut check = held(Kind::Burn, &objective.name, found, gate.max_burn);
-    check.n = [candidate.len() as u64, 0];
+    let mut check = compared(Kind::Burn, &objective.name, found, gate.max_burn);
+    check.n = [all, 0];
     check
 }
 
-fn ratio_bounds(tally: &Tally, levels: Levels) -> Result<Bound, Withheld> {
-    Ok(levels.bounds(&tally.arm.ratio()?, 1)?)
+fn ratio_bounds(arm: &Arm, levels: Levels) -> Result<Bound, Withheld> {
+    Ok(levels.bounds(&arm.ratio()?, 1)?)
 }
 
-fn enough(a: &Tally, b: &Tally) -> Result<(), Withheld> {
-    let (with, without) = (a.with + b.with, a.without + b.without);
-    match with.min(without) >= MIN_UNITS_WITH_EVENT {
-        true => Ok(()),
-        false => Err(Withheld::RareEvent { with, without }),
-    }
-}
-
-fn priced(units: &[Complete]) -> Result<(), Withheld> {
-    let sum = |of: fn(&Sums) -> u64| units.iter().map(|unit| of(&unit.sums)).sum::<u64>();
-    let (calls, priced) = (sum(|sums| sums.calls), sum(|sums| sums.priced_calls));
-    let failures = sum(|sums| sums.failures);
-    let unpriced = calls.saturating_sub(priced).saturating_sub(failures);
-    match priced == 0 || unpriced as f64 > MAX_UNPRICED * calls as f64 {
-        true => Err(Withheld::NoPrice { calls: unpriced }),
-        false => Ok(()),
-    }
-}
-
-fn held(kind: Kind, name: &str, found: Found, limit: f64) -> Check {
+fn compared(kind: Kind, name: &str, found: Found, limit: f64) -> Check {
     let finite = |value: Option<f64>| value.filter(|value| value.is_finite());
     let bound = found.bound.as_ref().ok();
     let verdict = match bound {
@@ -278,7 +242,6 @@ fn held(kind: Kind, name: &str, found: Found, limit: f64) -> Check {
         name: name.to_owned(),
         kind,
         verdict,
-        of: found.of,
         relative: false,
         n: [0, 0],
         candidate: finite(found.candidate),

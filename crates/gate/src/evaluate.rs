@@ -1,15 +1,14 @@
 //! Whether a rollout may go on.
 
-use crate::check::{Complete, Levels, at_most, burn, not_worse_by};
-use crate::observed::{Observed, Side, observe};
+use crate::check::{Levels, at_most, burn, not_worse_by};
+use crate::forecast::{self, Course};
+use crate::observed::{Calls, Observed, Side, observe};
 use crate::report::{Check, Kind, Report, SideReport, Verdict};
-use crate::settings::{AfterWait, Gate, Measured, Select};
+use crate::settings::{Gate, Select};
 use std::time::{Duration, SystemTime};
-use tokengauge_core::call::CallRecord;
 use tokengauge_core::time::{rfc3339_millis, span_text};
-use tokengauge_experiments::compare::{Comparison, compare};
-use tokengauge_experiments::{Group, Metric, Sums, words};
-use tokengauge_store::query::{Filter, Page, Paging};
+use tokengauge_experiments::compare::compare;
+use tokengauge_experiments::{Group, Metric, words};
 
 /// The share of units that may have calls of both sides.
 const MAX_MIXED: f64 = 0.2;
@@ -25,25 +24,19 @@ pub struct Asked {
     pub config_sha256: String,
 }
 
-/// How a gate stands by the calls that `page` returns for a filter: those of a ledger, whose errors are
-/// passed on.
-pub fn evaluate_calls<E>(
-    gate: &Gate,
-    asked: &Asked,
-    page: impl FnMut(&Filter, &Paging) -> Result<Page<CallRecord>, E>,
-) -> Result<Report, E> {
-    let observed = observe(gate, asked.since, asked.now, page)?;
+/// How a gate stands by the calls of a store, whose errors are passed on.
+pub fn evaluate_calls<C: Calls>(gate: &Gate, asked: &Asked, calls: &C) -> Result<Report, C::Error> {
+    let observed = observe(gate, asked.since, asked.now, calls)?;
     Ok(evaluate(gate, &observed, asked))
 }
 
-/// How a gate stands. It may be asked at any time and as often as one likes.
+/// How a gate stands. It may be asked at any time and as often as one likes. It never passes or fails by waiting.
 pub fn evaluate(gate: &Gate, observed: &Observed, asked: &Asked) -> Report {
-    let mixed = mixed(observed);
-    let complete = [&observed.baseline, &observed.candidate]
-        .map(|side| complete(gate, observed, side, asked.now));
+    let mixed = observed.mixed().len() as u64;
+    let complete = observed.complete(asked.now, gate.rules.settled_after);
     let [baseline, candidate] = &complete;
     let withheld = withheld(gate, observed, mixed, [baseline, candidate]);
-    let mut checks = checks(gate, [baseline, candidate]);
+    let mut checks = checks(gate, observed, [baseline, candidate]);
     if let Some(reason) = &withheld {
         for check in &mut checks {
             check.verdict = Verdict::Inconclusive;
@@ -53,32 +46,34 @@ pub fn evaluate(gate: &Gate, observed: &Observed, asked: &Asked) -> Report {
     }
     let since = asked.since.or(observed.since);
     let waited = since.map(|since| asked.now.duration_since(since).unwrap_or_default());
-    let (found, reason) = match withheld {
+    let (verdict, mut reason) = match withheld {
         Some(reason) => (Verdict::Inconclusive, reason),
         None => verdict(&checks),
     };
+    let open = verdict == Verdict::Inconclusive;
+    let course = waited.and_then(|waited| course(gate, [baseline, candidate], waited));
+    let forecast = course.filter(|_| open);
+    let forecast = forecast.and_then(|course| forecast::forecast(gate, baseline, course));
+    if let Some(forecast) = &forecast {
+        reason = format!("{reason}; {}", forecast.in_words(&words::unit(gate.unit)));
+    }
     let over = waited
         .zip(gate.max_wait)
         .filter(|(waited, most)| waited >= most);
-    let over = over.filter(|_| found == Verdict::Inconclusive);
-    let waited_too_long = over.is_some() && gate.after_max_wait == AfterWait::Fail;
-    let (verdict, reason) = match over {
-        Some((_, most)) if waited_too_long => {
-            let most = span_text(most);
-            (
-                Verdict::Fail,
-                format!("inconclusive for longer than `max_wait`, {most}: {reason}"),
-            )
-        }
-        _ => (found, reason),
-    };
+    let over = over.filter(|_| open);
+    if let Some((_, most)) = over {
+        let most = span_text(most);
+        reason =
+            format!("no verdict within `max_wait`, {most}, so that you have to decide: {reason}");
+    }
     let seconds = |span: Duration| span.as_secs_f64();
-    let [baseline, candidate] = complete.map(|units| units.len() as u64);
+    let [baseline, candidate] = complete.each_ref().map(Group::units);
     Report {
         name: gate.name.clone(),
         verdict,
         reason,
-        waited_too_long,
+        waited_too_long: over.is_some(),
+        forecast,
         evaluated_at: written(asked.now),
         since: since.map(written),
         waited_seconds: waited.map(seconds),
@@ -94,6 +89,16 @@ pub fn evaluate(gate: &Gate, observed: &Observed, asked: &Asked) -> Report {
     }
 }
 
+/// How many units there are and how fast they become complete; `None` before the first could.
+fn course(gate: &Gate, groups: [&Group; 2], waited: Duration) -> Option<Course> {
+    let waited = waited.checked_sub(gate.rules.settled_after)?.as_secs_f64();
+    let units = groups.map(|group| group.units() as f64);
+    (waited > 0.0).then(|| Course {
+        units,
+        per_second: units.map(|units| units / waited),
+    })
+}
+
 fn written(at: SystemTime) -> String {
     rfc3339_millis(at).to_string()
 }
@@ -103,38 +108,10 @@ fn side_report(select: &Select, side: &Side, complete_units: u64) -> SideReport 
         select: select.clone(),
         units: side.units.len() as u64,
         complete_units,
-        calls: side.calls(),
+        calls: side.calls,
         calls_without_unit: side.calls_without_unit,
-        more_calls: side.more_calls,
+        one_in: side.one_in,
     }
-}
-
-/// Units with calls of both sides.
-fn mixed(observed: &Observed) -> u64 {
-    let names = observed.candidate.units.keys();
-    let other = &observed.baseline.units;
-    names.filter(|name| other.contains_key(*name)).count() as u64
-}
-
-/// The units of one side alone whose last call is over for long enough.
-fn complete(gate: &Gate, observed: &Observed, side: &Side, now: SystemTime) -> Vec<Complete> {
-    let both = |name: &String| {
-        let sides = [&observed.candidate, &observed.baseline];
-        sides.iter().all(|side| side.units.contains_key(name))
-    };
-    let settled = |last: SystemTime| {
-        now.duration_since(last)
-            .is_ok_and(|since| since >= gate.rules.settled_after)
-    };
-    let units = side.units.iter();
-    let units = units
-        .filter(|(name, unit)| unit.sums.calls > 0 && !both(name) && settled(unit.sums.last_at()));
-    let units = units.map(|(_, unit)| Complete {
-        sums: Sums::of(&unit.sums, &gate.rules),
-        retries: unit.retries(),
-        events: unit.events.clone(),
-    });
-    units.collect()
 }
 
 /// Why nothing is said.
@@ -142,14 +119,14 @@ fn withheld(
     gate: &Gate,
     observed: &Observed,
     mixed: u64,
-    [baseline, candidate]: [&Vec<Complete>; 2],
+    [baseline, candidate]: [&Group; 2],
 ) -> Option<String> {
     let unit = words::unit(gate.unit);
     for (side, select, what) in [
         (&observed.candidate, &gate.candidate, "candidate"),
         (&observed.baseline, &gate.baseline, "baseline"),
     ] {
-        if side.calls() == 0 {
+        if side.calls == 0 {
             return Some(format!(
                 "no finished call is of the {what} ({}): is there traffic?",
                 select.in_words()
@@ -157,7 +134,7 @@ fn withheld(
         }
         if side.units.is_empty() {
             return Some(format!(
-                "no call of the {what} names its {unit}; without, calls cannot be told apart"
+                "no call of the {what} names its {unit}; send the header that names it, or set `unit` to one that calls name"
             ));
         }
     }
@@ -170,42 +147,37 @@ fn withheld(
     }
     let needed = gate.rules.min_units;
     for (units, what) in [(candidate, "candidate"), (baseline, "baseline")] {
-        if (units.len() as u64) < needed {
+        if units.units() < needed {
             let settled = span_text(gate.rules.settled_after);
             return Some(format!(
                 "too few {unit}s: the {what} has {} complete ones of {needed} (one is complete {settled} after its last call)",
-                units.len()
+                units.units()
             ));
         }
     }
     None
 }
 
-fn checks(gate: &Gate, [baseline, candidate]: [&Vec<Complete>; 2]) -> Vec<Check> {
+fn checks(gate: &Gate, observed: &Observed, [baseline, candidate]: [&Group; 2]) -> Vec<Check> {
     let ceilings = [
         (Metric::Failures, gate.ceilings.failures),
         (Metric::Cost, gate.ceilings.cost),
     ];
-    let ceilings = ceilings
-        .into_iter()
-        .filter_map(|(metric, most)| Some((metric, most?)));
-    let ceilings: Vec<(Metric, f64)> = ceilings.collect();
-    let margins = &gate.margins.0;
-    // A burn rate is no estimate and is never wrong.
-    let levels = Levels::of(gate, margins.len() + ceilings.len());
-    let group = |units: &Vec<Complete>| units.iter().map(|unit| unit.sums).collect::<Group>();
-    let compared = compare(&group(baseline), &group(candidate), &gate.rules);
-    let of = |measured: Measured| -> Option<&Comparison> {
-        let mut compared = compared.iter();
-        compared.find(|comparison| measured == Measured::Of(comparison.metric))
+    let levels = Levels::of(gate);
+    let compared = compare(baseline, candidate, &gate.rules);
+    let of = |metric: Metric| {
+        compared
+            .iter()
+            .find(|comparison| comparison.metric == metric)
     };
-    let margins = margins
-        .iter()
-        .map(|margin| not_worse_by(*margin, [baseline, candidate], of(margin.0), levels));
-    let ceilings = ceilings.iter();
-    let ceilings = ceilings.map(|(metric, most)| at_most(*metric, *most, candidate, levels));
-    let objectives = 0..gate.objectives.len();
-    let objectives = objectives.map(|at| burn(gate, at, candidate));
+    let margins = gate.margins.0.iter();
+    let margins =
+        margins.map(|margin| not_worse_by(*margin, [baseline, candidate], of(margin.0), levels));
+    let ceilings = ceilings.into_iter();
+    let ceilings =
+        ceilings.filter_map(|(metric, most)| Some(at_most(metric, most?, candidate, levels)));
+    let objectives = observed.events.iter().enumerate();
+    let objectives = objectives.map(|(at, events)| burn(gate, at, *events));
     margins.chain(ceilings).chain(objectives).collect()
 }
 

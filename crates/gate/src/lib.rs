@@ -2,8 +2,11 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)] // they panic where nobody reads any more
 #![cfg_attr(test, allow(clippy::print_stdout, clippy::print_stderr))]
 
+#[cfg(test)]
+mod calibration;
 mod check;
 mod evaluate;
+mod forecast;
 mod observed;
 mod report;
 mod settings;
@@ -11,6 +14,7 @@ mod settings;
 mod tests;
 
 pub use evaluate::{Asked, evaluate, evaluate_calls};
-pub use observed::{MAX_CALLS, Observed, ObservedUnit, Side, observe};
-pub use report::{Bound, Check, Kind, Of, Report, SideReport, Verdict};
-pub use settings::{AfterWait, Ceilings, Gate, Margins, Measured, Select};
+pub use forecast::plan;
+pub use observed::{Calls, MAX_CALLS, Observed, Side, Unit, observe};
+pub use report::{AtShare, Bound, Check, Forecast, Kind, Plan, Report, SideReport, Verdict};
+pub use settings::{Ceilings, Gate, Margins, Select};

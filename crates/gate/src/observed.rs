@@ -1,20 +1,44 @@
 //! What was seen of both sides: their calls, summed by unit.
 
 use crate::settings::{Gate, Select};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashSet;
 use std::time::{Duration, SystemTime};
 use tokengauge_core::call::CallRecord;
-use tokengauge_slo::{Finished, Objective, Verdict, judge};
-use tokengauge_store::query::{Filter, Page, Paging, UnitKind, UnitSums};
+use tokengauge_experiments::{Group, Stratum, Sums};
+use tokengauge_slo::{Finished, Verdict, judge};
+use tokengauge_store::query::{CallUnitQuery, CallUnits, Filter, Page, Paging, UnitKind};
 
-/// Calls of one side that are looked at: the newest ones.
-pub const MAX_CALLS: u64 = 50_000;
-/// Calls that are read at once.
+/// Calls of one side that are read, roughly: of more, those of one session in two, four and so on, all over the time.
+pub const MAX_CALLS: u64 = 100_000;
+/// Calls of the candidate whose objectives are judged, the newest ones.
+const MAX_JUDGED: usize = 50_000;
+/// Calls that are read at once for that.
 const PAGE: usize = 1_000;
-/// A request of the same size within this time is the same one again.
-const RETRY_WITHIN: Duration = Duration::from_secs(300);
+/// Units of the side with fewer that each part of the rollout has, and the most parts.
+const UNITS_OF_SLOT: usize = 25;
+const MAX_SLOTS: usize = 48;
 
-/// Both sides.
+/// Where calls come from: a ledger, or the calls in memory.
+pub trait Calls {
+    /// Why there are none.
+    type Error;
+
+    /// The calls that match, summed by unit.
+    ///
+    /// # Errors
+    ///
+    /// When the store cannot be read.
+    fn units(&self, query: &CallUnitQuery) -> Result<CallUnits, Self::Error>;
+
+    /// The calls that match, the newest first.
+    ///
+    /// # Errors
+    ///
+    /// When the store cannot be read.
+    fn page(&self, filter: &Filter, paging: &Paging) -> Result<Page<CallRecord>, Self::Error>;
+}
+
+/// Both sides, over the same time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Observed {
     /// Where somebody says so, else the first of the candidate's calls in the window; both sides are looked at from then on.
@@ -23,160 +47,207 @@ pub struct Observed {
     pub candidate: Side,
     /// The baseline.
     pub baseline: Side,
+    /// Bad events and all events of the candidate, by objective.
+    pub events: Vec<(u64, u64)>,
 }
 
 /// One side.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Side {
-    /// By name.
-    pub units: BTreeMap<String, ObservedUnit>,
-    /// Calls that name no unit; they are left out.
+    /// Its units.
+    pub units: Vec<Unit>,
+    /// Its calls.
+    pub calls: u64,
+    /// Calls that name no unit. Without a session each is a unit of its own, without an agent or user it is left out.
     pub calls_without_unit: u64,
-    /// Whether there are more calls than [`MAX_CALLS`].
-    pub more_calls: bool,
-    first: Option<SystemTime>,
-    calls: u64,
+    /// The calls of one session in so many were read.
+    pub one_in: u64,
+}
+
+impl Side {
+    fn names(&self) -> impl Iterator<Item = &str> {
+        self.units.iter().filter_map(|unit| unit.name.as_deref())
+    }
+}
+
+impl Default for Side {
+    fn default() -> Self {
+        Side {
+            units: Vec::new(),
+            calls: 0,
+            calls_without_unit: 0,
+            one_in: 1,
+        }
+    }
 }
 
 /// A unit of one side.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct ObservedUnit {
+#[derive(Clone, Debug, PartialEq)]
+pub struct Unit {
+    /// Its name; `None` for a single call that names no session.
+    pub name: Option<String>,
+    /// When its first call began.
+    pub first_at: SystemTime,
+    /// When its last call ended.
+    pub last_at: SystemTime,
+    /// The class of length of its first prompt, where that is known.
+    pub prompt: Option<usize>,
     /// Its calls.
-    pub sums: UnitSums,
-    /// Bad events and all events, by objective.
-    pub events: Vec<(u64, u64)>,
-    requests: Vec<(SystemTime, Request)>,
+    pub sums: Sums,
 }
 
-/// What a call and its repetition have in common, as far as can be seen without reading it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Request {
-    bytes: u64,
-    model: Option<String>,
-    path: Option<String>,
-}
-
-/// Reads the calls of both sides, a page at a time, from a store that has the newest first.
+/// Reads both sides.
 ///
 /// # Errors
 ///
-/// When the store has none.
-pub fn observe<E>(
+/// Those of `calls`.
+pub fn observe<C: Calls>(
     gate: &Gate,
     since: Option<SystemTime>,
     now: SystemTime,
-    mut page: impl FnMut(&Filter, &Paging) -> Result<Page<CallRecord>, E>,
-) -> Result<Observed, E> {
+    calls: &C,
+) -> Result<Observed, C::Error> {
     let window = now.checked_sub(gate.window);
     let start = since.or(window).unwrap_or(SystemTime::UNIX_EPOCH);
-    let candidate = side(gate, &gate.candidate, (start, now), &mut page)?;
-    let first = candidate.first.or(since);
-    let since = match candidate.more_calls {
-        true => first,
-        false => since.or(first),
-    };
-    let baseline = side(
-        gate,
-        &gate.baseline,
-        (since.unwrap_or(start), now),
-        &mut page,
-    )?;
+    let candidate = side(gate, &gate.candidate, (start, now), calls)?;
+    let first = candidate.units.iter().map(|unit| unit.first_at).min();
+    let since = since.or(first);
+    let baseline = side(gate, &gate.baseline, (since.unwrap_or(start), now), calls)?;
     Ok(Observed {
         since,
+        events: events(gate, (start, now), calls)?,
         candidate,
         baseline,
     })
 }
 
-fn side<E>(
+/// The calls of a side within a time, by unit.
+pub(crate) fn side<C: Calls>(
     gate: &Gate,
     select: &Select,
     (since, until): (SystemTime, SystemTime),
-    page: &mut impl FnMut(&Filter, &Paging) -> Result<Page<CallRecord>, E>,
-) -> Result<Side, E> {
-    let filter = select.filter(since, until);
+    calls: &C,
+) -> Result<Side, C::Error> {
+    let found = calls.units(&CallUnitQuery {
+        filter: select.filter(since, until),
+        variant: select.variant.clone(),
+        unit: gate.unit,
+        max_calls: MAX_CALLS,
+    })?;
+    let unnamed = found.units.iter().filter(|unit| unit.name.is_none());
+    let calls_without_unit = unnamed.count() as u64 * found.one_in;
+    let alone = gate.unit == UnitKind::Session;
+    let units = found.units.into_iter();
+    let units = units.filter(|unit| alone || unit.name.is_some());
+    Ok(Side {
+        units: units
+            .map(|unit| Unit {
+                name: unit.name,
+                first_at: unit.sums.first_at(),
+                last_at: unit.sums.last_at(),
+                prompt: unit.sums.first_prompt,
+                sums: Sums::of(&unit.sums, &gate.rules),
+            })
+            .collect(),
+        calls: found.calls,
+        calls_without_unit,
+        one_in: found.one_in,
+    })
+}
+
+/// How the candidate's calls count for the gate's objectives.
+fn events<C: Calls>(
+    gate: &Gate,
+    (since, until): (SystemTime, SystemTime),
+    calls: &C,
+) -> Result<Vec<(u64, u64)>, C::Error> {
+    let mut counts = vec![(0, 0); gate.objectives.len()];
+    if counts.is_empty() {
+        return Ok(counts);
+    }
+    let filter = gate.candidate.filter(since, until);
     let mut paging = Paging {
         limit: PAGE,
         cursor: None,
     };
-    let mut side = Side::default();
-    loop {
-        let found = page(&filter, &paging)?;
-        for call in found.rows.iter().filter(|call| select.has(call)) {
-            if side.calls == MAX_CALLS {
-                side.more_calls = true;
-                return Ok(side);
+    let mut left = MAX_JUDGED;
+    while left > 0 {
+        let found = calls.page(&filter, &paging)?;
+        let of_it = found.rows.iter().filter(|call| gate.candidate.has(call));
+        for call in of_it.take(left) {
+            left -= 1;
+            for (counts, objective) in counts.iter_mut().zip(&gate.objectives) {
+                for events in judge(&objective.judgement, &Finished::of_record(call)) {
+                    counts.0 += u64::from(events.verdict == Verdict::Bad) * events.count;
+                    counts.1 += u64::from(events.verdict != Verdict::Excluded) * events.count;
+                }
             }
-            side.add(call, gate.unit, &gate.objectives);
         }
         match found.next_cursor {
             Some(cursor) => paging.cursor = Some(cursor),
-            None => return Ok(side),
+            None => break,
         }
+    }
+    Ok(counts)
+}
+
+impl Observed {
+    /// Units with calls of both sides.
+    pub(crate) fn mixed(&self) -> HashSet<&str> {
+        let names: HashSet<&str> = self.candidate.names().collect();
+        self.baseline
+            .names()
+            .filter(|name| names.contains(name))
+            .collect()
+    }
+
+    /// The units of the baseline and of the candidate that are compared: complete ones of one side alone, which began while both
+    /// sides had new ones. Units that began at about the same time are in the same stratum, so that neither a trend nor another
+    /// share of the traffic makes a difference.
+    pub(crate) fn complete(&self, now: SystemTime, settled_after: Duration) -> [Group; 2] {
+        let mixed = self.mixed();
+        let complete = |unit: &&Unit| {
+            let settled = now.duration_since(unit.last_at);
+            unit.sums.calls > 0
+                && settled.is_ok_and(|since| since >= settled_after)
+                && !unit
+                    .name
+                    .as_deref()
+                    .is_some_and(|name| mixed.contains(name))
+        };
+        let sides = [&self.baseline, &self.candidate];
+        let sides = sides.map(|side| side.units.iter().filter(complete).collect::<Vec<_>>());
+        let firsts = sides.each_ref().map(|units| {
+            let mut firsts: Vec<SystemTime> = units.iter().map(|unit| unit.first_at).collect();
+            firsts.sort_unstable();
+            firsts
+        });
+        let begin = firsts.iter().filter_map(|firsts| firsts.first()).max();
+        let end = firsts.iter().filter_map(|firsts| firsts.last()).min();
+        let (Some(begin), Some(end)) = (begin, end) else {
+            return [Group::default(), Group::default()];
+        };
+        let within = |at: &SystemTime| (begin..=end).contains(&at);
+        let common = firsts
+            .each_ref()
+            .map(|firsts| firsts.iter().copied().filter(within).collect::<Vec<_>>());
+        let fewer = common.iter().min_by_key(|firsts| firsts.len());
+        let edges = fewer.map_or_else(Vec::new, |firsts| slots(firsts));
+        sides.map(|units| {
+            let units = units.into_iter().filter(|unit| within(&unit.first_at));
+            let units = units.map(|unit| {
+                let slot = edges.partition_point(|edge| *edge <= unit.first_at);
+                (Stratum::in_slot(unit.prompt, slot), unit.sums)
+            });
+            units.collect()
+        })
     }
 }
 
-impl Side {
-    /// Adds a finished call.
-    pub fn add(
-        &mut self,
-        call: &CallRecord,
-        kind: UnitKind,
-        objectives: &[std::sync::Arc<Objective>],
-    ) {
-        let Ok(started) = humantime::parse_rfc3339(&call.started_at) else {
-            return;
-        };
-        self.calls += 1;
-        self.first = Some(self.first.map_or(started, |first| first.min(started)));
-        let name = match kind {
-            UnitKind::Agent => call.agent.as_ref(),
-            UnitKind::User => call.user.as_ref(),
-            UnitKind::Session | UnitKind::Block(_) => call.session.as_ref(),
-        };
-        let Some(name) = name else {
-            self.calls_without_unit += 1;
-            return;
-        };
-        let unit = self.units.entry(name.clone()).or_default();
-        unit.sums.merge(&UnitSums::of_record(call, started));
-        unit.events.resize(objectives.len(), (0, 0));
-        for (counts, objective) in unit.events.iter_mut().zip(objectives) {
-            for events in judge(&objective.judgement, &Finished::of_record(call)) {
-                counts.0 += u64::from(events.verdict == Verdict::Bad) * events.count;
-                counts.1 += u64::from(events.verdict != Verdict::Excluded) * events.count;
-            }
-        }
-        let request = Request {
-            bytes: call.bytes.request,
-            model: call.model_requested.clone(),
-            path: call.path.clone(),
-        };
-        unit.requests.push((started, request));
-    }
-
-    /// Calls, those without a unit among them.
-    pub fn calls(&self) -> u64 {
-        self.calls
-    }
-}
-
-impl ObservedUnit {
-    /// Calls that ask again what the unit asked within the five minutes before: a request of as many bytes to the same path
-    /// for the same model. A conversation that goes on is longer each time.
-    pub fn retries(&self) -> u64 {
-        let mut requests: Vec<_> = self.requests.iter().collect();
-        requests.sort_by_key(|(started, _)| *started);
-        let mut last: HashMap<&Request, SystemTime> = HashMap::new();
-        let again = |(started, request): &(SystemTime, Request), before: Option<SystemTime>| {
-            let since = before.and_then(|before| started.duration_since(before).ok());
-            request.bytes > 0 && since.is_some_and(|since| since <= RETRY_WITHIN)
-        };
-        let mut retries = 0;
-        for entry in requests {
-            let before = last.insert(&entry.1, entry.0);
-            retries += u64::from(again(entry, before));
-        }
-        retries
-    }
+/// Where the parts of a rollout end, which have about as many units each.
+fn slots(firsts: &[SystemTime]) -> Vec<SystemTime> {
+    let count = (firsts.len() / UNITS_OF_SLOT).clamp(1, MAX_SLOTS);
+    (1..count)
+        .map(|slot| firsts[firsts.len() * slot / count])
+        .collect()
 }

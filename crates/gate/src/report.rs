@@ -39,8 +39,12 @@ pub struct Report {
     pub verdict: Verdict,
     /// Why, in a sentence.
     pub reason: String,
-    /// Whether it would be inconclusive, had it not waited for longer than `max_wait`.
+    /// Whether it is inconclusive for longer than `max_wait`, so that somebody has to decide.
     pub waited_too_long: bool,
+    /// When it passes a candidate that is as good as the baseline; null where it is not inconclusive, and where that is not
+    /// known.
+    #[serde(default)]
+    pub forecast: Option<Forecast>,
     /// When it was evaluated.
     #[schemars(extend("format" = "date-time"))]
     pub evaluated_at: String,
@@ -82,10 +86,63 @@ pub struct SideReport {
     pub complete_units: u64,
     /// Calls, of any unit.
     pub calls: u64,
-    /// Those that name no unit; they are left out.
+    /// Those that name no unit. Without a session each is a unit of its own, without an agent or user it is left out.
     pub calls_without_unit: u64,
-    /// Whether there are more calls; the newest are looked at.
-    pub more_calls: bool,
+    /// The calls of one session in so many were read: 1 is all of them.
+    #[serde(default = "one")]
+    pub one_in: u64,
+}
+
+fn one() -> u64 {
+    1
+}
+
+/// When a gate passes a candidate that is as good as the baseline.
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[schemars(rename = "GateForecast")]
+pub struct Forecast {
+    /// The candidate's units that become complete in a minute.
+    pub units_per_minute: f64,
+    /// With the candidate's present share of the traffic.
+    pub at: AtShare,
+    /// With larger ones.
+    pub with_more: Vec<AtShare>,
+}
+
+/// The same with one share of the traffic.
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[schemars(rename = "GateForecastAtShare")]
+pub struct AtShare {
+    /// The candidate's share of the units.
+    pub candidate_share: f64,
+    /// Seconds from now on, or from the beginning of the rollout; null where it is more than 30 days.
+    pub seconds: Option<f64>,
+    /// What takes the longest, or never holds: a check, or the least number of units.
+    pub slowest_check: String,
+}
+
+/// How long a rollout takes with several shares of the traffic, by the units that the baseline had.
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[schemars(rename = "GatePlan")]
+pub struct Plan {
+    /// The gate's name.
+    pub name: String,
+    /// Which calls its baseline is.
+    pub baseline: Select,
+    /// The time that was looked at, in seconds.
+    pub window_seconds: f64,
+    /// What is one unit: session, agent or user.
+    pub unit: String,
+    /// The units that were looked at.
+    pub units: u64,
+    /// All calls of the time.
+    pub calls: u64,
+    /// Units that begin in a minute; null where there are too few.
+    pub units_per_minute: Option<f64>,
+    /// How long it takes, by share of the traffic.
+    pub at: Vec<AtShare>,
+    /// Why that is not known; null where it is.
+    pub reason: Option<String>,
 }
 
 /// What kind of check it is.
@@ -101,17 +158,6 @@ pub enum Kind {
     Burn,
 }
 
-/// What shares are of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[schemars(rename = "GateCheckOf")]
-pub enum Of {
-    /// Calls.
-    Calls,
-    /// Units with at least one such call, where there are few of them.
-    Units,
-}
-
 /// One check.
 #[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 #[schemars(rename = "GateCheck")]
@@ -122,8 +168,6 @@ pub struct Check {
     pub kind: Kind,
     /// Whether it holds.
     pub verdict: Verdict,
-    /// What shares are of.
-    pub of: Of,
     /// Whether values are compared relative to the baseline's (0.05 is 5 % of it); else their difference is looked at.
     pub relative: bool,
     /// The units of both sides that it is of.

@@ -32,15 +32,15 @@ pub struct Gate {
     pub max_burn: f64,
     /// Calls before this are not looked at, where nobody says since when.
     pub window: Duration,
-    /// How long a verdict may be inconclusive; `None` is for ever.
+    /// After how long somebody has to decide where the gate cannot; `None` is never.
     pub max_wait: Option<Duration>,
-    /// What it is after that.
-    pub after_max_wait: AfterWait,
 }
 
 impl Gate {
     /// The default of [`Gate::max_burn`].
     pub const MAX_BURN: f64 = 1.0;
+    /// The default of the least number of units of each side.
+    pub const MIN_UNITS: u64 = 50;
     /// The default of [`Gate::window`].
     pub const WINDOW: Duration = Duration::from_secs(24 * 3_600);
 }
@@ -101,60 +101,22 @@ impl Select {
     }
 }
 
-/// What is measured of both sides.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Measured {
-    /// A metric of experiments.
-    Of(Metric),
-    /// The share of calls that repeat an earlier one of their unit.
-    Retries,
-}
-
-impl Measured {
-    /// The word for it in configuration and answers.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Measured::Retries => "retries",
-            Measured::Of(metric) => match metric {
-                Metric::TtftAbove => "ttft_above",
-                Metric::Tps => "tps",
-                Metric::TpsBelow => "tps_below",
-                Metric::Cost => "cost",
-                Metric::Failures => "failures",
-                Metric::Truncated => "truncated",
-                Metric::Refused => "refused",
-                Metric::Empty => "empty",
-                Metric::CutOff => "cut_off",
-                Metric::InvalidToolCalls => "invalid_tool_calls",
-            },
-        }
-    }
-
-    /// Whether a margin is a part of the baseline's value; else it is a difference of shares.
-    pub fn is_relative(self) -> bool {
-        matches!(self, Measured::Of(metric) if metric.is_relative())
-    }
-}
-
 /// By how much the candidate may be worse, each as a share: of the baseline's value for TPS and cost, of the calls for all
 /// others.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Margins(pub Vec<(Measured, f64)>);
+pub struct Margins(pub Vec<(Metric, f64)>);
 
 impl Margins {
     /// By how much TPS may be lower.
-    pub const TPS: f64 = 0.05;
+    pub const TPS: f64 = 0.1;
     /// By how much any share of calls may be higher.
-    pub const SHARE: f64 = 0.02;
-    /// What every gate watches beside speed.
-    pub const GUARDRAILS: [Measured; 7] = [
-        Measured::Of(Metric::Failures),
-        Measured::Of(Metric::Truncated),
-        Measured::Of(Metric::Refused),
-        Measured::Of(Metric::Empty),
-        Measured::Of(Metric::CutOff),
-        Measured::Of(Metric::InvalidToolCalls),
-        Measured::Retries,
+    pub const SHARE: f64 = 0.03;
+    /// What every gate watches beside speed. An answer that was cut off is a failure as well.
+    pub const GUARDRAILS: [Metric; 4] = [
+        Metric::Failures,
+        Metric::Truncated,
+        Metric::Refused,
+        Metric::Empty,
     ];
 }
 
@@ -165,28 +127,4 @@ pub struct Ceilings {
     pub failures: Option<f64>,
     /// US dollars per unit.
     pub cost: Option<f64>,
-}
-
-/// What a gate is after its longest wait, where it is inconclusive. It never passes by waiting.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    Default,
-    PartialEq,
-    Eq,
-    JsonSchema,
-    Serialize,
-    Deserialize,
-    strum::IntoStaticStr,
-    strum::EnumIter,
-)]
-#[serde(rename_all = "snake_case")]
-#[strum(serialize_all = "snake_case")]
-pub enum AfterWait {
-    /// It fails.
-    #[default]
-    Fail,
-    /// It stays inconclusive, for a person to decide.
-    Inconclusive,
 }

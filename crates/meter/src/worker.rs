@@ -139,7 +139,7 @@ mod tests {
     fn a_job_that_panics_does_not_take_the_thread_along() {
         let worker = Worker::with_queue(8, &Memory::unbounded());
         // Without the hook, which takes seconds to print a backtrace on a busy machine.
-        let panics = |_: &mut _| std::panic::resume_unwind(Box::new("in a test"));
+        let panics = |_: Executor| std::panic::resume_unwind(Box::new("in a test"));
         assert!(worker.queue(Box::new(panics)).is_ok());
         let (done, seen) = channel();
         assert!(

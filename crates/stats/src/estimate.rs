@@ -21,7 +21,7 @@ pub struct Estimate {
     pub value: f64,
     /// The variance of the figure itself, not that of one unit; in its unit, squared.
     pub variance: f64,
-    /// The number of units, of both arms together where two are compared.
+    /// The number of units. Where two arms are compared, twice the harmonic mean of theirs: all units where both have as many.
     pub units: u64,
     /// Those of Student's t; Welch's where two arms are compared.
     pub degrees_of_freedom: f64,

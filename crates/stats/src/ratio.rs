@@ -52,8 +52,23 @@ impl Arm {
     }
 
     /// The sum of the denominators.
-    pub(crate) fn denominators(&self) -> f64 {
+    #[must_use]
+    pub fn denominators(&self) -> f64 {
         self.denominator * self.units as f64
+    }
+
+    /// The numerators and denominators as counts of independent events: of calls that belong to few units, as many as
+    /// there are units, or fewer where some units have far more calls than others (Kish's effective size, (Σ n)² / Σ n²). That
+    /// is right where calls of a unit are all alike, and careful where they are not.
+    #[must_use]
+    pub fn effective_counts(&self) -> (f64, f64) {
+        let units = self.units as f64;
+        let squares = self.denominator_squares + self.denominator.powi(2) * units;
+        if squares <= 0.0 {
+            return (0.0, 0.0);
+        }
+        let effective = (self.denominator * units).powi(2) / squares;
+        (self.numerator / self.denominator * effective, effective)
     }
 
     /// Adds one unit.
@@ -159,43 +174,25 @@ pub fn difference(baseline: &Arm, changed: &Arm) -> Result<Estimate> {
     Estimate {
         value: b.value - a.value,
         variance: a.variance + b.variance,
-        units: a.units + b.units,
+        units: both_arms(a.units, b.units),
         degrees_of_freedom: welch(&a, &b),
     }
     .checked()
 }
 
-/// By which share of the baseline the ratio of `changed` is above it: 0.08 is 8 % more. The variance is the delta method's
-/// again; it assumes that the baseline's ratio is far from 0 against its standard error.
-///
-/// # Errors
-///
-/// Those of [`Arm::ratio`], and when the baseline's ratio is 0.
+/// The units of two arms together, for [`Estimate::units`]: twice their harmonic mean. A hundred units against a million
+/// tell about as much as two hundred against two hundred, not as much as half a million against half a million.
 ///
 /// ```
-/// use tokengauge_stats::ratio::{Arm, Unit, relative_difference};
+/// use tokengauge_stats::ratio::both_arms;
 ///
-/// let arm = |tps: f64| -> Arm {
-///     let unit = |n| Unit { numerator: (tps + f64::from(n % 5)) * 10.0, denominator: 10.0 };
-///     (0..100).map(unit).collect()
-/// };
-/// let change = relative_difference(&arm(40.0), &arm(44.2)).unwrap();
-/// assert!((change.value - 0.1).abs() < 1e-9);
-/// assert!(change.interval(0.95).unwrap().is_within(0.08, 0.12));
+/// assert_eq!((both_arms(100, 100), both_arms(100, 1_000_000)), (200, 399));
 /// ```
-pub fn relative_difference(baseline: &Arm, changed: &Arm) -> Result<Estimate> {
-    let (a, b) = (baseline.ratio()?, changed.ratio()?);
-    if a.value == 0.0 {
-        return Err(Error::ZeroLevel);
-    }
-    let relation = b.value / a.value;
-    Estimate {
-        value: relation - 1.0,
-        variance: (b.variance + relation * relation * a.variance) / (a.value * a.value),
-        units: a.units + b.units,
-        degrees_of_freedom: welch(&a, &b),
-    }
-    .checked()
+#[must_use]
+pub fn both_arms(baseline: u64, changed: u64) -> u64 {
+    let product = 4 * u128::from(baseline) * u128::from(changed);
+    let sum = u128::from(baseline) + u128::from(changed);
+    u64::try_from(product / sum.max(1)).unwrap_or(u64::MAX)
 }
 
 /// The degrees of freedom of Welch and Satterthwaite.

@@ -10,7 +10,7 @@ use crate::interval::Interval;
 pub struct Options {
     /// The confidence over all looks together, such as 0.95.
     pub confidence: f64,
-    /// The number of units (of both arms together) at which the intervals are to be tightest; they hold at all others, too.
+    /// The number of units, as in [`Estimate::units`], at which the intervals are to be tightest; they hold at all others, too.
     pub tightest_at: u64,
     /// The number of units before which there is no answer, since the variance is not known well enough. 100 do for values
     /// about symmetric; where few units differ from the rest, such as a share of 1 %, wait for some 50 of those.
@@ -26,8 +26,8 @@ pub struct Options {
 /// It assumes independent units with finite variance, and that the sequence starts with so many of them that the variance is
 /// known: the guarantee is asymptotic. The probability that the truth is ever outside is then at most α, however often one
 /// looks and whatever one stops by. For the mean of per-unit values take [`crate::ratio::Arm::ratio`] with denominators of 1;
-/// for two arms [`crate::ratio::difference`] or [`crate::ratio::relative_difference`], where t counts the units of both and the
-/// share of the arms stays about the same.
+/// for two arms [`crate::ratio::difference`] or [`crate::stratified::Strata::log_ratio`], where t is twice the harmonic mean of
+/// their units.
 ///
 /// Source: Waudby-Smith, Arbour, Sinha, Kennedy and Ramdas, "Time-uniform central limit theory and asymptotic confidence
 /// sequences", arXiv 2103.06476, theorem 2.2, as GrowthBook uses it.

@@ -8,14 +8,16 @@ use statrs::function::beta::ln_beta;
 
 /// Halvings of the range that a bound is in: more than a number's digits.
 const HALVINGS: u32 = 60;
-/// Jeffreys' prior.
-const PRIOR: f64 = 0.5;
+/// The mixture of shares: weight, α and β of each Beta distribution. It is made for rare events, which it bounds with half of
+/// the units that Beta(½, ½) alone needs, and is not far off for common ones and for those in between.
+const MIXTURE: [(f64, f64, f64); 3] = [(0.7, 0.5, 20.0), (0.15, 20.0, 0.5), (0.15, 0.5, 0.5)];
 
 /// The interval of a share, of which `with` of `units` independent units are: it holds at every look at once with the
 /// confidence. Unlike [`crate::sequence`], it needs no variation: of no event among 500 units it says how many there may be.
+/// Both may be fractions: calls that depend on each other count as fewer.
 ///
-/// It has every share under which the units' likelihood, against the mixture of all shares with weights Beta(½, ½), is not
-/// below 1 − confidence: the mixture's relation to the true share is a martingale, so that Ville's inequality bounds it.
+/// It has every share under which the units' likelihood, against a mixture of all shares, is not below 1 − confidence: the
+/// mixture's relation to the true share is a martingale, so that Ville's inequality bounds it.
 ///
 /// Source: Robbins, "Statistical methods related to the law of the iterated logarithm" (1970); the beta-binomial mixture of
 /// Howard et al., arXiv 1810.08240.
@@ -27,18 +29,24 @@ const PRIOR: f64 = 0.5;
 /// ```
 /// use tokengauge_stats::share;
 ///
-/// let none = share::interval(0, 500, 0.95).unwrap();
-/// assert!(none.lower == 0.0 && none.upper > 0.012 && none.upper < 0.015, "{none:?}");
+/// let none = share::interval(0.0, 500.0, 0.95).unwrap();
+/// assert!(none.lower == 0.0 && none.upper > 0.009 && none.upper < 0.011, "{none:?}");
 /// ```
-pub fn interval(with: u64, units: u64, confidence: f64) -> Result<Interval> {
+pub fn interval(with: f64, units: f64, confidence: f64) -> Result<Interval> {
     let left_out = checked(with, units, confidence)?;
-    let (with, without) = (with as f64, (units - with) as f64);
-    let mixture = ln_beta(PRIOR + with, PRIOR + without) - ln_beta(PRIOR, PRIOR);
+    let without = units - with;
+    let component = |(weight, a, b): (f64, f64, f64)| {
+        f64::ln(weight) + ln_beta(a + with, b + without) - ln_beta(a, b)
+    };
+    let components = MIXTURE.map(component);
+    let largest = components.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let sum: f64 = components.iter().map(|ln| (ln - largest).exp()).sum();
+    let mixture = largest + sum.ln();
     // 0 · ln 0 is 0.
     let times_ln = |count: f64, share: f64| if count > 0.0 { count * share.ln() } else { 0.0 };
     let likelihood = |share: f64| times_ln(with, share) + times_ln(without, 1.0 - share);
     let inside = |share: f64| mixture - likelihood(share) < -left_out.ln();
-    let observed = with / units as f64;
+    let observed = with / units;
     Ok(Interval {
         lower: edge(observed, 0.0, &inside),
         upper: edge(observed, 1.0, &inside),
@@ -61,7 +69,7 @@ pub fn interval(with: u64, units: u64, confidence: f64) -> Result<Interval> {
 /// assert!((alarms.lower - 0.0326).abs() < 1e-4 && (alarms.upper - 0.0729).abs() < 1e-4, "{alarms:?}");
 /// ```
 pub fn fixed_interval(with: u64, units: u64, confidence: f64) -> Result<Interval> {
-    let tail = checked(with, units, confidence)? / 2.0;
+    let tail = checked(with as f64, units as f64, confidence)? / 2.0;
     let (with, without) = (with as f64, (units - with) as f64);
     let quantile = |a: f64, b: f64, probability: f64| {
         let beta = Beta::new(a, b).map_err(|_| Error::NotFinite)?;
@@ -80,15 +88,16 @@ pub fn fixed_interval(with: u64, units: u64, confidence: f64) -> Result<Interval
 }
 
 /// The part of the intervals that miss the share, where the counts make sense.
-fn checked(with: u64, units: u64, confidence: f64) -> Result<f64> {
+fn checked(with: f64, units: f64, confidence: f64) -> Result<f64> {
     let left_out = check::left_out(confidence)?;
-    check::at_least(1, usize::try_from(units).unwrap_or(usize::MAX))?;
-    match with <= units {
+    check::finite(&[with, units])?;
+    check::positive("units", units)?;
+    match (0.0..=units).contains(&with) {
         true => Ok(left_out),
         false => Err(Error::OutOfRange {
             name: "units with the event",
             wanted: "at most all units",
-            value: with as f64,
+            value: with,
         }),
     }
 }
@@ -118,12 +127,15 @@ mod tests {
 
     #[test]
     fn it_is_the_solution_of_its_equation() {
-        // scipy: betaln(0.5, 100.5) - betaln(0.5, 0.5) - 100 * log1p(-p) = log(20)
-        let none = interval(0, 100, 0.95).expect("an interval");
-        assert!((none.upper - 0.056_974).abs() < 2e-4, "{none:?}");
+        // By Python's math.lgamma, the mixture of three times (1 - p)^-100 is 20.
+        let none = interval(0.0, 100.0, 0.95).expect("an interval");
+        assert!(
+            (none.upper - 0.041_362_207_377_868_89).abs() < 1e-9,
+            "{none:?}"
+        );
         assert_eq!(none.lower, 0.0);
-        let all = interval(100, 100, 0.95).expect("an interval");
-        assert!((all.lower - (1.0 - none.upper)).abs() < 1e-12 && all.upper == 1.0);
+        let all = interval(100.0, 100.0, 0.95).expect("an interval");
+        assert!(all.lower > 0.94 && all.lower < 1.0 - none.upper && all.upper == 1.0);
     }
 
     #[test]
@@ -132,10 +144,10 @@ mod tests {
         let (runs, share) = (400, 0.02);
         let mut missed = 0;
         for _ in 0..runs {
-            let mut with = 0;
-            let left = (1..=2_000_u64).any(|units| {
-                with += u64::from(generator.random_bool(share));
-                let found = interval(with, units, 0.9).expect("an interval");
+            let mut with = 0.0;
+            let left = (1..=2_000_u32).any(|units| {
+                with += f64::from(u8::from(generator.random_bool(share)));
+                let found = interval(with, f64::from(units), 0.9).expect("an interval");
                 !(found.lower..=found.upper).contains(&share)
             });
             missed += u64::from(left);
@@ -146,8 +158,8 @@ mod tests {
 
     #[test]
     fn what_makes_no_sense_is_an_error() {
-        assert!(interval(0, 0, 0.95).is_err());
-        assert!(interval(2, 1, 0.95).is_err());
-        assert!(interval(1, 2, 1.0).is_err());
+        assert!(interval(0.0, 0.0, 0.95).is_err());
+        assert!(interval(2.0, 1.0, 0.95).is_err());
+        assert!(interval(1.0, 2.0, 1.0).is_err());
     }
 }

@@ -4,7 +4,7 @@
 use crate::check;
 use crate::error::{Error, Result};
 use crate::estimate::Estimate;
-use crate::ratio::Arm;
+use crate::ratio::{Arm, both_arms};
 
 /// The units of one stratum in the two arms.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -118,19 +118,19 @@ impl Strata {
         self.estimate(b.ratio - a.ratio, [-1.0, 1.0])
     }
 
-    /// By which share of the baseline the ratio of `changed` is above it: 0.08 is 8 % more. It assumes that the baseline's
-    /// ratio is far from 0 against its standard error.
+    /// The natural logarithm of the ratio of `changed` divided by that of `baseline`: `exp_m1` of it is the relative
+    /// difference. With heavy tails, errors of the logarithm are about as often positive as negative, while those of the
+    /// relative difference are more often negative.
     ///
     /// # Errors
     ///
-    /// When the baseline's ratio is 0, and when a sum overflows.
-    pub fn relative_difference(&self) -> Result<Estimate> {
+    /// When a ratio is not above 0, and when a sum overflows.
+    pub fn log_ratio(&self) -> Result<Estimate> {
         let (a, b) = (&self.baseline, &self.changed);
-        if a.ratio == 0.0 {
+        if a.ratio <= 0.0 || b.ratio <= 0.0 {
             return Err(Error::ZeroLevel);
         }
-        let relation = b.ratio / a.ratio;
-        self.estimate(relation - 1.0, [-relation / a.ratio, 1.0 / a.ratio])
+        self.estimate((b.ratio / a.ratio).ln(), [-1.0 / a.ratio, 1.0 / b.ratio])
     }
 
     /// A function of the two ratios, with its derivatives by them.
@@ -143,7 +143,7 @@ impl Strata {
         Estimate {
             value,
             variance: within + between / self.units as f64,
-            units: self.units,
+            units: both_arms(a.units, b.units),
             degrees_of_freedom: (self.units - 2 * self.weights.len() as u64) as f64,
         }
         .checked()

@@ -18,7 +18,10 @@ pub use distributions::{
 pub use filter::*;
 pub use marks::{Mark, MarkKind, MarkQuery, MarkSubject, NewMark};
 pub use rows::*;
-pub use units::{ExperimentUnit, ExperimentUnits, Threshold, UnitKind, UnitQuery, UnitSums};
+pub use units::{
+    CallUnit, CallUnitQuery, CallUnits, ExperimentUnit, ExperimentUnits, Threshold, UnitKind,
+    UnitQuery, UnitSums,
+};
 
 pub(crate) use capacity::CapacitySums;
 pub(crate) use coverage::Covered;

@@ -3,9 +3,9 @@
 use super::finished::reply;
 use super::problem::Problem;
 use super::query_params::QueryParams;
-use super::store::{Store, StoreName, ask};
+use super::store::{Answer, Store, StoreName, ask};
 use crate::admin::Admin;
-use crate::gate::{Asked, Gate, Report, Verdict, evaluate_calls};
+use crate::gate::{Asked, Calls, Gate, Report, Verdict, evaluate_calls};
 use axum::Json;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, RawQuery, State};
@@ -14,6 +14,8 @@ use axum::response::{IntoResponse, Response};
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::time::SystemTime;
+use tokengauge_core::call::CallRecord;
+use tokengauge_store::query::{CallUnitQuery, CallUnits, Filter, Page, Paging};
 
 /// The parameter of gates.
 pub(super) const OF_GATES: [&str; 1] = ["since"];
@@ -73,6 +75,24 @@ pub(super) async fn gate(
     .await
 }
 
+/// How long one gate takes with several shares of the traffic.
+pub(super) async fn plan(
+    State(admin): State<Admin>,
+    path: Result<Path<String>, PathRejection>,
+    RawQuery(query): RawQuery,
+) -> Response {
+    reply(async {
+        QueryParams::of(query.as_deref(), &[])?;
+        let (gate, _) = configured(&admin, path)?;
+        let now = (admin.wall)();
+        ask(&admin, move |store: &Store| {
+            crate::gate::plan(&gate, now, store)
+        })
+        .await
+    })
+    .await
+}
+
 /// Flagger's hook before it promotes: 200 lets it go on, anything else makes it wait.
 pub(super) async fn confirm_promotion(
     State(admin): State<Admin>,
@@ -118,18 +138,27 @@ async fn found(
     path: Result<Path<String>, PathRejection>,
     query: Option<&str>,
 ) -> Result<Report, Problem> {
-    let name = path.map_err(|_| Problem::of("name", "must be UTF-8, percent-encoded"))?;
+    let (gate, digest) = configured(admin, path)?;
     let now = (admin.wall)();
     let since = QueryParams::of(query, &[&OF_GATES])?.filter(now)?.since;
-    let configured = admin.gates.load_full();
+    let question = move |store: &Store| report(store, &gate, (since, now), &digest);
+    ask(admin, question).await
+}
+
+/// The gate that a path names, and the digest of the configuration that it is of.
+fn configured(
+    admin: &Admin,
+    path: Result<Path<String>, PathRejection>,
+) -> Result<(Gate, String), Problem> {
+    let name = path.map_err(|_| Problem::of("name", "must be UTF-8, percent-encoded"))?;
+    let configured = admin.gates.load();
     let gate = configured.gates.iter().find(|gate| gate.name == name.0);
     let Some(gate) = gate.cloned() else {
         let unknown = "no [[gate]] of the configuration has this name; \
                        /api/v1/gates lists those that there are";
         return Err(Problem::new(StatusCode::NOT_FOUND, unknown));
     };
-    let question = move |store: &Store| report(store, &gate, (since, now), &configured.digest);
-    ask(admin, question).await
+    Ok((gate, configured.digest.clone()))
 }
 
 fn report(
@@ -143,5 +172,17 @@ fn report(
         since,
         config_sha256: digest.to_owned(),
     };
-    evaluate_calls(gate, &asked, |filter, paging| store.calls(filter, paging))
+    evaluate_calls(gate, &asked, store)
+}
+
+impl Calls for Store {
+    type Error = Problem;
+
+    fn units(&self, query: &CallUnitQuery) -> Answer<CallUnits> {
+        self.call_units(query)
+    }
+
+    fn page(&self, filter: &Filter, paging: &Paging) -> Answer<Page<CallRecord>> {
+        self.calls(filter, paging)
+    }
 }

@@ -66,6 +66,7 @@ fn routes() -> Vec<(&'static str, MethodRouter<Admin>)> {
         ("/api/v1/drift", get(drift::drift)),
         ("/api/v1/gates", get(gates::gates)),
         ("/api/v1/gates/{name}", get(gates::gate)),
+        ("/api/v1/gates/{name}/plan", get(gates::plan)),
         (
             "/api/v1/gates/{name}/confirm-promotion",
             post(gates::confirm_promotion),

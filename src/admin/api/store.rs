@@ -8,9 +8,9 @@ use crate::history::{self, ThroughputHistory, TimedCall};
 use crate::ledger::{QueryError, Reader, StoredCall};
 use crate::meter::{FinishedCall, RecentCalls};
 use crate::query::{
-    CapacityRow, CostQuery, Costs, Coverage, DailySums, Dimension, ExperimentUnits, Filter,
-    GroupRow, Page, Paging, SeriesMetric, SessionDetail, SessionQuery, SessionRow, Timeseries,
-    UnitQuery,
+    CallUnitQuery, CallUnits, CapacityRow, CostQuery, Costs, Coverage, DailySums, Dimension,
+    ExperimentUnits, Filter, GroupRow, Page, Paging, SeriesMetric, SessionDetail, SessionQuery,
+    SessionRow, Timeseries, UnitQuery,
 };
 use axum::http::StatusCode;
 use schemars::JsonSchema;
@@ -42,7 +42,7 @@ impl Span {
     }
 }
 
-type Answer<T> = Result<T, Problem>;
+pub(super) type Answer<T> = Result<T, Problem>;
 
 /// Runs a query on a blocking thread.
 pub(super) async fn ask<T: Send + 'static>(
@@ -241,6 +241,17 @@ impl Store {
                 let finished_calls = recent.newest(usize::MAX);
                 let calls = all(&finished_calls).filter(|past| history::matches(filter, past));
                 part_of(history::groups(calls, by), paging)
+            }
+        }
+    }
+
+    /// The calls that match, summed by unit.
+    pub(super) fn call_units(&self, query: &CallUnitQuery) -> Answer<CallUnits> {
+        match self {
+            Store::Ledger(reader) => reader.call_units(query).map_err(problem),
+            Store::Memory(recent) => {
+                let finished_calls = recent.newest(usize::MAX);
+                Ok(history::call_units(all(&finished_calls), query))
             }
         }
     }

@@ -77,11 +77,13 @@ fn head(report: &Report, bullet: &str) -> String {
             .map_or(String::new(), |weight| format!(", weight {weight}"));
         let _ = writeln!(
             text,
-            "{bullet}{}: {} units, {} complete with {} calls{weight}; TPS of {}, TTFT of {}, cost of {} of them",
+            "{bullet}{}: {} units, {} complete with {} calls{weight}, {} of them failed, {} unfinished; TPS of {}, TTFT of {}, cost of {}",
             shown(&arm.name),
             arm.units,
             arm.complete_units,
             arm.calls,
+            arm.failed_calls,
+            arm.unfinished_calls,
             arm.tps_calls,
             arm.ttft_calls,
             arm.priced_calls

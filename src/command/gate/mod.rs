@@ -13,12 +13,15 @@ use crate::Error;
 use crate::admin::Gates;
 use crate::cli::{GateArgs, GateFormat};
 use crate::config::Config;
-use crate::gate::{Asked, Gate, Report, Verdict, evaluate_calls};
+use crate::gate::{Asked, Calls, Gate, Plan, Report, Verdict, evaluate_calls};
 use crate::ledger::{QueryError, Reader};
 use crate::output;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
+use tokengauge_core::call::CallRecord;
 use tokengauge_files::audit;
+use tokengauge_store::query::{CallUnitQuery, CallUnits, Filter, Page, Paging};
 
 /// How long a query may take, on a slow disk.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -50,9 +53,20 @@ pub(super) fn gate(args: &GateArgs) -> Result<(), Error> {
         output::print(&format!("gate {name}: {word}: {reason}\n"))?;
         return ended(verdict, format!("gate {}: {reason}", args.name));
     }
+    if args.plan {
+        let plan = match &args.ledger {
+            Some(path) => plan_of_ledger(path, args)?,
+            None => of_proxy::<Plan>(args, "/plan")?,
+        };
+        return output::print(&match args.format {
+            GateFormat::Json => json(&plan)?,
+            GateFormat::Markdown => write::plan_markdown(&plan),
+            _ => write::plan(&plan),
+        });
+    }
     let report = match &args.ledger {
         Some(path) => of_ledger(path, args)?,
-        None => of_proxy(args)?,
+        None => of_proxy::<Report>(args, "")?,
     };
     if let Some(file) = &args.audit {
         let line = crate::admin::gate_audit_line(&report, "command");
@@ -79,18 +93,18 @@ fn ended(verdict: Verdict, said: String) -> Result<(), Error> {
     }
 }
 
-fn json(report: &Report) -> Result<String, Error> {
-    let text = serde_json::to_string_pretty(report);
+fn json(value: &impl serde::Serialize) -> Result<String, Error> {
+    let text = serde_json::to_string_pretty(value);
     Ok(text.map_err(|error| Error::Failed(error.to_string()))? + "\n")
 }
 
-fn of_proxy(args: &GateArgs) -> Result<Report, Error> {
+fn of_proxy<T: serde::de::DeserializeOwned>(args: &GateArgs, what: &str) -> Result<T, Error> {
     let proxy = Proxy::of(&args.admin)?;
     let name: String = form_urlencoded::byte_serialize(args.name.as_bytes()).collect();
     let since = args.since.map(|since| since.before(SystemTime::now()));
     let since = since.map(|since| format!("?since={}", rfc3339_millis(since)));
     let path = format!(
-        "/api/v1/gates/{}{}",
+        "/api/v1/gates/{}{what}{}",
         name.replace('+', "%20"),
         since.unwrap_or_default()
     );
@@ -108,15 +122,42 @@ fn configured_gate(args: &GateArgs) -> Result<(Gate, String), Error> {
 
 fn of_ledger(path: &Path, args: &GateArgs) -> Result<Report, Error> {
     let (gate, digest) = configured_gate(args)?;
-    if !path.is_file() {
-        let path = path.display();
-        return Err(Error::Failed(format!("there is no ledger at {path}")));
-    }
     let now = SystemTime::now();
     let since = args.since.map(|since| since.before(now));
-    let reader = Reader::within(path, Instant::now, TIMEOUT);
+    let reader = reader(path)?;
     let report = evaluated(&reader, &gate, (since, now), &digest);
     report.map_err(|error| Error::Failed(format!("{}: {error}", path.display())))
+}
+
+fn plan_of_ledger(path: &Path, args: &GateArgs) -> Result<Plan, Error> {
+    let (gate, _) = configured_gate(args)?;
+    let plan = crate::gate::plan(&gate, SystemTime::now(), &Ledger(&*reader(path)?));
+    plan.map_err(|error| Error::Failed(format!("{}: {error}", path.display())))
+}
+
+fn reader(path: &Path) -> Result<Arc<Reader>, Error> {
+    match path.is_file() {
+        true => Ok(Reader::within(path, Instant::now, TIMEOUT)),
+        false => {
+            let path = path.display();
+            Err(Error::Failed(format!("there is no ledger at {path}")))
+        }
+    }
+}
+
+/// The calls of a ledger.
+struct Ledger<'a>(&'a Reader);
+
+impl Calls for Ledger<'_> {
+    type Error = QueryError;
+
+    fn units(&self, query: &CallUnitQuery) -> Result<CallUnits, QueryError> {
+        self.0.call_units(query)
+    }
+
+    fn page(&self, filter: &Filter, paging: &Paging) -> Result<Page<CallRecord>, QueryError> {
+        self.0.calls(filter, paging)
+    }
 }
 
 /// How a gate stands by a ledger.
@@ -131,5 +172,5 @@ fn evaluated(
         since,
         config_sha256: digest.to_owned(),
     };
-    evaluate_calls(gate, &asked, |filter, paging| reader.calls(filter, paging))
+    evaluate_calls(gate, &asked, &Ledger(reader))
 }

@@ -1,6 +1,6 @@
 //! A gate's verdict for terminals, documents and CI.
 
-use crate::gate::{Check, Kind, Of, Report, SideReport, Verdict};
+use crate::gate::{Check, Kind, Plan, Report, SideReport, Verdict};
 use crate::output::{markdown as escaped, printable};
 use std::fmt::Write;
 
@@ -46,14 +46,64 @@ pub(super) fn markdown(report: &Report) -> String {
     text
 }
 
+/// How long a verdict takes, for terminals.
+pub(super) fn plan(plan: &Plan) -> String {
+    let rows = plan_rows(plan);
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
+    let mut text = plan_head(plan, |name| printable(name).into_owned()) + "\n";
+    for row in &rows {
+        let cells = row.iter().enumerate();
+        let cells = cells.map(|(at, cell)| format!("{cell:<0$}", width(at).unwrap_or(0)));
+        let _ = writeln!(text, "{}", cells.collect::<Vec<_>>().join("  ").trim_end());
+    }
+    text
+}
+
+/// The same for documents.
+pub(super) fn plan_markdown(plan: &Plan) -> String {
+    let mut text = plan_head(plan, escaped) + "\n";
+    for (index, row) in plan_rows(plan).iter().enumerate() {
+        let _ = writeln!(text, "| {} |", row.join(" | "));
+        if index == 0 {
+            let _ = writeln!(text, "|{}", "---|".repeat(row.len()));
+        }
+    }
+    text
+}
+
+fn plan_head(plan: &Plan, shown: impl Fn(&str) -> String) -> String {
+    let unit = &plan.unit;
+    let known = match (plan.units_per_minute, &plan.reason) {
+        (Some(rate), _) => format!(
+            "the baseline had {} {unit}s with {} calls; {rate:.1} {unit}s a minute",
+            plan.units, plan.calls
+        ),
+        (None, Some(reason)) => printable(reason).into_owned(),
+        (None, None) => UNKNOWN.to_owned(),
+    };
+    format!("gate {}: {known}\n", shown(&plan.name))
+}
+
+fn plan_rows(plan: &Plan) -> Vec<[String; 3]> {
+    let heads = [
+        "the candidate's share",
+        "a candidate as good as the baseline passes",
+        "last of all",
+    ];
+    let rows = plan.at.iter().map(|at| {
+        let share = format!("{:.0} %", at.candidate_share * 100.0);
+        [share, at.in_words(), at.slowest_check.clone()]
+    });
+    let heads = (!plan.at.is_empty()).then(|| heads.map(str::to_owned));
+    heads.into_iter().chain(rows).collect()
+}
+
 /// A test case for each check: a failure where it does not hold, skipped where that is not known.
 pub(super) fn junit(report: &Report) -> String {
     let of = |verdict: Verdict| {
         let checks = report.checks.iter();
         checks.filter(|check| check.verdict == verdict).count()
     };
-    // A gate that fails without a check that does, by waiting, is a failure of its own.
-    let waited = usize::from(report.waited_too_long);
     let mut text = format!(
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuite name=\"gate {}\" tests=\"{}\" failures=\"{}\" skipped=\"{}\" timestamp=\"{}\">\n",
         xml(&report.name),
@@ -62,10 +112,9 @@ pub(super) fn junit(report: &Report) -> String {
         of(Verdict::Inconclusive) + usize::from(report.verdict == Verdict::Inconclusive),
         xml(&report.evaluated_at),
     );
-    let name = if waited > 0 {
-        "verdict (max_wait)"
-    } else {
-        "verdict"
+    let name = match report.waited_too_long {
+        true => "verdict (max_wait)",
+        false => "verdict",
     };
     case(
         &mut text,
@@ -139,13 +188,12 @@ fn head(report: &Report, bullet: &str) -> String {
     }
     let unit = &report.unit;
     let side = |name: &str, side: &SideReport| {
-        let more = if side.more_calls {
-            " (the newest; there are more)"
-        } else {
-            ""
+        let more = match side.one_in {
+            1 => String::new(),
+            one_in => format!(" (those of one {unit} in {one_in} were read)"),
         };
         format!(
-            "{bullet}{name} {}: {} {unit}s, {} complete, {} calls{more}, {} of them without a {unit}\n",
+            "{bullet}{name} {}: {} {unit}s, {} compared, {} calls{more}, {} of them without a {unit}\n",
             shown(&side.select.in_words()),
             side.units,
             side.complete_units,
@@ -190,14 +238,9 @@ fn rows(report: &Report) -> Vec<[String; 6]> {
 }
 
 fn title(check: &Check) -> String {
-    let of = if check.of == Of::Units {
-        " (by unit)"
-    } else {
-        ""
-    };
     match check.kind {
-        Kind::NotWorseBy => format!("{}{of}", check.name),
-        Kind::AtMost => format!("{} at most{of}", check.name),
+        Kind::NotWorseBy => check.name.clone(),
+        Kind::AtMost => format!("{} at most", check.name),
         Kind::Burn => format!("burn of {}", check.name),
     }
 }

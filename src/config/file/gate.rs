@@ -5,12 +5,12 @@ use super::super::gate::{LONGEST_WINDOW, SHORTEST_WINDOW};
 use super::super::scalar::Span;
 use super::super::schema::{EnumNames, Label};
 use super::super::spanned::Spanned;
-use crate::gate::{AfterWait, Gate as Settings, Margins as Settled};
+use crate::gate::{Gate as Settings, Margins as Settled};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::time::Duration;
 use tokengauge_core::experiment::AssignedUnit;
-use tokengauge_experiments::{DEFAULT_ALPHA, DEFAULT_MIN_UNITS, DEFAULT_SETTLED_AFTER};
+use tokengauge_experiments::{DEFAULT_ALPHA, DEFAULT_SETTLED_AFTER};
 
 /// Whether a rollout may go on ([gate](gate.md)): a candidate's calls are held against those of a baseline, which goes on
 /// meanwhile.
@@ -52,7 +52,7 @@ pub(in crate::config) struct Gate {
     #[schemars(extend("default" = DEFAULT_ALPHA, "exclusiveMinimum" = 0, "maximum" = HIGHEST_ALPHA))]
     pub(in crate::config) alpha: Option<f64>,
     /// Sessions that each side must have before anything is said; agents or users where these are the unit.
-    #[schemars(extend("default" = DEFAULT_MIN_UNITS, "minimum" = SMALLEST_MIN_UNITS, "x-reason" = ": intervals are asymptotic"))]
+    #[schemars(extend("default" = Settings::MIN_UNITS, "minimum" = SMALLEST_MIN_UNITS, "x-reason" = ": intervals are asymptotic"))]
     pub(in crate::config) min_sessions: Option<u64>,
     /// One counts when its last call is over for so long.
     #[schemars(extend("default" = Span(DEFAULT_SETTLED_AFTER)))]
@@ -64,12 +64,10 @@ pub(in crate::config) struct Gate {
         "x-maximum" = Span(LONGEST_WINDOW),
     ))]
     pub(in crate::config) window: Option<Span>,
-    /// How long it may be inconclusive from the candidate's first call on; for ever by default.
+    /// So long after the candidate's first call somebody has to decide if the gate cannot. It stays inconclusive: it neither passes
+    /// nor fails by waiting.
     #[schemars(extend("x-exclusiveMinimum" = Span(Duration::ZERO)))]
     pub(in crate::config) max_wait: Option<Span>,
-    /// What it is after that: it never passes by waiting.
-    #[schemars(with = "Option<EnumNames<AfterWait>>", extend("default" = "fail"))]
-    pub(in crate::config) after_max_wait: Option<AfterWait>,
 }
 
 /// Which calls: those that match everything that is named.
@@ -90,7 +88,7 @@ pub(in crate::config) struct GateSelect {
     pub(in crate::config) variant: Option<String>,
 }
 
-/// Each as a share: of the baseline's value for `tps` and `cost`, of the calls for all others, so that 0.02 is two percentage
+/// Each as a share: of the baseline's value for `tps` and `cost`, of the calls for all others, so that 0.03 is three percentage
 /// points more.
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -119,13 +117,10 @@ pub(in crate::config) struct Margins {
     /// How many more answers may come without text.
     #[schemars(extend("default" = Settled::SHARE, "exclusiveMinimum" = 0, "maximum" = 1))]
     pub(in crate::config) empty: Option<f64>,
-    /// How many more answers may be lost after they began.
-    #[schemars(extend("default" = Settled::SHARE, "exclusiveMinimum" = 0, "maximum" = 1))]
+    /// How many more answers may be lost after they began, which are failures as well. Without it that is not compared.
+    #[schemars(extend("exclusiveMinimum" = 0, "maximum" = 1))]
     pub(in crate::config) cut_off: Option<f64>,
-    /// How many more answers may have a tool call that the provider calls unreadable.
-    #[schemars(extend("default" = Settled::SHARE, "exclusiveMinimum" = 0, "maximum" = 1))]
+    /// How many more answers may have a tool call that the provider calls unreadable. Without it that is not compared.
+    #[schemars(extend("exclusiveMinimum" = 0, "maximum" = 1))]
     pub(in crate::config) invalid_tool_calls: Option<f64>,
-    /// How many more calls may ask again what their unit has just asked.
-    #[schemars(extend("default" = Settled::SHARE, "exclusiveMinimum" = 0, "maximum" = 1))]
-    pub(in crate::config) retries: Option<f64>,
 }

@@ -4,7 +4,7 @@ use crate::{close, fixture, near, same_interval};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use tokengauge_stats::clustered::{Sample, share_interval};
-use tokengauge_stats::ratio::{Arm, Unit, difference, relative_difference};
+use tokengauge_stats::ratio::{Arm, Unit, difference};
 use tokengauge_stats::sequence::{self, Sequence};
 use tokengauge_stats::stratified::{Strata, Stratum};
 use tokengauge_stats::{Error, Estimate, bootstrap, seeded, student, tail};
@@ -97,7 +97,6 @@ struct Arms {
     #[serde(default)]
     rho: f64,
     absolute: Compared,
-    relative: Compared,
 }
 
 impl Arms {
@@ -109,16 +108,13 @@ impl Arms {
         [0, 1].map(|arm| self.arms[arm].iter().map(unit).collect())
     }
 
-    /// Ours and theirs, absolute and relative.
-    fn differences(&self) -> [(Estimate, &Compared); 2] {
+    /// GrowthBook counts the units of both arms, whatever share each has.
+    fn difference(&self) -> Estimate {
         let [a, b] = self.arms();
-        [
-            (difference(&a, &b).expect("a difference"), &self.absolute),
-            (
-                relative_difference(&a, &b).expect("a difference"),
-                &self.relative,
-            ),
-        ]
+        Estimate {
+            units: a.units() + b.units(),
+            ..difference(&a, &b).expect("a difference")
+        }
     }
 }
 
@@ -130,17 +126,12 @@ fn ratios_are_those_of_growthbook() {
             close(ours.value, theirs.value, 1e-12);
             near(ours.variance, theirs.variance, 1e-9);
         }
-        for (ours, theirs) in case.differences() {
-            close(ours.value, theirs.value, 1e-11);
-            near(ours.variance, theirs.variance, 1e-9);
-            let interval = ours.interval(case.confidence).expect("an interval");
-            same_interval(interval, theirs.interval, 1e-8);
-        }
-        near(
-            case.differences()[0].0.degrees_of_freedom,
-            case.absolute.degrees_of_freedom,
-            1e-9,
-        );
+        let (ours, theirs) = (case.difference(), &case.absolute);
+        close(ours.value, theirs.value, 1e-11);
+        near(ours.variance, theirs.variance, 1e-9);
+        let interval = ours.interval(case.confidence).expect("an interval");
+        same_interval(interval, theirs.interval, 1e-8);
+        near(ours.degrees_of_freedom, theirs.degrees_of_freedom, 1e-9);
     }
 }
 
@@ -174,15 +165,17 @@ fn stratified_ratios_are_those_of_a_regression_with_interactions() {
         for (ours, theirs) in ratios.into_iter().zip(case.ratios) {
             close(ours.expect("a ratio").value, theirs, 1e-11);
         }
-        let differences = [ours.difference(), ours.relative_difference()];
-        for (ours, theirs) in differences
-            .into_iter()
-            .zip([case.difference, case.relative])
-        {
-            let ours = ours.expect("a difference");
-            close(ours.value, theirs[0], 1e-10);
-            near(ours.variance, theirs[1], 1e-7);
-        }
+        let difference = ours.difference().expect("a difference");
+        close(difference.value, case.difference[0], 1e-10);
+        near(difference.variance, case.difference[1], 1e-7);
+        // Theirs is of the relative difference.
+        let log = ours.log_ratio().expect("a ratio");
+        close(log.value.exp_m1(), case.relative[0], 1e-10);
+        near(
+            log.variance * (1.0 + case.relative[0]).powi(2),
+            case.relative[1],
+            1e-7,
+        );
     }
 }
 
@@ -223,18 +216,14 @@ fn sequences_of_two_arms_are_those_of_growthbook() {
     for case in cases {
         let sequence =
             Sequence::with_rho(options(case.confidence, 1), case.rho).expect("a sequence");
-        for (ours, theirs) in case.differences() {
-            same_interval(
-                sequence.interval(&ours).expect("an interval"),
-                theirs.interval,
-                1e-9,
-            );
-            near(
-                sequence.p_value(&ours, 0.0).expect("a p value"),
-                theirs.p,
-                1e-8,
-            );
-        }
+        let (ours, theirs) = (case.difference(), &case.absolute);
+        let interval = sequence.interval(&ours).expect("an interval");
+        same_interval(interval, theirs.interval, 1e-9);
+        near(
+            sequence.p_value(&ours, 0.0).expect("a p value"),
+            theirs.p,
+            1e-8,
+        );
     }
 }
 

@@ -193,8 +193,6 @@ proptest! {
             a.ratio(),
             b.ratio(),
             ratio::difference(&a, &b),
-            ratio::relative_difference(&a, &b),
-            ratio::relative_difference(&b, &a),
         ];
         for found in found.into_iter().flatten() {
             estimate(&found, share, null);

@@ -2,7 +2,8 @@
 
 use crate::{Draw, about};
 use tokengauge_stats::bootstrap::{self, Options};
-use tokengauge_stats::ratio::{Arm, Unit, difference, relative_difference};
+use tokengauge_stats::ratio::{Arm, Unit, difference};
+use tokengauge_stats::stratified::{Strata, Stratum};
 use tokengauge_stats::{seeded, student, tail};
 
 fn mean(series: &[f64]) -> f64 {
@@ -99,7 +100,12 @@ fn ratios_and_their_differences_hold_as_often_as_they_say() {
         };
         ratios += holds(a.ratio(), 40.0);
         differences += holds(difference(&a, &b), 4.0);
-        shares += holds(relative_difference(&a, &b), 0.1);
+        let one = Stratum {
+            baseline: a,
+            changed: b,
+        };
+        let log_ratio = Strata::new(&[one]).and_then(|strata| strata.log_ratio());
+        shares += holds(log_ratio, 1.1_f64.ln());
     }
     for held in [ratios, differences, shares] {
         about(held, runs, 0.9);

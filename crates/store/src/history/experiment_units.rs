@@ -2,7 +2,10 @@
 
 use super::timed_call::TimedCall;
 use crate::figures::CallFigures;
-use crate::query::{ExperimentUnit, ExperimentUnits, UnitKind, UnitQuery, UnitSums};
+use crate::query::{
+    CallUnit, CallUnitQuery, CallUnits, ExperimentUnit, ExperimentUnits, UnitKind, UnitQuery,
+    UnitSums,
+};
 use std::collections::BTreeMap;
 
 /// The units of an experiment: the same as of the ledger.
@@ -13,6 +16,44 @@ pub fn experiment_units<'a>(
     let mut tally = UnitTally::new(query.clone());
     calls.for_each(|call| tally.add(&call));
     tally.units()
+}
+
+/// The calls that match, summed by unit: the same as of the ledger. All are read.
+pub fn call_units<'a>(
+    calls: impl Iterator<Item = TimedCall<'a>>,
+    query: &CallUnitQuery,
+) -> CallUnits {
+    let mut found = CallUnits::default();
+    let mut units: BTreeMap<String, UnitSums> = BTreeMap::new();
+    for call in calls.filter(|call| super::matches(&query.filter, call)) {
+        let wanted = query.variant.as_ref();
+        if wanted.is_some_and(|wanted| call.record.variant.as_ref() != Some(wanted)) {
+            continue;
+        }
+        let figures = CallFigures::of(call.record, call.started, None);
+        let sums = UnitSums::of(&figures);
+        found.calls += 1;
+        match unit_of(&call, &figures, query.unit) {
+            Some(unit) => units.entry(unit).or_default().merge(&sums),
+            None => found.units.push(CallUnit { name: None, sums }),
+        }
+    }
+    let units = units.into_iter().map(|(unit, sums)| CallUnit {
+        name: Some(unit),
+        sums,
+    });
+    found.units.extend(units);
+    found
+}
+
+/// The name of the unit that a call belongs to.
+fn unit_of(call: &TimedCall<'_>, figures: &CallFigures, kind: UnitKind) -> Option<String> {
+    match kind {
+        UnitKind::Session => call.record.session.clone(),
+        UnitKind::Agent => call.record.agent.clone(),
+        UnitKind::User => call.record.user.clone(),
+        UnitKind::Block(_) => Some(kind.block_name(kind.block(figures.started_us))),
+    }
 }
 
 /// The units of an experiment, of calls that come one after the other.
@@ -44,16 +85,7 @@ impl UnitTally {
         {
             return;
         }
-        let unit = match query.unit {
-            UnitKind::Session => record.session.clone(),
-            UnitKind::Agent => record.agent.clone(),
-            UnitKind::User => record.user.clone(),
-            UnitKind::Block(_) => {
-                let block = query.unit.block(figures.started_us);
-                Some(query.unit.block_name(block))
-            }
-        };
-        match unit {
+        match unit_of(call, &figures, query.unit) {
             Some(unit) => self
                 .units
                 .entry((record.variant.clone(), unit))

@@ -26,7 +26,7 @@ pub(crate) use changed_upstream::CapacityBucket;
 pub use costs::costs;
 pub use coverage::coverage;
 pub use distributions::{distributions, hourly_distributions};
-pub use experiment_units::{UnitTally, experiment_units};
+pub use experiment_units::{UnitTally, call_units, experiment_units};
 pub use groups::{Group, Groups, groups};
 pub(crate) use knee::capacity_since_change;
 pub use knee::{capacity_of, knee};

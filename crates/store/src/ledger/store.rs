@@ -14,7 +14,7 @@ use super::rollups::Rollups;
 use super::row::{Entry, micros, millis, nanos, started_ms, whole};
 use super::sessions::Sessions;
 use super::stored_call::StoredCall;
-use super::stored_figures::{series_key, unit_key};
+use super::stored_figures::{experiment_unit, series_key, unit_key};
 use super::throughput;
 use super::undelivered::{self, Cursors};
 use super::unsummed::Marks;
@@ -58,7 +58,8 @@ pub(super) struct SumsOfBatch {
 impl SumsOfBatch {
     fn add(&mut self, entry: &Entry<'_>, names: &Names, session: Option<i64>) {
         // The enclosing call adds what a unit did.
-        let unit = unit_key(&names.common, session, names.user).filter(|_| !entry.nested);
+        let unit = unit_key(&names.common, session, names.user);
+        let unit = experiment_unit(unit).filter(|_| !entry.nested);
         if let Some(unit) = unit {
             self.units.add(unit, &entry.figures);
         }

@@ -19,27 +19,27 @@ const COLUMNS: &str = "key, series, session, user, operation, finish_reasons, wa
 /// A call of the file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StoredFigures {
-    /// `None` where it is of no experiment.
-    pub(super) unit: Option<UnitKey>,
+    pub(super) names: UnitKey,
     pub(super) series: SeriesKey,
     pub(super) figures: CallFigures,
 }
 
-/// The key of a call's unit; `None` where it is of no experiment.
-pub(super) fn unit_key(
-    common: &SeriesNames,
-    session: Option<i64>,
-    user: Option<i64>,
-) -> Option<UnitKey> {
+impl StoredFigures {
+    /// `None` where it is of no experiment.
+    pub(super) fn experiment_unit(&self) -> Option<UnitKey> {
+        experiment_unit(self.names)
+    }
+}
+
+/// The key of a call's unit.
+pub(super) fn unit_key(common: &SeriesNames, session: Option<i64>, user: Option<i64>) -> UnitKey {
     let [_, _, _, _, agent, experiment, variant, ..] = *common;
-    let or_none = |id: Option<i64>| id.unwrap_or(0);
-    Some([
-        experiment?,
-        or_none(variant),
-        or_none(session),
-        or_none(agent),
-        or_none(user),
-    ])
+    [experiment, variant, session, agent, user].map(|id| id.unwrap_or(0))
+}
+
+/// The key; `None` where it is of no experiment.
+pub(super) fn experiment_unit(key: UnitKey) -> Option<UnitKey> {
+    (key[0] != 0).then_some(key)
 }
 
 /// The key of a call's distributions.
@@ -130,7 +130,7 @@ impl<'c> FiguresReader<'c> {
             concurrency: row.get(18)?,
         };
         Ok(Some(StoredFigures {
-            unit: unit_key(&common, session, user),
+            names: unit_key(&common, session, user),
             series: series_key(&common),
             figures,
         }))

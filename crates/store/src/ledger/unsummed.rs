@@ -93,7 +93,7 @@ impl Store {
         let mut sums = SumsOfBatch::default();
         let condition = "key >= ? AND key < ?";
         FiguresReader::new(&transaction).read(condition, [mark, below], |call| {
-            if let Some(unit) = call.unit {
+            if let Some(unit) = call.experiment_unit() {
                 sums.units.add(unit, &call.figures);
             }
             sums.distributions.add(call.series, &call.figures);

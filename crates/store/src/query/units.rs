@@ -5,6 +5,7 @@
 //! and products of the units' sums (delta method). Those are made from [`UnitSums`] when they are read; no
 //! squares of single calls are needed.
 
+use super::Filter;
 use crate::figures::CallFigures;
 use crate::sketch::Sketch;
 use std::time::{Duration, SystemTime};
@@ -87,6 +88,60 @@ pub struct ExperimentUnit {
     pub variant: Option<String>,
     /// The name of the session, agent or user.
     pub unit: String,
+    /// Its calls.
+    pub sums: UnitSums,
+}
+
+/// Which calls are summed by unit.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CallUnitQuery {
+    /// The calls.
+    pub filter: Filter,
+    /// The variant of their experiment, of which a filter knows nothing.
+    pub variant: Option<String>,
+    /// What is one unit.
+    pub unit: UnitKind,
+    /// Calls that are read at most, roughly: of more, those of one session in two, four and so on.
+    pub max_calls: u64,
+}
+
+/// Calls summed by unit.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CallUnits {
+    /// The units, in no order.
+    pub units: Vec<CallUnit>,
+    /// Calls that match, those that were not read among them.
+    pub calls: u64,
+    /// The calls of one session in so many were read.
+    pub one_in: u64,
+}
+
+impl Default for CallUnits {
+    fn default() -> Self {
+        CallUnits {
+            units: Vec::new(),
+            calls: 0,
+            one_in: 1,
+        }
+    }
+}
+
+impl CallUnits {
+    /// Where an agent or a user has sessions that were not read, its costs are those of all of them.
+    pub(crate) fn scale_costs(&mut self, unit: UnitKind) {
+        if unit != UnitKind::Session {
+            for unit in &mut self.units {
+                unit.sums.cost_nano_usd = unit.sums.cost_nano_usd.saturating_mul(self.one_in);
+            }
+        }
+    }
+}
+
+/// A unit and its calls.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CallUnit {
+    /// The name of the session, agent or user; `None` for a single call that names none.
+    pub name: Option<String>,
     /// Its calls.
     pub sums: UnitSums,
 }

@@ -23,7 +23,7 @@ use crate::admin::api::sessions::{OF_TRACES, SessionAnalysis};
 use crate::admin::api::sinks::AllSinks;
 use crate::admin::api::upstreams::Upstreams;
 use crate::admin::process_info::Now;
-use crate::gate::Report as Gate;
+use crate::gate::{Plan as GatePlan, Report as Gate};
 use crate::query::Mark;
 use crate::slo::BurnDown;
 use schemars::{JsonSchema, SchemaGenerator};
@@ -216,6 +216,12 @@ fn of_comparisons() -> Vec<Operation> {
             "gate",
             "Whether a rollout may go on: pass, fail or inconclusive, and every check with its bounds.",
             &[&OF_GATES],
+        ),
+        get::<GatePlan>(
+            "/api/v1/gates/{name}/plan",
+            "gate_plan",
+            "How long the gate takes with several shares of the traffic, by the baseline's calls of its window.",
+            &[],
         ),
         post::<Gate>(
             "/api/v1/gates/{name}/confirm-promotion",

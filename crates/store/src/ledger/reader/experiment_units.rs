@@ -127,7 +127,7 @@ fn calls_before(
     let mut reader = FiguresReader::new(connection);
     for id in series {
         reader.read("series = ? AND key < ?", [id?, mark], |call| {
-            if let Some(key) = call.unit.filter(|_| call.figures.counts()) {
+            if let Some(key) = call.experiment_unit().filter(|_| call.figures.counts()) {
                 found.add(key, &UnitSums::of(&call.figures));
             }
         })?;
@@ -135,7 +135,11 @@ fn calls_before(
     Ok(())
 }
 
-fn unit_name(connection: &Connection, kind: UnitKind, id: i64) -> rusqlite::Result<String> {
+pub(super) fn unit_name(
+    connection: &Connection,
+    kind: UnitKind,
+    id: i64,
+) -> rusqlite::Result<String> {
     let found = match kind {
         UnitKind::Session => connection
             .prepare_cached("SELECT name FROM sessions WHERE id = ?")?

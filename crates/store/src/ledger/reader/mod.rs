@@ -2,6 +2,7 @@
 //! has a time limit, so that none delays the writer or traffic. Queries block: not for the
 //! threads of traffic.
 
+mod call_units;
 pub(super) mod calls;
 mod capacity;
 mod connections;
@@ -19,9 +20,10 @@ use super::condition::Condition;
 use super::undelivered::{self, SinkProgress, UndeliveredCall};
 use crate::columns::{Value, values_of_row};
 use crate::query::{
-    CapacityRow, CostQuery, Costs, Coverage, DailySums, Dimension, DistributionSelector,
-    DistributionSeries, Distributions, ExperimentUnits, Filter, GroupRow, Mark, MarkQuery, Page,
-    Paging, SeriesMetric, SessionDetail, SessionQuery, SessionRow, Timeseries, UnitQuery,
+    CallUnitQuery, CallUnits, CapacityRow, CostQuery, Costs, Coverage, DailySums, Dimension,
+    DistributionSelector, DistributionSeries, Distributions, ExperimentUnits, Filter, GroupRow,
+    Mark, MarkQuery, Page, Paging, SeriesMetric, SessionDetail, SessionQuery, SessionRow,
+    Timeseries, UnitQuery,
 };
 use connections::Connections;
 use std::collections::BTreeMap;
@@ -274,6 +276,14 @@ impl Reader {
     /// As with every query: see [`QueryError`].
     pub fn marks(&self, query: &MarkQuery) -> Result<Vec<Mark>, QueryError> {
         self.ask(|connection| super::marks::marks(connection, query))
+    }
+
+    /// The calls that match, summed by unit.
+    ///
+    /// # Errors
+    /// As with every query: see [`QueryError`].
+    pub fn call_units(&self, query: &CallUnitQuery) -> Result<CallUnits, QueryError> {
+        self.ask(|connection| call_units::call_units(connection, query))
     }
 
     /// The units of an experiment.
