@@ -92,7 +92,7 @@ impl Folder {
     }
 
     /// Five calls of each session over ten hours that ended an hour ago, one session of the candidate for 19 of the baseline;
-    /// each hour is a tenth slower than the one before.
+    /// each hour is a tenth slower than the previous one.
     fn write_trend(&self, candidate: f64) {
         const SESSIONS: usize = 26_000;
         let begin = SystemTime::now() - Duration::from_secs(11 * 3_600);
@@ -306,7 +306,7 @@ async fn a_plan_says_how_long_a_verdict_takes() {
 }
 
 /// A baseline whose speed falls by a tenth an hour for ten hours, with more calls than are read, and a candidate that is as
-/// good, or a fifth slower. Whoever reads the newest calls of one side alone takes the trend for a difference.
+/// good, or a fifth slower. A gate that reads only the newest calls of one side takes the trend for a difference.
 #[tokio::test]
 async fn a_trend_of_more_calls_than_are_read_decides_nothing() {
     for (tps, verdict) in [(1.0, "pass"), (0.8, "fail")] {

@@ -226,7 +226,7 @@ fn an_experiment_that_is_not_there_has_no_units() {
     assert_eq!(found.expect("an answer"), ExperimentUnits::default());
 }
 
-/// The units by name; those of single calls in the order of their starts.
+/// The units by name. Single calls without a name are in the order of their starts.
 fn sorted(mut found: CallUnits) -> CallUnits {
     found.units.sort_by(|one, other| {
         (&one.name, one.sums.first_at(), one.sums.last_at()).cmp(&(

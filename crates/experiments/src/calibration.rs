@@ -22,7 +22,7 @@ struct Shift {
     tps: f64,
     ttft: f64,
     cost: f64,
-    /// The share of its calls that are lost before the first token, beside those of both arms.
+    /// The share of its calls that are lost before the first token, in addition to the failures of both arms.
     lost: f64,
 }
 
@@ -311,7 +311,7 @@ fn false_alarms(world: &str, before: Before) {
     );
 }
 
-/// By the number of sessions alone it would take 17,000 of them.
+/// The numbers of sessions would show it only after 17,000 of them.
 #[test]
 fn an_arm_that_loses_a_twentieth_of_its_calls_is_found_by_its_failures() {
     let shift = Shift { lost: 0.05, ..NONE };

@@ -49,11 +49,11 @@ pub struct Level {
 /// [`Metric::is_relative`] says.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Difference {
-    /// The estimate, for one-sided bounds at other levels: of a relative metric, that of the logarithm of the ratio.
+    /// The estimate, for one-sided bounds at other levels. For a relative metric it estimates the logarithm of the ratio.
     pub estimate: Estimate,
     /// By how much it is above.
     pub value: f64,
-    /// The interval of that at confidence 1 − α of this metric alone.
+    /// Its interval at confidence 1 − α, for this metric only.
     pub interval: Interval,
     /// The always-valid p value of no difference, of this metric alone.
     pub p: f64,

@@ -70,7 +70,7 @@ impl Metric {
         matches!(self, Metric::Tps | Metric::Cost)
     }
 
-    /// The difference that an estimate is of: that of a relative metric is the logarithm of the ratio.
+    /// The difference that an estimate stands for. The estimate of a relative metric is the logarithm of the ratio.
     pub fn of_estimate(self, value: f64) -> f64 {
         match self.is_relative() {
             true => value.exp_m1(),

@@ -85,8 +85,8 @@ fn hour(at: SystemTime) -> u8 {
 pub(crate) struct Strata(Vec<[Arms; 2]>);
 
 impl Strata {
-    /// The strata that both groups have enough units of: by prompt and time; what is left by prompt, or by part of a rollout;
-    /// what is left of that together. It depends on how many units there are, never on how they went.
+    /// The strata that both groups have enough units of: by prompt and time; the remaining units by prompt, or by part of a
+    /// rollout; the units that still remain together. It depends on how many units there are, never on how they went.
     pub(crate) fn of(baseline: &Group, changed: &Group) -> Strata {
         let mut strata: BTreeMap<Stratum, [Arms; 2]> = BTreeMap::new();
         for (side, group) in [baseline, changed].into_iter().enumerate() {

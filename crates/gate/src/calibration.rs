@@ -13,7 +13,7 @@ use tokengauge_store::query::UnitKind;
 #[derive(Clone, Copy)]
 struct World {
     name: &'static str,
-    /// How long the rollout goes on without a verdict.
+    /// How long the rollout lasts without a verdict.
     hours: u32,
     /// New sessions a minute.
     per_minute: u32,

@@ -25,7 +25,7 @@ impl Levels {
     pub(crate) fn of(gate: &Gate) -> Levels {
         let (alpha, ceilings) = (gate.rules.alpha, &gate.ceilings);
         let ceilings = [ceilings.failures, ceilings.cost].iter().flatten().count();
-        // A burn rate is no estimate and is never wrong.
+        // A burn rate is not an estimate and is never wrong.
         let checks = gate.margins.0.len() + ceilings;
         Levels {
             holds: 1.0 - alpha,
@@ -52,7 +52,7 @@ impl Levels {
         })
     }
 
-    /// The bounds of a share: so many events of so many.
+    /// The bounds of a share: the number of events, and of calls or units that may have one.
     pub(crate) fn share(self, (with, of): (f64, f64)) -> Result<Bound, Error> {
         Ok(Bound {
             value: with / of,
@@ -82,7 +82,7 @@ impl Levels {
     }
 }
 
-/// By which part, or how many points, the candidate is worse, where an estimate is so much worse.
+/// By which part of the baseline's value, or by how many points, the candidate is worse according to an estimate.
 pub(crate) fn worse_by(metric: Metric, estimate: f64) -> f64 {
     match metric.more_is_better() {
         true => -metric.of_estimate(-estimate),
@@ -90,7 +90,7 @@ pub(crate) fn worse_by(metric: Metric, estimate: f64) -> f64 {
     }
 }
 
-/// Units with an event that show how alike the calls of a unit are: of the baseline, and of the candidate, which may differ in it.
+/// The least number of units with an event that shows how alike the calls of a unit are: for the baseline, and for the candidate.
 const SHOW_LIKENESS: [u64; 2] = [MIN_UNITS_WITH_EVENT, 10];
 
 /// How many calls tell as much as one that is independent of all others (the design effect), by the baseline and by the

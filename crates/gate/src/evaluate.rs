@@ -1,4 +1,4 @@
-//! Whether a rollout may go on.
+//! Whether a rollout may continue.
 
 use crate::check::{Levels, at_most, burn, not_worse_by};
 use crate::forecast::{self, Course};

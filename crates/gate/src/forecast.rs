@@ -1,4 +1,4 @@
-//! How long it takes until a gate passes a candidate that is as good as the baseline: from the baseline's units alone, so that
+//! How long it takes until a gate passes a candidate that is as good as the baseline. It needs only the baseline's units, so that
 //! it can be asked before a rollout.
 
 use crate::check::{Levels, calls_per_event, counts, worse_by};
@@ -12,7 +12,7 @@ use tokengauge_experiments::{Group, Metric, words};
 use tokengauge_stats::Estimate;
 use tokengauge_stats::ratio::{Arm, both_arms};
 
-/// What takes longer is not foreseen.
+/// Longer times are not forecast.
 const LONGEST: f64 = 30.0 * 86_400.0;
 /// The candidate's shares of the traffic that a plan is made for.
 const SHARES: [f64; 5] = [0.01, 0.05, 0.1, 0.2, 0.5];
@@ -179,7 +179,7 @@ struct Alike<'a> {
 }
 
 impl Alike<'_> {
-    /// By how much it is worse at most, with so many units of both sides.
+    /// By how much it is worse at most, with these numbers of units of both sides.
     fn not_worse_by(&self, [a, b]: [f64; 2]) -> Option<f64> {
         let tally = self.baseline.tally(self.metric);
         if !self.metric.is_relative() && self.is_rare(a + b) {
@@ -217,7 +217,7 @@ impl Alike<'_> {
         (with * part, of * part)
     }
 
-    /// That of one unit: of the logarithm, where the metric is relative.
+    /// The variance of one unit. For a relative metric it is the variance of the logarithm.
     fn variance(&self, arm: &Arm) -> Option<f64> {
         let ratio = arm.ratio().ok()?;
         let variance = ratio.variance * ratio.units as f64;

@@ -8,7 +8,8 @@ use tokengauge_experiments::{Group, Stratum, Sums};
 use tokengauge_slo::{Finished, Verdict, judge};
 use tokengauge_store::query::{CallUnitQuery, CallUnits, Filter, Page, Paging, UnitKind};
 
-/// Calls of one side that are read, roughly: of more, those of one session in two, four and so on, all over the time.
+/// The number of calls of one side that are read, roughly. If there are more, the calls of one session in two, four and so on
+/// are read, spread over all of the time.
 pub const MAX_CALLS: u64 = 100_000;
 /// Calls of the candidate whose objectives are judged, the newest ones.
 const MAX_JUDGED: usize = 50_000;
@@ -58,9 +59,9 @@ pub struct Side {
     pub units: Vec<Unit>,
     /// Its calls.
     pub calls: u64,
-    /// Calls that name no unit. Without a session each is a unit of its own, without an agent or user it is left out.
+    /// Calls that name no unit. A call without a session is a unit by itself. A call without an agent or user is left out.
     pub calls_without_unit: u64,
-    /// The calls of one session in so many were read.
+    /// 1 if all calls were read, n if the calls of one session in n were read.
     pub one_in: u64,
 }
 
@@ -90,7 +91,7 @@ pub struct Unit {
     pub first_at: SystemTime,
     /// When its last call ended.
     pub last_at: SystemTime,
-    /// The class of length of its first prompt, where that is known.
+    /// The class of length of its first prompt, if known.
     pub prompt: Option<usize>,
     /// Its calls.
     pub sums: Sums,
@@ -201,8 +202,8 @@ impl Observed {
             .collect()
     }
 
-    /// The units of the baseline and of the candidate that are compared: complete ones of one side alone, which began while both
-    /// sides had new ones. Units that began at about the same time are in the same stratum, so that neither a trend nor another
+    /// The units of the baseline and of the candidate that are compared. They are complete, have calls of only one side, and began
+    /// while both sides had new units. Units that began at about the same time are in the same stratum, so that neither a trend nor another
     /// share of the traffic makes a difference.
     pub(crate) fn complete(&self, now: SystemTime, settled_after: Duration) -> [Group; 2] {
         let mixed = self.mixed();

@@ -4,7 +4,7 @@ use crate::settings::Select;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Whether a rollout may go on.
+/// Whether a rollout may continue.
 #[derive(
     Clone,
     Copy,
@@ -86,9 +86,9 @@ pub struct SideReport {
     pub complete_units: u64,
     /// Calls, of any unit.
     pub calls: u64,
-    /// Those that name no unit. Without a session each is a unit of its own, without an agent or user it is left out.
+    /// Calls that name no unit. A call without a session is a unit by itself. A call without an agent or user is left out.
     pub calls_without_unit: u64,
-    /// The calls of one session in so many were read: 1 is all of them.
+    /// 1 if all calls were read, n if the calls of one session in n were read.
     #[serde(default = "one")]
     pub one_in: u64,
 }

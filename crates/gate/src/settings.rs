@@ -111,7 +111,7 @@ impl Margins {
     pub const TPS: f64 = 0.1;
     /// By how much any share of calls may be higher.
     pub const SHARE: f64 = 0.03;
-    /// What every gate watches beside speed. An answer that was cut off is a failure as well.
+    /// The metrics that every gate checks in addition to speed. An answer that was cut off is a failure as well.
     pub const GUARDRAILS: [Metric; 4] = [
         Metric::Failures,
         Metric::Truncated,

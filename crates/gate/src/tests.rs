@@ -49,7 +49,7 @@ struct Traffic {
     upstream: &'static str,
     sessions: u64,
     tps: f64,
-    /// Every so many sessions have one answer that ends by this reason; where it is every one, all of its answers.
+    /// One session in n has one answer with this finish reason. If n is 1, all answers have it.
     finish: Option<(u64, &'static str)>,
     cost: Option<f64>,
 }

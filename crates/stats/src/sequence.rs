@@ -10,7 +10,7 @@ use crate::interval::Interval;
 pub struct Options {
     /// The confidence over all looks together, such as 0.95.
     pub confidence: f64,
-    /// The number of units, as in [`Estimate::units`], at which the intervals are to be tightest; they hold at all others, too.
+    /// The number of units, as in [`Estimate::units`], at which the intervals are tightest; they also hold at all others.
     pub tightest_at: u64,
     /// The number of units before which there is no answer, since the variance is not known well enough. 100 do for values
     /// about symmetric; where few units differ from the rest, such as a share of 1 %, wait for some 50 of those.

@@ -9,7 +9,7 @@ use statrs::function::beta::ln_beta;
 /// Halvings of the range that a bound is in: more than a number's digits.
 const HALVINGS: u32 = 60;
 /// The mixture of shares: weight, α and β of each Beta distribution. It is made for rare events, which it bounds with half of
-/// the units that Beta(½, ½) alone needs, and is not far off for common ones and for those in between.
+/// the units that a single Beta(½, ½) needs, and is almost as good for common events.
 const MIXTURE: [(f64, f64, f64); 3] = [(0.7, 0.5, 20.0), (0.15, 20.0, 0.5), (0.15, 0.5, 0.5)];
 
 /// The interval of a share, of which `with` of `units` independent units are: it holds at every look at once with the

@@ -118,9 +118,8 @@ impl Strata {
         self.estimate(b.ratio - a.ratio, [-1.0, 1.0])
     }
 
-    /// The natural logarithm of the ratio of `changed` divided by that of `baseline`: `exp_m1` of it is the relative
-    /// difference. With heavy tails, errors of the logarithm are about as often positive as negative, while those of the
-    /// relative difference are more often negative.
+    /// The natural logarithm of (ratio of `changed` / ratio of `baseline`). Its `exp_m1` is the relative difference. With heavy
+    /// tails, the logarithm is too high about as often as too low, but a relative difference is more often too low.
     ///
     /// # Errors
     ///

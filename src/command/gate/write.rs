@@ -190,7 +190,7 @@ fn head(report: &Report, bullet: &str) -> String {
     let side = |name: &str, side: &SideReport| {
         let more = match side.one_in {
             1 => String::new(),
-            one_in => format!(" (those of one {unit} in {one_in} were read)"),
+            one_in => format!(" (from one {unit} in {one_in}, which were read)"),
         };
         format!(
             "{bullet}{name} {}: {} {unit}s, {} compared, {} calls{more}, {} of them without a {unit}\n",

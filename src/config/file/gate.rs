@@ -88,8 +88,8 @@ pub(in crate::config) struct GateSelect {
     pub(in crate::config) variant: Option<String>,
 }
 
-/// Each as a share: of the baseline's value for `tps` and `cost`, of the calls for all others, so that 0.03 is three percentage
-/// points more.
+/// By how much the candidate may be worse. For `tps` and `cost`, 0.1 is a tenth of the baseline's value. For all others, 0.03 is three
+/// percentage points of the calls.
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(in crate::config) struct Margins {
@@ -117,10 +117,10 @@ pub(in crate::config) struct Margins {
     /// How many more answers may come without text.
     #[schemars(extend("default" = Settled::SHARE, "exclusiveMinimum" = 0, "maximum" = 1))]
     pub(in crate::config) empty: Option<f64>,
-    /// How many more answers may be lost after they began, which are failures as well. Without it that is not compared.
+    /// How many more answers may be lost after they began; not compared by default, since they are also failures.
     #[schemars(extend("exclusiveMinimum" = 0, "maximum" = 1))]
     pub(in crate::config) cut_off: Option<f64>,
-    /// How many more answers may have a tool call that the provider calls unreadable. Without it that is not compared.
+    /// How many more answers may have a tool call that the provider calls unreadable; not compared by default.
     #[schemars(extend("exclusiveMinimum" = 0, "maximum" = 1))]
     pub(in crate::config) invalid_tool_calls: Option<f64>,
 }

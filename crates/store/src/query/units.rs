@@ -97,11 +97,12 @@ pub struct ExperimentUnit {
 pub struct CallUnitQuery {
     /// The calls.
     pub filter: Filter,
-    /// The variant of their experiment, of which a filter knows nothing.
+    /// The variant of their experiment, which a filter cannot select.
     pub variant: Option<String>,
     /// What is one unit.
     pub unit: UnitKind,
-    /// Calls that are read at most, roughly: of more, those of one session in two, four and so on.
+    /// The number of calls that are read at most, roughly. If there are more, the calls of one session in two, four and so on are
+    /// read.
     pub max_calls: u64,
 }
 
@@ -112,7 +113,7 @@ pub struct CallUnits {
     pub units: Vec<CallUnit>,
     /// Calls that match, those that were not read among them.
     pub calls: u64,
-    /// The calls of one session in so many were read.
+    /// 1 if all calls were read, n if the calls of one session in n were read.
     pub one_in: u64,
 }
 
@@ -127,7 +128,7 @@ impl Default for CallUnits {
 }
 
 impl CallUnits {
-    /// Where an agent or a user has sessions that were not read, its costs are those of all of them.
+    /// Scales the costs of agents and users to all of their sessions, if some were not read.
     pub(crate) fn scale_costs(&mut self, unit: UnitKind) {
         if unit != UnitKind::Session {
             for unit in &mut self.units {

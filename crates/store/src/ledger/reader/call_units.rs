@@ -10,7 +10,7 @@ use rusqlite::{Connection, params};
 use std::collections::BTreeMap;
 
 /// Which rows of `calls` are in the sample: those with a small hash (Knuth's multiplicative one) of the session's number, so
-/// that sessions are whole; without a session, of the time in the key. The masks keep the product within 64 bits.
+/// that sessions are whole. If a call has no session, the time in its key is hashed. The masks keep the product within 64 bits.
 const SAMPLED: &str =
     "((((coalesce(session, key >> 22)) & 2147483647) * 2654435761) & 4294967295) < ?";
 const HASHES: u64 = 1 << 32;
