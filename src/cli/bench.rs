@@ -61,7 +61,8 @@ pub struct BenchArgs {
     /// Compare the results in two JSON files: the old one, the new one
     #[arg(long, num_args = 2, value_names = ["OLD", "NEW"], conflicts_with_all = ["url", "schema"])]
     pub compare: Option<Vec<PathBuf>>,
-    /// With --compare: exit with 1 where a figure is worse
+    /// With --compare: exit with 1 if a figure is worse, and with 3 if there are too few trials to show it or the new result
+    /// withholds a figure
     #[arg(long, requires = "compare")]
     pub fail_if_worse: bool,
     /// Print the JSON Schema of results

@@ -376,6 +376,8 @@ pub(crate) mod tests {
             failed: 0,
             in_flight: 8.0,
             client_lag: 0.0,
+            client_lag_p99: 0.0,
+            client_throttled: 0.0,
             without_tps: BTreeMap::new(),
             figures: throughput
                 .ok()

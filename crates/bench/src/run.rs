@@ -364,7 +364,9 @@ fn result(
             .filter(|call| call.failed.is_some())
             .count(),
         in_flight: observed.mean_in_flight(from, observed.seconds),
-        client_lag: observed.lag,
+        client_lag: observed.lag.p95,
+        client_lag_p99: observed.lag.p99,
+        client_throttled: observed.lag.throttled.time.as_secs_f64(),
         without_tps,
         figures: steady.map(|steady| figures(&observed, steady, &plan.criteria, plan.seed)),
         withheld: judged.err().unwrap_or_default(),

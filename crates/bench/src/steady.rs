@@ -17,6 +17,9 @@ const BEGUN: f64 = 0.95;
 const LAG_SHARE: f64 = 0.05;
 /// … or this many seconds, if that is more: a shared machine's scheduler alone takes as much.
 const LAG_ALWAYS: f64 = 0.01;
+/// The client may be later than that for this share of the time. The slowest hundredth of calls and tokens is what the
+/// percentile p99 shows, so a client that is late for longer can be all of it.
+const LATE_SHARE: f64 = 0.01;
 
 /// What a trial is judged by.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -195,13 +198,25 @@ fn lag(observed: &Observed, criteria: &Criteria) -> Option<Withheld> {
     ttfts.sort_by(f64::total_cmp);
     let median = ttfts.get(ttfts.len() / 2).copied().unwrap_or_default();
     let limit = criteria.lag.unwrap_or((median * LAG_SHARE).max(LAG_ALWAYS));
-    if observed.lag <= limit {
+    let lag = observed.lag;
+    let throttled = lag.throttled.time.as_secs_f64() / observed.seconds;
+    let cause = if lag.p99 > limit {
+        format!(
+            "this client was {:.1} ms late or more for 1 % of the time",
+            lag.p99 * 1e3
+        )
+    } else if throttled > LATE_SHARE && lag.throttled.pause() > limit {
+        format!(
+            "the CPU quota of its cgroup paused this client {} times, {:.1} ms in the mean and {:.1} % of the time",
+            lag.throttled.periods,
+            lag.throttled.pause() * 1e3,
+            throttled * 100.0
+        )
+    } else {
         return None;
-    }
+    };
     let message = format!(
-        "this client was {:.1} ms late (p95), where {:.1} ms are allowed: run it on a machine with more time \
-         (--max-client-lag)",
-        observed.lag * 1e3,
+        "{cause}; {:.1} ms are allowed (--max-client-lag): run it on a machine with more free CPU, without a CPU limit",
         limit * 1e3
     );
     Some(Withheld::new(Reason::ClientLag, message))
@@ -323,6 +338,7 @@ fn drifts(observed: &Observed, steady: Steady, criteria: &Criteria) -> Vec<Withh
 mod tests {
     use super::*;
     use rand::RngExt;
+    use std::time::Duration;
     use tokengauge_stats::seeded;
 
     /// Eight streams, a call a second each, for a minute: TTFT 0.2 s and 50 tokens/s, times what the time says.
@@ -445,8 +461,26 @@ mod tests {
             "1 of 480 calls failed (http_error 429: 1)"
         );
         let mut lagging = observed(|_| 1.0, |_| 1.0);
-        lagging.lag = 0.0121;
-        assert_eq!(reasons(&lagging, &CLOSED)[0].reason, Reason::ClientLag);
+        lagging.lag.p99 = 0.0121;
+        let found = reasons(&lagging, &CLOSED);
+        assert_eq!(found[0].reason, Reason::ClientLag);
+        assert!(
+            found[0].message.contains("12.1 ms late or more"),
+            "{found:?}"
+        );
+        let mut throttled = observed(|_| 1.0, |_| 1.0);
+        for (pauses, milliseconds, late) in [(20, 1_000, true), (20, 150, false), (5, 500, false)] {
+            // 60 s: pauses of 50 ms; of 7.5 ms, which is allowed; and for less than a hundredth of the time.
+            throttled.lag.throttled = crate::quota::Throttled {
+                periods: pauses,
+                time: Duration::from_millis(milliseconds),
+            };
+            let found = reasons(&throttled, &CLOSED);
+            let quota = |it: &Withheld| {
+                it.reason == Reason::ClientLag && it.message.contains("paused this client 20 times")
+            };
+            assert_eq!(found.iter().any(quota), late, "{found:?}");
+        }
         let mut few = observed(|_| 1.0, |_| 1.0);
         few.calls.truncate(90);
         assert_eq!(reasons(&few, &CLOSED)[0].reason, Reason::TooFewCalls);

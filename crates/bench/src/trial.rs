@@ -42,8 +42,14 @@ pub struct TrialResult {
     pub failed: usize,
     /// Calls under way in the mean.
     pub in_flight: f64,
-    /// How late the client was: seconds that 95 of 100 of its delays do not exceed.
+    /// How late the client was, in seconds: for 95 % of the time it was not later.
     pub client_lag: f64,
+    /// How late the client was, in seconds: for 99 % of the time it was not later.
+    #[serde(default)]
+    pub client_lag_p99: f64,
+    /// For how long a CPU quota paused the client, in seconds of all CPUs together.
+    #[serde(default)]
+    pub client_throttled: f64,
     /// Calls without a speed, by reason.
     pub without_tps: BTreeMap<String, usize>,
     /// Its figures; `null` where they are withheld.
