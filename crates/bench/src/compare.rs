@@ -2,13 +2,13 @@
 
 use crate::level::LevelResult;
 use crate::metric::Metric;
-use crate::relabel::{self, Stratum};
+use crate::relabel::{self, Stratum, Tested};
 use crate::results::Results;
 use crate::text::{aligned, markdown_table};
-use crate::trial::quantile;
+use crate::trial::median;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use tokengauge_stats::{holm, rank};
+use tokengauge_stats::rank;
 
 /// The probability that any figure of an unchanged backend is reported as worse or better.
 const ALPHA: f64 = 0.05;
@@ -38,9 +38,9 @@ pub struct ComparedFigure {
     pub metric: Metric,
     /// The verdict over all loads.
     pub change: Change,
-    /// The p value of the hypothesis that the figure is not worse at any load, adjusted for the number of tests (Holm).
+    /// The p value of the hypothesis that the figure is not worse at any load, adjusted for all figures and both directions.
     pub p_worse: f64,
-    /// The p value of the hypothesis that the figure is not better at any load, adjusted for the number of tests (Holm).
+    /// The p value of the hypothesis that the figure is not better at any load, adjusted for all figures and both directions.
     pub p_better: f64,
     /// The trials that each result would need at each load to show a change; `null` if there are enough.
     pub trials_needed: Option<usize>,
@@ -63,7 +63,7 @@ pub struct ComparedLoad {
     pub lower: Option<f64>,
     /// The upper end of the interval.
     pub upper: Option<f64>,
-    /// The difference that 95 of 100 pairs of trials of the same result do not exceed, as a share of the mean (A/A).
+    /// The median difference between two trials of the same result, as a share of the mean (A/A).
     pub noise: Option<f64>,
 }
 
@@ -90,9 +90,8 @@ pub enum Change {
 impl Comparison {
     /// Compares two results.
     ///
-    /// The trials of one load are a stratum. If nothing changed, every assignment of its trials to the two results is equally
-    /// likely, so the p value is the share of random assignments whose shift is at least as large. All loads enter one test
-    /// for each figure and direction. Trials of two runs are not pairs: the runs have their own order of trials.
+    /// The trials of one load are a stratum of one permutation test over all loads. Trials of two runs are
+    /// not pairs: each run has its own order of trials.
     pub fn of(old: &Results, new: &Results) -> Comparison {
         let mut left_out = settings(old, new);
         let (mut both, mut lost) = (Vec::new(), Vec::new());
@@ -117,18 +116,12 @@ impl Comparison {
                 left_out.push(format!("{}: the old result has no figures", before.load));
             }
         }
-        let mut figures: Vec<_> = COMPARED
-            .iter()
-            .filter_map(|metric| ComparedFigure::of(&both, *metric))
-            .collect();
-        let p_values = figures.iter().flat_map(|it| [it.p_worse, it.p_better]);
-        let adjusted = holm::adjust(&p_values.collect::<Vec<_>>()).unwrap_or_default();
-        let tests = adjusted.len();
-        for (figure, p) in figures.iter_mut().zip(adjusted.chunks_exact(2)) {
-            (figure.p_worse, figure.p_better) = (p[0], p[1]);
-            figure.trials_needed = trials_needed(&both, figure.metric, tests);
-            figure.change = figure.verdict();
-        }
+        let strata: Vec<_> = both.iter().map(|(old, new)| stratum(old, new)).collect();
+        let tested = relabel::test(&strata, COMPARED.len());
+        let figures = COMPARED.iter().zip(tested);
+        let figures =
+            figures.filter_map(|(metric, tested)| ComparedFigure::of(&both, *metric, tested));
+        let figures = figures.collect();
         Comparison {
             figures,
             left_out,
@@ -225,28 +218,40 @@ fn settings(old: &Results, new: &Results) -> Vec<String> {
     found.into_iter().flatten().chain(differ).collect()
 }
 
-/// The trials of a figure at each load that has it in both results.
-fn strata<'a>(
-    both: &'a [(&LevelResult, &LevelResult)],
-    metric: Metric,
-) -> impl Iterator<Item = Stratum<'a>> {
-    both.iter().filter_map(move |(old, new)| {
-        Some(Stratum {
-            old: &old.figures.get(&metric)?.trials,
-            new: &new.figures.get(&metric)?.trials,
-        })
-    })
+/// The trials of a load that have figures, with the figures that both results have.
+fn stratum(old: &LevelResult, new: &LevelResult) -> Stratum {
+    let trials = |level: &LevelResult| {
+        let figures = level
+            .trials
+            .iter()
+            .filter_map(|trial| trial.figures.as_ref());
+        let compared = figures.map(|figures| {
+            let value = |metric: &Metric| {
+                let both = [old, new]
+                    .iter()
+                    .all(|level| level.figures.contains_key(metric));
+                figures
+                    .get(metric)
+                    .filter(|_| both)
+                    .map(|figure| figure.value)
+            };
+            COMPARED.iter().map(value).collect::<Vec<_>>()
+        });
+        compared.collect()
+    };
+    Stratum {
+        old: trials(old),
+        new: trials(new),
+    }
 }
 
-/// The trials of each load and result with which the least possible p value is below [`ALPHA`] after Holm; `None` if it
-/// already is.
-fn trials_needed(
-    both: &[(&LevelResult, &LevelResult)],
-    metric: Metric,
-    tests: usize,
-) -> Option<usize> {
-    let shows = |sizes: &[(usize, usize)]| relabel::least_p(sizes) * (tests as f64) < ALPHA;
-    let sizes = strata(both, metric).map(|it| (it.old.len(), it.new.len()));
+/// The trials of each load and result with which a p value can be below [`ALPHA`]; `None` if these can.
+fn trials_needed(loads: &[(&LevelResult, &LevelResult)], metric: Metric) -> Option<usize> {
+    let shows = |sizes: &[(usize, usize)]| relabel::least_p(sizes) < ALPHA;
+    let sizes = loads.iter().filter_map(|(old, new)| {
+        let trials = |level: &LevelResult| Some(level.figures.get(&metric)?.trials.len());
+        trials(old).zip(trials(new))
+    });
     let sizes: Vec<_> = sizes.collect();
     let enough = |trials: &usize| shows(&vec![(*trials, *trials); sizes.len()]);
     (!shows(&sizes))
@@ -255,7 +260,11 @@ fn trials_needed(
 }
 
 impl ComparedFigure {
-    fn of(both: &[(&LevelResult, &LevelResult)], metric: Metric) -> Option<ComparedFigure> {
+    fn of(
+        both: &[(&LevelResult, &LevelResult)],
+        metric: Metric,
+        tested: Tested,
+    ) -> Option<ComparedFigure> {
         let loads = both
             .iter()
             .filter_map(|(old, new)| ComparedLoad::of(old, new, metric));
@@ -263,19 +272,20 @@ impl ComparedFigure {
         if loads.is_empty() {
             return None;
         }
-        let found = relabel::test(&strata(both, metric).collect::<Vec<_>>());
         let (p_worse, p_better) = match metric.higher_is_better() {
-            Some(true) => (found.fell, found.rose),
-            _ => (found.rose, found.fell),
+            Some(true) => (tested.fell, tested.rose),
+            _ => (tested.rose, tested.fell),
         };
-        Some(ComparedFigure {
+        let mut figure = ComparedFigure {
             metric,
             change: Change::NotShown,
             p_worse,
             p_better,
-            trials_needed: None,
+            trials_needed: trials_needed(both, metric),
             loads,
-        })
+        };
+        figure.change = figure.verdict();
+        Some(figure)
     }
 
     fn verdict(&self) -> Change {
@@ -365,7 +375,8 @@ fn percent(share: f64) -> String {
     format!("{:+.1}%", share * 100.0)
 }
 
-/// The difference that 95 of 100 pairs of trials of the same result do not exceed, as a share of the mean.
+/// The median difference between two trials of the same result, as a share of the mean. Runs differ by this much for reasons
+/// that the trials of one run do not show, such as a restart of the backend.
 fn noise(results: &[&Vec<f64>]) -> Option<f64> {
     let mut distances = Vec::new();
     for trials in results {
@@ -375,7 +386,7 @@ fn noise(results: &[&Vec<f64>]) -> Option<f64> {
             distances.extend(others.map(|other| ((one - other) / mean).abs()));
         }
     }
-    (!distances.is_empty()).then(|| quantile(&distances, 0.95))
+    (!distances.is_empty()).then(|| median(&distances))
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The figures of one trial, with intervals by the moving-block bootstrap.
 
-use crate::metric::Metric;
+use crate::metric::{Metric, Part};
 use crate::observed::{Call, Observed};
 use crate::steady::{Criteria, Steady, Withheld};
 use schemars::JsonSchema;
@@ -52,9 +52,9 @@ pub struct TrialResult {
     pub client_throttled: f64,
     /// Calls without a speed, by reason.
     pub without_tps: BTreeMap<String, usize>,
-    /// Its figures; `null` where they are withheld.
+    /// Its figures, without those of a part that is withheld; `null` if all are withheld.
     pub figures: Option<BTreeMap<Metric, Figure>>,
-    /// Why they are withheld.
+    /// Why figures are withheld: all of them, or those of a part.
     pub withheld: Vec<Withheld>,
     /// Seconds of an interval of `timeline`.
     pub interval: f64,
@@ -81,6 +81,13 @@ pub struct Sample {
     pub output_tokens: f64,
     /// What they cost, in US dollars, where all calls have a price.
     pub cost_usd: Option<f64>,
+}
+
+impl TrialResult {
+    /// Whether it has the figures of a part.
+    pub fn has(&self, part: Part) -> bool {
+        self.figures.is_some() && !self.withheld.iter().any(|it| it.part == Some(part))
+    }
 }
 
 impl Sample {

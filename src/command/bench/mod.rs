@@ -13,6 +13,7 @@ use crate::cli::BenchArgs;
 use crate::output;
 use tokengauge_bench::Results;
 use tokengauge_bench::load::MAX_IN_FLIGHT;
+use tokengauge_bench::results::NoHighest;
 use tokengauge_bench::run::Levels;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
@@ -68,7 +69,7 @@ fn stop_on_signals() -> Result<watch::Receiver<bool>, Error> {
     Ok(stopped)
 }
 
-/// What makes the exit code 1.
+/// Why the exit code is not 0.
 fn verdict(results: &Results, searches: bool) -> Result<(), Error> {
     let failed = |reason: String| Err(Error::Failed(reason));
     if results.interrupted {
@@ -85,8 +86,9 @@ fn verdict(results: &Results, searches: bool) -> Result<(), Error> {
             without.join(", ")
         ));
     }
-    if !results.settings.objectives.is_empty() && results.highest.is_none() {
-        return failed("no load that was tried keeps the objectives".to_owned());
+    match results.no_highest() {
+        Some(reason @ NoHighest::Undecided(_)) => Err(Error::Undecided(reason.to_string())),
+        Some(reason) => failed(reason.to_string()),
+        None => Ok(()),
     }
-    Ok(())
 }

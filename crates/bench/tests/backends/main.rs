@@ -3,6 +3,7 @@
 //! Their clock moves only while everything waits for it, so a busy machine changes no figure.
 
 mod changing;
+mod stopped;
 
 use changing::{Behaviour, Changing};
 use std::net::SocketAddr;
@@ -192,8 +193,9 @@ async fn reasons(behaviour: Behaviour, drift: f64) -> Vec<(Reason, String)> {
     let mut wanted = plan(backend.address, closed(8), TENTH);
     wanted.criteria.drift = drift;
     let results = run(wanted).await;
-    assert!(results.levels[0].figures.is_empty() || results.levels[0].withheld.is_empty());
-    let withheld = results.levels[0].withheld.iter();
+    let level = &results.levels[0];
+    assert!(level.figures.is_empty() || level.withheld.is_empty());
+    let withheld = level.withheld.iter().chain(&level.partly_withheld);
     withheld.map(|it| (it.reason, it.message.clone())).collect()
 }
 
