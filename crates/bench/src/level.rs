@@ -211,6 +211,23 @@ impl LevelResult {
         }
     }
 
+    /// What has no figures: the load, or parts of its figures.
+    pub fn without(&self) -> Vec<String> {
+        let mut parts: Vec<_> = self
+            .partly_withheld
+            .iter()
+            .filter_map(|it| it.part)
+            .collect();
+        parts.dedup();
+        let load = &self.load;
+        let named = parts.iter().map(|part| {
+            let part: &str = part.into();
+            format!("{load} ({part})")
+        });
+        let all = (!self.withheld.is_empty()).then(|| load.to_string());
+        named.chain(all).collect()
+    }
+
     /// The trials, those of before included, with which there are enough calls for all tails that objectives are on; `None` if
     /// more trials do not help.
     pub fn trials_for_tails(&self, objectives: &[Objective]) -> Option<u32> {
@@ -635,6 +652,40 @@ pub(crate) mod tests {
         ]);
         assert!(failed.figures.is_empty() && failed.tails.is_empty());
         assert_eq!(failed.usd_per_million_output, Price::default());
+    }
+
+    #[test]
+    fn a_figure_that_most_trials_withhold_is_missing_and_the_others_are_not() {
+        let unsteady = |number: u32| TrialResult {
+            withheld: vec![Withheld {
+                reason: Reason::NotSteady,
+                part: Some(Part::Ttft),
+                message: "TTFT changed".to_owned(),
+            }],
+            ..trial(number, Ok(100.0))
+        };
+        let objectives = ["ttft_p90<=1s", "tps_p10>=1"].map(|text| text.parse().expect("one"));
+        let of = |trials| {
+            let load = LoadName::of(&Load::Concurrency(8));
+            LevelResult::of(load, trials, &objectives, None, &Criteria::default())
+        };
+        let most = of(vec![unsteady(1), unsteady(2), trial(3, Ok(100.0))]);
+        assert!(most.withheld.is_empty() && most.figures.len() == 1);
+        assert!(most.tails.iter().all(|tail| !tail.name.starts_with("ttft")));
+        assert_eq!(most.without(), ["concurrency 8 (TTFT)"]);
+        let [ttft, tps] = &most.objectives[..] else {
+            panic!("{:?}", most.objectives);
+        };
+        let reason = "trial 1: TTFT changed; trial 2: TTFT changed";
+        assert_eq!(ttft.reason.as_deref(), Some(reason));
+        assert_eq!(
+            (tps.verdict, most.verdict()),
+            (Verdict::Kept, Verdict::NotShown)
+        );
+        let one = of(vec![unsteady(1), trial(2, Ok(100.0)), trial(3, Ok(100.0))]);
+        assert_eq!((one.without(), one.verdict()), (Vec::new(), Verdict::Kept));
+        // Of the trials that have it.
+        assert_eq!(one.tails[0].calls, 100);
     }
 
     #[test]

@@ -12,6 +12,7 @@ use crate::Error;
 use crate::cli::BenchArgs;
 use crate::output;
 use tokengauge_bench::Results;
+use tokengauge_bench::level::LevelResult;
 use tokengauge_bench::load::MAX_IN_FLIGHT;
 use tokengauge_bench::results::NoHighest;
 use tokengauge_bench::run::Levels;
@@ -76,10 +77,8 @@ fn verdict(results: &Results, searches: bool) -> Result<(), Error> {
         let reason = "stopped before its end; the results are of the trials until then";
         return Err(Error::Interrupted(reason.to_owned()));
     }
-    let without: Vec<_> = results
-        .without_figures()
-        .map(|level| level.load.to_string())
-        .collect();
+    let without = results.levels.iter().flat_map(LevelResult::without);
+    let without: Vec<_> = without.collect();
     if !without.is_empty() && !searches {
         return failed(format!(
             "no figures for {}: the reasons are above",
