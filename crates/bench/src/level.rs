@@ -114,7 +114,7 @@ pub struct LevelResult {
     pub gauge: Option<BothSides>,
     /// Why there are no figures.
     pub withheld: Vec<Withheld>,
-    /// Why the figures of a part are withheld, if there are others.
+    /// Why the figures of a part are withheld, if the load has other figures.
     #[serde(default)]
     pub partly_withheld: Vec<Withheld>,
 }
@@ -198,8 +198,8 @@ impl LevelResult {
         }
     }
 
-    /// Whether the load keeps all objectives. A load at which calls fail or pile up misses them; one whose figures are withheld
-    /// for another reason is not shown to do either.
+    /// Whether the load keeps all objectives. A load at which calls fail or pile up misses them. A load whose figures are
+    /// withheld for another reason is not shown to keep or to miss them.
     pub fn verdict(&self) -> Verdict {
         let any = |verdict| self.objectives.iter().any(|it| it.verdict == verdict);
         if self.withheld.iter().any(is_fatal) || any(Verdict::Missed) {
@@ -211,7 +211,7 @@ impl LevelResult {
         }
     }
 
-    /// What has no figures: the load, or parts of its figures.
+    /// The names of the figures that are withheld: the load for all of them, or the load and the part.
     pub fn without(&self) -> Vec<String> {
         let mut parts: Vec<_> = self
             .partly_withheld
@@ -228,10 +228,14 @@ impl LevelResult {
         named.chain(all).collect()
     }
 
-    /// The trials, those of before included, with which there are enough calls for all tails that objectives are on; `None` if
-    /// more trials do not help.
+    /// The number of trials with which the tails of all objectives have enough calls; `None` if they already do, or if more
+    /// trials do not help.
     pub fn trials_for_tails(&self, objectives: &[Objective]) -> Option<u32> {
         let of = |tail: TailMetric| {
+            let withheld = |it: &Withheld| it.part == Some(tail.part());
+            if self.partly_withheld.iter().any(withheld) {
+                return None;
+            }
             let (calls, needed) = calls_and_needed(&self.trials, tail);
             let each = calls as f64 / self.trials.len() as f64;
             (0 < calls && calls < needed).then(|| (needed as f64 / each).ceil() as u32)
@@ -343,7 +347,7 @@ fn not_shown(
     if let Some((calls, needed)) = tail.map(|tail| calls_and_needed(trials, tail))
         && calls < needed
     {
-        // A trial without figures has calls all the same: what is missing is the time.
+        // A trial without figures also has calls, so they show how many there are in a time.
         let calls = calls.max(trials.iter().map(|trial| trial.calls).sum());
         let measured: f64 = trials.iter().map(|trial| trial.measured).sum();
         let least = needed.max(trials.len() * bootstrap::MIN_OBSERVATIONS);
@@ -684,7 +688,6 @@ pub(crate) mod tests {
         );
         let one = of(vec![unsteady(1), trial(2, Ok(100.0)), trial(3, Ok(100.0))]);
         assert_eq!((one.without(), one.verdict()), (Vec::new(), Verdict::Kept));
-        // Of the trials that have it.
         assert_eq!(one.tails[0].calls, 100);
     }
 

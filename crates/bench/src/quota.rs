@@ -30,7 +30,7 @@ impl Throttled {
         }
     }
 
-    /// The length of a pause, in seconds, in the mean of all pauses.
+    /// The mean length of a pause, in seconds.
     pub fn pause(self) -> f64 {
         self.time.as_secs_f64() / self.periods.max(1) as f64
     }

@@ -23,9 +23,9 @@ pub(crate) struct Stratum {
 /// One-sided p values of a figure, adjusted for all figures and both directions.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Tested {
-    /// Of the hypothesis that the figure rose at no load.
+    /// For the hypothesis that the figure rose at no load.
     pub(crate) rose: f64,
-    /// Of the hypothesis that the figure fell at no load.
+    /// For the hypothesis that the figure fell at no load.
     pub(crate) fell: f64,
 }
 
@@ -41,7 +41,7 @@ pub(crate) struct Tested {
 pub(crate) fn test(strata: &[Stratum], figures: usize) -> Vec<Tested> {
     let mut random = seeded(SEED);
     let mut pooled: Vec<_> = strata.iter().map(Pooled::of).collect();
-    // Of the two directions of each figure: the statistic in the results, then in each assignment.
+    // One list for each figure and direction: the statistic of the results, then of each assignment.
     let mut statistics = vec![Vec::with_capacity(ASSIGNMENTS + 1); 2 * figures];
     for number in 0..=ASSIGNMENTS {
         for figure in 0..figures {
@@ -84,8 +84,8 @@ fn standardize(values: &mut [f64]) {
     }
 }
 
-/// The least adjusted p value that these numbers of trials (old, new) of each load can have: the assignment of the results and
-/// its mirror image, of all assignments.
+/// The least adjusted p value that these numbers of trials (old, new) of each load can have: two assignments are as extreme,
+/// the results and their mirror image.
 pub(crate) fn least_p(sizes: &[(usize, usize)]) -> f64 {
     let of = |(old, new): &(usize, usize)| -> f64 {
         (1..=*new)
@@ -145,7 +145,7 @@ mod tests {
         }
     }
 
-    /// Of the C(10, 5) = 252 assignments, one and its mirror image are as extreme.
+    /// There are C(10, 5) = 252 assignments. One of them and its mirror image are as extreme.
     #[test]
     fn the_p_value_is_the_share_of_assignments() {
         let found = test(&[stratum(&HIGH, &LOW)], 1)[0];

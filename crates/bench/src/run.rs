@@ -181,7 +181,7 @@ impl Run<'_> {
         within.is_some_and(|within| self.level(load).is_known_within(within))
     }
 
-    /// One trial after the other, of the loads that the search asks for.
+    /// Makes the trials that the search asks for.
     async fn search(&mut self, range: Range) {
         let mut search = Search::new(range, self.plan.trials);
         while let Some((at, trial)) = search.next() {

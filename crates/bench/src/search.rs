@@ -11,20 +11,23 @@ const EXTENDED: u32 = 3;
 /// A search that is in progress.
 ///
 /// It first looks for a load that keeps the objectives. A load that is not shown to keep or to miss them is followed by a
-/// higher one, which has more calls. From there on it halves the range above, and a load that is not shown to keep the
-/// objectives counts like one that misses them.
+/// higher one, which has more calls. Then it halves the range above the load that keeps the objectives. In that range, a load
+/// that is not shown to keep them counts as one that misses them.
 #[derive(Clone, Debug)]
 pub(crate) struct Search {
     range: Range,
     planned: u32,
-    /// The load of the next trial, the trials of it so far and those that it has in all; `None` at the end.
+    /// The load of the next trial; `None` at the end.
     at: Option<f64>,
+    /// The trials of this load so far.
     made: u32,
+    /// The trials that this load needs.
     wanted: u32,
-    /// The highest load that does not miss the objectives, as far as it is known, and whether it keeps them.
+    /// The highest load that is not known to miss the objectives.
     floor: f64,
+    /// Whether the floor keeps the objectives.
     anchored: bool,
-    /// The lowest load above it that does not keep them.
+    /// The lowest load above the floor that does not keep the objectives.
     ceiling: Option<f64>,
 }
 
@@ -57,7 +60,7 @@ impl Search {
         self.made += 1;
         let verdict = level.verdict();
         if self.made >= self.wanted && verdict == Verdict::NotShown {
-            // It depends on the number of calls only, not on how fast they were, so intervals hold all the same.
+            // Only the number of calls decides here, not their speed, so intervals still have their confidence.
             let needed = level.trials_for_tails(objectives);
             let possible = needed.filter(|needed| *needed <= EXTENDED * self.planned);
             self.wanted = self.wanted.max(possible.unwrap_or_default());
@@ -68,7 +71,7 @@ impl Search {
         match (verdict, self.anchored) {
             (Verdict::Kept, _) => (self.floor, self.anchored) = (at, true),
             // A higher load would not help either.
-            (Verdict::NotShown, _) if level.withheld.iter().any(is_of_client) => {
+            (Verdict::NotShown, false) if level.withheld.iter().any(is_of_client) => {
                 self.at = None;
                 return;
             }
@@ -184,6 +187,15 @@ mod tests {
         let trials = vec![crate::level::tests::trial(1, Err(Reason::ClientLag))];
         search.made(&crate::level::tests::level(trials), false, &[]);
         assert_eq!(search.next(), None);
+    }
+
+    #[test]
+    fn a_client_that_is_late_at_the_highest_load_only_does_not_end_it() {
+        let mut search = Search::new(Range::Concurrency(1, 64), 1);
+        search.made(&level(1.0, Verdict::Kept), false, &[]);
+        let trials = vec![crate::level::tests::trial(1, Err(Reason::ClientLag))];
+        search.made(&crate::level::tests::level(trials), false, &[]);
+        assert_eq!(search.next(), Some((32.0, 1)));
     }
 
     #[test]

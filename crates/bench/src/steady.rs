@@ -122,7 +122,7 @@ pub struct Steady {
     pub to: f64,
 }
 
-/// The steady part of a trial, and the figures that are withheld all the same.
+/// The steady part of a trial, and the figures that are withheld although the trial counts.
 ///
 /// # Errors
 /// All reasons for which the trial has no figures.
@@ -218,7 +218,7 @@ fn lag(observed: &Observed, criteria: &Criteria) -> Option<Withheld> {
         )
     } else if throttled > LATE_SHARE && lag.throttled.pause() > limit {
         format!(
-            "the CPU quota of its cgroup paused this client {} times, {:.1} ms in the mean and {:.1} % of the time",
+            "the CPU quota of its cgroup paused this client {} times, for {:.1} ms on average and {:.1} % of the time",
             lag.throttled.periods,
             lag.throttled.pause() * 1e3,
             throttled * 100.0
@@ -310,8 +310,8 @@ fn stalled(observed: &Observed, load: &Load, steady: Steady) -> Option<Withheld>
     Some(Withheld::new(Reason::NotSteady, message))
 }
 
-/// The figures that are not shown to change little over the run. With TTFT and TPS steady and the load kept, latency and
-/// throughput are, too; otherwise they are if the latency is.
+/// The figures that are not shown to change little over the run. Latency and throughput are steady if TTFT and TPS are and the
+/// load is kept. Otherwise they are steady if the latency is.
 ///
 /// # Errors
 /// The reasons, if no figure is shown to change little.

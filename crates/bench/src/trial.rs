@@ -52,9 +52,9 @@ pub struct TrialResult {
     pub client_throttled: f64,
     /// Calls without a speed, by reason.
     pub without_tps: BTreeMap<String, usize>,
-    /// Its figures, without those of a part that is withheld; `null` if all are withheld.
+    /// Its figures, except the parts that are withheld; `null` if all are withheld.
     pub figures: Option<BTreeMap<Metric, Figure>>,
-    /// Why figures are withheld: all of them, or those of a part.
+    /// Why all figures, or a part of them, are withheld.
     pub withheld: Vec<Withheld>,
     /// Seconds of an interval of `timeline`.
     pub interval: f64,
