@@ -291,7 +291,7 @@ fn heads() {
 #[test]
 fn compare() {
     heads();
-    let runs = runs(12);
+    let runs = runs(8);
     for world in WORLDS {
         for loads in [&[8][..], &[2, 8, 16]] {
             let (mut alarms, mut found) = (0, 0);
@@ -327,7 +327,7 @@ const MISSES: u32 = 9;
 #[test]
 fn search() {
     heads();
-    let runs = runs(4);
+    let runs = runs(3);
     for world in WORLDS {
         for name in ["ttft_p95", "tps_mean"] {
             let objective = barely_missed(world, name);
@@ -348,7 +348,7 @@ fn search() {
 
 /// An objective that the load [`MISSES`] misses by half a percent, by the calls of many trials.
 fn barely_missed(world: World, name: &str) -> Objective {
-    let trials = 60;
+    let trials = 40;
     let samples: Vec<_> = (0..trials)
         .map(|seed| {
             let observed = Run::new(world, 1.0, 2_000_000 + seed).observed(MISSES);
