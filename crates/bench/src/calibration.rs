@@ -348,7 +348,7 @@ fn search() {
 
 /// An objective that the load [`MISSES`] misses by half a percent, by the calls of many trials.
 fn barely_missed(world: World, name: &str) -> Objective {
-    let trials = 40;
+    let trials = 60;
     let samples: Vec<_> = (0..trials)
         .map(|seed| {
             let observed = Run::new(world, 1.0, 2_000_000 + seed).observed(MISSES);
