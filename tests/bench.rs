@@ -114,18 +114,21 @@ async fn schema() -> jsonschema::Validator {
     jsonschema::validator_for(&schema).expect("a schema")
 }
 
-/// The same results twice: with one trial each nothing can be shown.
+/// The same results twice: one trial each cannot show a change, which must not pass as "not worse".
 async fn compared(file: &Path) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tokengauge"));
     command
         .args(["bench", "--fail-if-worse", "--compare"])
         .args([file, file]);
     let output = command.output().await.expect("it runs");
-    assert!(output.status.success(), "{output:?}");
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
     let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("output_throughput: too few trials"), "{text}");
+    let error = String::from_utf8_lossy(&output.stderr);
     assert!(
-        text.contains("output_throughput") && text.contains("too few trials"),
-        "{text}"
+        error.contains("output_throughput has too few trials to show any change")
+            && error.contains("--trials 4 or more"),
+        "{error}"
     );
 }
 
@@ -175,9 +178,62 @@ async fn a_client_that_lags_has_no_figure() {
     command.args(["--concurrency", "4", "--max-client-lag", "1ns"]);
     let (printed, _) = failed(&command.output().await.expect("it runs"));
     assert!(
-        printed.contains("this client was ") && printed.contains("late (p95)"),
+        printed.contains("this client was ") && printed.contains("for 1 % of the time"),
         "{printed}"
     );
+}
+
+/// Every trial of the new result has 5 % less of everything: exit code 1 by the defaults, five trials of each load.
+#[tokio::test]
+async fn a_fall_in_every_trial_fails_and_the_same_result_passes() {
+    let sim = sim::start("ttft=20ms,gap=1ms,tokens=40").await;
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = |name: &str| folder.path().join(name).display().to_string();
+    let (old, new) = (file("old.json"), file("new.json"));
+    let options = ["--concurrency", "3,4", "-o", &old];
+    let output = bench(&url(sim.address), &options).await;
+    assert!(output.status.success(), "{output:?}");
+    let text = std::fs::read_to_string(&old).expect("results");
+    let mut results: Value = serde_json::from_str(&text).expect("JSON");
+    let write = |results: &mut Value, file: &str, worse: f64| {
+        for level in results["levels"].as_array_mut().expect("levels") {
+            five_trials(level, worse);
+        }
+        std::fs::write(file, results.to_string()).expect("written");
+    };
+    write(&mut results, &old, 1.0);
+    write(&mut results, &new, 0.95);
+    for (compared, code) in [([&old, &new], 1), ([&old, &old], 0)] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tokengauge"));
+        command.args(["bench", "--fail-if-worse", "--compare"]);
+        let output = command.args(compared).output().await.expect("it runs");
+        assert_eq!(output.status.code(), Some(code), "{output:?}");
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(error.contains("output_throughput: worse (p "), code == 1);
+    }
+}
+
+/// Five trials around 100 of everything, with 1 % of noise, times a factor.
+fn five_trials(level: &mut Value, factor: f64) {
+    let values = [100.0, 101.0, 99.2, 100.4, 99.5].map(|value| value * factor);
+    let trial = level["trials"][0].clone();
+    let figures = ["output_throughput", "tps_mean"];
+    let trials = values.map(|value| {
+        let mut trial = trial.clone();
+        trial["figures"] = serde_json::json!({});
+        for figure in figures {
+            trial["figures"][figure] =
+                serde_json::json!({"value": value, "lower": null, "upper": null});
+        }
+        trial
+    });
+    level["trials"] = trials.to_vec().into();
+    level["figures"] = serde_json::json!({});
+    for figure in figures {
+        level["figures"][figure] = serde_json::json!({
+            "value": 100.0 * factor, "lower": null, "upper": null, "method": "student_t", "trials": values,
+        });
+    }
 }
 
 #[tokio::test]

@@ -9,8 +9,9 @@ use tokengauge_bench::objective::Objective;
 /// Options of `bench`.
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
-Without a figure, and with exit code 1: a run that was not steady, too few or failed calls, a client that \
-lagged, and objectives that no load keeps. What is measured, and how: docs/bench.md")]
+Exit code 1: figures are withheld (the run was not steady, too few calls, failed calls, a late client), no load keeps the \
+objectives, or with --fail-if-worse a figure is worse. Exit code 3: no load is shown to keep or to miss the objectives, or \
+--fail-if-worse has too few trials. Definitions: docs/bench.md")]
 pub struct BenchArgs {
     /// The backend, or a proxy in front of it, such as http://127.0.0.1:8000
     #[arg(value_name = "URL", required_unless_present_any = ["compare", "schema"])]
@@ -61,7 +62,8 @@ pub struct BenchArgs {
     /// Compare the results in two JSON files: the old one, the new one
     #[arg(long, num_args = 2, value_names = ["OLD", "NEW"], conflicts_with_all = ["url", "schema"])]
     pub compare: Option<Vec<PathBuf>>,
-    /// With --compare: exit with 1 where a figure is worse
+    /// With --compare: exit with 1 if a figure is worse, and with 3 if there are too few trials to show it or the new result
+    /// withholds a figure
     #[arg(long, requires = "compare")]
     pub fail_if_worse: bool,
     /// Print the JSON Schema of results

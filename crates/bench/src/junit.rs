@@ -5,21 +5,24 @@ use crate::objective::Verdict;
 use crate::results::Results;
 use std::fmt::Write;
 
-/// The results as one test suite. A load without figures is an error; an objective that is not shown to be kept a failure.
+/// The results as one test suite. A load whose figures are withheld, all or a part, is an error; an objective that is not shown to be kept a failure.
 pub fn junit(results: &Results) -> String {
     let mut cases = String::new();
     let (mut tests, mut errors, mut failures) = (0, 0, 0);
     for level in &results.levels {
         let load = level.load.to_string();
         tests += 1 + level.objectives.len();
-        let reasons: Vec<_> = level.withheld.iter().map(ToString::to_string).collect();
+        let reasons = level.withheld.iter().chain(&level.partly_withheld);
+        let reasons: Vec<_> = reasons.map(ToString::to_string).collect();
         let problem = (!reasons.is_empty()).then(|| ("error", reasons.join("; ")));
         errors += usize::from(problem.is_some());
         case(&mut cases, &load, "figures", seconds(level), problem);
         for objective in &level.objectives {
             let problem = (objective.verdict != Verdict::Kept).then(|| {
                 let verdict: &str = objective.verdict.into();
-                ("failure", format!("{verdict}: {:?}", objective.value))
+                let reason = objective.reason.clone();
+                let reason = reason.unwrap_or_else(|| format!("{:?}", objective.value));
+                ("failure", format!("{verdict}: {reason}"))
             });
             failures += usize::from(problem.is_some());
             case(&mut cases, &load, &objective.objective, 0.0, problem);

@@ -1,45 +1,97 @@
 //! How late the client itself is: a machine that is too busy to send and to read in time measures itself.
 
 use crate::clock::now;
+use crate::quota::Throttled;
 use parking_lot::Mutex;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-/// How often a timer is set and its lateness read.
+/// The distance of ticks.
 const EVERY: Duration = Duration::from_millis(20);
 /// A timer of the runtime is rounded up to its next millisecond, which is no lag.
 const RESOLUTION: Duration = Duration::from_millis(1);
 
-/// Delays of the client, each with the instant at which it was seen.
+/// Delays of the client, each with the instant at which something was due.
 #[derive(Debug, Default)]
-pub struct Delays(Mutex<Vec<(Instant, Duration)>>);
+pub struct Delays {
+    /// One for every 20 ms, so that a share of ticks is a share of the time.
+    ticks: Mutex<Vec<(Instant, Duration)>>,
+    starts: Mutex<Vec<(Instant, Duration)>>,
+    /// The pauses by a CPU quota before the measurement.
+    throttled_before: OnceLock<Throttled>,
+}
+
+/// How late the client was in a span of time.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Lag {
+    /// The delay in seconds that 95 of 100 are not above, of ticks or of starts of calls, whichever is larger.
+    pub p95: f64,
+    /// The delay in seconds that 99 of 100 are not above, of ticks or of starts of calls, whichever is larger.
+    pub p99: f64,
+    /// The pauses by a CPU quota from the start of the measurement until now.
+    pub throttled: Throttled,
+}
 
 impl Delays {
-    /// Something that was to happen at `due` happens now.
-    pub fn happens(&self, due: Instant) {
-        let now = now();
-        let late = now.saturating_duration_since(due);
-        self.0.lock().push((now, late.saturating_sub(RESOLUTION)));
+    /// A call that was due at `due` starts now.
+    pub fn starts(&self, due: Instant) {
+        self.starts.lock().push((due, late(due, now())));
     }
 
-    /// The delay that 95 of 100 are not above, of those within the span; 0 without any.
-    pub fn p95(&self, from: Instant, to: Instant) -> Duration {
-        let all = self.0.lock();
-        let within = all.iter().filter(|(at, _)| (from..to).contains(at));
-        let mut delays: Vec<_> = within.map(|(_, late)| *late).collect();
-        delays.sort_unstable();
-        let rank = (delays.len() * 95).div_ceil(100);
-        rank.checked_sub(1)
-            .map_or(Duration::ZERO, |rank| delays[rank])
+    /// All ticks from `due` on that should have happened until now happen now. Returns the next tick.
+    fn tick(&self, mut due: Instant) -> Instant {
+        let now = now();
+        let mut ticks = self.ticks.lock();
+        while due <= now {
+            ticks.push((due, late(due, now)));
+            due += EVERY;
+        }
+        due
+    }
+
+    /// How late the client was with what was due within the span.
+    pub fn between(&self, from: Instant, to: Instant) -> Lag {
+        let within = |all: &Mutex<Vec<(Instant, Duration)>>| {
+            let all = all.lock();
+            let within = all.iter().filter(|(due, _)| (from..to).contains(due));
+            let mut delays: Vec<_> = within.map(|(_, late)| late.as_secs_f64()).collect();
+            delays.sort_unstable_by(f64::total_cmp);
+            delays
+        };
+        let (ticks, starts) = (within(&self.ticks), within(&self.starts));
+        let percentile = |percent| at_most(&ticks, percent).max(at_most(&starts, percent));
+        Lag {
+            p95: percentile(95),
+            p99: percentile(99),
+            throttled: match self.throttled_before.get() {
+                Some(before) => Throttled::so_far().since(*before),
+                None => Throttled::default(),
+            },
+        }
     }
 }
 
-/// Sets timers on the runtime of the calls, and notes how late they fire, until it is dropped.
-pub async fn watch(delays: Arc<Delays>) {
+fn late(due: Instant, now: Instant) -> Duration {
+    let late = now.saturating_duration_since(due);
+    late.saturating_sub(RESOLUTION)
+}
+
+/// The delay that a percentage of the sorted delays is not above; 0 without any.
+fn at_most(sorted: &[f64], percent: usize) -> f64 {
+    let rank = (sorted.len() * percent).div_ceil(100);
+    rank.checked_sub(1).map_or(0.0, |rank| sorted[rank])
+}
+
+/// Ticks on the runtime of the calls and notes how late each tick is, until it is dropped. Pauses by a CPU quota count from
+/// `measure_from` on.
+pub async fn watch(delays: Arc<Delays>, measure_from: Instant) {
+    let mut due = now() + EVERY;
     loop {
-        let due = now() + EVERY;
         tokio::time::sleep_until(due.into()).await;
-        delays.happens(due);
+        if due >= measure_from {
+            delays.throttled_before.get_or_init(Throttled::so_far);
+        }
+        due = delays.tick(due);
     }
 }
 
@@ -48,26 +100,48 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_delay_that_95_of_100_are_not_above() {
+    fn the_delay_that_95_and_99_of_100_are_not_above() {
         let now = Instant::now();
         let delays = Delays::default();
         let seen = (1..=100).map(|late| (now, Duration::from_millis(late)));
-        delays.0.lock().extend(seen);
+        delays.starts.lock().extend(seen);
         let later = now + Duration::from_secs(1);
-        assert_eq!(delays.p95(now, later), Duration::from_millis(95));
-        assert_eq!(delays.p95(later, later + EVERY), Duration::ZERO);
+        let lag = delays.between(now, later);
+        assert_eq!((lag.p95, lag.p99), (0.095, 0.099));
+        assert_eq!(delays.between(later, later + EVERY), Lag::default());
     }
 
+    /// A client that starts many calls in time is late all the same when its ticks are.
+    #[test]
+    fn starts_in_time_do_not_hide_late_ticks() {
+        let (now, delays) = (Instant::now(), Delays::default());
+        let tick = |number: u32| (now + EVERY * number, Duration::from_millis(80));
+        delays.ticks.lock().extend((0..10).map(tick));
+        let in_time = (0..100_000).map(|_| (now, Duration::ZERO));
+        delays.starts.lock().extend(in_time);
+        assert_eq!(delays.between(now, now + EVERY * 10).p95, 0.08);
+    }
+
+    /// A block of 100 ms in every 600 ms takes five ticks of thirty.
     #[tokio::test]
-    async fn a_blocked_runtime_is_seen() {
+    async fn a_blocked_runtime_is_late_for_as_long_as_it_is_blocked() {
         let delays = Arc::new(Delays::default());
         let began = Instant::now();
-        let watching = tokio::spawn(watch(Arc::clone(&delays)));
-        for _ in 0..6 {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-            std::thread::sleep(Duration::from_millis(60));
+        let watching = tokio::spawn(watch(Arc::clone(&delays), began));
+        for _ in 0..3 {
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            std::thread::sleep(Duration::from_millis(100));
         }
+        tokio::time::sleep(EVERY).await;
         watching.abort();
-        assert!(delays.p95(began, Instant::now()) > Duration::from_millis(20));
+        let ticks = delays.ticks.lock();
+        let ended = ticks.last().expect("ticks").0;
+        let due = (ended - began).as_secs_f64() / EVERY.as_secs_f64();
+        assert!((ticks.len() as f64 / due - 1.0).abs() < 0.05, "{due}");
+        let late = |(_, late): &&(Instant, Duration)| *late > Duration::from_millis(10);
+        let late = ticks.iter().filter(late).count() as f64 / ticks.len() as f64;
+        assert!(late > 0.12, "{late}");
+        drop(ticks);
+        assert!(delays.between(began, ended).p95 > 0.03);
     }
 }

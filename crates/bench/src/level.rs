@@ -2,7 +2,7 @@
 
 use crate::gauge::BothSides;
 pub use crate::load_name::LoadName;
-use crate::metric::{Metric, TailMetric, TailOf};
+use crate::metric::{Metric, Part, TailMetric, TailOf};
 use crate::objective::{Objective, ObjectiveResult, Verdict};
 use crate::steady::{Criteria, Reason, Withheld};
 use crate::trial::{TrialResult, mean, quantile, weighted_quantile};
@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use strum::VariantArray;
-use tokengauge_stats::{student, tail};
+use tokengauge_stats::{bootstrap, student, tail};
 
 /// The confidence of tails' bounds, as in LoadGen.
 const TAIL_CONFIDENCE: f64 = 0.99;
@@ -114,6 +114,9 @@ pub struct LevelResult {
     pub gauge: Option<BothSides>,
     /// Why there are no figures.
     pub withheld: Vec<Withheld>,
+    /// Why the figures of a part are withheld, if the load has other figures.
+    #[serde(default)]
+    pub partly_withheld: Vec<Withheld>,
 }
 
 impl LevelResult {
@@ -126,26 +129,47 @@ impl LevelResult {
         criteria: &Criteria,
     ) -> LevelResult {
         let withheld = withheld(&trials);
+        let partly_withheld = match withheld.is_empty() {
+            true => partly_withheld(&trials),
+            false => Vec::new(),
+        };
         let counting = || trials.iter().filter(|trial| trial.figures.is_some());
         let (figures, tails, distributions) = match withheld.is_empty() {
             false => Default::default(),
-            true => (
-                figures(&trials, criteria),
-                TailMetric::SHOWN
+            true => {
+                let has = |part| !partly_withheld.iter().any(|it| it.part == part);
+                let mut figures = figures(&trials, criteria);
+                figures.retain(|metric, _| has(metric.part()));
+                let tails = TailMetric::SHOWN
                     .into_iter()
                     .chain(objectives.iter().filter_map(Objective::tail))
+                    .filter(|metric| has(Some(metric.part())))
                     .fold(Vec::new(), |mut all: Vec<TailFigure>, metric| {
                         if !all.iter().any(|tail| tail.name == metric.name()) {
                             all.push(tail_figure(&trials, metric));
                         }
                         all
-                    }),
-                distributions(&trials),
-            ),
+                    });
+                let mut distributions = distributions(&trials);
+                if !has(Some(Part::Ttft)) {
+                    distributions.ttft.clear();
+                }
+                if !has(Some(Part::Tps)) {
+                    distributions.itl.clear();
+                }
+                (figures, tails, distributions)
+            }
         };
-        let judged = objectives
-            .iter()
-            .map(|objective| objective.judge(&figures, &tails));
+        let judged = objectives.iter().map(|objective| {
+            let mut result = objective.judge(&figures, &tails);
+            if result.verdict == Verdict::NotShown {
+                let why = withheld.iter().chain(&partly_withheld);
+                let why = why.filter(|it| it.part.is_none() || it.part == objective.part());
+                let why: Vec<_> = why.map(ToString::to_string).collect();
+                result.reason = Some(not_shown(objective, &result, &trials, &why));
+            }
+            result
+        });
         let throughput = figures
             .get(&Metric::OutputThroughput)
             .map(|figure| figure.value);
@@ -169,14 +193,58 @@ impl LevelResult {
             distributions,
             gauge: None,
             withheld,
+            partly_withheld,
             trials,
         }
     }
 
-    /// Whether every objective is shown to be kept; false without figures.
-    pub fn keeps_objectives(&self) -> bool {
-        let kept = |result: &ObjectiveResult| result.verdict == Verdict::Kept;
-        self.withheld.is_empty() && self.objectives.iter().all(kept)
+    /// Whether the load keeps all objectives. A load at which calls fail or pile up misses them. A load whose figures are
+    /// withheld for another reason is not shown to keep or to miss them.
+    pub fn verdict(&self) -> Verdict {
+        let any = |verdict| self.objectives.iter().any(|it| it.verdict == verdict);
+        if self.withheld.iter().any(is_fatal) || any(Verdict::Missed) {
+            Verdict::Missed
+        } else if !self.withheld.is_empty() || any(Verdict::NotShown) {
+            Verdict::NotShown
+        } else {
+            Verdict::Kept
+        }
+    }
+
+    /// The names of the figures that are withheld: the load for all of them, or the load and the part.
+    pub fn without(&self) -> Vec<String> {
+        let mut parts: Vec<_> = self
+            .partly_withheld
+            .iter()
+            .filter_map(|it| it.part)
+            .collect();
+        parts.dedup();
+        let load = &self.load;
+        let named = parts.iter().map(|part| {
+            let part: &str = part.into();
+            format!("{load} ({part})")
+        });
+        let all = (!self.withheld.is_empty()).then(|| load.to_string());
+        named.chain(all).collect()
+    }
+
+    /// The number of trials with which the tails of all objectives have enough calls; `None` if they already do, or if more
+    /// trials do not help.
+    pub fn trials_for_tails(&self, objectives: &[Objective]) -> Option<u32> {
+        let of = |tail: TailMetric| {
+            let withheld = |it: &Withheld| it.part == Some(tail.part());
+            if self.partly_withheld.iter().any(withheld) {
+                return None;
+            }
+            let (calls, needed) = calls_and_needed(&self.trials, tail);
+            let each = calls as f64 / self.trials.len() as f64;
+            (0 < calls && calls < needed).then(|| (needed as f64 / each).ceil() as u32)
+        };
+        let tails = objectives.iter().filter_map(Objective::tail);
+        tails
+            .filter_map(of)
+            .max()
+            .filter(|_| self.withheld.is_empty())
     }
 
     /// Whether throughput, TPS and TTFT are known within a share of their values, over several trials.
@@ -200,6 +268,13 @@ impl LevelResult {
     }
 }
 
+impl TailMetric {
+    fn calls_needed(self) -> usize {
+        let share = f64::from(self.percent) / 100.0;
+        tail::calls_needed(share, TAIL_CONFIDENCE).unwrap_or(usize::MAX)
+    }
+}
+
 impl Objective {
     fn tail(&self) -> Option<TailMetric> {
         match self.of {
@@ -213,16 +288,11 @@ impl Objective {
 fn withheld(trials: &[TrialResult]) -> Vec<Withheld> {
     let reasons = || {
         trials.iter().flat_map(|trial| {
-            let with_trial = |reason: &Withheld| Withheld {
-                reason: reason.reason,
-                message: format!("trial {}: {}", trial.trial, reason.message),
-            };
-            trial.withheld.iter().map(with_trial)
+            let all = trial.withheld.iter().filter(|it| it.part.is_none());
+            all.map(|reason| with_trial(trial, reason))
         })
     };
-    let never =
-        |reason: &Withheld| matches!(reason.reason, Reason::FailedCalls | Reason::Overloaded);
-    let fatal: Vec<_> = reasons().filter(never).collect();
+    let fatal: Vec<_> = reasons().filter(is_fatal).collect();
     let counting = trials
         .iter()
         .filter(|trial| trial.figures.is_some())
@@ -231,6 +301,75 @@ fn withheld(trials: &[TrialResult]) -> Vec<Withheld> {
         (false, _) => fatal,
         (true, false) => reasons().collect(),
         (true, true) => Vec::new(),
+    }
+}
+
+/// Why figures of a part are withheld: not more than half of the trials have them.
+fn partly_withheld(trials: &[TrialResult]) -> Vec<Withheld> {
+    let withheld = |part: Part| {
+        let with = trials.iter().filter(|trial| trial.has(part)).count();
+        let reasons = trials.iter().flat_map(move |trial| {
+            let of = move |it: &&Withheld| it.part == Some(part);
+            let reasons = trial.withheld.iter().filter(of);
+            reasons.map(|reason| with_trial(trial, reason))
+        });
+        reasons.filter(move |_| 2 * with <= trials.len())
+    };
+    let parts = [Part::Ttft, Part::Tps, Part::Latency];
+    parts.into_iter().flat_map(withheld).collect()
+}
+
+fn with_trial(trial: &TrialResult, withheld: &Withheld) -> Withheld {
+    Withheld {
+        message: format!("trial {}: {}", trial.trial, withheld.message),
+        ..withheld.clone()
+    }
+}
+
+/// Whether one trial with this reason withholds the figures of all.
+fn is_fatal(withheld: &Withheld) -> bool {
+    matches!(withheld.reason, Reason::FailedCalls | Reason::Overloaded)
+}
+
+/// The calls that have the figure of a tail, and those that its bound needs.
+fn calls_and_needed(trials: &[TrialResult], metric: TailMetric) -> (usize, usize) {
+    (times(trials, metric).count(), metric.calls_needed())
+}
+
+/// Why an objective is neither kept nor missed, and what to do.
+fn not_shown(
+    objective: &Objective,
+    result: &ObjectiveResult,
+    trials: &[TrialResult],
+    withheld: &[String],
+) -> String {
+    let tail = objective.tail();
+    if let Some((calls, needed)) = tail.map(|tail| calls_and_needed(trials, tail))
+        && calls < needed
+    {
+        // A trial without figures also has calls, so they show how many there are in a time.
+        let calls = calls.max(trials.iter().map(|trial| trial.calls).sum());
+        let measured: f64 = trials.iter().map(|trial| trial.measured).sum();
+        let least = needed.max(trials.len() * bootstrap::MIN_OBSERVATIONS);
+        let factor = least as f64 / calls.max(1) as f64;
+        if factor > 1.0 {
+            let seconds = (measured / trials.len() as f64 * factor).ceil();
+            return format!(
+                "{calls} of {least} calls needed: measure for {seconds} s or more in each of {} trials \
+                 (--benchmark-duration)",
+                trials.len()
+            );
+        }
+    }
+    let unit = objective.unit();
+    match (withheld.is_empty(), result.value, result.bound) {
+        (false, ..) => withheld.join("; "),
+        (true, Some(value), Some(bound)) => format!(
+            "it is {} and may be {}: make more trials (--trials) or measure longer (--benchmark-duration)",
+            unit.show(value),
+            unit.show(bound)
+        ),
+        _ => "no call has the figure".to_owned(),
     }
 }
 
@@ -272,23 +411,13 @@ fn figures(trials: &[TrialResult], criteria: &Criteria) -> BTreeMap<Metric, Leve
     Metric::VARIANTS.iter().filter_map(of).collect()
 }
 
-fn counting(trials: &[TrialResult]) -> impl Iterator<Item = &TrialResult> {
-    trials.iter().filter(|trial| trial.figures.is_some())
+fn having(trials: &[TrialResult], part: Part) -> impl Iterator<Item = &TrialResult> {
+    trials.iter().filter(move |trial| trial.has(part))
 }
 
 /// A tail over the calls of all trials. That of speeds is one of seconds per token, so that the bad side is the high one.
 fn tail_figure(trials: &[TrialResult], metric: TailMetric) -> TailFigure {
-    let times: Vec<f64> = match metric.of {
-        TailOf::Ttft => counting(trials)
-            .flat_map(|trial| trial.sample.ttft.iter().map(|(_, ttft)| *ttft))
-            .collect(),
-        TailOf::Latency => counting(trials)
-            .flat_map(|trial| trial.sample.latency.iter().copied())
-            .collect(),
-        TailOf::Tps => counting(trials)
-            .flat_map(|trial| trial.sample.tpot.iter().copied())
-            .collect(),
-    };
+    let times: Vec<f64> = times(trials, metric).collect();
     let shown = |time: f64| match metric.of {
         TailOf::Tps => 1.0 / time,
         _ => time,
@@ -300,14 +429,29 @@ fn tail_figure(trials: &[TrialResult], metric: TailMetric) -> TailFigure {
         value: bound.map(|_| shown(quantile(&times, share))),
         bound: bound.map(|tail| shown(tail.bound)),
         calls: times.len(),
-        calls_needed: tail::calls_needed(share, TAIL_CONFIDENCE).unwrap_or(usize::MAX),
+        calls_needed: metric.calls_needed(),
     }
+}
+
+/// The times of the calls of all trials that have the figure.
+fn times(trials: &[TrialResult], metric: TailMetric) -> impl Iterator<Item = f64> {
+    having(trials, metric.part()).flat_map(move |trial| {
+        let sample = &trial.sample;
+        let (ttft, times): (&[(f64, f64)], &[f64]) = match metric.of {
+            TailOf::Ttft => (&sample.ttft, &[]),
+            TailOf::Latency => (&[], &sample.latency),
+            TailOf::Tps => (&[], &sample.tpot),
+        };
+        ttft.iter()
+            .map(|(_, ttft)| *ttft)
+            .chain(times.iter().copied())
+    })
 }
 
 /// The calls that have a speed, and why the others have none.
 fn judged_tps(trials: &[TrialResult]) -> Judged {
     let mut judged = Judged::default();
-    for trial in counting(trials) {
+    for trial in having(trials, Part::Tps) {
         judged.calls += trial.sample.tpot.len();
         judged.of += trial.calls;
         for (reason, calls) in &trial.without_tps {
@@ -319,8 +463,9 @@ fn judged_tps(trials: &[TrialResult]) -> Judged {
 
 /// The calls that have a first token.
 fn judged_ttft(trials: &[TrialResult]) -> Judged {
-    let calls = counting(trials).map(|trial| trial.sample.ttft.len()).sum();
-    let of = counting(trials).map(|trial| trial.calls).sum();
+    let having = || having(trials, Part::Ttft);
+    let calls = having().map(|trial| trial.sample.ttft.len()).sum();
+    let of = having().map(|trial| trial.calls).sum();
     let without = (of > calls).then(|| ("failed_or_no_text".to_owned(), of - calls));
     Judged {
         calls,
@@ -331,10 +476,10 @@ fn judged_ttft(trials: &[TrialResult]) -> Judged {
 
 fn distributions(trials: &[TrialResult]) -> Distributions {
     let shares = || (0..=50).map(|step| f64::from(step) / 50.0);
-    let ttft: Vec<_> = counting(trials)
+    let ttft: Vec<_> = having(trials, Part::Ttft)
         .flat_map(|trial| trial.sample.ttft.iter().map(|(_, ttft)| *ttft))
         .collect();
-    let itl: Vec<_> = counting(trials)
+    let itl: Vec<_> = having(trials, Part::Tps)
         .flat_map(|trial| trial.sample.inter_token.iter().copied())
         .collect();
     Distributions {
@@ -364,6 +509,7 @@ pub(crate) mod tests {
         };
         let reason = throughput.err().map(|reason| Withheld {
             reason,
+            part: None,
             message: "why".to_owned(),
         });
         TrialResult {
@@ -376,6 +522,8 @@ pub(crate) mod tests {
             failed: 0,
             in_flight: 8.0,
             client_lag: 0.0,
+            client_lag_p99: 0.0,
+            client_throttled: 0.0,
             without_tps: BTreeMap::new(),
             figures: throughput
                 .ok()
@@ -508,6 +656,39 @@ pub(crate) mod tests {
         ]);
         assert!(failed.figures.is_empty() && failed.tails.is_empty());
         assert_eq!(failed.usd_per_million_output, Price::default());
+    }
+
+    #[test]
+    fn a_figure_that_most_trials_withhold_is_missing_and_the_others_are_not() {
+        let unsteady = |number: u32| TrialResult {
+            withheld: vec![Withheld {
+                reason: Reason::NotSteady,
+                part: Some(Part::Ttft),
+                message: "TTFT changed".to_owned(),
+            }],
+            ..trial(number, Ok(100.0))
+        };
+        let objectives = ["ttft_p90<=1s", "tps_p10>=1"].map(|text| text.parse().expect("one"));
+        let of = |trials| {
+            let load = LoadName::of(&Load::Concurrency(8));
+            LevelResult::of(load, trials, &objectives, None, &Criteria::default())
+        };
+        let most = of(vec![unsteady(1), unsteady(2), trial(3, Ok(100.0))]);
+        assert!(most.withheld.is_empty() && most.figures.len() == 1);
+        assert!(most.tails.iter().all(|tail| !tail.name.starts_with("ttft")));
+        assert_eq!(most.without(), ["concurrency 8 (TTFT)"]);
+        let [ttft, tps] = &most.objectives[..] else {
+            panic!("{:?}", most.objectives);
+        };
+        let reason = "trial 1: TTFT changed; trial 2: TTFT changed";
+        assert_eq!(ttft.reason.as_deref(), Some(reason));
+        assert_eq!(
+            (tps.verdict, most.verdict()),
+            (Verdict::Kept, Verdict::NotShown)
+        );
+        let one = of(vec![unsteady(1), trial(2, Ok(100.0)), trial(3, Ok(100.0))]);
+        assert_eq!((one.without(), one.verdict()), (Vec::new(), Verdict::Kept));
+        assert_eq!(one.tails[0].calls, 100);
     }
 
     #[test]

@@ -2,6 +2,8 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)] // printing panics where the output is closed
 #![cfg_attr(test, allow(clippy::print_stdout, clippy::print_stderr))]
 
+#[cfg(test)]
+mod calibration;
 pub mod client;
 mod clock;
 pub mod compare;
@@ -19,9 +21,12 @@ pub mod objective;
 pub mod observed;
 mod plan;
 pub mod prompt;
+mod quota;
 pub mod recorder;
+mod relabel;
 pub mod results;
 pub mod run;
+mod search;
 pub mod steady;
 pub mod text;
 pub mod transport;

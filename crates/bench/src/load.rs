@@ -162,7 +162,7 @@ pub async fn run(
         delays: Arc::default(),
     });
     let mut tasks = JoinSet::new();
-    tasks.spawn(lag::watch(Arc::clone(&trial.delays)));
+    tasks.spawn(lag::watch(Arc::clone(&trial.delays), measure_from));
     start(&trial, load, settings, &mut tasks);
     let interrupted = tokio::select! {
         () = trial.over(phases.drain) => false,
@@ -223,7 +223,7 @@ struct Counters {
 impl Trial {
     /// One call, which was to begin at `intended`.
     async fn call(&self, prepared: Prepared, intended: Instant) {
-        self.delays.happens(intended);
+        self.delays.starts(intended);
         let counters = &self.counters;
         let counts = (self.measure_from..self.measure_to).contains(&intended);
         let number = counters.all.fetch_add(1, Ordering::Relaxed) as u128 + 1;

@@ -71,6 +71,24 @@ impl Metric {
         }
     }
 
+    /// The part of the figures that it belongs to; `None` if the workload sets it, not the backend.
+    pub fn part(self) -> Option<Part> {
+        match self {
+            Metric::TtftMean | Metric::TtftP50 => Some(Part::Ttft),
+            Metric::TpsMean
+            | Metric::TpsP50
+            | Metric::ReportedTpsMean
+            | Metric::ItlMean
+            | Metric::ItlP50
+            | Metric::ItlP99 => Some(Part::Tps),
+            Metric::OutputThroughput
+            | Metric::RequestThroughput
+            | Metric::LatencyMean
+            | Metric::LatencyP50 => Some(Part::Latency),
+            Metric::InputTokens | Metric::OutputTokens => None,
+        }
+    }
+
     /// Whether more is better; `None` for what the workload is, not the backend.
     pub fn higher_is_better(self) -> Option<bool> {
         match self.unit() {
@@ -79,6 +97,23 @@ impl Metric {
             Unit::Tokens => None,
         }
     }
+}
+
+/// Figures that are withheld together, because one series of calls shows whether they are steady.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize, strum::IntoStaticStr,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Part {
+    /// Time to first token.
+    #[strum(serialize = "TTFT")]
+    Ttft,
+    /// Output tokens per second of a call, and the time between tokens.
+    #[strum(serialize = "TPS and ITL")]
+    Tps,
+    /// End-to-end latency, and with it the throughput.
+    #[strum(serialize = "latency and throughput")]
+    Latency,
 }
 
 /// The unit of a figure.
@@ -165,6 +200,15 @@ impl TailMetric {
         match self.of {
             TailOf::Tps => format!("{of}_p{}", 100 - self.percent),
             _ => format!("{of}_p{}", self.percent),
+        }
+    }
+
+    /// The part of the figures that it belongs to.
+    pub fn part(self) -> Part {
+        match self.of {
+            TailOf::Ttft => Part::Ttft,
+            TailOf::Tps => Part::Tps,
+            TailOf::Latency => Part::Latency,
         }
     }
 

@@ -1,7 +1,7 @@
 //! Objectives that a load is to keep: `ttft_p95<=500ms`, `tps_p10>=20`.
 
 use crate::level::{LevelFigure, TailFigure};
-use crate::metric::{Metric, TailMetric, Unit};
+use crate::metric::{Metric, Part, TailMetric, Unit};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -54,6 +54,9 @@ pub struct ObjectiveResult {
     pub value: Option<f64>,
     /// The end of the figure's interval, or of its bound, by which it is judged.
     pub bound: Option<f64>,
+    /// Why neither is shown, and what to do.
+    #[serde(default)]
+    pub reason: Option<String>,
 }
 
 impl Objective {
@@ -94,6 +97,15 @@ impl Objective {
             verdict,
             value,
             bound: worst,
+            reason: None,
+        }
+    }
+
+    /// The part of the figures that it belongs to; `None` if the workload sets the figure, not the backend.
+    pub fn part(&self) -> Option<Part> {
+        match self.of {
+            ObjectiveMetric::Figure(metric) => metric.part(),
+            ObjectiveMetric::Tail(tail) => Some(tail.part()),
         }
     }
 

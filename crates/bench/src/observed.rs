@@ -1,5 +1,6 @@
 //! What a trial is judged by and its figures are of: plain numbers, in seconds since the measurement began.
 
+use crate::lag::Lag;
 use crate::load::Trace;
 use std::time::{Duration, Instant};
 use tokengauge_core::call::{Outcome, TpsUnavailable};
@@ -16,8 +17,8 @@ pub struct Observed {
     pub tokens: Vec<f64>,
     /// All calls that have ended, those that do not count included, in the order in which they began.
     pub calls: Vec<Call>,
-    /// How late the client was: 95 of 100 of its delays are not above.
-    pub lag: f64,
+    /// How late the client was.
+    pub lag: Lag,
     /// Calls that were to begin while they count, and did.
     pub begun: usize,
     /// An open loop had more calls under way than are possible.
@@ -92,13 +93,12 @@ impl Observed {
             .map(|finished| of_call(finished, since))
             .collect();
         calls.sort_by(|left, right| left.begun.total_cmp(&right.begun));
-        let lag = trace.delays.p95(trace.measure_from, trace.measure_to);
         Observed {
             seconds: measured.as_secs_f64(),
             interval,
             tokens: tokens.collect(),
             calls,
-            lag: lag.as_secs_f64(),
+            lag: trace.delays.between(trace.measure_from, trace.measure_to),
             begun: trace.begun,
             overloaded: trace.overloaded,
             interrupted: trace.interrupted,

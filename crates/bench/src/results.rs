@@ -2,6 +2,7 @@
 
 use crate::level::{LevelResult, LoadName, Price};
 use crate::metric::Metric;
+use crate::objective::Verdict;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokengauge_core::fingerprint::{Fingerprint, MeasuredBy};
@@ -46,12 +47,23 @@ pub struct Results {
 pub struct Highest {
     /// The load.
     pub load: LoadName,
-    /// The lowest load above it that was tried and does not keep them; `null` where none does not.
+    /// The lowest load above it that was tried: it misses them, or it is not shown to keep them. `null` if there is none.
     pub missed_at: Option<LoadName>,
     /// Output tokens per second at that load.
     pub output_throughput: Option<f64>,
     /// What a million output tokens cost there.
     pub usd_per_million_output: Price,
+}
+
+/// Why no load is known to keep the objectives.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoHighest {
+    /// The lowest load misses them.
+    #[error("no load that was tried keeps the objectives")]
+    Missed,
+    /// The lowest load may keep them: why that is not shown, and what to do.
+    #[error("no load that was tried is shown to keep the objectives: {0}")]
+    Undecided(String),
 }
 
 /// What was called, and how.
@@ -116,6 +128,29 @@ impl Results {
             .iter()
             .filter(|level| !level.withheld.is_empty())
     }
+
+    /// Why no load is known to keep the objectives; `None` if one is, or if there are no objectives. It is undecided if the
+    /// lowest load is not shown to miss them.
+    pub fn no_highest(&self) -> Option<NoHighest> {
+        if self.settings.objectives.is_empty() || self.highest.is_some() {
+            return None;
+        }
+        let not_shown = |level: &&LevelResult| level.verdict() == Verdict::NotShown;
+        let undecided: Vec<_> = self.levels.iter().take_while(not_shown).collect();
+        let Some(lowest) = undecided.first() else {
+            return Some(NoHighest::Missed);
+        };
+        let reasons = lowest.objectives.iter().filter_map(|result| {
+            let reason = result.reason.as_ref()?;
+            Some(format!("{}: {reason}", result.objective))
+        });
+        let reasons: Vec<_> = reasons.collect();
+        Some(NoHighest::Undecided(format!(
+            "at {}, {}",
+            lowest.load,
+            reasons.join("; ")
+        )))
+    }
 }
 
 /// The capacity curve: throughput by the calls under way.
@@ -139,19 +174,23 @@ fn capacity(levels: &[LevelResult]) -> Vec<CapacityPoint> {
     points
 }
 
-/// The highest load below which every load that was tried keeps the objectives.
+/// The highest load that keeps the objectives, below the lowest one that misses them. Loads below it that are not shown to
+/// keep them had too few calls, or too scattered ones.
 fn highest(levels: &[LevelResult]) -> Option<Highest> {
     if levels.iter().all(|level| level.objectives.is_empty()) {
         return None;
     }
-    let kept = levels
+    let missed = levels
         .iter()
-        .take_while(|level| level.keeps_objectives())
-        .count();
-    let level = &levels[kept.checked_sub(1)?];
+        .position(|level| level.verdict() == Verdict::Missed);
+    let below = &levels[..missed.unwrap_or(levels.len())];
+    let kept = below
+        .iter()
+        .rposition(|level| level.verdict() == Verdict::Kept)?;
+    let level = &levels[kept];
     Some(Highest {
         load: level.load.clone(),
-        missed_at: levels.get(kept).map(|level| level.load.clone()),
+        missed_at: levels.get(kept + 1).map(|level| level.load.clone()),
         output_throughput: level.value(Metric::OutputThroughput),
         usd_per_million_output: level.usd_per_million_output,
     })

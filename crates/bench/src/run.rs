@@ -10,6 +10,7 @@ use crate::load::{self, Load, Phases, Trace, TrialProgress, TrialSettings};
 use crate::observed::{Observed, whole_intervals};
 pub use crate::plan::{Levels, Plan, Range};
 use crate::results::{Results, Settings};
+use crate::search::Search;
 use crate::steady::{Reason, judge};
 use crate::trial::{Sample, TrialResult, figures};
 use crate::workload::Prompts;
@@ -180,35 +181,18 @@ impl Run<'_> {
         within.is_some_and(|within| self.level(load).is_known_within(within))
     }
 
-    /// Bisection: the lowest load, the highest, then the middle of what keeps and what does not.
+    /// Makes the trials that the search asks for.
     async fn search(&mut self, range: Range) {
-        let (mut kept, mut missed) = range.ends();
-        if !self.keeps(range.load(kept)).await || self.keeps(range.load(missed)).await {
-            return;
-        }
-        while let Some(middle) = range.middle(kept, missed) {
+        let mut search = Search::new(range, self.plan.trials);
+        while let Some((at, trial)) = search.next() {
+            let load = range.load(at);
+            self.trial(load.clone(), trial).await;
             if self.stopped() {
                 return;
             }
-            match self.keeps(range.load(middle)).await {
-                true => kept = middle,
-                false => missed = middle,
-            }
+            let (level, known) = (self.level(&load), self.is_known(&load));
+            search.made(&level, known, &self.plan.objectives);
         }
-    }
-
-    /// Runs all trials of a load; returns whether it keeps the objectives.
-    async fn keeps(&mut self, load: Load) -> bool {
-        for trial in 1..=self.plan.trials {
-            if self.stopped() {
-                return false;
-            }
-            if self.is_known(&load) {
-                break;
-            }
-            self.trial(load.clone(), trial).await;
-        }
-        self.level(&load).keeps_objectives()
     }
 
     async fn trial(&mut self, load: Load, trial: u32) {
@@ -343,8 +327,10 @@ fn result(
     plan: &Plan,
 ) -> (TrialResult, Vec<AgentCall>) {
     let observed = Observed::of(trace);
-    let judged = judge(&observed, load, &plan.criteria);
-    let steady = judged.as_ref().ok().copied();
+    let (steady, withheld) = match judge(&observed, load, &plan.criteria) {
+        Ok((steady, parts)) => (Some(steady), parts),
+        Err(all) => (None, all),
+    };
     let from = steady.map_or(0.0, |steady| steady.from);
     let counted = || observed.between(from, observed.seconds);
     let mut without_tps = BTreeMap::<String, usize>::new();
@@ -364,10 +350,16 @@ fn result(
             .filter(|call| call.failed.is_some())
             .count(),
         in_flight: observed.mean_in_flight(from, observed.seconds),
-        client_lag: observed.lag,
+        client_lag: observed.lag.p95,
+        client_lag_p99: observed.lag.p99,
+        client_throttled: observed.lag.throttled.time.as_secs_f64(),
         without_tps,
-        figures: steady.map(|steady| figures(&observed, steady, &plan.criteria, plan.seed)),
-        withheld: judged.err().unwrap_or_default(),
+        figures: steady.map(|steady| {
+            let mut figures = figures(&observed, steady, &plan.criteria, plan.seed);
+            figures.retain(|metric, _| !withheld.iter().any(|it| it.part == metric.part()));
+            figures
+        }),
+        withheld,
         interval,
         timeline: trace
             .tokens

@@ -1,6 +1,7 @@
 //! Whether a trial counts: nothing failed, there are enough calls, the client kept up, and the run was steady.
 
 use crate::load::Load;
+use crate::metric::Part;
 use crate::observed::{Call, Observed};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -17,6 +18,9 @@ const BEGUN: f64 = 0.95;
 const LAG_SHARE: f64 = 0.05;
 /// … or this many seconds, if that is more: a shared machine's scheduler alone takes as much.
 const LAG_ALWAYS: f64 = 0.01;
+/// The client may be later than that for this share of the time. The slowest hundredth of calls and tokens is what the
+/// percentile p99 shows, so a client that is late for longer can be all of it.
+const LATE_SHARE: f64 = 0.01;
 
 /// What a trial is judged by.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -86,14 +90,20 @@ pub enum Reason {
 pub struct Withheld {
     /// In one word.
     pub reason: Reason,
+    /// The figures that are withheld; `null` if all of them are.
+    #[serde(default)]
+    pub part: Option<Part>,
     /// What happened, and what to do.
     pub message: String,
 }
 
 impl Withheld {
     fn new(reason: Reason, message: impl Display) -> Withheld {
-        let message = message.to_string();
-        Withheld { reason, message }
+        Withheld {
+            reason,
+            part: None,
+            message: message.to_string(),
+        }
     }
 }
 
@@ -112,7 +122,7 @@ pub struct Steady {
     pub to: f64,
 }
 
-/// The steady part of a trial.
+/// The steady part of a trial, and the figures that are withheld although the trial counts.
 ///
 /// # Errors
 /// All reasons for which the trial has no figures.
@@ -120,7 +130,7 @@ pub fn judge(
     observed: &Observed,
     load: &Load,
     criteria: &Criteria,
-) -> Result<Steady, Vec<Withheld>> {
+) -> Result<(Steady, Vec<Withheld>), Vec<Withheld>> {
     let mut reasons = Vec::new();
     if observed.interrupted {
         return Err(vec![Withheld::new(
@@ -144,9 +154,10 @@ pub fn judge(
         .count();
     if complete < bootstrap::MIN_OBSERVATIONS {
         let needed = bootstrap::MIN_OBSERVATIONS;
+        let seconds = (observed.seconds * needed as f64 / complete.max(1) as f64).ceil();
         let message = format!(
             "{complete} complete calls began while it was measured, {needed} are needed: \
-             measure longer (--benchmark-duration)"
+             measure longer, for {seconds} s or more (--benchmark-duration)"
         );
         reasons.push(Withheld::new(Reason::TooFewCalls, message));
         return Err(reasons);
@@ -161,10 +172,13 @@ pub fn judge(
     let steady = Steady { from, to };
     reasons.extend(kept_load(observed, load, steady));
     reasons.extend(stalled(observed, load, steady));
-    reasons.extend(drifts(observed, steady, criteria));
+    let unsteady = drifts(observed, steady, criteria);
     match reasons.is_empty() {
-        true => Ok(steady),
-        false => Err(reasons),
+        true => unsteady.map(|parts| (steady, parts)),
+        false => {
+            reasons.extend(unsteady.unwrap_or_else(|all| all));
+            Err(reasons)
+        }
     }
 }
 
@@ -195,13 +209,25 @@ fn lag(observed: &Observed, criteria: &Criteria) -> Option<Withheld> {
     ttfts.sort_by(f64::total_cmp);
     let median = ttfts.get(ttfts.len() / 2).copied().unwrap_or_default();
     let limit = criteria.lag.unwrap_or((median * LAG_SHARE).max(LAG_ALWAYS));
-    if observed.lag <= limit {
+    let lag = observed.lag;
+    let throttled = lag.throttled.time.as_secs_f64() / observed.seconds;
+    let cause = if lag.p99 > limit {
+        format!(
+            "this client was {:.1} ms late or more for 1 % of the time",
+            lag.p99 * 1e3
+        )
+    } else if throttled > LATE_SHARE && lag.throttled.pause() > limit {
+        format!(
+            "the CPU quota of its cgroup paused this client {} times, for {:.1} ms on average and {:.1} % of the time",
+            lag.throttled.periods,
+            lag.throttled.pause() * 1e3,
+            throttled * 100.0
+        )
+    } else {
         return None;
-    }
+    };
     let message = format!(
-        "this client was {:.1} ms late (p95), where {:.1} ms are allowed: run it on a machine with more time \
-         (--max-client-lag)",
-        observed.lag * 1e3,
+        "{cause}; {:.1} ms are allowed (--max-client-lag): run it on a machine with more free CPU, without a CPU limit",
         limit * 1e3
     );
     Some(Withheld::new(Reason::ClientLag, message))
@@ -284,21 +310,21 @@ fn stalled(observed: &Observed, load: &Load, steady: Steady) -> Option<Withheld>
     Some(Withheld::new(Reason::NotSteady, message))
 }
 
-/// Whether TTFT and TPS are shown to change little over the run. With both steady and the load kept, throughput is steady.
-fn drifts(observed: &Observed, steady: Steady, criteria: &Criteria) -> Vec<Withheld> {
+/// The figures that are not shown to change little over the run. Latency and throughput are steady if TTFT and TPS are and the
+/// load is kept. Otherwise they are steady if the latency is.
+///
+/// # Errors
+/// The reasons, if no figure is shown to change little.
+fn drifts(
+    observed: &Observed,
+    steady: Steady,
+    criteria: &Criteria,
+) -> Result<Vec<Withheld>, Vec<Withheld>> {
     let complete = observed
         .between(steady.from, steady.to)
         .filter(|call| call.failed.is_none());
-    let ttft = complete
-        .clone()
-        .filter_map(|call| call.ttft)
-        .collect::<Vec<_>>();
-    let tps = complete.filter_map(Call::tps).collect::<Vec<_>>();
-    let drift = |name: &str, series: &[f64]| {
-        // Without a speed there is none to drift: the figures say so.
-        if series.is_empty() {
-            return None;
-        }
+    let series = |of: fn(&Call) -> Option<f64>| complete.clone().filter_map(of).collect::<Vec<_>>();
+    let drift = |part: Part, name: &str, series: &[f64]| {
         let limit = criteria.drift;
         let message = match steady::slope(series, criteria.confidence) {
             Ok(slope) if slope.is_within(limit) => return None,
@@ -313,16 +339,38 @@ fn drifts(observed: &Observed, steady: Steady, criteria: &Criteria) -> Vec<Withh
             }
             Err(error) => format!("whether {name} is steady cannot be shown: {error}"),
         };
-        Some(Withheld::new(Reason::NotSteady, message))
+        Some(Withheld {
+            part: Some(part),
+            ..Withheld::new(Reason::NotSteady, message)
+        })
     };
-    let both = [drift("TTFT", &ttft), drift("TPS", &tps)];
-    both.into_iter().flatten().collect()
+    let (ttft, tps) = (series(|call| call.ttft), series(Call::tps));
+    // A figure that no call has cannot drift.
+    let known = [(Part::Ttft, "TTFT", &ttft), (Part::Tps, "TPS", &tps)]
+        .into_iter()
+        .filter(|(_, _, series)| !series.is_empty());
+    let unsteady: Vec<_> = known
+        .clone()
+        .filter_map(|(part, name, series)| drift(part, name, series))
+        .collect();
+    if unsteady.is_empty() {
+        return Ok(unsteady);
+    }
+    let latency = series(|call| Some(call.latency()));
+    let latency = drift(Part::Latency, "latency", &latency);
+    let all = latency.is_some() && unsteady.len() == known.count();
+    let found = unsteady.into_iter().chain(latency);
+    match all {
+        false => Ok(found.collect()),
+        true => Err(found.map(|it| Withheld { part: None, ..it }).collect()),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use rand::RngExt;
+    use std::time::Duration;
     use tokengauge_stats::seeded;
 
     /// Eight streams, a call a second each, for a minute: TTFT 0.2 s and 50 tokens/s, times what the time says.
@@ -352,9 +400,8 @@ mod tests {
     }
 
     fn reasons(observed: &Observed, load: &Load) -> Vec<Withheld> {
-        judge(observed, load, &Criteria::default())
-            .err()
-            .unwrap_or_default()
+        let found = judge(observed, load, &Criteria::default());
+        found.map_or_else(|all| all, |(_, parts)| parts)
     }
 
     const CLOSED: Load = Load::Concurrency(8);
@@ -385,11 +432,30 @@ mod tests {
         }
     }
 
+    /// The wait for the first token is a small part of the latency, which stays within the limit.
+    #[test]
+    fn one_unsteady_figure_does_not_withhold_the_others() {
+        let ramp = |at: f64| 1.0 + 0.1 * at / 60.0;
+        let (_, parts) = judge(&observed(ramp, |_| 1.0), &CLOSED, &Criteria::default())
+            .expect("TPS and latency are steady");
+        let parts: Vec<_> = parts.iter().map(|withheld| withheld.part).collect();
+        assert_eq!(parts, [Some(Part::Ttft)]);
+        let mut all = observed(ramp, ramp);
+        all.tokens.fill(320.0);
+        for call in &mut all.calls {
+            call.ended = call.begun + ramp(call.begun);
+        }
+        let found = judge(&all, &CLOSED, &Criteria::default()).expect_err("none is steady");
+        assert_eq!(found.len(), 3, "{found:?}");
+        assert!(found.iter().all(|withheld| withheld.part.is_none()));
+    }
+
     #[test]
     fn a_slow_beginning_is_left_out_and_a_long_one_is_not_steady() {
         let slow_until = |end: f64| move |at: f64| if at < end { 0.4 } else { 1.0 };
         let short = observed(|_| 1.0, slow_until(14.0));
-        let steady = judge(&short, &CLOSED, &Criteria::default()).expect("steady after it");
+        let found = judge(&short, &CLOSED, &Criteria::default());
+        let (steady, _) = found.expect("steady after it");
         assert!((14.0..=20.0).contains(&steady.from), "{steady:?}");
         let long = reasons(&observed(|_| 1.0, slow_until(33.0)), &CLOSED);
         assert!(
@@ -445,8 +511,26 @@ mod tests {
             "1 of 480 calls failed (http_error 429: 1)"
         );
         let mut lagging = observed(|_| 1.0, |_| 1.0);
-        lagging.lag = 0.0121;
-        assert_eq!(reasons(&lagging, &CLOSED)[0].reason, Reason::ClientLag);
+        lagging.lag.p99 = 0.0121;
+        let found = reasons(&lagging, &CLOSED);
+        assert_eq!(found[0].reason, Reason::ClientLag);
+        assert!(
+            found[0].message.contains("12.1 ms late or more"),
+            "{found:?}"
+        );
+        let mut throttled = observed(|_| 1.0, |_| 1.0);
+        for (pauses, milliseconds, late) in [(20, 1_000, true), (20, 150, false), (5, 500, false)] {
+            // 60 s: pauses of 50 ms; of 7.5 ms, which is allowed; and for less than a hundredth of the time.
+            throttled.lag.throttled = crate::quota::Throttled {
+                periods: pauses,
+                time: Duration::from_millis(milliseconds),
+            };
+            let found = reasons(&throttled, &CLOSED);
+            let quota = |it: &Withheld| {
+                it.reason == Reason::ClientLag && it.message.contains("paused this client 20 times")
+            };
+            assert_eq!(found.iter().any(quota), late, "{found:?}");
+        }
         let mut few = observed(|_| 1.0, |_| 1.0);
         few.calls.truncate(90);
         assert_eq!(reasons(&few, &CLOSED)[0].reason, Reason::TooFewCalls);

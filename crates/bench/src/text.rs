@@ -244,6 +244,10 @@ fn of_level(level: &LevelResult) -> Vec<String> {
     for reason in &level.withheld {
         lines.push(format!("{load}: no figures: {reason}"));
     }
+    for withheld in &level.partly_withheld {
+        let part: &str = withheld.part.map_or("", Into::into);
+        lines.push(format!("{load}: no {part}: {withheld}"));
+    }
     let left_out = level
         .trials
         .iter()
@@ -264,7 +268,9 @@ fn of_level(level: &LevelResult) -> Vec<String> {
             Verdict::Missed => "missed",
             Verdict::NotShown => "not shown to be kept",
         };
-        lines.push(format!("{load}: {} is {verdict}", result.objective));
+        let reason = result.reason.iter().map(|reason| format!(": {reason}"));
+        let reason: String = reason.collect();
+        lines.push(format!("{load}: {} is {verdict}{reason}", result.objective));
     }
     let price = level.usd_per_million_output;
     for (usd, by) in [
@@ -304,16 +310,19 @@ fn judged(level: &LevelResult, figure: &str, judged: &Judged) -> Option<String> 
 }
 
 fn highest(results: &Results) -> Option<String> {
-    if results.settings.objectives.is_empty() {
-        return None;
-    }
     let Some(highest) = &results.highest else {
-        return Some("no load that was tried keeps the objectives".to_owned());
+        return results.no_highest().map(|reason| reason.to_string());
     };
     let mut line = format!("highest load that keeps the objectives: {}", highest.load);
     match &highest.missed_at {
         Some(missed) => {
-            let _ = write!(line, " ({missed} does not)");
+            let mut levels = results.levels.iter();
+            let level = levels.find(|level| level.load == *missed);
+            let does_not = match level.map(LevelResult::verdict) {
+                Some(Verdict::NotShown) => "is not shown to",
+                _ => "does not",
+            };
+            let _ = write!(line, " ({missed} {does_not})");
         }
         None => line.push_str(" (the highest that was tried)"),
     }

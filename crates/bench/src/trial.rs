@@ -1,6 +1,6 @@
 //! The figures of one trial, with intervals by the moving-block bootstrap.
 
-use crate::metric::Metric;
+use crate::metric::{Metric, Part};
 use crate::observed::{Call, Observed};
 use crate::steady::{Criteria, Steady, Withheld};
 use schemars::JsonSchema;
@@ -42,13 +42,19 @@ pub struct TrialResult {
     pub failed: usize,
     /// Calls under way in the mean.
     pub in_flight: f64,
-    /// How late the client was: seconds that 95 of 100 of its delays do not exceed.
+    /// How late the client was, in seconds: for 95 % of the time it was not later.
     pub client_lag: f64,
+    /// How late the client was, in seconds: for 99 % of the time it was not later.
+    #[serde(default)]
+    pub client_lag_p99: f64,
+    /// For how long a CPU quota paused the client, in seconds of all CPUs together.
+    #[serde(default)]
+    pub client_throttled: f64,
     /// Calls without a speed, by reason.
     pub without_tps: BTreeMap<String, usize>,
-    /// Its figures; `null` where they are withheld.
+    /// Its figures, except the parts that are withheld; `null` if all are withheld.
     pub figures: Option<BTreeMap<Metric, Figure>>,
-    /// Why they are withheld.
+    /// Why all figures, or a part of them, are withheld.
     pub withheld: Vec<Withheld>,
     /// Seconds of an interval of `timeline`.
     pub interval: f64,
@@ -75,6 +81,13 @@ pub struct Sample {
     pub output_tokens: f64,
     /// What they cost, in US dollars, where all calls have a price.
     pub cost_usd: Option<f64>,
+}
+
+impl TrialResult {
+    /// Whether it has the figures of a part.
+    pub fn has(&self, part: Part) -> bool {
+        self.figures.is_some() && !self.withheld.iter().any(|it| it.part == Some(part))
+    }
 }
 
 impl Sample {

@@ -23,14 +23,18 @@ pub(super) fn compare(old: &Path, new: &Path, args: &BenchArgs) -> Result<(), Er
         BenchFormat::Markdown => comparison.markdown(),
         BenchFormat::Json => write::json(&comparison)?,
     })?;
-    if comparison.figures.is_empty() {
-        return Err(Error::Failed(
-            "no load has figures in both results".to_owned(),
-        ));
+    let worse: Vec<_> = comparison.worse().map(ToString::to_string).collect();
+    if args.fail_if_worse && !worse.is_empty() {
+        return Err(Error::Failed(worse.join("; ")));
     }
-    let worse = comparison.worse().count();
-    match args.fail_if_worse && worse > 0 {
-        true => Err(Error::Failed(format!("{worse} figures are worse"))),
+    let undecided = comparison.undecided();
+    match (args.fail_if_worse || comparison.figures.is_empty()) && !undecided.is_empty() {
+        true => Err(Error::Undecided(format!(
+            "not decided whether {} is worse than {}: {}",
+            new.display(),
+            old.display(),
+            undecided.join("; ")
+        ))),
         false => Ok(()),
     }
 }

@@ -12,7 +12,9 @@ use crate::Error;
 use crate::cli::BenchArgs;
 use crate::output;
 use tokengauge_bench::Results;
+use tokengauge_bench::level::LevelResult;
 use tokengauge_bench::load::MAX_IN_FLIGHT;
+use tokengauge_bench::results::NoHighest;
 use tokengauge_bench::run::Levels;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
@@ -68,25 +70,24 @@ fn stop_on_signals() -> Result<watch::Receiver<bool>, Error> {
     Ok(stopped)
 }
 
-/// What makes the exit code 1.
+/// Why the exit code is not 0.
 fn verdict(results: &Results, searches: bool) -> Result<(), Error> {
     let failed = |reason: String| Err(Error::Failed(reason));
     if results.interrupted {
         let reason = "stopped before its end; the results are of the trials until then";
         return Err(Error::Interrupted(reason.to_owned()));
     }
-    let without: Vec<_> = results
-        .without_figures()
-        .map(|level| level.load.to_string())
-        .collect();
+    let without = results.levels.iter().flat_map(LevelResult::without);
+    let without: Vec<_> = without.collect();
     if !without.is_empty() && !searches {
         return failed(format!(
             "no figures for {}: the reasons are above",
             without.join(", ")
         ));
     }
-    if !results.settings.objectives.is_empty() && results.highest.is_none() {
-        return failed("no load that was tried keeps the objectives".to_owned());
+    match results.no_highest() {
+        Some(reason @ NoHighest::Undecided(_)) => Err(Error::Undecided(reason.to_string())),
+        Some(reason) => failed(reason.to_string()),
+        None => Ok(()),
     }
-    Ok(())
 }

@@ -3,6 +3,7 @@
 //! Their clock moves only while everything waits for it, so a busy machine changes no figure.
 
 mod changing;
+mod stopped;
 
 use changing::{Behaviour, Changing};
 use std::net::SocketAddr;
@@ -170,6 +171,37 @@ async fn the_highest_load_that_keeps_an_objective_is_found() {
     assert!((price.expect("a price") * tps.expect("a throughput") - 1000.0).abs() < 1e-6);
 }
 
+/// One and two calls at once have too few calls: the search continues above them and says what is missing.
+#[tokio::test(start_paused = true)]
+async fn a_search_does_not_end_at_a_load_with_too_few_calls() {
+    let (_simulator, address) = simulator("ttft=20ms,gap=8ms,tokens=40,knee=4").await;
+    let mut wanted = plan(
+        address,
+        Levels::Search(Range::Concurrency(1, 12)),
+        TENTH / 2,
+    );
+    wanted.trials = 3;
+    wanted.objectives = ["ttft_p90<=1s", "tps_mean>=60"]
+        .map(|text| text.parse().expect("an objective"))
+        .to_vec();
+    let results = run(wanted).await;
+    let highest = results.highest.as_ref().expect("some load keeps them");
+    let load = highest.load.concurrency.expect("a closed loop");
+    assert!((6..=8).contains(&load), "{load}");
+    let lowest = &results.levels[0];
+    assert_eq!(lowest.load.concurrency, Some(1));
+    let reason = lowest.objectives[0].reason.as_deref().unwrap_or_default();
+    assert!(
+        reason.contains(" of 64 calls needed: measure for ") && reason.contains("3 trials"),
+        "{reason}"
+    );
+    let text = tokengauge_bench::text::table(&results);
+    assert!(
+        text.contains("concurrency 1: ttft_p90<=1000ms is not shown to be kept: "),
+        "{text}"
+    );
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_cold_start_is_left_out() {
     let (_simulator, address) = simulator("ttft=100ms,gap=2ms,tokens=200,cold_start=900ms@9").await;
@@ -192,8 +224,9 @@ async fn reasons(behaviour: Behaviour, drift: f64) -> Vec<(Reason, String)> {
     let mut wanted = plan(backend.address, closed(8), TENTH);
     wanted.criteria.drift = drift;
     let results = run(wanted).await;
-    assert!(results.levels[0].figures.is_empty() || results.levels[0].withheld.is_empty());
-    let withheld = results.levels[0].withheld.iter();
+    let level = &results.levels[0];
+    assert!(level.figures.is_empty() || level.withheld.is_empty());
+    let withheld = level.withheld.iter().chain(&level.partly_withheld);
     withheld.map(|it| (it.reason, it.message.clone())).collect()
 }
 

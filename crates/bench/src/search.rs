@@ -1,0 +1,232 @@
+//! The search for the highest load that keeps the objectives: which load has the next trial.
+
+use crate::level::LevelResult;
+use crate::objective::{Objective, Verdict};
+use crate::plan::Range;
+use crate::steady::{Reason, Withheld};
+
+/// A load has at most this many times as many trials as planned, if the calls of the planned trials are too few for a tail.
+const EXTENDED: u32 = 3;
+
+/// A search that is in progress.
+///
+/// It first looks for a load that keeps the objectives. A load that is not shown to keep or to miss them is followed by a
+/// higher one, which has more calls. Then it halves the range above the load that keeps the objectives. In that range, a load
+/// that is not shown to keep them counts as one that misses them.
+#[derive(Clone, Debug)]
+pub(crate) struct Search {
+    range: Range,
+    planned: u32,
+    /// The load of the next trial; `None` at the end.
+    at: Option<f64>,
+    /// The trials of this load so far.
+    made: u32,
+    /// The trials that this load needs.
+    wanted: u32,
+    /// The highest load that is not known to miss the objectives.
+    floor: f64,
+    /// Whether the floor keeps the objectives.
+    anchored: bool,
+    /// The lowest load above the floor that does not keep the objectives.
+    ceiling: Option<f64>,
+}
+
+impl Search {
+    /// A search that begins with the lowest load of the range and makes `trials` trials of each load.
+    pub(crate) fn new(range: Range, trials: u32) -> Search {
+        let (lowest, _) = range.ends();
+        Search {
+            range,
+            planned: trials,
+            at: Some(lowest),
+            made: 0,
+            wanted: trials,
+            floor: lowest,
+            anchored: false,
+            ceiling: None,
+        }
+    }
+
+    /// The load of the next trial and its number, from 1 on; `None` at the end.
+    pub(crate) fn next(&self) -> Option<(f64, u32)> {
+        self.at.map(|at| (at, self.made + 1))
+    }
+
+    /// A trial was made, with which the load has this result. `known` says that it needs no further trials.
+    pub(crate) fn made(&mut self, level: &LevelResult, known: bool, objectives: &[Objective]) {
+        let Some(at) = self.at else {
+            return;
+        };
+        self.made += 1;
+        let verdict = level.verdict();
+        if self.made >= self.wanted && verdict == Verdict::NotShown {
+            // Only the number of calls decides here, not their speed, so intervals still have their confidence.
+            let needed = level.trials_for_tails(objectives);
+            let possible = needed.filter(|needed| *needed <= EXTENDED * self.planned);
+            self.wanted = self.wanted.max(possible.unwrap_or_default());
+        }
+        if self.made < self.wanted && !known {
+            return;
+        }
+        match (verdict, self.anchored) {
+            (Verdict::Kept, _) => (self.floor, self.anchored) = (at, true),
+            // A higher load would not help either.
+            (Verdict::NotShown, false) if level.withheld.iter().any(is_of_client) => {
+                self.at = None;
+                return;
+            }
+            (Verdict::NotShown, false) => self.floor = at,
+            (Verdict::Missed, _) | (Verdict::NotShown, true) => self.ceiling = Some(at),
+        }
+        let (_, highest) = self.range.ends();
+        self.at = match self.ceiling {
+            Some(ceiling) => self.range.middle(self.floor, ceiling),
+            None if self.floor >= highest => None,
+            None if self.anchored => Some(highest),
+            None => Some((2.0 * self.floor).min(highest)),
+        };
+        (self.made, self.wanted) = (0, self.planned);
+    }
+}
+
+/// Whether the client or the settings withhold the figures, at any load.
+fn is_of_client(withheld: &Withheld) -> bool {
+    matches!(withheld.reason, Reason::ClientLag | Reason::TooShort)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::level::LoadName;
+    use crate::load::Load;
+    use crate::objective::ObjectiveResult;
+    use crate::steady::Criteria;
+
+    fn level(at: f64, verdict: Verdict) -> LevelResult {
+        let load = LoadName::of(&Load::Concurrency(at as u32));
+        LevelResult {
+            objectives: vec![ObjectiveResult {
+                objective: String::new(),
+                verdict,
+                value: None,
+                bound: None,
+                reason: None,
+            }],
+            ..LevelResult::of(
+                load,
+                vec![crate::level::tests::trial(1, Ok(1.0))],
+                &[],
+                None,
+                &Criteria::default(),
+            )
+        }
+    }
+
+    /// The loads of a search from 1 to 64 calls at once, of one trial each.
+    fn tried(verdict: impl Fn(f64) -> Verdict) -> Vec<f64> {
+        let mut search = Search::new(Range::Concurrency(1, 64), 1);
+        let mut tried = Vec::new();
+        while let Some((at, _)) = search.next() {
+            tried.push(at);
+            assert!(tried.len() < 20, "{tried:?}");
+            search.made(&level(at, verdict(at)), false, &[]);
+        }
+        tried
+    }
+
+    #[test]
+    fn the_range_is_halved() {
+        for truth in [1.0, 7.0, 8.0, 63.0] {
+            let tried = tried(|at| {
+                if at <= truth {
+                    Verdict::Kept
+                } else {
+                    Verdict::Missed
+                }
+            });
+            assert_eq!(tried[..2], [1.0, 64.0]);
+            assert!(
+                tried.contains(&truth) && tried.contains(&(truth + 1.0)),
+                "{tried:?}"
+            );
+            assert!(tried.len() <= 8, "{tried:?}");
+        }
+        assert_eq!(tried(|_| Verdict::Missed), [1.0]);
+        assert_eq!(tried(|_| Verdict::Kept), [1.0, 64.0]);
+    }
+
+    /// Few calls at once have too few calls for a tail.
+    #[test]
+    fn it_goes_on_above_loads_that_show_nothing() {
+        let few_below_4 = |at: f64| match at {
+            ..4.0 => Verdict::NotShown,
+            ..=8.0 => Verdict::Kept,
+            _ => Verdict::Missed,
+        };
+        let found = tried(few_below_4);
+        assert_eq!(found[..4], [1.0, 2.0, 4.0, 64.0]);
+        assert!(found.contains(&8.0) && found.contains(&9.0), "{found:?}");
+        // The first load with enough calls misses: what lies between may keep.
+        let found = tried(|at| {
+            if at < 3.0 {
+                Verdict::NotShown
+            } else {
+                Verdict::Missed
+            }
+        });
+        assert_eq!(found, [1.0, 2.0, 4.0, 3.0]);
+        assert_eq!(
+            tried(|_| Verdict::NotShown),
+            [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0]
+        );
+    }
+
+    #[test]
+    fn a_late_client_ends_it() {
+        let mut search = Search::new(Range::Concurrency(1, 64), 1);
+        let trials = vec![crate::level::tests::trial(1, Err(Reason::ClientLag))];
+        search.made(&crate::level::tests::level(trials), false, &[]);
+        assert_eq!(search.next(), None);
+    }
+
+    #[test]
+    fn a_client_that_is_late_at_the_highest_load_only_does_not_end_it() {
+        let mut search = Search::new(Range::Concurrency(1, 64), 1);
+        search.made(&level(1.0, Verdict::Kept), false, &[]);
+        let trials = vec![crate::level::tests::trial(1, Err(Reason::ClientLag))];
+        search.made(&crate::level::tests::level(trials), false, &[]);
+        assert_eq!(search.next(), Some((32.0, 1)));
+    }
+
+    #[test]
+    fn trials_are_added_while_they_can_give_a_tail_enough_calls() {
+        let objectives: [Objective; 1] = ["ttft_p95<=1s".parse().expect("an objective")];
+        let of = |trials: u32| {
+            let trials = (1..=trials).map(|number| crate::level::tests::trial(number, Ok(1.0)));
+            let load = LoadName::of(&Load::Concurrency(1));
+            LevelResult::of(
+                load,
+                trials.collect(),
+                &objectives,
+                None,
+                &Criteria::default(),
+            )
+        };
+        let made = |planned: u32| {
+            let mut search = Search::new(Range::Concurrency(1, 64), planned);
+            while let Some((1.0, trial)) = search.next() {
+                search.made(&of(trial), false, &objectives);
+                assert!(trial < 10);
+            }
+            search.floor
+        };
+        // 50 calls each, of 130.
+        let mut search = Search::new(Range::Concurrency(1, 64), 1);
+        for trial in 1..=3 {
+            assert_eq!(search.next(), Some((1.0, trial)));
+            search.made(&of(trial), false, &objectives);
+        }
+        assert_eq!(search.next(), Some((64.0, 1)), "kept by 150 calls");
+        assert_eq!(made(3), 1.0);
+    }
+}
