@@ -252,8 +252,7 @@ async fn every_verdict_is_reached_and_has_its_exit_code() {
     assert!(error.contains(decide), "{error}");
     let forecast = "; a candidate as good as the baseline passes in about ";
     assert!(
-        out.contains(forecast)
-            && out.contains(" at this rate (0.2 sessions a minute, 50 % of the traffic)"),
+        out.contains(forecast) && out.contains(" at this rate (0.2 sessions a minute, "),
         "{out}"
     );
 }

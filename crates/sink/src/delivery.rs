@@ -199,17 +199,20 @@ impl<S: Sink> Delivery<S> {
         let pause = pause(self.progress.failures);
         self.progress.failures = self.progress.failures.saturating_add(1);
         let now = std::time::Instant::now();
-        if self.progress.failures > 1 && self.progress.log.should_log(now) {
-            let waiting = self.status.of(self.number).waiting;
+        let mut status = self.status.of(self.number);
+        // Another reason is said at once, however often the last one was.
+        let is_new = status.error.as_deref() != Some(reason);
+        if self.progress.failures > 1 && (self.progress.log.should_log(now) || is_new) {
+            let waiting = status.waiting;
             tracing::warn!(
                 sink = self.name,
                 waiting,
                 "calls wait for the store: {reason}"
             );
         }
-        let mut status = self.status.of(self.number);
         status.failing = u64::from(self.progress.failures);
         status.error = Some(reason.to_owned());
+        drop(status);
         retry_after.map_or(pause, |asked| asked.clamp(pause, LONGEST_PAUSE))
     }
 

@@ -70,6 +70,14 @@ pub(super) struct FileContents {
 }
 
 impl FileContents {
+    /// Without the newest calls, which are written to another file.
+    pub(super) fn without(mut self, newest: u64) -> FileContents {
+        let undelivered = self.undelivered.iter_mut().flat_map(HashMap::values_mut);
+        let counts = self.calls.iter_mut().chain(undelivered);
+        counts.for_each(|count| *count = count.saturating_sub(newest));
+        self
+    }
+
     fn of(connection: &Connection) -> FileContents {
         let count = "SELECT count(*) FROM calls";
         let count: rusqlite::Result<i64> = connection.query_row(count, [], |row| row.get(0));
@@ -156,12 +164,17 @@ impl LedgerFile {
         }
     }
 
+    /// Writes the log into the file. Closing does that only if no reader has the file open.
+    pub(super) fn fold(&self) {
+        let fold = "PRAGMA wal_checkpoint(TRUNCATE)";
+        let _ = self.connection.query_row(fold, [], |_| Ok(()));
+    }
+
     /// Closes a file that is gone from its path, and returns what it has. Its log is written into it, so that a file which
     /// was renamed is whole, and is deleted: another file would be read with it.
     pub(super) fn leave(self) -> FileContents {
         let contents = FileContents::of(&self.connection);
-        let fold = "PRAGMA wal_checkpoint(TRUNCATE)";
-        let _ = self.connection.query_row(fold, [], |_| Ok(()));
+        self.fold();
         drop(self.connection);
         for (ending, own) in LOGS.iter().zip(self.logs) {
             let log = with_ending(&self.path, ending);

@@ -281,7 +281,7 @@ impl Writer {
                     self.works();
                     return Ok(written);
                 }
-                Ok(_) => self.look(),
+                Ok(written) => self.look(written.records),
                 Err(error) => {
                     self.fail(&error);
                     return Err(error.reason());
@@ -308,18 +308,21 @@ impl Writer {
         }
     }
 
-    /// Leaves a file that is not at its path any more: its calls are lost.
-    fn look(&mut self) {
+    /// Leaves a file that is not at its path any more: its calls are lost, except the newest, which are written again.
+    fn look(&mut self, newest: u64) {
         let Some(store) = &self.store else {
             return;
         };
         match store.opened.place() {
             Place::Same => {}
-            // Closing writes the log into the file.
-            Place::WithoutLog => drop(self.close()),
+            Place::WithoutLog => {
+                store.opened.fold();
+                drop(self.close());
+            }
             Place::Gone => {
                 let contents = self.close().map(|store| store.opened.leave());
-                self.lose_file(&WriteError::Removed, &contents.unwrap_or_default());
+                let contents = contents.unwrap_or_default().without(newest);
+                self.lose_file(&WriteError::Removed, &contents);
             }
         }
     }
@@ -349,7 +352,7 @@ impl Writer {
 
     /// Opens the file where it is not open, unless that has just failed.
     fn open(&mut self) {
-        self.look();
+        self.look(0);
         let now = self.now();
         if self.store.is_some() || self.retry_at.is_some_and(|at| now < at) {
             return;
@@ -696,6 +699,55 @@ mod tests {
     }
 
     #[test]
+    fn calls_that_are_written_while_the_file_is_removed_are_written_again_and_not_lost() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("l.sqlite");
+        let settings = Settings {
+            clock: clock::now,
+            sinks: vec!["store".to_owned()],
+            ..settings(&path)
+        };
+        let figures = figures();
+        let mut writer = writer_with(settings, &figures, Vec::new());
+        let calls = finished_calls(9);
+        writer.write(&batch(&calls[..3]));
+        let others = calls[3..].iter();
+        let others: Vec<_> = others.map(|call| StoredCall::of_finished(call)).collect();
+        clock::removes(&path);
+        let written = writer.commit(&others, &ThroughputTick::default());
+        assert_eq!(written.expect("written").records, 6);
+        assert_eq!(lost(&figures, "removed"), 3);
+        assert_eq!(writer.shared.condition.lost("store"), 3);
+        drop(writer);
+        assert_eq!(calls_in(&path), 6);
+    }
+
+    #[test]
+    fn a_log_that_is_removed_while_somebody_reads_costs_nothing() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("l.sqlite");
+        let figures = figures();
+        let mut writer = writer(&path, &figures);
+        let calls = finished_calls(7);
+        writer.write(&batch(&calls[..3]));
+        let reader = rusqlite::Connection::open(&path).expect("opens");
+        let count = "SELECT count(*) FROM calls";
+        let seen: i64 = reader
+            .query_row(count, [], |row| row.get(0))
+            .expect("a count");
+        assert_eq!(seen, 3);
+        for ending in ["-wal", "-shm"] {
+            let log = tokengauge_files::private::with_ending(&path, ending);
+            std::fs::remove_file(log).expect("removed");
+        }
+        writer.write(&batch(&calls[3..]));
+        drop(reader);
+        assert_eq!((figures.written.value(), lost(&figures, "removed")), (7, 0));
+        drop(writer);
+        assert_eq!(calls_in(&path), 7);
+    }
+
+    #[test]
     fn a_file_that_went_while_it_could_not_be_written_is_counted_when_another_is_there() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("l.sqlite");
@@ -714,10 +766,13 @@ mod tests {
 
     /// The clock of a test. It moves only as the test says.
     mod clock {
-        use std::cell::Cell;
+        use std::cell::{Cell, RefCell};
+        use std::path::{Path, PathBuf};
         use std::time::{Duration, Instant};
 
         thread_local! {
+            static REMOVED: RefCell<Option<PathBuf>> = const { RefCell::new(None) };
+            static LOOKS: Cell<u32> = const { Cell::new(0) };
             static NOW: Cell<Option<Instant>> = const { Cell::new(None) };
             static STEP: Cell<Duration> = const { Cell::new(Duration::ZERO) };
         }
@@ -727,7 +782,22 @@ mod tests {
             STEP.set(step);
         }
 
+        /// A commit looks when it opens the file, when its transaction begins, and behind each call of it.
+        const IN_A_TRANSACTION: u32 = 3;
+
+        /// The next commit finds this file removed while its transaction is under way.
+        pub fn removes(path: &Path) {
+            LOOKS.set(0);
+            REMOVED.set(Some(path.to_owned()));
+        }
+
         pub fn now() -> Instant {
+            LOOKS.set(LOOKS.get() + 1);
+            if LOOKS.get() == IN_A_TRANSACTION
+                && let Some(path) = REMOVED.take()
+            {
+                std::fs::remove_file(path).expect("removed");
+            }
             let now = NOW.get().unwrap_or_else(Instant::now) + STEP.get();
             NOW.set(Some(now));
             now
