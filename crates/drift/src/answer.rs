@@ -63,6 +63,17 @@ pub enum State {
     Drifted,
 }
 
+impl State {
+    /// The state of a signal that differs beyond chance, does not, or of which that is not known.
+    pub(crate) fn of(beyond: Option<bool>) -> State {
+        match beyond {
+            None => State::Learning,
+            Some(false) => State::Stable,
+            Some(true) => State::Drifted,
+        }
+    }
+}
+
 /// Calls of one model, route and workload.
 #[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 #[schemars(rename = "DriftSeries")]
@@ -115,6 +126,8 @@ pub struct SignalDrift {
 pub struct Figures {
     /// Calls; of a reference the number that weighs as much once its hours are standardised (Kish).
     pub calls: f64,
+    /// Equally large sessions that say as much (Kish): what is compared with `min_sessions`. A call without one is one of its own.
+    pub sessions: f64,
     /// The mean, exact.
     pub mean: f64,
     /// The median, within 1 %; `null` of shares.

@@ -4,6 +4,9 @@
 
 mod answer;
 mod assess;
+#[cfg(test)]
+mod calibration;
+mod chance;
 mod change;
 mod compare;
 mod evaluate;

@@ -51,11 +51,6 @@ impl Arm {
         self.units
     }
 
-    /// The sum of the denominators.
-    pub(crate) fn denominators(&self) -> f64 {
-        self.denominator * self.units as f64
-    }
-
     /// Adds one unit.
     pub fn push(&mut self, unit: Unit) {
         self.merge(&Self {
