@@ -8,7 +8,7 @@ use crate::signal::Cell;
 use crate::windows::{Pair, Weighted, Windows, sessions_of};
 use std::collections::BTreeMap;
 use tokengauge_stats::Estimate;
-use tokengauge_store::query::{Distribution, Distributions, Signal};
+use tokengauge_store::query::{Distributions, Signal};
 
 /// The share of weeks in which a series that has not changed is said to have.
 pub(crate) const FALSE_WEEKS: f64 = 0.05;
@@ -16,6 +16,8 @@ pub(crate) const FALSE_WEEKS: f64 = 0.05;
 const LOOKS: f64 = 168.0;
 /// The scores of all signals and classes of a series.
 const SCORES: f64 = 60.0;
+/// Degrees of freedom with which Student's t is normal.
+const UNBOUNDED: f64 = 1e6;
 /// Earlier windows that are needed.
 pub(crate) const MIN_WINDOWS: usize = 8;
 /// The places of kinds in the store, more than there are.
@@ -71,10 +73,17 @@ pub(crate) fn beyond(
     shares: &[(f64, f64)],
 ) -> Option<bool> {
     let now = current(windows, cell, &pair.current)?;
+    let least = |at: usize| least_variance(shares.get(at), pair);
+    let scores = 0..now.sums.scores.len();
+    // What independent calls explain needs no earlier windows.
+    let unlikely = |at: &usize| is_beyond(now.score(*at), least(*at), UNBOUNDED);
+    let unlikely: Vec<usize> = scores.filter(unlikely).collect();
+    if unlikely.is_empty() {
+        return Some(false);
+    }
     let all = earlier(windows, cell, windows.begins);
-    let level = FALSE_WEEKS / LOOKS / SCORES;
     let mut known = true;
-    let beyond = (0..now.sums.scores.len()).any(|at| {
+    let beyond = unlikely.into_iter().any(|at| {
         let before_it;
         let earlier = match ongoing(&all, &now, at) {
             0 => &all,
@@ -84,20 +93,27 @@ pub(crate) fn beyond(
                 &before_it
             }
         };
-        if earlier.len() < MIN_WINDOWS {
-            known = false;
-            return false;
-        }
-        let estimate = Estimate {
-            value: now.score(at),
-            variance: variance(earlier, &now, at).max(least_variance(shares.get(at), pair)),
-            units: earlier.len() as u64,
-            degrees_of_freedom: earlier.len() as f64 - 1.0,
-        };
-        let interval = estimate.interval(1.0 - level);
-        interval.is_ok_and(|interval| !interval.contains(0.0))
+        known &= earlier.len() >= MIN_WINDOWS;
+        earlier.len() >= MIN_WINDOWS
+            && is_beyond(
+                now.score(at),
+                variance(earlier, &now, at).max(least(at)),
+                earlier.len() as f64 - 1.0,
+            )
     });
     (known || beyond).then_some(beyond)
+}
+
+/// Whether a score is further from 0 than its variance explains.
+fn is_beyond(score: f64, variance: f64, degrees_of_freedom: f64) -> bool {
+    let estimate = Estimate {
+        value: score,
+        variance,
+        units: 0,
+        degrees_of_freedom,
+    };
+    let interval = estimate.interval(1.0 - FALSE_WEEKS / LOOKS / SCORES);
+    interval.is_ok_and(|interval| !interval.contains(0.0))
 }
 
 fn variance(earlier: &[Window], now: &Window, at: usize) -> f64 {
@@ -141,7 +157,8 @@ fn ongoing(earlier: &[Window], now: &Window, at: usize) -> u64 {
 fn current(windows: &Windows<'_>, cell: Cell, calls: &Weighted) -> Option<Window> {
     let mut sums = Sums::default();
     for (now, then) in windows.compared() {
-        if let Some(more) = Part::of(cell, now).scores(&Part::of(cell, then), false) {
+        let [now, then] = [now, then].map(|calls| Part::of(cell, calls));
+        if let Some(more) = now.scores(&then, false) {
             sums.add(&more);
         }
     }
@@ -156,18 +173,20 @@ fn current(windows: &Windows<'_>, cell: Cell, calls: &Weighted) -> Option<Window
 fn earlier(windows: &Windows<'_>, cell: Cell, until: u64) -> Vec<Window> {
     let hours = windows.reference.iter();
     let hours = hours.take_while(|(hour, _)| *hour < until);
-    let parts = hours.map(|(hour, calls)| (*hour, *calls, Part::of(cell, calls)));
-    let parts: Vec<_> = parts.collect();
-    let mut places: BTreeMap<u64, Part> = BTreeMap::new();
-    for (hour, _, part) in &parts {
-        places
-            .entry(windows.season.slot(*hour))
-            .or_default()
-            .merge(part);
+    let hours: Vec<_> = hours.collect();
+    let slot = |hour: u64| windows.season.slot(hour);
+    let mut places: BTreeMap<u64, Distributions> = BTreeMap::new();
+    for (hour, calls) in &hours {
+        let place = places.entry(slot(*hour)).or_default();
+        place.merge_signal(calls, cell.signal.stored());
     }
+    let places = places.into_iter();
+    let places: BTreeMap<u64, Part> = places
+        .map(|(slot, calls)| (slot, Part::of(cell, &calls)))
+        .collect();
     let mut found: BTreeMap<u64, (Sums, Distributions)> = BTreeMap::new();
-    for (hour, calls, part) in &parts {
-        let Some(more) = part.scores(&places[&windows.season.slot(*hour)], true) else {
+    for (hour, calls) in hours {
+        let Some(more) = Part::of(cell, calls).scores(&places[&slot(*hour)], true) else {
             continue;
         };
         let back = (windows.begins - 1 - hour) / windows.length + 1;
@@ -188,38 +207,33 @@ fn earlier(windows: &Windows<'_>, cell: Cell, until: u64) -> Vec<Window> {
     found.into_iter().map(window).collect()
 }
 
-/// The calls of one cell: their values, or how many are of each kind.
-#[derive(Default)]
+/// The calls of one cell: their values, ascending, or how many are of each kind.
 struct Part {
-    all: Distribution,
+    calls: f64,
+    values: Vec<(f64, f64)>,
     kinds: Vec<f64>,
 }
 
 impl Part {
     fn of(cell: Cell, calls: &Distributions) -> Part {
+        let all = cell.of(calls);
         let times = |place| {
             let kind = calls.bucket(cell.signal.stored(), place);
             kind.map_or(0.0, |kind| kind.calls() as f64)
         };
         let kinds = PLACES.filter(|_| cell.signal.is_mix());
+        let values = all.points().map(|(value, times)| (value, times as f64));
         Part {
-            all: cell.of(calls),
+            calls: all.calls() as f64,
+            values: values.collect(),
             kinds: kinds.map(times).collect(),
-        }
-    }
-
-    fn merge(&mut self, other: &Part) {
-        self.all.merge(&other.all);
-        self.kinds.resize(other.kinds.len(), 0.0);
-        for (sum, more) in self.kinds.iter_mut().zip(&other.kinds) {
-            *sum += more;
         }
     }
 
     /// The sums of the scores of its calls by those that they are compared with; if it is `among` these, by the others.
     fn scores(&self, with: &Part, among: bool) -> Option<Sums> {
-        let calls = self.all.calls() as f64;
-        let left = with.all.calls() as f64 - if among { calls } else { 0.0 };
+        let calls = self.calls;
+        let left = with.calls - if among { calls } else { 0.0 };
         if calls == 0.0 || left <= 0.0 {
             return None;
         }
@@ -228,7 +242,7 @@ impl Part {
             own - calls * others / left
         });
         let scores = match self.kinds.is_empty() {
-            true => ranks(&self.all, &with.all, among, left).to_vec(),
+            true => ranks(&self.values, &with.values, among, left).to_vec(),
             false => kinds.collect(),
         };
         Some(Sums { scores, calls })
@@ -236,9 +250,9 @@ impl Part {
 }
 
 /// The sums of the places of values among `left` others, less those that are expected.
-fn ranks(own: &Distribution, others: &Distribution, among: bool, left: f64) -> [f64; 2] {
-    let mut own = own.points().peekable();
-    let mut others = others.points().peekable();
+fn ranks(own: &[(f64, f64)], others: &[(f64, f64)], among: bool, left: f64) -> [f64; 2] {
+    let mut own = own.iter().peekable();
+    let mut others = others.iter().peekable();
     let (mut below, mut place, mut spread) = (0.0, 0.0, 0.0);
     let (mut expected, mut count) = (0.0, 0.0);
     loop {
@@ -247,7 +261,7 @@ fn ranks(own: &Distribution, others: &Distribution, among: bool, left: f64) -> [
             (Some((value, _)), None) | (None, Some((value, _))) => *value,
             (Some((one, _)), Some((other, _))) => one.min(*other),
         };
-        let times = |next: Option<(f64, u64)>| next.map_or(0.0, |(_, times)| times as f64);
+        let times = |next: Option<&(f64, f64)>| next.map_or(0.0, |(_, times)| *times);
         let mine = times(own.next_if(|(at, _)| *at <= value));
         let all = times(others.next_if(|(at, _)| *at <= value));
         let theirs = all - if among { mine } else { 0.0 };
