@@ -53,6 +53,7 @@ pub fn assess(
         workload: series.workload.clone(),
         state: worst(signals.iter().map(|one| one.state)),
         sentence: String::new(),
+        replaced: None,
         signals,
         change_points,
         change_points_learning,

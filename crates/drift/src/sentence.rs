@@ -10,6 +10,14 @@ const SAME_MEAN: f64 = 0.05;
 
 /// The sentence of a series whose other parts are known; `min_change` is the share below which a part of a mean is small.
 pub(crate) fn sentence(series: &Series, min_change: f64) -> String {
+    if let Some(replaced) = &series.replaced {
+        let model = series.model.as_deref().unwrap_or("another model");
+        let (old, since) = (&replaced.model, &replaced.since);
+        return format!(
+            "Model replaced: {model} answers instead of {old} since {since}. {}",
+            learning(series)
+        );
+    }
     match series.state {
         State::Learning => learning(series),
         State::Stable => stable(series),

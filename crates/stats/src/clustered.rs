@@ -14,7 +14,7 @@ use statrs::function::beta::beta_reg;
 const HALVINGS: u32 = 60;
 
 /// Units that an interval needs: with fewer, too many of the intervals of skewed figures miss the truth.
-pub const MIN_UNITS: usize = 12;
+pub const MIN_UNITS: usize = 15;
 /// The number of equally large units that all of them have to be worth (Kish): one unit with nearly all calls says nothing of
 /// others.
 const LEAST_EQUAL: f64 = 2.0;
