@@ -142,7 +142,7 @@ pub struct SignalDrift {
 pub struct Figures {
     /// Calls; of a reference the number that weighs as much once its hours are standardised (Kish).
     pub calls: f64,
-    /// Equally large sessions that say as much (Kish): what is compared with `min_sessions`. A call without one is one of its own.
+    /// The effective number of sessions (Kish), which `min_sessions` bounds. A call without a session counts as a session.
     pub sessions: f64,
     /// The mean, exact.
     pub mean: f64,

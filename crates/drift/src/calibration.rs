@@ -13,6 +13,7 @@ use rand::RngExt;
 use std::time::{Duration, SystemTime};
 use tokengauge_core::concurrency::concurrency_class;
 use tokengauge_core::lengths::prompt_length_class;
+use tokengauge_core::time::rfc3339_seconds;
 use tokengauge_stats::share::fixed_interval;
 use tokengauge_stats::{Generator, seeded};
 use tokengauge_store::query::{Distributions, Signal};
@@ -36,7 +37,7 @@ struct World {
     tail: f64,
     /// The growth of traffic and of prompts by week.
     growth: f64,
-    /// The share of sessions that are of one user, who has another task every day.
+    /// The share of the sessions that one user has, with another task every day.
     dominant: f64,
     /// Lengths of prompts, of which each session has one.
     lengths: &'static [f64],
@@ -215,7 +216,7 @@ fn is_drift(one: &SignalDrift) -> bool {
     one.state == State::Drifted
 }
 
-/// Whether sizes alone would be drift.
+/// Whether a signal would have drifted by its size, if chance did not count.
 fn is_large(one: &SignalDrift, settings: &Settings) -> bool {
     let reach = |value: Option<f64>, least| value.is_some_and(|value| value >= least);
     reach(one.distance, settings.thresholds.distance)
@@ -303,6 +304,28 @@ fn another_task_of_one_dominant_user_is_no_drift() {
 #[test]
 fn mixed_prompt_lengths_are_no_drift() {
     has_no_alarm(&LENGTHS, 106);
+}
+
+#[test]
+fn sessions_make_no_change_points() {
+    let settings = Settings::new("all");
+    let (runs, mut random) = (runs(3), seeded(107));
+    let mut marked = 0;
+    for _ in 0..runs {
+        let hours = traffic(&mut random, &SESSIONS, &NONE);
+        let points = crate::change::points(&hours, &settings).expect("enough hours");
+        let begin = rfc3339_seconds(at(REFERENCE)).to_string();
+        marked += u64::from(points.iter().any(|point| point.at >= begin));
+    }
+    row(
+        "change point in a week",
+        SESSIONS.name,
+        runs,
+        Some(marked),
+        None,
+    );
+    let found = fixed_interval(marked, runs, 0.95).expect("runs");
+    assert!(found.lower <= FALSE_WEEKS, "{marked} of {runs} weeks");
 }
 
 #[test]

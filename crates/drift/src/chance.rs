@@ -60,12 +60,11 @@ impl Sums {
 /// Whether the current window is further from its reference than chance explains; `None` with fewer than [`MIN_WINDOWS`]
 /// earlier windows to tell by.
 ///
-/// Values have two scores: their place among those of the reference, from −½ to ½, and how far that is from the middle. Both
+/// A value has two scores: its place in the reference, from −½ to ½, and the distance of this place from the middle. Both
 /// are bounded, so that no single call decides. Kinds, such as outcomes, have their shares. The variance of a score is the
-/// mean square of the earlier windows, or that for each session if it is more: a night has fewer sessions than a day, and
-/// varies more. Windows since the change that the current one shows do not count, nor do their hours.
+/// mean square of the earlier windows. With fewer sessions than these have it is larger: a night varies more than a day. Windows since the change that the current one shows do not count, nor do their hours.
 ///
-/// `shares` are those of each kind before and now; values have none.
+/// `shares` has the share of each kind before and now; it is empty for values.
 pub(crate) fn beyond(
     windows: &Windows<'_>,
     cell: Cell,
@@ -137,7 +136,7 @@ fn least_variance(shares: Option<&(f64, f64)>, pair: &Pair) -> f64 {
 }
 
 /// For how many windows the change that the current one shows has been there: most of those since then have at least half of
-/// it. At most half of all, since what most of the reference has is no change.
+/// it. At most half of all, since most of the reference cannot be a change.
 fn ongoing(earlier: &[Window], now: &Window, at: usize) -> u64 {
     let (mut seen, mut shown, mut since) = (0.0, 0.0, 0);
     for window in earlier.iter().take(earlier.len() / 2) {

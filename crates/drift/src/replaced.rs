@@ -1,4 +1,4 @@
-//! Whether a model took the place of another one on its route: then it has no reference of its own yet, and that is the news.
+//! Whether a model took the place of another one on its route: the new model has no reference yet.
 
 use crate::answer::{Replaced, Series, State};
 use crate::settings::Settings;

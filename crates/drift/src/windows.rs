@@ -98,8 +98,7 @@ impl Weighted {
     }
 }
 
-/// The sessions that some of the calls are worth: their share of those of all. A class of prompts may have all its calls from
-/// few of the sessions.
+/// The sessions that a part of the calls is worth, in proportion. A class of prompts may have all its calls from few sessions.
 pub(crate) fn sessions_of(all: &Distributions, calls: f64) -> f64 {
     match all.calls() {
         0 => calls,
@@ -194,8 +193,8 @@ impl<'h> Windows<'h> {
     }
 }
 
-/// The calls of the reference that those at a place in the season are compared with: the ones at the same place; if these are
-/// of too few periods, those of the hours around it, too. Hours just before the current window are of its own period.
+/// The calls of the reference that a place in the season is compared with: the calls at the same place. If too few periods have
+/// any, the hours around it also count. Hours just before the current window are in the current period, and do not count.
 fn comparable(
     reference: &[(u64, &Distributions)],
     season: Season,
@@ -225,7 +224,7 @@ fn comparable(
     })
 }
 
-/// How many earlier periods a comparison needs: one alone may have been an exception.
+/// How many earlier periods a comparison needs: a single one may have been an exception.
 const MIN_PERIODS: usize = 2;
 
 fn merged<'a>(hours: impl Iterator<Item = &'a (u64, &'a Distributions)>) -> Option<Distributions> {

@@ -13,7 +13,7 @@ use statrs::function::beta::beta_reg;
 /// Halvings of the range that a bound is in: more than a number's digits.
 const HALVINGS: u32 = 60;
 
-/// Units that an interval needs: with fewer, too many of the intervals of skewed figures miss the truth.
+/// Units that an interval needs. With fewer units, intervals of skewed figures miss the truth more often than they say.
 pub const MIN_UNITS: usize = 15;
 /// The number of equally large units that all of them have to be worth (Kish): one unit with nearly all calls says nothing of
 /// others.
@@ -233,7 +233,7 @@ pub fn ratio_interval(
     )
 }
 
-/// The quantiles of how many standard errors the logarithm of a ratio of drawn units is above that of all; always the same.
+/// Quantiles of the studentised error of the logarithm over resamples; the same units always give the same quantiles.
 fn resampled(units: &[Unit], value: f64, tail: f64) -> [f64; 2] {
     let mut random = seeded(1);
     let mut drawn = units.to_vec();
@@ -266,7 +266,7 @@ fn effective(units: impl Iterator<Item = (f64, f64)> + Clone, confidence: f64) -
     let found = Jackknife::of(parts, |share| share)?;
     let calls = found.denominators;
     if calls <= found.units {
-        return Ok(calls); // each is a unit of its own
+        return Ok(calls); // every call is a unit
     }
     let alone = found.value * (1.0 - found.value);
     // With divisor n, by which calls that are units themselves are worth as many as they are.
@@ -292,7 +292,7 @@ struct Jackknife {
 
 impl Jackknife {
     /// Unlike the delta method, leaving units out does not make large ones look as if they fitted the ratio that they make.
-    /// The degrees of freedom are those of as many equally large units (Kish), or fewer if a few units make most of the
+    /// The degrees of freedom are the effective number of units (Kish) less one, or fewer if a few units make most of the
     /// variance, by Satterthwaite: as many as there are units when the parts of the units are normal.
     fn of(units: impl Iterator<Item = Unit> + Clone, scale: impl Fn(f64) -> f64) -> Result<Self> {
         let units = units.filter(|unit| unit.denominator > 0.0);

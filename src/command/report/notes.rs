@@ -211,7 +211,7 @@ fn sessions(row: &Row, shown: Shown) -> Option<String> {
     let share = calls_of_largest as f64 / row.group.calls as f64;
     (share > MOST_OF_ONE).then(|| {
         format!(
-            "One session has {:.0} % of the calls of {name}, so that its figures are mostly those of that session.",
+            "One session has {:.0} % of the calls of {name}, and decides its figures.",
             share * 100.0
         )
     })

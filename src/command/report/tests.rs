@@ -123,7 +123,7 @@ fn the_table_is_aligned_and_says_what_it_is_of() {
     );
 }
 
-/// The notes on the sessions of a model with so many sessions of one call, and one of as many as `largest`.
+/// The notes on a model with a number of sessions of one call, and one session of `largest` calls.
 fn notes_on_sessions(sessions: u64, largest: u64) -> String {
     let mut report = Report::new(&[Dimension::Model], false, UNIX_EPOCH);
     for second in 0..sessions + largest {
@@ -147,7 +147,7 @@ fn too_few_sessions_and_one_that_has_most_calls_are_said() {
     let says = "Too few sessions for intervals of m: 8 of the 15 that are needed.";
     assert!(few.contains(says) && few.contains("too few"), "{few}");
     let most = notes_on_sessions(20, 20);
-    let says = "One session has 50 % of the calls of m, so that its figures are mostly those of that session.";
+    let says = "One session has 50 % of the calls of m, and decides its figures.";
     assert!(
         most.contains(says) && !most.contains("Too few sessions"),
         "{most}"

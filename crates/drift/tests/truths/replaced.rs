@@ -15,7 +15,7 @@ fn named(model: &str) -> DistributionSeries {
     }
 }
 
-/// The new model at the end of an hour, beside an old one that was there up to an hour.
+/// The new model at the end of an hour; an old model had calls up to another hour.
 fn seen(number: u64, old_until: u64, calls: u32) -> Series {
     let level = |_| Level {
         calls,

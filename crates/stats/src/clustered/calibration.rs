@@ -14,14 +14,14 @@ const CONFIDENCE: f64 = 0.95;
 #[derive(Clone, Copy)]
 struct World {
     name: &'static str,
-    /// Deviations of logarithms: of what calls of a session have in common, and of each call.
+    /// Deviations of logarithms: the part that calls of a session have in common, and the part of each call.
     common: f64,
     own: f64,
     /// The share of calls that one session has.
     dominant: f64,
     /// By how much levels grow from the first session to the last.
     trend: f64,
-    /// Levels of which each session has one, such as those of prompt lengths.
+    /// Levels, such as of prompt lengths; each session has one.
     levels: &'static [f64],
 }
 

@@ -146,8 +146,8 @@ impl Distributions {
         self.outcomes().map(|(_, calls)| calls).sum()
     }
 
-    /// The number of equally large sessions that say as much as those of the calls do (Kish): many sessions of which one has
-    /// most calls say little more than one. A call without a session is one of its own. Sessions are told apart by
+    /// The effective number of sessions (Kish): many sessions of which one has most calls say little more than one. A call
+    /// without a session counts as a session. Sessions are told apart by
     /// [`SESSION_CLASSES`], so that the number is never above that. Without any call whose session was kept it is the number of
     /// calls; calls of hours from before sessions were kept are like the others.
     ///
