@@ -177,7 +177,7 @@ fn earlier(windows: &Windows<'_>, cell: Cell, until: u64) -> Vec<Window> {
     let mut places: BTreeMap<u64, Distributions> = BTreeMap::new();
     for (hour, calls) in &hours {
         let place = places.entry(slot(*hour)).or_default();
-        place.merge_signal(calls, cell.signal.stored());
+        place.merge_signal(calls, cell.signal.stored(), cell.place);
     }
     let places = places.into_iter();
     let places: BTreeMap<u64, Part> = places
@@ -192,7 +192,7 @@ fn earlier(windows: &Windows<'_>, cell: Cell, until: u64) -> Vec<Window> {
         let (sums, sessions) = found.entry(back).or_default();
         sums.add(&more);
         for signal in [Signal::Session, Signal::Outcome] {
-            sessions.merge_signal(calls, signal);
+            sessions.merge_signal(calls, signal, None);
         }
     }
     let window = |(back, (sums, sessions)): (u64, (Sums, Distributions))| {

@@ -204,10 +204,11 @@ impl Distributions {
         cells.map(|((signal, bucket), cell)| (*signal, *bucket, cell))
     }
 
-    /// Adds what `other` counts of one signal.
-    pub fn merge_signal(&mut self, other: &Distributions, signal: Signal) {
-        for (bucket, cell) in other.buckets(signal) {
-            self.cell(signal, bucket).merge(cell);
+    /// Adds what `other` counts of one signal, or only of one bucket of it.
+    pub fn merge_signal(&mut self, other: &Distributions, signal: Signal, bucket: Option<usize>) {
+        let cells = other.buckets(signal);
+        for (at, cell) in cells.filter(|(at, _)| bucket.is_none_or(|bucket| bucket == *at)) {
+            self.cell(signal, at).merge(cell);
         }
     }
 
