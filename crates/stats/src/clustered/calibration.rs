@@ -1,5 +1,6 @@
 //! How often the intervals of reports have the truth, over many simulated reports.
 //!
+//! Each row is a figure, a world, runs, the share of intervals without the truth (which should be 5 %) and its 95 % interval.
 //! `TOKENGAUGE_THOROUGH=1 cargo test -p tokengauge-stats --lib clustered::calibration -- --nocapture` prints the table of
 //! docs/reports.md.
 
@@ -175,8 +176,6 @@ fn intervals_of_reports_have_the_truth_as_often_as_they_say() {
     };
     let numbers = [MIN_UNITS as u32, 30, 100];
     let rows = WORLDS.len() * numbers.len() * FIGURES.len();
-    println!("| figure | world | sessions | runs | without the truth | their 95 % interval |");
-    println!("| --- | --- | ---: | ---: | ---: | ---: |");
     for (world, seed) in WORLDS.iter().zip(300..) {
         let mut random = seeded(seed);
         let equal = World {
@@ -197,7 +196,7 @@ fn intervals_of_reports_have_the_truth_as_often_as_they_say() {
             for (missed, (name, _)) in missed.into_iter().zip(FIGURES) {
                 let found = fixed_interval(missed, runs, 0.95).expect("runs");
                 println!(
-                    "| {name} | {} | {sessions} | {runs} | {:.1} % | {:.1} to {:.1} % |",
+                    "| interval of the {name}, {sessions} sessions | {} | {runs} | {:.1} % | {:.1} % to {:.1} % | – |",
                     world.name,
                     100.0 * missed as f64 / runs as f64,
                     100.0 * found.lower,
