@@ -55,7 +55,6 @@ impl Folder {
             };
             call.tokens.reported.input = Some(tokens);
             call.model = Some("m|1".to_owned());
-            // Calls of one session are alike in these, so that few sessions would drift by chance.
             call.tokens.reported.cached_input = Some(100 * (place as u64 % 3));
             call.tokens.reported.output = Some(300 + 10 * (place as u64 % 11));
             call.tokens.normalised.answer = Some(300 + 10 * (place as u64 % 11));
@@ -175,6 +174,34 @@ async fn prompts_that_doubled_are_found_by_command_and_proxy() {
     tokio::time::timeout(TIMEOUT, gone)
         .await
         .expect("forgotten");
+}
+
+/// A route whose model was replaced five hours ago by one that has no reference.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_model_that_replaced_another_one_is_said_to_have() {
+    let folder = Folder::new();
+    let came = SystemTime::now() - HOUR * 5;
+    folder.store(28 * 24, 90_000.0, |place, call| {
+        let started = humantime::parse_rfc3339(&call.started_at).expect("an instant");
+        let model = if started < came { "m-1" } else { "m-2" };
+        call.model = Some(model.to_owned());
+        call.session = Some(format!("session {}", place / 10));
+    });
+    let said = folder.of_ledger(&[]).await;
+    let page = text(&said.stdout);
+    assert_eq!(said.status.code(), Some(3), "{page}{}", text(&said.stderr));
+    let sentence = "Model replaced: m-2 answers instead of m-1 since ";
+    assert!(page.contains(sentence), "{page}");
+    let before = folder.of_ledger(&["--at", "6h"]).await;
+    assert!(!text(&before.stdout).contains("Model replaced"));
+
+    let config = folder.config("[[drift]]\nname = \"all\"\n");
+    let process = Process::start(&config).await;
+    let (answer, metrics) = evaluated(&process).await;
+    let replaced = &answer["drifts"][0]["series"][0]["replaced"];
+    assert_eq!(replaced["model"], "m-1", "{answer:#}");
+    let series = "tokengauge_drift_series{drift=\"all\",signal=\"model\",state=\"drifted\"}";
+    assert_eq!(metrics[series], 1.0);
 }
 
 /// A backend that became slower three hours ago, when the hours alone do not date it yet.

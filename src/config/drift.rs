@@ -66,7 +66,7 @@ fn drift(
             .map_or(Drift::CURRENT, |span| span.get_ref().0),
         season: written.season.unwrap_or_default(),
         thresholds: Thresholds {
-            min_calls: written.min_calls.unwrap_or(default.min_calls),
+            min_sessions: written.min_sessions.unwrap_or(default.min_sessions),
             distance: written.distance.unwrap_or(default.distance),
             stability_index: written.stability_index.unwrap_or(default.stability_index),
             min_change: written.min_change.unwrap_or(default.min_change),

@@ -63,6 +63,17 @@ pub enum State {
     Drifted,
 }
 
+impl State {
+    /// The state of a signal that differs beyond chance, does not, or of which that is not known.
+    pub(crate) fn of(beyond: Option<bool>) -> State {
+        match beyond {
+            None => State::Learning,
+            Some(false) => State::Stable,
+            Some(true) => State::Drifted,
+        }
+    }
+}
+
 /// Calls of one model, route and workload.
 #[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 #[schemars(rename = "DriftSeries")]
@@ -73,10 +84,12 @@ pub struct Series {
     pub route: Option<String>,
     /// The workload.
     pub workload: Option<String>,
-    /// `drifted` where a signal has; `learning` where none is known.
+    /// `drifted` if a signal has, or if the model is new and replaced another one within a day; `learning` if none is known.
     pub state: State,
     /// What changed, when and why, in a sentence; or that it is not known.
     pub sentence: String,
+    /// The model that answered before this one took its place; `null` if there is none.
+    pub replaced: Option<Replaced>,
     /// Every signal that has calls.
     pub signals: Vec<SignalDrift>,
     /// Where the medians of hours, and of five minutes, jump, less the seasonal median; by time. Complete calls are a share.
@@ -85,6 +98,20 @@ pub struct Series {
     pub change_points_learning: Option<String>,
     /// Why means changed: the mix of calls, or calls of the same kind.
     pub why: Vec<Why>,
+}
+
+/// A model whose calls another one has now, on the same route and workload.
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[schemars(rename = "DriftReplaced")]
+pub struct Replaced {
+    /// The model that answered before.
+    pub model: String,
+    /// The last hour that has calls of it.
+    #[schemars(extend("format" = "date-time"))]
+    pub last_hour: String,
+    /// The first hour that has calls of the new one.
+    #[schemars(extend("format" = "date-time"))]
+    pub since: String,
 }
 
 /// One signal, in one class where it is kept by classes.
@@ -115,6 +142,8 @@ pub struct SignalDrift {
 pub struct Figures {
     /// Calls; of a reference the number that weighs as much once its hours are standardised (Kish).
     pub calls: f64,
+    /// The effective number of sessions (Kish), which `min_sessions` bounds. A call without a session counts as a session.
+    pub sessions: f64,
     /// The mean, exact.
     pub mean: f64,
     /// The median, within 1 %; `null` of shares.

@@ -53,6 +53,7 @@ pub fn assess(
         workload: series.workload.clone(),
         state: worst(signals.iter().map(|one| one.state)),
         sentence: String::new(),
+        replaced: None,
         signals,
         change_points,
         change_points_learning,
@@ -69,7 +70,7 @@ fn worst(states: impl Iterator<Item = State>) -> State {
     states.max().unwrap_or(State::Learning)
 }
 
-fn signals(windows: &Windows, settings: &Settings) -> Vec<SignalDrift> {
+pub(crate) fn signals(windows: &Windows<'_>, settings: &Settings) -> Vec<SignalDrift> {
     let mut found = Vec::new();
     for signal in SignalName::ALL {
         if signal.is_mix() {

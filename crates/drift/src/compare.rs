@@ -1,6 +1,7 @@
 //! How far a signal is from its reference.
 
 use crate::answer::{Figures, SignalDrift, State};
+use crate::chance;
 use crate::settings::{Season, Settings};
 use crate::signal::Cell;
 use crate::windows::{Missing, Pair, Weighted, Windows};
@@ -11,7 +12,11 @@ use tokengauge_stats::drift::{Distribution, stability_index};
 const LEAST_RANGE: f64 = 0.1;
 
 /// Compares one cell; `None` where neither window has calls with it.
-pub(crate) fn compare(windows: &Windows, cell: Cell, settings: &Settings) -> Option<SignalDrift> {
+pub(crate) fn compare(
+    windows: &Windows<'_>,
+    cell: Cell,
+    settings: &Settings,
+) -> Option<SignalDrift> {
     let (pair, learning) = match windows.pair(cell) {
         Ok(pair) => {
             let learning = too_few(&pair, settings);
@@ -23,15 +28,18 @@ pub(crate) fn compare(windows: &Windows, cell: Cell, settings: &Settings) -> Opt
     };
     let judged = pair.as_ref().filter(|_| learning.is_none());
     let sizes = judged.and_then(|pair| Sizes::of(pair).ok());
-    let state = match (&learning, &sizes) {
-        (Some(_), _) => State::Learning,
-        (None, Some(sizes)) if sizes.reach(settings) => State::Drifted,
-        (None, _) => State::Stable,
+    let beyond = match (judged, &sizes) {
+        (Some(pair), Some(sizes)) if sizes.reach(settings) => {
+            chance::beyond(windows, cell, pair, &[])
+        }
+        (Some(_), _) => Some(false),
+        (None, _) => None,
     };
+    let learning = learning.or_else(|| beyond.is_none().then(too_few_windows));
     Some(SignalDrift {
         signal: cell.signal,
         bucket: cell.place.map(|place| cell.signal.class(place)),
-        state,
+        state: State::of(beyond),
         learning,
         reference: pair.as_ref().map(|pair| figures(&pair.reference)),
         current: pair.as_ref().map(|pair| figures(&pair.current)),
@@ -51,16 +59,26 @@ pub(crate) fn no_reference(season: Season) -> String {
 
 /// Which window has too few calls, if one has.
 pub(crate) fn too_few(pair: &Pair, settings: &Settings) -> Option<String> {
-    let needed = settings.thresholds.min_calls as f64;
+    let needed = settings.thresholds.min_sessions as f64;
     let windows = [
         ("current window", &pair.current),
         ("reference", &pair.reference),
     ];
-    let few = windows.iter().find(|(_, window)| window.calls() < needed);
+    let few = windows
+        .iter()
+        .find(|(_, window)| window.sessions() < needed);
     few.map(|(name, window)| {
-        let calls = window.calls().floor();
-        format!("the {name} has {calls} of the {needed} calls that are needed")
+        let sessions = window.sessions().floor();
+        format!("the {name} has {sessions} of the {needed} sessions that are needed")
     })
+}
+
+/// That nobody can say yet how far windows are from each other by chance.
+pub(crate) fn too_few_windows() -> String {
+    format!(
+        "needs {} earlier windows to tell a change from chance",
+        chance::MIN_WINDOWS
+    )
 }
 
 /// The sizes of a difference.
@@ -105,6 +123,7 @@ fn figures(window: &Weighted) -> Figures {
     let quantile = |share| distribution.as_ref()?.quantile(share).ok();
     Figures {
         calls: window.calls(),
+        sessions: window.sessions(),
         mean: window.mean(),
         p50: quantile(0.5),
         p90: quantile(0.9),

@@ -1,13 +1,18 @@
 //! One comparison over all its series, asked of a ledger.
 
+use crate::State;
 use crate::answer::Entry;
 use crate::assess::{assess, span};
 use crate::fine::{refine, steps};
+use crate::replaced::replace;
 use crate::settings::{MAX_SERIES, Settings};
-use crate::windows::before;
+use crate::windows::{Hours, before};
 use std::time::SystemTime;
 use tokengauge_store::ledger::{QueryError, Reader};
-use tokengauge_store::query::DistributionSeries;
+use tokengauge_store::query::{DistributionSelector, DistributionSeries};
+
+/// Models of a route that one may have taken the place of, those with most calls.
+const MAX_OTHERS: usize = 5;
 
 /// Evaluates a comparison at an instant: of the series with calls in the current window the [`MAX_SERIES`] with most, one after
 /// the other, so that the hours of one alone are in memory. Series that are not reached while there is `time_left` are counted
@@ -33,10 +38,40 @@ pub fn evaluate(
         let mut one = assess(&series, &hours, settings, now);
         let steps = steps(reader, &one, now)?;
         refine(&mut one, &hours, &steps, settings);
+        if one.state == State::Learning {
+            let others = others(reader, &series, since, until)?;
+            replace(&mut one, &hours, &others, settings, until);
+        }
         found.push(one);
     }
     let left_out = count - found.len();
     Ok(Entry::of(settings, now, found, left_out))
+}
+
+/// The other models of a series' route and workload with most calls, by hour.
+fn others(
+    reader: &Reader,
+    series: &DistributionSeries,
+    since: SystemTime,
+    until: SystemTime,
+) -> Result<Vec<(DistributionSeries, Hours)>, QueryError> {
+    let selector = DistributionSelector {
+        model: None,
+        route: series.route.clone(),
+        workload: series.workload.clone(),
+    };
+    let found = reader.distributions(&selector, Some(since), Some(until))?;
+    let same = |other: &DistributionSeries| {
+        other != series && other.route == series.route && other.workload == series.workload
+    };
+    let mut found: Vec<_> = found.into_iter().filter(|(other, _)| same(other)).collect();
+    found.sort_by_key(|(_, calls)| std::cmp::Reverse(calls.calls()));
+    let most = found.into_iter().take(MAX_OTHERS);
+    most.map(|(other, _)| {
+        let hours = reader.hours_of_series(&other, Some(since), Some(until))?;
+        Ok((other, hours))
+    })
+    .collect()
 }
 
 /// The series with calls in the current window, those with most first.

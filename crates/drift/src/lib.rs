@@ -4,11 +4,15 @@
 
 mod answer;
 mod assess;
+#[cfg(test)]
+mod calibration;
+mod chance;
 mod change;
 mod compare;
 mod evaluate;
 mod fine;
 mod mix;
+mod replaced;
 mod sentence;
 mod settings;
 mod signal;
@@ -16,11 +20,12 @@ mod why;
 mod windows;
 
 pub use answer::{
-    ChangePoint, Entry, Figures, Series, SignalDrift, State, Stratum, Why, WindowTimes,
+    ChangePoint, Entry, Figures, Replaced, Series, SignalDrift, State, Stratum, Why, WindowTimes,
 };
 pub use assess::{assess, span};
 pub use change::{MIN_CHANGE_PERIODS, MIN_HOURLY_CALLS};
 pub use evaluate::evaluate;
 pub use fine::{STEP, Steps, refine, steps};
+pub use replaced::replace;
 pub use settings::{MAX_SERIES, Season, Select, Settings, Thresholds};
 pub use signal::SignalName;

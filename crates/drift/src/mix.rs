@@ -1,22 +1,17 @@
 //! How far the mix of outcomes or finish reasons is from its reference.
 
 use crate::answer::{Figures, SignalDrift, State};
-use crate::compare::{no_reference, too_few};
+use crate::chance::{self, PLACES};
+use crate::compare::{no_reference, too_few, too_few_windows};
 use crate::settings::Settings;
 use crate::signal::{Cell, SignalName};
-use crate::windows::{Missing, Pair, Windows};
+use crate::windows::{Missing, Pair, Weighted, Windows};
 use tokengauge_stats::drift::LEAST_SHARE;
 use tokengauge_store::query::Signal;
 
-/// Standard errors that a share must have moved by, in addition to the threshold on its size: a mix of halves moves by some
-/// per cent in 200 calls without a cause.
-const CHANCE: f64 = 3.0;
-/// The places of kinds in the store, more than there are.
-const PLACES: std::ops::Range<usize> = 0..16;
-
 /// Compares one mix; `None` where neither window has calls with it.
 pub(crate) fn compare(
-    windows: &Windows,
+    windows: &Windows<'_>,
     signal: SignalName,
     settings: &Settings,
 ) -> Option<SignalDrift> {
@@ -45,8 +40,8 @@ pub(crate) fn compare(
     };
     let shares = shares(windows, whole, &pair);
     let first = shares.first().copied().unwrap_or_default();
-    answer.reference = Some(figures(pair.reference.calls(), first.0));
-    answer.current = Some(figures(pair.current.calls(), first.1));
+    answer.reference = Some(figures(&pair.reference, first.0));
+    answer.current = Some(figures(&pair.current, first.1));
     answer.learning = too_few(&pair, settings);
     if answer.learning.is_some() {
         return Some(answer);
@@ -54,17 +49,18 @@ pub(crate) fn compare(
     let moved = shares.iter().map(|(was, is)| (is - was).abs()).sum::<f64>() / 2.0;
     answer.distance = Some(moved);
     answer.stability_index = Some(shares.iter().copied().map(index).sum());
-    let calls = (pair.reference.calls(), pair.current.calls());
-    let beyond_chance = shares.iter().any(|shares| beyond_chance(*shares, calls));
-    answer.state = match beyond_chance && moved >= settings.thresholds.outcome_share {
-        true => State::Drifted,
-        false => State::Stable,
+    let large = moved >= settings.thresholds.outcome_share;
+    let beyond = match large {
+        true => chance::beyond(windows, whole, &pair, &shares),
+        false => Some(false),
     };
+    answer.state = State::of(beyond);
+    answer.learning = beyond.is_none().then(too_few_windows);
     Some(answer)
 }
 
 /// The share of each kind before and now. The first is complete calls, or those that stopped by themselves.
-fn shares(windows: &Windows, whole: Cell, pair: &Pair) -> Vec<(f64, f64)> {
+fn shares(windows: &Windows<'_>, whole: Cell, pair: &Pair) -> Vec<(f64, f64)> {
     debug_assert!(matches!(
         whole.signal.stored(),
         Signal::Outcome | Signal::FinishReason
@@ -85,22 +81,16 @@ fn shares(windows: &Windows, whole: Cell, pair: &Pair) -> Vec<(f64, f64)> {
     PLACES.map(of).collect()
 }
 
-/// Whether a share moved by more than [`CHANCE`] standard errors of the difference of two shares.
-fn beyond_chance((was, is): (f64, f64), (before, now): (f64, f64)) -> bool {
-    let pooled = (was * before + is * now) / (before + now);
-    let error = (pooled * (1.0 - pooled) * (1.0 / before + 1.0 / now)).sqrt();
-    (is - was).abs() > CHANCE * error
-}
-
 /// What a kind adds to the population stability index.
 fn index((was, is): (f64, f64)) -> f64 {
     let (was, is) = (was.max(LEAST_SHARE), is.max(LEAST_SHARE));
     (is - was) * (is / was).ln()
 }
 
-fn figures(calls: f64, share: f64) -> Figures {
+fn figures(window: &Weighted, share: f64) -> Figures {
     Figures {
-        calls,
+        calls: window.calls(),
+        sessions: window.sessions(),
         mean: share,
         p50: None,
         p90: None,

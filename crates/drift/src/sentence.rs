@@ -10,6 +10,14 @@ const SAME_MEAN: f64 = 0.05;
 
 /// The sentence of a series whose other parts are known; `min_change` is the share below which a part of a mean is small.
 pub(crate) fn sentence(series: &Series, min_change: f64) -> String {
+    if let Some(replaced) = &series.replaced {
+        let model = series.model.as_deref().unwrap_or("another model");
+        let (old, since) = (&replaced.model, &replaced.since);
+        return format!(
+            "Model replaced: {model} answers instead of {old} since {since}. {}",
+            learning(series)
+        );
+    }
     match series.state {
         State::Learning => learning(series),
         State::Stable => stable(series),
@@ -30,11 +38,17 @@ fn learning(series: &Series) -> String {
 
 fn stable(series: &Series) -> String {
     let outcomes = of(series, SignalName::Outcome);
-    let calls = |figures: Option<Figures>| figures.map_or(0.0, |figures| figures.calls).round();
-    let (now, then) = outcomes.map_or((0.0, 0.0), |found| {
-        (calls(found.current), calls(found.reference))
-    });
-    format!("Nothing has changed beyond the thresholds: {now} calls now, {then} in the reference.")
+    let size = |figures: Option<Figures>| {
+        figures.map_or("no calls".to_owned(), |figures| {
+            format!(
+                "{:.0} calls of {:.0} sessions",
+                figures.calls, figures.sessions
+            )
+        })
+    };
+    let now = size(outcomes.and_then(|found| found.current));
+    let then = size(outcomes.and_then(|found| found.reference));
+    format!("Nothing has drifted: {now} now, {then} in the reference.")
 }
 
 fn drifted(series: &Series, min_change: f64) -> String {
@@ -146,12 +160,12 @@ fn moved(signal: SignalName, was: Figures, is: Figures) -> String {
         false => f64::INFINITY,
     };
     let how = match ratio {
-        _ if !ratio.is_finite() => "came up".to_owned(),
+        _ if !ratio.is_finite() => "appeared".to_owned(),
         1.8..2.2 => "about doubled".to_owned(),
         0.45..0.55 => "about halved".to_owned(),
         _ if ratio >= 1.0 + SAME_MEAN => format!("rose by {}", percent(ratio - 1.0)),
         _ if ratio <= 1.0 - SAME_MEAN => format!("fell by {}", percent(1.0 - ratio)),
-        _ => "changed in spread".to_owned(),
+        _ => "kept the mean, but not the spread".to_owned(),
     };
     let (was, is) = (number(was.mean), number(is.mean));
     format!("{how} (mean {was} → {is}{})", unit(signal))

@@ -64,11 +64,12 @@ pub enum Season {
     None,
 }
 
-/// How large a difference is drift. A series has drifted in a signal when it reaches all of those that apply.
+/// How large a difference is drift. A series has drifted in a signal when it reaches all of those that apply, by more than
+/// chance explains.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Thresholds {
-    /// Calls in either window before anything is said.
-    pub min_calls: u64,
+    /// Sessions in either window before anything is said.
+    pub min_sessions: u64,
     /// The Wasserstein-1 distance, in interquartile ranges of the reference.
     pub distance: f64,
     /// The population stability index over the reference's deciles.
@@ -82,7 +83,7 @@ pub struct Thresholds {
 impl Default for Thresholds {
     fn default() -> Self {
         Self {
-            min_calls: 200,
+            min_sessions: 5,
             distance: 0.3,
             stability_index: 0.2,
             min_change: 0.1,
@@ -133,6 +134,12 @@ impl Select {
 }
 
 impl Season {
+    /// The hours of a period; `None` where any hour is compared with any other.
+    pub(crate) fn hours(self) -> Option<u64> {
+        self.period()
+            .map(|period| period.as_secs() / HOUR.as_secs())
+    }
+
     /// The period; `None` where any hour is compared with any other.
     pub fn period(self) -> Option<Duration> {
         match self {
@@ -144,15 +151,6 @@ impl Season {
 
     /// The place of an hour, counted since 1970, in its period.
     pub(crate) fn slot(self, hour: u64) -> u64 {
-        self.period()
-            .map_or(0, |period| hour % (period.as_secs() / HOUR.as_secs()))
-    }
-
-    /// How many earlier hours at the same place a comparison needs: one alone may have been an exception.
-    pub(crate) fn min_hours(self) -> usize {
-        match self {
-            Season::None => 1,
-            Season::Week | Season::Day => 2,
-        }
+        self.hours().map_or(0, |period| hour % period)
     }
 }

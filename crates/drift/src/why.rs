@@ -7,7 +7,7 @@ use crate::windows::{Pair, Windows};
 use tokengauge_stats::mix::{Decomposition, Group, decompose};
 
 /// The decomposition of a signal's mean by its classes; `None` where a window has too few calls.
-pub(crate) fn why(windows: &Windows, signal: SignalName, settings: &Settings) -> Option<Why> {
+pub(crate) fn why(windows: &Windows<'_>, signal: SignalName, settings: &Settings) -> Option<Why> {
     let whole = Cell::all_of(signal);
     let all = windows.pair(whole).ok()?;
     if crate::compare::too_few(&all, settings).is_some() {

@@ -2,7 +2,7 @@
 
 use crate::settings::{Season, Settings};
 use crate::signal::Cell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime};
 use tokengauge_stats::drift::Point;
 use tokengauge_store::query::{Distribution, Distributions};
@@ -12,18 +12,22 @@ pub type Hours = BTreeMap<SystemTime, Distributions>;
 
 /// The least share of the current calls whose hours have a reference.
 const LEAST_COVERED: f64 = 0.5;
+/// Hours on either side that an hour is compared with if its own place in the season has too few: quiet nights have hours
+/// without a call, and the hours around them are like them.
+const NEIGHBOURS: u64 = 3;
 
 /// Both windows, each by the place of its hours in the season.
-pub(crate) struct Windows {
-    season: Season,
-    reference: BTreeMap<u64, Slot>,
-    current: BTreeMap<u64, Slot>,
-}
-
-#[derive(Default)]
-struct Slot {
-    hours: usize,
-    calls: Distributions,
+pub(crate) struct Windows<'h> {
+    pub(crate) season: Season,
+    /// The hours of the reference, ascending, counted since 1970.
+    pub(crate) reference: Vec<(u64, &'h Distributions)>,
+    /// The current calls by place, and what each is compared with; `None` if that is not known.
+    current: BTreeMap<u64, (Distributions, Option<Distributions>)>,
+    /// All calls of the current window.
+    all: Distributions,
+    /// The first hour of the current window, and the length of the window in hours.
+    pub(crate) begins: u64,
+    pub(crate) length: u64,
 }
 
 /// Why two windows cannot be compared in a cell.
@@ -50,13 +54,19 @@ pub(crate) struct Weighted {
     weight: f64,
     squares: f64,
     total: f64,
+    /// Σ w² ÷ sessions over the hours.
+    squares_by_session: f64,
 }
 
 impl Weighted {
-    fn add(&mut self, cell: &Distribution, factor: f64) {
+    fn add(&mut self, cell: &Distribution, factor: f64, all: &Distributions) {
         let calls = cell.calls() as f64;
+        if calls == 0.0 {
+            return;
+        }
         self.weight += factor * calls;
         self.squares += factor * factor * calls;
+        self.squares_by_session += (factor * calls).powi(2) / sessions_of(all, calls);
         self.total += factor * calls * cell.mean().unwrap_or_default();
         let points = cell.points().map(|(value, times)| Point {
             value,
@@ -67,10 +77,12 @@ impl Weighted {
 
     /// Kish's effective number of calls: (Σ w)² ÷ Σ w².
     pub(crate) fn calls(&self) -> f64 {
-        match self.squares > 0.0 {
-            true => self.weight * self.weight / self.squares,
-            false => 0.0,
-        }
+        effective(self.weight, self.squares)
+    }
+
+    /// The number of equally large sessions that say as much.
+    pub(crate) fn sessions(&self) -> f64 {
+        effective(self.weight, self.squares_by_session)
     }
 
     pub(crate) fn weight(&self) -> f64 {
@@ -86,25 +98,51 @@ impl Weighted {
     }
 }
 
-impl Windows {
+/// The sessions that a part of the calls is worth, in proportion. A class of prompts may have all its calls from few sessions.
+pub(crate) fn sessions_of(all: &Distributions, calls: f64) -> f64 {
+    match all.calls() {
+        0 => calls,
+        of => calls * (all.sessions() / of as f64).min(1.0),
+    }
+}
+
+fn effective(weight: f64, squares: f64) -> f64 {
+    match squares > 0.0 {
+        true => weight * weight / squares,
+        false => 0.0,
+    }
+}
+
+impl<'h> Windows<'h> {
     /// Sorts the hours of a series into both windows, of which the current one ends at `until`.
-    pub(crate) fn of(hours: &Hours, settings: &Settings, until: SystemTime) -> Windows {
+    pub(crate) fn of(hours: &'h Hours, settings: &Settings, until: SystemTime) -> Windows<'h> {
+        let season = settings.season;
         let current_since = before(until, settings.current);
-        let mut windows = Windows {
-            season: settings.season,
-            reference: BTreeMap::new(),
-            current: BTreeMap::new(),
-        };
-        for (at, calls) in hours.range(before(current_since, settings.reference)..until) {
-            let slots = match *at < current_since {
-                true => &mut windows.reference,
-                false => &mut windows.current,
-            };
-            let slot = slots.entry(settings.season.slot(hour_of(*at))).or_default();
-            slot.hours += 1;
-            slot.calls.merge(calls);
+        let since = before(current_since, settings.reference);
+        let reference = hours.range(since..current_since);
+        let reference: Vec<_> = reference.map(|(at, calls)| (hour_of(*at), calls)).collect();
+        let mut current: BTreeMap<u64, Distributions> = BTreeMap::new();
+        let mut all = Distributions::default();
+        for (at, calls) in hours.range(current_since..until) {
+            current
+                .entry(season.slot(hour_of(*at)))
+                .or_default()
+                .merge(calls);
+            all.merge(calls);
         }
-        windows
+        let begins = hour_of(current_since);
+        let compared = current.into_iter().map(|(slot, calls)| {
+            let comparable = comparable(&reference, season, slot, begins);
+            (slot, (calls, comparable))
+        });
+        Windows {
+            season,
+            current: compared.collect(),
+            all,
+            reference,
+            begins,
+            length: settings.current.as_secs() / 3_600,
+        }
     }
 
     /// One cell in both windows.
@@ -115,34 +153,86 @@ impl Windows {
     /// One cell in both windows, where hours weigh by the calls in another: classes by those of all classes together, so
     /// that their shares are of the same whole.
     pub(crate) fn weighed_by(&self, cell: Cell, whole: Cell) -> Result<Pair, Missing> {
-        let (mut reference, mut current) = (Weighted::default(), Weighted::default());
+        let mut reference = Weighted::default();
+        let mut current = Distribution::default();
         let (mut all, mut covered) = (0.0, 0.0);
-        for (slot, now) in &self.current {
-            let now_whole = whole.of(&now.calls).calls() as f64;
+        for (now, then) in self.current.values() {
+            let now_whole = whole.of(now).calls() as f64;
             all += now_whole;
-            let then = self.reference.get(slot);
-            let then = then.filter(|then| then.hours >= self.season.min_hours());
             let Some(then) = then else { continue };
-            let then_whole = whole.of(&then.calls).calls() as f64;
+            let then_whole = whole.of(then).calls() as f64;
             if now_whole == 0.0 || then_whole == 0.0 {
                 continue;
             }
             covered += now_whole;
-            reference.add(&cell.of(&then.calls), now_whole / then_whole);
-            current.add(&cell.of(&now.calls), 1.0);
+            reference.add(&cell.of(then), now_whole / then_whole, then);
+            current.merge(&cell.of(now));
         }
         if all == 0.0 {
-            let has = |slot: &Slot| whole.of(&slot.calls).calls() > 0;
-            return Err(match self.reference.values().any(has) {
+            let has = |(_, calls): &(u64, &Distributions)| whole.of(calls).calls() > 0;
+            return Err(match self.reference.iter().any(has) {
                 true => Missing::Current,
                 false => Missing::Signal,
             });
         }
-        match covered >= LEAST_COVERED * all {
-            true => Ok(Pair { reference, current }),
-            false => Err(Missing::Reference),
+        if covered < LEAST_COVERED * all {
+            return Err(Missing::Reference);
         }
+        let mut weighted = Weighted::default();
+        weighted.add(&current, 1.0, &self.all);
+        Ok(Pair {
+            reference,
+            current: weighted,
+        })
     }
+
+    /// The current calls of each place in the season that has a reference, with that reference.
+    pub(crate) fn compared(&self) -> impl Iterator<Item = (&Distributions, &Distributions)> {
+        let current = self.current.values();
+        current.filter_map(|(now, then)| Some((now, then.as_ref()?)))
+    }
+}
+
+/// The calls of the reference that a place in the season is compared with: the calls at the same place. If too few periods have
+/// any, the hours around it also count. Hours just before the current window are in the current period, and do not count.
+fn comparable(
+    reference: &[(u64, &Distributions)],
+    season: Season,
+    slot: u64,
+    begins: u64,
+) -> Option<Distributions> {
+    let Some(period) = season.hours() else {
+        return merged(reference.iter());
+    };
+    // A night has hours of two days, which are one period.
+    let number = |hour: u64| (hour + period / 2 - slot) / period;
+    let hour = begins + (slot + period - begins % period) % period;
+    let now = number(hour);
+    // Other hours are for places that were quiet, not for those that have not been there often enough.
+    let (oldest, _) = reference.first()?;
+    let reach = match oldest + MIN_PERIODS as u64 * period <= hour {
+        true => NEIGHBOURS,
+        false => 0,
+    };
+    (0..=reach).find_map(|reach| {
+        let near = reference.iter().filter(|(hour, _)| {
+            let apart = (hour % period).abs_diff(slot);
+            apart.min(period - apart) <= reach && number(*hour) < now
+        });
+        let periods: BTreeSet<u64> = near.clone().map(|(hour, _)| number(*hour)).collect();
+        (periods.len() >= MIN_PERIODS).then(|| merged(near))?
+    })
+}
+
+/// How many earlier periods a comparison needs: a single one may have been an exception.
+const MIN_PERIODS: usize = 2;
+
+fn merged<'a>(hours: impl Iterator<Item = &'a (u64, &'a Distributions)>) -> Option<Distributions> {
+    let mut all = None;
+    for (_, calls) in hours {
+        all.get_or_insert_with(Distributions::default).merge(calls);
+    }
+    all
 }
 
 /// An instant so long before; 1970 where there is none.

@@ -4,11 +4,23 @@ use crate::check;
 use crate::distribution::student_quantile;
 use crate::error::{Error, Result};
 use crate::interval::Interval;
-use crate::ratio::{Arm, Unit};
+use crate::moments::quantile_of_sorted;
+use crate::random::seeded;
+use crate::ratio::Unit;
+use rand::RngExt;
 use statrs::function::beta::beta_reg;
 
 /// Halvings of the range that a bound is in: more than a number's digits.
 const HALVINGS: u32 = 60;
+
+/// Units that an interval needs. With fewer units, intervals of skewed figures miss the truth more often than they say.
+pub const MIN_UNITS: usize = 15;
+/// The number of equally large units that all of them have to be worth (Kish): one unit with nearly all calls says nothing of
+/// others.
+const LEAST_EQUAL: f64 = 2.0;
+/// With more units than these, Student's t is as good as resampling.
+const FEW_UNITS: usize = 300;
+const RESAMPLES: usize = 999;
 
 /// A value and the number of the unit that it is of: a call's, and its session's.
 pub type Observation = (f64, u32);
@@ -77,9 +89,9 @@ impl Sample {
     /// Of independent values (a unit for each) they are those of the binomial distribution, whatever the values are distributed
     /// like. Values of one unit depend on each other, so that all of them say as much as fewer independent ones: their number is
     /// p (1 − p) over the variance, clustered by unit, of the share of values at or below the quantile; it is no more than there
-    /// are values, and is lowered for the number of units by Student's t.
+    /// are values, and is lowered for the number of equally large units by Student's t. The variance is the jackknife's.
     ///
-    /// It assumes independent units, a few dozen of them at least, and one look.
+    /// It assumes independent units, and one look. [`MIN_UNITS`] are needed.
     ///
     /// Source: Woodruff, "Confidence intervals for medians and other position measures", JASA 47 (1952); Korn and Graubard,
     /// "Confidence intervals for proportions with small expected number of positive counts", Survey Methodology 24 (1998): R's
@@ -87,7 +99,7 @@ impl Sample {
     ///
     /// # Errors
     ///
-    /// With fewer than two units, and when a share or the confidence is not between 0 and 1.
+    /// With fewer than [`MIN_UNITS`] units, and when a share or the confidence is not between 0 and 1.
     ///
     /// ```
     /// use tokengauge_stats::clustered::Sample;
@@ -152,7 +164,7 @@ impl Sample {
 ///
 /// # Errors
 ///
-/// With fewer than two units, without calls, and when the confidence is not between 0 and 1.
+/// With fewer than [`MIN_UNITS`] units, and when the confidence is not between 0 and 1.
 ///
 /// ```
 /// use tokengauge_stats::clustered::share_interval;
@@ -178,27 +190,141 @@ pub fn share_interval(
     )
 }
 
+/// The interval of a ratio of sums above 0, such as tokens per second, by its logarithm, so that no bound is below 0.
+///
+/// Its standard error is the jackknife's over units; its reach is Student's t, with the degrees of freedom of as many equally
+/// large units, and of up to 300 units the bootstrap-t's if that is more: ratios of few units are skewed.
+///
+/// It assumes independent units, and one look. [`MIN_UNITS`] are needed.
+///
+/// Sources: MacKinnon, Nielsen and Webb, "Cluster-robust inference: a guide to empirical practice", Journal of Econometrics 232
+/// (2023), for the jackknife (CV3); Carter, Schnepel and Steigerwald, "Asymptotic behavior of a t test robust to cluster
+/// heterogeneity", Review of Economics and Statistics 99 (2017), for effective clusters; Efron and Tibshirani, "An introduction
+/// to the bootstrap" (1993), chapter 12.
+///
+/// # Errors
+///
+/// With fewer units, when the ratio or the one without a unit is 0, and when the confidence is not between 0 and 1.
+///
+/// ```
+/// use tokengauge_stats::clustered::ratio_interval;
+/// use tokengauge_stats::ratio::Unit;
+///
+/// let sessions = (0..30).map(|n| Unit { numerator: 480.0 + f64::from(n), denominator: 10.0 });
+/// assert!(ratio_interval(sessions.clone(), 0.95).unwrap().is_within(49.0, 50.0));
+/// assert!(ratio_interval(sessions.take(5), 0.95).is_err());
+/// ```
+pub fn ratio_interval(
+    units: impl Iterator<Item = Unit> + Clone,
+    confidence: f64,
+) -> Result<Interval> {
+    let found = Jackknife::of(units.clone(), f64::ln)?;
+    let tail = check::left_out(confidence)? / 2.0;
+    let t = student_quantile(1.0 - tail, found.degrees_of_freedom)?;
+    let units: Vec<Unit> = units.filter(|unit| unit.denominator > 0.0).collect();
+    let [low, high] = match units.len() <= FEW_UNITS {
+        true => resampled(&units, found.value, tail),
+        false => [0.0, 0.0],
+    };
+    let error = found.variance.sqrt();
+    Interval::new(
+        (found.value - high.max(t) * error).exp(),
+        (found.value + (-low).max(t) * error).exp(),
+    )
+}
+
+/// Quantiles of the studentised error of the logarithm over resamples; the same units always give the same quantiles.
+fn resampled(units: &[Unit], value: f64, tail: f64) -> [f64; 2] {
+    let mut random = seeded(1);
+    let mut drawn = units.to_vec();
+    let mut draw = || {
+        for unit in &mut drawn {
+            *unit = units[random.random_range(0..units.len())];
+        }
+        let above: f64 = drawn.iter().map(|unit| unit.numerator).sum();
+        let below: f64 = drawn.iter().map(|unit| unit.denominator).sum();
+        let part = |unit: &Unit| unit.numerator / above - unit.denominator / below;
+        let squares: f64 = drawn.iter().map(|unit| part(unit).powi(2)).sum();
+        let count = units.len() as f64;
+        ((above / below).ln() - value) / (squares * count / (count - 1.0)).sqrt()
+    };
+    let errors = (0..RESAMPLES).map(|_| draw());
+    let mut errors: Vec<f64> = errors.filter(|error| error.is_finite()).collect();
+    errors.sort_by(f64::total_cmp);
+    match errors.is_empty() {
+        true => [0.0, 0.0], // all units are alike
+        false => [tail, 1.0 - tail].map(|share| quantile_of_sorted(&errors, share)),
+    }
+}
+
 /// How many independent calls those of the units are worth, by the share that have something.
-fn effective(units: impl Iterator<Item = (f64, f64)>, confidence: f64) -> Result<f64> {
-    let arm: Arm = units
-        .map(|(numerator, denominator)| Unit {
-            numerator,
-            denominator,
-        })
-        .collect();
-    let ratio = arm.ratio()?;
-    let calls = arm.denominators();
-    let alone = ratio.value * (1.0 - ratio.value);
+fn effective(units: impl Iterator<Item = (f64, f64)> + Clone, confidence: f64) -> Result<f64> {
+    let parts = units.map(|(numerator, denominator)| Unit {
+        numerator,
+        denominator,
+    });
+    let found = Jackknife::of(parts, |share| share)?;
+    let calls = found.denominators;
+    if calls <= found.units {
+        return Ok(calls); // every call is a unit
+    }
+    let alone = found.value * (1.0 - found.value);
     // With divisor n, by which calls that are units themselves are worth as many as they are.
-    let variance = ratio.variance * ratio.degrees_of_freedom / ratio.units as f64;
+    let variance = found.variance * (found.units - 1.0) / found.units;
     let worth = match variance > 0.0 && alone > 0.0 {
         true => (alone / variance).min(calls),
         false => calls,
     };
     let tail = 1.0 - check::left_out(confidence)? / 2.0;
     let of_calls = student_quantile(tail, (calls - 1.0).max(1.0))?;
-    let of_units = student_quantile(tail, ratio.degrees_of_freedom)?;
+    let of_units = student_quantile(tail, found.degrees_of_freedom)?;
     check::answer((worth * (of_calls / of_units).powi(2)).min(calls))
+}
+
+/// A ratio of sums on some scale, and its variance by leaving out each unit in turn.
+struct Jackknife {
+    value: f64,
+    variance: f64,
+    units: f64,
+    degrees_of_freedom: f64,
+    denominators: f64,
+}
+
+impl Jackknife {
+    /// Unlike the delta method, leaving units out does not make large ones look as if they fitted the ratio that they make.
+    /// The degrees of freedom are the effective number of units (Kish) less one, or fewer if a few units make most of the
+    /// variance, by Satterthwaite: as many as there are units when the parts of the units are normal.
+    fn of(units: impl Iterator<Item = Unit> + Clone, scale: impl Fn(f64) -> f64) -> Result<Self> {
+        let units = units.filter(|unit| unit.denominator > 0.0);
+        let (mut count, mut above, mut below, mut sizes) = (0, 0.0, 0.0, 0.0);
+        for unit in units.clone() {
+            count += 1;
+            above += unit.numerator;
+            below += unit.denominator;
+            sizes += unit.denominator * unit.denominator;
+        }
+        check::at_least(MIN_UNITS, count)?;
+        let value = check::answer(scale(above / below))?;
+        let (mut squares, mut fourth_powers) = (0.0, 0.0);
+        for unit in units {
+            let without = (above - unit.numerator) / (below - unit.denominator);
+            let square = (scale(without) - value).powi(2);
+            squares += square;
+            fourth_powers += square * square;
+        }
+        let mut equal = below * below / sizes;
+        if fourth_powers > 0.0 {
+            equal = equal.min(3.0 * squares * squares / fourth_powers);
+        }
+        let units = count as f64;
+        Ok(Self {
+            value,
+            variance: check::answer(squares * (units - 1.0) / units)?,
+            units,
+            degrees_of_freedom: equal.max(LEAST_EQUAL) - 1.0,
+            denominators: below,
+        })
+    }
 }
 
 /// The probability that at most `count` of `calls` have what a share of all have: the binomial distribution, for numbers that
@@ -341,6 +467,9 @@ pub fn relative_difference(
 }
 
 #[cfg(test)]
+mod calibration;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
@@ -379,7 +508,10 @@ mod tests {
     fn one_session_shows_nothing_of_others() {
         assert_eq!(
             alike(1, 50).quantile_interval(0.5, 0.95),
-            Err(Error::TooFew { needed: 2, got: 1 })
+            Err(Error::TooFew {
+                needed: MIN_UNITS,
+                got: 1
+            })
         );
         assert!(Sample::new(vec![(f64::NAN, 1)]).is_err() && Sample::new(Vec::new()).is_err());
     }

@@ -12,7 +12,7 @@
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Error {
     /// There are fewer observations (or trials, units, batches) than the method needs.
-    #[error("{got} observations where {needed} are needed")]
+    #[error("too few observations: {got} of the {needed} that are needed")]
     TooFew {
         /// The least number that would do.
         needed: usize,
@@ -20,7 +20,7 @@ pub enum Error {
         got: usize,
     },
     /// There are more observations than the method has memory or time for.
-    #[error("{got} observations where at most {allowed} are possible")]
+    #[error("too many observations: {got}, and at most {allowed} are possible")]
     TooMany {
         /// The largest number that is possible.
         allowed: usize,
@@ -28,13 +28,13 @@ pub enum Error {
         got: usize,
     },
     /// A value is NaN or infinite, or the answer would be too large for a number.
-    #[error("a value is not finite")]
+    #[error("a value is not a finite number")]
     NotFinite,
     /// Something that is divided by is zero: the level of a relative change, the sum under a ratio.
-    #[error("the level to divide by is zero")]
+    #[error("the baseline is zero, so that no change relative to it exists")]
     ZeroLevel,
     /// All values are equal, so that their spread is zero and nothing can be judged by it.
-    #[error("the values do not vary")]
+    #[error("all values are equal, so that their spread says nothing")]
     NoVariation,
     /// A parameter is outside its range.
     #[error("{name} must be {wanted}, not {value}")]
@@ -47,7 +47,7 @@ pub enum Error {
         value: f64,
     },
     /// Two lists that belong together differ in length.
-    #[error("{got} values for {wanted}")]
+    #[error("{got} values where {wanted} are expected")]
     LengthsDiffer {
         /// The length of the first.
         wanted: usize,

@@ -48,6 +48,8 @@ pub(crate) struct CallFigures {
     pub(crate) tps_unavailable: bool,
     pub(crate) finish: FinishClasses,
     pub(crate) concurrency: Option<u32>,
+    /// Tells its session from others: see [`session_number`].
+    pub(crate) session: u64,
 }
 
 impl CallFigures {
@@ -79,6 +81,7 @@ impl CallFigures {
             tps_unavailable: record.tps.unavailable.is_some(),
             finish: FinishClasses::of(&record.finish_reasons),
             concurrency,
+            session: session_number(record.session.as_deref(), ms),
         }
     }
 
@@ -154,6 +157,18 @@ impl CallFigures {
     }
 }
 
+/// A number of a session, by its name, or of a call without one, by when it began (in milliseconds since 1970). It is in files, so
+/// that it must not change.
+///
+/// Source: Fowler, Noll and Vo, FNV-1a, RFC 9923.
+pub(crate) fn session_number(session: Option<&str>, started_ms: i64) -> u64 {
+    let own = started_ms.to_le_bytes();
+    let bytes = session.map_or(own.as_slice(), str::as_bytes);
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}
+
 fn scaled(value: Option<f64>, by: f64) -> Option<i64> {
     value
         .filter(|value| value.is_finite())
@@ -182,6 +197,7 @@ impl CallFigures {
             tps_unavailable: false,
             finish: FinishClasses::default(),
             concurrency: None,
+            session: 0,
         }
     }
 }

@@ -39,7 +39,7 @@ impl Sketch {
     }
 
     /// The value that stands for a class; the smallest holds what is 0 or less.
-    fn middle(class: i32) -> f64 {
+    pub(crate) fn middle(class: i32) -> f64 {
         if class == -MAX_CLASS {
             return 0.0;
         }

@@ -44,8 +44,8 @@ fn series(page: &mut String, series: &Series) -> std::fmt::Result {
     writeln!(page, "{}\n", series.sentence)?;
     writeln!(
         page,
-        "| signal | class | state | calls then | calls now | mean then | mean now | p50 then | p50 now | distance | PSI |\n\
-         |---|---|---|--:|--:|--:|--:|--:|--:|--:|--:|"
+        "| signal | class | state | sessions then | sessions now | calls then | calls now | mean then | mean now | p50 then | p50 now | distance | PSI |\n\
+         |---|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|"
     )?;
     series.signals.iter().try_for_each(|one| row(page, one))?;
     writeln!(page)?;
@@ -80,9 +80,10 @@ fn row(page: &mut String, one: &SignalDrift) -> std::fmt::Result {
     };
     writeln!(
         page,
-        "| {} | {} | {state} | {} | {} | {} | {} | {} |",
+        "| {} | {} | {state} | {} | {} | {} | {} | {} | {} |",
         one.signal.as_str(),
         one.bucket.as_deref().unwrap_or("all"),
+        both(|figures| Some(figures.sessions.floor())),
         both(|figures| Some(figures.calls.floor())),
         both(|figures| Some(figures.mean)),
         both(|figures| figures.p50),

@@ -157,6 +157,16 @@ fn export(registry: &Registry, entry: &Entry) {
             registry.series(&names::DRIFT_SERIES, &labels).set(series);
         }
     }
+    let replaced = |one: &&Series| one.replaced.is_some() && one.state == State::Drifted;
+    let labels = labels::DriftState {
+        drift,
+        signal: "model",
+        state: State::Drifted.into(),
+    };
+    let replaced = entry.series.iter().filter(replaced).count();
+    registry
+        .series(&names::DRIFT_SERIES, &labels)
+        .set(replaced as f64);
 }
 
 /// The largest distance of a signal over all classes, and the series by state: that of the class that is furthest.

@@ -46,7 +46,7 @@ pub(super) struct Difference {
     /// Whether it is relative to the baseline (0.08 is 8 % more); else it is one of shares.
     pub(super) relative: bool,
     pub(super) value: f64,
-    /// `null` where one of both has too few calls for it.
+    /// `null` where one of both has too few calls or sessions for it.
     pub(super) lower: Option<f64>,
     pub(super) upper: Option<f64>,
 }

@@ -60,6 +60,7 @@ fn group(dimensions: &[&'static str], row: &Row) -> Value {
     value["by"] = by(dimensions, &row.group.names);
     value["judged"] = judged(&row.judged);
     value["fingerprint"] = json!(row.fingerprint);
+    value["sessions"] = json!(row.sessions);
     let estimates = row.estimates.iter();
     let estimates: BTreeMap<_, _> = estimates
         .map(|(figure, estimate)| (figure.as_str(), estimate))

@@ -3,9 +3,8 @@
 use super::observations::{Observation, Observations};
 use serde::Serialize;
 use strum::VariantArray;
-use tokengauge_stats::clustered::{Contributions, Sample, share_interval};
-use tokengauge_stats::ratio::{Arm, Unit};
-use tokengauge_stats::student;
+use tokengauge_stats::clustered::{Contributions, Sample, ratio_interval, share_interval};
+use tokengauge_stats::ratio::Unit;
 
 /// The confidence of rows' intervals.
 pub(super) const CONFIDENCE: f64 = 0.95;
@@ -137,11 +136,9 @@ impl Estimator {
                 (sample.quantile(*share), bounds, sample.units())
             }
             Data::Ratio(units) => {
-                let arm: Arm = units.iter().map(|(_, unit)| *unit).collect();
-                let interval = arm.ratio().and_then(|ratio| ratio.interval(confidence));
-                // None of the ratios is below 0.
-                let bounds = interval.ok();
-                let bounds = bounds.map(|bounds| (Some(bounds.lower.max(0.0)), Some(bounds.upper)));
+                let parts = units.iter().map(|(_, unit)| *unit);
+                let interval = ratio_interval(parts, confidence).ok();
+                let bounds = interval.map(|bounds| (Some(bounds.lower), Some(bounds.upper)));
                 (ratio(units), bounds, units.len())
             }
             Data::Share(units) => {
@@ -252,11 +249,14 @@ pub(super) fn independent(values: &[f64], share: Option<f64>) -> Option<Estimate
             (sample.quantile(share), bounds.0, bounds.1)
         }
         None => {
-            let mean = student::mean(values, CONFIDENCE).ok();
-            let interval = mean.map(|mean| mean.interval);
+            let parts = values.iter().map(|value| Unit {
+                numerator: *value,
+                denominator: 1.0,
+            });
+            let interval = ratio_interval(parts, CONFIDENCE).ok();
             (
                 values.iter().sum::<f64>() / values.len() as f64,
-                interval.map(|interval| interval.lower.max(0.0)),
+                interval.map(|interval| interval.lower),
                 interval.map(|interval| interval.upper),
             )
         }

@@ -2,7 +2,7 @@
 
 use super::differences::{ComparedRow, Differences, differences};
 use super::estimates::{self, Estimate, Figure};
-use super::observations::{Judged, Observation, Observations, Units};
+use super::observations::{Judged, Observation, Observations, Sessions, Units};
 use super::variants::Variants;
 use crate::call::CallRecord;
 use crate::history::{Groups, TimedCall, quantile, tasks};
@@ -140,6 +140,7 @@ impl Report {
                     .collect(),
                 judged: [&found.tps, &found.ttft, &found.cost].map(Clone::clone),
                 fingerprint: concurrency.fingerprint(found),
+                sessions: found.sessions(),
                 group,
             }
         };
@@ -266,6 +267,7 @@ pub(super) struct Row {
     pub(super) judged: [Judged; 3],
     /// What its calls asked for.
     pub(super) fingerprint: Fingerprint,
+    pub(super) sessions: Sessions,
 }
 
 /// How many of the report's calls were under way at an instant.

@@ -4,12 +4,14 @@ use super::differences::Differences;
 use super::estimates::{CONFIDENCE, Estimate};
 use super::figures::{Report, Row, joined};
 use super::grid::{UNKNOWN, range, seconds};
+use super::observations::Sessions;
 use super::text::shortened;
 use crate::command::measured_by::measured_by;
 use crate::query::{Coverage, Mark};
 use std::collections::BTreeMap;
 use std::time::SystemTime;
 use tokengauge_core::time::rfc3339_seconds;
+use tokengauge_stats::clustered::MIN_UNITS;
 
 /// How a name from traffic is written: harmless within a line, or within Markdown.
 pub(super) type Shown = fn(&str) -> String;
@@ -17,8 +19,11 @@ pub(super) type Shown = fn(&str) -> String;
 /// Characters of names within a sentence.
 const MAX_NAMES: usize = 48;
 
-/// Rows whose work is described; the JSON has that of all.
+/// Rows that are described at most; the JSON has all.
 const DESCRIBED: usize = 12;
+
+/// The share of a row's calls from which on one session makes its figures.
+const MOST_OF_ONE: f64 = 1.0 / 3.0;
 
 /// Marks that are listed at most; JSON has up to a thousand.
 const LISTED: usize = 50;
@@ -56,7 +61,8 @@ pub(super) fn about_differences(found: &Differences, shown: Shown) -> Vec<String
     let baseline = row_name(&found.baseline, shown);
     let about = format!(
         "Differences from {baseline}: in percent of it, errors in percentage points. All intervals hold at once in {:.0} of 100 \
-         reports (Bonferroni: each is of {:.2} %). {clear} of them leave out 0, and are marked `*`: no other difference is shown.",
+         reports (Bonferroni: each is of {:.2} %). {clear} of them leave out 0, and are marked `*`: whether the others are \
+         differences cannot be told. `too few`: {MIN_UNITS} sessions are needed in both rows.",
         found.confidence * 100.0,
         found.confidence_of_each * 100.0,
     );
@@ -97,6 +103,8 @@ pub(super) fn about(report: &Report, rows: &[Row], shown: Shown) -> Vec<String> 
     about.push(coverage(&report.coverage));
     about.extend(judged(report));
     about.push(intervals(report));
+    let sessions = rows.iter().filter_map(|row| sessions(row, shown));
+    about.extend(sessions.take(DESCRIBED));
     about.push(
         "TPS is tokens per second of one stream while it decodes, by the same tokenizer for every model; \
          judged are the calls that have one. p10, p5 and p1 are the slow tail: 90, 95 and 99 of 100 calls are as \
@@ -181,9 +189,30 @@ fn judged(report: &Report) -> Vec<String> {
 fn intervals(report: &Report) -> String {
     format!(
         "Below a figure is its {:.0} % interval, clustered by session: calls of one session depend on each other, and {} \
-         sessions are in this report, a call without one being a session of its own. `too few` has neither bound. \
-         Calls, tokens, cost and req/s are counted whole and have none.",
+         sessions are in this report, a call without one being a session of its own. `too few` has neither bound: \
+         {MIN_UNITS} sessions are needed. Calls, tokens, cost and req/s are counted whole and have none.",
         CONFIDENCE * 100.0,
         report.units(),
     )
+}
+
+/// That a row has too few sessions for intervals, or that one of them has too many of its calls.
+fn sessions(row: &Row, shown: Shown) -> Option<String> {
+    let name = row_name(&row.group.names, shown);
+    let Sessions {
+        count,
+        calls_of_largest,
+    } = row.sessions;
+    if count < MIN_UNITS as u64 {
+        return Some(format!(
+            "Too few sessions for intervals of {name}: {count} of the {MIN_UNITS} that are needed. Take a longer time."
+        ));
+    }
+    let share = calls_of_largest as f64 / row.group.calls as f64;
+    (share > MOST_OF_ONE).then(|| {
+        format!(
+            "One session has {:.0} % of the calls of {name}, and decides its figures.",
+            share * 100.0
+        )
+    })
 }

@@ -70,6 +70,14 @@ pub(super) struct Observations {
     pub(super) fingerprint: FingerprintBuilder,
 }
 
+/// The sessions of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(super) struct Sessions {
+    pub(super) count: u64,
+    /// Calls of the session that has most.
+    pub(super) calls_of_largest: u64,
+}
+
 /// Numbers the sessions of all groups.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Units {
@@ -97,6 +105,18 @@ impl Units {
 }
 
 impl Observations {
+    /// The number of sessions, calls without one being one each, and the calls of the one that has most.
+    pub(super) fn sessions(&self) -> Sessions {
+        let mut calls: HashMap<u32, u64> = HashMap::new();
+        for call in &self.calls {
+            *calls.entry(call.unit).or_default() += 1;
+        }
+        Sessions {
+            count: calls.len() as u64,
+            calls_of_largest: calls.into_values().max().unwrap_or(0),
+        }
+    }
+
     /// Adds a call; `timed` is false where its speed is left out, since its upstream warmed up.
     pub(super) fn add(&mut self, past: &TimedCall<'_>, unit: u32, timed: bool) {
         let call = past.record;

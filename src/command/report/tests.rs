@@ -107,10 +107,10 @@ fn the_table_is_aligned_and_says_what_it_is_of() {
     assert_eq!(
         lines[..4],
         [
-            "MODEL  WORKLOAD  CALLS        ERRORS   REQ/S  TPS P50      P10       P5       P1      MEAN  JUDGED  REPORTED  TTFT P50       P95       P99      SHARE  JUDGED  IN TOKENS  OUT TOKENS      COST     PER 1M OUT  PRICED       BANDS %",
-            "a|b    –             4             0  0.0196     20.0     10.0     10.0     10.0      20.0  3 of 4      25.0    1.00 s    1.00 s    1.00 s       25 %  3 of 4        400         200  $0.00800         $40.00  4 of 4  0/33/33/33/0",
-            "                        0.0 %–60.2 %          too few   ≤ 30.0   ≤ 20.0   ≤ 20.0  0.0–44.8           too few   too few  ≥ 1.00 s  ≥ 1.00 s  25 %–25 %                                           $40.00–$40.00",
-            "<c>    –             1             0  0.0049    100.0    100.0    100.0    100.0     100.0  1 of 1     125.0    1.00 s    1.00 s    1.00 s       25 %  1 of 1        100          50  $0.00200         $40.00  1 of 1   0/0/0/0/100",
+            "MODEL  WORKLOAD  CALLS   ERRORS   REQ/S  TPS P50      P10       P5       P1     MEAN  JUDGED  REPORTED  TTFT P50      P95      P99    SHARE  JUDGED  IN TOKENS  OUT TOKENS      COST  PER 1M OUT  PRICED       BANDS %",
+            "a|b    –             4        0  0.0196     20.0     10.0     10.0     10.0     20.0  3 of 4      25.0    1.00 s   1.00 s   1.00 s     25 %  3 of 4        400         200  $0.00800      $40.00  4 of 4  0/33/33/33/0",
+            "                        too few          too few  too few  too few  too few  too few           too few   too few  too few  too few  too few                                              too few",
+            "<c>    –             1        0  0.0049    100.0    100.0    100.0    100.0    100.0  1 of 1     125.0    1.00 s   1.00 s   1.00 s     25 %  1 of 1        100          50  $0.00200      $40.00  1 of 1   0/0/0/0/100",
         ]
     );
     assert!(
@@ -120,6 +120,42 @@ fn the_table_is_aligned_and_says_what_it_is_of() {
     assert!(
         text.contains("1 calls came while their upstream warmed up"),
         "{text}"
+    );
+}
+
+/// The notes on a model with a number of sessions of one call, and one session of `largest` calls.
+fn notes_on_sessions(sessions: u64, largest: u64) -> String {
+    let mut report = Report::new(&[Dimension::Model], false, UNIX_EPOCH);
+    for second in 0..sessions + largest {
+        let mut call = call(60 * second, "m", 20.0 + (second % 7) as f64, false);
+        call.session = Some(format!("s{}", second.min(sessions)));
+        report.add(&call);
+    }
+    let row = &document(&report)["groups"][0];
+    assert_eq!(
+        row["sessions"],
+        json!({"count": sessions + 1, "calls_of_largest": largest})
+    );
+    let known = row["estimates"]["tps_p50"]["lower"].is_f64();
+    assert_eq!(known, sessions + 1 >= 15, "{row}");
+    text::table(&report, None)
+}
+
+#[test]
+fn too_few_sessions_and_one_that_has_most_calls_are_said() {
+    let few = notes_on_sessions(7, 1);
+    let says = "Too few sessions for intervals of m: 8 of the 15 that are needed.";
+    assert!(few.contains(says) && few.contains("too few"), "{few}");
+    let most = notes_on_sessions(20, 20);
+    let says = "One session has 50 % of the calls of m, and decides its figures.";
+    assert!(
+        most.contains(says) && !most.contains("Too few sessions"),
+        "{most}"
+    );
+    let neither = notes_on_sessions(40, 10);
+    assert!(
+        !neither.contains("One session has") && !neither.contains("Too few"),
+        "{neither}"
     );
 }
 

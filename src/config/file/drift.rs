@@ -37,9 +37,9 @@ pub(in crate::config) struct Drift {
     /// Which hours are compared: the same of the `week`, the same of the `day`, or any with any (`none`). In UTC.
     #[schemars(with = "Option<EnumNames<Season>>", extend("default" = "week"))]
     pub(in crate::config) season: Option<Season>,
-    /// Calls in either window before anything is said.
-    #[schemars(extend("default" = Thresholds::default().min_calls, "minimum" = 20))]
-    pub(in crate::config) min_calls: Option<u64>,
+    /// Sessions in either window before anything is said. A call without a session counts as a session.
+    #[schemars(extend("default" = Thresholds::default().min_sessions, "minimum" = 2))]
+    pub(in crate::config) min_sessions: Option<u64>,
     /// Drift from this Wasserstein-1 distance on, in interquartile ranges of the reference.
     #[schemars(extend(
         "default" = Thresholds::default().distance,

@@ -3,6 +3,7 @@
 mod decomposition;
 mod faults;
 mod fine;
+mod replaced;
 mod seasons;
 mod steps;
 mod traffic;

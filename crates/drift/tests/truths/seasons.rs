@@ -1,8 +1,8 @@
 //! Traffic that repeats itself by day and by week is not drift.
 
-use crate::traffic::{Level, WEEK, at, drifted, hours, seen};
+use crate::traffic::{Level, WEEK, at, drifted, hours, seen, signal};
 use std::time::Duration;
-use tokengauge_drift::{Season, Settings, State, assess};
+use tokengauge_drift::{Season, Settings, SignalName, State, assess};
 use tokengauge_stats::seeded;
 use tokengauge_store::query::DistributionSeries;
 
@@ -40,15 +40,20 @@ fn daily_and_weekly_seasons_do_not_alarm_in_any_hour_of_a_week() {
 }
 
 #[test]
-fn the_same_traffic_without_a_season_alarms() {
+fn a_season_that_nobody_named_is_large_but_no_drift() {
     let hours = hours(&mut seeded(11), 5 * WEEK, season);
     let settings = Settings {
         season: Season::None,
         ..Settings::new("all")
     };
-    let states = (4 * WEEK..5 * WEEK).map(|number| seen(&hours, number, &settings).state);
-    let alarms = states.filter(|state| *state == State::Drifted).count();
-    assert!(alarms > 50, "{alarms} of 168: the test could not fail");
+    let mut large = 0;
+    for number in 4 * WEEK..5 * WEEK {
+        let series = seen(&hours, number, &settings);
+        assert_eq!(series.state, State::Stable, "{}", series.sentence);
+        let prompts = signal(&series, SignalName::InputTokens);
+        large += usize::from(prompts.distance >= Some(settings.thresholds.distance));
+    }
+    assert!(large > 50, "{large} of 168: the test could not fail");
 }
 
 #[test]
@@ -86,9 +91,9 @@ fn it_is_learning_until_two_weeks_have_the_same_hours() {
 }
 
 #[test]
-fn few_calls_are_no_drift() {
+fn few_sessions_are_no_drift_however_many_calls_they_have() {
     let few = |number| Level {
-        calls: if number < 4 * WEEK { 60 } else { 20 },
+        sessions: if number < 4 * WEEK { 6 } else { 1 },
         input: if number < 4 * WEEK { 1_500.0 } else { 6_000.0 },
         ..Level::default()
     };
@@ -96,7 +101,7 @@ fn few_calls_are_no_drift() {
     let series = seen(&hours, 4 * WEEK + 5, &Settings::new("all"));
     assert_eq!(series.state, State::Learning);
     assert!(
-        series.sentence.contains("120 of the 200 calls"),
+        series.sentence.contains("of the 5 sessions"),
         "{}",
         series.sentence
     );

@@ -19,6 +19,8 @@ pub type Hours = BTreeMap<SystemTime, Distributions>;
 #[derive(Clone, Copy)]
 pub struct Level {
     pub calls: u32,
+    /// The sessions that the calls of half a day are of; 0 for calls without one.
+    pub sessions: u32,
     pub input: f64,
     pub output: f64,
     /// Seconds to the first token by tokens of the prompt.
@@ -33,6 +35,7 @@ impl Default for Level {
     fn default() -> Self {
         Level {
             calls: 60,
+            sessions: 0,
             input: 1_500.0,
             output: 300.0,
             ttft: |tokens| 0.3 + tokens / 10_000.0,
@@ -45,7 +48,7 @@ impl Default for Level {
 
 /// Hours from the Monday on; `level` says what each is like by its number, each with calls of its own.
 pub fn hours(random: &mut Generator, count: u64, level: impl Fn(u64) -> Level) -> Hours {
-    let hours = (0..count).map(|number| (at(number), one(random, level(number))));
+    let hours = (0..count).map(|number| (at(number), one(random, number, level(number))));
     hours.collect()
 }
 
@@ -53,11 +56,11 @@ pub fn at(number: u64) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs((MONDAY + number) * 3_600)
 }
 
-fn one(random: &mut Generator, level: Level) -> Distributions {
+fn one(random: &mut Generator, number: u64, level: Level) -> Distributions {
     let mut hour = Distributions::default();
     // What all calls of an hour have in common, such as the people who are there.
     let hourly = spread(random, 0.05);
-    for _ in 0..level.calls {
+    for call in 0..level.calls {
         let input = (level.input * hourly * spread(random, 0.6)).round();
         let output = (level.output * hourly * spread(random, 0.5)).round();
         let ttft = (level.ttft)(input) * spread(random, 0.2);
@@ -70,6 +73,11 @@ fn one(random: &mut Generator, level: Level) -> Distributions {
         let failed = random.random::<f64>() < level.failed;
         hour.observe(Signal::Outcome, if failed { 4 } else { 0 }, None);
         hour.observe(Signal::FinishReason, 0, None);
+        let (part, session) = match level.sessions {
+            0 => (number, call),
+            sessions => (number / 12, call % sessions),
+        };
+        hour.observe_session(part * 617 + u64::from(session));
     }
     hour
 }

@@ -4,7 +4,7 @@ use super::dictionary::{COMMON, SeriesNames};
 use super::distributions::SeriesKey;
 use super::experiment_units::UnitKey;
 use super::row::started_ms;
-use crate::figures::{CallFigures, FinishClasses};
+use crate::figures::{CallFigures, FinishClasses, session_number};
 use rusqlite::{Connection, OptionalExtension, Params, Row};
 use serde::de::DeserializeOwned;
 use std::collections::HashMap;
@@ -56,6 +56,8 @@ pub(super) struct FiguresReader<'c> {
     classes: HashMap<i64, Option<OperationClass>>,
     operations: HashMap<i64, Option<Operation>>,
     finish: HashMap<i64, FinishClasses>,
+    /// The name of the last session that was looked up: calls of one session often follow each other.
+    session: Option<(i64, Option<String>)>,
 }
 
 impl<'c> FiguresReader<'c> {
@@ -67,6 +69,7 @@ impl<'c> FiguresReader<'c> {
             classes: HashMap::new(),
             operations: HashMap::new(),
             finish: HashMap::new(),
+            session: None,
         }
     }
 
@@ -107,11 +110,13 @@ impl<'c> FiguresReader<'c> {
         let (session, user) = (row.get(2)?, row.get(3)?);
         let class = self.class(common[8], row.get(4)?)?;
         let finish = self.finish(row.get(5)?)?;
+        let started_ms = started_ms(row.get(0)?);
+        let number = self.session_number(session, started_ms)?;
         let (counted_input, reported_input): (Option<i64>, Option<i64>) =
             (row.get(7)?, row.get(9)?);
         let (normalised_output, reported_output) = (row.get(8)?, row.get::<_, Option<i64>>(11)?);
         let figures = CallFigures {
-            started_us: started_ms(row.get(0)?).saturating_mul(1000),
+            started_us: started_ms.saturating_mul(1000),
             duration_us: row.get(15)?,
             outcome,
             class,
@@ -128,6 +133,7 @@ impl<'c> FiguresReader<'c> {
             tps_unavailable: row.get(17)?,
             finish,
             concurrency: row.get(18)?,
+            session: number,
         };
         Ok(Some(StoredFigures {
             names: unit_key(&common, session, user),
@@ -150,6 +156,20 @@ impl<'c> FiguresReader<'c> {
         let operation = operation.map(|id| cached(&mut self.operations, connection, id));
         let operation = operation.transpose()?.flatten();
         Ok(operation.map_or(OperationClass::Other, Operation::class))
+    }
+
+    fn session_number(&mut self, id: Option<i64>, started_ms: i64) -> rusqlite::Result<u64> {
+        let Some(id) = id else {
+            return Ok(session_number(None, started_ms));
+        };
+        if self.session.as_ref().is_none_or(|(known, _)| *known != id) {
+            let sql = "SELECT name FROM sessions WHERE id = ?";
+            let mut ask = self.connection.prepare_cached(sql)?;
+            let name = ask.query_row([id], |row| row.get(0)).optional()?;
+            self.session = Some((id, name));
+        }
+        let name = self.session.as_ref().and_then(|(_, name)| name.as_deref());
+        Ok(session_number(name, started_ms))
     }
 
     fn finish(&mut self, id: Option<i64>) -> rusqlite::Result<FinishClasses> {

@@ -134,7 +134,9 @@ fn spending_of(connection: &Connection, from: i64, to: i64) -> rusqlite::Result<
 mod tests {
     use super::*;
     use crate::ledger::{Reader, StoredCall};
-    use crate::query::{CostQuery, Costs, Dimension, DistributionSelector, Filter, UnitQuery};
+    use crate::query::{
+        CostQuery, Costs, Dimension, DistributionSelector, Distributions, Filter, UnitQuery,
+    };
     use std::path::Path;
     use std::time::{Duration, Instant};
     use tokengauge_core::call::CallRecord;
@@ -158,7 +160,7 @@ mod tests {
     }
 
     /// What experiments and distributions come to.
-    fn answers(path: &Path) -> (usize, u64, u64) {
+    fn answers(path: &Path) -> (usize, u64, Distributions) {
         let reader = Reader::new(path, Instant::now);
         let query = UnitQuery {
             experiment: "decoder".into(),
@@ -170,8 +172,9 @@ mod tests {
             .distributions(&all, None, None)
             .expect("distributions");
         let calls = units.units.iter().map(|unit| unit.sums.calls).sum();
-        let distributed = found.values().map(|distributions| distributions.calls());
-        (units.units.len(), calls, distributed.sum())
+        let mut distributed = Distributions::default();
+        found.values().for_each(|more| distributed.merge(more));
+        (units.units.len(), calls, distributed)
     }
 
     fn costs(path: &Path, by: Dimension) -> Costs {
@@ -257,6 +260,10 @@ mod tests {
         });
         store.write(&nested.collect::<Vec<_>>()).expect("written");
         let counted = records.iter().filter(|call| call.operation_class.counts());
-        assert_eq!(answers(&path), (0, 0, counted.count() as u64));
+        let (units, calls, distributed) = answers(&path);
+        assert_eq!(
+            (units, calls, distributed.calls()),
+            (0, 0, counted.count() as u64)
+        );
     }
 }

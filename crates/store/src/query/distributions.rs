@@ -26,11 +26,13 @@ pub enum Signal {
     Outcome,
     /// Counts by the class of finish reason.
     FinishReason,
+    /// Calls by session, as [`Distributions::sessions`] needs them.
+    Session,
 }
 
 impl Signal {
     /// Every signal.
-    pub const ALL: [Signal; 8] = [
+    pub const ALL: [Signal; 9] = [
         Signal::InputTokens,
         Signal::OutputTokens,
         Signal::CachedInputTokens,
@@ -39,6 +41,7 @@ impl Signal {
         Signal::TokenRatio,
         Signal::Outcome,
         Signal::FinishReason,
+        Signal::Session,
     ];
 
     /// Units of its sums in one of the signal's own.
@@ -65,6 +68,9 @@ pub(crate) const OUTCOMES: [Outcome; 9] = [
 ];
 /// The bucket of calls whose class is unknown.
 pub const UNKNOWN_BUCKET: usize = 15;
+
+/// The classes that sessions are told apart by.
+pub const SESSION_CLASSES: u64 = 1_000;
 
 /// Which calls. Absent parts match everything; present ones must all match.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -140,6 +146,41 @@ impl Distributions {
         self.outcomes().map(|(_, calls)| calls).sum()
     }
 
+    /// The effective number of sessions (Kish): many sessions of which one has most calls say little more than one. A call
+    /// without a session counts as a session. Sessions are told apart by
+    /// [`SESSION_CLASSES`], so that the number is never above that. Without any call whose session was kept it is the number of
+    /// calls; calls of hours from before sessions were kept are like the others.
+    ///
+    /// ```
+    /// use tokengauge_store::query::Distributions;
+    ///
+    /// let mut hour = Distributions::default();
+    /// for call in 0..20 {
+    ///     hour.observe_session(if call < 10 { 1 } else { 2 });
+    /// }
+    /// assert_eq!(hour.sessions(), 2.0);
+    /// ```
+    pub fn sessions(&self) -> f64 {
+        let cell = self.bucket(Signal::Session, 0);
+        let classes = cell.into_iter().flat_map(Distribution::points);
+        let squares: f64 = classes.map(|(_, calls)| (calls as f64).powi(2)).sum();
+        let known = cell.map_or(0, Distribution::calls) as f64;
+        let all = (self.calls() as f64).max(known);
+        match squares > 0.0 {
+            true => (known * all / squares).min(all),
+            false => all,
+        }
+    }
+
+    /// Adds a call of a session, by a number that tells sessions apart.
+    pub fn observe_session(&mut self, session: u64) {
+        self.observe(
+            Signal::Session,
+            0,
+            Some(Sketch::middle((session % SESSION_CLASSES) as i32)),
+        );
+    }
+
     /// Adds one observation; counts, such as of outcomes, have no value.
     pub fn observe(&mut self, signal: Signal, bucket: usize, value: Option<f64>) {
         self.cell(signal, bucket).add((signal, bucket, value));
@@ -151,6 +192,7 @@ impl Distributions {
             let (signal, bucket, value) = observation;
             self.observe(signal, bucket, value);
         });
+        self.observe_session(call.session);
     }
 
     pub(crate) fn cell(&mut self, signal: Signal, bucket: usize) -> &mut Distribution {
@@ -160,6 +202,14 @@ impl Distributions {
     pub(crate) fn cells(&self) -> impl Iterator<Item = (Signal, usize, &Distribution)> {
         let cells = self.cells.iter();
         cells.map(|((signal, bucket), cell)| (*signal, *bucket, cell))
+    }
+
+    /// Adds what `other` counts of one signal, or only of one bucket of it.
+    pub fn merge_signal(&mut self, other: &Distributions, signal: Signal, bucket: Option<usize>) {
+        let cells = other.buckets(signal);
+        for (at, cell) in cells.filter(|(at, _)| bucket.is_none_or(|bucket| bucket == *at)) {
+            self.cell(signal, at).merge(cell);
+        }
     }
 
     /// Adds all that `other` counts.
@@ -221,10 +271,13 @@ impl Distribution {
         self.sketch.add(value);
     }
 
-    pub(crate) fn merge(&mut self, other: &Distribution) {
+    /// Adds all that `other` counts.
+    pub fn merge(&mut self, other: &Distribution) {
         self.calls += other.calls;
         self.total = self.total.saturating_add(other.total);
-        self.scale = other.scale;
+        if other.calls > 0 {
+            self.scale = other.scale;
+        }
         self.sketch.merge(&other.sketch);
     }
 }

@@ -6,7 +6,7 @@ families! {
     /// The distance from the reference of the series that is furthest from it: in interquartile ranges of the reference, for
     /// outcomes and finish reasons the share of calls that end in another way. Absent while all are learning.
     DRIFT_DISTANCE: Gauge[Drift] = "tokengauge_drift_distance_ratio", Ratio;
-    /// Series of model, route and workload by state: learning, stable, drifted.
+    /// Series of model, route and workload by state: learning, stable, drifted. The signal `model` has the series whose model replaced another one within a day.
     DRIFT_SERIES: Gauge[DriftState] = "tokengauge_drift_series", Count;
     /// Series that are not evaluated because there are too many, or for want of time.
     DRIFT_SERIES_LEFT_OUT: Gauge[DriftEntry] = "tokengauge_drift_series_left_out", Count;
