@@ -194,9 +194,7 @@ fn conclude(
     }
     let closing = RecordInput::of_call(context, &state, at, end, input);
     let finished_call = record::finished_call(context, &mut state, closing);
-    state
-        .run
-        .conclude(context, finished_call.throughput(), accepted);
+    state.run.conclude(context, &finished_call, accepted);
     state.run.live = None;
     context.shared.subscribers.finished(finished_call);
     context.shared.memory.freed();

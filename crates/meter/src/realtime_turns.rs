@@ -333,9 +333,7 @@ impl RealtimeTurns {
             class: turn.prepares.then_some(OperationClass::Other),
         };
         let finished_call = record::finished_call(context, state, closing);
-        state
-            .run
-            .conclude(context, finished_call.throughput(), true);
+        state.run.conclude(context, &finished_call, true);
         state.run = LiveGeneration::continuing(state.run.generation.next());
         state.bytes = Bytes::default();
         context.shared.subscribers.finished(finished_call);
