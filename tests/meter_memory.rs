@@ -39,7 +39,8 @@ fn an_open_stream_costs_little_memory() {
     let bench = Bench::default();
     // The first stream brings the tables in.
     let first = bench.chat();
-    bench.frame(&*first, 100, words(50));
+    bench.frame(&*first, 100, words(50) + &finish(None) + DONE);
+    bench.end(&*first, 200, End::Complete);
     let before = resident();
     let calls: Vec<_> = (0..STREAMS)
         .map(|_| {

@@ -6,6 +6,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, SystemTime};
@@ -154,23 +155,30 @@ fn on_terminal(command: Command) -> String {
     on_terminal_of(None, command)
 }
 
-/// The same of a terminal with so many columns.
-fn on_terminal_of(columns: Option<u16>, mut command: Command) -> String {
+/// A terminal with this number of rows and columns: the end that shows, and the end that a
+/// command gets.
+pub fn terminal(size: Option<[u16; 2]>) -> (OwnedFd, OwnedFd) {
     let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
     grantpt(&terminal).expect("granted");
     unlockpt(&terminal).expect("unlocked");
     let name = ptsname(&terminal, Vec::new()).expect("its name");
     let other = rustix::fs::open(name, OFlags::RDWR | OFlags::NOCTTY, Mode::empty());
     let other = other.expect("its other end");
-    if let Some(columns) = columns {
+    if let Some([ws_row, ws_col]) = size {
         let size = Winsize {
-            ws_row: 24,
-            ws_col: columns,
+            ws_row,
+            ws_col,
             ws_xpixel: 0,
             ws_ypixel: 0,
         };
         tcsetwinsize(&other, size).expect("a size");
     }
+    (terminal, other)
+}
+
+/// The command's standard output and error, as a terminal with this number of columns gets them.
+fn on_terminal_of(columns: Option<u16>, mut command: Command) -> String {
+    let (terminal, other) = terminal(columns.map(|columns| [24, columns]));
     command
         .stdout(other.try_clone().expect("twice"))
         .stderr(other);

@@ -1,12 +1,14 @@
 //! Responses that people report to gateways as measured wrongly, played over real sockets: errors
 //! inside a 200, damaged events, usage in odd places, models that are named late.
 
+mod code_assist;
 mod costs;
 mod events;
 mod failures;
 mod names;
 mod play;
 mod sockets;
+mod surfaces;
 mod usage;
 
 use play::{AWS, NDJSON, SSE, aws, aws_chunk, line, named, sse};
@@ -19,6 +21,7 @@ const RESPONSES: &str = "/v1/responses";
 const GEMINI: &str = "/v1beta/models/m:generateContent";
 const GEMINI_STREAM: &str = "/v1beta/models/m:streamGenerateContent?alt=sse";
 const GEMINI_ARRAY: &str = "/v1beta/models/m:streamGenerateContent";
+const INTERACTIONS: &str = "/v1beta/interactions";
 const OLLAMA: &str = "/api/chat";
 const COHERE: &str = "/v2/chat";
 const COHERE_1: &str = "/v1/chat";

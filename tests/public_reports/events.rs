@@ -360,3 +360,37 @@ async fn tools_of_the_provider_are_a_phase_of_their_own() {
         }
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_that_breaks_midway_has_no_count_anywhere() {
+    let unknown = json!({"outcome": "complete", "tps": {"output": null, "unavailable": "unparsed"}, "tokens": {"normalised": {"output": null}, "reported": {"output": null}}, "cost_usd": null});
+    let mut cases = Vec::new();
+    for stream in STREAMS {
+        let mut frames = stream.words(60);
+        if stream.content_type == AWS {
+            frames.push(b"<html>502 Bad Gateway</html>".to_vec());
+        } else {
+            let torn = String::from_utf8((stream.frame)(&(stream.word)())).expect("text");
+            frames.extend(vec![torn.replacen("}\n", "\n", 1).into_bytes(); 10]);
+            let ends = (stream.end)()
+                .into_iter()
+                .filter_map(|end| String::from_utf8(end).ok());
+            // Without usage, which would be known nevertheless.
+            let plain = |end: String| {
+                end.replace("output_tokens", "o")
+                    .replace("eval_count", "e")
+                    .replace("tokens_predicted", "p")
+                    .replace("generated_tokens", "g")
+            };
+            frames.extend(ends.map(plain).map(String::into_bytes));
+        }
+        cases.push(Case::new(
+            stream.name,
+            stream.path,
+            stream.content_type,
+            frames,
+            unknown.clone(),
+        ));
+    }
+    play(cases).await;
+}

@@ -566,10 +566,6 @@ async fn a_200_without_an_answer_is_an_error() {
             ("bare choices", json!({"choices": []})),
             ("nothing", json!({})),
         ] {
-            if (name, path) == ("message", OLLAMA) {
-                // It has a member of that name, of which the text could not be read.
-                continue;
-            }
             let failed = json!({"outcome": "error_event", "error_type": KNOWN});
             let name = format!("{name} at {path}");
             cases.push(Case::new(&name, path, JSON, [body.to_string()], failed));
@@ -592,6 +588,243 @@ async fn a_200_without_an_answer_is_an_error() {
         [sse(chat_finish("length")), done()],
         complete,
     ));
+    play(cases).await;
+}
+
+/// A whole answer of each dialect, by its path.
+fn answers() -> Vec<(&'static str, Value)> {
+    let message = json!({"type": "message", "id": "i", "model": "m", "content": [{"type": "text", "text": " word"}], "stop_reason": "end_turn"});
+    vec![
+        (
+            CHAT,
+            json!({"model": "m", "choices": [{"index": 0, "message": {"content": " word"}, "finish_reason": "stop"}]}),
+        ),
+        (
+            COMPLETIONS,
+            json!({"model": "m", "choices": [{"index": 0, "text": " word", "finish_reason": "stop"}]}),
+        ),
+        (MESSAGES, message.clone()),
+        (
+            RESPONSES,
+            json!({"id": "r", "object": "response", "model": "m", "status": "completed", "output": [{"type": "message", "content": [{"type": "output_text", "text": " word"}]}]}),
+        ),
+        (GEMINI, gemini_text(" word")),
+        (
+            OLLAMA,
+            json!({"model": "m", "message": {"content": " word"}, "done": true, "done_reason": "stop"}),
+        ),
+        (
+            COHERE,
+            json!({"id": "c", "message": {"role": "assistant", "content": [{"type": "text", "text": " word"}]}, "finish_reason": "COMPLETE"}),
+        ),
+        (
+            COHERE_1,
+            json!({"text": " word", "generation_id": "g", "finish_reason": "COMPLETE"}),
+        ),
+        (
+            CONVERSE,
+            json!({"output": {"message": {"role": "assistant", "content": [{"text": " word"}]}}, "stopReason": "end_turn"}),
+        ),
+        (INVOKE, message),
+        (
+            "/generate",
+            json!({"generated_text": " word", "details": {"finish_reason": "eos_token"}}),
+        ),
+        (
+            "/completion",
+            json!({"content": " word", "stop": true, "stop_type": "eos"}),
+        ),
+        (
+            "/v2/models/m/generate",
+            json!({"model_name": "m", "text_output": " word"}),
+        ),
+    ]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_damaged_answer_is_not_a_successful_generation() {
+    let not_json = json!({"outcome": "error_event", "error_type": "not_json", "tokens": {"normalised": {"output": null}}});
+    let empty = json!({"outcome": "error_event", "error_type": "empty_response"});
+    let mut cases = Vec::new();
+    for (path, answer) in answers() {
+        let compact = answer.to_string();
+        let pretty = serde_json::to_string_pretty(&answer).expect("JSON");
+        let pretty_list = serde_json::to_string_pretty(&json!([[answer]])).expect("JSON");
+        let half = |text: &str| text[..text.len() / 2].to_owned();
+        let mut damaged = vec![
+            ("half", half(&compact)),
+            ("half and pretty", half(&pretty)),
+            ("all but a brace", compact[..compact.len() - 1].to_owned()),
+            (
+                "all but a pretty brace",
+                pretty[..pretty.len() - 2].to_owned(),
+            ),
+            ("without commas", compact.replace(',', " ")),
+            ("pretty without commas", pretty.replace(",\n", "\n")),
+            ("with single quotes", pretty.replace('"', "'")),
+        ];
+        if path != GEMINI {
+            // Gemini's lists are streams.
+            damaged.push(("a part of a list", half(&pretty_list)));
+        }
+        for (name, body) in damaged {
+            let name = format!("{path} {name}");
+            cases.push(Case::new(&name, path, JSON, [body], not_json.clone()));
+        }
+    }
+    let reset = json!({"outcome": "upstream_reset", "error_type": "unterminated"});
+    for stream in STREAMS {
+        let torn = |data: &Value| {
+            let text = String::from_utf8((stream.frame)(data)).expect("text");
+            text.replacen("}\n", "\n", 1).into_bytes()
+        };
+        let case = |name: &str, frames: Vec<Vec<u8>>, record: &Value| {
+            let name = format!("{} {name}", stream.name);
+            Case::new(
+                &name,
+                stream.path,
+                stream.content_type,
+                frames,
+                record.clone(),
+            )
+        };
+        if stream.content_type == AWS {
+            let garbage = vec![b"<html>502 Bad Gateway</html>".to_vec()];
+            cases.push(case("garbage", garbage, &not_json));
+            continue;
+        }
+        let frames = vec![torn(&(stream.word)()); 3];
+        cases.push(case("all torn", frames.clone(), &reset));
+        if stream.content_type == SSE {
+            let mut ended = frames;
+            ended.push(done());
+            cases.push(case("all torn, then an end", ended, &not_json));
+            let frames = vec![sse("null"), sse("busy"), done()];
+            cases.push(case("nothing in it", frames, &empty));
+        }
+    }
+    let triton = "/v2/models/m/generate_stream";
+    let torn = r#"{"model_name":"m","text_output":" word""#;
+    cases.push(Case::new(
+        "triton torn",
+        triton,
+        SSE,
+        vec![sse(torn); 3],
+        not_json,
+    ));
+    cases.push(Case::new("triton null", triton, SSE, [sse("null")], empty));
+    play(cases).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_status_that_is_a_number_is_an_error_and_no_finish_reason() {
+    let failed =
+        |kind: &str| json!({"outcome": "error_event", "error_type": kind, "finish_reasons": []});
+    let mut cases = Vec::new();
+    for (name, kind, body) in [
+        (
+            "status",
+            "401",
+            json!({"status": 401, "message": "Unauthorized"}),
+        ),
+        (
+            "text",
+            "401",
+            json!({"status": "401", "message": "Unauthorized"}),
+        ),
+        (
+            "code and text",
+            "401",
+            json!({"code": 401, "error": "You did not send a key"}),
+        ),
+        (
+            "status and code",
+            "401",
+            json!({"status": 401, "error": {"code": 401, "message": "no key"}}),
+        ),
+        (
+            "status and type",
+            "invalid_api_key",
+            json!({"status": 401, "error": {"type": "invalid_api_key", "message": "no key"}}),
+        ),
+        (
+            "status and text",
+            "503",
+            json!({"status": 503, "error": "Service Unavailable"}),
+        ),
+    ] {
+        for (api, path) in [
+            ("responses", RESPONSES),
+            ("interactions", INTERACTIONS),
+            ("chat", CHAT),
+            ("messages", MESSAGES),
+            ("cohere", COHERE),
+            ("ollama", OLLAMA),
+        ] {
+            let kind = match api {
+                "responses" => kind,
+                _ => KNOWN,
+            };
+            cases.push(Case::new(
+                &format!("{api} {name}"),
+                path,
+                JSON,
+                [body.to_string()],
+                failed(kind),
+            ));
+        }
+        let event = json!({"type": "response.failed", "response": body});
+        cases.push(Case::new(
+            &format!("responses stream {name}"),
+            RESPONSES,
+            SSE,
+            [typed(&event)],
+            failed(kind),
+        ));
+    }
+    let event = json!({"type": "error", "status": 401, "code": 401, "message": "no key"});
+    cases.push(Case::new(
+        "responses error event",
+        RESPONSES,
+        SSE,
+        [typed(&event)],
+        failed("401"),
+    ));
+    for (name, path, body) in [
+        (
+            "chat",
+            CHAT,
+            json!({"model": "m", "choices": [{"index": 0, "message": {"content": ""}, "finish_reason": 500}]}),
+        ),
+        (
+            "messages",
+            MESSAGES,
+            json!({"type": "message", "id": "i", "model": "m", "content": [], "stop_reason": 500}),
+        ),
+        (
+            "gemini",
+            GEMINI,
+            json!({"candidates": [{"index": 0, "finishReason": 500}], "modelVersion": "m"}),
+        ),
+        (
+            "converse",
+            CONVERSE,
+            json!({"output": {"message": {"role": "assistant", "content": []}}, "stopReason": "500"}),
+        ),
+        (
+            "ollama",
+            OLLAMA,
+            json!({"model": "m", "message": {"content": ""}, "done": true, "done_reason": "500"}),
+        ),
+    ] {
+        cases.push(Case::new(
+            &format!("finish reason of {name}"),
+            path,
+            JSON,
+            [body.to_string()],
+            failed("500"),
+        ));
+    }
     play(cases).await;
 }
 

@@ -44,21 +44,72 @@ async fn a_model_that_is_named_late_labels_all_tokens() {
                 frames,
                 late(&format!("served-{name}")),
             ));
-            // The first call shows that the name at the beginning is an alias.
-            for (kind, model) in [
-                ("taught", format!("taught-{name}")),
-                ("last", format!("real-{name}")),
-            ] {
-                let mut frames = vec![word(&format!("alias-{name}"), Value::Null); 99];
+            for (kind, aliases) in [("last", 99), ("after two", 2), ("after one", 1)] {
+                let model = format!("real-{name}-{aliases}");
+                let alias = format!("alias-{name}-{aliases}");
+                let mut frames = vec![word(&alias, Value::Null); aliases];
+                frames.extend(vec![word(&model, Value::Null); 99 - aliases]);
                 frames.extend([word(&model, json!("stop")), done()]);
+                let frames = || frames.clone();
+                let asked = json!({"model": alias});
                 cases.push(Case::new(
                     &format!("{kind} {name} {call}"),
                     path,
                     SSE,
-                    frames,
+                    frames(),
                     late(&model),
                 ));
+                cases.push(
+                    Case::new(
+                        &format!("{kind} {name} as asked {call}"),
+                        path,
+                        SSE,
+                        frames(),
+                        late(&model),
+                    )
+                    .asking(&asked),
+                );
             }
+            let mut frames = vec![word(&format!("one-{name}"), Value::Null)];
+            frames.extend(vec![word(&format!("two-{name}"), Value::Null); 98]);
+            frames.extend([word(&format!("three-{name}"), json!("stop")), done()]);
+            cases.push(Case::new(
+                &format!("three names {name} {call}"),
+                path,
+                SSE,
+                frames,
+                late(&format!("three-{name}")),
+            ));
+            let nameless = |finish: Value| {
+                let mut choice = json!({"index": 0, "finish_reason": finish});
+                choice[text] = if text == "text" {
+                    json!(" word")
+                } else {
+                    json!({"content": " word"})
+                };
+                sse(json!({"id": "c", "choices": [choice]}))
+            };
+            let mut frames = vec![nameless(Value::Null); 99];
+            frames.extend([word(&format!("only-last-{name}"), json!("stop")), done()]);
+            cases.push(Case::new(
+                &format!("only last {name} {call}"),
+                path,
+                SSE,
+                frames,
+                late(&format!("only-last-{name}")),
+            ));
+            let mut frames = vec![nameless(Value::Null); 99];
+            frames.extend([nameless(json!("stop")), done()]);
+            cases.push(
+                Case::new(
+                    &format!("never {name} {call}"),
+                    path,
+                    SSE,
+                    frames,
+                    json!({"outcome": "complete", "model": null, "tokens": {"normalised": {"output": 100}}}),
+                )
+                .asking(&json!({"model": format!("never-{name}")})),
+            );
         }
         let mut frames = vec![typed(
             &json!({"type": "message_start", "message": {"id": "m", "model": "alias-a", "usage": {"input_tokens": 5, "output_tokens": 1}}}),
@@ -89,18 +140,44 @@ async fn a_model_that_is_named_late_labels_all_tokens() {
         let created = typed(
             &json!({"type": "response.created", "response": {"id": "r", "model": "alias-r", "status": "in_progress", "output": []}}),
         );
-        for (kind, model) in [("taught", "taught-r"), ("last", "real-r")] {
-            let mut frames = vec![created.clone()];
-            frames.extend(STREAMS[3].words(100));
-            frames.push(typed(&json!({"type": "response.completed", "response": {"id": "r", "model": model, "status": "completed", "output": [], "usage": {"input_tokens": 5, "output_tokens": 100}}})));
-            cases.push(Case::new(
-                &format!("{kind} responses {call}"),
-                RESPONSES,
-                SSE,
-                frames,
-                late(model),
-            ));
-        }
+        let mut frames = vec![created.clone()];
+        frames.extend(STREAMS[3].words(100));
+        frames.push(typed(&json!({"type": "response.completed", "response": {"id": "r", "model": "real-r", "status": "completed", "output": [], "usage": {"input_tokens": 5, "output_tokens": 100}}})));
+        cases.push(Case::new(
+            &format!("responses {call}"),
+            RESPONSES,
+            SSE,
+            frames,
+            late("real-r"),
+        ));
+        let mut frames = vec![sse(gemini_text(" word")), sse(gemini_text(" word"))];
+        let mut named = gemini_text(" word");
+        named["modelVersion"] = json!("real-gemini");
+        frames.extend(vec![sse(&named); 98]);
+        named["candidates"][0]["finishReason"] = json!("STOP");
+        named["candidates"][0]["content"] = json!(null);
+        frames.push(sse(&named));
+        cases.push(Case::new(
+            &format!("gemini after two {call}"),
+            GEMINI_STREAM,
+            SSE,
+            frames,
+            late("real-gemini"),
+        ));
+        let ollama = |model: &str, done: bool| {
+            line(
+                json!({"model": model, "message": {"content": " word"}, "done": done, "done_reason": done.then_some("stop")}),
+            )
+        };
+        let mut frames = vec![ollama("alias-ollama", false); 99];
+        frames.push(ollama("real-ollama", true));
+        cases.push(Case::new(
+            &format!("ollama {call}"),
+            OLLAMA,
+            NDJSON,
+            frames,
+            late("real-ollama"),
+        ));
     }
     play(cases).await;
 }

@@ -37,10 +37,6 @@ const TOLERANCE: f64 = 1e-6;
 /// All calls, including those that generate nothing.
 const CALLS: &str = "/api/v1/calls?limit=1000&operation_class=generation,embedding,retrieve,other";
 
-/// Cases that are played first, and models whose tokens may have another label: they show the
-/// proxy what an upstream does.
-const TAUGHT: &str = "taught";
-
 /// Expects any value but `null`.
 pub const KNOWN: &str = "<known>";
 
@@ -97,6 +93,12 @@ impl Case {
         for (name, value) in more.as_object().expect("an object") {
             self.request[name] = value.clone();
         }
+        self
+    }
+
+    /// Asks with this body.
+    pub fn asked(mut self, request: &Value) -> Case {
+        self.request = request.clone();
         self
     }
 
@@ -239,7 +241,7 @@ pub struct Played {
     /// Gets the spans.
     receiver: Receiver,
     folder: TempDir,
-    records: Vec<Value>,
+    pub(super) records: Vec<Value>,
 }
 
 /// What was started, before there are records.
@@ -316,8 +318,8 @@ impl Played {
         self.records.iter().filter(of).collect()
     }
 
-    /// Compares with the records whatever else operators can read: the metrics, the time series and
-    /// the report by model, the ledger, and the spans of each call.
+    /// Compares with the records whatever else operators can read: the metrics, the API of the live
+    /// page, the report by model, the ledger, the spans of each call, and `tokengauge top`.
     pub async fn surfaces_agree(&self) {
         let end = Instant::now() + TIMEOUT;
         loop {
@@ -325,6 +327,10 @@ impl Played {
             self.compare_ledger(&mut differences).await;
             self.compare_spans(&mut differences);
             self.compare_report(&mut differences).await;
+            self.compare_api(&mut differences).await;
+            if differences.is_empty() {
+                self.compare_top(&mut differences).await;
+            }
             if differences.is_empty() {
                 break;
             }
@@ -414,13 +420,21 @@ impl Played {
             .printed(&["report", "--format", "json", "--ledger", ledger])
             .await;
         let report: Value = serde_json::from_str(&report).expect("a report");
-        let groups = report["groups"].as_array().expect("groups");
-        // Others do not use a model.
-        let with_models = self.records.iter().filter(|record| {
-            ["generation", "embedding"].contains(&record["operation_class"].as_str().unwrap_or(""))
-        });
+        compare_groups("report", &report["groups"], &self.by_model(), found);
+    }
+
+    /// The records of calls that use a model.
+    pub(super) fn with_models(&self) -> impl Iterator<Item = &Value> {
+        let class = |record: &&Value| record["operation_class"].as_str().unwrap_or("").to_owned();
+        let counts =
+            move |record: &&Value| ["generation", "embedding"].contains(&class(record).as_str());
+        self.records.iter().filter(counts)
+    }
+
+    /// Calls, failures, output tokens and dollars of each model.
+    pub(super) fn by_model(&self) -> BTreeMap<String, [f64; 4]> {
         let mut of_models: BTreeMap<String, [f64; 4]> = BTreeMap::new();
-        for record in with_models {
+        for record in self.with_models() {
             let of = |pointer: &str| record.pointer(pointer).and_then(Value::as_f64);
             let output = of("/tokens/reported/output").or(of("/tokens/normalised/output"));
             let fine = ["complete", "client_cancelled"]
@@ -437,21 +451,7 @@ impl Played {
                 .zip(more)
                 .for_each(|(sum, more)| *sum += more);
         }
-        for (model, sums) in of_models {
-            let group = groups.iter().find(|group| group["name"] == *model);
-            let of = |pointer: &str| group.and_then(|group| group.pointer(pointer)?.as_f64());
-            let is =
-                ["/calls", "/errors", "/tokens/output", "/cost_usd"].map(|p| of(p).unwrap_or(0.0));
-            let same = is
-                .iter()
-                .zip(sums)
-                .all(|(is, sum)| (is - sum).abs() <= TOLERANCE * sum.max(1.0));
-            if !same {
-                found.push(format!(
-                    "report of {model}: {is:?}, the records have {sums:?}"
-                ));
-            }
-        }
+        of_models
     }
 
     async fn differences(&self) -> Vec<String> {
@@ -473,8 +473,12 @@ impl Played {
                 found.push(format!("{what}: {is}, the records have {should}"));
             }
         };
-        let exact = |(model, _): &(&String, &Sums)| !model.starts_with(TAUGHT);
-        for (model, sums) in of_models.iter().filter(exact) {
+        // Tokens that were counted while they streamed and are in no record of this model.
+        let retracted = |labels: &[String]| {
+            let source = "source=\"retracted\"".to_owned();
+            sum("tokengauge_tokens_total", &[labels, &[source]].concat())
+        };
+        for (model, sums) in &of_models {
             let label = format!("model=\"{model}\"");
             for (outcome, should) in &sums.outcomes {
                 let labels = [label.clone(), format!("outcome=\"{outcome}\"")];
@@ -491,7 +495,10 @@ impl Played {
                     format!("direction=\"{direction}\""),
                     format!("source=\"{source}\""),
                 ];
-                let is = sum("tokengauge_tokens_total", &labels);
+                let mut is = sum("tokengauge_tokens_total", &labels);
+                if source == "counted" {
+                    is -= retracted(std::slice::from_ref(&label));
+                }
                 compare(format!("{direction} {source} of {model}"), is, should);
             }
             let is = sum("tokengauge_cost_usd_total", std::slice::from_ref(&label));
@@ -514,7 +521,7 @@ impl Played {
             compare(
                 format!("tokens in the time series of {model}"),
                 is,
-                sums.counted,
+                sums.counted + retracted(&[label]),
             );
         }
         let should: f64 = of_models.values().map(|sums| sums.counted).sum();
@@ -525,13 +532,45 @@ impl Played {
                 "direction=\"output\"".to_owned(),
             ],
         );
+        let is = is - retracted(&[]);
         compare("output counted of all models".to_owned(), is, should);
         found
     }
 }
 
-fn id(record: &Value) -> String {
+pub(super) fn id(record: &Value) -> String {
     record["id"].as_str().expect("an id").to_owned()
+}
+
+/// Compares rows of groups with calls, failures, output tokens and dollars by name.
+pub(super) fn compare_groups(
+    what: &str,
+    groups: &Value,
+    expected: &BTreeMap<String, [f64; 4]>,
+    found: &mut Vec<String>,
+) {
+    let groups = groups.as_array().expect("groups");
+    let name = |group: &Value| group["name"].as_str().unwrap_or_default().to_owned();
+    for group in groups
+        .iter()
+        .filter(|group| !expected.contains_key(&name(group)))
+    {
+        found.push(format!("{what}: {group} is of no record"));
+    }
+    for (named, sums) in expected {
+        let group = groups.iter().find(|group| name(group) == *named);
+        let of = |pointer: &str| group.and_then(|group| group.pointer(pointer)?.as_f64());
+        let is = ["/calls", "/errors", "/tokens/output", "/cost_usd"].map(|p| of(p).unwrap_or(0.0));
+        let same = is
+            .iter()
+            .zip(sums)
+            .all(|(is, sum)| (is - sum).abs() <= TOLERANCE * sum.max(1.0));
+        if !same {
+            found.push(format!(
+                "{what} of {named}: {is:?}, the records have {sums:?}"
+            ));
+        }
+    }
 }
 
 fn model_of(record: &Value) -> String {
@@ -590,15 +629,11 @@ async fn play_at(cases: Vec<Case>, price: &str) -> Played {
     });
     let started = Played::start(upstream, price).await;
     let proxy = started.process.addresses()[0];
-    let (taught, others): (Vec<_>, Vec<_>) =
-        cases.iter().partition(|case| case.name.starts_with(TAUGHT));
-    for cases in [taught, others] {
-        let cases = || futures_util::stream::iter(cases.iter().copied());
-        let http1 = |case| ask_http1(proxy, case);
-        cases().for_each_concurrent(AT_ONCE, http1).await;
-        let http2 = |case| ask_http2(proxy, case);
-        cases().for_each_concurrent(AT_ONCE, http2).await;
-    }
+    let all = || futures_util::stream::iter(&cases);
+    let http1 = |case| ask_http1(proxy, case);
+    all().for_each_concurrent(AT_ONCE, http1).await;
+    let http2 = |case| ask_http2(proxy, case);
+    all().for_each_concurrent(AT_ONCE, http2).await;
     let played = Played::read(started, 2 * cases.len()).await;
     let mut wrong = Vec::new();
     for case in &cases {

@@ -566,3 +566,168 @@ async fn usage_is_read_wherever_and_under_whichever_name_it_is() {
     cases.push(Case::new("jurassic", INVOKE, JSON, [jurassic.to_string()], json!({"outcome": "complete", "tokens": {"normalised": {"output": 8}, "reported": {"input": 1500, "output": 8}}, "finish_reasons": ["endoftext"]})));
     play(cases).await;
 }
+
+/// How a count is written.
+type Number = fn(u64) -> Value;
+
+/// The value with every number written in another way.
+fn written(value: &Value, number: Number) -> Value {
+    match value {
+        Value::Number(count) => number(count.as_u64().expect("a count")),
+        Value::Array(items) => items.iter().map(|item| written(item, number)).collect(),
+        Value::Object(members) => {
+            let members = members.iter();
+            let members = members.map(|(name, value)| (name.clone(), written(value, number)));
+            Value::Object(members.collect())
+        }
+        other => other.clone(),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn counts_that_are_texts_or_fractions_are_read() {
+    let chat = json!({"prompt_tokens": 1500, "completion_tokens": 8, "total_tokens": 1508, "prompt_tokens_details": {"cached_tokens": 400}, "completion_tokens_details": {"reasoning_tokens": 3}});
+    let responses = json!({"input_tokens": 1500, "output_tokens": 8, "input_tokens_details": {"cached_tokens": 400}, "output_tokens_details": {"reasoning_tokens": 3}});
+    let messages =
+        json!({"input_tokens": 1100, "cache_read_input_tokens": 400, "output_tokens": 8});
+    let gemini = json!({"promptTokenCount": 1500, "cachedContentTokenCount": 400, "candidatesTokenCount": 5, "thoughtsTokenCount": 3, "totalTokenCount": 1508});
+    let bedrock = json!({"inputTokens": 1100, "cacheReadInputTokens": 400, "outputTokens": 8});
+    let cohere = json!({"tokens": {"input_tokens": 1500, "output_tokens": 8}});
+    let text = " word".repeat(8);
+    let mut cases = Vec::new();
+    let hows: [(&str, Number); 3] = [
+        ("text", |count| json!(count.to_string())),
+        ("fraction", |count| json!(count as f64)),
+        ("text of a fraction", |count| json!(format!("{count}.0"))),
+    ];
+    for (how, number) in hows {
+        let record = |more: Value| json!({"outcome": "complete", "tokens": {"reported": more, "source": "reported"}, "cost_usd": KNOWN});
+        let all = record(json!({"input": 1500, "cached_input": 400, "output": 8, "reasoning": 3}));
+        let cached = record(json!({"input": 1500, "cached_input": 400, "output": 8}));
+        let plain = record(json!({"input": 1500, "output": 8}));
+        let mut add = |name: &str, path, content_type, frames: Vec<Vec<u8>>, record: &Value| {
+            let name = format!("{name}, {how}");
+            cases.push(Case::new(&name, path, content_type, frames, record.clone()));
+        };
+        let body = |body: Value| vec![body.to_string().into_bytes()];
+        let usage = written(&chat, number);
+        add("chat stream", CHAT, SSE, chat_with_usage(8, &usage), &all);
+        let mut frames = Vec::new();
+        for _ in 0..8 {
+            let mut word = chat_delta(&json!({"content": " word"}));
+            word["usage"] = usage.clone();
+            frames.push(sse(word));
+        }
+        frames.extend([sse(chat_finish("stop")), done()]);
+        add("chat, in every event", CHAT, SSE, frames, &all);
+        add(
+            "chat",
+            CHAT,
+            JSON,
+            body(
+                json!({"model": "m", "choices": [{"index": 0, "message": {"content": text}, "finish_reason": "stop"}], "usage": usage}),
+            ),
+            &all,
+        );
+        add(
+            "completions",
+            COMPLETIONS,
+            JSON,
+            body(
+                json!({"model": "m", "object": "text_completion", "choices": [{"index": 0, "text": text, "finish_reason": "stop"}], "usage": usage}),
+            ),
+            &all,
+        );
+        let usage = written(&responses, number);
+        let response = json!({"id": "r", "object": "response", "model": "m", "status": "completed", "output": [{"type": "message", "content": [{"type": "output_text", "text": text}]}], "usage": usage});
+        add("responses", RESPONSES, JSON, body(response.clone()), &all);
+        add(
+            "responses stream",
+            RESPONSES,
+            SSE,
+            vec![typed(
+                &json!({"type": "response.completed", "response": response}),
+            )],
+            &all,
+        );
+        let usage = written(&messages, number);
+        let message = json!({"type": "message", "id": "i", "model": "m", "content": [{"type": "text", "text": text}], "stop_reason": "end_turn", "usage": usage});
+        add("messages", MESSAGES, JSON, body(message.clone()), &cached);
+        add("invoke", INVOKE, JSON, body(message), &cached);
+        let mut frames = vec![typed(
+            &json!({"type": "message_start", "message": {"id": "m", "model": "m", "usage": usage}}),
+        )];
+        frames.extend(ANTHROPIC_STREAM.words(8));
+        frames.push(typed(&json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": number(8)}})));
+        frames.push(typed(&json!({"type": "message_stop"})));
+        add("messages stream", MESSAGES, SSE, frames, &cached);
+        let usage = written(&gemini, number);
+        let mut frames = Vec::new();
+        for _ in 0..8 {
+            let mut word = gemini_text(" word");
+            word["usageMetadata"] = usage.clone();
+            frames.push(sse(word));
+        }
+        frames.push(sse(
+            json!({"candidates": [{"index": 0, "finishReason": "STOP"}], "modelVersion": "m"}),
+        ));
+        add("gemini stream", GEMINI_STREAM, SSE, frames, &all);
+        add(
+            "gemini",
+            GEMINI,
+            JSON,
+            body(
+                json!({"candidates": [{"index": 0, "content": {"parts": [{"text": text}]}, "finishReason": "STOP"}], "usageMetadata": usage, "modelVersion": "m"}),
+            ),
+            &all,
+        );
+        let usage = written(&bedrock, number);
+        add(
+            "converse",
+            CONVERSE,
+            JSON,
+            body(
+                json!({"output": {"message": {"role": "assistant", "content": [{"text": text}]}}, "stopReason": "end_turn", "usage": usage}),
+            ),
+            &cached,
+        );
+        let usage = written(&cohere, number);
+        add(
+            "cohere",
+            COHERE,
+            JSON,
+            body(
+                json!({"id": "c", "message": {"role": "assistant", "content": [{"type": "text", "text": text}]}, "finish_reason": "COMPLETE", "usage": usage}),
+            ),
+            &plain,
+        );
+        add(
+            "ollama",
+            OLLAMA,
+            JSON,
+            body(
+                json!({"model": "m", "message": {"content": text}, "done": true, "done_reason": "stop", "prompt_eval_count": number(1500), "eval_count": number(8)}),
+            ),
+            &plain,
+        );
+        add(
+            "llama.cpp",
+            "/completion",
+            JSON,
+            body(
+                json!({"content": text, "stop": true, "stop_type": "eos", "model": "m", "tokens_evaluated": number(1500), "tokens_predicted": number(8)}),
+            ),
+            &plain,
+        );
+        add(
+            "tgi",
+            "/generate",
+            JSON,
+            body(
+                json!({"generated_text": text, "details": {"finish_reason": "eos_token", "generated_tokens": number(8), "prefill": []}}),
+            ),
+            &record(json!({"output": 8})),
+        );
+    }
+    play(cases).await;
+}

@@ -454,7 +454,7 @@ pub const UNTERMINATED: &str = "unterminated";
 /// The `error_type` of a 200 without any answer.
 pub const EMPTY_RESPONSE: &str = "empty_response";
 
-/// The `error_type` of a 200 whose body is no JSON.
+/// The `error_type` of a 200 in which nothing is JSON: a page of HTML, a part of an answer, damaged events.
 pub const NOT_JSON: &str = "not_json";
 
 /// The `error_type` of a prompt that the provider did not give to the model.

@@ -27,6 +27,10 @@ pub trait Subscriber: Send + Sync + 'static {
 pub trait TokenObserver: Send {
     /// `tokens` more arrived on `channel`; they are final.
     fn tokens(&mut self, at: Instant, channel: Channel, tokens: u64);
+
+    /// The call has ended, and its record does not have these `tokens` under this model: their
+    /// number is unknown after all, or the answer named another model at its end.
+    fn retract(&mut self, _tokens: u64) {}
 }
 
 /// The labels of a generation.

@@ -10,7 +10,7 @@ use crate::cost::GpuShare;
 use http::{HeaderMap, HeaderName, StatusCode, header};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokengauge_core::call::{self, Dialect};
+use tokengauge_core::call::{self, Dialect, Event};
 use tokengauge_core::observer::{Frame, Side};
 use tokengauge_wire::{DecodeError, Decoder, ResponseHead};
 
@@ -123,12 +123,24 @@ impl CallState {
         let generation = &mut self.run.generation;
         let read = decoder.push(&frame.bytes, &mut |event| generation.event(event));
         self.run.frame(context, frame.at, accepted);
-        match read {
-            Ok(()) => {}
-            Err(DecodeError::Memory) => self.lag(context, 1),
-            Err(_) => self.give_up(),
+        if let Err(error) = read {
+            self.unreadable(context, error);
+            self.stop_reading();
         }
         self.release_request(context);
+    }
+
+    /// The rest of the body cannot be read for this reason.
+    pub(crate) fn unreadable(&mut self, context: &CallContext, error: DecodeError) {
+        match error {
+            DecodeError::Memory => return self.lag(context, 1),
+            DecodeError::Framing => {
+                self.run.generation.event(Event::Message);
+                self.run.generation.event(Event::Unparsed);
+            }
+            DecodeError::Encoding | DecodeError::TooLarge => {}
+        }
+        self.broken = true;
     }
 
     /// Counts the bytes of an upgraded connection that is not read.

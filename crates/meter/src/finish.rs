@@ -13,7 +13,6 @@ use std::time::Instant;
 use tokengauge_core::background::yield_now;
 use tokengauge_core::call::Outcome;
 use tokengauge_core::observer::{End, FailureKind};
-use tokengauge_wire::DecodeError;
 
 /// Ends a call: its record goes to the subscribers, now or from the background.
 pub(crate) fn end(context: &Arc<CallContext>, mut state: CallState, at: Instant, end: End) {
@@ -164,10 +163,8 @@ fn read_rest(context: &CallContext, state: &mut CallState) {
         run.whole(context, latest, accepted);
     }
     state.reading = Reading::new(*decoder, false);
-    match read {
-        Ok(()) => {}
-        Err(DecodeError::Memory) => state.lag(context, 1),
-        Err(_) => state.broken = true,
+    if let Err(error) = read {
+        state.unreadable(context, error);
     }
 }
 
@@ -197,9 +194,7 @@ fn conclude(
     }
     let closing = RecordInput::of_call(context, &state, at, end, input);
     let finished_call = record::finished_call(context, &mut state, closing);
-    state
-        .run
-        .conclude(context, finished_call.throughput(), accepted);
+    state.run.conclude(context, &finished_call, accepted);
     state.run.live = None;
     context.shared.subscribers.finished(finished_call);
     context.shared.memory.freed();

@@ -3,16 +3,23 @@
 use super::context::CallContext;
 use super::counts::ByChannel;
 use super::generation::Generation;
+use super::guard::guarded;
 use super::live::LiveCall;
 use super::model_names::{NameHash, Naming};
 use super::{Stream, TokenObserver};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokengauge_core::call::Channel;
-use tokengauge_core::throughput::{FinishedGeneration, GenerationThroughput};
+use tokengauge_core::finished::FinishedCall;
+use tokengauge_core::throughput::GenerationThroughput;
 
-/// Frames with tokens after which the name of a model counts that no answer began with before.
-const TRUSTED_FRAMES: u64 = 2;
+/// The time from the first frame with tokens after which the name of a model counts that no
+/// answer began with before: what is "now" may end before it.
+const TRUSTED_AFTER: Duration = Duration::from_secs(2);
+/// Each of the first 16 frames may decide on the name, and then every 16th.
+const EARLY_FRAMES: u64 = 16;
+
+const CHANNELS: [Channel; 3] = [Channel::Answer, Channel::Reasoning, Channel::ToolCall];
 
 /// A generation and its live state.
 #[derive(Default)]
@@ -26,8 +33,9 @@ pub(crate) struct LiveGeneration {
     charged: u32,
     /// The model that the response had named by its first token.
     first_named: NameHash,
-    /// Whether tokens are counted under the name of their model. Before, they are held back.
-    is_labelled: bool,
+    /// The name of the model under which tokens are counted. Before it is known, they are held
+    /// back.
+    labelled: NameHash,
     /// What it adds to the system throughput.
     throughput: GenerationThroughput,
     /// Whether it arrived as one body.
@@ -86,22 +94,41 @@ impl LiveGeneration {
     /// will have it. Most responses name it with their first token, some with the last, and some
     /// name an alias before. The first answers that begin with a name show which it is.
     fn label(&mut self, context: &CallContext, is_last: bool) {
-        if self.is_labelled {
+        let span = self.generation.timeline.all;
+        let frames = span.map_or(0, |span| span.frames);
+        // A look at the known names takes a lock.
+        let looks = is_last || frames < EARLY_FRAMES || frames.is_multiple_of(EARLY_FRAMES);
+        if self.is_labelled() || !looks {
             return;
         }
-        let frames = self.generation.timeline.all.map_or(0, |span| span.frames);
-        let named = self.generation.model.as_deref();
+        let named = self.named(context);
         if frames <= 1 {
-            self.first_named = NameHash::of(named);
+            self.first_named = named;
         }
         let names = &context.shared.model_names;
-        let naming = names.naming(&context.route_stats.upstream, NameHash::of(named));
-        self.is_labelled = is_last
-            || match naming {
+        let is_known = is_last
+            || match names.naming(&context.route_stats.upstream, named) {
                 Some(Naming::Same) => true,
                 Some(Naming::Another) => false,
-                None => named.is_some() && frames >= TRUSTED_FRAMES,
+                None => span.is_some_and(|span| span.duration() >= TRUSTED_AFTER),
             };
+        if is_known {
+            let requested = context.model_requested();
+            let label = self.generation.model.as_deref().or(requested.as_deref());
+            self.labelled = NameHash::of(label.unwrap_or_default());
+        }
+    }
+
+    fn is_labelled(&self) -> bool {
+        self.labelled != NameHash::default()
+    }
+
+    /// The name of the model so far.
+    fn named(&self, context: &CallContext) -> NameHash {
+        match self.generation.model.as_deref() {
+            Some(model) => NameHash::of(model),
+            None => NameHash::nameless(context.model_requested().as_deref()),
+        }
     }
 
     /// Its request was sent.
@@ -110,27 +137,47 @@ impl LiveGeneration {
     }
 
     /// Its record has been made: what it adds to the throughput is final.
-    pub(crate) fn conclude(
-        &mut self,
-        context: &CallContext,
-        ended: FinishedGeneration,
-        accepted: bool,
-    ) {
+    pub(crate) fn conclude(&mut self, context: &CallContext, call: &FinishedCall, accepted: bool) {
         if !context.generates {
             return;
         }
+        let ended = call.throughput();
+        let last_named = self.named(context);
+        let is_counted = call.record.tokens.normalised.output.is_some();
+        let renamed = self.generation.model.is_some() && self.labelled != last_named;
+        if (!is_counted || renamed) && guarded(|| self.retract(context, call, accepted)).is_none() {
+            context.shared.counters.panicked();
+        }
         if ended.tokens > Some(0) {
             self.ensure_series(context, accepted);
-            let last_named = NameHash::of(self.generation.model.as_deref());
-            let naming = match self.first_named == last_named {
-                true => Naming::Same,
-                false => Naming::Another,
-            };
             let upstream = &context.route_stats.upstream;
             let names = &context.shared.model_names;
-            names.learn(upstream, self.first_named, naming);
+            if self.first_named != last_named {
+                names.learn(upstream, self.first_named, Naming::Another);
+            }
+            // The name at the end of an answer is not an alias.
+            names.learn(upstream, last_named, Naming::Same);
         }
         self.throughput.end(&context.shared.throughput, ended);
+    }
+
+    /// Takes back the tokens that were reported to the observers: how many there are is unknown
+    /// after all, or they are of another model than it seemed.
+    fn retract(&mut self, context: &CallContext, call: &FinishedCall, accepted: bool) {
+        let Some(observers) = &mut self.observers else {
+            return;
+        };
+        let observers = observers.iter_mut();
+        observers.for_each(|watch| watch.retract(self.reported.all()));
+        if call.record.tokens.normalised.output.is_none() {
+            return;
+        }
+        let mut renamed = watch(&self.generation, context, accepted);
+        for channel in CHANNELS {
+            let tokens = *self.reported.of(channel);
+            let observers = renamed.iter_mut();
+            observers.for_each(|watch| watch.tokens(call.ended, channel, tokens));
+        }
     }
 
     /// Sets the throughput series in which its tokens are counted.
@@ -169,14 +216,14 @@ impl LiveGeneration {
         let new = settled.all().saturating_sub(u64::from(self.charged));
         self.charged = u32::try_from(settled.all()).unwrap_or(u32::MAX);
         context.charge(new);
-        if self.is_labelled {
+        if self.is_labelled() {
             let observers = match &mut self.observers {
                 Some(observers) => observers,
                 None => self
                     .observers
                     .insert(watch(&self.generation, context, accepted)),
             };
-            for channel in [Channel::Answer, Channel::Reasoning, Channel::ToolCall] {
+            for channel in CHANNELS {
                 let (settled, reported) = (*settled.of(channel), self.reported.of(channel));
                 let new = settled.saturating_sub(*reported);
                 if new > 0 {
@@ -187,7 +234,7 @@ impl LiveGeneration {
             }
         }
         if !self.whole {
-            if self.is_labelled {
+            if self.is_labelled() {
                 self.ensure_series(context, accepted);
             }
             let tokens = (new, self.generation.tokens().all());

@@ -19,18 +19,25 @@ pub(crate) enum Naming {
     Another,
 }
 
-/// A hash of a model's name: a running call needs no more of it.
+/// A hash of a model's name: a running call needs no more of it. The default stands for no name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct NameHash(Option<NonZeroU64>);
 
 impl NameHash {
-    /// That of a name; the default where there is none.
-    pub(crate) fn of(name: Option<&str>) -> NameHash {
-        NameHash(name.and_then(|name| {
-            let mut hasher = DefaultHasher::new();
-            name.hash(&mut hasher);
-            NonZeroU64::new(hasher.finish() | 1)
-        }))
+    /// That of a name.
+    pub(crate) fn of(name: &str) -> NameHash {
+        NameHash::hashed(Some(name))
+    }
+
+    /// That of an answer that names no model, to a request for this one.
+    pub(crate) fn nameless(requested: Option<&str>) -> NameHash {
+        NameHash::hashed((None::<&str>, requested))
+    }
+
+    fn hashed(name: impl Hash) -> NameHash {
+        let mut hasher = DefaultHasher::new();
+        name.hash(&mut hasher);
+        NameHash(NonZeroU64::new(hasher.finish() | 1))
     }
 }
 
@@ -69,21 +76,17 @@ mod tests {
     fn a_name_that_changed_once_is_not_trusted_again_and_names_are_bounded() {
         let names = ModelNames::default();
         let upstream: Arc<str> = "u".into();
-        assert_eq!(names.naming("u", NameHash::of(Some("alias"))), None);
+        let alias = NameHash::of("alias");
+        assert_eq!(names.naming("u", alias), None);
         for naming in [Naming::Same, Naming::Another, Naming::Same] {
-            names.learn(&upstream, NameHash::of(Some("alias")), naming);
+            names.learn(&upstream, alias, naming);
         }
-        assert_eq!(
-            names.naming("u", NameHash::of(Some("alias"))),
-            Some(Naming::Another)
-        );
-        assert_eq!(names.naming("u", NameHash::default()), None);
+        assert_eq!(names.naming("u", alias), Some(Naming::Another));
+        for other in [Some("alias"), None] {
+            assert_eq!(names.naming("u", NameHash::nameless(other)), None);
+        }
         for name in 0..2 * MAX_KNOWN {
-            names.learn(
-                &upstream,
-                NameHash::of(Some(&name.to_string())),
-                Naming::Same,
-            );
+            names.learn(&upstream, NameHash::of(&name.to_string()), Naming::Same);
         }
         assert!(names.known.lock()["u"].len() <= MAX_KNOWN);
     }

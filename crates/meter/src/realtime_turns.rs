@@ -16,9 +16,7 @@ use std::time::{Duration, Instant, SystemTime};
 use tokengauge_core::call::{Bytes, Dialect, Event, OperationClass, Outcome, RequestFacts};
 use tokengauge_core::observer::{End, Frame, Side};
 use tokengauge_core::trace::CallTrace;
-use tokengauge_wire::{
-    DIALECTS, DecodeError, Decoder, Framing, Limits, SocketRequest, SocketRequests,
-};
+use tokengauge_wire::{DIALECTS, Decoder, Framing, Limits, SocketRequest, SocketRequests};
 use uuid::Uuid;
 
 /// The most requests that wait for an answer.
@@ -197,8 +195,7 @@ impl RealtimeTurns {
         state.run.frame(context, frame.at, true);
         match read {
             Ok(()) => self.decoder = Some(decoder),
-            Err(DecodeError::Memory) => state.lag(context, 1),
-            Err(_) => state.broken = true,
+            Err(error) => state.unreadable(context, error),
         }
     }
 
@@ -336,9 +333,7 @@ impl RealtimeTurns {
             class: turn.prepares.then_some(OperationClass::Other),
         };
         let finished_call = record::finished_call(context, state, closing);
-        state
-            .run
-            .conclude(context, finished_call.throughput(), true);
+        state.run.conclude(context, &finished_call, true);
         state.run = LiveGeneration::continuing(state.run.generation.next());
         state.bytes = Bytes::default();
         context.shared.subscribers.finished(finished_call);

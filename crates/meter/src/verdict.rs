@@ -105,23 +105,26 @@ fn unterminated(facts: &Facts, generation: &Generation) -> bool {
 }
 
 /// The `error_type` of a 200 to a request for text that has no answer, if it is one: nothing at
-/// all, or a body that is no JSON, such as a page of HTML.
+/// all, or nothing but what is no JSON, such as a page of HTML or a part of an answer.
 pub(crate) fn no_answer(facts: &Facts, generation: &Generation) -> Option<&'static str> {
     let dialect = DIALECTS.registration(facts.dialect);
-    let of_text = dialect.generates && dialect.beyond_text == BeyondText::Never;
-    let should = facts.asks_for_text && of_text && matches!(facts.status, Some(200 | 201));
-    if !should || facts.broken || facts.lagged || !generation.is_empty() {
+    // Sounds and pictures are not JSON.
+    let of_json = dialect.generates && facts.dialect != Dialect::OpenaiMedia;
+    let should = facts.asks_for_text && of_json && matches!(facts.status, Some(200 | 201));
+    let [unread, damaged, skipped] = generation.lost();
+    // A body that could not be decoded, or had no memory left, may be an answer.
+    let is_unknown = facts.lagged || facts.broken && unread == 0;
+    if !should || is_unknown || !generation.is_empty() {
+        return None;
+    }
+    let is_stream = facts.streamed == Some(true);
+    let has_ids = dialect.beyond_text != BeyondText::Never && (damaged, skipped) == (0, 0);
+    if unread > 0 || is_stream && damaged > 0 {
+        Some(NOT_JSON)
+    } else if has_ids || is_stream && generation.is_foreign() {
         None
-    } else if generation.is_unread() && facts.streamed == Some(false) {
-        match generation.lost() {
-            // JSON without anything in it, or with nothing that an answer has.
-            [0, 0, _] => Some(EMPTY_RESPONSE),
-            [0, _, 0] => None,
-            [0, ..] => Some(EMPTY_RESPONSE),
-            _ => Some(NOT_JSON),
-        }
     } else {
-        (!generation.is_unread()).then_some(EMPTY_RESPONSE)
+        Some(EMPTY_RESPONSE)
     }
 }
 

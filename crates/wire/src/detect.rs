@@ -311,6 +311,7 @@ mod tests {
             ("/v1/audio/transcriptions", Dialect::OpenaiMedia),
             ("/v1/images/edits", Dialect::OpenaiMedia),
             ("/v1/files", Dialect::Unknown),
+            ("/v1internal:countTokens", Dialect::Unknown),
             ("/v1/messages/batches", Dialect::Unknown),
             ("/v1/responses/compact", Dialect::OpenaiResponses),
             ("/v1/responses/resp_1/cancel", Dialect::Unknown),
@@ -388,6 +389,11 @@ mod tests {
             assert_eq!(found.dialect, dialect, "{target}");
             assert_eq!(found.model.as_deref(), Some(model), "{target}");
             assert_eq!(found.stream, stream, "{target}");
+        }
+        for (verb, stream) in [("generateContent", false), ("streamGenerateContent", true)] {
+            let found = post(&format!("/v1internal:{verb}"));
+            assert_eq!((found.dialect, found.model), (Dialect::Gemini, None));
+            assert_eq!(found.stream, Some(stream));
         }
         assert_eq!(post("/generate_stream").stream, Some(true));
         assert_eq!(post("/v1/messages").stream, None);

@@ -26,11 +26,19 @@ pub fn segment(choice: u32, index: u32, channel: Channel) -> Segment {
     }
 }
 
-/// Emits the finish reason of a choice, unless it is empty.
+/// Emits the finish reason of a choice, unless it is empty. The HTTP status of an error, which
+/// gateways fill in, is an error.
 pub fn finish(sink: Sink<'_>, choice: u32, reason: &str) {
-    if !reason.is_empty() {
+    if is_error_status(reason) {
+        sink(Event::Error(reason));
+    } else if !reason.is_empty() {
         sink(Event::Finish { choice, reason });
     }
+}
+
+/// Whether it is the HTTP status of an error.
+pub fn is_error_status(text: &str) -> bool {
+    matches!(text.as_bytes(), [b'4' | b'5', b'0'..=b'9', b'0'..=b'9'])
 }
 
 /// Emits the reported usage, unless it is empty.

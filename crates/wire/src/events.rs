@@ -128,8 +128,10 @@ impl EventReader {
         self.confirm("", payload);
         let valid = repair(payload);
         let payload = valid.as_deref().unwrap_or(payload);
-        if payload.contains(&b'\n')
-            && serde_json::from_slice::<&RawValue>(payload).is_err()
+        let is_json = |text| serde_json::from_slice::<&RawValue>(text).is_ok();
+        if let Some(end) = memchr::memchr(b'\n', payload)
+            && is_json(&payload[..end])
+            && !is_json(payload)
             && rewritten(payload).is_none()
         {
             return self.lines(payload, sink);
@@ -154,8 +156,7 @@ impl EventReader {
         if is_read && is_silent && sniff::sniff("", payload) == Some(self.dialect.dialect) {
             sink(Event::Skipped);
         } else if !is_read {
-            let is_json = serde_json::from_slice::<&RawValue>(payload).is_ok();
-            sink(if is_json {
+            sink(if is_json(payload) {
                 Event::Damaged
             } else {
                 Event::Unparsed

@@ -1,7 +1,8 @@
 //! Gemini `generateContent` and `streamGenerateContent`.
 //!
 //! Streamed or not, every message has the same shape: candidates with parts, and the
-//! usage so far. There is no terminator; a finish reason stands for it.
+//! usage so far. There is no terminator; a finish reason stands for it. Code Assist, which Gemini
+//! CLI uses, has it in an envelope: `response`.
 
 use super::detect::{Detected, GoogleMethod, Target};
 use super::emit::{self, RepeatedName};
@@ -46,8 +47,12 @@ fn detect(target: &Target<'_>) -> Option<Detected> {
         "streamGenerateContent" => true,
         _ => return None,
     };
-    let found = Detected::new(Dialect::Gemini, Operation::GenerateContent);
-    Some(found.model(method.model).stream(stream))
+    let found = Detected::new(Dialect::Gemini, Operation::GenerateContent).stream(stream);
+    Some(match method.model {
+        // Code Assist's, whose request names the model.
+        "v1internal" => found,
+        model => found.model(model),
+    })
 }
 
 /// An error in the shape of Google's.
@@ -109,7 +114,10 @@ impl Gemini {
         }
         self.id.response_id(sink, &chunk.response_id);
         self.model.model(sink, &chunk.model_version);
-        let mut ended = false;
+        let mut ended = match &chunk.response.0 {
+            Some(response) => self.give(response, sink),
+            None => false,
+        };
         for candidate in chunk.candidates.iter() {
             let choice = candidate.index.index().unwrap_or(0);
             self.candidate(choice, candidate, sink);
@@ -265,6 +273,9 @@ struct Chunk<'a> {
     prompt_feedback: Option<PromptFeedback<'a>>,
     #[serde(borrow, default, deserialize_with = "super::json::error")]
     error: Option<&'a RawValue>,
+    /// The envelope of Code Assist.
+    #[serde(borrow, default)]
+    response: Object<Box<Chunk<'a>>>,
 }
 
 #[derive(Deserialize)]
@@ -400,7 +411,9 @@ fn count_literals(payload: &[u8]) -> Option<CountLiterals<'_>> {
     #[serde(rename_all = "camelCase")]
     struct Chunk<'a> {
         #[serde(borrow)]
-        usage_metadata: Sent<'a>,
+        usage_metadata: Option<Sent<'a>>,
+        #[serde(borrow, default)]
+        response: Object<Box<Chunk<'a>>>,
     }
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
@@ -416,9 +429,11 @@ fn count_literals(payload: &[u8]) -> Option<CountLiterals<'_>> {
         #[serde(borrow)]
         tool_use_prompt_token_count: Option<&'a RawValue>,
     }
-    let sent = serde_json::from_slice::<Chunk<'_>>(payload)
-        .ok()?
-        .usage_metadata;
+    let chunk = serde_json::from_slice::<Chunk<'_>>(payload).ok()?;
+    let sent = match chunk.response.0 {
+        Some(response) => response.usage_metadata,
+        None => chunk.usage_metadata,
+    }?;
     Some([
         sent.prompt_token_count,
         sent.cached_content_token_count,

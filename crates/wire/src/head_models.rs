@@ -55,7 +55,9 @@ impl HeadModels {
     /// What a request with a body names.
     pub fn of(method: &Method, uri: &Uri, headers: &HeaderMap) -> HeadModels {
         let detected = detect(method, uri);
-        let decides = DIALECTS.registration(detected.dialect).model_in_path;
+        // Code Assist's paths have none.
+        let is_named = detected.model.is_some();
+        let decides = is_named && DIALECTS.registration(detected.dialect).model_in_path;
         let path = percent_decoded(uri.path());
         let in_path = in_path(&segments(&path));
         // Escapes of escapes, parameters of segments and the like.
@@ -181,6 +183,13 @@ mod tests {
     }
 
     #[test]
+    fn a_path_without_a_model_does_not_decide() {
+        assert!(of("/v1beta/models/big-1:generateContent").decides);
+        assert!(!of("/v1internal:generateContent").decides);
+        assert!(!of("/v1/chat/completions?model=big-1").decides);
+    }
+
+    #[test]
     fn what_is_no_model_is_not_found() {
         for target in [
             "/v1/chat/completions",
@@ -190,6 +199,7 @@ mod tests {
             "/engine/v1/chat/completions",
             "/openai/v1/responses?api-version=preview",
             "/v1/models",
+            "/v1internal:streamGenerateContent?alt=sse",
         ] {
             assert_eq!(of(target), HeadModels::default(), "{target}");
         }

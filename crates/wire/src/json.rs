@@ -140,7 +140,7 @@ impl<'de> Visitor<'de> for TextVisitor {
     }
 }
 
-/// A count. Some providers send `28.0`; what is not a number at all is unknown.
+/// A count. Some providers send `28.0`, and some gateways `"28"`. Anything else is unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count(pub(crate) Option<u64>);
 
@@ -167,6 +167,10 @@ impl<'de> Deserialize<'de> for Count {
     }
 }
 
+fn whole(number: f64) -> Option<u64> {
+    (number.is_finite() && number >= 0.0).then_some(number as u64)
+}
+
 struct CountVisitor;
 
 impl<'de> Visitor<'de> for CountVisitor {
@@ -185,15 +189,16 @@ impl<'de> Visitor<'de> for CountVisitor {
     }
 
     fn visit_f64<E>(self, number: f64) -> Result<Self::Value, E> {
-        Ok((number >= 0.0).then_some(number as u64))
+        Ok(whole(number))
     }
 
     fn visit_bool<E>(self, _: bool) -> Result<Self::Value, E> {
         Ok(None)
     }
 
-    fn visit_str<E>(self, _: &str) -> Result<Self::Value, E> {
-        Ok(None)
+    fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
+        let fraction = || text.parse().ok().and_then(whole);
+        Ok(text.parse().ok().or_else(fraction))
     }
 
     fn visit_unit<E>(self) -> Result<Self::Value, E> {
@@ -340,6 +345,18 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectVisitor<T> {
         Ok(None)
     }
 
+    fn visit_u64<E>(self, _: u64) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
     fn visit_str<E>(self, _: &str) -> Result<Self::Value, E> {
         Ok(None)
     }
@@ -414,7 +431,13 @@ mod tests {
             ("null", "", None),
             ("{\"a\":[1]}", "", None),
             ("[1,[2]]", "", None),
-            ("\"7\"", "7", None),
+            ("\"7\"", "7", Some(7)),
+            ("\"28.0\"", "28.0", Some(28)),
+            ("\"-3\"", "-3", None),
+            ("\"NaN\"", "NaN", None),
+            ("\"inf\"", "inf", None),
+            ("\"seven\"", "seven", None),
+            ("\"\"", "", None),
         ] {
             let read: Text<'_> = serde_json::from_str(json).expect("valid");
             assert_eq!(&*read, text, "{json}");

@@ -274,6 +274,14 @@ impl Response<'_> {
                 ..Usage::default()
             },
         );
+        let nested = self
+            .status_details
+            .0
+            .as_ref()
+            .and_then(|details| details.error);
+        let error = self.error.or(nested);
+        // Gateways' errors have the HTTP status in its place.
+        let failed = emit::is_error_status(&self.status);
         if !self.status.is_empty() {
             let details = self
                 .incomplete_details
@@ -288,22 +296,19 @@ impl Response<'_> {
                         reason: &reason,
                     });
                 }
-                None => sink(Event::Finish {
-                    choice,
-                    reason: &self.status,
-                }),
+                None if failed && error.is_some() => {}
+                None => emit::finish(sink, choice, &self.status),
             }
         }
-        let nested = self
-            .status_details
-            .0
-            .as_ref()
-            .and_then(|details| details.error);
-        match self.error.or(nested) {
+        match error {
             Some(error) if error.get().starts_with('"') && is_word(&self.code) => {
                 sink(Event::Error(&self.code));
             }
-            Some(error) => sink(Event::Error(&error_kind(error))),
+            Some(error) => {
+                let kind = error_kind(error);
+                let is_named = kind != "error" || !failed;
+                sink(Event::Error(if is_named { &kind } else { &self.status }));
+            }
             None => {}
         }
     }

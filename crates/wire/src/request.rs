@@ -88,6 +88,18 @@ struct Body<'a> {
     prompt_cache_key: Text<'a>,
     #[serde(borrow, default)]
     service_tier: Text<'a>,
+    /// The envelope of Code Assist.
+    #[serde(borrow, default)]
+    request: Object<Enveloped<'a>>,
+}
+
+/// The members of Code Assist's envelope that are needed.
+#[derive(Deserialize)]
+struct Enveloped<'a> {
+    #[serde(borrow, default)]
+    session_id: Text<'a>,
+    #[serde(default, rename = "generationConfig", alias = "generation_config")]
+    generation_config: Object<GenerationConfig>,
 }
 
 #[derive(Deserialize)]
@@ -144,7 +156,9 @@ impl Metadata<'_> {
 
 impl Body<'_> {
     fn choices(&self) -> Option<u32> {
-        let config = self.generation_config.0.as_ref();
+        let enveloped = self.request.0.as_ref();
+        let enveloped = enveloped.and_then(|request| request.generation_config.0.as_ref());
+        let config = self.generation_config.0.as_ref().or(enveloped);
         let candidates = config.map(|c| c.candidate_count).unwrap_or_default();
         let sent = self.n.or(self.num_generations).or(candidates);
         sent.0.and_then(|count| u32::try_from(count).ok())
@@ -166,6 +180,7 @@ impl Body<'_> {
             .or_else(|| self.metadata().find_map(|m| word(&m.session_id)))
             .or_else(|| self.metadata().find_map(|metadata| metadata.identity().1))
             .or_else(|| self.conversation())
+            .or_else(|| word(&self.request.0.as_ref()?.session_id))
     }
 
     /// The id of a conversation, or an object with it.
@@ -228,6 +243,8 @@ mod tests {
     fn gemini_counts_candidates() {
         let body = r#"{"contents":[],"generationConfig":{"candidateCount":3}}"#;
         assert_eq!(facts(Dialect::Gemini, body).choices, Some(3));
+        let body = format!(r#"{{"model":"g","request":{body}}}"#);
+        assert_eq!(facts(Dialect::Gemini, &body).choices, Some(3));
     }
 
     #[test]
@@ -264,6 +281,7 @@ mod tests {
                 Some("m"),
             ),
             (r#"{"conversation":"conv_1"}"#, None, Some("conv_1")),
+            (r#"{"request":{"session_id":"s"}}"#, None, Some("s")),
             (
                 r#"{"conversation":{"id":"conv_2"},"prompt_cache_key":"k"}"#,
                 None,

@@ -1,6 +1,7 @@
 //! The names under which usage is reported, by who reports it. A number under a name that is in
 //! none of these tables is noticed, so that the next name is seen in production.
 
+use super::json::Count;
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -247,7 +248,7 @@ pub const USAGE_NAMES: &[UsageNames] = &[
     },
     UsageNames {
         dialects: "Gemini, Gemini Live",
-        place: "`usageMetadata`",
+        place: "`usageMetadata`, `response.usageMetadata` (Code Assist)",
         names: &[
             ("promptTokenCount", Input),
             ("toolUsePromptTokenCount", Input),
@@ -373,10 +374,13 @@ fn is_known(path: &str) -> bool {
         })
 }
 
-/// Calls `each` with the path of every number.
+/// Calls `each` with the path of every number, also of one that is written as a string.
 fn walk(value: &Value, path: &str, each: &mut dyn FnMut(&str)) {
     match value {
         Value::Number(_) => each(path),
+        Value::String(_) if Count::deserialize(value).is_ok_and(|count| count.0.is_some()) => {
+            each(path);
+        }
         Value::Array(items) => items.iter().for_each(|item| walk(item, path, each)),
         Value::Object(members) => {
             for (name, member) in members {
@@ -415,6 +419,8 @@ struct Holder<'a> {
 struct Inner<'a> {
     #[serde(borrow)]
     usage: Option<&'a RawValue>,
+    #[serde(borrow, rename = "usageMetadata")]
+    usage_metadata: Option<&'a RawValue>,
 }
 
 impl<'a> Holder<'a> {
@@ -428,7 +434,7 @@ impl<'a> Holder<'a> {
         ];
         let inner = inner.into_iter().flatten().filter_map(|raw| {
             let inner: Inner<'a> = serde_json::from_str(raw.get()).ok()?;
-            inner.usage
+            inner.usage.or(inner.usage_metadata)
         });
         let choices: Vec<Inner<'a>> = self
             .choices
@@ -462,6 +468,14 @@ mod tests {
             (
                 r#"{"message":{"usage":{"speculated_tokens":0}}}"#,
                 "speculated_tokens",
+            ),
+            (
+                r#"{"usage":{"prompt_tokens":"1","odd_tokens":"2.0"}}"#,
+                "odd_tokens",
+            ),
+            (
+                r#"{"response":{"usageMetadata":{"promptTokenCount":1,"oddCount":2}}}"#,
+                "oddCount",
             ),
             (
                 r#"{"usageMetadata":{"promptTokensDetails":[{"tokenCount":1}]}}"#,

@@ -20,6 +20,8 @@ pub struct GenerationThroughput {
     pending: Vec<SecondTokens>,
     /// Whether its tokens arrive slowly enough to have been generated as they arrived.
     paced: bool,
+    /// Milliseconds since the first frame with tokens that frames were given.
+    decode_millis: u32,
     /// Tokens that were reported.
     reported: u64,
 }
@@ -61,9 +63,14 @@ impl GenerationThroughput {
         (tokens, running): (u64, u64),
         buffered_above: f64,
     ) {
-        let millis = self.count_time(throughput, at);
+        self.count_time(throughput, at);
         let is_first = self.first.is_none();
         let first = *self.first.get_or_insert(at);
+        // Its time may be counted later, when its series is known.
+        let since = at.saturating_duration_since(first);
+        let until = u32::try_from(since.as_millis()).unwrap_or(u32::MAX);
+        let millis = until.saturating_sub(self.decode_millis);
+        self.decode_millis = until.max(self.decode_millis);
         if is_first {
             self.uncertain_first = u32::try_from(running).unwrap_or(u32::MAX);
         }
@@ -78,14 +85,13 @@ impl GenerationThroughput {
             second: throughput.second(at),
             tokens,
             decoded,
-            millis: if is_first { 0 } else { millis },
+            millis: millis.into(),
         };
         if self.paced {
             return self.report(throughput, &held);
         }
         self.keep_pending(held);
-        let since = at.saturating_duration_since(first).as_secs_f64();
-        let is_paced = f64::from(self.after_first) <= buffered_above * since;
+        let is_paced = f64::from(self.after_first) <= buffered_above * since.as_secs_f64();
         if self.series.is_some() && self.after_first > 0 && is_paced {
             self.release(throughput);
         }
@@ -130,8 +136,8 @@ impl GenerationThroughput {
         series.upstream.decode_millis.add(held.second, held.millis);
     }
 
-    /// Counts its time up to `at`; returns by how much that is more, in milliseconds.
-    fn count_time(&mut self, throughput: &Throughput, at: Instant) -> u64 {
+    /// Counts its time up to `at`, in whole milliseconds.
+    fn count_time(&mut self, throughput: &Throughput, at: Instant) {
         let since = *self.counted.get_or_insert(at);
         let millis = at.saturating_duration_since(since).as_millis() as u64;
         if let Some(series) = self.series.as_ref().filter(|_| millis > 0) {
@@ -139,6 +145,5 @@ impl GenerationThroughput {
             throughput.busy(&series.upstream, since, until);
             self.counted = Some(until);
         }
-        millis
     }
 }

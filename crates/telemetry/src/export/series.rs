@@ -43,6 +43,8 @@ pub struct Series {
     output: [Counter; 3],
     /// Tokens that are only known at the end, in the order of [`AT_END`].
     at_end: [Counter; AT_END.len()],
+    /// Counted tokens that are in no record of this model.
+    retracted: Counter,
     requests: Handles<RequestKind, Counter>,
     unavailable: Handles<TpsUnavailable, Counter>,
     durations: Handles<Outcome, Histogram>,
@@ -144,6 +146,7 @@ impl Series {
         Series {
             output,
             at_end,
+            retracted: tokens(["output", "any", "retracted"]),
             requests: Handles::new(),
             unavailable: Handles::new(),
             durations: Handles::new(),
@@ -317,5 +320,9 @@ pub struct Watching {
 impl tokengauge_meter::TokenObserver for Watching {
     fn tokens(&mut self, _: Instant, channel: Channel, tokens: u64) {
         self.series.tokens(channel, tokens);
+    }
+
+    fn retract(&mut self, tokens: u64) {
+        self.series.retracted.increment(tokens);
     }
 }

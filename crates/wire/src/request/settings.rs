@@ -48,6 +48,8 @@ const WITHIN: &[&str] = &[
     "options",
     "parameters",
 ];
+/// The envelope of Code Assist.
+const ENVELOPE: &[&str] = &["request"];
 const NAMES: &[&[&str]] = &[
     TEMPERATURE,
     TOP_P,
@@ -63,14 +65,19 @@ const NAMES: &[&[&str]] = &[
     ENCODING,
     DIMENSIONS,
     WITHIN,
+    ENVELOPE,
 ];
 
 /// Reads the settings of a whole request body; what is not understood is left out.
 pub fn generation_settings(body: &[u8]) -> Option<GenerationSettings> {
     let top: Members<'_> = serde_json::from_slice(body).ok()?;
-    let within = WITHIN.iter().filter_map(|name| top.read(&[name]));
-    let mut all: Vec<Members<'_>> = within.collect();
-    all.insert(0, top);
+    let envelope: Option<Members<'_>> = top.read(ENVELOPE);
+    let mut all: Vec<Members<'_>> = [Some(top), envelope].into_iter().flatten().collect();
+    for at in 0..all.len() {
+        let within = WITHIN.iter().filter_map(|name| all[at].read(&[name]));
+        let within: Vec<Members<'_>> = within.collect();
+        all.extend(within);
+    }
     let all = All(&all);
     Some(GenerationSettings {
         temperature: all.number(TEMPERATURE),
@@ -241,6 +248,8 @@ mod tests {
             ..GenerationSettings::default()
         };
         assert_eq!(settings(gemini), expected);
+        let code_assist = format!(r#"{{"model":"g","request":{gemini}}}"#);
+        assert_eq!(settings(&code_assist), expected);
         for body in [
             r#"{"max_tokens":5}"#,
             r#"{"max_output_tokens":5,"text":{"format":{"type":"text"}}}"#,

@@ -74,6 +74,8 @@ fn body_action(key: &str) -> KeyAction {
         }
         "documents" | "texts" => KeyAction::Into(Section::Material),
         "tools" | "functions" | "toolConfig" | "tool_results" => KeyAction::Json,
+        // The envelope of Code Assist.
+        "request" => KeyAction::Into(Section::Body),
         _ => KeyAction::Skip,
     }
 }
@@ -82,6 +84,7 @@ fn body_action(key: &str) -> KeyAction {
 fn conversation_action(key: &str) -> KeyAction {
     match key {
         "messages" | "input" | "contents" => KeyAction::Into(Section::Prompt),
+        "request" => KeyAction::Into(Section::Request),
         _ => KeyAction::Skip,
     }
 }
@@ -281,6 +284,10 @@ mod tests {
             (
                 r#"{"messages":[{"content":[{"guardContent":{"text":{"text":"g","qualifiers":["query"]}}},{"document":{"format":"txt","name":"n","source":{"text":"d"},"context":"c"}},{"image":{"source":{"bytes":"AAAA"}}}]}]}"#,
                 vec!["g", "d", "c"],
+            ),
+            (
+                r#"{"model":"g","request":{"systemInstruction":{"parts":[{"text":"s"}]},"contents":[{"parts":[{"text":"q"}]}],"session_id":"no"}}"#,
+                vec!["s", "q"],
             ),
             (r#"{"prompt":["a","b"],"stop":["no"]}"#, vec!["a", "b"]),
             (r#"{"prompt":[1,2,3],"template":"no"}"#, vec![]),

@@ -42,7 +42,8 @@ families! {
     /// From the request head to the end of the response.
     REQUEST_DURATION: Histogram[ModelOutcome] = "tokengauge_request_duration_seconds", Seconds, DURATION;
     /// Tokens: counted output as it arrives, reported and input tokens when the call ends;
-    /// cached_input is part of input; channel is any where it is not reported.
+    /// cached_input is part of input; channel is any where it is not reported. Counted minus
+    /// retracted output is what the records have.
     TOKENS: Counter[ModelTokens] = "tokengauge_tokens_total", Tokens;
     /// Tokens after the first frame of calls that have a decode speed; over decode_seconds_total it
     /// is the mean speed of the fleet.
