@@ -53,7 +53,7 @@ def read_request(reader):
         return b""
     if b"transfer-encoding: chunked" in head:
         body = []
-        # An empty line behind the last chunk ends it; lines between them are trailers.
+        # An empty line after the last chunk ends it. Lines between them are trailers.
         while not (body and body[-1] == b"\r\n" and b"0\r\n" in body):
             body.append(reader.readline())
             if body[-1] == b"":

@@ -129,7 +129,7 @@ def run(base, seconds, seed=7, at_once=8, traced=True):
         for round_number in itertools.count():
             calls = simulated(dice) + (engine(dice) if round_number % 4 == 0 else [])
             if round_number == 1:
-                # The first models have a series each: those of the first round, however slow a call is.
+                # The models of the first round have a series each, however slow a call is.
                 concurrent.futures.wait(pending)
                 calls += made_up_models()
             dice.shuffle(calls)

@@ -14,7 +14,7 @@ use tokengauge_core::finished::FinishedCall;
 use tokengauge_core::throughput::GenerationThroughput;
 
 /// The time from the first frame with tokens after which the name of a model counts that no
-/// answer began with before: what is "now" may end before it.
+/// answer began with before. Current rates end 3 seconds ago, so they miss nothing.
 const TRUSTED_AFTER: Duration = Duration::from_secs(2);
 /// Each of the first 16 frames may decide on the name, and then every 16th.
 const EARLY_FRAMES: u64 = 16;
@@ -94,11 +94,13 @@ impl LiveGeneration {
     /// will have it. Most responses name it with their first token, some with the last, and some
     /// name an alias before. The first answers that begin with a name show which it is.
     fn label(&mut self, context: &CallContext, is_last: bool) {
+        if self.is_labelled() {
+            return;
+        }
         let span = self.generation.timeline.all;
         let frames = span.map_or(0, |span| span.frames);
         // A look at the known names takes a lock.
-        let looks = is_last || frames < EARLY_FRAMES || frames.is_multiple_of(EARLY_FRAMES);
-        if self.is_labelled() || !looks {
+        if !is_last && frames >= EARLY_FRAMES && !frames.is_multiple_of(EARLY_FRAMES) {
             return;
         }
         let named = self.named(context);

@@ -785,7 +785,7 @@ mod tests {
         /// A commit looks when it opens the file, when its transaction begins, and behind each call of it.
         const IN_A_TRANSACTION: u32 = 3;
 
-        /// The next commit finds this file removed while its transaction is under way.
+        /// The next commit finds this file removed during its transaction.
         pub fn removes(path: &Path) {
             LOOKS.set(0);
             REMOVED.set(Some(path.to_owned()));
