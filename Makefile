@@ -61,7 +61,7 @@ endif
 .PHONY: calibrations
 calibrations: compiler ## the table of false alarms and power of gate, compare, search, experiment, drift and report: two hours
 	@printf '%s\n' '| verdict | world | runs | false alarms | their 95 %% interval | power |' '|---|---|---|---|---|---|'
-	TOKENGAUGE_THOROUGH=1 cargo nextest run --profile calibrations --locked --workspace --lib -E 'test(/calibration::/)' --success-output final --color never \
+	TOKENGAUGE_THOROUGH=1 cargo nextest run --locked --workspace --lib -E 'test(/calibration::/)' --success-output final --color never \
 		2>&1 | tee target/calibrations.txt | sed -n '/| verdict/d; s/^ *\(test .* \.\.\. \)\{0,1\}| /| /p; /FAIL/p'
 	@! grep -q FAIL target/calibrations.txt
 
@@ -69,7 +69,7 @@ calibrations: compiler ## the table of false alarms and power of gate, compare, 
 THOROUGH := (package(tokengauge-experiments) & test(/calibration::/)) | test(/^fuzz_corpora::/)
 .PHONY: thorough
 thorough: compiler ## calibrations of experiments and comparisons of fuzz inputs in full size
-	TOKENGAUGE_THOROUGH=1 TOKENGAUGE_FUZZ_INPUTS=20000 cargo nextest run --profile calibrations --locked --workspace -E '$(THOROUGH)'
+	TOKENGAUGE_THOROUGH=1 TOKENGAUGE_FUZZ_INPUTS=20000 cargo nextest run --locked --workspace -E '$(THOROUGH)'
 
 # PART is the name of a part of `make test-all` that uses real parts (tests/real/lanes.py). Without it, `make real` runs the
 # tests of `make test`.
