@@ -56,8 +56,8 @@ else
 	cargo test --locked --workspace --no-fail-fast
 endif
 
-# Verdicts in simulated time: how often each is wrong and how often it finds what it should. `make unit` runs few of them,
-# `make test-all` those of experiments.
+# Verdicts in simulated time: how often each is wrong and how often it finds what it should. `make unit` runs few of
+# them, and `make test-all` runs the calibrations of experiments in full size.
 .PHONY: calibrations
 calibrations: compiler ## the table of false alarms and power of gate, compare, search, experiment, drift and report: two hours
 	@printf '%s\n' '| verdict | world | runs | false alarms | their 95 %% interval | power |' '|---|---|---|---|---|---|'
