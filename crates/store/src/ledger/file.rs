@@ -60,6 +60,11 @@ pub(super) fn identity(_: &Path) -> Option<Identity> {
     None
 }
 
+/// The identities of the log of the file with this name, and of the log's index.
+pub(super) fn log_identities(path: &Path) -> [Option<Identity>; 2] {
+    LOGS.map(|ending| identity(&with_ending(path, ending)))
+}
+
 /// The contents of a file that is lost.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct FileContents {
@@ -140,7 +145,7 @@ impl LedgerFile {
             connection,
             path: path.to_owned(),
             identity: identity(path),
-            logs: LOGS.map(|ending| identity(&with_ending(path, ending))),
+            logs: log_identities(path),
             put_aside,
             is_new,
             _lock: lock,
@@ -157,8 +162,7 @@ impl LedgerFile {
         if identity(&self.path) != self.identity {
             return Place::Gone;
         }
-        let logs = LOGS.map(|ending| identity(&with_ending(&self.path, ending)));
-        match logs == self.logs {
+        match log_identities(&self.path) == self.logs {
             true => Place::Same,
             false => Place::WithoutLog,
         }
@@ -205,6 +209,7 @@ impl LedgerFile {
 /// Where it cannot be written to, is another process's, or of a newer version.
 pub(super) fn open(path: &Path, suspect: bool) -> Result<LedgerFile, WriteError> {
     let lock = locked(path)?;
+    remove_emptied(path);
     let opened = connect(path, STEPS).and_then(|opened| {
         if suspect {
             check(&opened.0)?;
@@ -311,6 +316,18 @@ fn migrate(connection: &mut Connection, steps: &[&str]) -> Result<bool, WriteErr
     transaction.pragma_update(None, "user_version", known)?;
     transaction.commit()?;
     Ok(tables == 0)
+}
+
+/// Removes a file that was emptied while a reader had it open. The reader would keep SQLite from making a ledger of it.
+fn remove_emptied(path: &Path) {
+    let is_empty = std::fs::metadata(path).is_ok_and(|file| file.len() == 0);
+    let logs = LOGS.map(|ending| with_ending(path, ending));
+    if is_empty && logs.iter().any(|log| log.exists()) {
+        for file in logs.iter().map(PathBuf::as_path).chain([path]) {
+            // What stays is reported when it is opened.
+            let _ = std::fs::remove_file(file);
+        }
+    }
 }
 
 /// Renames a damaged file and its log; the one before it is replaced.

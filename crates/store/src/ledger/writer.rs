@@ -499,6 +499,7 @@ mod tests {
     use super::*;
     use crate::ledger::Ledger;
     use crate::ledger::backlog::Backlog;
+    use crate::ledger::reader::Reader;
     use std::path::Path;
     use tokengauge_core::observer::{CallStart, End, Observer};
     use tokengauge_meter::settings::Measure;
@@ -657,10 +658,13 @@ mod tests {
         );
     }
 
-    fn calls_in(path: &Path) -> i64 {
-        let connection = rusqlite::Connection::open(path).expect("opens");
+    fn counted(connection: &rusqlite::Connection) -> i64 {
         let count = connection.query_row("SELECT count(*) FROM calls", [], |row| row.get(0));
         count.expect("a count")
+    }
+
+    fn calls_in(path: &Path) -> i64 {
+        counted(&rusqlite::Connection::open(path).expect("opens"))
     }
 
     #[test]
@@ -730,21 +734,40 @@ mod tests {
         let mut writer = writer(&path, &figures);
         let calls = finished_calls(7);
         writer.write(&batch(&calls[..3]));
-        let reader = rusqlite::Connection::open(&path).expect("opens");
-        let count = "SELECT count(*) FROM calls";
-        let seen: i64 = reader
-            .query_row(count, [], |row| row.get(0))
-            .expect("a count");
-        assert_eq!(seen, 3);
+        let reader = Reader::new(&path, Instant::now);
+        let seen = || reader.ask(|connection| Ok(counted(connection)));
+        assert_eq!(seen().expect("an answer"), 3);
         for ending in ["-wal", "-shm"] {
             let log = tokengauge_files::private::with_ending(&path, ending);
             std::fs::remove_file(log).expect("removed");
         }
         writer.write(&batch(&calls[3..]));
-        drop(reader);
         assert_eq!((figures.written.value(), lost(&figures, "removed")), (7, 0));
+        assert_eq!(seen().expect("an answer"), 7);
+        drop(reader);
         drop(writer);
         assert_eq!(calls_in(&path), 7);
+    }
+
+    #[test]
+    fn a_file_that_is_emptied_while_somebody_reads_is_begun_anew() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("l.sqlite");
+        let figures = figures();
+        let mut writer = writer(&path, &figures);
+        let calls = finished_calls(7);
+        writer.write(&batch(&calls[..3]));
+        let reader = rusqlite::Connection::open(&path).expect("opens");
+        assert_eq!(counted(&reader), 3);
+        let file = std::fs::File::options().write(true).open(&path);
+        file.expect("opens").set_len(0).expect("emptied");
+        writer.fail(&WriteError::Damaged("it is empty".to_owned()));
+        writer.retry_at = None;
+        writer.write(&batch(&calls[3..]));
+        assert_eq!((figures.written.value(), lost(&figures, "removed")), (7, 3));
+        drop(reader);
+        drop(writer);
+        assert_eq!(calls_in(&path), 4);
     }
 
     #[test]

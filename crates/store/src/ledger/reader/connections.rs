@@ -1,7 +1,7 @@
 //! A pool of a few read-only connections, with a time limit on each query.
 
 use super::QueryError;
-use crate::ledger::file::{Identity, VERSION, identity, keep_statements};
+use crate::ledger::file::{Identity, VERSION, identity, keep_statements, log_identities};
 use crate::ledger::write_error::is_damage;
 use parking_lot::{Condvar, Mutex};
 use rusqlite::{Connection, ErrorCode, OpenFlags};
@@ -36,10 +36,11 @@ struct State {
     open: usize,
 }
 
-/// A connection, and which file it is to.
+/// A connection, and which file and log it is to.
 struct Open {
     connection: Connection,
     file: Option<Identity>,
+    logs: [Option<Identity>; 2],
 }
 
 impl std::fmt::Debug for Connections {
@@ -68,23 +69,32 @@ impl Connections {
         ask: impl FnOnce(&Connection) -> Result<T, QueryError>,
     ) -> Result<T, QueryError> {
         let deadline = (self.clock)() + self.limit;
-        // A connection to a file that was replaced is not used again.
+        // A connection to a file or log that was replaced is not used again.
         let file = identity(&self.path);
-        let idle = self.borrow()?.filter(|idle| idle.file == file);
-        let idle = idle.map(|idle| idle.connection);
-        let mut connection = match idle.map_or_else(|| self.connect(), Ok) {
-            Ok(connection) => connection,
+        let is_current = |idle: &Open| idle.file == file && idle.logs == log_identities(&self.path);
+        let idle = self.borrow()?.filter(is_current);
+        let open = || {
+            let connection = self.connect()?;
+            let logs = log_identities(&self.path);
+            Ok(Open {
+                connection,
+                file,
+                logs,
+            })
+        };
+        let mut open = match idle.map_or_else(open, Ok) {
+            Ok(open) => open,
             Err(error) => {
                 self.give_back(None);
                 return Err(error);
             }
         };
-        let answer = self.within(&mut connection, deadline, ask);
+        let answer = self.within(&mut open.connection, deadline, ask);
         let sound = !matches!(
             answer,
             Err(QueryError::Unavailable { .. } | QueryError::Damaged { .. })
         );
-        self.give_back(sound.then_some(Open { connection, file }));
+        self.give_back(sound.then_some(open));
         answer
     }
 
