@@ -1097,8 +1097,8 @@ async function stalls(world) {
   const session = `stalled-${Date.now()}`;
   await call(world.full.proxy, { session, behave: "ttft=20ms,gap=5ms,tokens=60,stall=3000ms@30" });
   const { page, wrong } = await open(world.browser, world.full.admin, { path: `calls?session=${session}` });
-  // At least as long as it was told to stand still, longer on a busy machine.
-  await until("its gap", async () => Number.parseFloat((await below(page, "#calls", "Longest gap"))[0]) >= 3);
+  // About as long as it was told to stand still: on a busy machine the frame before it can come late, or the one after it.
+  await until("its gap", async () => Number.parseFloat((await below(page, "#calls", "Longest gap"))[0]) >= 2);
   assert.equal(await page.locator("#calls tbody .tag.good").count(), 0, "it is not shown as good");
   await page.locator("#calls tbody th a").click();
   assert.match(await page.locator("#call .stalled").innerText(), /^1 stall Within these phases no token came for \d+(\.\d+)? s at once, [789]\d% of the call\.$/);
