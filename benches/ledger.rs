@@ -180,8 +180,11 @@ fn sessions<'a>(queries: &mut Vec<PageQuery<'a>>, reader: &Reader, back: &dyn Fn
     };
     add("sessions of the last 24 h".into(), of(back(24)));
     let model = Filter {
-        model: Some("claude-opus-4-1".into()),
-        agent: Some("langchain/1.0".into()),
+        names: [
+            (Dimension::Model, Some("claude-opus-4-1".into())),
+            (Dimension::Agent, Some("langchain/1.0".into())),
+        ]
+        .into(),
         ..Filter::default()
     };
     add("sessions by model and agent".into(), of(model.clone()));
@@ -225,7 +228,7 @@ fn groups<'a>(queries: &mut Vec<PageQuery<'a>>, back: &dyn Fn(u64) -> Filter) {
         (
             "an agent's errors",
             Filter {
-                agent: Some("codex_cli_rs/0.58.0".into()),
+                names: [(Dimension::Agent, Some("codex_cli_rs/0.58.0".into()))].into(),
                 outcomes: vec![Outcome::HttpError],
                 ..Filter::default()
             },
@@ -233,7 +236,7 @@ fn groups<'a>(queries: &mut Vec<PageQuery<'a>>, back: &dyn Fn(u64) -> Filter) {
         (
             "a user",
             Filter {
-                user: Some(format!("{:032x}", 17)),
+                names: [(Dimension::User, Some(format!("{:032x}", 17)))].into(),
                 ..Filter::default()
             },
         ),
@@ -280,11 +283,11 @@ fn series<'a>(queries: &mut Vec<PageQuery<'a>>, back: &dyn Fn(u64) -> Filter) {
 fn costs<'a>(queries: &mut Vec<PageQuery<'a>>, back: &dyn Fn(u64) -> Filter) {
     use Dimension::{KeyHash, Model, Tool, User};
     let a_user = |filter: Filter| Filter {
-        user: Some(format!("{:032x}", 17)),
+        names: [(Dimension::User, Some(format!("{:032x}", 17)))].into(),
         ..filter
     };
     let a_tool = |filter: Filter| Filter {
-        tool: Some("search".into()),
+        names: [(Dimension::Tool, Some("search".into()))].into(),
         ..filter
     };
     for (name, by, filter, step) in [
@@ -337,8 +340,11 @@ fn calls<'a>(queries: &mut Vec<PageQuery<'a>>, reader: &Reader, back: &dyn Fn(u6
         (
             "of a model and workload",
             Filter {
-                model: Some("llama-3.3-70b".into()),
-                workload: Some("batch".into()),
+                names: [
+                    (Dimension::Model, Some("llama-3.3-70b".into())),
+                    (Dimension::Workload, Some("batch".into())),
+                ]
+                .into(),
                 ..Filter::default()
             },
         ),
@@ -352,7 +358,7 @@ fn calls<'a>(queries: &mut Vec<PageQuery<'a>>, reader: &Reader, back: &dyn Fn(u6
         (
             "of a user that failed",
             Filter {
-                user: Some(format!("{:032x}", 17)),
+                names: [(Dimension::User, Some(format!("{:032x}", 17)))].into(),
                 outcomes: vec![Outcome::UpstreamReset],
                 ..Filter::default()
             },

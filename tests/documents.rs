@@ -8,8 +8,10 @@ use strum::VariantArray;
 use tokengauge::cli::Cli;
 use tokengauge::export::names;
 use tokengauge::observer::FailureKind;
+use tokengauge_core::dimension::DIMENSIONS;
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+const API: &str = include_str!("../docs/api.md");
 const CONFIGURATION: &str = include_str!("../docs/configuration.md");
 const METRICS: &str = include_str!("../docs/metrics.md");
 const GETTING_STARTED: &str = include_str!("../docs/getting-started.md");
@@ -33,6 +35,24 @@ fn every_metric_is_in_the_reference_with_its_meaning() {
         let name = row.split('`').nth(1).unwrap_or_default();
         assert!(ours(name), "{name} is no metric");
     }
+}
+
+#[test]
+fn every_dimension_is_in_the_reference_as_the_program_has_it() {
+    let rows = DIMENSIONS.iter().map(|row| {
+        let filter = if row.filter { "yes" } else { "" };
+        let attribute = row.attribute.map(|name| format!("`{name}`"));
+        let attribute = attribute.unwrap_or_default();
+        format!(
+            "| `{}` | {} | {filter} | {attribute} |",
+            row.name, row.about
+        )
+    });
+    let table = rows.collect::<Vec<_>>().join("\n");
+    assert!(
+        API.contains(&table),
+        "docs/api.md needs these rows:\n{table}"
+    );
 }
 
 #[test]

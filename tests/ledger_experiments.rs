@@ -7,6 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 use tokengauge::call::CallRecord;
 use tokengauge::history::{self, TimedCall};
 use tokengauge::ledger::{Reader, Store, StoredCall};
+use tokengauge::query::Dimension;
 use tokengauge::query::{
     CallUnitQuery, CallUnits, ExperimentUnits, Filter, Threshold, UnitKind, UnitQuery,
 };
@@ -262,7 +263,7 @@ fn calls_by_unit_are_those_of_calls_in_memory_and_a_sample_has_whole_sessions() 
             let filter = Filter {
                 since: Some(at(from)),
                 until: Some(at(100_000)),
-                upstream,
+                names: [(Dimension::Upstream, upstream)].into(),
                 operation_classes: Filter::counted(),
                 ..Filter::default()
             };

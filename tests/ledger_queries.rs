@@ -431,14 +431,14 @@ proptest! {
             until: Some(at(((from + length) * whole) as u64)),
             ..Filter::default()
         });
-        filters.push(Filter { upstream: Some("openai".into()), outcomes: vec![Outcome::Complete], ..filters[1].clone() });
-        filters.push(Filter { experiment: Some("e-1".into()), agent: Some("langchain/1.0".into()), ..Filter::default() });
-        filters.push(Filter { user: ledger.records[7].user.clone(), ..Filter::default() });
-        filters.push(Filter { team: Some("team-chat".into()), tenant: ledger.records[5].tenant.clone(), ..Filter::default() });
-        filters.push(Filter { cost_center: Some("4711".into()), ..Filter::default() });
-        filters.push(Filter { key_hash: ledger.records[7].key_hash.clone(), ..Filter::default() });
-        filters.push(Filter { tool: Some("fetch+search".into()), ..Filter::default() });
-        filters.push(Filter { tool: Some("search".into()), ..Filter::default() });
+        filters.push(Filter { names: [(Dimension::Upstream, Some("openai".into()))].into(), outcomes: vec![Outcome::Complete], ..filters[1].clone() });
+        filters.push(Filter { names: [(Dimension::Experiment, Some("e-1".into())), (Dimension::Agent, Some("langchain/1.0".into()))].into(), ..Filter::default() });
+        filters.push(Filter { names: [(Dimension::User, ledger.records[7].user.clone())].into(), ..Filter::default() });
+        filters.push(Filter { names: [(Dimension::Team, Some("team-chat".into())), (Dimension::Tenant, ledger.records[5].tenant.clone())].into(), ..Filter::default() });
+        filters.push(Filter { names: [(Dimension::CostCenter, Some("4711".into()))].into(), ..Filter::default() });
+        filters.push(Filter { names: [(Dimension::KeyHash, ledger.records[7].key_hash.clone())].into(), ..Filter::default() });
+        filters.push(Filter { names: [(Dimension::Tool, Some("fetch+search".into()))].into(), ..Filter::default() });
+        filters.push(Filter { names: [(Dimension::Tool, Some("search".into()))].into(), ..Filter::default() });
         filters.push(Filter { session: ledger.records[3].session.clone(), ..Filter::default() });
         for filter in &filters {
             for by in [
@@ -500,8 +500,8 @@ proptest! {
         let step = Duration::from_secs([7, 60, 900, 3_600, 86_400][step]);
         for filter in [
             all_calls.clone(),
-            Filter { upstream: Some("openai".into()), outcomes: vec![Outcome::Complete], ..all_calls.clone() },
-            Filter { user: ledger.records[7].user.clone(), ..all_calls },
+            Filter { names: [(Dimension::Upstream, Some("openai".into()))].into(), outcomes: vec![Outcome::Complete], ..all_calls.clone() },
+            Filter { names: [(Dimension::User, ledger.records[7].user.clone())].into(), ..all_calls },
         ] {
             for by in [Dimension::Model, Dimension::User, Dimension::Agent, Dimension::PromptLength] {
                 let query = CostQuery { filter: filter.clone(), by, step, most };
@@ -532,10 +532,10 @@ proptest! {
         let one = &ledger.records[random.below(200) as usize];
         let filters = [
             Filter::default(),
-            Filter { user: one.user.clone(), ..Filter::default() },
-            Filter { key_hash: one.key_hash.clone(), tool: one.tools.clone(), ..Filter::default() },
-            Filter { tool: Some("fetch".into()), ..Filter::default() },
-            Filter { user: Some("user-1".into()), model: one.model.clone(), outcomes: vec![Outcome::Complete], ..Filter::default() },
+            Filter { names: [(Dimension::User, one.user.clone())].into(), ..Filter::default() },
+            Filter { names: [(Dimension::KeyHash, one.key_hash.clone()), (Dimension::Tool, one.tools.clone())].into(), ..Filter::default() },
+            Filter { names: [(Dimension::Tool, Some("fetch".into()))].into(), ..Filter::default() },
+            Filter { names: [(Dimension::User, Some("user-1".into())), (Dimension::Model, one.model.clone())].into(), outcomes: vec![Outcome::Complete], ..Filter::default() },
             Filter { session: one.session.clone(), ..Filter::default() },
         ];
         let days = [1.0, 2.0, 7.0, 0.5][step];
@@ -579,15 +579,15 @@ proptest! {
         let ledger = written(sample(seed, 200, every), &mut SplitMix64(seed));
         let filters = [
             Filter::default(),
-            Filter { model: Some("gpt-5.1".into()), ..Filter::default() },
+            Filter { names: [(Dimension::Model, Some("gpt-5.1".into()))].into(), ..Filter::default() },
             Filter { session: ledger.records[3].session.clone(), ..Filter::default() },
-            Filter { user: ledger.records[7].user.clone(), outcomes: vec![Outcome::Complete], ..Filter::default() },
+            Filter { names: [(Dimension::User, ledger.records[7].user.clone())].into(), outcomes: vec![Outcome::Complete], ..Filter::default() },
             Filter { outcomes: vec![Outcome::HttpError, Outcome::Timeout], ..Filter::default() },
             Filter { since: Some(at(5_000)), until: Some(at(50_000)), ..Filter::default() },
-            Filter { agent: Some("nobody".into()), ..Filter::default() },
-            Filter { team: Some("team-chat".into()), ..Filter::default() },
-            Filter { key_hash: ledger.records[7].key_hash.clone(), ..Filter::default() },
-            Filter { tool: Some("search".into()), ..Filter::default() },
+            Filter { names: [(Dimension::Agent, Some("nobody".into()))].into(), ..Filter::default() },
+            Filter { names: [(Dimension::Team, Some("team-chat".into()))].into(), ..Filter::default() },
+            Filter { names: [(Dimension::KeyHash, ledger.records[7].key_hash.clone())].into(), ..Filter::default() },
+            Filter { names: [(Dimension::Tool, Some("search".into()))].into(), ..Filter::default() },
         ];
         for filter in filters {
             let mut should: Vec<_> = all(&ledger.records)
@@ -649,9 +649,9 @@ proptest! {
             classes(&Filter::counted()),
             classes(&[OperationClass::Other]),
             Filter { since: Some(at(10_000_000)), until: Some(at(70_000_000)), ..Filter::default() },
-            Filter { model: one.model.clone(), user: one.user.clone(), ..Filter::default() },
+            Filter { names: [(Dimension::Model, one.model.clone()), (Dimension::User, one.user.clone())].into(), ..Filter::default() },
             Filter { session: one.session.clone(), ..Filter::default() },
-            Filter { tool: Some("search".into()), outcomes: vec![Outcome::Complete], ..Filter::default() },
+            Filter { names: [(Dimension::Tool, Some("search".into()))].into(), outcomes: vec![Outcome::Complete], ..Filter::default() },
         ];
         for filter in filters {
             let should = history::coverage(all(&ledger.records), &filter);
@@ -714,7 +714,7 @@ fn a_tool_is_found_alone_and_among_others() {
         ("%", 0),
     ] {
         let filter = Filter {
-            tool: Some(wanted.to_owned()),
+            names: [(Dimension::Tool, Some(wanted.to_owned()))].into(),
             ..Filter::default()
         };
         let calls = calls * 200 / 8;
@@ -844,12 +844,12 @@ fn sessions_are_found_by_what_their_calls_had() {
     let mut queries = Vec::new();
     for filter in [
         Filter {
-            model: Some("claude-opus-4-1".into()),
+            names: [(Dimension::Model, Some("claude-opus-4-1".into()))].into(),
             ..Filter::default()
         },
         Filter {
             outcomes: vec![Outcome::HttpError, Outcome::Timeout],
-            experiment: Some("e-1".into()),
+            names: [(Dimension::Experiment, Some("e-1".into()))].into(),
             ..Filter::default()
         },
         Filter {
@@ -858,7 +858,7 @@ fn sessions_are_found_by_what_their_calls_had() {
             ..Filter::default()
         },
         Filter {
-            route: Some("nowhere".into()),
+            names: [(Dimension::Route, Some("nowhere".into()))].into(),
             ..Filter::default()
         },
     ] {
@@ -896,7 +896,7 @@ fn a_query_has_a_time_limit_and_a_cursor_is_checked() {
     let impatient = Reader::within(&path, Instant::now, Duration::ZERO);
     let refused = impatient.groups(
         &Filter {
-            user: ledger.records[7].user.clone(),
+            names: [(Dimension::User, ledger.records[7].user.clone())].into(),
             ..Filter::default()
         },
         &[Dimension::Model],

@@ -174,7 +174,7 @@ fn what_users_spent_is_known_for_longer_than_their_calls() {
     let filters = [
         Filter::default(),
         Filter {
-            tool: Some("search".into()),
+            names: [(Dimension::Tool, Some("search".into()))].into(),
             ..Filter::default()
         },
     ];

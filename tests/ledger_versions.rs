@@ -164,7 +164,7 @@ fn same_sums(path: &Path, calls: &[CallRecord], state: &str) {
             Dimension::Model,
         ] {
             let filter = Filter {
-                user: user.clone(),
+                names: [(Dimension::User, user.clone())].into(),
                 ..Filter::default()
             };
             let query = CostQuery {

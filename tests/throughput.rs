@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 use tokengauge::history::{ThroughputHistory, knee};
 use tokengauge::ledger::{Limits, Reader, Store};
 use tokengauge::observer::{End, MAX_MEASURE_DELAY, ObservedCall};
+use tokengauge::query::Dimension;
 use tokengauge::query::{CapacityPoint, Filter, SeriesMetric};
 use tokengauge::throughput::{RateFilter, Rates};
 use tokengauge_test_support::meter::{Bench, DONE, finish, started_at, words};
@@ -440,7 +441,7 @@ fn a_ledger_has_the_same_over_time_and_adds_up_what_comes_late() {
         assert!(!rates(&kept).is_empty());
     }
     let model = |name: &str| Filter {
-        model: Some(name.to_owned()),
+        names: [(Dimension::Model, Some(name.to_owned()))].into(),
         ..filter.clone()
     };
     let minute = Duration::from_secs(60);

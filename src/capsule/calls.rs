@@ -1,9 +1,9 @@
 //! The worst of many calls.
 
 use crate::call::CallRecord;
-use crate::history::model_of;
 use crate::slo::{Cause, Dimension};
 use std::cmp::Ordering;
+use tokengauge_core::dimension::model_of;
 
 /// How many of them are shown.
 pub(crate) const SHOWN: usize = 20;

@@ -3,7 +3,7 @@
 use super::calls::named_by;
 use super::{Capsule, Configuration, MEMORY, Objective, SHOWN, Span, TABLES};
 use crate::call::CallRecord;
-use crate::history::{model_of, phases};
+use crate::history::phases;
 use crate::output::printable;
 use crate::page::{self, Cell, clock, escaped, figure};
 use crate::phase_bars;
@@ -12,6 +12,7 @@ use crate::query::{GroupRow, Mark, Point, Timeseries};
 use crate::slo::Alert;
 use std::fmt::{Result, Write};
 use std::time::{Duration, SystemTime};
+use tokengauge_core::dimension::model_of;
 use tokengauge_core::time::{rfc3339_seconds, since_1970, span_text};
 
 /// Lines of marks at most.

@@ -2,6 +2,8 @@
 
 use super::*;
 use crate::cost::budget::Period;
+use clap::builder::PossibleValue;
+use tokengauge_core::dimension::{DIMENSIONS, Dimension};
 
 /// How an export is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -172,41 +174,28 @@ pub struct ReportArgs {
     pub with_warm_up: bool,
 }
 
-/// What calls have in common.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum By {
-    /// The model that answered, else the one asked for
-    Model,
-    /// The workload
-    Workload,
-    /// The upstream
-    Upstream,
-    /// The agent
-    Agent,
-    /// The user, hashed unless the configuration says otherwise
-    User,
-    /// The team that pays
-    Team,
-    /// The cost center
-    CostCenter,
-    /// The tenant
-    Tenant,
-    /// The digest of the key, where the configuration has it recorded
-    KeyHash,
-    /// The tools that the answer calls, together
-    Tool,
-    /// The route
-    Route,
-    /// The experiment
-    Experiment,
-    /// The variant of the experiment
-    Variant,
-    /// What `[upstream.facts]` said of the upstream then
-    UpstreamFacts,
-    /// The class of the prompt's length
-    PromptLength,
-    /// The class of the answer's length
-    OutputLength,
+/// What calls have in common: a word of `--by`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct By(pub Dimension);
+
+impl clap::ValueEnum for By {
+    fn value_variants<'a>() -> &'a [By] {
+        const ALL: [By; DIMENSIONS.len()] = {
+            let mut all = [By(Dimension::Model); DIMENSIONS.len()];
+            let mut at = 0;
+            while at < DIMENSIONS.len() {
+                all[at] = By(DIMENSIONS[at].dimension);
+                at += 1;
+            }
+            all
+        };
+        &ALL
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        let row = self.0.definition();
+        Some(PossibleValue::new(row.name.replace('_', "-")).help(row.about))
+    }
 }
 
 /// What `report` writes.

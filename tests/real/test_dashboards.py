@@ -232,10 +232,11 @@ console.log(JSON.stringify(address));
 
 
 @pytest.fixture(scope="module")
-def page(tmp_path_factory):
+def page(tmp_path_factory, gauge):
     """How the live page itself reads an address."""
     folder = tmp_path_factory.mktemp("page")
     shutil.copytree(PROJECT / "src/admin/page", folder / "page")
+    (folder / "page/dimensions.js").write_text(gauge.scrape("/page/dimensions.js"))
     (folder / "package.json").write_text('{"type": "module"}')
 
     def read(address):

@@ -10,6 +10,7 @@ pub mod caller;
 pub mod cells;
 pub mod concurrency;
 pub mod dialect;
+pub mod dimension;
 pub mod experiment;
 pub mod fingerprint;
 pub mod finish_class;

@@ -7,6 +7,7 @@ use crate::signal::SignalName;
 use crate::windows::{Hours, before};
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
+use tokengauge_core::dimension::Dimension;
 use tokengauge_store::ledger::{QueryError, Reader};
 use tokengauge_store::query::{Filter, SeriesMetric, Timeseries};
 
@@ -36,9 +37,12 @@ pub fn steps(reader: &Reader, series: &Series, now: SystemTime) -> Result<Steps,
     let filter = Filter {
         since: Some(before(now, SPAN)),
         until: Some(now),
-        model: series.model.clone(),
-        route: series.route.clone(),
-        workload: series.workload.clone(),
+        names: [
+            (Dimension::Model, series.model.clone()),
+            (Dimension::Route, series.route.clone()),
+            (Dimension::Workload, series.workload.clone()),
+        ]
+        .into(),
         ..Filter::default()
     };
     let metrics = [

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokengauge_core::call::CallRecord;
+use tokengauge_core::dimension::Dimension;
 use tokengauge_experiments::{Metric, Rules};
 use tokengauge_slo::Objective;
 use tokengauge_store::query::{Filter, UnitKind};
@@ -69,11 +70,14 @@ impl Select {
         Filter {
             since: Some(since),
             until: Some(until),
-            route: self.route.clone(),
-            upstream: self.upstream.clone(),
-            model: self.model.clone(),
-            workload: self.workload.clone(),
-            experiment: self.experiment.clone(),
+            names: [
+                (Dimension::Route, self.route.clone()),
+                (Dimension::Upstream, self.upstream.clone()),
+                (Dimension::Model, self.model.clone()),
+                (Dimension::Workload, self.workload.clone()),
+                (Dimension::Experiment, self.experiment.clone()),
+            ]
+            .into(),
             operation_classes: Filter::counted(),
             ..Filter::default()
         }

@@ -12,8 +12,9 @@ use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime};
 use tokengauge_core::call::{CallRecord, OperationClass, Outcome};
+use tokengauge_core::dimension::model_of;
 use tokengauge_core::time::RECORDED_RESOLUTION;
-use tokengauge_store::history::{TimedCall, model_of};
+use tokengauge_store::history::TimedCall;
 
 /// Providers keep a prompt for five minutes at least, Anthropic for just so long unless an hour is
 /// asked for, OpenAI for five to ten.

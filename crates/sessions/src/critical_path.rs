@@ -180,7 +180,7 @@ fn parts(session: &Session<'_>, path: &[Stretch]) -> Vec<PathPart> {
             *sums.entry((None, agent, None)).or_default() += stretch.end - stretch.start;
             continue;
         }
-        let model = tokengauge_store::history::model_of(record);
+        let model = tokengauge_core::dimension::model_of(record);
         for phase in phases(record, stretch.start) {
             let seconds = phase.end.min(stretch.end) - phase.start;
             if seconds > 0.0 {

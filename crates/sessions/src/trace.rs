@@ -12,8 +12,9 @@ use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 use tokengauge_core::call::{CallRecord, Operation};
+use tokengauge_core::dimension::model_of;
 use tokengauge_core::time::duration_since_1970;
-use tokengauge_store::history::{TimedCall, model_of, phases};
+use tokengauge_store::history::{TimedCall, phases};
 use tokengauge_store::query::Phase;
 
 /// The thread of the critical path; those of agents follow.

@@ -6,9 +6,9 @@ use tokengauge_core::pod::PodName;
 use tokengauge_core::time::rfc3339_millis;
 use tokengauge_store::columns::{COLUMNS, Column, ColumnKind, Value};
 
-/// The version of the columns, which every row carries. It rises where a column is added; readers take a column that a
-/// row does not have for unknown.
-pub const SCHEMA_VERSION: i64 = 4;
+/// The version of the columns, which every row carries: the number of columns that a call has. Readers take a column that a row
+/// does not have for unknown.
+pub const SCHEMA_VERSION: i64 = COLUMNS.len() as i64;
 
 /// The columns before those of the call.
 pub(crate) const ORIGIN: [(&str, ColumnKind); 5] = [
@@ -144,8 +144,9 @@ mod tests {
         let mut lines = Vec::new();
         write_json(&origin.values(), &row, &mut lines);
         let text = String::from_utf8(lines).expect("UTF-8");
-        let expected = "{\"schema_version\":4,\"pod\":\"agent-1\",\"id\":\"a\\\"b\",\
+        let version = format!("{{\"schema_version\":{SCHEMA_VERSION},");
+        let expected = "\"pod\":\"agent-1\",\"id\":\"a\\\"b\",\
             \"started_at\":\"2025-11-25 19:33:40.123\",\"route\":\"line\\nend\"}\n";
-        assert_eq!(text, expected);
+        assert_eq!(text, version + expected);
     }
 }

@@ -10,6 +10,7 @@ use tokengauge_core::call::{
     Bytes, CallRecord, EngineReport, Normalised, Operation, Outcome, Seconds, SpeedSegment, Tokens,
     Tps, Usage,
 };
+use tokengauge_core::dimension::Dimension;
 
 /// What a column holds; every one may be unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +34,28 @@ pub struct Column {
     pub name: &'static str,
     /// What it holds.
     pub kind: ColumnKind,
-    value: fn(&StoredCall<'_>) -> Value,
+    source: Source,
+    value: CallValue,
+}
+
+/// Where the ledger has a column's value, of a call `c` and its series `s`.
+#[derive(Clone, Copy, Debug)]
+enum Source {
+    /// An expression of SQL.
+    Sql(&'static str),
+    /// The name whose id this column has.
+    Name(&'static str),
+    /// The name of a dimension.
+    Of(Dimension),
+}
+
+/// What a column has of a call.
+#[derive(Clone, Copy, Debug)]
+enum CallValue {
+    /// What this says.
+    Is(fn(&StoredCall<'_>) -> Value),
+    /// The name of a dimension.
+    Of(Dimension),
 }
 
 impl Column {
@@ -68,256 +90,423 @@ impl Value {
 const fn column(
     name: &'static str,
     kind: ColumnKind,
+    sql: &'static str,
     value: fn(&StoredCall<'_>) -> Value,
 ) -> Column {
-    Column { name, kind, value }
+    let (source, value) = (Source::Sql(sql), CallValue::Is(value));
+    Column {
+        name,
+        kind,
+        source,
+        value,
+    }
+}
+
+/// A text among the ledger's names.
+const fn named(
+    name: &'static str,
+    id: &'static str,
+    value: fn(&StoredCall<'_>) -> Value,
+) -> Column {
+    let (kind, source, value) = (ColumnKind::Text, Source::Name(id), CallValue::Is(value));
+    Column {
+        name,
+        kind,
+        source,
+        value,
+    }
+}
+
+const fn dimension(by: Dimension) -> Column {
+    let (name, kind) = (by.column(), ColumnKind::Text);
+    let (source, value) = (Source::Of(by), CallValue::Of(by));
+    Column {
+        name,
+        kind,
+        source,
+        value,
+    }
+}
+
+const UUID: &str = "lower(substr(hex(c.id), 1, 8) || '-' || substr(hex(c.id), 9, 4) || '-' || substr(hex(c.id), 13, 4) \
+    || '-' || substr(hex(c.id), 17, 4) || '-' || substr(hex(c.id), 21))";
+const STARTED_AT: &str = "strftime('%Y-%m-%dT%H:%M:%S', c.started_ms / 1000, 'unixepoch') \
+    || printf('.%03dZ', c.started_ms % 1000)";
+
+/// What the view has besides [`COLUMNS`]: the pod that wrote the file of a fleet, and the key of the row.
+const OF_FILE: &[Column] = &[
+    dimension(Dimension::Cluster),
+    dimension(Dimension::Namespace),
+    dimension(Dimension::Pod),
+    column("key", ColumnKind::Count, "c.key", |_| Value::Null),
+];
+
+/// The view `calls_readable`, which people and other programs read.
+pub(crate) fn view() -> String {
+    let (mut columns, mut joins) = (Vec::new(), String::new());
+    for Column { name, source, .. } in COLUMNS.iter().chain(OF_FILE) {
+        let id = match *source {
+            Source::Sql(sql) => {
+                columns.push(format!("{sql} AS {name}"));
+                continue;
+            }
+            Source::Name(id) => id.to_owned(),
+            Source::Of(by) if by.is_in_series() => format!("s.{name}"),
+            Source::Of(_) => format!("c.{name}"),
+        };
+        columns.push(format!("{name}.name AS {name}"));
+        joins.push_str(&format!("\nLEFT JOIN names {name} ON {name}.id = {id}"));
+    }
+    let columns = columns.join(",\n  ");
+    format!(
+        "DROP VIEW IF EXISTS calls_readable;\nCREATE VIEW calls_readable AS SELECT\n  {columns}\nFROM calls c
+LEFT JOIN series s ON s.id = c.series
+LEFT JOIN sessions session ON session.id = c.session
+LEFT JOIN names model_of_series ON model_of_series.id = s.model{joins};"
+    )
 }
 
 /// All of them, in the order of the view.
 pub const COLUMNS: &[Column] = &[
-    column("id", ColumnKind::Text, |call| text(&call.record.id)),
-    column("started_at", ColumnKind::Instant, |call| {
+    column("id", ColumnKind::Text, UUID, |call| text(&call.record.id)),
+    column("started_at", ColumnKind::Instant, STARTED_AT, |call| {
         Value::Whole(milliseconds(call.started_at))
     }),
-    column("route", ColumnKind::Text, |call| text(&call.record.route)),
-    column("upstream", ColumnKind::Text, |call| {
-        text(&call.record.upstream)
-    }),
-    column("upstream_facts", ColumnKind::Text, |call| {
-        shown(&call.record.upstream_facts)
-    }),
-    column("endpoint", ColumnKind::Text, |call| {
+    dimension(Dimension::Route),
+    dimension(Dimension::Upstream),
+    dimension(Dimension::UpstreamFacts),
+    named("endpoint", "c.endpoint", |call| {
         optional(call.record.endpoint.as_deref())
     }),
-    column("dialect", ColumnKind::Text, |call| {
+    named("dialect", "c.dialect", |call| {
         Value::text(word(&call.record.dialect))
     }),
-    column("operation", ColumnKind::Text, |call| {
+    named("operation", "c.operation", |call| {
         Value::text(word(&call.record.operation))
     }),
-    column("operation_class", ColumnKind::Text, |call| {
+    named("operation_class", "s.operation_class", |call| {
         text(call.record.operation_class.as_str())
     }),
-    column("method", ColumnKind::Text, |call| {
+    named("method", "c.method", |call| {
         optional(call.record.method.as_deref())
     }),
-    column("path", ColumnKind::Text, |call| {
+    named("path", "c.path", |call| {
         optional(call.record.path.as_deref())
     }),
-    column("model_requested", ColumnKind::Text, |call| {
+    named("model_requested", "c.model_requested", |call| {
         optional(call.record.model_requested.as_deref())
     }),
-    column("model", ColumnKind::Text, |call| {
-        optional(call.record.model.as_deref())
-    }),
-    column("streamed", ColumnKind::Flag, |call| {
+    column(
+        "model",
+        ColumnKind::Text,
+        "iif(c.answered, model_of_series.name, NULL)",
+        |call| optional(call.record.model.as_deref()),
+    ),
+    column("streamed", ColumnKind::Flag, "c.streamed", |call| {
         flag(call.record.streamed)
     }),
-    column("status", ColumnKind::Count, |call| {
+    column("status", ColumnKind::Count, "c.status", |call| {
         whole_of(call.record.status)
     }),
-    column("outcome", ColumnKind::Text, |call| {
-        text(call.record.outcome.as_str())
-    }),
-    column("error_type", ColumnKind::Text, |call| {
+    dimension(Dimension::Outcome),
+    named("error_type", "c.error_type", |call| {
         optional(call.record.error_type.as_deref())
     }),
-    column("finish_reasons", ColumnKind::Text, |call| {
+    named("finish_reasons", "c.finish_reasons", |call| {
         list(&call.record.finish_reasons)
     }),
-    column("tools", ColumnKind::Text, |call| {
-        optional(call.record.tools.as_deref())
-    }),
-    column("session", ColumnKind::Text, |call| {
+    dimension(Dimension::Tool),
+    column("session", ColumnKind::Text, "session.name", |call| {
         optional(call.record.session.as_deref())
     }),
-    column("session_guess", ColumnKind::Text, |call| {
+    named("session_guess", "c.session_guess", |call| {
         optional(call.record.session_guess.map(|guess| guess.as_str()))
     }),
-    column("agent", ColumnKind::Text, |call| {
-        optional(call.record.agent.as_deref())
-    }),
-    column("parent_agent", ColumnKind::Text, |call| {
+    dimension(Dimension::Agent),
+    named("parent_agent", "c.parent_agent", |call| {
         optional(call.record.parent_agent.as_deref())
     }),
-    column("user", ColumnKind::Text, |call| {
-        optional(call.record.user.as_deref())
+    dimension(Dimension::User),
+    dimension(Dimension::Team),
+    dimension(Dimension::CostCenter),
+    dimension(Dimension::Tenant),
+    dimension(Dimension::KeyHash),
+    dimension(Dimension::Workload),
+    dimension(Dimension::Experiment),
+    dimension(Dimension::Variant),
+    column(
+        "trace_id",
+        ColumnKind::Text,
+        "nullif(lower(hex(c.trace_id)), '')",
+        trace_id,
+    ),
+    column("hop", ColumnKind::Count, "c.hop", |call| {
+        whole_of(call.record.hop)
     }),
-    column("team", ColumnKind::Text, |call| {
-        optional(call.record.team.as_deref())
-    }),
-    column("cost_center", ColumnKind::Text, |call| {
-        optional(call.record.cost_center.as_deref())
-    }),
-    column("tenant", ColumnKind::Text, |call| {
-        optional(call.record.tenant.as_deref())
-    }),
-    column("key_hash", ColumnKind::Text, |call| {
-        optional(call.record.key_hash.as_deref())
-    }),
-    column("workload", ColumnKind::Text, |call| {
-        optional(call.record.workload.as_deref())
-    }),
-    column("experiment", ColumnKind::Text, |call| {
-        optional(call.record.experiment.as_deref())
-    }),
-    column("variant", ColumnKind::Text, |call| {
-        optional(call.record.variant.as_deref())
-    }),
-    column("trace_id", ColumnKind::Text, trace_id),
-    column("hop", ColumnKind::Count, |call| whole_of(call.record.hop)),
-    column("response_id", ColumnKind::Text, |call| {
+    column("response_id", ColumnKind::Text, "c.response_id", |call| {
         optional(call.record.response_id.as_deref())
     }),
-    column("service_tier", ColumnKind::Text, |call| {
+    named("service_tier", "c.service_tier", |call| {
         optional(call.record.service_tier.as_deref())
     }),
-    column("served_by", ColumnKind::Text, |call| {
+    named("served_by", "c.served_by", |call| {
         optional(call.record.served_by.as_deref())
     }),
-    column("warm_up", ColumnKind::Flag, |call| {
+    column("warm_up", ColumnKind::Flag, "c.warm_up", |call| {
         Value::Flag(call.record.warm_up)
     }),
-    column("normalised_answer_tokens", ColumnKind::Count, |call| {
-        count(call.record.tokens.normalised.answer)
-    }),
-    column("normalised_reasoning_tokens", ColumnKind::Count, |call| {
-        count(call.record.tokens.normalised.reasoning)
-    }),
-    column("normalised_tool_call_tokens", ColumnKind::Count, |call| {
-        count(call.record.tokens.normalised.tool_call)
-    }),
-    column("normalised_output_tokens", ColumnKind::Count, |call| {
-        count(call.record.tokens.normalised.output)
-    }),
-    column("normalised_input_tokens", ColumnKind::Count, |call| {
-        count(call.record.tokens.normalised.input)
-    }),
-    column("reported_input_tokens", ColumnKind::Count, |call| {
-        count(call.record.tokens.reported.input)
-    }),
-    column("reported_cached_input_tokens", ColumnKind::Count, |call| {
-        count(call.record.tokens.reported.cached_input)
-    }),
-    column("reported_cache_write_tokens", ColumnKind::Count, |call| {
-        count(call.record.tokens.reported.cache_write)
-    }),
-    column("reported_output_tokens", ColumnKind::Count, |call| {
-        count(call.record.tokens.reported.output)
-    }),
-    column("reported_reasoning_tokens", ColumnKind::Count, |call| {
-        count(call.record.tokens.reported.reasoning)
-    }),
-    column("token_source", ColumnKind::Text, |call| {
+    column(
+        "normalised_answer_tokens",
+        ColumnKind::Count,
+        "c.normalised_answer",
+        |call| count(call.record.tokens.normalised.answer),
+    ),
+    column(
+        "normalised_reasoning_tokens",
+        ColumnKind::Count,
+        "c.normalised_reasoning",
+        |call| count(call.record.tokens.normalised.reasoning),
+    ),
+    column(
+        "normalised_tool_call_tokens",
+        ColumnKind::Count,
+        "c.normalised_tool_call",
+        |call| count(call.record.tokens.normalised.tool_call),
+    ),
+    column(
+        "normalised_output_tokens",
+        ColumnKind::Count,
+        "c.normalised_output",
+        |call| count(call.record.tokens.normalised.output),
+    ),
+    column(
+        "normalised_input_tokens",
+        ColumnKind::Count,
+        "c.normalised_input",
+        |call| count(call.record.tokens.normalised.input),
+    ),
+    column(
+        "reported_input_tokens",
+        ColumnKind::Count,
+        "c.reported_input",
+        |call| count(call.record.tokens.reported.input),
+    ),
+    column(
+        "reported_cached_input_tokens",
+        ColumnKind::Count,
+        "c.reported_cached_input",
+        |call| count(call.record.tokens.reported.cached_input),
+    ),
+    column(
+        "reported_cache_write_tokens",
+        ColumnKind::Count,
+        "c.reported_cache_write",
+        |call| count(call.record.tokens.reported.cache_write),
+    ),
+    column(
+        "reported_output_tokens",
+        ColumnKind::Count,
+        "c.reported_output",
+        |call| count(call.record.tokens.reported.output),
+    ),
+    column(
+        "reported_reasoning_tokens",
+        ColumnKind::Count,
+        "c.reported_reasoning",
+        |call| count(call.record.tokens.reported.reasoning),
+    ),
+    named("token_source", "c.token_source", |call| {
         optional(call.record.tokens.source.as_ref().map(word).as_deref())
     }),
-    column("ttft_seconds", ColumnKind::Number, |call| {
-        seconds(call.record.seconds.ttft)
-    }),
-    column("ttft_upstream_seconds", ColumnKind::Number, |call| {
-        seconds(call.record.seconds.ttft_upstream)
-    }),
-    column("first_answer_seconds", ColumnKind::Number, |call| {
-        seconds(call.record.seconds.first_answer)
-    }),
-    column("connect_seconds", ColumnKind::Number, |call| {
-        seconds(call.record.seconds.connect)
-    }),
-    column("upload_seconds", ColumnKind::Number, |call| {
-        seconds(call.record.seconds.upload)
-    }),
-    column("last_token_seconds", ColumnKind::Number, |call| {
-        seconds(call.record.seconds.last_token)
-    }),
-    column("longest_gap_seconds", ColumnKind::Number, |call| {
-        seconds(call.record.seconds.longest_gap)
-    }),
-    column("duration_seconds", ColumnKind::Number, |call| {
-        seconds(call.record.seconds.duration)
-    }),
-    column("agent_blocked_seconds", ColumnKind::Number, |call| {
-        seconds(call.record.seconds.agent_blocked)
-    }),
-    column("server_tools_seconds", ColumnKind::Number, |call| {
-        seconds(call.record.seconds.server_tools)
-    }),
-    column("output_tokens_per_second", ColumnKind::Number, |call| {
-        speed(call.record.tps.output)
-    }),
-    column("answer_tokens_per_second", ColumnKind::Number, |call| {
-        speed(call.record.tps.answer)
-    }),
-    column("total_tokens_per_second", ColumnKind::Number, |call| {
-        speed(call.record.tps.total)
-    }),
-    column("reported_tokens_per_second", ColumnKind::Number, |call| {
-        speed(call.record.tps.reported)
-    }),
-    column("prefill_tokens_per_second", ColumnKind::Number, |call| {
-        speed(call.record.tps.prefill)
-    }),
-    column("tps_unavailable", ColumnKind::Text, |call| {
+    column(
+        "ttft_seconds",
+        ColumnKind::Number,
+        "c.ttft_us / 1e6",
+        |call| seconds(call.record.seconds.ttft),
+    ),
+    column(
+        "ttft_upstream_seconds",
+        ColumnKind::Number,
+        "c.ttft_upstream_us / 1e6",
+        |call| seconds(call.record.seconds.ttft_upstream),
+    ),
+    column(
+        "first_answer_seconds",
+        ColumnKind::Number,
+        "c.first_answer_us / 1e6",
+        |call| seconds(call.record.seconds.first_answer),
+    ),
+    column(
+        "connect_seconds",
+        ColumnKind::Number,
+        "c.connect_us / 1e6",
+        |call| seconds(call.record.seconds.connect),
+    ),
+    column(
+        "upload_seconds",
+        ColumnKind::Number,
+        "c.upload_us / 1e6",
+        |call| seconds(call.record.seconds.upload),
+    ),
+    column(
+        "last_token_seconds",
+        ColumnKind::Number,
+        "c.last_token_us / 1e6",
+        |call| seconds(call.record.seconds.last_token),
+    ),
+    column(
+        "longest_gap_seconds",
+        ColumnKind::Number,
+        "c.longest_gap_us / 1e6",
+        |call| seconds(call.record.seconds.longest_gap),
+    ),
+    column(
+        "duration_seconds",
+        ColumnKind::Number,
+        "c.duration_us / 1e6",
+        |call| seconds(call.record.seconds.duration),
+    ),
+    column(
+        "agent_blocked_seconds",
+        ColumnKind::Number,
+        "c.agent_blocked_us / 1e6",
+        |call| seconds(call.record.seconds.agent_blocked),
+    ),
+    column(
+        "server_tools_seconds",
+        ColumnKind::Number,
+        "c.server_tools_us / 1e6",
+        |call| seconds(call.record.seconds.server_tools),
+    ),
+    column(
+        "output_tokens_per_second",
+        ColumnKind::Number,
+        "c.tps_output_milli / 1e3",
+        |call| speed(call.record.tps.output),
+    ),
+    column(
+        "answer_tokens_per_second",
+        ColumnKind::Number,
+        "c.tps_answer_milli / 1e3",
+        |call| speed(call.record.tps.answer),
+    ),
+    column(
+        "total_tokens_per_second",
+        ColumnKind::Number,
+        "c.tps_total_milli / 1e3",
+        |call| speed(call.record.tps.total),
+    ),
+    column(
+        "reported_tokens_per_second",
+        ColumnKind::Number,
+        "c.tps_reported_milli / 1e3",
+        |call| speed(call.record.tps.reported),
+    ),
+    column(
+        "prefill_tokens_per_second",
+        ColumnKind::Number,
+        "c.tps_prefill_milli / 1e3",
+        |call| speed(call.record.tps.prefill),
+    ),
+    named("tps_unavailable", "c.tps_unavailable", |call| {
         optional(call.record.tps.unavailable.map(|why| why.as_str()))
     }),
-    column("tps_total_unavailable", ColumnKind::Text, |call| {
+    named("tps_total_unavailable", "c.tps_total_unavailable", |call| {
         optional(call.record.tps.total_unavailable.map(|why| why.as_str()))
     }),
-    column("frames", ColumnKind::Count, |call| {
+    column("frames", ColumnKind::Count, "c.frames", |call| {
         Value::Whole(whole(call.record.frames))
     }),
-    column("stalls", ColumnKind::Count, |call| {
+    column("stalls", ColumnKind::Count, "c.stalls", |call| {
         Value::Whole(whole(call.record.stalls))
     }),
-    column("segments", ColumnKind::Text, |call| {
+    column("segments", ColumnKind::Text, "c.segments", |call| {
         optional(segments(call.record).as_deref())
     }),
-    column("first_token_event", ColumnKind::Count, |call| {
-        count(call.record.first_token_event)
-    }),
-    column("skipped_events", ColumnKind::Count, |call| {
-        Value::Whole(whole(call.record.skipped_events))
-    }),
-    column("request_bytes", ColumnKind::Count, |call| {
-        Value::Whole(whole(call.record.bytes.request))
-    }),
-    column("response_bytes", ColumnKind::Count, |call| {
-        Value::Whole(whole(call.record.bytes.response))
-    }),
-    column("cost_usd", ColumnKind::Number, |call| {
-        number(call.record.cost_usd.and_then(nanos), 1e9)
-    }),
-    column("cost_source", ColumnKind::Text, |call| {
+    column(
+        "first_token_event",
+        ColumnKind::Count,
+        "c.first_token_event",
+        |call| count(call.record.first_token_event),
+    ),
+    column(
+        "skipped_events",
+        ColumnKind::Count,
+        "c.skipped_events",
+        |call| Value::Whole(whole(call.record.skipped_events)),
+    ),
+    column(
+        "request_bytes",
+        ColumnKind::Count,
+        "c.request_bytes",
+        |call| Value::Whole(whole(call.record.bytes.request)),
+    ),
+    column(
+        "response_bytes",
+        ColumnKind::Count,
+        "c.response_bytes",
+        |call| Value::Whole(whole(call.record.bytes.response)),
+    ),
+    column(
+        "cost_usd",
+        ColumnKind::Number,
+        "c.cost_nano_usd / 1e9",
+        |call| number(call.record.cost_usd.and_then(nanos), 1e9),
+    ),
+    named("cost_source", "c.cost_source", |call| {
         optional(call.record.cost_source.map(|source| source.as_str()))
     }),
-    column("cost_unavailable", ColumnKind::Text, |call| {
+    named("cost_unavailable", "c.cost_unavailable", |call| {
         optional(call.record.cost_unavailable.map(|why| why.as_str()))
     }),
-    column("concurrency", ColumnKind::Count, |call| {
+    column("concurrency", ColumnKind::Count, "c.concurrency", |call| {
         whole_of(call.concurrency)
     }),
-    column("engine_prompt_tokens", ColumnKind::Count, |call| {
-        count(engine(call).prompt_tokens)
-    }),
-    column("engine_prompt_seconds", ColumnKind::Number, |call| {
-        seconds(engine(call).prompt_seconds)
-    }),
-    column("engine_output_tokens", ColumnKind::Count, |call| {
-        count(engine(call).output_tokens)
-    }),
-    column("engine_output_seconds", ColumnKind::Number, |call| {
-        seconds(engine(call).output_seconds)
-    }),
-    column("engine_load_seconds", ColumnKind::Number, |call| {
-        seconds(engine(call).load_seconds)
-    }),
-    column("engine_total_seconds", ColumnKind::Number, |call| {
-        seconds(engine(call).total_seconds)
-    }),
+    column(
+        "engine_prompt_tokens",
+        ColumnKind::Count,
+        "c.engine_prompt_tokens",
+        |call| count(engine(call).prompt_tokens),
+    ),
+    column(
+        "engine_prompt_seconds",
+        ColumnKind::Number,
+        "c.engine_prompt_us / 1e6",
+        |call| seconds(engine(call).prompt_seconds),
+    ),
+    column(
+        "engine_output_tokens",
+        ColumnKind::Count,
+        "c.engine_output_tokens",
+        |call| count(engine(call).output_tokens),
+    ),
+    column(
+        "engine_output_seconds",
+        ColumnKind::Number,
+        "c.engine_output_us / 1e6",
+        |call| seconds(engine(call).output_seconds),
+    ),
+    column(
+        "engine_load_seconds",
+        ColumnKind::Number,
+        "c.engine_load_us / 1e6",
+        |call| seconds(engine(call).load_seconds),
+    ),
+    column(
+        "engine_total_seconds",
+        ColumnKind::Number,
+        "c.engine_total_us / 1e6",
+        |call| seconds(engine(call).total_seconds),
+    ),
 ];
 
 /// The values of a call, in the order of [`COLUMNS`].
 pub fn values(call: &StoredCall<'_>) -> Vec<Value> {
-    COLUMNS.iter().map(|column| (column.value)(call)).collect()
+    let value = |column: &Column| match column.value {
+        CallValue::Is(value) => value(call),
+        CallValue::Of(by) => optional(by.of(call.record).as_deref()),
+    };
+    COLUMNS.iter().map(value).collect()
 }
 
 /// The same of a row of `calls_readable`.
@@ -345,12 +534,6 @@ fn text(text: &str) -> Value {
 
 fn optional(text: Option<&str>) -> Value {
     text.map_or(Value::Null, Value::text)
-}
-
-fn shown(shown: &Option<impl ToString>) -> Value {
-    shown
-        .as_ref()
-        .map_or(Value::Null, |shown| Value::text(shown.to_string()))
 }
 
 fn list(list: &[String]) -> Value {

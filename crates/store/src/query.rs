@@ -18,6 +18,7 @@ pub use distributions::{
 pub use filter::*;
 pub use marks::{Mark, MarkKind, MarkQuery, MarkSubject, NewMark};
 pub use rows::*;
+pub use tokengauge_core::dimension::Dimension;
 pub use units::{
     CallUnit, CallUnitQuery, CallUnits, ExperimentUnit, ExperimentUnits, Threshold, UnitKind,
     UnitQuery, UnitSums,

@@ -10,6 +10,7 @@ use crate::call::CallRecord;
 use crate::capsule::{Capsule, Configuration, MEMORY, Objective, Process, Span, TABLES, worst};
 use crate::history::ThroughputHistory;
 use crate::ledger::Reader;
+use crate::query::Dimension;
 use crate::query::{Filter, Mark, MarkKind, MarkQuery, Paging, SeriesMetric};
 use crate::slo::{self, Status};
 use axum::extract::{RawQuery, State};
@@ -257,12 +258,15 @@ fn calls(
     if let Some(objective) = objective {
         // Fewer calls to judge.
         let select = &objective.judgement.select;
-        filter.route.clone_from(&select.route);
-        filter.upstream.clone_from(&select.upstream);
-        filter.workload.clone_from(&select.workload);
-        filter.team.clone_from(&select.team);
-        filter.cost_center.clone_from(&select.cost_center);
-        filter.tenant.clone_from(&select.tenant);
+        filter.names = [
+            (Dimension::Route, select.route.clone()),
+            (Dimension::Upstream, select.upstream.clone()),
+            (Dimension::Workload, select.workload.clone()),
+            (Dimension::Team, select.team.clone()),
+            (Dimension::CostCenter, select.cost_center.clone()),
+            (Dimension::Tenant, select.tenant.clone()),
+        ]
+        .into();
     }
     let mut found = Vec::new();
     let mut cursor = None;

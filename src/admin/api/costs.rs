@@ -1,6 +1,6 @@
 //! `/api/v1/costs`: what calls cost over time, by something they have in common.
 
-use super::finished::{DIMENSIONS, Times, reply};
+use super::finished::{Times, reply};
 use super::query_params::{FILTERS, QueryParams};
 use super::store::{Span, Store, StoreName, ask};
 use crate::admin::Admin;
@@ -41,7 +41,7 @@ pub(super) async fn costs(State(admin): State<Admin>, RawQuery(query): RawQuery)
         let step = asked.duration("step")?;
         let mut query = CostQuery {
             filter: asked.filter(now)?,
-            by: asked.word("dimension", &DIMENSIONS)?.unwrap_or_default(),
+            by: asked.dimension("dimension")?,
             step: step.unwrap_or(DAY),
             most: asked.count("series", DEFAULT_SERIES, MAX_SERIES)?,
         };

@@ -41,29 +41,6 @@ pub(super) const ORDERS: [(&str, bool); 2] = [("asc", true), ("desc", false)];
 /// The metrics of time series.
 pub(super) const METRICS: [(&str, SeriesMetric); 2] =
     [("tps", SeriesMetric::Tps), ("ttft", SeriesMetric::Ttft)];
-/// The dimensions by which calls are grouped.
-pub(super) const DIMENSIONS: [(&str, Dimension); 20] = [
-    ("model", Dimension::Model),
-    ("workload", Dimension::Workload),
-    ("route", Dimension::Route),
-    ("upstream", Dimension::Upstream),
-    ("agent", Dimension::Agent),
-    ("user", Dimension::User),
-    ("experiment", Dimension::Experiment),
-    ("variant", Dimension::Variant),
-    ("outcome", Dimension::Outcome),
-    ("upstream_facts", Dimension::UpstreamFacts),
-    ("prompt_length", Dimension::PromptLength),
-    ("output_length", Dimension::OutputLength),
-    ("cluster", Dimension::Cluster),
-    ("namespace", Dimension::Namespace),
-    ("pod", Dimension::Pod),
-    ("team", Dimension::Team),
-    ("cost_center", Dimension::CostCenter),
-    ("tenant", Dimension::Tenant),
-    ("key_hash", Dimension::KeyHash),
-    ("tool", Dimension::Tool),
-];
 /// The parameters of sessions alone.
 pub(super) const OF_SESSIONS: [&str; 3] = ["q", "sort", "order"];
 /// The parameters of groups alone.
@@ -344,18 +321,15 @@ pub(super) async fn groups(State(admin): State<Admin>, RawQuery(query): RawQuery
         let now = (admin.wall)();
         let (filter, paging) = (asked.filter(now)?, asked.paging()?);
         // Without dimensions there is one group: all calls that the filters select.
-        let by = match asked.text("by") {
-            Some(_) => asked.words("by", &DIMENSIONS)?,
-            None => Vec::new(),
-        };
-        let dimensions: Vec<Dimension> = by.iter().map(|(_, dimension)| *dimension).collect();
+        let by = asked.dimensions("by")?;
+        let dimensions = by.clone();
         let question =
             move |store: &Store| GroupPage::of(store, &filter, &dimensions, &paging, now);
         let page = ask(&admin, question).await?;
         let named = |row: GroupRow| NamedGroup {
             by: by
                 .iter()
-                .map(|(word, _)| *word)
+                .map(|by| by.name())
                 .zip(row.names.clone())
                 .collect(),
             row,

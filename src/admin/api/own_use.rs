@@ -116,7 +116,11 @@ pub(super) async fn own_use(
     reply(async {
         let asked = QueryParams::of(query.as_deref(), &[&OF_OWN_USE])?;
         let filter = filter(&asked, &headers, (admin.wall)())?;
-        let key = filter.key_hash.clone().unwrap_or_default();
+        let key = filter
+            .names
+            .get(Dimension::KeyHash)
+            .unwrap_or_default()
+            .to_owned();
         // Operators share the ledger's connections, and are not to wait for whoever has a key.
         let _one = ONE_AT_A_TIME.acquire().await;
         let mut answer = ask(&admin, move |store| of_store(store, &filter)).await?;
@@ -153,7 +157,7 @@ fn filter(asked: &QueryParams, headers: &HeaderMap, now: SystemTime) -> Result<F
     Ok(Filter {
         since: Some(since),
         until: Some(until),
-        key_hash: Some(key),
+        names: [(Dimension::KeyHash, Some(key))].into(),
         operation_classes: Filter::counted(),
         ..Filter::default()
     })

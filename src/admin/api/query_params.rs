@@ -3,10 +3,11 @@
 use super::problem::Problem;
 use crate::call::{CostUnavailable, OperationClass, Outcome, TpsUnavailable};
 use crate::history::{duration, instant};
-use crate::query::{Filter, Paging};
+use crate::query::{Dimension, Filter, Names, Paging};
 use axum::http::StatusCode;
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
+use tokengauge_core::dimension::{self, DIMENSIONS};
 
 /// The default and the greatest number of rows in an answer.
 pub(super) const DEFAULT_LIMIT: usize = 100;
@@ -15,29 +16,21 @@ pub(super) const MAX_LIMIT: usize = 1000;
 pub(super) const MAX_NAME: usize = 200;
 /// Characters of a cursor at most.
 pub(super) const MAX_CURSOR: usize = 1024;
+/// Parameters that filter calls, besides the names of dimensions.
+const OTHER_FILTERS: [&str; 5] = ["since", "until", "outcome", "session", "operation_class"];
 /// Parameters that filter calls.
-pub(super) const FILTERS: [&str; 20] = [
-    "since",
-    "until",
-    "model",
-    "workload",
-    "route",
-    "upstream",
-    "agent",
-    "user",
-    "experiment",
-    "outcome",
-    "session",
-    "operation_class",
-    "cluster",
-    "namespace",
-    "pod",
-    "team",
-    "cost_center",
-    "tenant",
-    "key_hash",
-    "tool",
-];
+pub(super) const FILTERS: [&str; OTHER_FILTERS.len() + dimension::FILTERS.len()] = {
+    let mut all = [""; OTHER_FILTERS.len() + dimension::FILTERS.len()];
+    let mut at = 0;
+    while at < all.len() {
+        all[at] = match at.checked_sub(OTHER_FILTERS.len()) {
+            None => OTHER_FILTERS[at],
+            Some(place) => dimension::FILTERS[place].name(),
+        };
+        at += 1;
+    }
+    all
+};
 /// Parameters of paging.
 pub(super) const PAGING: [&str; 2] = ["limit", "cursor"];
 /// Every class of operations; `all` is not one but all of them.
@@ -250,30 +243,43 @@ impl QueryParams {
         Ok(OUTCOMES.into_iter().filter(meant).collect())
     }
 
+    /// The names of dimensions.
+    fn names(&self) -> Result<Names, Problem> {
+        let names = dimension::FILTERS.into_iter().map(|by| {
+            let name = self.name(by.name())?;
+            // A `+` in a query is a space where it is not encoded; names of tools have none.
+            let name = name.map(|name| match by {
+                Dimension::Tool => name.replace(' ', "+"),
+                _ => name,
+            });
+            Ok((by, name))
+        });
+        names.collect()
+    }
+
+    /// The dimension of a word; by default the model.
+    pub(super) fn dimension(&self, name: &'static str) -> Result<Dimension, Problem> {
+        Ok(self.word(name, &all_dimensions())?.unwrap_or_default())
+    }
+
+    /// The dimensions of one or several words with commas between them.
+    pub(super) fn dimensions(&self, name: &'static str) -> Result<Vec<Dimension>, Problem> {
+        if self.text(name).is_none() {
+            return Ok(Vec::new());
+        }
+        let chosen = self.words(name, &all_dimensions())?;
+        Ok(chosen.into_iter().map(|(_, by)| by).collect())
+    }
+
     /// The filter that the parameters describe.
     pub(super) fn filter(&self, now: SystemTime) -> Result<Filter, Problem> {
         let (since, until) = self.times(now)?;
         Ok(Filter {
             since,
             until,
-            model: self.name("model")?,
-            workload: self.name("workload")?,
-            route: self.name("route")?,
-            upstream: self.name("upstream")?,
-            agent: self.name("agent")?,
-            user: self.name("user")?,
-            experiment: self.name("experiment")?,
+            names: self.names()?,
             outcomes: self.outcomes()?,
             session: self.name("session")?,
-            cluster: self.name("cluster")?,
-            namespace: self.name("namespace")?,
-            pod: self.name("pod")?,
-            team: self.name("team")?,
-            cost_center: self.name("cost_center")?,
-            tenant: self.name("tenant")?,
-            key_hash: self.name("key_hash")?,
-            // A `+` in a query is a space where it is not encoded; names of tools have none.
-            tool: self.name("tool")?.map(|names| names.replace(' ', "+")),
             cost_unavailable: self.word(
                 "cost_unavailable",
                 &CostUnavailable::ALL.map(|reason| (reason.as_str(), reason)),
@@ -285,6 +291,11 @@ impl QueryParams {
             operation_classes: self.operation_classes()?,
         })
     }
+}
+
+fn all_dimensions() -> Vec<(&'static str, Dimension)> {
+    let rows = DIMENSIONS.iter();
+    rows.map(|row| (row.name, row.dimension)).collect()
 }
 
 #[cfg(test)]
@@ -304,7 +315,7 @@ mod tests {
     fn a_filter_is_read_from_a_query() {
         let read = filter("model=a%2Fb+c&outcome=timeout&since=1h&until=2001-09-09T01:46:40Z");
         let read = read.expect("valid");
-        assert_eq!(read.model.as_deref(), Some("a/b c"));
+        assert_eq!(read.names.get(Dimension::Model), Some("a/b c"));
         assert_eq!(read.outcomes, [Outcome::Timeout]);
         let failed = filter("outcome=complete,failed").expect("words");
         let given_up = [Outcome::ClientCancelled];
@@ -347,7 +358,7 @@ mod tests {
             ("model=a&model=b", "model is given more than once"),
             (
                 "modle=a",
-                "the only parameters here are since, until, model",
+                "the only parameters here are since, until, outcome",
             ),
         ] {
             let problem = filter(query).expect_err(query);

@@ -277,7 +277,7 @@ impl Store {
         match self {
             Store::Ledger(reader) => reader.capacity(filter).map_err(problem),
             Store::Memory(_) => {
-                let upstream = filter.upstream.as_deref();
+                let upstream = filter.names.get(Dimension::Upstream);
                 Ok(seen.map_or(Vec::new(), |seen| seen.rows(upstream)))
             }
         }

@@ -6,6 +6,7 @@ use crate::admin::Admin;
 use crate::call::OperationClass;
 use crate::history::MAX_POINTS;
 use crate::meter::{Progress, StreamNow};
+use crate::query::Dimension;
 use crate::query::{Filter, Point, Timeseries};
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -93,44 +94,43 @@ impl<'a> From<&'a StreamNow> for UnderWay<'a> {
     }
 }
 
+impl<'a> UnderWay<'a> {
+    /// What it has of a dimension; `None` where that is not known before it ends.
+    fn of(&self, by: Dimension) -> Option<Option<&'a str>> {
+        let [team, cost_center, tenant] = self.payer;
+        let of_pod =
+            |part: fn(&PodName) -> &Option<String>| self.pod.and_then(|pod| part(pod).as_deref());
+        Some(match by {
+            Dimension::Model => self.model,
+            Dimension::Workload => self.workload,
+            Dimension::Route => Some(self.route),
+            Dimension::Upstream => Some(self.upstream),
+            Dimension::Agent => self.agent,
+            Dimension::Team => team,
+            Dimension::CostCenter => cost_center,
+            Dimension::Tenant => tenant,
+            Dimension::Cluster => of_pod(|pod| &pod.cluster),
+            Dimension::Namespace => of_pod(|pod| &pod.namespace),
+            Dimension::Pod => of_pod(|pod| &pod.name),
+            _ => return None,
+        })
+    }
+}
+
 /// Whether a call is selected, as far as one can be that has not ended.
 fn is_meant(filter: &Filter, call: &UnderWay<'_>, started: SystemTime) -> bool {
-    let is = |wanted: &Option<String>, value: Option<&str>| {
-        wanted.as_deref().is_none_or(|wanted| value == Some(wanted))
+    let is = |(by, wanted): (Dimension, &str)| {
+        let value = call.of(by);
+        value.is_some_and(|value| by.selects(wanted, value))
     };
-    // How it ends, which tools it calls, whose it is and of which experiment is not known yet.
-    let unknown = [
-        &filter.user,
-        &filter.key_hash,
-        &filter.experiment,
-        &filter.tool,
-    ];
-    let known = filter.outcomes.is_empty()
+    // How it ends is not known yet.
+    filter.outcomes.is_empty()
         && !filter.by_reason()
-        && unknown.into_iter().all(Option::is_none);
-    let [team, cost_center, tenant] = call.payer;
-    known
         && filter.since.is_none_or(|since| started >= since)
         && filter.until.is_none_or(|until| started < until)
         && filter.has_class(call.class)
-        && is(&filter.model, call.model)
-        && is(&filter.workload, call.workload)
-        && is(&filter.route, Some(call.route))
-        && is(&filter.upstream, Some(call.upstream))
-        && is(&filter.agent, call.agent)
-        && is(&filter.session, call.session)
-        && is(&filter.team, team)
-        && is(&filter.cost_center, cost_center)
-        && is(&filter.tenant, tenant)
-        && is(
-            &filter.cluster,
-            call.pod.and_then(|pod| pod.cluster.as_deref()),
-        )
-        && is(
-            &filter.namespace,
-            call.pod.and_then(|pod| pod.namespace.as_deref()),
-        )
-        && is(&filter.pod, call.pod.and_then(|pod| pod.name.as_deref()))
+        && (filter.session.is_none() || filter.session.as_deref() == call.session)
+        && filter.names.iter().all(is)
 }
 
 /// Adds calls by the number of the step in which they began.

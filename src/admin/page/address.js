@@ -1,6 +1,7 @@
 // The address of what is shown: the view by its path; filters, time, order and search by its
 // query. A copied link opens the same, and so do back and forward.
 import { BASE } from "./api.js";
+import { DIMENSIONS, NAMES } from "./dimensions.js";
 import { OUTCOMES } from "./words.js";
 
 const DURATION = /^[1-9]\d{0,5}[smhdw]$/;
@@ -21,9 +22,8 @@ const page = (value) => (/^[1-9]\d{0,5}$/.test(value) ? null : "must be a number
 const order = (value) => (/^-?[a-z_0-9]{1,40}$/.test(value) ? null : "must be a column, with a - before it for the largest first");
 
 /** Filters of calls, by their parameters. */
-export const FILTERS = ["model", "workload", "route", "upstream", "agent", "user", "team", "cost_center", "tenant", "tool", "experiment", "cluster", "namespace", "pod", "outcome"];
-/** Anything that rows of calls can have in common, and how it is called. */
-export const DIMENSIONS = { model: "Models", workload: "Workloads", upstream: "Upstreams", route: "Routes", agent: "Agents", user: "Users", team: "Teams", cost_center: "Cost centers", tenant: "Tenants", tool: "Tools", experiment: "Experiments", variant: "Variants", outcome: "Outcomes", prompt_length: "Prompt length", output_length: "Output length", upstream_facts: "Hardware and engine", cluster: "Clusters", namespace: "Namespaces", pod: "Pods" };
+export const FILTERS = [...NAMES, "outcome"];
+export { DIMENSIONS };
 /** Those that only a fleet knows. */
 export const OF_PODS = ["cluster", "namespace", "pod"];
 /** With what a time is compared: the time before it, or the same hours before. */

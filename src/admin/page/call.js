@@ -1,7 +1,8 @@
 // One call: how it went, what it was part of, and what happened around it.
 import { get } from "./api.js";
-import { href, other, sessionHref } from "./address.js";
+import { FILTERS, href, other, sessionHref } from "./address.js";
 import { h } from "./dom.js";
+import { heading, valueOf } from "./filters.js";
 import { count, known, percent, plural, rate, seconds, time, usd } from "./format.js";
 import { userName } from "./names.js";
 import { PHASES, outcome, unavailable } from "./words.js";
@@ -52,11 +53,8 @@ function parts({ call, phases, store }, measure) {
     ["Agent", of("agent", call.agent), call.parent_agent ? `child of ${call.parent_agent}` : null],
     ["Session", call.session ? h("a", { href: sessionHref(call.session) }, call.session) : null],
     ["User", of("user", call.user, userName(call.user))],
-    ["Team", of("team", call.team)],
-    ["Cost center", of("cost_center", call.cost_center)],
-    ["Tenant", of("tenant", call.tenant)],
-    ["Tools", of("tool", call.tools)],
     ["Experiment", of("experiment", call.experiment), call.variant],
+    ...FILTERS.filter((name) => !SHOWN.includes(name)).map((name) => [heading(name), of(name, valueOf(call, name))]),
     ["Trace", call.trace_id ? h("code", {}, call.trace_id) : null],
     ["Response", call.response_id ? h("code", {}, call.response_id) : null],
     ["Bytes", `${count(call.bytes.request)} in, ${count(call.bytes.response)} out`],
@@ -65,6 +63,9 @@ function parts({ call, phases, store }, measure) {
   const items = facts.filter(([, value]) => value !== null && value !== undefined).map(([name, value, more]) => h("div", {}, h("dt", {}, name), h("dd", {}, value), more ? h("dd", { class: "muted small" }, more) : null));
   return [...bar(phases, failed, call), h("dl", { class: "facts" }, items), around(call, store)];
 }
+
+/** Filters that have a line of their own. */
+const SHOWN = ["outcome", "model", "upstream", "route", "workload", "agent", "user", "experiment"];
 
 const of = (name, value, words = value) => (value ? h("a", { href: href("calls", { [name]: value }) }, words) : null);
 

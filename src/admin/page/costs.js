@@ -1,6 +1,6 @@
 // What calls cost over time, by whose or of what they are.
 import { get } from "./api.js";
-import { DIMENSIONS, FILTERS, address, change, other } from "./address.js";
+import { DIMENSIONS, FILTERS, OF_PODS, address, change, other } from "./address.js";
 import { Chart, shadeSteps } from "./chart.js";
 import { csvButton } from "./csv.js";
 import { h, meter, text, toggle } from "./dom.js";
@@ -10,8 +10,10 @@ import { loadMarks } from "./marks.js";
 import { nameIn } from "./names.js";
 import { Table } from "./table.js";
 
+/** What money is seldom said to be spent by. */
+const SELDOM = ["outcome", "prompt_length", "output_length", "upstream_facts", ...OF_PODS];
 /** What the money is spent by. */
-export const SPENT_BY = ["model", "workload", "upstream", "route", "agent", "user", "team", "cost_center", "tenant", "tool", "experiment", "variant"];
+export const SPENT_BY = Object.keys(DIMENSIONS).filter((by) => !SELDOM.includes(by));
 const SERIES = 8;
 const DAY = 86_400;
 /** Seconds of a point: days of UTC in place of half ones, since a ledger has sums of users, keys and tools by day. */

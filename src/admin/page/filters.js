@@ -12,9 +12,15 @@ const WINDOWS = ["15m", "1h", "6h", "24h", "7d", "30d"];
 const STEPS = [1, 5, 15, 60, 300, 1200, 7200, 43_200, 86_400, 604_800];
 const POINTS = 90;
 const EXTRA = ["slo", "session", "cost_unavailable", "tps_unavailable"]; // filters that only calls have
+/** Filters with a place of their own in the form. The others are behind "More filters". */
+const OFTEN = ["model", "workload", "outcome"];
 /** Filters that are seldom used: what there is of them is asked for when they are opened. */
-const SELDOM = ["agent", "user", "team", "cost_center", "tenant", "tool", "experiment", ...OF_PODS];
-const LABELS = { slo: "spent the budget of", outcome: "ended as", cost_center: "cost center", tool: "tools", cost_unavailable: "without a cost:", tps_unavailable: "without a speed:" };
+const SELDOM = FILTERS.filter((name) => ![...OFTEN, "upstream", "route"].includes(name));
+const LABELS = { slo: "spent the budget of", outcome: "ended as", tool: "tools", cost_unavailable: "without a cost:", tps_unavailable: "without a speed:" };
+/** How a filter is called. */
+export const label = (name) => LABELS[name] ?? name.replaceAll("_", " ");
+/** The same at the beginning of a line. */
+export const heading = (name) => label(name).replace(/^./, (letter) => letter.toUpperCase());
 
 let form = null;
 
@@ -56,17 +62,21 @@ export function filtersAgainst(against) {
   return { ...names(), since: written(from), until: written(to ?? from + length) };
 }
 
+/** Where a call has what it does not have under the name of the filter. */
+const ELSEWHERE = { model: (call) => call.model ?? call.model_requested, tool: (call) => call.tools, tps_unavailable: (call) => call.tps.unavailable, cluster: (call) => call.pod?.cluster, namespace: (call) => call.pod?.namespace, pod: (call) => call.pod?.name };
+/** What a call has of a filter. */
+export const valueOf = (call, name) => (name in ELSEWHERE ? ELSEWHERE[name](call) : call[name]);
+
 /** Whether a call is within the time and like the filters, as far as its record tells. */
 export function matching() {
   const wanted = names();
   const { from } = span();
-  const of = { model: (call) => call.model ?? call.model_requested, tps_unavailable: (call) => call.tps.unavailable, cluster: (call) => call.pod?.cluster, namespace: (call) => call.pod?.namespace, pod: (call) => call.pod?.name };
   return (call) =>
     Date.parse(call.started_at) / 1000 >= from &&
     Object.entries(wanted).every(([name, value]) => {
       if (name === "tool") return call.tools === value || (call.tools ?? "").split("+").includes(value);
       if (name === "outcome") return outcomes(value).includes(call.outcome);
-      return name === "slo" || (name in of ? of[name](call) : call[name]) === value;
+      return name === "slo" || valueOf(call, name) === value;
     });
 }
 
@@ -76,6 +86,8 @@ export function startFilters(element) {
   form = element;
   const windows = byId("windows");
   for (const name of WINDOWS) windows.append(h("label", {}, h("input", { type: "radio", name: "window", value: name }), h("span", {}, name)));
+  const more = FILTERS.filter((name) => !OFTEN.includes(name)).map((name) => h("label", { class: OF_PODS.includes(name) ? "of-fleet" : null }, `${heading(name)} `, h("select", { name }, h("option", { value: "" }, "all"))));
+  byId("more").querySelector(".more").prepend(...more);
   const { outcome } = form.elements;
   for (const [value, label] of [["failed", "any failure"], ...Object.entries(OUTCOMES).map(([word, [label]]) => [word, label])]) outcome.append(h("option", { value }, label));
   form.addEventListener("change", ({ target }) => {
@@ -113,7 +125,7 @@ export function showFilters() {
     select.value = params[name] ?? "";
   }
   byId("of-calls").hidden = view !== "calls";
-  const active = [...FILTERS, ...EXTRA].filter((name) => params[name]).map((name) => ({ name, says: `${LABELS[name] ?? name} ${words(name, params[name])}`, without: { [name]: null } }));
+  const active = [...FILTERS, ...EXTRA].filter((name) => params[name]).map((name) => ({ name, says: `${label(name)} ${words(name, params[name])}`, without: { [name]: null } }));
   const { from, to } = span();
   if (params.from) active.unshift({ name: "time", says: `${time(from * 1000)} to ${to ? time(to * 1000) : "now"}`, without: { from: null, to: null } });
   else if (!WINDOWS.includes(params.since ?? WINDOWS[0])) active.unshift({ name: "time", says: `the last ${seconds(inSeconds(params.since))}`, without: { since: null } });
@@ -124,7 +136,7 @@ export function showFilters() {
     link.setAttribute("aria-label", `Without: ${says}`);
     text(link.firstChild, says);
   });
-  if (FILTERS.slice(2, -1).some((name) => params[name])) byId("more").open = true;
+  if (FILTERS.some((name) => !OFTEN.includes(name) && params[name])) byId("more").open = true;
 }
 
 const words = (name, value) => (name === "outcome" ? value.split(",").map((word) => OUTCOMES[word]?.[0] ?? word).join(" or ") : short(nameIn(name, value)));

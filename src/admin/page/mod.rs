@@ -15,6 +15,7 @@ use sha2::{Digest, Sha256};
 use std::borrow::Cow;
 use std::io::Write;
 use std::sync::LazyLock;
+use tokengauge_core::dimension::DIMENSIONS;
 
 /// The content security policy: only files and API of this origin, no inline script or style,
 /// no framing, no forms, no markup from text.
@@ -66,6 +67,28 @@ macro_rules! assets {
 }
 
 static ASSETS: LazyLock<Vec<Asset>> = LazyLock::new(|| {
+    let mut all = files();
+    all.push(Asset::new("dimensions.js", dimensions()));
+    all
+});
+
+/// The dimensions that the page shows: the title of each, and the names of those by which calls are filtered.
+fn dimensions() -> String {
+    let shown = DIMENSIONS.iter().filter_map(|row| Some((row, row.title?)));
+    let titles = shown
+        .clone()
+        .map(|(row, title)| format!("{}: {title:?}", row.name));
+    let names = shown
+        .filter(|(row, _)| row.filter)
+        .map(|(row, _)| format!("{:?}", row.name));
+    format!(
+        "// Made of the program's table of dimensions.\nexport const DIMENSIONS = {{ {} }};\nexport const NAMES = [{}];\n",
+        titles.collect::<Vec<_>>().join(", "),
+        names.collect::<Vec<_>>().join(", "),
+    )
+}
+
+fn files() -> Vec<Asset> {
     assets![
         "address.js",
         "alerts.js",
@@ -118,7 +141,7 @@ static ASSETS: LazyLock<Vec<Asset>> = LazyLock::new(|| {
         "vendor/uplot.css",
         "vendor/uplot.js",
     ]
-});
+}
 
 /// Whether `path` is a file of the page.
 pub(super) fn is_static(path: &str) -> bool {

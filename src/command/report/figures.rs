@@ -121,7 +121,7 @@ impl Report {
 
     /// The dimensions by which calls are grouped.
     pub(super) fn dimensions(&self) -> Vec<&'static str> {
-        self.by.iter().map(|by| word(*by)).collect()
+        self.by.iter().map(|by| by.name()).collect()
     }
 
     /// A row per group; those with most calls first.
@@ -307,29 +307,4 @@ impl Concurrency {
 pub(super) fn joined(names: &[Option<String>]) -> String {
     let names = names.iter().map(|name| name.as_deref().unwrap_or("–"));
     names.collect::<Vec<_>>().join(",")
-}
-
-pub(super) fn word(by: Dimension) -> &'static str {
-    match by {
-        Dimension::Model => "model",
-        Dimension::Workload => "workload",
-        Dimension::Route => "route",
-        Dimension::Upstream => "upstream",
-        Dimension::Agent => "agent",
-        Dimension::User => "user",
-        Dimension::Experiment => "experiment",
-        Dimension::Variant => "variant",
-        Dimension::Outcome => "outcome",
-        Dimension::UpstreamFacts => "upstream_facts",
-        Dimension::PromptLength => "prompt_length",
-        Dimension::OutputLength => "output_length",
-        Dimension::Cluster => "cluster",
-        Dimension::Namespace => "namespace",
-        Dimension::Pod => "pod",
-        Dimension::Team => "team",
-        Dimension::CostCenter => "cost_center",
-        Dimension::Tenant => "tenant",
-        Dimension::KeyHash => "key_hash",
-        Dimension::Tool => "tool",
-    }
 }

@@ -20,7 +20,7 @@ mod variants;
 
 use crate::Error;
 use crate::call::CallRecord;
-use crate::cli::{By, Month, ReportArgs, ReportFormat};
+use crate::cli::{Month, ReportArgs, ReportFormat};
 use crate::command::progress::Progress;
 use crate::command::store::StoreCopy;
 use crate::query::Dimension;
@@ -112,7 +112,7 @@ fn width(args: &ReportArgs) -> Option<usize> {
 }
 
 fn dimensions(args: &ReportArgs) -> Vec<Dimension> {
-    let mut by: Vec<Dimension> = args.by.iter().map(|by| dimension(*by)).collect();
+    let mut by: Vec<Dimension> = args.by.iter().map(|by| by.0).collect();
     by.dedup();
     by
 }
@@ -213,25 +213,4 @@ fn instant(text: Option<&str>, now: SystemTime) -> Result<Option<SystemTime>, Er
         })
     };
     text.map(parse).transpose()
-}
-
-fn dimension(by: By) -> Dimension {
-    match by {
-        By::Model => Dimension::Model,
-        By::Workload => Dimension::Workload,
-        By::Upstream => Dimension::Upstream,
-        By::Agent => Dimension::Agent,
-        By::User => Dimension::User,
-        By::Team => Dimension::Team,
-        By::CostCenter => Dimension::CostCenter,
-        By::Tenant => Dimension::Tenant,
-        By::KeyHash => Dimension::KeyHash,
-        By::Tool => Dimension::Tool,
-        By::Route => Dimension::Route,
-        By::Experiment => Dimension::Experiment,
-        By::Variant => Dimension::Variant,
-        By::UpstreamFacts => Dimension::UpstreamFacts,
-        By::PromptLength => Dimension::PromptLength,
-        By::OutputLength => Dimension::OutputLength,
-    }
 }

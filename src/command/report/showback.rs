@@ -64,7 +64,7 @@ impl Showback {
     /// A line of names, and one for each group of each month, the dearest first. With `spreadsheet`, texts are no
     /// formulas.
     pub(super) fn csv(self, spreadsheet: bool) -> String {
-        let names = self.by.iter().map(|by| super::figures::word(*by));
+        let names = self.by.iter().map(|by| by.name());
         let heads: Vec<&str> = names.chain(COLUMNS).collect();
         let mut text = heads.join(",") + csv::LINE_END;
         for (month, groups) in self.months {

@@ -1,6 +1,5 @@
 //! What calls cost over time, by something they have in common.
 
-use super::groups::value_of;
 use super::timed_call::TimedCall;
 use super::totals::tokens;
 use crate::query::{CostQuery, CostSeries, CostSums, Costs};
@@ -11,7 +10,7 @@ use std::collections::{BTreeMap, HashMap};
 pub fn costs<'a>(calls: impl Iterator<Item = TimedCall<'a>>, query: &CostQuery) -> Costs {
     let mut groups: HashMap<Option<String>, BTreeMap<u64, CostSums>> = HashMap::new();
     for past in calls {
-        let name = value_of(query.by, past.record).map(Cow::into_owned);
+        let name = query.by.of(past.record).map(Cow::into_owned);
         let steps = groups.entry(name).or_default();
         let sums = steps.entry(query.step_of(past.started)).or_default();
         sums.merge(&sums_of(&past));

@@ -1,11 +1,11 @@
 //! Distributions of what calls at hand are like.
 
-use super::matching::model_of;
 use super::timed_call::TimedCall;
 use crate::figures::CallFigures;
 use crate::query::{DistributionSelector, DistributionSeries, Distributions, hours};
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
+use tokengauge_core::dimension::model_of;
 
 /// The distributions by model, route and workload of calls that began in whole hours: from the one that
 /// `since` is in to the one that `until` is in. The same as of the ledger; calls come with the streams in

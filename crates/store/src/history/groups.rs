@@ -1,45 +1,14 @@
 //! Groups calls by model, workload and other dimensions.
 
-use super::matching::model_of;
 use super::quantile::{quantile, sorted};
 use super::timed_call::TimedCall;
-use super::totals::{Totals, tokens};
+use super::totals::Totals;
 use crate::query::{Band, Dimension, GroupRow, LatencyRow, SpeedRow};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use tokengauge_core::call::CallRecord;
-use tokengauge_core::lengths::{output_length, prompt_length};
 
 /// The experience bands: their lower bounds.
 const BANDS: [f64; 5] = [0.0, 5.0, 15.0, 30.0, 60.0];
-
-/// What a call has of `dimension`.
-pub(super) fn value_of(dimension: Dimension, call: &CallRecord) -> Option<Cow<'_, str>> {
-    Some(Cow::Borrowed(match dimension {
-        Dimension::Model => model_of(call)?,
-        Dimension::Workload => call.workload.as_deref()?,
-        Dimension::Upstream => &call.upstream,
-        Dimension::Agent => call.agent.as_deref()?,
-        Dimension::User => call.user.as_deref()?,
-        Dimension::Route => &call.route,
-        Dimension::Experiment => call.experiment.as_deref()?,
-        Dimension::Variant => call.variant.as_deref()?,
-        Dimension::Outcome => call.outcome.as_str(),
-        Dimension::UpstreamFacts => {
-            return Some(Cow::Owned(call.upstream_facts.as_ref()?.to_string()));
-        }
-        Dimension::PromptLength => prompt_length(tokens(call).input?),
-        Dimension::OutputLength => output_length(tokens(call).output?),
-        Dimension::Cluster => call.pod.as_ref()?.cluster.as_deref()?,
-        Dimension::Namespace => call.pod.as_ref()?.namespace.as_deref()?,
-        Dimension::Pod => call.pod.as_ref()?.name.as_deref()?,
-        Dimension::Team => call.team.as_deref()?,
-        Dimension::CostCenter => call.cost_center.as_deref()?,
-        Dimension::Tenant => call.tenant.as_deref()?,
-        Dimension::KeyHash => call.key_hash.as_deref()?,
-        Dimension::Tool => call.tools.as_deref()?,
-    }))
-}
 
 /// The calls that have the same values.
 #[derive(Clone, Debug, Default)]
@@ -154,7 +123,7 @@ impl Groups {
 
     /// What a call has of each dimension: the names of its group.
     pub fn names(&self, past: &TimedCall<'_>) -> Vec<Option<String>> {
-        let value = |by: &Dimension| value_of(*by, past.record).map(Cow::into_owned);
+        let value = |by: &Dimension| by.of(past.record).map(Cow::into_owned);
         self.dimensions.iter().map(value).collect()
     }
 

@@ -30,7 +30,7 @@ pub use experiment_units::{UnitTally, call_units, experiment_units};
 pub use groups::{Group, Groups, groups};
 pub(crate) use knee::capacity_since_change;
 pub use knee::{capacity_of, knee};
-pub use matching::{matches, matches_session, model_of};
+pub use matching::{matches, matches_session};
 pub use quantile::quantile;
 pub use sessions::{sessions, task_seconds};
 pub use tasks::tasks;

@@ -1,6 +1,6 @@
 //! Groups calls by session.
 
-use super::matching::{matches_session, model_of};
+use super::matching::matches_session;
 use super::quantile::{quantile, sorted};
 use super::time::written as instant;
 use super::timed_call::TimedCall;
@@ -9,6 +9,7 @@ use crate::query::{SessionQuery, SessionRow, SessionSeconds, SessionSort, Sessio
 use std::cmp::Ordering;
 use std::collections::{BTreeSet, HashMap};
 use std::time::{Duration, SystemTime};
+use tokengauge_core::dimension::model_of;
 use tokengauge_core::time::whole_milliseconds;
 
 /// All sessions of `calls` that `query` selects, in its order, then by id, without paging.

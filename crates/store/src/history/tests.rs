@@ -133,8 +133,11 @@ fn a_session_is_meant_where_each_part_of_the_filter_has_a_call() {
         rows.map(|row| (row.id, row.calls)).collect::<Vec<_>>()
     };
     let filter = Filter {
-        model: Some("big".to_owned()),
-        agent: Some("helper".to_owned()),
+        names: [
+            (Dimension::Model, Some("big".to_owned())),
+            (Dimension::Agent, Some("helper".to_owned())),
+        ]
+        .into(),
         ..Filter::default()
     };
     assert_eq!(ids(filter), [("s".to_owned(), 2)], "with all its calls");
@@ -314,23 +317,29 @@ fn a_filter_means_calls_by_whole_names_and_half_open_times() {
     }));
     assert!(
         is(Filter {
-            model: name("asked"),
+            names: [(Dimension::Model, name("asked"))].into(),
             ..Filter::default()
         }),
         "the one asked for"
     );
     assert!(is(Filter {
-        workload: name("w"),
-        agent: name("a/1"),
+        names: [
+            (Dimension::Workload, name("w")),
+            (Dimension::Agent, name("a/1"))
+        ]
+        .into(),
         ..Filter::default()
     }));
     assert!(!is(Filter {
-        workload: name("w"),
-        agent: name("a"),
+        names: [
+            (Dimension::Workload, name("w")),
+            (Dimension::Agent, name("a"))
+        ]
+        .into(),
         ..Filter::default()
     }));
     assert!(!is(Filter {
-        user: name("nobody"),
+        names: [(Dimension::User, name("nobody"))].into(),
         ..Filter::default()
     }));
 }

@@ -1,11 +1,11 @@
 //! The waterfall of a session: its calls with their phases.
 
-use super::matching::model_of;
 use super::timed_call::TimedCall;
 use super::{sessions, totals};
 use crate::query::{Phase, PhaseName, SessionRow, WaterfallCall};
 use std::time::{Duration, SystemTime};
 use tokengauge_core::call::CallRecord;
+use tokengauge_core::dimension::model_of;
 
 /// The session of `calls`, which all name it, with every one of them by start; `None`
 /// without a call.

@@ -3,6 +3,7 @@
 use super::dictionary::{Dictionary, Kind};
 use super::row::whole;
 use crate::query::CapacitySums;
+use crate::query::Dimension;
 use rusqlite::{Connection, params};
 use tokengauge_core::throughput::BusySecond;
 
@@ -12,7 +13,7 @@ pub(super) fn save(
     dictionary: &mut Dictionary,
     connection: &Connection,
 ) -> rusqlite::Result<()> {
-    let upstream = dictionary.name(connection, Kind::Upstream, &second.upstream)?;
+    let upstream = dictionary.name(connection, Kind::Of(Dimension::Upstream), &second.upstream)?;
     let mut sums = CapacitySums::default();
     sums.add(second);
     let hour = whole(second.second);

@@ -5,9 +5,11 @@ use super::aggregates::Sums;
 use super::dictionary::{Dictionary, Kind, OTHER};
 use super::names::Names;
 use super::row::Share;
+use crate::query::Dimension;
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Row, params};
 use std::collections::hash_map::Entry::{Occupied, Vacant};
 use std::collections::{BTreeMap, HashMap};
+use tokengauge_core::dimension::SPENDING;
 
 /// The length of a day of UTC, in seconds.
 pub(super) const DAY: i64 = 86_400;
@@ -16,9 +18,6 @@ pub(super) const DAY: i64 = 86_400;
 const MAX_ROWS: usize = 100_000;
 /// The same in a ledger of several pods, which has series for each pod.
 pub(super) const MAX_ROWS_OF_PODS: usize = 500_000;
-
-/// The names by which a day is summed up, besides the series.
-const OWN: [Kind; 3] = [Kind::User, Kind::KeyHash, Kind::Tools];
 
 /// Roughly the bytes that a row takes in the file.
 const ROW_BYTES: u64 = 50;
@@ -37,13 +36,13 @@ pub(super) struct SpendingKey {
     /// When the day begins, in seconds since 1970.
     day: i64,
     /// User, key and tools as ids, 0 for what calls do not name.
-    own: [i64; OWN.len()],
+    own: [i64; SPENDING.len()],
     series: i64,
 }
 
 impl SpendingKey {
     /// Of a call that began at `second` since 1970.
-    pub(super) fn of(second: i64, series: i64, own: [Option<i64>; OWN.len()]) -> SpendingKey {
+    pub(super) fn of(second: i64, series: i64, own: [Option<i64>; SPENDING.len()]) -> SpendingKey {
         SpendingKey {
             day: second - second.rem_euclid(DAY),
             own: own.map(|id| id.unwrap_or(0)),
@@ -52,8 +51,7 @@ impl SpendingKey {
     }
 
     pub(super) fn of_names(second: i64, names: &Names) -> SpendingKey {
-        let own = [names.user, names.key_hash, names.tools];
-        SpendingKey::of(second, names.series, own)
+        SpendingKey::of(second, names.series, names.spending)
     }
 
     /// The same with `other` for those of its own names of which `which` is true.
@@ -63,7 +61,7 @@ impl SpendingKey {
         connection: &Connection,
         dictionary: &mut Dictionary,
     ) -> rusqlite::Result<SpendingKey> {
-        for (id, kind) in self.own.iter_mut().zip(OWN) {
+        for (id, kind) in self.own.iter_mut().zip(SPENDING.map(Kind::Of)) {
             if *id != 0 && which(kind) {
                 *id = dictionary.name(connection, kind, OTHER)?;
             }
@@ -158,7 +156,8 @@ impl DailySpending {
                 if let Some(known) = find.query_row(key.columns(), read).optional()? {
                     sums.merge_counts(&known);
                 } else if !rows.admit(connection, key.day, max)? {
-                    let which = |kind| beyond == Beyond::LosesAll || kind == Kind::Tools;
+                    let which =
+                        |kind| beyond == Beyond::LosesAll || kind == Kind::Of(Dimension::Tool);
                     let other = key.collapsed(which, connection, dictionary)?;
                     if other != key {
                         dictionary.collapsed += sums.calls.unsigned_abs();

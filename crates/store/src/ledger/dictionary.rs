@@ -1,12 +1,13 @@
 //! Interned names, and combinations of them (series), by id. Bounded: names beyond the bound
 //! become `other`.
 
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, Row, params};
 use std::collections::HashMap;
+use tokengauge_core::dimension::{DIMENSIONS, Dimension, IN_SERIES, Kept};
 
 /// Names of a kind at most.
 const MAX_NAMES: usize = 50_000;
-/// Series at most; further ones leave out agent, experiment, model, pod and tenant.
+/// Series at most; further ones leave out what is kept in open series.
 const MAX_SERIES: usize = 20_000;
 /// Series at most in a ledger of several pods, which has them for each pod.
 pub(super) const MAX_SERIES_OF_PODS: usize = 100_000;
@@ -17,15 +18,8 @@ pub(crate) const OTHER: &str = "other";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub(crate) enum Kind {
-    Route,
-    Upstream,
-    Model,
-    Workload,
-    Agent,
-    Experiment,
-    Variant,
-    Outcome,
-    User,
+    /// What calls are filtered and grouped by.
+    Of(Dimension),
     Endpoint,
     Dialect,
     Operation,
@@ -38,31 +32,14 @@ pub(crate) enum Kind {
     TokenSource,
     TpsUnavailable,
     CostSource,
-    UpstreamFacts,
     SessionGuess,
-    Cluster,
-    Namespace,
-    Pod,
-    Team,
-    CostCenter,
-    Tenant,
-    KeyHash,
-    Tools,
     ServedBy,
     CostUnavailable,
 }
 
 impl Kind {
-    pub(crate) const ALL: [Kind; 33] = [
-        Kind::Route,
-        Kind::Upstream,
-        Kind::Model,
-        Kind::Workload,
-        Kind::Agent,
-        Kind::Experiment,
-        Kind::Variant,
-        Kind::Outcome,
-        Kind::User,
+    /// Those of which there are no dimensions.
+    const OTHERS: [Kind; 15] = [
         Kind::Endpoint,
         Kind::Dialect,
         Kind::Operation,
@@ -75,49 +52,74 @@ impl Kind {
         Kind::TokenSource,
         Kind::TpsUnavailable,
         Kind::CostSource,
-        Kind::UpstreamFacts,
         Kind::SessionGuess,
-        Kind::Cluster,
-        Kind::Namespace,
-        Kind::Pod,
-        Kind::Team,
-        Kind::CostCenter,
-        Kind::Tenant,
-        Kind::KeyHash,
-        Kind::Tools,
         Kind::ServedBy,
         Kind::CostUnavailable,
     ];
 
+    /// The kind of this name in the file.
+    fn named(name: &str) -> Option<Kind> {
+        let dimensions = DIMENSIONS.iter().map(|row| Kind::Of(row.dimension));
+        let mut all = dimensions.chain(Kind::OTHERS);
+        all.find(|kind| kind.as_str() == name)
+    }
+
     /// Its name in the file.
     pub(crate) fn as_str(self) -> &'static str {
-        self.into()
+        match self {
+            Kind::Of(dimension) => dimension.column(),
+            other => other.into(),
+        }
     }
 }
 
-/// Route, upstream, model, workload, agent, experiment, variant, outcome, class of operation,
-/// facts of the upstream, cluster, namespace and name of the pod, and who pays: as ids. Calls of before there were
-/// classes, facts, pods or payers have none, and only a ledger of several pods has pods.
-pub(crate) type SeriesNames = [Option<i64>; COMMON.len()];
+/// What calls of a series have in common, as ids: the dimensions that are kept in series, then the class of the operation. Calls
+/// from before there was a dimension have none, and only a ledger of several pods has pods.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct SeriesNames(pub(crate) [Option<i64>; COMMON.len()]);
+
 /// The kinds of [`SeriesNames`], which are also the columns of `series`.
-pub(crate) const COMMON: [Kind; 16] = [
-    Kind::Route,
-    Kind::Upstream,
-    Kind::Model,
-    Kind::Workload,
-    Kind::Agent,
-    Kind::Experiment,
-    Kind::Variant,
-    Kind::Outcome,
-    Kind::OperationClass,
-    Kind::UpstreamFacts,
-    Kind::Cluster,
-    Kind::Namespace,
-    Kind::Pod,
-    Kind::Team,
-    Kind::CostCenter,
-    Kind::Tenant,
-];
+pub(crate) const COMMON: [Kind; IN_SERIES.len() + 1] = {
+    let mut all = [Kind::OperationClass; IN_SERIES.len() + 1];
+    let mut at = 0;
+    while at < IN_SERIES.len() {
+        all[at] = Kind::Of(IN_SERIES[at]);
+        at += 1;
+    }
+    all
+};
+
+/// The place of each dimension in [`COMMON`].
+const PLACES: [Option<usize>; DIMENSIONS.len()] = {
+    let mut all = [None; DIMENSIONS.len()];
+    let mut at = 0;
+    while at < IN_SERIES.len() {
+        all[IN_SERIES[at] as usize] = Some(at);
+        at += 1;
+    }
+    all
+};
+
+impl SeriesNames {
+    /// Reads the columns of [`COMMON`], which begin at column `from`.
+    pub(crate) fn read(row: &Row<'_>, from: usize) -> rusqlite::Result<SeriesNames> {
+        let mut names = SeriesNames::default();
+        for (at, name) in names.0.iter_mut().enumerate() {
+            *name = row.get(from + at)?;
+        }
+        Ok(names)
+    }
+
+    /// The name of a dimension that is kept in series.
+    pub(crate) fn of(&self, by: Dimension) -> Option<i64> {
+        PLACES[by as usize].and_then(|at| self.0[at])
+    }
+
+    /// The class of the operation.
+    pub(crate) fn class(&self) -> Option<i64> {
+        self.0[IN_SERIES.len()]
+    }
+}
 
 /// Reads the id and the [`SeriesNames`] of every combination.
 pub(crate) fn select_series() -> String {
@@ -162,8 +164,7 @@ impl Dictionary {
         let mut rows = statement.query([])?;
         while let Some(row) = rows.next()? {
             let (id, kind): (i64, String) = (row.get(0)?, row.get(1)?);
-            let known = Kind::ALL.into_iter().find(|known| known.as_str() == kind);
-            if let Some(kind) = known {
+            if let Some(kind) = Kind::named(&kind) {
                 dictionary.took(kind, row.get::<_, String>(2)?.into(), id);
             }
         }
@@ -171,11 +172,7 @@ impl Dictionary {
         let mut rows = statement.query([])?;
         while let Some(row) = rows.next()? {
             let id = row.get(0)?;
-            let mut common = SeriesNames::default();
-            for (at, name) in common.iter_mut().enumerate() {
-                *name = row.get(at + 1)?;
-            }
-            dictionary.series.insert(common, id);
+            dictionary.series.insert(SeriesNames::read(row, 1)?, id);
             dictionary.next_series = dictionary.next_series.max(id);
         }
         Ok(dictionary)
@@ -238,17 +235,9 @@ impl Dictionary {
         if self.series.len() >= self.max_series {
             self.collapsed += 1;
             for (at, kind) in COMMON.into_iter().enumerate() {
-                let open = matches!(
-                    kind,
-                    Kind::Model
-                        | Kind::Agent
-                        | Kind::Experiment
-                        | Kind::Variant
-                        | Kind::Pod
-                        | Kind::Tenant
-                );
-                if open && common[at].is_some() {
-                    common[at] = Some(self.name(connection, kind, OTHER)?);
+                let open = matches!(kind, Kind::Of(by) if by.definition().kept == Kept::OpenSeries);
+                if open && common.0[at].is_some() {
+                    common.0[at] = Some(self.name(connection, kind, OTHER)?);
                 }
             }
             if let Some(id) = self.series.get(&common) {
@@ -261,7 +250,7 @@ impl Dictionary {
         let insert = format!("INSERT INTO series (id, {columns}) VALUES (?{places})");
         let mut statement = connection.prepare_cached(&insert)?;
         statement.raw_bind_parameter(1, id)?;
-        for (at, name) in common.iter().enumerate() {
+        for (at, name) in common.0.iter().enumerate() {
             statement.raw_bind_parameter(at + 2, name)?;
         }
         statement.raw_execute()?;

@@ -4,6 +4,7 @@
 use super::dictionary::{Dictionary, Kind, OTHER};
 use super::row::whole;
 use crate::figures::CallFigures;
+use crate::query::Dimension;
 use crate::query::{Distribution, Distributions, Signal};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use std::collections::{BTreeMap, HashMap};
@@ -68,10 +69,10 @@ impl SeriesIds {
             key = [
                 model,
                 route,
-                dictionary.name(connection, Kind::Workload, OTHER)?,
+                dictionary.name(connection, Kind::Of(Dimension::Workload), OTHER)?,
             ];
             if model != 0 {
-                key[0] = dictionary.name(connection, Kind::Model, OTHER)?;
+                key[0] = dictionary.name(connection, Kind::Of(Dimension::Model), OTHER)?;
             }
         }
         if let Some(id) = self.ids.get(&key) {

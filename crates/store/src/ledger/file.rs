@@ -3,6 +3,7 @@
 use super::retention;
 use super::undelivered;
 use super::write_error::{WriteError, is_damage};
+use crate::columns;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
 use std::collections::HashMap;
@@ -28,8 +29,8 @@ const STEPS: &[&str] = &[
     include_str!("schema_10.sql"),
     include_str!("schema_11.sql"),
 ];
-/// The views, over the tables of the newest version.
-pub(super) const VIEWS: &str = include_str!("views.sql");
+/// The view of sessions, over the tables of the newest version.
+const SESSIONS_READABLE: &str = include_str!("sessions_readable.sql");
 /// How long to wait for the lock of another connection.
 const BUSY: Duration = Duration::from_secs(5);
 
@@ -311,7 +312,8 @@ fn migrate(connection: &mut Connection, steps: &[&str]) -> Result<bool, WriteErr
     for step in steps.iter().skip(found.max(0) as usize) {
         transaction.execute_batch(step)?;
     }
-    transaction.execute_batch(VIEWS)?;
+    transaction.execute_batch(&columns::view())?;
+    transaction.execute_batch(SESSIONS_READABLE)?;
     transaction.pragma_update(None, "application_id", APPLICATION)?;
     transaction.pragma_update(None, "user_version", known)?;
     transaction.commit()?;

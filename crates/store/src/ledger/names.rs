@@ -1,18 +1,17 @@
 //! The names that a call has, as ids of the dictionary.
 
-use super::dictionary::{Dictionary, Kind, SeriesNames};
+use super::dictionary::{COMMON, Dictionary, Kind, SeriesNames};
 use super::row::{Entry, word};
 use rusqlite::Connection;
-use tokengauge_core::pod::PodName;
+use tokengauge_core::dimension::{Dimension, SPENDING};
 
 /// The names of a call, as ids.
 #[derive(Debug)]
 pub(super) struct Names {
     pub(super) common: SeriesNames,
     pub(super) series: i64,
-    pub(super) user: Option<i64>,
-    pub(super) key_hash: Option<i64>,
-    pub(super) tools: Option<i64>,
+    /// Those of [`SPENDING`].
+    pub(super) spending: [Option<i64>; SPENDING.len()],
     pub(super) served_by: Option<i64>,
     pub(super) cost_unavailable: Option<i64>,
     pub(super) parent_agent: Option<i64>,
@@ -33,40 +32,33 @@ pub(super) struct Names {
 }
 
 impl Names {
+    /// The name of a dimension, except of classes.
+    pub(super) fn name_of(&self, by: Dimension) -> Option<i64> {
+        let own = SPENDING.iter().position(|own| *own == by);
+        own.map_or_else(|| self.common.of(by), |at| self.spending[at])
+    }
+
     pub(super) fn of(
         entry: &Entry<'_>,
         dictionary: &mut Dictionary,
         connection: &Connection,
     ) -> rusqlite::Result<Names> {
         let record = entry.record;
-        let mut maybe = |kind, name: Option<&str>| dictionary.maybe(connection, kind, name);
         let finish = (!record.finish_reasons.is_empty())
             .then(|| serde_json::to_string(&record.finish_reasons).unwrap_or_default());
-        let facts = record
-            .upstream_facts
-            .as_ref()
-            .map(|facts| facts.to_string());
-        let pod = record.pod.as_deref();
-        let of_pod =
-            |part: fn(&PodName) -> &Option<String>| pod.and_then(|pod| part(pod).as_deref());
-        let common = [
-            maybe(Kind::Route, Some(&record.route))?,
-            maybe(Kind::Upstream, Some(&record.upstream))?,
-            maybe(Kind::Model, entry.model())?,
-            maybe(Kind::Workload, record.workload.as_deref())?,
-            maybe(Kind::Agent, record.agent.as_deref())?,
-            maybe(Kind::Experiment, record.experiment.as_deref())?,
-            maybe(Kind::Variant, record.variant.as_deref())?,
-            maybe(Kind::Outcome, Some(record.outcome.as_str()))?,
-            maybe(Kind::OperationClass, Some(record.operation_class.as_str()))?,
-            maybe(Kind::UpstreamFacts, facts.as_deref())?,
-            maybe(Kind::Cluster, of_pod(|pod| &pod.cluster))?,
-            maybe(Kind::Namespace, of_pod(|pod| &pod.namespace))?,
-            maybe(Kind::Pod, of_pod(|pod| &pod.name))?,
-            maybe(Kind::Team, record.team.as_deref())?,
-            maybe(Kind::CostCenter, record.cost_center.as_deref())?,
-            maybe(Kind::Tenant, record.tenant.as_deref())?,
-        ];
+        let mut of = |kind, connection| match kind {
+            Kind::Of(by) => dictionary.maybe(connection, kind, by.of(record).as_deref()),
+            _ => dictionary.maybe(connection, kind, Some(record.operation_class.as_str())),
+        };
+        let mut common = SeriesNames::default();
+        for (id, kind) in common.0.iter_mut().zip(COMMON) {
+            *id = of(kind, connection)?;
+        }
+        let mut spending = [None; SPENDING.len()];
+        for (id, by) in spending.iter_mut().zip(SPENDING) {
+            *id = of(Kind::Of(by), connection)?;
+        }
+        let mut maybe = |kind, name: Option<&str>| dictionary.maybe(connection, kind, name);
         let source = record.tokens.source.as_ref().map(word);
         let unavailable = record.tps.unavailable.map(|reason| reason.as_str());
         let total_unavailable = record.tps.total_unavailable.map(|reason| reason.as_str());
@@ -75,14 +67,15 @@ impl Names {
         let cost_source = record.cost_source.map(|source| source.as_str());
         Ok(Names {
             common,
-            user: maybe(Kind::User, record.user.as_deref())?,
-            key_hash: maybe(Kind::KeyHash, record.key_hash.as_deref())?,
-            tools: maybe(Kind::Tools, record.tools.as_deref())?,
+            spending,
             served_by: maybe(Kind::ServedBy, record.served_by.as_deref())?,
             cost_unavailable: maybe(Kind::CostUnavailable, cost_unavailable)?,
-            parent_agent: maybe(Kind::Agent, record.parent_agent.as_deref())?,
+            parent_agent: maybe(Kind::Of(Dimension::Agent), record.parent_agent.as_deref())?,
             endpoint: maybe(Kind::Endpoint, record.endpoint.as_deref())?,
-            model_requested: maybe(Kind::Model, record.model_requested.as_deref())?,
+            model_requested: maybe(
+                Kind::Of(Dimension::Model),
+                record.model_requested.as_deref(),
+            )?,
             error_type: maybe(Kind::ErrorType, record.error_type.as_deref())?,
             finish_reasons: maybe(Kind::FinishReasons, finish.as_deref())?,
             token_source: maybe(Kind::TokenSource, source.as_deref())?,

@@ -6,6 +6,7 @@ use rusqlite::Row;
 use serde::Serialize;
 use std::time::{Duration, SystemTime};
 use tokengauge_core::call::{CallRecord, OperationClass, Outcome};
+use tokengauge_core::dimension::SPENDING;
 use tokengauge_core::time::{duration_since_1970, rfc3339_millis};
 
 /// Milliseconds from 1970 to 2020, from where keys are counted.
@@ -80,15 +81,6 @@ impl<'a> Entry<'a> {
             figures: CallFigures::of(record, kept.started_at, kept.concurrency),
         }
     }
-
-    /// The model that answered, else the one asked for.
-    pub(super) fn model(&self) -> Option<&'a str> {
-        let record = self.record;
-        record
-            .model
-            .as_deref()
-            .or(record.model_requested.as_deref())
-    }
 }
 
 /// What a call adds to sums.
@@ -97,12 +89,8 @@ pub(crate) struct Share {
     pub(crate) error: bool,
     /// Whether it is a generation.
     pub(crate) generates: bool,
-    /// The id of the user's name, where it is read from the ledger.
-    pub(crate) user: Option<i64>,
-    /// The id of the key's digest, likewise.
-    pub(crate) key_hash: Option<i64>,
-    /// The id of the tools' names, likewise.
-    pub(crate) tools: Option<i64>,
+    /// The ids of its names of [`SPENDING`], where it is read from the ledger.
+    pub(crate) spending: [Option<i64>; SPENDING.len()],
     pub(crate) input: Option<i64>,
     pub(crate) cached_input: Option<i64>,
     pub(crate) output: Option<i64>,
@@ -121,7 +109,7 @@ pub(crate) struct Share {
     pub(crate) reported_decode: Option<(i64, i64)>,
 }
 
-/// The columns of `calls` that [`Share::read`] takes.
+/// The columns of `calls` that [`Share::read`] takes; the last are [`SPENDING`].
 pub(super) const SHARE_COLUMNS: &str = "coalesce(reported_input, normalised_input), \
     reported_cached_input, coalesce(reported_output, normalised_output), \
     coalesce(reported_reasoning, normalised_reasoning), cost_nano_usd, user, key_hash, tools";
@@ -135,9 +123,7 @@ impl Share {
             output: row.get(at + 2)?,
             reasoning: row.get(at + 3)?,
             cost_nano: row.get(at + 4)?,
-            user: row.get(at + 5)?,
-            key_hash: row.get(at + 6)?,
-            tools: row.get(at + 7)?,
+            spending: [row.get(at + 5)?, row.get(at + 6)?, row.get(at + 7)?],
             ..Share::default()
         })
     }
@@ -165,9 +151,7 @@ impl Share {
             reported_decode: decode_milli(reported, seconds.ttft, seconds.last_token),
             error: is_error(record.outcome),
             generates: record.operation_class == OperationClass::Generation,
-            user: None,
-            key_hash: None,
-            tools: None,
+            spending: [None; SPENDING.len()],
             input: provider.input.or(counted.input).map(whole),
             cached_input: provider.cached_input.map(whole),
             output: provider.output.or(counted.output).map(whole),

@@ -5,6 +5,7 @@ use super::dictionary::Dictionary;
 use super::interval_union::IntervalUnion;
 use super::names::Names;
 use super::row::Entry;
+use crate::query::Dimension::{Experiment, User, Variant, Workload};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use std::collections::{HashMap, HashSet};
 
@@ -70,20 +71,14 @@ impl Sessions {
         }
         open.sums
             .add(&entry.share, entry.started_us, entry.ended_us);
-        let [_, _, _, workload, _, experiment, variant, ..] = names.common;
         for (latest, now) in open
             .latest
             .iter_mut()
-            .zip([workload, names.user, experiment, variant])
+            .zip([Workload, User, Experiment, Variant].map(|by| names.name_of(by)))
         {
             *latest = now.or(*latest);
         }
-        for name in names
-            .common
-            .into_iter()
-            .chain([names.user, names.key_hash, names.tools])
-            .flatten()
-        {
+        for name in names.common.0.into_iter().chain(names.spending).flatten() {
             open.called(name, dictionary);
         }
         Ok(Some(open.id))

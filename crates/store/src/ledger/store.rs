@@ -19,6 +19,7 @@ use super::throughput;
 use super::undelivered::{self, Cursors};
 use super::unsummed::Marks;
 use super::write_error::WriteError;
+use crate::query::Dimension;
 use rusqlite::{Connection, ErrorCode, Statement, params};
 use std::path::Path;
 use std::sync::Arc;
@@ -58,7 +59,7 @@ pub(super) struct SumsOfBatch {
 impl SumsOfBatch {
     fn add(&mut self, entry: &Entry<'_>, names: &Names, session: Option<i64>) {
         // The enclosing call adds what a unit did.
-        let unit = unit_key(&names.common, session, names.user);
+        let unit = unit_key(&names.common, session, names.name_of(Dimension::User));
         let unit = experiment_unit(unit).filter(|_| !entry.nested);
         if let Some(unit) = unit {
             self.units.add(unit, &entry.figures);
@@ -297,6 +298,7 @@ fn integers(entry: &Entry<'_>, names: &Names, session: Option<i64>) -> [Option<i
     let (counted, provider) = (&record.tokens.normalised, &record.tokens.reported);
     let (seconds, tps) = (&record.seconds, &record.tps);
     let engine = record.engine.unwrap_or_default();
+    let [user, key_hash, tools] = names.spending;
     let flag = |flag: bool| Some(i64::from(flag));
     let count = |count: Option<u64>| count.map(whole);
     let us = |seconds: Option<f64>| seconds.and_then(micros);
@@ -304,7 +306,7 @@ fn integers(entry: &Entry<'_>, names: &Names, session: Option<i64>) -> [Option<i
     [
         Some(names.series),
         session,
-        names.user,
+        user,
         names.parent_agent,
         names.endpoint,
         Some(names.dialect),
@@ -362,8 +364,8 @@ fn integers(entry: &Entry<'_>, names: &Names, session: Option<i64>) -> [Option<i
         speed(tps.prefill),
         names.total_unavailable,
         names.session_guess,
-        names.key_hash,
-        names.tools,
+        key_hash,
+        tools,
         names.served_by,
         names.cost_unavailable,
         Some(whole(record.skipped_events)),

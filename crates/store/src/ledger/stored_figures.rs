@@ -1,10 +1,13 @@
 //! Figures of calls that are in the file, with the ids of what they have in common.
 
-use super::dictionary::{COMMON, SeriesNames};
+use super::dictionary::{SeriesNames, select_series};
 use super::distributions::SeriesKey;
 use super::experiment_units::UnitKey;
 use super::row::started_ms;
 use crate::figures::{CallFigures, FinishClasses, session_number};
+use crate::query::Dimension::{
+    Agent, Experiment, Model, Outcome as Ended, Route, Variant, Workload,
+};
 use rusqlite::{Connection, OptionalExtension, Params, Row};
 use serde::de::DeserializeOwned;
 use std::collections::HashMap;
@@ -33,7 +36,7 @@ impl StoredFigures {
 
 /// The key of a call's unit.
 pub(super) fn unit_key(common: &SeriesNames, session: Option<i64>, user: Option<i64>) -> UnitKey {
-    let [_, _, _, _, agent, experiment, variant, ..] = *common;
+    let [experiment, variant, agent] = [Experiment, Variant, Agent].map(|by| common.of(by));
     [experiment, variant, session, agent, user].map(|id| id.unwrap_or(0))
 }
 
@@ -44,8 +47,7 @@ pub(super) fn experiment_unit(key: UnitKey) -> Option<UnitKey> {
 
 /// The key of a call's distributions.
 pub(super) fn series_key(common: &SeriesNames) -> SeriesKey {
-    let [route, _, model, workload, ..] = *common;
-    [model, route, workload].map(|id| id.unwrap_or(0))
+    [Model, Route, Workload].map(|by| common.of(by).unwrap_or(0))
 }
 
 /// Reads calls, and looks each name and series up once.
@@ -103,12 +105,14 @@ impl<'c> FiguresReader<'c> {
                 .entry(series)
                 .or_insert(names_of(connection, series)?),
         };
-        let outcome = common[7].map(|id| cached(&mut self.outcomes, connection, id));
+        let outcome = common
+            .of(Ended)
+            .map(|id| cached(&mut self.outcomes, connection, id));
         let Some(outcome) = outcome.transpose()?.flatten() else {
             return Ok(None);
         };
         let (session, user) = (row.get(2)?, row.get(3)?);
-        let class = self.class(common[8], row.get(4)?)?;
+        let class = self.class(common.class(), row.get(4)?)?;
         let finish = self.finish(row.get(5)?)?;
         let started_ms = started_ms(row.get(0)?);
         let number = self.session_number(session, started_ms)?;
@@ -210,14 +214,8 @@ fn name(connection: &Connection, id: i64) -> rusqlite::Result<Option<String>> {
 }
 
 fn names_of(connection: &Connection, series: i64) -> rusqlite::Result<SeriesNames> {
-    let columns = COMMON.map(|kind| kind.as_str()).join(", ");
-    let sql = format!("SELECT {columns} FROM series WHERE id = ?");
-    let found = connection.prepare_cached(&sql)?.query_row([series], |row| {
-        let mut common = SeriesNames::default();
-        for (at, name) in common.iter_mut().enumerate() {
-            *name = row.get(at)?;
-        }
-        Ok(common)
-    });
+    let sql = format!("{} WHERE id = ?", select_series());
+    let mut found = connection.prepare_cached(&sql)?;
+    let found = found.query_row([series], |row| SeriesNames::read(row, 1));
     Ok(found.optional()?.unwrap_or_default())
 }

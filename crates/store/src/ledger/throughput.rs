@@ -2,6 +2,7 @@
 
 use super::dictionary::{Dictionary, Kind};
 use super::row::whole;
+use crate::query::Dimension;
 use rusqlite::{Connection, params};
 use std::sync::Arc;
 use tokengauge_core::throughput::{ThroughputDelta, UNKNOWN};
@@ -49,9 +50,9 @@ fn names(
         Ok(id.unwrap_or(0))
     };
     Ok([
-        name(Kind::Route, Some(&key.route))?,
-        name(Kind::Upstream, Some(&key.upstream))?,
-        name(Kind::Model, model)?,
-        name(Kind::Workload, key.workload.as_ref())?,
+        name(Kind::Of(Dimension::Route), Some(&key.route))?,
+        name(Kind::Of(Dimension::Upstream), Some(&key.upstream))?,
+        name(Kind::Of(Dimension::Model), model)?,
+        name(Kind::Of(Dimension::Workload), key.workload.as_ref())?,
     ])
 }

@@ -124,8 +124,7 @@ fn spending_of(connection: &Connection, from: i64, to: i64) -> rusqlite::Result<
     while let Some(row) = rows.next()? {
         let call = Share::read(row, 2)?;
         let second = started_ms(row.get(0)?).div_euclid(1_000);
-        let own = [call.user, call.key_hash, call.tools];
-        spending.add(SpendingKey::of(second, row.get(1)?, own), &call);
+        spending.add(SpendingKey::of(second, row.get(1)?, call.spending), &call);
     }
     Ok(spending)
 }

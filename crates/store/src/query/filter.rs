@@ -1,11 +1,45 @@
 //! Filters, paging and sorting of queries.
 
+use std::collections::BTreeMap;
 use std::time::SystemTime;
 use tokengauge_core::call::{CostUnavailable, OperationClass, Outcome, TpsUnavailable};
+use tokengauge_core::dimension::{Dimension, Kept};
 use tokengauge_core::throughput::RateFilter;
 
-/// The separator between the names of tools in a record. No name contains it.
-pub(crate) const TOOLS_BETWEEN: char = '+';
+/// Names by dimension, which calls must have; see [`Dimension::selects`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Names(BTreeMap<Dimension, String>);
+
+impl Names {
+    /// The name of a dimension.
+    pub fn get(&self, by: Dimension) -> Option<&str> {
+        self.0.get(&by).map(String::as_str)
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = (Dimension, &str)> {
+        self.0.iter().map(|(by, name)| (*by, name.as_str()))
+    }
+
+    /// Whether only these dimensions have names.
+    pub fn are_of(&self, some: &[Dimension]) -> bool {
+        self.0.keys().all(|by| some.contains(by))
+    }
+}
+
+/// Of names that may be absent.
+impl FromIterator<(Dimension, Option<String>)> for Names {
+    fn from_iter<I: IntoIterator<Item = (Dimension, Option<String>)>>(names: I) -> Names {
+        let names = names.into_iter();
+        Names(names.filter_map(|(by, name)| Some((by, name?))).collect())
+    }
+}
+
+impl<const N: usize> From<[(Dimension, Option<String>); N]> for Names {
+    fn from(names: [(Dimension, Option<String>); N]) -> Names {
+        names.into_iter().collect()
+    }
+}
 
 /// Which calls. Absent parts match everything; present ones must all match.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -14,41 +48,12 @@ pub struct Filter {
     pub since: Option<SystemTime>,
     /// Calls that began before this instant; sessions that began before it.
     pub until: Option<SystemTime>,
-    /// The model that answered, else the one asked for.
-    pub model: Option<String>,
-    /// The workload.
-    pub workload: Option<String>,
-    /// The route.
-    pub route: Option<String>,
-    /// The upstream.
-    pub upstream: Option<String>,
-    /// The agent.
-    pub agent: Option<String>,
-    /// The user, as records have it.
-    pub user: Option<String>,
-    /// The team that pays.
-    pub team: Option<String>,
-    /// The cost center.
-    pub cost_center: Option<String>,
-    /// The tenant.
-    pub tenant: Option<String>,
-    /// The digest of the key that calls carried.
-    pub key_hash: Option<String>,
-    /// A tool that calls call, alone or among others. Several names with a `+` between them are
-    /// exactly these tools, as records have them.
-    pub tool: Option<String>,
-    /// The experiment.
-    pub experiment: Option<String>,
+    /// The name that calls have of each of these dimensions.
+    pub names: Names,
     /// How calls ended: any of these; all where there is none.
     pub outcomes: Vec<Outcome>,
     /// The session.
     pub session: Option<String>,
-    /// The cluster of the pod that measured the call.
-    pub cluster: Option<String>,
-    /// The namespace of that pod.
-    pub namespace: Option<String>,
-    /// The name of that pod.
-    pub pod: Option<String>,
     /// Why calls have no cost. Sessions are not selected by it.
     pub cost_unavailable: Option<CostUnavailable>,
     /// Why calls have no decode speed. Sessions are not selected by it.
@@ -79,49 +84,35 @@ impl Filter {
         self.cost_unavailable.is_some() || self.tps_unavailable.is_some()
     }
 
-    /// Whether a call with these `tools`, as its record has them, matches.
-    pub fn has_tool(&self, tools: Option<&str>) -> bool {
-        let Some(wanted) = self.tool.as_deref() else {
-            return true;
-        };
-        let Some(tools) = tools else { return false };
-        tools == wanted || tools.split(TOOLS_BETWEEN).any(|tool| tool == wanted)
-    }
-
     /// Whether sums by time answer for calls by these dimensions: they know no session, user, key,
     /// tool and length.
     pub fn summed(&self, by: &[Dimension]) -> bool {
-        let spenders = [Dimension::User, Dimension::KeyHash, Dimension::Tool];
-        let spender = [&self.user, &self.key_hash, &self.tool];
-        self.spending_summed(by)
-            && spender.into_iter().all(Option::is_none)
-            && !by.iter().any(|by| spenders.contains(by))
+        let mut all = self
+            .names
+            .iter()
+            .map(|(by, _)| by)
+            .chain(by.iter().copied());
+        self.spending_summed(by) && all.all(|by| by.definition().kept != Kept::Spending)
     }
 
     /// Whether sums of tokens and costs answer, which know users, keys and tools, too.
     pub(crate) fn spending_summed(&self, by: &[Dimension]) -> bool {
-        let lengths = [Dimension::PromptLength, Dimension::OutputLength];
-        self.session.is_none() && !self.by_reason() && !by.iter().any(|by| lengths.contains(by))
+        let classes = |by: &Dimension| by.definition().kept == Kept::Class;
+        self.session.is_none() && !self.by_reason() && !by.iter().any(classes)
     }
 
     /// The same for tokens by second, which know routes, upstreams, models and workloads alone;
     /// `None` where more is asked.
     pub fn throughput(&self) -> Option<RateFilter> {
-        let of_pods = [&self.cluster, &self.namespace, &self.pod];
-        let more = [&self.agent, &self.user, &self.experiment, &self.session];
-        let paying = [&self.team, &self.cost_center, &self.tenant, &self.key_hash];
-        let more = more
-            .into_iter()
-            .chain(of_pods)
-            .chain(paying)
-            .chain([&self.tool]);
-        let more = more.flatten().next().is_some() || !self.outcomes.is_empty();
-        let more = more || self.by_reason();
-        (!more).then(|| RateFilter {
-            route: self.route.clone(),
-            upstream: self.upstream.clone(),
-            model: self.model.clone(),
-            workload: self.workload.clone(),
+        use Dimension::{Model, Route, Upstream, Workload};
+        let known = self.names.are_of(&[Route, Upstream, Model, Workload]);
+        let more = self.session.is_some() || !self.outcomes.is_empty() || self.by_reason();
+        let name = |by| self.names.get(by).map(str::to_owned);
+        (known && !more).then(|| RateFilter {
+            route: name(Route),
+            upstream: name(Upstream),
+            model: name(Model),
+            workload: name(Workload),
         })
     }
 }
@@ -227,50 +218,4 @@ pub enum SeriesMetric {
     Tps,
     /// Time to first token, seconds.
     Ttft,
-}
-
-/// What calls may have in common.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Dimension {
-    /// The model that answered, else the one asked for.
-    #[default]
-    Model,
-    /// The workload.
-    Workload,
-    /// The route.
-    Route,
-    /// The upstream.
-    Upstream,
-    /// The agent.
-    Agent,
-    /// The user, hashed unless the configuration says otherwise.
-    User,
-    /// The experiment.
-    Experiment,
-    /// The variant of the experiment.
-    Variant,
-    /// How calls ended.
-    Outcome,
-    /// What the operator said of the upstream's engine and hardware.
-    UpstreamFacts,
-    /// The class of the prompt's length.
-    PromptLength,
-    /// The class of the answer's length.
-    OutputLength,
-    /// The cluster of the pod that measured the call.
-    Cluster,
-    /// The namespace of that pod.
-    Namespace,
-    /// The name of that pod.
-    Pod,
-    /// The team that pays.
-    Team,
-    /// The cost center.
-    CostCenter,
-    /// The tenant.
-    Tenant,
-    /// The digest of the key that calls carried.
-    KeyHash,
-    /// The tools that calls call, together.
-    Tool,
 }

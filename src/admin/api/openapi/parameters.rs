@@ -1,14 +1,16 @@
 //! The parameters of the API.
 
 use crate::admin::api::costs::{DEFAULT_SERIES, MAX_SERIES};
-use crate::admin::api::finished::{DIMENSIONS, METRICS, ORDERS, SORTS, YES_OR_NO};
+use crate::admin::api::finished::{METRICS, ORDERS, SORTS, YES_OR_NO};
 use crate::admin::api::marks::{MAX_MS, kinds};
 use crate::admin::api::query_params::{
     CLASSES, DEFAULT_LIMIT, FAILED, MAX_CURSOR, MAX_LIMIT, MAX_NAME, OUTCOMES,
 };
 use crate::admin::api::sessions::TRACE_FORMATS;
 use crate::call::{CostUnavailable, TpsUnavailable};
+use crate::query::Dimension;
 use serde_json::{Value, json};
+use tokengauge_core::dimension::DIMENSIONS;
 
 /// A whole number of seconds, minutes, hours, days or weeks.
 const DURATION: &str = "[1-9][0-9]{0,5}[smhdw]";
@@ -124,21 +126,7 @@ fn schema(name: &str) -> (Value, &'static str) {
             "Which classes of operations, with commas between them: generation and embedding where \
              nothing is said, all for every one. Sessions are those of all of their calls.",
         ),
-        "model" => (name_of, "The model that answered, else the one asked for."),
-        "user" => (
-            name_of,
-            "The user as records have it: hashed, unless configured otherwise.",
-        ),
-        "cluster" | "namespace" | "pod" => (
-            name_of,
-            "Of the pod that measured the call; only a fleet knows it.",
-        ),
-        "workload" | "route" | "upstream" | "agent" | "experiment" | "session" | "team"
-        | "cost_center" | "tenant" => (name_of, "Its whole name."),
-        "key_hash" => (
-            name_of,
-            "The digest of the key that calls carried, as `tokengauge key-hash` prints it.",
-        ),
+        "session" => (name_of, "Its whole name."),
         "tool" => (
             name_of,
             "A tool that the answer calls, alone or among others. Several names with a `+` between them, as records have \
@@ -193,7 +181,7 @@ fn schema(name: &str) -> (Value, &'static str) {
             "Whether each point says how many of its calls are of which class of the metric; false, where nothing is said.",
         ),
         "dimension" => (
-            words(DIMENSIONS.map(|(word, _)| word).to_vec()),
+            words(DIMENSIONS.iter().map(|row| row.name).collect()),
             "What the calls of a series have in common; model, where nothing is said.",
         ),
         "series" => (
@@ -208,7 +196,7 @@ fn schema(name: &str) -> (Value, &'static str) {
         "by" => (
             json!({
                 "type": "array", "minItems": 1, "uniqueItems": true,
-                "items": words(DIMENSIONS.map(|(word, _)| word).to_vec()),
+                "items": words(DIMENSIONS.iter().map(|row| row.name).collect()),
             }),
             "What the calls of a group have in common, with commas between; without it all are one group.",
         ),
@@ -220,6 +208,9 @@ fn schema(name: &str) -> (Value, &'static str) {
             json!({"type": "string", "minLength": 1, "maxLength": MAX_CURSOR}),
             "The next_cursor of an answer to the same question.",
         ),
-        other => unreachable!("{other} has a schema"),
+        name => match Dimension::named(name) {
+            Some(by) => (name_of, by.definition().about),
+            None => unreachable!("{name} has a schema"),
+        },
     }
 }

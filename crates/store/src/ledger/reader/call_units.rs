@@ -5,6 +5,7 @@ use super::experiment_units::unit_name;
 use super::matching::{Matching, name};
 use crate::ledger::dictionary::Kind;
 use crate::ledger::stored_figures::FiguresReader;
+use crate::query::Dimension;
 use crate::query::{CallUnit, CallUnitQuery, CallUnits, UnitKind, UnitSums};
 use rusqlite::{Connection, params};
 use std::collections::BTreeMap;
@@ -25,8 +26,10 @@ pub(super) fn call_units(
     };
     let mut series: Vec<i64> = matching.series.keys().copied().collect();
     if let Some(wanted) = &query.variant {
-        let variant = name(connection, Kind::Variant, wanted)?;
-        series.retain(|id| matching.series[id][6] == variant && variant.is_some());
+        let variant = name(connection, Kind::Of(Dimension::Variant), wanted)?;
+        series.retain(|id| {
+            matching.series[id].of(Dimension::Variant) == variant && variant.is_some()
+        });
     }
     let between = [matching.from, matching.to];
     let mut count = connection

@@ -6,6 +6,7 @@ use super::matching::text;
 use crate::history::{CapacityBucket, capacity_since_change};
 use crate::ledger::row::milliseconds;
 use crate::query::CapacitySums;
+use crate::query::Dimension;
 use crate::query::{CapacityRow, Filter};
 use rusqlite::Connection;
 use std::collections::BTreeMap;
@@ -43,7 +44,7 @@ pub(super) fn capacity(
     let mut all = Vec::new();
     for (upstream, hours) in upstreams {
         let name = text(connection, Some(upstream))?.unwrap_or_default();
-        let wanted = filter.upstream.as_deref();
+        let wanted = filter.names.get(Dimension::Upstream);
         if wanted.is_none_or(|wanted| wanted == name) {
             all.push(capacity_since_change(&name, &hours));
         }

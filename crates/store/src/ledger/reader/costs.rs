@@ -11,6 +11,7 @@ use crate::ledger::row::{Share, started_ms};
 use crate::query::{CostQuery, CostSeries, CostSums, Costs, DailySums, Dimension};
 use rusqlite::Connection;
 use std::collections::BTreeMap;
+use tokengauge_core::dimension::Kept;
 use tokengauge_core::hash::FastMap;
 
 /// Sums by name and step that are held at once: some 16 MB. Where there may be more, everything is added up twice, at
@@ -83,12 +84,12 @@ impl CostScan<'_> {
         let (Some(since), Some(until)) = (self.matching.since, self.matching.until) else {
             return Ok(i64::MAX);
         };
-        let names = match self.by.kind() {
-            None => MAX_CLASSES,
-            Some(kind) => {
+        let names = match self.by.definition().kept {
+            Kept::Class => MAX_CLASSES,
+            _ => {
                 let sql = "SELECT count(*) + 1 FROM names WHERE kind = ?";
                 let mut names = self.connection.prepare_cached(sql)?;
-                names.query_row([kind.as_str()], |row| row.get(0))?
+                names.query_row([self.by.column()], |row| row.get(0))?
             }
         };
         let steps = until.saturating_sub(since) / 1000 / self.step + 2;

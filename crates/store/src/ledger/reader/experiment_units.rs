@@ -6,6 +6,7 @@ use crate::ledger::dictionary::Kind;
 use crate::ledger::experiment_units::{COLLAPSED, COLUMNS, UnitKey, read};
 use crate::ledger::stored_figures::FiguresReader;
 use crate::ledger::unsummed::Marks;
+use crate::query::Dimension;
 use crate::query::{ExperimentUnit, ExperimentUnits, UnitKind, UnitQuery, UnitSums};
 use rusqlite::{Connection, OptionalExtension};
 use std::collections::BTreeMap;
@@ -15,7 +16,11 @@ pub(super) fn experiment_units(
     query: &UnitQuery,
 ) -> Result<ExperimentUnits, QueryError> {
     let mut found = Found::of(query.unit);
-    if let Some(experiment) = name(connection, Kind::Experiment, &query.experiment)? {
+    if let Some(experiment) = name(
+        connection,
+        Kind::Of(Dimension::Experiment),
+        &query.experiment,
+    )? {
         if let UnitKind::Block(_) = query.unit {
             every_call(connection, experiment, &mut found)?;
         } else {

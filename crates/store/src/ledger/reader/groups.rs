@@ -16,6 +16,7 @@ use crate::query::{
 use crate::sketch::{Sketch, histograms};
 use rusqlite::Connection;
 use std::time::{Duration, SystemTime};
+use tokengauge_core::dimension::SPENDING;
 use tokengauge_core::hash::FastMap;
 use tokengauge_core::lengths::{output_length, prompt_length};
 
@@ -75,15 +76,15 @@ impl Value {
         let length = |tokens: Option<i64>, class: fn(u64) -> &'static str| {
             Value::Length(tokens.map(|tokens| class(count(tokens))))
         };
-        match (by.place(), by) {
-            (Some(place), _) => Value::Name(common[place]),
-            (None, Dimension::User) => Value::Name(share.and_then(|share| share.user)),
-            (None, Dimension::KeyHash) => Value::Name(share.and_then(|share| share.key_hash)),
-            (None, Dimension::Tool) => Value::Name(share.and_then(|share| share.tools)),
-            (None, Dimension::PromptLength) => {
-                length(share.and_then(|share| share.input), prompt_length)
-            }
-            (None, _) => length(share.and_then(|share| share.output), output_length),
+        if by.is_in_series() {
+            return Value::Name(common.of(by));
+        }
+        if let Some(at) = SPENDING.iter().position(|own| *own == by) {
+            return Value::Name(share.and_then(|share| share.spending[at]));
+        }
+        match by {
+            Dimension::PromptLength => length(share.and_then(|share| share.input), prompt_length),
+            _ => length(share.and_then(|share| share.output), output_length),
         }
     }
 

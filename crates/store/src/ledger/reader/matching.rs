@@ -1,10 +1,11 @@
 //! Resolves the names of a filter to ids.
 
 use super::QueryError;
-use crate::ledger::dictionary::{COMMON, Kind, SeriesNames, select_series};
+use crate::ledger::dictionary::{Kind, SeriesNames, select_series};
 use crate::ledger::row::{key_at, milliseconds};
-use crate::query::{Dimension, Filter, TOOLS_BETWEEN};
+use crate::query::{Dimension, Filter};
 use rusqlite::{Connection, OptionalExtension, params};
+use tokengauge_core::dimension::TOOLS_BETWEEN;
 use tokengauge_core::hash::FastMap;
 
 /// A column of `calls`, and the ids of which it must have one.
@@ -22,7 +23,7 @@ pub(super) struct Matching {
     /// The series that match.
     pub(super) series: FastMap<i64, SeriesNames>,
     /// Those of its names that calls have in common.
-    names: Vec<(Kind, i64)>,
+    names: Vec<(Dimension, i64)>,
     /// Whether every combination matches.
     pub(super) all: bool,
     /// Columns that only calls have, such as their session and user, and the ids of which each has
@@ -42,26 +43,6 @@ pub(super) fn name(
         .optional()
 }
 
-/// The parts of a filter that are names which calls have in common.
-pub(super) fn wanted(filter: &Filter) -> impl Iterator<Item = (Kind, &str)> {
-    [
-        (Kind::Route, filter.route.as_deref()),
-        (Kind::Upstream, filter.upstream.as_deref()),
-        (Kind::Model, filter.model.as_deref()),
-        (Kind::Workload, filter.workload.as_deref()),
-        (Kind::Agent, filter.agent.as_deref()),
-        (Kind::Experiment, filter.experiment.as_deref()),
-        (Kind::Cluster, filter.cluster.as_deref()),
-        (Kind::Namespace, filter.namespace.as_deref()),
-        (Kind::Pod, filter.pod.as_deref()),
-        (Kind::Team, filter.team.as_deref()),
-        (Kind::CostCenter, filter.cost_center.as_deref()),
-        (Kind::Tenant, filter.tenant.as_deref()),
-    ]
-    .into_iter()
-    .filter_map(|(kind, name)| Some((kind, name?)))
-}
-
 impl Matching {
     /// `None` where no call can match.
     pub(super) fn of(
@@ -69,11 +50,11 @@ impl Matching {
         filter: &Filter,
     ) -> Result<Option<Matching>, QueryError> {
         let mut names = Vec::new();
-        for (kind, wanted) in wanted(filter) {
-            let Some(id) = name(connection, kind, wanted)? else {
+        for (by, wanted) in filter.names.iter().filter(|(by, _)| by.is_in_series()) {
+            let Some(id) = name(connection, Kind::Of(by), wanted)? else {
                 return Ok(None);
             };
-            names.push((kind, id));
+            names.push((by, id));
         }
         let classes = classes(connection, filter)?;
         let outcomes = outcomes(connection, filter)?;
@@ -96,7 +77,7 @@ impl Matching {
 
     /// The columns of `throughput` that match, and what is in them.
     pub(super) fn of_throughput(&self) -> impl Iterator<Item = (&'static str, i64)> {
-        self.names.iter().map(|(kind, id)| (kind.as_str(), *id))
+        self.names.iter().map(|(by, id)| (by.column(), *id))
     }
 
     /// Whether rollups can answer it: they have no sessions, users, keys and tools.
@@ -131,46 +112,40 @@ fn of_calls(
         };
         found.push(("session", vec![id]));
     }
-    for (kind, wanted) in [
-        (Kind::User, filter.user.as_deref()),
-        (Kind::KeyHash, filter.key_hash.as_deref()),
-        (
-            Kind::CostUnavailable,
-            filter.cost_unavailable.map(|reason| reason.as_str()),
-        ),
-        (
-            Kind::TpsUnavailable,
-            filter.tps_unavailable.map(|reason| reason.as_str()),
-        ),
-    ] {
+    for (by, wanted) in filter.names.iter().filter(|(by, _)| !by.is_in_series()) {
+        let ids = selected(connection, by, wanted)?;
+        if ids.is_empty() {
+            return Ok(None);
+        }
+        found.push((by.column(), ids));
+    }
+    let cost = filter.cost_unavailable.map(|reason| reason.as_str());
+    let tps = filter.tps_unavailable.map(|reason| reason.as_str());
+    for (kind, wanted) in [(Kind::CostUnavailable, cost), (Kind::TpsUnavailable, tps)] {
         let Some(wanted) = wanted else { continue };
         let Some(id) = name(connection, kind, wanted)? else {
             return Ok(None);
         };
         found.push((kind.as_str(), vec![id]));
     }
-    if let Some(tool) = filter.tool.as_deref() {
-        let ids = tools(connection, tool)?;
-        if ids.is_empty() {
-            return Ok(None);
-        }
-        found.push((Kind::Tools.as_str(), ids));
-    }
     Ok(Some(found))
 }
 
-/// The combinations of tools that [`Filter::has_tool`] allows, as ids.
-pub(super) fn tools(connection: &Connection, wanted: &str) -> rusqlite::Result<Vec<i64>> {
-    if wanted.contains(TOOLS_BETWEEN) {
-        return Ok(name(connection, Kind::Tools, wanted)?.into_iter().collect());
+/// The names of a dimension that [`Dimension::selects`] allows, as ids.
+pub(super) fn selected(
+    connection: &Connection,
+    by: Dimension,
+    wanted: &str,
+) -> rusqlite::Result<Vec<i64>> {
+    let kind = Kind::Of(by);
+    if by != Dimension::Tool || wanted.contains(TOOLS_BETWEEN) {
+        return Ok(name(connection, kind, wanted)?.into_iter().collect());
     }
     let mut named = connection.prepare_cached(
         "SELECT id FROM names WHERE kind = ?1 AND instr(?3 || name || ?3, ?3 || ?2 || ?3) > 0",
     )?;
     let between = TOOLS_BETWEEN.to_string();
-    let ids = named.query_map(params![Kind::Tools.as_str(), wanted, between], |row| {
-        row.get(0)
-    })?;
+    let ids = named.query_map(params![kind.as_str(), wanted, between], |row| row.get(0))?;
     ids.collect()
 }
 
@@ -209,7 +184,11 @@ pub(super) fn outcomes(
     }
     let mut ids = Vec::new();
     for outcome in &filter.outcomes {
-        ids.extend(name(connection, Kind::Outcome, outcome.as_str())?);
+        ids.extend(name(
+            connection,
+            Kind::Of(Dimension::Outcome),
+            outcome.as_str(),
+        )?);
     }
     Ok(Some(ids))
 }
@@ -217,7 +196,7 @@ pub(super) fn outcomes(
 /// The combinations that have all these names, one of these classes and one of these outcomes.
 fn series(
     connection: &Connection,
-    names: &[(Kind, i64)],
+    names: &[(Dimension, i64)],
     classes: Option<&[i64]>,
     outcomes: Option<&[i64]>,
 ) -> rusqlite::Result<FastMap<i64, SeriesNames>> {
@@ -225,61 +204,18 @@ fn series(
     let mut rows = statement.query([])?;
     let mut found = FastMap::default();
     while let Some(row) = rows.next()? {
-        let mut common = SeriesNames::default();
-        for (at, name) in common.iter_mut().enumerate() {
-            *name = row.get(at + 1)?;
-        }
-        let has = |(kind, id): &(Kind, i64)| common[place(*kind)] == Some(*id);
+        let common = SeriesNames::read(row, 1)?;
+        let has = |(by, id): &(Dimension, i64)| common.of(*by) == Some(*id);
         // Calls from before there were classes match any class.
-        let class = common[place(Kind::OperationClass)];
+        let class = common.class();
         let meant = classes.is_none_or(|all| class.is_none_or(|class| all.contains(&class)));
-        let outcome = common[place(Kind::Outcome)];
+        let outcome = common.of(Dimension::Outcome);
         let ended = outcomes.is_none_or(|all| outcome.is_some_and(|one| all.contains(&one)));
         if meant && ended && names.iter().all(has) {
             found.insert(row.get(0)?, common);
         }
     }
     Ok(found)
-}
-
-fn place(kind: Kind) -> usize {
-    COMMON
-        .iter()
-        .position(|common| *common == kind)
-        .unwrap_or(0)
-}
-
-impl Dimension {
-    /// Where it is among what calls have in common; `None` where each call has its own.
-    pub(super) fn place(self) -> Option<usize> {
-        let kind = self.kind()?;
-        COMMON.iter().position(|common| *common == kind)
-    }
-
-    /// The kind of its names; `None` where it has classes of length.
-    pub(super) fn kind(self) -> Option<Kind> {
-        Some(match self {
-            Dimension::Model => Kind::Model,
-            Dimension::Workload => Kind::Workload,
-            Dimension::Route => Kind::Route,
-            Dimension::Upstream => Kind::Upstream,
-            Dimension::Agent => Kind::Agent,
-            Dimension::Experiment => Kind::Experiment,
-            Dimension::Variant => Kind::Variant,
-            Dimension::Outcome => Kind::Outcome,
-            Dimension::UpstreamFacts => Kind::UpstreamFacts,
-            Dimension::Cluster => Kind::Cluster,
-            Dimension::Namespace => Kind::Namespace,
-            Dimension::Pod => Kind::Pod,
-            Dimension::Team => Kind::Team,
-            Dimension::CostCenter => Kind::CostCenter,
-            Dimension::Tenant => Kind::Tenant,
-            Dimension::User => Kind::User,
-            Dimension::KeyHash => Kind::KeyHash,
-            Dimension::Tool => Kind::Tools,
-            Dimension::PromptLength | Dimension::OutputLength => return None,
-        })
-    }
 }
 
 /// The name with this id.

@@ -11,6 +11,7 @@ use crate::ledger::row::{
     SHARE_COLUMNS, Share, decode, decode_milli, is_error, key_at, started_ms,
 };
 use crate::ledger::unsummed::Marks;
+use crate::query::Dimension;
 use rusqlite::{Connection, Row, params_from_iter};
 use std::collections::HashSet;
 use tokengauge_core::call::{OperationClass, Outcome};
@@ -174,12 +175,14 @@ struct Scan<'a> {
 
 impl Scan<'_> {
     fn is_error(&self, common: &SeriesNames) -> bool {
-        common[7].is_some_and(|outcome| self.errors.contains(&outcome))
+        common
+            .of(Dimension::Outcome)
+            .is_some_and(|outcome| self.errors.contains(&outcome))
     }
 
     /// Calls from before there were classes count as generations where they have a price.
     fn generates(&self, common: &SeriesNames) -> bool {
-        common[8].is_none() || common[8] == self.generation
+        common.class().is_none() || common.class() == self.generation
     }
 
     fn rollups(
@@ -237,9 +240,7 @@ impl Scan<'_> {
                 Ok(Some(row.get(at)?).filter(|id| *id != 0))
             };
             let names = Share {
-                user: name(9)?,
-                key_hash: name(10)?,
-                tools: name(11)?,
+                spending: [name(9)?, name(10)?, name(11)?],
                 ..Share::default()
             };
             let mut sums = daily_spending::read(row)?;

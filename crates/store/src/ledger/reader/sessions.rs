@@ -1,12 +1,13 @@
 //! Sessions: a page of them in any order, and one with its calls.
 
 use super::groups::{count, mean_speed, tokens};
-use super::matching::{listed, name, outcomes, text, tools, wanted};
+use super::matching::{listed, outcomes, selected, text};
 use super::{QueryError, calls};
-use crate::history::{model_of, phases};
+use crate::history::phases;
 use crate::ledger::dictionary::Kind;
 use crate::ledger::row::{micros, milliseconds, written};
 use crate::ledger::sessions::{COLUMNS, read};
+use crate::query::Dimension;
 use crate::query::{
     Filter, Page, Paging, SessionDetail, SessionQuery, SessionRow, SessionSeconds, SessionSort,
     SessionTps, WaterfallCall,
@@ -14,6 +15,7 @@ use crate::query::{
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, Row, params_from_iter};
 use tokengauge_core::call::CallRecord;
+use tokengauge_core::dimension::model_of;
 
 /// The most sessions with a name that are queried by index; beyond it, all are scanned.
 const FEW: i64 = 5_000;
@@ -141,16 +143,8 @@ fn narrow(
     if let Some(session) = &filter.session {
         conditions.and("name = ?", [Value::Text(session.clone())]);
     }
-    let user = filter.user.as_deref().map(|user| (Kind::User, user));
-    let key = filter.key_hash.as_deref().map(|key| (Kind::KeyHash, key));
-    for (kind, wanted) in wanted(filter).chain(user).chain(key) {
-        let Some(id) = name(connection, kind, wanted)? else {
-            return Ok(false);
-        };
-        conditions.and(named(connection, &[id])?, []);
-    }
-    if let Some(tool) = filter.tool.as_deref() {
-        let ids = tools(connection, tool)?;
+    for (by, wanted) in filter.names.iter() {
+        let ids = selected(connection, by, wanted)?;
         if ids.is_empty() {
             return Ok(false);
         }
@@ -278,8 +272,8 @@ fn session_row(connection: &Connection, row: &Row<'_>) -> rusqlite::Result<Sessi
         last_at: written(session.last_us.div_euclid(1000)),
         calls: count(sums.calls),
         errors: count(sums.errors),
-        agents: names(connection, id, Kind::Agent)?,
-        models: names(connection, id, Kind::Model)?,
+        agents: names(connection, id, Kind::Of(Dimension::Agent))?,
+        models: names(connection, id, Kind::Of(Dimension::Model))?,
         workload: called(16)?,
         user: called(17)?,
         experiment: called(18)?,

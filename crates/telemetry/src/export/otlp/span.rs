@@ -9,9 +9,11 @@ use opentelemetry::trace::{
 };
 use opentelemetry::{Array, InstrumentationScope, KeyValue, StringValue, Value};
 use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
+use std::borrow::Cow;
 use std::str::FromStr;
 use std::time::Instant;
 use tokengauge_core::call::{CallRecord, Dialect, Outcome};
+use tokengauge_core::dimension::DIMENSIONS;
 use tokengauge_core::time::rfc3339_millis;
 use tokengauge_core::trace::{CallTrace, TraceContext};
 use tokengauge_meter::FinishedCall;
@@ -210,22 +212,16 @@ fn http(attributes: &mut Attributes, record: &CallRecord) {
 fn of_call(attributes: &mut Attributes, finished_call: &FinishedCall) {
     let record = &finished_call.record;
     attributes.ours("tokengauge.call.id", Some(record.id.clone()));
-    attributes.ours("tokengauge.route", Some(record.route.clone()));
-    attributes.ours("tokengauge.upstream", Some(record.upstream.clone()));
-    attributes.ours("tokengauge.outcome", Some(record.outcome.as_str()));
+    for row in DIMENSIONS {
+        if let Some(name) = row.attribute {
+            attributes.ours(name, (row.value)(record).map(Cow::into_owned));
+        }
+    }
     // The error type of the body, if any, in addition to the conventions' `error.type`.
     attributes.ours("tokengauge.error_type", record.error_type.clone());
     attributes.convention(names::USER, record.user.clone());
-    attributes.ours("tokengauge.workload", record.workload.clone());
     attributes.ours("tokengauge.session.id", record.session.clone());
-    attributes.ours("tokengauge.agent", record.agent.clone());
     attributes.ours("tokengauge.parent_agent", record.parent_agent.clone());
-    attributes.ours("tokengauge.team", record.team.clone());
-    attributes.ours("tokengauge.cost_center", record.cost_center.clone());
-    attributes.ours("tokengauge.tenant", record.tenant.clone());
-    attributes.ours("tokengauge.tools", record.tools.clone());
-    attributes.ours("tokengauge.experiment", record.experiment.clone());
-    attributes.ours("tokengauge.variant", record.variant.clone());
     attributes.ours("tokengauge.warm_up", record.warm_up.then_some(true));
     attributes.ours("tokengauge.ttft", record.seconds.ttft);
     attributes.ours("tokengauge.duration", record.seconds.duration);

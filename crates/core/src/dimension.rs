@@ -1,0 +1,374 @@
+//! What calls are filtered and grouped by. A dimension is defined once, in the table below. The ledger's columns, the API's
+//! parameters, the options of commands, the page's lists and the attributes of spans are made of this table.
+
+use crate::call::CallRecord;
+use crate::lengths::{output_length, prompt_length};
+use std::borrow::Cow;
+
+/// The separator between the names of tools in a record. No name contains it.
+pub const TOOLS_BETWEEN: char = '+';
+
+/// Where the ledger keeps a dimension.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kept {
+    /// A column of `series`, for what has few values: all sums by time know it.
+    Series,
+    /// The same for what anybody can name. Where there are too many series, further ones have `other`.
+    OpenSeries,
+    /// A column of `calls` and of `daily_spending`, for what has many values: only the sums of tokens and costs by day know it.
+    Spending,
+    /// Nowhere: it is a class of a count.
+    Class,
+}
+
+/// A row of the table of dimensions.
+#[derive(Debug)]
+pub struct Definition {
+    /// The dimension.
+    pub dimension: Dimension,
+    /// What it is: a sentence without a full stop.
+    pub about: &'static str,
+    /// Its name in the API, in commands (with `-` for `_`) and in the JSON of reports.
+    pub name: &'static str,
+    /// What the page calls a list of its values; `None` where the page has none.
+    pub title: Option<&'static str>,
+    /// Where the ledger keeps it.
+    pub kept: Kept,
+    /// Whether calls can be filtered by one of its names.
+    pub filter: bool,
+    /// The attribute of spans that has it.
+    pub attribute: Option<&'static str>,
+    /// What a call has of it.
+    pub value: fn(&CallRecord) -> Option<Cow<'_, str>>,
+}
+
+/// Makes [`Dimension`] and [`DIMENSIONS`] of one table.
+macro_rules! dimensions {
+    ($(#[doc = $about:literal] $dimension:ident { $($field:ident: $is:expr,)* })*) => {
+        /// What calls may have in common.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Dimension {
+            #[default]
+            $(#[doc = $about] $dimension,)*
+        }
+
+        /// The table, in the order of [`Dimension`].
+        pub const DIMENSIONS: &[Definition] = &[$(Definition {
+            dimension: Dimension::$dimension,
+            about: $about.trim_ascii(),
+            $($field: $is,)*
+        }),*];
+    };
+}
+
+dimensions! {
+    /// The model that answered, else the one asked for
+    Model {
+        name: "model",
+        title: Some("Models"),
+        kept: Kept::OpenSeries,
+        filter: true,
+        attribute: None,
+        value: |call| model_of(call).map(Cow::Borrowed),
+    }
+    /// The workload
+    Workload {
+        name: "workload",
+        title: Some("Workloads"),
+        kept: Kept::Series,
+        filter: true,
+        attribute: Some("tokengauge.workload"),
+        value: |call| name(&call.workload),
+    }
+    /// The upstream
+    Upstream {
+        name: "upstream",
+        title: Some("Upstreams"),
+        kept: Kept::Series,
+        filter: true,
+        attribute: Some("tokengauge.upstream"),
+        value: |call| Some(Cow::Borrowed(&call.upstream)),
+    }
+    /// The route
+    Route {
+        name: "route",
+        title: Some("Routes"),
+        kept: Kept::Series,
+        filter: true,
+        attribute: Some("tokengauge.route"),
+        value: |call| Some(Cow::Borrowed(&call.route)),
+    }
+    /// The agent
+    Agent {
+        name: "agent",
+        title: Some("Agents"),
+        kept: Kept::OpenSeries,
+        filter: true,
+        attribute: Some("tokengauge.agent"),
+        value: |call| name(&call.agent),
+    }
+    /// The user, hashed unless the configuration says otherwise
+    User {
+        name: "user",
+        title: Some("Users"),
+        kept: Kept::Spending,
+        filter: true,
+        attribute: None,
+        value: |call| name(&call.user),
+    }
+    /// The team that pays
+    Team {
+        name: "team",
+        title: Some("Teams"),
+        kept: Kept::Series,
+        filter: true,
+        attribute: Some("tokengauge.team"),
+        value: |call| name(&call.team),
+    }
+    /// The cost center
+    CostCenter {
+        name: "cost_center",
+        title: Some("Cost centers"),
+        kept: Kept::Series,
+        filter: true,
+        attribute: Some("tokengauge.cost_center"),
+        value: |call| name(&call.cost_center),
+    }
+    /// The tenant
+    Tenant {
+        name: "tenant",
+        title: Some("Tenants"),
+        kept: Kept::OpenSeries,
+        filter: true,
+        attribute: Some("tokengauge.tenant"),
+        value: |call| name(&call.tenant),
+    }
+    /// The digest of the key that calls carried, as `tokengauge key-hash` prints it
+    KeyHash {
+        name: "key_hash",
+        title: None,
+        kept: Kept::Spending,
+        filter: true,
+        attribute: None,
+        value: |call| name(&call.key_hash),
+    }
+    /// The tools that the answer calls, together
+    Tool {
+        name: "tool",
+        title: Some("Tools"),
+        kept: Kept::Spending,
+        filter: true,
+        attribute: Some("tokengauge.tools"),
+        value: |call| name(&call.tools),
+    }
+    /// The experiment
+    Experiment {
+        name: "experiment",
+        title: Some("Experiments"),
+        kept: Kept::OpenSeries,
+        filter: true,
+        attribute: Some("tokengauge.experiment"),
+        value: |call| name(&call.experiment),
+    }
+    /// The variant of the experiment
+    Variant {
+        name: "variant",
+        title: Some("Variants"),
+        kept: Kept::OpenSeries,
+        filter: false,
+        attribute: Some("tokengauge.variant"),
+        value: |call| name(&call.variant),
+    }
+    /// How calls ended
+    Outcome {
+        name: "outcome",
+        title: Some("Outcomes"),
+        kept: Kept::Series,
+        filter: false,
+        attribute: Some("tokengauge.outcome"),
+        value: |call| Some(Cow::Borrowed(call.outcome.as_str())),
+    }
+    /// The class of the prompt's length
+    PromptLength {
+        name: "prompt_length",
+        title: Some("Prompt length"),
+        kept: Kept::Class,
+        filter: false,
+        attribute: None,
+        value: |call| input(call).map(|tokens| Cow::Borrowed(prompt_length(tokens))),
+    }
+    /// The class of the answer's length
+    OutputLength {
+        name: "output_length",
+        title: Some("Output length"),
+        kept: Kept::Class,
+        filter: false,
+        attribute: None,
+        value: |call| output(call).map(|tokens| Cow::Borrowed(output_length(tokens))),
+    }
+    /// What `[upstream.facts]` said of the upstream's engine and hardware then
+    UpstreamFacts {
+        name: "upstream_facts",
+        title: Some("Hardware and engine"),
+        kept: Kept::Series,
+        filter: false,
+        attribute: None,
+        value: |call| call.upstream_facts.as_ref().map(|facts| Cow::Owned(facts.to_string())),
+    }
+    /// The cluster of the pod that measured the call, which only a fleet knows
+    Cluster {
+        name: "cluster",
+        title: Some("Clusters"),
+        kept: Kept::Series,
+        filter: true,
+        attribute: None,
+        value: |call| name(&call.pod.as_ref()?.cluster),
+    }
+    /// The namespace of the pod that measured the call, which only a fleet knows
+    Namespace {
+        name: "namespace",
+        title: Some("Namespaces"),
+        kept: Kept::Series,
+        filter: true,
+        attribute: None,
+        value: |call| name(&call.pod.as_ref()?.namespace),
+    }
+    /// The name of the pod that measured the call, which only a fleet knows
+    Pod {
+        name: "pod",
+        title: Some("Pods"),
+        kept: Kept::OpenSeries,
+        filter: true,
+        attribute: None,
+        value: |call| name(&call.pod.as_ref()?.name),
+    }
+}
+
+impl Dimension {
+    /// Its row of the table.
+    pub const fn definition(self) -> &'static Definition {
+        &DIMENSIONS[self as usize]
+    }
+
+    /// Its name in the API and in the JSON of reports.
+    pub const fn name(self) -> &'static str {
+        self.definition().name
+    }
+
+    /// The dimension of this name.
+    pub fn named(name: &str) -> Option<Dimension> {
+        let mut all = DIMENSIONS.iter().map(|row| row.dimension);
+        all.find(|dimension| dimension.name() == name)
+    }
+
+    /// Its column in the ledger, and the kind of its names there.
+    pub const fn column(self) -> &'static str {
+        match self {
+            Dimension::Tool => "tools",
+            other => other.name(),
+        }
+    }
+
+    /// Whether it is a column of `series`.
+    pub const fn is_in_series(self) -> bool {
+        is_of(self.definition(), List::Series)
+    }
+
+    /// What a call has of it.
+    pub fn of(self, call: &CallRecord) -> Option<Cow<'_, str>> {
+        (self.definition().value)(call)
+    }
+
+    /// Whether a filter by the name `wanted` selects calls that have `value`. A tool also selects calls of several tools, unless
+    /// `wanted` names several itself.
+    pub fn selects(self, wanted: &str, value: Option<&str>) -> bool {
+        let among = |names: &str| names.split(TOOLS_BETWEEN).any(|name| name == wanted);
+        value == Some(wanted) || self == Dimension::Tool && value.is_some_and(among)
+    }
+}
+
+/// The dimensions that are columns of `series`.
+pub const IN_SERIES: [Dimension; count(List::Series)] = listed(List::Series);
+/// The dimensions that are columns of `calls` and `daily_spending`.
+pub const SPENDING: [Dimension; count(List::Spending)] = listed(List::Spending);
+/// The dimensions by whose names calls can be filtered.
+pub const FILTERS: [Dimension; count(List::Filters)] = listed(List::Filters);
+
+#[derive(Clone, Copy)]
+enum List {
+    Series,
+    Spending,
+    Filters,
+}
+
+const fn is_of(row: &Definition, list: List) -> bool {
+    match list {
+        List::Series => matches!(row.kept, Kept::Series | Kept::OpenSeries),
+        List::Spending => matches!(row.kept, Kept::Spending),
+        List::Filters => row.filter,
+    }
+}
+
+const fn count(list: List) -> usize {
+    let (mut at, mut found) = (0, 0);
+    while at < DIMENSIONS.len() {
+        found += is_of(&DIMENSIONS[at], list) as usize;
+        at += 1;
+    }
+    found
+}
+
+const fn listed<const N: usize>(list: List) -> [Dimension; N] {
+    let mut all = [Dimension::Model; N];
+    let (mut at, mut found) = (0, 0);
+    while at < DIMENSIONS.len() {
+        if is_of(&DIMENSIONS[at], list) {
+            all[found] = DIMENSIONS[at].dimension;
+            found += 1;
+        }
+        at += 1;
+    }
+    all
+}
+
+fn name(name: &Option<String>) -> Option<Cow<'_, str>> {
+    name.as_deref().map(Cow::Borrowed)
+}
+
+/// The model that answered, else the one that was asked for.
+pub fn model_of(call: &CallRecord) -> Option<&str> {
+    call.model.as_deref().or(call.model_requested.as_deref())
+}
+
+fn input(call: &CallRecord) -> Option<u64> {
+    call.tokens.reported.input.or(call.tokens.normalised.input)
+}
+
+fn output(call: &CallRecord) -> Option<u64> {
+    call.tokens
+        .reported
+        .output
+        .or(call.tokens.normalised.output)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dimension_is_found_by_its_name_and_has_a_row() {
+        for row in DIMENSIONS {
+            assert_eq!(row.dimension.definition().name, row.name);
+            assert_eq!(Dimension::named(row.name), Some(row.dimension));
+            assert!(!row.about.ends_with('.'), "{}", row.about);
+        }
+        assert_eq!(Dimension::named("tools"), None);
+    }
+
+    #[test]
+    fn a_tool_selects_calls_of_several_tools_and_several_tools_select_the_same_alone() {
+        let selects = |wanted| Dimension::Tool.selects(wanted, Some("fetch+search"));
+        assert!(selects("search") && selects("fetch+search"));
+        assert!(!selects("fetch+searches") && !selects("fet") && !selects("search+fetch"));
+    }
+}
