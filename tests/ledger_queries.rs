@@ -2,6 +2,7 @@
 
 use crate::ledger_retention::tidy;
 use proptest::prelude::*;
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -13,6 +14,7 @@ use tokengauge::query::{
     CostQuery, CostSeries, CostSums, Costs, Dimension, Filter, Paging, SeriesMetric, SessionQuery,
     SessionRow, SessionSort,
 };
+use tokengauge_core::dimension::{self, DIMENSIONS};
 use tokengauge_core::time::rfc3339_millis;
 use tokengauge_test_support::records::{Records, SplitMix64};
 
@@ -59,6 +61,10 @@ fn write(folder: &TempDir, records: &[CallRecord], random: &mut SplitMix64) {
     }
 }
 
+/// The columns of `series` in version 10, in SQL.
+const SERIES_OF_VERSION_10: &str = "'id', 'route', 'upstream', 'model', 'workload', 'agent', 'experiment', 'variant', 'outcome',
+    'operation_class', 'upstream_facts', 'cluster', 'namespace', 'pod', 'team', 'cost_center', 'tenant'";
+
 /// Makes of a file what version 10 would have written.
 pub fn back_to_version_10(path: &Path) {
     let back = "DROP VIEW calls_readable; ALTER TABLE calls DROP COLUMN served_by;
@@ -66,6 +72,14 @@ pub fn back_to_version_10(path: &Path) {
         ALTER TABLE calls DROP COLUMN server_tools_us; PRAGMA user_version = 10";
     let connection = rusqlite::Connection::open(path).expect("opens");
     connection.execute_batch(back).expect("undone");
+    let newer = "SELECT coalesce(group_concat('ALTER TABLE series DROP COLUMN ' || name, ';'), '')
+        FROM pragma_table_info('series') WHERE name NOT IN";
+    let newer: String = connection
+        .query_row(&format!("{newer} ({SERIES_OF_VERSION_10})"), [], |row| {
+            row.get(0)
+        })
+        .expect("columns");
+    connection.execute_batch(&newer).expect("undone");
 }
 
 /// Makes of a file what version 9 would have written.
@@ -423,7 +437,8 @@ proptest! {
         from in 0.0..1.0_f64,
         length in 0.0..1.0_f64,
     ) {
-        let ledger = written(sample(seed, 200, every), &mut SplitMix64(seed));
+        let mut random = SplitMix64(seed);
+        let ledger = written(sample(seed, 200, every), &mut random);
         let whole = 200.0 * every;
         let mut filters = vec![Filter::default()];
         filters.push(Filter {
@@ -433,22 +448,20 @@ proptest! {
         });
         filters.push(Filter { names: [(Dimension::Upstream, Some("openai".into()))].into(), outcomes: vec![Outcome::Complete], ..filters[1].clone() });
         filters.push(Filter { names: [(Dimension::Experiment, Some("e-1".into())), (Dimension::Agent, Some("langchain/1.0".into()))].into(), ..Filter::default() });
-        filters.push(Filter { names: [(Dimension::User, ledger.records[7].user.clone())].into(), ..Filter::default() });
+        let of_a_call = |by: Dimension| by.of(&ledger.records[7]).map(Cow::into_owned);
+        let of_a_call = dimension::FILTERS.into_iter().map(|by| (by, of_a_call(by)));
+        filters.extend(of_a_call.map(|name| Filter { names: [name].into(), ..Filter::default() }));
         filters.push(Filter { names: [(Dimension::Team, Some("team-chat".into())), (Dimension::Tenant, ledger.records[5].tenant.clone())].into(), ..Filter::default() });
-        filters.push(Filter { names: [(Dimension::CostCenter, Some("4711".into()))].into(), ..Filter::default() });
-        filters.push(Filter { names: [(Dimension::KeyHash, ledger.records[7].key_hash.clone())].into(), ..Filter::default() });
         filters.push(Filter { names: [(Dimension::Tool, Some("fetch+search".into()))].into(), ..Filter::default() });
         filters.push(Filter { names: [(Dimension::Tool, Some("search".into()))].into(), ..Filter::default() });
         filters.push(Filter { session: ledger.records[3].session.clone(), ..Filter::default() });
         for filter in &filters {
+            let mut any = || DIMENSIONS[random.below(DIMENSIONS.len() as u64) as usize].dimension;
             for by in [
-                &[Dimension::Model][..],
-                &[Dimension::Workload, Dimension::Variant][..],
-                &[Dimension::UpstreamFacts][..],
-                &[Dimension::Team, Dimension::CostCenter, Dimension::Tenant][..],
-                &[Dimension::KeyHash][..],
-                &[Dimension::Tool][..],
-                &[Dimension::PromptLength, Dimension::OutputLength, Dimension::Model][..],
+                &[any()][..],
+                &[any()][..],
+                &[any(), any()][..],
+                &[Dimension::PromptLength, Dimension::OutputLength, any()][..],
             ] {
                 let should = history::groups(all(&ledger.records).filter(|past| history::matches(filter, past)), by);
                 let page = Paging { limit: 1000, cursor: None };
