@@ -161,6 +161,15 @@ dimensions! {
         attribute: Some("tokengauge.tools"),
         value: |call| name(&call.tools),
     }
+    /// The provider behind a gateway, where the response names it
+    ServedBy {
+        name: "served_by",
+        title: Some("Served by"),
+        kept: Kept::OpenSeries,
+        filter: true,
+        attribute: Some("tokengauge.served_by"),
+        value: |call| name(&call.served_by),
+    }
     /// The experiment
     Experiment {
         name: "experiment",

@@ -249,7 +249,7 @@ pub const COLUMNS: &[Column] = &[
     named("service_tier", "c.service_tier", |call| {
         optional(call.record.service_tier.as_deref())
     }),
-    named("served_by", "c.served_by", |call| {
+    named("served_by", "coalesce(s.served_by, c.served_by)", |call| {
         optional(call.record.served_by.as_deref())
     }),
     column("warm_up", ColumnKind::Flag, "c.warm_up", |call| {

@@ -33,13 +33,12 @@ pub(crate) enum Kind {
     TpsUnavailable,
     CostSource,
     SessionGuess,
-    ServedBy,
     CostUnavailable,
 }
 
 impl Kind {
     /// Those of which there are no dimensions.
-    const OTHERS: [Kind; 15] = [
+    const OTHERS: [Kind; 14] = [
         Kind::Endpoint,
         Kind::Dialect,
         Kind::Operation,
@@ -53,7 +52,6 @@ impl Kind {
         Kind::TpsUnavailable,
         Kind::CostSource,
         Kind::SessionGuess,
-        Kind::ServedBy,
         Kind::CostUnavailable,
     ];
 

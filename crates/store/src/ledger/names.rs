@@ -12,7 +12,6 @@ pub(super) struct Names {
     pub(super) series: i64,
     /// Those of [`SPENDING`].
     pub(super) spending: [Option<i64>; SPENDING.len()],
-    pub(super) served_by: Option<i64>,
     pub(super) cost_unavailable: Option<i64>,
     pub(super) parent_agent: Option<i64>,
     pub(super) endpoint: Option<i64>,
@@ -68,7 +67,6 @@ impl Names {
         Ok(Names {
             common,
             spending,
-            served_by: maybe(Kind::ServedBy, record.served_by.as_deref())?,
             cost_unavailable: maybe(Kind::CostUnavailable, cost_unavailable)?,
             parent_agent: maybe(Kind::Of(Dimension::Agent), record.parent_agent.as_deref())?,
             endpoint: maybe(Kind::Endpoint, record.endpoint.as_deref())?,

@@ -282,7 +282,7 @@ const INTEGERS: &str = "series, session, user, parent_agent, endpoint, dialect, 
     engine_prompt_tokens, engine_prompt_us, engine_output_tokens, engine_output_us, \
     engine_load_us, engine_total_us, method, path, hop, service_tier, agent_blocked_us, \
     tps_reported_milli, tps_prefill_milli, tps_total_unavailable, session_guess, key_hash, tools, \
-    served_by, cost_unavailable, skipped_events, server_tools_us";
+    cost_unavailable, skipped_events, server_tools_us";
 
 fn insert_sql() -> String {
     let columns = INTEGERS.matches(',').count() + 1;
@@ -293,7 +293,7 @@ fn insert_sql() -> String {
     )
 }
 
-fn integers(entry: &Entry<'_>, names: &Names, session: Option<i64>) -> [Option<i64>; 66] {
+fn integers(entry: &Entry<'_>, names: &Names, session: Option<i64>) -> [Option<i64>; 65] {
     let record = entry.record;
     let (counted, provider) = (&record.tokens.normalised, &record.tokens.reported);
     let (seconds, tps) = (&record.seconds, &record.tps);
@@ -366,7 +366,6 @@ fn integers(entry: &Entry<'_>, names: &Names, session: Option<i64>) -> [Option<i
         names.session_guess,
         key_hash,
         tools,
-        names.served_by,
         names.cost_unavailable,
         Some(whole(record.skipped_events)),
         us(seconds.server_tools),
@@ -415,8 +414,9 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let store = Store::open(&folder.path().join("ledger.sqlite")).expect("opens");
         let statement = store.connection().prepare(&insert_sql()).expect("columns");
-        assert_eq!(statement.parameter_count(), 5 + 66);
-        let generated_and_given = 1 + 5 + 66;
+        assert_eq!(statement.parameter_count(), 5 + 65);
+        let generated_and_given = 1 + 5 + 65;
+        let served_by_of_version_11 = 1;
         let columns: i64 = store
             .connection()
             .query_row(
@@ -425,6 +425,6 @@ mod tests {
                 |row| row.get(0),
             )
             .expect("a count");
-        assert_eq!(columns, generated_and_given);
+        assert_eq!(columns, generated_and_given + served_by_of_version_11);
     }
 }
