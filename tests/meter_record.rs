@@ -88,6 +88,7 @@ fn a_finished_stream_has_exactly_these_fields_and_values() {
         "key_hash",
         "tools",
         "served_by",
+        "reasoning_effort",
     ] {
         should[absent] = Value::Null;
     }

@@ -327,6 +327,8 @@ pub struct RequestFacts {
     pub prefix_session: Option<Arc<str>>,
     /// The class of service that was asked for, such as `flex`.
     pub service_tier: Option<String>,
+    /// How much reasoning was asked for, in small letters, such as `high`.
+    pub reasoning_effort: Option<String>,
     /// The values of the configured members, if there are any.
     pub configured: Option<Box<BodyNames>>,
 }
@@ -716,6 +718,9 @@ pub struct CallRecord {
     /// The service tier the response says was served, else the one asked for.
     #[serde(default)]
     pub service_tier: Option<String>,
+    /// How much reasoning the request asked for, in small letters.
+    #[serde(default)]
+    pub reasoning_effort: Option<String>,
     /// The provider that a gateway such as OpenRouter or LiteLLM says it sent the call to.
     #[serde(default)]
     pub served_by: Option<String>,

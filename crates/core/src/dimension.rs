@@ -170,6 +170,15 @@ dimensions! {
         attribute: Some("tokengauge.served_by"),
         value: |call| name(&call.served_by),
     }
+    /// How much reasoning the request asked for, such as `high`
+    ReasoningEffort {
+        name: "reasoning_effort",
+        title: Some("Reasoning effort"),
+        kept: Kept::OpenSeries,
+        filter: true,
+        attribute: Some("tokengauge.reasoning_effort"),
+        value: |call| name(&call.reasoning_effort),
+    }
     /// The experiment
     Experiment {
         name: "experiment",

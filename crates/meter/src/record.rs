@@ -116,6 +116,7 @@ pub(crate) fn finished_call(
     let asked_tier = asked.and_then(|asked| asked.service_tier.as_deref());
     let served_tier = generation.service_tier.as_deref();
     let service_tier = served_tier.or(asked_tier).map(str::to_owned);
+    let reasoning_effort = asked.and_then(|asked| asked.reasoning_effort.clone());
     let settings = request
         .as_ref()
         .and_then(|request| request.settings.as_deref());
@@ -135,6 +136,7 @@ pub(crate) fn finished_call(
     let reported_cost = generation.cost_usd.filter(|_| !refused);
     let mut record = record(context, state, &closing, &verdict, who);
     record.service_tier = service_tier;
+    record.reasoning_effort = reasoning_effort;
     if generation.is_queued()
         && let Some(id) = generation.response_id.as_deref()
     {
@@ -251,6 +253,7 @@ fn record(
         hop: context.hop.as_ref().map(|hop| hop.number),
         response_id: generation.response_id.as_deref().map(str::to_owned),
         service_tier: None,
+        reasoning_effort: None,
         served_by: generation.provider().map(str::to_owned),
         warm_up: state.warm_up,
         tokens: tokens(context, generation, verdict, closing.input),

@@ -252,6 +252,7 @@ pub const COLUMNS: &[Column] = &[
     named("served_by", "coalesce(s.served_by, c.served_by)", |call| {
         optional(call.record.served_by.as_deref())
     }),
+    dimension(Dimension::ReasoningEffort),
     column("warm_up", ColumnKind::Flag, "c.warm_up", |call| {
         Value::Flag(call.record.warm_up)
     }),
@@ -668,6 +669,7 @@ pub fn record(values: &[Value]) -> CallRecord {
         response_id: row.text("response_id"),
         service_tier: row.text("service_tier"),
         served_by: row.text("served_by"),
+        reasoning_effort: row.text("reasoning_effort"),
         warm_up: row.flag("warm_up").unwrap_or(false),
         tokens: tokens(row),
         seconds: durations(row),

@@ -290,6 +290,7 @@ fn record(random: &mut SplitMix64, at_ms: u64, session: &mut Session) -> CallRec
         hop: (random.below(3) == 0).then(|| random.below(3) as u32),
         response_id: answered.then(|| format!("resp_{:016x}", random.draw())),
         service_tier: (random.below(4) == 0).then(|| "priority".to_owned()),
+        reasoning_effort: (random.below(3) == 0).then(|| "high".to_owned()),
         served_by: (random.below(6) == 0).then(|| "Azure".to_owned()),
         warm_up: false,
         tokens: Tokens {

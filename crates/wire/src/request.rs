@@ -38,6 +38,7 @@ pub fn request_facts(
         session_hint: word(&body.prompt_cache_key),
         prefix_session: None,
         service_tier: word(&body.service_tier),
+        reasoning_effort: body.reasoning_effort(),
         configured: None,
     })
 }
@@ -68,8 +69,13 @@ struct Body<'a> {
     n: Count,
     #[serde(default)]
     num_generations: Count,
-    #[serde(default, rename = "generationConfig", alias = "generation_config")]
-    generation_config: Object<GenerationConfig>,
+    #[serde(
+        borrow,
+        default,
+        rename = "generationConfig",
+        alias = "generation_config"
+    )]
+    generation_config: Object<GenerationConfig<'a>>,
     #[serde(borrow, default)]
     stream_options: Object<StreamOptions<'a>>,
     #[serde(borrow, default)]
@@ -88,6 +94,20 @@ struct Body<'a> {
     prompt_cache_key: Text<'a>,
     #[serde(borrow, default)]
     service_tier: Text<'a>,
+    #[serde(borrow, default)]
+    reasoning_effort: Text<'a>,
+    /// Of OpenAI's Responses and of OpenRouter.
+    #[serde(borrow, default)]
+    reasoning: Object<Effort<'a>>,
+    /// Of Anthropic.
+    #[serde(borrow, default)]
+    output_config: Object<Effort<'a>>,
+    /// What vLLM, SGLang and llama.cpp hand to the template of the prompt.
+    #[serde(borrow, default)]
+    chat_template_kwargs: Object<Effort<'a>>,
+    /// Of Ollama: a word, or whether to think at all.
+    #[serde(borrow, default)]
+    think: Text<'a>,
     /// The envelope of Code Assist.
     #[serde(borrow, default)]
     request: Object<Enveloped<'a>>,
@@ -98,14 +118,34 @@ struct Body<'a> {
 struct Enveloped<'a> {
     #[serde(borrow, default)]
     session_id: Text<'a>,
-    #[serde(default, rename = "generationConfig", alias = "generation_config")]
-    generation_config: Object<GenerationConfig>,
+    #[serde(
+        borrow,
+        default,
+        rename = "generationConfig",
+        alias = "generation_config"
+    )]
+    generation_config: Object<GenerationConfig<'a>>,
 }
 
 #[derive(Deserialize)]
-struct GenerationConfig {
+struct GenerationConfig<'a> {
     #[serde(default, rename = "candidateCount", alias = "candidate_count")]
     candidate_count: Count,
+    #[serde(borrow, default, rename = "thinkingConfig", alias = "thinking_config")]
+    thinking_config: Object<ThinkingConfig<'a>>,
+}
+
+#[derive(Deserialize)]
+struct ThinkingConfig<'a> {
+    #[serde(borrow, default, rename = "thinkingLevel", alias = "thinking_level")]
+    thinking_level: Text<'a>,
+}
+
+/// An object that says how much reasoning is wanted.
+#[derive(Deserialize)]
+struct Effort<'a> {
+    #[serde(borrow, default, alias = "reasoning_effort")]
+    effort: Text<'a>,
 }
 
 #[derive(Deserialize)]
@@ -156,12 +196,35 @@ impl Metadata<'_> {
 
 impl Body<'_> {
     fn choices(&self) -> Option<u32> {
-        let enveloped = self.request.0.as_ref();
-        let enveloped = enveloped.and_then(|request| request.generation_config.0.as_ref());
-        let config = self.generation_config.0.as_ref().or(enveloped);
+        let config = self.generation_config();
         let candidates = config.map(|c| c.candidate_count).unwrap_or_default();
         let sent = self.n.or(self.num_generations).or(candidates);
         sent.0.and_then(|count| u32::try_from(count).ok())
+    }
+
+    fn generation_config(&self) -> Option<&GenerationConfig<'_>> {
+        let enveloped = self.request.0.as_ref();
+        let enveloped = enveloped.and_then(|request| request.generation_config.0.as_ref());
+        self.generation_config.0.as_ref().or(enveloped)
+    }
+
+    fn reasoning_effort(&self) -> Option<String> {
+        let objects = [
+            &self.reasoning,
+            &self.output_config,
+            &self.chat_template_kwargs,
+        ];
+        let within = objects.into_iter().filter_map(|object| object.0.as_ref());
+        let within = within.map(|object| &object.effort);
+        let thinking = self
+            .generation_config()
+            .and_then(|config| config.thinking_config.0.as_ref());
+        let thinking = thinking.map(|config| &config.thinking_level);
+        let all = [&self.reasoning_effort, &self.think];
+        let mut all = all.into_iter().chain(within).chain(thinking);
+        let effort = all.find_map(|text| word(text))?;
+        let is_word = effort.chars().all(|letter| letter.is_ascii_alphabetic());
+        is_word.then(|| effort.to_ascii_lowercase())
     }
 
     fn metadata(&self) -> impl Iterator<Item = &Metadata<'_>> {
@@ -237,6 +300,34 @@ mod tests {
         assert_eq!(facts(Dialect::OpenaiChat, "{}").stream, Some(false));
         assert_eq!(facts(Dialect::Gemini, "{}").stream, None);
         assert_eq!(facts(Dialect::Gemini, r#"{"stream":"yes"}"#).stream, None);
+    }
+
+    #[test]
+    fn the_effort_of_reasoning_is_found_in_each_of_its_places() {
+        for body in [
+            r#"{"reasoning_effort":"high"}"#,
+            r#"{"reasoning":{"effort":"high","summary":null}}"#,
+            r#"{"output_config":{"effort":"high"}}"#,
+            r#"{"chat_template_kwargs":{"reasoning_effort":"high"}}"#,
+            r#"{"think":"high"}"#,
+            r#"{"generationConfig":{"thinkingConfig":{"thinkingLevel":"HIGH"}}}"#,
+            r#"{"request":{"generationConfig":{"thinkingConfig":{"thinkingLevel":"HIGH"}}}}"#,
+        ] {
+            let effort = facts(Dialect::OpenaiChat, body).reasoning_effort;
+            assert_eq!(effort.as_deref(), Some("high"), "{body}");
+        }
+        for body in [
+            "{}",
+            r#"{"think":true}"#,
+            r#"{"reasoning":true,"reasoning_effort":3}"#,
+            r#"{"reasoning":{"effort":null}}"#,
+        ] {
+            assert_eq!(
+                facts(Dialect::OpenaiChat, body).reasoning_effort,
+                None,
+                "{body}"
+            );
+        }
     }
 
     #[test]

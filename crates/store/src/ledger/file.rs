@@ -30,6 +30,7 @@ const STEPS: &[&str] = &[
     include_str!("schema_11.sql"),
     // A dimension. Calls of version 11 keep theirs in `calls`.
     "ALTER TABLE series ADD COLUMN served_by INTEGER",
+    "ALTER TABLE series ADD COLUMN reasoning_effort INTEGER",
 ];
 /// The view of sessions, over the tables of the newest version.
 const SESSIONS_READABLE: &str = include_str!("sessions_readable.sql");
