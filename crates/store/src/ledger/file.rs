@@ -448,7 +448,9 @@ mod tests {
             std::fs::write(&path, name.repeat(500)).expect("a file");
             open(&path, false).expect("a new one")
         };
-        ["first", "second", "third"].map(|name| drop(damage(name)));
+        for name in ["first", "second", "third"] {
+            drop(damage(name));
+        }
         let log = with_ending(&path, ".damaged-2-wal");
         std::fs::write(&log, "").expect("a log");
         let opened = damage("fourth");
