@@ -3,6 +3,7 @@
 use crate::admin_api::Server;
 use serde_json::Value;
 use std::collections::VecDeque;
+use std::net::SocketAddr;
 use std::time::Duration;
 use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::http_client::fetch;
@@ -11,23 +12,23 @@ use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
 
 /// A listener that keeps up.
-struct Listener {
+pub struct Listener {
     stream: TcpStream,
     text: String,
     events: VecDeque<(String, Value)>,
 }
 
 impl Listener {
-    async fn start(server: &Server) -> Listener {
-        Listener::start_from(server, [127, 0, 0, 1]).await
+    pub async fn start(to: SocketAddr) -> Listener {
+        Listener::start_from(to, [127, 0, 0, 1]).await
     }
 
     /// One at another address of this machine.
-    async fn start_from(server: &Server, address: [u8; 4]) -> Listener {
+    async fn start_from(to: SocketAddr, address: [u8; 4]) -> Listener {
         let socket = TcpSocket::new_v4().expect("a socket");
         socket.bind((address, 0).into()).expect("an address");
-        let mut stream = socket.connect(server.address).await.expect("connect");
-        let request = "GET /api/v1/events HTTP/1.1\r\nhost: test\r\n\r\n";
+        let mut stream = socket.connect(to).await.expect("connect");
+        let request = "GET /api/v1/events HTTP/1.1\r\nhost: localhost\r\n\r\n";
         stream.write_all(request.as_bytes()).await.expect("write");
         Listener {
             stream,
@@ -37,7 +38,7 @@ impl Listener {
     }
 
     /// The next event; `None` at the end.
-    async fn next(&mut self) -> Option<(String, Value)> {
+    pub async fn next(&mut self) -> Option<(String, Value)> {
         while self.events.is_empty() {
             let mut bytes = [0; 65_536];
             let read = timeout(TIMEOUT, self.stream.read(&mut bytes)).await;
@@ -76,7 +77,7 @@ impl Listener {
 #[tokio::test]
 async fn a_listener_gets_a_snapshot_then_calls_and_streams_as_they_happen() {
     let server = Server::start().await;
-    let mut listener = Listener::start(&server).await;
+    let mut listener = Listener::start(server.address).await;
     let (kind, data) = listener.next().await.expect("an event");
     assert_eq!(
         (kind.as_str(), &data["total"]),
@@ -109,7 +110,7 @@ async fn listeners_beyond_the_bound_are_turned_away_with_a_reason() {
     let mut listeners = Vec::new();
     for (address, refusals) in [([127, 0, 0, 2], 0), ([127, 0, 0, 1], 1)] {
         for _ in 0..16 {
-            let mut listener = Listener::start_from(&server, address).await;
+            let mut listener = Listener::start_from(server.address, address).await;
             listener.next().await.expect("an event");
             listeners.push(listener);
         }
@@ -136,7 +137,7 @@ async fn listeners_beyond_the_bound_are_turned_away_with_a_reason() {
 #[tokio::test]
 async fn listeners_do_not_hold_up_the_end() {
     let server = Server::start().await;
-    let mut listener = Listener::start(&server).await;
+    let mut listener = Listener::start(server.address).await;
     listener.next().await.expect("an event");
     let begun = std::time::Instant::now();
     server.stop.send(()).expect("it runs");

@@ -3,10 +3,12 @@
 use crate::process::{Process, SteppedBackend};
 use rustix::process::Signal;
 use serde_json::Value;
+use std::fs::File;
 use std::net::SocketAddr;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command as StdCommand;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 use tempfile::TempDir;
 use tokengauge::config::{ClientTls, Protocol};
 use tokengauge::tls::Connector;
@@ -17,48 +19,70 @@ use tokio::net::TcpStream;
 use tokio::process::Command;
 use tokio::time::sleep;
 
-/// `clock_gettime` of a machine whose wall clock reads `WALL_SECONDS` at the start of the process.
-const WRONG_CLOCK: &str = r#"
+/// `clock_gettime` with an offset, in seconds, that the process maps from a file.
+const OFFSET_CLOCK: &str = r#"
 #define _GNU_SOURCE
-#include <dlfcn.h>
+#include <fcntl.h>
 #include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
 #include <time.h>
-
-int clock_gettime(clockid_t id, struct timespec *at) {
-    static int (*real)(clockid_t, struct timespec *);
-    static long long offset;
-    if (!real) {
-        struct timespec now;
-        int (*found)(clockid_t, struct timespec *) = dlsym(RTLD_NEXT, "clock_gettime");
-        found(CLOCK_REALTIME, &now);
-        offset = atoll(getenv("WALL_SECONDS")) - now.tv_sec;
-        real = found;
-    }
-    int result = real(id, at);
-    if (id == CLOCK_REALTIME) at->tv_sec += offset;
+#include <unistd.h>
+static volatile long *offset;
+__attribute__((constructor)) static void begin(void) {
+    int file = open(getenv("CLOCK_OFFSET"), O_RDONLY);
+    void *at = mmap(0, sizeof(long), PROT_READ, MAP_SHARED, file, 0);
+    if (at != MAP_FAILED) offset = at;
+}
+int clock_gettime(clockid_t id, struct timespec *time) {
+    int result = syscall(SYS_clock_gettime, id, time);
+    if (id == CLOCK_REALTIME && offset) time->tv_sec += *offset;
     return result;
 }
 "#;
 
-/// The library that is loaded before the C library; the linker of Rust programs makes it.
-fn wrong_clock(folder: &Path) -> PathBuf {
-    let (source, library) = (folder.join("clock.c"), folder.join("clock.so"));
-    std::fs::write(&source, WRONG_CLOCK).expect("written");
-    let mut compiler = StdCommand::new("cc");
-    compiler
-        .args(["-shared", "-fPIC", "-o"])
-        .arg(&library)
-        .arg(&source)
-        .arg("-ldl");
-    let made = compiler.output().expect("cc runs");
-    assert!(made.status.success(), "{made:?}");
-    library
+/// The wall clock of processes, which a test sets while they run.
+pub struct SteppedClock {
+    library: PathBuf,
+    offset: File,
+    path: PathBuf,
+}
+
+impl SteppedClock {
+    /// A right one; `None` without a C compiler.
+    pub fn new(folder: &Path) -> Option<SteppedClock> {
+        let (source, library) = (folder.join("clock.c"), folder.join("clock.so"));
+        std::fs::write(&source, OFFSET_CLOCK).expect("written");
+        let built = StdCommand::new("cc")
+            .args(["-shared", "-fPIC", "-O1", "-o"])
+            .args([&library, &source])
+            .output();
+        let built = built.is_ok_and(|output| output.status.success());
+        let path = folder.join("offset");
+        let clock = SteppedClock {
+            library,
+            offset: File::create(&path).expect("made"),
+            path,
+        };
+        clock.set_ahead(0);
+        built.then_some(clock)
+    }
+
+    pub fn set_ahead(&self, seconds: i64) {
+        let written = self.offset.write_all_at(&seconds.to_ne_bytes(), 0);
+        written.expect("set");
+    }
+
+    pub fn apply(&self, command: &mut Command) {
+        command.env("LD_PRELOAD", &self.library);
+        command.env("CLOCK_OFFSET", &self.path);
+    }
 }
 
 /// A year before 1970, and a day after 9999, which no text of RFC 3339 can have.
-const WRONG: [(&str, &str); 2] = [
-    ("-31536000", "1970-01-01T00:00:00.000Z"),
-    ("253402400000", "9999-12-31T23:59:59.999Z"),
+const WRONG: [(i64, &str); 2] = [
+    (-31_536_000, "1970-01-01T00:00:00.000Z"),
+    (253_402_400_000, "9999-12-31T23:59:59.999Z"),
 ];
 
 /// A proxy with state, an objective and a budget, whose clock begins at a number of seconds since 1970.
@@ -69,7 +93,7 @@ struct WrongClock {
 }
 
 impl WrongClock {
-    async fn start(seconds: &str, more: &str) -> WrongClock {
+    async fn start(seconds: i64, more: &str) -> WrongClock {
         let folder = TempDir::new().expect("a folder");
         let backend = SteppedBackend::start().await;
         let file = folder.path().join("proxy.toml");
@@ -86,8 +110,10 @@ impl WrongClock {
         command
             .arg("--call-log")
             .arg(folder.path().join("calls.jsonl"));
-        command.env("LD_PRELOAD", wrong_clock(folder.path()));
-        command.env("WALL_SECONDS", seconds);
+        let clock = SteppedClock::new(folder.path()).expect("cc runs");
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        clock.set_ahead(seconds - now.expect("a right clock").as_secs() as i64);
+        clock.apply(&mut command);
         for key in ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"] {
             command.env(key, "key");
         }

@@ -1,13 +1,16 @@
 //! Budgets and quotas in front of a real proxy: who has spent theirs is refused in the words
 //! of the dialect, and nobody else.
 
+use crate::clock::SteppedClock;
 use crate::process::Process;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
+use tempfile::TempDir;
 use tokengauge::config::{Config, Listener};
 use tokengauge::cost::budget::Budgets;
 use tokengauge::meter::{Accounting, Meter, RecentCalls, Subscriber};
@@ -15,7 +18,10 @@ use tokengauge::proxy::{BoundListener, Forwarder, Shutdown, serve};
 use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::connection::RawConnection;
 use tokengauge_test_support::eventually;
+use tokengauge_test_support::http_client::fetch;
 use tokengauge_test_support::sim;
+use tokengauge_test_support::skip::skipped;
+use tokio::process::Command;
 
 struct BudgetFixture {
     address: SocketAddr,
@@ -148,8 +154,8 @@ const SPENT_BY_TWO: &str = "per = \"session\"\nusd = 0.03\nperiod = \"400d\"\n";
 /// Twenty times as long as it takes: the machine is busy.
 const SAVED_WITHIN: Duration = Duration::from_secs(10);
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_kill_right_after_a_budget_was_spent_gives_nobody_new_money() {
+/// The configuration of a process with a budget, an objective and a state directory.
+async fn with_state() -> (sim::Sim, TempDir, PathBuf) {
     let sim = sim::start("tokens=20,ttft=1ms,gap=1ms,usage=on,seed=3").await;
     let folder = tempfile::tempdir().expect("a folder");
     let config = folder.path().join("proxy.toml");
@@ -157,24 +163,40 @@ async fn a_kill_right_after_a_budget_was_spent_gives_nobody_new_money() {
     let text = format!(
         "listen = \"127.0.0.1:0\"\nstate_dir = {state:?}\n[admin]\nlisten = \"127.0.0.1:0\"\n\
          [[upstream]]\nname = \"sim\"\nurl = \"http://{}\"\n[[route]]\nupstream = \"sim\"\n\
-         [[price]]\nmodel = \"m*\"\noutput = 1000\n[[budget]]\nname = \"b\"\nblock = true\n{SPENT_BY_TWO}",
+         [[price]]\nmodel = \"m*\"\noutput = 1000\n[[budget]]\nname = \"b\"\nblock = true\n{SPENT_BY_TWO}\
+         [[slo]]\nname = \"up\"\navailability = true\nobjective = 0.9\n",
         sim.address
     );
     std::fs::write(&config, text).expect("written");
+    (sim, folder, config)
+}
+
+async fn admitted(process: &Process) -> bool {
     let session = session_field("s-1");
-    let ask = |process: &Process| {
-        let address = process.addresses()[0];
-        let session = session.clone();
-        async move { post(address, CHAT, &session, &chat("m-1")).await }
-    };
-    let process = Process::start(&config).await;
+    let answer = post(process.addresses()[0], CHAT, &session, &chat("m-1")).await;
+    answer.status() != "429"
+}
+
+/// Spends the budget; returns the number of calls that were admitted.
+async fn spend(process: &Process) -> f64 {
     let end = Instant::now() + TIMEOUT;
-    while ask(&process).await.status() != "429" {
+    let mut calls = 0.0;
+    while admitted(process).await {
+        calls += 1.0;
         assert!(Instant::now() < end, "it is never spent");
     }
+    calls
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_kill_right_after_a_budget_was_spent_gives_nobody_new_money() {
+    let (_sim, folder, config) = with_state().await;
+    let process = Process::start(&config).await;
+    spend(&process).await;
     let spent = Instant::now();
     let saved = || -> f64 {
-        let text = std::fs::read_to_string(state.join("spending.json")).unwrap_or_default();
+        let file = folder.path().join("state/spending.json");
+        let text = std::fs::read_to_string(file).unwrap_or_default();
         let saved: Value = serde_json::from_str(&text).unwrap_or_default();
         saved["b"]["spent"]["s-1"].as_f64().unwrap_or(0.0)
     };
@@ -185,7 +207,65 @@ async fn a_kill_right_after_a_budget_was_spent_gives_nobody_new_money() {
     process.signal(Signal::KILL);
     assert!(!process.ended().await.success());
     let process = Process::start(&config).await;
-    assert_eq!(ask(&process).await.status(), "429");
+    assert!(!admitted(&process).await);
+}
+
+/// The number of good calls of the objective, once it is this many.
+async fn good(process: &Process, count: f64) {
+    let end = Instant::now() + TIMEOUT;
+    loop {
+        let body = fetch(process.admin, "/api/v1/slos").await.body;
+        let status: Value = serde_json::from_str(&body).expect("JSON");
+        if status["slos"][0]["good"] == count {
+            return;
+        }
+        assert!(Instant::now() < end, "{status:#} has not {count}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_clock_that_was_ahead_for_a_moment_loses_neither_spending_nor_counts() {
+    const AHEAD: i64 = 400 * 86_400;
+    let (_sim, folder, config) = with_state().await;
+    let Some(clock) = SteppedClock::new(folder.path()) else {
+        return skipped("no C compiler for a clock that can be set");
+    };
+    let start = || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tokengauge"));
+        command.args(["run", "--config"]).arg(&config);
+        clock.apply(&mut command);
+        Process::start_by(command)
+    };
+    let mut process = start().await;
+    let mut calls = spend(&process).await;
+    // While it runs, and from its start on.
+    for restarted in [false, true] {
+        if restarted {
+            process.signal(Signal::TERM);
+            assert!(process.ended().await.success());
+            clock.set_ahead(AHEAD);
+            process = start().await;
+            good(&process, 0.0).await;
+        }
+        clock.set_ahead(AHEAD);
+        assert!(admitted(&process).await, "a period later");
+        calls += 1.0;
+        clock.set_ahead(0);
+        assert!(!admitted(&process).await, "spent, restarted: {restarted}");
+        good(&process, calls).await;
+    }
+    process.signal(Signal::TERM);
+    assert!(process.ended().await.success());
+    clock.set_ahead(2 * AHEAD);
+    process = start().await;
+    assert!(admitted(&process).await, "two periods later");
+    process.signal(Signal::TERM);
+    assert!(process.ended().await.success());
+    clock.set_ahead(0);
+    process = start().await;
+    assert!(!admitted(&process).await, "a wrong clock wrote the file");
+    good(&process, calls + 1.0).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,6 +1,7 @@
 //! A ledger that cannot be written, vanishes, is damaged or is a newer version's, in front of the real binary: traffic goes
 //! on, sinks send every call, and what is lost is counted.
 
+use crate::clock::SteppedClock;
 use crate::process::Process;
 use crate::sinks::{CLICKHOUSE, Fixture, calls, command, lost, metric, recorded, text};
 use crate::store::Fault;
@@ -446,46 +447,12 @@ async fn a_ledger_that_is_cut_off_while_it_runs_is_begun_anew() {
     damaged_while_it_runs(|file, _| file.set_len(0).expect("cut off")).await;
 }
 
-/// A library by which a process takes an offset, in seconds, from a file to the wall clock.
-fn offset_clock(folder: &Path) -> Option<PathBuf> {
-    const SOURCE: &str = r#"
-#define _GNU_SOURCE
-#include <fcntl.h>
-#include <stdlib.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
-static volatile long *offset;
-__attribute__((constructor)) static void begin(void) {
-    int file = open(getenv("CLOCK_OFFSET"), O_RDONLY);
-    void *at = mmap(0, sizeof(long), PROT_READ, MAP_SHARED, file, 0);
-    if (at != MAP_FAILED) offset = at;
-}
-int clock_gettime(clockid_t id, struct timespec *time) {
-    int result = syscall(SYS_clock_gettime, id, time);
-    if (id == CLOCK_REALTIME && offset) time->tv_sec += *offset;
-    return result;
-}
-"#;
-    let source = folder.join("clock.c");
-    std::fs::write(&source, SOURCE).expect("written");
-    let library = folder.join("clock.so");
-    let built = Command::new("cc")
-        .args(["-shared", "-fPIC", "-O1", "-o"])
-        .args([&library, &source])
-        .output();
-    built
-        .is_ok_and(|output| output.status.success())
-        .then_some(library)
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_clock_that_is_forty_days_ahead_for_a_moment_erases_nothing() {
     const CALLS: usize = 5_000;
     let fixture = Fixture::new().await;
     let folder = fixture.folder.path();
-    let Some(library) = offset_clock(folder) else {
+    let Some(clock) = SteppedClock::new(folder) else {
         return skipped("no C compiler for a clock that can be set");
     };
     let month = Duration::from_secs(30 * 86_400);
@@ -517,27 +484,13 @@ async fn a_clock_that_is_forty_days_ahead_for_a_moment_erases_nothing() {
         counts.collect::<Vec<_>>()
     };
     let before = rows();
-    let offset = folder.join("offset");
-    let ahead = |days: i64| {
-        let file = File::options()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(&offset);
-        let seconds = days * 86_400;
-        file.expect("opens")
-            .write_all_at(&seconds.to_ne_bytes(), 0)
-            .expect("set");
-    };
-    ahead(0);
+    let ahead = |days: i64| clock.set_ahead(days * 86_400);
     let start = || {
         let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_tokengauge"));
         command
             .args(["run", "--config"])
             .arg(fixture.config(true, CLICKHOUSE));
-        command
-            .env("LD_PRELOAD", &library)
-            .env("CLOCK_OFFSET", &offset);
+        clock.apply(&mut command);
         Process::start_by(command)
     };
     let process = start().await;

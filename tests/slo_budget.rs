@@ -4,7 +4,7 @@ use crate::objectives::{ObjectivesFixture, TTFT, config, only, wall};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tokengauge::observer::End;
-use tokengauge::slo::Slos;
+use tokengauge::slo::{SavedState, Slos};
 use tokengauge_test_support::meter::event;
 
 #[test]
@@ -123,25 +123,42 @@ fn counts_go_on_after_a_restart_and_keep_their_age_over_a_clock_that_is_set() {
     };
     let first = ObjectivesFixture::new(TTFT);
     spend(&first, 7);
-    let kept = first.slos.kept(wall(3_000)).expect("something changed");
-    assert_eq!(first.slos.kept(wall(3_000)), None, "nothing new");
+    let kept = first
+        .slos
+        .kept(first.bench.at(3_000), wall(3_000))
+        .expect("something changed");
+    assert_eq!(
+        first.slos.kept(first.bench.at(3_000), wall(3_000)),
+        None,
+        "nothing new"
+    );
     let text = serde_json::to_string(&kept).expect("JSON");
-    let kept = serde_json::from_str(&text).expect("the same");
+    let kept: SavedState = serde_json::from_str(&text).expect("the same");
     let week = Duration::from_secs(7 * 86_400);
+    let config = config(TTFT);
+    let now = std::time::Instant::now();
+    let start = |kept: &SavedState, at| {
+        let slos = Slos::new(&config.slos, &config.measure, now, at);
+        slos.restore(kept, at);
+        slos
+    };
+    let bad = |slos: &Slos| slos.status(now).remove(0).bad;
     for later in [
         wall(60_000),
         wall(0) + week,
         wall(0) - week,
         wall(0) + 5 * week,
     ] {
-        let config = config(TTFT);
-        let now = std::time::Instant::now();
-        let slos = Slos::new(&config.slos, &config.measure, now, later);
-        slos.restore(&kept, later);
-        let status = slos.status(now).remove(0);
         let expected = if later > wall(0) + 4 * week { 0.0 } else { 7.0 };
-        assert_eq!(status.bad, expected, "{later:?}");
+        assert_eq!(bad(&start(&kept, later)), expected, "{later:?}");
     }
+    let ahead = start(&kept, wall(0) + 5 * week);
+    assert_eq!(bad(&ahead), 0.0, "too old by this clock");
+    ahead.keep_again();
+    let written = ahead.kept(now, wall(1_000) + 5 * week).expect("something");
+    ahead.tick(now, wall(60_000), &first.bench.meter);
+    assert_eq!(bad(&ahead), 7.0, "the clock was wrong");
+    assert_eq!(bad(&start(&written, wall(60_000))), 7.0, "and at a restart");
     let changed = |slo: &str| {
         let fixture = ObjectivesFixture::new(slo);
         fixture.slos.restore(&kept, wall(0));
@@ -176,11 +193,17 @@ fn an_objective_that_comes_back_finds_its_counts() {
     let call = fixture.bench.chat();
     call.ended(fixture.bench.at(2_500), End::ClientCancelled);
     fixture.bench.finished_calls();
-    let kept = fixture.slos.kept(wall(0)).expect("something");
+    let kept = fixture
+        .slos
+        .kept(fixture.bench.at(0), wall(0))
+        .expect("something");
     let without = ObjectivesFixture::new(&TTFT.replace("\"x\"", "\"other\""));
     without.slos.restore(&kept, wall(0));
     without.slos.keep_again();
-    let kept = without.slos.kept(wall(1_000)).expect("something");
+    let kept = without
+        .slos
+        .kept(without.bench.at(1_000), wall(1_000))
+        .expect("something");
     let again = ObjectivesFixture::new(TTFT);
     again.slos.restore(&kept, wall(2_000));
     assert_eq!(again.status(2_000).bad, 1.0);

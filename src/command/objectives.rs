@@ -75,7 +75,7 @@ fn under(config: &Config, wall: SystemTime) -> Circumstances {
 pub(super) fn audit(store: &Mutex<Store>, slos: &Slos, config: &Config) {
     let wall = SystemTime::now();
     slos.keep_again();
-    let Some(kept) = slos.kept(wall) else {
+    let Some(kept) = slos.kept(Instant::now(), wall) else {
         return;
     };
     slos.keep_again();
@@ -184,7 +184,7 @@ fn every(pause: Duration, stop: &Receiver<()>, mut act: impl FnMut()) {
 }
 
 fn keep(store: &Mutex<Store>, slos: &Slos) {
-    let Some(kept) = slos.kept(SystemTime::now()) else {
+    let Some(kept) = slos.kept(Instant::now(), SystemTime::now()) else {
         return;
     };
     let mut store = store.lock();

@@ -1,6 +1,7 @@
 //! Plays responses through the real binary: an upstream that sends given frames with pauses, an
 //! agent that asks for them, and a comparison of everything that operators can read.
 
+use crate::admin_events::Listener;
 use crate::process::Process;
 use base64::Engine;
 use futures_util::StreamExt;
@@ -9,7 +10,7 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tokengauge_test_support::TIMEOUT;
@@ -21,6 +22,7 @@ use tokengauge_test_support::wire::frames::{Frame, socket};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::process::Command;
+use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
 /// The ledger's file.
@@ -65,6 +67,8 @@ pub struct Case {
     frames: Vec<Vec<u8>>,
     ending: Ending,
     record: Value,
+    /// Whether the agent has the frames before the silence.
+    delivered: Arc<watch::Sender<bool>>,
 }
 
 impl Case {
@@ -85,6 +89,7 @@ impl Case {
             frames: frames.into_iter().map(Into::into).collect(),
             ending: Ending::Whole,
             record,
+            delivered: Arc::default(),
         }
     }
 
@@ -111,6 +116,14 @@ impl Case {
     pub fn cut(mut self) -> Case {
         self.ending = Ending::Cut;
         self
+    }
+
+    /// The agent has received `answer` so far.
+    fn received(&self, answer: &[u8]) {
+        let before = self.frames.iter().take_while(|frame| !frame.is_empty());
+        let last = before.last();
+        let delivered = last.is_none_or(|last| memchr::memmem::find(answer, last).is_some());
+        self.delivered.send_replace(delivered);
     }
 
     fn head(&self) -> String {
@@ -177,6 +190,9 @@ async fn answer(mut tcp: TcpStream, cases: Arc<HashMap<String, Case>>) -> Option
         let chunked = case.content_type != JSON;
         for frame in &case.frames {
             if frame.is_empty() {
+                // A proxy that reads late would measure less.
+                let mut delivered = case.delivered.subscribe();
+                delivered.wait_for(|delivered| *delivered).await.ok()?;
                 sleep(SILENCE).await;
                 continue;
             }
@@ -212,8 +228,12 @@ async fn ask_http1(proxy: SocketAddr, case: &Case) {
     );
     tcp.write_all(head.as_bytes()).await.expect("sent");
     let mut answer = Vec::new();
-    let read = timeout(TIMEOUT, tcp.read_to_end(&mut answer)).await;
-    read.expect("an end").ok();
+    let mut more = true;
+    while more {
+        case.received(&answer);
+        let read = timeout(TIMEOUT, tcp.read_buf(&mut answer)).await;
+        more = read.expect("an end").is_ok_and(|length| length > 0);
+    }
     for frame in &case.frames {
         let delivered = memchr::memmem::find(&answer, frame).is_some();
         assert!(delivered, "{}: a frame was not delivered", case.name);
@@ -222,17 +242,24 @@ async fn ask_http1(proxy: SocketAddr, case: &Case) {
 
 /// Asks over HTTP/2.
 async fn ask_http2(proxy: SocketAddr, case: &Case) {
+    case.received(&[]);
     let mut agent = http2(proxy).await;
     let request = http::Request::post(format!("http://{proxy}{}", case.path))
         .header("x-case", &case.name)
         .header("content-type", JSON);
     let request = request.body(whole(case.request.to_string()));
     let response = agent.send_request(request.expect("a request")).await;
-    let body = response.expect("an answer").into_body().collect();
-    let body = timeout(TIMEOUT, body).await.expect("an end");
-    if let Ok(body) = body {
-        assert_eq!(body.to_bytes(), case.frames.concat(), "{}", case.name);
+    let mut body = response.expect("an answer").into_body();
+    let mut answer = Vec::new();
+    loop {
+        case.received(&answer);
+        match timeout(TIMEOUT, body.frame()).await.expect("an end") {
+            Some(Ok(frame)) => answer.extend(frame.into_data().unwrap_or_default()),
+            Some(Err(_)) => return,
+            None => break,
+        }
     }
+    assert_eq!(answer, case.frames.concat(), "{}", case.name);
 }
 
 /// The binary in front of the upstream.
@@ -240,6 +267,8 @@ pub struct Played {
     pub process: Process,
     /// Gets the spans.
     receiver: Receiver,
+    /// The finished calls of `/api/v1/events`.
+    pub(super) events: Arc<Mutex<Vec<Value>>>,
     folder: TempDir,
     pub(super) records: Vec<Value>,
 }
@@ -248,6 +277,7 @@ pub struct Played {
 pub struct Started {
     pub process: Process,
     receiver: Receiver,
+    events: Arc<Mutex<Vec<Value>>>,
     folder: TempDir,
 }
 
@@ -275,8 +305,22 @@ impl Played {
             format!("http://{}", receiver.address),
         );
         command.env("OTEL_BSP_SCHEDULE_DELAY", "100");
+        let process = Process::start_by(command).await;
+        let mut listener = Listener::start(process.admin).await;
+        // It gets every call from its first event on.
+        listener.next().await.expect("an event");
+        let events: Arc<Mutex<Vec<Value>>> = Arc::default();
+        let heard = Arc::clone(&events);
+        tokio::spawn(async move {
+            while let Some((kind, data)) = listener.next().await {
+                if kind == "call" {
+                    heard.lock().expect("whole").push(data);
+                }
+            }
+        });
         Started {
-            process: Process::start_by(command).await,
+            process,
+            events,
             receiver,
             folder,
         }
@@ -288,6 +332,7 @@ impl Played {
         let Started {
             process,
             receiver,
+            events,
             folder,
         } = started;
         loop {
@@ -298,6 +343,7 @@ impl Played {
                 return Played {
                     process,
                     receiver,
+                    events,
                     folder,
                     records,
                 };
@@ -433,14 +479,19 @@ impl Played {
 
     /// Calls, failures, output tokens and dollars of each model.
     pub(super) fn by_model(&self) -> BTreeMap<String, [f64; 4]> {
-        let mut of_models: BTreeMap<String, [f64; 4]> = BTreeMap::new();
+        self.by(model_of)
+    }
+
+    /// The same by any name.
+    pub(super) fn by(&self, name: impl Fn(&Value) -> String) -> BTreeMap<String, [f64; 4]> {
+        let mut named: BTreeMap<String, [f64; 4]> = BTreeMap::new();
         for record in self.with_models() {
             let of = |pointer: &str| record.pointer(pointer).and_then(Value::as_f64);
             let output = of("/tokens/reported/output").or(of("/tokens/normalised/output"));
             let fine = ["complete", "client_cancelled"]
                 .iter()
                 .any(|o| record["outcome"] == *o);
-            let sums = of_models.entry(model_of(record)).or_default();
+            let sums = named.entry(name(record)).or_default();
             let more = [
                 1.0,
                 f64::from(u8::from(!fine)),
@@ -451,7 +502,7 @@ impl Played {
                 .zip(more)
                 .for_each(|(sum, more)| *sum += more);
         }
-        of_models
+        named
     }
 
     async fn differences(&self) -> Vec<String> {
@@ -550,7 +601,11 @@ pub(super) fn compare_groups(
     found: &mut Vec<String>,
 ) {
     let groups = groups.as_array().expect("groups");
-    let name = |group: &Value| group["name"].as_str().unwrap_or_default().to_owned();
+    // Sessions have an id.
+    let name = |group: &Value| {
+        let id = group["id"].as_str();
+        id.or(group["name"].as_str()).unwrap_or_default().to_owned()
+    };
     for group in groups
         .iter()
         .filter(|group| !expected.contains_key(&name(group)))

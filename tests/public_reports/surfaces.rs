@@ -1,7 +1,7 @@
 //! What people look at, compared with the records: the API that the live page reads, and
 //! `tokengauge top`.
 
-use super::play::{Played, compare_groups, id};
+use super::play::{Played, compare_groups, differences, id};
 use crate::output::terminal;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashMap};
@@ -18,6 +18,17 @@ use tokio::time::{Instant, timeout, timeout_at};
 const SHOWN_WITHIN: Duration = Duration::from_secs(10);
 /// Rows and columns of its terminal: enough for all models and all columns.
 const SIZE: [u16; 2] = [120, 250];
+
+/// Members of records that events have to the digit.
+const IN_EVENTS: [&str; 7] = [
+    "outcome",
+    "error_type",
+    "finish_reasons",
+    "model",
+    "tokens",
+    "cost_usd",
+    "cost_unavailable",
+];
 
 impl Played {
     async fn api(&self, path: &str) -> Value {
@@ -74,7 +85,49 @@ impl Played {
         ] {
             compare_groups(path, &self.api(path).await[member], expected, found);
         }
+        let mut by_session = self.by(|record| record["session"].as_str().unwrap_or("").to_owned());
+        by_session.remove("");
+        let sessions = self.api("sessions?limit=1000").await;
+        compare_groups("sessions", &sessions["sessions"], &by_session, found);
+        self.compare_events(found);
+        self.compare_objective(found).await;
         self.compare_coverage(found).await;
+    }
+
+    /// Each record is one event. The ledger rounds times and speeds, events do not.
+    fn compare_events(&self, found: &mut Vec<String>) {
+        let events = self.events.lock().expect("whole");
+        for record in &self.records {
+            let mut of_call = events.iter().filter(|event| id(event) == id(record));
+            let (Some(event), None) = (of_call.next(), of_call.next()) else {
+                found.push(format!("not one event: {record}"));
+                continue;
+            };
+            for name in IN_EVENTS {
+                let place = format!("event of {}: {name}", record["agent"]);
+                differences(&place, &record[name], &event[name], found);
+            }
+        }
+    }
+
+    /// The objective on availability has judged every call, and those that are complete as good.
+    async fn compare_objective(&self, found: &mut Vec<String>) {
+        let slos = self.availability().await;
+        let events = &slos["slos"][0]["events"];
+        let count = |verdict: &Value| -> u64 {
+            let counts = verdict.as_object().into_iter().flatten();
+            counts.filter_map(|(_, count)| count.as_u64()).sum()
+        };
+        let complete = |record: &&Value| record["outcome"] == "complete";
+        let should = (
+            self.with_models().filter(complete).count() as u64,
+            self.with_models().count() as u64,
+        );
+        let all = events.as_object().into_iter().flatten();
+        let is = (count(&events["good"]), all.map(|(_, of)| count(of)).sum());
+        if is != should {
+            found.push(format!("objective: {is:?}, not {should:?}: {events}"));
+        }
     }
 
     /// It says of how many calls cost and speed are known, and why others have none.

@@ -7,7 +7,7 @@ use super::in_progress::{Bounds, JudgedCall, Partial, deadline, segment, watches
 use super::minutes::UnderWay;
 use super::objective::{Objective, Sli};
 use super::samples::{Samples, Verdicts};
-use super::state::MAX_RETIRED;
+use super::state::{Doubted, MAX_RETIRED};
 use super::tracker::{CallRef, SavedTracker, Tracker};
 use super::verdict::{self, Finished};
 use parking_lot::{Mutex, MutexGuard};
@@ -19,6 +19,7 @@ use tokengauge_core::hash::FastMap;
 use tokengauge_core::selector::Names;
 use tokengauge_core::subscriber::Subscriber;
 use tokengauge_core::throughput::{RateKey, Throughput};
+use tokengauge_core::time::since_1970;
 use tokengauge_meter::settings::Measure;
 use tokengauge_meter::{Meter, Progress};
 use uuid::Uuid;
@@ -44,6 +45,8 @@ pub struct State {
     pub samples: Samples,
     /// Counts of objectives that are not configured any more.
     pub retired: BTreeMap<String, SavedTracker>,
+    /// The counts of the last process, while it is not sure that they are as old as the clock says.
+    pub doubted: Option<Doubted>,
     /// Whether something was counted since the last save.
     pub changed: bool,
     bounds: Bounds,
@@ -67,6 +70,7 @@ impl Slos {
                 judged: FastMap::default(),
                 samples: Samples::default(),
                 retired: BTreeMap::new(),
+                doubted: None,
                 changed: false,
                 bounds: Bounds::of(measure),
             }),
@@ -140,13 +144,9 @@ impl Slos {
     /// Must be called once a second: judges calls in progress, closes slices, follows the clock.
     pub fn tick(&self, now: Instant, wall: SystemTime, meter: &Meter) {
         let mut state = self.state();
-        if let Some(jump) = state.calendar.follow(now, wall) {
-            tracing::warn!(seconds = jump, "the clock was set; counts keep their age");
-            let trackers = state.trackers.iter_mut();
-            trackers.for_each(|tracker| tracker.redate(jump));
-            state.samples.clear();
-        }
+        state.follow(now, wall);
         let seconds = state.calendar.seconds(now) as u64;
+        state.trust_clock(seconds);
         for tracker in &mut state.trackers {
             tracker.close_slices(seconds);
         }
@@ -258,6 +258,17 @@ impl State {
                 tracker.count(seconds, &events, CallRef::default());
                 self.changed = true;
             }
+        }
+    }
+
+    /// Follows the wall clock.
+    pub(super) fn follow(&mut self, now: Instant, wall: SystemTime) {
+        if let Some(jump) = self.calendar.follow(now, wall) {
+            tracing::warn!(seconds = jump, "the clock was set; counts keep their age");
+            let trackers = self.trackers.iter_mut();
+            trackers.for_each(|tracker| tracker.redate(jump));
+            self.samples.clear();
+            self.follow_doubted(jump, since_1970(wall));
         }
     }
 

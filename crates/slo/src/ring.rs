@@ -40,6 +40,21 @@ pub struct SavedRing {
     hours: Vec<(u64, u64, u64)>,
 }
 
+impl SavedRing {
+    /// Adds the buckets of `newer` that begin at `since`, in seconds since 1970, or later.
+    pub fn extend(&mut self, newer: SavedRing, since: u64) {
+        let add = |all: &mut Vec<_>, newer: Vec<(u64, u64, u64)>, step| {
+            all.extend(
+                newer
+                    .into_iter()
+                    .filter(|(number, ..)| number * step >= since),
+            );
+        };
+        add(&mut self.minutes, newer.minutes, MINUTE);
+        add(&mut self.hours, newer.hours, HOUR);
+    }
+}
+
 impl Ring {
     /// An empty one for windows up to `window`.
     pub fn new(window: Duration, now: u64) -> Ring {

@@ -165,6 +165,17 @@ impl Tracker {
         }
     }
 
+    /// Restores saved counts that a wrong clock made too old, in addition to those since `since`, in seconds since 1970.
+    pub fn give_back(&mut self, now: u64, since: u64, kept: &SavedTracker) {
+        if kept.judgement == self.objective.judgement {
+            let mut ring = kept.ring.clone();
+            ring.extend(self.ring.kept(), since);
+            self.ring = Ring::new(self.objective.window, now);
+            self.ring.restore(now, &ring);
+            self.began = kept.began.unwrap_or(0);
+        }
+    }
+
     pub fn kept(&self, now: u64) -> SavedTracker {
         SavedTracker {
             judgement: self.objective.judgement.clone(),

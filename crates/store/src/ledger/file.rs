@@ -48,6 +48,9 @@ const LOCK_PAUSE: Duration = Duration::from_millis(10);
 /// What the name of SQLite's log and of its index ends with.
 const LOGS: [&str; 2] = ["-wal", "-shm"];
 
+/// The endings of damaged files that are kept, the newest first.
+const DAMAGED: [&str; 3] = [".damaged", ".damaged-2", ".damaged-3"];
+
 /// Device and inode. An open file keeps its own, whatever becomes of its name.
 pub(super) type Identity = (u64, u64);
 
@@ -335,18 +338,33 @@ fn remove_emptied(path: &Path) {
     }
 }
 
-/// Renames a damaged file and its log; the one before it is replaced.
+/// Renames a damaged file and its log. Earlier damaged files are kept under the next names; the oldest one is replaced.
 fn put_aside(path: &Path) -> Result<PathBuf, WriteError> {
-    let aside = with_ending(path, ".damaged");
-    std::fs::rename(path, &aside)?;
-    // Without its log nothing of the new file can be mistaken.
+    let aside = DAMAGED.map(|ending| with_ending(path, ending));
+    if let Some(oldest) = aside.last().filter(|oldest| oldest.exists()) {
+        let file = oldest.display();
+        tracing::warn!(%file, "too many damaged ledgers; the oldest one is deleted");
+    }
+    for at in (1..aside.len()).rev().filter(|at| aside[at - 1].exists()) {
+        rename(&aside[at - 1], &aside[at])?;
+    }
+    let [newest, ..] = aside;
+    rename(path, &newest)?;
+    Ok(newest)
+}
+
+/// Renames a file with its log: without its log nothing of a new file can be mistaken.
+fn rename(from: &Path, to: &Path) -> Result<(), WriteError> {
+    std::fs::rename(from, to)?;
     for ending in LOGS {
-        let log = with_ending(path, ending);
-        if log.exists() {
-            std::fs::rename(&log, with_ending(&aside, ending))?;
+        let (from, to) = (with_ending(from, ending), with_ending(to, ending));
+        if from.exists() {
+            std::fs::rename(from, to)?;
+        } else if to.exists() {
+            std::fs::remove_file(to)?;
         }
     }
-    Ok(aside)
+    Ok(())
 }
 
 #[cfg(test)]
@@ -431,9 +449,22 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("deep/ledger.sqlite");
         std::fs::create_dir(folder.path().join("deep")).expect("a folder");
-        std::fs::write(&path, "no database at all".repeat(500)).expect("a file");
-        let opened = open(&path, false).expect("a new one");
-        assert!(with_ending(&path, ".damaged").exists());
+        let damage = |name: &str| {
+            std::fs::write(&path, name.repeat(500)).expect("a file");
+            open(&path, false).expect("a new one")
+        };
+        for name in ["first", "second", "third"] {
+            drop(damage(name));
+        }
+        let log = with_ending(&path, ".damaged-2-wal");
+        std::fs::write(&log, "").expect("a log");
+        let opened = damage("fourth");
+        for (ending, name) in DAMAGED.iter().zip(["fourth", "third", "second"]) {
+            let kept = std::fs::read_to_string(with_ending(&path, ending));
+            assert_eq!(kept.expect("kept"), name.repeat(500));
+        }
+        assert!(!log.exists(), "it goes with its file");
+        assert!(with_ending(&path, ".damaged-3-wal").exists());
         assert_eq!(open(&path, false).expect_err("taken").reason(), "locked");
         drop(opened);
         open(&path, false).expect("free again");

@@ -14,9 +14,9 @@ use crate::quota::Due;
 use crate::sharing::Sharing;
 use crate::{FinishedCall, Subscriber};
 use arc_swap::ArcSwap;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
 use shared::SharedSpending;
-use spent::Spending;
+use spent::{Periods, Spending};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -169,7 +169,7 @@ pub struct Budgets {
 #[derive(Debug)]
 struct BudgetState {
     budget: Budget,
-    spent: Mutex<Spending>,
+    spent: Mutex<Periods>,
     /// The same of all processes, where there is a quota store.
     shared: Option<Arc<SharedSpending>>,
     /// Micro-dollars since the start of the process.
@@ -215,10 +215,9 @@ impl BudgetState {
     }
 
     /// The spending in the period of `now`.
-    fn spent(&self, now: u64) -> MutexGuard<'_, Spending> {
-        let mut spent = self.spent.lock();
-        spent.roll_over(self.budget.period.bounds(now));
-        spent
+    fn spent(&self, now: u64) -> MappedMutexGuard<'_, Spending> {
+        let period = self.budget.period.bounds(now);
+        MutexGuard::map(self.spent.lock(), |periods| periods.at(period, now))
     }
 
     fn limit_match<'a>(&self, caller: &Caller<'a>) -> LimitMatch<'a> {
@@ -249,7 +248,8 @@ impl BudgetState {
 
     fn add(&self, name: &str, usd: f64, now: u64) {
         let (before, after, known, period) = {
-            let mut spent = self.spent(now);
+            let mut periods = self.spent.lock();
+            let spent = periods.of_call(self.budget.period.bounds(now), now);
             let known = spent.tracked(name);
             let (before, after) = spent.add(name, usd);
             (before, after, known, spent.period)
@@ -560,12 +560,13 @@ impl Budgets {
         let Some(usd) = all.filter(|_| shared.enforces()) else {
             return;
         };
-        let mut spent = state.spent.lock();
-        if spent.period != id.period {
+        let mut periods = state.spent.lock();
+        let mut all = periods.all.iter_mut();
+        let Some(spent) = all.find(|one| one.period == id.period) else {
             return;
-        }
+        };
         let (before, after) = spent.raise(&id.name, usd);
-        drop(spent);
+        drop(periods);
         state.warn(&id.name, before, after);
     }
 

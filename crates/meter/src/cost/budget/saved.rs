@@ -1,6 +1,7 @@
 //! Persists spending over a restart: one JSON file, replaced atomically.
 
 use super::Budgets;
+use super::spent::Spending;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -23,6 +24,29 @@ struct SavedBudget {
     /// What names that are not listed count as having spent.
     #[serde(default, skip_serializing_if = "is_zero")]
     floor: f64,
+    /// The period before that was current, in case the clock returns to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    other: Option<Box<SavedBudget>>,
+}
+
+impl SavedBudget {
+    /// The spending of these periods, the current one first.
+    fn of(periods: &[Spending]) -> Option<SavedBudget> {
+        let (spent, others) = periods.split_first()?;
+        Some(SavedBudget {
+            period: spent.period.0,
+            spent: spent
+                .names()
+                .map(|(name, usd)| (name.to_owned(), usd))
+                .collect(),
+            floor: spent.floor,
+            other: SavedBudget::of(others).map(Box::new),
+        })
+    }
+
+    fn periods(&self) -> impl Iterator<Item = &SavedBudget> {
+        std::iter::successors(Some(self), |one| one.other.as_deref())
+    }
 }
 
 fn is_zero(usd: &f64) -> bool {
@@ -97,12 +121,17 @@ impl SavedSpending {
     /// What was spent after `earlier`.
     fn since(mut self, earlier: &SavedSpending) -> SavedSpending {
         for (name, of) in &mut self.0 {
-            let before = earlier.0.get(name);
-            let Some(before) = before.filter(|before| before.period == of.period) else {
+            let Some(before) = earlier.0.get(name) else {
                 continue;
             };
-            for (name, usd) in &mut of.spent {
-                *usd -= before.spent.get(name).copied().unwrap_or(0.0);
+            let mut next = Some(of);
+            while let Some(of) = next {
+                let before = before.periods().find(|before| before.period == of.period);
+                for (name, usd) in &mut of.spent {
+                    let before = before.and_then(|before| before.spent.get(name));
+                    *usd -= before.copied().unwrap_or(0.0);
+                }
+                next = of.other.as_deref_mut();
             }
         }
         self
@@ -124,32 +153,33 @@ impl Budgets {
     /// The spending to be saved at `now`.
     pub fn saved(&self, now: u64) -> SavedSpending {
         let states = self.states.load();
-        let of = states.iter().map(|state| {
-            let spent = state.spent(now);
-            let of = SavedBudget {
-                period: spent.period.0,
-                spent: spent
-                    .names()
-                    .map(|(name, usd)| (name.to_owned(), usd))
-                    .collect(),
-                floor: spent.floor,
-            };
-            (state.budget.name.to_string(), of)
+        let of = states.iter().filter_map(|state| {
+            let mut periods = state.spent.lock();
+            periods.at(state.budget.period.bounds(now), now);
+            let of = SavedBudget::of(&periods.all)?;
+            Some((state.budget.name.to_string(), of))
         });
         SavedSpending(of.collect())
     }
 
-    /// Restores saved spending whose period has not ended at `now`.
+    /// Restores saved spending. `now` decides which of the periods is current: the others are kept in case it is wrong.
     pub fn resume(&self, kept: &SavedSpending, now: u64) {
         for state in self.states.load().iter() {
-            let mut spent = state.spent(now);
-            let of = kept.0.get(&*state.budget.name);
-            if let Some(of) = of.filter(|of| of.period == spent.period.0) {
+            let mut periods = state.spent.lock();
+            let of = kept.0.get(&*state.budget.name).into_iter();
+            for of in of.flat_map(SavedBudget::periods) {
+                let bounds = state.budget.period.bounds(of.period);
+                // Another length of the period may have been configured.
+                let known = (bounds.0 == of.period).then(|| periods.known(bounds));
+                let Some(spent) = known.flatten() else {
+                    continue;
+                };
                 for (name, usd) in of.spent.iter().filter(|(_, usd)| **usd > 0.0) {
                     spent.add(name, *usd);
                 }
                 spent.floor = spent.floor.max(of.floor);
             }
+            periods.at(state.budget.period.bounds(now), now);
         }
     }
 }

@@ -7,6 +7,10 @@ use std::collections::HashMap;
 
 /// The most names that one budget tracks.
 pub(super) const MAX_NAMES: usize = 10_000;
+/// The most periods that one budget tracks.
+const MAX_PERIODS: usize = 3;
+/// The most seconds between two readings of a clock that was not set. After a longer time without readings periods are kept.
+const MAX_TICK: u64 = 5;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Spending {
@@ -21,16 +25,66 @@ pub(super) struct Spending {
     pub(super) forgotten: u64,
 }
 
-impl Spending {
-    /// Starts again at 0 if the period is a new one.
-    pub(super) fn roll_over(&mut self, period: (u64, u64)) {
-        if self.period.0 < period.0 {
-            self.period = period;
-            self.by.clear();
-            (self.total, self.floor) = (0.0, 0.0);
+/// The spending of the current period, and of periods that the wall clock may return to.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Periods {
+    /// The most recently used first.
+    pub(super) all: Vec<Spending>,
+    /// The last reading of the clock, in seconds since 1970.
+    clock: u64,
+}
+
+impl Periods {
+    /// Makes `period` current, which is the one of `now`. It begins at 0, with two exceptions. A clock that returns to a
+    /// period finds what was spent in it. A clock that is set back to a period before all known ones gives no new money.
+    pub(super) fn at(&mut self, period: (u64, u64), now: u64) -> &mut Spending {
+        let stepped = now.abs_diff(std::mem::replace(&mut self.clock, now)) > MAX_TICK;
+        let forgotten = self.all.first().map_or(0, |current| current.forgotten);
+        match self.all.iter().position(|known| known.period == period) {
+            Some(at) => self.all[..=at].rotate_right(1),
+            None => {
+                let back = self.all.first().filter(|newest| newest.period.0 > period.0);
+                let mut new = back.cloned().unwrap_or_default();
+                new.period = period;
+                // Time that passes leaves a period for good.
+                if !stepped && back.is_none() && !self.all.is_empty() {
+                    self.all.remove(0);
+                }
+                self.all.insert(0, new);
+                self.all.truncate(MAX_PERIODS);
+            }
+        }
+        self.all[0].forgotten = forgotten;
+        &mut self.all[0]
+    }
+
+    /// The spending that a call counts for which ended in `period`: a call that began before the clock was set may end in a
+    /// period that was never current.
+    pub(super) fn of_call(&mut self, period: (u64, u64), now: u64) -> &mut Spending {
+        let known = self.all.iter().position(|known| known.period == period);
+        let mut newest = self.all.first().into_iter();
+        let is_late = newest.any(|newest| newest.period.0 > period.0);
+        match known.or(is_late.then_some(0)) {
+            Some(at) => &mut self.all[at],
+            None => self.at(period, now),
         }
     }
 
+    /// The spending of `period`, which is not made current; `None` if there are too many others.
+    pub(super) fn known(&mut self, period: (u64, u64)) -> Option<&mut Spending> {
+        let at = self.all.iter().position(|known| known.period == period);
+        let at = at.unwrap_or(self.all.len());
+        if at == self.all.len() && at < MAX_PERIODS {
+            self.all.push(Spending {
+                period,
+                ..Spending::default()
+            });
+        }
+        self.all.get_mut(at)
+    }
+}
+
+impl Spending {
     /// Adds `usd` to the spending of `name`; returns what it had spent before and after.
     pub(super) fn add(&mut self, name: &str, usd: f64) -> (f64, f64) {
         self.total += usd;
@@ -97,7 +151,6 @@ mod tests {
     #[test]
     fn those_who_spent_least_are_forgotten_and_counted_and_nobody_else() {
         let mut spent = Spending::default();
-        spent.roll_over((0, 60));
         spent.add("heavy", 100.0);
         for number in 0..3 * MAX_NAMES {
             spent.add(&format!("session-{number}"), 0.01);
@@ -113,7 +166,6 @@ mod tests {
     #[test]
     fn nobody_is_forgotten_out_of_what_they_had_spent() {
         let mut spent = Spending::default();
-        spent.roll_over((0, 60));
         spent.add("poor", 4.9);
         for number in 0..2 * MAX_NAMES {
             spent.add(&format!("rich-{number}"), 5.0);
@@ -121,19 +173,34 @@ mod tests {
         assert!(!spent.by.contains_key("poor"), "it was the poorest");
         assert!(spent.of("poor") >= 4.9);
         assert!(spent.add("poor", 0.1).1 >= 5.0);
-        spent.roll_over((60, 120));
-        assert_eq!(spent.of("poor"), 0.0);
     }
 
     #[test]
     fn a_new_period_begins_with_nothing_spent_and_an_old_one_changes_nothing() {
-        let mut spent = Spending::default();
-        spent.roll_over((60, 120));
-        assert_eq!(spent.add("a", 1.0), (0.0, 1.0));
-        assert_eq!(spent.add("a", 0.5), (1.0, 1.5));
-        spent.roll_over((0, 60));
-        assert_eq!(spent.of("a"), 1.5, "a call that ended late");
-        spent.roll_over((120, 180));
-        assert_eq!((spent.of("a"), spent.total), (0.0, 0.0));
+        let mut spent = Periods::default();
+        assert_eq!(spent.at((60, 120), 119).add("a", 1.0), (0.0, 1.0));
+        assert_eq!(spent.at((60, 120), 119).add("a", 0.5), (1.0, 1.5));
+        let late = spent.of_call((0, 60), 59);
+        assert_eq!(late.add("a", 0.5), (1.5, 2.0), "a call that ended late");
+        let next = spent.at((120, 180), 120);
+        assert_eq!((next.of("a"), next.total), (0.0, 0.0));
+        assert_eq!(spent.all.len(), 1, "time only passed");
+    }
+
+    #[test]
+    fn a_clock_that_steps_and_returns_finds_what_was_spent() {
+        let period = |now: u64| (now / 60 * 60, now / 60 * 60 + 60);
+        let mut spent = Periods::default();
+        let mut of = |now: u64| spent.at(period(now), now).of("a");
+        assert_eq!(of(70), 0.0);
+        spent.at(period(70), 70).add("a", 1.0);
+        let mut of = |now: u64| spent.at(period(now), now).of("a");
+        // Ahead, over the end of a wrong period and further ahead.
+        assert_eq!([1_000, 1_018, 1_021, 9_000].map(&mut of), [0.0; 4]);
+        assert_eq!(of(75), 1.0);
+        // To a period before all that are known: no new money.
+        assert_eq!([5, 76].map(&mut of), [1.0; 2]);
+        assert_eq!([119, 121].map(&mut of), [1.0, 0.0]);
+        assert!(spent.all.len() <= MAX_PERIODS);
     }
 }

@@ -196,6 +196,19 @@ fn what_was_spent_survives_a_restart_within_its_period() {
     let tomorrow = Budgets::new(&[budget(BudgetScope::Session, true)]);
     drop(Store::open(directory.path(), &tomorrow, NOON + DAY).expect("opened"));
     assert_eq!(refused(&tomorrow, &record, NOON + DAY), None);
+    // The clock may be wrong: what it overwrites has both periods.
+    let ahead = Budgets::new(&[budget(BudgetScope::Session, true)]);
+    let wrong = NOON + 40 * DAY;
+    let mut store = Store::open(directory.path(), &ahead, wrong).expect("opened");
+    assert_eq!(refused(&ahead, &record, wrong), None);
+    ahead.spend(&cost("b", 1.2), &[], wrong);
+    assert!(store.save(&ahead, wrong).expect("saved"));
+    assert!(refused(&ahead, &record, NOON + 20).is_some());
+    drop(store);
+    let right = Budgets::new(&[budget(BudgetScope::Session, true)]);
+    drop(Store::open(directory.path(), &right, NOON + 20).expect("opened"));
+    assert!(refused(&right, &record, NOON + 20).is_some());
+    assert!(refused(&right, &cost("b", 0.0), wrong).is_some());
 }
 
 #[test]
