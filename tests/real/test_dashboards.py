@@ -232,11 +232,11 @@ console.log(JSON.stringify(address));
 
 
 @pytest.fixture(scope="module")
-def page(tmp_path_factory, gauge):
+def page(tmp_path_factory, unreachable_gauge):
     """How the live page itself reads an address."""
     folder = tmp_path_factory.mktemp("page")
     shutil.copytree(PROJECT / "src/admin/page", folder / "page")
-    (folder / "page/dimensions.js").write_text(gauge.scrape("/page/dimensions.js"))
+    (folder / "page/dimensions.js").write_text(unreachable_gauge.scrape("/page/dimensions.js"))
     (folder / "package.json").write_text('{"type": "module"}')
 
     def read(address):
