@@ -12,22 +12,6 @@ use axum::response::Response;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// The paths that are of one process alone.
-pub(super) const NOT_OF_A_FLEET: [&str; 12] = [
-    "/api/v1/capacity",
-    "/api/v1/capsule",
-    "/api/v1/drift",
-    "/api/v1/gates",
-    "/api/v1/gates/{name}",
-    "/api/v1/gates/{name}/confirm-promotion",
-    "/api/v1/gates/{name}/plan",
-    "/api/v1/gates/{name}/rollback",
-    "/api/v1/runaways",
-    "/api/v1/sinks",
-    "/api/v1/upstreams",
-    "/api/v1/slos/{name}/budget",
-];
-
 /// What a fleet is made of.
 #[derive(JsonSchema, Serialize)]
 #[schemars(rename = "Pods")]

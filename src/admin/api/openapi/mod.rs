@@ -1,63 +1,25 @@
 //! The OpenAPI document, `/api/v1/openapi.json`: schemas are derived from the types of the
 //! answers, their descriptions from the comments there.
 
-mod operations;
 mod parameters;
 mod schemas;
 
 use super::calls_file::MEDIA_TYPE;
-use super::finished::reply;
+use super::endpoint::{Answer, Body, Endpoint};
 use super::marks;
-use super::own_use;
-use super::problem::Body;
-use super::query_params::{MAX_NAME, QueryParams};
+use super::problem::Body as ProblemBody;
+use super::query_params::MAX_NAME;
 use crate::gate::Report as Gate;
-use axum::extract::RawQuery;
-use axum::response::Response;
 use schemars::{Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
-/// A path of the API and what it answers.
-#[derive(Clone)]
-struct Operation {
-    method: &'static str,
-    path: &'static str,
-    id: &'static str,
-    summary: &'static str,
-    parameters: &'static [&'static [&'static str]],
-    answer: Answer,
-}
-
-/// What an operation answers.
-#[derive(Clone)]
-enum Answer {
-    /// JSON of this schema.
-    Json(fn(&mut SchemaGenerator) -> Schema),
-    /// A stream of server-sent events.
-    Events,
-    /// A file for browsers.
-    Html,
-    /// A file for analysis.
-    Parquet,
-}
-
-/// The document.
-pub(super) async fn openapi(RawQuery(query): RawQuery) -> Response {
-    reply(async {
-        QueryParams::of(query.as_deref(), &[])?;
-        Ok(document())
-    })
-    .await
-}
-
-/// The document.
-pub(super) fn document() -> Value {
+/// The document of these endpoints.
+pub(super) fn document(endpoints: &[Endpoint]) -> Value {
     let mut schemas = schemas::generator();
     let mut paths: Map<String, Value> = Map::new();
-    for operation in operations::operations() {
-        let (path, method) = (operation.path, operation.method);
-        let path = paths.entry(path).or_insert_with(|| json!({}));
-        path[method] = described(operation, &mut schemas);
+    for endpoint in endpoints {
+        let path = paths.entry(endpoint.path).or_insert_with(|| json!({}));
+        path[endpoint.method] = described(endpoint, &mut schemas);
     }
     json!({
         "openapi": "3.1.0",
@@ -102,80 +64,53 @@ fn security_schemes() -> Value {
     })
 }
 
-fn described(operation: Operation, schemas: &mut SchemaGenerator) -> Value {
-    let names = operation.parameters.iter().copied().flatten();
-    let mut parameters: Vec<Value> = names.map(|name| parameters::query(name)).collect();
-    let answer = match operation.answer {
+fn described(endpoint: &Endpoint, schemas: &mut SchemaGenerator) -> Value {
+    let names = endpoint.parameters.iter().copied().flatten();
+    let of_path = endpoint.subject.map(parameters::of_path).into_iter();
+    let parameters = of_path.chain(names.map(|name| parameters::query(name)));
+    let parameters: Vec<Value> = parameters.collect();
+    let answer = match endpoint.answer {
         Answer::Json(schema) => in_json(schema(schemas)),
         Answer::Html => json!({"text/html": {"schema": {"type": "string"}}}),
         Answer::Parquet => json!({MEDIA_TYPE: {"schema": {"type": "string", "format": "binary"}}}),
         Answer::Events => json!({"text/event-stream": {"schema": {"type": "string"}}}),
     };
-    let mut problem = |description: &str| {
-        let body = schemas.subschema_for::<Body<'_>>();
-        json!({"description": description, "content": in_json(body)})
+    let success = match endpoint.body {
+        Some(Body::Mark) => "201",
+        _ => "200",
     };
-    let mut responses = json!({
-        "200": {"description": "The answer.", "content": answer},
-        "400": problem("A parameter breaks a rule; the message names both."),
-        "401": problem("The token of [admin] is missing or wrong."),
-        "503": problem("The answer took too long, the ledger cannot be read, or too many ask."),
-    });
-    if operation.path == "/api/v1/pods" {
-        responses["404"] = problem("This is no fleet.");
-    } else if operation.path == own_use::PATH {
-        responses["401"] = problem("There is no key of which the use could be told.");
-        responses["404"] = problem("`own_use` of [admin] is off.");
-        responses["429"] = problem("This was asked for too often.");
-    } else if matches!(
-        operation.path,
-        "/api/v1/calls" | "/api/v1/calls.parquet" | "/api/v1/capsule"
-    ) {
-        responses["404"] = problem("No [[slo]] of the configuration has the name of `slo`.");
-    } else if operation.path == "/api/v1/calls/{id}" {
-        parameters.insert(0, parameters::call_id());
-        responses["404"] = problem("No finished call that is kept has this id.");
-    } else if operation.path.contains("{id}") {
-        parameters.insert(0, parameters::session_id());
-        responses["404"] = problem("No finished call that is kept names this session.");
+    let mut responses = json!({success: {"description": "The answer.", "content": answer}});
+    let all = [
+        ("400", "A parameter breaks a rule; the message names both."),
+        ("401", "The token of [admin] is missing or wrong."),
+        (
+            "503",
+            "The answer took too long, the ledger cannot be read, or too many ask.",
+        ),
+    ];
+    for (status, description) in all.iter().chain(&endpoint.problems) {
+        let content = in_json(schemas.subschema_for::<ProblemBody<'_>>());
+        responses[*status] = json!({"description": description, "content": content});
     }
-    if operation.path.starts_with("/api/v1/gates/{name}") {
-        parameters.insert(0, parameters::gate_name());
-        responses["404"] = problem("No [[gate]] of the configuration has this name.");
-    } else if operation.path.starts_with("/api/v1/slos/{name}") {
-        parameters.insert(0, parameters::objective_name());
-        responses["404"] = problem("No [[slo]] of the configuration has this name.");
-    } else if operation.path.contains("{name}") {
-        parameters.insert(0, parameters::experiment_name());
-        responses["404"] = problem("No configuration and no finished call names this experiment.");
+    if matches!(endpoint.body, Some(Body::Hook)) {
+        let content = in_json(schemas.subschema_for::<Gate>());
+        responses["409"] =
+            json!({"description": "Not so; the verdict and why.", "content": content});
     }
     let mut described = json!({
-        "operationId": operation.id,
-        "summary": operation.summary,
+        "operationId": endpoint.id,
+        "summary": endpoint.summary,
         "parameters": parameters,
         "responses": responses,
     });
-    if operation.path == own_use::PATH {
+    if endpoint.for_keys {
         let keys = ["provider_bearer", "x-api-key", "api-key", "x-goog-api-key"];
         described["security"] = keys.map(|key| json!({ key: [] })).into();
     }
-    if operation.method == "post" {
-        described["responses"]["403"] = problem_of_hook(schemas);
-    }
-    if operation.method == "post" && operation.path == marks::PATH {
-        let responses = &mut described["responses"];
-        responses["201"] = responses["200"].take();
-        responses.as_object_mut().map(|all| all.remove("200"));
-        let body = schemas.subschema_for::<Body<'_>>();
-        responses["413"] =
-            json!({"description": "The body is too long.", "content": in_json(body)});
-        described["requestBody"] = mark_body();
-    } else if operation.method == "post" {
-        described["requestBody"] = hook_body();
-        described["responses"]["409"] = json!({
-            "description": "Not so; the verdict and why.",
-            "content": in_json(schemas.subschema_for::<Gate>()),
-        });
+    match endpoint.body {
+        Some(Body::Mark) => described["requestBody"] = mark_body(),
+        Some(Body::Hook) => described["requestBody"] = hook_body(),
+        None => {}
     }
     described
 }
@@ -217,11 +152,6 @@ fn mark_body() -> Value {
         },
     });
     json!({"required": true, "content": {"application/json": {"schema": schema}}})
-}
-
-fn problem_of_hook(schemas: &mut SchemaGenerator) -> Value {
-    let body = schemas.subschema_for::<Body<'_>>();
-    json!({"description": "No token is configured, and this needs one.", "content": in_json(body)})
 }
 
 fn in_json(schema: Schema) -> Value {

@@ -1,6 +1,7 @@
 //! The parameters of the API.
 
 use crate::admin::api::costs::{DEFAULT_SERIES, MAX_SERIES};
+use crate::admin::api::endpoint::Subject;
 use crate::admin::api::finished::{METRICS, ORDERS, SORTS, YES_OR_NO};
 use crate::admin::api::marks::{MAX_MS, kinds};
 use crate::admin::api::query_params::{
@@ -39,47 +40,14 @@ pub(super) fn query(name: &str) -> Value {
 }
 
 /// The parameter in a path.
-pub(super) fn session_id() -> Value {
+pub(super) fn of_path(subject: &Subject) -> Value {
+    let schema = match subject.is_uuid {
+        true => json!({"type": "string", "format": "uuid"}),
+        false => json!({"type": "string", "minLength": 1}),
+    };
     json!({
-        "name": "id", "in": "path", "required": true,
-        "description": "The session, as the agents named it, percent-encoded.",
-        "schema": {"type": "string", "minLength": 1},
-    })
-}
-
-/// The parameter in a path.
-pub(super) fn call_id() -> Value {
-    json!({
-        "name": "id", "in": "path", "required": true,
-        "description": "The id of the call's record.",
-        "schema": {"type": "string", "format": "uuid"},
-    })
-}
-
-/// The parameter in a path.
-pub(super) fn objective_name() -> Value {
-    json!({
-        "name": "name", "in": "path", "required": true,
-        "description": "The objective, percent-encoded.",
-        "schema": {"type": "string", "minLength": 1},
-    })
-}
-
-/// The parameter in a path.
-pub(super) fn experiment_name() -> Value {
-    json!({
-        "name": "name", "in": "path", "required": true,
-        "description": "The experiment, percent-encoded.",
-        "schema": {"type": "string", "minLength": 1},
-    })
-}
-
-/// The parameter in a path.
-pub(super) fn gate_name() -> Value {
-    json!({
-        "name": "name", "in": "path", "required": true,
-        "description": "The gate, percent-encoded.",
-        "schema": {"type": "string", "minLength": 1},
+        "name": subject.parameter, "in": "path", "required": true,
+        "description": subject.about, "schema": schema,
     })
 }
 
