@@ -17,8 +17,8 @@ const MAX_OPEN: usize = 4;
 const STEPS: i32 = 2_000;
 /// The version of a file that was just created and has no tables yet: a proxy that starts is about to make them.
 const EMPTY: i64 = 0;
-/// How often it is looked at until it has them, and how long after it was.
-const LOOKS: u32 = 200;
+/// How long it is waited for until it has them, and how long between two looks.
+const FOR_ITS_MAKER: Duration = Duration::from_secs(2);
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
 /// Connections to one file.
@@ -126,7 +126,7 @@ impl Connections {
     fn explain(&self, error: &rusqlite::Error) -> QueryError {
         match error.sqlite_error_code() {
             Some(ErrorCode::OperationInterrupted) => QueryError::TimeLimit(self.limit),
-            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => QueryError::Busy,
+            _ if is_locked(error) => QueryError::Busy,
             _ => self.unreadable(error),
         }
     }
@@ -166,19 +166,20 @@ impl Connections {
         self.returned.notify_one();
     }
 
+    /// Waits for a proxy that makes the file: it locks the file, and the file has no version yet.
     fn connect(&self) -> Result<Connection, QueryError> {
-        let open = || {
+        let until = (self.clock)() + FOR_ITS_MAKER;
+        let (connection, version) = loop {
             let opened = self.open();
-            opened.map_err(|error| self.unreadable(&error))
-        };
-        let (mut connection, mut version) = open()?;
-        for _ in 0..LOOKS {
-            if version != EMPTY {
-                break;
+            let is_being_made = match &opened {
+                Ok((_, version)) => *version == EMPTY,
+                Err(error) => is_locked(error),
+            };
+            if !is_being_made || (self.clock)() >= until {
+                break opened.map_err(|error| self.unreadable(&error))?;
             }
             std::thread::sleep(LOOK_AGAIN);
-            (connection, version) = open()?;
-        }
+        };
         let todo = match version.cmp(&VERSION) {
             Ordering::Equal => return Ok(connection),
             Ordering::Less => "a proxy of this version that runs with it brings it forward",
@@ -203,6 +204,13 @@ impl Connections {
     }
 }
 
+fn is_locked(error: &rusqlite::Error) -> bool {
+    matches!(
+        error.sqlite_error_code(),
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked)
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -220,6 +228,24 @@ mod tests {
                 Store::open(&path).expect("made");
             });
             connections.ask(|_| Ok(())).expect("it is read");
+        });
+    }
+
+    #[test]
+    fn a_file_that_is_locked_while_a_proxy_makes_it_is_waited_for() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("ledger.sqlite");
+        drop(Store::open(&path).expect("made"));
+        let maker = Connection::open(&path).expect("opens");
+        let lock = "PRAGMA journal_mode = DELETE; BEGIN EXCLUSIVE";
+        maker.execute_batch(lock).expect("locked");
+        let connections = Connections::new(&path, Instant::now, Duration::from_secs(5));
+        std::thread::scope(|threads| {
+            let asking = threads.spawn(|| connections.ask(|_| Ok(())));
+            // Longer than SQLite waits by itself.
+            std::thread::sleep(Duration::from_millis(600));
+            maker.execute_batch("COMMIT").expect("given back");
+            asking.join().expect("no panic").expect("it is read");
         });
     }
 
