@@ -174,7 +174,7 @@ pub struct ReportArgs {
     pub with_warm_up: bool,
 }
 
-/// What calls have in common: a word of `--by`.
+/// A word of `--by`: a dimension.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct By(pub Dimension);
 

@@ -102,7 +102,7 @@ def test_a_streamed_call_has_times_that_can_be(pair, name):
     assert tps["unavailable"] is None
     assert tps["total"] <= tps["output"]
     # The text after the first frame took no longer than the rest of the call. On a busy machine the first frame has many events
-    # (one for each of the engine's tokens); of the others each has at least one, and a few have no text.
+    # (one for each of the engine's tokens). Each other frame has at least one event, and a few have no text.
     tokens = record["tokens"]
     events = max(record["frames"], tokens["reported"]["output"] or 0)
     after_first = tokens["normalised"]["output"] * (record["frames"] - 8) / events

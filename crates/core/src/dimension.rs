@@ -1,4 +1,4 @@
-//! What calls are filtered and grouped by. A dimension is defined once, in the table below. The ledger's columns, the API's
+//! Dimensions, by which calls are filtered and grouped. Each is defined once, in the table below. The ledger's columns, the API's
 //! parameters, the options of commands, the page's lists and the attributes of spans are made of this table.
 
 use crate::call::CallRecord;
@@ -13,7 +13,7 @@ pub const TOOLS_BETWEEN: char = '+';
 pub enum Kept {
     /// A column of `series`, for what has few values: all sums by time know it.
     Series,
-    /// The same for what anybody can name. Where there are too many series, further ones have `other`.
+    /// The same for names that anybody can invent. If there are too many series, further ones have `other`.
     OpenSeries,
     /// A column of `calls` and of `daily_spending`, for what has many values: only the sums of tokens and costs by day know it.
     Spending,
@@ -38,14 +38,14 @@ pub struct Definition {
     pub filter: bool,
     /// The attribute of spans that has it.
     pub attribute: Option<&'static str>,
-    /// What a call has of it.
+    /// The value that a call has.
     pub value: fn(&CallRecord) -> Option<Cow<'_, str>>,
 }
 
 /// Makes [`Dimension`] and [`DIMENSIONS`] of one table.
 macro_rules! dimensions {
     ($(#[doc = $about:literal] $dimension:ident { $($field:ident: $is:expr,)* })*) => {
-        /// What calls may have in common.
+        /// A property that calls may have in common.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Dimension {
             #[default]
@@ -62,7 +62,7 @@ macro_rules! dimensions {
 }
 
 dimensions! {
-    /// The model that answered, else the one asked for
+    /// The model that answered, otherwise the model that was asked for
     Model {
         name: "model",
         title: Some("Models"),
@@ -292,7 +292,7 @@ impl Dimension {
         is_of(self.definition(), List::Series)
     }
 
-    /// What a call has of it.
+    /// The value that a call has.
     pub fn of(self, call: &CallRecord) -> Option<Cow<'_, str>> {
         (self.definition().value)(call)
     }
@@ -353,7 +353,7 @@ fn name(name: &Option<String>) -> Option<Cow<'_, str>> {
     name.as_deref().map(Cow::Borrowed)
 }
 
-/// The model that answered, else the one that was asked for.
+/// The model that answered, otherwise the model that was asked for.
 pub fn model_of(call: &CallRecord) -> Option<&str> {
     call.model.as_deref().or(call.model_requested.as_deref())
 }

@@ -38,7 +38,7 @@ pub struct Column {
     value: CallValue,
 }
 
-/// Where the ledger has a column's value, of a call `c` and its series `s`.
+/// The place of a column's value in the ledger: `c` is the call, `s` its series.
 #[derive(Clone, Copy, Debug)]
 enum Source {
     /// An expression of SQL.
@@ -49,7 +49,7 @@ enum Source {
     Of(Dimension),
 }
 
-/// What a column has of a call.
+/// The value of a column for a call.
 #[derive(Clone, Copy, Debug)]
 enum CallValue {
     /// What this says.
@@ -133,7 +133,7 @@ const UUID: &str = "lower(substr(hex(c.id), 1, 8) || '-' || substr(hex(c.id), 9,
 const STARTED_AT: &str = "strftime('%Y-%m-%dT%H:%M:%S', c.started_ms / 1000, 'unixepoch') \
     || printf('.%03dZ', c.started_ms % 1000)";
 
-/// What the view has besides [`COLUMNS`]: the pod that wrote the file of a fleet, and the key of the row.
+/// Columns of the view that exports do not have: the pod that measured the call (in a fleet), and the key of the row.
 const OF_FILE: &[Column] = &[
     dimension(Dimension::Cluster),
     dimension(Dimension::Namespace),

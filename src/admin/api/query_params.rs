@@ -16,7 +16,7 @@ pub(super) const MAX_LIMIT: usize = 1000;
 pub(super) const MAX_NAME: usize = 200;
 /// Characters of a cursor at most.
 pub(super) const MAX_CURSOR: usize = 1024;
-/// Parameters that filter calls, besides the names of dimensions.
+/// Parameters that filter calls and are not dimensions.
 const OTHER_FILTERS: [&str; 5] = ["since", "until", "outcome", "session", "operation_class"];
 /// Parameters that filter calls.
 pub(super) const FILTERS: [&str; OTHER_FILTERS.len() + dimension::FILTERS.len()] = {

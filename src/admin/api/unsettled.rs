@@ -95,7 +95,7 @@ impl<'a> From<&'a StreamNow> for UnderWay<'a> {
 }
 
 impl<'a> UnderWay<'a> {
-    /// What it has of a dimension; `None` where that is not known before it ends.
+    /// Its value of a dimension. `None` if the value is not known before the call ends.
     fn of(&self, by: Dimension) -> Option<Option<&'a str>> {
         let [team, cost_center, tenant] = self.payer;
         let of_pod =

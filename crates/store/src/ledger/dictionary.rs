@@ -18,7 +18,7 @@ pub(crate) const OTHER: &str = "other";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub(crate) enum Kind {
-    /// What calls are filtered and grouped by.
+    /// A dimension, by which calls are filtered and grouped.
     Of(Dimension),
     Endpoint,
     Dialect,
@@ -71,7 +71,7 @@ impl Kind {
     }
 }
 
-/// What calls of a series have in common, as ids: the dimensions that are kept in series, then the class of the operation. Calls
+/// The names that calls of a series have in common, as ids: the dimensions in series, then the class of the operation. Calls
 /// from before there was a dimension have none, and only a ledger of several pods has pods.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct SeriesNames(pub(crate) [Option<i64>; COMMON.len()]);

@@ -332,7 +332,7 @@ fn remove_emptied(path: &Path) {
     let logs = LOGS.map(|ending| with_ending(path, ending));
     if is_empty && logs.iter().any(|log| log.exists()) {
         for file in logs.iter().map(PathBuf::as_path).chain([path]) {
-            // What stays is reported when it is opened.
+            // A file that cannot be removed is reported when it is opened.
             let _ = std::fs::remove_file(file);
         }
     }

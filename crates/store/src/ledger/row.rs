@@ -89,7 +89,7 @@ pub(crate) struct Share {
     pub(crate) error: bool,
     /// Whether it is a generation.
     pub(crate) generates: bool,
-    /// The ids of its names of [`SPENDING`], where it is read from the ledger.
+    /// The ids of its names of [`SPENDING`]. Only calls that are read from the ledger have them.
     pub(crate) spending: [Option<i64>; SPENDING.len()],
     pub(crate) input: Option<i64>,
     pub(crate) cached_input: Option<i64>,

@@ -27,7 +27,7 @@ impl Names {
     }
 }
 
-/// Of names that may be absent.
+/// Leaves out dimensions without a name.
 impl FromIterator<(Dimension, Option<String>)> for Names {
     fn from_iter<I: IntoIterator<Item = (Dimension, Option<String>)>>(names: I) -> Names {
         let names = names.into_iter();
