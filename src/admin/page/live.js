@@ -11,7 +11,7 @@ async function* events(body) {
   const reader = body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   for (;;) {
-    const { done, value } = await silenceEnds(reader);
+    const { done, value } = await answered(reader.read());
     if (done) return;
     const blocks = (rest + value).replaceAll("\r\n", "\n").split("\n\n");
     rest = blocks.pop();
@@ -24,12 +24,13 @@ async function* events(body) {
   }
 }
 
-function silenceEnds(reader) {
+/** What `waiting` gives; the link has failed when it gives nothing for too long. */
+function answered(waiting) {
   let timer;
   const silent = new Promise((_, reject) => {
     timer = setTimeout(() => reject(new Failed(0, "the proxy fell silent")), SILENT_FOR);
   });
-  return Promise.race([reader.read(), silent]).finally(() => {
+  return Promise.race([waiting, silent]).finally(() => {
     clearTimeout(timer);
   });
 }
@@ -37,7 +38,7 @@ function silenceEnds(reader) {
 export class Live {
   /** `take(event, data)` for each event; `tell(state, message)` when the link changes. */
   constructor(take, tell) {
-    Object.assign(this, { take, tell, tries: 0, running: false });
+    Object.assign(this, { take, tell, tries: 0, running: false, connected: false });
   }
 
   start() {
@@ -64,11 +65,13 @@ export class Live {
 
   async follow() {
     this.resting = false;
+    this.connected = false;
     const stop = new AbortController();
     this.stop = stop;
     try {
-      const response = await open("api/v1/events", {}, stop.signal);
+      const response = await answered(open("api/v1/events", {}, stop.signal));
       this.tries = 0;
+      this.connected = true;
       clearTimeout(this.poller);
       this.tell("live");
       for await (const { event, data } of events(response.body)) this.take(event, JSON.parse(data));
@@ -78,25 +81,30 @@ export class Live {
       console.debug("events:", error.message);
     }
     stop.abort();
+    this.connected = false;
     if (this.resting) return;
     this.poll();
     const wait = AGAIN_AFTER[Math.min(this.tries++, AGAIN_AFTER.length - 1)];
     this.timer = setTimeout(() => this.follow(), wait);
   }
 
+  /** Asks until events come; what is answered after they came is not shown. */
   async poll() {
     clearTimeout(this.poller);
-    if (this.resting) return;
+    const idle = () => this.resting || this.connected;
+    if (idle()) return;
     try {
       const [streams, slos, calls] = await Promise.all([get("streams", { limit: 1000 }), get("slos"), get("calls", { limit: 50 })]);
+      if (idle()) return;
       this.tell("polling");
       this.take("streams", streams);
       this.take("slos", slos);
       this.take("calls", calls);
     } catch (error) {
-      if (error.status === 401) return;
+      if (error.status === 401 || idle()) return;
       this.tell("lost", error.message);
     }
+    clearTimeout(this.poller); // of a question asked meanwhile
     this.poller = setTimeout(() => this.poll(), POLL_EVERY);
   }
 }

@@ -65,8 +65,30 @@ async function polling(world) {
   const session = `polled-${Date.now()}`;
   await call(world.full.proxy, { session });
   await page.locator("#last-calls tbody tr", { hasText: session }).waitFor();
+  // What polling asked for is answered only when events come again.
+  let answer;
+  const answers = new Promise((resolve) => (answer = resolve));
+  const held = [];
+  await page.route("**/api/v1/slos", async (route) => {
+    held.push(route.request());
+    await answers;
+    await route.continue();
+  });
+  await until("polling waits", () => held.length > 0);
   await page.unroute("**/api/v1/events");
   await state(page, "live");
+  const answered = held.map((request) => page.waitForResponse(request.url()));
+  answer();
+  await Promise.all(answered);
+  const later = `live-again-${Date.now()}`;
+  await call(world.full.proxy, { session: later });
+  await page.locator("#last-calls tbody tr", { hasText: later }).waitFor();
+  await state(page, "live");
+  const asked = [];
+  page.on("request", (request) => asked.push(request.url()));
+  await page.waitForTimeout(3000); // longer than polling waits
+  assert.deepEqual(asked.filter((url) => url.endsWith("/api/v1/slos")), []);
+  assert.equal(await page.locator("#link-state").getAttribute("data-state"), "live");
   clean(wrong);
 }
 
