@@ -2,7 +2,7 @@
 //! fifth of the time of the standard library's; neither is for secrets. Requests name models, so
 //! every map that is filled from them is bounded as well.
 
-use foldhash::fast::RandomState;
+pub use foldhash::fast::RandomState;
 use std::collections::{HashMap, HashSet};
 
 /// A map that every call looks into.

@@ -222,14 +222,17 @@ impl CallState {
         let content_type = text(headers, &header::CONTENT_TYPE);
         self.is_grpc = content_type.is_some_and(|kind| kind.starts_with("application/grpc"));
         self.grpc_status(headers);
-        self.run.generation.cost_usd = litellm_cost(headers);
         let tags = context
             .measure
             .think_tags
             .get(&context.route_stats.upstream);
         self.run.generation.think.tags = tags.copied().unwrap_or_default();
-        if let Some(provider) = served_by(headers) {
-            self.run.generation.served_by(provider);
+        // To look for each by name takes longer than to see that none is there.
+        if headers.keys().any(is_of_gateway) {
+            self.run.generation.cost_usd = litellm_cost(headers);
+            if let Some(provider) = served_by(headers) {
+                self.run.generation.served_by(provider);
+            }
         }
         if status == StatusCode::SWITCHING_PROTOCOLS {
             let extensions = text(headers, &header::SEC_WEBSOCKET_EXTENSIONS);
@@ -259,11 +262,11 @@ impl CallState {
     }
 }
 
-const LITELLM_COST: HeaderName = HeaderName::from_static("x-litellm-response-cost");
+static LITELLM_COST: HeaderName = HeaderName::from_static("x-litellm-response-cost");
 
 /// The cost that LiteLLM reports for an answer that it did not stream. 0 means unknown.
 fn litellm_cost(headers: &HeaderMap) -> Option<f64> {
-    let usd = headers.get(LITELLM_COST)?.to_str().ok()?;
+    let usd = headers.get(&LITELLM_COST)?.to_str().ok()?;
     let usd: f64 = usd.parse().ok()?;
     (usd.is_finite() && usd > 0.0).then_some(usd)
 }
@@ -277,6 +280,10 @@ static SERVED_BY: [HeaderName; 4] = [
     HeaderName::from_static("x-portkey-provider"),
     HeaderName::from_static("cf-aig-provider"),
 ];
+
+fn is_of_gateway(name: &HeaderName) -> bool {
+    *name == LITELLM_COST || SERVED_BY.contains(name)
+}
 
 /// The provider behind a gateway. Only the host of an address is taken: the rest may hold a key.
 fn served_by(headers: &HeaderMap) -> Option<&str> {

@@ -2,10 +2,10 @@
 //! counted while they stream, and a counter cannot move to another label.
 
 use parking_lot::Mutex;
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{BuildHasher, Hash};
 use std::num::NonZeroU64;
-use std::sync::Arc;
-use tokengauge_core::hash::FastMap;
+use std::sync::{Arc, LazyLock};
+use tokengauge_core::hash::{FastMap, RandomState};
 
 /// The most names that are known; beyond it all are forgotten.
 const MAX_KNOWN: usize = 1024;
@@ -35,9 +35,8 @@ impl NameHash {
     }
 
     fn hashed(name: impl Hash) -> NameHash {
-        let mut hasher = DefaultHasher::new();
-        name.hash(&mut hasher);
-        NameHash(NonZeroU64::new(hasher.finish() | 1))
+        static SEED: LazyLock<RandomState> = LazyLock::new(RandomState::default);
+        NameHash(NonZeroU64::new(SEED.hash_one(name) | 1))
     }
 }
 

@@ -2,6 +2,7 @@
 //! another.
 
 use super::event_template::EventCache;
+use super::find::{self, contains};
 use super::framing::Item;
 use super::json::{Object, Text, error_kind};
 use super::registration::OverruledBy;
@@ -250,7 +251,7 @@ fn foreign_error(name: &str, payload: &[u8]) -> Option<String> {
         r#type: Text<'a>,
     }
     let is_named = name.eq_ignore_ascii_case("error");
-    if !is_named && memchr::memmem::find(payload, b"\"error\"").is_none() {
+    if !is_named && !contains(payload, &find::ERROR) {
         return None;
     }
     let members: Members<'_> = serde_json::from_slice(payload).unwrap_or_default();
@@ -287,8 +288,8 @@ fn failure(payload: &[u8]) -> Option<String> {
         #[serde(borrow, default)]
         status_code: Text<'a>,
     }
-    let members: [&[u8]; 3] = [b"\"success\"", b"\"error_code\"", b"\"base_resp\""];
-    if !(members.iter()).any(|member| memchr::memmem::find(payload, member).is_some()) {
+    let members = [&find::SUCCESS, &find::ERROR_CODE, &find::BASE_RESP];
+    if !members.iter().any(|member| contains(payload, member)) {
         return None;
     }
     let envelope: Envelope<'_> = serde_json::from_slice(payload).ok()?;

@@ -5,12 +5,12 @@
 //! no choices, and puts `"usage":null` into every other; [`UsageFilter`] takes both
 //! out again. It reads server-sent events as they are: not compressed.
 
+use super::find::{USAGE, contains};
 use bytes::Bytes;
-use memchr::memmem::{self, Finder};
+use memchr::memmem;
 use memchr::{memchr, memchr2};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
-use std::sync::LazyLock;
 use tokengauge_core::observer::Filter;
 
 /// The longest event that is edited; longer ones are forwarded unchanged.
@@ -196,9 +196,6 @@ impl UsageFilter {
     }
 }
 
-/// Finds the member. Made once, since making it takes longer than searching an event.
-static USAGE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("\"usage\""));
-
 /// What is to be done to an event.
 #[derive(Debug, PartialEq, Eq)]
 enum Edit {
@@ -210,7 +207,7 @@ enum Edit {
 
 fn edit(event: &[u8]) -> Edit {
     // The cheap check first: it rules out most events of a backend without the option.
-    if USAGE.find(event).is_none() {
+    if !contains(event, &USAGE) {
         return Edit::Leave;
     }
     let Some((start, payload)) = only_data(event) else {

@@ -17,6 +17,7 @@ mod error_body;
 mod event_stream;
 mod event_template;
 mod events;
+mod find;
 mod framing;
 mod gemini;
 mod gemini_interactions;

@@ -4,12 +4,12 @@
 use super::detect::{Detected, GoogleMethod, Target, behind_deployment};
 use super::emit::{self, segment, truncated};
 use super::event_template::{Template, range_in};
+use super::find::MESSAGE;
 use super::json::{Count, List, Object, Text, arguments, error_kind, parse};
 use super::openai_json::TextOrList;
 use super::openai_usage::{CHAT_COUNTS, ChatUsage, ResponseIdentity};
 use super::sniff::Members;
 use super::{Malformed, Reader, Registration, Sink};
-use memchr::memmem;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
@@ -239,7 +239,7 @@ fn text_so_far(payload: &[u8], text: &Range<usize>) -> Option<Range<usize>> {
         #[serde(borrow)]
         content: &'a RawValue,
     }
-    memmem::find(payload, b"\"message\"")?;
+    MESSAGE.find(payload)?;
     let [choice] = serde_json::from_slice::<Chunk<'_>>(payload).ok()?.choices;
     let delta = range_in(payload, choice.delta.get())?;
     let content = choice.message.content.get();

@@ -1,9 +1,10 @@
 //! Detects the dialect of an event or a body by members that no other dialect has.
 
+use super::find::OBJECT;
 use super::json::{List, Text};
 use super::registration::OverruledBy;
 use super::{DIALECTS, Registration};
-use memchr::{memchr, memchr2, memmem};
+use memchr::{memchr, memchr2};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use tokengauge_core::call::Dialect;
@@ -97,16 +98,15 @@ pub(super) fn sniff(name: &str, payload: &[u8]) -> Option<Dialect> {
 /// Whether an event without a name says of itself that it is of `dialect`, before anything nested:
 /// what [`sniff`] would find by reading all of it.
 pub(super) fn confirms(dialect: &Registration, payload: &[u8]) -> bool {
-    const OBJECT: &[u8] = b"\"object\"";
     let Some((b'{', members)) = payload.split_first() else {
         return false;
     };
     let outermost = memchr2(b'{', b'[', members).map_or(members, |nested| &members[..nested]);
-    let Some(found) = memmem::find(outermost, OBJECT) else {
+    let Some(found) = OBJECT.find(outermost) else {
         return false;
     };
     // A quote within a string has a backslash before it, so this is a member, if a colon follows.
-    let value = outermost[found + OBJECT.len()..].trim_ascii_start();
+    let value = outermost[found + OBJECT.needle().len()..].trim_ascii_start();
     let value = value.strip_prefix(b":").map(<[u8]>::trim_ascii_start);
     let Some(value) = value.and_then(|value| value.strip_prefix(b"\"")) else {
         return false;

@@ -1,10 +1,12 @@
 //! The names under which usage is reported, by who reports it. A number under a name that is in
 //! none of these tables is noticed, so that the next name is seen in production.
 
+use super::find::USAGE_BEGIN;
 use super::json::Count;
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
+use std::cell::RefCell;
 
 /// What a count means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -346,7 +348,14 @@ pub(super) fn unknown_usage(payload: &[u8]) -> Vec<String> {
     // A longer one could become structures of many times its size.
     const MOST_BYTES: usize = 64 * 1024;
     let mut unknown = Vec::new();
-    if payload.len() > MOST_BYTES || memchr::memmem::find(payload, b"\"usage").is_none() {
+    let Some(begin) = USAGE_BEGIN
+        .find(payload)
+        .filter(|_| payload.len() <= MOST_BYTES)
+    else {
+        return unknown;
+    };
+    let shape = Shape::of(&payload[begin..]);
+    if shape.is_some_and(Shape::is_known) {
         return unknown;
     }
     let Ok(holder) = serde_json::from_slice::<Holder<'_>>(payload) else {
@@ -361,7 +370,53 @@ pub(super) fn unknown_usage(payload: &[u8]) -> Vec<String> {
             });
         }
     }
+    if let Some(shape) = shape.filter(|_| unknown.is_empty()) {
+        shape.learn();
+    }
     unknown
+}
+
+/// A hash of the text from a usage to the end of its payload, without the numbers in it. To read
+/// a usage for its names takes longer than everything else that is done with it, and nearly all
+/// usages of an upstream have the same names.
+#[derive(Clone, Copy)]
+struct Shape(u64);
+
+thread_local! {
+    /// Shapes without a name that is in no table, each where its last bits say.
+    static KNOWN_SHAPES: RefCell<[u64; 64]> = const { RefCell::new([0; 64]) };
+}
+
+impl Shape {
+    fn of(text: &[u8]) -> Option<Shape> {
+        const MOST_BYTES: usize = 1024;
+        if text.len() > MOST_BYTES {
+            return None;
+        }
+        let (mut hash, mut before) = (0xcbf2_9ce4_8422_2325_u64, b' ');
+        for &byte in text {
+            // Digits within a name, as in `ephemeral_1h_input_tokens`, are part of it.
+            let is_number =
+                byte.is_ascii_digit() && !(before.is_ascii_alphabetic() || before == b'_');
+            if !is_number {
+                hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+                before = byte;
+            }
+        }
+        Some(Shape(hash ^ (hash >> 32)))
+    }
+
+    fn place(self) -> usize {
+        usize::from(self.0.to_le_bytes()[0] % 64)
+    }
+
+    fn is_known(self) -> bool {
+        KNOWN_SHAPES.with_borrow(|shapes| shapes[self.place()] == self.0)
+    }
+
+    fn learn(self) {
+        KNOWN_SHAPES.with_borrow_mut(|shapes| shapes[self.place()] = self.0);
+    }
 }
 
 fn is_known(path: &str) -> bool {
@@ -486,6 +541,22 @@ mod tests {
                 "",
             ),
             (r#"{"text":"\"usage\":{\"odd\":1}"}"#, ""),
+            (
+                r#"{"usage":{"cache_creation":{"ephemeral_1h_input_tokens":7}}}"#,
+                "",
+            ),
+            (
+                r#"{"usage":{"cache_creation":{"ephemeral_1h_input_tokens":8}}}"#,
+                "",
+            ),
+            (
+                r#"{"usage":{"cache_creation":{"ephemeral_2h_input_tokens":7}}}"#,
+                "cache_creation.ephemeral_2h_input_tokens",
+            ),
+            (
+                r#"{"usage":{"cache_creation":{"ephemeral_2h_input_tokens":8}}}"#,
+                "cache_creation.ephemeral_2h_input_tokens",
+            ),
         ] {
             assert_eq!(
                 unknown_usage(payload.as_bytes()).join(","),

@@ -4,15 +4,14 @@
 use super::super::emit;
 use super::super::event_template::EventCache;
 use super::super::events::{repaired, with_errors};
+use super::super::find::{INVOCATION_METRICS, contains};
 use super::super::json::{Count, List, Object, Text, parse};
 use super::super::{Malformed, Reader, Registration, Sink};
 use super::is_exception;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use memchr::memmem::Finder;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
-use std::sync::LazyLock;
 use tokengauge_core::call::{Channel, Dialect, Event, Usage};
 
 /// Room for a chunk that is kept for the next.
@@ -89,7 +88,7 @@ impl Invoke {
             }
             _ => sink(event),
         })?;
-        if METRICS.find(chunk).is_some() {
+        if contains(chunk, &INVOCATION_METRICS) {
             over |= self.metrics(chunk, sink);
         }
         if over && !self.ended {
@@ -169,10 +168,6 @@ struct ChunkEnvelope<'a> {
     #[serde(borrow)]
     bytes: Text<'a>,
 }
-
-/// Finds the member with Bedrock's own counts. Made once, since making it takes longer than searching a chunk.
-static METRICS: LazyLock<Finder<'static>> =
-    LazyLock::new(|| Finder::new("\"amazon-bedrock-invocationMetrics\""));
 
 #[derive(Deserialize)]
 struct MetricsChunk {
