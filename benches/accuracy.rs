@@ -41,7 +41,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokengauge::sim::{Profile, Simulator, Truth};
+use tokengauge_sim::{Profile, Simulator, Truth};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Builder, Runtime};
 

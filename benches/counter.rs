@@ -9,7 +9,7 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 use tiktoken_rs::{CoreBPE, o200k_base_singleton};
-use tokengauge::tokens::{self, Counter};
+use tokengauge_tokenizer::{self as tokens, Counter};
 
 mod texts;
 

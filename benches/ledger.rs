@@ -12,9 +12,9 @@
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
-use tokengauge::call::{CallRecord, Outcome};
-use tokengauge::ledger::{Limits, Now, QueryError, Reader, Store, StoredCall};
-use tokengauge::query::{
+use tokengauge_core::call::{CallRecord, Outcome};
+use tokengauge_store::ledger::{Limits, Now, QueryError, Reader, Store, StoredCall};
+use tokengauge_store::query::{
     CostQuery, Dimension, Filter, Paging, SeriesMetric, SessionQuery, SessionSort,
 };
 use tokengauge_test_support::records::Records;

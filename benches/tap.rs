@@ -11,9 +11,9 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use tokengauge::config::Measure;
-use tokengauge::export::prometheus::Prometheus;
-use tokengauge::meter::{Meter, RecentCalls, Subscriber};
-use tokengauge::observer::{CallStart, End, Frame, ObservedCall, Observer, Side};
+use tokengauge_core::observer::{CallStart, End, Frame, ObservedCall, Observer, Side};
+use tokengauge_meter::{Meter, RecentCalls, Subscriber};
+use tokengauge_telemetry::export::prometheus::Prometheus;
 use tokengauge_test_support::wire::event_stream;
 
 /// The one that ships.

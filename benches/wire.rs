@@ -5,9 +5,9 @@
 
 use base64::Engine;
 use std::time::Instant;
-use tokengauge::call::{Dialect, Event};
-use tokengauge::wire::{Decoder, Framing, Limits};
+use tokengauge_core::call::{Dialect, Event};
 use tokengauge_test_support::wire::event_stream;
+use tokengauge_wire::{Decoder, Framing, Limits};
 
 /// The one that ships.
 #[global_allocator]

@@ -14,15 +14,15 @@ mod session;
 mod sink;
 mod slo;
 
-use crate::address;
-use crate::call::Dialect;
 use crate::config::DEFAULT_ADMIN;
 #[cfg(feature = "sim")]
 use crate::config::DEFAULT_LISTEN;
-use crate::ledger;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use tokengauge_core::call::Dialect;
+use tokengauge_net::address;
+use tokengauge_store::ledger;
 
 pub use ab::*;
 pub use bench::*;
@@ -82,7 +82,7 @@ pub fn command() -> clap::Command {
 /// The version, the commit that it was built from, and the day of the list of prices.
 fn version() -> String {
     let (version, commit) = (env!("CARGO_PKG_VERSION"), env!("TOKENGAUGE_COMMIT"));
-    let prices = crate::cost::prices_checked_on().unwrap_or("an unknown day");
+    let prices = tokengauge_meter::cost::prices_checked_on().unwrap_or("an unknown day");
     format!("{version}\ncommit {commit}\nlist of prices of {prices}")
 }
 
@@ -307,7 +307,7 @@ pub struct ManArgs {
 /// Options of `sim`.
 #[cfg(feature = "sim")]
 #[derive(Debug, Clone, Args)]
-#[command(after_help = crate::sim::HELP)]
+#[command(after_help = tokengauge_sim::HELP)]
 pub struct SimArgs {
     /// Where clients connect; port 0 picks one
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8090", value_parser = address::parse)]

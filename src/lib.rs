@@ -56,29 +56,6 @@ mod phase_bars;
 pub mod plot;
 
 pub use command::run;
-pub use tokengauge_core::{
-    call, caller, lengths, memory, observer, throughput, trace, upstream_facts,
-};
-pub use tokengauge_drift as drift;
-pub use tokengauge_gate as gate;
-pub use tokengauge_meter as meter;
-pub use tokengauge_meter::{attribution, cost, quota};
-use tokengauge_net::address;
-pub use tokengauge_net::client as http_client;
-pub use tokengauge_net::tls;
-pub use tokengauge_proxy as proxy;
-pub use tokengauge_sessions as sessions;
-#[cfg(feature = "sim")]
-pub use tokengauge_sim as sim;
-pub use tokengauge_slo as slo;
-pub use tokengauge_store::{history, ledger, marks, query};
-pub use tokengauge_telemetry::{engine, export};
-pub use tokengauge_tokenizer as tokens;
-pub use tokengauge_wire as wire;
-
-use tokengauge_core::background;
-use tokengauge_files::private as private_file;
-
 /// Why a command fails; each variant has an exit code of its own in `main`.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {

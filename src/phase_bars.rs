@@ -1,7 +1,7 @@
 //! The phases of calls as bars, in HTML files that are written.
 
-use crate::query::{Phase, PhaseName};
 use std::fmt::{Result, Write};
+use tokengauge_store::query::{Phase, PhaseName};
 
 /// The style sheet of the bars, beside that of all pages.
 pub(crate) const STYLE: &str = "\

@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 use tokengauge::admin::{self, Access, Admin, AdminRuntime};
 use tokengauge::config::{self, ClientTls, Config, Measure, Protocol, Secret, ServerTls, Token};
-use tokengauge::export::prometheus::Prometheus;
-use tokengauge::slo::Slos;
-use tokengauge::tls::Connector;
+use tokengauge_net::tls::Connector;
+use tokengauge_slo::Slos;
+use tokengauge_telemetry::export::prometheus::Prometheus;
 use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::certificates::Authority;
 use tokengauge_test_support::http_client::{Reply, exchange, fetch, request_with};
@@ -313,7 +313,7 @@ fn metrics_are_answered_while_every_traffic_thread_is_taken() {
         gates: Arc::default(),
         gate_audit: Arc::default(),
         marks: Arc::default(),
-        session_watch: tokengauge::sessions::SessionWatch::new(),
+        session_watch: tokengauge_sessions::SessionWatch::new(),
         fleet: None,
         event_bus: tokengauge::admin::EventBus::new(),
         clock: Instant::now,

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 use tokengauge::admin::{self, Access, Admin, EventBus, Readiness};
 use tokengauge::config::{Config, Measure};
-use tokengauge::export::prometheus::Prometheus;
-use tokengauge::history::ThroughputHistory;
-use tokengauge::meter::{RecentCalls, Subscriber};
-use tokengauge::observer::End;
-use tokengauge::slo::Slos;
+use tokengauge_core::observer::End;
+use tokengauge_meter::{RecentCalls, Subscriber};
+use tokengauge_slo::Slos;
+use tokengauge_store::history::ThroughputHistory;
+use tokengauge_telemetry::export::prometheus::Prometheus;
 use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::http_client::{Reply, fetch, request};
 use tokengauge_test_support::meter::{Bench, DONE, finish, thoughts, words};
@@ -95,7 +95,7 @@ impl Server {
             })),
             gate_audit: Arc::default(),
             marks: Arc::default(),
-            session_watch: tokengauge::sessions::SessionWatch::new(),
+            session_watch: tokengauge_sessions::SessionWatch::new(),
             fleet: None,
             event_bus: Arc::clone(&event_bus),
             clock: Instant::now,
@@ -312,7 +312,7 @@ async fn every_family_has_its_help_and_type_once_and_nothing_is_a_summary() {
             .count();
         assert_eq!(help, 1, "{name}");
         assert!(
-            tokengauge::export::names::all().any(|metric| metric.name == name),
+            tokengauge_telemetry::export::names::all().any(|metric| metric.name == name),
             "{name}"
         );
     }

@@ -6,7 +6,7 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
-use tokengauge::observer::{End, ObservedCall};
+use tokengauge_core::observer::{End, ObservedCall};
 use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::http_client::exchange_bytes;
 use tokengauge_test_support::meter::{DONE, finish, words};

@@ -11,7 +11,7 @@ use std::process::Command as StdCommand;
 use std::time::{Duration, Instant, SystemTime};
 use tempfile::TempDir;
 use tokengauge::config::{ClientTls, Protocol};
-use tokengauge::tls::Connector;
+use tokengauge_net::tls::Connector;
 use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::certificates::Authority;
 use tokengauge_test_support::http_client::{exchange, fetch};

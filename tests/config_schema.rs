@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use tokengauge::config::{Config, json_schema, reference};
-use tokengauge::upstream_facts::UpstreamFacts;
+use tokengauge_core::upstream_facts::UpstreamFacts;
 use toml::Table;
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");

@@ -1,7 +1,7 @@
 //! What is secret in a configuration is in no error and in nothing that `Debug` shows.
 
 use tokengauge::config::Config;
-use tokengauge::export::otlp::settings::Settings;
+use tokengauge_telemetry::export::otlp::settings::Settings;
 
 const PLANTED: &str = "PLANTED-SECRET-91c2";
 

@@ -8,12 +8,12 @@
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
-use tokengauge::call::{Channel, Dialect};
-use tokengauge::tokens;
-use tokengauge::wire::{Decoder, Framing, Limits, ResponseHead};
+use tokengauge_core::call::{Channel, Dialect};
 use tokengauge_test_support::skip::skipped;
 use tokengauge_test_support::wire::encode::{CODINGS, encode};
 use tokengauge_test_support::wire::reading::{Reading, read, read_cut};
+use tokengauge_tokenizer as tokens;
+use tokengauge_wire::{Decoder, Framing, Limits, ResponseHead};
 
 /// Bodies up to this size are cut in two at every byte.
 const CUT_EVERYWHERE: usize = 8 * 1024;

@@ -3,12 +3,12 @@
 use crate::objectives::config;
 use std::sync::Arc;
 use std::time::Instant;
-use tokengauge::call::{CallRecord, CostSource, Source};
-use tokengauge::cost::Prices;
-use tokengauge::export::prometheus::Prometheus;
-use tokengauge::export::text::Format;
-use tokengauge::meter::Subscriber;
-use tokengauge::observer::End;
+use tokengauge_core::call::{CallRecord, CostSource, Source};
+use tokengauge_core::observer::End;
+use tokengauge_meter::Subscriber;
+use tokengauge_meter::cost::Prices;
+use tokengauge_telemetry::export::prometheus::Prometheus;
+use tokengauge_telemetry::export::text::Format;
 use tokengauge_test_support::meter::{Bench, DONE, finish, header_map, thoughts, words};
 
 const PRICE: &str = "[[price]]\nmodel = \"m-*\"\ninput = 1000\noutput = 2000\nreasoning = 8000\n";
@@ -134,7 +134,12 @@ fn a_connection_of_several_turns_pays_for_its_time_once() {
         let text = text.as_bytes();
         let mut frame = vec![0x81, text.len() as u8];
         frame.extend_from_slice(text);
-        bench.tunnel(&*call, tokengauge::observer::Side::Upstream, millis, frame);
+        bench.tunnel(
+            &*call,
+            tokengauge_core::observer::Side::Upstream,
+            millis,
+            frame,
+        );
     };
     for millis in [1_000, 2_000] {
         event(millis, r#"{"type":"response.created","response":{}}"#);

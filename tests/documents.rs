@@ -6,9 +6,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use strum::VariantArray;
 use tokengauge::cli::Cli;
-use tokengauge::export::names;
-use tokengauge::observer::FailureKind;
 use tokengauge_core::dimension::DIMENSIONS;
+use tokengauge_core::observer::FailureKind;
+use tokengauge_telemetry::export::names;
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 const API: &str = include_str!("../docs/api.md");

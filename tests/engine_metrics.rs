@@ -5,9 +5,9 @@ use crate::admin_api::value;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokengauge::config::{Config, Measure};
-use tokengauge::engine::Watcher;
-use tokengauge::export::prometheus::Prometheus;
-use tokengauge::export::text::Format;
+use tokengauge_telemetry::engine::Watcher;
+use tokengauge_telemetry::export::prometheus::Prometheus;
+use tokengauge_telemetry::export::text::Format;
 use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::connection::RawConnection;
 use tokengauge_test_support::meter::Bench;
@@ -122,7 +122,7 @@ impl ScrapedEngine {
         let call = self.bench.chat();
         call.ended(
             self.bench.at(100),
-            tokengauge::observer::End::ClientCancelled,
+            tokengauge_core::observer::End::ClientCancelled,
         );
         self.bench.newest().warm_up
     }

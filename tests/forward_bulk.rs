@@ -2,7 +2,7 @@
 
 use std::process::Command;
 use std::sync::Arc;
-use tokengauge::observer::{CallObserver, CallPolicy, CallStart, ObservedCall, Observer};
+use tokengauge_core::observer::{CallObserver, CallPolicy, CallStart, ObservedCall, Observer};
 use tokengauge_test_support::connection::RawConnection;
 use tokengauge_test_support::proxy::Setup;
 use tokengauge_test_support::upstream::Upstream;

@@ -1,6 +1,6 @@
 //! What goes through comes out byte for byte, and at once.
 
-use tokengauge::observer::End;
+use tokengauge_core::observer::End;
 use tokengauge_test_support::connection::RawConnection;
 use tokengauge_test_support::proxy::{Proxy, Setup};
 use tokengauge_test_support::upstream::{Upstream, fields};

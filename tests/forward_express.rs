@@ -2,7 +2,7 @@
 //! comes of reading the upstream's socket where its chunks are wanted.
 
 use std::time::Duration;
-use tokengauge::observer::End;
+use tokengauge_core::observer::End;
 use tokengauge_test_support::connection::RawConnection;
 use tokengauge_test_support::proxy::{Proxy, Setup};
 use tokengauge_test_support::upstream::Upstream;
@@ -64,7 +64,7 @@ async fn a_first_chunk_that_comes_in_parts_is_not_continued_as_if_it_were_framin
             tokio::time::sleep(Duration::from_millis(3)).await;
         }
         let raw = agent.read_until(b"0\r\n\r\n").await;
-        let mut chunked = tokengauge::proxy::ChunkedDecoder::default();
+        let mut chunked = tokengauge_proxy::ChunkedDecoder::default();
         let read = chunked.read(&raw).expect("chunks");
         assert_eq!(read.payload, "hello worldabc", "cut at {cut}: {raw:?}");
         assert!(read.trailers.is_some(), "over");

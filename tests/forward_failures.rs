@@ -1,8 +1,8 @@
 //! What breaks is seen as it broke, said clearly, and leaves nothing behind.
 
 use std::time::{Duration, Instant};
-use tokengauge::observer::{End, FailureKind};
-use tokengauge::proxy::settings::DEFAULT_MAX_IDLE;
+use tokengauge_core::observer::{End, FailureKind};
+use tokengauge_proxy::settings::DEFAULT_MAX_IDLE;
 use tokengauge_test_support::agent::refusal;
 use tokengauge_test_support::connection::RawConnection;
 use tokengauge_test_support::port::nowhere;

@@ -305,7 +305,7 @@ async fn messages_that_come_byte_by_byte_leave_as_they_came() {
         assert!(head.starts_with(&format!("PUT {target} HTTP/1.1\r\n")));
         assert!(head.contains("\r\nX-Case: y\r\n"), "{head}");
         let content = |raw: Vec<u8>| {
-            let mut decoder = tokengauge::proxy::ChunkedDecoder::default();
+            let mut decoder = tokengauge_proxy::ChunkedDecoder::default();
             decoder.read(&raw).expect("chunks").payload
         };
         assert_eq!(content(backend.read_until(b"0\r\n\r\n").await), "onetwo");

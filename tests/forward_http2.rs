@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
-use tokengauge::observer::{End, FailureKind};
+use tokengauge_core::observer::{End, FailureKind};
 use tokengauge_test_support::agent::{self, AnyBody, none, whole};
 use tokengauge_test_support::connection::RawConnection;
 use tokengauge_test_support::port::HeldPort;

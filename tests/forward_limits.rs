@@ -3,7 +3,7 @@
 use http::Request;
 use http_body_util::BodyExt;
 use std::time::{Duration, Instant};
-use tokengauge::observer::{End, FailureKind};
+use tokengauge_core::observer::{End, FailureKind};
 use tokengauge_test_support::agent::{self, none, refusal};
 use tokengauge_test_support::connection::RawConnection;
 use tokengauge_test_support::proxy::{Proxy, Setup};

@@ -5,7 +5,7 @@ use http_body_util::BodyExt;
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use std::time::{Duration, Instant};
-use tokengauge::observer::{End, Filter, Phase};
+use tokengauge_core::observer::{End, Filter, Phase};
 use tokengauge_test_support::agent::none;
 use tokengauge_test_support::connection::RawConnection;
 use tokengauge_test_support::proxy::{Proxy, Setup};

@@ -6,8 +6,8 @@ use crate::faults::frames::{
 };
 use std::time::{Duration, Instant};
 use tokengauge::config::{ClientTls, Protocol, ServerTls, Timeouts};
-use tokengauge::observer::{End, FailureKind};
-use tokengauge::tls::Connector;
+use tokengauge_core::observer::{End, FailureKind};
+use tokengauge_net::tls::Connector;
 use tokengauge_test_support::certificates::Authority;
 use tokengauge_test_support::connection::RawConnection;
 use tokengauge_test_support::proxy::{Proxy, Setup};

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 use tokengauge::config::Timeouts;
-use tokengauge::observer::{End, FailureKind};
+use tokengauge_core::observer::{End, FailureKind};
 use tokengauge_test_support::agent::refusal;
 use tokengauge_test_support::connection::RawConnection;
 use tokengauge_test_support::proxy::Setup;

@@ -13,7 +13,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tokengauge::config::{ClientTls, Protocol};
-use tokengauge::observer::{End, FailureKind};
+use tokengauge_core::observer::{End, FailureKind};
 use tokengauge_test_support::certificates::Authority;
 use tokengauge_test_support::connection::RawConnection;
 use tokengauge_test_support::proxy::Setup;

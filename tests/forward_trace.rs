@@ -1,7 +1,7 @@
 //! A call's trace is continued upstream if tracing is on, and forwarded unchanged if it is off.
 
 use http::HeaderValue;
-use tokengauge::observer::UpstreamTrace;
+use tokengauge_core::observer::UpstreamTrace;
 use tokengauge_test_support::connection::RawConnection;
 use tokengauge_test_support::proxy::Setup;
 use tokengauge_test_support::recorder::RecorderBehaviour;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 use tokengauge::config::Timeouts;
-use tokengauge::observer::{End, FailureKind, Side};
+use tokengauge_core::observer::{End, FailureKind, Side};
 use tokengauge_test_support::connection::RawConnection;
 use tokengauge_test_support::proxy::{Proxy, Setup};
 use tokengauge_test_support::upstream::{Upstream, fields};

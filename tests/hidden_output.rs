@@ -1,8 +1,8 @@
 //! Whether a model generated more than it streamed, and what follows from that.
 
 use crate::objectives::{ObjectivesFixture, only};
-use tokengauge::call::{CallRecord, TpsUnavailable};
-use tokengauge::observer::End;
+use tokengauge_core::call::{CallRecord, TpsUnavailable};
+use tokengauge_core::observer::End;
 use tokengauge_test_support::meter::{Bench, DONE, choice, dialect, event, finish};
 
 /// A text of the script, long enough for a speed.
@@ -41,7 +41,7 @@ fn answer(text: &str) -> String {
 
 /// A stream of ten such texts, for which the provider reports `ratio` tokens for each of ours.
 fn stream(bench: &Bench, text: &str, ratio: f64, reasoning: Option<(u64, usize)>) -> CallRecord {
-    let count = |text: &str| tokengauge::tokens::count(text);
+    let count = |text: &str| tokengauge_tokenizer::count(text);
     let call = bench.chat();
     let (_, thoughts) = reasoning.unwrap_or_default();
     let thought = " thought".repeat(thoughts);

@@ -4,14 +4,14 @@ use crate::ledger_experiments::sample;
 use proptest::prelude::*;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
-use tokengauge::call::CallRecord;
-use tokengauge::history::{self, TimedCall};
-use tokengauge::ledger::{Reader, Store, StoredCall};
-use tokengauge::query::{DistributionSelector, Distributions, Signal};
+use tokengauge_core::call::CallRecord;
 use tokengauge_core::call::Outcome;
 use tokengauge_core::concurrency::concurrency_class;
 use tokengauge_core::finish_class::FinishClass;
 use tokengauge_core::lengths::prompt_length_class;
+use tokengauge_store::history::{self, TimedCall};
+use tokengauge_store::ledger::{Reader, Store, StoredCall};
+use tokengauge_store::query::{DistributionSelector, Distributions, Signal};
 
 const HOUR: u64 = 3_600_000;
 

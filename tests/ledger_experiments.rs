@@ -4,14 +4,14 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
-use tokengauge::call::CallRecord;
-use tokengauge::history::{self, TimedCall};
-use tokengauge::ledger::{Reader, Store, StoredCall};
-use tokengauge::query::Dimension;
-use tokengauge::query::{
+use tokengauge_core::call::CallRecord;
+use tokengauge_core::call::{Operation, Outcome};
+use tokengauge_store::history::{self, TimedCall};
+use tokengauge_store::ledger::{Reader, Store, StoredCall};
+use tokengauge_store::query::Dimension;
+use tokengauge_store::query::{
     CallUnitQuery, CallUnits, ExperimentUnits, Filter, Threshold, UnitKind, UnitQuery,
 };
-use tokengauge_core::call::{Operation, Outcome};
 use tokengauge_test_support::records::{Records, SplitMix64};
 
 const KINDS: [UnitKind; 4] = [
@@ -204,7 +204,7 @@ fn guardrails_are_counted_by_variant() {
         let has = |call: &&CallRecord| call.finish_reasons.iter().any(|reason| reason == word);
         of_it().filter(has).count() as u64
     };
-    let sums = |count: fn(&tokengauge::query::UnitSums) -> u64| -> u64 {
+    let sums = |count: fn(&tokengauge_store::query::UnitSums) -> u64| -> u64 {
         found.units.iter().map(|unit| count(&unit.sums)).sum()
     };
     assert_eq!(sums(|sums| sums.calls), of_it().count() as u64);

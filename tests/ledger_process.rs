@@ -14,8 +14,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 use tempfile::TempDir;
-use tokengauge::call::CallRecord;
-use tokengauge::ledger::{COMMIT_WITHIN, Limits, Store, StoredCall};
+use tokengauge_core::call::CallRecord;
+use tokengauge_store::ledger::{COMMIT_WITHIN, Limits, Store, StoredCall};
 use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::http_client::{fetch, request_with};
 use tokengauge_test_support::records::Records;
@@ -269,7 +269,7 @@ fn exported(fixture: &LedgerFixture, config: &Path) {
     let (lines, stderr) = export(&["--config", config, "--format", "jsonl", "--since", "1h"]);
     assert_eq!(stderr.trim(), "3 calls");
     let lines = String::from_utf8(lines).expect("UTF-8");
-    let records: Vec<tokengauge::call::CallRecord> = lines
+    let records: Vec<tokengauge_core::call::CallRecord> = lines
         .lines()
         .map(|line| serde_json::from_str(line).expect("a record"))
         .collect();

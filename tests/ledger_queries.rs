@@ -7,15 +7,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use tempfile::TempDir;
-use tokengauge::call::{CallRecord, CostUnavailable, OperationClass, Outcome, TpsUnavailable};
-use tokengauge::history::{self, TimedCall};
-use tokengauge::ledger::{Limits, QueryError, Reader, Store, StoredCall};
-use tokengauge::query::{
+use tokengauge_core::call::{CallRecord, CostUnavailable, OperationClass, Outcome, TpsUnavailable};
+use tokengauge_core::dimension::{self, DIMENSIONS};
+use tokengauge_core::time::rfc3339_millis;
+use tokengauge_store::history::{self, TimedCall};
+use tokengauge_store::ledger::{Limits, QueryError, Reader, Store, StoredCall};
+use tokengauge_store::query::{
     CostQuery, CostSeries, CostSums, Costs, Dimension, Filter, Paging, SeriesMetric, SessionQuery,
     SessionRow, SessionSort,
 };
-use tokengauge_core::dimension::{self, DIMENSIONS};
-use tokengauge_core::time::rfc3339_millis;
 use tokengauge_test_support::records::{Records, SplitMix64};
 
 pub const BEGIN: Duration = Duration::from_secs(1_763_600_000);
@@ -830,7 +830,7 @@ fn a_session_is_a_waterfall_of_its_calls_page_by_page() {
             close(found.wait_before, should.wait_before, 1e-6),
             "{found:?} {should:?}"
         );
-        let names = |call: &tokengauge::query::WaterfallCall| {
+        let names = |call: &tokengauge_store::query::WaterfallCall| {
             call.phases
                 .iter()
                 .map(|phase| phase.name)

@@ -3,9 +3,9 @@
 use rusqlite::Connection;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
-use tokengauge::call::CallRecord;
-use tokengauge::ledger::{Limits, Now, Reader, Store, StoredCall};
-use tokengauge::query::{CostQuery, DailySums, Dimension, Filter, Paging, SessionQuery};
+use tokengauge_core::call::CallRecord;
+use tokengauge_store::ledger::{Limits, Now, Reader, Store, StoredCall};
+use tokengauge_store::query::{CostQuery, DailySums, Dimension, Filter, Paging, SessionQuery};
 use tokengauge_test_support::records::Records;
 
 const DAY: Duration = Duration::from_secs(86_400);

@@ -6,14 +6,14 @@ use rusqlite::Connection;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use tokengauge::call::CallRecord;
-use tokengauge::history::{self, TimedCall};
-use tokengauge::ledger::{Limits, Reader, Store, StoredCall};
-use tokengauge::query::{
+use tokengauge_core::call::CallRecord;
+use tokengauge_core::finish_class::FinishClass;
+use tokengauge_store::history::{self, TimedCall};
+use tokengauge_store::ledger::{Limits, Reader, Store, StoredCall};
+use tokengauge_store::query::{
     CostQuery, Dimension, DistributionSelector, DistributionSeries, Distributions, Filter, Paging,
     Signal, UnitKind, UnitQuery,
 };
-use tokengauge_core::finish_class::FinishClass;
 
 /// A ledger that the program wrote when its version was 2, 3, 4, 5, 7 or 8, and what `export` said of it then.
 fn fixture(name: &str) -> PathBuf {

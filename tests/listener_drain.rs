@@ -3,8 +3,8 @@
 use http::Request;
 use http_body_util::BodyExt;
 use std::time::{Duration, Instant};
-use tokengauge::observer::End;
-use tokengauge::proxy::DrainSummary;
+use tokengauge_core::observer::End;
+use tokengauge_proxy::DrainSummary;
 use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::agent::{self, none};
 use tokengauge_test_support::canned::CannedUpstream;

@@ -5,10 +5,10 @@ use http::StatusCode;
 use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
-use tokengauge::call::{Channel, Outcome, TpsUnavailable};
 use tokengauge::config::Measure;
-use tokengauge::meter::{FinishedCall, Meter, RecentCalls, Stream, Subscriber, TokenObserver};
-use tokengauge::observer::End;
+use tokengauge_core::call::{Channel, Outcome, TpsUnavailable};
+use tokengauge_core::observer::End;
+use tokengauge_meter::{FinishedCall, Meter, RecentCalls, Stream, Subscriber, TokenObserver};
 use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::meter::{Bench, DONE, finish, header_map, words};
 

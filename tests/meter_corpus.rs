@@ -9,8 +9,8 @@ use bytes::Bytes;
 use http::StatusCode;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
-use tokengauge::call::{CallRecord, Dialect};
-use tokengauge::observer::{End, Side};
+use tokengauge_core::call::{CallRecord, Dialect};
+use tokengauge_core::observer::{End, Side};
 use tokengauge_test_support::meter::{Bench, dialect, header_map};
 
 /// Bytes of a frame; small enough to cut most events.
@@ -226,7 +226,7 @@ fn play_realtime(path: &Path) -> Vec<CallRecord> {
         millis += 10;
         for piece in websocket(&text, side).chunks(500) {
             let bytes = Bytes::copy_from_slice(piece);
-            let frame = tokengauge::observer::Frame::new(bench.at(millis), bytes);
+            let frame = tokengauge_core::observer::Frame::new(bench.at(millis), bytes);
             call.tunnel_frame(side, frame);
         }
     }

@@ -1,10 +1,10 @@
 //! However a body is cut into frames, its tokens, facts and instants are the same.
 
 use proptest::prelude::*;
-use tokengauge::call::CallRecord;
-use tokengauge::observer::End;
-use tokengauge::tokens;
+use tokengauge_core::call::CallRecord;
+use tokengauge_core::observer::End;
 use tokengauge_test_support::meter::{Bench, DONE, choice, finish, thoughts};
+use tokengauge_tokenizer as tokens;
 
 /// Plays `body` cut at `cuts`, all of it in one instant.
 fn play(body: &str, cuts: &[usize]) -> CallRecord {

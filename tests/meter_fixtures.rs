@@ -6,13 +6,13 @@ use crate::wire_requests::written_requests;
 use http::{Method, StatusCode};
 use serde_json::Value;
 use std::collections::BTreeMap;
-use tokengauge::call::{CallRecord, Dialect, Outcome, Usage};
-use tokengauge::observer::{CallStart, End, Side};
-use tokengauge::tokens;
-use tokengauge::wire::DIALECTS;
+use tokengauge_core::call::{CallRecord, Dialect, Outcome, Usage};
+use tokengauge_core::observer::{CallStart, End, Side};
 use tokengauge_test_support::meter::{Bench, header_map};
 use tokengauge_test_support::wire::encode::{CODINGS, encode};
 use tokengauge_test_support::wire::frames::{Frame, socket};
+use tokengauge_tokenizer as tokens;
+use tokengauge_wire::DIALECTS;
 
 /// Bytes of a frame; small enough to cut most events.
 const FRAME: usize = 97;

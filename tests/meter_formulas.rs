@@ -1,7 +1,7 @@
 //! Every formula, on calls played with constructed instants.
 
-use tokengauge::call::Source;
-use tokengauge::observer::End;
+use tokengauge_core::call::Source;
+use tokengauge_core::observer::End;
 use tokengauge_test_support::meter::{Bench, DONE, event, finish, thoughts, words};
 
 fn close(is: Option<f64>, should: f64) -> bool {

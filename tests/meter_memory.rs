@@ -5,11 +5,11 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Instant;
 use tokengauge::config::Measure;
-use tokengauge::export::process::figures;
-use tokengauge::export::prometheus::Prometheus;
-use tokengauge::export::text::Format;
-use tokengauge::meter::{FinishedCall, RecentCalls, Subscriber};
-use tokengauge::observer::{End, ObservedCall};
+use tokengauge_core::observer::{End, ObservedCall};
+use tokengauge_meter::{FinishedCall, RecentCalls, Subscriber};
+use tokengauge_telemetry::export::process::figures;
+use tokengauge_telemetry::export::prometheus::Prometheus;
+use tokengauge_telemetry::export::text::Format;
 use tokengauge_test_support::meter::{Bench, DONE, event, finish, words};
 
 /// The one that ships.

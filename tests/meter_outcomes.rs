@@ -1,8 +1,8 @@
 //! How a call ends: every outcome, once and only once.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
-use tokengauge::call::{CallRecord, Dialect, Outcome, TpsUnavailable};
-use tokengauge::observer::{End, FailureKind};
+use tokengauge_core::call::{CallRecord, Dialect, Outcome, TpsUnavailable};
+use tokengauge_core::observer::{End, FailureKind};
 use tokengauge_test_support::meter::{Bench, DONE, event, finish, words};
 
 /// A chat with these frames, 100 ms apart.

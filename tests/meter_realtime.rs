@@ -2,8 +2,8 @@
 
 use http::StatusCode;
 use std::sync::Arc;
-use tokengauge::call::{CallRecord, Outcome};
-use tokengauge::observer::{End, ObservedCall, Side};
+use tokengauge_core::call::{CallRecord, Outcome};
+use tokengauge_core::observer::{End, ObservedCall, Side};
 use tokengauge_test_support::meter::{Bench, header_map};
 
 /// A WebSocket text message, masked where the agent sends it.

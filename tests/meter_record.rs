@@ -2,7 +2,7 @@
 //! unknown.
 
 use serde_json::{Value, json};
-use tokengauge::observer::{End, FailureKind};
+use tokengauge_core::observer::{End, FailureKind};
 use tokengauge_test_support::meter::{Bench, DONE, finish, thoughts, words};
 
 #[test]
@@ -16,7 +16,7 @@ fn a_finished_stream_has_exactly_these_fields_and_values() {
         ("user-agent", "agent/1.0 (x)"),
         ("traceparent", &format!("00-{trace}-00f067aa0ba902b7-01")),
     ];
-    let call = bench.meter.begin(tokengauge::observer::CallStart {
+    let call = bench.meter.begin(tokengauge_core::observer::CallStart {
         received: bench.start,
         started_at: std::time::UNIX_EPOCH + std::time::Duration::from_millis(1_700_000_000_123),
         method: &http::Method::POST,
@@ -31,7 +31,7 @@ fn a_finished_stream_has_exactly_these_fields_and_values() {
         inject_usage: false,
         variant: None,
     });
-    use tokengauge::observer::Observer;
+    use tokengauge_core::observer::Observer;
     bench.send(
         &*call,
         br#"{"model":"asked","stream":true,"user":"ada","messages":[]}"#,

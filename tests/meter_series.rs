@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Instant;
 use tokengauge::config::Measure;
-use tokengauge::export::prometheus::Prometheus;
-use tokengauge::export::text::Format;
-use tokengauge::meter::{FinishedCall, Subscriber};
-use tokengauge::observer::End;
+use tokengauge_core::observer::End;
+use tokengauge_meter::{FinishedCall, Subscriber};
+use tokengauge_telemetry::export::prometheus::Prometheus;
+use tokengauge_telemetry::export::text::Format;
 use tokengauge_test_support::meter::{Bench, DONE, finish, words};
 
 /// Distinct model names that are thrown at the exporter.

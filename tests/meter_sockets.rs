@@ -3,8 +3,8 @@
 
 use http::{Method, StatusCode};
 use std::sync::Arc;
-use tokengauge::call::{CallRecord, Dialect, Operation, OperationClass, Outcome};
-use tokengauge::observer::{CallStart, End, ObservedCall, Side};
+use tokengauge_core::call::{CallRecord, Dialect, Operation, OperationClass, Outcome};
+use tokengauge_core::observer::{CallStart, End, ObservedCall, Side};
 use tokengauge_test_support::meter::{Bench, header_map};
 
 const LIVE: &str =

@@ -1,8 +1,8 @@
 //! Every reason for which a call has no TPS, and which one is recorded where several hold.
 
-use tokengauge::call::TpsUnavailable::{self, *};
-use tokengauge::call::{CallRecord, Outcome};
-use tokengauge::observer::{End, ObservedCall};
+use tokengauge_core::call::TpsUnavailable::{self, *};
+use tokengauge_core::call::{CallRecord, Outcome};
+use tokengauge_core::observer::{End, ObservedCall};
 use tokengauge_test_support::meter::{Bench, DONE, choice, event, finish, thoughts, words};
 
 /// Plays `frames` as (milliseconds, body) and ends the call cleanly.
@@ -225,7 +225,7 @@ fn a_bad_end_before_the_minimum_ended_early_and_after_it_does_not() {
 fn a_call_without_an_answer_ended_early() {
     let bench = Bench::default();
     let call = bench.begin("/v1/whatever", &[]);
-    let kind = tokengauge::observer::FailureKind::Connect;
+    let kind = tokengauge_core::observer::FailureKind::Connect;
     assert_reason(&bench.end(&*call, 10, End::Failed(kind)), EndedEarly);
 }
 

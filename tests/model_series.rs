@@ -199,7 +199,7 @@ fn native_series<'a>(samples: impl Iterator<Item = &'a str>) -> usize {
     let bare = |line: &&str| {
         let name = line.split(['{', ' ']).next().unwrap_or_default();
         let classic = name.ends_with("_bucket") || name.ends_with("_sum");
-        !(classic && tokengauge::export::names::all().all(|metric| metric.name != name))
+        !(classic && tokengauge_telemetry::export::names::all().all(|metric| metric.name != name))
     };
     samples.filter(bare).count()
 }

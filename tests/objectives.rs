@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokengauge::config::{Config, Measure};
-use tokengauge::meter::{Accounting, Subscriber};
-use tokengauge::observer::{End, ObservedCall};
-use tokengauge::slo::{Slos, Status};
+use tokengauge_core::observer::{End, ObservedCall};
+use tokengauge_meter::{Accounting, Subscriber};
+use tokengauge_slo::{Slos, Status};
 use tokengauge_test_support::meter::{Bench, DONE, finish, words};
 
 /// Proxy, meter and objectives without a clock.

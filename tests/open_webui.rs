@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 use std::collections::BTreeMap;
-use tokengauge::observer::End;
+use tokengauge_core::observer::End;
 use tokengauge_test_support::meter::{Bench, DONE, finish, words};
 
 const RECORDED: &str = include_str!("fixtures/clients/open-webui-0.12.4.json");

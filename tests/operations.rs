@@ -4,11 +4,11 @@ use crate::objectives::{ObjectivesFixture, only};
 use http::{Method, StatusCode};
 use std::sync::Arc;
 use std::time::Instant;
-use tokengauge::call::{CallRecord, Operation, OperationClass};
 use tokengauge::config::Measure;
-use tokengauge::export::prometheus::Prometheus;
-use tokengauge::export::text::Format;
-use tokengauge::observer::{CallStart, End, ObservedCall, Observer};
+use tokengauge_core::call::{CallRecord, Operation, OperationClass};
+use tokengauge_core::observer::{CallStart, End, ObservedCall, Observer};
+use tokengauge_telemetry::export::prometheus::Prometheus;
+use tokengauge_telemetry::export::text::Format;
 use tokengauge_test_support::meter::{Bench, DONE, finish, header_map, started_at, words};
 
 /// A call with another method.
@@ -112,7 +112,7 @@ fn a_stored_answer_that_is_streamed_again_was_counted_before() {
     let record = bench.end(&*again, 130, End::Complete);
     assert_eq!(record.operation, Operation::Retrieve);
     assert_eq!(record.operation_class, OperationClass::Retrieve);
-    assert_eq!(record.tokens, tokengauge::call::Tokens::default());
+    assert_eq!(record.tokens, tokengauge_core::call::Tokens::default());
     assert_eq!(
         (record.tps.output, record.tps.total, record.seconds.ttft),
         (None, None, None)

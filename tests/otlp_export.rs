@@ -5,8 +5,8 @@ use opentelemetry_proto::tonic::trace::v1::{Span, span::SpanKind, status::Status
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use tokengauge::config::{Conventions, Measure};
-use tokengauge::export::otlp::Otlp;
-use tokengauge::observer::{End, FailureKind};
+use tokengauge_core::observer::{End, FailureKind};
+use tokengauge_telemetry::export::otlp::Otlp;
 use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::meter::{Bench, DONE, event, finish, thoughts, words};
 use tokengauge_test_support::otlp::{

@@ -7,7 +7,7 @@ use rustls::server::WebPkiClientVerifier;
 use std::path::PathBuf;
 use std::sync::Arc;
 use tokengauge::config::{Conventions, Measure};
-use tokengauge::observer::End;
+use tokengauge_core::observer::End;
 use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::certificates::Authority;
 use tokengauge_test_support::meter::{Bench, DONE, finish, words};

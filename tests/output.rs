@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, SystemTime};
 use tempfile::TempDir;
-use tokengauge::ledger::{Store, StoredCall};
+use tokengauge_store::ledger::{Store, StoredCall};
 use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::http_client::fetch;
 use tokengauge_test_support::records::Records;

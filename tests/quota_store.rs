@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tokengauge::config::ServerTls;
-use tokengauge::tls::Acceptor;
+use tokengauge_net::tls::Acceptor;
 use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::certificates::Authority;
 use tokengauge_test_support::http_client::{Reply, request_with};

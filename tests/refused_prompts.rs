@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::time::Duration;
-use tokengauge::call::{CallRecord, Outcome, Source, Usage};
+use tokengauge_core::call::{CallRecord, Outcome, Source, Usage};
 use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::connection::RawConnection;
 use tokengauge_test_support::eventually;

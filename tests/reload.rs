@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tokengauge::config::{ClientTls, Protocol};
-use tokengauge::tls::Connector;
+use tokengauge_net::tls::Connector;
 use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::certificates::Authority;
 use tokengauge_test_support::http_client::{exchange, fetch, request};

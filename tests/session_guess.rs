@@ -1,10 +1,10 @@
 //! Sessions of agents that name none, guessed by what their calls begin with.
 
 use serde_json::{Value, json};
-use tokengauge::attribution::Rules;
-use tokengauge::call::{CallRecord, SessionGuess};
 use tokengauge::config::{Config, Measure};
-use tokengauge::observer::End;
+use tokengauge_core::call::{CallRecord, SessionGuess};
+use tokengauge_core::observer::End;
+use tokengauge_meter::attribution::Rules;
 use tokengauge_test_support::meter::{Bench, DONE, finish, words};
 
 fn bench(guess_sessions: bool) -> Bench {

@@ -3,10 +3,10 @@
 use http::{Method, Request};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
-use tokengauge::call::{Channel, Dialect, Event, Segment, Usage};
-use tokengauge::sim::{Ending, Truth, TruthTokens};
-use tokengauge::wire::{self, Decoder, Framing, Limits, ResponseHead};
+use tokengauge_core::call::{Channel, Dialect, Event, Segment, Usage};
+use tokengauge_sim::{Ending, Truth, TruthTokens};
 use tokengauge_test_support::sim::{Answer, Sim, start};
+use tokengauge_wire::{self as wire, Decoder, Framing, Limits, ResponseHead};
 
 /// What a decoder finds in a body.
 #[derive(Default)]
@@ -45,7 +45,7 @@ impl DecodedBody {
             .texts
             .iter()
             .filter(|(segment, _)| segment.channel == channel);
-        of.map(|(_, text)| tokengauge::tokens::count(text)).sum()
+        of.map(|(_, text)| tokengauge_tokenizer::count(text)).sum()
     }
 }
 

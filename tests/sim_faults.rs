@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use std::error::Error;
 use std::io::ErrorKind;
 use std::time::{Duration, Instant};
-use tokengauge::sim::{Ending, Setup, Simulator};
+use tokengauge_sim::{Ending, Setup, Simulator};
 use tokengauge_test_support::sim::{post, serve, start};
 
 const CHAT: &str = "/v1/chat/completions";

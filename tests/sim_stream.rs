@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use std::time::Duration;
-use tokengauge::sim::Ending;
+use tokengauge_sim::Ending;
 use tokengauge_test_support::sim::{get, post, start};
 
 fn chat(stream: bool) -> Value {

@@ -3,8 +3,8 @@
 use crate::objectives::{ObjectivesFixture, TTFT, config, only, wall};
 use std::collections::BTreeMap;
 use std::time::Duration;
-use tokengauge::observer::End;
-use tokengauge::slo::{SavedState, Slos};
+use tokengauge_core::observer::End;
+use tokengauge_slo::{SavedState, Slos};
 use tokengauge_test_support::meter::event;
 
 #[test]

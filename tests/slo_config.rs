@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 use tokengauge::config::{Config, Invalid};
-use tokengauge::slo::{Sli, Weight};
+use tokengauge_slo::{Sli, Weight};
 
 const BASE: &str = r#"
 [[upstream]]

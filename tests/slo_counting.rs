@@ -2,7 +2,7 @@
 
 use crate::objectives::{ObjectivesFixture, TOKENS, TTFT, only};
 use std::collections::BTreeMap;
-use tokengauge::observer::{End, FailureKind};
+use tokengauge_core::observer::{End, FailureKind};
 use tokengauge_test_support::meter::words;
 
 #[test]

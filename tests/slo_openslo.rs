@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 use tokengauge::config::Config;
-use tokengauge::slo::{Objective, Sli, as_toml, openslo};
+use tokengauge_slo::{Objective, Sli, as_toml, openslo};
 
 /// As the specification's examples have it: an SLI that stands alone, and one inline.
 const THEIRS: &str = r#"

@@ -4,7 +4,7 @@ use crate::objectives::{ObjectivesFixture, wall};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use tokengauge::observer::{End, ObservedCall};
+use tokengauge_core::observer::{End, ObservedCall};
 
 const THROUGHPUT: &str = "[[slo]]\nname = \"x\"\nthroughput = { at_least = 45, min_streams = 2 }\n\
                           select.upstream = \"upstream\"\n";

@@ -6,7 +6,7 @@ mod verify;
 
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use tokengauge::call::{CallRecord, Outcome};
+use tokengauge_core::call::{CallRecord, Outcome};
 use verify::{
     CallEnd, Expected, ReceivedCall, ReceivedHead, SentCall, memory, mismatch, not_restored, slope,
     verify,

@@ -4,12 +4,12 @@ use crate::ledger_retention::tidy;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
-use tokengauge::history::{ThroughputHistory, knee};
-use tokengauge::ledger::{Limits, Reader, Store};
-use tokengauge::observer::{End, MAX_MEASURE_DELAY, ObservedCall};
-use tokengauge::query::Dimension;
-use tokengauge::query::{CapacityPoint, Filter, SeriesMetric};
-use tokengauge::throughput::{RateFilter, Rates};
+use tokengauge_core::observer::{End, MAX_MEASURE_DELAY, ObservedCall};
+use tokengauge_core::throughput::{RateFilter, Rates};
+use tokengauge_store::history::{ThroughputHistory, knee};
+use tokengauge_store::ledger::{Limits, Reader, Store};
+use tokengauge_store::query::Dimension;
+use tokengauge_store::query::{CapacityPoint, Filter, SeriesMetric};
 use tokengauge_test_support::meter::{Bench, DONE, finish, started_at, words};
 
 /// What is measured of the last frames, in milliseconds.
@@ -274,7 +274,7 @@ fn a_stream_that_was_held_back_is_spread_as_a_whole_answer_is() {
     let history = history(&bench, play, 40_000);
     assert_eq!(
         bench.newest().tps.unavailable,
-        Some(tokengauge::call::TpsUnavailable::Buffered)
+        Some(tokengauge_core::call::TpsUnavailable::Buffered)
     );
     let seconds = by_second(&history);
     let sums = seconds
@@ -422,8 +422,9 @@ fn a_ledger_has_the_same_over_time_and_adds_up_what_comes_late() {
             .expect("an answer");
         let seconds = history.seconds(&RateFilter::default());
         let none = std::iter::empty();
-        let should = tokengauge::history::timeseries(none, SeriesMetric::Tps, step, Some(&seconds));
-        let rates = |series: &tokengauge::query::Timeseries| {
+        let should =
+            tokengauge_store::history::timeseries(none, SeriesMetric::Tps, step, Some(&seconds));
+        let rates = |series: &tokengauge_store::query::Timeseries| {
             let points = series
                 .points
                 .iter()

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tokengauge::config::{ClientTls, Protocol, ServerTls};
-use tokengauge::tls::{Acceptor, Connector, Invalid};
+use tokengauge_net::tls::{Acceptor, Connector, Invalid};
 use tokengauge_test_support::certificates::{Authority, replace};
 use tokengauge_test_support::skip::skipped;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

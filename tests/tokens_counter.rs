@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use tiktoken_rs::o200k_base_singleton;
-use tokengauge::tokens::{self, Counter};
+use tokengauge_tokenizer::{self as tokens, Counter};
 
 /// What the whole text has, by the reference.
 fn reference(text: &str) -> u64 {

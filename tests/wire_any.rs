@@ -3,9 +3,9 @@
 
 use crate::fuzz_corpora::targets::wire::DIALECTS;
 use proptest::prelude::*;
-use tokengauge::call::Dialect;
-use tokengauge::wire::{Decoder, Framing, Limits};
+use tokengauge_core::call::Dialect;
 use tokengauge_test_support::wire::reading::{read, read_cut};
+use tokengauge_wire::{Decoder, Framing, Limits};
 
 const FRAMINGS: [Framing; 6] = [
     Framing::Sse,

@@ -18,9 +18,9 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
-use tokengauge::call::{Channel, Dialect, EngineReport, Event, ServerTool, Usage};
-use tokengauge::wire::{DIALECTS, Decoder, Limits, ResponseHead};
+use tokengauge_core::call::{Channel, Dialect, EngineReport, Event, ServerTool, Usage};
 use tokengauge_test_support::wire::encode::{CODINGS, encode};
+use tokengauge_wire::{DIALECTS, Decoder, Limits, ResponseHead};
 
 /// Bodies up to this size are cut in two at every byte.
 const CUT_EVERYWHERE: usize = 2500;

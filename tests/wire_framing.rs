@@ -1,11 +1,11 @@
 //! Encodings and framings on hostile and merely odd bytes: what can be read is read,
 //! what cannot is said, nothing grows without a bound and nothing panics.
 
-use tokengauge::call::{Dialect, Event};
-use tokengauge::wire::{DecodeError, Decoder, Framing, Limits, ResponseHead};
+use tokengauge_core::call::{Dialect, Event};
 use tokengauge_test_support::wire::encode::{encode, encoder, piece};
 use tokengauge_test_support::wire::event_stream;
 use tokengauge_test_support::wire::reading::{Reading, read, read_cut};
+use tokengauge_wire::{DecodeError, Decoder, Framing, Limits, ResponseHead};
 
 fn framed(dialect: Dialect, framing: Framing, body: &[u8]) -> Reading {
     read(

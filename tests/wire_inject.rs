@@ -3,8 +3,8 @@
 
 use bytes::Bytes;
 use proptest::prelude::*;
-use tokengauge::observer::Filter;
-use tokengauge::wire::inject::{UsageFilter, rewrite_request};
+use tokengauge_core::observer::Filter;
+use tokengauge_wire::inject::{UsageFilter, rewrite_request};
 
 fn rewritten(body: &str) -> Option<String> {
     let bytes = rewrite_request(body.as_bytes())?;

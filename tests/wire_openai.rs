@@ -5,11 +5,11 @@
 use crate::wire_dialects::folder_of;
 use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
-use tokengauge::call::{Channel, Dialect, Segment, Usage};
-use tokengauge::wire::{DIALECTS, Decoder, Framing, Limits, ResponseHead, SocketRequests};
+use tokengauge_core::call::{Channel, Dialect, Segment, Usage};
 use tokengauge_test_support::wire::encode::{CODINGS, encode};
 use tokengauge_test_support::wire::frames::{self, Frame};
 use tokengauge_test_support::wire::reading::{Reading, read, read_cut};
+use tokengauge_wire::{DIALECTS, Decoder, Framing, Limits, ResponseHead, SocketRequests};
 
 /// Everything in a reading that is not as in an empty one.
 fn rendered(reading: &Reading) -> Value {

@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 use std::path::Path;
-use tokengauge::wire::{USAGE_NAMES, UsageMeaning};
 use tokengauge_core::finish_class::{FINISH_REASONS, FinishClass};
+use tokengauge_wire::{USAGE_NAMES, UsageMeaning};
 
 fn usage() -> String {
     let mut out = String::new();

@@ -11,9 +11,9 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use tokengauge::call::Dialect;
-use tokengauge::tokens;
-use tokengauge::wire::{DIALECTS, detect, request_facts, request_texts};
+use tokengauge_core::call::Dialect;
+use tokengauge_tokenizer as tokens;
+use tokengauge_wire::{DIALECTS, detect, request_facts, request_texts};
 
 /// A request of `fixtures/requests.json` and what it must tell.
 #[derive(Deserialize)]

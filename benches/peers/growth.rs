@@ -15,8 +15,8 @@ use anyhow::Context;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use tokengauge::call::CallRecord;
-use tokengauge::ledger::{Limits, Now, Store, StoredCall};
+use tokengauge_core::call::CallRecord;
+use tokengauge_store::ledger::{Limits, Now, Store, StoredCall};
 use tokengauge_test_support::records::Records;
 
 const STREAMS: [usize; 4] = [10, 100, 1_000, 10_000];

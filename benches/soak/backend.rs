@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-use tokengauge::sim::{Profile, Seen, Setup, Simulator, Witness};
+use tokengauge_sim::{Profile, Seen, Setup, Simulator, Witness};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 

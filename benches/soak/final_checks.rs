@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime};
-use tokengauge::call::CallRecord;
+use tokengauge_core::call::CallRecord;
 use tokengauge_core::time::rfc3339_millis;
 
 /// Longer than idle connections (2 s) and blocking threads (10 s) live, and than an

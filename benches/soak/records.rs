@@ -10,7 +10,7 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokengauge::call::{CallRecord, TpsUnavailable};
+use tokengauge_core::call::{CallRecord, TpsUnavailable};
 
 /// How long to wait after a call's end for a record too many.
 const EXTRA_RECORD_WAIT: Duration = Duration::from_millis(500);
@@ -36,7 +36,7 @@ pub struct EndedCall {
 pub struct RecordSummary {
     pub output: Option<u64>,
     pub response: u64,
-    pub outcome: tokengauge::call::Outcome,
+    pub outcome: tokengauge_core::call::Outcome,
 }
 
 impl RecordSummary {
@@ -152,7 +152,7 @@ impl Records {
             .normalised
             .output
             .is_some_and(|output| output > 0);
-        let complete = record.outcome == tokengauge::call::Outcome::Complete;
+        let complete = record.outcome == tokengauge_core::call::Outcome::Complete;
         if counted && complete && report.breaks("tokens") {
             record.tokens.normalised.output = record.tokens.normalised.output.map(|n| n + 1);
         }

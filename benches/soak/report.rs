@@ -4,7 +4,7 @@ use crate::verify::Memory;
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
-use tokengauge::call::Outcome;
+use tokengauge_core::call::Outcome;
 
 /// Violations that are printed; all are counted.
 const PRINTED: usize = 60;

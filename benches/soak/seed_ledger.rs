@@ -3,8 +3,8 @@
 
 use std::path::Path;
 use std::time::{Duration, SystemTime};
-use tokengauge::call::CallRecord;
-use tokengauge::ledger::{Store, StoredCall};
+use tokengauge_core::call::CallRecord;
+use tokengauge_store::ledger::{Store, StoredCall};
 use tokengauge_test_support::records::Records;
 
 /// The calls are spread over this time.

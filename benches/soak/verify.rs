@@ -2,9 +2,9 @@
 //! that they find what is wrong.
 
 use std::collections::BTreeMap;
-use tokengauge::call::{CallRecord, Dialect, Event, Outcome, Segment, TpsUnavailable, Usage};
-use tokengauge::sim::{Ending, Truth, TruthTokens};
-use tokengauge::wire::{Decoder, Limits, ResponseHead};
+use tokengauge_core::call::{CallRecord, Dialect, Event, Outcome, Segment, TpsUnavailable, Usage};
+use tokengauge_sim::{Ending, Truth, TruthTokens};
+use tokengauge_wire::{Decoder, Limits, ResponseHead};
 
 /// How a call ended for its agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -368,7 +368,7 @@ fn count_tokens(dialect: Dialect, head: &ReceivedHead, bytes: &[u8], to_its_end:
     }
     texts
         .values()
-        .map(|text| tokengauge::tokens::count(text))
+        .map(|text| tokengauge_tokenizer::count(text))
         .sum()
 }
 

@@ -1,7 +1,7 @@
 //! The chunked coding: what is read, and whether it is malformed, does not depend on how it
 //! is cut; and what may leave as it came says the same.
 
-use tokengauge::proxy::ChunkedDecoder;
+use tokengauge_proxy::ChunkedDecoder;
 
 pub fn run(input: &[u8]) {
     let [cut, body @ ..] = input else { return };

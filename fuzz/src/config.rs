@@ -3,7 +3,7 @@
 
 use tokengauge::config::Config;
 use tokengauge::inject::Settings;
-use tokengauge::slo::{Objective, openslo};
+use tokengauge_slo::{Objective, openslo};
 
 const ORIGIN: &str = "fuzzed.toml";
 

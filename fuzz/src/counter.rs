@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 use tiktoken_rs::CoreBPE;
-use tokengauge::tokens::Counter;
+use tokengauge_tokenizer::Counter;
 
 static TIKTOKEN: LazyLock<CoreBPE> =
     LazyLock::new(|| tiktoken_rs::o200k_base().expect("a vocabulary"));

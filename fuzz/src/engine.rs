@@ -1,7 +1,7 @@
 //! Metrics as engines write them: nothing panics, and neither comments nor line ends change what
 //! is read.
 
-use tokengauge::engine::View;
+use tokengauge_telemetry::engine::View;
 
 pub fn run(input: &[u8]) {
     let text = String::from_utf8_lossy(input);

@@ -3,11 +3,11 @@
 
 use super::wire::{DIALECTS, read};
 use serde_json::Value;
-use tokengauge::call::Dialect;
-use tokengauge::wire::{Decoder, Framing, Limits};
+use tokengauge_core::call::Dialect;
 use tokengauge_test_support::wire::encode::{self, CODINGS};
 use tokengauge_test_support::wire::event_stream;
 use tokengauge_test_support::wire::frames::{Frame, socket};
+use tokengauge_wire::{Decoder, Framing, Limits};
 
 /// Without names of events, which only some framings have.
 const FRAMINGS: [Framing; 5] = [

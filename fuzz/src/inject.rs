@@ -2,8 +2,8 @@
 //! how it is cut, and a request stays JSON.
 
 use bytes::Bytes;
-use tokengauge::observer::Filter;
-use tokengauge::wire::inject::{UsageFilter, rewrite_request};
+use tokengauge_core::observer::Filter;
+use tokengauge_wire::inject::{UsageFilter, rewrite_request};
 
 pub fn run(input: &[u8]) {
     if let Some(rewritten) = rewrite_request(input) {

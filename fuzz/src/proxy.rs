@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokengauge::config::{Config, Limits, Listener};
-use tokengauge::meter::Meter;
-use tokengauge::proxy::{BoundListener, Forwarder, Shutdown, serve};
+use tokengauge_meter::Meter;
+use tokengauge_proxy::{BoundListener, Forwarder, Shutdown, serve};
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
 

@@ -11,11 +11,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 use tokengauge::admin::{Admin, EventBus, router};
 use tokengauge::config::Measure;
-use tokengauge::export::prometheus::Prometheus;
-use tokengauge::history::ThroughputHistory;
-use tokengauge::ledger::{Reader, Store, StoredCall};
-use tokengauge::meter::{Meter, RecentCalls};
-use tokengauge::slo::Slos;
+use tokengauge_meter::{Meter, RecentCalls};
+use tokengauge_slo::Slos;
+use tokengauge_store::history::ThroughputHistory;
+use tokengauge_store::ledger::{Reader, Store, StoredCall};
+use tokengauge_telemetry::export::prometheus::Prometheus;
 use tokengauge_test_support::records::Records;
 use tokio::runtime::Runtime;
 
@@ -92,7 +92,7 @@ fn admin(ledger: Option<Arc<Reader>>) -> Admin {
         sinks: Arc::default(),
         gate_audit: Arc::default(),
         marks: Arc::default(),
-        session_watch: tokengauge::sessions::SessionWatch::new(),
+        session_watch: tokengauge_sessions::SessionWatch::new(),
         fleet: None,
         event_bus: EventBus::new(),
         clock: Instant::now,

@@ -2,9 +2,9 @@
 //! bounded and clean.
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
-use tokengauge::attribution::{Attribution, HeaderAttribution, Rules};
-use tokengauge::trace::TraceContext;
-use tokengauge::wire::{detect, error_body, request_facts, request_texts};
+use tokengauge_core::trace::TraceContext;
+use tokengauge_meter::attribution::{Attribution, HeaderAttribution, Rules};
+use tokengauge_wire::{detect, error_body, request_facts, request_texts};
 
 pub fn run(input: &[u8]) {
     let mut parts = input.splitn(3, |byte| *byte == 0);

@@ -1,8 +1,8 @@
 //! Response bodies in every dialect, framing and encoding: nothing panics, nothing grows, and
 //! however a body is cut, it says the same.
 
-use tokengauge::call::{Dialect, Event};
-use tokengauge::wire::{Decoder, Framing, Limits, ResponseHead, SocketRequest, SocketRequests};
+use tokengauge_core::call::{Dialect, Event};
+use tokengauge_wire::{Decoder, Framing, Limits, ResponseHead, SocketRequest, SocketRequests};
 
 pub const DIALECTS: &[Dialect] = Dialect::ALL;
 

@@ -1,8 +1,8 @@
 //! Which format a scraper wants, by its `accept` headers.
 
-use crate::export::protobuf;
-use crate::export::text::Format;
 use axum::http::{HeaderMap, header};
+use tokengauge_telemetry::export::protobuf;
+use tokengauge_telemetry::export::text::Format;
 
 /// The version of OpenMetrics that is spoken here.
 const VERSION: &str = "1.0.0";

@@ -1,8 +1,8 @@
 //! The last evaluation of `[[drift]]`, made in the background.
 
-use crate::drift::Entry;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use tokengauge_drift::Entry;
 
 /// What the last evaluation found.
 #[derive(Clone, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]

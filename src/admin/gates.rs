@@ -1,12 +1,12 @@
 //! The gates that are configured, and the log of their verdicts.
 
-use crate::gate::{Gate, Report, Verdict};
 use parking_lot::Mutex;
 use serde::Serialize;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tokengauge_files::audit;
+use tokengauge_gate::{Gate, Report, Verdict};
 
 /// The file in the folder of state.
 const AUDIT: &str = "gate-audit.jsonl";

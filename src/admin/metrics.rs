@@ -3,7 +3,6 @@
 use super::accept::Exposition;
 use super::access::{self, Guard};
 use super::{Admin, accept, api, blocking, health, only_get};
-use crate::background::Pauses;
 use axum::Router;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
@@ -14,6 +13,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use std::io::Write;
 use std::sync::Arc;
+use tokengauge_core::background::Pauses;
 
 /// The path that Prometheus scrapes.
 pub(super) const METRICS: &str = "/metrics";

@@ -2,10 +2,8 @@
 
 use super::Admin;
 use super::api::QueryParams;
-use crate::call::Dialect;
 use crate::config::{Config, Endpoint, Route};
 use crate::fleet::FleetInfo;
-use crate::upstream_facts::UpstreamFacts;
 use axum::Json;
 use axum::extract::{RawQuery, State};
 use axum::response::{IntoResponse, Response};
@@ -14,8 +12,10 @@ use serde::Serialize;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::SystemTime;
+use tokengauge_core::call::Dialect;
 use tokengauge_core::pod::PodName;
 use tokengauge_core::time::rfc3339_millis;
+use tokengauge_core::upstream_facts::UpstreamFacts;
 
 /// Version, listeners, routes and settings of the process. Nothing of it is secret: of the
 /// headers that a route requires there are only the names.

@@ -1,9 +1,9 @@
 //! A runtime for the admin address on a thread of its own, so that it answers however busy
 //! the threads of traffic are. Long answers, such as a scrape, are made on other threads with a lower priority.
 
-use crate::background::{self, BackgroundWork};
 use std::io;
 use std::thread;
+use tokengauge_core::background::{self, BackgroundWork};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 

@@ -1,9 +1,9 @@
 //! The worst of many calls.
 
-use crate::call::CallRecord;
-use crate::slo::{Cause, Dimension};
 use std::cmp::Ordering;
+use tokengauge_core::call::CallRecord;
 use tokengauge_core::dimension::model_of;
+use tokengauge_slo::{Cause, Dimension};
 
 /// How many of them are shown.
 pub(crate) const SHOWN: usize = 20;

@@ -2,18 +2,18 @@
 
 use super::calls::named_by;
 use super::{Capsule, Configuration, MEMORY, Objective, SHOWN, Span, TABLES};
-use crate::call::CallRecord;
-use crate::history::phases;
 use crate::output::printable;
 use crate::page::{self, Cell, clock, escaped, figure};
 use crate::phase_bars;
 use crate::plot::{self, Series};
-use crate::query::{GroupRow, Mark, Point, Timeseries};
-use crate::slo::Alert;
 use std::fmt::{Result, Write};
 use std::time::{Duration, SystemTime};
+use tokengauge_core::call::CallRecord;
 use tokengauge_core::dimension::model_of;
 use tokengauge_core::time::{rfc3339_seconds, since_1970, span_text};
+use tokengauge_slo::Alert;
+use tokengauge_store::history::phases;
+use tokengauge_store::query::{GroupRow, Mark, Point, Timeseries};
 
 /// Lines of marks at most.
 const MAX_MARKS: usize = 50;

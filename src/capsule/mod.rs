@@ -4,12 +4,12 @@
 mod calls;
 mod html;
 
-use crate::call::CallRecord;
-use crate::query::{Dimension, GroupRow, Mark, Timeseries};
-use crate::sessions::Runaway;
-use crate::slo::{BurnDown, Status};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
+use tokengauge_core::call::CallRecord;
+use tokengauge_sessions::Runaway;
+use tokengauge_slo::{BurnDown, Status};
+use tokengauge_store::query::{Dimension, GroupRow, Mark, Timeseries};
 
 pub(crate) use calls::{SHOWN, worst};
 

@@ -1,9 +1,9 @@
 //! The commands about finished and recorded calls.
 
 use super::*;
-use crate::cost::budget::Period;
 use clap::builder::PossibleValue;
 use tokengauge_core::dimension::{DIMENSIONS, Dimension};
+use tokengauge_meter::cost::budget::Period;
 
 /// How an export is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]

@@ -65,7 +65,7 @@ pub struct InjectorArgs {
     #[arg(long, value_name = "FILE")]
     pub key: PathBuf,
     /// Where API servers connect
-    #[arg(long, value_name = "ADDR", default_value = "*:8443", value_parser = crate::address::parse)]
+    #[arg(long, value_name = "ADDR", default_value = "*:8443", value_parser = tokengauge_net::address::parse)]
     pub listen: SocketAddr,
 }
 

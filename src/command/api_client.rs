@@ -2,11 +2,11 @@
 
 use crate::Error;
 use crate::cli::AdminArgs;
-use crate::http_client::fetch;
 use bytes::Bytes;
 use http::{Request, header, request};
 use serde::de::DeserializeOwned;
 use std::time::Duration;
+use tokengauge_net::client::fetch;
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 

@@ -4,12 +4,13 @@ use super::api_client::{self, Proxy};
 use crate::admin::capsule_of_ledger;
 use crate::capsule::{Configuration, Span};
 use crate::cli::{CapsuleArgs, When};
-use crate::ledger::Reader;
-use crate::{Error, output, private_file};
+use crate::{Error, output};
 use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 use tokengauge_core::time::rfc3339_seconds;
+use tokengauge_files::private as private_file;
+use tokengauge_store::ledger::Reader;
 
 /// The span of a ledger's calls, where nobody names one.
 const SPAN: Duration = Duration::from_secs(3600);

@@ -3,12 +3,12 @@
 use super::progress::{Counted, Progress};
 use crate::Error;
 use crate::cli::ExportArgs;
-use crate::ledger::{ExportError, ExportOptions, FileFormat, Reader, export as write};
 use crate::output;
-use crate::private_file;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
+use tokengauge_files::private as private_file;
+use tokengauge_store::ledger::{ExportError, ExportOptions, FileFormat, Reader, export as write};
 
 /// How long a single query may take, on a slow disk.
 const TIMEOUT: Duration = Duration::from_secs(60);

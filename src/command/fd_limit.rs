@@ -1,9 +1,9 @@
 //! The limit on open files: it is raised at the start and divided among connections.
 
-use crate::proxy::settings::Limits;
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::fcntl_dupfd_cloexec;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tokengauge_proxy::settings::Limits;
 
 /// Descriptors of a call: a connection of an agent, and one to its upstream.
 const PER_CONNECTION: u64 = 2;

@@ -2,18 +2,18 @@
 //! they are created.
 
 use crate::Error;
-use crate::address;
 use crate::cli::{InjectArgs, InjectSettings, InjectorArgs};
 use crate::config::ServerTls;
 use crate::inject::manifest::inject_all;
 use crate::inject::review::{Injector, router};
 use crate::inject::{InjectBy, Settings};
 use crate::output;
-use crate::proxy::Shutdown;
 use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
+use tokengauge_net::address;
 use tokengauge_net::tls::Acceptor;
+use tokengauge_proxy::Shutdown;
 use tokio::net::TcpListener;
 
 /// How to opt out of injection.

@@ -1,15 +1,16 @@
 //! The ledger of a running proxy: its writer thread, its metrics, and its reader.
 
+use crate::Error;
 use crate::config::Config;
-use crate::export::prometheus::Prometheus;
-use crate::export::{labels, names};
-use crate::ledger::{Ledger, LedgerMetrics, Limits, Reader, Settings, TIME_LIMIT};
-use crate::meter::{Meter, Subscriber};
-use crate::{Error, private_file};
 use rustix::time::{ClockId, clock_gettime};
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant, SystemTime};
+use tokengauge_files::private as private_file;
+use tokengauge_meter::{Meter, Subscriber};
+use tokengauge_store::ledger::{Ledger, LedgerMetrics, Limits, Reader, Settings, TIME_LIMIT};
+use tokengauge_telemetry::export::prometheus::Prometheus;
+use tokengauge_telemetry::export::{labels, names};
 
 /// Starts the ledger that is configured. `unwritten` get the calls that it cannot write.
 pub(super) fn start(

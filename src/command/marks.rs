@@ -1,21 +1,21 @@
 //! The marks that the process adds by itself: reloads, prices, restarts and warm-ups of upstreams, alerts. Those of drift are
 //! beside its evaluation.
 
-use crate::cost::budget::Budgets;
-use crate::export::prometheus::Prometheus;
-use crate::export::{labels, names};
-use crate::ledger::{Ledger, Reader};
-use crate::marks::{MarkMetrics, Marks};
-use crate::meter::{FinishedCall, Subscriber};
-use crate::query::{Mark, MarkKind, MarkQuery, MarkSubject, NewMark};
-use crate::sessions::SessionWatch;
-use crate::slo::{AlertNotification, FiringAlerts, Slos, Status};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use tokengauge_core::time::{since_1970, whole_seconds_since_1970};
 use tokengauge_core::warm_ups;
+use tokengauge_meter::cost::budget::Budgets;
+use tokengauge_meter::{FinishedCall, Subscriber};
+use tokengauge_sessions::SessionWatch;
+use tokengauge_slo::{AlertNotification, FiringAlerts, Slos, Status};
+use tokengauge_store::ledger::{Ledger, Reader};
+use tokengauge_store::marks::{MarkMetrics, Marks};
+use tokengauge_store::query::{Mark, MarkKind, MarkQuery, MarkSubject, NewMark};
+use tokengauge_telemetry::export::prometheus::Prometheus;
+use tokengauge_telemetry::export::{labels, names};
 
 /// How often alerts are looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
@@ -57,7 +57,7 @@ fn upstream(name: &str) -> MarkSubject {
 }
 
 /// Marks each restart of an engine that its own metrics show.
-pub(super) fn restarts(marks: &Arc<Marks>) -> crate::engine::RestartHook {
+pub(super) fn restarts(marks: &Arc<Marks>) -> tokengauge_telemetry::engine::RestartHook {
     let marks = Arc::clone(marks);
     Arc::new(move |name| {
         let text = format!("{name} restarted, as its own metrics say");

@@ -2,8 +2,8 @@
 
 use crate::Error;
 use crate::cli::MetricsArgs;
-use crate::export::labels::{LabelSet, Model};
-use crate::export::names::{self, Kind, Metric};
+use tokengauge_telemetry::export::labels::{LabelSet, Model};
+use tokengauge_telemetry::export::names::{self, Kind, Metric};
 
 pub(super) fn metrics(args: &MetricsArgs) -> Result<String, Error> {
     if args.json {

@@ -2,22 +2,22 @@
 
 use super::page_link::PageLink;
 use crate::Error;
-use crate::background::{self, BackgroundWork};
 use crate::config::Config;
-use crate::cost::budget::Budgets;
-use crate::export::registry::Counter;
-use crate::http_client::fetch;
-use crate::sessions::SessionWatch;
-use crate::slo::{
-    AlertNotification, DeliveryState, Destination, FiringAlerts, Outbox, Receiver, Slos, messages,
-};
 use std::collections::HashSet;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use tokengauge_core::background::{self, BackgroundWork};
 use tokengauge_core::time::whole_seconds_since_1970;
+use tokengauge_meter::cost::budget::Budgets;
+use tokengauge_net::client::fetch;
 use tokengauge_quota_store::{AlertState, Claim, QuotaStore};
+use tokengauge_sessions::SessionWatch;
+use tokengauge_slo::{
+    AlertNotification, DeliveryState, Destination, FiringAlerts, Outbox, Receiver, Slos, messages,
+};
+use tokengauge_telemetry::export::registry::Counter;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 

@@ -1,11 +1,7 @@
 //! The threads of the objectives: one evaluates them once a second, one looks for causes, one saves their counts.
 
 use crate::Error;
-use crate::background::{self, BackgroundWork};
 use crate::config::Config;
-use crate::meter::Meter;
-use crate::sessions::SessionWatch;
-use crate::slo::{Circumstances, Slos, Store, changes};
 use parking_lot::Mutex;
 use std::io;
 use std::path::Path;
@@ -13,7 +9,11 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
+use tokengauge_core::background::{self, BackgroundWork};
 use tokengauge_core::time::rfc3339_seconds;
+use tokengauge_meter::Meter;
+use tokengauge_sessions::SessionWatch;
+use tokengauge_slo::{Circumstances, Slos, Store, changes};
 
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// How often it is checked whether a cause is to be looked for.

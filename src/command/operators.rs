@@ -2,19 +2,19 @@
 //! of upstreams' own metrics.
 
 use crate::Error;
-use crate::address;
 use crate::admin::{self, Access, Admin, AdminRuntime, EventBus, Listeners};
 use crate::config::{Config, Scrape};
-use crate::engine::{self, RestartHook, Watcher};
-use crate::export::names::{self, Family};
-use crate::export::prometheus::Prometheus;
-use crate::export::registry::{Counter, Registry};
-use crate::export::runtime;
-use crate::meter::Meter;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Instant;
+use tokengauge_meter::Meter;
+use tokengauge_net::address;
 use tokengauge_net::client::NoClient;
+use tokengauge_telemetry::engine::{self, RestartHook, Watcher};
+use tokengauge_telemetry::export::names::{self, Family};
+use tokengauge_telemetry::export::prometheus::Prometheus;
+use tokengauge_telemetry::export::registry::{Counter, Registry};
+use tokengauge_telemetry::export::runtime;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 

@@ -2,8 +2,8 @@
 
 use crate::admin::RUNBOOKS;
 use crate::config::Admin;
-use crate::slo::{AlertNotification, AlertSubject, alert_name};
 use std::net::SocketAddr;
+use tokengauge_slo::{AlertNotification, AlertSubject, alert_name};
 
 /// The page, as whoever gets an alert opens it.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,9 +1,9 @@
 //! What is evaluated again and again in the background of a running proxy.
 
-use crate::background::{self, BackgroundWork};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
+use tokengauge_core::background::{self, BackgroundWork};
 
 /// An evaluation in the background, which ends when this is dropped.
 pub(super) struct Periodic {

@@ -2,7 +2,6 @@
 
 use crate::Error;
 use crate::cli::{PROMETHEUS_PASSWORD, PROMETHEUS_TOKEN, PrometheusCredentials};
-use crate::http_client::fetch;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
@@ -11,6 +10,7 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
+use tokengauge_net::client::fetch;
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 

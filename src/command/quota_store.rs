@@ -2,11 +2,11 @@
 
 use crate::Error;
 use crate::config::Config;
-use crate::meter::sharing::Sharing;
-use crate::meter::{Accounting, Meter};
 use std::io;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant, SystemTime};
+use tokengauge_meter::sharing::Sharing;
+use tokengauge_meter::{Accounting, Meter};
 use tokengauge_quota_store::QuotaStore;
 
 /// The quota store, where one is configured.

@@ -2,11 +2,11 @@
 
 use crate::admin::{Readiness, Running};
 use crate::config::Config;
-use crate::export::prometheus::Prometheus;
-use crate::export::registry::{Counter, Gauge};
-use crate::export::{labels, names};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
+use tokengauge_telemetry::export::prometheus::Prometheus;
+use tokengauge_telemetry::export::registry::{Counter, Gauge};
+use tokengauge_telemetry::export::{labels, names};
 
 /// The metrics of reloads, and the readiness.
 pub(super) struct Reloads {

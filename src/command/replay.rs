@@ -4,17 +4,17 @@ mod recording;
 
 use super::progress::Progress;
 use crate::Error;
-use crate::call::CallRecord;
 use crate::cli::ReplayArgs;
 use crate::config::Measure;
-use crate::meter::{FinishedCall, Meter, Subscriber};
-use crate::observer::{CallStart, End, Frame, Observer};
 use crate::output;
 use parking_lot::Mutex;
 use recording::{Pace, Recording};
 use std::io::Write;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
+use tokengauge_core::call::CallRecord;
+use tokengauge_core::observer::{CallStart, End, Frame, Observer};
+use tokengauge_meter::{FinishedCall, Meter, Subscriber};
 
 /// How long one recording may take.
 const TIMEOUT: Duration = Duration::from_secs(60);

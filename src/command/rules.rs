@@ -4,7 +4,7 @@ use crate::Error;
 use crate::cli::{RulesArgs, RulesFormat};
 use crate::config::Config;
 use crate::output;
-use crate::slo::rules::{self, RulesContext, yaml};
+use tokengauge_slo::rules::{self, RulesContext, yaml};
 
 pub(super) fn rules(args: &RulesArgs) -> Result<String, Error> {
     if args.format == RulesFormat::Alertmanager {

@@ -5,13 +5,13 @@ use super::fallback::{self, Fallback};
 use super::reload::Source;
 use super::serve::Proxy;
 use crate::Error;
-use crate::attribution::{PayerRules, payer_name};
 use crate::cli::{AGENT, COST_CENTER, RunArgs, TEAM, TENANT};
 use crate::config::{Config, DEFAULT_ADMIN, DEFAULT_LISTEN, Listener};
-use crate::proxy::TrafficRuntimes;
 use std::path::PathBuf;
 use std::sync::Arc;
 use tokengauge_core::payer::Payer;
+use tokengauge_meter::attribution::{PayerRules, payer_name};
+use tokengauge_proxy::TrafficRuntimes;
 
 pub(super) async fn run(args: RunArgs, runtimes: TrafficRuntimes) -> Result<(), Error> {
     let (proxy, fallback) = bind(&args, &runtimes).await?;

@@ -9,22 +9,22 @@ use crate::Error;
 use crate::admin::{Gates, ProcessInfo, Readiness};
 use crate::config::Config;
 use crate::config::reload::needs_restart;
-use crate::export;
-use crate::export::cost;
-use crate::export::prometheus::Prometheus;
-use crate::export::slo;
-use crate::marks::Marks;
-use crate::meter::{Meter, RecentCalls};
 use crate::output;
-use crate::proxy::{ActiveListeners, Forwarder};
-use crate::query::{MarkKind, MarkSubject};
-use crate::sessions::SessionWatch;
-use crate::slo::{Slos, Store};
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Instant;
 use tokengauge_experiments::Experiment;
+use tokengauge_meter::{Meter, RecentCalls};
+use tokengauge_proxy::{ActiveListeners, Forwarder};
+use tokengauge_sessions::SessionWatch;
+use tokengauge_slo::{Slos, Store};
+use tokengauge_store::marks::Marks;
+use tokengauge_store::query::{MarkKind, MarkSubject};
+use tokengauge_telemetry::export;
+use tokengauge_telemetry::export::cost;
+use tokengauge_telemetry::export::prometheus::Prometheus;
+use tokengauge_telemetry::export::slo;
 
 /// A running proxy, and the configuration in use.
 pub(super) struct RunningProxy {

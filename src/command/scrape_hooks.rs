@@ -3,19 +3,19 @@
 use super::operators;
 use super::quota_store::SharedLimits;
 use crate::admin::EventBus;
-use crate::cost::budget::Budgets;
-use crate::export::names::{self, Family};
-use crate::export::prometheus::Prometheus;
-use crate::export::registry::{Gauge, Registry};
-use crate::export::{cost, labels, quota, runtime, slo};
-use crate::meter::Meter;
-use crate::proxy::{Forwarder, Shutdown, TrafficRuntimes, UpstreamConnections};
-use crate::sessions::{RunawayReason, SessionWatch};
-use crate::slo::Slos;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 use tokengauge_core::time::whole_seconds_since_1970;
+use tokengauge_meter::Meter;
+use tokengauge_meter::cost::budget::Budgets;
+use tokengauge_proxy::{Forwarder, Shutdown, TrafficRuntimes, UpstreamConnections};
 use tokengauge_quota_store::ClaimCounts;
+use tokengauge_sessions::{RunawayReason, SessionWatch};
+use tokengauge_slo::Slos;
+use tokengauge_telemetry::export::names::{self, Family};
+use tokengauge_telemetry::export::prometheus::Prometheus;
+use tokengauge_telemetry::export::registry::{Gauge, Registry};
+use tokengauge_telemetry::export::{cost, labels, quota, runtime, slo};
 
 /// The sources of the metrics that are updated before every scrape.
 pub(super) struct Sources<'a> {

@@ -1,7 +1,7 @@
 //! SIGTERM and SIGINT: the first drains, the second ends at once.
 
 use crate::Error;
-use crate::proxy::Shutdown;
+use tokengauge_proxy::Shutdown;
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Listens for signals until the process ends. Needs a runtime.

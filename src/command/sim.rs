@@ -1,11 +1,11 @@
 //! `tokengauge sim`: the simulated backend alone.
 
 use crate::Error;
-use crate::address;
 use crate::cli::SimArgs;
 use crate::output;
-use crate::proxy::Shutdown;
-use crate::sim::{Profile, Setup, Simulator};
+use tokengauge_net::address;
+use tokengauge_proxy::Shutdown;
+use tokengauge_sim::{Profile, Setup, Simulator};
 use tokio::net::TcpListener;
 
 pub(super) async fn sim(args: SimArgs) -> Result<(), Error> {

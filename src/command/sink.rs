@@ -4,7 +4,6 @@ use super::api_client::{self, Proxy};
 use super::sinks::origin;
 use crate::Error;
 use crate::cli::{DdlArgs, SinkCommand, SinkReplayArgs, SinkStatusArgs};
-use crate::ledger::Reader;
 use crate::output::{self, printable};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
@@ -14,6 +13,7 @@ use tokengauge_sink::clickhouse::{ClickHouse, add_columns, create_table};
 use tokengauge_sink::{
     AnySink, ClickHouseSettings, Kind, Location, Replayed, SinkSettings, replay,
 };
+use tokengauge_store::ledger::Reader;
 
 /// How long a single query of the ledger may take, on a slow disk.
 const TIMEOUT: Duration = Duration::from_secs(60);

@@ -2,13 +2,13 @@
 
 use crate::Error;
 use crate::config::Config;
-use crate::export::otlp;
-use crate::export::prometheus::Prometheus;
-use crate::export::{labels, names};
-use crate::ledger::Ledger;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use tokengauge_sink::{AnySink, Origin, SinkMetrics, SinkQueues, Sinks};
+use tokengauge_store::ledger::Ledger;
+use tokengauge_telemetry::export::otlp;
+use tokengauge_telemetry::export::prometheus::Prometheus;
+use tokengauge_telemetry::export::{labels, names};
 
 /// How long one look into the ledger may take: a sink's thread may have to wait for a core.
 const READ_WITHIN: Duration = Duration::from_secs(60);

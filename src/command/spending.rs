@@ -3,8 +3,6 @@
 use super::quota_store;
 use crate::Error;
 use crate::config::Config;
-use crate::cost::budget::Store;
-use crate::meter::Accounting;
 use parking_lot::Mutex;
 use std::io;
 use std::path::Path;
@@ -12,6 +10,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use tokengauge_core::log_interval::LogInterval;
 use tokengauge_core::time::whole_seconds_since_1970;
+use tokengauge_meter::Accounting;
+use tokengauge_meter::cost::budget::Store;
 
 /// How often it is saved if it has changed: within a second of the call, with the time that the disk takes.
 const KEEP_EVERY: Duration = Duration::from_millis(500);

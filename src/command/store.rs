@@ -5,14 +5,16 @@ use super::api_client;
 use super::progress::Progress;
 use crate::Error;
 use crate::cli::{StoreArgs, When};
-use crate::ledger::{ExportOptions, FileFormat, Reader, Store, StoredCall, WriteError, export};
-use crate::private_file;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 use tempfile::TempDir;
 use tokengauge_core::time::duration_since_1970;
+use tokengauge_files::private as private_file;
 use tokengauge_sink::{StoreReader, StoredRow};
 use tokengauge_store::columns::{concurrency, record};
+use tokengauge_store::ledger::{
+    ExportOptions, FileFormat, Reader, Store, StoredCall, WriteError, export,
+};
 
 /// How long a single query of the copy may take.
 const QUERY: Duration = Duration::from_secs(60);

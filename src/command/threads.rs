@@ -2,9 +2,9 @@
 
 use super::fd_limit;
 use crate::Error;
-use crate::proxy::TrafficRuntimes;
 use std::ffi::OsStr;
 use std::thread;
+use tokengauge_proxy::TrafficRuntimes;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::watch;
 

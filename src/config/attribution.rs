@@ -3,9 +3,9 @@
 use super::file;
 use super::resolve::{Problems, check_label};
 use super::spanned::Spanned;
-use crate::attribution::{AgentNameRule, NameSources, PayerRules, Rules, check_key};
-use crate::wire::JsonPath;
 use http::HeaderName;
+use tokengauge_meter::attribution::{AgentNameRule, NameSources, PayerRules, Rules, check_key};
+use tokengauge_wire::JsonPath;
 
 /// Headers that hold secrets, which are recorded in no form.
 const SECRET: &[&str] = &[

@@ -5,10 +5,10 @@ use super::objectives::selector;
 use super::resolve::{Problems, check_label};
 use super::spanned::Spanned;
 use super::*;
-use crate::caller::{Mode, OnUnreadable};
-use crate::cost::budget::Period;
-use crate::cost::{GpuPrice, Price, Tariff};
 use std::collections::{HashMap, HashSet};
+use tokengauge_core::caller::{Mode, OnUnreadable};
+use tokengauge_meter::cost::budget::Period;
+use tokengauge_meter::cost::{GpuPrice, Price, Tariff};
 
 /// The default period of a budget.
 pub(super) const DEFAULT_PERIOD: Duration = Duration::from_secs(24 * 3600);

@@ -6,9 +6,9 @@ use super::resolve::{Problems, check_label};
 use super::scalar::Span;
 use super::spanned::Spanned;
 use super::*;
-use crate::drift::{Season, Select, Settings as Drift, Thresholds};
 use std::collections::HashSet;
 use tokengauge_core::time::span_text;
+use tokengauge_drift::{Season, Select, Settings as Drift, Thresholds};
 
 /// The most entries: each is evaluated every few minutes.
 pub(super) const MAX_DRIFTS: usize = 16;

@@ -33,12 +33,12 @@ use super::resolve::{DEFAULT_DRAIN, DEFAULT_LISTEN};
 use super::scalar::Span;
 use super::sinks::MAX_SINKS;
 use super::spanned::Spanned;
-use crate::cost::budget::MAX_BUDGETS;
-use crate::quota::MAX_QUOTAS;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::fmt;
 use std::path::{Path, PathBuf};
+use tokengauge_meter::cost::budget::MAX_BUDGETS;
+use tokengauge_meter::quota::MAX_QUOTAS;
 
 /// A configuration that cannot be used, with every problem found.
 #[derive(Debug, thiserror::Error)]

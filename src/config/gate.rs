@@ -5,11 +5,11 @@ use super::objectives::{check_route, check_workload};
 use super::resolve::{Problems, check_label};
 use super::spanned::Spanned;
 use super::*;
-use crate::gate::{Ceilings, Gate, Margins, Select};
-use crate::slo::Sli;
 use std::collections::HashSet;
 use tokengauge_core::experiment::AssignedUnit;
 use tokengauge_experiments::{DEFAULT_ALPHA, Metric, Rules};
+use tokengauge_gate::{Ceilings, Gate, Margins, Select};
+use tokengauge_slo::Sli;
 use tokengauge_store::query::{Threshold, UnitKind};
 
 /// The most gates: each is evaluated when all are asked for.

@@ -1,7 +1,7 @@
 //! Whether a configuration that was refused was meant to limit calls or access, read as
 //! leniently as necessary. In doubt it was, because a limit must not be dropped by a mistake.
 
-use crate::caller::Mode;
+use tokengauge_core::caller::Mode;
 use toml::{Table, Value};
 
 /// Whether `text` may limit calls: it has a quota, a budget that blocks, or requests a minute,

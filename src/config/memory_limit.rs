@@ -1,8 +1,8 @@
 //! The memory limit of the process: the lowest of its cgroup and of the parents.
 
-use crate::memory::DEFAULT_BYTES;
 use std::fs;
 use std::path::{Path, PathBuf};
+use tokengauge_core::memory::DEFAULT_BYTES;
 
 /// The least memory for measuring, however low the limit is.
 const LEAST: usize = 8 << 20;

@@ -32,23 +32,22 @@ mod source;
 mod spanned;
 mod unreachable;
 
-use crate::cost::PriceList;
-use crate::cost::budget::Budget;
-use crate::quota::Quota;
-use crate::slo::{Objective, Pattern, Receiver};
-use crate::upstream_facts::UpstreamFacts;
 use http::uri::Scheme;
 use http::{HeaderName, HeaderValue};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
+use tokengauge_core::upstream_facts::UpstreamFacts;
+use tokengauge_meter::cost::PriceList;
+use tokengauge_meter::cost::budget::Budget;
+use tokengauge_meter::quota::Quota;
 use tokengauge_proxy::settings::{
     DEFAULT_EJECT_FOR, DEFAULT_IDLE_FOR, DEFAULT_MAX_IDLE, Settings, default_upgrades,
 };
+use tokengauge_slo::{Objective, Pattern, Receiver};
 use tokengauge_telemetry::export::cost::Labelled;
 
-pub use crate::meter::settings::{Measure, Workload};
 pub use file::{Invalid, Problem};
 pub(crate) use limited::{may_guard_metrics, may_have_token, may_limit};
 pub(crate) use memory_limit::{limit as memory_limit, warn_of as warn_of_memory_limit};
@@ -57,6 +56,7 @@ pub(crate) use operators::{InvalidToken, check_token};
 pub use reference::{json_schema, reference};
 pub use resolve::{DEFAULT_ADMIN, DEFAULT_DRAIN, DEFAULT_LISTEN};
 pub(crate) use source::{BUILT_IN, is_values, text};
+pub use tokengauge_meter::settings::{Measure, Workload};
 pub use tokengauge_net::endpoint::{Endpoint, Protocol};
 pub use tokengauge_net::tls::{ClientTls, ServerTls};
 pub use tokengauge_proxy::settings::{
@@ -86,25 +86,25 @@ pub struct Config {
     pub otlp: Otlp,
     /// How long streams may go on after a SIGTERM.
     pub drain_timeout: Duration,
-    /// The objectives; at most [`MAX_OBJECTIVES`](crate::slo::MAX_OBJECTIVES).
+    /// The objectives; at most [`MAX_OBJECTIVES`](tokengauge_slo::MAX_OBJECTIVES).
     pub slos: Vec<Arc<Objective>>,
     /// The receivers of alerts.
     pub receivers: Vec<Receiver>,
-    /// The budgets; at most [`MAX_BUDGETS`](crate::cost::budget::MAX_BUDGETS).
+    /// The budgets; at most [`MAX_BUDGETS`](tokengauge_meter::cost::budget::MAX_BUDGETS).
     pub budgets: Vec<Budget>,
     /// The prices of tokens and GPUs.
     pub prices: PriceList,
     /// The quotas on requests, tokens and concurrency; at most
-    /// [`MAX_QUOTAS`](crate::quota::MAX_QUOTAS).
+    /// [`MAX_QUOTAS`](tokengauge_meter::quota::MAX_QUOTAS).
     pub quotas: Vec<Quota>,
     /// Where quotas, budgets and alerts are shared with other processes, if they are.
     pub quota_store: Option<tokengauge_quota_store::Settings>,
     /// When a session runs away.
-    pub runaway: crate::sessions::RunawayLimits,
+    pub runaway: tokengauge_sessions::RunawayLimits,
     /// What is compared with the weeks before.
-    pub drifts: Vec<crate::drift::Settings>,
+    pub drifts: Vec<tokengauge_drift::Settings>,
     /// The gates of rollouts.
-    pub gates: Vec<crate::gate::Gate>,
+    pub gates: Vec<tokengauge_gate::Gate>,
     /// The folder for what survives a restart; without it nothing does.
     pub state_dir: Option<PathBuf>,
     /// The ledger of finished calls, if enabled.

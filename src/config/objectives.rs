@@ -6,9 +6,11 @@ use super::scalar::Window;
 use super::spanned::Spanned;
 use super::unreachable;
 use super::*;
-use crate::meter::INTER_TOKEN_BOUNDS;
-use crate::slo::{Judgement, MAX_OBJECTIVES, MONTH, PRESETS, Preset, Selector, Sli, Slice, Weight};
 use std::collections::HashSet;
+use tokengauge_meter::INTER_TOKEN_BOUNDS;
+use tokengauge_slo::{
+    Judgement, MAX_OBJECTIVES, MONTH, PRESETS, Preset, Selector, Sli, Slice, Weight,
+};
 
 /// The default objective.
 pub(super) const DEFAULT_OBJECTIVE: f64 = 0.99;

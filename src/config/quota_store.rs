@@ -3,9 +3,9 @@
 use super::file;
 use super::resolve::{Problems, client_tls};
 use super::spanned::Spanned;
-use crate::meter::sharing::SharingSettings;
 use std::num::NonZeroU32;
 use std::time::Duration;
+use tokengauge_meter::sharing::SharingSettings;
 use tokengauge_quota_store::{Password, Settings};
 
 pub(super) const DEFAULT_LEASE: Duration = Duration::from_secs(1);
@@ -68,8 +68,8 @@ fn check_prefix(prefix: &Spanned<String>, problems: &mut Problems<'_>) {
 mod tests {
     use super::super::Config;
     use super::*;
-    use crate::caller::Mode;
-    use crate::meter::sharing::OnError;
+    use tokengauge_core::caller::Mode;
+    use tokengauge_meter::sharing::OnError;
 
     const REST: &str =
         "\n[[upstream]]\nname = \"u\"\nurl = \"http://h\"\n[[route]]\nupstream = \"u\"";

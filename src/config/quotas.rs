@@ -5,9 +5,9 @@ use super::objectives::selector;
 use super::resolve::{Problems, check_label};
 use super::spanned::Spanned;
 use super::*;
-use crate::caller::OnUnreadable;
 use std::collections::HashSet;
 use std::num::NonZeroU32;
+use tokengauge_core::caller::OnUnreadable;
 
 pub(super) fn quotas(
     written: Vec<Spanned<file::Quota>>,

@@ -3,8 +3,8 @@
 use super::file;
 use super::resolve::{Problems, check_label};
 use super::spanned::Spanned;
-use crate::slo::{Destination, Kind, Receiver};
 use std::collections::HashSet;
+use tokengauge_slo::{Destination, Kind, Receiver};
 
 /// The default URL of PagerDuty.
 const PAGER_DUTY: &str = "https://events.pagerduty.com/v2/enqueue";

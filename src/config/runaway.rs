@@ -2,8 +2,8 @@
 
 use super::file;
 use super::scalar::Span;
-use crate::sessions::{RunawayLimits, TimesUsual};
 use std::time::Duration;
+use tokengauge_sessions::{RunawayLimits, TimesUsual};
 
 /// The shortest window of `[runaway]`.
 pub(super) const SHORTEST_WINDOW: Duration = Duration::from_secs(60);

@@ -52,7 +52,7 @@ impl Config {
             prices: PriceList::default(),
             quotas: Vec::new(),
             quota_store: None,
-            runaway: crate::sessions::RunawayLimits::default(),
+            runaway: tokengauge_sessions::RunawayLimits::default(),
             drifts: Vec::new(),
             gates: Vec::new(),
             state_dir: None,

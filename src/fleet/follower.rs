@@ -2,7 +2,6 @@
 //! what is known from what is new: the numbers of calls by their start are compared, and intervals that differ are read.
 
 use super::Fleet;
-use crate::ledger::{Limits, Now, Store, StoredCall, WriteError};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,6 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 use tokengauge_core::time::duration_since_1970;
 use tokengauge_net::client::NoClient;
 use tokengauge_sink::{ReadError, Span, StoreReader, StoreUrl, StoredRow};
+use tokengauge_store::ledger::{Limits, Now, Store, StoredCall, WriteError};
 use tokio::time::sleep;
 
 /// The length of an interval, in milliseconds.

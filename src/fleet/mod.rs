@@ -9,8 +9,6 @@ mod pod;
 mod pod_stream;
 mod store_status;
 
-use crate::meter::StreamNow;
-use crate::throughput::{Rates, SpreadRates};
 use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
 use pod::Pod;
@@ -22,7 +20,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 use tokengauge_core::pod::PodName;
+use tokengauge_core::throughput::{Rates, SpreadRates};
 use tokengauge_core::time::rfc3339_millis;
+use tokengauge_meter::StreamNow;
 use tokengauge_net::tls::ClientTls;
 use tokengauge_sink::Secret;
 use tokio::sync::Semaphore;

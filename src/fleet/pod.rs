@@ -1,8 +1,6 @@
 //! A pod: what it is, and its streams and objectives as it said last.
 
 use super::address::PodAddress;
-use crate::meter::StreamNow;
-use crate::throughput::Rates;
 use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -11,7 +9,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::SystemTime;
 use tokengauge_core::pod::PodName;
+use tokengauge_core::throughput::Rates;
 use tokengauge_core::time::rfc3339_millis;
+use tokengauge_meter::StreamNow;
 
 /// Streams of a pod that are kept at most: as many as it sends.
 const MAX_STREAMS: usize = 100;

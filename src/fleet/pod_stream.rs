@@ -3,7 +3,6 @@
 use super::event_parser::{EventParser, Parsed};
 use super::pod::Pod;
 use super::{Dropped, Fleet};
-use crate::http_client::{Client, Failure, StreamedAnswer};
 use bytes::Bytes;
 use http::{Request, StatusCode, Uri, header};
 use serde::Deserialize;
@@ -11,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 use tokengauge_core::pod::PodName;
+use tokengauge_net::client::{Client, Failure, StreamedAnswer};
 use tokengauge_net::endpoint::Protocol;
 use tokio::time::{sleep, timeout};
 

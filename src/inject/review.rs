@@ -4,9 +4,6 @@ use super::error::Error;
 use super::settings::Settings;
 use super::{InjectBy, Outcome, inject, patch};
 use crate::admin::{FairShares, Share, Source};
-use crate::export::registry::Registry;
-use crate::export::text::{self, Format};
-use crate::export::{labels, names};
 use crate::output::printable;
 use axum::Router;
 use axum::body::Body;
@@ -20,6 +17,9 @@ use http_body_util::{BodyExt, Limited};
 use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::sync::Arc;
+use tokengauge_telemetry::export::registry::Registry;
+use tokengauge_telemetry::export::text::{self, Format};
+use tokengauge_telemetry::export::{labels, names};
 
 /// Bytes of a review: an API server takes requests of 3 MiB at most.
 const MAX_BYTES: usize = 3 << 20;

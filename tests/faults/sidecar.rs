@@ -110,7 +110,7 @@ async fn survives(agents: usize, bytes: usize, route: &str) {
             );
         }
         let held = fixture.metric("tokengauge_meter_queue_bytes").await as u64;
-        let most = LIMIT / 4 + (tokengauge::wire::COPIES * bytes) as u64;
+        let most = LIMIT / 4 + (tokengauge_wire::COPIES * bytes) as u64;
         assert!(held <= most, "{held} bytes held, {most} allowed");
         println!(
             "round {round}: {agents} requests of {} KB open: {} KB resident, {} KB in the cgroup at most, {} KB held",

@@ -16,11 +16,11 @@ async fn reasoning_in_the_text_of_an_answer_is_reasoning() {
     let ollama = |text: &str, end: bool| {
         line(json!({"model": "m", "message": {"role": "assistant", "content": text}, "done": end}))
     };
-    let thought = tokengauge::tokens::count("<think> word word</think>");
+    let thought = tokengauge_tokenizer::count("<think> word word</think>");
     let pieces = ["<th", "ink> word", " word</thi", "nk>", " word", " word"];
     play(vec![
         Case::new("cut tags", CHAT, SSE, chat(&pieces), counted(thought, 2)),
-        Case::new("no tags", CHAT, SSE, chat(&[" word", " word <think>"]), counted(0, tokengauge::tokens::count(" word word <think>"))),
+        Case::new("no tags", CHAT, SSE, chat(&[" word", " word <think>"]), counted(0, tokengauge_tokenizer::count(" word word <think>"))),
         Case::new("ollama", OLLAMA, NDJSON, vec![ollama("<think> word word</think>", false), ollama(" word", false), ollama(" word", true)], counted(thought, 2)),
         Case::new("whole", CHAT, JSON, vec![json!({"id": "c", "object": "chat.completion", "model": "m", "choices": [{"index": 0, "message": {"content": "<think> word word</think> word word"}, "finish_reason": "stop"}]}).to_string().into_bytes()], counted(thought, 2)),
     ])

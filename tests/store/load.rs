@@ -3,14 +3,14 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
-use tokengauge::ledger::{Ledger, LedgerMetrics, Limits, Settings};
-use tokengauge::meter::settings::Measure;
-use tokengauge::meter::{Meter, Subscriber};
-use tokengauge::observer::{CallStart, End, Observer};
 use tokengauge_core::cells::{Counter, Gauge};
+use tokengauge_core::observer::{CallStart, End, Observer};
+use tokengauge_meter::settings::Measure;
+use tokengauge_meter::{Meter, Subscriber};
 use tokengauge_sink::{
     ClickHouseSettings, Location, Origin, Secret, SinkMetrics, SinkQueues, SinkSettings, Sinks,
 };
+use tokengauge_store::ledger::{Ledger, LedgerMetrics, Limits, Settings};
 
 pub struct Load {
     pub sinks: Sinks,

@@ -6,10 +6,6 @@ use super::problem::Problem;
 use super::query_params::{FILTERS, PAGING, QueryParams};
 use super::store::{Store, StoreName, ask};
 use crate::admin::Admin;
-use crate::call::CallRecord;
-use crate::history;
-use crate::query::{Filter, Page, Paging, Phase};
-use crate::slo::{Finished, Objective, Verdict, judge};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, RawQuery, State};
 use axum::http::StatusCode;
@@ -17,6 +13,10 @@ use axum::response::Response;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::sync::Arc;
+use tokengauge_core::call::CallRecord;
+use tokengauge_slo::{Finished, Objective, Verdict, judge};
+use tokengauge_store::history;
+use tokengauge_store::query::{Filter, Page, Paging, Phase};
 use uuid::Uuid;
 
 /// The parameters of calls alone.

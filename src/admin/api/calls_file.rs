@@ -5,14 +5,14 @@ use super::problem::Problem;
 use super::query_params::{FILTERS, MAX_LIMIT, QueryParams};
 use super::store::{Store, ask};
 use crate::admin::Admin;
-use crate::query::{Filter, Paging};
-use crate::slo::Objective;
 use axum::extract::{RawQuery, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use std::io;
+use tokengauge_slo::Objective;
 use tokengauge_store::columns::{COLUMNS, Column, Value, record};
 use tokengauge_store::parquet_table::Table;
+use tokengauge_store::query::{Filter, Paging};
 
 /// Calls in a file at most, the newest: about 12 MB of memory while it is written.
 const MAX_CALLS: usize = 10_000;

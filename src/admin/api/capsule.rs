@@ -6,19 +6,19 @@ use super::query_params::{MAX_LIMIT, QueryParams};
 use super::store::{Store, StoreName, blocking, problem};
 use super::unsettled;
 use crate::admin::Admin;
-use crate::call::CallRecord;
 use crate::capsule::{Capsule, Configuration, MEMORY, Objective, Process, Span, TABLES, worst};
-use crate::history::ThroughputHistory;
-use crate::ledger::Reader;
-use crate::query::Dimension;
-use crate::query::{Filter, Mark, MarkKind, MarkQuery, Paging, SeriesMetric};
-use crate::slo::{self, Status};
 use axum::extract::{RawQuery, State};
 use axum::http::{HeaderMap, header};
 use axum::response::{Html, IntoResponse, Response};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
+use tokengauge_core::call::CallRecord;
 use tokengauge_core::time::rfc3339_seconds;
+use tokengauge_slo::{self as slo, Status};
+use tokengauge_store::history::ThroughputHistory;
+use tokengauge_store::ledger::Reader;
+use tokengauge_store::query::Dimension;
+use tokengauge_store::query::{Filter, Mark, MarkKind, MarkQuery, Paging, SeriesMetric};
 
 /// The parameters of capsules.
 pub(super) const OF_CAPSULES: [&str; 3] = ["slo", "since", "until"];

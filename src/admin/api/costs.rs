@@ -4,13 +4,13 @@ use super::finished::{Times, reply};
 use super::query_params::{FILTERS, QueryParams};
 use super::store::{Span, Store, StoreName, ask};
 use crate::admin::Admin;
-use crate::history::MAX_POINTS;
-use crate::query::{CostQuery, Costs, DailySums, Filter};
 use axum::extract::{RawQuery, State};
 use axum::response::Response;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::time::Duration;
+use tokengauge_store::history::MAX_POINTS;
+use tokengauge_store::query::{CostQuery, Costs, DailySums, Filter};
 
 /// The parameters of costs alone.
 pub(super) const OF_COSTS: [&str; 3] = ["dimension", "step", "series"];

@@ -4,11 +4,11 @@ use super::finished::{Times, reply};
 use super::query_params::{FILTERS, QueryParams};
 use super::store::{Store, StoreName, ask};
 use crate::admin::Admin;
-use crate::query;
 use axum::extract::{RawQuery, State};
 use axum::response::Response;
 use schemars::JsonSchema;
 use serde::Serialize;
+use tokengauge_store::query;
 
 #[derive(JsonSchema, Serialize)]
 pub(super) struct Coverage {

@@ -29,13 +29,13 @@ use super::sinks::{self, AllSinks};
 use super::upstreams::{self, Upstreams};
 use crate::admin::Drifts;
 use crate::admin::process_info::{self, Now};
-use crate::gate::{Plan as GatePlan, Report as Gate};
-use crate::query::Mark;
-use crate::slo::BurnDown;
 use axum::extract::RawQuery;
 use axum::response::Response;
 use serde_json::{Map, Value};
 use tokengauge_experiments::Report;
+use tokengauge_gate::{Plan as GatePlan, Report as Gate};
+use tokengauge_slo::BurnDown;
+use tokengauge_store::query::Mark;
 
 /// Every endpoint.
 pub(super) fn endpoints() -> Vec<Endpoint> {

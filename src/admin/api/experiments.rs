@@ -5,7 +5,6 @@ use super::problem::Problem;
 use super::query_params::QueryParams;
 use super::store::{Store, StoreName, ask};
 use crate::admin::Admin;
-use crate::query::{UnitKind, UnitQuery};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, RawQuery, State};
 use axum::http::StatusCode;
@@ -14,6 +13,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use std::time::SystemTime;
 use tokengauge_experiments::{Experiment, Observed, Report, Rules, judge};
+use tokengauge_store::query::{UnitKind, UnitQuery};
 
 #[derive(JsonSchema, Serialize)]
 pub(super) struct Experiments {

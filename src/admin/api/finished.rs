@@ -5,11 +5,6 @@ use super::query_params::{FILTERS, PAGING, QueryParams};
 use super::store::{Span, Store, StoreName, ask};
 use super::unsettled;
 use crate::admin::Admin;
-use crate::history;
-use crate::query::{
-    DailySums, Dimension, Filter, GroupRow, Paging, SeriesMetric, SessionDetail, SessionQuery,
-    SessionRow, SessionSort, Tasks, Timeseries,
-};
 use axum::Json;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, RawQuery, State};
@@ -21,6 +16,11 @@ use serde_json::json;
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 use tokengauge_core::time::rfc3339_millis;
+use tokengauge_store::history;
+use tokengauge_store::query::{
+    DailySums, Dimension, Filter, GroupRow, Paging, SeriesMetric, SessionDetail, SessionQuery,
+    SessionRow, SessionSort, Tasks, Timeseries,
+};
 
 /// The default step of a time series.
 const DEFAULT_STEP: Duration = Duration::from_secs(60);

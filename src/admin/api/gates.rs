@@ -5,7 +5,6 @@ use super::problem::Problem;
 use super::query_params::QueryParams;
 use super::store::{Answer, Store, StoreName, ask};
 use crate::admin::Admin;
-use crate::gate::{Asked, Calls, Gate, Report, Verdict, evaluate_calls};
 use axum::Json;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, RawQuery, State};
@@ -15,6 +14,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use std::time::SystemTime;
 use tokengauge_core::call::CallRecord;
+use tokengauge_gate::{Asked, Calls, Gate, Report, Verdict, evaluate_calls};
 use tokengauge_store::query::{CallUnitQuery, CallUnits, Filter, Page, Paging};
 
 /// The parameter of gates.
@@ -86,7 +86,7 @@ pub(super) async fn plan(
         let (gate, _) = configured(&admin, path)?;
         let now = (admin.wall)();
         ask(&admin, move |store: &Store| {
-            crate::gate::plan(&gate, now, store)
+            tokengauge_gate::plan(&gate, now, store)
         })
         .await
     })

@@ -5,9 +5,6 @@ use super::problem::Problem;
 use super::query_params::{DEFAULT_LIMIT, QueryParams};
 use crate::admin::Admin;
 use crate::fleet::{FleetStreams, ObjectiveSource};
-use crate::meter::StreamNow;
-use crate::slo::Status;
-use crate::throughput::{RateFilter, Rates};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, RawQuery, State};
 use axum::http::StatusCode;
@@ -15,6 +12,9 @@ use axum::response::Response;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
+use tokengauge_core::throughput::{RateFilter, Rates};
+use tokengauge_meter::StreamNow;
+use tokengauge_slo::Status;
 
 /// The parameters of streams.
 pub(super) const OF_STREAMS: [&str; 13] = [

@@ -5,9 +5,6 @@ use super::problem::Problem;
 use super::query_params::{MAX_NAME, QueryParams};
 use super::store::{StoreName, blocking, problem};
 use crate::admin::Admin;
-use crate::history::instant;
-use crate::marks::MarkError;
-use crate::query::{Mark, MarkKind, MarkQuery, MarkSubject, NewMark};
 use axum::Json;
 use axum::body::{Body, to_bytes};
 use axum::extract::{RawQuery, State};
@@ -17,6 +14,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
+use tokengauge_store::history::instant;
+use tokengauge_store::marks::MarkError;
+use tokengauge_store::query::{Mark, MarkKind, MarkQuery, MarkSubject, NewMark};
 
 /// Where they are.
 pub(crate) const PATH: &str = "/api/v1/marks";

@@ -6,8 +6,6 @@ use super::problem::Problem;
 use super::query_params::QueryParams;
 use super::store::{Store, StoreName, ask};
 use crate::admin::Admin;
-use crate::query::{CostQuery, CostSums, Dimension, Filter};
-use crate::quota::{LeftOfQuota, own_key};
 use axum::extract::{RawQuery, State};
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::Response;
@@ -17,6 +15,8 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 use tokengauge_core::time::rfc3339_millis;
+use tokengauge_meter::quota::{LeftOfQuota, own_key};
+use tokengauge_store::query::{CostQuery, CostSums, Dimension, Filter};
 use tokio::sync::Semaphore;
 
 /// Its path.

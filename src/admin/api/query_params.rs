@@ -1,13 +1,13 @@
 //! The query parameters of the API: their rules, and the errors where one is broken.
 
 use super::problem::Problem;
-use crate::call::{CostUnavailable, OperationClass, Outcome, TpsUnavailable};
-use crate::history::{duration, instant};
-use crate::query::{Dimension, Filter, Names, Paging};
 use axum::http::StatusCode;
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
+use tokengauge_core::call::{CostUnavailable, OperationClass, Outcome, TpsUnavailable};
 use tokengauge_core::dimension::{self, DIMENSIONS};
+use tokengauge_store::history::{duration, instant};
+use tokengauge_store::query::{Dimension, Filter, Names, Paging};
 
 /// The default and the greatest number of rows in an answer.
 pub(super) const DEFAULT_LIMIT: usize = 100;

@@ -3,11 +3,11 @@
 use super::finished::reply;
 use super::query_params::QueryParams;
 use crate::admin::Admin;
-use crate::sessions::Runaway;
 use axum::extract::{RawQuery, State};
 use axum::response::Response;
 use schemars::JsonSchema;
 use serde::Serialize;
+use tokengauge_sessions::Runaway;
 
 /// The most sessions of one answer.
 const MAX_ROWS: usize = 100;

@@ -5,9 +5,6 @@ use super::problem::Problem;
 use super::query_params::QueryParams;
 use super::store::{Store, StoreName, ask};
 use crate::admin::Admin;
-use crate::call::CallRecord;
-use crate::history::TimedCall;
-use crate::sessions::{Analysis, Session, last_calls, otlp, perfetto};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, RawQuery, State};
 use axum::http::{StatusCode, header};
@@ -15,6 +12,9 @@ use axum::response::{IntoResponse, Response};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
+use tokengauge_core::call::CallRecord;
+use tokengauge_sessions::{Analysis, Session, last_calls, otlp, perfetto};
+use tokengauge_store::history::TimedCall;
 
 /// The formats of traces, by their names in queries.
 pub(super) const TRACE_FORMATS: [(&str, TraceFormat); 2] = [("perfetto", perfetto), ("otlp", otlp)];

@@ -3,21 +3,21 @@
 
 use super::problem::Problem;
 use crate::admin::Admin;
-use crate::call::CallRecord;
-use crate::history::{self, ThroughputHistory, TimedCall};
-use crate::ledger::{QueryError, Reader, StoredCall};
-use crate::meter::{FinishedCall, RecentCalls};
-use crate::query::{
-    CallUnitQuery, CallUnits, CapacityRow, CostQuery, Costs, Coverage, DailySums, Dimension,
-    ExperimentUnits, Filter, GroupRow, Page, Paging, SeriesMetric, SessionDetail, SessionQuery,
-    SessionRow, Timeseries, UnitQuery,
-};
 use axum::http::StatusCode;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
+use tokengauge_core::call::CallRecord;
+use tokengauge_meter::{FinishedCall, RecentCalls};
 use tokengauge_store::columns::{Value, values};
+use tokengauge_store::history::{self, ThroughputHistory, TimedCall};
+use tokengauge_store::ledger::{QueryError, Reader, StoredCall};
+use tokengauge_store::query::{
+    CallUnitQuery, CallUnits, CapacityRow, CostQuery, Costs, Coverage, DailySums, Dimension,
+    ExperimentUnits, Filter, GroupRow, Page, Paging, SeriesMetric, SessionDetail, SessionQuery,
+    SessionRow, Timeseries, UnitQuery,
+};
 
 /// How long a query may take. The ledger has a shorter limit of its own.
 const TIMEOUT: Duration = Duration::from_secs(20);

@@ -3,15 +3,15 @@
 //! are missing from it.
 
 use crate::admin::Admin;
-use crate::call::OperationClass;
-use crate::history::MAX_POINTS;
-use crate::meter::{Progress, StreamNow};
-use crate::query::Dimension;
-use crate::query::{Filter, Point, Timeseries};
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokengauge_core::call::OperationClass;
 use tokengauge_core::pod::PodName;
 use tokengauge_core::time::{rfc3339_millis, since_1970};
+use tokengauge_meter::{Progress, StreamNow};
+use tokengauge_store::history::MAX_POINTS;
+use tokengauge_store::query::Dimension;
+use tokengauge_store::query::{Filter, Point, Timeseries};
 
 /// Counts the calls under way that `filter` selects in the points in which they began, and adds
 /// points up to the newest of them.

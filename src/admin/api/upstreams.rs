@@ -3,14 +3,14 @@
 use super::finished::reply;
 use super::query_params::QueryParams;
 use crate::admin::Admin;
-use crate::export::labels::Upstream as Labels;
-use crate::export::names;
-use crate::proxy::UpstreamConnections;
 use axum::extract::{RawQuery, State};
 use axum::response::Response;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::sync::Arc;
+use tokengauge_proxy::UpstreamConnections;
+use tokengauge_telemetry::export::labels::Upstream as Labels;
+use tokengauge_telemetry::export::names;
 
 /// Every upstream.
 #[derive(JsonSchema, Serialize)]

@@ -1,7 +1,6 @@
 //! The activity of a connection: its requests in progress, and since when it is idle.
 
 use super::Timeouts;
-use crate::background;
 use axum::body::Body;
 use bytes::Bytes;
 use http_body::{Body as HttpBody, Frame, SizeHint};
@@ -10,6 +9,7 @@ use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use tokengauge_core::background;
 use tokio::time::Instant;
 
 /// The requests of one connection.

@@ -9,12 +9,12 @@ pub(super) use watch::start;
 use super::api_client::{self, Proxy};
 use crate::Error;
 use crate::cli::{AbArgs, AbFormat, AbUnit};
-use crate::ledger::Reader;
 use crate::output;
-use crate::query::{Threshold, UnitKind, UnitQuery};
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 use tokengauge_experiments::{Experiment, Observed, Report, Rules, judge};
+use tokengauge_store::ledger::Reader;
+use tokengauge_store::query::{Threshold, UnitKind, UnitQuery};
 
 /// How long a query may take, on a slow disk.
 const TIMEOUT: Duration = Duration::from_secs(60);

@@ -2,11 +2,11 @@
 
 use crate::admin::{Admin, experiments_now};
 use crate::command::periodic::Periodic;
-use crate::export::registry::Registry;
-use crate::export::{labels, names};
 use std::collections::HashSet;
 use std::time::Duration;
 use tokengauge_experiments::{MetricReport, Report};
+use tokengauge_telemetry::export::registry::Registry;
+use tokengauge_telemetry::export::{labels, names};
 
 /// When they are judged first: the ledger may have to be made before.
 const FIRST_AFTER: Duration = Duration::from_secs(5);

@@ -2,12 +2,12 @@
 
 use super::super::api_client::Proxy;
 use crate::Error;
-use crate::call::CallRecord;
 use crate::cli::{AdminArgs, BenchArgs};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokengauge_bench::client::AGENT;
 use tokengauge_bench::gauge::{AskGauge, NoRecords};
+use tokengauge_core::call::CallRecord;
 use tokengauge_core::time::rfc3339_seconds;
 
 /// The clock of the gauge's machine may be so far off.

@@ -4,7 +4,6 @@ use super::{gauge, until};
 use crate::Error;
 use crate::cli::{BenchArgs, BenchArrival, BenchLoad, BenchRequest, When};
 use crate::command::{export, store};
-use crate::tls::ClientTls;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -15,6 +14,7 @@ use tokengauge_bench::run::{Levels, Plan, Range};
 use tokengauge_bench::steady::Criteria;
 use tokengauge_bench::workload::Workload;
 use tokengauge_core::time::rfc3339_seconds;
+use tokengauge_net::tls::ClientTls;
 use uuid::Uuid;
 
 /// Calls at once and calls per second at most.

@@ -1,14 +1,14 @@
 //! What a valid configuration says, a line each.
 
-use crate::caller::{Mode, OnUnreadable};
 use crate::config::{Admin, Config, Route};
-use crate::meter::settings::Workload;
-use crate::meter::sharing::OnError;
-use crate::slo::{Destination, Objective, Receiver};
+use tokengauge_core::caller::{Mode, OnUnreadable};
 use tokengauge_core::experiment::AssignedUnit;
 use tokengauge_core::time::span_text;
+use tokengauge_meter::settings::Workload;
+use tokengauge_meter::sharing::OnError;
 use tokengauge_proxy::settings::{Split, SplitBy};
 use tokengauge_sink::SinkSettings;
+use tokengauge_slo::{Destination, Objective, Receiver};
 
 /// The lines, in the order in which a call meets what they are about.
 pub(super) fn lines(config: &Config) -> Vec<String> {

@@ -5,8 +5,6 @@ use super::Backend;
 use crate::Error;
 use crate::cli::DemoIncident;
 use crate::output::{self, printable};
-use crate::proxy::Shutdown;
-use crate::sim::Simulator;
 use axum::Router;
 use axum::body::Bytes;
 use axum::http::StatusCode;
@@ -15,6 +13,8 @@ use serde::Deserialize;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
+use tokengauge_proxy::Shutdown;
+use tokengauge_sim::Simulator;
 use tokio::net::TcpListener;
 use tokio::time::sleep;
 
@@ -268,8 +268,8 @@ fn tell(alert: &Alert, steps: &[String]) {
 mod tests {
     use super::*;
     use crate::config::Config;
-    use crate::sim::Profile;
     use clap::ValueEnum;
+    use tokengauge_sim::Profile;
 
     #[test]
     fn every_incident_can_be_played() {

@@ -7,11 +7,11 @@ use crate::Error;
 use crate::cli::DemoArgs;
 use crate::config::{self, Config};
 use crate::output;
-use crate::proxy::{Shutdown, TrafficRuntimes};
-use crate::sim::{Profile, Simulator, agents};
 use std::fmt::Write;
 use std::net::SocketAddr;
 use std::time::Duration;
+use tokengauge_proxy::{Shutdown, TrafficRuntimes};
+use tokengauge_sim::{Profile, Simulator, agents};
 use tokio::net::TcpListener;
 use toml::Table;
 

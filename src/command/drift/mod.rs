@@ -10,11 +10,11 @@ use super::api_client::{self, Proxy};
 use crate::Error;
 use crate::admin::Drifts;
 use crate::cli::{DriftArgs, DriftFormat};
-use crate::drift::{Entry, Settings, State, evaluate};
-use crate::ledger::Reader;
 use crate::output;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
+use tokengauge_drift::{Entry, Settings, State, evaluate};
+use tokengauge_store::ledger::Reader;
 
 /// How long a single query may take, on a slow disk.
 const TIMEOUT: Duration = Duration::from_secs(60);

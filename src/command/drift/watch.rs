@@ -3,16 +3,16 @@
 use crate::admin::{Admin, Drifts};
 use crate::command::periodic::Periodic;
 use crate::config::Config;
-use crate::drift::{ChangePoint, Entry, Series, Settings, SignalName, State, evaluate};
-use crate::export::registry::Registry;
-use crate::export::{labels, names};
-use crate::ledger::{QueryError, Reader};
-use crate::query::{MarkKind, MarkQuery, MarkSubject, NewMark};
 use arc_swap::ArcSwap;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 use tokengauge_core::time::rfc3339_seconds;
+use tokengauge_drift::{ChangePoint, Entry, Series, Settings, SignalName, State, evaluate};
+use tokengauge_store::ledger::{QueryError, Reader};
+use tokengauge_store::query::{MarkKind, MarkQuery, MarkSubject, NewMark};
+use tokengauge_telemetry::export::registry::Registry;
+use tokengauge_telemetry::export::{labels, names};
 
 /// How often it is evaluated. The ledger has distributions by hour, so that more often says little more.
 const EVERY: Duration = Duration::from_secs(300);

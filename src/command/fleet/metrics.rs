@@ -1,14 +1,14 @@
 //! The metrics of a fleet.
 
-use crate::export::labels::{ByReason, ByState, FleetMember};
-use crate::export::names;
-use crate::export::prometheus::Prometheus;
-use crate::export::registry::Registry;
 use crate::fleet::{Fleet, PodState, PodStatus, StoreState};
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::SystemTime;
+use tokengauge_telemetry::export::labels::{ByReason, ByState, FleetMember};
+use tokengauge_telemetry::export::names;
+use tokengauge_telemetry::export::prometheus::Prometheus;
+use tokengauge_telemetry::export::registry::Registry;
 
 /// Updates the metrics of a fleet before every scrape.
 pub(super) fn install(prometheus: &Prometheus, fleet: &Arc<Fleet>) {

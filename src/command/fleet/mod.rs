@@ -8,20 +8,20 @@ use crate::Error;
 use crate::admin::{Admin, EventBus, ProcessInfo};
 use crate::cli::FleetArgs;
 use crate::config::{Config, DEFAULT_ADMIN, Token};
-use crate::export::prometheus::Prometheus;
 use crate::fleet::{Fleet, FleetSettings, Follower, FollowerSettings, MAX_PODS, ObjectiveSource};
-use crate::ledger::{Limits, Reader};
-use crate::meter::{Accounting, Meter, RecentCalls};
 use crate::output;
-use crate::proxy::Shutdown;
-use crate::slo::Slos;
 use arc_swap::ArcSwap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 use tempfile::TempDir;
+use tokengauge_meter::{Accounting, Meter, RecentCalls};
 use tokengauge_net::tls::ClientTls;
+use tokengauge_proxy::Shutdown;
 use tokengauge_sink::Secret;
+use tokengauge_slo::Slos;
+use tokengauge_store::ledger::{Limits, Reader};
+use tokengauge_telemetry::export::prometheus::Prometheus;
 use tokio::runtime::Builder;
 
 /// The ledger's file within the folder: not that of a proxy with the same `state_dir`.
@@ -155,7 +155,7 @@ fn admin(config: &Config, fleet: &Arc<Fleet>, event_bus: Arc<EventBus>, ledger: 
         gates: Arc::default(),
         gate_audit: Arc::default(),
         marks: Arc::default(),
-        session_watch: crate::sessions::SessionWatch::new(),
+        session_watch: tokengauge_sessions::SessionWatch::new(),
         fleet: Some(Arc::clone(fleet)),
         event_bus,
         clock: Instant::now,

@@ -4,12 +4,12 @@ use crate::Error;
 use crate::cli::PrometheusCredentials;
 use crate::command::prometheus::{PrometheusClient, Sample};
 use crate::fleet::{Fleet, Objectives};
-use crate::slo::{Alert, Objective, Severity, label, tiers};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 use tokengauge_core::pod::PodName;
+use tokengauge_slo::{Alert, Objective, Severity, label, tiers};
 use tokio::time::{MissedTickBehavior, interval};
 
 /// How often it is asked: rules are evaluated every 15 to 60 seconds.

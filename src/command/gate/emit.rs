@@ -3,8 +3,8 @@
 use super::prometheus;
 use crate::Error;
 use crate::cli::{GateArgs, Manifest};
-use crate::gate::Gate;
 use std::time::Duration;
+use tokengauge_gate::Gate;
 
 /// How often a gate is asked.
 const INTERVAL: Duration = Duration::from_secs(60);

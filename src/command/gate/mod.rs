@@ -13,14 +13,14 @@ use crate::Error;
 use crate::admin::Gates;
 use crate::cli::{GateArgs, GateFormat};
 use crate::config::Config;
-use crate::gate::{Asked, Calls, Gate, Plan, Report, Verdict, evaluate_calls};
-use crate::ledger::{QueryError, Reader};
 use crate::output;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use tokengauge_core::call::CallRecord;
 use tokengauge_files::audit;
+use tokengauge_gate::{Asked, Calls, Gate, Plan, Report, Verdict, evaluate_calls};
+use tokengauge_store::ledger::{QueryError, Reader};
 use tokengauge_store::query::{CallUnitQuery, CallUnits, Filter, Page, Paging};
 
 /// How long a query may take, on a slow disk.
@@ -131,7 +131,7 @@ fn of_ledger(path: &Path, args: &GateArgs) -> Result<Report, Error> {
 
 fn plan_of_ledger(path: &Path, args: &GateArgs) -> Result<Plan, Error> {
     let (gate, _) = configured_gate(args)?;
-    let plan = crate::gate::plan(&gate, SystemTime::now(), &Ledger(&*reader(path)?));
+    let plan = tokengauge_gate::plan(&gate, SystemTime::now(), &Ledger(&*reader(path)?));
     plan.map_err(|error| Error::Failed(format!("{}: {error}", path.display())))
 }
 

@@ -4,7 +4,7 @@ use crate::Error;
 use crate::cli::PrometheusCredentials;
 use crate::command::api_client;
 use crate::command::prometheus::{PrometheusClient, Sample};
-use crate::gate::Verdict;
+use tokengauge_gate::Verdict;
 
 /// 1 where every proxy says that the gate passes, -1 where one says that it fails, else 0; nothing where there is no proxy.
 pub(super) fn query(gate: &str) -> Result<String, Error> {

@@ -3,15 +3,15 @@
 use super::evaluated;
 use crate::admin::{Admin, Gates};
 use crate::command::periodic::Periodic;
-use crate::export::registry::Registry;
-use crate::export::{labels, names};
-use crate::gate::{Gate, Verdict};
-use crate::ledger::Reader;
 use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 use strum::IntoEnumIterator;
+use tokengauge_gate::{Gate, Verdict};
+use tokengauge_store::ledger::Reader;
+use tokengauge_telemetry::export::registry::Registry;
+use tokengauge_telemetry::export::{labels, names};
 
 /// When they are evaluated first: the ledger may have to be made before.
 const FIRST_AFTER: Duration = Duration::from_secs(5);

@@ -1,9 +1,7 @@
 //! Recordings on disk: a body, or a folder with a body and its metadata.
 
 use crate::Error;
-use crate::call::Dialect;
 use crate::cli::ReplayArgs;
-use crate::observer::{Frame, ObservedCall, Side};
 use bytes::Bytes;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
@@ -11,6 +9,8 @@ use serde::Deserialize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+use tokengauge_core::call::Dialect;
+use tokengauge_core::observer::{Frame, ObservedCall, Side};
 
 /// How deep folders are searched.
 const MOST_DEPTH: u32 = 8;

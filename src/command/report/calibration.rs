@@ -2,12 +2,12 @@
 
 use super::document::document;
 use super::figures::Report;
-use crate::call::{CallRecord, Outcome};
-use crate::query::Dimension;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::{Duration, UNIX_EPOCH};
+use tokengauge_core::call::{CallRecord, Outcome};
 use tokengauge_core::time::rfc3339_nanos;
+use tokengauge_store::query::Dimension;
 use tokengauge_test_support::records::SplitMix64;
 
 const REPORTS: usize = 400;

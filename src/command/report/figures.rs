@@ -4,13 +4,13 @@ use super::differences::{ComparedRow, Differences, differences};
 use super::estimates::{self, Estimate, Figure};
 use super::observations::{Judged, Observation, Observations, Sessions, Units};
 use super::variants::Variants;
-use crate::call::CallRecord;
-use crate::history::{Groups, TimedCall, quantile, tasks};
-use crate::query::{Coverage, Dimension, GroupRow, Mark, Tasks};
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, SystemTime};
+use tokengauge_core::call::CallRecord;
 use tokengauge_core::fingerprint::Fingerprint;
 use tokengauge_core::time::since_1970;
+use tokengauge_store::history::{Groups, TimedCall, quantile, tasks};
+use tokengauge_store::query::{Coverage, Dimension, GroupRow, Mark, Tasks};
 
 /// The number of points of a plot over time.
 const POINTS: f64 = 60.0;

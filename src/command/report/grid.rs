@@ -4,7 +4,7 @@ use super::differences::{Difference, Differences};
 use super::estimates::{Estimate, Figure};
 use super::figures::{Report, Row};
 use crate::output::printable;
-use crate::query::GroupRow;
+use tokengauge_store::query::GroupRow;
 
 /// The text for an unknown value.
 pub(super) const UNKNOWN: &str = "–";

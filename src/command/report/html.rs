@@ -8,9 +8,9 @@ use crate::command::ab;
 use crate::output::printable;
 use crate::page::{self, Cell, escaped, figure};
 use crate::plot::{self, Bars, Series};
-use crate::query::GroupRow;
 use std::fmt::Write;
 use tokengauge_core::time::rfc3339_seconds;
+use tokengauge_store::query::GroupRow;
 
 /// Groups in a plot at most; the table has all.
 const PLOTTED: usize = 12;

@@ -19,17 +19,18 @@ mod user_names;
 mod variants;
 
 use crate::Error;
-use crate::call::CallRecord;
 use crate::cli::{Month, ReportArgs, ReportFormat};
 use crate::command::progress::Progress;
 use crate::command::store::StoreCopy;
-use crate::query::Dimension;
-use crate::{output, private_file};
+use crate::output;
 use figures::Report;
 use showback::Showback;
 use std::io::Write;
 use std::time::{Duration, SystemTime};
+use tokengauge_core::call::CallRecord;
 use tokengauge_core::time::rfc3339_seconds;
+use tokengauge_files::private as private_file;
+use tokengauge_store::query::Dimension;
 use user_names::UserNames;
 
 /// A month may begin with a day without calls.
@@ -206,7 +207,7 @@ fn json(report: &Report) -> Result<String, Error> {
 /// Parses an instant: RFC 3339, or a duration before now.
 fn instant(text: Option<&str>, now: SystemTime) -> Result<Option<SystemTime>, Error> {
     let parse = |text: &str| {
-        crate::history::instant(text, now).ok_or_else(|| {
+        tokengauge_store::history::instant(text, now).ok_or_else(|| {
             Error::Failed(format!(
                 "{text} is neither an instant such as 2026-01-31T09:30:00Z nor a duration back such as 72h or 7d"
             ))

@@ -7,11 +7,11 @@ use super::grid::{UNKNOWN, range, seconds};
 use super::observations::Sessions;
 use super::text::shortened;
 use crate::command::measured_by::measured_by;
-use crate::query::{Coverage, Mark};
 use std::collections::BTreeMap;
 use std::time::SystemTime;
 use tokengauge_core::time::rfc3339_seconds;
 use tokengauge_stats::clustered::MIN_UNITS;
+use tokengauge_store::query::{Coverage, Mark};
 
 /// How a name from traffic is written: harmless within a line, or within Markdown.
 pub(super) type Shown = fn(&str) -> String;

@@ -1,11 +1,11 @@
 //! What each call of a group adds to its figures, and why some add nothing.
 
-use crate::call::{CallRecord, OperationClass, Outcome};
-use crate::history::{TimedCall, tokens};
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
+use tokengauge_core::call::{CallRecord, OperationClass, Outcome};
 use tokengauge_core::fingerprint::FingerprintBuilder;
 use tokengauge_core::time::since_1970;
+use tokengauge_store::history::{TimedCall, tokens};
 
 /// What one call adds. What it does not have is NaN, which takes half the memory of an `Option`.
 #[derive(Clone, Copy, Debug)]

@@ -1,11 +1,11 @@
 //! What teams and others cost by month, as CSV.
 
-use crate::call::CallRecord;
-use crate::history::{Groups, TimedCall};
-use crate::query::{Dimension, GroupRow};
 use std::collections::BTreeMap;
 use std::time::SystemTime;
+use tokengauge_core::call::CallRecord;
 use tokengauge_store::csv;
+use tokengauge_store::history::{Groups, TimedCall};
+use tokengauge_store::query::{Dimension, GroupRow};
 
 /// Characters of a month, such as `2026-11`.
 const MONTH: usize = 7;

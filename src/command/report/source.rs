@@ -1,19 +1,19 @@
 //! The sources of a report's calls: a ledger, a running proxy, call logs.
 
 use crate::Error;
-use crate::call::CallRecord;
 use crate::cli::ReportArgs;
 use crate::command::api_client::{self, ApiError, Proxy};
-use crate::history::{TimedCall, matches};
-use crate::ledger::Reader;
 use crate::output;
-use crate::query::{Filter, Mark, MarkQuery, Paging};
 use serde::Deserialize;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::time::{Instant, SystemTime};
+use tokengauge_core::call::CallRecord;
 use tokengauge_core::time::rfc3339_millis;
+use tokengauge_store::history::{TimedCall, matches};
+use tokengauge_store::ledger::Reader;
+use tokengauge_store::query::{Filter, Mark, MarkQuery, Paging};
 
 /// Calls of one page.
 const PAGE: usize = 1000;

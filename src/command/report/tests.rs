@@ -2,11 +2,11 @@
 
 use super::figures::Report;
 use super::{document::document, html, text};
-use crate::call::CallRecord;
-use crate::query::Dimension;
 use serde_json::json;
 use std::time::{Duration, UNIX_EPOCH};
+use tokengauge_core::call::CallRecord;
 use tokengauge_core::time::rfc3339_nanos;
+use tokengauge_store::query::Dimension;
 
 /// A call of `model` that decodes `tps` tokens a second from second 1 to 3.
 fn call(second: u64, model: &str, tps: f64, warm_up: bool) -> CallRecord {

@@ -1,11 +1,11 @@
 //! `--user-names`: names for users of which records have hashes, from a file that stays where it is.
 
 use crate::Error;
-use crate::attribution::pseudonym;
-use crate::call::CallRecord;
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::path::Path;
+use tokengauge_core::call::CallRecord;
+use tokengauge_meter::attribution::pseudonym;
 
 /// The names of users, by their hashes.
 #[derive(Debug, Default)]

@@ -1,10 +1,10 @@
 //! The variants of the experiments in a report, compared by session.
 
-use crate::history::{TimedCall, UnitTally};
-use crate::query::{UnitKind, UnitQuery};
 use std::collections::BTreeMap;
 use std::time::SystemTime;
 use tokengauge_experiments::{Experiment, Observed, Report, Rules, judge};
+use tokengauge_store::history::{TimedCall, UnitTally};
+use tokengauge_store::query::{UnitKind, UnitQuery};
 
 /// The units of each experiment.
 #[derive(Default)]

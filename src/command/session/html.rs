@@ -3,11 +3,11 @@
 use crate::output::printable;
 use crate::page::{self, escaped};
 use crate::phase_bars;
-use crate::query::{SessionRow, WaterfallCall};
-use crate::sessions::{Analysis, text};
 use std::fmt::{Result, Write};
 use std::time::SystemTime;
 use tokengauge_core::time::rfc3339_seconds;
+use tokengauge_sessions::{Analysis, text};
+use tokengauge_store::query::{SessionRow, WaterfallCall};
 
 /// Calls in the table at most; a session of more has its first.
 const MAX_ROWS: usize = 1_000;

@@ -3,19 +3,20 @@
 mod html;
 
 use super::api_client::{self, Proxy};
-use crate::call::CallRecord;
 use crate::cli::{SessionArgs, SessionFormat};
-use crate::cost::Prices;
-use crate::history::{TimedCall, waterfall};
-use crate::ledger::Reader;
-use crate::query::{SessionRow, WaterfallCall};
-use crate::sessions::{Analysis, Session, last_calls, otlp, perfetto, text};
-use crate::{Error, output, private_file};
+use crate::{Error, output};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::io::Write;
 use std::path::Path;
 use std::time::Instant;
+use tokengauge_core::call::CallRecord;
+use tokengauge_files::private as private_file;
+use tokengauge_meter::cost::Prices;
+use tokengauge_sessions::{Analysis, Session, last_calls, otlp, perfetto, text};
+use tokengauge_store::history::{TimedCall, waterfall};
+use tokengauge_store::ledger::Reader;
+use tokengauge_store::query::{SessionRow, WaterfallCall};
 
 /// Calls of a page of the API, and of a session's file at most.
 const PAGE: usize = 1_000;

@@ -3,7 +3,7 @@
 use crate::Error;
 use crate::cli::{CheckArgs, ImportArgs};
 use crate::output;
-use crate::slo::{as_toml, openslo};
+use tokengauge_slo::{as_toml, openslo};
 
 pub(super) fn import(args: &ImportArgs) -> Result<(), Error> {
     let file = args.file.display();

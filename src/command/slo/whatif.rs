@@ -1,17 +1,17 @@
 //! `tokengauge slo suggest` and `test`: evaluates objectives on recorded calls.
 
 use crate::Error;
-use crate::call::CallRecord;
 use crate::cli::{StoreArgs, SuggestArgs, TestArgs};
 use crate::command::progress::Progress;
 use crate::command::store::{self, StoreCopy};
 use crate::output::{self, printable};
-use crate::slo::{Objective, Outcome, as_toml, ended_at, replay, suggest as suggested};
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
+use tokengauge_core::call::CallRecord;
+use tokengauge_slo::{Objective, Outcome, as_toml, ended_at, replay, suggest as suggested};
 
 /// Calls that are read at most, which take a few gigabytes.
 const MAX_CALLS: usize = 2_000_000;

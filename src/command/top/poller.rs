@@ -4,14 +4,14 @@ use super::views::{Content, View};
 use crate::Error;
 use crate::command::api_client::{self, ApiError, Proxy};
 use crate::command::slo::status::{Answer, Row};
-use crate::meter::StreamNow;
 use crate::output::printable;
-use crate::query::{GroupRow, SessionRow};
-use crate::sessions::Runaway;
-use crate::throughput::Rates;
 use serde::Deserialize;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
+use tokengauge_core::throughput::Rates;
+use tokengauge_meter::StreamNow;
+use tokengauge_sessions::Runaway;
+use tokengauge_store::query::{GroupRow, SessionRow};
 
 /// What the proxy answered.
 #[derive(Clone, Debug)]

@@ -5,13 +5,13 @@ use super::poller::Update;
 use super::state::{Action, State};
 use super::views::Content;
 use crate::command::api_client::ApiError;
-use crate::meter::{StreamNow, TokensNow};
-use crate::query::{GroupRow, SessionRow};
-use crate::sessions::{Runaway, RunawayFigure, RunawayReason};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::style::Color;
+use tokengauge_meter::{StreamNow, TokensNow};
+use tokengauge_sessions::{Runaway, RunawayFigure, RunawayReason};
+use tokengauge_store::query::{GroupRow, SessionRow};
 
 fn stream(model: &str, tps: Option<f64>, agent: &str) -> StreamNow {
     StreamNow {

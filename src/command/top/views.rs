@@ -2,10 +2,10 @@
 
 use super::table::{Cell, Column, TableRow, Tone, ViewTable};
 use crate::command::slo::status::{self, Answer, rough};
-use crate::meter::StreamNow;
 use crate::output::printable;
-use crate::query::{GroupRow, SessionRow};
-use crate::sessions::Runaway;
+use tokengauge_meter::StreamNow;
+use tokengauge_sessions::Runaway;
+use tokengauge_store::query::{GroupRow, SessionRow};
 
 /// A view.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

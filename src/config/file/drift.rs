@@ -4,9 +4,9 @@ use super::super::drift::{LONGEST, SHORTEST};
 use super::super::scalar::Span;
 use super::super::schema::{EnumNames, Label};
 use super::super::spanned::Spanned;
-use crate::drift::{Season, Settings, Thresholds};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use tokengauge_drift::{Season, Settings, Thresholds};
 
 const POSITIVE: &str = "a number above 0";
 

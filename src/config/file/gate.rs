@@ -5,12 +5,12 @@ use super::super::gate::{LONGEST_WINDOW, SHORTEST_WINDOW};
 use super::super::scalar::Span;
 use super::super::schema::{EnumNames, Label};
 use super::super::spanned::Spanned;
-use crate::gate::{Gate as Settings, Margins as Settled};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::time::Duration;
 use tokengauge_core::experiment::AssignedUnit;
 use tokengauge_experiments::{DEFAULT_ALPHA, DEFAULT_SETTLED_AFTER};
+use tokengauge_gate::{Gate as Settings, Margins as Settled};
 
 /// Whether a rollout may go on ([gate](gate.md)): a candidate's calls are held against those of a baseline, which goes on
 /// meanwhile.

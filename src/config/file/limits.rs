@@ -5,11 +5,11 @@ use super::super::scalar::Span;
 use super::super::schema::{EnumNames, Label};
 use super::super::spanned::Spanned;
 use super::objectives::Select;
-use crate::caller::{Mode, OnUnreadable};
-use crate::cost::budget::{BudgetScope, MAX_WARNINGS};
-use crate::quota;
 use schemars::JsonSchema;
 use serde::Deserialize;
+use tokengauge_core::caller::{Mode, OnUnreadable};
+use tokengauge_meter::cost::budget::{BudgetScope, MAX_WARNINGS};
+use tokengauge_meter::quota;
 
 /// US dollars per million tokens, before those that the binary carries; the first that matches ([cost](cost.md)).
 #[derive(Deserialize, JsonSchema)]

@@ -7,11 +7,11 @@ use super::super::objectives::{
 use super::super::scalar::{Span, Window};
 use super::super::schema::{EnumNames, Label};
 use super::super::spanned::Spanned;
-use crate::slo::{Kind, Severity, Weight};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::path::PathBuf;
 use std::time::Duration;
+use tokengauge_slo::{Kind, Severity, Weight};
 
 /// What is promised ([objectives](slo.md)): exactly one indicator each (`availability` to `throughput`), or a `preset` of
 /// several.

@@ -5,13 +5,13 @@ use super::super::resolve::{DEFAULT_ADMIN, MAX_MODELS, MIN_HEAD_BYTES};
 use super::super::scalar::{Size, Span, Url};
 use super::super::schema::{Address, EnumNames, Label};
 use super::super::spanned::Spanned;
-use crate::address::Written;
-use crate::attribution::{MAX_AGENT_NAMES, MAX_PAYER_KEYS, MAX_PAYERS, MAX_SOURCES};
-use crate::meter::settings;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
+use tokengauge_meter::attribution::{MAX_AGENT_NAMES, MAX_PAYER_KEYS, MAX_PAYERS, MAX_SOURCES};
+use tokengauge_meter::settings;
+use tokengauge_net::address::Written;
 use tokengauge_proxy::settings::Limits as ProxyLimits;
 use tokengauge_telemetry::export::otlp::Conventions;
 

@@ -7,12 +7,12 @@ use super::super::scalar::Span;
 use super::super::schema::EnumNames;
 use super::super::spanned::Spanned;
 use super::ClientTls;
-use crate::caller::Mode;
-use crate::meter::sharing::OnError;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::path::PathBuf;
 use std::time::Duration;
+use tokengauge_core::caller::Mode;
+use tokengauge_meter::sharing::OnError;
 
 /// A Valkey or Redis server by which several processes share quotas, budgets and who sends alerts ([quotas](quotas.md)).
 /// Without it each process counts for itself.

@@ -2,9 +2,9 @@
 
 use super::super::runaway::{LONGEST_USUAL, LONGEST_WINDOW, SHORTEST_WINDOW};
 use super::super::scalar::Span;
-use crate::sessions::{RunawayLimits, TimesUsual};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use tokengauge_sessions::{RunawayLimits, TimesUsual};
 
 /// When a session runs away: it spends out of line, or an agent of it makes the same tool call over and over
 /// ([sessions](sessions.md#runaway-sessions)). It is shown, counted and told to those under `[[notify]]`; a `[[quota]]`

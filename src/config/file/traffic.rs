@@ -5,14 +5,14 @@ use super::super::operators::{DEFAULT_INTERVAL, SHORTEST_INTERVAL};
 use super::super::scalar::{Size, Span, Url};
 use super::super::schema::{EnumNames, Label};
 use super::super::spanned::Spanned;
-use crate::call::Dialect;
 use crate::config::Protocol;
-use crate::upstream_facts::UpstreamFacts;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
+use tokengauge_core::call::Dialect;
+use tokengauge_core::upstream_facts::UpstreamFacts;
 use tokengauge_meter::settings::ThinkTags;
 use tokengauge_proxy::settings::{
     self, DEFAULT_EJECT_FOR, DEFAULT_IDLE_FOR, DEFAULT_MAX_IDLE, DEFAULT_MAX_PENDING,

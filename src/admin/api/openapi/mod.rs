@@ -9,9 +9,9 @@ use super::endpoint::{Answer, Body, Endpoint};
 use super::marks;
 use super::problem::Body as ProblemBody;
 use super::query_params::MAX_NAME;
-use crate::gate::Report as Gate;
 use schemars::{Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
+use tokengauge_gate::Report as Gate;
 
 /// The document of these endpoints.
 pub(super) fn document(endpoints: &[Endpoint]) -> Value {

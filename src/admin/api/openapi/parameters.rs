@@ -8,10 +8,10 @@ use crate::admin::api::query_params::{
     CLASSES, DEFAULT_LIMIT, FAILED, MAX_CURSOR, MAX_LIMIT, MAX_NAME, OUTCOMES,
 };
 use crate::admin::api::sessions::TRACE_FORMATS;
-use crate::call::{CostUnavailable, TpsUnavailable};
-use crate::query::Dimension;
 use serde_json::{Value, json};
+use tokengauge_core::call::{CostUnavailable, TpsUnavailable};
 use tokengauge_core::dimension::DIMENSIONS;
+use tokengauge_store::query::Dimension;
 
 /// A whole number of seconds, minutes, hours, days or weeks.
 const DURATION: &str = "[1-9][0-9]{0,5}[smhdw]";
