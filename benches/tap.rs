@@ -10,7 +10,7 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use std::hint::black_box;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
-use tokengauge::config::Measure;
+use tokengauge_config::Measure;
 use tokengauge_core::observer::{CallStart, End, Frame, ObservedCall, Observer, Side};
 use tokengauge_meter::{Meter, RecentCalls, Subscriber};
 use tokengauge_telemetry::export::prometheus::Prometheus;

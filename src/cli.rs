@@ -14,12 +14,12 @@ mod session;
 mod sink;
 mod slo;
 
-use crate::config::DEFAULT_ADMIN;
-#[cfg(feature = "sim")]
-use crate::config::DEFAULT_LISTEN;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use tokengauge_config::DEFAULT_ADMIN;
+#[cfg(feature = "sim")]
+use tokengauge_config::DEFAULT_LISTEN;
 use tokengauge_core::call::Dialect;
 use tokengauge_net::address;
 use tokengauge_store::ledger;

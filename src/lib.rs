@@ -8,12 +8,12 @@
 //!   main.rs            command line → run → exit code
 //!   cli.rs, cli/       the commands and their help
 //!   command/           one file per command: puts the crates together
-//!   config/            file.rs as written → mod.rs as used; reload.rs what may change while running
 //!   fleet/             many processes as one: their calls from a store, their streams
 //!   admin/             health, /metrics, the JSON API, the live page
 //!   inject/            sidecars into pods and manifests
 //!   output.rs, plot.rs what commands write for people; plots as SVG
 //! crates/
+//!   config/            the file as written → settings as used; what may change while running
 //!   core/              the words that all share: call record, observer, memory, throughput
 //!   tokenizer/         o200k_base, incrementally; knows no dialect
 //!   wire/              bytes → events: no clock, no sockets, no counting
@@ -47,7 +47,6 @@ pub mod admin;
 mod capsule;
 pub mod cli;
 pub mod command;
-pub mod config;
 pub mod fleet;
 pub mod inject;
 mod output;
@@ -93,8 +92,8 @@ impl Error {
     }
 }
 
-impl From<config::Invalid> for Error {
-    fn from(invalid: config::Invalid) -> Self {
+impl From<tokengauge_config::Invalid> for Error {
+    fn from(invalid: tokengauge_config::Invalid) -> Self {
         Error::Configuration(invalid.to_string())
     }
 }

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 use tokengauge::admin::{self, Access, Admin, AdminRuntime};
-use tokengauge::config::{self, ClientTls, Config, Measure, Protocol, Secret, ServerTls, Token};
+use tokengauge_config::{
+    self as config, ClientTls, Config, Measure, Protocol, Secret, ServerTls, Token,
+};
 use tokengauge_net::tls::Connector;
 use tokengauge_slo::Slos;
 use tokengauge_telemetry::export::prometheus::Prometheus;

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 use tokengauge::admin::{self, Access, Admin, EventBus, Readiness};
-use tokengauge::config::{Config, Measure};
+use tokengauge_config::{Config, Measure};
 use tokengauge_core::observer::End;
 use tokengauge_meter::{RecentCalls, Subscriber};
 use tokengauge_slo::Slos;

@@ -5,7 +5,7 @@ use rustix::process::Signal;
 use std::net::SocketAddr;
 use std::process::Command;
 use tempfile::TempDir;
-use tokengauge::config::Config;
+use tokengauge_config::Config;
 use tokengauge_test_support::http_client::{fetch, request_with};
 
 const TOKEN: &str = "correct-horse-battery-staple";

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokengauge::config::{ClientTls, Protocol};
+use tokengauge_config::{ClientTls, Protocol};
 use tokengauge_net::tls::Connector;
 use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::certificates::Authority;

@@ -5,7 +5,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
-use tokengauge::config::Config;
+use tokengauge_config::Config;
 use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::http_client::{fetch, request_with};
 use tokengauge_test_support::port::HeldPort;

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command as StdCommand;
 use std::time::{Duration, Instant, SystemTime};
 use tempfile::TempDir;
-use tokengauge::config::{ClientTls, Protocol};
+use tokengauge_config::{ClientTls, Protocol};
 use tokengauge_net::tls::Connector;
 use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::certificates::Authority;

@@ -1,7 +1,7 @@
 //! Bad configurations name the line and the key; good ones are what they say.
 
 use std::time::Duration;
-use tokengauge::config::{Config, Invalid, Problem};
+use tokengauge_config::{Config, Invalid, Problem};
 use tokengauge_meter::cost::Prices;
 
 const GOOD: &str = r#"

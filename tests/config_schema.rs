@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use tokengauge::config::{Config, json_schema, reference};
+use tokengauge_config::{Config, json_schema, reference};
 use tokengauge_core::upstream_facts::UpstreamFacts;
 use toml::Table;
 
@@ -122,7 +122,7 @@ fn the_document_of_the_contributor_shows_a_key_as_it_is() {
         .and_then(|section| section.split("```rust,ignore\n").nth(1))
         .expect("an example");
     let code = code.split("```").next().unwrap_or_default();
-    assert!(include_str!("../src/config/file/process.rs").contains(code));
+    assert!(include_str!("../crates/config/src/file/process.rs").contains(code));
     let row = "| `max_models` | integer, at most 10000 | `200` | Distinct model names that become \
                labels; the rest are `other`. |\n";
     assert!(reference().contains(row));

@@ -1,6 +1,6 @@
 //! What is secret in a configuration is in no error and in nothing that `Debug` shows.
 
-use tokengauge::config::Config;
+use tokengauge_config::Config;
 use tokengauge_telemetry::export::otlp::settings::Settings;
 
 const PLANTED: &str = "PLANTED-SECRET-91c2";

@@ -99,7 +99,7 @@ fn calls_on_own_gpus_share_the_time_they_are_under_way() {
     let priced = Prices::new(&config(PRICE).prices);
     let own = "[[upstream]]\nname = \"upstream\"\nurl = \"http://127.0.0.1:9\"\n\
                gpu_usd_per_hour = 900\ngpus = 4\n[[route]]\nname = \"route\"\nupstream = \"upstream\"\n";
-    let config = tokengauge::config::Config::parse(own, "test").expect("valid");
+    let config = tokengauge_config::Config::parse(own, "test").expect("valid");
     assert!(priced.gpus("upstream").is_none());
     let bench = crate::objectives::bench(&config, Vec::new());
     // A dollar a second, from 2 ms on, when the upstream was reached.
@@ -124,7 +124,7 @@ fn calls_on_own_gpus_share_the_time_they_are_under_way() {
 fn a_connection_of_several_turns_pays_for_its_time_once() {
     let own = "[[upstream]]\nname = \"upstream\"\nurl = \"http://127.0.0.1:9\"\n\
                gpu_usd_per_hour = 3600\n[[route]]\nname = \"route\"\nupstream = \"upstream\"\n";
-    let config = tokengauge::config::Config::parse(own, "test").expect("valid");
+    let config = tokengauge_config::Config::parse(own, "test").expect("valid");
     let bench = crate::objectives::bench(&config, Vec::new());
     let call = bench.begin("/v1/realtime?model=m-1", &[("upgrade", "websocket")]);
     bench.send(&*call, b"");

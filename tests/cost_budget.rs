@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
-use tokengauge::config::{Config, Listener};
+use tokengauge_config::{Config, Listener};
 use tokengauge_meter::cost::budget::Budgets;
 use tokengauge_meter::{Accounting, Meter, RecentCalls, Subscriber};
 use tokengauge_proxy::{BoundListener, Forwarder, Shutdown, serve};

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Output;
 use std::time::{Duration, Instant, SystemTime};
 use tempfile::TempDir;
-use tokengauge::config::Config;
+use tokengauge_config::Config;
 use tokengauge_core::call::CallRecord;
 use tokengauge_drift::{MAX_SERIES, Settings, evaluate};
 use tokengauge_store::ledger::{Reader, Store, StoredCall};

@@ -4,7 +4,7 @@
 use crate::admin_api::value;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokengauge::config::{Config, Measure};
+use tokengauge_config::{Config, Measure};
 use tokengauge_telemetry::engine::Watcher;
 use tokengauge_telemetry::export::prometheus::Prometheus;
 use tokengauge_telemetry::export::text::Format;

@@ -5,7 +5,7 @@ use crate::faults::frames::{
     settings,
 };
 use std::time::{Duration, Instant};
-use tokengauge::config::{ClientTls, Protocol, ServerTls, Timeouts};
+use tokengauge_config::{ClientTls, Protocol, ServerTls, Timeouts};
 use tokengauge_core::observer::{End, FailureKind};
 use tokengauge_net::tls::Connector;
 use tokengauge_test_support::certificates::Authority;

@@ -1,7 +1,7 @@
 //! Slowness has limits, each for what it names and for nothing else.
 
 use std::time::{Duration, Instant};
-use tokengauge::config::Timeouts;
+use tokengauge_config::Timeouts;
 use tokengauge_core::observer::{End, FailureKind};
 use tokengauge_test_support::agent::refusal;
 use tokengauge_test_support::connection::RawConnection;

@@ -12,7 +12,7 @@ use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use tokengauge::config::{ClientTls, Protocol};
+use tokengauge_config::{ClientTls, Protocol};
 use tokengauge_core::observer::{End, FailureKind};
 use tokengauge_test_support::certificates::Authority;
 use tokengauge_test_support::connection::RawConnection;

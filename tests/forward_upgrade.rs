@@ -1,7 +1,7 @@
 //! Connections that become something else pass through, both ways, to their end.
 
 use std::time::Duration;
-use tokengauge::config::Timeouts;
+use tokengauge_config::Timeouts;
 use tokengauge_core::observer::{End, FailureKind, Side};
 use tokengauge_test_support::connection::RawConnection;
 use tokengauge_test_support::proxy::{Proxy, Setup};

@@ -3,8 +3,8 @@
 use json_patch::Patch;
 use serde_json::{Value, json};
 use std::path::Path;
-use tokengauge::config::Config;
 use tokengauge::inject::{InjectBy, Outcome, Settings, inject, patch};
+use tokengauge_config::Config;
 
 pub fn fixture(name: &str) -> Value {
     let path = format!(

@@ -3,8 +3,8 @@
 use crate::inject::{arguments, container, fixture, settings, variable};
 use crate::process::{Process, SteppedBackend};
 use serde_json::{Value, json};
-use tokengauge::config::Config;
 use tokengauge::inject::{InjectBy, Outcome, Settings, inject};
+use tokengauge_config::Config;
 use tokengauge_test_support::http_client::fetch;
 
 const FALLBACK: &str = "TOKENGAUGE_FALLBACK_CONFIG";
@@ -30,7 +30,7 @@ fn fallback(pod: &Value) -> String {
 
 fn upstreams(text: &str) -> Vec<(String, String)> {
     let config = Config::parse(text, "fallback").unwrap_or_else(|invalid| panic!("{invalid}"));
-    let of = |route: &std::sync::Arc<tokengauge::config::Route>| {
+    let of = |route: &std::sync::Arc<tokengauge_config::Route>| {
         let authority = route.upstream.endpoints[0].authority.to_string();
         (route.matches.path_prefix.clone(), authority)
     };

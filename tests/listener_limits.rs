@@ -3,7 +3,7 @@
 use http_body_util::BodyExt;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
-use tokengauge::config;
+use tokengauge_config as config;
 use tokengauge_proxy::BoundListener;
 use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::agent::{http2, none};

@@ -5,7 +5,7 @@ use http::StatusCode;
 use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
-use tokengauge::config::Measure;
+use tokengauge_config::Measure;
 use tokengauge_core::call::{Channel, Outcome, TpsUnavailable};
 use tokengauge_core::observer::End;
 use tokengauge_meter::{FinishedCall, Meter, RecentCalls, Stream, Subscriber, TokenObserver};

@@ -4,7 +4,7 @@
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Instant;
-use tokengauge::config::Measure;
+use tokengauge_config::Measure;
 use tokengauge_core::observer::{End, ObservedCall};
 use tokengauge_meter::{FinishedCall, RecentCalls, Subscriber};
 use tokengauge_telemetry::export::process::figures;

@@ -355,7 +355,7 @@ fn a_head_request_and_a_204_need_no_terminator() {
 
 #[test]
 fn calls_after_an_upstream_was_unreachable_are_warm_up() {
-    use tokengauge::config::Measure;
+    use tokengauge_config::Measure;
     let measure = Measure {
         warm_up_calls: 1,
         warm_up_for: std::time::Duration::ZERO,
@@ -381,7 +381,7 @@ fn calls_after_an_upstream_was_unreachable_are_warm_up() {
 /// The record of a call with a body that was read to find its limits is made in the background, where it may wait.
 #[test]
 fn calls_right_after_an_upstream_was_unreachable_are_warm_up() {
-    use tokengauge::config::Measure;
+    use tokengauge_config::Measure;
     let measure = Measure {
         warm_up_calls: 1,
         warm_up_for: std::time::Duration::ZERO,

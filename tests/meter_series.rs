@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::time::Instant;
-use tokengauge::config::Measure;
+use tokengauge_config::Measure;
 use tokengauge_core::observer::End;
 use tokengauge_meter::{FinishedCall, Subscriber};
 use tokengauge_telemetry::export::prometheus::Prometheus;

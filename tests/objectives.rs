@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
-use tokengauge::config::{Config, Measure};
+use tokengauge_config::{Config, Measure};
 use tokengauge_core::observer::{End, ObservedCall};
 use tokengauge_meter::{Accounting, Subscriber};
 use tokengauge_slo::{Slos, Status};

@@ -4,7 +4,7 @@ use crate::objectives::{ObjectivesFixture, only};
 use http::{Method, StatusCode};
 use std::sync::Arc;
 use std::time::Instant;
-use tokengauge::config::Measure;
+use tokengauge_config::Measure;
 use tokengauge_core::call::{CallRecord, Operation, OperationClass};
 use tokengauge_core::observer::{CallStart, End, ObservedCall, Observer};
 use tokengauge_telemetry::export::prometheus::Prometheus;

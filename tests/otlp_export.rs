@@ -4,7 +4,7 @@ use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::trace::v1::{Span, span::SpanKind, status::StatusCode};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
-use tokengauge::config::{Conventions, Measure};
+use tokengauge_config::{Conventions, Measure};
 use tokengauge_core::observer::{End, FailureKind};
 use tokengauge_telemetry::export::otlp::Otlp;
 use tokengauge_test_support::TIMEOUT;

@@ -5,7 +5,7 @@ use opentelemetry_proto::tonic::metrics::v1::number_data_point::Value;
 use opentelemetry_proto::tonic::metrics::v1::{HistogramDataPoint, Metric};
 use std::collections::BTreeMap;
 use std::time::Instant;
-use tokengauge::config::{Conventions, Measure};
+use tokengauge_config::{Conventions, Measure};
 use tokengauge_core::observer::End;
 use tokengauge_telemetry::export::names;
 use tokengauge_telemetry::export::otlp::dotted;

@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokengauge::config::{Conventions, Measure};
+use tokengauge_config::{Conventions, Measure};
 use tokengauge_core::observer::End;
 use tokengauge_telemetry::export::otlp::Otlp;
 use tokengauge_telemetry::export::prometheus::Prometheus;

@@ -7,7 +7,7 @@ use prost::Message;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
-use tokengauge::config::{Conventions, Measure};
+use tokengauge_config::{Conventions, Measure};
 use tokengauge_core::call::Operation;
 use tokengauge_core::observer::{End, FailureKind, ObservedCall, Phase};
 use tokengauge_meter::{FinishedCall, Subscriber};

@@ -6,7 +6,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use std::path::PathBuf;
 use std::sync::Arc;
-use tokengauge::config::{Conventions, Measure};
+use tokengauge_config::{Conventions, Measure};
 use tokengauge_core::observer::End;
 use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::certificates::Authority;

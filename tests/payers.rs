@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 use tempfile::TempDir;
-use tokengauge::config::Config;
+use tokengauge_config::Config;
 use tokengauge_core::time::rfc3339_seconds;
 use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::connection::RawConnection;

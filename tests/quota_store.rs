@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
-use tokengauge::config::ServerTls;
+use tokengauge_config::ServerTls;
 use tokengauge_net::tls::Acceptor;
 use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::certificates::Authority;

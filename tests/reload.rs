@@ -7,7 +7,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
-use tokengauge::config::{ClientTls, Protocol};
+use tokengauge_config::{ClientTls, Protocol};
 use tokengauge_net::tls::Connector;
 use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::certificates::Authority;

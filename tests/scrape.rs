@@ -6,7 +6,7 @@ use flate2::read::GzDecoder;
 use std::io::Read;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokengauge::config::Measure;
+use tokengauge_config::Measure;
 use tokengauge_core::observer::End;
 use tokengauge_meter::{FinishedCall, Meter, Subscriber};
 use tokengauge_telemetry::export::prometheus::Prometheus;

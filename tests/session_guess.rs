@@ -1,7 +1,7 @@
 //! Sessions of agents that name none, guessed by what their calls begin with.
 
 use serde_json::{Value, json};
-use tokengauge::config::{Config, Measure};
+use tokengauge_config::{Config, Measure};
 use tokengauge_core::call::{CallRecord, SessionGuess};
 use tokengauge_core::observer::End;
 use tokengauge_meter::attribution::Rules;

@@ -1,7 +1,7 @@
 //! `[[workload]]` and `[[slo]]` are what they say, and name line and key where they are wrong.
 
 use std::time::Duration;
-use tokengauge::config::{Config, Invalid};
+use tokengauge_config::{Config, Invalid};
 use tokengauge_slo::{Sli, Weight};
 
 const BASE: &str = r#"

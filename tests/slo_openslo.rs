@@ -1,7 +1,7 @@
 //! OpenSLO v1 files of others and our own.
 
 use std::time::Duration;
-use tokengauge::config::Config;
+use tokengauge_config::Config;
 use tokengauge_slo::{Objective, Sli, as_toml, openslo};
 
 /// As the specification's examples have it: an SLI that stands alone, and one inline.

@@ -9,6 +9,25 @@ const OURS: &str = "tokengauge-";
 /// Which of our crates each may depend on, tests aside: those further up on those further down.
 const MAY_USE: &[(&str, &[&str])] = &[
     ("core", &[]),
+    (
+        "config",
+        &[
+            "core",
+            "drift",
+            "experiments",
+            "gate",
+            "meter",
+            "net",
+            "proxy",
+            "quota-store",
+            "sessions",
+            "sink",
+            "slo",
+            "store",
+            "telemetry",
+            "wire",
+        ],
+    ),
     ("tokenizer", &[]),
     ("wire", &["core"]),
     ("sim", &["core"]),

@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-use tokengauge::config::{ClientTls, Protocol, ServerTls};
+use tokengauge_config::{ClientTls, Protocol, ServerTls};
 use tokengauge_net::tls::{Acceptor, Connector, Invalid};
 use tokengauge_test_support::certificates::{Authority, replace};
 use tokengauge_test_support::skip::skipped;

@@ -7,7 +7,7 @@ use hyper::body::Incoming;
 use hyper::client::conn::http2::{self, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use std::time::Duration;
-use tokengauge::config::{ClientTls, Protocol, ServerTls};
+use tokengauge_config::{ClientTls, Protocol, ServerTls};
 use tokengauge_net::tls::Connector;
 use tokengauge_proxy::DrainSummary;
 use tokengauge_test_support::TIMEOUT;

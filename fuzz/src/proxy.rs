@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use tokengauge::config::{Config, Limits, Listener};
+use tokengauge_config::{Config, Limits, Listener};
 use tokengauge_meter::Meter;
 use tokengauge_proxy::{BoundListener, Forwarder, Shutdown, serve};
 use tokio::net::TcpListener;

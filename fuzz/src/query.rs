@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 use tokengauge::admin::{Admin, EventBus, router};
-use tokengauge::config::Measure;
+use tokengauge_config::Measure;
 use tokengauge_meter::{Meter, RecentCalls};
 use tokengauge_slo::Slos;
 use tokengauge_store::history::ThroughputHistory;

@@ -5,7 +5,6 @@ use super::own_use_limit::OwnUseLimit;
 use super::server::Source;
 use super::token::{HEADER, Refused, Token, TokenFileError};
 use super::{api, health, page};
-use crate::config;
 use axum::body::{Body, to_bytes};
 use axum::extract::{Request, State};
 use axum::http::{HeaderValue, Method, StatusCode, header};
@@ -14,6 +13,7 @@ use axum::response::{IntoResponse, Response};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
+use tokengauge_config as config;
 use tokengauge_net::tls::{self, Acceptor};
 
 /// Bytes of a hook's body.

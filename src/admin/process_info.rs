@@ -2,7 +2,6 @@
 
 use super::Admin;
 use super::api::QueryParams;
-use crate::config::{Config, Endpoint, Route};
 use crate::fleet::FleetInfo;
 use axum::Json;
 use axum::extract::{RawQuery, State};
@@ -12,6 +11,7 @@ use serde::Serialize;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::SystemTime;
+use tokengauge_config::{Config, Endpoint, Route};
 use tokengauge_core::call::Dialect;
 use tokengauge_core::pod::PodName;
 use tokengauge_core::time::rfc3339_millis;

@@ -1,6 +1,5 @@
 //! The bearer token of the admin address.
 
-use crate::config::{self, InvalidToken, check_token};
 use axum::http::{HeaderValue, header};
 use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
@@ -9,6 +8,7 @@ use std::hint::black_box;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use tokengauge_config::{self as config, InvalidToken, check_token};
 
 /// How often the token's file is checked at most.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
@@ -133,7 +133,7 @@ pub(super) const HEADER: header::HeaderName = header::AUTHORIZATION;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Secret;
+    use tokengauge_config::Secret;
 
     const GOOD: &str = "0123456789abcdef";
 

@@ -5,10 +5,10 @@
 use crate::Error;
 use crate::admin::Running;
 use crate::cli::OnRefusedConfig;
-use crate::config::{Config, may_guard_metrics, may_have_token, may_limit};
 use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::Arc;
+use tokengauge_config::{Config, may_guard_metrics, may_have_token, may_limit};
 
 /// A configuration that is in use until the one in `file` can be used.
 #[derive(Clone)]

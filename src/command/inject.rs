@@ -3,7 +3,6 @@
 
 use crate::Error;
 use crate::cli::{InjectArgs, InjectSettings, InjectorArgs};
-use crate::config::ServerTls;
 use crate::inject::manifest::inject_all;
 use crate::inject::review::{Injector, router};
 use crate::inject::{InjectBy, Settings};
@@ -11,6 +10,7 @@ use crate::output;
 use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
+use tokengauge_config::ServerTls;
 use tokengauge_net::address;
 use tokengauge_net::tls::Acceptor;
 use tokengauge_proxy::Shutdown;

@@ -1,11 +1,11 @@
 //! The ledger of a running proxy: its writer thread, its metrics, and its reader.
 
 use crate::Error;
-use crate::config::Config;
 use rustix::time::{ClockId, clock_gettime};
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant, SystemTime};
+use tokengauge_config::Config;
 use tokengauge_files::private as private_file;
 use tokengauge_meter::{Meter, Subscriber};
 use tokengauge_store::ledger::{Ledger, LedgerMetrics, Limits, Reader, Settings, TIME_LIMIT};

@@ -21,7 +21,7 @@ fn machine() -> Machine {
         cores: std::thread::available_parallelism()
             .ok()
             .map(|cores| cores.get() as u64),
-        memory_bytes: crate::config::memory_limit()
+        memory_bytes: tokengauge_config::memory_limit()
             .into_iter()
             .chain(memory(&read("/proc/meminfo")))
             .min(),

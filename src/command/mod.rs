@@ -58,10 +58,10 @@ mod top;
 
 use crate::Error;
 use crate::cli::{ADMIN_TOKEN, Cli, Command, ConfigArgs};
-use crate::config::{self, Config, Secret, Token};
 use crate::output;
 use std::path::Path;
 use std::time::SystemTime;
+use tokengauge_config::{self as config, Config, Secret, Token};
 use tracing_subscriber::filter::LevelFilter;
 
 /// The configuration file where no option names one.

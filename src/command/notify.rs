@@ -2,12 +2,12 @@
 
 use super::page_link::PageLink;
 use crate::Error;
-use crate::config::Config;
 use std::collections::HashSet;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use tokengauge_config::Config;
 use tokengauge_core::background::{self, BackgroundWork};
 use tokengauge_core::time::whole_seconds_since_1970;
 use tokengauge_meter::cost::budget::Budgets;

@@ -1,7 +1,6 @@
 //! The threads of the objectives: one evaluates them once a second, one looks for causes, one saves their counts.
 
 use crate::Error;
-use crate::config::Config;
 use parking_lot::Mutex;
 use std::io;
 use std::path::Path;
@@ -9,6 +8,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
+use tokengauge_config::Config;
 use tokengauge_core::background::{self, BackgroundWork};
 use tokengauge_core::time::rfc3339_seconds;
 use tokengauge_meter::Meter;

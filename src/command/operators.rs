@@ -3,10 +3,10 @@
 
 use crate::Error;
 use crate::admin::{self, Access, Admin, AdminRuntime, EventBus, Listeners};
-use crate::config::{Config, Scrape};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Instant;
+use tokengauge_config::{Config, Scrape};
 use tokengauge_meter::Meter;
 use tokengauge_net::address;
 use tokengauge_net::client::NoClient;

@@ -1,8 +1,8 @@
 //! Where alerts say that the live page is.
 
 use crate::admin::RUNBOOKS;
-use crate::config::Admin;
 use std::net::SocketAddr;
+use tokengauge_config::Admin;
 use tokengauge_slo::{AlertNotification, AlertSubject, alert_name};
 
 /// The page, as whoever gets an alert opens it.

@@ -2,12 +2,12 @@
 
 use crate::Error;
 use crate::cli::ProbeArgs;
-use crate::config::ClientTls;
 use crate::output;
 use bytes::Bytes;
 use http::{Request, Uri};
 use std::io;
 use std::time::{Duration, Instant};
+use tokengauge_config::ClientTls;
 use tokengauge_net::client::fetch_with;
 use tokio::net::TcpStream;
 

@@ -1,10 +1,10 @@
 //! The quota store of a running proxy: limits, spending and alerts that it shares with other processes.
 
 use crate::Error;
-use crate::config::Config;
 use std::io;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant, SystemTime};
+use tokengauge_config::Config;
 use tokengauge_meter::sharing::Sharing;
 use tokengauge_meter::{Accounting, Meter};
 use tokengauge_quota_store::QuotaStore;

@@ -5,10 +5,10 @@ use super::reload_status::Reloads;
 use super::running_proxy::RunningProxy;
 use crate::Error;
 use crate::admin::Running;
-use crate::config::Config;
-use crate::config::reload::WatchedFile;
 use std::path::Path;
 use std::time::{Duration, Instant};
+use tokengauge_config::Config;
+use tokengauge_config::reload::WatchedFile;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::MissedTickBehavior;
 

@@ -16,7 +16,6 @@ use super::scrape_hooks;
 use super::spending::Spending;
 use crate::Error;
 use crate::admin::{Admin, EventBus, GateAudit, ProcessInfo, Readiness};
-use crate::config::Config;
 use crate::output;
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
@@ -25,6 +24,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
+use tokengauge_config::Config;
 use tokengauge_core::observer::Observer;
 use tokengauge_meter::cost::Prices;
 use tokengauge_meter::{Accounting, Meter, RecentCalls, Subscriber};
@@ -72,7 +72,7 @@ impl Proxy {
     ) -> Result<Proxy, Error> {
         let fd_limits = super::fd_limit::raise(config.limits.connections, runtimes.number());
         fd_limits.apply(&mut config.limits);
-        crate::config::warn_of_memory_limit(config.measure.memory_bytes);
+        tokengauge_config::warn_of_memory_limit(config.measure.memory_bytes);
         for warning in &config.warnings {
             tracing::warn!("{}{warning}", config.origin);
         }

@@ -1,9 +1,9 @@
 //! The sinks of a running proxy.
 
 use crate::Error;
-use crate::config::Config;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
+use tokengauge_config::Config;
 use tokengauge_sink::{AnySink, Origin, SinkMetrics, SinkQueues, Sinks};
 use tokengauge_store::ledger::Ledger;
 use tokengauge_telemetry::export::otlp;

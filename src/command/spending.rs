@@ -2,12 +2,12 @@
 
 use super::quota_store;
 use crate::Error;
-use crate::config::Config;
 use parking_lot::Mutex;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
+use tokengauge_config::Config;
 use tokengauge_core::log_interval::LogInterval;
 use tokengauge_core::time::whole_seconds_since_1970;
 use tokengauge_meter::Accounting;

@@ -7,9 +7,9 @@ use super::pod::{List, Pod, is_foreign, list_of};
 use super::settings::Settings;
 use super::sidecar;
 use super::{PREFIX, SIDECAR};
-use crate::config::Config;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use tokengauge_config::Config;
 
 /// The providers that are reachable through the sidecar.
 pub(super) struct ReachableProviders {

@@ -4,8 +4,8 @@
 use super::PREFIX;
 use super::annotations::{Annotations, Engine, Slo};
 use super::error::Error;
-use crate::config::Config;
 use std::collections::BTreeMap;
+use tokengauge_config::Config;
 use toml::{Table, Value};
 
 /// Where the sidecar may write.

@@ -47,7 +47,10 @@ pub(super) fn front(
     let at = find(pod, engine, annotations)?;
     let name = pod.containers(List::Main)[at]["name"].as_str();
     let name = name.unwrap_or("engine").to_owned();
-    let base = settings.base.as_deref().unwrap_or(crate::config::BUILT_IN);
+    let base = settings
+        .base
+        .as_deref()
+        .unwrap_or(tokengauge_config::BUILT_IN);
     let config = compose::engine(base, annotations, engine, &name, pod.grace())?;
     let container = &mut pod.containers_mut(List::Main)[at];
     let to = engine.moves_to.unwrap_or(engine.port);

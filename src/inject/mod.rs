@@ -276,7 +276,10 @@ fn two_sources() -> Error {
 
 /// The configuration that annotations change.
 fn base(settings: &Settings) -> &str {
-    settings.base.as_deref().unwrap_or(crate::config::BUILT_IN)
+    settings
+        .base
+        .as_deref()
+        .unwrap_or(tokengauge_config::BUILT_IN)
 }
 
 /// The source of the configuration, and the providers that it reaches.

@@ -12,7 +12,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
-use tokengauge::config::{Conventions, Measure};
+use tokengauge_config::{Conventions, Measure};
 use tokengauge_core::call::{Channel, TpsUnavailable};
 use tokengauge_core::observer::End;
 use tokengauge_meter::{FinishedCall, Meter, RecentCalls, Stream, Subscriber, TokenObserver};

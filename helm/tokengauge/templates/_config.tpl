@@ -127,7 +127,7 @@ stays as it is: its numbers are of one kind. */}}
 {{- default (include "tokengauge.fullname" .) .Values.existingConfigMap }}
 {{- end }}
 
-{{- /* A digest of what only a restart changes (src/config/reload.rs), so that a change of it rolls the pods, and no other
+{{- /* A digest of what only a restart changes (crates/config/src/reload.rs), so that a change of it rolls the pods, and no other
 change does. */}}
 {{- define "tokengauge.config.restartOnly" -}}
 {{- $tables := dict }}

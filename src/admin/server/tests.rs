@@ -1,12 +1,12 @@
 //! Peers that stall, and more connections than slots.
 
 use super::*;
-use crate::config::ServerTls;
 use axum::body::{Body, Bytes};
 use axum::routing::{get, post};
 use futures_util::stream;
 use std::convert::Infallible;
 use std::net::IpAddr;
+use tokengauge_config::ServerTls;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;

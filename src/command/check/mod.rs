@@ -7,9 +7,9 @@ use super::{ledger, notify, objectives, operators, quota_store, sinks};
 use crate::Error;
 use crate::admin::Access;
 use crate::cli::CheckArgs;
-use crate::config::{self, Config};
 use crate::output;
 use std::time::Instant;
+use tokengauge_config::{self as config, Config};
 use tokengauge_net::tls;
 
 pub(super) fn check(args: &CheckArgs) -> Result<(), Error> {

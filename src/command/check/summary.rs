@@ -1,6 +1,6 @@
 //! What a valid configuration says, a line each.
 
-use crate::config::{Admin, Config, Route};
+use tokengauge_config::{Admin, Config, Route};
 use tokengauge_core::caller::{Mode, OnUnreadable};
 use tokengauge_core::experiment::AssignedUnit;
 use tokengauge_core::time::span_text;

@@ -267,8 +267,8 @@ fn tell(alert: &Alert, steps: &[String]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Config;
     use clap::ValueEnum;
+    use tokengauge_config::Config;
     use tokengauge_sim::Profile;
 
     #[test]

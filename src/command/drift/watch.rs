@@ -2,11 +2,11 @@
 
 use crate::admin::{Admin, Drifts};
 use crate::command::periodic::Periodic;
-use crate::config::Config;
 use arc_swap::ArcSwap;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
+use tokengauge_config::Config;
 use tokengauge_core::time::rfc3339_seconds;
 use tokengauge_drift::{ChangePoint, Entry, Series, Settings, SignalName, State, evaluate};
 use tokengauge_store::ledger::{QueryError, Reader};

@@ -7,7 +7,6 @@ use super::operators::{self, Operators};
 use crate::Error;
 use crate::admin::{Admin, EventBus, ProcessInfo};
 use crate::cli::FleetArgs;
-use crate::config::{Config, DEFAULT_ADMIN, Token};
 use crate::fleet::{Fleet, FleetSettings, Follower, FollowerSettings, MAX_PODS, ObjectiveSource};
 use crate::output;
 use arc_swap::ArcSwap;
@@ -15,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 use tempfile::TempDir;
+use tokengauge_config::{Config, DEFAULT_ADMIN, Token};
 use tokengauge_meter::{Accounting, Meter, RecentCalls};
 use tokengauge_net::tls::ClientTls;
 use tokengauge_proxy::Shutdown;
@@ -104,7 +104,7 @@ fn follow_store(
     path: PathBuf,
 ) -> Result<(), Error> {
     let kept = config.ledger.clone();
-    let kept = kept.unwrap_or_else(|| crate::config::Ledger::new(path.clone()));
+    let kept = kept.unwrap_or_else(|| tokengauge_config::Ledger::new(path.clone()));
     let settings = FollowerSettings {
         url: args.store.clone(),
         ledger: path,

@@ -7,7 +7,7 @@ use toml::{Table, Value};
 /// Whether `text` may limit calls: it has a quota, a budget that blocks, or requests a minute,
 /// whatever the table's name is, and not in shadow mode. Where the text is no TOML, its words
 /// decide.
-pub(crate) fn may_limit(text: &str) -> bool {
+pub fn may_limit(text: &str) -> bool {
     match text.parse::<Table>() {
         Ok(table) => limits(&table),
         Err(_) => lines(text).any(|line| {
@@ -23,7 +23,7 @@ pub(crate) fn may_limit(text: &str) -> bool {
 }
 
 /// Whether `text` may require a token or a certificate at the admin address, or switch it off.
-pub(crate) fn may_have_token(text: &str) -> bool {
+pub fn may_have_token(text: &str) -> bool {
     match text.parse::<Table>() {
         Ok(table) => keeps_out(&table, false),
         Err(_) => lines(text).any(|line| {
@@ -34,7 +34,7 @@ pub(crate) fn may_have_token(text: &str) -> bool {
 }
 
 /// Whether `text` may require the token at the metrics address.
-pub(crate) fn may_guard_metrics(text: &str) -> bool {
+pub fn may_guard_metrics(text: &str) -> bool {
     let key = "metrics_token";
     match text.parse::<Table>() {
         Ok(table) => {

@@ -16,58 +16,58 @@ use tokengauge_experiments::{DEFAULT_ALPHA, DEFAULT_MIN_UNITS, DEFAULT_SETTLED_A
 /// them, and the others are compared with the first; without, agents name their variants, and this says how they are judged.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(in crate::config) struct Experiment {
+pub(crate) struct Experiment {
     /// Its name in records and commands.
     #[schemars(with = "Label")]
-    pub(in crate::config) name: Spanned<String>,
+    pub(crate) name: Spanned<String>,
     /// With `arms`: the name of the route whose calls are split.
-    pub(in crate::config) route: Option<Spanned<String>>,
+    pub(crate) route: Option<Spanned<String>>,
     /// Where the calls go; the first arm is the baseline.
     #[schemars(extend("maxItems" = MAX_ARMS))]
-    pub(in crate::config) arms: Option<Spanned<Vec<Arm>>>,
+    pub(crate) arms: Option<Spanned<Vec<Arm>>>,
     /// What is assigned to an arm as a whole and is one observation: by the headers of its calls.
     #[schemars(with = "Option<EnumNames<AssignedUnit>>", extend("default" = "session"))]
-    pub(in crate::config) unit: Option<Spanned<AssignedUnit>>,
+    pub(crate) unit: Option<Spanned<AssignedUnit>>,
     /// Goes into the hash that assigns units; the experiment's name by default.
-    pub(in crate::config) salt: Option<String>,
+    pub(crate) salt: Option<String>,
     /// For arms that share one engine: blocks of time of this length are assigned to arms, in place of units.
     #[schemars(extend(
         "x-minimum" = Span(SHORTEST_BLOCK),
         "x-maximum" = Span(LONGEST_BLOCK),
         "x-reason" = ", in whole seconds",
     ))]
-    pub(in crate::config) switchback: Option<Spanned<Span>>,
+    pub(crate) switchback: Option<Spanned<Span>>,
     /// The probability, over all looks and metrics together, of finding a difference where there is none.
     #[schemars(extend(
         "default" = DEFAULT_ALPHA,
         "exclusiveMinimum" = 0,
         "maximum" = HIGHEST_ALPHA,
     ))]
-    pub(in crate::config) alpha: Option<f64>,
+    pub(crate) alpha: Option<f64>,
     /// The share of calls that wait longer for the first token is compared. Without it that is not.
     #[schemars(extend("x-exclusiveMinimum" = Span(Duration::ZERO)))]
-    pub(in crate::config) ttft_above: Option<Span>,
+    pub(crate) ttft_above: Option<Span>,
     /// The share of calls that decode no faster is compared, in tokens per second. Without it that is not.
     #[schemars(extend("exclusiveMinimum" = 0))]
-    pub(in crate::config) tps_below: Option<f64>,
+    pub(crate) tps_below: Option<f64>,
     /// Units that each arm must have before anything is said.
     #[schemars(extend("default" = DEFAULT_MIN_UNITS, "minimum" = SMALLEST_MIN_UNITS, "x-reason" = ": intervals are asymptotic"))]
-    pub(in crate::config) min_units: Option<u64>,
+    pub(crate) min_units: Option<u64>,
     /// A unit counts when its last call is over for so long.
     #[schemars(extend("default" = Span(DEFAULT_SETTLED_AFTER)))]
-    pub(in crate::config) settled_after: Option<Span>,
+    pub(crate) settled_after: Option<Span>,
 }
 
 /// One arm.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(in crate::config) struct Arm {
+pub(crate) struct Arm {
     /// The variant of its calls.
     #[schemars(with = "Label")]
-    pub(in crate::config) name: Spanned<String>,
+    pub(crate) name: Spanned<String>,
     /// The `name` of the upstream that its calls go to.
-    pub(in crate::config) upstream: Spanned<String>,
+    pub(crate) upstream: Spanned<String>,
     /// Its part of the units, relative to the other weights.
     #[schemars(extend("default" = 1))]
-    pub(in crate::config) weight: Option<Spanned<f64>>,
+    pub(crate) weight: Option<Spanned<f64>>,
 }

@@ -14,34 +14,34 @@ use tokengauge_meter::quota;
 /// US dollars per million tokens, before those that the binary carries; the first that matches ([cost](cost.md)).
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(in crate::config) struct Price {
+pub(crate) struct Price {
     /// The model that answered, else the one asked for; `*` is any run of characters.
-    pub(in crate::config) model: Spanned<String>,
+    pub(crate) model: Spanned<String>,
     /// The upstream's name; any by default.
-    pub(in crate::config) upstream: Option<Spanned<String>>,
+    pub(crate) upstream: Option<Spanned<String>>,
     /// Only calls with more input tokens.
-    pub(in crate::config) above: Option<u64>,
+    pub(crate) above: Option<u64>,
     /// Of input; this, `output` or both are needed.
     #[schemars(extend("minimum" = 0, "maximum" = HIGHEST_PRICE, "x-must" = USD))]
-    pub(in crate::config) input: Option<f64>,
+    pub(crate) input: Option<f64>,
     /// Of input from the provider's cache; as `input` by default.
     #[schemars(extend("minimum" = 0, "maximum" = HIGHEST_PRICE, "x-must" = USD))]
-    pub(in crate::config) cached_input: Option<f64>,
+    pub(crate) cached_input: Option<f64>,
     /// Of input that is written to the cache; as `input` by default.
     #[schemars(extend("minimum" = 0, "maximum" = HIGHEST_PRICE, "x-must" = USD))]
-    pub(in crate::config) cache_write: Option<f64>,
+    pub(crate) cache_write: Option<f64>,
     /// Of input that is kept there for an hour; as `cache_write` by default.
     #[schemars(extend("minimum" = 0, "maximum" = HIGHEST_PRICE, "x-must" = USD))]
-    pub(in crate::config) cache_write_1h: Option<f64>,
+    pub(crate) cache_write_1h: Option<f64>,
     /// Of output.
     #[schemars(extend("minimum" = 0, "maximum" = HIGHEST_PRICE, "x-must" = USD))]
-    pub(in crate::config) output: Option<f64>,
+    pub(crate) output: Option<f64>,
     /// Of reasoning; as `output` by default.
     #[schemars(extend("minimum" = 0, "maximum" = HIGHEST_PRICE, "x-must" = USD))]
-    pub(in crate::config) reasoning: Option<f64>,
+    pub(crate) reasoning: Option<f64>,
     /// A factor for the service tiers flex and batch; none by default.
     #[schemars(extend("minimum" = 0, "maximum" = HIGHEST_PRICE, "x-must" = "a number from 0 up"))]
-    pub(in crate::config) batch: Option<f64>,
+    pub(crate) batch: Option<f64>,
 }
 
 const USD: &str = "a number from 0 up, in US dollars per million tokens";
@@ -49,23 +49,23 @@ const USD: &str = "a number from 0 up, in US dollars per million tokens";
 /// Who may spend how much. Budgets warn, and refuse calls only where `block` says so.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(in crate::config) struct Budget {
+pub(crate) struct Budget {
     /// Becomes a label.
     #[schemars(with = "Label")]
-    pub(in crate::config) name: Spanned<String>,
+    pub(crate) name: Spanned<String>,
     /// Who has a budget of their own.
     #[serde(default)]
     #[schemars(with = "EnumNames<BudgetScope>", extend("default" = "all"))]
-    pub(in crate::config) per: BudgetScope,
+    pub(crate) per: BudgetScope,
     /// The calls that it is for; all by default.
     #[serde(default)]
-    pub(in crate::config) select: Select,
+    pub(crate) select: Select,
     /// What may be spent in a period, in US dollars.
     #[schemars(extend("exclusiveMinimum" = 0, "x-must" = "a number of US dollars above 0"))]
-    pub(in crate::config) usd: f64,
+    pub(crate) usd: f64,
     /// When there is new money: a duration of whole seconds, at least a minute, or `month`, by the calendar of UTC.
     #[schemars(extend("default" = Span(DEFAULT_PERIOD), "x-type" = "duration or \"month\""))]
-    pub(in crate::config) period: Option<Spanned<String>>,
+    pub(crate) period: Option<Spanned<String>>,
     /// At these shares of it: a log line, a metric, and a message to those under `[[notify]]`.
     #[schemars(extend(
         "default" = DEFAULT_WARNINGS,
@@ -77,17 +77,17 @@ pub(in crate::config) struct Budget {
             "x-must": "shares of the budget above 0, such as [0.5, 1.0]",
         },
     ))]
-    pub(in crate::config) warn_at: Option<Vec<f64>>,
+    pub(crate) warn_at: Option<Vec<f64>>,
     /// Whether calls are refused with 429 from then until the period ends.
     #[serde(default)]
-    pub(in crate::config) block: bool,
+    pub(crate) block: bool,
     /// With `block`: `shadow` counts what it would have refused, and refuses nothing.
     #[schemars(with = "Option<EnumNames<Mode>>", extend("default" = "enforce"))]
-    pub(in crate::config) mode: Option<Spanned<Mode>>,
+    pub(crate) mode: Option<Spanned<Mode>>,
     /// With `block`: 422 where the body decides and servers could read it differently, or `count` it against one budget
     /// that all of those share.
     #[schemars(with = "Option<EnumNames<OnUnreadable>>", extend("default" = "refuse"))]
-    pub(in crate::config) on_unreadable: Option<Spanned<OnUnreadable>>,
+    pub(crate) on_unreadable: Option<Spanned<OnUnreadable>>,
 }
 
 /// How much there is: `requests_per_minute`, `tokens_per_minute`, `concurrent`, at least one of them. Tokens are those of
@@ -95,38 +95,38 @@ pub(in crate::config) struct Budget {
 /// `retry-after`, in the words of the dialect.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(in crate::config) struct Quota {
+pub(crate) struct Quota {
     /// Becomes a label.
     #[schemars(with = "Label")]
-    pub(in crate::config) name: Spanned<String>,
+    pub(crate) name: Spanned<String>,
     /// Who has a quota of their own.
     #[serde(default)]
     #[schemars(with = "EnumNames<quota::QuotaScope>", extend("default" = "all"))]
-    pub(in crate::config) per: quota::QuotaScope,
+    pub(crate) per: quota::QuotaScope,
     /// The calls that it is for; all by default.
     #[serde(default)]
-    pub(in crate::config) select: Select,
+    pub(crate) select: Select,
     /// Requests a minute, at once or spread.
     #[schemars(extend("minimum" = 1, "x-reason" = REFUSE_ALL))]
-    pub(in crate::config) requests_per_minute: Option<u32>,
+    pub(crate) requests_per_minute: Option<u32>,
     /// Tokens a minute.
     #[schemars(extend("minimum" = 1, "x-reason" = REFUSE_ALL))]
-    pub(in crate::config) tokens_per_minute: Option<u32>,
+    pub(crate) tokens_per_minute: Option<u32>,
     /// Calls at once; 0 refuses all.
-    pub(in crate::config) concurrent: Option<u32>,
+    pub(crate) concurrent: Option<u32>,
     /// Holds only while this objective is worth a page: sheds load.
-    pub(in crate::config) while_burning: Option<Spanned<String>>,
+    pub(crate) while_burning: Option<Spanned<String>>,
     /// Is for the calls of sessions that run away alone (`[runaway]`): with `concurrent = 0` it stops them.
     #[serde(default)]
-    pub(in crate::config) while_runaway: bool,
+    pub(crate) while_runaway: bool,
     /// `shadow` counts what it would have refused, and refuses nothing.
     #[serde(default)]
     #[schemars(with = "EnumNames<Mode>", extend("default" = "enforce"))]
-    pub(in crate::config) mode: Mode,
+    pub(crate) mode: Mode,
     /// Where the body decides and servers could read it differently: `count` it as one that the quota is for, or
     /// `refuse` it with 422.
     #[schemars(with = "Option<EnumNames<OnUnreadable>>", extend("default" = "count"))]
-    pub(in crate::config) on_unreadable: Option<OnUnreadable>,
+    pub(crate) on_unreadable: Option<OnUnreadable>,
 }
 
 const REFUSE_ALL: &str = "; `concurrent = 0` refuses all calls";

@@ -57,7 +57,7 @@ impl Config {
 
 #[cfg(test)]
 mod tests {
-    use crate::config::Config;
+    use crate::Config;
 
     #[test]
     fn every_limit_and_receiver_says_what_it_means_with_several_replicas() {

@@ -155,7 +155,7 @@ fn token(
 ///
 /// # Errors
 /// What is wrong with it, without quoting it.
-pub(crate) fn check_token(token: &str) -> Result<(), InvalidToken> {
+pub fn check_token(token: &str) -> Result<(), InvalidToken> {
     if token.chars().any(|c| !c.is_ascii_graphic()) {
         return Err(InvalidToken::NotPrintable);
     }
@@ -167,9 +167,11 @@ pub(crate) fn check_token(token: &str) -> Result<(), InvalidToken> {
 
 /// Why a token is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum InvalidToken {
+pub enum InvalidToken {
+    /// It has characters that a header cannot hold.
     #[error("a token is printable ASCII without blanks; `openssl rand -hex 32` makes one")]
     NotPrintable,
+    /// It can be guessed.
     #[error(
         "a token has at least {TOKEN_LENGTH} characters, or it could be guessed; `openssl rand -hex 32` makes one"
     )]

@@ -18,17 +18,17 @@ use tokengauge_meter::sharing::OnError;
 /// Without it each process counts for itself.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(in crate::config) struct QuotaStore {
+pub(crate) struct QuotaStore {
     /// The server: `redis://[user@]host[:port][/database]`, or `rediss://` with TLS.
-    pub(in crate::config) url: Spanned<String>,
+    pub(crate) url: Spanned<String>,
     /// A file with the password, read for each connection; that of `TOKENGAUGE_QUOTA_STORE_PASSWORD` by default.
-    pub(in crate::config) password_file: Option<PathBuf>,
+    pub(crate) password_file: Option<PathBuf>,
     /// TLS towards the server.
     #[serde(default)]
-    pub(in crate::config) tls: ClientTls,
+    pub(crate) tls: ClientTls,
     /// What names of keys begin with: processes with the same one share.
     #[schemars(extend("default" = DEFAULT_PREFIX))]
-    pub(in crate::config) prefix: Option<Spanned<String>>,
+    pub(crate) prefix: Option<Spanned<String>>,
     /// How much of a limit a process takes in advance: what there is of it in this time. Each process may let as much
     /// more through. The store is asked four times in it.
     #[schemars(extend(
@@ -36,18 +36,18 @@ pub(in crate::config) struct QuotaStore {
         "x-minimum" = Span(MIN_LEASE),
         "x-maximum" = Span(MAX_LEASE),
     ))]
-    pub(in crate::config) lease: Option<Span>,
+    pub(crate) lease: Option<Span>,
     /// How many processes share, for `on_error = "local"`.
     #[schemars(extend("default" = 1, "minimum" = 1))]
-    pub(in crate::config) replicas: Option<u32>,
+    pub(crate) replicas: Option<u32>,
     /// While the store does not answer: `local` is each limit divided by `replicas` in each process, `open` admits all
     /// calls, `closed` refuses those that a quota or a blocking budget is for.
     #[schemars(with = "Option<EnumNames<OnError>>", extend("default" = "local"))]
-    pub(in crate::config) on_error: Option<OnError>,
+    pub(crate) on_error: Option<OnError>,
     /// `shadow`: each process enforces its own limits, and metrics count what the shared ones would refuse.
     #[schemars(with = "Option<EnumNames<Mode>>", extend("default" = "enforce"))]
-    pub(in crate::config) mode: Option<Mode>,
+    pub(crate) mode: Option<Mode>,
     /// How long a connection or a request may take.
     #[schemars(extend("default" = Span(DEFAULT_TIMEOUT), "x-exclusiveMinimum" = Span(Duration::ZERO)))]
-    pub(in crate::config) timeout: Option<Span>,
+    pub(crate) timeout: Option<Span>,
 }

@@ -13,33 +13,33 @@ const POSITIVE: &str = "a number above 0";
 /// What is compared with the weeks before ([drift](drift.md)), by model, route and workload; needs a ledger.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(in crate::config) struct Drift {
+pub(crate) struct Drift {
     /// Becomes a label.
     #[schemars(with = "Label")]
-    pub(in crate::config) name: Spanned<String>,
+    pub(crate) name: Spanned<String>,
     /// The calls that it is for; all by default.
     #[serde(default)]
-    pub(in crate::config) select: DriftSelect,
+    pub(crate) select: DriftSelect,
     /// The time before the current window that it is compared with, in whole hours.
     #[schemars(extend(
         "default" = Span(Settings::REFERENCE),
         "x-minimum" = Span(SHORTEST),
         "x-maximum" = Span(LONGEST),
     ))]
-    pub(in crate::config) reference: Option<Spanned<Span>>,
+    pub(crate) reference: Option<Spanned<Span>>,
     /// The time that has just passed, in whole hours.
     #[schemars(extend(
         "default" = Span(Settings::CURRENT),
         "x-minimum" = Span(SHORTEST),
         "x-maximum" = Span(LONGEST),
     ))]
-    pub(in crate::config) current: Option<Spanned<Span>>,
+    pub(crate) current: Option<Spanned<Span>>,
     /// Which hours are compared: the same of the `week`, the same of the `day`, or any with any (`none`). In UTC.
     #[schemars(with = "Option<EnumNames<Season>>", extend("default" = "week"))]
-    pub(in crate::config) season: Option<Season>,
+    pub(crate) season: Option<Season>,
     /// Sessions in either window before anything is said. A call without a session counts as a session.
     #[schemars(extend("default" = Thresholds::default().min_sessions, "minimum" = 2))]
-    pub(in crate::config) min_sessions: Option<u64>,
+    pub(crate) min_sessions: Option<u64>,
     /// Drift from this Wasserstein-1 distance on, in interquartile ranges of the reference.
     #[schemars(extend(
         "default" = Thresholds::default().distance,
@@ -47,7 +47,7 @@ pub(in crate::config) struct Drift {
         "x-must" = POSITIVE,
         "x-reason" = ": at 0 everything is drift",
     ))]
-    pub(in crate::config) distance: Option<f64>,
+    pub(crate) distance: Option<f64>,
     /// And from this population stability index on.
     #[schemars(extend(
         "default" = Thresholds::default().stability_index,
@@ -55,7 +55,7 @@ pub(in crate::config) struct Drift {
         "x-must" = POSITIVE,
         "x-reason" = ": at 0 everything is drift",
     ))]
-    pub(in crate::config) stability_index: Option<f64>,
+    pub(crate) stability_index: Option<f64>,
     /// And from this distance on as a share of the reference's mean; the least change of a change point, too.
     #[schemars(extend(
         "default" = Thresholds::default().min_change,
@@ -63,7 +63,7 @@ pub(in crate::config) struct Drift {
         "x-must" = POSITIVE,
         "x-reason" = ": at 0 everything is drift",
     ))]
-    pub(in crate::config) min_change: Option<f64>,
+    pub(crate) min_change: Option<f64>,
     /// The share of calls that end in another way, from which on outcomes and finish reasons have drifted.
     #[schemars(extend(
         "default" = Thresholds::default().outcome_share,
@@ -71,17 +71,17 @@ pub(in crate::config) struct Drift {
         "maximum" = 1,
         "x-must" = "a share above 0 and at most 1, such as 0.05",
     ))]
-    pub(in crate::config) outcome_share: Option<f64>,
+    pub(crate) outcome_share: Option<f64>,
 }
 
 /// Which series are compared: those that match everything that is named.
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(in crate::config) struct DriftSelect {
+pub(crate) struct DriftSelect {
     /// The model that answered, else the one asked for; `*` is any run of characters.
-    pub(in crate::config) model: Option<String>,
+    pub(crate) model: Option<String>,
     /// The route's name.
-    pub(in crate::config) route: Option<Spanned<String>>,
+    pub(crate) route: Option<Spanned<String>>,
     /// The workload's name.
-    pub(in crate::config) workload: Option<Spanned<String>>,
+    pub(crate) workload: Option<Spanned<String>>,
 }

@@ -19,7 +19,7 @@ const KEYS: [&str; 10] = [
 ];
 
 /// Fails with every named file of `text` that cannot be opened.
-pub(crate) fn check(text: &str, origin: &str) -> Result<(), Invalid> {
+pub fn check(text: &str, origin: &str) -> Result<(), Invalid> {
     let mut found = Vec::new();
     if let Ok(table) = DeTable::parse(text) {
         look(text, table.get_ref(), &mut found);

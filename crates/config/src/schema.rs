@@ -37,7 +37,7 @@ pub(super) fn schema() -> Value {
 /// The same as [`schema`], as it is published. A running proxy reads this text: making the schema anew would bring half
 /// a megabyte of code into memory that nothing else runs.
 pub(super) fn published() -> Value {
-    serde_json::from_str(include_str!("../../proxy-config.schema.json")).unwrap_or_default()
+    serde_json::from_str(include_str!("../../../proxy-config.schema.json")).unwrap_or_default()
 }
 
 /// Removes `null`, which TOML does not have, and the names of Rust types, and joins the lines

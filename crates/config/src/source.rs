@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 /// The configuration where none is named: a copy of the example.
-pub(crate) const BUILT_IN: &str = include_str!("../../proxy-config.toml");
+pub const BUILT_IN: &str = include_str!("../../../proxy-config.toml");
 
 /// The chart's values, by their names at the top.
 const VALUES: &[&str] = &[
@@ -64,7 +64,7 @@ enum Written {
 /// The text of a file as TOML. A file that ends in `.yaml` or `.yml` is taken for values
 /// of the chart; a text in it keeps its line numbers. Without a `config` in it, the text is
 /// [`BUILT_IN`], as in the chart.
-pub(crate) fn text(path: &Path) -> Result<String, Invalid> {
+pub fn text(path: &Path) -> Result<String, Invalid> {
     let text = std::fs::read_to_string(path).map_err(|error| {
         let reason = format!("cannot be read: {error}; name another file with --config");
         invalid(path, reason)
@@ -76,7 +76,7 @@ pub(crate) fn text(path: &Path) -> Result<String, Invalid> {
 }
 
 /// Whether a file is taken for values of the chart.
-pub(crate) fn is_values(path: &Path) -> bool {
+pub fn is_values(path: &Path) -> bool {
     path.extension()
         .is_some_and(|end| end == "yaml" || end == "yml")
 }
@@ -136,7 +136,7 @@ fn invalid(path: &Path, reason: String) -> Invalid {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Config;
+    use crate::Config;
 
     const ENGINE: &str =
         "[[upstream]]\nname = \"e\"\nurl = \"http://h\"\n[[route]]\nupstream = \"e\"\n";
@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     fn the_values_are_those_of_the_charts_schema() {
-        let schema = include_str!("../../helm/tokengauge/values.schema.json");
+        let schema = include_str!("../../../helm/tokengauge/values.schema.json");
         let schema: serde_json::Value = serde_json::from_str(schema).expect("JSON");
         let mut names: Vec<_> = schema["properties"]
             .as_object()

@@ -5,7 +5,7 @@ use super::super::operators::{DEFAULT_INTERVAL, SHORTEST_INTERVAL};
 use super::super::scalar::{Size, Span, Url};
 use super::super::schema::{EnumNames, Label};
 use super::super::spanned::Spanned;
-use crate::config::Protocol;
+use crate::Protocol;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -20,76 +20,76 @@ use tokengauge_proxy::settings::{
 };
 
 /// How many `[[workload]]` there may be.
-pub(in crate::config) const MAX_WORKLOADS: usize = WORKLOADS;
+pub(crate) const MAX_WORKLOADS: usize = WORKLOADS;
 
 /// Who answers: one `url`, or several `urls` that serve the same models.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(in crate::config) struct Upstream {
+pub(crate) struct Upstream {
     /// Becomes a label.
     #[schemars(with = "Label")]
-    pub(in crate::config) name: Spanned<String>,
+    pub(crate) name: Spanned<String>,
     /// Its endpoint.
-    pub(in crate::config) url: Option<Spanned<Url>>,
+    pub(crate) url: Option<Spanned<Url>>,
     /// Or its endpoints.
     #[schemars(extend("minItems" = 1))]
-    pub(in crate::config) urls: Option<Spanned<Vec<Url>>>,
+    pub(crate) urls: Option<Spanned<Vec<Url>>>,
     /// The HTTP version: `auto` is ALPN over TLS, else HTTP/1.1.
     #[serde(default)]
     #[schemars(with = "EnumNames<Protocol>", extend("default" = "auto"))]
-    pub(in crate::config) protocol: Protocol,
+    pub(crate) protocol: Protocol,
     /// TLS towards the upstream.
     #[serde(default)]
-    pub(in crate::config) tls: ClientTls,
+    pub(crate) tls: ClientTls,
     /// How long it may take.
     #[serde(default)]
-    pub(in crate::config) timeouts: Timeouts,
+    pub(crate) timeouts: Timeouts,
     /// Idle connections kept per endpoint.
     #[schemars(extend("default" = DEFAULT_MAX_IDLE))]
-    pub(in crate::config) max_idle: Option<usize>,
+    pub(crate) max_idle: Option<usize>,
     /// And for how long.
     #[schemars(extend("default" = Span(DEFAULT_IDLE_FOR)))]
-    pub(in crate::config) idle_for: Option<Span>,
+    pub(crate) idle_for: Option<Span>,
     /// An endpoint that refused a connection is left alone for so long.
     #[schemars(extend("default" = Span(DEFAULT_EJECT_FOR)))]
-    pub(in crate::config) eject_for: Option<Span>,
+    pub(crate) eject_for: Option<Span>,
     /// Connections open at once, to all endpoints. By default its share of the descriptors that the process may open
     /// ([reliability](reliability.md)).
     #[schemars(extend("minimum" = 1, "x-reason" = ", or no request could leave"))]
-    pub(in crate::config) max_connections: Option<usize>,
+    pub(crate) max_connections: Option<usize>,
     /// Requests that wait for one; 503 beyond, and after `timeouts.connect`.
     #[schemars(extend("default" = DEFAULT_MAX_PENDING))]
-    pub(in crate::config) max_pending: Option<usize>,
+    pub(crate) max_pending: Option<usize>,
     /// A request that a reused connection lost before any of its response came is sent once more, over a new
     /// connection, if what had left of its body fits in this many bytes. The upstream may get it twice: 0, the default,
     /// never sends what may have been read already ([reliability](reliability.md)).
     #[schemars(extend("default" = Size(0), "maximum" = MAX_RESEND_BYTES))]
-    pub(in crate::config) resend_bytes: Option<Size>,
+    pub(crate) resend_bytes: Option<Size>,
     /// Of an engine of your own: US dollars that an hour of one of its GPUs costs.
     #[schemars(extend(
         "exclusiveMinimum" = 0,
         "maximum" = super::super::cost::HIGHEST_PRICE,
         "x-must" = "a number of US dollars above 0",
     ))]
-    pub(in crate::config) gpu_usd_per_hour: Option<f64>,
+    pub(crate) gpu_usd_per_hour: Option<f64>,
     /// And how many it has; needs `gpu_usd_per_hour`.
     #[schemars(extend("default" = 1, "minimum" = 1))]
-    pub(in crate::config) gpus: Option<Spanned<u32>>,
+    pub(crate) gpus: Option<Spanned<u32>>,
     /// What it runs on: kept with each call, `report --by upstream-facts`; labels of `tokengauge_upstream_info`.
     #[schemars(with = "Option<Facts>")]
-    pub(in crate::config) facts: Option<Spanned<UpstreamFacts>>,
+    pub(crate) facts: Option<Spanned<UpstreamFacts>>,
     /// What `<think>` in the text of an answer means: `auto`, an answer that begins with it begins with reasoning;
     /// `opened`, every answer begins within the reasoning, since the prompt ends with the tag; `answer`, it is part of the
     /// answer.
     #[schemars(with = "EnumNames<ThinkTags>", extend("default" = "auto"))]
     #[serde(default)]
-    pub(in crate::config) think_tags: ThinkTags,
+    pub(crate) think_tags: ThinkTags,
     /// The engine's own metrics: vLLM, SGLang, TGI, llama.cpp, Triton, trtllm-serve, Dynamo; `/metrics` where no path is
     /// named.
-    pub(in crate::config) metrics_url: Option<Url>,
+    pub(crate) metrics_url: Option<Url>,
     /// How often they are read.
     #[schemars(extend("default" = Span(DEFAULT_INTERVAL), "x-minimum" = Span(SHORTEST_INTERVAL)))]
-    pub(in crate::config) metrics_interval: Option<Spanned<Span>>,
+    pub(crate) metrics_interval: Option<Spanned<Span>>,
 }
 
 /// The schema of [`UpstreamFacts`], whose crate has none; a test holds that the names are the same.
@@ -114,97 +114,97 @@ struct Facts {
 /// TLS towards an upstream.
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(in crate::config) struct ClientTls {
+pub(crate) struct ClientTls {
     /// A file with trusted roots in place of the system's, PEM.
-    pub(in crate::config) ca: Option<PathBuf>,
+    pub(crate) ca: Option<PathBuf>,
     /// The file with our own certificate, PEM; needs `key`.
-    pub(in crate::config) certificate: Option<Spanned<PathBuf>>,
+    pub(crate) certificate: Option<Spanned<PathBuf>>,
     /// The file with its key, PEM.
-    pub(in crate::config) key: Option<Spanned<PathBuf>>,
+    pub(crate) key: Option<Spanned<PathBuf>>,
     /// The name to ask for and check, in place of the host.
-    pub(in crate::config) server_name: Option<String>,
+    pub(crate) server_name: Option<String>,
 }
 
 /// How long an upstream may take.
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(in crate::config) struct Timeouts {
+pub(crate) struct Timeouts {
     /// DNS, TCP and TLS together.
     #[schemars(extend("default" = Span(settings::Timeouts::default().connect)))]
-    pub(in crate::config) connect: Option<Span>,
+    pub(crate) connect: Option<Span>,
     /// From the end of the request to the response head.
     #[schemars(extend("default" = Span(settings::Timeouts::default().head)))]
-    pub(in crate::config) head: Option<Span>,
+    pub(crate) head: Option<Span>,
     /// Without a byte either way.
     #[schemars(extend("default" = Span(settings::Timeouts::default().idle)))]
-    pub(in crate::config) idle: Option<Span>,
+    pub(crate) idle: Option<Span>,
     /// Without a byte taken of what waits: by the agent, or by the upstream.
     #[schemars(extend(
         "default" = Span(settings::Timeouts::default().send),
         "x-exclusiveMinimum" = Span(Duration::ZERO),
         "x-reason" = ", or every agent that reads slowly would be cut off",
     ))]
-    pub(in crate::config) send: Option<Span>,
+    pub(crate) send: Option<Span>,
 }
 
 /// Which requests go where. The first that matches wins.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(in crate::config) struct Route {
+pub(crate) struct Route {
     /// Becomes a label; the upstream's name by default.
     #[schemars(with = "Option<Label>")]
-    pub(in crate::config) name: Option<Spanned<String>>,
+    pub(crate) name: Option<Spanned<String>>,
     /// A prefix of whole segments, such as `/openai`; every path matches by default.
     #[schemars(extend("pattern" = "^/[^?#]*$"))]
-    pub(in crate::config) path: Option<Spanned<String>>,
+    pub(crate) path: Option<Spanned<String>>,
     /// The request's host, without a port; any by default.
-    pub(in crate::config) host: Option<Spanned<String>>,
+    pub(crate) host: Option<Spanned<String>>,
     /// Headers with exactly these values.
     #[serde(default)]
-    pub(in crate::config) headers: BTreeMap<String, Spanned<String>>,
+    pub(crate) headers: BTreeMap<String, Spanned<String>>,
     /// Whether `path` is taken off before forwarding.
     #[schemars(extend("default" = true))]
-    pub(in crate::config) strip: Option<bool>,
+    pub(crate) strip: Option<bool>,
     /// The `name` of the upstream.
-    pub(in crate::config) upstream: Spanned<String>,
+    pub(crate) upstream: Spanned<String>,
     /// The dialect, where the path does not tell.
     #[schemars(with = "Option<EnumNames<Dialect>>")]
-    pub(in crate::config) dialect: Option<Dialect>,
+    pub(crate) dialect: Option<Dialect>,
     /// The workload of calls that match no `[[workload]]`.
-    pub(in crate::config) workload: Option<String>,
+    pub(crate) workload: Option<String>,
     /// Whether to ask for usage where the agent has no opinion, and take the extra chunk out again.
     #[serde(default)]
-    pub(in crate::config) inject_usage: bool,
+    pub(crate) inject_usage: bool,
     /// Whether to add `via`.
     #[serde(default)]
-    pub(in crate::config) via: bool,
+    pub(crate) via: bool,
     /// Whether to add `x-forwarded-for`, `-host` and `-proto`.
     #[serde(default)]
-    pub(in crate::config) forwarded: bool,
+    pub(crate) forwarded: bool,
     /// Whether responses say what is left of the quotas that processes share, as `x-tokengauge-ratelimit-*`.
     #[serde(default)]
-    pub(in crate::config) ratelimit_headers: bool,
+    pub(crate) ratelimit_headers: bool,
     /// What `Upgrade` may ask for; anything else is not passed on.
     #[schemars(extend("default" = default_upgrades()))]
-    pub(in crate::config) upgrades: Option<Vec<Spanned<String>>>,
+    pub(crate) upgrades: Option<Vec<Spanned<String>>>,
 }
 
 /// Which calls belong together; the first that matches. A call that matches none has its route's own `workload`.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(in crate::config) struct Workload {
+pub(crate) struct Workload {
     /// Becomes a label.
     #[schemars(with = "Label")]
-    pub(in crate::config) name: Spanned<String>,
+    pub(crate) name: Spanned<String>,
     /// The route's name.
-    pub(in crate::config) route: Option<Spanned<String>>,
+    pub(crate) route: Option<Spanned<String>>,
     /// The model asked for; `*` is any run of characters.
-    pub(in crate::config) model: Option<String>,
+    pub(crate) model: Option<String>,
     /// The agent, by its headers or user agent; `*` is any run of characters.
-    pub(in crate::config) agent: Option<String>,
+    pub(crate) agent: Option<String>,
     /// Headers with exactly these values.
     #[serde(default)]
-    pub(in crate::config) headers: BTreeMap<String, Spanned<String>>,
+    pub(crate) headers: BTreeMap<String, Spanned<String>>,
     /// A longer gap between tokens is a stall: its own, in place of that of `[measure]`.
-    pub(in crate::config) stall_threshold: Option<Span>,
+    pub(crate) stall_threshold: Option<Span>,
 }

@@ -27,7 +27,7 @@ pub(crate) fn default_bytes() -> usize {
 }
 
 /// Logs a warning where `memory_bytes` is so high that the process may be killed for it.
-pub(crate) fn warn_of(memory_bytes: usize) {
+pub fn warn_of(memory_bytes: usize) {
     if let Some(limit) = limit().filter(|limit| memory_bytes as u64 > limit / 2) {
         tracing::warn!(
             memory_bytes,
@@ -44,7 +44,7 @@ fn of_limit(limit: Option<u64>) -> usize {
 }
 
 /// The lowest limit that applies to this process, in bytes; `None` where there is none.
-pub(crate) fn limit() -> Option<u64> {
+pub fn limit() -> Option<u64> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
     let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
     let folders = folders(&groups, &mounts);

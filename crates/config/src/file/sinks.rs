@@ -17,48 +17,48 @@ use tokengauge_sink::Kind;
 /// It is sent what the ledger has, and survives days without the store. Calls that are in no ledger wait in memory.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(in crate::config) struct Sink {
+pub(crate) struct Sink {
     /// What it writes to.
     #[schemars(with = "EnumNames<Kind>")]
-    pub(in crate::config) kind: Spanned<Kind>,
+    pub(crate) kind: Spanned<Kind>,
     /// Its name in metrics and in the ledger; its kind by default.
     #[schemars(with = "Option<Label>")]
-    pub(in crate::config) name: Option<Spanned<String>>,
+    pub(crate) name: Option<Spanned<String>>,
     /// ClickHouse's HTTP interface; of S3 the endpoint, that of AWS by default.
-    pub(in crate::config) url: Option<Spanned<String>>,
+    pub(crate) url: Option<Spanned<String>>,
     /// ClickHouse: the database.
     #[schemars(extend("default" = DEFAULT_DATABASE))]
-    pub(in crate::config) database: Option<Spanned<String>>,
+    pub(crate) database: Option<Spanned<String>>,
     /// ClickHouse: the table, which `tokengauge sink ddl` makes.
     #[schemars(extend("default" = DEFAULT_TABLE))]
-    pub(in crate::config) table: Option<Spanned<String>>,
+    pub(crate) table: Option<Spanned<String>>,
     /// ClickHouse: the user; that of `CLICKHOUSE_USER` by default.
-    pub(in crate::config) user: Option<Spanned<String>>,
+    pub(crate) user: Option<Spanned<String>>,
     /// ClickHouse: a file with the password; that of `CLICKHOUSE_PASSWORD` by default.
-    pub(in crate::config) password_file: Option<Spanned<PathBuf>>,
+    pub(crate) password_file: Option<Spanned<PathBuf>>,
     /// S3: the bucket.
-    pub(in crate::config) bucket: Option<Spanned<String>>,
+    pub(crate) bucket: Option<Spanned<String>>,
     /// S3: what names of objects begin with.
-    pub(in crate::config) prefix: Option<Spanned<String>>,
+    pub(crate) prefix: Option<Spanned<String>>,
     /// S3: the region; that of `AWS_REGION` by default.
-    pub(in crate::config) region: Option<Spanned<String>>,
+    pub(crate) region: Option<Spanned<String>>,
     /// S3: a file with the id of the access key; by default AWS's variables, a web identity, EKS Pod Identity or the machine's role.
-    pub(in crate::config) access_key_id_file: Option<Spanned<PathBuf>>,
+    pub(crate) access_key_id_file: Option<Spanned<PathBuf>>,
     /// S3: a file with the secret of that key.
-    pub(in crate::config) secret_access_key_file: Option<Spanned<PathBuf>>,
+    pub(crate) secret_access_key_file: Option<Spanned<PathBuf>>,
     /// TLS towards the store.
     #[serde(default)]
-    pub(in crate::config) tls: ClientTls,
+    pub(crate) tls: ClientTls,
     /// Calls of a batch at most, which is sent as soon as there are so many: 5000 to ClickHouse, 20000 to S3 by default.
     #[schemars(extend("minimum" = 1, "maximum" = MAX_BATCH, "x-reason" = ", since a batch is in memory"))]
-    pub(in crate::config) batch_rows: Option<usize>,
+    pub(crate) batch_rows: Option<usize>,
     /// How long the first call of a smaller batch waits for others: 5s for ClickHouse, 1m for S3 by default.
     #[schemars(extend("x-exclusiveMinimum" = Span(Duration::ZERO)))]
-    pub(in crate::config) batch_wait: Option<Span>,
+    pub(crate) batch_wait: Option<Span>,
     /// How long a request may take.
     #[schemars(extend("default" = Span(DEFAULT_TIMEOUT), "x-exclusiveMinimum" = Span(Duration::ZERO)))]
-    pub(in crate::config) timeout: Option<Span>,
+    pub(crate) timeout: Option<Span>,
     /// Calls that wait in memory at most: there is no ledger, or it cannot be written. A call is some 2 KB.
     #[schemars(extend("default" = DEFAULT_QUEUE, "minimum" = 1, "maximum" = MAX_QUEUE))]
-    pub(in crate::config) queue: Option<usize>,
+    pub(crate) queue: Option<usize>,
 }

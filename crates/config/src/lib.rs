@@ -1,5 +1,6 @@
-//! The configuration: valid, typed settings. `file.rs` has the tables of the file, and reports
-//! what is invalid with line and reason.
+#![doc = include_str!("../README.md")]
+#![deny(clippy::print_stdout, clippy::print_stderr)] // printing panics where the output is closed
+#![cfg_attr(test, allow(clippy::print_stdout, clippy::print_stderr))]
 
 mod attribution;
 mod bounds;
@@ -49,13 +50,13 @@ use tokengauge_slo::{Objective, Pattern, Receiver};
 use tokengauge_telemetry::export::cost::Labelled;
 
 pub use file::{Invalid, Problem};
-pub(crate) use limited::{may_guard_metrics, may_have_token, may_limit};
-pub(crate) use memory_limit::{limit as memory_limit, warn_of as warn_of_memory_limit};
-pub(crate) use named_files::check as check_named_files;
-pub(crate) use operators::{InvalidToken, check_token};
+pub use limited::{may_guard_metrics, may_have_token, may_limit};
+pub use memory_limit::{limit as memory_limit, warn_of as warn_of_memory_limit};
+pub use named_files::check as check_named_files;
+pub use operators::{InvalidToken, check_token};
 pub use reference::{json_schema, reference};
 pub use resolve::{DEFAULT_ADMIN, DEFAULT_DRAIN, DEFAULT_LISTEN};
-pub(crate) use source::{BUILT_IN, is_values, text};
+pub use source::{BUILT_IN, is_values, text};
 pub use tokengauge_meter::settings::{Measure, Workload};
 pub use tokengauge_net::endpoint::{Endpoint, Protocol};
 pub use tokengauge_net::tls::{ClientTls, ServerTls};
