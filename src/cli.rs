@@ -20,7 +20,9 @@ use std::path::PathBuf;
 use tokengauge_config::DEFAULT_ADMIN;
 #[cfg(feature = "sim")]
 use tokengauge_config::DEFAULT_LISTEN;
+use tokengauge_config::environment::*;
 use tokengauge_core::call::Dialect;
+use tokengauge_inject::settings::NativeSidecar;
 use tokengauge_net::address;
 use tokengauge_store::ledger;
 
@@ -38,23 +40,8 @@ pub use session::*;
 pub use sink::*;
 pub use slo::*;
 
-/// The variable with the token of the admin address: for `run`, and for commands that send it.
-pub const ADMIN_TOKEN: &str = "TOKENGAUGE_ADMIN_TOKEN";
-
-/// The variable with the name of agents that have only a user agent.
-pub const AGENT: &str = "TOKENGAUGE_AGENT";
-
-/// The variables with the team, the cost center and the tenant that pay for what nothing else says more of.
-pub const TEAM: &str = "TOKENGAUGE_TEAM";
-/// See [`TEAM`].
-pub const COST_CENTER: &str = "TOKENGAUGE_COST_CENTER";
-/// See [`TEAM`].
-pub const TENANT: &str = "TOKENGAUGE_TENANT";
-
-/// The variable by which injection gives a sidecar its fallback configuration.
-pub const FALLBACK_CONFIG: &str = "TOKENGAUGE_FALLBACK_CONFIG";
-/// The variable by which injection says what becomes of calls while the fallback is in use.
-pub const ON_REFUSED_CONFIG: &str = "TOKENGAUGE_ON_REFUSED_CONFIG";
+/// The commit that the program is built from.
+pub const COMMIT: &str = env!("TOKENGAUGE_COMMIT");
 
 /// A transparent streaming reverse proxy that measures tokens per second on live LLM
 /// traffic. Without a command it runs the proxy.
@@ -81,7 +68,7 @@ pub fn command() -> clap::Command {
 
 /// The version, the commit that it was built from, and the day of the list of prices.
 fn version() -> String {
-    let (version, commit) = (env!("CARGO_PKG_VERSION"), env!("TOKENGAUGE_COMMIT"));
+    let (version, commit) = (env!("CARGO_PKG_VERSION"), COMMIT);
     let prices = tokengauge_meter::cost::prices_checked_on().unwrap_or("an unknown day");
     format!("{version}\ncommit {commit}\nlist of prices of {prices}")
 }
@@ -205,30 +192,6 @@ pub struct RunArgs {
         env = ON_REFUSED_CONFIG
     )]
     pub on_refused_config: OnRefusedConfig,
-}
-
-/// What becomes of calls while a sidecar's configuration cannot be used.
-#[derive(
-    Debug,
-    Clone,
-    Copy,
-    Default,
-    PartialEq,
-    Eq,
-    clap::ValueEnum,
-    serde::Deserialize,
-    serde::Serialize,
-)]
-#[serde(rename_all = "kebab-case")]
-pub enum OnRefusedConfig {
-    /// They are refused with 503 where the configuration may limit calls: it has a quota, a
-    /// budget with `block`, or `requests_per_minute`. Else they are forwarded
-    #[default]
-    RefuseIfLimited,
-    /// They are forwarded
-    Pass,
-    /// They are refused with 503
-    Refuse,
 }
 
 /// Options of `demo`.

@@ -8,10 +8,7 @@
 //!   main.rs            command line → run → exit code
 //!   cli.rs, cli/       the commands and their help
 //!   command/           one file per command: puts the crates together
-//!   fleet/             many processes as one: their calls from a store, their streams
-//!   admin/             health, /metrics, the JSON API, the live page
-//!   inject/            sidecars into pods and manifests
-//!   output.rs, plot.rs what commands write for people; plots as SVG
+//!   output.rs          what commands write for people
 //! crates/
 //!   config/            the file as written → settings as used; what may change while running
 //!   core/              the words that all share: call record, observer, memory, throughput
@@ -32,6 +29,10 @@
 //!   cause/             why an objective is missed: which calls, what moved, since when
 //!   gate/              whether a rollout may go on; pure functions
 //!   sessions/          what a session's length is made of, what its prompt cache missed, its trace
+//!   admin/             health, /metrics, the JSON API, the live page
+//!   fleet/             many processes as one: their calls from a store, their streams
+//!   html/              HTML files: pages of figures, plots, an incident in one file
+//!   inject/            sidecars into pods and manifests
 //!   sim/               a simulated backend with a known truth; a feature of the program
 //!   test-support/      what tests and benchmarks share
 //! ```
@@ -43,16 +44,9 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)] // printing panics where the output is closed
 #![cfg_attr(test, allow(clippy::print_stdout, clippy::print_stderr))]
 
-pub mod admin;
-mod capsule;
 pub mod cli;
 pub mod command;
-pub mod fleet;
-pub mod inject;
 mod output;
-mod page;
-mod phase_bars;
-pub mod plot;
 
 pub use command::run;
 /// Why a command fails; each variant has an exit code of its own in `main`.

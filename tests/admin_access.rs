@@ -5,7 +5,7 @@ use serde_json::Value;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
-use tokengauge::admin::{self, Access, Admin, AdminRuntime};
+use tokengauge_admin::{self as admin, Access, Admin, AdminRuntime};
 use tokengauge_config::{
     self as config, ClientTls, Config, Measure, Protocol, Secret, ServerTls, Token,
 };
@@ -317,7 +317,7 @@ fn metrics_are_answered_while_every_traffic_thread_is_taken() {
         marks: Arc::default(),
         session_watch: tokengauge_sessions::SessionWatch::new(),
         fleet: None,
-        event_bus: tokengauge::admin::EventBus::new(),
+        event_bus: tokengauge_admin::EventBus::new(),
         clock: Instant::now,
         wall: SystemTime::now,
     };

@@ -5,7 +5,7 @@ use serde_json::Value;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
-use tokengauge::admin::{self, Access, Admin, EventBus, Readiness};
+use tokengauge_admin::{self as admin, Access, Admin, EventBus, Readiness};
 use tokengauge_config::{Config, Measure};
 use tokengauge_core::observer::End;
 use tokengauge_meter::{RecentCalls, Subscriber};

@@ -3,8 +3,8 @@
 use json_patch::Patch;
 use serde_json::{Value, json};
 use std::path::Path;
-use tokengauge::inject::{InjectBy, Outcome, Settings, inject, patch};
 use tokengauge_config::Config;
+use tokengauge_inject::{InjectBy, Outcome, Settings, inject, patch};
 
 pub fn fixture(name: &str) -> Value {
     let path = format!(

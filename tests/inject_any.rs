@@ -4,7 +4,7 @@ use crate::inject::{fixture, settings};
 use json_patch::Patch;
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use tokengauge::inject::{InjectBy, Outcome, inject, patch};
+use tokengauge_inject::{InjectBy, Outcome, inject, patch};
 
 /// Any JSON, with the words of pods in it more often than chance would have them.
 fn any_json() -> impl Strategy<Value = Value> {

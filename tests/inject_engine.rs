@@ -2,7 +2,7 @@
 
 use crate::inject::{arguments, config, container, fixture, injected, names, settings, variable};
 use serde_json::json;
-use tokengauge::inject::{InjectBy, Outcome, inject};
+use tokengauge_inject::{InjectBy, Outcome, inject};
 
 #[test]
 fn an_engine_gives_its_ports_name_away_and_keeps_its_probes() {

@@ -3,8 +3,8 @@
 use crate::inject::{arguments, container, fixture, settings, variable};
 use crate::process::{Process, SteppedBackend};
 use serde_json::{Value, json};
-use tokengauge::inject::{InjectBy, Outcome, Settings, inject};
 use tokengauge_config::Config;
+use tokengauge_inject::{InjectBy, Outcome, Settings, inject};
 use tokengauge_test_support::http_client::fetch;
 
 const FALLBACK: &str = "TOKENGAUGE_FALLBACK_CONFIG";

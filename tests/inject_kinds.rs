@@ -5,7 +5,7 @@ use crate::inject::{fixture, injected, settings};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
-use tokengauge::inject::{InjectBy, Outcome, inject};
+use tokengauge_inject::{InjectBy, Outcome, inject};
 
 /// Something was left out, and everything else was written.
 const LEFT_OUT: i32 = 3;

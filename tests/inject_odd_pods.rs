@@ -3,7 +3,7 @@
 use crate::inject::{container, settings};
 use serde_json::{Value, json};
 use std::process::{Command, Stdio};
-use tokengauge::inject::{InjectBy, Outcome, Settings, inject};
+use tokengauge_inject::{InjectBy, Outcome, Settings, inject};
 
 fn injected(pod: &Value, settings: &Settings) -> (Value, Vec<String>) {
     match inject(pod, InjectBy::Namespace, settings) {

@@ -3,7 +3,7 @@
 use crate::inject::{container, fixture, settings};
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use tokengauge::inject::{InjectBy, Outcome, inject};
+use tokengauge_inject::{InjectBy, Outcome, inject};
 
 /// The ports that the sidecar listens on, in the order of its arguments.
 fn ports(pod: &Value) -> Vec<u16> {
@@ -177,7 +177,7 @@ fn what_the_template_is_in_counts_as_well() {
     let text = "apiVersion: ray.io/v1\nkind: RayCluster\nmetadata: {name: r}\nspec:\n  headGroupSpec:\n    \
         rayStartParams: {metrics-export-port: '15464'}\n    \
         template: {spec: {containers: [{name: head, image: 'ray:2'}]}}\n";
-    let all = tokengauge::inject::manifest::inject_all(text, InjectBy::Namespace, &settings(""));
+    let all = tokengauge_inject::manifest::inject_all(text, InjectBy::Namespace, &settings(""));
     let all = all.expect("manifests");
     let object: Value = serde_saphyr::from_str(&all.text).expect("YAML");
     let chosen = ports(&object["spec"]["headGroupSpec"]["template"]);

@@ -3,7 +3,7 @@
 
 use crate::inject::{container, settings};
 use serde_json::{Value, json};
-use tokengauge::inject::{InjectBy, Outcome, Settings, inject};
+use tokengauge_inject::{InjectBy, Outcome, Settings, inject};
 
 fn pod(annotations: Value, resources: Value) -> Value {
     json!({
@@ -214,7 +214,7 @@ fn in_manifests_there_is_a_warning_that_the_service_accounts_pull_secrets_are_un
             "apiVersion: v1\nkind: Pod\nmetadata: {{name: p}}\nspec: {{containers: [{{name: a, image: a}}]{own}}}\n"
         );
         let asked = settings("image_pull_secrets = [\"registry\"]");
-        tokengauge::inject::manifest::inject_all(&text, InjectBy::Namespace, &asked)
+        tokengauge_inject::manifest::inject_all(&text, InjectBy::Namespace, &asked)
             .expect("manifests")
             .warnings
     };

@@ -8,6 +8,27 @@ const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 const OURS: &str = "tokengauge-";
 /// Which of our crates each may depend on, tests aside: those further up on those further down.
 const MAY_USE: &[(&str, &[&str])] = &[
+    (
+        "admin",
+        &[
+            "config",
+            "core",
+            "drift",
+            "experiments",
+            "files",
+            "fleet",
+            "gate",
+            "html",
+            "meter",
+            "net",
+            "proxy",
+            "sessions",
+            "sink",
+            "slo",
+            "store",
+            "telemetry",
+        ],
+    ),
     ("core", &[]),
     (
         "config",
@@ -34,6 +55,12 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("cause", &["core", "stats"]),
     ("drift", &["core", "stats", "store"]),
     ("gate", &["core", "experiments", "slo", "stats", "store"]),
+    ("html", &["core", "sessions", "slo", "store"]),
+    ("fleet", &["core", "meter", "net", "sink", "store"]),
+    (
+        "inject",
+        &["admin", "config", "core", "net", "proxy", "telemetry"],
+    ),
     ("files", &[]),
     ("net", &[]),
     ("proxy", &["core", "net"]),

@@ -6,8 +6,8 @@ use base64::engine::general_purpose::STANDARD;
 use json_patch::Patch;
 use serde_json::{Value, json};
 use std::sync::{Arc, LazyLock};
-use tokengauge::inject::review::Injector;
-use tokengauge::inject::{InjectBy, Settings};
+use tokengauge_inject::review::Injector;
+use tokengauge_inject::{InjectBy, Settings};
 
 static INJECTORS: LazyLock<[Arc<Injector>; 2]> = LazyLock::new(|| {
     ["on", "off"].map(|native| {

@@ -1,8 +1,8 @@
 //! Configuration files, what the injector is told, and OpenSLO documents: nothing panics, what
 //! is wrong is said, and objectives come back from OpenSLO as they were.
 
-use tokengauge::inject::Settings;
 use tokengauge_config::Config;
+use tokengauge_inject::Settings;
 use tokengauge_slo::{Objective, openslo};
 
 const ORIGIN: &str = "fuzzed.toml";

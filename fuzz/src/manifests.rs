@@ -2,8 +2,8 @@
 //! nothing left to do in it.
 
 use std::sync::LazyLock;
-use tokengauge::inject::manifest::inject_all;
-use tokengauge::inject::{InjectBy, Settings};
+use tokengauge_inject::manifest::inject_all;
+use tokengauge_inject::{InjectBy, Settings};
 
 static SETTINGS: LazyLock<Settings> = LazyLock::new(Settings::default);
 

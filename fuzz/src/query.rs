@@ -9,7 +9,7 @@ use hyper_util::service::TowerToHyperService;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
-use tokengauge::admin::{Admin, EventBus, router};
+use tokengauge_admin::{Admin, EventBus, router};
 use tokengauge_config::Measure;
 use tokengauge_meter::{Meter, RecentCalls};
 use tokengauge_slo::Slos;

@@ -2,24 +2,6 @@
 
 use super::*;
 
-/// Whether the sidecar is an init container that goes on running, so that it starts
-/// before the pod's containers and ends after them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, clap::ValueEnum)]
-#[serde(rename_all = "lowercase")]
-pub enum NativeSidecar {
-    /// From Kubernetes 1.29 on.
-    #[default]
-    Auto,
-    /// Always.
-    #[serde(alias = "always")]
-    #[value(alias = "always")]
-    On,
-    /// Never.
-    #[serde(alias = "never")]
-    #[value(alias = "never")]
-    Off,
-}
-
 /// What is injected.
 #[derive(Debug, Clone, Args)]
 pub struct InjectSettings {

@@ -1,7 +1,7 @@
 //! The command for many processes as one.
 
 use super::*;
-use crate::fleet::PodAddress;
+use tokengauge_fleet::PodAddress;
 use tokengauge_sink::StoreUrl;
 
 /// Options of `fleet`.

@@ -1,15 +1,15 @@
 //! `tokengauge capsule`: an incident as one HTML file.
 
 use super::api_client::{self, Proxy};
-use crate::admin::capsule_of_ledger;
-use crate::capsule::{Configuration, Span};
-use crate::cli::{CapsuleArgs, When};
+use crate::cli::{COMMIT, CapsuleArgs, When};
 use crate::{Error, output};
 use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
+use tokengauge_admin::capsule_of_ledger;
 use tokengauge_core::time::rfc3339_seconds;
 use tokengauge_files::private as private_file;
+use tokengauge_html::capsule::{Configuration, Span};
 use tokengauge_store::ledger::Reader;
 
 /// The span of a ledger's calls, where nobody names one.
@@ -66,5 +66,5 @@ fn of_ledger(args: &CapsuleArgs, ledger: &Path, now: SystemTime) -> Result<Strin
             last_change: None,
         });
     }
-    Ok(capsule.html())
+    Ok(capsule.html(COMMIT))
 }

@@ -3,11 +3,11 @@
 //! where the configuration may have limits, unless the injection says otherwise.
 
 use crate::Error;
-use crate::admin::Running;
-use crate::cli::OnRefusedConfig;
 use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::Arc;
+use tokengauge_admin::Running;
+use tokengauge_config::environment::OnRefusedConfig;
 use tokengauge_config::{Config, may_guard_metrics, may_have_token, may_limit};
 
 /// A configuration that is in use until the one in `file` can be used.

@@ -3,14 +3,14 @@
 
 use crate::Error;
 use crate::cli::{InjectArgs, InjectSettings, InjectorArgs};
-use crate::inject::manifest::inject_all;
-use crate::inject::review::{Injector, router};
-use crate::inject::{InjectBy, Settings};
 use crate::output;
 use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 use tokengauge_config::ServerTls;
+use tokengauge_inject::manifest::inject_all;
+use tokengauge_inject::review::{Injector, router};
+use tokengauge_inject::{InjectBy, Settings};
 use tokengauge_net::address;
 use tokengauge_net::tls::Acceptor;
 use tokengauge_proxy::Shutdown;
@@ -115,6 +115,6 @@ pub(super) async fn injector(args: InjectorArgs) -> Result<(), Error> {
     let ended = async move {
         shutdown.drain_started().await;
     };
-    crate::admin::serve_router(listener, service, acceptor, Arc::default(), ended).await;
+    tokengauge_admin::serve_router(listener, service, acceptor, Arc::default(), ended).await;
     Ok(())
 }

@@ -25,6 +25,7 @@ pub(super) fn mark(args: &MarkArgs) -> Result<(), Error> {
             body[name] = json!(value);
         }
     }
-    let added: Mark = api_client::runtime()?.block_on(proxy.post(crate::admin::MARKS, &body))?;
+    let added: Mark =
+        api_client::runtime()?.block_on(proxy.post(tokengauge_admin::MARKS, &body))?;
     output::print(&format!("mark {} at {}\n", added.id, added.time))
 }

@@ -1,5 +1,6 @@
 //! What measures: this program and the machine that it runs on.
 
+use crate::cli::COMMIT;
 use std::fs;
 use tokengauge_core::fingerprint::{METHOD_VERSION, Machine, MeasuredBy};
 
@@ -7,7 +8,7 @@ use tokengauge_core::fingerprint::{METHOD_VERSION, Machine, MeasuredBy};
 pub(super) fn measured_by() -> MeasuredBy {
     MeasuredBy {
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        commit: env!("TOKENGAUGE_COMMIT").to_owned(),
+        commit: COMMIT.to_owned(),
         method_version: METHOD_VERSION,
         machine: machine(),
     }

@@ -57,10 +57,11 @@ mod threads;
 mod top;
 
 use crate::Error;
-use crate::cli::{ADMIN_TOKEN, Cli, Command, ConfigArgs};
+use crate::cli::{Cli, Command, ConfigArgs};
 use crate::output;
 use std::path::Path;
 use std::time::SystemTime;
+use tokengauge_config::environment::ADMIN_TOKEN;
 use tokengauge_config::{self as config, Config, Secret, Token};
 use tracing_subscriber::filter::LevelFilter;
 

@@ -2,10 +2,10 @@
 //! of upstreams' own metrics.
 
 use crate::Error;
-use crate::admin::{self, Access, Admin, AdminRuntime, EventBus, Listeners};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Instant;
+use tokengauge_admin::{self as admin, Access, Admin, AdminRuntime, EventBus, Listeners};
 use tokengauge_config::{Config, Scrape};
 use tokengauge_meter::Meter;
 use tokengauge_net::address;

@@ -1,7 +1,7 @@
 //! Where alerts say that the live page is.
 
-use crate::admin::RUNBOOKS;
 use std::net::SocketAddr;
+use tokengauge_admin::RUNBOOKS;
 use tokengauge_config::Admin;
 use tokengauge_slo::{AlertNotification, AlertSubject, alert_name};
 

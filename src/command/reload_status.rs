@@ -1,8 +1,8 @@
 //! Reports which configuration is in use, by metrics and health checks.
 
-use crate::admin::{Readiness, Running};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
+use tokengauge_admin::{Readiness, Running};
 use tokengauge_config::Config;
 use tokengauge_telemetry::export::prometheus::Prometheus;
 use tokengauge_telemetry::export::registry::{Counter, Gauge};

@@ -2,9 +2,9 @@
 
 use super::operators;
 use super::quota_store::SharedLimits;
-use crate::admin::EventBus;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
+use tokengauge_admin::EventBus;
 use tokengauge_core::time::whole_seconds_since_1970;
 use tokengauge_meter::Meter;
 use tokengauge_meter::cost::budget::Budgets;

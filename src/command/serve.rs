@@ -15,7 +15,7 @@ use super::running_proxy::RunningProxy;
 use super::scrape_hooks;
 use super::spending::Spending;
 use crate::Error;
-use crate::admin::{Admin, EventBus, GateAudit, ProcessInfo, Readiness};
+use crate::cli::COMMIT;
 use crate::output;
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
@@ -24,6 +24,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
+use tokengauge_admin::{Admin, EventBus, GateAudit, ProcessInfo, Readiness};
 use tokengauge_config::Config;
 use tokengauge_core::observer::Observer;
 use tokengauge_meter::cost::Prices;
@@ -143,6 +144,7 @@ impl Proxy {
         let mut watchers = operators.watchers(&prometheus, &meter, marks::restarts(&marks));
         watchers.change(watchers.prepare(&config.scrapes)?);
         let about = ProcessInfo {
+            commit: COMMIT,
             pod: super::sinks::origin().pod(),
             ..ProcessInfo::new(&config, &addresses, SystemTime::now())
         };

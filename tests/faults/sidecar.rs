@@ -175,7 +175,7 @@ async fn it_survives_200_questions_of_a_megabyte_that_a_quota_reads() {
 
 #[test]
 fn the_limit_is_the_one_that_injection_gives() {
-    let resources = tokengauge::inject::Settings::default().resources;
+    let resources = tokengauge_inject::Settings::default().resources;
     let limit = format!("{}Mi", LIMIT >> 20);
     assert_eq!(resources["limits"]["memory"], limit);
 }

@@ -235,7 +235,7 @@ console.log(JSON.stringify(address));
 def page(tmp_path_factory, unreachable_gauge):
     """How the live page itself reads an address."""
     folder = tmp_path_factory.mktemp("page")
-    shutil.copytree(PROJECT / "src/admin/page", folder / "page")
+    shutil.copytree(PROJECT / "crates/admin/src/page", folder / "page")
     (folder / "page/dimensions.js").write_text(unreachable_gauge.scrape("/page/dimensions.js"))
     (folder / "package.json").write_text('{"type": "module"}')
 

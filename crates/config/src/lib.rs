@@ -6,6 +6,7 @@ mod attribution;
 mod bounds;
 mod cost;
 mod drift;
+pub mod environment;
 mod experiments;
 mod file;
 mod gate;

@@ -1,9 +1,9 @@
 //! Judges `[[experiment]]` in the background of a running proxy, for its gauges.
 
-use crate::admin::{Admin, experiments_now};
 use crate::command::periodic::Periodic;
 use std::collections::HashSet;
 use std::time::Duration;
+use tokengauge_admin::{Admin, experiments_now};
 use tokengauge_experiments::{MetricReport, Report};
 use tokengauge_telemetry::export::registry::Registry;
 use tokengauge_telemetry::export::{labels, names};

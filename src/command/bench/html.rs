@@ -1,12 +1,12 @@
 //! Results as one HTML file with plots, in light and dark, which loads nothing.
 
-use crate::page::{self, Cell, escaped, figure};
-use crate::plot::{self, Series};
 use std::fmt::Write;
 use tokengauge_bench::level::LevelResult;
 use tokengauge_bench::metric::Metric;
 use tokengauge_bench::trial::TrialResult;
 use tokengauge_bench::{Results, text};
+use tokengauge_html::page::{self, Cell, escaped, figure};
+use tokengauge_html::plot::{self, Series};
 
 /// Loads whose distributions are drawn into one plot: it has as many colours.
 const DISTRIBUTIONS: usize = 3;

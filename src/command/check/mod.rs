@@ -5,10 +5,10 @@ mod summary;
 use super::spending::Spending;
 use super::{ledger, notify, objectives, operators, quota_store, sinks};
 use crate::Error;
-use crate::admin::Access;
 use crate::cli::CheckArgs;
 use crate::output;
 use std::time::Instant;
+use tokengauge_admin::Access;
 use tokengauge_config::{self as config, Config};
 use tokengauge_net::tls;
 

@@ -1,8 +1,8 @@
 //! What has changed, for people: a sentence for each series, and a table of its signals.
 
-use crate::admin::Drifts;
 use crate::output::markdown;
 use std::fmt::Write;
+use tokengauge_admin::Drifts;
 use tokengauge_drift::{Entry, Figures, Series, SignalDrift, Why};
 
 pub(super) fn page(answer: &Drifts) -> String {

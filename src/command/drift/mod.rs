@@ -8,11 +8,11 @@ pub(super) use watch::start;
 
 use super::api_client::{self, Proxy};
 use crate::Error;
-use crate::admin::Drifts;
 use crate::cli::{DriftArgs, DriftFormat};
 use crate::output;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
+use tokengauge_admin::Drifts;
 use tokengauge_drift::{Entry, Settings, State, evaluate};
 use tokengauge_store::ledger::Reader;
 

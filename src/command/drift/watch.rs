@@ -1,11 +1,11 @@
 //! Evaluates `[[drift]]` in the background of a running proxy.
 
-use crate::admin::{Admin, Drifts};
 use crate::command::periodic::Periodic;
 use arc_swap::ArcSwap;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
+use tokengauge_admin::{Admin, Drifts};
 use tokengauge_config::Config;
 use tokengauge_core::time::rfc3339_seconds;
 use tokengauge_drift::{ChangePoint, Entry, Series, Settings, SignalName, State, evaluate};

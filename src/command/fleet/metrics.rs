@@ -1,10 +1,10 @@
 //! The metrics of a fleet.
 
-use crate::fleet::{Fleet, PodState, PodStatus, StoreState};
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::SystemTime;
+use tokengauge_fleet::{Fleet, PodState, PodStatus, StoreState};
 use tokengauge_telemetry::export::labels::{ByReason, ByState, FleetMember};
 use tokengauge_telemetry::export::names;
 use tokengauge_telemetry::export::prometheus::Prometheus;

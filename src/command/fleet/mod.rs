@@ -5,16 +5,18 @@ mod prometheus;
 
 use super::operators::{self, Operators};
 use crate::Error;
-use crate::admin::{Admin, EventBus, ProcessInfo};
-use crate::cli::FleetArgs;
-use crate::fleet::{Fleet, FleetSettings, Follower, FollowerSettings, MAX_PODS, ObjectiveSource};
+use crate::cli::{COMMIT, FleetArgs};
 use crate::output;
 use arc_swap::ArcSwap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 use tempfile::TempDir;
+use tokengauge_admin::{Admin, EventBus, ProcessInfo};
 use tokengauge_config::{Config, DEFAULT_ADMIN, Token};
+use tokengauge_fleet::{
+    Fleet, FleetSettings, Follower, FollowerSettings, MAX_PODS, ObjectiveSource,
+};
 use tokengauge_meter::{Accounting, Meter, RecentCalls};
 use tokengauge_net::tls::ClientTls;
 use tokengauge_proxy::Shutdown;
@@ -134,6 +136,7 @@ fn admin(config: &Config, fleet: &Arc<Fleet>, event_bus: Arc<EventBus>, ledger: 
     prometheus.before_scrape(move |registry, _| operators::refresh(registry, &bus));
     let accounting = Accounting::new(&config.prices, &[], &[]);
     let about = ProcessInfo {
+        commit: COMMIT,
         routes: Vec::new(),
         pod: super::sinks::origin().pod(),
         fleet: Some(fleet.info()),

@@ -3,12 +3,12 @@
 use crate::Error;
 use crate::cli::PrometheusCredentials;
 use crate::command::prometheus::{PrometheusClient, Sample};
-use crate::fleet::{Fleet, Objectives};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 use tokengauge_core::pod::PodName;
+use tokengauge_fleet::{Fleet, Objectives};
 use tokengauge_slo::{Alert, Objective, Severity, label, tiers};
 use tokio::time::{MissedTickBehavior, interval};
 

@@ -10,12 +10,12 @@ pub(super) use watch::start;
 
 use super::api_client::{self, Proxy};
 use crate::Error;
-use crate::admin::Gates;
 use crate::cli::{GateArgs, GateFormat};
 use crate::output;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
+use tokengauge_admin::Gates;
 use tokengauge_config::Config;
 use tokengauge_core::call::CallRecord;
 use tokengauge_files::audit;
@@ -69,7 +69,7 @@ pub(super) fn gate(args: &GateArgs) -> Result<(), Error> {
         None => of_proxy::<Report>(args, "")?,
     };
     if let Some(file) = &args.audit {
-        let line = crate::admin::gate_audit_line(&report, "command");
+        let line = tokengauge_admin::gate_audit_line(&report, "command");
         let written = line.and_then(|line| audit::append(file, &[line]));
         written.map_err(|error| Error::Failed(format!("{}: {error}", file.display())))?;
     }

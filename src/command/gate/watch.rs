@@ -1,13 +1,13 @@
 //! Evaluates `[[gate]]` in the background of a running proxy, for its gauges.
 
 use super::evaluated;
-use crate::admin::{Admin, Gates};
 use crate::command::periodic::Periodic;
 use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 use strum::IntoEnumIterator;
+use tokengauge_admin::{Admin, Gates};
 use tokengauge_gate::{Gate, Verdict};
 use tokengauge_store::ledger::Reader;
 use tokengauge_telemetry::export::registry::Registry;

@@ -6,10 +6,10 @@ use super::notes::{about, about_differences, mark_lines};
 use super::text::plain;
 use crate::command::ab;
 use crate::output::printable;
-use crate::page::{self, Cell, escaped, figure};
-use crate::plot::{self, Bars, Series};
 use std::fmt::Write;
 use tokengauge_core::time::rfc3339_seconds;
+use tokengauge_html::page::{self, Cell, escaped, figure};
+use tokengauge_html::plot::{self, Bars, Series};
 use tokengauge_store::query::GroupRow;
 
 /// Groups in a plot at most; the table has all.

@@ -128,7 +128,7 @@ pub(super) fn marks(
     if !args.call_log.is_empty() {
         return Ok(Vec::new());
     }
-    let mut path = format!("{}?limit={PAGE}", crate::admin::MARKS);
+    let mut path = format!("{}?limit={PAGE}", tokengauge_admin::MARKS);
     for (name, at) in [("from", from), ("to", to)] {
         if let Some(at) = at {
             path += &format!("&{name}={}", rfc3339_millis(at));

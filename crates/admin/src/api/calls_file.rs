@@ -1,0 +1,76 @@
+//! `/api/v1/calls.parquet`: finished calls as a file for analysis.
+
+use super::calls::{OF_CALLS, objective_of, spends};
+use super::problem::Problem;
+use super::query_params::{FILTERS, MAX_LIMIT, QueryParams};
+use super::store::{Store, ask};
+use crate::Admin;
+use axum::extract::{RawQuery, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use std::io;
+use tokengauge_slo::Objective;
+use tokengauge_store::columns::{COLUMNS, Column, Value, record};
+use tokengauge_store::parquet_table::Table;
+use tokengauge_store::query::{Filter, Paging};
+
+/// Calls in a file at most, the newest: about 12 MB of memory while it is written.
+const MAX_CALLS: usize = 10_000;
+/// Pages that are read for them: where few calls match, pages are short.
+const MAX_PAGES: usize = 400;
+/// The media type, as IANA registers it.
+pub(super) const MEDIA_TYPE: &str = "application/vnd.apache.parquet";
+
+/// The newest calls that match as a Parquet file, in the columns of the ledger's exports.
+pub(super) async fn parquet(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Response {
+    let made = async {
+        let asked = QueryParams::of(query.as_deref(), &[&FILTERS, &OF_CALLS])?;
+        let filter = asked.filter((admin.wall)())?;
+        let objective = objective_of(&admin, &asked)?;
+        let question = move |store: &Store| file(store, objective.as_deref(), &filter);
+        ask(&admin, question).await
+    };
+    match made.await {
+        Err(problem) => problem.into_response(),
+        Ok(file) => {
+            let head = [
+                (header::CONTENT_TYPE, MEDIA_TYPE),
+                (
+                    header::CONTENT_DISPOSITION,
+                    "attachment; filename=\"calls.parquet\"",
+                ),
+                (header::CACHE_CONTROL, "no-store"),
+            ];
+            (head, file).into_response()
+        }
+    }
+}
+
+fn file(store: &Store, objective: Option<&Objective>, filter: &Filter) -> Result<Vec<u8>, Problem> {
+    let fields = COLUMNS.iter().map(Column::field).collect();
+    let mut table = Table::begin(Vec::new(), fields).map_err(unwritten)?;
+    let mut paging = Paging {
+        limit: MAX_LIMIT,
+        cursor: None,
+    };
+    let mut left = MAX_CALLS;
+    for _ in 0..MAX_PAGES {
+        let page = store.call_rows(filter, &paging)?;
+        let meant =
+            |row: &Vec<Value>| objective.is_none_or(|objective| spends(objective, &record(row)));
+        for row in page.rows.into_iter().filter(meant).take(left) {
+            table.row(row).map_err(unwritten)?;
+            left -= 1;
+        }
+        paging.cursor = page.next_cursor;
+        if left == 0 || paging.cursor.is_none() {
+            break;
+        }
+    }
+    table.end().map_err(unwritten)
+}
+
+fn unwritten(error: io::Error) -> Problem {
+    let message = format!("tokengauge could not write the file: {error}");
+    Problem::new(StatusCode::INTERNAL_SERVER_ERROR, message)
+}

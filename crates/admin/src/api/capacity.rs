@@ -1,0 +1,37 @@
+//! `/api/v1/capacity`: the throughput of each upstream by the number of concurrent calls.
+
+use super::finished::reply;
+use super::query_params::{FILTERS, QueryParams};
+use super::store::{Store, StoreName, ask};
+use crate::Admin;
+use axum::extract::{RawQuery, State};
+use axum::response::Response;
+use schemars::JsonSchema;
+use serde::Serialize;
+use tokengauge_store::query::CapacityRow;
+
+#[derive(JsonSchema, Serialize)]
+pub(super) struct Capacities {
+    /// Which store answered; memory has the time since the process started.
+    store: StoreName,
+    /// By name.
+    upstreams: Vec<CapacityRow>,
+}
+
+/// Every upstream. Of the filters only times and upstream count: a concurrency is of all
+/// calls.
+pub(super) async fn capacity(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Response {
+    reply(async {
+        let asked = QueryParams::of(query.as_deref(), &[&FILTERS])?;
+        let filter = asked.filter((admin.wall)())?;
+        let seen = admin.throughput.clone();
+        let question = move |store: &Store| {
+            Ok(Capacities {
+                store: store.name(),
+                upstreams: store.capacity(&filter, seen.as_deref())?,
+            })
+        };
+        ask(&admin, question).await
+    })
+    .await
+}

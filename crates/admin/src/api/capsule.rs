@@ -1,0 +1,303 @@
+//! `/api/v1/capsule`: an incident as one HTML file.
+
+use super::calls::{spent, unknown_objective};
+use super::problem::Problem;
+use super::query_params::{MAX_LIMIT, QueryParams};
+use super::store::{Store, StoreName, blocking, problem};
+use super::unsettled;
+use crate::Admin;
+use axum::extract::{RawQuery, State};
+use axum::http::{HeaderMap, header};
+use axum::response::{Html, IntoResponse, Response};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+use tokengauge_core::call::CallRecord;
+use tokengauge_core::time::rfc3339_seconds;
+use tokengauge_html::capsule::{
+    Capsule, Configuration, MEMORY, Objective, Process, Span, TABLES, worst,
+};
+use tokengauge_slo::{self as slo, Status};
+use tokengauge_store::history::ThroughputHistory;
+use tokengauge_store::ledger::Reader;
+use tokengauge_store::query::Dimension;
+use tokengauge_store::query::{Filter, Mark, MarkKind, MarkQuery, Paging, SeriesMetric};
+
+/// The parameters of capsules.
+pub(super) const OF_CAPSULES: [&str; 3] = ["slo", "since", "until"];
+/// The span, where nobody names one and no alert fires.
+const SPAN: Duration = Duration::from_secs(3600);
+/// How many times the long window of an alert its span is, to have calls of before.
+const WINDOWS: u32 = 2;
+/// Calls that the worst are chosen from.
+const MAX_CALLS: usize = 2_000;
+/// Rows of a table, and marks.
+const MAX_ROWS: usize = 30;
+const MAX_MARKS: usize = 200;
+
+/// The file as a download.
+pub(super) async fn capsule(
+    State(admin): State<Admin>,
+    headers: HeaderMap,
+    RawQuery(query): RawQuery,
+) -> Response {
+    let made = async {
+        let asked = QueryParams::of(query.as_deref(), &[&OF_CAPSULES])?;
+        let now = (admin.wall)();
+        let status = match asked.name("slo")? {
+            Some(name) => Some(status_of(&admin, &name)?),
+            None => None,
+        };
+        let (since, until) = (asked.instant("since", now)?, asked.instant("until", now)?);
+        let span = span(since, until, status.as_ref(), now)?;
+        let (admin, url) = (admin.clone(), asked_at(&admin, &headers));
+        blocking(move || {
+            let mut capsule = of_proxy(&admin, span, status, now, url)?;
+            // Nobody has asked for a time of which nothing is known.
+            if since.is_none() {
+                capsule.span = capsule.kept.unwrap_or(span);
+            }
+            Ok(capsule)
+        })
+        .await
+    };
+    let made: Result<Capsule, Problem> = made.await;
+    match made {
+        Err(problem) => problem.into_response(),
+        Ok(capsule) => {
+            let at = rfc3339_seconds(capsule.span.since).to_string();
+            let slo = capsule.objective.as_ref();
+            let slo = slo.map_or(String::new(), |slo| plain(&slo.status.name) + "-");
+            let name = format!("incident-{slo}{}.html", at.replace(':', "-"));
+            let saved = format!("attachment; filename=\"{name}\"");
+            let head = [
+                (header::CONTENT_DISPOSITION, saved),
+                (header::CACHE_CONTROL, "no-store".to_owned()),
+            ];
+            (head, Html(capsule.html(admin.about.load().commit))).into_response()
+        }
+    }
+}
+
+/// What of a name can be in the name of a file.
+fn plain(name: &str) -> String {
+    let plain = |character: char| match character {
+        'a'..='z' | 'A'..='Z' | '0'..='9' | '.' | '_' => character,
+        _ => '-',
+    };
+    name.chars().map(plain).take(60).collect()
+}
+
+/// The URL by which the proxy was asked.
+fn asked_at(admin: &Admin, headers: &HeaderMap) -> String {
+    let host = headers
+        .get(header::HOST)
+        .and_then(|host| host.to_str().ok());
+    // It becomes a part of commands, so it has nothing that means something to a shell.
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b".:-_[]".contains(&byte);
+    let host = host.filter(|host| !host.is_empty() && host.bytes().all(is_plain));
+    let host = host.unwrap_or("ADDRESS");
+    let forwarded = headers.get("x-forwarded-proto");
+    let tls = admin.about.load().admin_tls || forwarded.is_some_and(|scheme| scheme == "https");
+    let scheme = if tls { "https" } else { "http" };
+    format!("{scheme}://{host}")
+}
+
+fn status_of(admin: &Admin, name: &str) -> Result<Status, Problem> {
+    let all = admin.slos.status((admin.clock)()).into_iter();
+    let mut named = all.filter(|status| *status.name == *name);
+    named.next().ok_or_else(unknown_objective)
+}
+
+/// The span that is asked for; by default that of the alert that fires, and some time before it.
+fn span(
+    since: Option<SystemTime>,
+    until: Option<SystemTime>,
+    status: Option<&Status>,
+    now: SystemTime,
+) -> Result<Span, Problem> {
+    let alerts = status.into_iter().flat_map(|status| &status.alerts);
+    let mut firing = alerts.filter(|alert| alert.firing);
+    let length = firing
+        .next()
+        .map_or(SPAN, |alert| alert.tier.long * WINDOWS);
+    // There are no calls before 1970: where the end alone is given and is too early, the span begins there.
+    let first = SystemTime::UNIX_EPOCH;
+    let until = match since {
+        Some(_) => until.unwrap_or(now),
+        None => until.map_or(now, |until| until.max(first + length)),
+    };
+    let until = until.min(now);
+    let since = since.or_else(|| until.checked_sub(length));
+    let since = since.map_or(first, |since| since.max(first));
+    match since < until {
+        true => Ok(Span { since, until }),
+        false => Err(Problem::of(
+            "since",
+            "must be before until, and not later than now",
+        )),
+    }
+}
+
+fn of_proxy(
+    admin: &Admin,
+    span: Span,
+    status: Option<Status>,
+    now: SystemTime,
+    url: String,
+) -> Result<Capsule, Problem> {
+    let store = Store::of(admin);
+    let seen = admin.throughput.as_deref();
+    let mut capsule = of_store(&store, span, status.as_ref(), seen, now)?;
+    let filter = filter(span);
+    for series in [&mut capsule.tps, &mut capsule.ttft] {
+        unsettled::add_in_flight(admin, &filter, series);
+    }
+    capsule.objective = status.and_then(|status| {
+        let burn_down = admin.slos.burn_down(&status.name, (admin.clock)())?;
+        Some(Objective { status, burn_down })
+    });
+    capsule.marks = marks(|query| admin.marks.find(query).map_err(problem), span)?;
+    capsule.runaways = admin.session_watch.runaways((admin.clock)());
+    capsule.runaways.truncate(MAX_ROWS);
+    let about = admin.about.load();
+    let system = rustix::system::uname();
+    capsule.process = Some(Process {
+        started_at: about.started_at.clone(),
+        host: system.nodename().to_string_lossy().into_owned(),
+        url,
+    });
+    let reloads = MarkQuery {
+        kind: Some(MarkKind::Reload),
+        limit: 1,
+        ..MarkQuery::default()
+    };
+    capsule.configuration = Some(Configuration {
+        text: Arc::clone(&about.configuration),
+        digest: about.digest.clone(),
+        origin: about.origin.clone(),
+        last_change: admin.marks.find(&reloads).map_err(problem)?.pop(),
+    });
+    Ok(capsule)
+}
+
+/// The same of a ledger's file, which has no objectives and no present.
+///
+/// # Errors
+/// Where the ledger cannot be read.
+pub fn of_ledger(reader: Arc<Reader>, span: Span, now: SystemTime) -> Result<Capsule, Problem> {
+    let store = Store::Ledger(Arc::clone(&reader));
+    let mut capsule = of_store(&store, span, None, None, now)?;
+    capsule.marks = marks(|query| reader.marks(query).map_err(problem), span)?;
+    Ok(capsule)
+}
+
+/// What finished calls say.
+fn of_store(
+    store: &Store,
+    span: Span,
+    status: Option<&Status>,
+    seen: Option<&ThroughputHistory>,
+    now: SystemTime,
+) -> Result<Capsule, Problem> {
+    let filter = filter(span);
+    let kept = store.span(&filter, None, now)?;
+    let kept = kept.map(|kept| Span {
+        since: kept.since,
+        until: kept.until,
+    });
+    let step = kept.unwrap_or(span).step();
+    let series = |metric| store.timeseries(&filter, metric, step, seen);
+    let rows = Paging {
+        limit: MAX_ROWS,
+        cursor: None,
+    };
+    let groups = TABLES.iter();
+    let groups = groups.map(|(by, _)| Ok(store.groups(&filter, &[*by], &rows)?.rows));
+    let objective = status.map(|status| &*status.definition);
+    let calls = calls(store, &filter, objective)?;
+    let cause = status.and_then(|status| status.cause.as_deref());
+    Ok(Capsule {
+        made: now,
+        span,
+        kept,
+        store: match store.name() {
+            StoreName::Ledger => "the ledger",
+            StoreName::Memory => MEMORY,
+        },
+        process: None,
+        objective: None,
+        tps: series(SeriesMetric::Tps)?,
+        ttft: series(SeriesMetric::Ttft)?,
+        groups: groups.collect::<Result<_, Problem>>()?,
+        looked_at: calls.len(),
+        calls: worst(calls, cause),
+        marks: Vec::new(),
+        runaways: Vec::new(),
+        configuration: None,
+    })
+}
+
+fn filter(span: Span) -> Filter {
+    Filter {
+        since: Some(span.since),
+        until: Some(span.until),
+        operation_classes: Filter::counted(),
+        ..Filter::default()
+    }
+}
+
+/// The last calls of the span, those that spent the budget of an objective where there is one.
+fn calls(
+    store: &Store,
+    filter: &Filter,
+    objective: Option<&slo::Objective>,
+) -> Result<Vec<CallRecord>, Problem> {
+    let mut filter = filter.clone();
+    if let Some(objective) = objective {
+        // Fewer calls to judge.
+        let select = &objective.judgement.select;
+        filter.names = [
+            (Dimension::Route, select.route.clone()),
+            (Dimension::Upstream, select.upstream.clone()),
+            (Dimension::Workload, select.workload.clone()),
+            (Dimension::Team, select.team.clone()),
+            (Dimension::CostCenter, select.cost_center.clone()),
+            (Dimension::Tenant, select.tenant.clone()),
+        ]
+        .into();
+    }
+    let mut found = Vec::new();
+    let mut cursor = None;
+    for _ in 0..MAX_CALLS / MAX_LIMIT {
+        let paging = Paging {
+            limit: MAX_LIMIT,
+            cursor: cursor.take(),
+        };
+        let page = match objective {
+            Some(objective) => spent(store, objective, &filter, paging)?,
+            None => store.calls(&filter, &paging)?,
+        };
+        found.extend(page.rows);
+        cursor = page.next_cursor;
+        if cursor.is_none() {
+            break;
+        }
+    }
+    Ok(found)
+}
+
+/// The marks of the span, by time.
+fn marks(
+    find: impl Fn(&MarkQuery) -> Result<Vec<Mark>, Problem>,
+    span: Span,
+) -> Result<Vec<Mark>, Problem> {
+    let query = MarkQuery {
+        from: Some(span.since),
+        to: Some(span.until),
+        limit: MAX_MARKS,
+        ..MarkQuery::default()
+    };
+    let mut found = find(&query)?;
+    found.sort_by(|one, other| (&one.time, one.id).cmp(&(&other.time, other.id)));
+    Ok(found)
+}

@@ -1,0 +1,39 @@
+//! `/api/v1/coverage`: how many calls have a cost and a speed, and why the others have none.
+
+use super::finished::{Times, reply};
+use super::query_params::{FILTERS, QueryParams};
+use super::store::{Store, StoreName, ask};
+use crate::Admin;
+use axum::extract::{RawQuery, State};
+use axum::response::Response;
+use schemars::JsonSchema;
+use serde::Serialize;
+use tokengauge_store::query;
+
+#[derive(JsonSchema, Serialize)]
+pub(super) struct Coverage {
+    /// Which store answered.
+    store: StoreName,
+    #[serde(flatten)]
+    span: Times,
+    #[serde(flatten)]
+    coverage: query::Coverage,
+}
+
+/// How many calls have a cost and a speed.
+pub(super) async fn coverage(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Response {
+    reply(async {
+        let asked = QueryParams::of(query.as_deref(), &[&FILTERS])?;
+        let now = (admin.wall)();
+        let filter = asked.filter(now)?;
+        let question = move |store: &Store| {
+            Ok(Coverage {
+                store: store.name(),
+                span: Times::of(store.span(&filter, None, now)?),
+                coverage: store.coverage(&filter)?,
+            })
+        };
+        ask(&admin, question).await
+    })
+    .await
+}

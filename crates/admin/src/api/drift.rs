@@ -1,0 +1,16 @@
+//! `/api/v1/drift`: what has changed against the weeks before.
+
+use super::finished::reply;
+use super::query_params::QueryParams;
+use crate::Admin;
+use axum::extract::{RawQuery, State};
+use axum::response::Response;
+
+/// The last evaluation of every entry.
+pub(super) async fn drift(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Response {
+    reply(async {
+        QueryParams::of(query.as_deref(), &[])?;
+        Ok(admin.drifts.load_full())
+    })
+    .await
+}

@@ -1,0 +1,174 @@
+//! An endpoint of the API as a row of a table.
+
+use crate::Admin;
+use axum::handler::Handler;
+use axum::routing::MethodRouter;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+
+/// An endpoint.
+pub(super) struct Endpoint {
+    pub(super) method: &'static str,
+    pub(super) path: &'static str,
+    /// The id of the operation in the OpenAPI document.
+    pub(super) id: &'static str,
+    /// What it answers, in a sentence.
+    pub(super) summary: &'static str,
+    pub(super) handler: MethodRouter<Admin>,
+    /// Its parameters in the query.
+    pub(super) parameters: &'static [&'static [&'static str]],
+    pub(super) answer: Answer,
+    /// What its path names.
+    pub(super) subject: Option<&'static Subject>,
+    /// Statuses of problems that other endpoints do not have, or mean otherwise.
+    pub(super) problems: Vec<(&'static str, &'static str)>,
+    pub(super) body: Option<Body>,
+    /// Whether the key of a provider takes the place of the token.
+    pub(super) for_keys: bool,
+    /// Whether a fleet does not answer it.
+    pub(super) of_one_process: bool,
+}
+
+/// What an endpoint answers.
+pub(super) enum Answer {
+    /// JSON of this schema.
+    Json(fn(&mut SchemaGenerator) -> Schema),
+    /// A stream of server-sent events.
+    Events,
+    /// A file for browsers.
+    Html,
+    /// A file for analysis.
+    Parquet,
+}
+
+/// What is sent to an endpoint.
+pub(super) enum Body {
+    /// What Flagger sends.
+    Hook,
+    /// A mark.
+    Mark,
+}
+
+/// What the path of an endpoint names.
+pub(super) struct Subject {
+    /// The parameter in the path.
+    pub(super) parameter: &'static str,
+    pub(super) about: &'static str,
+    pub(super) is_uuid: bool,
+    /// What status 404 means.
+    pub(super) unknown: &'static str,
+}
+
+pub(super) const CALL: Subject = Subject {
+    parameter: "id",
+    about: "The id of the call's record.",
+    is_uuid: true,
+    unknown: "No finished call that is kept has this id.",
+};
+pub(super) const SESSION: Subject = Subject {
+    parameter: "id",
+    about: "The session, as the agents named it, percent-encoded.",
+    is_uuid: false,
+    unknown: "No finished call that is kept names this session.",
+};
+pub(super) const OBJECTIVE: Subject = Subject {
+    parameter: "name",
+    about: "The objective, percent-encoded.",
+    is_uuid: false,
+    unknown: "No [[slo]] of the configuration has this name.",
+};
+pub(super) const EXPERIMENT: Subject = Subject {
+    parameter: "name",
+    about: "The experiment, percent-encoded.",
+    is_uuid: false,
+    unknown: "No configuration and no finished call names this experiment.",
+};
+pub(super) const GATE: Subject = Subject {
+    parameter: "name",
+    about: "The gate, percent-encoded.",
+    is_uuid: false,
+    unknown: "No [[gate]] of the configuration has this name.",
+};
+pub(super) const NO_OBJECTIVE: &str = "No [[slo]] of the configuration has the name of `slo`.";
+
+impl Endpoint {
+    pub(super) fn asks(mut self, parameters: &'static [&'static [&'static str]]) -> Endpoint {
+        self.parameters = parameters;
+        self
+    }
+
+    pub(super) fn answers(mut self, answer: Answer) -> Endpoint {
+        self.answer = answer;
+        self
+    }
+
+    pub(super) fn json<T: JsonSchema>(self) -> Endpoint {
+        self.answers(Answer::Json(SchemaGenerator::subschema_for::<T>))
+    }
+
+    pub(super) fn names(mut self, subject: &'static Subject) -> Endpoint {
+        self.subject = Some(subject);
+        self.problem("404", subject.unknown)
+    }
+
+    pub(super) fn problem(mut self, status: &'static str, meaning: &'static str) -> Endpoint {
+        self.problems.push((status, meaning));
+        self
+    }
+
+    pub(super) fn takes(mut self, body: Body) -> Endpoint {
+        self.body = Some(body);
+        self.problem("403", "No token is configured, and this needs one.")
+    }
+
+    pub(super) fn for_keys(mut self) -> Endpoint {
+        self.for_keys = true;
+        self.problem("401", "There is no key of which the use could be told.")
+            .problem("404", "`own_use` of [admin] is off.")
+            .problem("429", "This was asked for too often.")
+    }
+
+    pub(super) fn of_one_process(mut self) -> Endpoint {
+        self.of_one_process = true;
+        self
+    }
+}
+
+fn endpoint(
+    method: &'static str,
+    path: &'static str,
+    (id, summary): (&'static str, &'static str),
+    handler: MethodRouter<Admin>,
+) -> Endpoint {
+    Endpoint {
+        method,
+        path,
+        id,
+        summary,
+        handler,
+        parameters: &[],
+        answer: Answer::Events,
+        subject: None,
+        problems: Vec::new(),
+        body: None,
+        for_keys: false,
+        of_one_process: false,
+    }
+}
+
+pub(super) fn get<M: 'static>(
+    path: &'static str,
+    id: &'static str,
+    summary: &'static str,
+    handler: impl Handler<M, Admin>,
+) -> Endpoint {
+    endpoint("get", path, (id, summary), axum::routing::get(handler))
+}
+
+pub(super) fn post<M: 'static>(
+    path: &'static str,
+    id: &'static str,
+    summary: &'static str,
+    handler: impl Handler<M, Admin>,
+) -> Endpoint {
+    endpoint("post", path, (id, summary), axum::routing::post(handler))
+}

@@ -1,0 +1,36 @@
+//! `/api/v1/events`: calls, streams and objectives as server-sent events.
+
+use super::problem::Problem;
+use super::query_params::QueryParams;
+use crate::server::Source;
+use crate::{Admin, event_bus};
+use axum::Extension;
+use axum::extract::{RawQuery, State};
+use axum::http::StatusCode;
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use futures_util::stream;
+use std::convert::Infallible;
+
+/// Events from now on, until the client disconnects or the process ends.
+pub(super) async fn events(
+    State(admin): State<Admin>,
+    source: Option<Extension<Source>>,
+    RawQuery(query): RawQuery,
+) -> Response {
+    if let Err(problem) = QueryParams::of(query.as_deref(), &[]) {
+        return problem.into_response();
+    }
+    let source = source.map(|Extension(source)| source);
+    let Some(listener) = admin.event_bus.listen(source, event_bus::present(&admin)) else {
+        let message = "too many listen already; close one, or ask /api/v1/streams now and then";
+        return Problem::new(StatusCode::SERVICE_UNAVAILABLE, message).into_response();
+    };
+    let events = stream::unfold(listener, |mut listener| async {
+        let happened = listener.next().await?;
+        let event = Event::default().event(happened.kind).data(&*happened.data);
+        Some((Ok::<_, Infallible>(event), listener))
+    });
+    let events = Sse::new(events).keep_alive(KeepAlive::default());
+    events.into_response()
+}

@@ -1,0 +1,99 @@
+//! `/api/v1/experiments`: how the experiments stand.
+
+use super::finished::reply;
+use super::problem::Problem;
+use super::query_params::QueryParams;
+use super::store::{Store, StoreName, ask};
+use crate::Admin;
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, RawQuery, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use schemars::JsonSchema;
+use serde::Serialize;
+use std::time::SystemTime;
+use tokengauge_experiments::{Experiment, Observed, Report, Rules, judge};
+use tokengauge_store::query::{UnitKind, UnitQuery};
+
+#[derive(JsonSchema, Serialize)]
+pub(super) struct Experiments {
+    /// Which store answered.
+    store: StoreName,
+    /// Those of the configuration, in its order.
+    experiments: Vec<Report>,
+}
+
+/// Every experiment that is configured.
+pub(super) async fn experiments(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Response {
+    reply(async {
+        QueryParams::of(query.as_deref(), &[])?;
+        let (configured, now) = (admin.experiments.load_full(), (admin.wall)());
+        let question = move |store: &Store| {
+            Ok(Experiments {
+                store: store.name(),
+                experiments: reports(store, &configured, now)?,
+            })
+        };
+        ask(&admin, question).await
+    })
+    .await
+}
+
+/// One experiment: a configured one, or one that agents name.
+pub(super) async fn experiment(
+    State(admin): State<Admin>,
+    path: Result<Path<String>, PathRejection>,
+    RawQuery(query): RawQuery,
+) -> Response {
+    reply(async {
+        let name = path.map_err(|_| Problem::of("name", "must be UTF-8, percent-encoded"))?;
+        let name = name.0;
+        QueryParams::of(query.as_deref(), &[])?;
+        let configured = admin.experiments.load_full();
+        let mut configured = configured.iter();
+        let configured = configured.find(|experiment| experiment.name == name);
+        let (known, now) = (configured.is_some(), (admin.wall)());
+        let experiment = configured.cloned().unwrap_or_else(|| Experiment {
+            name,
+            arms: Vec::new(),
+            unit: UnitKind::Session,
+            rules: Rules::default(),
+        });
+        let question = move |store: &Store| report(store, &experiment, now);
+        let report = ask(&admin, question).await?;
+        let calls = report.calls_without_unit + report.collapsed_calls;
+        if !known && report.arms.is_empty() && calls == 0 {
+            let unknown = "no [[experiment]] has this name, and no finished call names it; \
+                           /api/v1/experiments lists those that are configured";
+            return Err(Problem::new(StatusCode::NOT_FOUND, unknown));
+        }
+        Ok(report)
+    })
+    .await
+}
+
+/// Every experiment that is configured. Blocks.
+pub fn experiments_now(admin: &Admin) -> Result<Vec<Report>, Problem> {
+    let configured = admin.experiments.load_full();
+    reports(&Store::of(admin), &configured, (admin.wall)())
+}
+
+fn reports(
+    store: &Store,
+    configured: &[Experiment],
+    now: SystemTime,
+) -> Result<Vec<Report>, Problem> {
+    let reports = configured.iter();
+    let reports = reports.map(|experiment| report(store, experiment, now));
+    reports.collect()
+}
+
+fn report(store: &Store, experiment: &Experiment, now: SystemTime) -> Result<Report, Problem> {
+    let found = store.experiment_units(&UnitQuery {
+        experiment: experiment.name.clone(),
+        unit: experiment.unit,
+        ..UnitQuery::default()
+    })?;
+    let observed = Observed::of(&found, experiment.unit, &experiment.rules);
+    Ok(judge(experiment, &observed, now))
+}

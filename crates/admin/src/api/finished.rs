@@ -1,0 +1,410 @@
+//! Queries about finished calls: sessions, groups and time series.
+
+use super::problem::Problem;
+use super::query_params::{FILTERS, PAGING, QueryParams};
+use super::store::{Span, Store, StoreName, ask};
+use super::unsettled;
+use crate::Admin;
+use axum::Json;
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, RawQuery, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use schemars::{JsonSchema, Schema};
+use serde::Serialize;
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime};
+use tokengauge_core::time::rfc3339_millis;
+use tokengauge_store::history;
+use tokengauge_store::query::{
+    DailySums, Dimension, Filter, GroupRow, Paging, SeriesMetric, SessionDetail, SessionQuery,
+    SessionRow, SessionSort, Tasks, Timeseries,
+};
+
+/// The default step of a time series.
+const DEFAULT_STEP: Duration = Duration::from_secs(60);
+/// The orders of sessions, by their names in queries.
+pub(super) const SORTS: [(&str, SessionSort); 9] = [
+    ("last_at", SessionSort::LastAt),
+    ("started_at", SessionSort::StartedAt),
+    ("cost", SessionSort::Cost),
+    ("tokens", SessionSort::Tokens),
+    ("calls", SessionSort::Calls),
+    ("duration", SessionSort::Duration),
+    ("errors", SessionSort::Errors),
+    ("ttft", SessionSort::Ttft),
+    ("tps", SessionSort::Tps),
+];
+/// Whether the smallest comes first.
+pub(super) const ORDERS: [(&str, bool); 2] = [("asc", true), ("desc", false)];
+/// The metrics of time series.
+pub(super) const METRICS: [(&str, SeriesMetric); 2] =
+    [("tps", SeriesMetric::Tps), ("ttft", SeriesMetric::Ttft)];
+/// The parameters of sessions alone.
+pub(super) const OF_SESSIONS: [&str; 3] = ["q", "sort", "order"];
+/// The parameters of groups alone.
+pub(super) const OF_GROUPS: [&str; 1] = ["by"];
+/// The parameters of time series alone.
+pub(super) const OF_TIMESERIES: [&str; 3] = ["step", "metric", "counts"];
+/// Whether something is wanted.
+pub(super) const YES_OR_NO: [(&str, bool); 2] = [("true", true), ("false", false)];
+
+#[derive(JsonSchema, Serialize)]
+pub(super) struct Sessions {
+    /// Which store answered.
+    store: StoreName,
+    /// A page of them.
+    sessions: Vec<SessionRow>,
+    /// Names the next page; null where this is the last.
+    next_cursor: Option<String>,
+}
+
+/// The sessions.
+pub(super) async fn sessions(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Response {
+    reply(async {
+        let asked = QueryParams::of(query.as_deref(), &[&FILTERS, &OF_SESSIONS, &PAGING])?;
+        let query = SessionQuery {
+            filter: asked.filter((admin.wall)())?,
+            search: asked.name("q")?,
+            sort: asked.word("sort", &SORTS)?.unwrap_or_default(),
+            ascending: asked.word("order", &ORDERS)?.unwrap_or_default(),
+            page: asked.paging()?,
+        };
+        let question = move |store: &Store| Ok((store.name(), store.sessions(&query)?));
+        let (store, page) = ask(&admin, question).await?;
+        let in_progress = in_progress(&admin);
+        let mut sessions = page.rows;
+        for session in &mut sessions {
+            session.in_flight = in_progress.get(&session.id).copied().unwrap_or(0);
+        }
+        Ok(Sessions {
+            store,
+            sessions,
+            next_cursor: page.next_cursor,
+        })
+    })
+    .await
+}
+
+/// A session and a page of its calls.
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "SessionDetail", transform = calls_are_a_list)]
+pub(super) struct SessionAndCalls {
+    #[serde(flatten)]
+    detail: SessionDetail,
+    /// How many finished calls it has.
+    total_calls: u64,
+    /// Which store answered.
+    store: StoreName,
+}
+
+/// A session has a number of calls, a session and its calls has the calls under this name.
+fn calls_are_a_list(schema: &mut Schema) {
+    if let Some(properties) = schema.get_mut("properties") {
+        properties["calls"] = json!({
+            "type": "array",
+            "items": {"$ref": "#/components/schemas/WaterfallCall"},
+            "description": "A page of its calls, in the order of their starts.",
+        });
+    }
+}
+
+/// One session with a page of its calls.
+pub(super) async fn session(
+    State(admin): State<Admin>,
+    path: Result<Path<String>, PathRejection>,
+    RawQuery(query): RawQuery,
+) -> Response {
+    reply(async {
+        let id = path.map_err(|_| Problem::of("id", "must be UTF-8, percent-encoded"))?;
+        let id = id.0;
+        let paging = QueryParams::of(query.as_deref(), &[&PAGING])?.paging()?;
+        let name = id.clone();
+        let question = move |store: &Store| match store.session(&name, &paging)? {
+            Some(detail) => Ok((store.name(), detail)),
+            None => Err(store.unknown_session()),
+        };
+        let (store, mut detail) = ask(&admin, question).await?;
+        detail.session.in_flight = in_progress(&admin).get(&id).copied().unwrap_or(0);
+        let answer = SessionAndCalls {
+            total_calls: detail.session.calls,
+            store,
+            detail,
+        };
+        // As a value, in which the list of calls takes the place of their number.
+        serde_json::to_value(answer)
+            .map_err(|error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))
+    })
+    .await
+}
+
+/// The number of calls in progress by session.
+fn in_progress(admin: &Admin) -> BTreeMap<String, u64> {
+    if let Some(fleet) = &admin.fleet {
+        return fleet.sessions();
+    }
+    let mut sessions = BTreeMap::new();
+    admin.meter.progress(|progress| {
+        if let Some(session) = progress.session {
+            *sessions.entry(session).or_default() += 1;
+        }
+    });
+    sessions
+}
+
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "Tasks")]
+pub(super) struct TasksOf {
+    /// Which store answered.
+    store: StoreName,
+    #[serde(flatten)]
+    span: Times,
+    #[serde(flatten)]
+    tasks: Tasks,
+}
+
+/// How long sessions take, and how many end.
+pub(super) async fn tasks(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Response {
+    reply(async {
+        let asked = QueryParams::of(query.as_deref(), &[&FILTERS])?;
+        let now = (admin.wall)();
+        let filter = asked.filter(now)?;
+        let question = move |store: &Store| {
+            let span = store.span(&filter, None, now)?;
+            let seconds = store.task_seconds(&filter)?;
+            Ok(TasksOf {
+                store: store.name(),
+                span: Times::of(span),
+                tasks: history::tasks(seconds, span.and_then(|span| span.length())),
+            })
+        };
+        ask(&admin, question).await
+    })
+    .await
+}
+
+/// The part of the requested time that the store has.
+#[derive(Clone, JsonSchema, Serialize)]
+pub(super) struct Times {
+    /// From when on calls are in it: what was asked for, or when the oldest call that is kept
+    /// began; null without calls.
+    #[schemars(extend("format" = "date-time"))]
+    since: Option<String>,
+    /// Until when: what was asked for, or now; null without calls.
+    #[schemars(extend("format" = "date-time"))]
+    until: Option<String>,
+}
+
+impl Times {
+    pub(super) fn of(span: Option<Span>) -> Times {
+        let written = |at| rfc3339_millis(at).to_string();
+        Times {
+            since: span.map(|span| written(span.since)),
+            until: span.map(|span| written(span.until)),
+        }
+    }
+}
+
+/// A page of groups, and the time that they are of.
+struct GroupPage {
+    /// Which store answered.
+    store: StoreName,
+    span: Times,
+    rows: Vec<GroupRow>,
+    /// Names the next page; null where this is the last.
+    next_cursor: Option<String>,
+}
+
+impl GroupPage {
+    fn of(
+        store: &Store,
+        filter: &Filter,
+        by: &[Dimension],
+        paging: &Paging,
+        now: SystemTime,
+    ) -> Result<GroupPage, Problem> {
+        let mut page = store.groups(filter, by, paging)?;
+        let sums = filter.summed(by).then_some(DailySums::All);
+        let span = store.span(filter, sums, now)?;
+        let seconds = span.and_then(|span| span.length());
+        for row in &mut page.rows {
+            let calls = row.calls as f64;
+            row.requests_per_second = seconds.map(|seconds| calls / seconds.as_secs_f64());
+        }
+        Ok(GroupPage {
+            store: store.name(),
+            span: Times::of(span),
+            rows: page.rows,
+            next_cursor: page.next_cursor,
+        })
+    }
+}
+
+#[derive(JsonSchema, Serialize)]
+pub(super) struct Models {
+    /// Which store answered.
+    store: StoreName,
+    #[serde(flatten)]
+    span: Times,
+    /// A page of them, those with most calls first.
+    models: Vec<GroupRow>,
+    /// Names the next page; null where this is the last.
+    next_cursor: Option<String>,
+}
+
+/// Sums and percentiles of calls by model.
+pub(super) async fn models(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Response {
+    reply(async {
+        let page = one_dimension(&admin, query.as_deref(), Dimension::Model).await?;
+        Ok(Models {
+            store: page.store,
+            span: page.span,
+            models: page.rows,
+            next_cursor: page.next_cursor,
+        })
+    })
+    .await
+}
+
+#[derive(JsonSchema, Serialize)]
+pub(super) struct Workloads {
+    /// Which store answered.
+    store: StoreName,
+    #[serde(flatten)]
+    span: Times,
+    /// A page of them, those with most calls first.
+    workloads: Vec<GroupRow>,
+    /// Names the next page; null where this is the last.
+    next_cursor: Option<String>,
+}
+
+/// Sums and percentiles of calls by workload.
+pub(super) async fn workloads(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Response {
+    reply(async {
+        let page = one_dimension(&admin, query.as_deref(), Dimension::Workload).await?;
+        Ok(Workloads {
+            store: page.store,
+            span: page.span,
+            workloads: page.rows,
+            next_cursor: page.next_cursor,
+        })
+    })
+    .await
+}
+
+#[derive(JsonSchema, Serialize)]
+pub(super) struct Groups {
+    /// Which store answered.
+    store: StoreName,
+    #[serde(flatten)]
+    span: Times,
+    /// A page of them, those with most calls first.
+    groups: Vec<NamedGroup>,
+    /// Names the next page; null where this is the last.
+    next_cursor: Option<String>,
+}
+
+/// The calls that have all of `by` in common.
+#[derive(JsonSchema, Serialize)]
+struct NamedGroup {
+    /// What they have in common, by dimension; null for calls without it.
+    by: BTreeMap<&'static str, Option<String>>,
+    #[serde(flatten)]
+    row: GroupRow,
+}
+
+/// Sums and percentiles of calls by any dimensions.
+pub(super) async fn groups(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Response {
+    reply(async {
+        let asked = QueryParams::of(query.as_deref(), &[&FILTERS, &OF_GROUPS, &PAGING])?;
+        let now = (admin.wall)();
+        let (filter, paging) = (asked.filter(now)?, asked.paging()?);
+        // Without dimensions there is one group: all calls that the filters select.
+        let by = asked.dimensions("by")?;
+        let dimensions = by.clone();
+        let question =
+            move |store: &Store| GroupPage::of(store, &filter, &dimensions, &paging, now);
+        let page = ask(&admin, question).await?;
+        let named = |row: GroupRow| NamedGroup {
+            by: by
+                .iter()
+                .map(|by| by.name())
+                .zip(row.names.clone())
+                .collect(),
+            row,
+        };
+        Ok(Groups {
+            store: page.store,
+            span: page.span,
+            groups: page.rows.into_iter().map(named).collect(),
+            next_cursor: page.next_cursor,
+        })
+    })
+    .await
+}
+
+async fn one_dimension(
+    admin: &Admin,
+    query: Option<&str>,
+    by: Dimension,
+) -> Result<GroupPage, Problem> {
+    let asked = QueryParams::of(query, &[&FILTERS, &PAGING])?;
+    let now = (admin.wall)();
+    let (filter, paging) = (asked.filter(now)?, asked.paging()?);
+    let question = move |store: &Store| GroupPage::of(store, &filter, &[by], &paging, now);
+    ask(admin, question).await
+}
+
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "Timeseries")]
+pub(super) struct Series {
+    /// Which store answered.
+    store: StoreName,
+    /// What the percentiles are of.
+    #[schemars(extend("enum" = ["tps", "ttft"]))]
+    metric: &'static str,
+    #[serde(flatten)]
+    timeseries: Timeseries,
+}
+
+/// Percentiles over time.
+pub(super) async fn timeseries(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Response {
+    reply(async {
+        let asked = QueryParams::of(query.as_deref(), &[&FILTERS, &OF_TIMESERIES])?;
+        let filter = asked.filter((admin.wall)())?;
+        let metric = asked.word("metric", &METRICS)?.unwrap_or_default();
+        let step = asked.duration("step")?.unwrap_or(DEFAULT_STEP);
+        let counts = asked.word("counts", &YES_OR_NO)?.unwrap_or_default();
+        let seen = admin.throughput.clone();
+        let counted = filter.clone();
+        let question = move |store: &Store| {
+            let timeseries = store.timeseries(&filter, metric, step, seen.as_deref())?;
+            Ok((store.name(), timeseries))
+        };
+        let (store, mut timeseries) = ask(&admin, question).await?;
+        unsettled::add_in_flight(&admin, &counted, &mut timeseries);
+        if !counts {
+            timeseries.leave_out_counts();
+        }
+        Ok(Series {
+            store,
+            metric: match metric {
+                SeriesMetric::Tps => "tps",
+                SeriesMetric::Ttft => "ttft",
+            },
+            timeseries,
+        })
+    })
+    .await
+}
+
+/// The answer as JSON, or the problem with the query.
+pub(super) async fn reply<T: Serialize>(
+    answer: impl Future<Output = Result<T, Problem>>,
+) -> Response {
+    match answer.await {
+        Ok(answer) => Json(answer).into_response(),
+        Err(problem) => problem.into_response(),
+    }
+}

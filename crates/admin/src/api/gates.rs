@@ -1,0 +1,188 @@
+//! `/api/v1/gates`: whether rollouts may go on; the hooks of Flagger.
+
+use super::finished::reply;
+use super::problem::Problem;
+use super::query_params::QueryParams;
+use super::store::{Answer, Store, StoreName, ask};
+use crate::Admin;
+use axum::Json;
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, RawQuery, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use schemars::JsonSchema;
+use serde::Serialize;
+use std::time::SystemTime;
+use tokengauge_core::call::CallRecord;
+use tokengauge_gate::{Asked, Calls, Gate, Report, Verdict, evaluate_calls};
+use tokengauge_store::query::{CallUnitQuery, CallUnits, Filter, Page, Paging};
+
+/// The parameter of gates.
+pub(super) const OF_GATES: [&str; 1] = ["since"];
+/// Where the hooks are.
+const PREFIX: &str = "/api/v1/gates/";
+const CONFIRM: &str = "/confirm-promotion";
+const ROLLBACK: &str = "/rollback";
+
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "Gates")]
+pub(super) struct AllGates {
+    /// Which store answered.
+    store: StoreName,
+    /// Those of the configuration, in its order.
+    gates: Vec<Report>,
+}
+
+/// Whether a path is that of a hook.
+pub(crate) fn is_hook(path: &str) -> bool {
+    let hook = path.ends_with(CONFIRM) || path.ends_with(ROLLBACK);
+    hook && path.starts_with(PREFIX)
+}
+
+/// Every gate that is configured.
+pub(super) async fn gates(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Response {
+    reply(async {
+        QueryParams::of(query.as_deref(), &[])?;
+        let (configured, now) = (admin.gates.load_full(), (admin.wall)());
+        let question = move |store: &Store| {
+            let reports = configured.gates.iter();
+            let reports = reports.map(|gate| report(store, gate, (None, now), &configured.digest));
+            Ok(AllGates {
+                store: store.name(),
+                gates: reports.collect::<Result<_, _>>()?,
+            })
+        };
+        let all = ask(&admin, question).await?;
+        for report in &all.gates {
+            note(&admin, report, "api", false);
+        }
+        Ok(all)
+    })
+    .await
+}
+
+/// One gate.
+pub(super) async fn gate(
+    State(admin): State<Admin>,
+    path: Result<Path<String>, PathRejection>,
+    RawQuery(query): RawQuery,
+) -> Response {
+    reply(async {
+        let report = found(&admin, path, query.as_deref()).await?;
+        note(&admin, &report, "api", false);
+        Ok(report)
+    })
+    .await
+}
+
+/// How long one gate takes with several shares of the traffic.
+pub(super) async fn plan(
+    State(admin): State<Admin>,
+    path: Result<Path<String>, PathRejection>,
+    RawQuery(query): RawQuery,
+) -> Response {
+    reply(async {
+        QueryParams::of(query.as_deref(), &[])?;
+        let (gate, _) = configured(&admin, path)?;
+        let now = (admin.wall)();
+        ask(&admin, move |store: &Store| {
+            tokengauge_gate::plan(&gate, now, store)
+        })
+        .await
+    })
+    .await
+}
+
+/// Flagger's hook before it promotes: 200 lets it go on, anything else makes it wait.
+pub(super) async fn confirm_promotion(
+    State(admin): State<Admin>,
+    path: Result<Path<String>, PathRejection>,
+    RawQuery(query): RawQuery,
+) -> Response {
+    let found = found(&admin, path, query.as_deref()).await;
+    decide(&admin, found, "confirm-promotion", Verdict::Pass)
+}
+
+/// Flagger's hook while it waits: 200 makes it roll back.
+pub(super) async fn rollback(
+    State(admin): State<Admin>,
+    path: Result<Path<String>, PathRejection>,
+    RawQuery(query): RawQuery,
+) -> Response {
+    let found = found(&admin, path, query.as_deref()).await;
+    decide(&admin, found, "rollback", Verdict::Fail)
+}
+
+/// 200 where the verdict is the one that the hook acts on, else 409; the verdict in both.
+fn decide(admin: &Admin, found: Result<Report, Problem>, hook: &str, acts_on: Verdict) -> Response {
+    match found {
+        Ok(report) => {
+            note(admin, &report, hook, true);
+            let status = match report.verdict == acts_on {
+                true => StatusCode::OK,
+                false => StatusCode::CONFLICT,
+            };
+            (status, Json(report)).into_response()
+        }
+        Err(problem) => problem.into_response(),
+    }
+}
+
+fn note(admin: &Admin, report: &Report, asked_by: &str, decides: bool) {
+    let now = (admin.clock)();
+    admin.gate_audit.note(report, asked_by, decides, now);
+}
+
+async fn found(
+    admin: &Admin,
+    path: Result<Path<String>, PathRejection>,
+    query: Option<&str>,
+) -> Result<Report, Problem> {
+    let (gate, digest) = configured(admin, path)?;
+    let now = (admin.wall)();
+    let since = QueryParams::of(query, &[&OF_GATES])?.filter(now)?.since;
+    let question = move |store: &Store| report(store, &gate, (since, now), &digest);
+    ask(admin, question).await
+}
+
+/// The gate that a path names, and the digest of the configuration that it is of.
+fn configured(
+    admin: &Admin,
+    path: Result<Path<String>, PathRejection>,
+) -> Result<(Gate, String), Problem> {
+    let name = path.map_err(|_| Problem::of("name", "must be UTF-8, percent-encoded"))?;
+    let configured = admin.gates.load();
+    let gate = configured.gates.iter().find(|gate| gate.name == name.0);
+    let Some(gate) = gate.cloned() else {
+        let unknown = "no [[gate]] of the configuration has this name; \
+                       /api/v1/gates lists those that there are";
+        return Err(Problem::new(StatusCode::NOT_FOUND, unknown));
+    };
+    Ok((gate, configured.digest.clone()))
+}
+
+fn report(
+    store: &Store,
+    gate: &Gate,
+    (since, now): (Option<SystemTime>, SystemTime),
+    digest: &str,
+) -> Result<Report, Problem> {
+    let asked = Asked {
+        now,
+        since,
+        config_sha256: digest.to_owned(),
+    };
+    evaluate_calls(gate, &asked, store)
+}
+
+impl Calls for Store {
+    type Error = Problem;
+
+    fn units(&self, query: &CallUnitQuery) -> Answer<CallUnits> {
+        self.call_units(query)
+    }
+
+    fn page(&self, filter: &Filter, paging: &Paging) -> Answer<Page<CallRecord>> {
+        self.calls(filter, paging)
+    }
+}

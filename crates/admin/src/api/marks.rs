@@ -1,0 +1,203 @@
+//! `/api/v1/marks`: what happened at an instant, to be seen beside the figures.
+
+use super::finished::reply;
+use super::problem::Problem;
+use super::query_params::{MAX_NAME, QueryParams};
+use super::store::{StoreName, blocking, problem};
+use crate::Admin;
+use axum::Json;
+use axum::body::{Body, to_bytes};
+use axum::extract::{RawQuery, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+use tokengauge_store::history::instant;
+use tokengauge_store::marks::MarkError;
+use tokengauge_store::query::{Mark, MarkKind, MarkQuery, MarkSubject, NewMark};
+
+/// Where they are.
+pub const PATH: &str = "/api/v1/marks";
+/// The parameters of marks.
+pub(super) const OF_MARKS: [&str; 8] = [
+    "from", "to", "kind", "model", "upstream", "route", "workload", "limit",
+];
+/// Characters of a text at most.
+pub(super) const MAX_TEXT: usize = 1_000;
+/// Tags of a mark at most, and characters of one.
+pub(super) const MAX_TAGS: usize = 10;
+pub(super) const MAX_TAG: usize = 100;
+/// Bytes of a body: everything at its longest, with every character escaped.
+const MAX_BYTES: usize = 64 * 1024;
+
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "Marks")]
+pub(super) struct AllMarks {
+    /// Where they are kept.
+    store: StoreName,
+    /// The newest first.
+    marks: Vec<Mark>,
+}
+
+/// What is posted.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Posted {
+    text: String,
+    time: Option<Time>,
+    #[serde(default)]
+    tags: Vec<String>,
+    model: Option<String>,
+    upstream: Option<String>,
+    route: Option<String>,
+    workload: Option<String>,
+}
+
+/// An instant: RFC 3339, or milliseconds since 1970.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Time {
+    Milliseconds(u64),
+    /// To JSON, 5.0 is an integer, too.
+    WithFraction(f64),
+    Text(String),
+}
+
+/// The marks of a time.
+pub(super) async fn marks(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Response {
+    reply(async {
+        let asked = QueryParams::of(query.as_deref(), &[&OF_MARKS])?;
+        let now = (admin.wall)();
+        let query = MarkQuery {
+            from: moment(&asked, "from", now)?,
+            to: moment(&asked, "to", now)?,
+            kind: asked.word("kind", &kinds())?,
+            subject: MarkSubject {
+                model: asked.name("model")?,
+                upstream: asked.name("upstream")?,
+                route: asked.name("route")?,
+                workload: asked.name("workload")?,
+            },
+            limit: asked.limit()?,
+        };
+        let store = match admin.ledger {
+            Some(_) => StoreName::Ledger,
+            None => StoreName::Memory,
+        };
+        let all = Arc::clone(&admin.marks);
+        let marks = blocking(move || all.find(&query).map_err(problem)).await?;
+        Ok(AllMarks { store, marks })
+    })
+    .await
+}
+
+/// Adds a mark, and answers with it once it is kept.
+pub(super) async fn add(State(admin): State<Admin>, body: Body) -> Response {
+    match added(&admin, body).await {
+        Ok(mark) => (StatusCode::CREATED, Json(mark)).into_response(),
+        Err(problem) => problem.into_response(),
+    }
+}
+
+async fn added(admin: &Admin, body: Body) -> Result<Mark, Problem> {
+    let body = to_bytes(body, MAX_BYTES).await.map_err(|_| {
+        let message = "a mark has 64 KiB at most";
+        Problem::new(StatusCode::PAYLOAD_TOO_LARGE, message)
+    })?;
+    let posted: Posted = serde_json::from_slice(&body).map_err(|error| {
+        let message = format!(
+            "the body must be JSON such as {{\"text\": \"deployed v2\", \"model\": \"m\"}}: {error}"
+        );
+        Problem::new(StatusCode::BAD_REQUEST, message)
+    })?;
+    let mark = checked(posted, (admin.wall)())?;
+    let all = Arc::clone(&admin.marks);
+    let kept = move || all.add_and_wait(mark).map_err(|error| not_kept(&error));
+    blocking(kept).await
+}
+
+fn not_kept(error: &MarkError) -> Problem {
+    Problem::new(
+        StatusCode::SERVICE_UNAVAILABLE,
+        format!("the mark was not added: {error}"),
+    )
+}
+
+/// The mark, where it keeps the rules.
+fn checked(posted: Posted, now: SystemTime) -> Result<NewMark, Problem> {
+    let within = |text: &str, most: usize| (1..=most).contains(&text.chars().count());
+    if !within(&posted.text, MAX_TEXT) || posted.text.trim().is_empty() {
+        let rule = "must have 1 to 1000 characters, and not blanks alone";
+        return Err(Problem::of("text", rule));
+    }
+    let tags = &posted.tags;
+    if tags.len() > MAX_TAGS || !tags.iter().all(|tag| within(tag, MAX_TAG)) {
+        let rule = "must be at most 10 texts of 1 to 100 characters";
+        return Err(Problem::of("tags", rule));
+    }
+    let named = |name, value: Option<String>| match value {
+        Some(value) if !within(&value, MAX_NAME) => {
+            Err(Problem::of(name, "must have 1 to 200 characters"))
+        }
+        value => Ok(value),
+    };
+    Ok(NewMark {
+        at: match posted.time {
+            None => now,
+            Some(time) => time.instant().ok_or_else(|| Problem::of("time", TIME))?,
+        },
+        kind: MarkKind::Note,
+        text: posted.text,
+        tags: posted.tags,
+        subject: MarkSubject {
+            model: named("model", posted.model)?,
+            upstream: named("upstream", posted.upstream)?,
+            route: named("route", posted.route)?,
+            workload: named("workload", posted.workload)?,
+        },
+    })
+}
+
+const TIME: &str = "must be an instant such as 2026-01-31T09:30:00Z, or milliseconds since 1970 such as 1769851800000";
+
+/// Milliseconds up to the year 2286.
+pub(super) const MAX_MS: u64 = 9_999_999_999_999;
+
+impl Time {
+    fn instant(&self) -> Option<SystemTime> {
+        match self {
+            Time::Milliseconds(ms) => since_1970(*ms),
+            Time::WithFraction(ms) if ms.fract() == 0.0 && *ms >= 0.0 => since_1970(*ms as u64),
+            Time::WithFraction(_) => None,
+            // Not a duration back.
+            Time::Text(text) if text.contains('T') => instant(text, SystemTime::UNIX_EPOCH),
+            Time::Text(_) => None,
+        }
+    }
+}
+
+fn since_1970(ms: u64) -> Option<SystemTime> {
+    (ms <= MAX_MS).then(|| SystemTime::UNIX_EPOCH + Duration::from_millis(ms))
+}
+
+/// An instant of the query: RFC 3339, a duration back, or milliseconds since 1970.
+fn moment(
+    asked: &QueryParams,
+    name: &'static str,
+    now: SystemTime,
+) -> Result<Option<SystemTime>, Problem> {
+    let digits = asked.text(name).and_then(|text| text.parse().ok());
+    match digits.and_then(since_1970) {
+        Some(at) => Ok(Some(at)),
+        None => asked.instant(name, now),
+    }
+}
+
+/// Every kind, by its word.
+pub(super) fn kinds() -> Vec<(&'static str, MarkKind)> {
+    use strum::VariantArray;
+    let all = MarkKind::VARIANTS.iter();
+    all.map(|kind| (kind.as_str(), *kind)).collect()
+}

@@ -1,0 +1,200 @@
+//! `/api/v1/me`: what whoever has a key of the provider has used with it. It is there where `[admin] own_use` is on, and
+//! needs the key in place of the token.
+
+use super::finished::reply;
+use super::problem::Problem;
+use super::query_params::QueryParams;
+use super::store::{Store, StoreName, ask};
+use crate::Admin;
+use axum::extract::{RawQuery, State};
+use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::response::Response;
+use schemars::JsonSchema;
+use serde::Serialize;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime};
+use tokengauge_core::time::rfc3339_millis;
+use tokengauge_meter::quota::{LeftOfQuota, own_key};
+use tokengauge_store::query::{CostQuery, CostSums, Dimension, Filter};
+use tokio::sync::Semaphore;
+
+/// Its path.
+pub(crate) const PATH: &str = "/api/v1/me";
+/// The parameters.
+pub(super) const OF_OWN_USE: [&str; 2] = ["since", "until"];
+/// Models that are listed at most: those that cost most.
+const MAX_MODELS: usize = 100;
+const DAY: Duration = Duration::from_secs(86_400);
+/// The time that is answered for where none is asked for, and the longest.
+const DEFAULT_TIME: Duration = Duration::from_secs(30 * 86_400);
+const MAX_DAYS: u32 = 31;
+
+/// Only one question is answered at a time.
+static ONE_AT_A_TIME: Semaphore = Semaphore::const_new(1);
+
+/// What was used with one key.
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "OwnUse")]
+pub(super) struct OwnUse {
+    /// Which store answered.
+    store: StoreName,
+    /// Calls that began from then on.
+    #[schemars(extend("format" = "date-time"))]
+    since: String,
+    /// Calls that began before.
+    #[schemars(extend("format" = "date-time"))]
+    until: String,
+    /// All of it.
+    #[serde(flatten)]
+    all: CostSums,
+    /// By the model that answered, else the one asked for; those with most calls first.
+    models: Vec<UseOfModel>,
+    /// By day of UTC, those without calls left out.
+    days: Vec<UseOfDay>,
+    /// The limits of the key, and what is left of them in this process, or in all that share them.
+    limits: Vec<LimitsOfQuota>,
+}
+
+#[derive(JsonSchema, Serialize)]
+struct UseOfModel {
+    /// The model; null where no call named one.
+    model: Option<String>,
+    #[serde(flatten)]
+    used: CostSums,
+}
+
+#[derive(JsonSchema, Serialize)]
+struct UseOfDay {
+    /// The day, such as `2026-11-26`.
+    #[schemars(extend("format" = "date"))]
+    day: String,
+    #[serde(flatten)]
+    used: CostSums,
+}
+
+/// What is left of a quota.
+#[derive(JsonSchema, Serialize)]
+struct LimitsOfQuota {
+    /// The quota's name.
+    quota: String,
+    /// By what is limited.
+    limits: Vec<Limit>,
+}
+
+#[derive(JsonSchema, Serialize)]
+struct Limit {
+    /// Requests or tokens a minute, or calls at once.
+    #[schemars(extend("enum" = ["requests", "tokens", "concurrent"]))]
+    resource: &'static str,
+    /// The limit.
+    limit: u64,
+    /// What is left of it now.
+    remaining: u64,
+}
+
+impl From<LeftOfQuota> for LimitsOfQuota {
+    fn from(found: LeftOfQuota) -> LimitsOfQuota {
+        let limits = found.left.into_iter().map(|left| Limit {
+            resource: left.resource.as_str(),
+            limit: left.limit,
+            remaining: left.remaining,
+        });
+        LimitsOfQuota {
+            quota: found.quota.to_string(),
+            limits: limits.collect(),
+        }
+    }
+}
+
+/// What was used with the key of the request.
+pub(super) async fn own_use(
+    State(admin): State<Admin>,
+    headers: HeaderMap,
+    RawQuery(query): RawQuery,
+) -> Response {
+    reply(async {
+        let asked = QueryParams::of(query.as_deref(), &[&OF_OWN_USE])?;
+        let filter = filter(&asked, &headers, (admin.wall)())?;
+        let key = filter
+            .names
+            .get(Dimension::KeyHash)
+            .unwrap_or_default()
+            .to_owned();
+        // Operators share the ledger's connections, and are not to wait for whoever has a key.
+        let _one = ONE_AT_A_TIME.acquire().await;
+        let mut answer = ask(&admin, move |store| of_store(store, &filter)).await?;
+        // Whoever has made no call is told of no quota either.
+        if answer.all.calls > 0 {
+            let limits = admin.meter.accounting().quotas.left_to_key(&key);
+            answer.limits = limits.into_iter().map(LimitsOfQuota::from).collect();
+        }
+        Ok(answer)
+    })
+    .await
+}
+
+/// The calls of the key in the time that is asked for.
+fn filter(asked: &QueryParams, headers: &HeaderMap, now: SystemTime) -> Result<Filter, Problem> {
+    // Keys in a URL end in the logs of proxies: it has none here.
+    let key = own_key(headers, &Uri::from_static("/")).ok_or_else(|| {
+        let message = "send the provider's key as calls carry it: `authorization: Bearer …`, `x-api-key`, `api-key` or \
+                       `x-goog-api-key`; one of fewer than 16 characters, a password and an AWS signature have no use of \
+                       their own";
+        Problem::new(StatusCode::UNAUTHORIZED, message)
+    })?;
+    let (since, until) = asked.times(now)?;
+    let until = until.unwrap_or(now);
+    let since = since
+        .or(until.checked_sub(DEFAULT_TIME))
+        .map_or(SystemTime::UNIX_EPOCH, |since| {
+            since.max(SystemTime::UNIX_EPOCH)
+        });
+    let length = until.duration_since(since).unwrap_or_default();
+    if length > DAY * MAX_DAYS {
+        return Err(Problem::of("since", "must be at most 31 days before until"));
+    }
+    Ok(Filter {
+        since: Some(since),
+        until: Some(until),
+        names: [(Dimension::KeyHash, Some(key))].into(),
+        operation_classes: Filter::counted(),
+        ..Filter::default()
+    })
+}
+
+fn of_store(store: &Store, filter: &Filter) -> Result<OwnUse, Problem> {
+    let query = CostQuery {
+        filter: filter.clone(),
+        by: Dimension::Model,
+        step: DAY,
+        most: MAX_MODELS,
+    };
+    let costs = store.costs(&query)?;
+    let (mut all, mut by_day) = (CostSums::default(), BTreeMap::<String, CostSums>::new());
+    for series in costs.series.iter().chain(&costs.others) {
+        all.merge(&series.sums);
+        for point in &series.points {
+            let day = point.at.chars().take("2026-11-26".len()).collect();
+            by_day.entry(day).or_default().merge(&point.sums);
+        }
+    }
+    let models = costs.series.into_iter().map(|series| UseOfModel {
+        model: series.name,
+        used: series.sums,
+    });
+    let mut models: Vec<_> = models.collect();
+    models.sort_by_key(|model| (Reverse(model.used.calls), model.model.clone()));
+    let days = by_day.into_iter();
+    let written =
+        |at: Option<SystemTime>| rfc3339_millis(at.unwrap_or(SystemTime::UNIX_EPOCH)).to_string();
+    Ok(OwnUse {
+        store: store.name(),
+        since: written(filter.since),
+        until: written(filter.until),
+        all,
+        models,
+        days: days.map(|(day, used)| UseOfDay { day, used }).collect(),
+        limits: Vec::new(),
+    })
+}

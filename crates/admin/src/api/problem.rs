@@ -1,0 +1,70 @@
+//! Errors of the API, as JSON.
+
+use axum::Json;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use schemars::JsonSchema;
+use serde::Serialize;
+use std::borrow::Cow;
+
+/// An error of the API: its status, message and parameter.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Problem {
+    status: StatusCode,
+    message: Cow<'static, str>,
+    parameter: Option<&'static str>,
+}
+
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "Problem")]
+pub(super) struct Body<'a> {
+    /// What is wrong.
+    error: Error<'a>,
+}
+
+#[derive(JsonSchema, Serialize)]
+struct Error<'a> {
+    /// The HTTP status.
+    status: u16,
+    /// What happened and what to do.
+    message: &'a str,
+    /// The parameter at fault.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parameter: Option<&'static str>,
+}
+
+impl Problem {
+    /// An error with what happened and what to do.
+    pub(crate) fn new(status: StatusCode, message: impl Into<Cow<'static, str>>) -> Problem {
+        Problem {
+            status,
+            message: message.into(),
+            parameter: None,
+        }
+    }
+
+    /// 400: the `parameter` breaks the `rule`.
+    pub(super) fn of(parameter: &'static str, rule: &str) -> Problem {
+        Problem {
+            parameter: Some(parameter),
+            ..Problem::new(StatusCode::BAD_REQUEST, format!("{parameter} {rule}"))
+        }
+    }
+}
+
+impl std::fmt::Display for Problem {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(&self.message)
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let error = Error {
+            status: self.status.as_u16(),
+            message: &self.message,
+            parameter: self.parameter,
+        };
+        (self.status, Json(Body { error })).into_response()
+    }
+}

@@ -1,0 +1,33 @@
+//! `/api/v1/runaways`: the sessions that run away now.
+
+use super::finished::reply;
+use super::query_params::QueryParams;
+use crate::Admin;
+use axum::extract::{RawQuery, State};
+use axum::response::Response;
+use schemars::JsonSchema;
+use serde::Serialize;
+use tokengauge_sessions::Runaway;
+
+/// The most sessions of one answer.
+const MAX_ROWS: usize = 100;
+
+/// The sessions that run away now.
+#[derive(JsonSchema, Serialize)]
+pub(super) struct Runaways {
+    /// How many there are, those beyond the listed ones included.
+    total: usize,
+    /// Those that began last, at most 100, the newest first.
+    runaways: Vec<Runaway>,
+}
+
+pub(super) async fn runaways(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Response {
+    reply(async {
+        QueryParams::of(query.as_deref(), &[])?;
+        let mut runaways = admin.session_watch.runaways((admin.clock)());
+        let total = runaways.len();
+        runaways.truncate(MAX_ROWS);
+        Ok(Runaways { total, runaways })
+    })
+    .await
+}

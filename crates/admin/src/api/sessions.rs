@@ -1,0 +1,95 @@
+//! What a session is made of: its critical path, what its prompt cache missed, and its trace.
+
+use super::finished::reply;
+use super::problem::Problem;
+use super::query_params::QueryParams;
+use super::store::{Store, StoreName, ask};
+use crate::Admin;
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, RawQuery, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
+use tokengauge_core::call::CallRecord;
+use tokengauge_sessions::{Analysis, Session, last_calls, otlp, perfetto};
+use tokengauge_store::history::TimedCall;
+
+/// The formats of traces, by their names in queries.
+pub(super) const TRACE_FORMATS: [(&str, TraceFormat); 2] = [("perfetto", perfetto), ("otlp", otlp)];
+/// The parameters of traces alone.
+pub(super) const OF_TRACES: [&str; 1] = ["format"];
+
+type TraceFormat = fn(&str, &Session<'_>) -> Value;
+
+#[derive(JsonSchema, Serialize)]
+pub(super) struct SessionAnalysis {
+    /// Which store answered.
+    store: StoreName,
+    #[serde(flatten)]
+    analysis: Analysis,
+}
+
+/// The critical path of a session, and what its prompt cache missed.
+pub(super) async fn analysis(
+    State(admin): State<Admin>,
+    path: Result<Path<String>, PathRejection>,
+    RawQuery(query): RawQuery,
+) -> Response {
+    reply(async {
+        let id = session_id(path)?;
+        QueryParams::of(query.as_deref(), &[])?;
+        let prices = admin.meter.accounting().prices.clone();
+        let question = move |store: &Store| {
+            let calls = calls_of(store, &id)?;
+            let session = Session::of(calls.iter().filter_map(TimedCall::of));
+            let price = |record: &CallRecord, cached| prices.cost_if_cached(record, cached);
+            Ok(SessionAnalysis {
+                store: store.name(),
+                analysis: session.analysis(price),
+            })
+        };
+        ask(&admin, question).await
+    })
+    .await
+}
+
+/// A session as a trace file.
+pub(super) async fn trace(
+    State(admin): State<Admin>,
+    path: Result<Path<String>, PathRejection>,
+    RawQuery(query): RawQuery,
+) -> Response {
+    let answer = reply(async {
+        let id = session_id(path)?;
+        let asked = QueryParams::of(query.as_deref(), &[&OF_TRACES])?;
+        let format = asked.word("format", &TRACE_FORMATS)?.unwrap_or(perfetto);
+        let question = move |store: &Store| {
+            let calls = calls_of(store, &id)?;
+            let session = Session::of(calls.iter().filter_map(TimedCall::of));
+            Ok(format(&id, &session))
+        };
+        ask(&admin, question).await
+    })
+    .await;
+    // A browser saves it under this name.
+    let name = "attachment; filename=\"session.json\"";
+    match answer.status() {
+        StatusCode::OK => ([(header::CONTENT_DISPOSITION, name)], answer).into_response(),
+        _ => answer,
+    }
+}
+
+fn session_id(path: Result<Path<String>, PathRejection>) -> Result<String, Problem> {
+    let id = path.map_err(|_| Problem::of("id", "must be UTF-8, percent-encoded"))?;
+    Ok(id.0)
+}
+
+fn calls_of(store: &Store, id: &str) -> Result<Vec<CallRecord>, Problem> {
+    let calls = last_calls(id, |filter, paging| store.calls(filter, paging))?;
+    match calls.is_empty() {
+        true => Err(store.unknown_session()),
+        false => Ok(calls),
+    }
+}

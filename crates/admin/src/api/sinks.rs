@@ -1,0 +1,26 @@
+//! `/api/v1/sinks`: how the sinks stand.
+
+use super::finished::reply;
+use super::query_params::QueryParams;
+use crate::Admin;
+use axum::extract::{RawQuery, State};
+use axum::response::Response;
+use schemars::JsonSchema;
+use serde::Serialize;
+use tokengauge_sink::SinkStatus;
+
+#[derive(JsonSchema, Serialize)]
+pub(super) struct AllSinks {
+    /// Those of the configuration, in its order.
+    sinks: Vec<SinkStatus>,
+}
+
+pub(super) async fn sinks(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Response {
+    reply(async {
+        QueryParams::of(query.as_deref(), &[])?;
+        Ok(AllSinks {
+            sinks: admin.sinks.statuses(),
+        })
+    })
+    .await
+}

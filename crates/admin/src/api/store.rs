@@ -1,0 +1,377 @@
+//! The store of finished calls that answers queries: the ledger where there is one, else the
+//! calls in memory. Queries run on blocking threads, with a timeout.
+
+use super::problem::Problem;
+use crate::Admin;
+use axum::http::StatusCode;
+use schemars::JsonSchema;
+use serde::Serialize;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+use tokengauge_core::call::CallRecord;
+use tokengauge_meter::{FinishedCall, RecentCalls};
+use tokengauge_store::columns::{Value, values};
+use tokengauge_store::history::{self, ThroughputHistory, TimedCall};
+use tokengauge_store::ledger::{QueryError, Reader, StoredCall};
+use tokengauge_store::query::{
+    CallUnitQuery, CallUnits, CapacityRow, CostQuery, Costs, Coverage, DailySums, Dimension,
+    ExperimentUnits, Filter, GroupRow, Page, Paging, SeriesMetric, SessionDetail, SessionQuery,
+    SessionRow, Timeseries, UnitQuery,
+};
+
+/// How long a query may take. The ledger has a shorter limit of its own.
+const TIMEOUT: Duration = Duration::from_secs(20);
+
+/// The store that answers queries about finished calls.
+#[derive(Clone)]
+pub(super) enum Store {
+    Memory(Arc<RecentCalls>),
+    Ledger(Arc<Reader>),
+}
+
+/// A time span with calls; its end is after its start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Span {
+    pub(super) since: SystemTime,
+    pub(super) until: SystemTime,
+}
+
+impl Span {
+    pub(super) fn length(&self) -> Option<Duration> {
+        self.until.duration_since(self.since).ok()
+    }
+}
+
+pub(super) type Answer<T> = Result<T, Problem>;
+
+/// Runs a query on a blocking thread.
+pub(super) async fn ask<T: Send + 'static>(
+    admin: &Admin,
+    question: impl FnOnce(&Store) -> Answer<T> + Send + 'static,
+) -> Answer<T> {
+    let store = Store::of(admin);
+    blocking(move || question(&store)).await
+}
+
+/// Runs what blocks on a blocking thread.
+pub(super) async fn blocking<T: Send + 'static>(
+    question: impl FnOnce() -> Answer<T> + Send + 'static,
+) -> Answer<T> {
+    let answer = tokio::task::spawn_blocking(question);
+    match tokio::time::timeout(TIMEOUT, answer).await {
+        Ok(Ok(answer)) => answer,
+        Ok(Err(_)) => Err(Problem::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "tokengauge failed while it worked this out; its log may say more",
+        )),
+        Err(_) => Err(Problem::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "this took too long; ask for a shorter time with since and until",
+        )),
+    }
+}
+
+/// Which store answers.
+#[derive(Clone, Copy, JsonSchema, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[schemars(rename = "Store")]
+pub(super) enum StoreName {
+    /// The last finished calls, in memory.
+    Memory,
+    /// The ledger.
+    Ledger,
+}
+
+impl Store {
+    pub(super) fn of(admin: &Admin) -> Store {
+        match &admin.ledger {
+            Some(reader) => Store::Ledger(Arc::clone(reader)),
+            None => Store::Memory(Arc::clone(&admin.recent)),
+        }
+    }
+
+    pub(super) fn name(&self) -> StoreName {
+        match self {
+            Store::Memory(_) => StoreName::Memory,
+            Store::Ledger(_) => StoreName::Ledger,
+        }
+    }
+
+    /// The error for a session without a finished call. In memory, its calls may have been dropped.
+    pub(super) fn unknown_session(&self) -> Problem {
+        let message = match self {
+            Store::Ledger(_) => "no finished call names this session".to_owned(),
+            Store::Memory(recent) => format!(
+                "no finished call that is in memory names this session: at most the last {} calls \
+                 are; a ledger keeps all",
+                recent.capacity()
+            ),
+        };
+        let message = format!("{message}; /api/v1/sessions lists those known");
+        Problem::new(StatusCode::NOT_FOUND, message)
+    }
+
+    pub(super) fn calls(&self, filter: &Filter, paging: &Paging) -> Answer<Page<CallRecord>> {
+        match self {
+            Store::Ledger(reader) => reader.calls(filter, paging).map_err(problem),
+            Store::Memory(recent) => calls_in(recent, filter, paging, |call| call.record.clone()),
+        }
+    }
+
+    /// The same calls, each as the values of the columns of exports.
+    pub(super) fn call_rows(&self, filter: &Filter, paging: &Paging) -> Answer<Page<Vec<Value>>> {
+        match self {
+            Store::Ledger(reader) => reader.call_rows(filter, paging).map_err(problem),
+            Store::Memory(recent) => calls_in(recent, filter, paging, |call| {
+                values(&StoredCall::of_finished(call))
+            }),
+        }
+    }
+
+    pub(super) fn costs(&self, query: &CostQuery) -> Answer<Costs> {
+        match self {
+            Store::Ledger(reader) => reader.costs(query).map_err(problem),
+            Store::Memory(recent) => {
+                let finished_calls = recent.newest(usize::MAX);
+                let calls =
+                    all(&finished_calls).filter(|past| history::matches(&query.filter, past));
+                Ok(history::costs(calls, query))
+            }
+        }
+    }
+
+    pub(super) fn coverage(&self, filter: &Filter) -> Answer<Coverage> {
+        match self {
+            Store::Ledger(reader) => reader.coverage(filter).map_err(problem),
+            Store::Memory(recent) => {
+                let finished_calls = recent.newest(usize::MAX);
+                Ok(history::coverage(all(&finished_calls), filter))
+            }
+        }
+    }
+
+    /// The call with this id.
+    pub(super) fn call(&self, id: uuid::Uuid) -> Answer<Option<CallRecord>> {
+        match self {
+            Store::Ledger(reader) => reader.call(id).map_err(problem),
+            Store::Memory(recent) => {
+                let id = id.to_string();
+                let finished_calls = recent.newest(usize::MAX);
+                let mut calls = finished_calls.iter().map(|finished| &finished.record);
+                Ok(calls.find(|call| call.id == id).cloned())
+            }
+        }
+    }
+
+    pub(super) fn sessions(&self, query: &SessionQuery) -> Answer<Page<SessionRow>> {
+        match self {
+            Store::Ledger(reader) => reader.sessions(query).map_err(problem),
+            Store::Memory(recent) => {
+                let finished_calls = recent.newest(usize::MAX);
+                let all = history::sessions(all(&finished_calls), query);
+                part_of(all, &query.page)
+            }
+        }
+    }
+
+    /// The part of the requested time, up to `now`, that the store has: in calls or in the
+    /// ledger's `sums`. `None` where it has none of it.
+    pub(super) fn span(
+        &self,
+        filter: &Filter,
+        sums: Option<DailySums>,
+        now: SystemTime,
+    ) -> Answer<Option<Span>> {
+        let oldest = match self {
+            Store::Ledger(reader) => reader.oldest(sums).map_err(problem)?,
+            Store::Memory(recent) => {
+                let finished_calls = recent.newest(usize::MAX);
+                all(&finished_calls).map(|past| past.started).min()
+            }
+        };
+        let span = |oldest: SystemTime| Span {
+            since: filter.since.map_or(oldest, |since| since.max(oldest)),
+            until: filter.until.map_or(now, |until| until.min(now)),
+        };
+        Ok(oldest.map(span).filter(|span| span.since < span.until))
+    }
+
+    /// The durations of the sessions whose last call ended within the time, in seconds.
+    pub(super) fn task_seconds(&self, filter: &Filter) -> Answer<Vec<f64>> {
+        match self {
+            Store::Ledger(reader) => reader.task_seconds(filter).map_err(problem),
+            Store::Memory(recent) => {
+                let finished_calls = recent.newest(usize::MAX);
+                let query = SessionQuery {
+                    filter: filter.clone(),
+                    ..SessionQuery::default()
+                };
+                Ok(history::task_seconds(all(&finished_calls), &query))
+            }
+        }
+    }
+
+    pub(super) fn session(&self, id: &str, paging: &Paging) -> Answer<Option<SessionDetail>> {
+        let recent = match self {
+            Store::Ledger(reader) => return reader.session(id, paging).map_err(problem),
+            Store::Memory(recent) => recent,
+        };
+        let finished_calls = recent.newest(usize::MAX);
+        let calls = all(&finished_calls).filter(|past| past.record.session.as_deref() == Some(id));
+        let Some((session, calls)) = history::waterfall(calls) else {
+            return Ok(None);
+        };
+        let page = part_of(calls, paging)?;
+        Ok(Some(SessionDetail {
+            session,
+            calls: page.rows,
+            next_cursor: page.next_cursor,
+        }))
+    }
+
+    pub(super) fn groups(
+        &self,
+        filter: &Filter,
+        by: &[Dimension],
+        paging: &Paging,
+    ) -> Answer<Page<GroupRow>> {
+        match self {
+            Store::Ledger(reader) => reader.groups(filter, by, paging).map_err(problem),
+            Store::Memory(recent) => {
+                let finished_calls = recent.newest(usize::MAX);
+                let calls = all(&finished_calls).filter(|past| history::matches(filter, past));
+                part_of(history::groups(calls, by), paging)
+            }
+        }
+    }
+
+    /// The calls that match, summed by unit.
+    pub(super) fn call_units(&self, query: &CallUnitQuery) -> Answer<CallUnits> {
+        match self {
+            Store::Ledger(reader) => reader.call_units(query).map_err(problem),
+            Store::Memory(recent) => {
+                let finished_calls = recent.newest(usize::MAX);
+                Ok(history::call_units(all(&finished_calls), query))
+            }
+        }
+    }
+
+    /// The units of an experiment.
+    pub(super) fn experiment_units(&self, query: &UnitQuery) -> Answer<ExperimentUnits> {
+        match self {
+            Store::Ledger(reader) => reader.experiment_units(query).map_err(problem),
+            Store::Memory(recent) => {
+                let finished_calls = recent.newest(usize::MAX);
+                Ok(history::experiment_units(all(&finished_calls), query))
+            }
+        }
+    }
+
+    /// The throughput of upstreams by concurrency. Without a ledger it is `seen`, which is of the
+    /// whole time since the process started, whatever times the filter has.
+    pub(super) fn capacity(
+        &self,
+        filter: &Filter,
+        seen: Option<&ThroughputHistory>,
+    ) -> Answer<Vec<CapacityRow>> {
+        match self {
+            Store::Ledger(reader) => reader.capacity(filter).map_err(problem),
+            Store::Memory(_) => {
+                let upstream = filter.names.get(Dimension::Upstream);
+                Ok(seen.map_or(Vec::new(), |seen| seen.rows(upstream)))
+            }
+        }
+    }
+
+    pub(super) fn timeseries(
+        &self,
+        filter: &Filter,
+        metric: SeriesMetric,
+        step: Duration,
+        seen: Option<&ThroughputHistory>,
+    ) -> Answer<Timeseries> {
+        match self {
+            Store::Ledger(reader) => reader.timeseries(filter, metric, step).map_err(problem),
+            Store::Memory(recent) => {
+                let finished_calls = recent.newest(usize::MAX);
+                let calls = all(&finished_calls).filter(|past| history::matches(filter, past));
+                let seconds = seen.zip(filter.throughput());
+                let seconds = seconds.map(|(seen, which)| seen.seconds(&which));
+                let seconds = seconds.map(|seconds| within(seconds, filter));
+                Ok(history::timeseries(calls, metric, step, seconds.as_deref()))
+            }
+        }
+    }
+}
+
+/// The seconds within the time of the filter.
+fn within(mut seconds: Vec<(u64, f64, f64)>, filter: &Filter) -> Vec<(u64, f64, f64)> {
+    let second = |at: std::time::SystemTime| tokengauge_core::time::since_1970(at) as u64;
+    let (since, until) = (filter.since.map(second), filter.until.map(second));
+    seconds.retain(|(at, ..)| {
+        since.is_none_or(|since| *at >= since) && until.is_none_or(|until| *at < until)
+    });
+    seconds
+}
+
+fn all(finished_calls: &[Arc<FinishedCall>]) -> impl Iterator<Item = TimedCall<'_>> {
+    finished_calls
+        .iter()
+        .map(|finished_call| TimedCall::of_finished(finished_call))
+}
+
+/// The newest calls first, each as `read` makes it: ids sort by start, and a cursor is the id of the last call of
+/// the page before.
+fn calls_in<T>(
+    recent: &RecentCalls,
+    filter: &Filter,
+    paging: &Paging,
+    read: impl Fn(&FinishedCall) -> T,
+) -> Answer<Page<T>> {
+    let before = paging.cursor.as_deref();
+    let before = before.map(|text| uuid::Uuid::parse_str(text).map(|id| id.to_string()));
+    let before = before.transpose().map_err(|_| not_a_cursor())?;
+    let mut meant = recent.newest(usize::MAX);
+    meant.retain(|call| {
+        let earlier = |before: &String| call.record.id < *before;
+        history::matches(filter, &TimedCall::of_finished(call))
+            && before.as_ref().is_none_or(earlier)
+    });
+    meant.sort_by(|one, other| other.record.id.cmp(&one.record.id));
+    let more = meant.len() > paging.limit;
+    meant.truncate(paging.limit);
+    let last = meant.last().filter(|_| more);
+    Ok(Page {
+        next_cursor: last.map(|call| call.record.id.clone()),
+        rows: meant.iter().map(|call| read(call)).collect(),
+    })
+}
+
+/// A page of `rows`: a cursor is how many come before it.
+fn part_of<T>(rows: Vec<T>, paging: &Paging) -> Answer<Page<T>> {
+    let from = paging.cursor.as_deref().map_or(Ok(0), str::parse);
+    let from: usize = from.map_err(|_| not_a_cursor())?;
+    let end = from.saturating_add(paging.limit);
+    let next_cursor = (end < rows.len()).then(|| end.to_string());
+    let rows = rows.into_iter().skip(from).take(paging.limit);
+    Ok(Page {
+        rows: rows.collect(),
+        next_cursor,
+    })
+}
+
+fn not_a_cursor() -> Problem {
+    let rule = "must be the next_cursor of an answer to the same question";
+    Problem::of("cursor", rule)
+}
+
+pub(super) fn problem(error: QueryError) -> Problem {
+    match error {
+        QueryError::Wrong(reason) => Problem::new(StatusCode::BAD_REQUEST, reason),
+        QueryError::TimeLimit(_)
+        | QueryError::Busy
+        | QueryError::Unavailable { .. }
+        | QueryError::Damaged { .. }
+        | QueryError::Sqlite(_) => Problem::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string()),
+    }
+}

@@ -1,0 +1,207 @@
+//! Calls under way in time series. Of calls that began in the last steps only the quick ones have
+//! ended, so that percentiles of these steps look better than they are: each point says how many
+//! are missing from it.
+
+use crate::Admin;
+use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokengauge_core::call::OperationClass;
+use tokengauge_core::pod::PodName;
+use tokengauge_core::time::{rfc3339_millis, since_1970};
+use tokengauge_meter::{Progress, StreamNow};
+use tokengauge_store::history::MAX_POINTS;
+use tokengauge_store::query::Dimension;
+use tokengauge_store::query::{Filter, Point, Timeseries};
+
+/// Counts the calls under way that `filter` selects in the points in which they began, and adds
+/// points up to the newest of them.
+pub(super) fn add_in_flight(admin: &Admin, filter: &Filter, timeseries: &mut Timeseries) {
+    let (now, wall) = ((admin.clock)(), (admin.wall)());
+    let step = timeseries.step.max(1);
+    let mut begun: BTreeMap<u64, u64> = BTreeMap::new();
+    let mut add_begun = |started| {
+        *begun.entry(since_1970(started) as u64 / step).or_default() += 1;
+    };
+    if let Some(fleet) = &admin.fleet {
+        fleet.visit(|stream| {
+            let started = humantime::parse_rfc3339(&stream.started_at).ok();
+            if let Some(started) = started.filter(|at| is_meant(filter, &stream.into(), *at)) {
+                add_begun(started);
+            }
+        });
+    }
+    admin.meter.progress(|progress| {
+        let since = now.saturating_duration_since(progress.received);
+        let started = wall.checked_sub(since).unwrap_or(UNIX_EPOCH);
+        if is_meant(filter, &(&progress).into(), started) {
+            add_begun(started);
+        }
+    });
+    add(timeseries, begun);
+}
+
+/// What is known of a call under way.
+struct UnderWay<'a> {
+    route: &'a str,
+    upstream: &'a str,
+    model: Option<&'a str>,
+    workload: Option<&'a str>,
+    agent: Option<&'a str>,
+    session: Option<&'a str>,
+    payer: [Option<&'a str>; 3],
+    class: OperationClass,
+    pod: Option<&'a PodName>,
+}
+
+impl<'a> From<&'a Progress> for UnderWay<'a> {
+    fn from(progress: &'a Progress) -> UnderWay<'a> {
+        UnderWay {
+            route: &progress.route,
+            upstream: &progress.upstream,
+            model: progress.model.as_deref(),
+            workload: progress.workload.as_deref(),
+            agent: progress.agent.as_deref(),
+            session: progress.session.as_deref(),
+            payer: [
+                progress.payer.team.as_deref(),
+                progress.payer.cost_center.as_deref(),
+                progress.payer.tenant.as_deref(),
+            ],
+            class: progress.operation_class,
+            pod: None,
+        }
+    }
+}
+
+/// A pod lists streams without their class: most are generations.
+impl<'a> From<&'a StreamNow> for UnderWay<'a> {
+    fn from(stream: &'a StreamNow) -> UnderWay<'a> {
+        UnderWay {
+            route: &stream.route,
+            upstream: &stream.upstream,
+            model: stream.model.as_deref(),
+            workload: stream.workload.as_deref(),
+            agent: stream.agent.as_deref(),
+            session: stream.session.as_deref(),
+            payer: [
+                stream.team.as_deref(),
+                stream.cost_center.as_deref(),
+                stream.tenant.as_deref(),
+            ],
+            class: OperationClass::Generation,
+            pod: stream.pod.as_deref(),
+        }
+    }
+}
+
+impl<'a> UnderWay<'a> {
+    /// Its value of a dimension. `None` if the value is not known before the call ends.
+    fn of(&self, by: Dimension) -> Option<Option<&'a str>> {
+        let [team, cost_center, tenant] = self.payer;
+        let of_pod =
+            |part: fn(&PodName) -> &Option<String>| self.pod.and_then(|pod| part(pod).as_deref());
+        Some(match by {
+            Dimension::Model => self.model,
+            Dimension::Workload => self.workload,
+            Dimension::Route => Some(self.route),
+            Dimension::Upstream => Some(self.upstream),
+            Dimension::Agent => self.agent,
+            Dimension::Team => team,
+            Dimension::CostCenter => cost_center,
+            Dimension::Tenant => tenant,
+            Dimension::Cluster => of_pod(|pod| &pod.cluster),
+            Dimension::Namespace => of_pod(|pod| &pod.namespace),
+            Dimension::Pod => of_pod(|pod| &pod.name),
+            _ => return None,
+        })
+    }
+}
+
+/// Whether a call is selected, as far as one can be that has not ended.
+fn is_meant(filter: &Filter, call: &UnderWay<'_>, started: SystemTime) -> bool {
+    let is = |(by, wanted): (Dimension, &str)| {
+        let value = call.of(by);
+        value.is_some_and(|value| by.selects(wanted, value))
+    };
+    // How it ends is not known yet.
+    filter.outcomes.is_empty()
+        && !filter.by_reason()
+        && filter.since.is_none_or(|since| started >= since)
+        && filter.until.is_none_or(|until| started < until)
+        && filter.has_class(call.class)
+        && (filter.session.is_none() || filter.session.as_deref() == call.session)
+        && filter.names.iter().all(is)
+}
+
+/// Adds calls by the number of the step in which they began.
+fn add(timeseries: &mut Timeseries, begun: BTreeMap<u64, u64>) {
+    let step = timeseries.step.max(1);
+    let Some(newest) = begun.keys().next_back().copied() else {
+        return;
+    };
+    let number = |point: &Point| {
+        let at = humantime::parse_rfc3339(&point.at).ok()?;
+        Some(since_1970(at) as u64 / step)
+    };
+    let last = timeseries.points.last().and_then(number);
+    let first = last.map_or(newest, |last| last + 1);
+    for missing in first.max(newest.saturating_sub(MAX_POINTS as u64))..=newest {
+        timeseries.points.push(empty(missing * step));
+    }
+    for point in &mut timeseries.points {
+        let in_flight = number(point).and_then(|number| begun.get(&number));
+        point.in_flight = in_flight.copied().unwrap_or(0);
+        point.requests_per_second = (point.calls + point.in_flight) as f64 / step as f64;
+    }
+    let excess = timeseries.points.len().saturating_sub(MAX_POINTS);
+    timeseries.points.drain(..excess);
+}
+
+fn empty(at: u64) -> Point {
+    let at = UNIX_EPOCH + Duration::from_secs(at);
+    Point {
+        at: rfc3339_millis(at).to_string(),
+        ..Point::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_under_way_are_counted_where_they_began() {
+        let ended = Point {
+            calls: 3,
+            p10: Some(70.0),
+            ..empty(600)
+        };
+        let mut series = Timeseries {
+            step: 60,
+            points: vec![ended],
+            ..Timeseries::default()
+        };
+        add(&mut series, BTreeMap::from([(10, 1), (12, 4)]));
+        let is: Vec<_> = series
+            .points
+            .iter()
+            .map(|point| (point.calls, point.in_flight, point.p10))
+            .collect();
+        assert_eq!(is, [(3, 1, Some(70.0)), (0, 0, None), (0, 4, None)]);
+        assert_eq!(series.points[2].at, "1970-01-01T00:12:00.000Z");
+        assert_eq!(series.points[0].requests_per_second, 4.0 / 60.0);
+    }
+
+    #[test]
+    fn calls_under_way_are_all_there_is_of_a_series_without_an_ended_one() {
+        let mut series = Timeseries {
+            step: 60,
+            ..Timeseries::default()
+        };
+        add(&mut series, BTreeMap::new());
+        assert_eq!(series.points.len(), 0);
+        add(&mut series, BTreeMap::from([(5, 2)]));
+        assert_eq!(series.points.len(), 1);
+        assert_eq!(series.points[0].in_flight, 2);
+    }
+}

@@ -1,0 +1,76 @@
+//! The gates that are configured, and the log of their verdicts.
+
+use parking_lot::Mutex;
+use serde::Serialize;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use tokengauge_files::audit;
+use tokengauge_gate::{Gate, Report, Verdict};
+
+/// The file in the folder of state.
+const AUDIT: &str = "gate-audit.jsonl";
+/// A verdict that was asked for again within this time, and is the same, is not written again.
+const SAME_WITHIN: Duration = Duration::from_secs(60);
+
+/// The gates that are configured.
+#[derive(Clone, Debug, Default)]
+pub struct Gates {
+    /// In the order of the configuration.
+    pub gates: Vec<Gate>,
+    /// The configuration's digest.
+    pub digest: String,
+}
+
+/// Writes verdicts into `gate-audit.jsonl`.
+#[derive(Debug, Default)]
+pub struct GateAudit {
+    file: Option<PathBuf>,
+    last: Mutex<HashMap<String, (Verdict, String, Instant)>>,
+}
+
+#[derive(Serialize)]
+struct Line<'a> {
+    asked_by: &'a str,
+    #[serde(flatten)]
+    report: &'a Report,
+}
+
+impl GateAudit {
+    /// The log in the folder of state; without a folder nothing is written.
+    pub fn new(folder: Option<&Path>) -> GateAudit {
+        GateAudit {
+            file: folder.map(|folder| folder.join(AUDIT)),
+            last: Mutex::default(),
+        }
+    }
+
+    /// Writes a verdict that `asked_by` got at `now`. An error is logged: the verdict holds without it.
+    pub fn note(&self, report: &Report, asked_by: &str, decides: bool, now: Instant) {
+        let Some(file) = &self.file else { return };
+        let mut last = self.last.lock();
+        let same = last.get(&report.name).is_some_and(|(verdict, digest, at)| {
+            *verdict == report.verdict
+                && *digest == report.config_sha256
+                && now.saturating_duration_since(*at) < SAME_WITHIN
+        });
+        if same && !decides {
+            return;
+        }
+        let written = line(report, asked_by).and_then(|line| audit::append(file, &[line]));
+        match written {
+            Ok(()) => {
+                let entry = (report.verdict, report.config_sha256.clone(), now);
+                last.insert(report.name.clone(), entry);
+            }
+            Err(error) => {
+                tracing::error!(%error, file = AUDIT, "a verdict of a gate cannot be written into its log");
+            }
+        }
+    }
+}
+
+/// A verdict as a line of the log.
+pub fn line(report: &Report, asked_by: &str) -> std::io::Result<String> {
+    serde_json::to_string(&Line { asked_by, report }).map_err(std::io::Error::other)
+}

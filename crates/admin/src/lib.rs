@@ -1,0 +1,245 @@
+#![doc = include_str!("../README.md")]
+#![deny(clippy::print_stdout, clippy::print_stderr)] // printing panics where the output is closed
+#![cfg_attr(test, allow(clippy::print_stdout, clippy::print_stderr))]
+
+mod accept;
+mod access;
+mod api;
+mod blocking;
+mod drifts;
+mod event_bus;
+mod fair_shares;
+mod gates;
+mod health;
+mod host;
+mod metrics;
+mod own_use_limit;
+mod page;
+mod process_info;
+mod runbooks;
+mod runtime;
+mod server;
+mod token;
+
+use arc_swap::ArcSwap;
+use axum::Router;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::middleware::{from_fn_with_state, map_response};
+use axum::response::Response;
+use axum::routing::get;
+use server::{Bounds, Closed};
+use std::sync::{Arc, Weak};
+use std::time::{Instant, SystemTime};
+use tokengauge_experiments::Experiment;
+use tokengauge_fleet::Fleet;
+use tokengauge_meter::{Meter, RecentCalls};
+use tokengauge_net::tls::Acceptor;
+use tokengauge_proxy::UpstreamConnections;
+use tokengauge_sessions::SessionWatch;
+use tokengauge_sink::Sinks;
+use tokengauge_slo::Slos;
+use tokengauge_store::history::ThroughputHistory;
+use tokengauge_store::ledger::Reader;
+use tokengauge_store::marks::Marks;
+use tokengauge_telemetry::export::prometheus::Prometheus;
+use tokengauge_telemetry::export::{labels, names};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+
+pub use access::Access;
+pub use api::{MARKS, capsule_of_ledger, experiments_now};
+pub use drifts::Drifts;
+pub use event_bus::{EventBus, ListenerStats};
+pub use fair_shares::{FairShares, Share};
+pub use gates::line as gate_audit_line;
+pub use gates::{GateAudit, Gates};
+pub use health::{Readiness, Running};
+use metrics::METRICS;
+pub use process_info::ProcessInfo;
+pub use runbooks::PATH as RUNBOOKS;
+pub use runtime::AdminRuntime;
+pub use server::{Slots, Source, serve as serve_router};
+
+/// The state that the admin address reports.
+#[derive(Clone)]
+pub struct Admin {
+    /// The calls in progress.
+    pub meter: Arc<Meter>,
+    /// The last finished calls.
+    pub recent: Arc<RecentCalls>,
+    /// The metrics.
+    pub prometheus: Arc<Prometheus>,
+    /// The objectives.
+    pub slos: Arc<Slos>,
+    /// Version, listeners and routes of the process.
+    pub about: Arc<ArcSwap<ProcessInfo>>,
+    /// The experiments that are configured.
+    pub experiments: Arc<ArcSwap<Vec<Experiment>>>,
+    /// Readiness for traffic.
+    pub readiness: Arc<Readiness>,
+    /// All finished calls, where there is a ledger.
+    pub ledger: Option<Arc<Reader>>,
+    /// The stores that get every finished call.
+    pub sinks: Arc<Sinks>,
+    /// Throughput over time, where there is no ledger.
+    pub throughput: Option<Arc<ThroughputHistory>>,
+    /// The connections of the upstreams now.
+    pub upstreams: Arc<dyn Fn() -> Vec<UpstreamConnections> + Send + Sync>,
+    /// The last evaluation of `[[drift]]`.
+    pub drifts: Arc<ArcSwap<Drifts>>,
+    /// The gates that are configured.
+    pub gates: Arc<ArcSwap<Gates>>,
+    /// The log of their verdicts.
+    pub gate_audit: Arc<GateAudit>,
+    /// What happened beside calls.
+    pub marks: Arc<Marks>,
+    /// The sessions that run away.
+    pub session_watch: Arc<SessionWatch>,
+    /// Many processes in place of this one, whose own figures are empty then.
+    pub fleet: Option<Arc<Fleet>>,
+    /// Broadcasts events to listeners.
+    pub event_bus: Arc<EventBus>,
+    /// The monotonic clock.
+    pub clock: fn() -> Instant,
+    /// The wall clock.
+    pub wall: fn() -> SystemTime,
+}
+
+/// The bound sockets of the admin and metrics addresses.
+#[derive(Debug, Default)]
+pub struct Listeners {
+    /// The address of the API, the page and `/metrics`.
+    pub admin: Option<TcpListener>,
+    /// The address of `/metrics` and health only.
+    pub metrics: Option<TcpListener>,
+}
+
+impl From<TcpListener> for Listeners {
+    fn from(admin: TcpListener) -> Listeners {
+        Listeners {
+            admin: Some(admin),
+            metrics: None,
+        }
+    }
+}
+
+/// Serves `listeners` until `shutdown` completes; `access` decides who may read what.
+pub async fn serve(
+    listeners: impl Into<Listeners>,
+    admin: Admin,
+    access: Access,
+    shutdown: impl Future<Output = ()>,
+) {
+    let listeners = listeners.into();
+    let clock = admin.clock;
+    let guard = |access| access::Guard {
+        clock,
+        access: Arc::new(access),
+    };
+    let gate = Arc::<blocking::HandlerLimits>::default();
+    let tls = access.tls.clone();
+    let event_bus = Arc::clone(&admin.event_bus);
+    // Separate slots, so that connections to one address leave those of the other free.
+    let places = Arc::<Slots>::default();
+    let metrics_places = Arc::new(Slots::within(Bounds::METRICS));
+    count_connections(&admin.prometheus, [&places, &metrics_places]);
+    let ticking = tokio::spawn(event_bus::tick(admin.clone()));
+    let metrics = metrics::router(admin.clone(), &gate, guard(access.for_metrics()))
+        .layer(map_response(with_nosniff));
+    let service = if access.restricted {
+        metrics::router(admin, &gate, guard(access))
+    } else {
+        router(admin)
+            .layer(from_fn_with_state(gate, blocking::run))
+            .layer(from_fn_with_state(guard(access), access::guard))
+    };
+    let service = service.layer(map_response(with_nosniff));
+    let ending = watch::Sender::new(false);
+    let shutdown = async {
+        shutdown.await;
+        // Event streams would never end by themselves.
+        event_bus.end();
+        ending.send_replace(true);
+    };
+    tokio::join!(
+        serve_on(listeners.admin, service, tls.clone(), places, &ending),
+        serve_on(listeners.metrics, metrics, tls, metrics_places, &ending),
+        shutdown,
+    );
+    ticking.abort();
+}
+
+/// Serves `service` where there is an address, until `ending` is set.
+async fn serve_on(
+    listener: Option<TcpListener>,
+    service: Router,
+    tls: Option<Arc<Acceptor>>,
+    slots: Arc<Slots>,
+    ending: &watch::Sender<bool>,
+) {
+    let Some(listener) = listener else {
+        return;
+    };
+    let mut ending = ending.subscribe();
+    let ended = async move {
+        let _ = ending.wait_for(|ending| *ending).await;
+    };
+    server::serve(listener, service, tls, slots, ended).await;
+}
+
+/// Updates the series of connections, summed over all addresses, at every scrape.
+fn count_connections(prometheus: &Prometheus, slots: [&Arc<Slots>; 2]) {
+    let slots = slots.map(Arc::downgrade);
+    prometheus.before_scrape(move |registry, _| {
+        let slots: Vec<_> = slots.iter().filter_map(Weak::upgrade).collect();
+        let gauge = registry.series(&names::ADMIN_CONNECTIONS, &());
+        gauge.set(slots.iter().map(|slots| slots.open()).sum::<usize>() as f64);
+        for reason in Closed::ALL {
+            let labels = labels::ByReason {
+                reason: reason.as_str(),
+            };
+            let counter = registry.series(&names::ADMIN_CONNECTIONS_CLOSED, &labels);
+            counter.absolute(slots.iter().map(|slots| slots.closed(reason)).sum());
+        }
+    });
+}
+
+/// The router of the admin address, without access control.
+pub fn router(admin: Admin) -> Router {
+    let views = page::VIEWS.into_iter();
+    let views = views.fold(Router::new(), |views, path| {
+        views.route(path, get(page::view))
+    });
+    Router::new()
+        .merge(views)
+        .route("/", get(page::index))
+        .route("/page/{*file}", get(page::file))
+        .route(runbooks::PATH, get(runbooks::runbooks))
+        .route(health::LIVE, get(health::live))
+        .route(health::READY, get(health::ready))
+        .route(METRICS, get(metrics::metrics))
+        .merge(api::router(admin.fleet.is_some()))
+        .fallback(|| async {
+            api::Problem::new(
+                StatusCode::NOT_FOUND,
+                "there is nothing at this path; / is the page, /api/v1/openapi.json lists the paths of the API",
+            )
+        })
+        .method_not_allowed_fallback(only_get)
+        .with_state(admin)
+}
+
+async fn only_get() -> api::Problem {
+    api::Problem::new(
+        StatusCode::METHOD_NOT_ALLOWED,
+        "only GET and HEAD are answered here, and POST at /api/v1/marks and the hooks of gates",
+    )
+}
+
+/// Adds `nosniff`, so that browsers do not guess content types.
+async fn with_nosniff(mut response: Response) -> Response {
+    let nosniff = HeaderValue::from_static("nosniff");
+    let head = response.headers_mut();
+    head.insert(header::X_CONTENT_TYPE_OPTIONS, nosniff);
+    response
+}

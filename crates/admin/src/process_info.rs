@@ -1,0 +1,231 @@
+//! Version, listeners, routes and settings of the process, for the live page.
+
+use super::Admin;
+use super::api::QueryParams;
+use axum::Json;
+use axum::extract::{RawQuery, State};
+use axum::response::{IntoResponse, Response};
+use schemars::JsonSchema;
+use serde::Serialize;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::SystemTime;
+use tokengauge_config::{Config, Endpoint, Route};
+use tokengauge_core::call::Dialect;
+use tokengauge_core::pod::PodName;
+use tokengauge_core::time::rfc3339_millis;
+use tokengauge_core::upstream_facts::UpstreamFacts;
+use tokengauge_fleet::FleetInfo;
+
+/// Version, listeners, routes and settings of the process. Nothing of it is secret: of the
+/// headers that a route requires there are only the names.
+#[derive(Clone, Debug, Default, JsonSchema, Serialize)]
+pub struct ProcessInfo {
+    /// The version of the program.
+    pub version: &'static str,
+    /// The commit that it is built from.
+    #[serde(skip)]
+    pub commit: &'static str,
+    /// Since when it runs, RFC 3339, UTC.
+    #[schemars(extend("format" = "date-time"))]
+    pub started_at: String,
+    /// Where agents connect, as bound.
+    pub listeners: Vec<Listener>,
+    /// Which requests go where; the first that matches wins.
+    pub routes: Vec<RouteInfo>,
+    /// The settings that numbers on the page depend on.
+    pub measure: Settings,
+    /// The text of the configuration, without comments and secrets.
+    #[serde(skip)]
+    pub configuration: Arc<str>,
+    /// The beginning of the digest of its text.
+    #[serde(skip)]
+    pub digest: String,
+    /// The file that it was read from, or another name for its source.
+    #[serde(skip)]
+    pub origin: String,
+    /// Whether operators connect with TLS.
+    #[serde(skip)]
+    pub admin_tls: bool,
+    /// The pod that it runs in, as far as it is known.
+    pub pod: Option<PodName>,
+    /// Of many processes in place of this one: what they are made of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fleet: Option<FleetInfo>,
+}
+
+/// An address that agents connect to.
+#[derive(Clone, Debug, JsonSchema, Serialize)]
+pub struct Listener {
+    /// The address, with the port that port 0 became.
+    #[schemars(with = "String")]
+    pub address: SocketAddr,
+    /// Whether it speaks TLS.
+    pub tls: bool,
+}
+
+/// A route and its upstream.
+#[derive(Clone, Debug, JsonSchema, Serialize)]
+pub struct RouteInfo {
+    /// The route's name.
+    pub name: Arc<str>,
+    /// The prefix of its paths; empty where every path matches.
+    pub path: String,
+    /// The host that requests must name.
+    pub host: Option<String>,
+    /// The names of the headers that requests must have.
+    pub headers: Vec<String>,
+    /// The dialect, where it is configured; else it is detected by path.
+    pub dialect: Option<Dialect>,
+    /// The workload of its calls.
+    pub workload: Option<Arc<str>>,
+    /// The upstream's name.
+    pub upstream: Arc<str>,
+    /// The upstream's endpoints.
+    pub urls: Vec<String>,
+    /// The configured facts about the upstream's engine and hardware.
+    pub upstream_facts: Option<Arc<UpstreamFacts>>,
+}
+
+/// The settings that numbers on the page depend on.
+#[derive(Clone, Copy, Debug, Default, JsonSchema, Serialize)]
+#[schemars(rename = "Measure")]
+pub struct Settings {
+    /// Fewer tokens after the first frame give no `tps.output`.
+    pub min_output_tokens: u64,
+    /// Tokens per second of one stream that no model reaches.
+    pub buffered_above: f64,
+    /// Seconds without a token that are a stall.
+    pub stall_threshold: f64,
+    /// Finished calls kept in memory.
+    pub recent_calls: usize,
+}
+
+impl ProcessInfo {
+    /// The process that was started at `started` with `config` and bound `addresses`,
+    /// in the order of its listeners.
+    pub fn new(config: &Config, addresses: &[SocketAddr], started: SystemTime) -> ProcessInfo {
+        let started_at = rfc3339_millis(started).to_string();
+        ProcessInfo::since(started_at, config, addresses)
+    }
+
+    /// The same process under another configuration.
+    pub fn under(&self, config: &Config, addresses: &[SocketAddr]) -> ProcessInfo {
+        ProcessInfo {
+            commit: self.commit,
+            pod: self.pod.clone(),
+            ..ProcessInfo::since(self.started_at.clone(), config, addresses)
+        }
+    }
+
+    fn since(started_at: String, config: &Config, addresses: &[SocketAddr]) -> ProcessInfo {
+        let listeners = config.listeners.iter().zip(addresses);
+        ProcessInfo {
+            version: env!("CARGO_PKG_VERSION"),
+            commit: "",
+            started_at,
+            listeners: listeners
+                .map(|(listener, address)| Listener {
+                    address: *address,
+                    tls: listener.tls.is_some(),
+                })
+                .collect(),
+            routes: config
+                .routes
+                .iter()
+                .map(|route| way(route, config))
+                .collect(),
+            measure: Settings {
+                min_output_tokens: config.measure.min_output_tokens,
+                buffered_above: config.measure.buffered_above,
+                stall_threshold: config.measure.stall_threshold.as_secs_f64(),
+                recent_calls: config.measure.recent_calls,
+            },
+            configuration: Arc::clone(&config.redacted),
+            digest: config.digest.clone(),
+            admin_tls: config.admin.tls.is_some(),
+            origin: config.origin.clone(),
+            pod: None,
+            fleet: None,
+        }
+    }
+}
+
+fn way(route: &Route, config: &Config) -> RouteInfo {
+    let names = route.matches.headers.iter().map(|(name, _)| name);
+    RouteInfo {
+        name: Arc::clone(&route.name),
+        path: route.matches.path_prefix.clone(),
+        host: route.matches.host.clone(),
+        headers: names.map(|name| name.as_str().to_owned()).collect(),
+        dialect: route.dialect,
+        workload: route.workload.clone(),
+        upstream: Arc::clone(&route.upstream.name),
+        urls: route.upstream.endpoints.iter().map(url).collect(),
+        upstream_facts: config
+            .measure
+            .upstream_facts
+            .get(&route.upstream.name)
+            .cloned(),
+    }
+}
+
+fn url(endpoint: &Endpoint) -> String {
+    let host = endpoint.authority.host();
+    // Only host and port: user and password may be before an `@`.
+    let port = endpoint.authority.port().map(|port| format!(":{port}"));
+    let port = port.unwrap_or_default();
+    format!("{}://{host}{port}{}", endpoint.scheme, endpoint.base_path)
+}
+
+/// The process, and whether it is ready for traffic now.
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "About")]
+pub(crate) struct Now<'a> {
+    #[serde(flatten)]
+    about: &'a ProcessInfo,
+    /// Whether it is ready for traffic.
+    ready: bool,
+}
+
+pub(super) async fn about(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Response {
+    if let Err(problem) = QueryParams::of(query.as_deref(), &[]) {
+        return problem.into_response();
+    }
+    let now = Now {
+        about: &admin.about.load(),
+        ready: admin.readiness.is_ready(),
+    };
+    Json(now).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_route_requires_is_listed_without_the_values() {
+        let text = r#"
+            [[upstream]]
+            name = "u"
+            url = "https://engine.internal:8443/base"
+            [[route]]
+            name = "r"
+            path = "/r"
+            host = "llm.example"
+            headers = { x-team = "not-to-be-told" }
+            upstream = "u"
+        "#;
+        let config = Config::parse(text, "test").unwrap_or_else(|invalid| panic!("{invalid}"));
+        let bound: SocketAddr = "127.0.0.1:4321".parse().expect("an address");
+        let about = ProcessInfo::new(&config, &[bound], SystemTime::UNIX_EPOCH);
+        let shown = serde_json::to_value(&about).expect("JSON");
+        assert_eq!(shown["started_at"], "1970-01-01T00:00:00.000Z");
+        assert_eq!(shown["listeners"][0]["address"], "127.0.0.1:4321");
+        let route = &shown["routes"][0];
+        assert_eq!(route["path"], "/r");
+        assert_eq!(route["headers"], serde_json::json!(["x-team"]));
+        assert_eq!(route["urls"][0], "https://engine.internal:8443/base");
+        assert!(!shown.to_string().contains("not-to-be-told"));
+    }
+}

@@ -1,0 +1,238 @@
+//! Bounds on open connections: in all, and from one source address. Where there is no slot,
+//! a new connection evicts an idle one; where none is idle, it gets a reserved slot, which
+//! answers at the health paths only. So health checks are answered however many connections
+//! other clients hold.
+
+use super::activity::Activity;
+use parking_lot::{Mutex, MutexGuard};
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+/// How many connections an address may have open.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// Connections in all, without those reserved for health checks.
+    connections: usize,
+    /// Connections from one source address.
+    per_source: usize,
+    /// Additional connections for health checks.
+    reserved: usize,
+}
+
+impl Bounds {
+    /// The bounds of the admin address and of the webhook.
+    const ALL: Bounds = Bounds {
+        connections: 256,
+        per_source: 64,
+        reserved: 64,
+    };
+    /// The bounds of the metrics address. Together they are less than the file descriptors that
+    /// are reserved from traffic.
+    pub const METRICS: Bounds = Bounds {
+        connections: 64,
+        per_source: 32,
+        reserved: 32,
+    };
+}
+
+/// The source of a connection: an IPv4 address, or the first 64 bits of an IPv6 address, since
+/// a host may choose the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Source(IpAddr);
+
+impl Source {
+    /// That of an address.
+    pub fn of(address: IpAddr) -> Source {
+        Source(match address.to_canonical() {
+            IpAddr::V6(v6) => {
+                let [a, b, c, d, ..] = v6.segments();
+                Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0).into()
+            }
+            v4 => v4,
+        })
+    }
+}
+
+/// Why a connection was closed by the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
+pub enum Closed {
+    /// A new connection took its slot.
+    Evicted,
+    /// Its peer sent no request, or did not read the answer, in time.
+    Timeout,
+    /// It had a reserved slot, and requested more than health.
+    Refused,
+}
+
+impl Closed {
+    pub const ALL: [Closed; 3] = [Closed::Evicted, Closed::Timeout, Closed::Refused];
+
+    pub(crate) fn as_str(self) -> &'static str {
+        self.into()
+    }
+}
+
+/// The open connections.
+#[derive(Debug)]
+pub struct Slots {
+    bounds: Bounds,
+    /// By number, which is the order in which they came.
+    open: Mutex<BTreeMap<u64, Open>>,
+    next: AtomicU64,
+    closed: [AtomicU64; Closed::ALL.len()],
+}
+
+#[derive(Debug)]
+struct Open {
+    source: Source,
+    reserved: bool,
+    activity: Arc<Activity>,
+    evicted: Arc<Notify>,
+}
+
+/// A slot for one connection, until this is dropped.
+#[derive(Debug)]
+pub(super) struct Slot {
+    slots: Arc<Slots>,
+    number: u64,
+    pub(super) source: Source,
+    /// Whether it may request health only.
+    pub(super) reserved: bool,
+    pub(super) activity: Arc<Activity>,
+    evicted: Arc<Notify>,
+}
+
+impl Default for Slots {
+    fn default() -> Slots {
+        Slots::within(Bounds::ALL)
+    }
+}
+
+impl Slots {
+    /// Slots within `bounds`.
+    pub fn within(bounds: Bounds) -> Slots {
+        Slots {
+            bounds,
+            open: Mutex::default(),
+            next: AtomicU64::default(),
+            closed: Default::default(),
+        }
+    }
+
+    /// How many connections are open.
+    pub(crate) fn open(&self) -> usize {
+        self.state().len()
+    }
+
+    /// How many have requests in progress.
+    #[cfg(test)]
+    pub(super) fn busy(&self) -> usize {
+        let open = self.state();
+        open.values()
+            .filter(|open| !open.activity.is_idle())
+            .count()
+    }
+
+    /// How many were closed for this reason.
+    pub fn closed(&self, reason: Closed) -> u64 {
+        self.closed[reason as usize].load(Ordering::Relaxed)
+    }
+
+    /// Counts a connection that was closed.
+    pub fn count(&self, reason: Closed) {
+        self.closed[reason as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A slot for a connection from `address`.
+    pub(super) fn admit(self: &Arc<Self>, address: IpAddr) -> Slot {
+        let source = Source::of(address);
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let mut open = self.state();
+        let reserved = !self.make_room(&mut open, source);
+        if reserved && open.values().filter(|open| open.reserved).count() >= self.bounds.reserved {
+            let oldest = open.iter().find(|(_, open)| open.reserved);
+            let oldest = oldest.map(|(number, _)| *number);
+            self.evict(&mut open, oldest);
+        }
+        let activity = Arc::new(Activity::new(Instant::now()));
+        let evicted = Arc::new(Notify::new());
+        let one = Open {
+            source,
+            reserved,
+            activity: Arc::clone(&activity),
+            evicted: Arc::clone(&evicted),
+        };
+        open.insert(number, one);
+        drop(open);
+        Slot {
+            slots: Arc::clone(self),
+            number,
+            source,
+            reserved,
+            activity,
+            evicted,
+        }
+    }
+
+    /// Evicts an idle connection where there is no slot for `source`; `false` where all
+    /// connections that could be evicted have requests in progress.
+    fn make_room(&self, open: &mut BTreeMap<u64, Open>, source: Source) -> bool {
+        let counted = |of: &dyn Fn(&Open) -> bool| {
+            let others = open.values().filter(|open| !open.reserved);
+            others.filter(|open| of(open)).count()
+        };
+        let of_source = |open: &Open| open.source == source;
+        let victim = if counted(&of_source) >= self.bounds.per_source {
+            idle(open, of_source)
+        } else if counted(&|_| true) >= self.bounds.connections {
+            idle(open, |_| true)
+        } else {
+            return true;
+        };
+        self.evict(open, victim)
+    }
+
+    fn evict(&self, open: &mut BTreeMap<u64, Open>, victim: Option<u64>) -> bool {
+        let victim = victim.and_then(|number| open.remove(&number));
+        if let Some(victim) = &victim {
+            victim.evicted.notify_one();
+            self.count(Closed::Evicted);
+        }
+        victim.is_some()
+    }
+
+    fn state(&self) -> MutexGuard<'_, BTreeMap<u64, Open>> {
+        self.open.lock()
+    }
+}
+
+/// The connection that has been idle for longest; those that never sent a request come first.
+fn idle(open: &BTreeMap<u64, Open>, of: impl Fn(&Open) -> bool) -> Option<u64> {
+    let idle = open
+        .iter()
+        .filter(|(_, open)| !open.reserved && of(open) && open.activity.is_idle());
+    let first = idle.min_by_key(|(number, open)| (open.activity.has_begun(), **number));
+    first.map(|(number, _)| *number)
+}
+
+impl Slot {
+    /// Waits until another connection has taken this slot.
+    pub(super) async fn evicted(&self) {
+        self.evicted.notified().await;
+    }
+
+    pub fn count(&self, reason: Closed) {
+        self.slots.count(reason);
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.slots.state().remove(&self.number);
+    }
+}

@@ -1,0 +1,338 @@
+#![doc = include_str!("../README.md")]
+#![deny(clippy::print_stdout, clippy::print_stderr)] // printing panics where the output is closed
+#![cfg_attr(test, allow(clippy::print_stdout, clippy::print_stderr))]
+
+mod address;
+mod event_parser;
+mod follower;
+mod objective;
+mod pod;
+mod pod_stream;
+mod store_status;
+
+use arc_swap::ArcSwapOption;
+use parking_lot::Mutex;
+use pod::Pod;
+use schemars::JsonSchema;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
+use tokengauge_core::pod::PodName;
+use tokengauge_core::throughput::{Rates, SpreadRates};
+use tokengauge_core::time::rfc3339_millis;
+use tokengauge_meter::StreamNow;
+use tokengauge_net::tls::ClientTls;
+use tokengauge_sink::Secret;
+use tokio::sync::Semaphore;
+use tokio::task::AbortHandle;
+use tokio::time::{MissedTickBehavior, interval};
+
+pub use address::PodAddress;
+pub use follower::{Follower, FollowerError, FollowerSettings};
+pub use objective::{ObjectiveSource, Objectives};
+pub use pod::{PodState, PodStatus};
+pub use store_status::{StoreState, StoreStatus};
+
+/// Pods that are followed at most.
+pub const MAX_PODS: usize = 2_000;
+/// Pods that are connected to at the same time.
+const CONNECTING: usize = 64;
+/// How often names are resolved again.
+const RESOLVE_EVERY: Duration = Duration::from_secs(10);
+/// Objectives of pods that are shown at most, those with the least budget first.
+const SHOWN_OBJECTIVES: usize = 100;
+
+/// What becomes of a finished call that a pod tells of: its record as JSON, and the pod.
+pub type Finished = dyn Fn(&[u8], Option<&PodName>) -> serde_json::Result<()> + Send + Sync;
+
+/// How pods are followed.
+pub struct FleetSettings {
+    /// Where they are; none where only the store is read.
+    pub addresses: Vec<PodAddress>,
+    /// The token of their admin addresses.
+    pub token: Option<Secret>,
+    /// TLS towards them.
+    pub tls: ClientTls,
+    /// Takes finished calls.
+    pub finished: Box<Finished>,
+}
+
+/// Why an event of a pod is not shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
+pub enum Dropped {
+    /// The event is larger than is read.
+    TooLarge,
+    /// It cannot be understood.
+    Unreadable,
+    /// The pod had to drop it, since it was not read in time.
+    Slow,
+}
+
+impl Dropped {
+    /// Every reason.
+    pub const ALL: [Dropped; 3] = [Dropped::TooLarge, Dropped::Unreadable, Dropped::Slow];
+
+    /// The word used in labels.
+    pub fn as_str(self) -> &'static str {
+        self.into()
+    }
+}
+
+/// The streams of all pods that match.
+#[derive(Debug, Default)]
+pub struct FleetStreams {
+    /// How many match, those beyond the limit included.
+    pub total: usize,
+    /// Their output.
+    pub rates: Rates,
+    /// The newest of them.
+    pub streams: Vec<StreamNow>,
+}
+
+/// Many processes as one.
+pub struct Fleet {
+    settings: FleetSettings,
+    connecting: Semaphore,
+    pods: Mutex<BTreeMap<SocketAddr, Followed>>,
+    /// Names that cannot be resolved, and why.
+    unresolved: Mutex<BTreeMap<String, (SystemTime, String)>>,
+    /// Addresses beyond the bound.
+    left_out: AtomicU64,
+    dropped: [AtomicU64; Dropped::ALL.len()],
+    store: Mutex<StoreStatus>,
+    /// Objectives over all pods; `None` where those of the pods are shown.
+    objectives: ArcSwapOption<Objectives>,
+    of_pods: bool,
+}
+
+/// A pod, and the task that follows it.
+struct Followed {
+    pod: Arc<Pod>,
+    task: AbortHandle,
+}
+
+/// What a fleet is made of, for the page.
+#[derive(Clone, Debug, JsonSchema, Serialize)]
+pub struct FleetInfo {
+    /// Whether pods are followed: without, nothing is known of what is under way.
+    pub pods: bool,
+    /// Where objectives come from.
+    pub objectives: ObjectiveSource,
+}
+
+impl Fleet {
+    /// A fleet with a store at `store`. `objectives` says where those come from.
+    pub fn new(settings: FleetSettings, store: String, objectives: ObjectiveSource) -> Arc<Fleet> {
+        Arc::new(Fleet {
+            of_pods: objectives == ObjectiveSource::Pods,
+            settings,
+            connecting: Semaphore::new(CONNECTING),
+            pods: Mutex::default(),
+            unresolved: Mutex::default(),
+            left_out: AtomicU64::new(0),
+            dropped: Default::default(),
+            store: Mutex::new(StoreStatus::new(store, SystemTime::now())),
+            objectives: ArcSwapOption::empty(),
+        })
+    }
+
+    /// What it is made of.
+    pub fn info(&self) -> FleetInfo {
+        FleetInfo {
+            pods: !self.settings.addresses.is_empty(),
+            objectives: self.objective_source(),
+        }
+    }
+
+    /// Follows all pods, for as long as it is polled.
+    pub async fn follow_pods(self: Arc<Self>) {
+        let mut ticks = interval(RESOLVE_EVERY);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            let found = self.resolve().await;
+            self.follow(found);
+        }
+    }
+
+    /// The addresses of all pods now; a name that cannot be resolved keeps those that it had.
+    async fn resolve(&self) -> BTreeMap<SocketAddr, PodAddress> {
+        let mut found = BTreeMap::new();
+        for address in &self.settings.addresses {
+            let name = address.to_string();
+            match address.resolve().await {
+                Ok(addresses) => {
+                    self.unresolved.lock().remove(&name);
+                    found.extend(addresses.into_iter().map(|at| (at, address.clone())));
+                }
+                Err(error) => {
+                    let mut unresolved = self.unresolved.lock();
+                    let known = unresolved.entry(name.clone());
+                    let known = known.or_insert_with(|| {
+                        tracing::warn!(name, error, "pods cannot be found");
+                        (SystemTime::now(), String::new())
+                    });
+                    known.1 = error;
+                    let pods = self.pods.lock();
+                    let had = pods.values().filter(|one| one.pod.address == *address);
+                    found.extend(had.map(|one| (one.pod.at, address.clone())));
+                }
+            }
+        }
+        found
+    }
+
+    /// Follows pods that are new, and no longer those that are gone. One whose name has lost its address, since it is not
+    /// ready, is followed until its events end.
+    fn follow(self: &Arc<Self>, found: BTreeMap<SocketAddr, PodAddress>) {
+        let mut pods = self.pods.lock();
+        pods.retain(|at, one| {
+            let stays = found.contains_key(at) || one.pod.state() == PodState::Connected;
+            if !stays {
+                one.task.abort();
+            }
+            stays
+        });
+        let mut left_out = 0;
+        for (at, address) in found {
+            if pods.contains_key(&at) {
+                continue;
+            }
+            if pods.len() >= MAX_PODS {
+                left_out += 1;
+                continue;
+            }
+            let pod = Arc::new(Pod::new(at, address, SystemTime::now()));
+            let task = tokio::spawn(pod_stream::follow(Arc::clone(&pod), Arc::clone(self)));
+            let task = task.abort_handle();
+            pods.insert(at, Followed { pod, task });
+        }
+        if self.left_out.swap(left_out, Ordering::Relaxed) == 0 && left_out > 0 {
+            tracing::warn!(left_out, "more than {MAX_PODS} pods: some are not followed");
+        }
+    }
+
+    fn all(&self) -> Vec<Arc<Pod>> {
+        let pods = self.pods.lock();
+        pods.values().map(|one| Arc::clone(&one.pod)).collect()
+    }
+
+    /// How every pod stands: those that cannot be reached first, then by name.
+    pub fn pods(&self) -> Vec<PodStatus> {
+        let mut pods: Vec<_> = self.all().iter().map(|pod| pod.status()).collect();
+        let unresolved = self.unresolved.lock();
+        let unresolved = unresolved.iter().map(|(name, (since, error))| PodStatus {
+            address: name.clone(),
+            pod: PodName::default(),
+            state: PodState::Unreachable,
+            since: rfc3339_millis(*since).to_string(),
+            error: Some(error.clone()),
+            streams: 0,
+            tokens_per_second: 0.0,
+            version: None,
+        });
+        pods.extend(unresolved);
+        let reached = |pod: &PodStatus| pod.state != PodState::Unreachable;
+        pods.sort_by(|one, other| {
+            (reached(one), &one.pod, &one.address).cmp(&(
+                reached(other),
+                &other.pod,
+                &other.address,
+            ))
+        });
+        pods
+    }
+
+    /// Addresses of pods that are not followed because there are too many.
+    pub fn left_out(&self) -> u64 {
+        self.left_out.load(Ordering::Relaxed)
+    }
+
+    /// The newest streams that `is` selects. With `all`, which selects every one, the throughput is that of the pods; else
+    /// that of the streams.
+    pub fn streams(
+        &self,
+        all: bool,
+        limit: usize,
+        is: impl Fn(&StreamNow) -> bool,
+    ) -> FleetStreams {
+        let mut found = FleetStreams::default();
+        let said: Vec<_> = self.all().iter().map(|pod| pod.streams()).collect();
+        for (streams, total, rates) in &said {
+            if all {
+                found.total += total;
+                add(&mut found.rates, rates);
+            } else {
+                let chosen = streams.iter().filter(|stream| is(stream));
+                for stream in chosen {
+                    found.total += 1;
+                    found.rates.now += stream.tps.unwrap_or(0.0);
+                }
+            }
+        }
+        let streams = said.iter().flat_map(|(streams, ..)| streams.iter());
+        let mut newest: Vec<_> = streams.filter(|stream| is(stream)).collect();
+        newest.sort_unstable_by(|one, other| {
+            (&other.started_at, &other.id).cmp(&(&one.started_at, &one.id))
+        });
+        newest.truncate(limit);
+        found.streams = newest.into_iter().cloned().collect();
+        found
+    }
+
+    /// Calls under way by session, as far as pods list them.
+    pub fn sessions(&self) -> BTreeMap<String, u64> {
+        let mut sessions = BTreeMap::new();
+        self.visit(|stream| {
+            if let Some(session) = &stream.session {
+                *sessions.entry(session.clone()).or_default() += 1;
+            }
+        });
+        sessions
+    }
+
+    /// Visits every stream that pods list.
+    pub fn visit(&self, mut visit: impl FnMut(&StreamNow)) {
+        for pod in self.all() {
+            pod.streams().0.iter().for_each(&mut visit);
+        }
+    }
+
+    /// How the store stands.
+    pub fn store(&self) -> StoreStatus {
+        self.store.lock().clone()
+    }
+
+    /// Changes how the store stands.
+    fn store_is(&self, change: impl FnOnce(&mut StoreStatus)) {
+        change(&mut self.store.lock());
+    }
+
+    /// Counts events that are not shown.
+    fn dropped(&self, why: Dropped, events: u64) {
+        self.dropped[why as usize].fetch_add(events, Ordering::Relaxed);
+    }
+
+    /// Events that are not shown, by reason.
+    pub fn drops(&self) -> impl Iterator<Item = (Dropped, u64)> + '_ {
+        let counts = self
+            .dropped
+            .iter()
+            .map(|count| count.load(Ordering::Relaxed));
+        Dropped::ALL.into_iter().zip(counts)
+    }
+}
+
+fn add(sum: &mut Rates, more: &Rates) {
+    let SpreadRates { now, sustained } = more.spread;
+    sum.now += more.now;
+    sum.sustained += more.sustained;
+    // Peaks of pods need not be at the same time: no more than this.
+    sum.peak += more.peak;
+    sum.spread.now += now;
+    sum.spread.sustained += sustained;
+}

@@ -1,0 +1,530 @@
+//! The file's text.
+
+use super::calls::named_by;
+use super::{Capsule, Configuration, MEMORY, Objective, SHOWN, Span, TABLES};
+use crate::page::{self, Cell, clock, escaped, figure};
+use crate::phase_bars;
+use crate::plot::{self, Series};
+use std::fmt::{Result, Write};
+use std::time::{Duration, SystemTime};
+use tokengauge_core::call::CallRecord;
+use tokengauge_core::dimension::model_of;
+use tokengauge_core::printable::printable;
+use tokengauge_core::time::{rfc3339_seconds, since_1970, span_text};
+use tokengauge_slo::Alert;
+use tokengauge_store::history::phases;
+use tokengauge_store::query::{GroupRow, Mark, Point, Timeseries};
+
+/// Lines of marks at most.
+const MAX_MARKS: usize = 50;
+
+/// The style of this page, beside that of all pages.
+const STYLE: &str = "\
+pre{white-space:pre-wrap;overflow-wrap:anywhere;font-size:.8rem;padding:.6rem;border:1px solid var(--grid)}\
+pre.text{max-height:20rem;overflow:auto}@media print{pre.text{max-height:none;overflow:visible}}\
+blockquote{margin:.5rem 0;padding:.4rem 1rem;border-left:4px solid var(--two);font-size:1.05rem}";
+
+pub(super) fn page(capsule: &Capsule, commit: &str) -> String {
+    let title = title(capsule);
+    let mut page = page::begin(&escaped(&title));
+    let written = (|| {
+        writeln!(page, "<style>{}{STYLE}</style>", phase_bars::STYLE)?;
+        about(&mut page, capsule, commit)?;
+        if let Some(objective) = &capsule.objective {
+            cause(&mut page, objective)?;
+            burn_down(&mut page, objective)?;
+        }
+        curves(&mut page, capsule)?;
+        marks(&mut page, &capsule.marks)?;
+        groups(&mut page, capsule)?;
+        worst_calls(&mut page, capsule)?;
+        runaways(&mut page, capsule)?;
+        if let Some(configuration) = &capsule.configuration {
+            configuration_in_force(&mut page, configuration, &capsule.span)?;
+        }
+        commands(&mut page, capsule)
+    })();
+    written.expect("a string takes every word");
+    page + &page::end()
+}
+
+fn title(capsule: &Capsule) -> String {
+    let Span { since, until } = capsule.span;
+    let span = format!("{} to {}", written(since), written(until));
+    match &capsule.objective {
+        Some(objective) => format!("Incident of {}, {span}", printable(&objective.status.name)),
+        None => format!("What happened from {span}"),
+    }
+}
+
+/// An instant in whole seconds.
+fn written(at: SystemTime) -> String {
+    rfc3339_seconds(at).to_string()
+}
+
+fn paragraph(page: &mut String, text: &str) -> Result {
+    writeln!(page, "<p>{}</p>", escaped(&printable(text)))
+}
+
+fn about(page: &mut String, capsule: &Capsule, commit: &str) -> Result {
+    let version = env!("CARGO_PKG_VERSION");
+    let of = match &capsule.process {
+        Some(process) => format!(
+            " by the proxy on {}, which runs since {}",
+            process.host, process.started_at
+        ),
+        None => String::new(),
+    };
+    let made = written(capsule.made);
+    paragraph(
+        page,
+        &format!("Made {made}{of}; tokengauge {version}, commit {commit}. Times are UTC."),
+    )?;
+    let kept = match capsule.kept {
+        None => format!("{} has no call of this time.", capsule.store),
+        Some(kept) if kept == capsule.span => {
+            format!("The calls are from {}.", capsule.store)
+        }
+        Some(kept) => format!(
+            "The calls are from {}, which has {} to {} of this time.",
+            capsule.store,
+            written(kept.since),
+            written(kept.until)
+        ),
+    };
+    paragraph(page, &kept)
+}
+
+fn cause(page: &mut String, objective: &Objective) -> Result {
+    page.push_str("<h2>The cause</h2>\n");
+    let Some(cause) = &objective.status.cause else {
+        return paragraph(
+            page,
+            "It was not looked for when this was made: the budget of this objective does not burn.",
+        );
+    };
+    let sentence = escaped(&printable(&cause.sentence));
+    writeln!(page, "<blockquote>{sentence}</blockquote>")?;
+    let since = cause
+        .since
+        .as_deref()
+        .map_or(String::new(), |since| format!(" Bad since {since}."));
+    paragraph(
+        page,
+        &format!(
+            "Worked out {} of {} events, {} of them bad.{since}",
+            cause.at, cause.calls, cause.bad
+        ),
+    )?;
+    if cause.candidates.is_empty() {
+        return Ok(());
+    }
+    let heads = match cause.throughput {
+        Some(_) => [
+            "what",
+            "value",
+            "of the loss",
+            "of the tokens before",
+            "explains",
+        ],
+        None => ["what", "value", "of bad calls", "of all calls", "explains"],
+    };
+    let rows: Vec<[String; 5]> = cause
+        .candidates
+        .iter()
+        .map(|one| {
+            [
+                one.dimension.in_words().to_owned(),
+                printable(&one.value).into_owned(),
+                percent(one.share_of_bad),
+                percent(one.share_of_all),
+                percent(one.explained),
+            ]
+        })
+        .collect();
+    texts(page, 2, &heads, &rows)
+}
+
+/// A table of texts, of which the first columns are names.
+fn texts<const N: usize>(
+    page: &mut String,
+    named: usize,
+    heads: &[&str; N],
+    rows: &[[String; N]],
+) -> Result {
+    let rows = rows.iter().map(|row| {
+        let cells = row.iter().map(|text| Cell {
+            text,
+            below: "",
+            value: number(text),
+        });
+        cells.collect()
+    });
+    page::table(page, named, heads.iter().copied(), rows)
+}
+
+/// What a cell is sorted by: the number that it begins with.
+fn number(text: &str) -> Option<f64> {
+    text.split(' ').next()?.trim_end_matches('%').parse().ok()
+}
+
+/// With a digit behind the point where it has fewer than three before it.
+fn percent(share: f64) -> String {
+    let percent = share * 100.0;
+    let digits = usize::from(percent.abs() < 100.0);
+    format!("{percent:.digits$}%")
+}
+
+/// What is left of a budget, or by how much it is overdrawn.
+fn budget_left(left: f64) -> String {
+    match left < 0.0 {
+        true => format!("Its budget is overdrawn by {}", percent(-left)),
+        false => format!("{} of its budget is left", percent(left)),
+    }
+}
+
+/// The long window of an alert, and what of it was observed where that is less.
+fn window(alert: &Alert) -> String {
+    let long = span_text(alert.tier.long);
+    match alert.observed_seconds < alert.tier.long.as_secs_f64() {
+        true => {
+            let seen = Duration::from_secs(alert.observed_seconds as u64);
+            format!("{} of {long}", span_text(seen))
+        }
+        false => long,
+    }
+}
+
+fn burn_down(page: &mut String, objective: &Objective) -> Result {
+    let Objective { status, burn_down } = objective;
+    let left = status.budget_remaining;
+    let firing: Vec<String> = status
+        .alerts
+        .iter()
+        .filter(|alert| alert.firing)
+        .map(|alert| format!("{} over {}", alert.tier.severity.as_str(), window(alert)))
+        .collect();
+    let firing = match firing.is_empty() {
+        true => "No alert fires.".to_owned(),
+        false => format!("Fires: {}.", firing.join(", ")),
+    };
+    page.push_str("<h2>The objective</h2>\n");
+    paragraph(
+        page,
+        &format!(
+            "{}: {} for {} over {}. {}, by {} good and {} bad events. {firing}",
+            status.name,
+            status.promise,
+            percent(status.objective),
+            status.window,
+            budget_left(left),
+            status.good.round(),
+            status.bad.round()
+        ),
+    )?;
+    let points: Series = burn_down
+        .points
+        .iter()
+        .filter_map(|point| Some((instant(&point.at)?, Some(point.budget_remaining * 100.0))))
+        .collect();
+    let span = length(&points);
+    let svg = plot::lines(&[points], &[], "% left", &|at| clock(at, span));
+    figure(page, "What was left of its error budget", &[], &svg)
+}
+
+/// The time that a curve is over.
+fn length(points: &Series) -> Duration {
+    let ends = points.first().zip(points.last());
+    ends.map_or(Duration::ZERO, |((first, _), (last, _))| {
+        Duration::from_secs_f64((last - first).max(0.0))
+    })
+}
+
+/// An instant in seconds since 1970.
+fn instant(text: &str) -> Option<f64> {
+    humantime::parse_rfc3339(text).ok().map(since_1970)
+}
+
+fn curves(page: &mut String, capsule: &Capsule) -> Result {
+    let marks: Vec<f64> = capsule
+        .marks
+        .iter()
+        .filter_map(|mark| instant(&mark.time))
+        .collect();
+    let made = since_1970(capsule.made);
+    // A last point with half of its calls would look like a fall or a recovery, so it is drawn only where it is alone.
+    let of = |series: &Timeseries, value: fn(&Point) -> Option<f64>| -> Series {
+        let points = series.points.iter();
+        let points = points.filter_map(|point| Some((instant(&point.at)?, value(point))));
+        let all: Series = points.collect();
+        let over = all.iter().copied();
+        let over: Series = over
+            .filter(|(at, _)| at + series.step as f64 <= made)
+            .collect();
+        match over.iter().any(|(_, value)| value.is_some()) {
+            true => over,
+            false => all,
+        }
+    };
+    let span = length(&of(&capsule.ttft, |point| Some(point.calls as f64)));
+    let clock = |at: f64| clock(at, span);
+    let percentiles = |series: &Timeseries, unit| {
+        let lines = [
+            of(series, |point| point.p50),
+            of(series, |point| point.p10),
+            of(series, |point| point.p90),
+        ];
+        plot::lines(&lines, &marks, unit, &clock)
+    };
+    let middle = ["p50", "p10", "p90"];
+    let speeds = percentiles(&capsule.tps, "tokens/s");
+    figure(page, "Output tokens per second of a call", &middle, &speeds)?;
+    let waits = percentiles(&capsule.ttft, "seconds");
+    figure(page, "Time to first token", &middle, &waits)?;
+    let failed = |point: &Point| Some(point.errors as f64).filter(|_| point.calls > 0);
+    let lines = [
+        of(&capsule.ttft, |point| Some(point.calls as f64)),
+        of(&capsule.ttft, failed),
+    ];
+    let counts = plot::lines(&lines, &marks, "calls", &clock);
+    let title = format!("Calls that ended, and failures, in {} s", capsule.ttft.step);
+    figure(page, &title, &["calls", "failed"], &counts)
+}
+
+fn marks(page: &mut String, marks: &[Mark]) -> Result {
+    page.push_str("<h2>What happened meanwhile</h2>\n");
+    if marks.is_empty() {
+        return paragraph(
+            page,
+            "No mark is of this time: no deployment was noted, no reload, restart or alert seen.",
+        );
+    }
+    page.push_str("<ul>\n");
+    for mark in marks.iter().take(MAX_MARKS) {
+        let line = format!(
+            "{} {}: {}",
+            mark.time,
+            mark.kind.as_str().replace('_', " "),
+            mark.text
+        );
+        writeln!(page, "<li>{}</li>", escaped(&printable(&line)))?;
+    }
+    page.push_str("</ul>\n");
+    match marks.len().checked_sub(MAX_MARKS) {
+        Some(more @ 1..) => paragraph(page, &format!("and {more} later ones")),
+        _ => Ok(()),
+    }
+}
+
+fn groups(page: &mut String, capsule: &Capsule) -> Result {
+    for ((_, title), rows) in TABLES.iter().zip(&capsule.groups) {
+        writeln!(page, "<h2>{title}</h2>")?;
+        if rows.is_empty() {
+            paragraph(page, "No call.")?;
+            continue;
+        }
+        let heads = [
+            "name", "calls", "failed", "TPS p50", "TPS p10", "TTFT p50", "TTFT p95", "cost",
+        ];
+        let rows: Vec<_> = rows.iter().map(group).collect();
+        texts(page, 1, &heads, &rows)?;
+    }
+    Ok(())
+}
+
+fn group(row: &GroupRow) -> [String; 8] {
+    let rate = |value: Option<f64>| value.map_or("–".to_owned(), |value| format!("{value:.1}"));
+    [
+        printable(row.name.as_deref().unwrap_or("–")).into_owned(),
+        row.calls.to_string(),
+        row.errors.to_string(),
+        rate(row.tps.p50),
+        rate(row.tps.p10),
+        seconds(row.ttft.p50),
+        seconds(row.ttft.p95),
+        row.cost_usd
+            .map_or("–".to_owned(), |usd| format!("{usd:.4} USD")),
+    ]
+}
+
+fn seconds(value: Option<f64>) -> String {
+    value.map_or("–".to_owned(), |value| format!("{value:.3} s"))
+}
+
+fn worst_calls(page: &mut String, capsule: &Capsule) -> Result {
+    page.push_str("<h2>The worst calls</h2>\n");
+    let calls = &capsule.calls;
+    if calls.is_empty() {
+        return paragraph(page, "No call that is kept is one of them.");
+    }
+    let which = match capsule.objective {
+        Some(_) => "that spent the budget",
+        None => "of this time",
+    };
+    let cause = capsule.objective.as_ref();
+    let cause = cause.and_then(|objective| objective.status.cause.as_deref());
+    let first = match cause.and_then(named_by) {
+        Some((dimension, value)) => {
+            format!("those of {} {value} before others, ", dimension.in_words())
+        }
+        None => String::new(),
+    };
+    let chosen = format!(
+        "{} of the last {} calls {which}: {first}those that failed first, then those with most stalls, then the longest.",
+        calls.len().min(SHOWN),
+        capsule.looked_at
+    );
+    paragraph(page, &chosen)?;
+    phase_bars::key(page)?;
+    let longest = calls
+        .iter()
+        .filter_map(|call| call.seconds.duration)
+        .fold(0.0, f64::max);
+    page.push_str(
+        "<div class=\"wide\" role=\"region\" aria-label=\"The worst calls\" tabindex=\"0\"><table><thead><tr><th class=\"name\" scope=\"col\">call</th>\
+         <th class=\"name\" scope=\"col\">agent and model</th><th class=\"name\" scope=\"col\">upstream</th>\
+         <th class=\"name\" scope=\"col\">ended</th><th scope=\"col\">TTFT</th><th scope=\"col\">TPS</th>\
+         <th scope=\"col\">longest gap</th><th scope=\"col\">took</th><th class=\"name\" scope=\"col\">phases</th></tr></thead><tbody>\n",
+    );
+    for call in calls {
+        row(page, call, longest)?;
+    }
+    page.push_str("</tbody></table></div>\n");
+    Ok(())
+}
+
+fn row(page: &mut String, call: &CallRecord, longest: f64) -> Result {
+    let name = [call.agent.as_deref(), model_of(call)];
+    let name = name.into_iter().flatten().collect::<Vec<_>>().join(" · ");
+    let error = call
+        .error_type
+        .as_deref()
+        .map_or(String::new(), |error| format!(": {error}"));
+    let ended = format!("{}{error}", call.outcome.as_str().replace('_', " "));
+    let class = if call.outcome.is_failure() {
+        " bad"
+    } else {
+        ""
+    };
+    let shown = |text: &str| escaped(&printable(text));
+    let tps = call
+        .tps
+        .output
+        .map_or("–".to_owned(), |tps| format!("{tps:.1}"));
+    writeln!(
+        page,
+        "<tr><td class=\"name\">{}<small>{}</small></td><td class=\"name\">{}</td><td class=\"name\">{}</td>\
+         <td class=\"name{class}\">{}</td><td>{}</td><td>{tps}</td><td>{}</td><td>{}</td><td class=\"name\">{}</td></tr>",
+        shown(&call.started_at),
+        shown(&call.id),
+        shown(&name),
+        shown(&call.upstream),
+        shown(&ended),
+        seconds(call.seconds.ttft),
+        seconds(call.seconds.longest_gap),
+        seconds(call.seconds.duration),
+        phase_bars::bar(&phases(call, 0.0), longest)
+    )
+}
+
+fn runaways(page: &mut String, capsule: &Capsule) -> Result {
+    if capsule.runaways.is_empty() {
+        return Ok(());
+    }
+    page.push_str("<h2>Sessions that ran away when this was made</h2>\n<ul>\n");
+    for one in &capsule.runaways {
+        writeln!(page, "<li>{}</li>", escaped(&printable(&one.in_words())))?;
+    }
+    page.push_str("</ul>\n");
+    Ok(())
+}
+
+fn configuration_in_force(page: &mut String, configuration: &Configuration, span: &Span) -> Result {
+    let Configuration {
+        text,
+        digest,
+        origin,
+        last_change,
+    } = configuration;
+    page.push_str("<h2>The configuration</h2>\n");
+    let changed = match last_change {
+        None => "No change of it is known.".to_owned(),
+        Some(mark) => {
+            let after = instant(&mark.time).is_some_and(|at| at >= since_1970(span.until));
+            let after = if after {
+                ", after the time that this is of"
+            } else {
+                ""
+            };
+            format!("Its last change: {}{after} ({}).", mark.time, mark.text)
+        }
+    };
+    paragraph(
+        page,
+        &format!(
+            "{digest}, from {origin}, was in force when this was made. {changed} Comments are left out, and what may be a secret is hidden."
+        ),
+    )?;
+    // On paper, too: what is folded together is not printed.
+    writeln!(
+        page,
+        "<pre class=\"text\" role=\"region\" aria-label=\"Its text\" tabindex=\"0\">{}</pre>",
+        escaped(text)
+    )
+}
+
+fn commands(page: &mut String, capsule: &Capsule) -> Result {
+    let Span { since, until } = capsule.span;
+    let span = format!("since={}&until={}", written(since), written(until));
+    let process = capsule.process.as_ref();
+    let address = process.map_or("http://ADDRESS", |process| process.url.as_str());
+    let report = format!(
+        "tokengauge report --admin {address} --since {} --until {} --by",
+        written(since),
+        written(until)
+    );
+    let curl = |asked: &str| format!("curl -s '{address}/api/v1/{asked}'");
+    let mut lines = vec![
+        format!("{report} upstream"),
+        format!("{report} model,agent"),
+        curl(&format!("calls?outcome=failed&{span}&limit=20")),
+    ];
+    let mut slo = String::new();
+    if let Some(objective) = &capsule.objective {
+        let name = &objective.status.name;
+        slo = format!(" --slo '{}'", name.replace('\'', "'\\''"));
+        let encoded: String = form_urlencoded::byte_serialize(name.as_bytes()).collect();
+        lines.insert(0, format!("tokengauge slo status --admin {address}"));
+        lines.push(curl(&format!("calls?slo={encoded}&{span}&limit=20")));
+    }
+    if let Some(call) = capsule.calls.first() {
+        lines.push(curl(&format!("calls/{}", call.id)));
+    }
+    lines.push(format!(
+        "tokengauge capsule{slo} --admin {address} --since {} --until {} -o again.html",
+        written(since),
+        written(until)
+    ));
+    page.push_str("<h2>To look again</h2>\n");
+    let which = match process {
+        Some(_) => "",
+        None => "ADDRESS is where the proxy's operators connect, 127.0.0.1:9464 by default. ",
+    };
+    let kept = match capsule.store {
+        MEMORY => {
+            "The proxy keeps its last calls alone, in memory: ask soon, or configure a ledger."
+        }
+        _ => "Calls are there for as long as the ledger keeps them.",
+    };
+    paragraph(page, &format!("{which}{kept}"))?;
+    writeln!(page, "<pre>{}</pre>", escaped(&printable_lines(&lines)))
+}
+
+/// Each line without control characters.
+fn printable_lines(lines: &[String]) -> String {
+    let lines: Vec<_> = lines
+        .iter()
+        .map(|line| printable(line).into_owned())
+        .collect();
+    lines.join("\n")
+}

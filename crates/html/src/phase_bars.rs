@@ -1,0 +1,46 @@
+//! The phases of calls as bars, in HTML files that are written.
+
+use std::fmt::{Result, Write};
+use tokengauge_store::query::{Phase, PhaseName};
+
+/// The style sheet of the bars, beside that of all pages.
+pub const STYLE: &str = "\
+.lane{position:relative;display:block;height:.9rem;min-width:14rem;background:color-mix(in srgb,var(--grid) 40%,transparent)}\
+.lane i{position:absolute;top:0;bottom:0;min-width:1px;print-color-adjust:exact;-webkit-print-color-adjust:exact}\
+.phase{display:inline-block;width:.8rem;height:.8rem;border-radius:2px;margin:0 .3rem 0 .8rem;\
+print-color-adjust:exact;-webkit-print-color-adjust:exact}\
+.connect,.upload{background:#8a8f98}.queue{background:#b3661c}.prefill{background:#c9a227}.reasoning{background:#7a5cc2}\
+.answer{background:#2f7fbf}.other{background:#5a6270}.bad{font-weight:600}\
+@media print{.lane{min-width:30mm}}";
+
+/// What the colours are.
+pub fn key(page: &mut String) -> Result {
+    let all = [
+        ("connect", "connect and upload"),
+        ("queue", "queue"),
+        ("prefill", "until the first token"),
+        ("reasoning", "reasoning"),
+        ("answer", "answer"),
+        ("other", "other"),
+    ];
+    let keys = all.map(|(class, name)| format!("<b class=\"phase {class}\"></b>{name}"));
+    writeln!(page, "<p class=\"key\">{}</p>", keys.concat())
+}
+
+/// Phases as a bar, of which the whole width is `length` seconds.
+pub fn bar(phases: &[Phase], length: f64) -> String {
+    let at = |seconds: f64| 100.0 * seconds / length.max(1e-9);
+    let bars = phases.iter().map(|phase| {
+        let class = class(phase.name);
+        let (left, width) = (at(phase.start), at(phase.end - phase.start));
+        let title = format!("{class} {:.3} s", phase.end - phase.start);
+        format!(
+            "<i class=\"{class}\" title=\"{title}\" style=\"left:{left:.2}%;width:{width:.2}%\"></i>"
+        )
+    });
+    format!("<span class=\"lane\">{}</span>", bars.collect::<String>())
+}
+
+fn class(phase: PhaseName) -> &'static str {
+    phase.into()
+}
