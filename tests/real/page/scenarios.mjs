@@ -311,6 +311,10 @@ async function marks(world) {
   }, middle);
   assert.ok(drawn > 0.95, `${drawn} of the height is drawn`);
   assert.match(await page.locator("#tps .plot").getAttribute("aria-label"), /2 marks in this window/);
+  // A plot without a point says so, and what marks there are.
+  await choose(page, "outcome", "failed");
+  await until("no point", async () => /nothing in this window\. 2 marks in this window/.test(await page.locator("#tps .plot").getAttribute("aria-label")));
+  await choose(page, "outcome", "");
   await page.locator("#tps summary").click();
   await until("both in the list", async () => (await page.locator("#tps .marks li").count()) === 2);
   await choose(page, "model", "gpt-4.1");
