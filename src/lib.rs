@@ -8,7 +8,6 @@
 //!   main.rs            command line → run → exit code
 //!   cli.rs, cli/       the commands and their help
 //!   command/           one file per command: puts the crates together
-//!   output.rs          what commands write for people
 //! crates/
 //!   config/            the file as written → settings as used; what may change while running
 //!   core/              the words that all share: call record, observer, memory, throughput
@@ -33,6 +32,7 @@
 //!   fleet/             many processes as one: their calls from a store, their streams
 //!   html/              HTML files: pages of figures, plots, an incident in one file
 //!   inject/            sidecars into pods and manifests
+//!   process/           the running process: sockets, files, reloads, the end
 //!   sim/               a simulated backend with a known truth; a feature of the program
 //!   test-support/      what tests and benchmarks share
 //! ```
@@ -46,48 +46,6 @@
 
 pub mod cli;
 pub mod command;
-mod output;
 
 pub use command::run;
-/// Why a command fails; each variant has an exit code of its own in `main`.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The operator's configuration cannot be used; the text names line and key.
-    #[error("{0}")]
-    Configuration(String),
-    /// Something failed while running; the text says what and what to do.
-    #[error("tokengauge: {0}")]
-    Failed(String),
-    /// The command was done except for a part, which the text names.
-    #[error("tokengauge: {0}")]
-    LeftOut(String),
-    /// The command was done, and what it looks for is there.
-    #[error("tokengauge: {0}")]
-    Found(String),
-    /// The command was done, and what it was asked is not known yet.
-    #[error("tokengauge: {0}")]
-    Undecided(String),
-    /// An address cannot be listened on: another configuration would not help. The text says
-    /// which, why and what to do.
-    #[error("tokengauge: {0}")]
-    Address(String),
-    /// Work was stopped by a signal before its end; what was done until then is written.
-    #[error("tokengauge: {0}")]
-    Interrupted(String),
-    /// Standard output was closed by its reader, as by `| head -1`: there is nothing more to do.
-    #[error("tokengauge: nobody reads standard output")]
-    OutputClosed,
-}
-
-impl Error {
-    /// Prints the error on standard error, without control characters.
-    pub fn print(&self) {
-        output::note(&self.to_string());
-    }
-}
-
-impl From<tokengauge_config::Invalid> for Error {
-    fn from(invalid: tokengauge_config::Invalid) -> Self {
-        Error::Configuration(invalid.to_string())
-    }
-}
+pub use tokengauge_process::Error;

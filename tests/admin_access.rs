@@ -5,7 +5,7 @@ use serde_json::Value;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
-use tokengauge_admin::{self as admin, Access, Admin, AdminRuntime};
+use tokengauge_admin::{self as admin, Access, AdminRuntime, Services};
 use tokengauge_config::{
     self as config, ClientTls, Config, Measure, Protocol, Secret, ServerTls, Token,
 };
@@ -299,7 +299,7 @@ fn metrics_are_answered_while_every_traffic_thread_is_taken() {
     let admin_runtime = AdminRuntime::start().expect("a thread");
     let bench = Bench::default();
     let measure = Measure::default();
-    let state = Admin {
+    let state = Services {
         slos: Slos::new(&[], &measure, Instant::now(), SystemTime::now()),
         meter: Arc::clone(&bench.meter),
         recent: Arc::clone(&bench.recent),

@@ -5,7 +5,7 @@ use serde_json::Value;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
-use tokengauge_admin::{self as admin, Access, Admin, EventBus, Readiness};
+use tokengauge_admin::{self as admin, Access, EventBus, Readiness, Services};
 use tokengauge_config::{Config, Measure};
 use tokengauge_core::observer::End;
 use tokengauge_meter::{RecentCalls, Subscriber};
@@ -76,7 +76,7 @@ impl Server {
         let readiness = Arc::new(Readiness::default());
         let measure = Measure::default();
         let slos = Slos::new(&config.slos, &measure, Instant::now(), SystemTime::now());
-        let state = Admin {
+        let state = Services {
             slos,
             meter: Arc::clone(&bench.meter),
             recent,

@@ -9,7 +9,7 @@ use hyper_util::service::TowerToHyperService;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
-use tokengauge_admin::{Admin, EventBus, router};
+use tokengauge_admin::{EventBus, Services, router};
 use tokengauge_config::Measure;
 use tokengauge_meter::{Meter, RecentCalls};
 use tokengauge_slo::Slos;
@@ -20,7 +20,7 @@ use tokengauge_test_support::records::Records;
 use tokio::runtime::Runtime;
 
 thread_local! {
-    static API: (Runtime, [Admin; 2]) = (super::proxy::runtime(), [admin(None), admin(ledger())]);
+    static API: (Runtime, [Services; 2]) = (super::proxy::runtime(), [admin(None), admin(ledger())]);
 }
 
 pub fn run(input: &[u8]) {
@@ -71,12 +71,12 @@ fn ledger() -> Option<Arc<Reader>> {
     Some(Reader::new(&path, Instant::now))
 }
 
-fn admin(ledger: Option<Arc<Reader>>) -> Admin {
+fn admin(ledger: Option<Arc<Reader>>) -> Services {
     let measure = Measure::default();
     let prometheus = Prometheus::new(&[], &measure);
     let recent = RecentCalls::new(50);
     let slos = Slos::new(&[], &measure, Instant::now(), SystemTime::now());
-    Admin {
+    Services {
         slos,
         meter: Meter::new(measure, vec![prometheus.clone(), recent.clone()]),
         recent,

@@ -2,8 +2,8 @@
 
 use crate::Error;
 use crate::cli::{AuditCommand, VerifyArgs};
-use crate::output;
 use tokengauge_files::audit;
+use tokengauge_process::output;
 
 pub(super) fn audit(command: &AuditCommand) -> Result<(), Error> {
     match command {

@@ -1,8 +1,8 @@
 //! `tokengauge capsule`: an incident as one HTML file.
 
 use super::api_client::{self, Proxy};
+use crate::Error;
 use crate::cli::{COMMIT, CapsuleArgs, When};
-use crate::{Error, output};
 use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
@@ -10,6 +10,7 @@ use tokengauge_admin::capsule_of_ledger;
 use tokengauge_core::time::rfc3339_seconds;
 use tokengauge_files::private as private_file;
 use tokengauge_html::capsule::{Configuration, Span};
+use tokengauge_process::output;
 use tokengauge_store::ledger::Reader;
 
 /// The span of a ledger's calls, where nobody names one.

@@ -2,8 +2,8 @@
 
 use crate::Error;
 use crate::cli::ConfigCommand;
-use crate::output;
 use tokengauge_config::{json_schema, reference};
+use tokengauge_process::output;
 
 pub(super) fn config(command: ConfigCommand) -> Result<(), Error> {
     match command {

@@ -3,11 +3,11 @@
 use super::progress::{Counted, Progress};
 use crate::Error;
 use crate::cli::ExportArgs;
-use crate::output;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 use tokengauge_files::private as private_file;
+use tokengauge_process::output;
 use tokengauge_store::ledger::{ExportError, ExportOptions, FileFormat, Reader, export as write};
 
 /// How long a single query may take, on a slow disk.

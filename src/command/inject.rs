@@ -3,7 +3,6 @@
 
 use crate::Error;
 use crate::cli::{InjectArgs, InjectSettings, InjectorArgs};
-use crate::output;
 use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
@@ -13,6 +12,7 @@ use tokengauge_inject::review::{Injector, router};
 use tokengauge_inject::{InjectBy, Settings};
 use tokengauge_net::address;
 use tokengauge_net::tls::Acceptor;
+use tokengauge_process::output;
 use tokengauge_proxy::Shutdown;
 use tokio::net::TcpListener;
 
@@ -109,7 +109,7 @@ pub(super) async fn injector(args: InjectorArgs) -> Result<(), Error> {
         .map_err(|error| Error::Failed(error.to_string()))?;
     output::note(&format!("listening on {address}"));
     let shutdown = Shutdown::new();
-    super::signals::watch(shutdown.clone())?;
+    tokengauge_process::signals::watch(shutdown.clone())?;
     let service = router(Injector::new(settings));
     let acceptor = Some(Arc::new(acceptor));
     let ended = async move {

@@ -1,8 +1,8 @@
 //! `tokengauge key-hash`: the digests that stand for keys in the configuration and in records.
 
 use crate::Error;
-use crate::output;
 use std::io::{BufRead, BufReader, IsTerminal, Read};
+use tokengauge_process::output;
 
 /// Bytes of all keys at most.
 const MAX_BYTES: u64 = 1 << 20;

@@ -1,8 +1,8 @@
 //! The process's own log: for people on a terminal, JSON lines otherwise.
 
-use crate::output::printable;
 use std::io::IsTerminal;
 use std::panic::{PanicHookInfo, set_hook};
+use tokengauge_process::output::printable;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::field::MakeExt;
 use tracing_subscriber::filter::LevelFilter;

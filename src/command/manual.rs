@@ -2,8 +2,8 @@
 
 use crate::Error;
 use crate::cli::{self, CompletionsArgs, ManArgs};
-use crate::output;
 use clap_mangen::Man;
+use tokengauge_process::output;
 
 /// The program's name.
 const NAME: &str = "tokengauge";

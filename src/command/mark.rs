@@ -3,10 +3,10 @@
 use super::api_client::{self, Proxy};
 use crate::Error;
 use crate::cli::MarkArgs;
-use crate::output;
 use serde_json::json;
 use std::time::SystemTime;
 use tokengauge_core::time::rfc3339_millis;
+use tokengauge_process::output;
 use tokengauge_store::query::Mark;
 
 pub(super) fn mark(args: &MarkArgs) -> Result<(), Error> {

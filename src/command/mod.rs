@@ -12,57 +12,38 @@ mod dashboards;
 mod demo;
 mod drift;
 mod export;
-mod fallback;
-mod fd_limit;
 mod fleet;
 mod gate;
 mod inject;
 mod key_hash;
-mod ledger;
 mod logging;
 mod manual;
 mod mark;
-mod marks;
 mod measured_by;
 mod metrics;
-mod notify;
-mod objectives;
-mod operators;
-mod page_link;
 mod pause;
-mod periodic;
 mod probe;
 mod progress;
 mod prometheus;
-mod quota_store;
-mod reload;
-mod reload_status;
 mod replay;
 mod report;
 mod rules;
 mod run;
-mod running_proxy;
-mod scrape_hooks;
-mod serve;
 mod session;
-mod signals;
 #[cfg(feature = "sim")]
 mod sim;
 mod sink;
-mod sinks;
 mod slo;
-mod spending;
 mod store;
-mod threads;
 mod top;
 
 use crate::Error;
 use crate::cli::{Cli, Command, ConfigArgs};
-use crate::output;
 use std::path::Path;
 use std::time::SystemTime;
 use tokengauge_config::environment::ADMIN_TOKEN;
 use tokengauge_config::{self as config, Config, Secret, Token};
+use tokengauge_process::output;
 use tracing_subscriber::filter::LevelFilter;
 
 /// The configuration file where no option names one.
@@ -74,7 +55,7 @@ pub fn run(cli: Cli) -> Result<(), Error> {
     match command {
         Command::Run(args) => {
             logging::start(LevelFilter::INFO);
-            threads::forward(|runtimes| run::run(args, runtimes))
+            tokengauge_process::threads::forward(|runtimes| run::run(args, runtimes))
         }
         // A line per call, or per failure that is rehearsed, would scroll the demo's own output away.
         #[cfg(feature = "sim")]
@@ -124,7 +105,7 @@ fn serving(
     command: impl Future<Output = Result<(), Error>>,
 ) -> Result<(), Error> {
     logging::start(level);
-    threads::serve(command)
+    tokengauge_process::threads::serve(command)
 }
 
 /// From when on and before when, if the one is before the other.

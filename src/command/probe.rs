@@ -2,13 +2,13 @@
 
 use crate::Error;
 use crate::cli::ProbeArgs;
-use crate::output;
 use bytes::Bytes;
 use http::{Request, Uri};
 use std::io;
 use std::time::{Duration, Instant};
 use tokengauge_config::ClientTls;
 use tokengauge_net::client::fetch_with;
+use tokengauge_process::output;
 use tokio::net::TcpStream;
 
 /// How long one attempt may take.

@@ -5,7 +5,6 @@ mod recording;
 use super::progress::Progress;
 use crate::Error;
 use crate::cli::ReplayArgs;
-use crate::output;
 use parking_lot::Mutex;
 use recording::{Pace, Recording};
 use std::io::Write;
@@ -15,6 +14,7 @@ use tokengauge_config::Measure;
 use tokengauge_core::call::CallRecord;
 use tokengauge_core::observer::{CallStart, End, Frame, Observer};
 use tokengauge_meter::{FinishedCall, Meter, Subscriber};
+use tokengauge_process::output;
 
 /// How long one recording may take.
 const TIMEOUT: Duration = Duration::from_secs(60);

@@ -2,8 +2,8 @@
 
 use crate::Error;
 use crate::cli::{RulesArgs, RulesFormat};
-use crate::output;
 use tokengauge_config::Config;
+use tokengauge_process::output;
 use tokengauge_slo::rules::{self, RulesContext, yaml};
 
 pub(super) fn rules(args: &RulesArgs) -> Result<String, Error> {

@@ -1,22 +1,22 @@
 //! `tokengauge run`: the proxy.
 
 use super::DEFAULT_FILE;
-use super::fallback::{self, Fallback};
-use super::reload::Source;
-use super::serve::Proxy;
 use crate::Error;
-use crate::cli::RunArgs;
+use crate::cli::{COMMIT, RunArgs};
 use std::path::PathBuf;
 use std::sync::Arc;
 use tokengauge_config::environment::{AGENT, COST_CENTER, TEAM, TENANT};
 use tokengauge_config::{Config, DEFAULT_ADMIN, DEFAULT_LISTEN, Listener};
 use tokengauge_core::payer::Payer;
 use tokengauge_meter::attribution::{PayerRules, payer_name};
+use tokengauge_process::fallback::{self, Fallback};
+use tokengauge_process::reload::Source;
+use tokengauge_process::serve::Proxy;
 use tokengauge_proxy::TrafficRuntimes;
 
 pub(super) async fn run(args: RunArgs, runtimes: TrafficRuntimes) -> Result<(), Error> {
     let (proxy, fallback) = bind(&args, &runtimes).await?;
-    super::signals::watch(proxy.shutdown())?;
+    tokengauge_process::signals::watch(proxy.shutdown())?;
     let configuration = proxy.config().origin.clone();
     let proxy = proxy.reloads(source(args)?.instead_of(fallback));
     tracing::info!(configuration, "started");
@@ -31,7 +31,7 @@ type FallbackInUse = Option<(Fallback, String)>;
 async fn bind(args: &RunArgs, runtimes: &TrafficRuntimes) -> Result<(Proxy, FallbackInUse), Error> {
     let call_log = args.call_log.as_deref();
     let refused = match config(args) {
-        Ok(config) => match Proxy::bind(config, call_log, runtimes).await {
+        Ok(config) => match Proxy::bind(config, call_log, runtimes, COMMIT).await {
             Ok(proxy) => return Ok((proxy, None)),
             Err(error @ Error::Address(_)) => return Err(error),
             Err(error) => error,
@@ -45,7 +45,7 @@ async fn bind(args: &RunArgs, runtimes: &TrafficRuntimes) -> Result<(Proxy, Fall
     let config = fallback.config();
     let running = fallback::running(&config);
     let reason = refused.to_string();
-    let proxy = Proxy::bind(config, call_log, runtimes).await?;
+    let proxy = Proxy::bind(config, call_log, runtimes, COMMIT).await?;
     fallback.log(&reason, running);
     Ok((proxy, Some((fallback, reason))))
 }

@@ -2,8 +2,8 @@
 
 use crate::Error;
 use crate::cli::SimArgs;
-use crate::output;
 use tokengauge_net::address;
+use tokengauge_process::output;
 use tokengauge_proxy::Shutdown;
 use tokengauge_sim::{Profile, Setup, Simulator};
 use tokio::net::TcpListener;
@@ -26,7 +26,7 @@ pub(super) async fn sim(args: SimArgs) -> Result<(), Error> {
         .local_addr()
         .map_err(|error| Error::Failed(error.to_string()))?;
     let shutdown = Shutdown::new();
-    super::signals::watch(shutdown.clone())?;
+    tokengauge_process::signals::watch(shutdown.clone())?;
     output::note(&format!("listening on {address}"));
     simulator
         .serve(listener, async move { shutdown.drain_started().await })

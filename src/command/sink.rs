@@ -1,14 +1,14 @@
 //! `tokengauge sink`: tables, state and replays of sinks.
 
 use super::api_client::{self, Proxy};
-use super::sinks::origin;
 use crate::Error;
 use crate::cli::{DdlArgs, SinkCommand, SinkReplayArgs, SinkStatusArgs};
-use crate::output::{self, printable};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
+use tokengauge_process::output::{self, printable};
+use tokengauge_process::sinks::origin;
 use tokengauge_sink::clickhouse::{ClickHouse, add_columns, create_table};
 use tokengauge_sink::{
     AnySink, ClickHouseSettings, Kind, Location, Replayed, SinkSettings, replay,

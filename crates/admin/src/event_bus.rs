@@ -2,7 +2,7 @@
 //! every five seconds. A listener that does not keep up loses events and gets their number;
 //! nothing waits for it.
 
-use super::Admin;
+use super::Services;
 use super::api::{slos_now, streams_now};
 use super::fair_shares::{FairShares, Share};
 use super::server::Source;
@@ -146,14 +146,14 @@ impl Subscriber for EventBus {
 }
 
 /// The events with the present state, for a new listener.
-pub(super) fn present(admin: &Admin) -> Vec<Event> {
+pub(super) fn present(admin: &Services) -> Vec<Event> {
     let streams = Event::new("streams", &streams_now(admin));
     let slos = Event::new("slos", &slos_now(admin));
     streams.into_iter().chain(slos).collect()
 }
 
 /// Publishes the present state every second, for as long as it is polled.
-pub(super) async fn tick(admin: Admin) {
+pub(super) async fn tick(admin: Services) {
     let mut ticks = interval(STREAMS_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     for number in 0_u64.. {

@@ -1,6 +1,6 @@
 //! The health checks: liveness, and readiness for traffic.
 
-use super::Admin;
+use super::Services;
 use arc_swap::ArcSwap;
 use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
@@ -98,7 +98,7 @@ pub(super) async fn live() -> &'static str {
 /// no condition for traffic. The reason for
 /// a refusal is only logged, since it may quote the configuration.
 pub(super) async fn ready(
-    State(admin): State<Admin>,
+    State(admin): State<Services>,
     RawQuery(query): RawQuery,
 ) -> (StatusCode, String) {
     let readiness = &admin.readiness;

@@ -60,9 +60,9 @@ pub use runbooks::PATH as RUNBOOKS;
 pub use runtime::AdminRuntime;
 pub use server::{Slots, Source, serve as serve_router};
 
-/// The state that the admin address reports.
+/// The services of a process that its parts share: what measures, keeps, judges and tells.
 #[derive(Clone)]
-pub struct Admin {
+pub struct Services {
     /// The calls in progress.
     pub meter: Arc<Meter>,
     /// The last finished calls.
@@ -126,7 +126,7 @@ impl From<TcpListener> for Listeners {
 /// Serves `listeners` until `shutdown` completes; `access` decides who may read what.
 pub async fn serve(
     listeners: impl Into<Listeners>,
-    admin: Admin,
+    admin: Services,
     access: Access,
     shutdown: impl Future<Output = ()>,
 ) {
@@ -205,7 +205,7 @@ fn count_connections(prometheus: &Prometheus, slots: [&Arc<Slots>; 2]) {
 }
 
 /// The router of the admin address, without access control.
-pub fn router(admin: Admin) -> Router {
+pub fn router(admin: Services) -> Router {
     let views = page::VIEWS.into_iter();
     let views = views.fold(Router::new(), |views, path| {
         views.route(path, get(page::view))

@@ -2,7 +2,7 @@
 
 use super::accept::Exposition;
 use super::access::{self, Guard};
-use super::{Admin, accept, api, blocking, health, only_get};
+use super::{Services, accept, api, blocking, health, only_get};
 use axum::Router;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
@@ -19,7 +19,7 @@ use tokengauge_core::background::Pauses;
 pub(super) const METRICS: &str = "/metrics";
 
 /// The router of the metrics address: health and `/metrics`.
-pub(super) fn router(admin: Admin, gate: &Arc<blocking::HandlerLimits>, guard: Guard) -> Router {
+pub(super) fn router(admin: Services, gate: &Arc<blocking::HandlerLimits>, guard: Guard) -> Router {
     Router::new()
         .route(health::LIVE, get(health::live))
         .route(health::READY, get(health::ready))
@@ -37,7 +37,7 @@ pub(super) fn router(admin: Admin, gate: &Arc<blocking::HandlerLimits>, guard: G
         .with_state(admin)
 }
 
-pub(super) async fn metrics(State(admin): State<Admin>, headers: HeaderMap) -> Response {
+pub(super) async fn metrics(State(admin): State<Services>, headers: HeaderMap) -> Response {
     let exposition = accept::exposition(&headers);
     let now = (admin.clock)();
     let stats = admin.meter.stats(now);

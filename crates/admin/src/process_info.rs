@@ -1,6 +1,6 @@
 //! Version, listeners, routes and settings of the process, for the live page.
 
-use super::Admin;
+use super::Services;
 use super::api::QueryParams;
 use axum::Json;
 use axum::extract::{RawQuery, State};
@@ -188,7 +188,7 @@ pub(crate) struct Now<'a> {
     ready: bool,
 }
 
-pub(super) async fn about(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Response {
+pub(super) async fn about(State(admin): State<Services>, RawQuery(query): RawQuery) -> Response {
     if let Err(problem) = QueryParams::of(query.as_deref(), &[]) {
         return problem.into_response();
     }

@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 use tokengauge_core::call::CallRecord;
 use tokengauge_experiments::{Group, Stratum, Sums};
 use tokengauge_slo::{Finished, Verdict, judge};
+use tokengauge_store::ledger::{QueryError, Reader};
 use tokengauge_store::query::{CallUnitQuery, CallUnits, Filter, Page, Paging, UnitKind};
 
 /// The number of calls of one side that are read, roughly. If there are more, the calls of one session in two, four and so on
@@ -37,6 +38,18 @@ pub trait Calls {
     ///
     /// When the store cannot be read.
     fn page(&self, filter: &Filter, paging: &Paging) -> Result<Page<CallRecord>, Self::Error>;
+}
+
+impl Calls for Reader {
+    type Error = QueryError;
+
+    fn units(&self, query: &CallUnitQuery) -> Result<CallUnits, QueryError> {
+        self.call_units(query)
+    }
+
+    fn page(&self, filter: &Filter, paging: &Paging) -> Result<Page<CallRecord>, QueryError> {
+        self.calls(filter, paging)
+    }
 }
 
 /// Both sides, over the same time.

@@ -1,18 +1,16 @@
 //! `tokengauge ab`: compares the variants of an experiment.
 
 mod table;
-mod watch;
 
 pub(super) use table::{markdown, table};
-pub(super) use watch::start;
 
 use super::api_client::{self, Proxy};
 use crate::Error;
 use crate::cli::{AbArgs, AbFormat, AbUnit};
-use crate::output;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 use tokengauge_experiments::{Experiment, Observed, Report, Rules, judge};
+use tokengauge_process::output;
 use tokengauge_store::ledger::Reader;
 use tokengauge_store::query::{Threshold, UnitKind, UnitQuery};
 

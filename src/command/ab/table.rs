@@ -1,9 +1,9 @@
 //! The comparison as a table for terminals, and in Markdown.
 
-use crate::output::{markdown as escaped, printable};
 use std::fmt::Write;
 use tokengauge_experiments::words::{noun, percent, signed};
 use tokengauge_experiments::{ArmComparison, Metric, MetricReport, Report};
+use tokengauge_process::output::{markdown as escaped, printable};
 
 const HEADS: [&str; 6] = [
     "metric",

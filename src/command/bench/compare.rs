@@ -3,11 +3,11 @@
 use super::write;
 use crate::Error;
 use crate::cli::{BenchArgs, BenchFormat};
-use crate::output;
 use std::path::Path;
 use tokengauge_bench::Results;
 use tokengauge_bench::compare::Comparison;
 use tokengauge_bench::results::SCHEMA_VERSION;
+use tokengauge_process::output;
 
 pub(super) fn compare(old: &Path, new: &Path, args: &BenchArgs) -> Result<(), Error> {
     if let Some(file) = args.output.first() {

@@ -10,12 +10,12 @@ mod write;
 
 use crate::Error;
 use crate::cli::BenchArgs;
-use crate::output;
 use tokengauge_bench::Results;
 use tokengauge_bench::level::LevelResult;
 use tokengauge_bench::load::MAX_IN_FLIGHT;
 use tokengauge_bench::results::NoHighest;
 use tokengauge_bench::run::Levels;
+use tokengauge_process::output;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
@@ -32,7 +32,7 @@ pub(super) fn bench(args: &BenchArgs) -> Result<(), Error> {
     }
     let plan = plan::plan(args)?;
     let searches = matches!(plan.levels, Levels::Search(_));
-    super::fd_limit::raise(MAX_IN_FLIGHT, 1);
+    tokengauge_process::fd_limit::raise(MAX_IN_FLIGHT, 1);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()

@@ -1,9 +1,9 @@
 //! How far a benchmark is, on standard error: one line that changes on a terminal, else a line a trial.
 
-use crate::output;
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
 use tokengauge_bench::run::Progress;
+use tokengauge_process::output;
 
 /// What was shown last.
 pub(super) struct Shown {

@@ -3,10 +3,10 @@
 use super::html;
 use crate::Error;
 use crate::cli::{BenchArgs, BenchFormat};
-use crate::output;
 use std::path::{Path, PathBuf};
 use tokengauge_bench::junit::junit;
 use tokengauge_bench::{Results, text};
+use tokengauge_process::output;
 
 /// The form of a file, by its extension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

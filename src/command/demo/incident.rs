@@ -4,7 +4,6 @@
 use super::Backend;
 use crate::Error;
 use crate::cli::DemoIncident;
-use crate::output::{self, printable};
 use axum::Router;
 use axum::body::Bytes;
 use axum::http::StatusCode;
@@ -13,6 +12,7 @@ use serde::Deserialize;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
+use tokengauge_process::output::{self, printable};
 use tokengauge_proxy::Shutdown;
 use tokengauge_sim::Simulator;
 use tokio::net::TcpListener;

@@ -2,14 +2,14 @@
 
 mod incident;
 
-use super::serve::Proxy;
 use crate::Error;
-use crate::cli::DemoArgs;
-use crate::output;
+use crate::cli::{COMMIT, DemoArgs};
 use std::fmt::Write;
 use std::net::SocketAddr;
 use std::time::Duration;
 use tokengauge_config::{self as config, Config};
+use tokengauge_process::output;
+use tokengauge_process::serve::Proxy;
 use tokengauge_proxy::{Shutdown, TrafficRuntimes};
 use tokengauge_sim::{Profile, Simulator, agents};
 use tokio::net::TcpListener;
@@ -78,10 +78,11 @@ pub(super) async fn demo(args: DemoArgs) -> Result<(), Error> {
         config,
         args.call_log.as_deref(),
         &TrafficRuntimes::current(),
+        COMMIT,
     )
     .await?;
     let shutdown = proxy.shutdown();
-    super::signals::watch(shutdown.clone())?;
+    tokengauge_process::signals::watch(shutdown.clone())?;
     let admin = proxy.admin_address().unwrap_or(args.admin);
     let folder = proxy.config().state_dir.as_ref();
     let scheme = if proxy.config().admin.tls.is_some() {

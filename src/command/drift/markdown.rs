@@ -1,9 +1,9 @@
 //! What has changed, for people: a sentence for each series, and a table of its signals.
 
-use crate::output::markdown;
 use std::fmt::Write;
 use tokengauge_admin::Drifts;
 use tokengauge_drift::{Entry, Figures, Series, SignalDrift, Why};
+use tokengauge_process::output::markdown;
 
 pub(super) fn page(answer: &Drifts) -> String {
     let mut page = String::new();

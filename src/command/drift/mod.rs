@@ -1,19 +1,17 @@
 //! `tokengauge drift`, and the evaluation in the background of a running proxy.
 
 mod markdown;
-mod watch;
 
 use tokengauge_core::time::rfc3339_seconds;
-pub(super) use watch::start;
 
 use super::api_client::{self, Proxy};
 use crate::Error;
 use crate::cli::{DriftArgs, DriftFormat};
-use crate::output;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 use tokengauge_admin::Drifts;
 use tokengauge_drift::{Entry, Settings, State, evaluate};
+use tokengauge_process::output;
 use tokengauge_store::ledger::Reader;
 
 /// How long a single query may take, on a slow disk.

@@ -3,22 +3,22 @@
 mod metrics;
 mod prometheus;
 
-use super::operators::{self, Operators};
 use crate::Error;
 use crate::cli::{COMMIT, FleetArgs};
-use crate::output;
 use arc_swap::ArcSwap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 use tempfile::TempDir;
-use tokengauge_admin::{Admin, EventBus, ProcessInfo};
+use tokengauge_admin::{EventBus, ProcessInfo, Services};
 use tokengauge_config::{Config, DEFAULT_ADMIN, Token};
 use tokengauge_fleet::{
     Fleet, FleetSettings, Follower, FollowerSettings, MAX_PODS, ObjectiveSource,
 };
 use tokengauge_meter::{Accounting, Meter, RecentCalls};
 use tokengauge_net::tls::ClientTls;
+use tokengauge_process::operators::{self, Operators};
+use tokengauge_process::output;
 use tokengauge_proxy::Shutdown;
 use tokengauge_sink::Secret;
 use tokengauge_slo::Slos;
@@ -31,9 +31,9 @@ const FILE: &str = "fleet.sqlite";
 
 pub(super) async fn fleet(args: FleetArgs) -> Result<(), Error> {
     let config = config(&args)?;
-    super::fd_limit::raise(MAX_PODS, 1);
+    tokengauge_process::fd_limit::raise(MAX_PODS, 1);
     let shutdown = Shutdown::new();
-    super::signals::watch(shutdown.clone())?;
+    tokengauge_process::signals::watch(shutdown.clone())?;
     let event_bus = EventBus::new();
     let fleet = start_fleet(&args, &event_bus);
     let (path, _temporary) = ledger(&args, &config)?;
@@ -128,7 +128,7 @@ fn follow_store(
 }
 
 /// What the address answers from. This process has no calls of its own.
-fn admin(config: &Config, fleet: &Arc<Fleet>, event_bus: Arc<EventBus>, ledger: &Path) -> Admin {
+fn admin(config: &Config, fleet: &Arc<Fleet>, event_bus: Arc<EventBus>, ledger: &Path) -> Services {
     let measure = config.measure.clone();
     let prometheus = Prometheus::new(&[], &measure);
     metrics::install(&prometheus, fleet);
@@ -138,11 +138,11 @@ fn admin(config: &Config, fleet: &Arc<Fleet>, event_bus: Arc<EventBus>, ledger: 
     let about = ProcessInfo {
         commit: COMMIT,
         routes: Vec::new(),
-        pod: super::sinks::origin().pod(),
+        pod: tokengauge_process::sinks::origin().pod(),
         fleet: Some(fleet.info()),
         ..ProcessInfo::new(config, &[], SystemTime::now())
     };
-    Admin {
+    Services {
         slos: Slos::new(&config.slos, &measure, Instant::now(), SystemTime::now()),
         recent: RecentCalls::new(1),
         meter: Meter::with(measure, accounting, Vec::new(), None),

@@ -2,37 +2,23 @@
 
 mod emit;
 mod prometheus;
-mod watch;
 mod write;
 
 use tokengauge_core::time::rfc3339_millis;
-pub(super) use watch::start;
 
 use super::api_client::{self, Proxy};
 use crate::Error;
 use crate::cli::{GateArgs, GateFormat};
-use crate::output;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
-use tokengauge_admin::Gates;
-use tokengauge_config::Config;
-use tokengauge_core::call::CallRecord;
 use tokengauge_files::audit;
-use tokengauge_gate::{Asked, Calls, Gate, Plan, Report, Verdict, evaluate_calls};
-use tokengauge_store::ledger::{QueryError, Reader};
-use tokengauge_store::query::{CallUnitQuery, CallUnits, Filter, Page, Paging};
+use tokengauge_gate::{Asked, Gate, Plan, Report, Verdict, evaluate_calls};
+use tokengauge_process::output;
+use tokengauge_store::ledger::Reader;
 
 /// How long a query may take, on a slow disk.
 const TIMEOUT: Duration = Duration::from_secs(60);
-
-/// The gates of a configuration, for the API.
-pub(super) fn configured(config: &Config) -> Gates {
-    Gates {
-        gates: config.gates.clone(),
-        digest: config.digest.clone(),
-    }
-}
 
 pub(super) fn gate(args: &GateArgs) -> Result<(), Error> {
     let mut args = args.clone();
@@ -125,13 +111,18 @@ fn of_ledger(path: &Path, args: &GateArgs) -> Result<Report, Error> {
     let now = SystemTime::now();
     let since = args.since.map(|since| since.before(now));
     let reader = reader(path)?;
-    let report = evaluated(&reader, &gate, (since, now), &digest);
+    let asked = Asked {
+        now,
+        since,
+        config_sha256: digest,
+    };
+    let report = evaluate_calls(&gate, &asked, &*reader);
     report.map_err(|error| Error::Failed(format!("{}: {error}", path.display())))
 }
 
 fn plan_of_ledger(path: &Path, args: &GateArgs) -> Result<Plan, Error> {
     let (gate, _) = configured_gate(args)?;
-    let plan = tokengauge_gate::plan(&gate, SystemTime::now(), &Ledger(&*reader(path)?));
+    let plan = tokengauge_gate::plan(&gate, SystemTime::now(), &*reader(path)?);
     plan.map_err(|error| Error::Failed(format!("{}: {error}", path.display())))
 }
 
@@ -143,34 +134,4 @@ fn reader(path: &Path) -> Result<Arc<Reader>, Error> {
             Err(Error::Failed(format!("there is no ledger at {path}")))
         }
     }
-}
-
-/// The calls of a ledger.
-struct Ledger<'a>(&'a Reader);
-
-impl Calls for Ledger<'_> {
-    type Error = QueryError;
-
-    fn units(&self, query: &CallUnitQuery) -> Result<CallUnits, QueryError> {
-        self.0.call_units(query)
-    }
-
-    fn page(&self, filter: &Filter, paging: &Paging) -> Result<Page<CallRecord>, QueryError> {
-        self.0.calls(filter, paging)
-    }
-}
-
-/// How a gate stands by a ledger.
-fn evaluated(
-    reader: &Reader,
-    gate: &Gate,
-    (since, now): (Option<SystemTime>, SystemTime),
-    digest: &str,
-) -> Result<Report, QueryError> {
-    let asked = Asked {
-        now,
-        since,
-        config_sha256: digest.to_owned(),
-    };
-    evaluate_calls(gate, &asked, &Ledger(reader))
 }

@@ -1,8 +1,8 @@
 //! A gate's verdict for terminals, documents and CI.
 
-use crate::output::{markdown as escaped, printable};
 use std::fmt::Write;
 use tokengauge_gate::{Check, Kind, Plan, Report, SideReport, Verdict};
+use tokengauge_process::output::{markdown as escaped, printable};
 
 const UNKNOWN: &str = "–";
 const HEADS: [&str; 6] = [

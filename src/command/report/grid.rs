@@ -3,7 +3,7 @@
 use super::differences::{Difference, Differences};
 use super::estimates::{Estimate, Figure};
 use super::figures::{Report, Row};
-use crate::output::printable;
+use tokengauge_process::output::printable;
 use tokengauge_store::query::GroupRow;
 
 /// The text for an unknown value.

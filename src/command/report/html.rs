@@ -5,11 +5,11 @@ use super::grid::{Grid, PARTS, difference_grid, grid};
 use super::notes::{about, about_differences, mark_lines};
 use super::text::plain;
 use crate::command::ab;
-use crate::output::printable;
 use std::fmt::Write;
 use tokengauge_core::time::rfc3339_seconds;
 use tokengauge_html::page::{self, Cell, escaped, figure};
 use tokengauge_html::plot::{self, Bars, Series};
+use tokengauge_process::output::printable;
 use tokengauge_store::query::GroupRow;
 
 /// Groups in a plot at most; the table has all.

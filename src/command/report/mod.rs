@@ -22,7 +22,6 @@ use crate::Error;
 use crate::cli::{Month, ReportArgs, ReportFormat};
 use crate::command::progress::Progress;
 use crate::command::store::StoreCopy;
-use crate::output;
 use figures::Report;
 use showback::Showback;
 use std::io::Write;
@@ -30,6 +29,7 @@ use std::time::{Duration, SystemTime};
 use tokengauge_core::call::CallRecord;
 use tokengauge_core::time::rfc3339_seconds;
 use tokengauge_files::private as private_file;
+use tokengauge_process::output;
 use tokengauge_store::query::Dimension;
 use user_names::UserNames;
 

@@ -3,7 +3,6 @@
 use crate::Error;
 use crate::cli::ReportArgs;
 use crate::command::api_client::{self, ApiError, Proxy};
-use crate::output;
 use serde::Deserialize;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -11,6 +10,7 @@ use std::path::Path;
 use std::time::{Instant, SystemTime};
 use tokengauge_core::call::CallRecord;
 use tokengauge_core::time::rfc3339_millis;
+use tokengauge_process::output;
 use tokengauge_store::history::{TimedCall, matches};
 use tokengauge_store::ledger::Reader;
 use tokengauge_store::query::{Filter, Mark, MarkQuery, Paging};

@@ -4,8 +4,8 @@ use super::figures::Report;
 use super::grid::{Grid, difference_grid, grid};
 use super::notes::{about, about_differences, mark_lines};
 use crate::command::ab;
-use crate::output::{markdown as escaped, printable};
 use std::fmt::Write;
+use tokengauge_process::output::{markdown as escaped, printable};
 
 /// The narrowest that a name is cut to.
 const MIN_NAME: usize = 12;

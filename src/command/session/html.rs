@@ -1,11 +1,11 @@
 //! A session as one HTML file.
 
-use crate::output::printable;
 use std::fmt::{Result, Write};
 use std::time::SystemTime;
 use tokengauge_core::time::rfc3339_seconds;
 use tokengauge_html::page::{self, escaped};
 use tokengauge_html::phase_bars;
+use tokengauge_process::output::printable;
 use tokengauge_sessions::{Analysis, text};
 use tokengauge_store::query::{SessionRow, WaterfallCall};
 

@@ -3,8 +3,8 @@
 mod html;
 
 use super::api_client::{self, Proxy};
+use crate::Error;
 use crate::cli::{SessionArgs, SessionFormat};
-use crate::{Error, output};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::io::Write;
@@ -13,6 +13,7 @@ use std::time::Instant;
 use tokengauge_core::call::CallRecord;
 use tokengauge_files::private as private_file;
 use tokengauge_meter::cost::Prices;
+use tokengauge_process::output;
 use tokengauge_sessions::{Analysis, Session, last_calls, otlp, perfetto, text};
 use tokengauge_store::history::{TimedCall, waterfall};
 use tokengauge_store::ledger::Reader;

@@ -2,7 +2,7 @@
 
 use crate::Error;
 use crate::cli::{CheckArgs, ImportArgs};
-use crate::output;
+use tokengauge_process::output;
 use tokengauge_slo::{as_toml, openslo};
 
 pub(super) fn import(args: &ImportArgs) -> Result<(), Error> {

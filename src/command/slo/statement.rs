@@ -2,7 +2,7 @@
 //! statement to sign.
 
 use super::status::{Month, Row, aligned, percent};
-use crate::output::printable;
+use tokengauge_process::output::printable;
 
 const HEADS: [&str; 9] = [
     "SLO",

@@ -4,13 +4,13 @@ use super::statement;
 use crate::Error;
 use crate::cli::StatusArgs;
 use crate::command::api_client::{self, Proxy};
-use crate::output::{self, printable};
 use serde::Deserialize;
 use std::fmt::Write;
 use std::time::Duration;
 use tokengauge_core::pod::PodName;
 use tokengauge_core::time::span_text;
 use tokengauge_fleet::ObjectiveSource;
+use tokengauge_process::output::{self, printable};
 
 const PATH: &str = "/api/v1/slos";
 

@@ -4,13 +4,13 @@ use crate::Error;
 use crate::cli::{StoreArgs, SuggestArgs, TestArgs};
 use crate::command::progress::Progress;
 use crate::command::store::{self, StoreCopy};
-use crate::output::{self, printable};
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokengauge_core::call::CallRecord;
+use tokengauge_process::output::{self, printable};
 use tokengauge_slo::{Objective, Outcome, as_toml, ended_at, replay, suggest as suggested};
 
 /// Calls that are read at most, which take a few gigabytes.

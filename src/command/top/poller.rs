@@ -4,12 +4,12 @@ use super::views::{Content, View};
 use crate::Error;
 use crate::command::api_client::{self, ApiError, Proxy};
 use crate::command::slo::status::{Answer, Row};
-use crate::output::printable;
 use serde::Deserialize;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 use tokengauge_core::throughput::Rates;
 use tokengauge_meter::StreamNow;
+use tokengauge_process::output::printable;
 use tokengauge_sessions::Runaway;
 use tokengauge_store::query::{GroupRow, SessionRow};
 

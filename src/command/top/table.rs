@@ -1,7 +1,7 @@
 //! A table that can be sorted and filtered.
 
-use crate::output::printable;
 use std::cmp::Ordering;
+use tokengauge_process::output::printable;
 
 /// A cell: its text, and the key it is sorted by.
 #[derive(Clone, Debug, PartialEq)]

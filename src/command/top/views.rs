@@ -2,8 +2,8 @@
 
 use super::table::{Cell, Column, TableRow, Tone, ViewTable};
 use crate::command::slo::status::{self, Answer, rough};
-use crate::output::printable;
 use tokengauge_meter::StreamNow;
+use tokengauge_process::output::printable;
 use tokengauge_sessions::Runaway;
 use tokengauge_store::query::{GroupRow, SessionRow};
 

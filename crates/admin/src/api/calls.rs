@@ -5,7 +5,7 @@ use super::finished::reply;
 use super::problem::Problem;
 use super::query_params::{FILTERS, PAGING, QueryParams};
 use super::store::{Store, StoreName, ask};
-use crate::Admin;
+use crate::Services;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, RawQuery, State};
 use axum::http::StatusCode;
@@ -36,7 +36,7 @@ pub(super) struct Calls {
 }
 
 /// The finished calls, newest first.
-pub(super) async fn calls(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Response {
+pub(super) async fn calls(State(admin): State<Services>, RawQuery(query): RawQuery) -> Response {
     reply(async {
         let asked = QueryParams::of(query.as_deref(), &[&FILTERS, &OF_CALLS, &PAGING])?;
         let (filter, paging) = (asked.filter((admin.wall)())?, asked.paging()?);
@@ -59,7 +59,7 @@ pub(super) async fn calls(State(admin): State<Admin>, RawQuery(query): RawQuery)
 
 /// The objective that a query names.
 pub(super) fn objective_of(
-    admin: &Admin,
+    admin: &Services,
     asked: &QueryParams,
 ) -> Result<Option<Arc<Objective>>, Problem> {
     let Some(name) = asked.name("slo")? else {
@@ -132,7 +132,7 @@ pub(super) struct Call {
 
 /// One finished call.
 pub(super) async fn call(
-    State(admin): State<Admin>,
+    State(admin): State<Services>,
     path: Result<Path<String>, PathRejection>,
     RawQuery(query): RawQuery,
 ) -> Response {

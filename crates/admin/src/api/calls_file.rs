@@ -4,7 +4,7 @@ use super::calls::{OF_CALLS, objective_of, spends};
 use super::problem::Problem;
 use super::query_params::{FILTERS, MAX_LIMIT, QueryParams};
 use super::store::{Store, ask};
-use crate::Admin;
+use crate::Services;
 use axum::extract::{RawQuery, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -22,7 +22,7 @@ const MAX_PAGES: usize = 400;
 pub(super) const MEDIA_TYPE: &str = "application/vnd.apache.parquet";
 
 /// The newest calls that match as a Parquet file, in the columns of the ledger's exports.
-pub(super) async fn parquet(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Response {
+pub(super) async fn parquet(State(admin): State<Services>, RawQuery(query): RawQuery) -> Response {
     let made = async {
         let asked = QueryParams::of(query.as_deref(), &[&FILTERS, &OF_CALLS])?;
         let filter = asked.filter((admin.wall)())?;

@@ -3,7 +3,7 @@
 use super::finished::reply;
 use super::query_params::{FILTERS, QueryParams};
 use super::store::{Store, StoreName, ask};
-use crate::Admin;
+use crate::Services;
 use axum::extract::{RawQuery, State};
 use axum::response::Response;
 use schemars::JsonSchema;
@@ -20,7 +20,7 @@ pub(super) struct Capacities {
 
 /// Every upstream. Of the filters only times and upstream count: a concurrency is of all
 /// calls.
-pub(super) async fn capacity(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Response {
+pub(super) async fn capacity(State(admin): State<Services>, RawQuery(query): RawQuery) -> Response {
     reply(async {
         let asked = QueryParams::of(query.as_deref(), &[&FILTERS])?;
         let filter = asked.filter((admin.wall)())?;

@@ -5,7 +5,7 @@ use super::problem::Problem;
 use super::query_params::{MAX_LIMIT, QueryParams};
 use super::store::{Store, StoreName, blocking, problem};
 use super::unsettled;
-use crate::Admin;
+use crate::Services;
 use axum::extract::{RawQuery, State};
 use axum::http::{HeaderMap, header};
 use axum::response::{Html, IntoResponse, Response};
@@ -36,7 +36,7 @@ const MAX_MARKS: usize = 200;
 
 /// The file as a download.
 pub(super) async fn capsule(
-    State(admin): State<Admin>,
+    State(admin): State<Services>,
     headers: HeaderMap,
     RawQuery(query): RawQuery,
 ) -> Response {
@@ -88,7 +88,7 @@ fn plain(name: &str) -> String {
 }
 
 /// The URL by which the proxy was asked.
-fn asked_at(admin: &Admin, headers: &HeaderMap) -> String {
+fn asked_at(admin: &Services, headers: &HeaderMap) -> String {
     let host = headers
         .get(header::HOST)
         .and_then(|host| host.to_str().ok());
@@ -102,7 +102,7 @@ fn asked_at(admin: &Admin, headers: &HeaderMap) -> String {
     format!("{scheme}://{host}")
 }
 
-fn status_of(admin: &Admin, name: &str) -> Result<Status, Problem> {
+fn status_of(admin: &Services, name: &str) -> Result<Status, Problem> {
     let all = admin.slos.status((admin.clock)()).into_iter();
     let mut named = all.filter(|status| *status.name == *name);
     named.next().ok_or_else(unknown_objective)
@@ -139,7 +139,7 @@ fn span(
 }
 
 fn of_proxy(
-    admin: &Admin,
+    admin: &Services,
     span: Span,
     status: Option<Status>,
     now: SystemTime,

@@ -3,7 +3,7 @@
 use super::finished::{Times, reply};
 use super::query_params::{FILTERS, QueryParams};
 use super::store::{Span, Store, StoreName, ask};
-use crate::Admin;
+use crate::Services;
 use axum::extract::{RawQuery, State};
 use axum::response::Response;
 use schemars::JsonSchema;
@@ -34,7 +34,7 @@ pub(super) struct CostsOverTime {
 }
 
 /// Costs over time. Of a long time the newest 1000 steps are answered, which `since` says.
-pub(super) async fn costs(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Response {
+pub(super) async fn costs(State(admin): State<Services>, RawQuery(query): RawQuery) -> Response {
     reply(async {
         let asked = QueryParams::of(query.as_deref(), &[&FILTERS, &OF_COSTS])?;
         let now = (admin.wall)();

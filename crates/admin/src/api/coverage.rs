@@ -3,7 +3,7 @@
 use super::finished::{Times, reply};
 use super::query_params::{FILTERS, QueryParams};
 use super::store::{Store, StoreName, ask};
-use crate::Admin;
+use crate::Services;
 use axum::extract::{RawQuery, State};
 use axum::response::Response;
 use schemars::JsonSchema;
@@ -21,7 +21,7 @@ pub(super) struct Coverage {
 }
 
 /// How many calls have a cost and a speed.
-pub(super) async fn coverage(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Response {
+pub(super) async fn coverage(State(admin): State<Services>, RawQuery(query): RawQuery) -> Response {
     reply(async {
         let asked = QueryParams::of(query.as_deref(), &[&FILTERS])?;
         let now = (admin.wall)();

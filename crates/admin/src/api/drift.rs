@@ -2,12 +2,12 @@
 
 use super::finished::reply;
 use super::query_params::QueryParams;
-use crate::Admin;
+use crate::Services;
 use axum::extract::{RawQuery, State};
 use axum::response::Response;
 
 /// The last evaluation of every entry.
-pub(super) async fn drift(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Response {
+pub(super) async fn drift(State(admin): State<Services>, RawQuery(query): RawQuery) -> Response {
     reply(async {
         QueryParams::of(query.as_deref(), &[])?;
         Ok(admin.drifts.load_full())

@@ -1,6 +1,6 @@
 //! An endpoint of the API as a row of a table.
 
-use crate::Admin;
+use crate::Services;
 use axum::handler::Handler;
 use axum::routing::MethodRouter;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
@@ -13,7 +13,7 @@ pub(super) struct Endpoint {
     pub(super) id: &'static str,
     /// What it answers, in a sentence.
     pub(super) summary: &'static str,
-    pub(super) handler: MethodRouter<Admin>,
+    pub(super) handler: MethodRouter<Services>,
     /// Its parameters in the query.
     pub(super) parameters: &'static [&'static [&'static str]],
     pub(super) answer: Answer,
@@ -137,7 +137,7 @@ fn endpoint(
     method: &'static str,
     path: &'static str,
     (id, summary): (&'static str, &'static str),
-    handler: MethodRouter<Admin>,
+    handler: MethodRouter<Services>,
 ) -> Endpoint {
     Endpoint {
         method,
@@ -159,7 +159,7 @@ pub(super) fn get<M: 'static>(
     path: &'static str,
     id: &'static str,
     summary: &'static str,
-    handler: impl Handler<M, Admin>,
+    handler: impl Handler<M, Services>,
 ) -> Endpoint {
     endpoint("get", path, (id, summary), axum::routing::get(handler))
 }
@@ -168,7 +168,7 @@ pub(super) fn post<M: 'static>(
     path: &'static str,
     id: &'static str,
     summary: &'static str,
-    handler: impl Handler<M, Admin>,
+    handler: impl Handler<M, Services>,
 ) -> Endpoint {
     endpoint("post", path, (id, summary), axum::routing::post(handler))
 }

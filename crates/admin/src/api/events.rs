@@ -3,7 +3,7 @@
 use super::problem::Problem;
 use super::query_params::QueryParams;
 use crate::server::Source;
-use crate::{Admin, event_bus};
+use crate::{Services, event_bus};
 use axum::Extension;
 use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
@@ -14,7 +14,7 @@ use std::convert::Infallible;
 
 /// Events from now on, until the client disconnects or the process ends.
 pub(super) async fn events(
-    State(admin): State<Admin>,
+    State(admin): State<Services>,
     source: Option<Extension<Source>>,
     RawQuery(query): RawQuery,
 ) -> Response {

@@ -4,7 +4,7 @@ use super::finished::reply;
 use super::problem::Problem;
 use super::query_params::QueryParams;
 use super::store::{Store, StoreName, ask};
-use crate::Admin;
+use crate::Services;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, RawQuery, State};
 use axum::http::StatusCode;
@@ -24,7 +24,10 @@ pub(super) struct Experiments {
 }
 
 /// Every experiment that is configured.
-pub(super) async fn experiments(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Response {
+pub(super) async fn experiments(
+    State(admin): State<Services>,
+    RawQuery(query): RawQuery,
+) -> Response {
     reply(async {
         QueryParams::of(query.as_deref(), &[])?;
         let (configured, now) = (admin.experiments.load_full(), (admin.wall)());
@@ -41,7 +44,7 @@ pub(super) async fn experiments(State(admin): State<Admin>, RawQuery(query): Raw
 
 /// One experiment: a configured one, or one that agents name.
 pub(super) async fn experiment(
-    State(admin): State<Admin>,
+    State(admin): State<Services>,
     path: Result<Path<String>, PathRejection>,
     RawQuery(query): RawQuery,
 ) -> Response {
@@ -73,7 +76,7 @@ pub(super) async fn experiment(
 }
 
 /// Every experiment that is configured. Blocks.
-pub fn experiments_now(admin: &Admin) -> Result<Vec<Report>, Problem> {
+pub fn experiments_now(admin: &Services) -> Result<Vec<Report>, Problem> {
     let configured = admin.experiments.load_full();
     reports(&Store::of(admin), &configured, (admin.wall)())
 }

@@ -4,7 +4,7 @@ use super::problem::Problem;
 use super::query_params::{FILTERS, PAGING, QueryParams};
 use super::store::{Span, Store, StoreName, ask};
 use super::unsettled;
-use crate::Admin;
+use crate::Services;
 use axum::Json;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, RawQuery, State};
@@ -61,7 +61,7 @@ pub(super) struct Sessions {
 }
 
 /// The sessions.
-pub(super) async fn sessions(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Response {
+pub(super) async fn sessions(State(admin): State<Services>, RawQuery(query): RawQuery) -> Response {
     reply(async {
         let asked = QueryParams::of(query.as_deref(), &[&FILTERS, &OF_SESSIONS, &PAGING])?;
         let query = SessionQuery {
@@ -112,7 +112,7 @@ fn calls_are_a_list(schema: &mut Schema) {
 
 /// One session with a page of its calls.
 pub(super) async fn session(
-    State(admin): State<Admin>,
+    State(admin): State<Services>,
     path: Result<Path<String>, PathRejection>,
     RawQuery(query): RawQuery,
 ) -> Response {
@@ -140,7 +140,7 @@ pub(super) async fn session(
 }
 
 /// The number of calls in progress by session.
-fn in_progress(admin: &Admin) -> BTreeMap<String, u64> {
+fn in_progress(admin: &Services) -> BTreeMap<String, u64> {
     if let Some(fleet) = &admin.fleet {
         return fleet.sessions();
     }
@@ -165,7 +165,7 @@ pub(super) struct TasksOf {
 }
 
 /// How long sessions take, and how many end.
-pub(super) async fn tasks(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Response {
+pub(super) async fn tasks(State(admin): State<Services>, RawQuery(query): RawQuery) -> Response {
     reply(async {
         let asked = QueryParams::of(query.as_deref(), &[&FILTERS])?;
         let now = (admin.wall)();
@@ -254,7 +254,7 @@ pub(super) struct Models {
 }
 
 /// Sums and percentiles of calls by model.
-pub(super) async fn models(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Response {
+pub(super) async fn models(State(admin): State<Services>, RawQuery(query): RawQuery) -> Response {
     reply(async {
         let page = one_dimension(&admin, query.as_deref(), Dimension::Model).await?;
         Ok(Models {
@@ -280,7 +280,10 @@ pub(super) struct Workloads {
 }
 
 /// Sums and percentiles of calls by workload.
-pub(super) async fn workloads(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Response {
+pub(super) async fn workloads(
+    State(admin): State<Services>,
+    RawQuery(query): RawQuery,
+) -> Response {
     reply(async {
         let page = one_dimension(&admin, query.as_deref(), Dimension::Workload).await?;
         Ok(Workloads {
@@ -315,7 +318,7 @@ struct NamedGroup {
 }
 
 /// Sums and percentiles of calls by any dimensions.
-pub(super) async fn groups(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Response {
+pub(super) async fn groups(State(admin): State<Services>, RawQuery(query): RawQuery) -> Response {
     reply(async {
         let asked = QueryParams::of(query.as_deref(), &[&FILTERS, &OF_GROUPS, &PAGING])?;
         let now = (admin.wall)();
@@ -345,7 +348,7 @@ pub(super) async fn groups(State(admin): State<Admin>, RawQuery(query): RawQuery
 }
 
 async fn one_dimension(
-    admin: &Admin,
+    admin: &Services,
     query: Option<&str>,
     by: Dimension,
 ) -> Result<GroupPage, Problem> {
@@ -369,7 +372,10 @@ pub(super) struct Series {
 }
 
 /// Percentiles over time.
-pub(super) async fn timeseries(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Response {
+pub(super) async fn timeseries(
+    State(admin): State<Services>,
+    RawQuery(query): RawQuery,
+) -> Response {
     reply(async {
         let asked = QueryParams::of(query.as_deref(), &[&FILTERS, &OF_TIMESERIES])?;
         let filter = asked.filter((admin.wall)())?;

@@ -3,7 +3,7 @@
 use super::finished::reply;
 use super::problem::Problem;
 use super::query_params::QueryParams;
-use crate::Admin;
+use crate::Services;
 use axum::extract::{RawQuery, Request, State};
 use axum::http::StatusCode;
 use axum::middleware::Next;
@@ -31,7 +31,7 @@ pub(super) struct AllPods {
 }
 
 /// Every pod, and the store.
-pub(super) async fn pods(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Response {
+pub(super) async fn pods(State(admin): State<Services>, RawQuery(query): RawQuery) -> Response {
     reply(async {
         QueryParams::of(query.as_deref(), &[])?;
         let Some(fleet) = &admin.fleet else {

@@ -4,7 +4,7 @@ use super::finished::reply;
 use super::problem::Problem;
 use super::query_params::QueryParams;
 use super::store::{Answer, Store, StoreName, ask};
-use crate::Admin;
+use crate::Services;
 use axum::Json;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, RawQuery, State};
@@ -40,7 +40,7 @@ pub(crate) fn is_hook(path: &str) -> bool {
 }
 
 /// Every gate that is configured.
-pub(super) async fn gates(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Response {
+pub(super) async fn gates(State(admin): State<Services>, RawQuery(query): RawQuery) -> Response {
     reply(async {
         QueryParams::of(query.as_deref(), &[])?;
         let (configured, now) = (admin.gates.load_full(), (admin.wall)());
@@ -63,7 +63,7 @@ pub(super) async fn gates(State(admin): State<Admin>, RawQuery(query): RawQuery)
 
 /// One gate.
 pub(super) async fn gate(
-    State(admin): State<Admin>,
+    State(admin): State<Services>,
     path: Result<Path<String>, PathRejection>,
     RawQuery(query): RawQuery,
 ) -> Response {
@@ -77,7 +77,7 @@ pub(super) async fn gate(
 
 /// How long one gate takes with several shares of the traffic.
 pub(super) async fn plan(
-    State(admin): State<Admin>,
+    State(admin): State<Services>,
     path: Result<Path<String>, PathRejection>,
     RawQuery(query): RawQuery,
 ) -> Response {
@@ -95,7 +95,7 @@ pub(super) async fn plan(
 
 /// Flagger's hook before it promotes: 200 lets it go on, anything else makes it wait.
 pub(super) async fn confirm_promotion(
-    State(admin): State<Admin>,
+    State(admin): State<Services>,
     path: Result<Path<String>, PathRejection>,
     RawQuery(query): RawQuery,
 ) -> Response {
@@ -105,7 +105,7 @@ pub(super) async fn confirm_promotion(
 
 /// Flagger's hook while it waits: 200 makes it roll back.
 pub(super) async fn rollback(
-    State(admin): State<Admin>,
+    State(admin): State<Services>,
     path: Result<Path<String>, PathRejection>,
     RawQuery(query): RawQuery,
 ) -> Response {
@@ -114,7 +114,12 @@ pub(super) async fn rollback(
 }
 
 /// 200 where the verdict is the one that the hook acts on, else 409; the verdict in both.
-fn decide(admin: &Admin, found: Result<Report, Problem>, hook: &str, acts_on: Verdict) -> Response {
+fn decide(
+    admin: &Services,
+    found: Result<Report, Problem>,
+    hook: &str,
+    acts_on: Verdict,
+) -> Response {
     match found {
         Ok(report) => {
             note(admin, &report, hook, true);
@@ -128,13 +133,13 @@ fn decide(admin: &Admin, found: Result<Report, Problem>, hook: &str, acts_on: Ve
     }
 }
 
-fn note(admin: &Admin, report: &Report, asked_by: &str, decides: bool) {
+fn note(admin: &Services, report: &Report, asked_by: &str, decides: bool) {
     let now = (admin.clock)();
     admin.gate_audit.note(report, asked_by, decides, now);
 }
 
 async fn found(
-    admin: &Admin,
+    admin: &Services,
     path: Result<Path<String>, PathRejection>,
     query: Option<&str>,
 ) -> Result<Report, Problem> {
@@ -147,7 +152,7 @@ async fn found(
 
 /// The gate that a path names, and the digest of the configuration that it is of.
 fn configured(
-    admin: &Admin,
+    admin: &Services,
     path: Result<Path<String>, PathRejection>,
 ) -> Result<(Gate, String), Problem> {
     let name = path.map_err(|_| Problem::of("name", "must be UTF-8, percent-encoded"))?;

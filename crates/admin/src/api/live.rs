@@ -3,7 +3,7 @@
 use super::finished::reply;
 use super::problem::Problem;
 use super::query_params::{DEFAULT_LIMIT, QueryParams};
-use crate::Admin;
+use crate::Services;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, RawQuery, State};
 use axum::http::StatusCode;
@@ -69,12 +69,12 @@ enum SloList {
 }
 
 /// The calls in progress, newest first.
-pub(super) async fn streams(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Response {
+pub(super) async fn streams(State(admin): State<Services>, RawQuery(query): RawQuery) -> Response {
     reply(async { streams_of(&admin, query.as_deref()) }).await
 }
 
 /// The newest calls that are in progress now.
-pub(crate) fn streams_now(admin: &Admin) -> Streams {
+pub(crate) fn streams_now(admin: &Services) -> Streams {
     if let Some(fleet) = &admin.fleet {
         return fleet.streams(true, DEFAULT_LIMIT, |_| true).into();
     }
@@ -93,7 +93,7 @@ pub(crate) fn streams_now(admin: &Admin) -> Streams {
 }
 
 /// The calls in progress that `query` selects.
-pub(super) fn streams_of(admin: &Admin, query: Option<&str>) -> Result<Streams, Problem> {
+pub(super) fn streams_of(admin: &Services, query: Option<&str>) -> Result<Streams, Problem> {
     let asked = QueryParams::of(query, &[&OF_STREAMS])?;
     let limit = asked.limit()?;
     let filter = StreamFilter::of(&asked)?;
@@ -195,7 +195,7 @@ impl From<FleetStreams> for Streams {
 }
 
 /// The status of every objective.
-pub(super) async fn slos(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Response {
+pub(super) async fn slos(State(admin): State<Services>, RawQuery(query): RawQuery) -> Response {
     reply(async {
         QueryParams::of(query.as_deref(), &[])?;
         Ok(slos_now(&admin))
@@ -205,7 +205,7 @@ pub(super) async fn slos(State(admin): State<Admin>, RawQuery(query): RawQuery) 
 
 /// How the budget of an objective was spent.
 pub(super) async fn budget(
-    State(admin): State<Admin>,
+    State(admin): State<Services>,
     path: Result<Path<String>, PathRejection>,
     RawQuery(query): RawQuery,
 ) -> Response {
@@ -220,7 +220,7 @@ pub(super) async fn budget(
 }
 
 /// The status of every objective now.
-pub(crate) fn slos_now(admin: &Admin) -> Slos {
+pub(crate) fn slos_now(admin: &Services) -> Slos {
     let Some(fleet) = &admin.fleet else {
         return Slos {
             slos: SloList::Own(admin.slos.status((admin.clock)())),

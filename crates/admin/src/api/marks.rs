@@ -4,7 +4,7 @@ use super::finished::reply;
 use super::problem::Problem;
 use super::query_params::{MAX_NAME, QueryParams};
 use super::store::{StoreName, blocking, problem};
-use crate::Admin;
+use crate::Services;
 use axum::Json;
 use axum::body::{Body, to_bytes};
 use axum::extract::{RawQuery, State};
@@ -66,7 +66,7 @@ enum Time {
 }
 
 /// The marks of a time.
-pub(super) async fn marks(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Response {
+pub(super) async fn marks(State(admin): State<Services>, RawQuery(query): RawQuery) -> Response {
     reply(async {
         let asked = QueryParams::of(query.as_deref(), &[&OF_MARKS])?;
         let now = (admin.wall)();
@@ -94,14 +94,14 @@ pub(super) async fn marks(State(admin): State<Admin>, RawQuery(query): RawQuery)
 }
 
 /// Adds a mark, and answers with it once it is kept.
-pub(super) async fn add(State(admin): State<Admin>, body: Body) -> Response {
+pub(super) async fn add(State(admin): State<Services>, body: Body) -> Response {
     match added(&admin, body).await {
         Ok(mark) => (StatusCode::CREATED, Json(mark)).into_response(),
         Err(problem) => problem.into_response(),
     }
 }
 
-async fn added(admin: &Admin, body: Body) -> Result<Mark, Problem> {
+async fn added(admin: &Services, body: Body) -> Result<Mark, Problem> {
     let body = to_bytes(body, MAX_BYTES).await.map_err(|_| {
         let message = "a mark has 64 KiB at most";
         Problem::new(StatusCode::PAYLOAD_TOO_LARGE, message)

@@ -27,7 +27,7 @@ mod store;
 mod unsettled;
 mod upstreams;
 
-use super::Admin;
+use super::Services;
 use axum::Router;
 use axum::middleware::from_fn;
 
@@ -41,7 +41,7 @@ pub(super) use problem::Problem;
 pub(super) use query_params::QueryParams;
 
 /// The API alone, of a process or of a fleet.
-pub(super) fn router(of_fleet: bool) -> Router<Admin> {
+pub(super) fn router(of_fleet: bool) -> Router<Services> {
     let all = endpoints::endpoints().into_iter();
     all.fold(Router::new(), |router, endpoint| {
         let answer = match of_fleet && endpoint.of_one_process {

@@ -5,7 +5,7 @@ use super::finished::reply;
 use super::problem::Problem;
 use super::query_params::QueryParams;
 use super::store::{Store, StoreName, ask};
-use crate::Admin;
+use crate::Services;
 use axum::extract::{RawQuery, State};
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::Response;
@@ -109,7 +109,7 @@ impl From<LeftOfQuota> for LimitsOfQuota {
 
 /// What was used with the key of the request.
 pub(super) async fn own_use(
-    State(admin): State<Admin>,
+    State(admin): State<Services>,
     headers: HeaderMap,
     RawQuery(query): RawQuery,
 ) -> Response {

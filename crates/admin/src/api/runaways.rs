@@ -2,7 +2,7 @@
 
 use super::finished::reply;
 use super::query_params::QueryParams;
-use crate::Admin;
+use crate::Services;
 use axum::extract::{RawQuery, State};
 use axum::response::Response;
 use schemars::JsonSchema;
@@ -21,7 +21,7 @@ pub(super) struct Runaways {
     runaways: Vec<Runaway>,
 }
 
-pub(super) async fn runaways(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Response {
+pub(super) async fn runaways(State(admin): State<Services>, RawQuery(query): RawQuery) -> Response {
     reply(async {
         QueryParams::of(query.as_deref(), &[])?;
         let mut runaways = admin.session_watch.runaways((admin.clock)());

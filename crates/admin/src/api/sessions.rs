@@ -4,7 +4,7 @@ use super::finished::reply;
 use super::problem::Problem;
 use super::query_params::QueryParams;
 use super::store::{Store, StoreName, ask};
-use crate::Admin;
+use crate::Services;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, RawQuery, State};
 use axum::http::{StatusCode, header};
@@ -33,7 +33,7 @@ pub(super) struct SessionAnalysis {
 
 /// The critical path of a session, and what its prompt cache missed.
 pub(super) async fn analysis(
-    State(admin): State<Admin>,
+    State(admin): State<Services>,
     path: Result<Path<String>, PathRejection>,
     RawQuery(query): RawQuery,
 ) -> Response {
@@ -57,7 +57,7 @@ pub(super) async fn analysis(
 
 /// A session as a trace file.
 pub(super) async fn trace(
-    State(admin): State<Admin>,
+    State(admin): State<Services>,
     path: Result<Path<String>, PathRejection>,
     RawQuery(query): RawQuery,
 ) -> Response {

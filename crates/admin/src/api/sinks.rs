@@ -2,7 +2,7 @@
 
 use super::finished::reply;
 use super::query_params::QueryParams;
-use crate::Admin;
+use crate::Services;
 use axum::extract::{RawQuery, State};
 use axum::response::Response;
 use schemars::JsonSchema;
@@ -15,7 +15,7 @@ pub(super) struct AllSinks {
     sinks: Vec<SinkStatus>,
 }
 
-pub(super) async fn sinks(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Response {
+pub(super) async fn sinks(State(admin): State<Services>, RawQuery(query): RawQuery) -> Response {
     reply(async {
         QueryParams::of(query.as_deref(), &[])?;
         Ok(AllSinks {

@@ -2,7 +2,7 @@
 //! calls in memory. Queries run on blocking threads, with a timeout.
 
 use super::problem::Problem;
-use crate::Admin;
+use crate::Services;
 use axum::http::StatusCode;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -46,7 +46,7 @@ pub(super) type Answer<T> = Result<T, Problem>;
 
 /// Runs a query on a blocking thread.
 pub(super) async fn ask<T: Send + 'static>(
-    admin: &Admin,
+    admin: &Services,
     question: impl FnOnce(&Store) -> Answer<T> + Send + 'static,
 ) -> Answer<T> {
     let store = Store::of(admin);
@@ -83,7 +83,7 @@ pub(super) enum StoreName {
 }
 
 impl Store {
-    pub(super) fn of(admin: &Admin) -> Store {
+    pub(super) fn of(admin: &Services) -> Store {
         match &admin.ledger {
             Some(reader) => Store::Ledger(Arc::clone(reader)),
             None => Store::Memory(Arc::clone(&admin.recent)),

@@ -2,7 +2,7 @@
 //! ended, so that percentiles of these steps look better than they are: each point says how many
 //! are missing from it.
 
-use crate::Admin;
+use crate::Services;
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokengauge_core::call::OperationClass;
@@ -15,7 +15,7 @@ use tokengauge_store::query::{Filter, Point, Timeseries};
 
 /// Counts the calls under way that `filter` selects in the points in which they began, and adds
 /// points up to the newest of them.
-pub(super) fn add_in_flight(admin: &Admin, filter: &Filter, timeseries: &mut Timeseries) {
+pub(super) fn add_in_flight(admin: &Services, filter: &Filter, timeseries: &mut Timeseries) {
     let (now, wall) = ((admin.clock)(), (admin.wall)());
     let step = timeseries.step.max(1);
     let mut begun: BTreeMap<u64, u64> = BTreeMap::new();

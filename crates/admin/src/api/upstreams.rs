@@ -2,7 +2,7 @@
 
 use super::finished::reply;
 use super::query_params::QueryParams;
-use crate::Admin;
+use crate::Services;
 use axum::extract::{RawQuery, State};
 use axum::response::Response;
 use schemars::JsonSchema;
@@ -64,7 +64,10 @@ struct Engine {
 }
 
 /// The upstreams as they are now.
-pub(super) async fn upstreams(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Response {
+pub(super) async fn upstreams(
+    State(admin): State<Services>,
+    RawQuery(query): RawQuery,
+) -> Response {
     reply(async {
         QueryParams::of(query.as_deref(), &[])?;
         let known = (admin.upstreams)();
@@ -74,7 +77,7 @@ pub(super) async fn upstreams(State(admin): State<Admin>, RawQuery(query): RawQu
     .await
 }
 
-fn now(admin: &Admin, known: UpstreamConnections) -> UpstreamNow {
+fn now(admin: &Services, known: UpstreamConnections) -> UpstreamNow {
     UpstreamNow {
         engine: engine(admin, &known.upstream),
         name: known.upstream,
@@ -95,7 +98,7 @@ fn now(admin: &Admin, known: UpstreamConnections) -> UpstreamNow {
 }
 
 /// The gauges of its scrape.
-fn engine(admin: &Admin, upstream: &str) -> Option<Engine> {
+fn engine(admin: &Services, upstream: &str) -> Option<Engine> {
     let registry = admin.prometheus.registry();
     let labels = Labels { upstream };
     Some(Engine {

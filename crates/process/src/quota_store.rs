@@ -11,19 +11,19 @@ use tokengauge_quota_store::QuotaStore;
 
 /// The quota store, where one is configured.
 #[derive(Clone, Default)]
-pub(super) struct SharedLimits {
-    pub(super) store: Option<Arc<QuotaStore>>,
+pub(crate) struct SharedLimits {
+    pub(crate) store: Option<Arc<QuotaStore>>,
     meter: Arc<OnceLock<Weak<Meter>>>,
 }
 
 /// How the limits of `config` are shared, if they are.
-pub(super) fn sharing(config: &Config) -> Option<Arc<Sharing>> {
+pub(crate) fn sharing(config: &Config) -> Option<Arc<Sharing>> {
     let settings = config.quota_store.as_ref()?;
     Some(Arc::new(Sharing::new(settings.sharing, Instant::now)))
 }
 
 /// Whether the store of `config` could be talked to by its settings.
-pub(super) fn check(config: &Config) -> Result<(), Error> {
+pub(crate) fn check(config: &Config) -> Result<(), Error> {
     config.quota_store.as_ref().map_or(Ok(()), |settings| {
         QuotaStore::check(settings).map_err(|error| unusable(&error))
     })
@@ -35,7 +35,7 @@ fn unusable(error: &io::Error) -> Error {
 
 impl SharedLimits {
     /// Starts to talk to the store that is configured. Nothing is shared before [`SharedLimits::measure`].
-    pub(super) fn start(config: &Config, accounting: &Accounting) -> Result<SharedLimits, Error> {
+    pub(crate) fn start(config: &Config, accounting: &Accounting) -> Result<SharedLimits, Error> {
         let mut limits = SharedLimits::default();
         if let (Some(settings), Some(sharing)) = (&config.quota_store, &accounting.sharing) {
             let meter = Arc::clone(&limits.meter);
@@ -53,13 +53,13 @@ impl SharedLimits {
     }
 
     /// Shares the limits of `meter` from now on.
-    pub(super) fn measure(&self, meter: &Arc<Meter>) {
+    pub(crate) fn measure(&self, meter: &Arc<Meter>) {
         // There is one meter.
         let _ = self.meter.set(Arc::downgrade(meter));
     }
 
     /// Gives everything back that is held of limits, within `within`. Blocks.
-    pub(super) fn finish(&self, within: Duration) {
+    pub(crate) fn finish(&self, within: Duration) {
         if self
             .store
             .as_ref()

@@ -1,9 +1,9 @@
 //! Judges `[[experiment]]` in the background of a running proxy, for its gauges.
 
-use crate::command::periodic::Periodic;
+use crate::periodic::Periodic;
 use std::collections::HashSet;
 use std::time::Duration;
-use tokengauge_admin::{Admin, experiments_now};
+use tokengauge_admin::{Services, experiments_now};
 use tokengauge_experiments::{MetricReport, Report};
 use tokengauge_telemetry::export::registry::Registry;
 use tokengauge_telemetry::export::{labels, names};
@@ -16,13 +16,13 @@ const EVERY: Duration = Duration::from_secs(60);
 const MAX_VARIANTS: usize = 20;
 
 /// Starts to judge them, on a thread of its own.
-pub(in crate::command) fn start(admin: &Admin) -> Periodic {
+pub(crate) fn start(admin: &Services) -> Periodic {
     let admin = admin.clone();
     Periodic::start("experiments", FIRST_AFTER, EVERY, move || look(&admin))
 }
 
 /// Judges every experiment. Blocks.
-fn look(admin: &Admin) {
+fn look(admin: &Services) {
     let registry = admin.prometheus.registry();
     let failures = registry.series(&names::EXPERIMENT_FAILURES, &());
     let configured = admin.experiments.load_full();

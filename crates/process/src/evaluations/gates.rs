@@ -1,14 +1,14 @@
 //! Evaluates `[[gate]]` in the background of a running proxy, for its gauges.
 
-use super::evaluated;
-use crate::command::periodic::Periodic;
+use crate::periodic::Periodic;
 use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 use strum::IntoEnumIterator;
-use tokengauge_admin::{Admin, Gates};
-use tokengauge_gate::{Gate, Verdict};
+use tokengauge_admin::{Gates, Services};
+use tokengauge_config::Config;
+use tokengauge_gate::{Asked, Gate, Verdict, evaluate_calls};
 use tokengauge_store::ledger::Reader;
 use tokengauge_telemetry::export::registry::Registry;
 use tokengauge_telemetry::export::{labels, names};
@@ -21,13 +21,13 @@ const EVERY: Duration = Duration::from_secs(60);
 /// What an evaluation needs.
 struct Evaluation {
     reader: Arc<Reader>,
-    admin: Admin,
+    admin: Services,
     /// What each gate said last.
     last: Mutex<HashMap<String, Verdict>>,
 }
 
 /// Starts it; without a ledger there is nothing to evaluate.
-pub(in crate::command) fn start(admin: &Admin) -> Option<Periodic> {
+pub(crate) fn start(admin: &Services) -> Option<Periodic> {
     let evaluation = Evaluation {
         reader: Arc::clone(admin.ledger.as_ref()?),
         admin: admin.clone(),
@@ -68,7 +68,12 @@ impl Evaluation {
     /// What a gate says, which is written into the log of verdicts where it has changed; `None` where the ledger does not answer.
     fn verdict(&self, gate: &Gate, configured: &Gates) -> Option<Verdict> {
         let now = (self.admin.wall)();
-        let report = evaluated(&self.reader, gate, (None, now), &configured.digest);
+        let asked = Asked {
+            now,
+            since: None,
+            config_sha256: configured.digest.clone(),
+        };
+        let report = evaluate_calls(gate, &asked, &*self.reader);
         let report = match report {
             Ok(report) => report,
             Err(error) => {
@@ -82,6 +87,14 @@ impl Evaluation {
             audit.note(&report, "gauge", false, clock);
         }
         Some(report.verdict)
+    }
+}
+
+/// The gates of a configuration, for the API.
+pub(crate) fn configured(config: &Config) -> Gates {
+    Gates {
+        gates: config.gates.clone(),
+        digest: config.digest.clone(),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Saves the spending of budgets, so that it survives a restart and a kill.
 
-use super::quota_store;
 use crate::Error;
+use crate::quota_store;
 use parking_lot::Mutex;
 use std::io;
 use std::path::Path;
@@ -20,15 +20,15 @@ const PAUSE_FACTOR: u32 = 10;
 
 /// Prices, budgets and quotas, and the file that saves the spending.
 #[derive(Clone)]
-pub(super) struct Spending {
-    pub(super) accounting: Accounting,
+pub(crate) struct Spending {
+    pub(crate) accounting: Accounting,
     store: Option<Arc<Mutex<Store>>>,
     failure_log: Arc<LogInterval>,
 }
 
 impl Spending {
     /// Loads the spending of the last process, where there is a state directory.
-    pub(super) fn open(config: &Config) -> Result<Spending, Error> {
+    pub(crate) fn open(config: &Config) -> Result<Spending, Error> {
         let sharing = quota_store::sharing(config);
         let accounting =
             Accounting::shared(&config.prices, &config.budgets, &config.quotas, sharing);
@@ -53,14 +53,14 @@ impl Spending {
     }
 
     /// Whether [`Spending::open`] would succeed. Leaves nothing behind.
-    pub(super) fn check(config: &Config) -> Result<(), Error> {
+    pub(crate) fn check(config: &Config) -> Result<(), Error> {
         config.state_dir.as_deref().map_or(Ok(()), |folder| {
             Store::check(folder).map_err(|error| unreadable(folder, &error))
         })
     }
 
     /// Saves the spending whenever it has changed, without end.
-    pub(super) async fn keep_up(self) {
+    pub(crate) async fn keep_up(self) {
         if self.store.is_none() {
             return;
         }
@@ -75,7 +75,7 @@ impl Spending {
     }
 
     /// Saves the spending. Blocks.
-    pub(super) fn keep(&self) {
+    pub(crate) fn keep(&self) {
         let Some(store) = self
             .store
             .as_ref()

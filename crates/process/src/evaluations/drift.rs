@@ -1,11 +1,11 @@
 //! Evaluates `[[drift]]` in the background of a running proxy.
 
-use crate::command::periodic::Periodic;
+use crate::periodic::Periodic;
 use arc_swap::ArcSwap;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
-use tokengauge_admin::{Admin, Drifts};
+use tokengauge_admin::{Drifts, Services};
 use tokengauge_config::Config;
 use tokengauge_core::time::rfc3339_seconds;
 use tokengauge_drift::{ChangePoint, Entry, Series, Settings, SignalName, State, evaluate};
@@ -25,12 +25,12 @@ const STATES: [State; 3] = [State::Learning, State::Stable, State::Drifted];
 /// What an evaluation needs.
 struct Evaluation {
     reader: Arc<Reader>,
-    admin: Admin,
+    admin: Services,
     config: Arc<ArcSwap<Config>>,
 }
 
 /// Starts it; without a ledger there is nothing to evaluate.
-pub(in crate::command) fn start(config: &Arc<ArcSwap<Config>>, admin: &Admin) -> Option<Periodic> {
+pub(crate) fn start(config: &Arc<ArcSwap<Config>>, admin: &Services) -> Option<Periodic> {
     let evaluation = Evaluation {
         reader: Arc::clone(admin.ledger.as_ref()?),
         admin: admin.clone(),

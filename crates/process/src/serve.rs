@@ -1,30 +1,28 @@
 //! The running proxy: puts all crates together, from bound sockets to the last drained
 //! stream. `run` and `demo` share it.
 
-use super::ledger;
-use super::marks::{self, AlertMarks, WarmUps};
-use super::notify::{self, Receivers};
-use super::objectives::{self, Objectives};
-use super::operators::{Operators, Watchers};
-use super::page_link::PageLink;
-use super::periodic::Periodic;
-use super::quota_store::SharedLimits;
-use super::reload::{self, Source};
-use super::reload_status::Reloads;
-use super::running_proxy::RunningProxy;
-use super::scrape_hooks;
-use super::spending::Spending;
 use crate::Error;
-use crate::cli::COMMIT;
+use crate::ledger;
+use crate::marks::{self, AlertMarks, WarmUps};
+use crate::notify::{self, Receivers};
+use crate::objectives::{self, Objectives};
+use crate::operators::{Operators, Watchers};
 use crate::output;
+use crate::page_link::PageLink;
+use crate::periodic::Periodic;
+use crate::quota_store::SharedLimits;
+use crate::reload::{self, Source};
+use crate::reload_status::Reloads;
+use crate::running_proxy::RunningProxy;
+use crate::scrape_hooks;
+use crate::spending::Spending;
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
-#[cfg(feature = "sim")]
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
-use tokengauge_admin::{Admin, EventBus, GateAudit, ProcessInfo, Readiness};
+use tokengauge_admin::{EventBus, GateAudit, ProcessInfo, Readiness, Services};
 use tokengauge_config::Config;
 use tokengauge_core::observer::Observer;
 use tokengauge_meter::cost::Prices;
@@ -44,12 +42,12 @@ use tokengauge_telemetry::export::slo;
 const FLUSH_WITHIN: Duration = Duration::from_secs(5);
 
 /// A proxy with bound sockets that does not serve yet.
-pub(super) struct Proxy {
+pub struct Proxy {
     config: Arc<Config>,
     bound: Vec<BoundListener>,
     operators: Operators,
     forwarder: Arc<Forwarder>,
-    admin: Admin,
+    services: Services,
     objectives: Objectives,
     store: Option<Arc<Mutex<Store>>>,
     receivers: Receivers,
@@ -65,13 +63,15 @@ pub(super) struct Proxy {
 }
 
 impl Proxy {
-    /// Binds every socket and opens every file, so that errors show at the start. Needs a runtime.
-    pub(super) async fn bind(
+    /// Binds every socket and opens every file, so that errors show at the start. `commit` is
+    /// what the program is built from. Needs a runtime.
+    pub async fn bind(
         mut config: Config,
         call_log: Option<&Path>,
         runtimes: &TrafficRuntimes,
+        commit: &'static str,
     ) -> Result<Proxy, Error> {
-        let fd_limits = super::fd_limit::raise(config.limits.connections, runtimes.number());
+        let fd_limits = crate::fd_limit::raise(config.limits.connections, runtimes.number());
         fd_limits.apply(&mut config.limits);
         tokengauge_config::warn_of_memory_limit(config.measure.memory_bytes);
         for warning in &config.warnings {
@@ -96,7 +96,7 @@ impl Proxy {
         let reader = ledger.as_deref().map(ledger::reader);
         let marks = marks::open(ledger.clone(), reader.clone(), &prometheus);
         subscribers.push(WarmUps::new(&marks));
-        let sinks = super::sinks::start(&config, &queues, ledger.as_ref(), &prometheus)?;
+        let sinks = crate::sinks::start(&config, &queues, ledger.as_ref(), &prometheus)?;
         let throughput = ledger.is_none().then(ThroughputHistory::new);
         let (slos, store) = objectives::open(&config)?;
         subscribers.push(slos.clone());
@@ -108,7 +108,7 @@ impl Proxy {
         subscribers.push(session_watch.clone());
         let limits = (&spending, &shared_limits);
         let receivers = receivers(&config, &prometheus, &slos, limits, &session_watch)?;
-        super::check::files(&config)?;
+        crate::check::files(&config)?;
         // From here on only binding addresses can fail. Where something above fails, all of it is
         // repeated with the fallback, and OTLP must not be started twice.
         let otlp = start_otlp(&config, &prometheus);
@@ -144,12 +144,12 @@ impl Proxy {
         let mut watchers = operators.watchers(&prometheus, &meter, marks::restarts(&marks));
         watchers.change(watchers.prepare(&config.scrapes)?);
         let about = ProcessInfo {
-            commit: COMMIT,
-            pod: super::sinks::origin().pod(),
+            commit,
+            pod: crate::sinks::origin().pod(),
             ..ProcessInfo::new(&config, &addresses, SystemTime::now())
         };
         let weak_forwarder = Arc::downgrade(&forwarder);
-        let admin = Admin {
+        let services = Services {
             upstreams: Arc::new(move || {
                 let forwarder = weak_forwarder.upgrade();
                 forwarder.map_or(Vec::new(), |forwarder| forwarder.upstreams())
@@ -164,7 +164,9 @@ impl Proxy {
             ledger: reader,
             throughput,
             drifts: Arc::default(),
-            gates: Arc::new(ArcSwap::from_pointee(super::gate::configured(&config))),
+            gates: Arc::new(ArcSwap::from_pointee(
+                crate::evaluations::gates::configured(&config),
+            )),
             sinks,
             gate_audit: Arc::new(GateAudit::new(config.state_dir.as_deref())),
             marks,
@@ -179,7 +181,7 @@ impl Proxy {
             operators,
             forwarder,
             config,
-            admin,
+            services,
             objectives,
             store,
             receivers,
@@ -194,44 +196,42 @@ impl Proxy {
     }
 
     /// Sets the source of reloads.
-    pub(super) fn reloads(mut self, source: Source) -> Proxy {
+    pub fn reloads(mut self, source: Source) -> Proxy {
         self.source = Some(source);
         self
     }
 
     /// The configuration in use.
-    pub(super) fn config(&self) -> &Config {
+    pub fn config(&self) -> &Config {
         &self.config
     }
 
     /// The handle that shuts the proxy down.
-    pub(super) fn shutdown(&self) -> Shutdown {
+    pub fn shutdown(&self) -> Shutdown {
         self.shutdown.clone()
     }
 
     /// The first address on which agents connect.
-    #[cfg(feature = "sim")]
-    pub(super) fn address(&self) -> SocketAddr {
+    pub fn address(&self) -> SocketAddr {
         self.bound[0].address()
     }
 
     /// The address on which operators connect.
-    #[cfg(feature = "sim")]
-    pub(super) fn admin_address(&self) -> Option<SocketAddr> {
+    pub fn admin_address(&self) -> Option<SocketAddr> {
         self.operators.address()
     }
 
     /// Serves until the shutdown, and until streams have ended or were cut off.
-    pub(super) async fn serve(self) -> Result<(), Error> {
+    pub async fn serve(self) -> Result<(), Error> {
         self.announce();
-        let readiness = Arc::clone(&self.admin.readiness);
+        let readiness = Arc::clone(&self.services.readiness);
         readiness.listening();
         tokio::spawn(drain_when_told(readiness, self.shutdown.clone()));
         tokio::spawn(self.spending.clone().keep_up());
-        let (marks, slos) = (&self.admin.marks, &self.admin.slos);
+        let (marks, slos) = (&self.services.marks, &self.services.slos);
         let budgets = &self.spending.accounting.budgets;
-        AlertMarks::start(marks, slos, budgets, &self.admin.session_watch);
-        let meter = Arc::clone(&self.admin.meter);
+        AlertMarks::start(marks, slos, budgets, &self.services.session_watch);
+        let meter = Arc::clone(&self.services.meter);
         let config = Arc::new(ArcSwap::from(self.config));
         let threads = self.runtimes.number();
         let listening = Arc::new(ActiveListeners::start(
@@ -242,33 +242,28 @@ impl Proxy {
             self.runtimes,
         ));
         // Held here until the end: `live` is dropped where no configuration is reloaded, and dropping them stops them.
-        let evaluations = Arc::new(evaluations(&config, &self.admin));
+        let evaluations = Arc::new(evaluations(&config, &self.services));
         let live = RunningProxy {
             config: Arc::clone(&config),
             forwarder: self.forwarder,
             listening: Arc::clone(&listening),
             threads,
-            meter: Arc::clone(&meter),
-            recent: Arc::clone(&self.admin.recent),
-            prometheus: Arc::clone(&self.admin.prometheus),
-            slos: Arc::clone(&self.admin.slos),
-            readiness: Arc::clone(&self.admin.readiness),
-            about: Arc::clone(&self.admin.about),
-            experiments: Arc::clone(&self.admin.experiments),
-            gates: Arc::clone(&self.admin.gates),
-            marks: Arc::clone(&self.admin.marks),
-            session_watch: Arc::clone(&self.admin.session_watch),
+            services: self.services.clone(),
             store: self.store,
             receivers: self.receivers,
             watchers: self.watchers,
             evaluations: Arc::clone(&evaluations),
         };
-        let status = Reloads::new(&live.prometheus, &live.readiness, &config.load());
+        let status = Reloads::new(
+            &live.services.prometheus,
+            &live.services.readiness,
+            &config.load(),
+        );
         let reloading = self
             .source
             .map(|source| tokio::spawn(reload::run(live, source, status)));
-        let sinks = Arc::clone(&self.admin.sinks);
-        let _beside = self.operators.start(self.admin);
+        let sinks = Arc::clone(&self.services.sinks);
+        let _beside = self.operators.start(self.services);
         let drained = listening.drained(|| config.load().drain_timeout).await;
         drop(evaluations);
         if let Some(reloading) = reloading {
@@ -319,12 +314,12 @@ impl Proxy {
 }
 
 /// Starts what is evaluated in the background.
-fn evaluations(config: &Arc<ArcSwap<Config>>, admin: &Admin) -> Vec<Periodic> {
-    let drift = super::drift::start(config, admin);
+fn evaluations(config: &Arc<ArcSwap<Config>>, admin: &Services) -> Vec<Periodic> {
+    let drift = crate::evaluations::drift::start(config, admin);
     let all = [
         drift,
-        super::gate::start(admin),
-        Some(super::ab::start(admin)),
+        crate::evaluations::gates::start(admin),
+        Some(crate::evaluations::experiments::start(admin)),
     ];
     all.into_iter().flatten().collect()
 }
@@ -350,7 +345,7 @@ fn session_watch(config: &Config, accounting: &Accounting) -> Arc<SessionWatch> 
 }
 
 /// What a call would have cost with so many tokens of its input from a cache.
-pub(super) fn cache_price(prices: &Arc<Prices>) -> CachePrice {
+pub(crate) fn cache_price(prices: &Arc<Prices>) -> CachePrice {
     let prices = Arc::clone(prices);
     Arc::new(move |record, cached| prices.cost_if_cached(record, cached))
 }

@@ -1,7 +1,7 @@
 //! Sends alerts to receivers while the proxy runs.
 
-use super::page_link::PageLink;
 use crate::Error;
+use crate::page_link::PageLink;
 use std::collections::HashSet;
 use std::io;
 use std::path::Path;
@@ -45,7 +45,7 @@ struct Channel {
 }
 
 /// The receivers, each with a task of its own, so that a slow one does not delay others.
-pub(super) struct Receivers {
+pub(crate) struct Receivers {
     slos: Arc<Slos>,
     budgets: Arc<Budgets>,
     session_watch: Arc<SessionWatch>,
@@ -58,19 +58,19 @@ pub(super) struct Receivers {
 }
 
 /// The receivers of a new configuration, with all files read.
-pub(super) struct PreparedReceivers {
+pub(crate) struct PreparedReceivers {
     wanted: Vec<Receiver>,
     channels: Vec<Channel>,
 }
 
 /// The file that remembers what was sent to receivers; `None` without a state directory.
-pub(super) fn delivery_state(config: &Config) -> Result<Option<DeliveryState>, Error> {
+pub(crate) fn delivery_state(config: &Config) -> Result<Option<DeliveryState>, Error> {
     let opened = config.state_dir.as_deref().map(DeliveryState::open);
     opened.transpose().map_err(|error| unusable(&error))
 }
 
 /// Whether [`delivery_state`] would succeed. Leaves nothing behind.
-pub(super) fn check_state(config: &Config) -> Result<(), Error> {
+pub(crate) fn check_state(config: &Config) -> Result<(), Error> {
     let checked = config.state_dir.as_deref().map(DeliveryState::check);
     checked
         .transpose()
@@ -79,7 +79,7 @@ pub(super) fn check_state(config: &Config) -> Result<(), Error> {
 }
 
 /// Whether what the receivers of `config` need can be read.
-pub(super) fn check(config: &Config) -> Result<(), Error> {
+pub(crate) fn check(config: &Config) -> Result<(), Error> {
     config
         .receivers
         .iter()
@@ -93,7 +93,7 @@ fn unusable(error: &io::Error) -> Error {
 
 impl Receivers {
     /// Without receivers.
-    pub(super) fn new(
+    pub(crate) fn new(
         slos: &Arc<Slos>,
         budgets: &Arc<Budgets>,
         session_watch: &Arc<SessionWatch>,
@@ -115,7 +115,7 @@ impl Receivers {
     }
 
     /// Prepares the receivers of `wanted` that are new, and reads their files.
-    pub(super) fn prepare(&self, wanted: &[Receiver]) -> Result<PreparedReceivers, Error> {
+    pub(crate) fn prepare(&self, wanted: &[Receiver]) -> Result<PreparedReceivers, Error> {
         let new = wanted.iter().filter(|wanted| !self.is_running(wanted));
         Ok(PreparedReceivers {
             channels: new.map(|new| self.channel(new)).collect::<Result<_, _>>()?,
@@ -124,7 +124,7 @@ impl Receivers {
     }
 
     /// Replaces the receivers. Needs a runtime.
-    pub(super) fn change(&mut self, next: PreparedReceivers) {
+    pub(crate) fn change(&mut self, next: PreparedReceivers) {
         self.running.retain(|(receiver, task)| {
             let stays = next.wanted.contains(receiver);
             if !stays {

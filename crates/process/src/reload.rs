@@ -1,9 +1,9 @@
 //! Reloads the configuration of a running proxy: on SIGHUP, and when its file changes.
 
-use super::fallback::{Fallback, running};
-use super::reload_status::Reloads;
-use super::running_proxy::RunningProxy;
 use crate::Error;
+use crate::fallback::{Fallback, running};
+use crate::reload_status::Reloads;
+use crate::running_proxy::RunningProxy;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use tokengauge_admin::Running;
@@ -21,7 +21,7 @@ const RETRY_EVERY: Duration = Duration::from_secs(30);
 const REMIND_EVERY: Duration = Duration::from_secs(600);
 
 /// How a configuration is read each time.
-pub(super) struct Source {
+pub struct Source {
     read: Box<dyn Fn() -> Result<Config, Error> + Send + Sync>,
     file: Option<WatchedFile>,
     hangup: Signal,
@@ -31,7 +31,7 @@ pub(super) struct Source {
 
 impl Source {
     /// A source that calls `read` when `file` changes and on SIGHUP. Needs a runtime.
-    pub(super) fn new(
+    pub fn new(
         file: Option<&Path>,
         read: impl Fn() -> Result<Config, Error> + Send + Sync + 'static,
     ) -> Result<Source, Error> {
@@ -46,14 +46,14 @@ impl Source {
     }
 
     /// Sets the fallback that is in use, and why the configuration was refused.
-    pub(super) fn instead_of(mut self, fallback: Option<(Fallback, String)>) -> Source {
+    pub fn instead_of(mut self, fallback: Option<(Fallback, String)>) -> Source {
         self.fallback = fallback;
         self
     }
 }
 
 /// Changes a running proxy.
-pub(super) struct Reload {
+pub(crate) struct Reload {
     live: RunningProxy,
     read: Box<dyn Fn() -> Result<Config, Error> + Send + Sync>,
     status: Reloads,
@@ -73,7 +73,7 @@ enum ReloadTrigger {
 }
 
 /// Reloads the configuration of `live` at each change of `source`, without end.
-pub(super) async fn run(live: RunningProxy, source: Source, status: Reloads) {
+pub(crate) async fn run(live: RunningProxy, source: Source, status: Reloads) {
     let Source {
         read,
         mut file,

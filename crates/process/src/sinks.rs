@@ -14,7 +14,7 @@ use tokengauge_telemetry::export::{labels, names};
 const READ_WITHIN: Duration = Duration::from_secs(60);
 
 /// Starts the sinks that are configured.
-pub(super) fn start(
+pub(crate) fn start(
     config: &Config,
     queues: &SinkQueues,
     ledger: Option<&Arc<Ledger>>,
@@ -34,7 +34,7 @@ pub(super) fn start(
 }
 
 /// Whether the sinks of `config` could be started by their settings.
-pub(super) fn check(config: &Config) -> Result<(), Error> {
+pub(crate) fn check(config: &Config) -> Result<(), Error> {
     let origin = origin();
     let mut sinks = config.sinks.iter();
     sinks
@@ -43,7 +43,7 @@ pub(super) fn check(config: &Config) -> Result<(), Error> {
 }
 
 /// The process that calls are from, as OTLP names it.
-pub(super) fn origin() -> Origin {
+pub fn origin() -> Origin {
     let variables = |name: &str| std::env::var(name).ok();
     let attribute = |key| otlp::resource_attribute(&variables, key);
     Origin {

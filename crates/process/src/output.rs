@@ -4,10 +4,10 @@
 
 use crate::Error;
 use std::io::{self, ErrorKind, IsTerminal, Write};
-pub(crate) use tokengauge_core::printable::{printable, printable_lines as lines};
+pub use tokengauge_core::printable::{printable, printable_lines as lines};
 
 /// A name within Markdown: as [`printable`], and neither markup nor a cell's end.
-pub(crate) fn markdown(name: &str) -> String {
+pub fn markdown(name: &str) -> String {
     let mut escaped = String::with_capacity(name.len());
     for one in printable(name).chars() {
         if "\\`*[]|<>&".contains(one) {
@@ -22,19 +22,19 @@ pub(crate) fn markdown(name: &str) -> String {
 ///
 /// # Errors
 /// [`Error::OutputClosed`] where its reader has closed it.
-pub(crate) fn print(text: &str) -> Result<(), Error> {
+pub fn print(text: &str) -> Result<(), Error> {
     let mut output = stdout();
     let written = output.write_all(text.as_bytes());
     written.and_then(|()| output.flush()).map_err(failed)
 }
 
 /// Writes a line to standard error; ignores that it may be closed.
-pub(crate) fn note(line: &str) {
+pub fn note(line: &str) {
     let _ = writeln!(io::stderr(), "{}", lines(line));
 }
 
 /// The width of the terminal that standard output is, in characters.
-pub(crate) fn width() -> Option<usize> {
+pub fn width() -> Option<usize> {
     if !io::stdout().is_terminal() {
         return None;
     }
@@ -44,7 +44,7 @@ pub(crate) fn width() -> Option<usize> {
 }
 
 /// The error for a failure to write to standard output.
-pub(crate) fn failed(error: io::Error) -> Error {
+pub fn failed(error: io::Error) -> Error {
     match error.kind() {
         ErrorKind::BrokenPipe => Error::OutputClosed,
         _ => Error::Failed(format!("standard output: {error}")),
@@ -52,7 +52,7 @@ pub(crate) fn failed(error: io::Error) -> Error {
 }
 
 /// Standard output, for whole lines. A terminal gets them without control characters.
-pub(crate) fn stdout() -> Box<dyn Write + Send> {
+pub fn stdout() -> Box<dyn Write + Send> {
     match io::stdout().is_terminal() {
         true => Box::new(Lines::new(io::stdout())),
         false => Box::new(io::stdout()),

@@ -9,11 +9,11 @@ use tokengauge_telemetry::export::registry::{Counter, Gauge};
 use tokengauge_telemetry::export::{labels, names};
 
 /// The metrics of reloads, and the readiness.
-pub(super) struct Reloads {
+pub(crate) struct Reloads {
     prometheus: Arc<Prometheus>,
     readiness: Arc<Readiness>,
-    pub(super) applied: Counter,
-    pub(super) refused: Counter,
+    pub(crate) applied: Counter,
+    pub(crate) refused: Counter,
     successful: Gauge,
     at: Gauge,
     digest: String,
@@ -21,7 +21,7 @@ pub(super) struct Reloads {
 
 impl Reloads {
     /// Reports that `config` is in use from the start.
-    pub(super) fn new(
+    pub(crate) fn new(
         prometheus: &Arc<Prometheus>,
         readiness: &Arc<Readiness>,
         config: &Config,
@@ -43,7 +43,7 @@ impl Reloads {
     }
 
     /// Reports that another configuration is in use.
-    pub(super) fn runs(&mut self, digest: &str) {
+    pub(crate) fn runs(&mut self, digest: &str) {
         let registry = self.prometheus.registry();
         let labels = labels::Digest { digest };
         registry.series(&names::CONFIG_INFO, &labels).set(1.0);
@@ -60,7 +60,7 @@ impl Reloads {
     }
 
     /// Sets whether the newest configuration, an older one or the fallback is in use.
-    pub(super) fn is(&self, running: Running) {
+    pub(crate) fn is(&self, running: Running) {
         let successful = running == Running::Configured;
         self.successful.set(f64::from(u8::from(successful)));
         let registry = self.prometheus.registry();

@@ -1,7 +1,7 @@
 //! Metrics that are updated before every scrape.
 
-use super::operators;
-use super::quota_store::SharedLimits;
+use crate::operators;
+use crate::quota_store::SharedLimits;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 use tokengauge_admin::EventBus;
@@ -18,20 +18,20 @@ use tokengauge_telemetry::export::registry::{Gauge, Registry};
 use tokengauge_telemetry::export::{cost, labels, quota, runtime, slo};
 
 /// The sources of the metrics that are updated before every scrape.
-pub(super) struct Sources<'a> {
-    pub(super) forwarder: &'a Arc<Forwarder>,
-    pub(super) slos: &'a Arc<Slos>,
-    pub(super) event_bus: &'a Arc<EventBus>,
-    pub(super) budgets: &'a Arc<Budgets>,
-    pub(super) meter: &'a Arc<Meter>,
-    pub(super) shared_limits: &'a SharedLimits,
-    pub(super) session_watch: &'a Arc<SessionWatch>,
-    pub(super) runtimes: &'a TrafficRuntimes,
-    pub(super) shutdown: &'a Shutdown,
+pub(crate) struct Sources<'a> {
+    pub(crate) forwarder: &'a Arc<Forwarder>,
+    pub(crate) slos: &'a Arc<Slos>,
+    pub(crate) event_bus: &'a Arc<EventBus>,
+    pub(crate) budgets: &'a Arc<Budgets>,
+    pub(crate) meter: &'a Arc<Meter>,
+    pub(crate) shared_limits: &'a SharedLimits,
+    pub(crate) session_watch: &'a Arc<SessionWatch>,
+    pub(crate) runtimes: &'a TrafficRuntimes,
+    pub(crate) shutdown: &'a Shutdown,
 }
 
 /// Installs the hooks that update metrics before every scrape.
-pub(super) fn install(prometheus: &Prometheus, sources: &Sources<'_>) {
+pub(crate) fn install(prometheus: &Prometheus, sources: &Sources<'_>) {
     let &Sources {
         forwarder,
         slos,

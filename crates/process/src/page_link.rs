@@ -7,7 +7,7 @@ use tokengauge_slo::{AlertNotification, AlertSubject, alert_name};
 
 /// The page, as whoever gets an alert opens it.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum PageLink {
+pub(crate) enum PageLink {
     /// At this URL, which has no slash at its end.
     Url(String),
     /// At a URL that leads there only after a command, or on a host.
@@ -25,7 +25,7 @@ pub(super) enum PageLink {
 
 impl PageLink {
     /// By the configuration and, in a pod, the variables of the downward API.
-    pub(super) fn new(admin: &Admin, variable: impl Fn(&str) -> Option<String>) -> PageLink {
+    pub(crate) fn new(admin: &Admin, variable: impl Fn(&str) -> Option<String>) -> PageLink {
         let Some(address) = admin.address else {
             return PageLink::Nowhere;
         };
@@ -68,7 +68,7 @@ impl PageLink {
     }
 
     /// Adds the view of the page and, where they have none of their own, the runbook to alerts.
-    pub(super) fn add_to(&self, notices: &mut [AlertNotification]) {
+    pub(crate) fn add_to(&self, notices: &mut [AlertNotification]) {
         for notice in notices {
             notice.page = self.to(&notice.view);
             if notice.runbook_url.is_none() {
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn every_alert_has_a_runbook_with_mitigations_and_what_to_tell_others() {
-        let text = include_str!("../../docs/runbooks.md");
+        let text = include_str!("../../../docs/runbooks.md");
         for about in [
             AlertSubject::Objective,
             AlertSubject::Budget,

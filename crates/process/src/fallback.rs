@@ -12,7 +12,7 @@ use tokengauge_config::{Config, may_guard_metrics, may_have_token, may_limit};
 
 /// A configuration that is in use until the one in `file` can be used.
 #[derive(Clone)]
-pub(super) struct Fallback {
+pub struct Fallback {
     config: Config,
     policy: OnRefusedConfig,
     file: PathBuf,
@@ -27,7 +27,7 @@ enum Refused {
 
 impl Fallback {
     /// A fallback to `config`, for the configuration in `file`.
-    pub(super) fn new(config: Config, policy: OnRefusedConfig, file: PathBuf) -> Fallback {
+    pub fn new(config: Config, policy: OnRefusedConfig, file: PathBuf) -> Fallback {
         Fallback {
             config,
             policy,
@@ -36,7 +36,7 @@ impl Fallback {
     }
 
     /// The fallback's configuration, which depends on the file's present content. Blocks on the disk.
-    pub(super) fn config(&self) -> Config {
+    pub fn config(&self) -> Config {
         let refused = self.refused();
         let mut config = self.config.clone();
         config.refusal = self.refuses(&refused).then(|| self.refusal());
@@ -81,7 +81,7 @@ impl Fallback {
     }
 
     /// Logs why the fallback is in use, and what becomes of calls.
-    pub(super) fn log(&self, reason: &str, running: Running) {
+    pub fn log(&self, reason: &str, running: Running) {
         let reason = reason.replace('\n', "; ");
         let calls = match running {
             Running::Refusing => {
@@ -111,7 +111,7 @@ impl Refused {
 }
 
 /// Whether the fallback forwards or refuses calls.
-pub(super) fn running(config: &Config) -> Running {
+pub fn running(config: &Config) -> Running {
     match config.refusal {
         Some(_) => Running::Refusing,
         None => Running::Fallback,
@@ -119,7 +119,7 @@ pub(super) fn running(config: &Config) -> Running {
 }
 
 /// The error with both reasons, where the fallback cannot be used either.
-pub(super) fn both(refused: &Error, fallback: &Error) -> Error {
+pub fn both(refused: &Error, fallback: &Error) -> Error {
     Error::Configuration(format!(
         "{refused}\nthe fallback cannot be used either: {fallback}"
     ))

@@ -23,17 +23,17 @@ const MOST: u64 = 128 * 1024;
 
 /// How many connections may be open, so that descriptors are left for everything else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct FdLimits {
+pub struct FdLimits {
     /// Connections of agents, at most as many as are configured.
-    pub(super) agents: usize,
+    pub(crate) agents: usize,
     /// Connections to all upstreams together. Agents with HTTP/2 may need more upstream
     /// connections than they have themselves.
-    pub(super) upstreams: usize,
+    pub(crate) upstreams: usize,
 }
 
 impl FdLimits {
     /// Lowers `limits` to what the descriptors allow.
-    pub(super) fn apply(self, limits: &mut Limits) {
+    pub(crate) fn apply(self, limits: &mut Limits) {
         limits.connections = self.agents;
         let most = self.upstreams.saturating_mul(STREAMS_PER_CONNECTION);
         limits.total_http2_streams = limits.total_http2_streams.min(most);
@@ -62,7 +62,7 @@ fn of_other_threads(threads: usize) -> u64 {
 /// The kernel doubles a process's table of open files when it is full. In a process with
 /// several threads it then waits for all processors, 10 ms or more, in which the thread that
 /// opens a connection moves no traffic. So the table is enlarged at the start.
-pub(super) fn raise(connections: usize, threads: usize) -> FdLimits {
+pub fn raise(connections: usize, threads: usize) -> FdLimits {
     let theirs = (connections as u64).saturating_mul(PER_CONNECTION);
     let others = RESERVED.saturating_add(of_other_threads(threads));
     let wanted = theirs.saturating_add(others);
@@ -80,7 +80,7 @@ pub(super) fn raise(connections: usize, threads: usize) -> FdLimits {
 }
 
 /// Raises the limit for the start of so many threads of traffic.
-pub(super) fn raise_for(threads: usize) {
+pub(crate) fn raise_for(threads: usize) {
     raised(RESERVED.saturating_add(of_other_threads(threads)));
 }
 

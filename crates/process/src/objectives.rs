@@ -23,13 +23,13 @@ const CAUSES_EVERY: Duration = Duration::from_secs(5);
 const KEEP_EVERY: Duration = Duration::from_secs(5);
 
 /// The threads of the objectives. They save the counts at the end.
-pub(super) struct Objectives {
+pub(crate) struct Objectives {
     stop: Vec<Sender<()>>,
     threads: Vec<JoinHandle<()>>,
 }
 
 /// The objectives of `config` with the counts that were saved, and the store that saves them.
-pub(super) fn open(config: &Config) -> Result<(Arc<Slos>, Option<Store>), Error> {
+pub(crate) fn open(config: &Config) -> Result<(Arc<Slos>, Option<Store>), Error> {
     let (now, wall) = (Instant::now(), SystemTime::now());
     let slos = Slos::new(&config.slos, &config.measure, now, wall);
     let Some(folder) = config.state_dir.as_deref() else {
@@ -48,7 +48,7 @@ pub(super) fn open(config: &Config) -> Result<(Arc<Slos>, Option<Store>), Error>
 }
 
 /// Whether [`open`] could use the folder. Leaves nothing behind.
-pub(super) fn check(config: &Config) -> Result<(), Error> {
+pub(crate) fn check(config: &Config) -> Result<(), Error> {
     config.state_dir.as_deref().map_or(Ok(()), |folder| {
         Store::check(folder).map_err(|error| unusable(folder, &error))
     })
@@ -72,7 +72,7 @@ fn under(config: &Config, wall: SystemTime) -> Circumstances {
 
 /// Writes to the audit log what `config` changes in the objectives. A write error is logged
 /// and does not prevent the change.
-pub(super) fn audit(store: &Mutex<Store>, slos: &Slos, config: &Config) {
+pub(crate) fn audit(store: &Mutex<Store>, slos: &Slos, config: &Config) {
     let wall = SystemTime::now();
     slos.keep_again();
     let Some(kept) = slos.kept(Instant::now(), wall) else {
@@ -112,7 +112,7 @@ fn uid() -> Option<u32> {
 
 impl Objectives {
     /// Starts the threads.
-    pub(super) fn start(
+    pub(crate) fn start(
         slos: &Arc<Slos>,
         store: Option<&Arc<Mutex<Store>>>,
         meter: &Arc<Meter>,
@@ -163,7 +163,7 @@ impl Objectives {
     }
 
     /// Saves the counts and ends the threads. Blocks.
-    pub(super) fn stop(self) {
+    pub(crate) fn stop(self) {
         drop(self.stop);
         for thread in self.threads {
             if thread.join().is_err() {

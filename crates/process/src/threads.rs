@@ -1,7 +1,7 @@
 //! The threads of traffic: as many as cores.
 
-use super::fd_limit;
 use crate::Error;
+use crate::fd_limit;
 use std::ffi::OsStr;
 use std::thread;
 use tokengauge_proxy::TrafficRuntimes;
@@ -13,7 +13,7 @@ const WORKERS: &str = "TOKIO_WORKER_THREADS";
 
 /// Runs `command` on this thread, and the tasks that it spawns on threads that share them. What is still blocked at the
 /// end (a disk, a name look-up) does not delay the exit.
-pub(super) fn serve(command: impl Future<Output = Result<(), Error>>) -> Result<(), Error> {
+pub fn serve(command: impl Future<Output = Result<(), Error>>) -> Result<(), Error> {
     let workers = workers(std::env::var_os(WORKERS).as_deref())?;
     let runtime = made(Builder::new_multi_thread().worker_threads(workers))?;
     let result = runtime.block_on(command);
@@ -23,7 +23,7 @@ pub(super) fn serve(command: impl Future<Output = Result<(), Error>>) -> Result<
 
 /// The same with a runtime of its own for each thread, over which `command` spreads traffic: no thread takes tasks of
 /// another. What `command` spawns itself runs on the first.
-pub(super) fn forward<F>(command: impl FnOnce(TrafficRuntimes) -> F) -> Result<(), Error>
+pub fn forward<F>(command: impl FnOnce(TrafficRuntimes) -> F) -> Result<(), Error>
 where
     F: Future<Output = Result<(), Error>>,
 {

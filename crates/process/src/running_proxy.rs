@@ -1,59 +1,46 @@
 //! The parts of a running proxy that a reload changes.
 
-use super::marks;
-use super::notify::Receivers;
-use super::objectives;
-use super::operators::Watchers;
-use super::periodic::Periodic;
 use crate::Error;
+use crate::marks;
+use crate::notify::Receivers;
+use crate::objectives;
+use crate::operators::Watchers;
 use crate::output;
+use crate::periodic::Periodic;
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Instant;
-use tokengauge_admin::{Gates, ProcessInfo, Readiness};
+use tokengauge_admin::Services;
 use tokengauge_config::Config;
 use tokengauge_config::reload::needs_restart;
-use tokengauge_experiments::Experiment;
-use tokengauge_meter::{Meter, RecentCalls};
 use tokengauge_proxy::{ActiveListeners, Forwarder};
-use tokengauge_sessions::SessionWatch;
-use tokengauge_slo::{Slos, Store};
-use tokengauge_store::marks::Marks;
+use tokengauge_slo::Store;
 use tokengauge_store::query::{MarkKind, MarkSubject};
 use tokengauge_telemetry::export;
 use tokengauge_telemetry::export::cost;
-use tokengauge_telemetry::export::prometheus::Prometheus;
 use tokengauge_telemetry::export::slo;
 
 /// A running proxy, and the configuration in use.
-pub(super) struct RunningProxy {
-    pub(super) config: Arc<ArcSwap<Config>>,
-    pub(super) forwarder: Arc<Forwarder>,
-    pub(super) listening: Arc<ActiveListeners>,
+pub(crate) struct RunningProxy {
+    pub(crate) config: Arc<ArcSwap<Config>>,
+    pub(crate) forwarder: Arc<Forwarder>,
+    pub(crate) listening: Arc<ActiveListeners>,
     /// The number of those that serve agents.
-    pub(super) threads: usize,
-    pub(super) meter: Arc<Meter>,
-    pub(super) recent: Arc<RecentCalls>,
-    pub(super) prometheus: Arc<Prometheus>,
-    pub(super) slos: Arc<Slos>,
-    pub(super) readiness: Arc<Readiness>,
-    pub(super) about: Arc<ArcSwap<ProcessInfo>>,
-    pub(super) experiments: Arc<ArcSwap<Vec<Experiment>>>,
-    pub(super) gates: Arc<ArcSwap<Gates>>,
-    pub(super) marks: Arc<Marks>,
-    pub(super) session_watch: Arc<SessionWatch>,
-    pub(super) store: Option<Arc<Mutex<Store>>>,
-    pub(super) receivers: Receivers,
-    pub(super) watchers: Watchers,
+    pub(crate) threads: usize,
+    /// What it shares with the admin address.
+    pub(crate) services: Services,
+    pub(crate) store: Option<Arc<Mutex<Store>>>,
+    pub(crate) receivers: Receivers,
+    pub(crate) watchers: Watchers,
     /// What is evaluated in the background.
-    pub(super) evaluations: Arc<Vec<Periodic>>,
+    pub(crate) evaluations: Arc<Vec<Periodic>>,
 }
 
 impl RunningProxy {
     /// Applies the configuration `next`, or none of it where that fails. Calls in progress end
     /// under the old one. Needs a runtime; reads files.
-    pub(super) fn change(&mut self, mut next: Config) -> Result<(), Error> {
+    pub(crate) fn change(&mut self, mut next: Config) -> Result<(), Error> {
         let now = self.config.load_full();
         let fixed = needs_restart(&now, &next);
         if !fixed.is_empty() {
@@ -63,7 +50,7 @@ impl RunningProxy {
                 fixed.join("`, `")
             )));
         }
-        let fd_limits = super::fd_limit::raise(next.limits.connections, self.threads);
+        let fd_limits = crate::fd_limit::raise(next.limits.connections, self.threads);
         fd_limits.apply(&mut next.limits);
         let next = Arc::new(next);
         let wrong = |reason: String| Error::Configuration(format!("{}: {reason}", next.origin));
@@ -82,11 +69,15 @@ impl RunningProxy {
         for address in self.listening.change(listeners) {
             output::note(&format!("listening on {address}"));
         }
-        let about = self.about.load();
+        let about = self.services.about.load();
         let about = about.under(&next, &self.listening.addresses());
-        self.about.store(Arc::new(about));
-        self.experiments.store(Arc::new(next.experiments.clone()));
-        self.gates.store(Arc::new(super::gate::configured(&next)));
+        self.services.about.store(Arc::new(about));
+        self.services
+            .experiments
+            .store(Arc::new(next.experiments.clone()));
+        self.services
+            .gates
+            .store(Arc::new(crate::evaluations::gates::configured(&next)));
         self.config.store(Arc::clone(&next));
         self.evaluations.iter().for_each(Periodic::look_again);
         self.forget(&now, &next);
@@ -96,7 +87,7 @@ impl RunningProxy {
 
     /// Marks that another configuration is in use, and other prices.
     fn mark(&self, now: &Config, next: &Config) {
-        let add = |kind, text| marks::now(&self.marks, kind, text, MarkSubject::default());
+        let add = |kind, text| marks::now(&self.services.marks, kind, text, MarkSubject::default());
         add(
             MarkKind::Reload,
             format!("configuration {} is in use", next.digest),
@@ -111,25 +102,34 @@ impl RunningProxy {
 
     /// Applies the settings of measuring, before the new routes get their first request.
     fn measure_by(&self, now: &Config, next: &Config) {
-        self.prometheus.add_routes(&next.routes, &next.measure);
+        self.services
+            .prometheus
+            .add_routes(&next.routes, &next.measure);
         if let Some(store) = &self.store {
-            objectives::audit(store, &self.slos, next);
+            objectives::audit(store, &self.services.slos, next);
         }
-        let anew = self.slos.change(&next.slos, &next.measure, Instant::now());
-        slo::forget(self.prometheus.registry(), &next.slos, &anew);
-        let accounting = self.meter.accounting();
+        let anew = self
+            .services
+            .slos
+            .change(&next.slos, &next.measure, Instant::now());
+        slo::forget(self.services.prometheus.registry(), &next.slos, &anew);
+        let accounting = self.services.meter.accounting();
         let accounting = accounting.reload(&next.prices, &next.budgets, &next.quotas);
-        let price = super::serve::cache_price(&accounting.prices);
-        self.session_watch.change(&next.runaway, price);
-        self.meter.change(next.measure.clone(), accounting);
+        let price = crate::serve::cache_price(&accounting.prices);
+        self.services.session_watch.change(&next.runaway, price);
+        self.services.meter.change(next.measure.clone(), accounting);
         // After the meter has the new accounting, since a scrape before would add the series again.
         cost::forget(
-            self.prometheus.registry(),
+            self.services.prometheus.registry(),
             &now.labelled(),
             &next.labelled(),
         );
-        export::quota::forget(self.prometheus.registry(), &now.quotas, &next.quotas);
-        self.recent.resize(next.measure.recent_calls);
+        export::quota::forget(
+            self.services.prometheus.registry(),
+            &now.quotas,
+            &next.quotas,
+        );
+        self.services.recent.resize(next.measure.recent_calls);
     }
 
     /// Removes the series of routes and upstreams that are in neither configuration.
@@ -142,8 +142,9 @@ impl RunningProxy {
                         && route.is_none_or(|route| *known.name == *route)
                 })
         };
-        self.meter
+        self.services
+            .meter
             .forget(|route, upstream| known(Some(route), upstream));
-        self.prometheus.forget(known);
+        self.services.prometheus.forget(known);
     }
 }

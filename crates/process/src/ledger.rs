@@ -13,7 +13,7 @@ use tokengauge_telemetry::export::prometheus::Prometheus;
 use tokengauge_telemetry::export::{labels, names};
 
 /// Starts the ledger that is configured. `unwritten` get the calls that it cannot write.
-pub(super) fn start(
+pub(crate) fn start(
     config: &Config,
     prometheus: &Prometheus,
     unwritten: Vec<Arc<dyn Subscriber>>,
@@ -48,7 +48,7 @@ pub(super) fn start(
 }
 
 /// Why the ledger that is configured could not be written to; a proxy would run without it. Leaves nothing behind.
-pub(super) fn unwritable(config: &Config) -> Option<String> {
+pub fn unwritable(config: &Config) -> Option<String> {
     let path = &config.ledger.as_ref()?.path;
     let folder = path.parent().filter(|folder| *folder != Path::new(""));
     let writable = private_file::check_folder(folder.unwrap_or(Path::new(".")))
@@ -61,14 +61,14 @@ pub(super) fn unwritable(config: &Config) -> Option<String> {
 }
 
 /// Gives the ledger access to the calls in progress.
-pub(super) fn look(ledger: Option<&Arc<Ledger>>, meter: &Arc<Meter>) {
+pub(crate) fn look(ledger: Option<&Arc<Ledger>>, meter: &Arc<Meter>) {
     if let Some(Err(error)) = ledger.map(|ledger| ledger.look_at(meter)) {
         tracing::error!(%error, "no thread: the ledger knows no capacity");
     }
 }
 
 /// The reader for the API.
-pub(super) fn reader(ledger: &Ledger) -> Arc<Reader> {
+pub(crate) fn reader(ledger: &Ledger) -> Arc<Reader> {
     ledger.reader(work_clock, TIME_LIMIT)
 }
 

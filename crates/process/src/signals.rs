@@ -5,7 +5,7 @@ use tokengauge_proxy::Shutdown;
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Listens for signals until the process ends. Needs a runtime.
-pub(super) fn watch(shutdown: Shutdown) -> Result<(), Error> {
+pub fn watch(shutdown: Shutdown) -> Result<(), Error> {
     let failed = |error| Error::Failed(format!("cannot listen for signals: {error}"));
     let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;

@@ -24,7 +24,7 @@ const BEGIN: &str = "begin";
 const END: &str = "end";
 
 /// Marks in the ledger where there is one.
-pub(super) fn open(
+pub(crate) fn open(
     ledger: Option<Arc<Ledger>>,
     reader: Option<Arc<Reader>>,
     prometheus: &Prometheus,
@@ -39,7 +39,7 @@ pub(super) fn open(
 }
 
 /// Adds a mark of now.
-pub(super) fn now(marks: &Marks, kind: MarkKind, text: String, subject: MarkSubject) {
+pub(crate) fn now(marks: &Marks, kind: MarkKind, text: String, subject: MarkSubject) {
     marks.add(NewMark {
         at: SystemTime::now(),
         kind,
@@ -57,7 +57,7 @@ fn upstream(name: &str) -> MarkSubject {
 }
 
 /// Marks each restart of an engine that its own metrics show.
-pub(super) fn restarts(marks: &Arc<Marks>) -> tokengauge_telemetry::engine::RestartHook {
+pub(crate) fn restarts(marks: &Arc<Marks>) -> tokengauge_telemetry::engine::RestartHook {
     let marks = Arc::clone(marks);
     Arc::new(move |name| {
         let text = format!("{name} restarted, as its own metrics say");
@@ -66,13 +66,13 @@ pub(super) fn restarts(marks: &Arc<Marks>) -> tokengauge_telemetry::engine::Rest
 }
 
 /// Marks each time an upstream warms up again, after calls that were not of its warm-up.
-pub(super) struct WarmUps {
+pub(crate) struct WarmUps {
     marks: Arc<Marks>,
     seen: Mutex<warm_ups::WarmUps>,
 }
 
 impl WarmUps {
-    pub(super) fn new(marks: &Arc<Marks>) -> Arc<WarmUps> {
+    pub(crate) fn new(marks: &Arc<Marks>) -> Arc<WarmUps> {
         Arc::new(WarmUps {
             marks: Arc::clone(marks),
             seen: Mutex::default(),
@@ -100,7 +100,7 @@ impl Subscriber for WarmUps {
 }
 
 /// Marks where alerts on objectives, budgets and sessions that run away begin and end.
-pub(super) struct AlertMarks {
+pub(crate) struct AlertMarks {
     marks: Arc<Marks>,
     slos: Arc<Slos>,
     budgets: Arc<Budgets>,
@@ -112,7 +112,7 @@ pub(super) struct AlertMarks {
 
 impl AlertMarks {
     /// Looks at them for as long as the process runs. Needs a runtime, of which it uses a blocking thread.
-    pub(super) fn start(
+    pub(crate) fn start(
         marks: &Arc<Marks>,
         slos: &Arc<Slos>,
         budgets: &Arc<Budgets>,

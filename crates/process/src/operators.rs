@@ -5,7 +5,7 @@ use crate::Error;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Instant;
-use tokengauge_admin::{self as admin, Access, Admin, AdminRuntime, EventBus, Listeners};
+use tokengauge_admin::{self as admin, Access, AdminRuntime, EventBus, Listeners, Services};
 use tokengauge_config::{Config, Scrape};
 use tokengauge_meter::Meter;
 use tokengauge_net::address;
@@ -19,7 +19,7 @@ use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
 /// The bound admin and metrics addresses, and the runtime that serves them.
-pub(super) struct Operators {
+pub struct Operators {
     runtime: AdminRuntime,
     admin: Option<TcpListener>,
     metrics: Option<TcpListener>,
@@ -27,7 +27,7 @@ pub(super) struct Operators {
 }
 
 /// The scrapers of upstreams' own metrics.
-pub(super) struct Watchers {
+pub(crate) struct Watchers {
     handle: Handle,
     prometheus: Arc<Prometheus>,
     meter: Arc<Meter>,
@@ -36,13 +36,13 @@ pub(super) struct Watchers {
 }
 
 /// The scrapers of a new configuration, with all files read.
-pub(super) struct PreparedWatchers {
+pub(crate) struct PreparedWatchers {
     wanted: Vec<Scrape>,
     new: Vec<(Scrape, Watcher)>,
 }
 
 /// Whether the scrapers of `config` could be started.
-pub(super) fn check(config: &Config) -> Result<(), Error> {
+pub(crate) fn check(config: &Config) -> Result<(), Error> {
     let mut scrapes = config.scrapes.iter();
     scrapes.try_for_each(|scrape| Watcher::check(scrape).map_err(|error| unusable(scrape, &error)))
 }
@@ -53,7 +53,7 @@ fn unusable(scrape: &Scrape, error: &NoClient) -> Error {
 
 impl Watchers {
     /// Prepares the scrapers of `wanted` that are new.
-    pub(super) fn prepare(&self, wanted: &[Scrape]) -> Result<PreparedWatchers, Error> {
+    pub(crate) fn prepare(&self, wanted: &[Scrape]) -> Result<PreparedWatchers, Error> {
         let known = |wanted: &Scrape| self.running.iter().any(|(scrape, _)| scrape == wanted);
         let new = wanted.iter().filter(|wanted| !known(wanted));
         let new = new.map(|scrape| {
@@ -69,7 +69,7 @@ impl Watchers {
     }
 
     /// Replaces the scrapers.
-    pub(super) fn change(&mut self, next: PreparedWatchers) {
+    pub(crate) fn change(&mut self, next: PreparedWatchers) {
         let registry = self.prometheus.registry();
         self.running.retain(|(scrape, task)| {
             let stays = next.wanted.contains(scrape);
@@ -91,7 +91,7 @@ impl Watchers {
 
 impl Operators {
     /// Binds the addresses and reads every file, so that errors show at the start.
-    pub(super) fn bind(config: &Config, prometheus: &Arc<Prometheus>) -> Result<Operators, Error> {
+    pub fn bind(config: &Config, prometheus: &Arc<Prometheus>) -> Result<Operators, Error> {
         let runtime = AdminRuntime::start()
             .map_err(|error| Error::Failed(format!("cannot start a thread: {error}")))?;
         prometheus.before_scrape(runtime::figures("admin", vec![runtime.handle().clone()]));
@@ -105,7 +105,7 @@ impl Operators {
     }
 
     /// A set of scrapers on the same thread, without any.
-    pub(super) fn watchers(
+    pub(crate) fn watchers(
         &self,
         prometheus: &Arc<Prometheus>,
         meter: &Arc<Meter>,
@@ -121,17 +121,17 @@ impl Operators {
     }
 
     /// The bound admin address.
-    pub(super) fn address(&self) -> Option<SocketAddr> {
+    pub fn address(&self) -> Option<SocketAddr> {
         self.admin.as_ref()?.local_addr().ok()
     }
 
     /// The bound metrics address.
-    pub(super) fn metrics_address(&self) -> Option<SocketAddr> {
+    pub fn metrics_address(&self) -> Option<SocketAddr> {
         self.metrics.as_ref()?.local_addr().ok()
     }
 
     /// Serves the addresses until the runtime that it returns is dropped, also while streams drain.
-    pub(super) fn start(self, admin: Admin) -> AdminRuntime {
+    pub fn start(self, admin: Services) -> AdminRuntime {
         let handle = self.runtime.handle();
         if self.admin.is_some() || self.metrics.is_some() {
             handle.spawn(serve(self.admin, self.metrics, admin, self.access));
@@ -141,7 +141,7 @@ impl Operators {
 }
 
 /// Updates the series of event listeners.
-pub(super) fn refresh(registry: &Registry, event_bus: &EventBus) {
+pub fn refresh(registry: &Registry, event_bus: &EventBus) {
     let listening = event_bus.listening();
     let gauge = registry.series(&names::EVENT_LISTENERS, &());
     gauge.set(listening.listeners as f64);
@@ -153,7 +153,7 @@ pub(super) fn refresh(registry: &Registry, event_bus: &EventBus) {
 async fn serve(
     on_admin: Option<TcpListener>,
     on_metrics: Option<TcpListener>,
-    admin: Admin,
+    admin: Services,
     access: Access,
 ) {
     let listeners = Listeners {

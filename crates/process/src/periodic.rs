@@ -6,14 +6,14 @@ use std::time::Duration;
 use tokengauge_core::background::{self, BackgroundWork};
 
 /// An evaluation in the background, which ends when this is dropped.
-pub(super) struct Periodic {
+pub(crate) struct Periodic {
     changed: SyncSender<()>,
 }
 
 impl Periodic {
     /// Runs `evaluate` on a thread of lower priority than traffic: after `first`, then at intervals of `every`. If it panics,
     /// the next evaluation still runs.
-    pub(super) fn start(
+    pub(crate) fn start(
         name: &'static str,
         first: Duration,
         every: Duration,
@@ -36,7 +36,7 @@ impl Periodic {
     }
 
     /// Evaluates again soon, since the configuration has changed.
-    pub(super) fn look_again(&self) {
+    pub(crate) fn look_again(&self) {
         // A full queue says so already.
         let _ = self.changed.try_send(());
     }

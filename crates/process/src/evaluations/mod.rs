@@ -1,0 +1,5 @@
+//! What is evaluated in the background of a running proxy.
+
+pub(crate) mod drift;
+pub mod experiments;
+pub mod gates;
