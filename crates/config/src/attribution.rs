@@ -1,7 +1,7 @@
 //! `[attribution]`: from the file's tables to settings.
 
 use super::file;
-use super::resolve::{Problems, check_label};
+use super::problems::{Problems, check_label};
 use super::spanned::Spanned;
 use http::HeaderName;
 use tokengauge_meter::attribution::{AgentNameRule, NameSources, PayerRules, Rules, check_key};

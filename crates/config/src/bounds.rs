@@ -1,6 +1,6 @@
 //! Finds all unknown keys and values out of bounds in a file by the schema, with their lines.
 
-use super::file::Problem;
+use super::problems::Problem;
 use super::scalar::{Size, parse_size};
 use super::schema::published;
 use serde_json::Value;

@@ -1,8 +1,10 @@
 //! `[[price]]`, `[[budget]]` and the GPUs of upstreams: from the file's tables to settings.
 
 use super::file;
+use super::file::DEFAULT_PERIOD;
+use super::file::DEFAULT_WARNINGS;
 use super::objectives::selector;
-use super::resolve::{Problems, check_label};
+use super::problems::{Problems, check_label};
 use super::spanned::Spanned;
 use super::*;
 use std::collections::{HashMap, HashSet};
@@ -10,13 +12,8 @@ use tokengauge_core::caller::{Mode, OnUnreadable};
 use tokengauge_meter::cost::budget::Period;
 use tokengauge_meter::cost::{GpuPrice, Price, Tariff};
 
-/// The default period of a budget.
-pub(super) const DEFAULT_PERIOD: Duration = Duration::from_secs(24 * 3600);
 /// The shortest period of a budget; a shorter one would be a rate.
 const SHORTEST_PERIOD: Duration = Duration::from_secs(60);
-pub(super) const DEFAULT_WARNINGS: [f64; 3] = [0.5, 0.8, 1.0];
-/// The highest price of a million tokens or of a GPU hour.
-pub(super) const HIGHEST_PRICE: f64 = 1e6;
 
 pub(super) fn prices(
     written: Vec<Spanned<file::Price>>,

@@ -2,20 +2,13 @@
 
 use super::file;
 use super::objectives::{check_route, check_workload};
-use super::resolve::{Problems, check_label};
+use super::problems::{Problems, check_label};
 use super::scalar::Span;
 use super::spanned::Spanned;
 use super::*;
 use std::collections::HashSet;
 use tokengauge_core::time::span_text;
 use tokengauge_drift::{Season, Select, Settings as Drift, Thresholds};
-
-/// The most entries: each is evaluated every few minutes.
-pub(super) const MAX_DRIFTS: usize = 16;
-const HOUR: Duration = Duration::from_secs(3_600);
-/// The ledger keeps distributions by hour.
-pub(super) const SHORTEST: Duration = HOUR;
-pub(super) const LONGEST: Duration = Duration::from_secs(400 * 86_400);
 
 pub(super) fn drifts(
     written: Vec<Spanned<file::Drift>>,

@@ -1,7 +1,7 @@
 //! `[[experiment]]`: from the file's tables to settings.
 
 use super::file;
-use super::resolve::{Problems, check_label};
+use super::problems::{Problems, check_label};
 use super::spanned::Spanned;
 use super::*;
 use std::collections::{HashMap, HashSet};
@@ -10,17 +10,6 @@ use tokengauge_core::experiment::AssignedUnit;
 use tokengauge_experiments::{self as experiments, DEFAULT_ALPHA, DEFAULT_MIN_UNITS, Rules};
 use tokengauge_proxy::settings::{Arm, Split, SplitBy};
 use tokengauge_store::query::{Threshold, UnitKind};
-
-/// The most arms of an experiment.
-pub(super) const MAX_ARMS: usize = 10;
-/// The shortest block of time: calls of one block are to end within it, most of them.
-pub(super) const SHORTEST_BLOCK: Duration = Duration::from_secs(10);
-/// The longest block of time.
-pub(super) const LONGEST_BLOCK: Duration = Duration::from_secs(86_400);
-/// The highest probability of a false alarm.
-pub(super) const HIGHEST_ALPHA: f64 = 0.5;
-/// The least number of units that may be asked for.
-pub(super) const SMALLEST_MIN_UNITS: u64 = 10;
 
 /// The experiments, in the order of the file; those with arms are put into their routes.
 pub(super) fn experiments(

@@ -20,196 +20,33 @@ pub(super) use experiments::*;
 pub(super) use gate::*;
 pub(super) use limits::*;
 pub(super) use objectives::*;
-pub(super) use process::*;
+pub use process::*;
 pub(super) use quota_store::*;
 pub(super) use runaway::*;
 pub(super) use sinks::*;
 pub(super) use traffic::*;
 
-use super::Config;
-use super::drift::MAX_DRIFTS;
-use super::gate::MAX_GATES;
-use super::resolve::{DEFAULT_DRAIN, DEFAULT_LISTEN};
 use super::scalar::Span;
-use super::sinks::MAX_SINKS;
 use super::spanned::Spanned;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use std::fmt;
-use std::path::{Path, PathBuf};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
 use tokengauge_meter::cost::budget::MAX_BUDGETS;
 use tokengauge_meter::quota::MAX_QUOTAS;
 
-/// A configuration that cannot be used, with every problem found.
-#[derive(Debug, thiserror::Error)]
-pub struct Invalid {
-    /// The file, or another name for where the text came from.
-    pub origin: String,
-    /// What is wrong, in the order of the file.
-    pub problems: Vec<Problem>,
-}
-
-/// One thing wrong with a configuration.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Problem {
-    /// The line, counted from 1, where it is known.
-    pub line: Option<usize>,
-    /// The character of the line, counted from 1, where it is known.
-    pub column: Option<usize>,
-    /// The key, as written; empty where none is to blame.
-    pub key: String,
-    /// What is wrong and what would be right.
-    pub reason: String,
-}
-
-impl Problem {
-    /// A problem of what begins at a byte of the text.
-    pub(super) fn at(text: &str, start: usize, reason: impl Into<String>) -> Problem {
-        Problem {
-            line: Some(line_at(text, start)),
-            column: Some(column_at(text, start)),
-            key: key_at(text, start),
-            reason: reason.into(),
-        }
-    }
-}
-
-/// `:LINE:COLUMN: KEY: REASON`, to follow the name of the file.
-impl fmt::Display for Problem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for number in self.line.iter().chain(&self.column) {
-            write!(f, ":{number}")?;
-        }
-        if !self.key.is_empty() {
-            write!(f, ": {}", self.key)?;
-        }
-        write!(f, ": {}", self.reason)
-    }
-}
-
-impl fmt::Display for Invalid {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (i, problem) in self.problems.iter().enumerate() {
-            let newline = if i == 0 { "" } else { "\n" };
-            write!(f, "{newline}{}{problem}", self.origin)?;
-        }
-        Ok(())
-    }
-}
-
-impl Invalid {
-    /// The problems of a text. A text that is within a file of values is indented there, so its
-    /// columns would be wrong.
-    pub(super) fn new(origin: &str, mut problems: Vec<Problem>) -> Invalid {
-        if origin.ends_with(".yaml") || origin.ends_with(".yml") {
-            for problem in &mut problems {
-                problem.column = None;
-            }
-        }
-        Invalid {
-            origin: origin.to_owned(),
-            problems,
-        }
-    }
-}
-
-impl Config {
-    /// Reads a file: TOML, or values of the chart (`.yaml`). Every problem names its line
-    /// and key.
-    pub fn load(path: &Path) -> Result<Config, Invalid> {
-        Config::parse(&super::source::text(path)?, &path.display().to_string())
-    }
-
-    /// Reads a text; `origin` is what its problems are prefixed with. Relative file
-    /// names in it are taken as they are.
-    pub fn parse(text: &str, origin: &str) -> Result<Config, Invalid> {
-        let invalid = |problems| Invalid::new(origin, problems);
-        let mut problems = super::bounds::problems(text);
-        let resolved = match toml::from_str(text) {
-            Ok(file) => super::resolve::config(file, text),
-            Err(error) => Err(vec![located(text, &error)]),
-        };
-        match resolved {
-            Ok(config) if problems.is_empty() => Ok(Config {
-                origin: origin.to_owned(),
-                ..config
-            }),
-            Ok(_) => Err(invalid(problems)),
-            Err(others) => {
-                let known: Vec<_> = problems.iter().map(|problem| problem.line).collect();
-                let new = |other: &Problem| other.line.is_none() || !known.contains(&other.line);
-                problems.extend(others.into_iter().filter(new));
-                problems.sort_by_key(|problem| (problem.line, problem.column));
-                Err(invalid(problems))
-            }
-        }
-    }
-}
-
-/// Finds line and key of an error of the TOML reader.
-fn located(text: &str, error: &toml::de::Error) -> Problem {
-    let reason = in_plain_words(error.message().trim());
-    match error.span() {
-        Some(span) => Problem::at(text, span.start, reason),
-        None => Problem {
-            reason,
-            ..Problem::default()
-        },
-    }
-}
-
-/// What the reader expected, without the names of Rust's types.
-fn in_plain_words(message: &str) -> String {
-    const WORDS: [(&str, &str); 8] = [
-        (
-            "expected a nonzero u32",
-            "expected a whole number from 1 to 4294967295",
-        ),
-        ("expected u16", "expected a whole number of at most 65535"),
-        (
-            "expected u32",
-            "expected a whole number of at most 4294967295",
-        ),
-        ("expected u64", "expected a whole number"),
-        ("expected usize", "expected a whole number"),
-        ("expected f64", "expected a number"),
-        ("expected a boolean", "expected `true` or `false`"),
-        ("expected a sequence", "expected a list"),
-    ];
-    let mut message = message.to_owned();
-    for (type_name, words) in WORDS {
-        message = message.replace(type_name, words);
-    }
-    message
-}
-
-/// The character of its line at which a byte is, counted from 1.
-fn column_at(text: &str, at: usize) -> usize {
-    let before = text.get(..at).unwrap_or(text);
-    let start = before.rfind('\n').map_or(0, |end| end + 1);
-    before[start..].chars().count() + 1
-}
-
-/// The line that holds a byte, counted from 1.
-pub(super) fn line_at(text: &str, at: usize) -> usize {
-    text.as_bytes()
-        .iter()
-        .take(at)
-        .filter(|byte| **byte == b'\n')
-        .count()
-        + 1
-}
-
-/// The key on the line that holds a byte, or the table's name.
-pub(super) fn key_at(text: &str, at: usize) -> String {
-    let line = text
-        .lines()
-        .nth(line_at(text, at) - 1)
-        .unwrap_or_default()
-        .trim();
-    let key = line.split_once('=').map_or(line, |(key, _)| key);
-    key.trim().trim_matches(['[', ']']).trim().to_owned()
-}
+/// The most entries: each is evaluated every few minutes.
+const MAX_DRIFTS: usize = 16;
+/// The most gates: each is evaluated when all are asked for.
+const MAX_GATES: usize = 16;
+/// The default drain timeout: Kubernetes' grace period of 30 s less a margin.
+pub const DEFAULT_DRAIN: Duration = Duration::from_secs(25);
+/// The default address for agents.
+pub const DEFAULT_LISTEN: SocketAddr =
+    SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 8080);
+/// The most sinks: each is a thread.
+const MAX_SINKS: usize = 8;
 
 /// The configuration of tokengauge.
 #[derive(Deserialize, JsonSchema)]

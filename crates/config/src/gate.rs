@@ -2,7 +2,7 @@
 
 use super::file;
 use super::objectives::{check_route, check_workload};
-use super::resolve::{Problems, check_label};
+use super::problems::{Problems, check_label};
 use super::spanned::Spanned;
 use super::*;
 use std::collections::HashSet;
@@ -11,11 +11,6 @@ use tokengauge_experiments::{DEFAULT_ALPHA, Metric, Rules};
 use tokengauge_gate::{Ceilings, Gate, Margins, Select};
 use tokengauge_slo::Sli;
 use tokengauge_store::query::{Threshold, UnitKind};
-
-/// The most gates: each is evaluated when all are asked for.
-pub(super) const MAX_GATES: usize = 16;
-pub(super) const SHORTEST_WINDOW: Duration = Duration::from_secs(60);
-pub(super) const LONGEST_WINDOW: Duration = Duration::from_secs(30 * 86_400);
 
 /// What the names in a gate may be.
 pub(super) struct Known<'a> {

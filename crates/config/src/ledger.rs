@@ -1,18 +1,13 @@
 //! `[ledger]`: from the file's table to settings.
 
-use super::resolve::Problems;
+use super::file::DEFAULT_AGE;
+use super::file::DEFAULT_BYTES;
+use super::problems::Problems;
 use super::{Ledger, file};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 /// The file's name within `state_dir`.
 const FILE: &str = "ledger.sqlite";
-pub(super) const DEFAULT_AGE: Duration = Duration::from_secs(30 * 86_400);
-pub(super) const DEFAULT_BYTES: u64 = 2_000_000_000;
-/// The shortest retention.
-pub(super) const MIN_AGE: Duration = Duration::from_secs(3_600);
-/// An empty ledger with its indices and sums is a few hundred KiB.
-pub(super) const MIN_BYTES: u64 = 16 << 20;
 
 impl Ledger {
     /// A ledger in `path` with the default retention.
@@ -83,7 +78,10 @@ mod tests {
         );
         let limits = "[ledger]\npath = \"/a\"\nretention_age = \"7d\"\nretention_bytes = \"1GiB\"";
         let ledger = parsed(limits).expect("valid").expect("a ledger");
-        assert_eq!(ledger.retention_age, Duration::from_secs(7 * 86_400));
+        assert_eq!(
+            ledger.retention_age,
+            std::time::Duration::from_secs(7 * 86_400)
+        );
         assert_eq!(ledger.retention_bytes, 1 << 30);
     }
 

@@ -4,6 +4,7 @@
 
 mod attribution;
 mod bounds;
+mod common;
 mod cost;
 mod drift;
 pub mod environment;
@@ -16,7 +17,9 @@ mod memory_limit;
 mod named_files;
 mod objectives;
 mod operators;
+mod parse;
 mod payers;
+mod problems;
 mod quota_store;
 mod quotas;
 mod receivers;
@@ -28,6 +31,7 @@ mod resolve;
 mod runaway;
 mod scalar;
 mod schema;
+mod schema_types;
 mod sidecar;
 mod sinks;
 mod source;
@@ -50,13 +54,13 @@ use tokengauge_proxy::settings::{
 use tokengauge_slo::{Objective, Pattern, Receiver};
 use tokengauge_telemetry::export::cost::Labelled;
 
-pub use file::{Invalid, Problem};
+pub use file::{DEFAULT_ADMIN, DEFAULT_DRAIN, DEFAULT_LISTEN};
 pub use limited::{may_guard_metrics, may_have_token, may_limit};
 pub use memory_limit::{limit as memory_limit, warn_of as warn_of_memory_limit};
 pub use named_files::check as check_named_files;
 pub use operators::{InvalidToken, check_token};
+pub use problems::{Invalid, Problem};
 pub use reference::{json_schema, reference};
-pub use resolve::{DEFAULT_ADMIN, DEFAULT_DRAIN, DEFAULT_LISTEN};
 pub use source::{BUILT_IN, is_values, text};
 pub use tokengauge_meter::settings::{Measure, Workload};
 pub use tokengauge_net::endpoint::{Endpoint, Protocol};

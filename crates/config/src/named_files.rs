@@ -1,6 +1,6 @@
 //! Finds the files that a configuration names and that cannot be read, with their lines.
 
-use super::file::{Invalid, Problem};
+use super::problems::{Invalid, Problem};
 use std::fs::File;
 use toml::de::{DeTable, DeValue};
 

@@ -1,7 +1,13 @@
 //! `[[workload]]` and `[[slo]]`: from the file's tables to settings.
 
+use super::common::headers;
 use super::file;
-use super::resolve::{Problems, check_label, headers};
+use super::file::DEFAULT_MIN_EVENTS;
+use super::file::DEFAULT_MIN_STREAMS;
+use super::file::DEFAULT_OBJECTIVE;
+use super::file::DEFAULT_SLICE_TARGET;
+use super::file::DEFAULT_WINDOW;
+use super::problems::{Problems, check_label};
 use super::scalar::Window;
 use super::spanned::Spanned;
 use super::unreachable;
@@ -12,19 +18,7 @@ use tokengauge_slo::{
     Judgement, MAX_OBJECTIVES, MONTH, PRESETS, Preset, Selector, Sli, Slice, Weight,
 };
 
-/// The default objective.
-pub(super) const DEFAULT_OBJECTIVE: f64 = 0.99;
 const DAY: Duration = Duration::from_secs(24 * 3600);
-pub(super) const DEFAULT_WINDOW: Duration = Duration::from_secs(30 * 24 * 3600);
-/// The shortest window; alerts need several windows within it.
-pub(super) const SHORTEST_WINDOW: Duration = Duration::from_secs(3600);
-/// The longest window, for which counts are kept in memory.
-pub(super) const LONGEST_WINDOW: Duration = Duration::from_secs(400 * 24 * 3600);
-pub(super) const DEFAULT_SLICE_TARGET: f64 = 0.99;
-pub(super) const DEFAULT_MIN_EVENTS: u64 = 10;
-/// Minutes without calls have no throughput to judge.
-pub(super) const DEFAULT_MIN_STREAMS: u32 = 1;
-pub(super) const MAX_WORKLOADS: usize = 64;
 
 /// Makes an indicator of its threshold.
 type Threshold = fn(f64) -> Sli;

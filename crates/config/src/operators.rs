@@ -1,7 +1,10 @@
 //! `[admin]`, and the scraping of upstreams' own metrics: from the file's tables to settings.
 
+use super::common::server_tls;
 use super::file;
-use super::resolve::{DEFAULT_ADMIN, Problems, server_tls};
+use super::file::DEFAULT_ADMIN;
+use super::file::DEFAULT_INTERVAL;
+use super::problems::Problems;
 use super::scalar::Url;
 use super::spanned::Spanned;
 use super::*;
@@ -11,10 +14,6 @@ use tokengauge_meter::settings::ThinkTags;
 
 /// The least number of characters of a token; a shorter one could be guessed.
 const TOKEN_LENGTH: usize = 16;
-/// The default interval of scraping an upstream's metrics.
-pub(super) const DEFAULT_INTERVAL: Duration = Duration::from_secs(5);
-/// The shortest interval; engines do not update their metrics more often.
-pub(super) const SHORTEST_INTERVAL: Duration = Duration::from_millis(100);
 
 pub(super) fn admin(written: file::Admin, problems: &mut Problems<'_>) -> Admin {
     let enabled = written.enabled.unwrap_or(true);

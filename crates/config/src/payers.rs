@@ -3,7 +3,7 @@
 use super::attribution::{check_place, each, header};
 use super::file;
 use super::objectives::check_route;
-use super::resolve::{Problems, check_label};
+use super::problems::{Problems, check_label};
 use super::spanned::Spanned;
 use super::*;
 use tokengauge_core::payer::Payer;

@@ -1,19 +1,16 @@
 //! `[quota_store]`: from the file's table to settings.
 
+use super::common::client_tls;
 use super::file;
-use super::resolve::{Problems, client_tls};
+use super::file::DEFAULT_LEASE;
+use super::file::DEFAULT_PREFIX;
+use super::file::QUOTA_STORE_TIMEOUT;
+use super::problems::Problems;
 use super::spanned::Spanned;
 use std::num::NonZeroU32;
-use std::time::Duration;
 use tokengauge_meter::sharing::SharingSettings;
 use tokengauge_quota_store::{Password, Settings};
 
-pub(super) const DEFAULT_LEASE: Duration = Duration::from_secs(1);
-/// The store is asked four times in a lease.
-pub(super) const MIN_LEASE: Duration = Duration::from_millis(100);
-pub(super) const MAX_LEASE: Duration = Duration::from_secs(60);
-pub(super) const DEFAULT_TIMEOUT: Duration = Duration::from_millis(500);
-pub(super) const DEFAULT_PREFIX: &str = "tokengauge:";
 /// The most characters of a prefix, which is in every key.
 const MAX_PREFIX: usize = 100;
 
@@ -38,7 +35,7 @@ pub(super) fn quota_store(
         ),
         tls,
         prefix: prefix.unwrap_or_else(|| DEFAULT_PREFIX.to_owned()),
-        timeout: span(written.timeout, DEFAULT_TIMEOUT),
+        timeout: span(written.timeout, QUOTA_STORE_TIMEOUT),
         sharing: SharingSettings {
             lease: span(written.lease, DEFAULT_LEASE),
             replicas: written

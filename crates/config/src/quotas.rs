@@ -2,7 +2,7 @@
 
 use super::file;
 use super::objectives::selector;
-use super::resolve::{Problems, check_label};
+use super::problems::{Problems, check_label};
 use super::spanned::Spanned;
 use super::*;
 use std::collections::HashSet;

@@ -1,7 +1,7 @@
 //! `[[notify]]`: from the file's tables to settings.
 
 use super::file;
-use super::resolve::{Problems, check_label};
+use super::problems::{Problems, check_label};
 use super::spanned::Spanned;
 use std::collections::HashSet;
 use tokengauge_slo::{Destination, Kind, Receiver};

@@ -1,34 +1,20 @@
 //! From the file's tables to settings: fills in defaults, resolves names, and collects every
 //! problem.
 
-use super::file::{self, File, Problem, line_at};
+use super::common::{client_tls, headers, server_tls};
+use super::file::DEFAULT_DRAIN;
+use super::file::DEFAULT_LISTEN;
+use super::file::{self, File};
 use super::memory_limit::{default_bytes, default_streams};
+use super::problems::{Problem, Problems, check_label};
 use super::spanned::Spanned;
 use super::unreachable;
 use super::*;
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
 
-/// The default address for agents.
-pub const DEFAULT_LISTEN: SocketAddr =
-    SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 8080);
-/// The default admin address.
-pub const DEFAULT_ADMIN: SocketAddr =
-    SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 9464);
-/// The default drain timeout: Kubernetes' grace period of 30 s less a margin.
-pub const DEFAULT_DRAIN: Duration = Duration::from_secs(25);
-
-/// The least limit on heads, which ordinary requests need.
-pub(super) const MIN_HEAD_BYTES: usize = 8192;
-/// The most model names; each becomes a set of series.
-pub(super) const MAX_MODELS: usize = 10_000;
-
 pub(super) fn config(file: File, text: &str) -> Result<Config, Vec<Problem>> {
-    let mut problems = Problems {
-        text,
-        found: Vec::new(),
-        warnings: Vec::new(),
-    };
+    let mut problems = Problems::of(text);
     let mut scrapes = operators::scrapes(&file.upstream, &mut problems);
     let gpus = cost::gpus(&file.upstream, &mut problems);
     let facts = operators::facts(&file.upstream, &mut problems);
@@ -142,38 +128,6 @@ pub(super) fn digest(text: &str) -> String {
         .collect()
 }
 
-pub(super) struct Problems<'a> {
-    text: &'a str,
-    found: Vec<Problem>,
-    warnings: Vec<Problem>,
-}
-
-impl Problems<'_> {
-    pub(super) fn at<T>(&mut self, place: &Spanned<T>, reason: impl Into<String>) {
-        let problem = Problem::at(self.text, place.span().start, reason);
-        self.found.push(problem);
-    }
-
-    /// What is valid, but hardly what was meant.
-    pub(super) fn warn<T>(&mut self, place: &Spanned<T>, reason: impl Into<String>) {
-        let problem = Problem::at(self.text, place.span().start, reason);
-        self.warnings.push(problem);
-    }
-
-    /// The line of a value.
-    pub(super) fn line_of<T>(&self, place: &Spanned<T>) -> usize {
-        line_at(self.text, place.span().start)
-    }
-
-    pub(super) fn nowhere(&mut self, key: &str, reason: impl Into<String>) {
-        self.found.push(Problem {
-            key: key.to_owned(),
-            reason: reason.into(),
-            ..Problem::default()
-        });
-    }
-}
-
 fn listeners(
     listen: Option<Spanned<file::Listen>>,
     tls: Option<file::ServerTls>,
@@ -195,14 +149,6 @@ fn listeners(
             tls: tls.clone(),
         })
         .collect()
-}
-
-pub(super) fn server_tls(tls: file::ServerTls) -> ServerTls {
-    ServerTls {
-        certificate: tls.certificate,
-        key: tls.key,
-        client_ca: tls.client_ca,
-    }
 }
 
 fn limits(written: file::Limits) -> Limits {
@@ -329,26 +275,6 @@ fn endpoints(spanned: &Spanned<file::Upstream>, problems: &mut Problems<'_>) -> 
             problems.at(&written.name, "this upstream has neither `url` nor `urls`");
             Vec::new()
         }
-    }
-}
-
-pub(super) fn client_tls(written: file::ClientTls, problems: &mut Problems<'_>) -> ClientTls {
-    let identity = match (written.certificate, written.key) {
-        (Some(certificate), Some(key)) => Some((certificate.into_inner(), key.into_inner())),
-        (None, None) => None,
-        (Some(alone), None) => {
-            problems.at(&alone, "a client certificate needs its `key`");
-            None
-        }
-        (None, Some(alone)) => {
-            problems.at(&alone, "a client key needs its `certificate`");
-            None
-        }
-    };
-    ClientTls {
-        ca: written.ca,
-        identity,
-        server_name: written.server_name,
     }
 }
 
@@ -482,37 +408,4 @@ fn path_prefix(written: Option<Spanned<String>>, problems: &mut Problems<'_>) ->
         );
     }
     path.get_ref().trim_end_matches('/').to_owned()
-}
-
-pub(super) fn headers(
-    written: std::collections::BTreeMap<String, Spanned<String>>,
-    problems: &mut Problems<'_>,
-) -> Vec<(HeaderName, HeaderValue)> {
-    let mut headers = Vec::new();
-    for (name, value) in written {
-        match (
-            name.parse::<HeaderName>(),
-            value.get_ref().parse::<HeaderValue>(),
-        ) {
-            (Ok(name), Ok(mut value)) => {
-                // The value may be a secret key of a tenant.
-                value.set_sensitive(true);
-                headers.push((name, value));
-            }
-            (Err(_), _) => problems.at(&value, format!("`{name}` is not a header name")),
-            (_, Err(_)) => problems.at(&value, "is not a header value"),
-        }
-    }
-    headers
-}
-
-/// Checks a name that becomes a label: it must be short and printable.
-pub(super) fn check_label(name: &Spanned<String>, problems: &mut Problems<'_>) {
-    let text = name.get_ref();
-    if text.is_empty() || text.len() > 100 || text.chars().any(char::is_control) {
-        problems.at(
-            name,
-            "a name has 1 to 100 printable characters; it becomes a label",
-        );
-    }
 }

@@ -2,15 +2,7 @@
 
 use super::file;
 use super::scalar::Span;
-use std::time::Duration;
 use tokengauge_sessions::{RunawayLimits, TimesUsual};
-
-/// The shortest window of `[runaway]`.
-pub(super) const SHORTEST_WINDOW: Duration = Duration::from_secs(60);
-/// The longest time in which sessions say what is usual.
-pub(super) const LONGEST_USUAL: Duration = Duration::from_secs(86_400);
-/// The longest.
-pub(super) const LONGEST_WINDOW: Duration = Duration::from_secs(3600);
 
 /// The ceilings of sessions; 0 switches one off.
 pub(super) fn limits(written: &file::Runaway) -> RunawayLimits {

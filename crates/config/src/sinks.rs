@@ -1,23 +1,16 @@
 //! `[[sink]]`: from the file's tables to settings.
 
+use super::common::client_tls;
 use super::file;
-use super::resolve::{Problems, check_label, client_tls};
+use super::file::DEFAULT_DATABASE;
+use super::file::DEFAULT_QUEUE;
+use super::file::DEFAULT_TABLE;
+use super::file::SINK_TIMEOUT;
+use super::problems::{Problems, check_label};
 use super::spanned::Spanned;
 use http::Uri;
 use std::collections::HashSet;
-use std::time::Duration;
 use tokengauge_sink::{ClickHouseSettings, Kind, Location, S3Settings, Secret, SinkSettings};
-
-/// The most sinks: each is a thread.
-pub(super) const MAX_SINKS: usize = 8;
-/// The most calls of a batch, which is in memory: some 3 KB each.
-pub(super) const MAX_BATCH: usize = 100_000;
-/// The most calls in a queue.
-pub(super) const MAX_QUEUE: usize = 1_000_000;
-pub(super) const DEFAULT_QUEUE: usize = 10_000;
-pub(super) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
-pub(super) const DEFAULT_DATABASE: &str = "default";
-pub(super) const DEFAULT_TABLE: &str = "tokengauge_calls";
 
 pub(super) fn sinks(
     written: Vec<Spanned<file::Sink>>,
@@ -80,7 +73,7 @@ fn clickhouse(sink: file::Sink, problems: &mut Problems<'_>) -> Option<Location>
                 Secret::File(file.into_inner())
             }),
         tls: client_tls(sink.tls, problems),
-        timeout: sink.timeout.map_or(DEFAULT_TIMEOUT, |span| span.0),
+        timeout: sink.timeout.map_or(SINK_TIMEOUT, |span| span.0),
     }))
 }
 
@@ -119,7 +112,7 @@ fn s3(sink: file::Sink, problems: &mut Problems<'_>) -> Option<Location> {
         region: sink.region.map(Spanned::into_inner),
         keys,
         tls: client_tls(sink.tls, problems),
-        timeout: sink.timeout.map_or(DEFAULT_TIMEOUT, |span| span.0),
+        timeout: sink.timeout.map_or(SINK_TIMEOUT, |span| span.0),
     }))
 }
 
@@ -205,7 +198,7 @@ mod tests {
         assert_eq!(sinks[0].address(), "c:8123 default.tokengauge_calls");
         assert_eq!(
             (sinks[1].name.as_str(), sinks[1].batch_wait),
-            ("s3", Duration::from_secs(60))
+            ("s3", std::time::Duration::from_secs(60))
         );
         assert_eq!(sinks[1].address(), "s3://b/");
     }

@@ -1,7 +1,7 @@
 //! Warns of routes and workloads that no call comes to, since an earlier one takes every call
 //! that they would.
 
-use super::resolve::Problems;
+use super::problems::Problems;
 use super::spanned::Spanned;
 use super::*;
 

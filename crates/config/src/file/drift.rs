@@ -1,12 +1,16 @@
 //! The tables of comparisons with the weeks before.
 
-use super::super::drift::{LONGEST, SHORTEST};
 use super::super::scalar::Span;
-use super::super::schema::{EnumNames, Label};
+use super::super::schema_types::{EnumNames, Label};
 use super::super::spanned::Spanned;
 use schemars::JsonSchema;
 use serde::Deserialize;
+use std::time::Duration;
 use tokengauge_drift::{Season, Settings, Thresholds};
+
+const LONGEST: Duration = Duration::from_secs(400 * 86_400);
+/// The ledger keeps distributions by hour.
+const SHORTEST: Duration = Duration::from_secs(3_600);
 
 const POSITIVE: &str = "a number above 0";
 

@@ -1,16 +1,24 @@
 //! The tables of experiments.
 
-use super::super::experiments::{
-    HIGHEST_ALPHA, LONGEST_BLOCK, MAX_ARMS, SHORTEST_BLOCK, SMALLEST_MIN_UNITS,
-};
 use super::super::scalar::Span;
-use super::super::schema::{EnumNames, Label};
+use super::super::schema_types::{EnumNames, Label};
 use super::super::spanned::Spanned;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::time::Duration;
 use tokengauge_core::experiment::AssignedUnit;
 use tokengauge_experiments::{DEFAULT_ALPHA, DEFAULT_MIN_UNITS, DEFAULT_SETTLED_AFTER};
+
+/// The highest probability of a false alarm.
+pub(crate) const HIGHEST_ALPHA: f64 = 0.5;
+/// The longest block of time.
+const LONGEST_BLOCK: Duration = Duration::from_secs(86_400);
+/// The most arms of an experiment.
+const MAX_ARMS: usize = 10;
+/// The shortest block of time: calls of one block are to end within it, most of them.
+const SHORTEST_BLOCK: Duration = Duration::from_secs(10);
+/// The least number of units that may be asked for.
+pub(crate) const SMALLEST_MIN_UNITS: u64 = 10;
 
 /// An experiment on live traffic ([experiments](experiments.md)). With `arms`, two or more, the route's calls are split among
 /// them, and the others are compared with the first; without, agents name their variants, and this says how they are judged.

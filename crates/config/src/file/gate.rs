@@ -1,16 +1,19 @@
 //! The tables of gates.
 
-use super::super::experiments::{HIGHEST_ALPHA, SMALLEST_MIN_UNITS};
-use super::super::gate::{LONGEST_WINDOW, SHORTEST_WINDOW};
 use super::super::scalar::Span;
-use super::super::schema::{EnumNames, Label};
+use super::super::schema_types::{EnumNames, Label};
 use super::super::spanned::Spanned;
+use super::experiments::HIGHEST_ALPHA;
+use super::experiments::SMALLEST_MIN_UNITS;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::time::Duration;
 use tokengauge_core::experiment::AssignedUnit;
 use tokengauge_experiments::{DEFAULT_ALPHA, DEFAULT_SETTLED_AFTER};
 use tokengauge_gate::{Gate as Settings, Margins as Settled};
+
+const LONGEST_WINDOW: Duration = Duration::from_secs(30 * 86_400);
+const SHORTEST_WINDOW: Duration = Duration::from_secs(60);
 
 /// Whether a rollout may go on ([gate](gate.md)): a candidate's calls are held against those of a baseline, which goes on
 /// meanwhile.

@@ -1,15 +1,21 @@
 //! The tables of prices, budgets and quotas.
 
-use super::super::cost::{DEFAULT_PERIOD, DEFAULT_WARNINGS, HIGHEST_PRICE};
 use super::super::scalar::Span;
-use super::super::schema::{EnumNames, Label};
+use super::super::schema_types::{EnumNames, Label};
 use super::super::spanned::Spanned;
 use super::objectives::Select;
 use schemars::JsonSchema;
 use serde::Deserialize;
+use std::time::Duration;
 use tokengauge_core::caller::{Mode, OnUnreadable};
 use tokengauge_meter::cost::budget::{BudgetScope, MAX_WARNINGS};
 use tokengauge_meter::quota;
+
+/// The default period of a budget.
+pub(crate) const DEFAULT_PERIOD: Duration = Duration::from_secs(24 * 3600);
+pub(crate) const DEFAULT_WARNINGS: [f64; 3] = [0.5, 0.8, 1.0];
+/// The highest price of a million tokens or of a GPU hour.
+pub(crate) const HIGHEST_PRICE: f64 = 1e6;
 
 /// US dollars per million tokens, before those that the binary carries; the first that matches ([cost](cost.md)).
 #[derive(Deserialize, JsonSchema)]

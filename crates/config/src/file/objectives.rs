@@ -1,17 +1,25 @@
 //! The tables of objectives and of receivers of alerts.
 
-use super::super::objectives::{
-    DEFAULT_MIN_EVENTS, DEFAULT_MIN_STREAMS, DEFAULT_OBJECTIVE, DEFAULT_SLICE_TARGET,
-    DEFAULT_WINDOW, LONGEST_WINDOW, SHORTEST_WINDOW,
-};
 use super::super::scalar::{Span, Window};
-use super::super::schema::{EnumNames, Label};
+use super::super::schema_types::{EnumNames, Label};
 use super::super::spanned::Spanned;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::path::PathBuf;
 use std::time::Duration;
 use tokengauge_slo::{Kind, Severity, Weight};
+
+pub(crate) const DEFAULT_MIN_EVENTS: u64 = 10;
+/// Minutes without calls have no throughput to judge.
+pub(crate) const DEFAULT_MIN_STREAMS: u32 = 1;
+/// The default objective.
+pub(crate) const DEFAULT_OBJECTIVE: f64 = 0.99;
+pub(crate) const DEFAULT_SLICE_TARGET: f64 = 0.99;
+pub(crate) const DEFAULT_WINDOW: Duration = Duration::from_secs(30 * 24 * 3600);
+/// The longest window, for which counts are kept in memory.
+const LONGEST_WINDOW: Duration = Duration::from_secs(400 * 24 * 3600);
+/// The shortest window; alerts need several windows within it.
+const SHORTEST_WINDOW: Duration = Duration::from_secs(3600);
 
 /// What is promised ([objectives](slo.md)): exactly one indicator each (`availability` to `throughput`), or a `preset` of
 /// several.

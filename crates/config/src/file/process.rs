@@ -1,19 +1,33 @@
 //! The tables of the process: addresses, limits, measuring, ledger, OTLP.
 
-use super::super::ledger::{DEFAULT_AGE, DEFAULT_BYTES, MIN_AGE, MIN_BYTES};
-use super::super::resolve::{DEFAULT_ADMIN, MAX_MODELS, MIN_HEAD_BYTES};
 use super::super::scalar::{Size, Span, Url};
-use super::super::schema::{Address, EnumNames, Label};
+use super::super::schema_types::{Address, EnumNames, Label};
 use super::super::spanned::Spanned;
 use schemars::JsonSchema;
 use serde::Deserialize;
+use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
+use std::time::Duration;
 use tokengauge_meter::attribution::{MAX_AGENT_NAMES, MAX_PAYER_KEYS, MAX_PAYERS, MAX_SOURCES};
 use tokengauge_meter::settings;
 use tokengauge_net::address::Written;
 use tokengauge_proxy::settings::Limits as ProxyLimits;
 use tokengauge_telemetry::export::otlp::Conventions;
+
+pub(crate) const DEFAULT_AGE: Duration = Duration::from_secs(30 * 86_400);
+pub(crate) const DEFAULT_BYTES: u64 = 2_000_000_000;
+/// The shortest retention.
+const MIN_AGE: Duration = Duration::from_secs(3_600);
+/// An empty ledger with its indices and sums is a few hundred KiB.
+const MIN_BYTES: u64 = 16 << 20;
+/// The default admin address.
+pub const DEFAULT_ADMIN: SocketAddr =
+    SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 9464);
+/// The most model names; each becomes a set of series.
+const MAX_MODELS: usize = 10_000;
+/// The least limit on heads, which ordinary requests need.
+const MIN_HEAD_BYTES: usize = 8192;
 
 /// One address or several.
 #[derive(Deserialize, JsonSchema)]

@@ -1,10 +1,7 @@
 //! The table of the quota store.
 
-use super::super::quota_store::{
-    DEFAULT_LEASE, DEFAULT_PREFIX, DEFAULT_TIMEOUT, MAX_LEASE, MIN_LEASE,
-};
 use super::super::scalar::Span;
-use super::super::schema::EnumNames;
+use super::super::schema_types::EnumNames;
 use super::super::spanned::Spanned;
 use super::ClientTls;
 use schemars::JsonSchema;
@@ -13,6 +10,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 use tokengauge_core::caller::Mode;
 use tokengauge_meter::sharing::OnError;
+
+pub(crate) const DEFAULT_LEASE: Duration = Duration::from_secs(1);
+pub(crate) const DEFAULT_PREFIX: &str = "tokengauge:";
+pub(crate) const QUOTA_STORE_TIMEOUT: Duration = Duration::from_millis(500);
+const MAX_LEASE: Duration = Duration::from_secs(60);
+/// The store is asked four times in a lease.
+const MIN_LEASE: Duration = Duration::from_millis(100);
 
 /// A Valkey or Redis server by which several processes share quotas, budgets and who sends alerts ([quotas](quotas.md)).
 /// Without it each process counts for itself.
@@ -48,6 +52,6 @@ pub(crate) struct QuotaStore {
     #[schemars(with = "Option<EnumNames<Mode>>", extend("default" = "enforce"))]
     pub(crate) mode: Option<Mode>,
     /// How long a connection or a request may take.
-    #[schemars(extend("default" = Span(DEFAULT_TIMEOUT), "x-exclusiveMinimum" = Span(Duration::ZERO)))]
+    #[schemars(extend("default" = Span(QUOTA_STORE_TIMEOUT), "x-exclusiveMinimum" = Span(Duration::ZERO)))]
     pub(crate) timeout: Option<Span>,
 }

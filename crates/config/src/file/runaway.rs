@@ -1,10 +1,17 @@
 //! The table of sessions that run away.
 
-use super::super::runaway::{LONGEST_USUAL, LONGEST_WINDOW, SHORTEST_WINDOW};
 use super::super::scalar::Span;
 use schemars::JsonSchema;
 use serde::Deserialize;
+use std::time::Duration;
 use tokengauge_sessions::{RunawayLimits, TimesUsual};
+
+/// The longest time in which sessions say what is usual.
+const LONGEST_USUAL: Duration = Duration::from_secs(86_400);
+/// The longest.
+const LONGEST_WINDOW: Duration = Duration::from_secs(3600);
+/// The shortest window of `[runaway]`.
+const SHORTEST_WINDOW: Duration = Duration::from_secs(60);
 
 /// When a session runs away: it spends out of line, or an agent of it makes the same tool call over and over
 /// ([sessions](sessions.md#runaway-sessions)). It is shown, counted and told to those under `[[notify]]`; a `[[quota]]`

@@ -1,10 +1,7 @@
 //! The tables of sinks.
 
 use super::super::scalar::Span;
-use super::super::schema::{EnumNames, Label};
-use super::super::sinks::{
-    DEFAULT_DATABASE, DEFAULT_QUEUE, DEFAULT_TABLE, DEFAULT_TIMEOUT, MAX_BATCH, MAX_QUEUE,
-};
+use super::super::schema_types::{EnumNames, Label};
 use super::super::spanned::Spanned;
 use super::ClientTls;
 use schemars::JsonSchema;
@@ -12,6 +9,15 @@ use serde::Deserialize;
 use std::path::PathBuf;
 use std::time::Duration;
 use tokengauge_sink::Kind;
+
+pub(crate) const DEFAULT_DATABASE: &str = "default";
+pub(crate) const DEFAULT_QUEUE: usize = 10_000;
+pub(crate) const DEFAULT_TABLE: &str = "tokengauge_calls";
+pub(crate) const SINK_TIMEOUT: Duration = Duration::from_secs(30);
+/// The most calls of a batch, which is in memory: some 3 KB each.
+const MAX_BATCH: usize = 100_000;
+/// The most calls in a queue.
+const MAX_QUEUE: usize = 1_000_000;
 
 /// A store that gets every finished call ([sinks](sinks.md)): a table of ClickHouse, or Parquet files in a bucket of S3.
 /// It is sent what the ledger has, and survives days without the store. Calls that are in no ledger wait in memory.
@@ -56,7 +62,7 @@ pub(crate) struct Sink {
     #[schemars(extend("x-exclusiveMinimum" = Span(Duration::ZERO)))]
     pub(crate) batch_wait: Option<Span>,
     /// How long a request may take.
-    #[schemars(extend("default" = Span(DEFAULT_TIMEOUT), "x-exclusiveMinimum" = Span(Duration::ZERO)))]
+    #[schemars(extend("default" = Span(SINK_TIMEOUT), "x-exclusiveMinimum" = Span(Duration::ZERO)))]
     pub(crate) timeout: Option<Span>,
     /// Calls that wait in memory at most: there is no ledger, or it cannot be written. A call is some 2 KB.
     #[schemars(extend("default" = DEFAULT_QUEUE, "minimum" = 1, "maximum" = MAX_QUEUE))]

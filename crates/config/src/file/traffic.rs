@@ -1,9 +1,7 @@
 //! The tables of upstreams, routes and workloads.
 
-use super::super::objectives::MAX_WORKLOADS as WORKLOADS;
-use super::super::operators::{DEFAULT_INTERVAL, SHORTEST_INTERVAL};
 use super::super::scalar::{Size, Span, Url};
-use super::super::schema::{EnumNames, Label};
+use super::super::schema_types::{EnumNames, Label};
 use super::super::spanned::Spanned;
 use crate::Protocol;
 use schemars::JsonSchema;
@@ -18,6 +16,12 @@ use tokengauge_proxy::settings::{
     self, DEFAULT_EJECT_FOR, DEFAULT_IDLE_FOR, DEFAULT_MAX_IDLE, DEFAULT_MAX_PENDING,
     MAX_RESEND_BYTES, default_upgrades,
 };
+
+const WORKLOADS: usize = 64;
+/// The default interval of scraping an upstream's metrics.
+pub(crate) const DEFAULT_INTERVAL: Duration = Duration::from_secs(5);
+/// The shortest interval; engines do not update their metrics more often.
+const SHORTEST_INTERVAL: Duration = Duration::from_millis(100);
 
 /// How many `[[workload]]` there may be.
 pub(crate) const MAX_WORKLOADS: usize = WORKLOADS;
@@ -68,7 +72,7 @@ pub(crate) struct Upstream {
     /// Of an engine of your own: US dollars that an hour of one of its GPUs costs.
     #[schemars(extend(
         "exclusiveMinimum" = 0,
-        "maximum" = super::super::cost::HIGHEST_PRICE,
+        "maximum" = super::limits::HIGHEST_PRICE,
         "x-must" = "a number of US dollars above 0",
     ))]
     pub(crate) gpu_usd_per_hour: Option<f64>,

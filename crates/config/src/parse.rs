@@ -1,0 +1,75 @@
+//! From a text to a configuration, or to every problem of it.
+
+use super::problems::{Invalid, Problem};
+use super::{Config, bounds, resolve, source};
+use std::path::Path;
+
+impl Config {
+    /// Reads a file: TOML, or values of the chart (`.yaml`). Every problem names its line
+    /// and key.
+    pub fn load(path: &Path) -> Result<Config, Invalid> {
+        Config::parse(&source::text(path)?, &path.display().to_string())
+    }
+
+    /// Reads a text; `origin` is what its problems are prefixed with. Relative file
+    /// names in it are taken as they are.
+    pub fn parse(text: &str, origin: &str) -> Result<Config, Invalid> {
+        let invalid = |problems| Invalid::new(origin, problems);
+        let mut problems = bounds::problems(text);
+        let resolved = match toml::from_str(text) {
+            Ok(file) => resolve::config(file, text),
+            Err(error) => Err(vec![located(text, &error)]),
+        };
+        match resolved {
+            Ok(config) if problems.is_empty() => Ok(Config {
+                origin: origin.to_owned(),
+                ..config
+            }),
+            Ok(_) => Err(invalid(problems)),
+            Err(others) => {
+                let known: Vec<_> = problems.iter().map(|problem| problem.line).collect();
+                let new = |other: &Problem| other.line.is_none() || !known.contains(&other.line);
+                problems.extend(others.into_iter().filter(new));
+                problems.sort_by_key(|problem| (problem.line, problem.column));
+                Err(invalid(problems))
+            }
+        }
+    }
+}
+
+/// Finds line and key of an error of the TOML reader.
+fn located(text: &str, error: &toml::de::Error) -> Problem {
+    let reason = in_plain_words(error.message().trim());
+    match error.span() {
+        Some(span) => Problem::at(text, span.start, reason),
+        None => Problem {
+            reason,
+            ..Problem::default()
+        },
+    }
+}
+
+/// What the reader expected, without the names of Rust's types.
+fn in_plain_words(message: &str) -> String {
+    const WORDS: [(&str, &str); 8] = [
+        (
+            "expected a nonzero u32",
+            "expected a whole number from 1 to 4294967295",
+        ),
+        ("expected u16", "expected a whole number of at most 65535"),
+        (
+            "expected u32",
+            "expected a whole number of at most 4294967295",
+        ),
+        ("expected u64", "expected a whole number"),
+        ("expected usize", "expected a whole number"),
+        ("expected f64", "expected a number"),
+        ("expected a boolean", "expected `true` or `false`"),
+        ("expected a sequence", "expected a list"),
+    ];
+    let mut message = message.to_owned();
+    for (type_name, words) in WORDS {
+        message = message.replace(type_name, words);
+    }
+    message
+}
