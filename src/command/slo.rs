@@ -5,15 +5,46 @@ mod statement;
 pub(super) mod status;
 mod whatif;
 
+use super::api_client::{self, Proxy};
 use crate::Error;
-use crate::cli::SloCommand;
+use crate::cli::{SloCommand, StatusArgs};
+use status::Answer;
+use tokengauge_process::output;
+
+const PATH: &str = "/api/v1/slos";
 
 pub(super) fn slo(command: &SloCommand) -> Result<(), Error> {
     match command {
-        SloCommand::Status(args) => status::status(args),
+        SloCommand::Status(args) => status(args),
         SloCommand::Suggest(args) => whatif::suggest(args),
         SloCommand::Test(args) => whatif::test(args),
         SloCommand::Import(args) => openslo::import(args),
         SloCommand::Export(args) => openslo::export(args),
+    }
+}
+
+fn status(args: &StatusArgs) -> Result<(), Error> {
+    let proxy = Proxy::of(&args.admin)?;
+    let runtime = api_client::runtime()?;
+    if args.json {
+        let text = runtime.block_on(proxy.text(PATH))?;
+        return output::print(&(String::from_utf8_lossy(&text) + "\n"));
+    }
+    let answer: Answer = runtime.block_on(proxy.get(PATH))?;
+    match &args.month {
+        Some(month) => output::print(&statement(&answer, month, proxy.address())?),
+        None => output::print(&status::table(&answer)),
+    }
+}
+
+/// The statement on a month of the process at `address`.
+fn statement(answer: &Answer, month: &str, address: &str) -> Result<String, Error> {
+    match answer.source {
+        None => Ok(statement::text(month, address, &answer.slos)),
+        Some(_) => Err(Error::Failed(
+            "a fleet does not count by month, so that it can make no statement: ask a pod, whose addresses are at \
+             /api/v1/pods"
+                .to_owned(),
+        )),
     }
 }

@@ -4,7 +4,7 @@ use super::host::Hosts;
 use super::own_use_limit::OwnUseLimit;
 use super::server::Source;
 use super::token::{HEADER, Refused, Token, TokenFileError};
-use super::{api, health, page};
+use super::{api, health, page, runbooks};
 use axum::body::{Body, to_bytes};
 use axum::extract::{Request, State};
 use axum::http::{HeaderValue, Method, StatusCode, header};
@@ -113,7 +113,7 @@ pub(super) async fn guard(State(guard): State<Guard>, request: Request, next: Ne
         };
     };
     let path = request.uri().path();
-    if health::PATHS.contains(&path) || page::is_static(path) {
+    if health::PATHS.contains(&path) || path == runbooks::PATH || page::is_static(path) {
         return next.run(request).await;
     }
     match token.check(request.headers().get(HEADER), (guard.clock)()) {

@@ -22,10 +22,12 @@ const KNOWN: &[&str] = &[
     "engine-port",
     "engine-moves-to",
     "engine-metrics",
-    super::sidecar::CONFIG,
+    CONFIG,
     super::WARNINGS,
 ];
 
+/// The annotation with the configuration, which the pod mounts as a file.
+pub(super) const CONFIG: &str = "proxy-config";
 const ON_REFUSED_CONFIG: &str = "on-refused-config";
 
 /// In which containers base URLs are set.

@@ -1,5 +1,6 @@
 //! The container and its volumes.
 
+use super::annotations::CONFIG;
 use super::compose::STATE;
 use super::error::Error;
 use super::pod::{List, Pod, takes_network};
@@ -13,8 +14,6 @@ use tokengauge_config::environment::{
     TENANT,
 };
 
-/// The annotation with the configuration, which the pod mounts as a file.
-pub(super) const CONFIG: &str = "proxy-config";
 /// Where the configuration is mounted.
 const FOLDER: &str = "/etc/tokengauge";
 const FILE: &str = "/etc/tokengauge/proxy-config.toml";

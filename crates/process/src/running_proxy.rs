@@ -14,7 +14,9 @@ use std::time::Instant;
 use tokengauge_admin::Services;
 use tokengauge_config::Config;
 use tokengauge_config::reload::needs_restart;
+use tokengauge_meter::cost::Prices;
 use tokengauge_proxy::{ActiveListeners, Forwarder};
+use tokengauge_sessions::CachePrice;
 use tokengauge_slo::Store;
 use tokengauge_store::query::{MarkKind, MarkSubject};
 use tokengauge_telemetry::export;
@@ -115,7 +117,7 @@ impl RunningProxy {
         slo::forget(self.services.prometheus.registry(), &next.slos, &anew);
         let accounting = self.services.meter.accounting();
         let accounting = accounting.reload(&next.prices, &next.budgets, &next.quotas);
-        let price = crate::serve::cache_price(&accounting.prices);
+        let price = cache_price(&accounting.prices);
         self.services.session_watch.change(&next.runaway, price);
         self.services.meter.change(next.measure.clone(), accounting);
         // After the meter has the new accounting, since a scrape before would add the series again.
@@ -147,4 +149,10 @@ impl RunningProxy {
             .forget(|route, upstream| known(Some(route), upstream));
         self.services.prometheus.forget(known);
     }
+}
+
+/// What a call would have cost with so many tokens of its input from a cache.
+pub(crate) fn cache_price(prices: &Arc<Prices>) -> CachePrice {
+    let prices = Arc::clone(prices);
+    Arc::new(move |record, cached| prices.cost_if_cached(record, cached))
 }

@@ -13,7 +13,7 @@ use crate::periodic::Periodic;
 use crate::quota_store::SharedLimits;
 use crate::reload::{self, Source};
 use crate::reload_status::Reloads;
-use crate::running_proxy::RunningProxy;
+use crate::running_proxy::{RunningProxy, cache_price};
 use crate::scrape_hooks;
 use crate::spending::Spending;
 use arc_swap::ArcSwap;
@@ -25,10 +25,9 @@ use std::time::{Duration, Instant, SystemTime};
 use tokengauge_admin::{EventBus, GateAudit, ProcessInfo, Readiness, Services};
 use tokengauge_config::Config;
 use tokengauge_core::observer::Observer;
-use tokengauge_meter::cost::Prices;
 use tokengauge_meter::{Accounting, Meter, RecentCalls, Subscriber};
 use tokengauge_proxy::{ActiveListeners, BoundListener, Forwarder, Shutdown, TrafficRuntimes};
-use tokengauge_sessions::{CachePrice, SessionWatch};
+use tokengauge_sessions::SessionWatch;
 use tokengauge_sink::SinkQueues;
 use tokengauge_slo::{Slos, Store};
 use tokengauge_store::history::ThroughputHistory;
@@ -342,12 +341,6 @@ fn session_watch(config: &Config, accounting: &Accounting) -> Arc<SessionWatch> 
     let watch = SessionWatch::new();
     watch.change(&config.runaway, cache_price(&accounting.prices));
     watch
-}
-
-/// What a call would have cost with so many tokens of its input from a cache.
-pub(crate) fn cache_price(prices: &Arc<Prices>) -> CachePrice {
-    let prices = Arc::clone(prices);
-    Arc::new(move |record, cached| prices.cost_if_cached(record, cached))
 }
 
 /// The receivers of alerts.

@@ -1,6 +1,6 @@
 //! Manifests by which Argo Rollouts and Flagger ask a gate.
 
-use super::prometheus;
+use super::prometheus::{self, quoted};
 use crate::Error;
 use crate::cli::{GateArgs, Manifest};
 use std::time::Duration;
@@ -183,11 +183,6 @@ spec:
     stepWeight: 10
 {checks}"
     )
-}
-
-/// A string of JSON is one of YAML.
-pub(super) fn quoted(text: &str) -> Result<String, Error> {
-    serde_json::to_string(text).map_err(|error| Error::Failed(error.to_string()))
 }
 
 /// A name that Kubernetes takes.

@@ -8,7 +8,7 @@ use tokengauge_gate::Verdict;
 
 /// 1 where every proxy says that the gate passes, -1 where one says that it fails, else 0; nothing where there is no proxy.
 pub(super) fn query(gate: &str) -> Result<String, Error> {
-    let gate = super::emit::quoted(gate)?;
+    let gate = quoted(gate)?;
     let gauge = "tokengauge_gate_verdict";
     Ok(format!(
         "min({gauge}{{gate={gate},verdict=\"pass\"}}) - max({gauge}{{gate={gate},verdict=\"fail\"}})"
@@ -41,4 +41,9 @@ fn verdict(samples: &[Sample]) -> (Verdict, &'static str) {
             "Prometheus has no proxy with this gate; does it scrape one that has a ledger?",
         ),
     }
+}
+
+/// A string of JSON is one of YAML.
+pub(super) fn quoted(text: &str) -> Result<String, Error> {
+    serde_json::to_string(text).map_err(|error| Error::Failed(error.to_string()))
 }

@@ -268,3 +268,11 @@ fn dollars(value: f64) -> String {
         false => format!("${value:.2}"),
     }
 }
+
+/// A name with its end cut off where it is longer than `most` characters.
+pub(super) fn shortened(name: &str, most: usize) -> String {
+    match name.chars().count() > most {
+        true => name.chars().take(most - 1).chain(['…']).collect(),
+        false => name.to_owned(),
+    }
+}

@@ -3,9 +3,8 @@
 use super::differences::Differences;
 use super::estimates::{CONFIDENCE, Estimate};
 use super::figures::{Report, Row, joined};
-use super::grid::{UNKNOWN, range, seconds};
+use super::grid::{UNKNOWN, range, seconds, shortened};
 use super::observations::Sessions;
-use super::text::shortened;
 use crate::command::measured_by::measured_by;
 use std::collections::BTreeMap;
 use std::time::SystemTime;

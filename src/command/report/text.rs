@@ -1,7 +1,7 @@
 //! A report as a table for terminals, and in Markdown.
 
 use super::figures::Report;
-use super::grid::{Grid, difference_grid, grid};
+use super::grid::{Grid, difference_grid, grid, shortened};
 use super::notes::{about, about_differences, mark_lines};
 use crate::command::ab;
 use std::fmt::Write;
@@ -85,14 +85,6 @@ fn aligned(grid: &Grid, width: Option<usize>) -> String {
         text.push('\n');
     }
     text
-}
-
-/// A name with its end cut off where it is longer than `most` characters.
-pub(super) fn shortened(name: &str, most: usize) -> String {
-    match name.chars().count() > most {
-        true => name.chars().take(most - 1).chain(['…']).collect(),
-        false => name.to_owned(),
-    }
 }
 
 /// The columns of each table, so that none is wider than `width` unless one column is.

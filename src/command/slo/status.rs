@@ -1,18 +1,12 @@
-//! `tokengauge slo status`: the status of a running proxy's objectives.
+//! The status of a running proxy's objectives, as a table.
 
-use super::statement;
-use crate::Error;
-use crate::cli::StatusArgs;
-use crate::command::api_client::{self, Proxy};
 use serde::Deserialize;
 use std::fmt::Write;
 use std::time::Duration;
 use tokengauge_core::pod::PodName;
 use tokengauge_core::time::span_text;
 use tokengauge_fleet::ObjectiveSource;
-use tokengauge_process::output::{self, printable};
-
-const PATH: &str = "/api/v1/slos";
+use tokengauge_process::output::printable;
 
 /// The part of the API's answer that the table shows.
 #[derive(Clone, Debug, Deserialize)]
@@ -117,32 +111,6 @@ impl Alert {
     }
 }
 
-pub(super) fn status(args: &StatusArgs) -> Result<(), Error> {
-    let proxy = Proxy::of(&args.admin)?;
-    let runtime = api_client::runtime()?;
-    if args.json {
-        let text = runtime.block_on(proxy.text(PATH))?;
-        return output::print(&(String::from_utf8_lossy(&text) + "\n"));
-    }
-    let answer: Answer = runtime.block_on(proxy.get(PATH))?;
-    match &args.month {
-        Some(month) => output::print(&statement(&answer, month, proxy.address())?),
-        None => output::print(&table(&answer)),
-    }
-}
-
-/// The statement on a month of the process at `address`.
-fn statement(answer: &Answer, month: &str, address: &str) -> Result<String, Error> {
-    match answer.source {
-        None => Ok(statement::text(month, address, &answer.slos)),
-        Some(_) => Err(Error::Failed(
-            "a fleet does not count by month, so that it can make no statement: ask a pod, whose addresses are at \
-             /api/v1/pods"
-                .to_owned(),
-        )),
-    }
-}
-
 const HEADS: [&str; 9] = [
     "SLO",
     "PROMISE",
@@ -156,7 +124,7 @@ const HEADS: [&str; 9] = [
 ];
 
 /// The last column has every window.
-fn table(answer: &Answer) -> String {
+pub(super) fn table(answer: &Answer) -> String {
     let rows = &answer.slos;
     let mut lines = vec![HEADS.map(str::to_owned).to_vec()];
     lines.extend(rows.iter().map(cells));
@@ -267,6 +235,7 @@ pub(in crate::command) fn rough(seconds: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::statement;
     use super::*;
 
     #[test]

@@ -4,7 +4,7 @@
 //! that requests them, and a browser cannot send a token when it opens an address. The
 //! script's requests to the API need the token.
 
-use super::{api, runbooks};
+use super::api;
 use axum::extract::Path;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
@@ -146,7 +146,6 @@ fn files() -> Vec<Asset> {
 /// Whether `path` is a file of the page.
 pub(super) fn is_static(path: &str) -> bool {
     path == "/"
-        || path == runbooks::PATH
         || VIEWS.iter().any(|view| is_of(view, path))
         || path
             .strip_prefix(FOLDER)

@@ -166,7 +166,6 @@ fn a_view_one_level_down_has_links_that_lead_up() {
 fn only_files_of_the_page_are_open() {
     for open in [
         "/",
-        "/runbooks",
         "/page/index.html",
         "/page/vendor/uplot.js",
         "/sessions",
