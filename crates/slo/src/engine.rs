@@ -324,7 +324,7 @@ impl State {
     }
 
     /// Forgets the state before the start when the clock has proved right for long enough.
-    pub(super) fn trust_clock(&mut self, now: u64) {
+    fn trust_clock(&mut self, now: u64) {
         let since = self.doubted.as_ref().map(|doubted| doubted.since);
         if since.is_some_and(|since| now as i64 - since > TRUSTED_AFTER) {
             self.doubted = None;
