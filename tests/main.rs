@@ -91,6 +91,7 @@ mod meter_series;
 mod meter_sockets;
 mod meter_validity;
 mod model_series;
+mod module_circles;
 mod nested_calls;
 mod objectives;
 mod open_webui;

@@ -1,5 +1,6 @@
 //! What is built into tokengauge, beyond what `cargo deny` looks at (deny.toml).
 
+use crate::module_circles;
 use std::path::Path;
 use toml::Table;
 
@@ -222,6 +223,24 @@ fn crates_depend_one_way_and_take_versions_from_the_workspace() {
             "{name}"
         );
     }
+}
+
+/// Cargo refuses circles of crates, but not of the files in a crate.
+#[test]
+fn files_of_a_crate_use_each_other_one_way() {
+    let root = Path::new(ROOT);
+    let folders = std::fs::read_dir(root.join("crates")).expect("crates");
+    let folders = folders.map(|folder| folder.expect("a folder").path());
+    let mut circles = Vec::new();
+    for folder in folders.chain([root.to_owned()]) {
+        let found = module_circles::circles(&folder.join("src"));
+        circles.extend(
+            found
+                .iter()
+                .map(|found| format!("{}: {found}", folder.display())),
+        );
+    }
+    assert!(circles.is_empty(), "{}", circles.join("\n"));
 }
 
 /// Whoever takes an exception says why, and every build of ours is of what is locked.

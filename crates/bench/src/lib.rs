@@ -9,6 +9,7 @@ mod clock;
 pub mod compare;
 pub mod endpoint;
 mod error;
+pub mod figure;
 pub mod gauge;
 pub mod junit;
 pub mod lag;

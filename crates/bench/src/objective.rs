@@ -1,6 +1,6 @@
 //! Objectives that a load is to keep: `ttft_p95<=500ms`, `tps_p10>=20`.
 
-use crate::level::{LevelFigure, TailFigure};
+use crate::figure::{LevelFigure, TailFigure};
 use crate::metric::{Metric, Part, TailMetric, Unit};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

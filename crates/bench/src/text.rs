@@ -1,7 +1,8 @@
 //! Results as tables, for terminals and documents.
 
+use crate::figure::{LevelFigure, TailFigure};
 use crate::gauge::{BothSides, Sides};
-use crate::level::{Judged, LevelFigure, LevelResult, TailFigure};
+use crate::level::{Judged, LevelResult};
 use crate::metric::{Metric, TailMetric, Unit};
 use crate::objective::Verdict;
 use crate::results::Results;

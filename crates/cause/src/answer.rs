@@ -4,6 +4,11 @@ use crate::call::Dimension;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+/// With fewer calls no cause is looked for.
+pub const MIN_CALLS: usize = 30;
+/// With fewer bad calls no cause is looked for.
+pub const MIN_BAD: usize = 10;
+
 /// Why an objective is missed, as far as it is known.
 #[derive(Clone, Debug, PartialEq, JsonSchema, Serialize)]
 pub struct Cause {

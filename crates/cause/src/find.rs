@@ -1,6 +1,6 @@
 //! Finds the cause.
 
-use crate::answer::{Candidate, Cause, ComparedWith, Load, Mechanism, Signal};
+use crate::answer::{Candidate, Cause, ComparedWith, Load, MIN_BAD, MIN_CALLS, Mechanism, Signal};
 use crate::call::{Call, Dimension};
 use crate::evidence::Tally;
 use crate::load;
@@ -14,10 +14,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokengauge_core::printable::printable;
 use tokengauge_core::time::rfc3339_seconds;
 
-/// With fewer calls no cause is looked for.
-pub const MIN_CALLS: usize = 30;
-/// With fewer bad calls no cause is looked for.
-pub const MIN_BAD: usize = 10;
 /// Calls that others are compared with, at least.
 pub const MIN_REFERENCE: usize = 20;
 /// The share of what all bad calls have in common that the newest have at least, to be bad for the same reason.

@@ -16,10 +16,10 @@ mod signals;
 mod throughput;
 
 pub use answer::{
-    Candidate, Cause, ComparedWith, Load, Mechanism, Moved, Quantile, Rates, Signal,
-    ThroughputChange,
+    Candidate, Cause, ComparedWith, Load, MIN_BAD, MIN_CALLS, Mechanism, Moved, Quantile, Rates,
+    Signal, ThroughputChange,
 };
 pub use call::{Call, Dimension};
-pub use find::{MIN_BAD, MIN_CALLS, MIN_REFERENCE, find};
+pub use find::{MIN_REFERENCE, find};
 pub use mechanism::Phases;
 pub use throughput::{MIN_MINUTES, Minute, find_throughput};

@@ -1,10 +1,10 @@
 //! The answer in one sentence.
 
 use crate::answer::{
-    Cause, ComparedWith, Load, Mechanism, Moved, Quantile, Rates, Signal, ThroughputChange,
+    Cause, ComparedWith, Load, MIN_BAD, MIN_CALLS, Mechanism, Moved, Quantile, Rates, Signal,
+    ThroughputChange,
 };
 use crate::call::Dimension;
-use crate::find::{MIN_BAD, MIN_CALLS};
 
 /// `may_have_begun`: the newest calls may be bad for another reason, and there are too few of them to tell.
 pub(crate) fn sentence(cause: &Cause, may_have_begun: bool) -> String {

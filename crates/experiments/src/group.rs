@@ -2,9 +2,12 @@
 
 use crate::metric::{METRICS, Metric};
 use crate::observed::Sums;
-use crate::strata::{Arms, Stratum};
+use crate::stratum::Stratum;
 use std::collections::BTreeMap;
 use tokengauge_stats::ratio::{Arm, Unit};
+
+/// The sums of one group's units in a stratum, by metric.
+pub(crate) type Arms = [Arm; METRICS];
 
 /// The units of one side of a comparison. Each unit is added once, when it is complete.
 #[derive(Clone, Debug, Default, PartialEq)]

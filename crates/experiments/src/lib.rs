@@ -12,6 +12,7 @@ mod metric;
 mod observed;
 mod report;
 mod strata;
+mod stratum;
 #[cfg(test)]
 mod tests;
 mod withheld;
@@ -25,5 +26,6 @@ pub use judge::judge;
 pub use metric::Metric;
 pub use observed::{Observed, ObservedUnit, Sums};
 pub use report::{ArmComparison, ArmReport, Decision, MetricReport, Report, decision};
-pub use strata::{MIN_UNITS_OF_STRATUM, Stratum};
+pub use strata::MIN_UNITS_OF_STRATUM;
+pub use stratum::Stratum;
 pub use withheld::Withheld;

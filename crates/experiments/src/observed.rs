@@ -1,7 +1,7 @@
 //! What was seen of an experiment: its units, reduced to the sums that metrics are made of.
 
 use crate::experiment::Rules;
-use crate::strata::Stratum;
+use crate::stratum::Stratum;
 use std::time::SystemTime;
 use tokengauge_store::query::{ExperimentUnits, UnitKind, UnitSums};
 

@@ -3,8 +3,10 @@
 
 use super::call_state::CallState;
 use super::context::CallContext;
-use super::finish;
+use super::finish::{self, RunningCall};
 use super::guard::guarded;
+use super::live::Registry;
+use super::realtime_turns::RealtimeTurns;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use parking_lot::{Mutex, MutexGuard};
@@ -21,34 +23,43 @@ use tokengauge_wire as wire;
 pub(crate) struct Call {
     context: Arc<CallContext>,
     /// `None` once the call has ended.
-    state: Mutex<Option<CallState>>,
+    running: Mutex<Option<RunningCall>>,
 }
 
 impl Call {
-    pub(crate) fn new(context: CallContext, received: Instant) -> Call {
+    pub(crate) fn new(context: CallContext, registry: &Arc<Registry>, received: Instant) -> Call {
         let context = Arc::new(context);
-        let registry = &context.shared.registry;
         context
             .shared
             .throughput
             .set_clocks(received, context.started_at);
         let live = registry.begin(context.id, &context, received);
-        let state = CallState::new(live, received);
+        let running = RunningCall {
+            state: CallState::new(live, received),
+            turns: None,
+        };
         Call {
             context,
-            state: Mutex::new(Some(state)),
+            running: Mutex::new(Some(running)),
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, Option<CallState>> {
-        self.state.lock()
+    fn running(&self) -> MutexGuard<'_, Option<RunningCall>> {
+        self.running.lock()
     }
 
     /// Runs `act` on the state of a running call. If it panics, this call is not measured any
     /// more.
     fn with(&self, act: impl FnOnce(&Arc<CallContext>, &mut CallState)) {
-        if let Some(state) = self.state().as_mut()
-            && guarded(|| act(&self.context, state)).is_none()
+        self.with_turns(|context, state, _| act(context, state));
+    }
+
+    fn with_turns(
+        &self,
+        act: impl FnOnce(&Arc<CallContext>, &mut CallState, &mut Option<Box<RealtimeTurns>>),
+    ) {
+        if let Some(RunningCall { state, turns }) = self.running().as_mut()
+            && guarded(|| act(&self.context, state, turns)).is_none()
         {
             self.context.shared.counters.panicked();
             state.give_up();
@@ -108,10 +119,16 @@ impl CallObserver for Call {
     }
 
     fn head(&self, at: Instant, status: StatusCode, headers: &HeaderMap) {
-        self.with(|context, state| {
+        self.with_turns(|context, state, turns| {
             state.saw(at);
             state.answered = Some(at);
             state.read_head(context, status, headers);
+            if status == StatusCode::SWITCHING_PROTOCOLS {
+                let live = std::mem::take(&mut state.run).live;
+                *turns = live
+                    .and_then(|live| RealtimeTurns::new(context, &live.registry, headers))
+                    .map(Box::new);
+            }
         });
     }
 
@@ -128,10 +145,10 @@ impl CallObserver for Call {
     }
 
     fn lagged(&self, frames: u64, bytes: u64) {
-        self.with(|context, state| {
+        self.with_turns(|context, state, turns| {
             state.bytes.response += bytes;
             state.lag(context, frames);
-            if let Some(turns) = &mut state.turns {
+            if let Some(turns) = turns {
                 turns.give_up();
             }
         });
@@ -151,16 +168,16 @@ impl CallObserver for Call {
     }
 
     fn ended(&self, at: Instant, end: End) {
-        let state = self.state().take();
-        if let Some(state) = state {
-            finish::end(&self.context, state, at, end);
+        let running = self.running().take();
+        if let Some(running) = running {
+            finish::end(&self.context, running, at, end);
         }
     }
 
     fn tunnel_frame(&self, from: Side, frame: Frame) {
-        self.with(|context, state| {
+        self.with_turns(|context, state, turns| {
             state.saw(frame.at);
-            let Some(mut turns) = state.turns.take() else {
+            let Some(turns) = turns else {
                 state.pass(from, &frame);
                 return;
             };
@@ -169,13 +186,12 @@ impl CallObserver for Call {
                 state.broken = true;
                 turns.give_up();
             }
-            state.turns = Some(turns);
         });
     }
 
     fn tunnel_over(&self, from: Side) {
-        self.with(|_, state| {
-            if let Some(turns) = &mut state.turns {
+        self.with_turns(|_, _, turns| {
+            if let Some(turns) = turns {
                 turns.over(from);
             }
         });
@@ -239,9 +255,9 @@ impl CallPolicy for Call {
 impl Drop for Call {
     /// Dropped without `ended`: the agent must have left.
     fn drop(&mut self) {
-        if let Some(state) = self.state().take() {
-            let at = state.latest.unwrap_or(self.context.received);
-            finish::end(&self.context, state, at, End::ClientCancelled);
+        if let Some(running) = self.running().take() {
+            let at = running.state.latest.unwrap_or(self.context.received);
+            finish::end(&self.context, running, at, End::ClientCancelled);
         }
     }
 }

@@ -4,7 +4,6 @@ use super::context::CallContext;
 use super::live::LiveCall;
 use super::live_generation::LiveGeneration;
 use super::reading::Reading;
-use super::realtime_turns::RealtimeTurns;
 use super::shared::limits;
 use crate::cost::GpuShare;
 use http::{HeaderMap, HeaderName, StatusCode, header};
@@ -20,8 +19,6 @@ pub(crate) struct CallState {
     pub(crate) run: LiveGeneration,
     pub(crate) reading: Reading,
     is_grpc: bool,
-    /// Only on an upgraded connection.
-    pub(crate) turns: Option<Box<RealtimeTurns>>,
     pub(crate) endpoint: Option<Box<str>>,
     pub(crate) connected: Option<Instant>,
     pub(crate) sent: Option<Instant>,
@@ -214,7 +211,7 @@ impl CallState {
     /// Reads the response head, which decides how the body is read.
     pub(crate) fn read_head(
         &mut self,
-        context: &Arc<CallContext>,
+        context: &CallContext,
         status: StatusCode,
         headers: &HeaderMap,
     ) {
@@ -234,13 +231,10 @@ impl CallState {
                 self.run.generation.served_by(provider);
             }
         }
-        if status == StatusCode::SWITCHING_PROTOCOLS {
-            let extensions = text(headers, &header::SEC_WEBSOCKET_EXTENSIONS);
-            self.turns = RealtimeTurns::new(context, extensions).map(Box::new);
-            self.run = LiveGeneration::default();
-            return;
-        }
-        let empty = matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+        let empty = matches!(
+            status,
+            StatusCode::SWITCHING_PROTOCOLS | StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED
+        );
         if context.bodiless || empty {
             return;
         }

@@ -5,6 +5,7 @@ use super::call_state::CallState;
 use super::context::CallContext;
 use super::guard;
 use super::reading::Reading;
+use super::realtime_turns::RealtimeTurns;
 use super::record::{self, RecordInput};
 use super::verdict;
 use super::worker::Executor;
@@ -14,8 +15,16 @@ use tokengauge_core::background::yield_now;
 use tokengauge_core::call::Outcome;
 use tokengauge_core::observer::{End, FailureKind};
 
+/// What changes while a call runs.
+pub(crate) struct RunningCall {
+    pub(crate) state: CallState,
+    /// Only on an upgraded connection.
+    pub(crate) turns: Option<Box<RealtimeTurns>>,
+}
+
 /// Ends a call: its record goes to the subscribers, now or from the background.
-pub(crate) fn end(context: &Arc<CallContext>, mut state: CallState, at: Instant, end: End) {
+pub(crate) fn end(context: &Arc<CallContext>, ended: RunningCall, at: Instant, end: End) {
+    let RunningCall { mut state, turns } = ended;
     if let Some(live) = &state.run.live {
         live.mark_ended();
     }
@@ -23,7 +32,7 @@ pub(crate) fn end(context: &Arc<CallContext>, mut state: CallState, at: Instant,
         context.route_stats.unreachable();
     }
     state.settle(at);
-    if let Some(mut turns) = state.turns.take() {
+    if let Some(mut turns) = turns {
         turns.end(context, &mut state, at, &end);
         return;
     }

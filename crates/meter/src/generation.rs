@@ -1,6 +1,7 @@
 //! One generation: the events of its frames, counted and timed. A plain call has one; a
 //! Realtime connection has one per response.
 
+use super::clip::{clip, remember};
 use super::counts::{ByChannel, Counts};
 use super::think::ThinkSplit;
 use super::timeline::{Running, Timeline};
@@ -320,27 +321,6 @@ impl Generation {
             Err(_) => {}
         }
     }
-}
-
-/// Stores a name. Most events repeat it, which costs only a comparison.
-pub(crate) fn remember(kept: &mut Option<Box<str>>, name: &str, limit: usize) {
-    let name = clip(name, limit);
-    if kept.as_deref() != Some(name) {
-        *kept = Some(name.into());
-    }
-}
-
-/// At most `limit` characters of `text`.
-pub(crate) fn clip(text: &str, limit: usize) -> &str {
-    if text.len() <= limit {
-        // Characters are no more than bytes.
-        return text;
-    }
-    let end = text
-        .char_indices()
-        .nth(limit)
-        .map_or(text.len(), |(at, _)| at);
-    &text[..end]
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ mod background;
 mod backlog;
 mod call;
 mod call_state;
+mod clip;
 mod context;
 mod conversations;
 pub mod cost;
@@ -47,6 +48,7 @@ use attribution::HeaderAttribution;
 use call::Call;
 use context::CallContext;
 use conversations::Conversations;
+use live::Registry;
 use shared::Shared;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -67,6 +69,7 @@ pub use tokengauge_core::subscriber::{Stream, Subscriber, TokenObserver};
 /// Measures every call of the process.
 pub struct Meter {
     shared: Arc<Shared>,
+    registry: Arc<Registry>,
 }
 
 /// Statistics about measuring itself, for exporters.
@@ -121,7 +124,6 @@ impl Meter {
             admission_memory: AdmissionMemory::new(admission),
             subscribers: subscriber::Subscribers::new(subscribers),
             route_stats: route_stats::AllRouteStats::default(),
-            registry: Arc::default(),
             throughput,
             background: background::BackgroundResponses::default(),
             spans: Arc::default(),
@@ -132,6 +134,7 @@ impl Meter {
         };
         Arc::new(Meter {
             shared: Arc::new(shared),
+            registry: Arc::default(),
         })
     }
 
@@ -170,7 +173,7 @@ impl Meter {
 
     /// The newest streams in flight, at most `limit`, as they are at `now`.
     pub fn streams(&self, now: Instant, limit: usize) -> Vec<StreamNow> {
-        self.shared.registry.snapshot(now, limit)
+        self.registry.snapshot(now, limit)
     }
 
     /// The tokens of all streams by the second in which they came.
@@ -181,7 +184,7 @@ impl Meter {
     /// What was added to the throughput since the last call. To be called once a second by the
     /// one component that distributes it.
     pub fn tick(&self, now: Instant, wall: SystemTime) -> ThroughputTick {
-        let unanswered = self.shared.registry.unanswered();
+        let unanswered = self.registry.unanswered();
         self.shared.throughput.tick(now, wall, &unanswered)
     }
 
@@ -200,14 +203,14 @@ impl Meter {
 
     /// The progress of every call in flight.
     pub fn progress(&self, visit: impl FnMut(Progress)) {
-        self.shared.registry.progress(visit);
+        self.registry.progress(visit);
     }
 
     /// Statistics about measuring itself, as of `now`.
     pub fn stats(&self, now: Instant) -> MeterStats {
         let measure = self.shared.measure.load();
         let threshold = measure.stall_threshold;
-        let mut stalled = self.shared.registry.stalled(now, threshold);
+        let mut stalled = self.registry.stalled(now, threshold);
         let all_stats = self.shared.route_stats.all();
         let by_route = all_stats.iter().map(|stats| {
             let place = (Arc::clone(&stats.route), Arc::clone(&stats.upstream));
@@ -259,6 +262,7 @@ impl Observer for Meter {
     fn begin(&self, start: CallStart<'_>) -> Arc<dyn ObservedCall> {
         Arc::new(Call::new(
             CallContext::new(&self.shared, &start),
+            &self.registry,
             start.received,
         ))
     }

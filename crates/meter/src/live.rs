@@ -147,7 +147,7 @@ pub(crate) struct LiveCall {
     flags: AtomicU8,
     flight: InFlight,
     now: Mutex<LiveState>,
-    registry: Weak<Registry>,
+    pub(crate) registry: Arc<Registry>,
 }
 
 /// What changes while the call is in flight.
@@ -378,9 +378,7 @@ impl TokenSamples {
 
 impl Drop for LiveCall {
     fn drop(&mut self) {
-        if let Some(registry) = self.registry.upgrade() {
-            registry.streams().remove(&self.id);
-        }
+        self.registry.streams().remove(&self.id);
     }
 }
 
@@ -409,7 +407,7 @@ impl Registry {
             flags: AtomicU8::new(0),
             flight: InFlight::begin(&context.route_stats),
             now: Mutex::default(),
-            registry: Arc::downgrade(self),
+            registry: Arc::clone(self),
         });
         let mut streams = self.streams();
         if streams.len() < MAX_LISTED {

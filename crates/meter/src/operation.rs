@@ -1,9 +1,7 @@
 //! What kind of work a call is, and the template of its path.
 
-use super::context::CallContext;
-use super::generation::Generation;
 use http::{HeaderMap, Method, Uri, header};
-use tokengauge_core::call::{Operation, OperationClass};
+use tokengauge_core::call::Operation;
 use tokengauge_wire::is_gemini_live;
 
 /// Characters of a template at most.
@@ -25,32 +23,6 @@ pub(crate) fn generates(method: &Method, operation: Operation, is_socket: bool) 
 pub(crate) fn is_socket(headers: &HeaderMap) -> bool {
     let upgrade = headers.get(header::UPGRADE);
     upgrade.is_some_and(|to| to.as_bytes().eq_ignore_ascii_case(b"websocket"))
-}
-
-/// Whether a server does not support WebSockets: agents then fall back to HTTP.
-fn refuses_sockets(status: Option<u16>) -> bool {
-    matches!(status, Some(404 | 405 | 426 | 501))
-}
-
-/// The operation and its class, once the answer is known.
-pub(crate) fn of_call(
-    context: &CallContext,
-    generation: &Generation,
-    status: Option<u16>,
-) -> (Operation, OperationClass) {
-    if context.is_socket && context.method == Method::GET && refuses_sockets(status) {
-        return (context.operation, OperationClass::Other);
-    }
-    let known = context.operation.class();
-    if known != OperationClass::Other {
-        return (context.operation, known);
-    }
-    let text = generation.tokens().all() > 0 || generation.usage().output.is_some();
-    match (context.generates, text) {
-        (false, true) => (Operation::Retrieve, OperationClass::Retrieve),
-        (true, true) => (context.operation, OperationClass::Generation),
-        _ => (context.operation, known),
-    }
 }
 
 /// The path with `{model}` and `{id}` in place of identifiers, without the query.

@@ -4,11 +4,13 @@
 //! generated makes one record of its own.
 
 use super::call_state::CallState;
+use super::clip::clip;
 use super::context::{CallContext, id};
-use super::generation::clip;
+use super::live::Registry;
 use super::live_generation::LiveGeneration;
 use super::record::{self, RecordInput};
 use super::request;
+use http::{HeaderMap, header};
 use serde::Deserialize;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -31,6 +33,8 @@ const MAX_SESSION: usize = 200;
 /// The turns of one connection.
 pub(crate) struct RealtimeTurns {
     dialect: Dialect,
+    /// Lists the turns in flight.
+    registry: Arc<Registry>,
     /// `None` once the upstream's messages cannot be read any more.
     decoder: Option<Box<Decoder>>,
     /// Taken out while it reads, and `None` once it failed.
@@ -82,7 +86,13 @@ struct Turn {
 
 impl RealtimeTurns {
     /// The turns of an upgraded connection; `None` if its dialect has none.
-    pub(crate) fn new(context: &CallContext, extensions: Option<&str>) -> Option<RealtimeTurns> {
+    pub(crate) fn new(
+        context: &CallContext,
+        registry: &Arc<Registry>,
+        headers: &HeaderMap,
+    ) -> Option<RealtimeTurns> {
+        let extensions = headers.get(header::SEC_WEBSOCKET_EXTENSIONS);
+        let extensions = extensions.and_then(|extensions| extensions.to_str().ok());
         let dialect = context.dialect;
         let socket = DIALECTS.registration(dialect).socket;
         socket.is_some().then(|| {
@@ -93,6 +103,7 @@ impl RealtimeTurns {
             let requests = SocketRequests::within(memory, dialect, extensions, limits);
             RealtimeTurns {
                 dialect,
+                registry: Arc::clone(registry),
                 decoder: Some(Box::new(decoder)),
                 requests: Some(Box::new(requests)),
                 pending: VecDeque::new(),
@@ -295,8 +306,7 @@ impl RealtimeTurns {
             prepares,
             is_asked,
         };
-        let registry = &context.shared.registry;
-        let live = registry.begin(turn.id, context, received);
+        let live = self.registry.begin(turn.id, context, received);
         live.streamed(true);
         live.warm_up(state.warm_up);
         state.run.live = Some(live);

@@ -4,16 +4,16 @@ use super::call_state::CallState;
 use super::context::CallContext;
 use super::generation::Generation;
 use super::hidden;
-use super::operation;
 use super::verdict::{self, Facts};
 use super::{CallTimestamps, FinishedCall, RequestParameters};
 use crate::attribution::Attribution;
 use crate::cost::{DirectCosts, Prices};
+use http::Method;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 use tokengauge_core::call::{
-    CallRecord, CostSource, Dialect, Normalised, OperationClass, Outcome, Seconds, Source, Tokens,
-    Tps, TpsUnavailable, UNTERMINATED, Usage, seconds, seconds_between,
+    CallRecord, CostSource, Dialect, Normalised, Operation, OperationClass, Outcome, Seconds,
+    Source, Tokens, Tps, TpsUnavailable, UNTERMINATED, Usage, seconds, seconds_between,
 };
 use tokengauge_core::observer::{End, FailureKind};
 use tokengauge_core::time::rfc3339_millis;
@@ -206,7 +206,7 @@ fn record(
     let workload = context.workload().map(|name| String::from(&**name));
     let measure = &context.measure;
     let generation = &state.run.generation;
-    let (operation, operation_class) = operation::of_call(context, generation, state.status);
+    let (operation, operation_class) = operation_of(context, generation, state.status);
     let operation_class = closing.class.unwrap_or(operation_class);
     let named = |name: &Option<Arc<str>>| name.as_deref().map(str::to_owned);
     CallRecord {
@@ -297,6 +297,32 @@ fn price(record: &mut CallRecord, prices: &Prices, known: DirectCosts) {
     if by_tokens && record.tokens.source == Some(Source::Counted) {
         record.tokens.source = Some(Source::Estimated);
     }
+}
+
+/// The operation and its class, once the answer is known.
+fn operation_of(
+    context: &CallContext,
+    generation: &Generation,
+    status: Option<u16>,
+) -> (Operation, OperationClass) {
+    if context.is_socket && context.method == Method::GET && refuses_sockets(status) {
+        return (context.operation, OperationClass::Other);
+    }
+    let known = context.operation.class();
+    if known != OperationClass::Other {
+        return (context.operation, known);
+    }
+    let text = generation.tokens().all() > 0 || generation.usage().output.is_some();
+    match (context.generates, text) {
+        (false, true) => (Operation::Retrieve, OperationClass::Retrieve),
+        (true, true) => (context.operation, OperationClass::Generation),
+        _ => (context.operation, known),
+    }
+}
+
+/// Whether a server does not support WebSockets: agents then fall back to HTTP.
+fn refuses_sockets(status: Option<u16>) -> bool {
+    matches!(status, Some(404 | 405 | 426 | 501))
 }
 
 fn timestamps(closing: &RecordInput<'_>, state: &mut CallState) -> CallTimestamps {

@@ -3,7 +3,6 @@
 use super::accounting::Accounting;
 use super::background::BackgroundResponses;
 use super::conversations::Conversations;
-use super::live::Registry;
 use super::model_names::ModelNames;
 use super::nesting::OpenSpans;
 use super::route_stats::AllRouteStats;
@@ -46,7 +45,6 @@ pub(crate) struct Shared {
     pub(crate) worker: Worker,
     pub(crate) subscribers: Subscribers,
     pub(crate) route_stats: AllRouteStats,
-    pub(crate) registry: Arc<Registry>,
     pub(crate) throughput: Arc<Throughput>,
     pub(crate) background: BackgroundResponses,
     /// Calls in flight whose span is propagated to the upstream.

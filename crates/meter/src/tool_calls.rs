@@ -1,7 +1,7 @@
 //! The tool calls of one generation: the names of the tools, and a hash of each call, so that the same call can be
 //! recognised. Arguments are not kept, and the key of the hashes is that of this process.
 
-use super::generation::remember;
+use super::clip::remember;
 use std::collections::BTreeSet;
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, DefaultHasher, Hasher};

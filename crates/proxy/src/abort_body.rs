@@ -1,7 +1,7 @@
 //! Aborting a response body over HTTP/2: the agent gets what was sent before, and can tell that the
 //! body is incomplete.
 
-use super::body::BodyError;
+use super::body_error::BodyError;
 use super::clock::now;
 use super::send_timeout::SendState;
 use super::timer::Timer;

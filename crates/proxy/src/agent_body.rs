@@ -1,6 +1,7 @@
 //! The body of a request, as it comes from the agent.
 
 use crate::agent_connection::Http1Body;
+use crate::body_error::AgentBodyError;
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
@@ -12,27 +13,6 @@ pub(super) enum AgentBody {
     Empty,
     Http1(Http1Body),
     Http2(Incoming),
-}
-
-/// Why the body of a request could not be read to its end.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum AgentBodyError {
-    /// The agent's stream was reset, or its connection lost.
-    #[error("the agent's stream broke off: {0}")]
-    Http2(#[from] hyper::Error),
-    /// The agent's connection was lost.
-    #[error("the agent's connection was lost")]
-    Lost,
-    /// The body's framing is malformed.
-    #[error("the framing of the request body is malformed")]
-    Malformed,
-}
-
-impl AgentBodyError {
-    /// Whether the agent's framing is malformed, as opposed to a lost connection.
-    pub fn is_malformed(&self) -> bool {
-        matches!(self, AgentBodyError::Malformed)
-    }
 }
 
 impl Body for AgentBody {

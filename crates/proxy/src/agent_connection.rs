@@ -6,7 +6,7 @@ mod body;
 
 pub(super) use body::Http1Body;
 
-use crate::agent_body::AgentBodyError;
+use crate::body_error::AgentBodyError;
 use crate::http1::{
     BodyLength, HeadBuffer, HeadError, RequestDecoder, RequestHead, WriteBuffer, parse_request,
 };

@@ -1,6 +1,7 @@
 //! The body type of every response to an agent.
 
 use super::abort_body::BodyAbort;
+use super::body_error::BodyError;
 use super::send_timeout::SendState;
 use super::tap::{Relay, StreamingBody};
 use bytes::Bytes;
@@ -59,23 +60,6 @@ impl From<Bytes> for Body {
             Body(Kind::Whole(bytes))
         }
     }
-}
-
-/// Why a response body was aborted. The agent sees an incomplete body, not this message.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum BodyError {
-    /// The upstream's body broke off. For an HTTP/2 agent hyper passes the reason on.
-    #[error("the upstream's response broke off")]
-    Upstream(#[from] hyper::Error),
-    /// The upstream's HTTP/1 body broke off.
-    #[error("the upstream's response broke off: {0}")]
-    Http1(#[from] super::http1::ResponseBodyError),
-    /// The agent closed the connection.
-    #[error("the agent left")]
-    Agent,
-    /// No byte arrived within the idle timeout.
-    #[error("the upstream sent nothing for too long")]
-    Idle,
 }
 
 impl http_body::Body for Body {

@@ -1,8 +1,8 @@
 //! Buffers request bodies that decide whether their request is admitted. They share a bounded
 //! amount of memory, which no client may keep from others by sending slowly.
 
-use super::agent_body::{AgentBody, AgentBodyError};
-use super::rewrite::{ReadResult, store_buffer};
+use super::agent_body::AgentBody;
+use super::body_error::AgentBodyError;
 use super::upload::BufferedBody;
 use bytes::Bytes;
 use http_body::{Body, Frame};
@@ -25,6 +25,11 @@ const MAX_WINDOWS: usize = 64;
 /// Bytes of a long body that have to arrive before memory for all of it is reserved: enough to show
 /// that it is being sent, and so few that waiting connections have no large buffers.
 const INITIAL_LIMIT: usize = 4 * 1024;
+
+/// A body as far as it was read, and why it was not read to its end.
+type BufferedPrefix = (BufferedBody, Option<BufferError>);
+/// The same, or the agent's connection failed, or it stopped sending.
+pub(super) type ReadResult = Result<Result<BufferedPrefix, AgentBodyError>, Elapsed>;
 
 /// Reads a body into `buffers`. Nothing is read of one whose declared length exceeds the limit;
 /// reading stops when no memory becomes free in time, or when the body is slow while others wait.
@@ -60,6 +65,12 @@ pub(super) async fn read(
     }
     store_buffer(&mut buffered, partial.buffer, overflow);
     Ok(Ok((buffered, error)))
+}
+
+/// Adds what was buffered to `read`, and the frame that did not fit.
+pub(super) fn store_buffer(read: &mut BufferedBody, buffer: Buffer, overflow: Option<Bytes>) {
+    let buffer = (!buffer.is_empty()).then(|| Bytes::from_owner(buffer));
+    read.frames.extend(buffer.into_iter().chain(overflow));
 }
 
 /// The result of waiting for the next frame.

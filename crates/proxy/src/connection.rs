@@ -2,7 +2,8 @@
 
 use super::maybe_tls::MaybeTls;
 use super::upload::Upload;
-use super::upstream::{CountedTcp, InFlightCount};
+use super::upstream::in_flight::InFlightCount;
+use super::upstream::socket::CountedTcp;
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use socket2::SockRef;

@@ -4,7 +4,7 @@
 
 use super::agent_body::AgentBody;
 use super::call_handle::{Call, CallHandle};
-use super::send::expects_continue;
+use super::headers::expects_continue;
 use super::upload::UploadSource;
 use http::{Version, request};
 use std::future::poll_fn;

@@ -414,5 +414,12 @@ fn tokens<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item =
         .filter(|token| !token.is_empty())
 }
 
+/// Whether the agent waits for `100 Continue` before it sends the body.
+pub fn expects_continue(headers: &HeaderMap) -> bool {
+    headers
+        .get(EXPECT)
+        .is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"))
+}
+
 #[cfg(test)]
 mod tests;

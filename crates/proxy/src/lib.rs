@@ -9,6 +9,7 @@ mod agent_connection;
 mod agent_io;
 mod body;
 mod body_admission;
+mod body_error;
 mod call_handle;
 mod clock;
 mod connection;

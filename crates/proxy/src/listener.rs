@@ -3,18 +3,20 @@
 mod active_listeners;
 mod backoff;
 mod connection;
+mod connection_service;
 mod connection_timeouts;
 mod http1_connection;
 mod http1_response;
 mod open_connections;
 mod protocol_sniff;
+mod server;
 
 use super::{Forwarder, Shutdown, TrafficRuntimes};
 use crate::settings::{self, Limits};
 use arc_swap::ArcSwapOption;
 use backoff::Backoff;
-use connection::Server;
 use connection_timeouts::CLOSE_TIMEOUT;
+use server::Server;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;

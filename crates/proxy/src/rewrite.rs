@@ -1,7 +1,7 @@
 //! Buffers request bodies that decide on admission, or that a route allows to be rewritten.
 
-use super::agent_body::{AgentBody, AgentBodyError};
-use super::body_admission;
+use super::agent_body::AgentBody;
+use super::body_admission::{self, ReadResult, store_buffer};
 use super::call_handle::CallHandle;
 use super::upload::{BufferedBody, UploadSource};
 use bytes::Bytes;
@@ -145,12 +145,6 @@ pub(super) fn prepare_for_filter(response: &mut response::Parts) -> bool {
     readable
 }
 
-/// A body as far as it was read, and why it was not read to its end.
-pub(super) type BufferedPrefix = (BufferedBody, Option<BufferError>);
-/// The same, or the agent's connection failed, or it stopped sending.
-pub(super) type ReadResult =
-    Result<Result<BufferedPrefix, AgentBodyError>, tokio::time::error::Elapsed>;
-
 /// Reads a body into `buffer` as far as it fits, whatever the size of its frames.
 async fn buffer_body(mut body: AgentBody, mut buffer: Buffer, idle: Duration) -> ReadResult {
     let mut read = BufferedBody::new(&body);
@@ -170,12 +164,6 @@ async fn buffer_body(mut body: AgentBody, mut buffer: Buffer, idle: Duration) ->
     }
     store_buffer(&mut read, buffer, overflow);
     Ok(Ok((read, error)))
-}
-
-/// Adds what was buffered to `read`, and the frame that did not fit.
-pub(super) fn store_buffer(read: &mut BufferedBody, buffer: Buffer, overflow: Option<Bytes>) {
-    let buffer = (!buffer.is_empty()).then(|| Bytes::from_owner(buffer));
-    read.frames.extend(buffer.into_iter().chain(overflow));
 }
 
 fn has_media_type(headers: &HeaderMap, media_type: &str) -> bool {

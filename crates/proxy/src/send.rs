@@ -18,9 +18,8 @@ use super::upstream::{
     Upstream,
 };
 use crate::settings::Route;
-use http::header::EXPECT;
 use http::uri::Uri;
-use http::{HeaderMap, Method, Request, Version, request};
+use http::{Method, Request, Version, request};
 use std::sync::Arc;
 use std::time::Duration;
 use tokengauge_core::observer::{Failure, FailureKind};
@@ -231,7 +230,7 @@ impl Forwarding<'_> {
             true => self.rewrite(&mut parts, body, handle, replaceable).await?,
             false => (upload::UploadSource::Agent(body), false),
         };
-        let gate = (expects_continue(&parts.headers)
+        let gate = (headers::expects_continue(&parts.headers)
             && matches!(source, upload::UploadSource::Agent(_)))
         .then(Arc::<ContinueGate>::default);
         let mut upload = Upload::new(source, handle);
@@ -326,10 +325,4 @@ impl Forwarding<'_> {
             }
         }
     }
-}
-
-pub(super) fn expects_continue(headers: &HeaderMap) -> bool {
-    headers
-        .get(EXPECT)
-        .is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"))
 }

@@ -10,7 +10,7 @@ mod source;
 pub(super) use relay::{Relay, Tail};
 pub(super) use source::ResponseSource;
 
-use super::body::BodyError;
+use super::body_error::BodyError;
 use super::call_handle::{Call, UploadError};
 use super::clock::now;
 use super::filter::BodyFilter;

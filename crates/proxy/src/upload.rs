@@ -1,6 +1,7 @@
 //! The request body that is sent upstream.
 
-use super::agent_body::{AgentBody, AgentBodyError};
+use super::agent_body::AgentBody;
+use super::body_error::AgentBodyError;
 use super::call_handle::CallHandle;
 use super::clock::now;
 use super::headers;

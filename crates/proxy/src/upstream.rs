@@ -2,15 +2,16 @@
 
 mod addresses;
 mod idle_pool;
+pub(super) mod in_flight;
 mod lease;
 mod limits;
 mod open;
-mod socket;
+pub(super) mod socket;
 mod tls_records;
 
+pub(super) use in_flight::InFlightGuard;
 pub(super) use lease::{LeaseSearch, NotLeased};
 pub(super) use limits::{Connections, DescriptorBudget};
-pub(super) use socket::CountedTcp;
 
 use super::clock::now;
 use super::connection::{Http1, Http2, Io};
@@ -18,6 +19,7 @@ use crate::settings::{self, Protocol};
 use addresses::Host;
 use http::uri::Scheme;
 use idle_pool::IdlePool;
+use in_flight::InFlightCount;
 use parking_lot::{Mutex, MutexGuard};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -97,46 +99,6 @@ struct SharedHttp2 {
 const UNKNOWN: u8 = 0;
 const HTTP1: u8 = 1;
 const HTTP2: u8 = 2;
-
-/// A count of requests or streams in flight. Clones share it.
-#[derive(Clone, Debug, Default)]
-pub(super) struct InFlightCount {
-    count: Arc<AtomicUsize>,
-    /// Notified when one ends, as requests of this upstream may wait for it.
-    connections: Option<Arc<Connections>>,
-}
-
-/// Counts one as in flight until it is dropped.
-#[derive(Debug)]
-pub(super) struct InFlightGuard(InFlightCount);
-
-impl InFlightCount {
-    /// A count that wakes a waiting request when one ends.
-    pub fn waking(connections: &Arc<Connections>) -> InFlightCount {
-        InFlightCount {
-            count: Arc::default(),
-            connections: Some(Arc::clone(connections)),
-        }
-    }
-
-    pub fn acquire(&self) -> InFlightGuard {
-        self.count.fetch_add(1, Ordering::Relaxed);
-        InFlightGuard(self.clone())
-    }
-
-    pub fn count(&self) -> usize {
-        self.count.load(Ordering::Relaxed)
-    }
-}
-
-impl Drop for InFlightGuard {
-    fn drop(&mut self) {
-        self.0.count.fetch_sub(1, Ordering::Relaxed);
-        if let Some(connections) = &self.0.connections {
-            connections.stream_released();
-        }
-    }
-}
 
 /// A connection leased for one request.
 pub(super) struct Lease {

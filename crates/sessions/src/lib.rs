@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+mod analysis;
 mod cache;
 mod critical_path;
 mod live;
@@ -7,12 +8,13 @@ mod session;
 mod text;
 mod trace;
 
+pub use analysis::Analysis;
 pub use cache::{BreakCause, CacheBreak};
 pub use critical_path::{CriticalPath, PathPart, PathStep, critical_path};
 pub use live::{
     BreakSum, CachePrice, Runaway, RunawayFigure, RunawayLimits, RunawayReason, SessionWatch,
     TimesUsual, WatchCounts,
 };
-pub use session::{Analysis, Session, last_calls};
+pub use session::{Session, last_calls};
 pub use text::text;
 pub use trace::{otlp, perfetto};

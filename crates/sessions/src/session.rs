@@ -1,9 +1,5 @@
 //! The calls of a session, on the time of the session.
 
-use crate::cache::{CacheBreak, cache_breaks};
-use crate::critical_path::{CriticalPath, critical_path};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use std::time::SystemTime;
 use tokengauge_core::call::CallRecord;
 use tokengauge_store::history::TimedCall;
@@ -20,18 +16,6 @@ pub struct Session<'a> {
     calls: Vec<TimedCall<'a>>,
     started: SystemTime,
     seconds: f64,
-}
-
-/// Where the time of a session went, and what of its prompts should have come from a cache.
-#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
-#[schemars(rename = "SessionAnalysis")]
-pub struct Analysis {
-    /// How many of its calls were looked at: of a session of more than 5,000 the last.
-    pub calls: usize,
-    /// What its length is made of.
-    pub critical_path: CriticalPath,
-    /// The turns whose prompt should have come from a cache and did not, by time.
-    pub cache_breaks: Vec<CacheBreak>,
 }
 
 impl<'a> Session<'a> {
@@ -83,16 +67,6 @@ impl<'a> Session<'a> {
     pub fn end(&self, call: usize) -> f64 {
         let lasted = self.calls[call].record.seconds.duration.unwrap_or(0.0);
         self.start(call) + lasted.max(0.0)
-    }
-
-    /// The analysis of it. `price` is what a call would have cost with so many tokens of its input
-    /// from a cache, in US dollars, where that is known.
-    pub fn analysis(&self, price: impl Fn(&CallRecord, u64) -> Option<f64>) -> Analysis {
-        Analysis {
-            calls: self.calls.len(),
-            critical_path: critical_path(self),
-            cache_breaks: cache_breaks(self, price),
-        }
     }
 }
 

@@ -1,8 +1,8 @@
 //! The analysis of a session for a terminal.
 
+use crate::analysis::Analysis;
 use crate::cache::{BreakCause, CacheBreak, KEPT_FOR};
 use crate::critical_path::PathPart;
-use crate::session::Analysis;
 use std::fmt::Write;
 use tokengauge_core::printable::printable;
 

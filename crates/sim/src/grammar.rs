@@ -5,13 +5,33 @@ use super::profile::{
 };
 use super::setting_error::SettingError;
 use super::text_gen::FEWEST_ARGUMENTS;
+use std::str::FromStr;
 use std::time::Duration;
 
 /// More is a typing error, not a wish.
 const MOST_TOKENS: u64 = 1_000_000;
 
+impl FromStr for Profile {
+    type Err = InvalidSetting;
+
+    fn from_str(text: &str) -> Result<Self, InvalidSetting> {
+        let mut profile = Profile::default();
+        apply(&mut profile, text)?;
+        Ok(profile)
+    }
+}
+
+impl Profile {
+    /// This profile, overlaid by `text` in the grammar of [`HELP`](super::profile::HELP).
+    pub fn with(&self, text: &str) -> Result<Profile, InvalidSetting> {
+        let mut profile = self.clone();
+        apply(&mut profile, text)?;
+        Ok(profile)
+    }
+}
+
 /// Overlays `profile` with `text`. On an error `profile` is half done: throw it away.
-pub(super) fn apply(profile: &mut Profile, text: &str) -> Result<(), InvalidSetting> {
+fn apply(profile: &mut Profile, text: &str) -> Result<(), InvalidSetting> {
     for setting in text.split(',').map(str::trim).filter(|s| !s.is_empty()) {
         let (key, value) = match setting.split_once('=') {
             Some((key, value)) => (key.trim(), Some(value.trim())),

@@ -2,7 +2,6 @@
 //! command line and the request header `x-sim` share. [`HELP`] documents them.
 
 use super::setting_error::SettingError;
-use std::str::FromStr;
 use std::time::Duration;
 
 /// The settings, as a person reads them.
@@ -190,24 +189,7 @@ impl Default for Profile {
     }
 }
 
-impl FromStr for Profile {
-    type Err = InvalidSetting;
-
-    fn from_str(text: &str) -> Result<Self, InvalidSetting> {
-        let mut profile = Profile::default();
-        super::grammar::apply(&mut profile, text)?;
-        Ok(profile)
-    }
-}
-
 impl Profile {
-    /// This profile, overlaid by `text` in the grammar of [`HELP`].
-    pub fn with(&self, text: &str) -> Result<Profile, InvalidSetting> {
-        let mut profile = self.clone();
-        super::grammar::apply(&mut profile, text)?;
-        Ok(profile)
-    }
-
     /// All tokens of one choice, were it not for faults.
     pub fn most_tokens(&self) -> u64 {
         let tools = self

@@ -1,9 +1,9 @@
 //! Serves recorded bodies, cut and paced as asked.
 
 use super::profile::{Cut, Fault, FaultKind, Profile};
-use super::stream::{AnswerSummary, Source};
+use super::stream::Source;
 use super::text_gen::Random;
-use super::truth::FrameTokens;
+use super::truth::{AnswerSummary, FrameTokens};
 use bytes::{Bytes, BytesMut};
 use serde::Deserialize;
 use std::io;

@@ -2,8 +2,8 @@
 
 use super::plan::{Answer, Plan, Text};
 use super::profile::FaultKind;
-use super::stream::{AnswerSummary, Source};
-use super::truth::FrameTokens;
+use super::stream::Source;
+use super::truth::{AnswerSummary, FrameTokens};
 use bytes::BytesMut;
 use std::sync::Arc;
 use std::time::Duration;

@@ -4,7 +4,7 @@ use super::gzip::Gzip;
 use super::pace::Pace;
 use super::profile::FaultKind;
 use super::socket::ConnectionState;
-use super::truth::{Call, Ending, FrameTokens};
+use super::truth::{AnswerSummary, Call, Ending, FrameTokens};
 use crate::clock;
 use bytes::{Bytes, BytesMut};
 use http_body::{Frame, SizeHint};
@@ -12,7 +12,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
-use tokengauge_core::call::Usage;
 use tokio::time::Sleep;
 
 /// The source of a stream's frames.
@@ -31,13 +30,6 @@ pub trait Source: Send {
     fn fault(&self) -> Option<FaultKind>;
     /// Writes an error event; gives its type as written.
     fn error(&mut self, kind: Option<&str>, out: &mut BytesMut) -> String;
-}
-
-/// What the end of an answer reports: finish reasons and usage.
-#[derive(Clone, Debug, Default)]
-pub struct AnswerSummary {
-    pub finish_reasons: Vec<String>,
-    pub usage: Option<Usage>,
 }
 
 /// The error by which a requested fault aborts the body.

@@ -1,6 +1,5 @@
 //! The ground truth of a call, recorded as it happens.
 
-use super::stream::AnswerSummary;
 use parking_lot::{Mutex, MutexGuard};
 use serde::Serialize;
 use std::collections::VecDeque;
@@ -149,6 +148,13 @@ impl fmt::Debug for Witness {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Witness")
     }
+}
+
+/// What the end of an answer reports: finish reasons and usage.
+#[derive(Clone, Debug, Default)]
+pub struct AnswerSummary {
+    pub finish_reasons: Vec<String>,
+    pub usage: Option<Usage>,
 }
 
 /// The tokens in one frame.

@@ -3,7 +3,7 @@
 
 use super::objective::window_label;
 use super::objective::{Judgement, Objective};
-use super::state::SavedState;
+use super::saved_state::SavedState;
 use super::tracker::SavedTracker;
 use serde::Serialize;
 use std::sync::Arc;

@@ -1,35 +1,28 @@
-//! Why objectives are missed, worked out in the background while their budgets burn.
+//! The causes that were found for missed objectives.
 
-use super::engine::Slos;
-use super::samples::phases;
-use super::tracker::Tracker;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
-use tokengauge_cause::{Call, Cause, Minute, Phases, find, find_throughput};
+use std::time::{Duration, Instant};
+use tokengauge_cause::Cause;
 
 /// How long a cause is taken for current.
 const CURRENT: Duration = Duration::from_secs(15);
-/// So many times the long window of its fastest alert are looked at, to have calls from before.
-const WINDOWS: f64 = 2.0;
-/// And at least so many seconds.
-const LEAST_SECONDS: f64 = 1_800.0;
 
 /// The causes that were found, by objective.
 #[derive(Debug, Default)]
 pub struct Causes {
-    found: Mutex<BTreeMap<Arc<str>, Found>>,
+    pub(super) found: Mutex<BTreeMap<Arc<str>, Found>>,
     /// Held while causes are looked for, so that only one thread does.
-    looking: Mutex<()>,
+    pub(super) looking: Mutex<()>,
 }
 
 #[derive(Clone, Debug)]
-struct Found {
-    at: Instant,
+pub struct Found {
+    pub at: Instant,
     /// Whether an alert fired at that time.
-    firing: bool,
-    cause: Arc<Cause>,
+    pub firing: bool,
+    pub cause: Arc<Cause>,
 }
 
 impl Causes {
@@ -39,7 +32,7 @@ impl Causes {
     }
 
     /// Whether there is one that is not old. It is worked out again when an alert begins to fire.
-    fn is_current(&self, burning: &Burning, now: Instant) -> bool {
+    pub fn is_current(&self, burning: &Burning, now: Instant) -> bool {
         let found = self.found.lock();
         found.get(&burning.objective).is_some_and(|found| {
             let age = now.saturating_duration_since(found.at);
@@ -49,85 +42,7 @@ impl Causes {
 }
 
 /// An objective whose budget burns.
-struct Burning {
-    objective: Arc<str>,
-    firing: bool,
-}
-
-/// What a cause is looked for in, the oldest first.
-struct Evidence {
-    /// What an objective that judges calls depends on.
-    phases: Option<Phases>,
-    calls: Vec<Call>,
-    /// The minutes of an objective on throughput.
-    minutes: Vec<Minute>,
-}
-
-impl Evidence {
-    fn cause(&self, wall: SystemTime) -> Cause {
-        match self.phases {
-            Some(phases) => find(&self.calls, phases, wall),
-            None => find_throughput(&self.minutes, &self.calls, wall),
-        }
-    }
-}
-
-impl Slos {
-    /// Looks for the causes of all objectives whose budgets burn, unless they are current, and forgets those of the others.
-    /// Blocks while it computes: not for the threads of traffic.
-    pub fn look_for_causes(&self, now: Instant, wall: SystemTime) {
-        let _only_one = self.causes.looking.lock();
-        let burning = self.burning(now);
-        let mut found = self.causes.found.lock();
-        found.retain(|objective, _| burning.iter().any(|one| one.objective == *objective));
-        drop(found);
-        for one in burning {
-            if self.causes.is_current(&one, now) {
-                continue;
-            }
-            let Some(evidence) = self.evidence(&one.objective, now) else {
-                continue;
-            };
-            let found = Found {
-                at: now,
-                firing: one.firing,
-                cause: Arc::new(evidence.cause(wall)),
-            };
-            self.causes.found.lock().insert(one.objective, found);
-        }
-    }
-
-    /// The objectives of which an alert fires, or whose budget is spent faster than it lasts in the shortest window.
-    fn burning(&self, now: Instant) -> Vec<Burning> {
-        let state = self.state();
-        let seconds = state.calendar.seconds(now);
-        let burning = state.trackers.iter().filter_map(|tracker| {
-            let short = tracker.windows().first().copied().unwrap_or_default();
-            let firing = tracker.alerts(seconds).iter().any(|alert| alert.firing);
-            (firing || tracker.burn(seconds, short) > 1.0).then(|| Burning {
-                objective: Arc::clone(&tracker.objective.name),
-                firing,
-            })
-        });
-        burning.collect()
-    }
-
-    fn evidence(&self, objective: &Arc<str>, now: Instant) -> Option<Evidence> {
-        let state = self.state();
-        let is = |tracker: &Tracker| tracker.objective.name == *objective;
-        let at = state.trackers.iter().position(is)?;
-        let tracker = state.trackers.get(at)?;
-        let seconds = state.calendar.seconds(now);
-        let alerts = tracker.alerts(seconds);
-        let firing = alerts.iter().find(|alert| alert.firing);
-        let long = firing.or(alerts.first()).map(|alert| alert.tier.long);
-        let back = WINDOWS * long.unwrap_or_default().as_secs_f64();
-        let from = seconds - back.max(LEAST_SECONDS);
-        let minutes = tracker.minutes.as_ref();
-        Some(Evidence {
-            phases: phases(tracker.objective.judgement.sli),
-            calls: state.samples.judged(at, from),
-            minutes: minutes.map_or(Vec::new(), |minutes| minutes.judged(from)),
-        })
-    }
+pub struct Burning {
+    pub objective: Arc<str>,
+    pub firing: bool,
 }

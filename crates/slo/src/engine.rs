@@ -7,7 +7,7 @@ use super::in_progress::{Bounds, JudgedCall, Partial, deadline, segment, watches
 use super::minutes::UnderWay;
 use super::objective::{Objective, Sli};
 use super::samples::{Samples, Verdicts};
-use super::state::{Doubted, MAX_RETIRED};
+use super::saved_state::{AHEAD, Doubted};
 use super::tracker::{CallRef, SavedTracker, Tracker};
 use super::verdict::{self, Finished};
 use parking_lot::{Mutex, MutexGuard};
@@ -28,6 +28,10 @@ use uuid::Uuid;
 const FORGET_AFTER: Duration = Duration::from_secs(300);
 /// The most calls that are remembered as judged in progress.
 const MAX_JUDGED: usize = 40_000;
+/// Objectives of which only the counts are left.
+const MAX_RETIRED: usize = 100;
+/// A clock that was not set back within this time after the start, in seconds, is right.
+const TRUSTED_AFTER: i64 = 3_600;
 
 /// The objectives and their counts.
 #[derive(Debug)]
@@ -281,6 +285,50 @@ impl State {
                 let name = gone.objective.name.to_string();
                 self.retired.insert(name, gone.kept(now).retire());
             }
+        }
+    }
+
+    pub(super) fn restore_retired(&mut self, slos: &BTreeMap<String, SavedTracker>, now: f64) {
+        let configured = |name: &str| self.trackers.iter().any(|t| &*t.objective.name == name);
+        let retired = slos.iter().filter(|(name, slo)| {
+            let over = Duration::from_secs(slo.kept_at) + slo.window;
+            !configured(name) && over.as_secs_f64() > now
+        });
+        self.retired = retired
+            .take(MAX_RETIRED)
+            .map(|(name, slo)| (name.clone(), slo.clone().retire()))
+            .collect();
+    }
+
+    /// Follows a clock that was set by `jump` seconds to `now`. If it went back, the state before the start is restored.
+    pub(super) fn follow_doubted(&mut self, jump: i64, now: f64) {
+        let Some(mut doubted) = self.doubted.take() else {
+            return;
+        };
+        doubted.since = doubted.since.saturating_add(jump);
+        if jump >= 0 || doubted.state.saved_at > now + AHEAD {
+            self.doubted = Some(doubted);
+            return;
+        }
+        // The counts that the state had before are a day older or more; buckets move by whole hours.
+        let since = doubted.since.saturating_sub(2 * 3_600).max(0) as u64;
+        let kept = &doubted.state.slos;
+        for tracker in &mut self.trackers {
+            if let Some(kept) = kept.get(&*tracker.objective.name) {
+                tracker.give_back(now as u64, since, kept);
+            }
+        }
+        self.restore_retired(kept, now);
+        self.changed = true;
+        tracing::warn!("the clock was ahead at the start; the counts from before are restored");
+    }
+
+    /// Forgets the state before the start when the clock has proved right for long enough.
+    fn trust_clock(&mut self, now: u64) {
+        let since = self.doubted.as_ref().map(|doubted| doubted.since);
+        if since.is_some_and(|since| now as i64 - since > TRUSTED_AFTER) {
+            self.doubted = None;
+            self.changed = true;
         }
     }
 

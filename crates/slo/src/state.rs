@@ -1,45 +1,19 @@
 //! The state that survives a restart, in a file that is replaced atomically.
 
-use super::engine::{Slos, State};
+use super::engine::Slos;
+use super::saved_state::{AHEAD, Doubted, SavedState};
 use super::tracker::{SavedTracker, Tracker};
-use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Instant, SystemTime};
 use tokengauge_core::time::since_1970;
 use tokengauge_files::state::StateFile;
 use tokengauge_files::{audit, private};
 
 const STATE: &str = "slo-state.json";
 const AUDIT: &str = "slo-audit.jsonl";
-/// Objectives of which only the counts are left.
-pub(super) const MAX_RETIRED: usize = 100;
-/// A file that is dated further ahead, in seconds, was written by a wrong clock.
-const AHEAD: f64 = 60.0;
 /// A clock by which the last process ended longer ago, in seconds, may be wrong. A shorter error expires few counts.
 const DOUBTFUL: f64 = 86_400.0;
-/// A clock that was not set back within this time after the start, in seconds, is right.
-const TRUSTED_AFTER: i64 = 3_600;
-
-/// The saved state.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct SavedState {
-    version: u32,
-    /// Seconds since 1970.
-    saved_at: f64,
-    pub(super) slos: BTreeMap<String, SavedTracker>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    doubted: Option<Doubted>,
-}
-
-/// The state before a start with a clock that may be far ahead.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Doubted {
-    /// The start, in seconds since 1970. It moves with the clock, like counts.
-    since: i64,
-    state: Box<SavedState>,
-}
 
 /// The folder with the saved state.
 #[derive(Debug)]
@@ -153,52 +127,6 @@ impl Slos {
     /// Notes that saving failed, so that the state is saved again.
     pub fn keep_again(&self) {
         self.state().changed = true;
-    }
-}
-
-impl State {
-    fn restore_retired(&mut self, slos: &BTreeMap<String, SavedTracker>, now: f64) {
-        let configured = |name: &str| self.trackers.iter().any(|t| &*t.objective.name == name);
-        let retired = slos.iter().filter(|(name, slo)| {
-            let over = Duration::from_secs(slo.kept_at) + slo.window;
-            !configured(name) && over.as_secs_f64() > now
-        });
-        self.retired = retired
-            .take(MAX_RETIRED)
-            .map(|(name, slo)| (name.clone(), slo.clone().retire()))
-            .collect();
-    }
-
-    /// Follows a clock that was set by `jump` seconds to `now`. If it went back, the state before the start is restored.
-    pub(super) fn follow_doubted(&mut self, jump: i64, now: f64) {
-        let Some(mut doubted) = self.doubted.take() else {
-            return;
-        };
-        doubted.since = doubted.since.saturating_add(jump);
-        if jump >= 0 || doubted.state.saved_at > now + AHEAD {
-            self.doubted = Some(doubted);
-            return;
-        }
-        // The counts that the state had before are a day older or more; buckets move by whole hours.
-        let since = doubted.since.saturating_sub(2 * 3_600).max(0) as u64;
-        let kept = &doubted.state.slos;
-        for tracker in &mut self.trackers {
-            if let Some(kept) = kept.get(&*tracker.objective.name) {
-                tracker.give_back(now as u64, since, kept);
-            }
-        }
-        self.restore_retired(kept, now);
-        self.changed = true;
-        tracing::warn!("the clock was ahead at the start; the counts from before are restored");
-    }
-
-    /// Forgets the state before the start when the clock has proved right for long enough.
-    pub(super) fn trust_clock(&mut self, now: u64) {
-        let since = self.doubted.as_ref().map(|doubted| doubted.since);
-        if since.is_some_and(|since| now as i64 - since > TRUSTED_AFTER) {
-            self.doubted = None;
-            self.changed = true;
-        }
     }
 }
 

@@ -2,8 +2,9 @@
 //! the view `calls_readable` without its pod; what a value is comes from the call record, rounded as the ledger rounds it.
 
 use crate::ledger::StoredCall;
-use crate::ledger::row::{micros, millis, milliseconds, nanos, started_ms, whole, word, written};
-use crate::ledger::segments;
+use crate::ledger::row::{
+    micros, millis, milliseconds, nanos, segments, started_ms, whole, word, written,
+};
 use rusqlite::Row;
 use std::sync::Arc;
 use tokengauge_core::call::{

@@ -11,5 +11,6 @@ pub mod parquet_table;
 pub mod query;
 
 mod figures;
+mod pending_mark;
 mod sketch;
 mod varint;

@@ -7,23 +7,7 @@
 //! rust-gems appends to a text.
 
 use super::hash;
-use super::piece_counter::PieceCounter;
 use super::vocabulary::{self, LONGEST, Token};
-
-/// The number of tokens of a whole piece.
-pub(super) fn count(piece: &[u8]) -> u64 {
-    match piece.len() {
-        0 => 0,
-        1 => 1,
-        2..=LONGEST if vocabulary::token(piece).is_some() => 1,
-        2..=LONGEST => PrefixCache::new().count(piece).into(),
-        _ => {
-            let mut run = PieceCounter::new();
-            run.extend(piece);
-            run.count()
-        }
-    }
-}
 
 /// A cache of the encodings of a piece's prefixes, of at most [`LONGEST`] bytes.
 #[derive(Clone)]

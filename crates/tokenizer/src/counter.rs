@@ -1,7 +1,7 @@
 //! The running count of one text.
 
-use super::bpe;
 use super::pending::Pending;
+use super::piece_counter;
 use super::pieces::Pieces;
 use super::utf8::Utf8;
 use std::fmt;
@@ -90,7 +90,7 @@ impl Text {
             *settled += match (usize::try_from(start), usize::try_from(end)) {
                 (Ok(start), Ok(end)) => {
                     kept = end;
-                    bpe::count(&bytes[start..end])
+                    piece_counter::count(&bytes[start..end])
                 }
                 (Err(_), Ok(end)) => {
                     kept = end;

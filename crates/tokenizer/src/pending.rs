@@ -1,7 +1,7 @@
 //! The text that is not split into pieces yet, and its tokens.
 
-use super::bpe::{self, PrefixCache};
-use super::piece_counter::PieceCounter;
+use super::bpe::PrefixCache;
+use super::piece_counter::{self, PieceCounter};
 use super::vocabulary::{self, LONGEST};
 
 /// At most two pieces: the second starts at the cut that the scanner knows.
@@ -62,7 +62,7 @@ impl Pending {
         self.len = end;
         match &self.long {
             Some(long) => long.count(),
-            None => self.count(cut) + bpe::count(&self.bytes[cut..end]),
+            None => self.count(cut) + piece_counter::count(&self.bytes[cut..end]),
         }
     }
 

@@ -6,6 +6,21 @@ use super::vocabulary::{self, LONGEST, Token};
 
 const MASK: usize = LONGEST - 1;
 
+/// The number of tokens of a whole piece.
+pub(super) fn count(piece: &[u8]) -> u64 {
+    match piece.len() {
+        0 => 0,
+        1 => 1,
+        2..=LONGEST if vocabulary::token(piece).is_some() => 1,
+        2..=LONGEST => bpe::PrefixCache::new().count(piece).into(),
+        _ => {
+            let mut run = PieceCounter::new();
+            run.extend(piece);
+            run.count()
+        }
+    }
+}
+
 /// Counts the tokens of a piece that grows at its end.
 #[derive(Clone)]
 pub(super) struct PieceCounter {

@@ -7,9 +7,9 @@
 use super::cost::Amount;
 use super::detect::{Detected, GoogleMethod, Target};
 use super::emit::{self, RepeatedName};
-use super::error_body::OwnError;
 use super::event_template::Template;
 use super::json::{Count, List, Object, Text, compact, error_kind, parse};
+use super::own_error::OwnError;
 use super::{Malformed, Reader, Registration, Sink};
 use serde::de::value::StrDeserializer;
 use serde::{Deserialize, Deserializer};

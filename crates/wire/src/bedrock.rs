@@ -7,9 +7,9 @@ pub use native::Invoke;
 
 use super::detect::{Detected, Target};
 use super::emit::{self, RepeatedName};
-use super::error_body::OwnError;
 use super::event_template::Template;
 use super::json::{Count, List, Object, Text, compact, is_word, parse};
+use super::own_error::OwnError;
 use super::registration::OverruledBy;
 use super::{Malformed, Reader, Registration, Sink};
 use serde::Deserialize;

@@ -1,7 +1,7 @@
 //! Detects the dialect of a path: what the `detect` functions of the dialects share.
 
 use super::DIALECTS;
-use super::request::word;
+use super::word::word;
 use http::{Method, Uri};
 use tokengauge_core::call::{Dialect, Operation};
 

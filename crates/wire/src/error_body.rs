@@ -2,20 +2,10 @@
 //! that its user expects.
 
 use super::Registration;
+use super::own_error::OwnError;
 use bytes::Bytes;
 use http::StatusCode;
-use serde_json::{Value, json};
 use tokengauge_core::observer::ErrorReply;
-
-/// An error of ours.
-pub struct OwnError<'a> {
-    /// The status it is answered with.
-    pub status: StatusCode,
-    /// The kind of error, such as `upstream_connect`.
-    pub code: &'a str,
-    /// What happened and what to do, for people.
-    pub message: &'a str,
-}
 
 /// The body of an error of ours, in the shape that `dialect` gives its own.
 pub fn error_body(
@@ -35,19 +25,10 @@ pub fn error_body(
     }
 }
 
-/// The shape of OpenAI's errors, which most servers share.
-pub fn openai_error(error: &OwnError<'_>) -> Value {
-    let kind = match error.status {
-        StatusCode::TOO_MANY_REQUESTS => "rate_limit_error",
-        status if status.is_client_error() => "invalid_request_error",
-        _ => "server_error",
-    };
-    json!({"error": {"message": error.message, "type": kind, "param": null, "code": error.code}})
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::{Value, json};
     use tokengauge_core::call::Dialect;
 
     fn body(dialect: Dialect, status: u16) -> Value {

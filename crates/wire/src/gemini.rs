@@ -6,9 +6,9 @@
 
 use super::detect::{Detected, GoogleMethod, Target};
 use super::emit::{self, RepeatedName};
-use super::error_body::OwnError;
 use super::event_template::{CountFields, CountLiterals, Counts, Template};
 use super::json::{Count, List, Object, Text, compact, error_kind, parse};
+use super::own_error::OwnError;
 use super::{Malformed, Reader, Registration, Sink};
 use serde::Deserialize;
 use serde::de::IgnoredAny;

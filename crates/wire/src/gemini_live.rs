@@ -5,7 +5,7 @@ use super::detect::Detected;
 use super::gemini::{Content, FunctionCall, PartState, UsageMetadata};
 use super::json::{List, Text, error_kind, parse};
 use super::registration::{BeyondText, OverruledBy};
-use super::socket_requests::{SocketProtocol, SocketRequest};
+use super::socket_protocol::{SocketProtocol, SocketRequest};
 use super::{Malformed, Reader, Registration, Sink, emit};
 use serde::Deserialize;
 use serde_json::value::RawValue;

@@ -3,7 +3,7 @@
 
 use super::DIALECTS;
 use super::detect::{detect, percent_decoded, segments};
-use super::request::word;
+use super::word::word;
 use http::{HeaderMap, Method, Uri};
 
 /// Path segments that a model's name follows.

@@ -1,7 +1,7 @@
 //! Tolerant JSON types and functions that the readers share.
 
 use super::Malformed;
-use super::repair::repair;
+use super::repair::{repair, string_end};
 use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
@@ -50,22 +50,6 @@ pub fn arguments(value: &RawValue) -> Cow<'_, str> {
             .and_then(|repaired| serde_json::from_slice(&repaired).ok())
             .map_or(Cow::Borrowed(""), Cow::Owned),
     }
-}
-
-/// The index after the string literal that begins at `start`.
-pub fn string_end(bytes: &[u8], start: usize) -> usize {
-    let mut at = start + 1;
-    while let Some(found) = bytes
-        .get(at..)
-        .and_then(|rest| memchr::memchr2(b'"', b'\\', rest))
-    {
-        at += found;
-        if bytes[at] == b'"' {
-            return at + 1;
-        }
-        at += 2;
-    }
-    bytes.len()
 }
 
 fn push_string(literal: &str, out: &mut String) {

@@ -1,7 +1,7 @@
 //! Reads members of a JSON body by their paths, in one pass, without storing anything else.
 
 use super::json::Text;
-use super::request::word;
+use super::word::word;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use std::cell::RefCell;
 use std::fmt;

@@ -7,7 +7,7 @@ use super::json::{Object, Text, parse};
 use super::openai_responses::{EmittedTexts, Response, StreamEvent};
 use super::openai_usage::ResponseIdentity;
 use super::registration::{BeyondText, OverruledBy};
-use super::socket_requests::SocketProtocol;
+use super::socket_protocol::SocketProtocol;
 use super::{Malformed, Reader, Registration, Sink};
 use serde::Deserialize;
 use tokengauge_core::call::{Dialect, Event, Operation};

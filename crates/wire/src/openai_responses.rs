@@ -1,18 +1,20 @@
 //! OpenAI responses, streamed or not. Deltas count; the complete copies in `done`
 //! events and in the final response count only where no delta came before them.
 
+mod socket;
+
 use super::detect::{Detected, Target, behind_deployment};
 use super::emit;
 use super::event_template::Template;
 use super::json::{Count, List, Object, Text, arguments, error_kind, is_word, parse};
 use super::openai_chat::Timings;
 use super::openai_json::TextOrList;
-use super::openai_responses_socket::ResponsesSocket;
 use super::openai_usage::{ResponseIdentity, ResponsesUsage};
-use super::socket_requests::SocketProtocol;
+use super::socket_protocol::SocketProtocol;
 use super::{Malformed, Reader, Registration, Sink};
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use socket::ResponsesSocket;
 use std::borrow::Cow;
 use tokengauge_core::call::{
     Channel, Dialect, Event, Operation, Segment, ServerTool, Usage, UsageDetails,

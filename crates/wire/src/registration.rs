@@ -2,10 +2,10 @@
 //! the table [`DIALECTS`](crate::DIALECTS).
 
 use super::detect::{Detected, Target};
-use super::error_body::{OwnError, openai_error};
 use super::event_template::Template;
-use super::sniff::Members;
-use super::socket_requests::SocketProtocol;
+use super::members::Members;
+use super::own_error::{OwnError, openai_error};
+use super::socket_protocol::SocketProtocol;
 use super::strict::ModellessMember;
 use super::{DIALECTS, NullReader, Reader};
 use http::{Method, Uri};

@@ -1,6 +1,5 @@
 //! Repairs JSON that serde refuses although every agent accepts it.
 
-use super::json::string_end;
 use std::borrow::Cow;
 
 /// A copy of `payload` that serde can read: invalid UTF-8 and lone surrogates become U+FFFD.
@@ -55,6 +54,22 @@ fn without_nan(text: &str) -> Cow<'_, str> {
         rest = &rest[length..];
     }
     Cow::Owned(out)
+}
+
+/// The index after the string literal that begins at `start`.
+pub fn string_end(bytes: &[u8], start: usize) -> usize {
+    let mut at = start + 1;
+    while let Some(found) = bytes
+        .get(at..)
+        .and_then(|rest| memchr::memchr2(b'"', b'\\', rest))
+    {
+        at += found;
+        if bytes[at] == b'"' {
+            return at + 1;
+        }
+        at += 2;
+    }
+    bytes.len()
 }
 
 /// Where the first lone surrogate is, from `at` on.

@@ -8,12 +8,10 @@ pub use texts::{conversation_texts, request_texts};
 
 use super::Registration;
 use super::json::{Count, Object, Text};
+use super::word::word;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokengauge_core::call::RequestFacts;
-
-/// Longest model, user or session, in characters.
-const MAX_WORD: usize = 200;
 
 /// Reads the facts of a whole request body; `None` where it cannot be read. Only the
 /// keys that are needed are kept: a long conversation is skipped, not copied.
@@ -50,13 +48,6 @@ fn flag(value: Option<&RawValue>) -> Option<bool> {
         "false" => Some(false),
         _ => None,
     }
-}
-
-/// A valid name: not empty, without control characters, and cut if it is too long.
-pub(super) fn word(text: &str) -> Option<String> {
-    let text = text.trim();
-    let fit = !text.is_empty() && !text.chars().any(char::is_control);
-    fit.then(|| text.chars().take(MAX_WORD).collect())
 }
 
 #[derive(Deserialize)]

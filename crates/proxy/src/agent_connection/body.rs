@@ -1,7 +1,7 @@
 //! The body of a request, read through the connection that it comes on.
 
 use super::{AgentConnection, BodyState};
-use crate::agent_body::AgentBodyError;
+use crate::body_error::AgentBodyError;
 use crate::http1::RequestDecoder;
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};

@@ -1,6 +1,6 @@
 //! The listeners that accept connections, and how they change while connections stay open.
 
-use super::connection::Server;
+use super::server::Server;
 use super::{Acceptor, BindError, BoundListener, DrainSummary, accept, drain};
 use crate::settings::{self, Limits};
 use crate::{Forwarder, Shutdown, TrafficRuntimes};

@@ -1,6 +1,6 @@
 //! Serves the requests of an agent's HTTP/1 connection, one after the other.
 
-use super::connection::{ActiveRequest, ConnectionService};
+use super::connection_service::{ActiveRequest, ConnectionService};
 use super::http1_response::{ResponseWriteError, ResponseWriter};
 use crate::agent_body::AgentBody;
 use crate::agent_connection::{AgentConnection, AgentError, Http1Body};

@@ -1,7 +1,8 @@
 //! A response body on its way to an HTTP/1 agent, after its head.
 
 use crate::agent_connection::AgentConnection;
-use crate::body::{Body, BodyError};
+use crate::body::Body;
+use crate::body_error::BodyError;
 use crate::http1::{BodyEncoder, BodyTooShort, WrittenHead};
 use crate::tap::{Relay, Tail};
 use bytes::Bytes;

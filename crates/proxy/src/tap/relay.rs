@@ -4,7 +4,7 @@ use super::backpressure::Backpressure;
 use super::measure_queue::{FinalFlush, MeasureQueue};
 use super::silence::SilenceTimer;
 use crate::agent_connection::AgentConnection;
-use crate::body::BodyError;
+use crate::body_error::BodyError;
 use crate::call_handle::Call;
 use crate::clock::now;
 use crate::connection::Io;

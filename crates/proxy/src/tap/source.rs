@@ -1,6 +1,6 @@
 //! Sources of a response body.
 
-use crate::body::BodyError;
+use crate::body_error::BodyError;
 use crate::connection::Io;
 use crate::headers;
 use crate::http1::{BodyReader, RequestWriter, SendError};

@@ -240,7 +240,8 @@ impl IdlePool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::upstream::{Connections, CountedTcp, DescriptorBudget};
+    use crate::upstream::socket::CountedTcp;
+    use crate::upstream::{Connections, DescriptorBudget};
     use std::io::Write;
     use std::net::TcpListener;
     use tokio::io::AsyncReadExt;

@@ -1,7 +1,8 @@
 //! Opens connections: TCP, TLS, and the HTTP handshake.
 
 use super::limits::OpenConnection;
-use super::{ConnectOptions, CountedTcp, Endpoint, HTTP1, HTTP2, LeasedConnection, Upstream};
+use super::socket::CountedTcp;
+use super::{ConnectOptions, Endpoint, HTTP1, HTTP2, LeasedConnection, Upstream};
 use crate::clock::now;
 use crate::connection::{Http1, Io};
 use crate::refusal::failure;

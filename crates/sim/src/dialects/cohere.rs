@@ -3,7 +3,7 @@
 use super::json::{Quoted, put, sse, sse_named};
 use crate::plan::{Answer, Counts, Stop, Text};
 use crate::script::{Script, TokenRun};
-use crate::stream::AnswerSummary;
+use crate::truth::AnswerSummary;
 use bytes::BytesMut;
 use serde_json::{Value, json};
 use std::sync::Arc;

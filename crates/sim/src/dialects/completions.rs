@@ -4,7 +4,7 @@ use super::chat;
 use super::json::{Quoted, put, sse};
 use crate::plan::{Answer, Counts};
 use crate::script::{Script, TokenRun};
-use crate::stream::AnswerSummary;
+use crate::truth::AnswerSummary;
 use bytes::BytesMut;
 use serde_json::{Value, json};
 use std::sync::Arc;

@@ -8,7 +8,7 @@ use super::json::Quoted;
 use crate::clock;
 use crate::plan::{Answer, Counts, Stop};
 use crate::script::{Script, TokenRun};
-use crate::stream::AnswerSummary;
+use crate::truth::AnswerSummary;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::BytesMut;

@@ -5,7 +5,7 @@ use super::chat::{Chat, finish_reason, usage};
 use super::json::{Quoted, sse};
 use crate::plan::{Answer, Text};
 use crate::script::{Script, TokenRun};
-use crate::stream::AnswerSummary;
+use crate::truth::AnswerSummary;
 use bytes::BytesMut;
 use serde_json::{Value, json};
 use std::sync::Arc;

@@ -3,7 +3,7 @@
 use super::json::{Quoted, put};
 use crate::plan::{Answer, Stop};
 use crate::script::{Script, TokenRun};
-use crate::stream::AnswerSummary;
+use crate::truth::AnswerSummary;
 use bytes::BytesMut;
 use serde_json::{Value, json};
 use std::sync::Arc;

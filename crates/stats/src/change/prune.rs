@@ -1,6 +1,5 @@
 //! The second pass: the weakest change points are taken out.
 
-use super::split::judge;
 use super::{ChangePoint, Options, Side};
 use crate::check;
 use crate::distribution::student_two_sided;
@@ -20,6 +19,13 @@ pub fn weakest(series: &[f64], weak: Vec<usize>, options: &Options) -> Result<Ve
             None => return Ok(points),
         };
     }
+}
+
+/// The change point with this rank among those that were found, judged by the points up to its neighbours.
+fn judge(series: &[f64], found: &[usize], rank: usize, options: &Options) -> Result<ChangePoint> {
+    let start = rank.checked_sub(1).map_or(0, |before| found[before]);
+    let end = found.get(rank + 1).copied().unwrap_or(series.len());
+    compare(series, &(start..end), found[rank], options)
 }
 
 /// The one with the largest p value: of those with a side that is too short, else of all if it is too large; else the one with

@@ -1,8 +1,8 @@
 //! The first pass: windows are split while the sides differ.
 
+use super::Options;
 use super::divergence::{self, Candidate};
 use super::prune::compare;
-use super::{ChangePoint, Options};
 use crate::error::Result;
 use std::ops::Range;
 
@@ -66,16 +66,4 @@ fn segments(length: usize, found: &[usize]) -> impl Iterator<Item = Range<usize>
     let starts = std::iter::once(0).chain(found.iter().copied());
     let ends = found.iter().copied().chain(std::iter::once(length));
     starts.zip(ends).map(|(start, end)| start..end)
-}
-
-/// The change point with this rank among those that were found, judged by the points up to its neighbours.
-pub fn judge(
-    series: &[f64],
-    found: &[usize],
-    rank: usize,
-    options: &Options,
-) -> Result<ChangePoint> {
-    let start = rank.checked_sub(1).map_or(0, |before| found[before]);
-    let end = found.get(rank + 1).copied().unwrap_or(series.len());
-    compare(series, &(start..end), found[rank], options)
 }

@@ -1,6 +1,6 @@
 //! The database file: locked by its writer, private, and migrated to the newest version.
 
-use super::retention;
+use super::retention_clock;
 use super::undelivered;
 use super::write_error::{WriteError, is_damage};
 use crate::columns;
@@ -281,7 +281,7 @@ fn connect(path: &Path, steps: &[&str]) -> Result<(Connection, bool), WriteError
         "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA cache_size = -8000;
          PRAGMA journal_size_limit = 67108864; PRAGMA temp_store = MEMORY;",
     )?;
-    connection.execute_batch(retention::TABLE)?;
+    connection.execute_batch(retention_clock::TABLE)?;
     Ok((connection, is_new))
 }
 

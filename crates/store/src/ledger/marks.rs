@@ -2,8 +2,6 @@
 
 use super::QueryError;
 use super::row::written;
-use super::store::Store;
-use super::write_error::WriteError;
 use crate::query::{Mark, MarkQuery, NewMark};
 use rusqlite::{Connection, Row, ToSql, params};
 use tokengauge_core::time::duration_since_1970;
@@ -11,32 +9,26 @@ use tokengauge_core::time::duration_since_1970;
 /// Marks that are kept at most.
 pub const MAX_MARKS: i64 = 10_000;
 
-impl Store {
-    /// Adds a mark, and returns its number.
-    ///
-    /// # Errors
-    /// Where the file cannot be written to; then reopen it.
-    pub fn mark(&mut self, mark: &NewMark) -> Result<u64, WriteError> {
-        let connection = self.connection();
-        let tags = serde_json::to_string(&mark.tags).unwrap_or_default();
-        let subject = &mark.subject;
-        connection
-            .prepare_cached(
-                "INSERT INTO marks (at_us, kind, text, tags, model, upstream, route, workload)
-                 VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            )?
-            .execute(params![
-                micros(mark.at),
-                mark.kind.as_str(),
-                mark.text,
-                tags,
-                subject.model,
-                subject.upstream,
-                subject.route,
-                subject.workload,
-            ])?;
-        Ok(u64::try_from(connection.last_insert_rowid()).unwrap_or(0))
-    }
+/// Adds a mark, and returns its number.
+pub(super) fn add(connection: &Connection, mark: &NewMark) -> rusqlite::Result<u64> {
+    let tags = serde_json::to_string(&mark.tags).unwrap_or_default();
+    let subject = &mark.subject;
+    connection
+        .prepare_cached(
+            "INSERT INTO marks (at_us, kind, text, tags, model, upstream, route, workload)
+             VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        )?
+        .execute(params![
+            micros(mark.at),
+            mark.kind.as_str(),
+            mark.text,
+            tags,
+            subject.model,
+            subject.upstream,
+            subject.route,
+            subject.workload,
+        ])?;
+    Ok(u64::try_from(connection.last_insert_rowid()).unwrap_or(0))
 }
 
 fn micros(at: std::time::SystemTime) -> i64 {
@@ -109,6 +101,7 @@ mod tests {
     use super::*;
     use crate::ledger::retention::tidy_to_end;
     use crate::ledger::row::EPOCH_MS;
+    use crate::ledger::store::Store;
     use crate::ledger::{Limits, Reader};
     use crate::query::{MarkKind, MarkSubject};
     use std::time::{Duration, Instant, SystemTime};

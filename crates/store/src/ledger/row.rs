@@ -224,3 +224,12 @@ pub(crate) fn word<T: Serialize>(value: &T) -> String {
     let text = serde_json::to_string(value).unwrap_or_default();
     text.trim_matches('"').to_owned()
 }
+
+/// Pairs of tokens and seconds, to the microsecond, as JSON; `None` where there are none.
+pub(crate) fn segments(record: &CallRecord) -> Option<String> {
+    let pairs = record.segments.iter();
+    let pairs: Vec<_> = pairs
+        .map(|segment| (segment.tokens, (segment.seconds * 1e6).round() / 1e6))
+        .collect();
+    (!pairs.is_empty()).then(|| serde_json::to_string(&pairs).unwrap_or_default())
+}

@@ -8,23 +8,23 @@ use super::dictionary::{self, Dictionary};
 use super::distributions::{HourlyDistributions, SeriesIds};
 use super::experiment_units::{UnitCounts, Units};
 use super::file::{self, LedgerFile, Place};
+use super::marks;
 use super::names::Names;
-use super::retention::Retention;
+use super::retention_clock::Retention;
 use super::rollups::Rollups;
-use super::row::{Entry, micros, millis, nanos, started_ms, whole};
+use super::row::{Entry, micros, millis, nanos, segments, started_ms, whole};
 use super::sessions::Sessions;
 use super::stored_call::StoredCall;
 use super::stored_figures::{experiment_unit, series_key, unit_key};
 use super::throughput;
 use super::undelivered::{self, Cursors};
-use super::unsummed::Marks;
+use super::unsummed_marks::Marks;
 use super::write_error::WriteError;
-use crate::query::Dimension;
+use crate::query::{Dimension, NewMark};
 use rusqlite::{Connection, ErrorCode, Statement, params};
 use std::path::Path;
 use std::sync::Arc;
 use tokengauge_core::background::Pauses;
-use tokengauge_core::call::CallRecord;
 use tokengauge_core::throughput::ThroughputTick;
 
 /// Instructions of SQLite's virtual machine between two readings of the clock: some microseconds, about what one call takes.
@@ -210,6 +210,14 @@ impl Store {
         self.write_all(&[], tick, &|| false).map(|_| ())
     }
 
+    /// Adds a mark, and returns its number.
+    ///
+    /// # Errors
+    /// Where the file cannot be written to; then reopen it.
+    pub fn mark(&mut self, mark: &NewMark) -> Result<u64, WriteError> {
+        Ok(marks::add(self.connection(), mark)?)
+    }
+
     /// Writes both in one transaction. It takes no more calls of the batch once `is_late`, but always the first one.
     pub(super) fn write_all(
         &mut self,
@@ -370,15 +378,6 @@ fn integers(entry: &Entry<'_>, names: &Names, session: Option<i64>) -> [Option<i
         Some(whole(record.skipped_events)),
         us(seconds.server_tools),
     ]
-}
-
-/// Pairs of tokens and seconds, to the microsecond, as JSON; `None` where there are none.
-pub(crate) fn segments(record: &CallRecord) -> Option<String> {
-    let pairs = record.segments.iter();
-    let pairs: Vec<_> = pairs
-        .map(|segment| (segment.tokens, (segment.seconds * 1e6).round() / 1e6))
-        .collect();
-    (!pairs.is_empty()).then(|| serde_json::to_string(&pairs).unwrap_or_default())
 }
 
 /// Returns the key that it has in the file.

@@ -2,31 +2,12 @@
 
 use super::QueryError;
 use super::row::{micros_to_ms, started_ms};
-use super::store::Store;
-use super::write_error::WriteError;
 use crate::columns::{Value, values_of_row};
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension};
 use std::collections::HashMap;
 
 /// Rows that are deleted in one step of retention.
 const STEP: i64 = 2_000;
-
-/// What has become of a batch, for the ledger to keep.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SinkUpdate {
-    /// The sink.
-    pub sink: String,
-    /// Which opening of the file its numbers are of; see [`Reader::opened`](super::Reader::opened).
-    pub opened: u64,
-    /// It has everything up to here.
-    pub delivered: i64,
-    /// Up to here goes the batch that is to be sent next, if there is one.
-    pub pending: Option<i64>,
-    /// Calls of the batch that were deleted before they could be sent.
-    pub lost: u64,
-    /// Calls of the batch that the store would not take.
-    pub refused: u64,
-}
 
 /// How far a sink is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -61,11 +42,11 @@ pub(super) struct Cursors {
     /// The number of the last call.
     last: i64,
     /// The number of the last call that each sink has.
-    delivered: HashMap<String, i64>,
+    pub(super) delivered: HashMap<String, i64>,
 }
 
 impl Cursors {
-    fn load(connection: &Connection) -> rusqlite::Result<Cursors> {
+    pub(super) fn load(connection: &Connection) -> rusqlite::Result<Cursors> {
         let mut statement = connection.prepare("SELECT name, delivered FROM sinks")?;
         let sinks = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
         Ok(Cursors {
@@ -97,7 +78,8 @@ impl Cursors {
 }
 
 /// The number of the newest call.
-const NEWEST: &str = "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'undelivered'";
+pub(super) const NEWEST: &str =
+    "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'undelivered'";
 
 /// A call to be sent.
 #[derive(Clone, Debug, PartialEq)]
@@ -108,53 +90,6 @@ pub struct UndeliveredCall {
     pub values: Option<Vec<Value>>,
 }
 
-impl Store {
-    /// Makes known which sinks there are. A new one begins with the next call; one that is gone is forgotten.
-    ///
-    /// # Errors
-    /// Where the file cannot be written to; then reopen it.
-    pub fn deliver_to(&mut self, sinks: &[String]) -> Result<(), WriteError> {
-        let transaction = self.opened.begin()?;
-        let known: Vec<String> = transaction
-            .prepare("SELECT name FROM sinks")?
-            .query_map([], |row| row.get(0))?
-            .collect::<Result<_, _>>()?;
-        for gone in known.iter().filter(|name| !sinks.contains(name)) {
-            transaction.execute("DELETE FROM sinks WHERE name = ?", [gone])?;
-        }
-        for sink in sinks {
-            let sql = format!("INSERT OR IGNORE INTO sinks (name, delivered) SELECT ?, ({NEWEST})");
-            transaction.execute(&sql, [sink])?;
-        }
-        forget_delivered(&transaction)?;
-        self.cursors = Cursors::load(&transaction)?;
-        transaction.commit()?;
-        Ok(())
-    }
-
-    /// Keeps how far a sink is; whether the ledger knows it.
-    ///
-    /// # Errors
-    /// Where the file cannot be written to; then reopen it.
-    pub fn save_progress(&mut self, update: &SinkUpdate) -> Result<bool, WriteError> {
-        let transaction = self.opened.begin()?;
-        let sql = "UPDATE sinks SET delivered = ?, pending = ?, lost = lost + ?, refused = refused + ? WHERE name = ?";
-        let known = transaction.prepare_cached(sql)?.execute(params![
-            update.delivered,
-            update.pending,
-            super::row::whole(update.lost),
-            super::row::whole(update.refused),
-            update.sink,
-        ])?;
-        forget_delivered(&transaction)?;
-        transaction.commit()?;
-        if let Some(delivered) = self.cursors.delivered.get_mut(&update.sink) {
-            *delivered = update.delivered;
-        }
-        Ok(known == 1)
-    }
-}
-
 /// Adds a call that has just been written.
 pub(super) fn add(connection: &Connection, key: i64) -> rusqlite::Result<()> {
     let sql = "INSERT INTO undelivered (key) VALUES (?)";
@@ -162,7 +97,7 @@ pub(super) fn add(connection: &Connection, key: i64) -> rusqlite::Result<()> {
 }
 
 /// Deletes what every sink has.
-fn forget_delivered(connection: &Connection) -> rusqlite::Result<()> {
+pub(super) fn forget_delivered(connection: &Connection) -> rusqlite::Result<()> {
     let sql = "DELETE FROM undelivered WHERE seq <= \
         (SELECT coalesce(min(delivered), 9223372036854775807) FROM sinks)";
     connection.prepare_cached(sql)?.execute([]).map(|_| ())
@@ -272,7 +207,7 @@ pub(super) fn names(connection: &Connection) -> Result<Vec<String>, QueryError> 
 mod tests {
     use super::*;
     use crate::ledger::retention::tidy_to_end;
-    use crate::ledger::{Limits, Reader, StoredCall};
+    use crate::ledger::{Limits, Reader, SinkUpdate, Store, StoredCall};
     use std::path::Path;
     use std::time::{Duration, Instant};
     use tokengauge_core::call::CallRecord;

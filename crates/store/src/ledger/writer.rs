@@ -4,13 +4,15 @@
 use super::Shared;
 use super::backlog::COMMIT_WITHIN;
 use super::file::{FileContents, Identity, Place, summed_calls};
-use super::retention::{Limits, Now};
+use super::retention::Limits;
+use super::retention_clock::Now;
 use super::row::milliseconds;
+use super::sinks::SinkUpdate;
 use super::store::{BatchResult, Store};
 use super::stored_call::StoredCall;
-use super::undelivered::{Cursors, SinkUpdate};
+use super::undelivered::Cursors;
 use super::write_error::WriteError;
-use crate::marks::PendingMark;
+use crate::pending_mark::PendingMark;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;

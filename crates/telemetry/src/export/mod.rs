@@ -17,7 +17,9 @@ pub mod runtime;
 pub mod slo;
 pub mod text;
 
+mod cell;
 mod histogram;
 mod label_values;
+mod metric;
 mod native;
 mod series;

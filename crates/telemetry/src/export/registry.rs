@@ -1,64 +1,18 @@
 //! The series of every metric of the table, and what they hold. Handles are cheap to
 //! keep and to clone; recording takes no lock, but for an exemplar.
 
+use super::cell::{Cells, NewCells};
 use super::labels::LabelSet;
 use super::names::{self, Family, Kind, Metric};
 use metrics::{Key, Label};
-use metrics_util::registry::Storage;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokengauge_core::background::Pauses;
 
-pub use super::histogram::{Histogram, Snapshot};
-pub use tokengauge_core::cells::{Counter, Gauge, Sum};
-
-/// The cells of all series.
-pub type Cells = metrics_util::registry::Registry<Key, NewCells>;
-
-/// What a series of a [`Family`] holds.
-pub trait Cell: Sized {
-    /// How such metrics behave.
-    const KIND: Kind;
-
-    /// The cell of `key`, which exists from now on.
-    #[doc(hidden)]
-    fn of(cells: &Cells, key: &Key) -> Self;
-}
-
-impl Cell for Counter {
-    const KIND: Kind = Kind::Counter;
-
-    fn of(cells: &Cells, key: &Key) -> Counter {
-        Counter::sharing(cells.get_or_create_counter(key, Arc::clone))
-    }
-}
-
-/// A counter of fractions, which `metrics` has no cell for but a gauge's.
-impl Cell for Sum {
-    const KIND: Kind = Kind::Counter;
-
-    fn of(cells: &Cells, key: &Key) -> Sum {
-        Sum::sharing(cells.get_or_create_gauge(key, Arc::clone))
-    }
-}
-
-impl Cell for Gauge {
-    const KIND: Kind = Kind::Gauge;
-
-    fn of(cells: &Cells, key: &Key) -> Gauge {
-        Gauge::sharing(cells.get_or_create_gauge(key, Arc::clone))
-    }
-}
-
-impl Cell for Histogram {
-    const KIND: Kind = Kind::Histogram;
-
-    fn of(cells: &Cells, key: &Key) -> Histogram {
-        cells.get_or_create_histogram(key, Histogram::clone)
-    }
-}
+pub use super::cell::{Cell, Counter, Gauge, Histogram, Sum};
+pub use super::histogram::Snapshot;
 
 /// What a series of any metric holds.
 #[derive(Clone, Debug)]
@@ -129,35 +83,6 @@ impl FamilySeries {
             pauses.between();
             (labels, cell)
         })
-    }
-}
-
-/// Makes the cells of new series.
-#[derive(Debug)]
-pub struct NewCells {
-    bounds: HashMap<&'static str, Arc<[f64]>>,
-    changes: Arc<AtomicU64>,
-}
-
-impl Storage<Key> for NewCells {
-    type Counter = Arc<AtomicU64>;
-    type Gauge = Arc<AtomicU64>;
-    type Histogram = Histogram;
-
-    fn counter(&self, _: &Key) -> Self::Counter {
-        self.changes.fetch_add(1, Ordering::Release);
-        Arc::default()
-    }
-
-    fn gauge(&self, _: &Key) -> Self::Gauge {
-        self.changes.fetch_add(1, Ordering::Release);
-        Arc::default()
-    }
-
-    fn histogram(&self, key: &Key) -> Histogram {
-        self.changes.fetch_add(1, Ordering::Release);
-        let bounds = self.bounds.get(key.name());
-        Histogram::new(bounds.map_or_else(|| [].into(), Arc::clone))
     }
 }
 

@@ -5,7 +5,7 @@ use super::matching::text;
 use crate::ledger::distributions::{HOUR, read};
 use crate::ledger::row::key_at;
 use crate::ledger::stored_figures::FiguresReader;
-use crate::ledger::unsummed::Marks;
+use crate::ledger::unsummed_marks::Marks;
 use crate::query::{DistributionSelector, DistributionSeries, Distributions, Signal, hours};
 use rusqlite::Connection;
 use std::collections::{BTreeMap, HashMap};

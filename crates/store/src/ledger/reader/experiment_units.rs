@@ -5,7 +5,7 @@ use super::matching::{name, text};
 use crate::ledger::dictionary::Kind;
 use crate::ledger::experiment_units::{COLLAPSED, COLUMNS, UnitKey, read};
 use crate::ledger::stored_figures::FiguresReader;
-use crate::ledger::unsummed::Marks;
+use crate::ledger::unsummed_marks::Marks;
 use crate::query::Dimension;
 use crate::query::{ExperimentUnit, ExperimentUnits, UnitKind, UnitQuery, UnitSums};
 use rusqlite::{Connection, OptionalExtension};

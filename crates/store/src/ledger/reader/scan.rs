@@ -10,7 +10,7 @@ use crate::ledger::rollups::{self, LEVELS};
 use crate::ledger::row::{
     SHARE_COLUMNS, Share, decode, decode_milli, is_error, key_at, started_ms,
 };
-use crate::ledger::unsummed::Marks;
+use crate::ledger::unsummed_marks::Marks;
 use crate::query::Dimension;
 use rusqlite::{Connection, Row, params_from_iter};
 use std::collections::HashSet;

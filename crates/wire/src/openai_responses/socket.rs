@@ -1,10 +1,10 @@
 //! OpenAI responses over WebSocket: the events of the stream over HTTP, one a message. Each
 //! response of the connection is a turn, and counts as a choice.
 
-use super::json::parse;
-use super::openai_responses::{EmittedTexts, Response, StreamEvent, response};
-use super::openai_usage::ResponseIdentity;
-use super::{Malformed, Reader, Sink};
+use super::super::json::parse;
+use super::super::openai_usage::ResponseIdentity;
+use super::super::{Malformed, Reader, Sink};
+use super::{EmittedTexts, Response, StreamEvent, response};
 use tokengauge_core::call::Event;
 
 /// Reads what the server sends.

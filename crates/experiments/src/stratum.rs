@@ -1,0 +1,71 @@
+//! What units are alike in before they have an arm.
+
+use std::time::{Duration, SystemTime};
+use tokengauge_store::query::{UnitKind, UnitSums};
+
+/// What was so before the first call of a unit was answered: how long its prompt is, and when it
+/// was. Nothing of it can be the
+/// variant's doing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Stratum {
+    /// The place of the first prompt's length among `PROMPT_LENGTHS` of `tokengauge_core::lengths`, where that is known.
+    prompt: Option<usize>,
+    /// When it began.
+    time: Option<Time>,
+}
+
+/// When a unit began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Time {
+    /// The hour of the day in UTC. Each arm has the same share of units at any time, so that hours only explain part of how
+    /// units differ.
+    Hour(u8),
+    /// The part of a rollout, whose sides may have other shares in each.
+    Slot(usize),
+}
+
+impl Stratum {
+    /// That of a unit. Blocks of time have none: a block is not assigned when its first call comes.
+    pub fn of(sums: &UnitSums, kind: UnitKind) -> Stratum {
+        match kind {
+            UnitKind::Block(_) => Stratum::default(),
+            UnitKind::Session | UnitKind::Agent | UnitKind::User => Stratum {
+                prompt: sums.first_prompt,
+                time: Some(Time::Hour(hour(sums.first_at()))),
+            },
+        }
+    }
+
+    /// That of a unit which began in a part of a rollout.
+    pub fn in_slot(prompt: Option<usize>, slot: usize) -> Stratum {
+        Stratum {
+            prompt,
+            time: Some(Time::Slot(slot)),
+        }
+    }
+
+    /// With a prompt of a class of length, in an hour of the day.
+    #[cfg(test)]
+    pub(crate) fn new(prompt: usize, hour: u8) -> Stratum {
+        Stratum {
+            prompt: Some(prompt),
+            time: Some(Time::Hour(hour)),
+        }
+    }
+
+    /// Without what matters least.
+    pub(crate) fn coarser(self) -> Stratum {
+        match self.time {
+            Some(Time::Slot(_)) => Stratum {
+                prompt: None,
+                ..self
+            },
+            _ => Stratum { time: None, ..self },
+        }
+    }
+}
+
+fn hour(at: SystemTime) -> u8 {
+    let since = at.duration_since(SystemTime::UNIX_EPOCH);
+    (since.unwrap_or(Duration::ZERO).as_secs() / 3_600 % 24) as u8
+}

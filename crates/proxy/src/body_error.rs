@@ -1,0 +1,39 @@
+//! Why the body of a request or of a response broke off.
+
+/// Why the body of a request could not be read to its end.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum AgentBodyError {
+    /// The agent's stream was reset, or its connection lost.
+    #[error("the agent's stream broke off: {0}")]
+    Http2(#[from] hyper::Error),
+    /// The agent's connection was lost.
+    #[error("the agent's connection was lost")]
+    Lost,
+    /// The body's framing is malformed.
+    #[error("the framing of the request body is malformed")]
+    Malformed,
+}
+
+impl AgentBodyError {
+    /// Whether the agent's framing is malformed, as opposed to a lost connection.
+    pub fn is_malformed(&self) -> bool {
+        matches!(self, AgentBodyError::Malformed)
+    }
+}
+
+/// Why a response body was aborted. The agent sees an incomplete body, not this message.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum BodyError {
+    /// The upstream's body broke off. For an HTTP/2 agent hyper passes the reason on.
+    #[error("the upstream's response broke off")]
+    Upstream(#[from] hyper::Error),
+    /// The upstream's HTTP/1 body broke off.
+    #[error("the upstream's response broke off: {0}")]
+    Http1(#[from] super::http1::ResponseBodyError),
+    /// The agent closed the connection.
+    #[error("the agent left")]
+    Agent,
+    /// No byte arrived within the idle timeout.
+    #[error("the upstream sent nothing for too long")]
+    Idle,
+}

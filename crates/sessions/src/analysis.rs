@@ -1,0 +1,32 @@
+//! Where the time and the cached input of a session went.
+
+use crate::cache::{CacheBreak, cache_breaks};
+use crate::critical_path::{CriticalPath, critical_path};
+use crate::session::Session;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use tokengauge_core::call::CallRecord;
+
+/// Where the time of a session went, and what of its prompts should have come from a cache.
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[schemars(rename = "SessionAnalysis")]
+pub struct Analysis {
+    /// How many of its calls were looked at: of a session of more than 5,000 the last.
+    pub calls: usize,
+    /// What its length is made of.
+    pub critical_path: CriticalPath,
+    /// The turns whose prompt should have come from a cache and did not, by time.
+    pub cache_breaks: Vec<CacheBreak>,
+}
+
+impl Session<'_> {
+    /// The analysis of it. `price` is what a call would have cost with so many tokens of its input
+    /// from a cache, in US dollars, where that is known.
+    pub fn analysis(&self, price: impl Fn(&CallRecord, u64) -> Option<f64>) -> Analysis {
+        Analysis {
+            calls: self.calls().len(),
+            critical_path: critical_path(self),
+            cache_breaks: cache_breaks(self, price),
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! What is saved of the objectives between processes.
+
+use super::tracker::SavedTracker;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// A file that is dated further ahead, in seconds, was written by a wrong clock.
+pub(super) const AHEAD: f64 = 60.0;
+
+/// The saved state.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SavedState {
+    pub(super) version: u32,
+    /// Seconds since 1970.
+    pub(super) saved_at: f64,
+    pub(super) slos: BTreeMap<String, SavedTracker>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) doubted: Option<Doubted>,
+}
+
+/// The state before a start with a clock that may be far ahead.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Doubted {
+    /// The start, in seconds since 1970. It moves with the clock, like counts.
+    pub(super) since: i64,
+    pub(super) state: Box<SavedState>,
+}

@@ -1,0 +1,71 @@
+//! Which sinks there are, and how far each is.
+
+use super::row::whole;
+use super::store::Store;
+use super::undelivered::{Cursors, NEWEST, forget_delivered};
+use super::write_error::WriteError;
+use rusqlite::params;
+
+/// What has become of a batch, for the ledger to keep.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SinkUpdate {
+    /// The sink.
+    pub sink: String,
+    /// Which opening of the file its numbers are of; see [`Reader::opened`](super::Reader::opened).
+    pub opened: u64,
+    /// It has everything up to here.
+    pub delivered: i64,
+    /// Up to here goes the batch that is to be sent next, if there is one.
+    pub pending: Option<i64>,
+    /// Calls of the batch that were deleted before they could be sent.
+    pub lost: u64,
+    /// Calls of the batch that the store would not take.
+    pub refused: u64,
+}
+
+impl Store {
+    /// Makes known which sinks there are. A new one begins with the next call; one that is gone is forgotten.
+    ///
+    /// # Errors
+    /// Where the file cannot be written to; then reopen it.
+    pub fn deliver_to(&mut self, sinks: &[String]) -> Result<(), WriteError> {
+        let transaction = self.opened.begin()?;
+        let known: Vec<String> = transaction
+            .prepare("SELECT name FROM sinks")?
+            .query_map([], |row| row.get(0))?
+            .collect::<Result<_, _>>()?;
+        for gone in known.iter().filter(|name| !sinks.contains(name)) {
+            transaction.execute("DELETE FROM sinks WHERE name = ?", [gone])?;
+        }
+        for sink in sinks {
+            let sql = format!("INSERT OR IGNORE INTO sinks (name, delivered) SELECT ?, ({NEWEST})");
+            transaction.execute(&sql, [sink])?;
+        }
+        forget_delivered(&transaction)?;
+        self.cursors = Cursors::load(&transaction)?;
+        transaction.commit()?;
+        Ok(())
+    }
+
+    /// Keeps how far a sink is; whether the ledger knows it.
+    ///
+    /// # Errors
+    /// Where the file cannot be written to; then reopen it.
+    pub fn save_progress(&mut self, update: &SinkUpdate) -> Result<bool, WriteError> {
+        let transaction = self.opened.begin()?;
+        let sql = "UPDATE sinks SET delivered = ?, pending = ?, lost = lost + ?, refused = refused + ? WHERE name = ?";
+        let known = transaction.prepare_cached(sql)?.execute(params![
+            update.delivered,
+            update.pending,
+            whole(update.lost),
+            whole(update.refused),
+            update.sink,
+        ])?;
+        forget_delivered(&transaction)?;
+        transaction.commit()?;
+        if let Some(delivered) = self.cursors.delivered.get_mut(&update.sink) {
+            *delivered = update.delivered;
+        }
+        Ok(known == 1)
+    }
+}

@@ -1,0 +1,73 @@
+//! A mark on its way to the ledger.
+
+use crate::query::{MarkKind, NewMark};
+use std::collections::HashMap;
+use std::sync::mpsc::SyncSender;
+use std::time::Duration;
+use strum::VariantArray;
+use tokengauge_core::cells::Counter;
+
+/// How long one that waits for the ledger waits.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Why a mark was not added.
+#[derive(Debug, thiserror::Error)]
+pub enum MarkError {
+    /// The ledger cannot be written to.
+    #[error("the ledger cannot be written to ({0}); the log of tokengauge says more")]
+    Unwritable(&'static str),
+    /// The ledger did not answer in time.
+    #[error("the ledger did not answer within {TIMEOUT:?}; the mark may be in it later")]
+    Late,
+}
+
+/// The metrics of marks.
+#[derive(Clone, Debug, Default)]
+pub struct MarkMetrics {
+    pub(crate) added: HashMap<MarkKind, Counter>,
+    lost: Counter,
+}
+
+impl MarkMetrics {
+    /// With a counter of those that were added for each kind, and one of those that could not be.
+    pub fn new(added: impl Fn(MarkKind) -> Counter, lost: Counter) -> MarkMetrics {
+        let added = MarkKind::VARIANTS.iter().map(|kind| (*kind, added(*kind)));
+        MarkMetrics {
+            added: added.collect(),
+            lost,
+        }
+    }
+
+    pub(crate) fn added(&self, kind: MarkKind) {
+        if let Some(counter) = self.added.get(&kind) {
+            counter.increment(1);
+        }
+    }
+}
+
+/// A mark on its way to the ledger.
+#[derive(Debug)]
+pub(crate) struct PendingMark {
+    pub(crate) mark: NewMark,
+    pub(crate) metrics: MarkMetrics,
+    /// Who waits for its number.
+    pub(crate) waiting: Option<SyncSender<Result<u64, MarkError>>>,
+}
+
+impl PendingMark {
+    /// Whether somebody waits for it.
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.waiting.is_some()
+    }
+
+    /// It is in the ledger, or was lost.
+    pub(crate) fn settle(self, result: Result<u64, &'static str>) {
+        match result {
+            Ok(_) => self.metrics.added(self.mark.kind),
+            Err(_) => self.metrics.lost.increment(1),
+        }
+        if let Some(waiting) = self.waiting {
+            let _ = waiting.try_send(result.map_err(MarkError::Unwritable));
+        }
+    }
+}
