@@ -142,9 +142,9 @@ impl<S: Sink> Delivery<S> {
         }
         let lost = refused.len() as u64;
         if let Err(error) = self.source.done(batch, lost) {
-            // It is sent again, and the store knows it.
-            let ending = self.end.borrow().is_some();
-            return self.no_calls(&error, ending);
+            // The batch is sent again, which the store notices. This also holds at the end, until the deadline:
+            // otherwise the next process would send what the store has.
+            return self.no_calls(&error, false);
         }
         let stored = batch.rows.len() as u64 - lost;
         self.metrics.batches.increment(1);
