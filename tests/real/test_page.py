@@ -5,6 +5,7 @@ import concurrent.futures
 import functools
 import json
 import pathlib
+import re
 import shutil
 import string
 import subprocess
@@ -23,15 +24,9 @@ MANY_SESSIONS, SOME_SESSIONS = 10_000, 400
 SECRET = "correct-horse-battery-staple"
 # Each group has proxies and a browser of its own, and its scenarios run in this order on one worker of pytest: selection.py.
 GROUPS = {
-    # Everything that is there before anything goes wrong.
-    "first": "start liveUpdate polling filter sort compare waterfall dark empty token keyboard filterNames against brush keys",
-    # `cause` spends the budget of an objective, and those after it show that.
-    "incident": "unavailable coverage cause burnDown upstreams marks experiments runaways capsule alertHistory",
-    "many": "tenThousandSessions addresses links wrongAddress range csv beside memory",
-    "calls": "costs sessionParts stalls callOrder userNames heat pressed typing longSession",
-    "looks": "phone accessible runbooks pictures",
+    group: names.split(", ")
+    for group, names in re.findall(r"^  (\w+): \{ (.*) \},$", (HERE / "page/scenarios.mjs").read_text(), re.MULTILINE)
 }
-GROUPS = {group: names.split() for group, names in GROUPS.items()}
 SCENARIOS = [(group, name) for group, names in GROUPS.items() for name in names]
 
 

@@ -54,11 +54,13 @@ pub use fair_shares::{FairShares, Share};
 pub use gates::line as gate_audit_line;
 pub use gates::{GateAudit, Gates};
 pub use health::{Readiness, Running};
-use metrics::METRICS;
 pub use process_info::ProcessInfo;
 pub use runbooks::PATH as RUNBOOKS;
 pub use runtime::AdminRuntime;
 pub use server::{Slots, Source, serve as serve_router};
+
+/// The path that Prometheus scrapes.
+const METRICS: &str = "/metrics";
 
 /// The services of a process that its parts share: what measures, keeps, judges and tells.
 #[derive(Clone)]
@@ -206,7 +208,7 @@ fn count_connections(prometheus: &Prometheus, slots: [&Arc<Slots>; 2]) {
 
 /// The router of the admin address, without access control.
 pub fn router(admin: Services) -> Router {
-    let views = page::VIEWS.into_iter();
+    let views = page::VIEWS.iter();
     let views = views.fold(Router::new(), |views, path| {
         views.route(path, get(page::view))
     });

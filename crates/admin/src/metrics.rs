@@ -2,7 +2,7 @@
 
 use super::accept::Exposition;
 use super::access::{self, Guard};
-use super::{Services, accept, api, blocking, health, only_get};
+use super::{METRICS, Services, accept, api, blocking, health, only_get};
 use axum::Router;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
@@ -14,9 +14,6 @@ use flate2::write::GzEncoder;
 use std::io::Write;
 use std::sync::Arc;
 use tokengauge_core::background::Pauses;
-
-/// The path that Prometheus scrapes.
-pub(super) const METRICS: &str = "/metrics";
 
 /// The router of the metrics address: health and `/metrics`.
 pub(super) fn router(admin: Services, gate: &Arc<blocking::HandlerLimits>, guard: Guard) -> Router {

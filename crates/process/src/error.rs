@@ -1,7 +1,5 @@
 //! Why a process ends with an error.
 
-use crate::output;
-
 /// Why a command fails; each variant has an exit code of its own in `main`.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -30,13 +28,6 @@ pub enum Error {
     /// Standard output was closed by its reader, as by `| head -1`: there is nothing more to do.
     #[error("tokengauge: nobody reads standard output")]
     OutputClosed,
-}
-
-impl Error {
-    /// Prints the error on standard error, without control characters.
-    pub fn print(&self) {
-        output::note(&self.to_string());
-    }
 }
 
 impl From<tokengauge_config::Invalid> for Error {

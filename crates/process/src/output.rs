@@ -2,7 +2,7 @@
 //! control characters would be commands to a terminal, so they are written as `\u{1b}`. A
 //! reader that closes the pipe (`tokengauge check | head -1`) is no error.
 
-use crate::Error;
+use crate::error::Error;
 use std::io::{self, ErrorKind, IsTerminal, Write};
 pub use tokengauge_core::printable::{printable, printable_lines as lines};
 
@@ -48,6 +48,13 @@ pub fn failed(error: io::Error) -> Error {
     match error.kind() {
         ErrorKind::BrokenPipe => Error::OutputClosed,
         _ => Error::Failed(format!("standard output: {error}")),
+    }
+}
+
+impl Error {
+    /// Prints the error on standard error, without control characters.
+    pub fn print(&self) {
+        note(&self.to_string());
     }
 }
 

@@ -20,8 +20,8 @@ pub struct Analysis {
 }
 
 impl Session<'_> {
-    /// The analysis of it. `price` is what a call would have cost with so many tokens of its input
-    /// from a cache, in US dollars, where that is known.
+    /// The analysis of the session. `price` gives what a call would have cost, in US dollars, if that number of its input
+    /// tokens had come from a cache; `None` if the price is unknown.
     pub fn analysis(&self, price: impl Fn(&CallRecord, u64) -> Option<f64>) -> Analysis {
         Analysis {
             calls: self.calls().len(),

@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 use tokengauge_cause::{Call, Cause, Minute, Phases, find, find_throughput};
 
-/// So many times the long window of its fastest alert are looked at, to have calls from before.
+/// The search covers the long window of the fastest alert this many times, to include calls from before it.
 const WINDOWS: f64 = 2.0;
-/// And at least so many seconds.
+/// The search covers at least this many seconds.
 const LEAST_SECONDS: f64 = 1_800.0;
 
-/// What a cause is looked for in, the oldest first.
+/// The calls in which a cause is looked for, the oldest first.
 struct Evidence {
     /// What an objective that judges calls depends on.
     phases: Option<Phases>,
@@ -32,7 +32,7 @@ impl Evidence {
 }
 
 impl Slos {
-    /// Looks for the causes of all objectives whose budgets burn, unless they are current, and forgets those of the others.
+    /// Looks for the causes of all objectives whose budgets burn, unless they are current, and forgets the causes of the other objectives.
     /// Blocks while it computes: not for the threads of traffic.
     pub fn look_for_causes(&self, now: Instant, wall: SystemTime) {
         let _only_one = self.causes.looking.lock();

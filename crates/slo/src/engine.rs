@@ -28,7 +28,7 @@ use uuid::Uuid;
 const FORGET_AFTER: Duration = Duration::from_secs(300);
 /// The most calls that are remembered as judged in progress.
 const MAX_JUDGED: usize = 40_000;
-/// Objectives of which only the counts are left.
+/// The most objectives that are kept with their counts only.
 const MAX_RETIRED: usize = 100;
 /// A clock that was not set back within this time after the start, in seconds, is right.
 const TRUSTED_AFTER: i64 = 3_600;

@@ -3,7 +3,6 @@ import assert from "node:assert/strict";
 import fs from "node:fs";
 import { PATIENCE, call, inaccessible, open } from "./browser.mjs";
 
-const VIEWS = { now: "", sessions: "sessions", calls: "calls", costs: "costs", upstreams: "upstreams", experiments: "experiments", alerts: "alerts", connect: "connect" };
 const figure = (page, tile) => page.locator(`#tile-${tile} .value`).textContent();
 const cells = (page, table, column) => page.locator(`${table} tbody tr > :nth-child(${column})`).allTextContents();
 /** The cells of a table below a column's name. */
@@ -357,7 +356,9 @@ async function experiments(world) {
 /** Goes through every view of a page, and gives each some time to fill. */
 async function everyView(page, look) {
   const [{ id }] = (await (await page.request.get(new URL("/api/v1/calls?limit=1&agent=team%2F1", page.url()).href)).json()).calls;
-  for (const [name, path] of Object.entries({ ...VIEWS, session: "sessions/waterfall", call: `calls/${id}` })) {
+  const paths = await page.locator(".view[data-path]").evaluateAll((views) => views.filter(({ dataset }) => dataset.path !== "pods").map((view) => [view.id.slice("view-".length), view.dataset.path]));
+  const ids = { session: "waterfall", call: id };
+  for (const [name, path] of [["now", ""], ...paths].map(([name, path]) => [name, path.replace("{id}", ids[name])])) {
     await page.goto(new URL(`/${path}`, page.url()).href);
     await state(page, "live");
     await page.waitForTimeout(400);
@@ -1345,4 +1346,14 @@ async function pictures(world) {
   }
 }
 
-export const scenarios = { start, liveUpdate, polling, filter, sort, compare, waterfall, dark, empty, token, phone, keyboard, accessible, tenThousandSessions, unavailable, coverage, cause, addresses, links, wrongAddress, range, csv, runbooks, upstreams, brush, against, burnDown, keys, marks, experiments, runaways, capsule, beside, alertHistory, costs, filterNames, memory, sessionParts, stalls, callOrder, userNames, heat, pressed, typing, longSession, pictures };
+/** Each group has proxies and a browser of its own, and is played in this order on one worker of pytest. test_page.py reads it. */
+export const groups = {
+  // Everything that is there before anything goes wrong.
+  first: { start, liveUpdate, polling, filter, sort, compare, waterfall, dark, empty, token, keyboard, filterNames, against, brush, keys },
+  // `cause` spends the budget of an objective, and those after it show that.
+  incident: { unavailable, coverage, cause, burnDown, upstreams, marks, experiments, runaways, capsule, alertHistory },
+  many: { tenThousandSessions, addresses, links, wrongAddress, range, csv, beside, memory },
+  calls: { costs, sessionParts, stalls, callOrder, userNames, heat, pressed, typing, longSession },
+  looks: { phone, accessible, runbooks, pictures },
+};
+export const scenarios = Object.assign({}, ...Object.values(groups));

@@ -33,21 +33,19 @@ const time = { since: duration, from: instant, to: instant };
 const filters = { ...Object.fromEntries(FILTERS.map((filter) => [filter, name])), outcome: several([...Object.keys(OUTCOMES), "failed"]) };
 const dimension = words(Object.keys(DIMENSIONS));
 
-/** The views, and the parameters that each knows. */
+/** The parameters of views that know any. */
 const KNOWN = {
   now: { ...time, ...filters, by: dimension, cost: dimension, sort: order, streams: order, against: words(Object.keys(AGAINST)), speeds: words(["heat"]) },
   sessions: { ...time, ...filters, q: name, sort: order, rows: words(["25", "50", "100", "250"]), cursor, page },
   session: { with: name },
   calls: { ...time, ...filters, session: name, slo: name, cost_unavailable: name, tps_unavailable: name },
-  call: {},
   costs: { ...time, ...filters, by: dimension, of: words(["cost", "tokens"]), sort: order },
   upstreams: { ...time, ...filters, sort: order },
-  experiments: {},
-  alerts: {},
-  connect: {},
-  pods: {},
 };
-const ONE_OF = { sessions: "session", calls: "call" };
+/** What is known of a view. */
+const known = (view) => KNOWN[view] ?? {};
+/** The view of a path that index.html has for one; a path for each of many ends with `/{id}`. */
+const viewAt = (path) => document.querySelector(`.view[data-path="${CSS.escape(path)}"]`)?.id.slice("view-".length);
 
 /** What is shown now: `params` has what was right in the query, `problems` says what was not. */
 export const address = { view: "now", id: null, params: {}, problems: [] };
@@ -58,11 +56,11 @@ let shown = "";
 /** View and id of a path; null where it is none of a view. */
 function place(path) {
   if (!path.startsWith(BASE.pathname)) return null;
-  const [view, id, ...more] = path.slice(BASE.pathname.length).split("/");
+  const [folder, id, ...more] = path.slice(BASE.pathname.length).split("/");
   if (more.length > 0) return null;
-  if (id) return view in ONE_OF ? { view: ONE_OF[view], id: decoded(id) } : null;
-  if (id === undefined && view === "") return { view: "now", id: null };
-  return view in KNOWN && !Object.values(ONE_OF).includes(view) ? { view, id: null } : null;
+  if (id === undefined && folder === "") return { view: "now", id: null };
+  const view = viewAt(id ? `${folder}/{id}` : folder);
+  return view ? { view, id: id ? decoded(id) : null } : null;
 }
 
 /** What a hand has typed may be no encoding of anything. */
@@ -78,7 +76,7 @@ function read() {
   const { view, id } = place(location.pathname) ?? { view: "now", id: null };
   const [params, problems] = [{}, []];
   for (const [key, value] of new URLSearchParams(location.search)) {
-    const rule = Object.hasOwn(KNOWN[view], key) ? KNOWN[view][key] : null;
+    const rule = Object.hasOwn(known(view), key) ? known(view)[key] : null;
     const wrong = !rule ? "is not known here" : Object.hasOwn(params, key) ? "is given more than once" : rule(value);
     if (wrong) problems.push(`${key} ${wrong}`);
     else params[key] = value;
@@ -94,7 +92,7 @@ function read() {
     delete params.from;
   }
   Object.assign(address, { view, id, params, problems });
-  if ("since" in KNOWN[view]) carried = common(params);
+  if ("since" in known(view)) carried = common(params);
 }
 
 /** What other views know, too. */
@@ -102,16 +100,15 @@ const common = (params) => Object.fromEntries(Object.entries(params).filter(([ke
 
 /** The path and query of a view; what is null is left out. */
 export function href(view, params = {}, id = null) {
-  const folder = Object.keys(ONE_OF).find((folder) => ONE_OF[folder] === view);
-  const path = folder ? `${folder}/${encodeURIComponent(id)}` : view === "now" ? "" : view;
+  const path = (document.getElementById(`view-${view}`)?.dataset.path ?? "").replace("{id}", () => encodeURIComponent(id));
   const query = new URLSearchParams(Object.entries(params).filter(([, value]) => value !== null && value !== undefined && value !== ""));
   return `${BASE.pathname}${path}${query.size > 0 ? `?${query}` : ""}`;
 }
 
 /** Another view with the same filters and time, and with `more`; what is null there is left out. */
 export function other(view, more = {}) {
-  const known = Object.entries({ ...carried, ...more }).filter(([key]) => key in KNOWN[view]);
-  return href(view, Object.fromEntries(known));
+  const kept = Object.entries({ ...carried, ...more }).filter(([key]) => key in known(view));
+  return href(view, Object.fromEntries(kept));
 }
 /** The view that is shown with some parameters changed; what is then listed begins with its first page. */
 export function same(patch) {

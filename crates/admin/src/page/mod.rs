@@ -23,20 +23,14 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
     img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; \
     frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'";
 
-/// The views of the page: each is served the page itself, and its script shows what the address
-/// says. `{id}` is of a session or a call.
-pub(super) const VIEWS: [&str; 10] = [
-    "/sessions",
-    "/sessions/{id}",
-    "/calls",
-    "/calls/{id}",
-    "/costs",
-    "/upstreams",
-    "/experiments",
-    "/alerts",
-    "/connect",
-    "/pods",
-];
+/// The paths of the views, which index.html names: each is served the page itself, and its script
+/// shows what the address says. `{id}` is of a session or a call.
+pub(super) static VIEWS: LazyLock<Vec<String>> = LazyLock::new(|| {
+    let index = asset("index.html").map_or("", |index| &index.text);
+    let paths = index.split(" data-path=\"").skip(1);
+    let paths = paths.filter_map(|rest| rest.split('"').next());
+    paths.map(|path| format!("/{path}")).collect()
+});
 
 /// The page for addresses one level down, whose relative links lead up first.
 static BELOW: LazyLock<Asset> = LazyLock::new(|| {
@@ -60,14 +54,8 @@ pub(super) struct Asset {
     gzip_tag: HeaderValue,
 }
 
-macro_rules! assets {
-    ($($name:literal),* $(,)?) => {
-        vec![$(Asset::new($name, include_str!($name))),*]
-    };
-}
-
 static ASSETS: LazyLock<Vec<Asset>> = LazyLock::new(|| {
-    let mut all = files();
+    let mut all: Vec<Asset> = include!(concat!(env!("OUT_DIR"), "/page_files.rs"));
     all.push(Asset::new("dimensions.js", dimensions()));
     all
 });
@@ -86,61 +74,6 @@ fn dimensions() -> String {
         titles.collect::<Vec<_>>().join(", "),
         names.collect::<Vec<_>>().join(", "),
     )
-}
-
-fn files() -> Vec<Asset> {
-    assets![
-        "address.js",
-        "alerts.js",
-        "analysis.js",
-        "api.js",
-        "beside.js",
-        "budget.js",
-        "call.js",
-        "calls.js",
-        "capacity.js",
-        "chart.js",
-        "compare.js",
-        "connect.js",
-        "cost.js",
-        "costs.js",
-        "coverage.js",
-        "csv.js",
-        "dom.js",
-        "experiments.js",
-        "filters.js",
-        "format.js",
-        "health.js",
-        "heat.js",
-        "icon.svg",
-        "index.html",
-        "layout.css",
-        "keys.js",
-        "live.js",
-        "main.js",
-        "marks.js",
-        "names.js",
-        "objectives.js",
-        "pods.js",
-        "runaways.js",
-        "runbooks.css",
-        "save.js",
-        "sha256.js",
-        "session.js",
-        "sessions.js",
-        "speeds.js",
-        "streams.js",
-        "table.js",
-        "tables.css",
-        "theme.css",
-        "theme.js",
-        "tiles.js",
-        "upstreams.js",
-        "waterfall.js",
-        "words.js",
-        "vendor/uplot.css",
-        "vendor/uplot.js",
-    ]
 }
 
 /// Whether `path` is a file of the page.

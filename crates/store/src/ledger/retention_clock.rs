@@ -31,7 +31,7 @@ pub struct Now {
 /// The state of retention.
 #[derive(Debug, Default)]
 pub(super) struct Retention {
-    /// Whether it was over the size, and goes on until some of it is free.
+    /// Whether the file was too large; deleting continues until some of it is free.
     pub(super) shrinking: bool,
     /// Whether it ever was, since the file was opened.
     pub(super) was_full: bool,

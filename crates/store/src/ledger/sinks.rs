@@ -15,7 +15,7 @@ pub struct SinkUpdate {
     pub opened: u64,
     /// It has everything up to here.
     pub delivered: i64,
-    /// Up to here goes the batch that is to be sent next, if there is one.
+    /// The end of the batch that is sent next, if there is one.
     pub pending: Option<i64>,
     /// Calls of the batch that were deleted before they could be sent.
     pub lost: u64,

@@ -5,9 +5,9 @@ use rusqlite::Connection;
 /// The marks; 0 where every call has been added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Marks {
-    /// Of units and distributions.
+    /// The mark of units and distributions.
     pub(super) units: i64,
-    /// Of spending by day.
+    /// The mark of spending by day.
     pub(super) spending: i64,
 }
 

@@ -31,7 +31,7 @@ impl Cell for Counter {
     }
 }
 
-/// A counter of fractions, which `metrics` has no cell for but a gauge's.
+/// A counter of fractions. Among the cells of `metrics` only a gauge holds fractions.
 impl Cell for Sum {
     const KIND: Kind = Kind::Counter;
 

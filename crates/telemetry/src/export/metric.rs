@@ -12,7 +12,7 @@ pub enum Kind {
     Histogram,
 }
 
-/// What a metric is measured in.
+/// The unit of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
@@ -54,7 +54,7 @@ pub struct Metric {
     pub name: &'static str,
     /// How it behaves.
     pub kind: Kind,
-    /// What it is measured in.
+    /// Its unit.
     pub unit: Unit,
     /// Its labels.
     pub labels: &'static [&'static str],
