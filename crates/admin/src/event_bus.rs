@@ -146,28 +146,28 @@ impl Subscriber for EventBus {
 }
 
 /// The events with the present state, for a new listener.
-pub(super) fn present(admin: &Services) -> Vec<Event> {
-    let streams = Event::new("streams", &streams_now(admin));
-    let slos = Event::new("slos", &slos_now(admin));
+pub(super) fn present(services: &Services) -> Vec<Event> {
+    let streams = Event::new("streams", &streams_now(services));
+    let slos = Event::new("slos", &slos_now(services));
     streams.into_iter().chain(slos).collect()
 }
 
 /// Publishes the present state every second, for as long as it is polled.
-pub(super) async fn tick(admin: Services) {
+pub(super) async fn tick(services: Services) {
     let mut ticks = interval(STREAMS_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     for number in 0_u64.. {
         ticks.tick().await;
-        if let Some(history) = &admin.throughput {
-            history.take(admin.meter.tick((admin.clock)(), (admin.wall)()));
+        if let Some(history) = &services.throughput {
+            history.take(services.meter.tick((services.clock)(), (services.wall)()));
         }
-        if !admin.event_bus.has_listeners() {
+        if !services.event_bus.has_listeners() {
             continue;
         }
-        let bus = &admin.event_bus;
-        bus.publish(Event::new("streams", &streams_now(&admin)));
+        let bus = &services.event_bus;
+        bus.publish(Event::new("streams", &streams_now(&services)));
         if number.is_multiple_of(SLOS_AFTER) {
-            bus.publish(Event::new("slos", &slos_now(&admin)));
+            bus.publish(Event::new("slos", &slos_now(&services)));
         }
     }
 }

@@ -98,10 +98,10 @@ pub(super) async fn live() -> &'static str {
 /// no condition for traffic. The reason for
 /// a refusal is only logged, since it may quote the configuration.
 pub(super) async fn ready(
-    State(admin): State<Services>,
+    State(services): State<Services>,
     RawQuery(query): RawQuery,
 ) -> (StatusCode, String) {
-    let readiness = &admin.readiness;
+    let readiness = &services.readiness;
     let status = if readiness.is_ready() {
         StatusCode::OK
     } else {
@@ -113,7 +113,7 @@ pub(super) async fn ready(
     if parts.split('&').any(is_verbose) {
         let sentence = readiness.running.load().sentence();
         text += &format!("configuration: {sentence}\n");
-        if let Some(ledger) = &admin.ledger {
+        if let Some(ledger) = &services.ledger {
             text += &match ledger.unwritable() {
                 None => "ledger: it is written to\n".to_owned(),
                 Some(reason) => format!(

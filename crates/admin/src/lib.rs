@@ -62,7 +62,7 @@ pub use server::{Slots, Source, serve as serve_router};
 /// The path that Prometheus scrapes.
 const METRICS: &str = "/metrics";
 
-/// The services of a process that its parts share: what measures, keeps, judges and tells.
+/// The services that the parts of a process share: the meter, metrics, objectives, stores and events.
 #[derive(Clone)]
 pub struct Services {
     /// The calls in progress.
@@ -128,30 +128,30 @@ impl From<TcpListener> for Listeners {
 /// Serves `listeners` until `shutdown` completes; `access` decides who may read what.
 pub async fn serve(
     listeners: impl Into<Listeners>,
-    admin: Services,
+    services: Services,
     access: Access,
     shutdown: impl Future<Output = ()>,
 ) {
     let listeners = listeners.into();
-    let clock = admin.clock;
+    let clock = services.clock;
     let guard = |access| access::Guard {
         clock,
         access: Arc::new(access),
     };
     let gate = Arc::<blocking::HandlerLimits>::default();
     let tls = access.tls.clone();
-    let event_bus = Arc::clone(&admin.event_bus);
+    let event_bus = Arc::clone(&services.event_bus);
     // Separate slots, so that connections to one address leave those of the other free.
     let places = Arc::<Slots>::default();
     let metrics_places = Arc::new(Slots::within(Bounds::METRICS));
-    count_connections(&admin.prometheus, [&places, &metrics_places]);
-    let ticking = tokio::spawn(event_bus::tick(admin.clone()));
-    let metrics = metrics::router(admin.clone(), &gate, guard(access.for_metrics()))
+    count_connections(&services.prometheus, [&places, &metrics_places]);
+    let ticking = tokio::spawn(event_bus::tick(services.clone()));
+    let metrics = metrics::router(services.clone(), &gate, guard(access.for_metrics()))
         .layer(map_response(with_nosniff));
     let service = if access.restricted {
-        metrics::router(admin, &gate, guard(access))
+        metrics::router(services, &gate, guard(access))
     } else {
-        router(admin)
+        router(services)
             .layer(from_fn_with_state(gate, blocking::run))
             .layer(from_fn_with_state(guard(access), access::guard))
     };
@@ -207,7 +207,7 @@ fn count_connections(prometheus: &Prometheus, slots: [&Arc<Slots>; 2]) {
 }
 
 /// The router of the admin address, without access control.
-pub fn router(admin: Services) -> Router {
+pub fn router(services: Services) -> Router {
     let views = page::VIEWS.iter();
     let views = views.fold(Router::new(), |views, path| {
         views.route(path, get(page::view))
@@ -220,7 +220,7 @@ pub fn router(admin: Services) -> Router {
         .route(health::LIVE, get(health::live))
         .route(health::READY, get(health::ready))
         .route(METRICS, get(metrics::metrics))
-        .merge(api::router(admin.fleet.is_some()))
+        .merge(api::router(services.fleet.is_some()))
         .fallback(|| async {
             api::Problem::new(
                 StatusCode::NOT_FOUND,
@@ -228,7 +228,7 @@ pub fn router(admin: Services) -> Router {
             )
         })
         .method_not_allowed_fallback(only_get)
-        .with_state(admin)
+        .with_state(services)
 }
 
 async fn only_get() -> api::Problem {

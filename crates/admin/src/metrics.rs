@@ -16,7 +16,11 @@ use std::sync::Arc;
 use tokengauge_core::background::Pauses;
 
 /// The router of the metrics address: health and `/metrics`.
-pub(super) fn router(admin: Services, gate: &Arc<blocking::HandlerLimits>, guard: Guard) -> Router {
+pub(super) fn router(
+    services: Services,
+    gate: &Arc<blocking::HandlerLimits>,
+    guard: Guard,
+) -> Router {
     Router::new()
         .route(health::LIVE, get(health::live))
         .route(health::READY, get(health::ready))
@@ -31,16 +35,16 @@ pub(super) fn router(admin: Services, gate: &Arc<blocking::HandlerLimits>, guard
             )
         })
         .method_not_allowed_fallback(only_get)
-        .with_state(admin)
+        .with_state(services)
 }
 
-pub(super) async fn metrics(State(admin): State<Services>, headers: HeaderMap) -> Response {
+pub(super) async fn metrics(State(services): State<Services>, headers: HeaderMap) -> Response {
     let exposition = accept::exposition(&headers);
-    let now = (admin.clock)();
-    let stats = admin.meter.stats(now);
+    let now = (services.clock)();
+    let stats = services.meter.stats(now);
     let body = match exposition {
-        Exposition::Text(format) => admin.prometheus.render(now, &stats, format).into_bytes(),
-        Exposition::Protobuf => admin.prometheus.render_protobuf(now, &stats),
+        Exposition::Text(format) => services.prometheus.render(now, &stats, format).into_bytes(),
+        Exposition::Protobuf => services.prometheus.render_protobuf(now, &stats),
     };
     let head = [
         (header::CONTENT_TYPE, exposition.content_type()),

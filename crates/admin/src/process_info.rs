@@ -188,13 +188,13 @@ pub(crate) struct Now<'a> {
     ready: bool,
 }
 
-pub(super) async fn about(State(admin): State<Services>, RawQuery(query): RawQuery) -> Response {
+pub(super) async fn about(State(services): State<Services>, RawQuery(query): RawQuery) -> Response {
     if let Err(problem) = QueryParams::of(query.as_deref(), &[]) {
         return problem.into_response();
     }
     let now = Now {
-        about: &admin.about.load(),
-        ready: admin.readiness.is_ready(),
+        about: &services.about.load(),
+        ready: services.readiness.is_ready(),
     };
     Json(now).into_response()
 }

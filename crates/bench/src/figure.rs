@@ -38,7 +38,7 @@ pub struct TailFigure {
     pub name: String,
     /// The percentile of the calls; `null` where they are too few for its bound.
     pub value: Option<f64>,
-    /// What the percentile is not beyond, at 99 % (LoadGen); `null` where the calls are too few.
+    /// The upper bound of the percentile at 99 % (LoadGen); `null` if there are too few calls.
     pub bound: Option<f64>,
     /// The calls that have it.
     pub calls: usize,

@@ -1,4 +1,4 @@
-//! What a process takes from its environment.
+//! The variables that a process reads from its environment, and their values.
 
 /// The variable with the token of the admin address: for `run`, and for commands that send it.
 pub const ADMIN_TOKEN: &str = "TOKENGAUGE_ADMIN_TOKEN";
@@ -6,7 +6,7 @@ pub const ADMIN_TOKEN: &str = "TOKENGAUGE_ADMIN_TOKEN";
 /// The variable with the name of agents that have only a user agent.
 pub const AGENT: &str = "TOKENGAUGE_AGENT";
 
-/// The variables with the team, the cost center and the tenant that pay for what nothing else says more of.
+/// The variables with the team, the cost center and the tenant that pay for a call if nothing else names them.
 pub const TEAM: &str = "TOKENGAUGE_TEAM";
 /// See [`TEAM`].
 pub const COST_CENTER: &str = "TOKENGAUGE_COST_CENTER";

@@ -15,9 +15,9 @@ pub struct Invalid {
 /// One thing wrong with a configuration.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Problem {
-    /// The line, counted from 1, where it is known.
+    /// The line, counted from 1; `None` if it is unknown.
     pub line: Option<usize>,
-    /// The character of the line, counted from 1, where it is known.
+    /// The character of the line, counted from 1; `None` if it is unknown.
     pub column: Option<usize>,
     /// The key, as written; empty where none is to blame.
     pub key: String,
@@ -26,7 +26,7 @@ pub struct Problem {
 }
 
 impl Problem {
-    /// A problem of what begins at a byte of the text.
+    /// A problem of the value that begins at this byte of the text.
     pub(super) fn at(text: &str, start: usize, reason: impl Into<String>) -> Problem {
         Problem {
             line: Some(line_at(text, start)),

@@ -28,7 +28,7 @@ pub(super) fn schema() -> Value {
     schema
 }
 
-/// The same as [`schema`], as it is published. A running proxy reads this text: making the schema anew would bring half
+/// The same as [`schema`], as it is published. A running proxy reads this text: generating the schema would bring half
 /// a megabyte of code into memory that nothing else runs.
 pub(super) fn published() -> Value {
     serde_json::from_str(include_str!("../../../proxy-config.schema.json")).unwrap_or_default()

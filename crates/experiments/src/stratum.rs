@@ -1,4 +1,4 @@
-//! What units are alike in before they have an arm.
+//! The properties of a unit that are known before it has an arm.
 
 use std::time::{Duration, SystemTime};
 use tokengauge_store::query::{UnitKind, UnitSums};
@@ -8,7 +8,7 @@ use tokengauge_store::query::{UnitKind, UnitSums};
 /// variant's doing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Stratum {
-    /// The place of the first prompt's length among `PROMPT_LENGTHS` of `tokengauge_core::lengths`, where that is known.
+    /// The place of the first prompt's length among `PROMPT_LENGTHS` of `tokengauge_core::lengths`; `None` if it is unknown.
     prompt: Option<usize>,
     /// When it began.
     time: Option<Time>,

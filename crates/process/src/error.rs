@@ -1,6 +1,6 @@
 //! Why a process ends with an error.
 
-/// Why a command fails; each variant has an exit code of its own in `main`.
+/// Why a command fails. `main` has a separate exit code for each variant.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The operator's configuration cannot be used; the text names line and key.

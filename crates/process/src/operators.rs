@@ -131,10 +131,10 @@ impl Operators {
     }
 
     /// Serves the addresses until the runtime that it returns is dropped, also while streams drain.
-    pub fn start(self, admin: Services) -> AdminRuntime {
+    pub fn start(self, services: Services) -> AdminRuntime {
         let handle = self.runtime.handle();
         if self.admin.is_some() || self.metrics.is_some() {
-            handle.spawn(serve(self.admin, self.metrics, admin, self.access));
+            handle.spawn(serve(self.admin, self.metrics, services, self.access));
         }
         self.runtime
     }
@@ -153,14 +153,14 @@ pub fn refresh(registry: &Registry, event_bus: &EventBus) {
 async fn serve(
     on_admin: Option<TcpListener>,
     on_metrics: Option<TcpListener>,
-    admin: Services,
+    services: Services,
     access: Access,
 ) {
     let listeners = Listeners {
         admin: on_admin.and_then(asynchronous),
         metrics: on_metrics.and_then(asynchronous),
     };
-    admin::serve(listeners, admin, access, std::future::pending()).await;
+    admin::serve(listeners, services, access, std::future::pending()).await;
 }
 
 /// Converts a listener for tokio. Must be called in the runtime that serves it.

@@ -151,7 +151,8 @@ impl RunningProxy {
     }
 }
 
-/// What a call would have cost with so many tokens of its input from a cache.
+/// The price function for sessions: what a call would have cost, in US dollars, with that number of its input tokens from
+/// a cache.
 pub(crate) fn cache_price(prices: &Arc<Prices>) -> CachePrice {
     let prices = Arc::clone(prices);
     Arc::new(move |record, cached| prices.cost_if_cached(record, cached))

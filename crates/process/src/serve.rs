@@ -313,12 +313,12 @@ impl Proxy {
 }
 
 /// Starts what is evaluated in the background.
-fn evaluations(config: &Arc<ArcSwap<Config>>, admin: &Services) -> Vec<Periodic> {
-    let drift = crate::evaluations::drift::start(config, admin);
+fn evaluations(config: &Arc<ArcSwap<Config>>, services: &Services) -> Vec<Periodic> {
+    let drift = crate::evaluations::drift::start(config, services);
     let all = [
         drift,
-        crate::evaluations::gates::start(admin),
-        Some(crate::evaluations::experiments::start(admin)),
+        crate::evaluations::gates::start(services),
+        Some(crate::evaluations::experiments::start(services)),
     ];
     all.into_iter().flatten().collect()
 }

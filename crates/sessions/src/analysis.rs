@@ -11,9 +11,9 @@ use tokengauge_core::call::CallRecord;
 #[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 #[schemars(rename = "SessionAnalysis")]
 pub struct Analysis {
-    /// How many of its calls were looked at: of a session of more than 5,000 the last.
+    /// The number of calls that were analyzed: at most the last 5,000 of the session.
     pub calls: usize,
-    /// What its length is made of.
+    /// The parts of its length.
     pub critical_path: CriticalPath,
     /// The turns whose prompt should have come from a cache and did not, by time.
     pub cache_breaks: Vec<CacheBreak>,

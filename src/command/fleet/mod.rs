@@ -37,8 +37,8 @@ pub(super) async fn fleet(args: FleetArgs) -> Result<(), Error> {
     let event_bus = EventBus::new();
     let fleet = start_fleet(&args, &event_bus);
     let (path, _temporary) = ledger(&args, &config)?;
-    let admin = admin(&config, &fleet, event_bus, &path);
-    let operators = Operators::bind(&config, &admin.prometheus)?;
+    let services = services(&config, &fleet, event_bus, &path);
+    let operators = Operators::bind(&config, &services.prometheus)?;
     follow_store(&args, &config, &fleet, path)?;
     tokio::spawn(Arc::clone(&fleet).follow_pods());
     if let Some(address) = &args.prometheus {
@@ -51,8 +51,8 @@ pub(super) async fn fleet(args: FleetArgs) -> Result<(), Error> {
     if let Some(address) = operators.metrics_address() {
         output::note(&format!("metrics on {address}"));
     }
-    admin.readiness.listening();
-    let _serving = operators.start(admin);
+    services.readiness.listening();
+    let _serving = operators.start(services);
     shutdown.drain_started().await;
     tracing::info!("ended");
     Ok(())
@@ -128,7 +128,12 @@ fn follow_store(
 }
 
 /// What the address answers from. This process has no calls of its own.
-fn admin(config: &Config, fleet: &Arc<Fleet>, event_bus: Arc<EventBus>, ledger: &Path) -> Services {
+fn services(
+    config: &Config,
+    fleet: &Arc<Fleet>,
+    event_bus: Arc<EventBus>,
+    ledger: &Path,
+) -> Services {
     let measure = config.measure.clone();
     let prometheus = Prometheus::new(&[], &measure);
     metrics::install(&prometheus, fleet);

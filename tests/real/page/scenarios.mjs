@@ -64,7 +64,7 @@ async function polling(world) {
   const session = `polled-${Date.now()}`;
   await call(world.full.proxy, { session });
   await page.locator("#last-calls tbody tr", { hasText: session }).waitFor();
-  // What polling asked for is answered only when events come again.
+  // Polls are answered only after events have come again.
   let answer;
   const answers = new Promise((resolve) => (answer = resolve));
   const held = [];

@@ -36,11 +36,11 @@ pub(super) struct Calls {
 }
 
 /// The finished calls, newest first.
-pub(super) async fn calls(State(admin): State<Services>, RawQuery(query): RawQuery) -> Response {
+pub(super) async fn calls(State(services): State<Services>, RawQuery(query): RawQuery) -> Response {
     reply(async {
         let asked = QueryParams::of(query.as_deref(), &[&FILTERS, &OF_CALLS, &PAGING])?;
-        let (filter, paging) = (asked.filter((admin.wall)())?, asked.paging()?);
-        let objective = objective_of(&admin, &asked)?;
+        let (filter, paging) = (asked.filter((services.wall)())?, asked.paging()?);
+        let objective = objective_of(&services, &asked)?;
         let question = move |store: &Store| {
             let page = match &objective {
                 Some(objective) => spent(store, objective, &filter, paging)?,
@@ -52,20 +52,20 @@ pub(super) async fn calls(State(admin): State<Services>, RawQuery(query): RawQue
                 next_cursor: page.next_cursor,
             })
         };
-        ask(&admin, question).await
+        ask(&services, question).await
     })
     .await
 }
 
 /// The objective that a query names.
 pub(super) fn objective_of(
-    admin: &Services,
+    services: &Services,
     asked: &QueryParams,
 ) -> Result<Option<Arc<Objective>>, Problem> {
     let Some(name) = asked.name("slo")? else {
         return Ok(None);
     };
-    let objective = admin.slos.objective(&name);
+    let objective = services.slos.objective(&name);
     objective.map(Some).ok_or_else(unknown_objective)
 }
 
@@ -132,7 +132,7 @@ pub(super) struct Call {
 
 /// One finished call.
 pub(super) async fn call(
-    State(admin): State<Services>,
+    State(services): State<Services>,
     path: Result<Path<String>, PathRejection>,
     RawQuery(query): RawQuery,
 ) -> Response {
@@ -141,7 +141,7 @@ pub(super) async fn call(
         let id = path.ok().and_then(|id| Uuid::parse_str(&id).ok());
         let id = id.ok_or_else(|| Problem::of("id", "must be the id of a call, a UUID"))?;
         let question = move |store: &Store| Ok((store.name(), store.call(id)?));
-        let (store, call) = ask(&admin, question).await?;
+        let (store, call) = ask(&services, question).await?;
         let unknown = "no finished call that is kept has this id; while it is under way it is in /api/v1/streams";
         let call = call.ok_or_else(|| Problem::new(StatusCode::NOT_FOUND, unknown))?;
         Ok(Call {

@@ -22,13 +22,16 @@ const MAX_PAGES: usize = 400;
 pub(super) const MEDIA_TYPE: &str = "application/vnd.apache.parquet";
 
 /// The newest calls that match as a Parquet file, in the columns of the ledger's exports.
-pub(super) async fn parquet(State(admin): State<Services>, RawQuery(query): RawQuery) -> Response {
+pub(super) async fn parquet(
+    State(services): State<Services>,
+    RawQuery(query): RawQuery,
+) -> Response {
     let made = async {
         let asked = QueryParams::of(query.as_deref(), &[&FILTERS, &OF_CALLS])?;
-        let filter = asked.filter((admin.wall)())?;
-        let objective = objective_of(&admin, &asked)?;
+        let filter = asked.filter((services.wall)())?;
+        let objective = objective_of(&services, &asked)?;
         let question = move |store: &Store| file(store, objective.as_deref(), &filter);
-        ask(&admin, question).await
+        ask(&services, question).await
     };
     match made.await {
         Err(problem) => problem.into_response(),

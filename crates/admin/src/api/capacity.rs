@@ -20,18 +20,21 @@ pub(super) struct Capacities {
 
 /// Every upstream. Of the filters only times and upstream count: a concurrency is of all
 /// calls.
-pub(super) async fn capacity(State(admin): State<Services>, RawQuery(query): RawQuery) -> Response {
+pub(super) async fn capacity(
+    State(services): State<Services>,
+    RawQuery(query): RawQuery,
+) -> Response {
     reply(async {
         let asked = QueryParams::of(query.as_deref(), &[&FILTERS])?;
-        let filter = asked.filter((admin.wall)())?;
-        let seen = admin.throughput.clone();
+        let filter = asked.filter((services.wall)())?;
+        let seen = services.throughput.clone();
         let question = move |store: &Store| {
             Ok(Capacities {
                 store: store.name(),
                 upstreams: store.capacity(&filter, seen.as_deref())?,
             })
         };
-        ask(&admin, question).await
+        ask(&services, question).await
     })
     .await
 }

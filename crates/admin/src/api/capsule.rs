@@ -36,22 +36,22 @@ const MAX_MARKS: usize = 200;
 
 /// The file as a download.
 pub(super) async fn capsule(
-    State(admin): State<Services>,
+    State(services): State<Services>,
     headers: HeaderMap,
     RawQuery(query): RawQuery,
 ) -> Response {
     let made = async {
         let asked = QueryParams::of(query.as_deref(), &[&OF_CAPSULES])?;
-        let now = (admin.wall)();
+        let now = (services.wall)();
         let status = match asked.name("slo")? {
-            Some(name) => Some(status_of(&admin, &name)?),
+            Some(name) => Some(status_of(&services, &name)?),
             None => None,
         };
         let (since, until) = (asked.instant("since", now)?, asked.instant("until", now)?);
         let span = span(since, until, status.as_ref(), now)?;
-        let (admin, url) = (admin.clone(), asked_at(&admin, &headers));
+        let (services, url) = (services.clone(), asked_at(&services, &headers));
         blocking(move || {
-            let mut capsule = of_proxy(&admin, span, status, now, url)?;
+            let mut capsule = of_proxy(&services, span, status, now, url)?;
             // Nobody has asked for a time of which nothing is known.
             if since.is_none() {
                 capsule.span = capsule.kept.unwrap_or(span);
@@ -73,7 +73,7 @@ pub(super) async fn capsule(
                 (header::CONTENT_DISPOSITION, saved),
                 (header::CACHE_CONTROL, "no-store".to_owned()),
             ];
-            (head, Html(capsule.html(admin.about.load().commit))).into_response()
+            (head, Html(capsule.html(services.about.load().commit))).into_response()
         }
     }
 }
@@ -88,7 +88,7 @@ fn plain(name: &str) -> String {
 }
 
 /// The URL by which the proxy was asked.
-fn asked_at(admin: &Services, headers: &HeaderMap) -> String {
+fn asked_at(services: &Services, headers: &HeaderMap) -> String {
     let host = headers
         .get(header::HOST)
         .and_then(|host| host.to_str().ok());
@@ -97,13 +97,13 @@ fn asked_at(admin: &Services, headers: &HeaderMap) -> String {
     let host = host.filter(|host| !host.is_empty() && host.bytes().all(is_plain));
     let host = host.unwrap_or("ADDRESS");
     let forwarded = headers.get("x-forwarded-proto");
-    let tls = admin.about.load().admin_tls || forwarded.is_some_and(|scheme| scheme == "https");
+    let tls = services.about.load().admin_tls || forwarded.is_some_and(|scheme| scheme == "https");
     let scheme = if tls { "https" } else { "http" };
     format!("{scheme}://{host}")
 }
 
-fn status_of(admin: &Services, name: &str) -> Result<Status, Problem> {
-    let all = admin.slos.status((admin.clock)()).into_iter();
+fn status_of(services: &Services, name: &str) -> Result<Status, Problem> {
+    let all = services.slos.status((services.clock)()).into_iter();
     let mut named = all.filter(|status| *status.name == *name);
     named.next().ok_or_else(unknown_objective)
 }
@@ -139,27 +139,27 @@ fn span(
 }
 
 fn of_proxy(
-    admin: &Services,
+    services: &Services,
     span: Span,
     status: Option<Status>,
     now: SystemTime,
     url: String,
 ) -> Result<Capsule, Problem> {
-    let store = Store::of(admin);
-    let seen = admin.throughput.as_deref();
+    let store = Store::of(services);
+    let seen = services.throughput.as_deref();
     let mut capsule = of_store(&store, span, status.as_ref(), seen, now)?;
     let filter = filter(span);
     for series in [&mut capsule.tps, &mut capsule.ttft] {
-        unsettled::add_in_flight(admin, &filter, series);
+        unsettled::add_in_flight(services, &filter, series);
     }
     capsule.objective = status.and_then(|status| {
-        let burn_down = admin.slos.burn_down(&status.name, (admin.clock)())?;
+        let burn_down = services.slos.burn_down(&status.name, (services.clock)())?;
         Some(Objective { status, burn_down })
     });
-    capsule.marks = marks(|query| admin.marks.find(query).map_err(problem), span)?;
-    capsule.runaways = admin.session_watch.runaways((admin.clock)());
+    capsule.marks = marks(|query| services.marks.find(query).map_err(problem), span)?;
+    capsule.runaways = services.session_watch.runaways((services.clock)());
     capsule.runaways.truncate(MAX_ROWS);
-    let about = admin.about.load();
+    let about = services.about.load();
     let system = rustix::system::uname();
     capsule.process = Some(Process {
         started_at: about.started_at.clone(),
@@ -175,7 +175,7 @@ fn of_proxy(
         text: Arc::clone(&about.configuration),
         digest: about.digest.clone(),
         origin: about.origin.clone(),
-        last_change: admin.marks.find(&reloads).map_err(problem)?.pop(),
+        last_change: services.marks.find(&reloads).map_err(problem)?.pop(),
     });
     Ok(capsule)
 }

@@ -34,10 +34,10 @@ pub(super) struct CostsOverTime {
 }
 
 /// Costs over time. Of a long time the newest 1000 steps are answered, which `since` says.
-pub(super) async fn costs(State(admin): State<Services>, RawQuery(query): RawQuery) -> Response {
+pub(super) async fn costs(State(services): State<Services>, RawQuery(query): RawQuery) -> Response {
     reply(async {
         let asked = QueryParams::of(query.as_deref(), &[&FILTERS, &OF_COSTS])?;
-        let now = (admin.wall)();
+        let now = (services.wall)();
         let step = asked.duration("step")?;
         let mut query = CostQuery {
             filter: asked.filter(now)?,
@@ -75,7 +75,7 @@ pub(super) async fn costs(State(admin): State<Services>, RawQuery(query): RawQue
                 costs,
             })
         };
-        ask(&admin, question).await
+        ask(&services, question).await
     })
     .await
 }

@@ -21,10 +21,13 @@ pub(super) struct Coverage {
 }
 
 /// How many calls have a cost and a speed.
-pub(super) async fn coverage(State(admin): State<Services>, RawQuery(query): RawQuery) -> Response {
+pub(super) async fn coverage(
+    State(services): State<Services>,
+    RawQuery(query): RawQuery,
+) -> Response {
     reply(async {
         let asked = QueryParams::of(query.as_deref(), &[&FILTERS])?;
-        let now = (admin.wall)();
+        let now = (services.wall)();
         let filter = asked.filter(now)?;
         let question = move |store: &Store| {
             Ok(Coverage {
@@ -33,7 +36,7 @@ pub(super) async fn coverage(State(admin): State<Services>, RawQuery(query): Raw
                 coverage: store.coverage(&filter)?,
             })
         };
-        ask(&admin, question).await
+        ask(&services, question).await
     })
     .await
 }

@@ -7,10 +7,10 @@ use axum::extract::{RawQuery, State};
 use axum::response::Response;
 
 /// The last evaluation of every entry.
-pub(super) async fn drift(State(admin): State<Services>, RawQuery(query): RawQuery) -> Response {
+pub(super) async fn drift(State(services): State<Services>, RawQuery(query): RawQuery) -> Response {
     reply(async {
         QueryParams::of(query.as_deref(), &[])?;
-        Ok(admin.drifts.load_full())
+        Ok(services.drifts.load_full())
     })
     .await
 }

@@ -14,7 +14,7 @@ use std::convert::Infallible;
 
 /// Events from now on, until the client disconnects or the process ends.
 pub(super) async fn events(
-    State(admin): State<Services>,
+    State(services): State<Services>,
     source: Option<Extension<Source>>,
     RawQuery(query): RawQuery,
 ) -> Response {
@@ -22,7 +22,10 @@ pub(super) async fn events(
         return problem.into_response();
     }
     let source = source.map(|Extension(source)| source);
-    let Some(listener) = admin.event_bus.listen(source, event_bus::present(&admin)) else {
+    let Some(listener) = services
+        .event_bus
+        .listen(source, event_bus::present(&services))
+    else {
         let message = "too many listen already; close one, or ask /api/v1/streams now and then";
         return Problem::new(StatusCode::SERVICE_UNAVAILABLE, message).into_response();
     };

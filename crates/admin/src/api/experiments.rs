@@ -25,26 +25,26 @@ pub(super) struct Experiments {
 
 /// Every experiment that is configured.
 pub(super) async fn experiments(
-    State(admin): State<Services>,
+    State(services): State<Services>,
     RawQuery(query): RawQuery,
 ) -> Response {
     reply(async {
         QueryParams::of(query.as_deref(), &[])?;
-        let (configured, now) = (admin.experiments.load_full(), (admin.wall)());
+        let (configured, now) = (services.experiments.load_full(), (services.wall)());
         let question = move |store: &Store| {
             Ok(Experiments {
                 store: store.name(),
                 experiments: reports(store, &configured, now)?,
             })
         };
-        ask(&admin, question).await
+        ask(&services, question).await
     })
     .await
 }
 
 /// One experiment: a configured one, or one that agents name.
 pub(super) async fn experiment(
-    State(admin): State<Services>,
+    State(services): State<Services>,
     path: Result<Path<String>, PathRejection>,
     RawQuery(query): RawQuery,
 ) -> Response {
@@ -52,10 +52,10 @@ pub(super) async fn experiment(
         let name = path.map_err(|_| Problem::of("name", "must be UTF-8, percent-encoded"))?;
         let name = name.0;
         QueryParams::of(query.as_deref(), &[])?;
-        let configured = admin.experiments.load_full();
+        let configured = services.experiments.load_full();
         let mut configured = configured.iter();
         let configured = configured.find(|experiment| experiment.name == name);
-        let (known, now) = (configured.is_some(), (admin.wall)());
+        let (known, now) = (configured.is_some(), (services.wall)());
         let experiment = configured.cloned().unwrap_or_else(|| Experiment {
             name,
             arms: Vec::new(),
@@ -63,7 +63,7 @@ pub(super) async fn experiment(
             rules: Rules::default(),
         });
         let question = move |store: &Store| report(store, &experiment, now);
-        let report = ask(&admin, question).await?;
+        let report = ask(&services, question).await?;
         let calls = report.calls_without_unit + report.collapsed_calls;
         if !known && report.arms.is_empty() && calls == 0 {
             let unknown = "no [[experiment]] has this name, and no finished call names it; \
@@ -76,9 +76,9 @@ pub(super) async fn experiment(
 }
 
 /// Every experiment that is configured. Blocks.
-pub fn experiments_now(admin: &Services) -> Result<Vec<Report>, Problem> {
-    let configured = admin.experiments.load_full();
-    reports(&Store::of(admin), &configured, (admin.wall)())
+pub fn experiments_now(services: &Services) -> Result<Vec<Report>, Problem> {
+    let configured = services.experiments.load_full();
+    reports(&Store::of(services), &configured, (services.wall)())
 }
 
 fn reports(

@@ -61,19 +61,22 @@ pub(super) struct Sessions {
 }
 
 /// The sessions.
-pub(super) async fn sessions(State(admin): State<Services>, RawQuery(query): RawQuery) -> Response {
+pub(super) async fn sessions(
+    State(services): State<Services>,
+    RawQuery(query): RawQuery,
+) -> Response {
     reply(async {
         let asked = QueryParams::of(query.as_deref(), &[&FILTERS, &OF_SESSIONS, &PAGING])?;
         let query = SessionQuery {
-            filter: asked.filter((admin.wall)())?,
+            filter: asked.filter((services.wall)())?,
             search: asked.name("q")?,
             sort: asked.word("sort", &SORTS)?.unwrap_or_default(),
             ascending: asked.word("order", &ORDERS)?.unwrap_or_default(),
             page: asked.paging()?,
         };
         let question = move |store: &Store| Ok((store.name(), store.sessions(&query)?));
-        let (store, page) = ask(&admin, question).await?;
-        let in_progress = in_progress(&admin);
+        let (store, page) = ask(&services, question).await?;
+        let in_progress = in_progress(&services);
         let mut sessions = page.rows;
         for session in &mut sessions {
             session.in_flight = in_progress.get(&session.id).copied().unwrap_or(0);
@@ -112,7 +115,7 @@ fn calls_are_a_list(schema: &mut Schema) {
 
 /// One session with a page of its calls.
 pub(super) async fn session(
-    State(admin): State<Services>,
+    State(services): State<Services>,
     path: Result<Path<String>, PathRejection>,
     RawQuery(query): RawQuery,
 ) -> Response {
@@ -125,8 +128,8 @@ pub(super) async fn session(
             Some(detail) => Ok((store.name(), detail)),
             None => Err(store.unknown_session()),
         };
-        let (store, mut detail) = ask(&admin, question).await?;
-        detail.session.in_flight = in_progress(&admin).get(&id).copied().unwrap_or(0);
+        let (store, mut detail) = ask(&services, question).await?;
+        detail.session.in_flight = in_progress(&services).get(&id).copied().unwrap_or(0);
         let answer = SessionAndCalls {
             total_calls: detail.session.calls,
             store,
@@ -140,12 +143,12 @@ pub(super) async fn session(
 }
 
 /// The number of calls in progress by session.
-fn in_progress(admin: &Services) -> BTreeMap<String, u64> {
-    if let Some(fleet) = &admin.fleet {
+fn in_progress(services: &Services) -> BTreeMap<String, u64> {
+    if let Some(fleet) = &services.fleet {
         return fleet.sessions();
     }
     let mut sessions = BTreeMap::new();
-    admin.meter.progress(|progress| {
+    services.meter.progress(|progress| {
         if let Some(session) = progress.session {
             *sessions.entry(session).or_default() += 1;
         }
@@ -165,10 +168,10 @@ pub(super) struct TasksOf {
 }
 
 /// How long sessions take, and how many end.
-pub(super) async fn tasks(State(admin): State<Services>, RawQuery(query): RawQuery) -> Response {
+pub(super) async fn tasks(State(services): State<Services>, RawQuery(query): RawQuery) -> Response {
     reply(async {
         let asked = QueryParams::of(query.as_deref(), &[&FILTERS])?;
-        let now = (admin.wall)();
+        let now = (services.wall)();
         let filter = asked.filter(now)?;
         let question = move |store: &Store| {
             let span = store.span(&filter, None, now)?;
@@ -179,7 +182,7 @@ pub(super) async fn tasks(State(admin): State<Services>, RawQuery(query): RawQue
                 tasks: history::tasks(seconds, span.and_then(|span| span.length())),
             })
         };
-        ask(&admin, question).await
+        ask(&services, question).await
     })
     .await
 }
@@ -254,9 +257,12 @@ pub(super) struct Models {
 }
 
 /// Sums and percentiles of calls by model.
-pub(super) async fn models(State(admin): State<Services>, RawQuery(query): RawQuery) -> Response {
+pub(super) async fn models(
+    State(services): State<Services>,
+    RawQuery(query): RawQuery,
+) -> Response {
     reply(async {
-        let page = one_dimension(&admin, query.as_deref(), Dimension::Model).await?;
+        let page = one_dimension(&services, query.as_deref(), Dimension::Model).await?;
         Ok(Models {
             store: page.store,
             span: page.span,
@@ -281,11 +287,11 @@ pub(super) struct Workloads {
 
 /// Sums and percentiles of calls by workload.
 pub(super) async fn workloads(
-    State(admin): State<Services>,
+    State(services): State<Services>,
     RawQuery(query): RawQuery,
 ) -> Response {
     reply(async {
-        let page = one_dimension(&admin, query.as_deref(), Dimension::Workload).await?;
+        let page = one_dimension(&services, query.as_deref(), Dimension::Workload).await?;
         Ok(Workloads {
             store: page.store,
             span: page.span,
@@ -318,17 +324,20 @@ struct NamedGroup {
 }
 
 /// Sums and percentiles of calls by any dimensions.
-pub(super) async fn groups(State(admin): State<Services>, RawQuery(query): RawQuery) -> Response {
+pub(super) async fn groups(
+    State(services): State<Services>,
+    RawQuery(query): RawQuery,
+) -> Response {
     reply(async {
         let asked = QueryParams::of(query.as_deref(), &[&FILTERS, &OF_GROUPS, &PAGING])?;
-        let now = (admin.wall)();
+        let now = (services.wall)();
         let (filter, paging) = (asked.filter(now)?, asked.paging()?);
         // Without dimensions there is one group: all calls that the filters select.
         let by = asked.dimensions("by")?;
         let dimensions = by.clone();
         let question =
             move |store: &Store| GroupPage::of(store, &filter, &dimensions, &paging, now);
-        let page = ask(&admin, question).await?;
+        let page = ask(&services, question).await?;
         let named = |row: GroupRow| NamedGroup {
             by: by
                 .iter()
@@ -348,15 +357,15 @@ pub(super) async fn groups(State(admin): State<Services>, RawQuery(query): RawQu
 }
 
 async fn one_dimension(
-    admin: &Services,
+    services: &Services,
     query: Option<&str>,
     by: Dimension,
 ) -> Result<GroupPage, Problem> {
     let asked = QueryParams::of(query, &[&FILTERS, &PAGING])?;
-    let now = (admin.wall)();
+    let now = (services.wall)();
     let (filter, paging) = (asked.filter(now)?, asked.paging()?);
     let question = move |store: &Store| GroupPage::of(store, &filter, &[by], &paging, now);
-    ask(admin, question).await
+    ask(services, question).await
 }
 
 #[derive(JsonSchema, Serialize)]
@@ -373,23 +382,23 @@ pub(super) struct Series {
 
 /// Percentiles over time.
 pub(super) async fn timeseries(
-    State(admin): State<Services>,
+    State(services): State<Services>,
     RawQuery(query): RawQuery,
 ) -> Response {
     reply(async {
         let asked = QueryParams::of(query.as_deref(), &[&FILTERS, &OF_TIMESERIES])?;
-        let filter = asked.filter((admin.wall)())?;
+        let filter = asked.filter((services.wall)())?;
         let metric = asked.word("metric", &METRICS)?.unwrap_or_default();
         let step = asked.duration("step")?.unwrap_or(DEFAULT_STEP);
         let counts = asked.word("counts", &YES_OR_NO)?.unwrap_or_default();
-        let seen = admin.throughput.clone();
+        let seen = services.throughput.clone();
         let counted = filter.clone();
         let question = move |store: &Store| {
             let timeseries = store.timeseries(&filter, metric, step, seen.as_deref())?;
             Ok((store.name(), timeseries))
         };
-        let (store, mut timeseries) = ask(&admin, question).await?;
-        unsettled::add_in_flight(&admin, &counted, &mut timeseries);
+        let (store, mut timeseries) = ask(&services, question).await?;
+        unsettled::add_in_flight(&services, &counted, &mut timeseries);
         if !counts {
             timeseries.leave_out_counts();
         }

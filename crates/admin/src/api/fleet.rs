@@ -31,10 +31,10 @@ pub(super) struct AllPods {
 }
 
 /// Every pod, and the store.
-pub(super) async fn pods(State(admin): State<Services>, RawQuery(query): RawQuery) -> Response {
+pub(super) async fn pods(State(services): State<Services>, RawQuery(query): RawQuery) -> Response {
     reply(async {
         QueryParams::of(query.as_deref(), &[])?;
-        let Some(fleet) = &admin.fleet else {
+        let Some(fleet) = &services.fleet else {
             let message =
                 "this is one process, which knows no others; `tokengauge fleet` answers for many";
             return Err(Problem::new(StatusCode::NOT_FOUND, message));

@@ -40,10 +40,10 @@ pub(crate) fn is_hook(path: &str) -> bool {
 }
 
 /// Every gate that is configured.
-pub(super) async fn gates(State(admin): State<Services>, RawQuery(query): RawQuery) -> Response {
+pub(super) async fn gates(State(services): State<Services>, RawQuery(query): RawQuery) -> Response {
     reply(async {
         QueryParams::of(query.as_deref(), &[])?;
-        let (configured, now) = (admin.gates.load_full(), (admin.wall)());
+        let (configured, now) = (services.gates.load_full(), (services.wall)());
         let question = move |store: &Store| {
             let reports = configured.gates.iter();
             let reports = reports.map(|gate| report(store, gate, (None, now), &configured.digest));
@@ -52,9 +52,9 @@ pub(super) async fn gates(State(admin): State<Services>, RawQuery(query): RawQue
                 gates: reports.collect::<Result<_, _>>()?,
             })
         };
-        let all = ask(&admin, question).await?;
+        let all = ask(&services, question).await?;
         for report in &all.gates {
-            note(&admin, report, "api", false);
+            note(&services, report, "api", false);
         }
         Ok(all)
     })
@@ -63,13 +63,13 @@ pub(super) async fn gates(State(admin): State<Services>, RawQuery(query): RawQue
 
 /// One gate.
 pub(super) async fn gate(
-    State(admin): State<Services>,
+    State(services): State<Services>,
     path: Result<Path<String>, PathRejection>,
     RawQuery(query): RawQuery,
 ) -> Response {
     reply(async {
-        let report = found(&admin, path, query.as_deref()).await?;
-        note(&admin, &report, "api", false);
+        let report = found(&services, path, query.as_deref()).await?;
+        note(&services, &report, "api", false);
         Ok(report)
     })
     .await
@@ -77,15 +77,15 @@ pub(super) async fn gate(
 
 /// How long one gate takes with several shares of the traffic.
 pub(super) async fn plan(
-    State(admin): State<Services>,
+    State(services): State<Services>,
     path: Result<Path<String>, PathRejection>,
     RawQuery(query): RawQuery,
 ) -> Response {
     reply(async {
         QueryParams::of(query.as_deref(), &[])?;
-        let (gate, _) = configured(&admin, path)?;
-        let now = (admin.wall)();
-        ask(&admin, move |store: &Store| {
+        let (gate, _) = configured(&services, path)?;
+        let now = (services.wall)();
+        ask(&services, move |store: &Store| {
             tokengauge_gate::plan(&gate, now, store)
         })
         .await
@@ -95,34 +95,34 @@ pub(super) async fn plan(
 
 /// Flagger's hook before it promotes: 200 lets it go on, anything else makes it wait.
 pub(super) async fn confirm_promotion(
-    State(admin): State<Services>,
+    State(services): State<Services>,
     path: Result<Path<String>, PathRejection>,
     RawQuery(query): RawQuery,
 ) -> Response {
-    let found = found(&admin, path, query.as_deref()).await;
-    decide(&admin, found, "confirm-promotion", Verdict::Pass)
+    let found = found(&services, path, query.as_deref()).await;
+    decide(&services, found, "confirm-promotion", Verdict::Pass)
 }
 
 /// Flagger's hook while it waits: 200 makes it roll back.
 pub(super) async fn rollback(
-    State(admin): State<Services>,
+    State(services): State<Services>,
     path: Result<Path<String>, PathRejection>,
     RawQuery(query): RawQuery,
 ) -> Response {
-    let found = found(&admin, path, query.as_deref()).await;
-    decide(&admin, found, "rollback", Verdict::Fail)
+    let found = found(&services, path, query.as_deref()).await;
+    decide(&services, found, "rollback", Verdict::Fail)
 }
 
 /// 200 where the verdict is the one that the hook acts on, else 409; the verdict in both.
 fn decide(
-    admin: &Services,
+    services: &Services,
     found: Result<Report, Problem>,
     hook: &str,
     acts_on: Verdict,
 ) -> Response {
     match found {
         Ok(report) => {
-            note(admin, &report, hook, true);
+            note(services, &report, hook, true);
             let status = match report.verdict == acts_on {
                 true => StatusCode::OK,
                 false => StatusCode::CONFLICT,
@@ -133,30 +133,30 @@ fn decide(
     }
 }
 
-fn note(admin: &Services, report: &Report, asked_by: &str, decides: bool) {
-    let now = (admin.clock)();
-    admin.gate_audit.note(report, asked_by, decides, now);
+fn note(services: &Services, report: &Report, asked_by: &str, decides: bool) {
+    let now = (services.clock)();
+    services.gate_audit.note(report, asked_by, decides, now);
 }
 
 async fn found(
-    admin: &Services,
+    services: &Services,
     path: Result<Path<String>, PathRejection>,
     query: Option<&str>,
 ) -> Result<Report, Problem> {
-    let (gate, digest) = configured(admin, path)?;
-    let now = (admin.wall)();
+    let (gate, digest) = configured(services, path)?;
+    let now = (services.wall)();
     let since = QueryParams::of(query, &[&OF_GATES])?.filter(now)?.since;
     let question = move |store: &Store| report(store, &gate, (since, now), &digest);
-    ask(admin, question).await
+    ask(services, question).await
 }
 
 /// The gate that a path names, and the digest of the configuration that it is of.
 fn configured(
-    admin: &Services,
+    services: &Services,
     path: Result<Path<String>, PathRejection>,
 ) -> Result<(Gate, String), Problem> {
     let name = path.map_err(|_| Problem::of("name", "must be UTF-8, percent-encoded"))?;
-    let configured = admin.gates.load();
+    let configured = services.gates.load();
     let gate = configured.gates.iter().find(|gate| gate.name == name.0);
     let Some(gate) = gate.cloned() else {
         let unknown = "no [[gate]] of the configuration has this name; \

@@ -69,42 +69,45 @@ enum SloList {
 }
 
 /// The calls in progress, newest first.
-pub(super) async fn streams(State(admin): State<Services>, RawQuery(query): RawQuery) -> Response {
-    reply(async { streams_of(&admin, query.as_deref()) }).await
+pub(super) async fn streams(
+    State(services): State<Services>,
+    RawQuery(query): RawQuery,
+) -> Response {
+    reply(async { streams_of(&services, query.as_deref()) }).await
 }
 
 /// The newest calls that are in progress now.
-pub(crate) fn streams_now(admin: &Services) -> Streams {
-    if let Some(fleet) = &admin.fleet {
+pub(crate) fn streams_now(services: &Services) -> Streams {
+    if let Some(fleet) = &services.fleet {
         return fleet.streams(true, DEFAULT_LIMIT, |_| true).into();
     }
-    let streams = admin.meter.streams((admin.clock)(), DEFAULT_LIMIT);
-    let figures = admin.meter.in_flight();
-    let throughput = admin.meter.throughput();
+    let streams = services.meter.streams((services.clock)(), DEFAULT_LIMIT);
+    let figures = services.meter.in_flight();
+    let throughput = services.meter.throughput();
     let counted = figures
         .in_flight
         .iter()
         .map(|(.., streams)| *streams as usize);
     Streams {
         total: streams.len().max(counted.sum()),
-        tokens_per_second: throughput.rates((admin.clock)(), &RateFilter::default()),
+        tokens_per_second: throughput.rates((services.clock)(), &RateFilter::default()),
         streams,
     }
 }
 
 /// The calls in progress that `query` selects.
-pub(super) fn streams_of(admin: &Services, query: Option<&str>) -> Result<Streams, Problem> {
+pub(super) fn streams_of(services: &Services, query: Option<&str>) -> Result<Streams, Problem> {
     let asked = QueryParams::of(query, &[&OF_STREAMS])?;
     let limit = asked.limit()?;
     let filter = StreamFilter::of(&asked)?;
     let meant = |stream: &StreamNow| filter.matches(stream);
-    if let Some(fleet) = &admin.fleet {
+    if let Some(fleet) = &services.fleet {
         let all = OF_STREAMS
             .iter()
             .all(|name| *name == "limit" || asked.text(name).is_none());
         return Ok(fleet.streams(all, limit, meant).into());
     }
-    let mut streams = admin.meter.streams((admin.clock)(), usize::MAX);
+    let mut streams = services.meter.streams((services.clock)(), usize::MAX);
     streams.retain(meant);
     let total = streams.len();
     let tokens_per_second = match filter.rates() {
@@ -117,7 +120,10 @@ pub(super) fn streams_of(admin: &Services, query: Option<&str>) -> Result<Stream
                 .fold(0.0, |sum, tps| sum + tps),
             ..Rates::default()
         },
-        Some(filter) => admin.meter.throughput().rates((admin.clock)(), &filter),
+        Some(filter) => services
+            .meter
+            .throughput()
+            .rates((services.clock)(), &filter),
     };
     streams.truncate(limit);
     Ok(Streams {
@@ -195,17 +201,17 @@ impl From<FleetStreams> for Streams {
 }
 
 /// The status of every objective.
-pub(super) async fn slos(State(admin): State<Services>, RawQuery(query): RawQuery) -> Response {
+pub(super) async fn slos(State(services): State<Services>, RawQuery(query): RawQuery) -> Response {
     reply(async {
         QueryParams::of(query.as_deref(), &[])?;
-        Ok(slos_now(&admin))
+        Ok(slos_now(&services))
     })
     .await
 }
 
 /// How the budget of an objective was spent.
 pub(super) async fn budget(
-    State(admin): State<Services>,
+    State(services): State<Services>,
     path: Result<Path<String>, PathRejection>,
     RawQuery(query): RawQuery,
 ) -> Response {
@@ -213,17 +219,17 @@ pub(super) async fn budget(
         QueryParams::of(query.as_deref(), &[])?;
         let Path(name) = path.map_err(|_| Problem::of("name", "must be UTF-8, percent-encoded"))?;
         let unknown = "no [[slo]] has this name; /api/v1/slos lists them";
-        let told = admin.slos.burn_down(&name, (admin.clock)());
+        let told = services.slos.burn_down(&name, (services.clock)());
         told.ok_or_else(|| Problem::new(StatusCode::NOT_FOUND, unknown))
     })
     .await
 }
 
 /// The status of every objective now.
-pub(crate) fn slos_now(admin: &Services) -> Slos {
-    let Some(fleet) = &admin.fleet else {
+pub(crate) fn slos_now(services: &Services) -> Slos {
+    let Some(fleet) = &services.fleet else {
         return Slos {
-            slos: SloList::Own(admin.slos.status((admin.clock)())),
+            slos: SloList::Own(services.slos.status((services.clock)())),
             source: None,
             total: None,
         };

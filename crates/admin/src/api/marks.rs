@@ -66,10 +66,10 @@ enum Time {
 }
 
 /// The marks of a time.
-pub(super) async fn marks(State(admin): State<Services>, RawQuery(query): RawQuery) -> Response {
+pub(super) async fn marks(State(services): State<Services>, RawQuery(query): RawQuery) -> Response {
     reply(async {
         let asked = QueryParams::of(query.as_deref(), &[&OF_MARKS])?;
-        let now = (admin.wall)();
+        let now = (services.wall)();
         let query = MarkQuery {
             from: moment(&asked, "from", now)?,
             to: moment(&asked, "to", now)?,
@@ -82,11 +82,11 @@ pub(super) async fn marks(State(admin): State<Services>, RawQuery(query): RawQue
             },
             limit: asked.limit()?,
         };
-        let store = match admin.ledger {
+        let store = match services.ledger {
             Some(_) => StoreName::Ledger,
             None => StoreName::Memory,
         };
-        let all = Arc::clone(&admin.marks);
+        let all = Arc::clone(&services.marks);
         let marks = blocking(move || all.find(&query).map_err(problem)).await?;
         Ok(AllMarks { store, marks })
     })
@@ -94,14 +94,14 @@ pub(super) async fn marks(State(admin): State<Services>, RawQuery(query): RawQue
 }
 
 /// Adds a mark, and answers with it once it is kept.
-pub(super) async fn add(State(admin): State<Services>, body: Body) -> Response {
-    match added(&admin, body).await {
+pub(super) async fn add(State(services): State<Services>, body: Body) -> Response {
+    match added(&services, body).await {
         Ok(mark) => (StatusCode::CREATED, Json(mark)).into_response(),
         Err(problem) => problem.into_response(),
     }
 }
 
-async fn added(admin: &Services, body: Body) -> Result<Mark, Problem> {
+async fn added(services: &Services, body: Body) -> Result<Mark, Problem> {
     let body = to_bytes(body, MAX_BYTES).await.map_err(|_| {
         let message = "a mark has 64 KiB at most";
         Problem::new(StatusCode::PAYLOAD_TOO_LARGE, message)
@@ -112,8 +112,8 @@ async fn added(admin: &Services, body: Body) -> Result<Mark, Problem> {
         );
         Problem::new(StatusCode::BAD_REQUEST, message)
     })?;
-    let mark = checked(posted, (admin.wall)())?;
-    let all = Arc::clone(&admin.marks);
+    let mark = checked(posted, (services.wall)())?;
+    let all = Arc::clone(&services.marks);
     let kept = move || all.add_and_wait(mark).map_err(|error| not_kept(&error));
     blocking(kept).await
 }

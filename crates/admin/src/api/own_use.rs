@@ -109,13 +109,13 @@ impl From<LeftOfQuota> for LimitsOfQuota {
 
 /// What was used with the key of the request.
 pub(super) async fn own_use(
-    State(admin): State<Services>,
+    State(services): State<Services>,
     headers: HeaderMap,
     RawQuery(query): RawQuery,
 ) -> Response {
     reply(async {
         let asked = QueryParams::of(query.as_deref(), &[&OF_OWN_USE])?;
-        let filter = filter(&asked, &headers, (admin.wall)())?;
+        let filter = filter(&asked, &headers, (services.wall)())?;
         let key = filter
             .names
             .get(Dimension::KeyHash)
@@ -123,10 +123,10 @@ pub(super) async fn own_use(
             .to_owned();
         // Operators share the ledger's connections, and are not to wait for whoever has a key.
         let _one = ONE_AT_A_TIME.acquire().await;
-        let mut answer = ask(&admin, move |store| of_store(store, &filter)).await?;
+        let mut answer = ask(&services, move |store| of_store(store, &filter)).await?;
         // Whoever has made no call is told of no quota either.
         if answer.all.calls > 0 {
-            let limits = admin.meter.accounting().quotas.left_to_key(&key);
+            let limits = services.meter.accounting().quotas.left_to_key(&key);
             answer.limits = limits.into_iter().map(LimitsOfQuota::from).collect();
         }
         Ok(answer)

@@ -21,10 +21,13 @@ pub(super) struct Runaways {
     runaways: Vec<Runaway>,
 }
 
-pub(super) async fn runaways(State(admin): State<Services>, RawQuery(query): RawQuery) -> Response {
+pub(super) async fn runaways(
+    State(services): State<Services>,
+    RawQuery(query): RawQuery,
+) -> Response {
     reply(async {
         QueryParams::of(query.as_deref(), &[])?;
-        let mut runaways = admin.session_watch.runaways((admin.clock)());
+        let mut runaways = services.session_watch.runaways((services.clock)());
         let total = runaways.len();
         runaways.truncate(MAX_ROWS);
         Ok(Runaways { total, runaways })

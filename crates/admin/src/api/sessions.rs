@@ -33,14 +33,14 @@ pub(super) struct SessionAnalysis {
 
 /// The critical path of a session, and what its prompt cache missed.
 pub(super) async fn analysis(
-    State(admin): State<Services>,
+    State(services): State<Services>,
     path: Result<Path<String>, PathRejection>,
     RawQuery(query): RawQuery,
 ) -> Response {
     reply(async {
         let id = session_id(path)?;
         QueryParams::of(query.as_deref(), &[])?;
-        let prices = admin.meter.accounting().prices.clone();
+        let prices = services.meter.accounting().prices.clone();
         let question = move |store: &Store| {
             let calls = calls_of(store, &id)?;
             let session = Session::of(calls.iter().filter_map(TimedCall::of));
@@ -50,14 +50,14 @@ pub(super) async fn analysis(
                 analysis: session.analysis(price),
             })
         };
-        ask(&admin, question).await
+        ask(&services, question).await
     })
     .await
 }
 
 /// A session as a trace file.
 pub(super) async fn trace(
-    State(admin): State<Services>,
+    State(services): State<Services>,
     path: Result<Path<String>, PathRejection>,
     RawQuery(query): RawQuery,
 ) -> Response {
@@ -70,7 +70,7 @@ pub(super) async fn trace(
             let session = Session::of(calls.iter().filter_map(TimedCall::of));
             Ok(format(&id, &session))
         };
-        ask(&admin, question).await
+        ask(&services, question).await
     })
     .await;
     // A browser saves it under this name.

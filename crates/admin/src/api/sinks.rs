@@ -15,11 +15,11 @@ pub(super) struct AllSinks {
     sinks: Vec<SinkStatus>,
 }
 
-pub(super) async fn sinks(State(admin): State<Services>, RawQuery(query): RawQuery) -> Response {
+pub(super) async fn sinks(State(services): State<Services>, RawQuery(query): RawQuery) -> Response {
     reply(async {
         QueryParams::of(query.as_deref(), &[])?;
         Ok(AllSinks {
-            sinks: admin.sinks.statuses(),
+            sinks: services.sinks.statuses(),
         })
     })
     .await

@@ -46,10 +46,10 @@ pub(super) type Answer<T> = Result<T, Problem>;
 
 /// Runs a query on a blocking thread.
 pub(super) async fn ask<T: Send + 'static>(
-    admin: &Services,
+    services: &Services,
     question: impl FnOnce(&Store) -> Answer<T> + Send + 'static,
 ) -> Answer<T> {
-    let store = Store::of(admin);
+    let store = Store::of(services);
     blocking(move || question(&store)).await
 }
 
@@ -83,10 +83,10 @@ pub(super) enum StoreName {
 }
 
 impl Store {
-    pub(super) fn of(admin: &Services) -> Store {
-        match &admin.ledger {
+    pub(super) fn of(services: &Services) -> Store {
+        match &services.ledger {
             Some(reader) => Store::Ledger(Arc::clone(reader)),
-            None => Store::Memory(Arc::clone(&admin.recent)),
+            None => Store::Memory(Arc::clone(&services.recent)),
         }
     }
 

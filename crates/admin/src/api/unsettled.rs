@@ -15,14 +15,14 @@ use tokengauge_store::query::{Filter, Point, Timeseries};
 
 /// Counts the calls under way that `filter` selects in the points in which they began, and adds
 /// points up to the newest of them.
-pub(super) fn add_in_flight(admin: &Services, filter: &Filter, timeseries: &mut Timeseries) {
-    let (now, wall) = ((admin.clock)(), (admin.wall)());
+pub(super) fn add_in_flight(services: &Services, filter: &Filter, timeseries: &mut Timeseries) {
+    let (now, wall) = ((services.clock)(), (services.wall)());
     let step = timeseries.step.max(1);
     let mut begun: BTreeMap<u64, u64> = BTreeMap::new();
     let mut add_begun = |started| {
         *begun.entry(since_1970(started) as u64 / step).or_default() += 1;
     };
-    if let Some(fleet) = &admin.fleet {
+    if let Some(fleet) = &services.fleet {
         fleet.visit(|stream| {
             let started = humantime::parse_rfc3339(&stream.started_at).ok();
             if let Some(started) = started.filter(|at| is_meant(filter, &stream.into(), *at)) {
@@ -30,7 +30,7 @@ pub(super) fn add_in_flight(admin: &Services, filter: &Filter, timeseries: &mut 
             }
         });
     }
-    admin.meter.progress(|progress| {
+    services.meter.progress(|progress| {
         let since = now.saturating_duration_since(progress.received);
         let started = wall.checked_sub(since).unwrap_or(UNIX_EPOCH);
         if is_meant(filter, &(&progress).into(), started) {

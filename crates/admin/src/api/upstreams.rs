@@ -65,21 +65,24 @@ struct Engine {
 
 /// The upstreams as they are now.
 pub(super) async fn upstreams(
-    State(admin): State<Services>,
+    State(services): State<Services>,
     RawQuery(query): RawQuery,
 ) -> Response {
     reply(async {
         QueryParams::of(query.as_deref(), &[])?;
-        let known = (admin.upstreams)();
-        let upstreams = known.into_iter().map(|known| now(&admin, known)).collect();
+        let known = (services.upstreams)();
+        let upstreams = known
+            .into_iter()
+            .map(|known| now(&services, known))
+            .collect();
         Ok(Upstreams { upstreams })
     })
     .await
 }
 
-fn now(admin: &Services, known: UpstreamConnections) -> UpstreamNow {
+fn now(services: &Services, known: UpstreamConnections) -> UpstreamNow {
     UpstreamNow {
-        engine: engine(admin, &known.upstream),
+        engine: engine(services, &known.upstream),
         name: known.upstream,
         connections: known.open,
         pending: known.pending,
@@ -98,8 +101,8 @@ fn now(admin: &Services, known: UpstreamConnections) -> UpstreamNow {
 }
 
 /// The gauges of its scrape.
-fn engine(admin: &Services, upstream: &str) -> Option<Engine> {
-    let registry = admin.prometheus.registry();
+fn engine(services: &Services, upstream: &str) -> Option<Engine> {
+    let registry = services.prometheus.registry();
     let labels = Labels { upstream };
     Some(Engine {
         up: registry.gauge(&names::UPSTREAM_UP, &labels)? > 0.0,

@@ -25,15 +25,15 @@ const STATES: [State; 3] = [State::Learning, State::Stable, State::Drifted];
 /// What an evaluation needs.
 struct Evaluation {
     reader: Arc<Reader>,
-    admin: Services,
+    services: Services,
     config: Arc<ArcSwap<Config>>,
 }
 
 /// Starts it; without a ledger there is nothing to evaluate.
-pub(crate) fn start(config: &Arc<ArcSwap<Config>>, admin: &Services) -> Option<Periodic> {
+pub(crate) fn start(config: &Arc<ArcSwap<Config>>, services: &Services) -> Option<Periodic> {
     let evaluation = Evaluation {
-        reader: Arc::clone(admin.ledger.as_ref()?),
-        admin: admin.clone(),
+        reader: Arc::clone(services.ledger.as_ref()?),
+        services: services.clone(),
         config: Arc::clone(config),
     };
     Some(Periodic::start("drift", Duration::ZERO, EVERY, move || {
@@ -44,15 +44,15 @@ pub(crate) fn start(config: &Arc<ArcSwap<Config>>, admin: &Services) -> Option<P
 impl Evaluation {
     /// Evaluates every entry. Blocks.
     fn run(&self) {
-        let registry = self.admin.prometheus.registry();
+        let registry = self.services.prometheus.registry();
         let config = self.config.load_full();
         if config.drifts.is_empty() {
             forget(registry, &[]);
-            self.admin.drifts.store(Arc::default());
+            self.services.drifts.store(Arc::default());
             return;
         }
-        let began = (self.admin.clock)();
-        let spent = || (self.admin.clock)().saturating_duration_since(began);
+        let began = (self.services.clock)();
+        let spent = || (self.services.clock)().saturating_duration_since(began);
         let found = self.entries(&config.drifts, &|| spent() < TIME_LIMIT);
         registry
             .series(&names::DRIFT_EVALUATION_SECONDS, &())
@@ -70,7 +70,7 @@ impl Evaluation {
         if let Err(error) = self.mark(&found) {
             tracing::warn!(%error, "change points cannot be marked");
         }
-        self.admin.drifts.store(Arc::new(found));
+        self.services.drifts.store(Arc::new(found));
     }
 
     /// Marks the change points that have no mark yet.
@@ -86,7 +86,7 @@ impl Evaluation {
                 ..MarkQuery::default()
             };
             let subject = &mark.subject;
-            let known = self.admin.marks.find(&near)?.into_iter().any(|known| {
+            let known = self.services.marks.find(&near)?.into_iter().any(|known| {
                 known.tags == mark.tags
                     && known.model == subject.model
                     && known.route == subject.route
@@ -94,14 +94,14 @@ impl Evaluation {
             });
             if !known {
                 // One that is lost is counted, and added with the next evaluation. Waiting keeps two entries from marking it.
-                self.admin.marks.add_and_wait(mark).ok();
+                self.services.marks.add_and_wait(mark).ok();
             }
         }
         Ok(())
     }
 
     fn entries(&self, settings: &[Settings], time_left: &dyn Fn() -> bool) -> Drifts {
-        let now = (self.admin.wall)();
+        let now = (self.services.wall)();
         let mut answer = Drifts {
             evaluated_at: Some(rfc3339_seconds(now).to_string()),
             ..Drifts::default()

@@ -16,20 +16,20 @@ const EVERY: Duration = Duration::from_secs(60);
 const MAX_VARIANTS: usize = 20;
 
 /// Starts to judge them, on a thread of its own.
-pub(crate) fn start(admin: &Services) -> Periodic {
-    let admin = admin.clone();
-    Periodic::start("experiments", FIRST_AFTER, EVERY, move || look(&admin))
+pub(crate) fn start(services: &Services) -> Periodic {
+    let services = services.clone();
+    Periodic::start("experiments", FIRST_AFTER, EVERY, move || look(&services))
 }
 
 /// Judges every experiment. Blocks.
-fn look(admin: &Services) {
-    let registry = admin.prometheus.registry();
+fn look(services: &Services) {
+    let registry = services.prometheus.registry();
     let failures = registry.series(&names::EXPERIMENT_FAILURES, &());
-    let configured = admin.experiments.load_full();
+    let configured = services.experiments.load_full();
     if configured.is_empty() {
         return forget(registry, &HashSet::new());
     }
-    let reports = match experiments_now(admin) {
+    let reports = match experiments_now(services) {
         Ok(reports) => reports,
         Err(error) => {
             failures.increment(1);

@@ -21,16 +21,16 @@ const EVERY: Duration = Duration::from_secs(60);
 /// What an evaluation needs.
 struct Evaluation {
     reader: Arc<Reader>,
-    admin: Services,
+    services: Services,
     /// What each gate said last.
     last: Mutex<HashMap<String, Verdict>>,
 }
 
 /// Starts it; without a ledger there is nothing to evaluate.
-pub(crate) fn start(admin: &Services) -> Option<Periodic> {
+pub(crate) fn start(services: &Services) -> Option<Periodic> {
     let evaluation = Evaluation {
-        reader: Arc::clone(admin.ledger.as_ref()?),
-        admin: admin.clone(),
+        reader: Arc::clone(services.ledger.as_ref()?),
+        services: services.clone(),
         last: Mutex::default(),
     };
     Some(Periodic::start("gates", FIRST_AFTER, EVERY, move || {
@@ -41,9 +41,9 @@ pub(crate) fn start(admin: &Services) -> Option<Periodic> {
 impl Evaluation {
     /// Evaluates every gate. Blocks.
     fn run(&self) {
-        let registry = self.admin.prometheus.registry();
+        let registry = self.services.prometheus.registry();
         let failures = registry.series(&names::GATE_FAILURES, &());
-        let configured = self.admin.gates.load_full();
+        let configured = self.services.gates.load_full();
         if configured.gates.is_empty() && self.last.lock().is_empty() {
             return;
         }
@@ -67,7 +67,7 @@ impl Evaluation {
 
     /// What a gate says, which is written into the log of verdicts where it has changed; `None` where the ledger does not answer.
     fn verdict(&self, gate: &Gate, configured: &Gates) -> Option<Verdict> {
-        let now = (self.admin.wall)();
+        let now = (self.services.wall)();
         let asked = Asked {
             now,
             since: None,
@@ -83,7 +83,7 @@ impl Evaluation {
         };
         let last = self.last.lock().insert(gate.name.clone(), report.verdict);
         if last != Some(report.verdict) {
-            let (audit, clock) = (&self.admin.gate_audit, (self.admin.clock)());
+            let (audit, clock) = (&self.services.gate_audit, (self.services.clock)());
             audit.note(&report, "gauge", false, clock);
         }
         Some(report.verdict)

@@ -123,7 +123,7 @@ impl http_body::Body for CountedBody {
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         let polled = Pin::new(&mut self.body).poll_frame(cx);
         if let Some(stream) = &self.call.stream {
-            // The server asks for a frame once it has sent the one before.
+            // The server asks for a frame after it has sent the previous one.
             stream.clear_blocked();
             if matches!(polled, Poll::Ready(Some(Ok(_)))) {
                 stream.set_blocked();
