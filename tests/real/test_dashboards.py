@@ -221,10 +221,14 @@ def followed(address, labels):
 
 
 READ = """
+import { readFileSync } from "node:fs";
 import { pathToFileURL } from "node:url";
 const base = new URL("../", pathToFileURL(process.argv[1]));
 const url = new URL(process.argv[2], base);
-Object.assign(globalThis, { location: url, document: { addEventListener() {} }, addEventListener() {} });
+const index = readFileSync(new URL("page/index.html", base), "utf8");
+const views = new Map([...index.matchAll(/id="([a-z-]+)" data-path="([^"]+)"/g)].map(([, id, path]) => [`.view[data-path="${path}"]`, { id }]));
+const document = { addEventListener() {}, querySelector: (selector) => views.get(selector) };
+Object.assign(globalThis, { location: url, document, CSS: { escape: (text) => text }, addEventListener() {} });
 const { address, startAddress } = await import(pathToFileURL(process.argv[1]));
 startAddress(() => {});
 console.log(JSON.stringify(address));
