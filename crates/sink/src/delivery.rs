@@ -404,7 +404,10 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::status::SinkStatus;
     use parking_lot::Mutex;
+    use std::sync::Arc;
+    use tokengauge_core::cells::{Counter, Gauge};
     use tokengauge_store::columns::{COLUMNS, Value};
 
     /// Takes everything but these ids.
@@ -465,6 +468,82 @@ mod tests {
                 .expect("nothing was taken");
             assert_eq!(error.kind, SendErrorKind::Refused);
         }
+    }
+
+    /// One call, until it is noted as delivered; the first so many notes fail.
+    struct Busy {
+        rows: usize,
+        fails: usize,
+        noted: Arc<Mutex<usize>>,
+    }
+
+    impl Source for Busy {
+        fn waiting(&mut self) -> Result<Waiting, SourceError> {
+            Ok(Waiting {
+                rows: self.rows as u64,
+                ..Waiting::default()
+            })
+        }
+
+        fn begin(&mut self, limit: usize) -> Result<Batch, SourceError> {
+            let mut batch = Batch::default();
+            batch.rows = rows(self.rows.min(limit));
+            Ok(batch)
+        }
+
+        fn done(&mut self, batch: &Batch, _: u64) -> Result<(), SourceError> {
+            if self.fails > 0 {
+                self.fails -= 1;
+                return Err(SourceError::Unwritable);
+            }
+            self.rows -= batch.rows.len();
+            *self.noted.lock() += batch.rows.len();
+            Ok(())
+        }
+
+        fn widen(&mut self) -> Result<(), SourceError> {
+            Ok(())
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_delivered_is_noted_at_the_end_although_the_ledger_is_busy() {
+        let noted = Arc::default();
+        let (end, ends) = watch::channel(Some(Instant::now() + Duration::from_secs(60)));
+        let status = SinkStatus {
+            durable: true,
+            ..SinkStatus::default()
+        };
+        let gauges = (Gauge::default(), Gauge::default(), Gauge::default());
+        let counters = (Counter::default(), Counter::default());
+        let delivery = Delivery {
+            name: "store".into(),
+            sink: Picky {
+                refuses: |_| false,
+                taken: Mutex::default(),
+            },
+            source: Box::new(Busy {
+                rows: 1,
+                fails: 3,
+                noted: Arc::clone(&noted),
+            }),
+            batch_rows: 10,
+            batch_wait: Duration::from_secs(1),
+            metrics: SinkMetrics::new(
+                gauges,
+                counters,
+                |_| Counter::default(),
+                |_| Counter::default(),
+            ),
+            status: SharedStatus::new(vec![status]),
+            number: 0,
+            end: ends,
+            wall: SystemTime::now,
+            progress: Progress::default(),
+        };
+        delivery.run().await;
+        assert_eq!(*noted.lock(), 1, "the next process would send it again");
+        drop(end);
     }
 
     #[test]
