@@ -29,7 +29,8 @@ test-all: compiler ## everything else, at most 90 minutes: only what has not pas
 	tests/lane all $(PARTS) $(if $(AGAIN),--again)
 
 .PHONY: lint
-lint: compiler ## formatting and clippy: warnings are errors
+lint: compiler ## formatting, clippy and the places of planted defects: warnings are errors
+	tests/defects/run --places
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 

@@ -188,6 +188,16 @@ mod tests {
     }
 
     #[test]
+    fn a_name_that_was_forgotten_begins_a_new_period_with_nothing_spent() {
+        let mut spent = Periods::default();
+        for number in 0..2 * MAX_NAMES {
+            spent.at((60, 120), 60).add(&format!("name-{number}"), 5.0);
+        }
+        assert!(spent.at((60, 120), 118).of("name-0") >= 5.0);
+        assert_eq!(spent.at((120, 180), 120).of("name-0"), 0.0);
+    }
+
+    #[test]
     fn a_clock_that_steps_and_returns_finds_what_was_spent() {
         let period = |now: u64| (now / 60 * 60, now / 60 * 60 + 60);
         let mut spent = Periods::default();
