@@ -29,10 +29,15 @@ test-all: compiler ## everything else, at most 90 minutes: only what has not pas
 	tests/lane all $(PARTS) $(if $(AGAIN),--again)
 
 .PHONY: lint
-lint: compiler ## formatting, clippy and the places of planted defects: warnings are errors
+lint: compiler ## formatting, clippy, the places of planted defects and of recipes: warnings are errors
 	tests/defects/run --places
+	tests/recipes/run --places
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets -- -D warnings
+
+.PHONY: recipes
+recipes: compiler ## the recipes of docs/contributing.md, followed for an example each
+	tests/recipes/run
 
 .PHONY: docs
 docs: compiler ## the links of the Rust documentation: warnings are errors
