@@ -114,15 +114,6 @@ else
 endif
 	install -D target/$(subst dev,debug,$(IMAGE_PROFILE))/tokengauge target/static/tokengauge
 
-# Repeat it for a release, after `pgo`, for another compiler, and when what a start runs has moved: names that no longer
-# exist are ignored. The image's program is made with its symbols here.
-.PHONY: link-order
-link-order: compiler ## record which functions a start and a call run, for the linker to put them side by side: half an hour
-	command -v valgrind > /dev/null || tests/real/apt valgrind
-	$(MAKE) static IMAGE_PROFILE=image STATIC="$(STATIC) -C strip=none"
-	cargo build --locked --release
-	benches/link_order/record release/link-order.ld target/static/tokengauge target/release/tokengauge
-
 .PHONY: check-profile
 check-profile: ## whether the profile of the image fits the compiler, the dependencies and the sources
 	release/check-profile

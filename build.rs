@@ -1,44 +1,15 @@
-//! Finds the commit and its date for `--version`; in the image, links what a start and a call run side by side,
-//! so that few pages of the program are resident.
+//! Finds the commit and its date for `--version`.
 
 use std::env;
 use std::path::Path;
 use std::process::Command;
 
-/// The functions, by name. `make link-order` writes it.
-const ORDER: &str = "release/link-order.ld";
 /// `git archive` replaces the placeholder in this file by the commit.
 const ARCHIVED: &str = "release/commit.txt";
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
     set_commit();
-    order_functions();
-}
-
-fn order_functions() {
-    println!("cargo:rerun-if-changed={ORDER}");
-    if !(is_image() && own_linker()) {
-        return;
-    }
-    let root = env::var("CARGO_MANIFEST_DIR").unwrap_or_default();
-    println!("cargo:rustc-link-arg-bins=-T{root}/{ORDER}");
-}
-
-/// Whether this build uses the profile of the image: the linker takes more than a minute for it.
-fn is_image() -> bool {
-    // `target/image/build/…`: cargo tells a build script no other name of its profile.
-    let folder = env::var("OUT_DIR").unwrap_or_default();
-    folder.contains("/image/build/")
-}
-
-/// Whether Rust's own linker is used, which takes such scripts; mold, for one, does not.
-fn own_linker() -> bool {
-    let flags = env::var("CARGO_ENCODED_RUSTFLAGS").unwrap_or_default();
-    let other = ["linker=", "link-arg", "fuse-ld", "linker-flavor"];
-    env::var("TARGET").is_ok_and(|target| target == "x86_64-unknown-linux-gnu")
-        && env::var_os("RUSTC_LINKER").is_none()
-        && !other.iter().any(|flag| flags.contains(flag))
 }
 
 fn set_commit() {
