@@ -176,8 +176,13 @@ pub trait CallPolicy: Send + Sync {
     fn buffer(&self, limit: usize) -> Buffer {
         Buffer::new(&Memory::unbounded(), limit)
     }
-    /// Called once with the whole request body if `inject_usage` is set: the body to send
-    /// instead, or `None` to leave it unchanged.
+    /// Called before the request is forwarded if `inject_usage` is set: whether a request with this
+    /// head may be rewritten, so that all of its body has to be read.
+    fn may_rewrite_request(&self, _method: &Method, _headers: &HeaderMap) -> bool {
+        false
+    }
+    /// Called once with the whole request body if it may be rewritten: the body to send instead, or
+    /// `None` to leave it unchanged.
     fn rewrite_request(&self, _body: &[u8]) -> Option<Bytes> {
         None
     }
@@ -186,9 +191,9 @@ pub trait CallPolicy: Send + Sync {
     fn upstream_trace(&self) -> Option<UpstreamTrace> {
         None
     }
-    /// Called once after the response head if the request was rewritten: removes from the
-    /// response what the agent did not ask for.
-    fn response_filter(&self) -> Option<Box<dyn Filter>> {
+    /// Called once after the response head if the request was rewritten: removes from a
+    /// response with these header fields what the agent did not ask for.
+    fn response_filter(&self, _headers: &HeaderMap) -> Option<Box<dyn Filter>> {
         None
     }
     /// Called once before the response head is passed on, where the route asks for it: header fields

@@ -9,7 +9,6 @@ use super::headers;
 use super::http1;
 use super::message::AgentResponse;
 use super::refusal::{describe_failure, failure, refuse};
-use super::rewrite;
 use super::send::{Forwarding, SentRequest};
 use super::tap::{MeasuredBody, StreamingBody};
 use super::upgrade::Tunnel;
@@ -75,8 +74,8 @@ impl Forwarding<'_> {
             let timeouts = &self.upstream.settings.timeouts;
             let measured = MeasuredBody::new(call, endpoint, in_flight, timeouts);
             let mut streaming = StreamingBody::new(framed(body, closes, bodiless), measured);
-            if rewritten && rewrite::prepare_for_filter(&mut parts) {
-                streaming = filtered(streaming, &handle);
+            if rewritten {
+                streaming = filtered(streaming, &mut parts, &handle);
             }
             (self.body(streaming), None)
         };
@@ -129,14 +128,18 @@ fn tunnel(body: UpstreamBody, requested: bool) -> Result<(Io, Bytes), &'static s
     }
 }
 
-fn filtered(streaming: StreamingBody, handle: &CallHandle) -> StreamingBody {
-    match handle
-        .query(|observer| observer.response_filter())
-        .flatten()
-    {
-        Some(filter) => streaming.filtered(filter),
-        None => streaming,
-    }
+fn filtered(
+    streaming: StreamingBody,
+    head: &mut response::Parts,
+    handle: &CallHandle,
+) -> StreamingBody {
+    let filter = handle.query(|observer| observer.response_filter(&head.headers));
+    let Some(filter) = filter.flatten() else {
+        return streaming;
+    };
+    // The filter changes the length.
+    head.headers.remove(CONTENT_LENGTH);
+    streaming.filtered(filter)
 }
 
 /// Whether the upstream's connection ends with the response. Reads it before hop-by-hop fields are
