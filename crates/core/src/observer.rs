@@ -2,7 +2,7 @@
 //! implements it. No implementation may block, fail or panic.
 
 use crate::call::Dialect;
-use crate::experiment::{AssignedUnit, AssignedVariant, RequestHead};
+use crate::experiment::{AssignedVariant, RequestHead, SplitBy};
 use crate::memory::{AdmissionBuffers, Buffer, Memory};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
@@ -15,9 +15,11 @@ use std::time::{Duration, Instant, SystemTime};
 pub trait Observer: Send + Sync + 'static {
     /// A request head was read and a route chosen.
     fn begin(&self, start: CallStart<'_>) -> Arc<dyn ObservedCall>;
-    /// The name of a request's unit, for an experiment that splits traffic; `None` where its head names none. Called
-    /// before [`Observer::begin`], only for routes with such an experiment.
-    fn unit(&self, _unit: AssignedUnit, _head: RequestHead<'_>) -> Option<String> {
+    /// Where a request falls between 0 and 1, a range that the arms of an experiment share by their
+    /// weights. All requests of a unit have the same position, in every process; experiments with
+    /// different salts have independent ones. `None` if the head names no unit. Called before
+    /// [`Observer::begin`], only for routes whose traffic is split.
+    fn split_position(&self, _by: SplitBy, _salt: &str, _head: RequestHead<'_>) -> Option<f64> {
         None
     }
 }
