@@ -6,9 +6,9 @@ use super::spanned::Spanned;
 use super::*;
 use std::collections::{HashMap, HashSet};
 use tokengauge_core::call::Dialect;
-use tokengauge_core::experiment::AssignedUnit;
+use tokengauge_core::experiment::{AssignedUnit, SplitBy};
 use tokengauge_experiments::{self as experiments, DEFAULT_ALPHA, DEFAULT_MIN_UNITS, Rules};
-use tokengauge_proxy::settings::{Arm, Split, SplitBy};
+use tokengauge_proxy::settings::{Arm, Split};
 use tokengauge_store::query::{Threshold, UnitKind};
 
 /// The experiments, in the order of the file; those with arms are put into their routes.

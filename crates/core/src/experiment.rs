@@ -3,6 +3,7 @@
 use http::{HeaderMap, Uri};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 /// What is assigned to a variant as a whole, so that all of its calls go to the same one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize)]
@@ -17,7 +18,16 @@ pub enum AssignedUnit {
     User,
 }
 
-/// The part of a request that names its unit: what there is before its body.
+/// What decides on the arm of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SplitBy {
+    /// The unit that the request's head names.
+    Unit(AssignedUnit),
+    /// The block of time in which the head was read; blocks of this length are counted from 1970 on.
+    Block(Duration),
+}
+
+/// The part of a request that decides on its arm: what there is before its body.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestHead<'a> {
     /// The agent's headers. Never kept, never logged.
@@ -26,6 +36,8 @@ pub struct RequestHead<'a> {
     pub uri: &'a Uri,
     /// The port that the agent connects to.
     pub port: Option<u16>,
+    /// When it had been read.
+    pub read_at: SystemTime,
 }
 
 /// The experiment of a call, and the variant that the proxy chose for it.

@@ -2,7 +2,7 @@
 //! implements it. No implementation may block, fail or panic.
 
 use crate::call::Dialect;
-use crate::experiment::{AssignedUnit, AssignedVariant, RequestHead};
+use crate::experiment::{AssignedVariant, RequestHead, SplitBy};
 use crate::memory::{AdmissionBuffers, Buffer, Memory};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
@@ -15,9 +15,11 @@ use std::time::{Duration, Instant, SystemTime};
 pub trait Observer: Send + Sync + 'static {
     /// A request head was read and a route chosen.
     fn begin(&self, start: CallStart<'_>) -> Arc<dyn ObservedCall>;
-    /// The name of a request's unit, for an experiment that splits traffic; `None` where its head names none. Called
-    /// before [`Observer::begin`], only for routes with such an experiment.
-    fn unit(&self, _unit: AssignedUnit, _head: RequestHead<'_>) -> Option<String> {
+    /// Where a request falls between 0 and 1, a range that the arms of an experiment share by their
+    /// weights. All requests of a unit have the same position, in every process; experiments with
+    /// different salts have independent ones. `None` if the head names no unit. Called before
+    /// [`Observer::begin`], only for routes whose traffic is split.
+    fn split_position(&self, _by: SplitBy, _salt: &str, _head: RequestHead<'_>) -> Option<f64> {
         None
     }
 }
@@ -176,8 +178,13 @@ pub trait CallPolicy: Send + Sync {
     fn buffer(&self, limit: usize) -> Buffer {
         Buffer::new(&Memory::unbounded(), limit)
     }
-    /// Called once with the whole request body if `inject_usage` is set: the body to send
-    /// instead, or `None` to leave it unchanged.
+    /// Called before the request is forwarded if `inject_usage` is set: whether a request with this
+    /// head may be rewritten, so that all of its body has to be read.
+    fn may_rewrite_request(&self, _method: &Method, _headers: &HeaderMap) -> bool {
+        false
+    }
+    /// Called once with the whole request body if it may be rewritten: the body to send instead, or
+    /// `None` to leave it unchanged.
     fn rewrite_request(&self, _body: &[u8]) -> Option<Bytes> {
         None
     }
@@ -186,9 +193,9 @@ pub trait CallPolicy: Send + Sync {
     fn upstream_trace(&self) -> Option<UpstreamTrace> {
         None
     }
-    /// Called once after the response head if the request was rewritten: removes from the
-    /// response what the agent did not ask for.
-    fn response_filter(&self) -> Option<Box<dyn Filter>> {
+    /// Called once after the response head if the request was rewritten: removes from a
+    /// response with these header fields what the agent did not ask for.
+    fn response_filter(&self, _headers: &HeaderMap) -> Option<Box<dyn Filter>> {
         None
     }
     /// Called once before the response head is passed on, where the route asks for it: header fields

@@ -8,7 +8,7 @@ use super::guard::guarded;
 use super::live::Registry;
 use super::realtime_turns::RealtimeTurns;
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use parking_lot::{Mutex, MutexGuard};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -213,6 +213,10 @@ impl CallPolicy for Call {
         Buffer::new(&self.context.shared.memory, limit)
     }
 
+    fn may_rewrite_request(&self, method: &Method, headers: &HeaderMap) -> bool {
+        wire::inject::may_rewrite(method, headers)
+    }
+
     fn rewrite_request(&self, body: &[u8]) -> Option<Bytes> {
         if !wire::DIALECTS
             .registration(self.context.dialect)
@@ -247,8 +251,9 @@ impl CallPolicy for Call {
         })
     }
 
-    fn response_filter(&self) -> Option<Box<dyn Filter>> {
-        Some(Box::<wire::inject::UsageFilter>::default())
+    fn response_filter(&self, headers: &HeaderMap) -> Option<Box<dyn Filter>> {
+        wire::inject::can_filter(headers)
+            .then(|| Box::<wire::inject::UsageFilter>::default() as Box<dyn Filter>)
     }
 }
 

@@ -34,6 +34,7 @@ mod script;
 pub mod settings;
 mod shared;
 pub mod sharing;
+mod split;
 mod subscriber;
 mod think;
 mod timeline;
@@ -53,7 +54,7 @@ use shared::Shared;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
-use tokengauge_core::experiment::{AssignedUnit, RequestHead};
+use tokengauge_core::experiment::{RequestHead, SplitBy};
 use tokengauge_core::memory::{AdmissionMemory, Memory};
 use tokengauge_core::observer::{CallStart, ObservedCall, Observer};
 use tokengauge_core::throughput::{RateKey, Rates, Throughput, ThroughputTick};
@@ -267,9 +268,15 @@ impl Observer for Meter {
         ))
     }
 
-    fn unit(&self, unit: AssignedUnit, head: RequestHead<'_>) -> Option<String> {
-        let measure = self.shared.measure.load();
-        let rules = &measure.attribution;
-        HeaderAttribution::of_call(head.headers, head.uri, head.port, rules)?.unit(unit)
+    fn split_position(&self, by: SplitBy, salt: &str, head: RequestHead<'_>) -> Option<f64> {
+        let unit = match by {
+            SplitBy::Unit(unit) => {
+                let measure = self.shared.measure.load();
+                let rules = &measure.attribution;
+                HeaderAttribution::of_call(head.headers, head.uri, head.port, rules)?.unit(unit)?
+            }
+            SplitBy::Block(length) => split::block(length, head.read_at),
+        };
+        Some(split::position(salt, &unit))
     }
 }

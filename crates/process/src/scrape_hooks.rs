@@ -1,48 +1,40 @@
 //! Metrics that are updated before every scrape.
 
+use crate::finished_calls::FinishedCalls;
 use crate::operators;
-use crate::quota_store::SharedLimits;
+use crate::oversight::Oversight;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
-use tokengauge_admin::EventBus;
 use tokengauge_core::time::whole_seconds_since_1970;
 use tokengauge_meter::Meter;
-use tokengauge_meter::cost::budget::Budgets;
 use tokengauge_proxy::{Forwarder, Shutdown, TrafficRuntimes, UpstreamConnections};
 use tokengauge_quota_store::ClaimCounts;
 use tokengauge_sessions::{RunawayReason, SessionWatch};
-use tokengauge_slo::Slos;
 use tokengauge_telemetry::export::names::{self, Family};
-use tokengauge_telemetry::export::prometheus::Prometheus;
 use tokengauge_telemetry::export::registry::{Gauge, Registry};
 use tokengauge_telemetry::export::{cost, labels, quota, runtime, slo};
 
 /// The sources of the metrics that are updated before every scrape.
 pub(crate) struct Sources<'a> {
-    pub(crate) forwarder: &'a Arc<Forwarder>,
-    pub(crate) slos: &'a Arc<Slos>,
-    pub(crate) event_bus: &'a Arc<EventBus>,
-    pub(crate) budgets: &'a Arc<Budgets>,
+    pub(crate) calls: &'a FinishedCalls,
+    pub(crate) oversight: &'a Oversight,
     pub(crate) meter: &'a Arc<Meter>,
-    pub(crate) shared_limits: &'a SharedLimits,
-    pub(crate) session_watch: &'a Arc<SessionWatch>,
+    pub(crate) forwarder: &'a Arc<Forwarder>,
     pub(crate) runtimes: &'a TrafficRuntimes,
     pub(crate) shutdown: &'a Shutdown,
 }
 
 /// Installs the hooks that update metrics before every scrape.
-pub(crate) fn install(prometheus: &Prometheus, sources: &Sources<'_>) {
+pub(crate) fn install(sources: &Sources<'_>) {
     let &Sources {
-        forwarder,
-        slos,
-        event_bus,
-        budgets,
+        calls,
+        oversight,
         meter,
-        shared_limits,
-        session_watch,
+        forwarder,
         runtimes,
         shutdown,
     } = sources;
+    let prometheus = &calls.prometheus;
     let of_agents = shutdown.clone();
     prometheus.before_scrape(move |registry, _| {
         let counter = |family: &'static _| registry.series(family, &());
@@ -68,11 +60,11 @@ pub(crate) fn install(prometheus: &Prometheus, sources: &Sources<'_>) {
             connections(registry, &upstream);
         }
     });
-    let slos = Arc::clone(slos);
+    let slos = Arc::clone(&oversight.slos);
     prometheus.before_scrape(move |registry, now| slo::refresh(registry, &slos, now));
-    let event_bus = Arc::clone(event_bus);
+    let event_bus = Arc::clone(&calls.event_bus);
     prometheus.before_scrape(move |registry, _| operators::refresh(registry, &event_bus));
-    let budgets = Arc::clone(budgets);
+    let budgets = Arc::clone(&oversight.spending.accounting.budgets);
     prometheus.before_scrape(move |registry, _| {
         cost::budgets(
             registry,
@@ -92,10 +84,10 @@ pub(crate) fn install(prometheus: &Prometheus, sources: &Sources<'_>) {
             }
         }
     });
-    if let Some(store) = shared_limits.store.clone() {
+    if let Some(store) = oversight.shared_limits.store.clone() {
         prometheus.before_scrape(move |registry, _| alerts(registry, store.alerts.counts()));
     }
-    let session_watch = Arc::clone(session_watch);
+    let session_watch = Arc::clone(&oversight.session_watch);
     prometheus.before_scrape(move |registry, now| sessions(registry, &session_watch, now));
     prometheus.before_scrape(runtime::figures(
         "traffic",

@@ -2,40 +2,30 @@
 //! stream. `run` and `demo` share it.
 
 use crate::Error;
+use crate::finished_calls::FinishedCalls;
 use crate::ledger;
-use crate::marks::{self, AlertMarks, WarmUps};
-use crate::notify::{self, Receivers};
-use crate::objectives::{self, Objectives};
+use crate::marks::{self, AlertMarks};
+use crate::objectives::Objectives;
 use crate::operators::{Operators, Watchers};
 use crate::output;
-use crate::page_link::PageLink;
+use crate::oversight::Oversight;
 use crate::periodic::Periodic;
-use crate::quota_store::SharedLimits;
 use crate::reload::{self, Source};
 use crate::reload_status::Reloads;
-use crate::running_proxy::{RunningProxy, cache_price};
+use crate::running_proxy::RunningProxy;
 use crate::scrape_hooks;
-use crate::spending::Spending;
 use arc_swap::ArcSwap;
-use parking_lot::Mutex;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
-use tokengauge_admin::{EventBus, GateAudit, ProcessInfo, Readiness, Services};
+use tokengauge_admin::{GateAudit, ProcessInfo, Readiness, Services};
 use tokengauge_config::Config;
 use tokengauge_core::observer::Observer;
-use tokengauge_meter::{Accounting, Meter, RecentCalls, Subscriber};
+use tokengauge_meter::Meter;
 use tokengauge_proxy::{ActiveListeners, BoundListener, Forwarder, Shutdown, TrafficRuntimes};
-use tokengauge_sessions::SessionWatch;
-use tokengauge_sink::SinkQueues;
-use tokengauge_slo::{Slos, Store};
-use tokengauge_store::history::ThroughputHistory;
-use tokengauge_telemetry::export::lines::Lines;
-use tokengauge_telemetry::export::log::{CallLog, Losses, Target};
 use tokengauge_telemetry::export::otlp::{ExporterContext, Otlp};
 use tokengauge_telemetry::export::prometheus::Prometheus;
-use tokengauge_telemetry::export::slo;
 
 /// How long finished calls may take to reach the call log at the end of the process.
 const FLUSH_WITHIN: Duration = Duration::from_secs(5);
@@ -48,11 +38,8 @@ pub struct Proxy {
     forwarder: Arc<Forwarder>,
     services: Services,
     objectives: Objectives,
-    store: Option<Arc<Mutex<Store>>>,
-    receivers: Receivers,
+    oversight: Oversight,
     watchers: Watchers,
-    spending: Spending,
-    shared_limits: SharedLimits,
     otlp: Otlp,
     shutdown: Shutdown,
     /// Those that serve agents.
@@ -78,103 +65,35 @@ impl Proxy {
         }
         let config = Arc::new(config);
         let shutdown = Shutdown::new();
-        let prometheus = exporter(&config);
-        let recent = RecentCalls::new(config.measure.recent_calls);
-        let event_bus = EventBus::new();
-        let mut subscribers: Vec<Arc<dyn Subscriber>> =
-            vec![prometheus.clone(), recent.clone(), event_bus.clone()];
-        if let Some(path) = call_log {
-            subscribers.push(open_call_log(path, &prometheus)?);
-        }
-        let queues = SinkQueues::new(&config.sinks);
-        let ledger = ledger::start(&config, &prometheus, queues.subscribers())?;
-        match &ledger {
-            Some(ledger) => subscribers.push(Arc::clone(ledger) as _),
-            None => subscribers.extend(queues.subscribers()),
-        }
-        let reader = ledger.as_deref().map(ledger::reader);
-        let marks = marks::open(ledger.clone(), reader.clone(), &prometheus);
-        subscribers.push(WarmUps::new(&marks));
-        let sinks = crate::sinks::start(&config, &queues, ledger.as_ref(), &prometheus)?;
-        let throughput = ledger.is_none().then(ThroughputHistory::new);
-        let (slos, store) = objectives::open(&config)?;
-        subscribers.push(slos.clone());
-        subscribers.push(Arc::new(Lines));
-        let spending = Spending::open(&config)?;
-        subscribers.push(spending.accounting.budgets.clone());
-        let shared_limits = SharedLimits::start(&config, &spending.accounting)?;
-        let session_watch = session_watch(&config, &spending.accounting);
-        subscribers.push(session_watch.clone());
-        let limits = (&spending, &shared_limits);
-        let receivers = receivers(&config, &prometheus, &slos, limits, &session_watch)?;
+        let mut calls = FinishedCalls::open(&config, call_log)?;
+        let oversight = Oversight::open(&config, &calls.prometheus, &mut calls.subscribers)?;
         crate::check::files(&config)?;
         // From here on only binding addresses can fail. Where something above fails, all of it is
         // repeated with the fallback, and OTLP must not be started twice.
-        let otlp = start_otlp(&config, &prometheus);
-        subscribers.extend(otlp.subscribers());
-        let accounting = spending.accounting.clone();
-        let measure = config.measure.clone();
-        let meter = Meter::with(measure, accounting, subscribers, otlp.tracer());
-        shared_limits.measure(&meter);
-        otlp.begin_metrics(&prometheus, &meter);
-        ledger::look(ledger.as_ref(), &meter);
+        let otlp = start_otlp(&config, &calls.prometheus);
+        let meter = start_meter(&config, &oversight, &mut calls, &otlp);
         let observer: Arc<dyn Observer> = meter.clone();
         let forwarder = Forwarder::new(config.forwarding(), observer)
             .map_err(|error| Error::Configuration(error.to_string()))?;
         let forwarder = Arc::new(forwarder);
         forwarder.limit_descriptors(fd_limits.upstreams);
         let sources = scrape_hooks::Sources {
-            forwarder: &forwarder,
-            slos: &slos,
-            event_bus: &event_bus,
-            budgets: &spending.accounting.budgets,
+            calls: &calls,
+            oversight: &oversight,
             meter: &meter,
-            shared_limits: &shared_limits,
-            session_watch: &session_watch,
+            forwarder: &forwarder,
             runtimes,
             shutdown: &shutdown,
         };
-        scrape_hooks::install(&prometheus, &sources);
+        scrape_hooks::install(&sources);
         let bound = bind_listeners(&config)?;
-        let addresses: Vec<_> = bound.iter().map(BoundListener::address).collect();
-        let store = store.map(|store| Arc::new(Mutex::new(store)));
-        let objectives = Objectives::start(&slos, store.as_ref(), &meter, &session_watch);
-        let operators = Operators::bind(&config, &prometheus)?;
-        let mut watchers = operators.watchers(&prometheus, &meter, marks::restarts(&marks));
+        let objectives = oversight.start_objectives(&meter);
+        let operators = Operators::bind(&config, &calls.prometheus)?;
+        let restarts = marks::restarts(&calls.marks);
+        let mut watchers = operators.watchers(&calls.prometheus, &meter, restarts);
         watchers.change(watchers.prepare(&config.scrapes)?);
-        let about = ProcessInfo {
-            commit,
-            pod: crate::sinks::origin().pod(),
-            ..ProcessInfo::new(&config, &addresses, SystemTime::now())
-        };
-        let weak_forwarder = Arc::downgrade(&forwarder);
-        let services = Services {
-            upstreams: Arc::new(move || {
-                let forwarder = weak_forwarder.upgrade();
-                forwarder.map_or(Vec::new(), |forwarder| forwarder.upstreams())
-            }),
-            slos,
-            meter,
-            recent,
-            prometheus,
-            about: Arc::new(ArcSwap::from_pointee(about)),
-            experiments: Arc::new(ArcSwap::from_pointee(config.experiments.clone())),
-            readiness: Arc::default(),
-            ledger: reader,
-            throughput,
-            drifts: Arc::default(),
-            gates: Arc::new(ArcSwap::from_pointee(
-                crate::evaluations::gates::configured(&config),
-            )),
-            sinks,
-            gate_audit: Arc::new(GateAudit::new(config.state_dir.as_deref())),
-            marks,
-            session_watch,
-            fleet: None,
-            event_bus,
-            clock: Instant::now,
-            wall: SystemTime::now,
-        };
+        let about = about(&config, &bound, commit);
+        let services = services(&config, about, &forwarder, meter, &oversight, calls);
         Ok(Proxy {
             bound,
             operators,
@@ -182,11 +101,8 @@ impl Proxy {
             config,
             services,
             objectives,
-            store,
-            receivers,
+            oversight,
             watchers,
-            spending,
-            shared_limits,
             otlp,
             shutdown,
             runtimes: runtimes.clone(),
@@ -226,9 +142,9 @@ impl Proxy {
         let readiness = Arc::clone(&self.services.readiness);
         readiness.listening();
         tokio::spawn(drain_when_told(readiness, self.shutdown.clone()));
-        tokio::spawn(self.spending.clone().keep_up());
+        tokio::spawn(self.oversight.spending.clone().keep_up());
         let (marks, slos) = (&self.services.marks, &self.services.slos);
-        let budgets = &self.spending.accounting.budgets;
+        let budgets = &self.oversight.spending.accounting.budgets;
         AlertMarks::start(marks, slos, budgets, &self.services.session_watch);
         let meter = Arc::clone(&self.services.meter);
         let config = Arc::new(ArcSwap::from(self.config));
@@ -248,16 +164,13 @@ impl Proxy {
             listening: Arc::clone(&listening),
             threads,
             services: self.services.clone(),
-            store: self.store,
-            receivers: self.receivers,
+            store: self.oversight.store,
+            receivers: self.oversight.receivers,
             watchers: self.watchers,
             evaluations: Arc::clone(&evaluations),
         };
-        let status = Reloads::new(
-            &live.services.prometheus,
-            &live.services.readiness,
-            &config.load(),
-        );
+        let services = &live.services;
+        let status = Reloads::new(&services.prometheus, &services.readiness, &config.load());
         let reloading = self
             .source
             .map(|source| tokio::spawn(reload::run(live, source, status)));
@@ -268,29 +181,18 @@ impl Proxy {
         if let Some(reloading) = reloading {
             reloading.abort();
         }
-        let (objectives, spending, otlp) = (self.objectives, self.spending, self.otlp);
-        let shared_limits = self.shared_limits;
         let end = move || {
             let flushed = meter.flush(FLUSH_WITHIN);
             // What has just been written is sent while the others end.
             let sinks = std::thread::spawn(move || sinks.finish(FLUSH_WITHIN));
-            objectives.stop();
-            shared_limits.finish(FLUSH_WITHIN);
-            spending.keep();
-            let exported = otlp.shutdown(FLUSH_WITHIN);
+            self.objectives.stop();
+            self.oversight.shared_limits.finish(FLUSH_WITHIN);
+            self.oversight.spending.keep();
+            let exported = self.otlp.shutdown(FLUSH_WITHIN);
             (flushed, exported, sinks.join().unwrap_or(false))
         };
         let ended = tokio::task::spawn_blocking(end).await;
-        let (logged, exported, sent) = ended.unwrap_or((false, false, false));
-        if !sent {
-            tracing::warn!("a sink did not end in time");
-        }
-        if !logged {
-            tracing::warn!("the last call records did not reach the call log in time");
-        }
-        if !exported {
-            tracing::warn!("the last calls did not reach the OTLP receiver in time");
-        }
+        warn_of_losses(ended.unwrap_or((false, false, false)));
         tracing::info!(cut = drained.aborted, "ended");
         Ok(())
     }
@@ -312,6 +214,19 @@ impl Proxy {
     }
 }
 
+/// Tells whether the last calls reached the call log, the OTLP receiver and the sinks.
+fn warn_of_losses((logged, exported, sent): (bool, bool, bool)) {
+    if !sent {
+        tracing::warn!("a sink did not end in time");
+    }
+    if !logged {
+        tracing::warn!("the last call records did not reach the call log in time");
+    }
+    if !exported {
+        tracing::warn!("the last calls did not reach the OTLP receiver in time");
+    }
+}
+
 /// Starts what is evaluated in the background.
 fn evaluations(config: &Arc<ArcSwap<Config>>, services: &Services) -> Vec<Periodic> {
     let drift = crate::evaluations::drift::start(config, services);
@@ -323,51 +238,78 @@ fn evaluations(config: &Arc<ArcSwap<Config>>, services: &Services) -> Vec<Period
     all.into_iter().flatten().collect()
 }
 
-fn exporter(config: &Config) -> Arc<Prometheus> {
-    let thresholds = slo::thresholds(&config.slos);
-    let prometheus = Prometheus::with_thresholds(&config.routes, &config.measure, &thresholds);
-    prometheus.set_classic_histograms(!config.admin.native_histograms_alone);
-    prometheus
-}
-
 fn bind_listeners(config: &Config) -> Result<Vec<BoundListener>, Error> {
     let bound = config.listeners.iter().map(BoundListener::bind);
     let bound: Result<Vec<_>, _> = bound.collect();
     bound.map_err(|error| Error::Address(error.to_string()))
 }
 
-/// Follows sessions by the ceilings and prices of `config`.
-fn session_watch(config: &Config, accounting: &Accounting) -> Arc<SessionWatch> {
-    let watch = SessionWatch::new();
-    watch.change(&config.runaway, cache_price(&accounting.prices));
-    watch
+/// Starts to measure calls for the subscribers of `calls`.
+fn start_meter(
+    config: &Config,
+    oversight: &Oversight,
+    calls: &mut FinishedCalls,
+    otlp: &Otlp,
+) -> Arc<Meter> {
+    let mut subscribers = std::mem::take(&mut calls.subscribers);
+    subscribers.extend(otlp.subscribers());
+    let accounting = oversight.spending.accounting.clone();
+    let meter = Meter::with(
+        config.measure.clone(),
+        accounting,
+        subscribers,
+        otlp.tracer(),
+    );
+    oversight.shared_limits.measure(&meter);
+    otlp.begin_metrics(&calls.prometheus, &meter);
+    ledger::look(calls.ledger.as_ref(), &meter);
+    meter
 }
 
-/// The receivers of alerts.
-fn receivers(
+fn about(config: &Config, bound: &[BoundListener], commit: &'static str) -> ProcessInfo {
+    let addresses: Vec<_> = bound.iter().map(BoundListener::address).collect();
+    ProcessInfo {
+        commit,
+        pod: crate::sinks::origin().pod(),
+        ..ProcessInfo::new(config, &addresses, SystemTime::now())
+    }
+}
+
+fn services(
     config: &Config,
-    prometheus: &Arc<Prometheus>,
-    slos: &Arc<Slos>,
-    (spending, shared_limits): (&Spending, &SharedLimits),
-    session_watch: &Arc<SessionWatch>,
-) -> Result<Receivers, Error> {
-    let delivery_state = notify::delivery_state(config)?;
-    let failures = Arc::clone(prometheus);
-    let failures = move |kind| failures.export_failures("notify", kind);
-    let page = PageLink::new(&config.admin, |name| std::env::var(name).ok());
-    let budgets = &spending.accounting.budgets;
-    let store = shared_limits.store.clone();
-    let mut receivers = Receivers::new(
-        slos,
-        budgets,
-        session_watch,
-        delivery_state,
-        page,
-        failures,
-        store,
-    );
-    receivers.change(receivers.prepare(&config.receivers)?);
-    Ok(receivers)
+    about: ProcessInfo,
+    forwarder: &Arc<Forwarder>,
+    meter: Arc<Meter>,
+    oversight: &Oversight,
+    calls: FinishedCalls,
+) -> Services {
+    let weak_forwarder = Arc::downgrade(forwarder);
+    let gates = crate::evaluations::gates::configured(config);
+    Services {
+        upstreams: Arc::new(move || {
+            let forwarder = weak_forwarder.upgrade();
+            forwarder.map_or(Vec::new(), |forwarder| forwarder.upstreams())
+        }),
+        slos: oversight.slos.clone(),
+        meter,
+        recent: calls.recent,
+        prometheus: calls.prometheus,
+        about: Arc::new(ArcSwap::from_pointee(about)),
+        experiments: Arc::new(ArcSwap::from_pointee(config.experiments.clone())),
+        readiness: Arc::default(),
+        ledger: calls.reader,
+        throughput: calls.throughput,
+        drifts: Arc::default(),
+        gates: Arc::new(ArcSwap::from_pointee(gates)),
+        sinks: calls.sinks,
+        gate_audit: Arc::new(GateAudit::new(config.state_dir.as_deref())),
+        marks: calls.marks,
+        session_watch: oversight.session_watch.clone(),
+        fleet: None,
+        event_bus: calls.event_bus,
+        clock: Instant::now,
+        wall: SystemTime::now,
+    }
 }
 
 /// Starts the OTLP exporters that OpenTelemetry's standard variables configure.
@@ -392,21 +334,4 @@ fn start_otlp(config: &Config, prometheus: &Arc<Prometheus>) -> Otlp {
 async fn drain_when_told(readiness: Arc<Readiness>, shutdown: Shutdown) {
     shutdown.drain_started().await;
     readiness.draining();
-}
-
-fn open_call_log(path: &Path, prometheus: &Prometheus) -> Result<Arc<CallLog>, Error> {
-    let losses = Losses {
-        failed: prometheus.export_failures("call_log", "write"),
-        dropped: prometheus.export_failures("call_log", "full"),
-    };
-    let target = match path.to_str() {
-        Some("-") => Target::Stream(output::stdout()),
-        _ => Target::File(path.to_owned()),
-    };
-    CallLog::open(target, losses, Instant::now).map_err(|error| {
-        Error::Failed(format!(
-            "cannot open the call log {}: {error}",
-            path.display()
-        ))
-    })
 }

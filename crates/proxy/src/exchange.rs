@@ -3,20 +3,17 @@
 use super::agent_connection::AgentConnection;
 use super::call_handle::CallHandle;
 use super::clock::now;
-use super::connection::{Http1, Io};
-use super::http1::{
-    BodyLength, ExchangeError, FieldNames, Http1Exchange, Http1Response, RequestWriter,
-    UnansweredBody,
-};
+use super::connection::Http1;
+use super::http1::{ExchangeError, FieldNames, Http1Exchange, Http1Response, UnansweredBody};
 use super::refusal::failure;
 use super::timer::Timer;
 use super::upload::{ContinueGate, Upload};
-use super::upstream::{InFlightGuard, LeasedConnection};
+use super::upstream::LeasedConnection;
+use super::upstream_body::UpstreamBody;
 use crate::settings::Timeouts;
 use bytes::Bytes;
 use http::{Request, response};
 use http_body::Body;
-use hyper::body::Incoming;
 use hyper::client::conn::TrySendError;
 use std::error::Error;
 use std::future::poll_fn;
@@ -37,24 +34,6 @@ pub(super) struct UpstreamResponse {
     pub written_at: Instant,
     /// When the response head arrived.
     pub received_at: Instant,
-}
-
-/// A response body that nobody has read yet.
-pub(super) enum UpstreamBody {
-    Http1 {
-        io: Io,
-        /// What arrived behind the head.
-        read_ahead: Bytes,
-        length: BodyLength,
-        /// What is still to be sent of the request.
-        unsent: Option<Box<RequestWriter>>,
-        /// The request is no obstacle to another one on this connection.
-        reusable: bool,
-    },
-    Http2 {
-        incoming: Incoming,
-        stream: InFlightGuard,
-    },
 }
 
 /// Why there is no response head.
@@ -107,20 +86,8 @@ pub(super) async fn exchange(
     let (parts, names, reason, body) = match connection {
         LeasedConnection::Http1(connection) => {
             let response = wait.send_http1(connection, request, http1).await?;
-            let Http1Response {
-                head,
-                io,
-                read_ahead,
-                unsent,
-                reusable,
-            } = response;
-            let body = UpstreamBody::Http1 {
-                io,
-                read_ahead,
-                length: head.body,
-                unsent,
-                reusable,
-            };
+            let Http1Response { head, body, unsent } = response;
+            let body = UpstreamBody::Http1 { body, unsent };
             (head.parts, head.names, head.reason, body)
         }
         LeasedConnection::Http2 { connection, stream } => {
@@ -129,7 +96,10 @@ pub(super) async fn exchange(
             let mut poll = poll;
             let response = poll_fn(|cx| wait.poll(cx, &mut poll)).await?;
             let (parts, incoming) = response.into_parts();
-            let body = UpstreamBody::Http2 { incoming, stream };
+            let body = UpstreamBody::Http2 {
+                incoming,
+                _stream: stream,
+            };
             (parts, FieldNames::default(), None, body)
         }
     };

@@ -193,9 +193,9 @@ impl Forwarder {
             headers: &parts.headers,
             uri: &parts.uri,
             port: Some(connection.port),
+            read_at: started_at,
         };
-        let chosen = split
-            .map(|split| split::choose(split, &*self.observer, &self.panics, head, started_at));
+        let chosen = split.map(|split| split::choose(split, &*self.observer, &self.panics, head));
         // Those of the arms follow the route's own.
         let arm = chosen.as_ref().and_then(|chosen| chosen.arm);
         let arm = arm.map_or(0, |arm| arm + 1);

@@ -40,6 +40,7 @@ mod timer;
 mod upgrade;
 mod upload;
 mod upstream;
+mod upstream_body;
 
 pub use drain::Shutdown;
 pub use forward::{Forwarder, UpstreamConnections};

@@ -4,16 +4,16 @@ use super::body::Body;
 use super::call_handle::{Call, CallHandle};
 use super::clock::now;
 use super::connection::Io;
-use super::exchange::{UpstreamBody, UpstreamResponse};
+use super::exchange::UpstreamResponse;
 use super::headers;
 use super::http1;
 use super::message::AgentResponse;
 use super::refusal::{describe_failure, failure, refuse};
-use super::rewrite;
 use super::send::{Forwarding, SentRequest};
-use super::tap::{ResponseSource, StreamingBody};
+use super::tap::{MeasuredBody, StreamingBody};
 use super::upgrade::Tunnel;
 use super::upstream::Endpoint;
+use super::upstream_body::UpstreamBody;
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use http::{HeaderMap, StatusCode, Version, response};
@@ -53,15 +53,9 @@ impl Forwarding<'_> {
             parts.headers.extend(fields.unwrap_or_default());
         }
         parts.version = Version::HTTP_11;
-        let ends_upload = matches!(
-            &body,
-            UpstreamBody::Http1 {
-                unsent: Some(_),
-                ..
-            }
-        );
+        let ends_upload = body.has_unsent();
         let (body, tunnel) = if switching {
-            match self.tunnel(body, upgrade && requested) {
+            match tunnel(body, upgrade && requested) {
                 Ok((io, read_ahead)) => {
                     let tunnel = Tunnel {
                         upstream: io,
@@ -77,11 +71,11 @@ impl Forwarding<'_> {
             }
         } else {
             let bodiless = headers::is_bodiless(parts.status, &self.method);
-            let source = source(body, endpoint, closes, bodiless);
             let timeouts = &self.upstream.settings.timeouts;
-            let mut streaming = StreamingBody::new(source, call, timeouts, in_flight);
-            if rewritten && rewrite::prepare_for_filter(&mut parts) {
-                streaming = filtered(streaming, &handle);
+            let measured = MeasuredBody::new(call, endpoint, in_flight, timeouts);
+            let mut streaming = StreamingBody::new(framed(body, closes, bodiless), measured);
+            if rewritten {
+                streaming = filtered(streaming, &mut parts, &handle);
             }
             (self.body(streaming), None)
         };
@@ -113,23 +107,6 @@ impl Forwarding<'_> {
         refuse(call, &failure)
     }
 
-    /// The upstream's side of a connection that switches protocols, or why it may not.
-    fn tunnel(&self, body: UpstreamBody, requested: bool) -> Result<(Io, Bytes), &'static str> {
-        match body {
-            UpstreamBody::Http1 {
-                io,
-                read_ahead,
-                unsent: None,
-                reusable: true,
-                ..
-            } if requested => Ok((io, read_ahead)),
-            UpstreamBody::Http1 { .. } if requested => {
-                Err("switched protocols before it had the whole request")
-            }
-            _ => Err("switched protocols though nobody asked for it"),
-        }
-    }
-
     fn body(&self, mut streaming: StreamingBody) -> Body {
         streaming.finish_if_empty();
         if streaming.is_over() {
@@ -141,14 +118,28 @@ impl Forwarding<'_> {
     }
 }
 
-fn filtered(streaming: StreamingBody, handle: &CallHandle) -> StreamingBody {
-    match handle
-        .query(|observer| observer.response_filter())
-        .flatten()
-    {
-        Some(filter) => streaming.filtered(filter),
-        None => streaming,
+/// The upstream's side of a connection that switches protocols, or why it may not.
+fn tunnel(body: UpstreamBody, requested: bool) -> Result<(Io, Bytes), &'static str> {
+    match body {
+        UpstreamBody::Http1 { body, .. } if requested => body
+            .into_upgraded()
+            .ok_or("switched protocols before it had the whole request"),
+        _ => Err("switched protocols though nobody asked for it"),
     }
+}
+
+fn filtered(
+    streaming: StreamingBody,
+    head: &mut response::Parts,
+    handle: &CallHandle,
+) -> StreamingBody {
+    let filter = handle.query(|observer| observer.response_filter(&head.headers));
+    let Some(filter) = filter.flatten() else {
+        return streaming;
+    };
+    // The filter changes the length.
+    head.headers.remove(CONTENT_LENGTH);
+    streaming.filtered(filter)
 }
 
 /// Whether the upstream's connection ends with the response. Reads it before hop-by-hop fields are
@@ -186,35 +177,13 @@ fn framing_problem(headers: &HeaderMap) -> Option<&'static str> {
     (!has_plain_length(headers)).then_some("sent a content-length that is not a number")
 }
 
-fn source(
-    body: UpstreamBody,
-    endpoint: Arc<Endpoint>,
-    closes: bool,
-    bodiless: bool,
-) -> ResponseSource {
-    match body {
+/// The body as far as the response has one. A connection that `closes` is not reused.
+fn framed(mut body: UpstreamBody, closes: bool, bodiless: bool) -> UpstreamBody {
+    match &mut body {
         // What follows the head all the same would be taken for a body.
-        UpstreamBody::Http2 { .. } if bodiless => ResponseSource::Ended,
-        UpstreamBody::Http2 { incoming, stream } => ResponseSource::Http2 {
-            incoming,
-            _stream: stream,
-        },
-        UpstreamBody::Http1 {
-            io,
-            read_ahead,
-            length,
-            unsent,
-            reusable,
-        } => {
-            let mut response = http1::BodyReader::new(io, read_ahead, length);
-            if closes || !reusable || unsent.is_some() {
-                response = response.not_reusable();
-            }
-            let response = Box::new(response);
-            match unsent {
-                None => ResponseSource::Http1 { response, endpoint },
-                request => ResponseSource::Duplex { response, request },
-            }
-        }
+        UpstreamBody::Http2 { .. } if bodiless => return UpstreamBody::Ended,
+        UpstreamBody::Http1 { body, .. } if closes => body.forbid_reuse(),
+        _ => {}
     }
+    body
 }

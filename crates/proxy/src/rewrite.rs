@@ -5,8 +5,8 @@ use super::body_admission::{self, ReadResult, store_buffer};
 use super::call_handle::CallHandle;
 use super::upload::{BufferedBody, UploadSource};
 use bytes::Bytes;
-use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
-use http::{HeaderMap, HeaderValue, Method, request, response};
+use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH};
+use http::{HeaderValue, request};
 use http_body::Body;
 use http_body_util::BodyExt;
 use std::sync::Arc;
@@ -50,11 +50,12 @@ pub(super) struct RewriteOptions {
 }
 
 /// Whether the body can be replaced.
-pub(super) fn replaceable(request: &request::Parts, body: &AgentBody) -> bool {
-    request.method == Method::POST
-        && has_media_type(&request.headers, "application/json")
-        && !request.headers.contains_key(CONTENT_ENCODING)
-        && body.size_hint().lower() <= MAX_REPLACED_BYTES as u64
+pub(super) fn replaceable(request: &request::Parts, body: &AgentBody, handle: &CallHandle) -> bool {
+    let (method, headers) = (&request.method, &request.headers);
+    body.size_hint().lower() <= MAX_REPLACED_BYTES as u64
+        && handle
+            .query(|call| call.may_rewrite_request(method, headers))
+            .unwrap_or_default()
 }
 
 /// Buffers the body, up to its limit, and asks the observer whether to admit the request and with
@@ -85,38 +86,16 @@ pub(super) async fn rewrite(
     let bytes = read.frames.front().cloned().unwrap_or_default();
     if options.admission {
         let encoded = request.headers.contains_key(CONTENT_ENCODING);
-        let admission = match error {
-            Some(BufferError::Limit) => admit(handle, Err(UnreadableBody::TooLong)),
-            Some(BufferError::Memory) => admit(handle, Err(UnreadableBody::NoMemory)),
-            None if encoded || bytes.len() > INLINE_BYTES => {
-                let (handle, bytes) = (Arc::clone(handle), bytes.clone());
-                let reading = READERS.acquire().await;
-                let admission = spawn_blocking(move || {
-                    let admission = admit(&handle, Ok(&bytes));
-                    drop(reading);
-                    admission
-                });
-                admission.await.unwrap_or_default()
-            }
-            None => admit(handle, Ok(&bytes)),
-        };
-        if let Admission::Refused(failure) = admission {
+        if let Admission::Refused(failure) = admission(handle, &bytes, encoded, error).await {
             return RewriteOutcome::Refused(failure, UploadSource::Buffered(read));
         }
     }
-    if error.is_some() || read.trailers.is_some() || bytes.len() > MAX_REPLACED_BYTES {
-        return RewriteOutcome::Unchanged(UploadSource::Buffered(read));
-    }
-    if !options.replacement {
-        return RewriteOutcome::Unchanged(UploadSource::Buffered(read));
-    }
-    let replacement = handle.query(|call| {
-        let replacement = call.rewrite_request(&bytes)?;
-        let mut buffer = call.buffer(replacement.len());
-        buffer.extend(&replacement).ok()?;
-        Some(Bytes::from_owner(buffer))
-    });
-    let Some(replacement) = replacement.flatten() else {
+    let whole = error.is_none() && read.trailers.is_none() && bytes.len() <= MAX_REPLACED_BYTES;
+    let replacement = match options.replacement && whole {
+        true => replacement(handle, &bytes),
+        false => None,
+    };
+    let Some(replacement) = replacement else {
         return RewriteOutcome::Unchanged(UploadSource::Buffered(read));
     };
     request
@@ -129,20 +108,45 @@ pub(super) async fn rewrite(
     RewriteOutcome::Replaced(UploadSource::Replaced(replacement))
 }
 
+/// Asks whether the request is admitted with this body, or without it if there was an `error`.
+async fn admission(
+    handle: &Arc<CallHandle>,
+    bytes: &Bytes,
+    encoded: bool,
+    error: Option<BufferError>,
+) -> Admission {
+    match error {
+        Some(BufferError::Limit) => admit(handle, Err(UnreadableBody::TooLong)),
+        Some(BufferError::Memory) => admit(handle, Err(UnreadableBody::NoMemory)),
+        None if encoded || bytes.len() > INLINE_BYTES => {
+            let (handle, bytes) = (Arc::clone(handle), bytes.clone());
+            let reading = READERS.acquire().await;
+            let admission = spawn_blocking(move || {
+                let admission = admit(&handle, Ok(&bytes));
+                drop(reading);
+                admission
+            });
+            admission.await.unwrap_or_default()
+        }
+        None => admit(handle, Ok(bytes)),
+    }
+}
+
+/// The body to send instead, in a buffer that counts towards the memory of all measuring.
+fn replacement(handle: &CallHandle, body: &[u8]) -> Option<Bytes> {
+    let replacement = handle.query(|call| {
+        let replacement = call.rewrite_request(body)?;
+        let mut buffer = call.buffer(replacement.len());
+        buffer.extend(&replacement).ok()?;
+        Some(Bytes::from_owner(buffer))
+    });
+    replacement.flatten()
+}
+
 /// Asks whether the request is admitted with this body. An observer that has panicked admits it.
 fn admit(handle: &CallHandle, body: Result<&[u8], UnreadableBody>) -> Admission {
     let body = body.map_or_else(RequestBody::Unread, RequestBody::Whole);
     handle.query(|call| call.admit(body)).unwrap_or_default()
-}
-
-/// Whether the filter can read the response. If so, removes its length, which the filter changes.
-pub(super) fn prepare_for_filter(response: &mut response::Parts) -> bool {
-    let readable = has_media_type(&response.headers, "text/event-stream")
-        && !response.headers.contains_key(CONTENT_ENCODING);
-    if readable {
-        response.headers.remove(CONTENT_LENGTH);
-    }
-    readable
 }
 
 /// Reads a body into `buffer` as far as it fits, whatever the size of its frames.
@@ -164,31 +168,4 @@ async fn buffer_body(mut body: AgentBody, mut buffer: Buffer, idle: Duration) ->
     }
     store_buffer(&mut read, buffer, overflow);
     Ok(Ok((read, error)))
-}
-
-fn has_media_type(headers: &HeaderMap, media_type: &str) -> bool {
-    let sent = headers
-        .get(CONTENT_TYPE)
-        .and_then(|value| value.to_str().ok())
-        .unwrap_or_default();
-    let essence = sent.split(';').next().unwrap_or_default().trim();
-    essence.eq_ignore_ascii_case(media_type)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_media_type_is_read_without_its_parameters() {
-        let mut headers = HeaderMap::new();
-        assert!(!has_media_type(&headers, "application/json"));
-        headers.insert(
-            CONTENT_TYPE,
-            HeaderValue::from_static("Application/JSON; charset=utf-8"),
-        );
-        assert!(has_media_type(&headers, "application/json"));
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/jsonl"));
-        assert!(!has_media_type(&headers, "application/json"));
-    }
 }

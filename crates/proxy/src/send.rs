@@ -220,7 +220,7 @@ impl Forwarding<'_> {
     ) -> Result<PreparedRequest, SendFailure> {
         let uri = parts.uri.clone();
         let upgrade = headers::asks_for_upgrade(&parts, self.route);
-        let replaceable = self.route.inject_usage && rewrite::replaceable(&parts, &body);
+        let replaceable = self.route.inject_usage && rewrite::replaceable(&parts, &body, handle);
         let buffer_body = !upgrade && (replaceable || self.admitted_by_body);
         headers::upstream_request(&mut parts, self.route, self.connection, upgrade);
         if let Some(trace) = handle.query(|observer| observer.upstream_trace()).flatten() {

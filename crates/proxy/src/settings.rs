@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokengauge_core::call::Dialect;
-use tokengauge_core::experiment::AssignedUnit;
+use tokengauge_core::experiment::SplitBy;
 pub use tokengauge_net::endpoint::{Endpoint, Protocol};
 pub use tokengauge_net::tls::{ClientTls, ServerTls};
 
@@ -87,15 +87,6 @@ pub struct Split {
     pub by: SplitBy,
     /// The arms; at least one, with weights above 0.
     pub arms: Vec<Arm>,
-}
-
-/// What decides on the arm of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SplitBy {
-    /// The unit that the request's head names.
-    Unit(AssignedUnit),
-    /// The block of time in which the head was read; blocks of this length are counted from 1970 on.
-    Block(Duration),
 }
 
 /// One arm of an experiment.

@@ -3,61 +3,42 @@
 
 mod backpressure;
 mod measure_queue;
+mod measured_body;
 mod relay;
 mod silence;
-mod source;
 
+pub(super) use measured_body::MeasuredBody;
 pub(super) use relay::{Relay, Tail};
-pub(super) use source::ResponseSource;
 
 use super::body_error::BodyError;
-use super::call_handle::{Call, UploadError};
+use super::call_handle::{CallHandle, UploadError};
 use super::clock::now;
 use super::filter::BodyFilter;
-use super::upstream::InFlightGuard;
-use crate::settings::Timeouts;
+use super::upstream_body::{PolledFrame, UpstreamBody};
 use backpressure::Backpressure;
 use bytes::Bytes;
 use http_body::SizeHint;
-use measure_queue::{FinalFlush, MeasureQueue};
-use silence::SilenceTimer;
-use source::Polled;
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
-use tokengauge_core::observer::{End, FailureKind, Filter, Frame};
+use tokengauge_core::observer::{End, FailureKind, Filter};
 
-/// A response body that is forwarded to the agent and measured.
+/// A response body that is forwarded to the agent frame by frame, and measured.
 pub(super) struct StreamingBody {
-    source: ResponseSource,
+    /// Dropped first, so that the upstream's connection is closed before the call ends.
+    body: UpstreamBody,
+    measured: MeasuredBody,
     filter: Option<BodyFilter>,
-    queue: MeasureQueue,
-    /// `None` once it has ended.
-    call: Option<Call>,
-    silence: SilenceTimer,
-    in_flight: Option<InFlightGuard>,
     /// When the first of the frames was received that the server may not have written yet.
     unwritten: Option<Instant>,
-    /// How long the agent accepts nothing, while the server writes.
-    backpressure: Backpressure,
 }
 
 impl StreamingBody {
-    pub fn new(
-        source: ResponseSource,
-        call: Call,
-        timeouts: &Timeouts,
-        in_flight: InFlightGuard,
-    ) -> StreamingBody {
-        let queue = MeasureQueue::new(call.handle());
+    pub fn new(body: UpstreamBody, measured: MeasuredBody) -> StreamingBody {
         StreamingBody {
-            source,
+            body,
+            measured,
             filter: None,
-            queue,
-            call: Some(call),
-            silence: SilenceTimer::new(timeouts.idle),
-            in_flight: Some(in_flight),
             unwritten: None,
-            backpressure: Backpressure::default(),
         }
     }
 
@@ -70,72 +51,60 @@ impl StreamingBody {
     /// The body as a relay, if its chunks can be forwarded unchanged: for an HTTP/1.1 agent who gets
     /// it chunked, and before any of it was read.
     pub fn take_relay(&mut self) -> Option<Box<Relay>> {
-        if !self.source.is_chunked() || self.filter.is_some() {
+        let last_activity = self.measured.handle()?.last_activity();
+        if self.filter.is_some() {
             return None;
         }
-        let call = self.call.take()?;
-        match std::mem::replace(&mut self.source, ResponseSource::Ended) {
-            ResponseSource::Http1 { response, endpoint } => Some(Box::new(Relay {
-                last_activity: call.handle().last_activity(),
-                response: Some(*response),
-                endpoint,
-                queue: std::mem::take(&mut self.queue),
-                call: Some(call),
-                in_flight: self.in_flight.take(),
-                silence: SilenceTimer::new(self.silence.idle_timeout()),
-                backpressure: Backpressure::default(),
-                head_unsent: true,
-            })),
-            source => {
-                (self.source, self.call) = (source, Some(call));
-                None
-            }
-        }
+        let response = self.body.take_chunked()?;
+        Some(Box::new(Relay {
+            response: Some(*response),
+            measured: std::mem::take(&mut self.measured),
+            last_activity,
+            head_unsent: true,
+        }))
     }
 
     /// Ends the call at once if there is no body.
     pub fn finish_if_empty(&mut self) {
-        if self.filter.is_none() && self.source.is_end_stream() {
+        if self.filter.is_none() && self.body.is_end_stream() {
             self.finish(now(), End::Complete);
         }
     }
 
     pub fn is_over(&self) -> bool {
         let filtered = self.filter.as_ref().is_none_or(BodyFilter::is_finished);
-        self.call.is_none() && filtered
+        self.measured.is_over() && filtered
     }
 
     pub fn size_hint(&self) -> SizeHint {
         if self.filter.is_some() {
             SizeHint::default()
         } else {
-            self.source.size_hint()
+            self.body.size_hint()
         }
     }
 
-    pub fn poll_frame(&mut self, cx: &mut Context<'_>) -> Polled {
-        if self.call.is_none() {
+    pub fn poll_frame(&mut self, cx: &mut Context<'_>) -> PolledFrame {
+        if self.measured.is_over() {
             return Poll::Ready(self.next_remaining().map(Ok));
         }
-        if self.backpressure.frame_requested(now) {
+        if self.measured.backpressure.frame_requested(now) {
             // The agent's time, and not the proxy's.
             self.unwritten = self.unwritten.map(|_| now());
         }
-        if self.queue.is_full() {
-            self.measure();
-        }
+        self.measured.measure_if_full();
         loop {
-            let frame = match self.source.poll_frame(cx) {
+            let frame = match self.body.poll_frame(cx) {
                 Poll::Pending => return self.on_pending(cx),
                 Poll::Ready(frame) => frame,
             };
             match self.process_frame(frame) {
                 Some(frame) => return Poll::Ready(Some(frame)),
-                None if self.call.is_none() => {
+                None if self.measured.is_over() => {
                     return Poll::Ready(self.next_remaining().map(Ok));
                 }
                 // The filter held everything back, so that there is nothing to write.
-                None => self.backpressure = Backpressure::default(),
+                None => self.measured.backpressure = Backpressure::default(),
             }
         }
     }
@@ -153,11 +122,8 @@ impl StreamingBody {
         match frame {
             Some(Ok(frame)) => {
                 self.record_frame(at, &frame);
-                if let (Some(trailers), Some(call)) = (frame.trailers_ref(), &self.call) {
-                    call.handle().notify(|call| call.trailers(trailers));
-                }
                 // hyper does not poll again after trailers.
-                if frame.is_trailers() || self.source.is_end_stream() {
+                if frame.is_trailers() || self.body.is_end_stream() {
                     self.finish(at, End::Complete);
                 }
                 let frame = match &mut self.filter {
@@ -180,81 +146,47 @@ impl StreamingBody {
 
     /// How a call ends whose response broke off. If the upload had broken off, the agent is to blame.
     fn broken_end(&self) -> End {
-        let Some(call) = &self.call else {
-            return End::UpstreamReset;
-        };
-        match call.handle().upload_error() {
+        match self.measured.handle().and_then(CallHandle::upload_error) {
             Some(UploadError::Malformed) => End::Failed(FailureKind::BadRequest),
-            Some(UploadError::Abandoned) => call.downstream().abandoned_end(),
+            Some(UploadError::Abandoned) => self.measured.abandoned_end(),
             None => End::UpstreamReset,
         }
     }
 
     fn record_frame(&mut self, at: Instant, frame: &http_body::Frame<Bytes>) {
-        if let Some(call) = &self.call {
-            call.handle().record_activity(at);
+        if let Some(handle) = self.measured.handle() {
+            handle.record_activity(at);
         }
         if let Some(bytes) = frame.data_ref() {
-            self.queue.push(Frame {
-                at,
-                bytes: bytes.clone(),
-                agent_blocked: self.backpressure.take(),
-            });
-            self.backpressure.frame_given(at);
+            self.measured.push(at, bytes.clone());
+            self.measured.backpressure.frame_given(at);
             self.unwritten.get_or_insert(at);
+        }
+        if let Some(trailers) = frame.trailers_ref() {
+            self.measured.trailers(trailers);
         }
     }
 
     /// The upstream is silent, so that there is time to measure, unless the last frame has yet to
     /// be written: the server writes it when this returns, so measuring waits for the next poll.
-    fn on_pending(&mut self, cx: &mut Context<'_>) -> Polled {
-        let Some(call) = &self.call else {
-            return Poll::Ready(None);
-        };
-        let (at, call) = (now(), call.handle());
-        let unwritten = self.unwritten.take();
-        if let Some(received) = unwritten {
-            self.queue.record_written(received, at);
-        }
-        let queue = &mut self.queue;
-        if queue.measure_or_defer(cx, call, unwritten.is_some()) {
-            return Poll::Pending;
-        }
-        let last_activity = || call.last_activity();
-        let at = ready!(self.silence.poll(cx, at, queue, call, last_activity));
+    fn on_pending(&mut self, cx: &mut Context<'_>) -> PolledFrame {
+        let written_at = self.unwritten.take().map(|received| {
+            let at = now();
+            self.measured.queue.record_written(received, at);
+            at
+        });
+        let idle = self
+            .measured
+            .poll_idle(cx, written_at, CallHandle::last_activity);
+        let at = ready!(idle);
         self.filter = None;
         self.finish(at, End::Failed(FailureKind::IdleTimeout));
         Poll::Ready(Some(Err(BodyError::Idle)))
     }
 
-    fn measure(&mut self) {
-        if let Some(call) = &self.call {
-            self.queue.measure(call.handle());
-        }
-    }
-
-    /// Ends the call and releases the connection. What is left to measure is measured in another
-    /// task, as the last frame has yet to be written.
     fn finish(&mut self, at: Instant, end: End) {
-        self.source.finish();
-        self.in_flight = None;
-        let Some(call) = self.call.take() else { return };
-        self.queue.agent_blocked = self.backpressure.take_at_end(at);
-        FinalFlush::new(std::mem::take(&mut self.queue), call, at, end).flush_later();
-    }
-}
-
-impl Drop for StreamingBody {
-    fn drop(&mut self) {
-        if let Some(call) = self.call.take() {
-            // The agent reads no more of this body. The upstream's connection is closed first.
-            self.source = ResponseSource::Ended;
-            let at = now();
-            self.queue.agent_blocked = self.backpressure.take_at_end(at);
-            let queue = std::mem::take(&mut self.queue);
-            let end = call.downstream().abandoned_end();
-            drop(FinalFlush::new(queue, call, at, end));
-        }
+        let reusable = self.body.finish();
+        self.measured.finish(reusable, at, end);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::eventually;
 use bytes::Bytes;
-use http::{HeaderMap, StatusCode};
+use http::{HeaderMap, Method, StatusCode};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokengauge_core::observer::{
@@ -331,6 +331,10 @@ impl CallPolicy for RecordedCall {
         }
     }
 
+    fn may_rewrite_request(&self, _: &Method, _: &HeaderMap) -> bool {
+        self.behaviour.rewrite.is_some()
+    }
+
     fn rewrite_request(&self, body: &[u8]) -> Option<Bytes> {
         self.behaviour.rewrite.and_then(|rewrite| rewrite(body))
     }
@@ -339,7 +343,7 @@ impl CallPolicy for RecordedCall {
         self.behaviour.trace.clone()
     }
 
-    fn response_filter(&self) -> Option<Box<dyn Filter>> {
+    fn response_filter(&self, _: &HeaderMap) -> Option<Box<dyn Filter>> {
         self.behaviour.filter.map(|filter| filter())
     }
 }

@@ -7,6 +7,8 @@
 
 use super::find::{USAGE, contains};
 use bytes::Bytes;
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
+use http::{HeaderMap, Method};
 use memchr::memmem;
 use memchr::{memchr, memchr2};
 use serde::{Deserialize, Deserializer};
@@ -39,6 +41,25 @@ struct Request<'a> {
 struct StreamOptions<'a> {
     #[serde(borrow, default)]
     include_usage: Member<'a>,
+}
+
+/// Whether [`rewrite_request`] can edit the body of a request with this head.
+pub fn may_rewrite(method: &Method, headers: &HeaderMap) -> bool {
+    *method == Method::POST && is_plain(headers, "application/json")
+}
+
+/// Whether a [`UsageFilter`] can read the body of a response with this head.
+pub fn can_filter(headers: &HeaderMap) -> bool {
+    is_plain(headers, "text/event-stream")
+}
+
+/// Whether a body has this media type and no content coding.
+fn is_plain(headers: &HeaderMap, media_type: &str) -> bool {
+    let sent = headers.get(CONTENT_TYPE);
+    let sent = sent.and_then(|value| value.to_str().ok());
+    let essence = sent.and_then(|sent| sent.split(';').next());
+    essence.is_some_and(|essence| essence.trim().eq_ignore_ascii_case(media_type))
+        && !headers.contains_key(CONTENT_ENCODING)
 }
 
 /// The request body that also asks for usage, otherwise unchanged. `None`, leave it unchanged, if
@@ -276,5 +297,23 @@ fn member(payload: &[u8], start: usize, end: usize) -> Option<(usize, usize)> {
             ))
         }
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::HeaderValue;
+
+    #[test]
+    fn a_media_type_is_read_without_its_parameters() {
+        let mut headers = HeaderMap::new();
+        assert!(!may_rewrite(&Method::POST, &headers));
+        let mut typed = |media_type| {
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
+            may_rewrite(&Method::POST, &headers)
+        };
+        assert!(typed("Application/JSON; charset=utf-8"));
+        assert!(!typed("application/jsonl"));
     }
 }

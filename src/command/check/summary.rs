@@ -2,11 +2,11 @@
 
 use tokengauge_config::{Admin, Config, Route};
 use tokengauge_core::caller::{Mode, OnUnreadable};
-use tokengauge_core::experiment::AssignedUnit;
+use tokengauge_core::experiment::{AssignedUnit, SplitBy};
 use tokengauge_core::time::span_text;
 use tokengauge_meter::settings::Workload;
 use tokengauge_meter::sharing::OnError;
-use tokengauge_proxy::settings::{Split, SplitBy};
+use tokengauge_proxy::settings::Split;
 use tokengauge_sink::SinkSettings;
 use tokengauge_slo::{Destination, Objective, Receiver};
 

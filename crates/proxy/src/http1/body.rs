@@ -68,10 +68,9 @@ impl<I: AsyncRead + Unpin> BodyReader<I> {
         }
     }
 
-    /// Marks the connection as not reusable.
-    pub fn not_reusable(mut self) -> Self {
+    /// No other request may use the connection.
+    pub fn forbid_reuse(&mut self) {
         self.reusable = false;
-        self
     }
 
     /// The connection, to write to it while the body is read.
@@ -109,6 +108,11 @@ impl<I: AsyncRead + Unpin> BodyReader<I> {
     pub fn into_reusable(self) -> Option<I> {
         let over = matches!(self.framing, Framing::Complete);
         (over && self.reusable && self.read_ahead.is_empty()).then_some(self.io)
+    }
+
+    /// The socket and what was read from it, if it can be used for another protocol.
+    pub fn into_upgraded(self) -> Option<(I, Bytes)> {
+        self.reusable.then_some((self.io, self.read_ahead))
     }
 
     /// Reads what has arrived, through `buffer`. `None` when the body has ended.

@@ -1,6 +1,7 @@
 //! One request over an HTTP/1 connection to an upstream, until its response head has arrived.
 
 use super::FieldNames;
+use super::body::BodyReader;
 use super::head::{HeadError, ResponseHead, parse_response};
 use super::head_reader::HeadBuffer;
 use super::interim;
@@ -45,13 +46,9 @@ enum RequestState {
 /// A response whose head has arrived.
 pub(crate) struct Http1Response {
     pub head: ResponseHead,
-    pub io: Io,
-    /// What arrived behind the head.
-    pub read_ahead: Bytes,
+    pub body: Box<BodyReader<Io>>,
     /// What is still to be sent of the request.
     pub unsent: Option<Box<RequestWriter>>,
-    /// The connection may serve another request, as far as this one goes.
-    pub reusable: bool,
 }
 
 /// What there is of a request body that got no response.
@@ -139,20 +136,20 @@ impl<'a> Http1Exchange<'a> {
 
     /// The response whose head `poll` gave.
     pub fn into_response(mut self, head: ResponseHead) -> Http1Response {
-        let reusable = !matches!(self.request, RequestState::Lost(..));
-        Http1Response {
-            head,
-            io: self.io,
-            read_ahead: self.head.take(),
-            unsent: match self.request {
-                RequestState::Sending(mut writer) => {
-                    writer.release();
-                    Some(writer)
-                }
-                RequestState::Sent | RequestState::Lost(..) => None,
-            },
-            reusable,
-        }
+        let mut body = Box::new(BodyReader::new(self.io, self.head.take(), head.body));
+        let unsent = match self.request {
+            RequestState::Sent => None,
+            RequestState::Sending(mut writer) => {
+                body.forbid_reuse();
+                writer.release();
+                Some(writer)
+            }
+            RequestState::Lost(..) => {
+                body.forbid_reuse();
+                None
+            }
+        };
+        Http1Response { head, body, unsent }
     }
 
     /// What there is of the request body, where no response head came. Only one whose connection was `lost` is given whole.

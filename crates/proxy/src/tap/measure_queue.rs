@@ -54,8 +54,6 @@ pub(super) struct MeasureQueue {
     /// Whether what was written is to be measured once other tasks have had their turn.
     due: bool,
     slowest: Duration,
-    /// How long the agent accepted nothing after the last frame.
-    pub agent_blocked: Duration,
     /// Consecutive frames that took too long to measure.
     slow_in_a_row: u32,
     paused_until: Option<Instant>,
@@ -221,16 +219,24 @@ impl MeasureQueue {
 pub(super) struct FinalFlush {
     queue: MeasureQueue,
     call: Option<Call>,
+    /// How long the agent accepted nothing after the last frame.
+    agent_blocked: Duration,
     at: Instant,
     end: End,
 }
 
 impl FinalFlush {
-    pub fn new(queue: MeasureQueue, call: Call, at: Instant, end: End) -> FinalFlush {
-        let call = Some(call);
+    pub fn new(
+        queue: MeasureQueue,
+        call: Call,
+        agent_blocked: Duration,
+        at: Instant,
+        end: End,
+    ) -> FinalFlush {
         FinalFlush {
             queue,
-            call,
+            call: Some(call),
+            agent_blocked,
             at,
             end,
         }
@@ -263,7 +269,7 @@ impl Drop for FinalFlush {
             call.handle()
                 .notify(|observer| observer.overhead(Phase::Chunk, slowest));
         }
-        let blocked = self.queue.agent_blocked;
+        let blocked = self.agent_blocked;
         if blocked > Duration::ZERO {
             call.handle()
                 .notify(|observer| observer.agent_blocked(blocked));

@@ -1,39 +1,29 @@
 //! Relays chunks unchanged from the upstream's socket to the agent's.
 
-use super::backpressure::Backpressure;
-use super::measure_queue::{FinalFlush, MeasureQueue};
-use super::silence::SilenceTimer;
+use super::measured_body::MeasuredBody;
 use crate::agent_connection::AgentConnection;
 use crate::body_error::BodyError;
-use crate::call_handle::Call;
 use crate::clock::now;
 use crate::connection::Io;
 use crate::http1::{BodyReader, Piece};
 use crate::read_buffer::with_buffer;
-use crate::upstream::{Endpoint, InFlightGuard};
 use bytes::Bytes;
 use http::HeaderMap;
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
-use tokengauge_core::observer::{End, FailureKind, Frame};
+use tokengauge_core::observer::{End, FailureKind};
 
 /// Pieces that a relay forwards per poll before it yields to other tasks.
 const MAX_PIECES_PER_POLL: usize = 16;
+
 /// A response body whose chunks leave as they came.
 pub(crate) struct Relay {
-    /// `None` once it has ended.
+    /// `None` once it has ended. Dropped first, so that the upstream's connection is closed before
+    /// the call ends.
     pub(super) response: Option<BodyReader<Io>>,
-    pub(super) endpoint: Arc<Endpoint>,
-    pub(super) queue: MeasureQueue,
-    /// `None` once it has ended.
-    pub(super) call: Option<Call>,
-    pub(super) in_flight: Option<InFlightGuard>,
-    pub(super) silence: SilenceTimer,
+    pub(super) measured: MeasuredBody,
     /// When a byte was last transferred; only the relay transfers any.
     pub(super) last_activity: Instant,
-    /// How long the agent accepts nothing.
-    pub(super) backpressure: Backpressure,
     /// The head waits to be written with the first piece.
     pub(super) head_unsent: bool,
 }
@@ -61,13 +51,13 @@ impl Relay {
                     Poll::Ready(Ok(())) => {}
                     Poll::Ready(Err(_)) => return self.finish_agent_gone(),
                     Poll::Pending => {
-                        self.backpressure.begin(now);
-                        self.measure_or_defer(cx, at.is_some());
+                        self.measured.backpressure.begin(now);
+                        self.measured.measure_or_defer(cx, at.is_some());
                         return Poll::Pending;
                     }
                 }
             }
-            self.backpressure.end(now);
+            self.measured.backpressure.end(now);
             let response = &mut self.response;
             let response = response.as_mut().expect("polled until it is over");
             let routed =
@@ -80,13 +70,13 @@ impl Relay {
                 });
             match routed {
                 Poll::Pending => return self.flush_and_wait(cx, agent, at),
-                Poll::Ready(Ok(Some(FrameRoute::Passthrough(received_at, payload)))) => {
+                Poll::Ready(Ok(Some(PieceRoute::Passthrough(received_at, payload)))) => {
                     at = Some(self.record_sent(received_at, payload));
                 }
-                Poll::Ready(Ok(Some(FrameRoute::Last(received_at, payload)))) => {
+                Poll::Ready(Ok(Some(PieceRoute::Last(received_at, payload)))) => {
                     return self.finish_with_last_piece(received_at, payload);
                 }
-                Poll::Ready(Ok(Some(FrameRoute::AgentGone))) => return self.finish_agent_gone(),
+                Poll::Ready(Ok(Some(PieceRoute::AgentGone))) => return self.finish_agent_gone(),
                 Poll::Ready(Ok(None)) => return self.finish_complete(now(), None),
                 Poll::Ready(Err(error)) => {
                     self.finish(now(), End::UpstreamReset);
@@ -101,7 +91,7 @@ impl Relay {
 }
 
 /// Who writes a piece.
-enum FrameRoute {
+enum PieceRoute {
     /// It was written as it came.
     Passthrough(Instant, Bytes),
     /// It is written together with the end of the body.
@@ -116,13 +106,13 @@ fn route(
     piece: Piece,
     buffer: &[u8],
     at: Instant,
-) -> FrameRoute {
+) -> PieceRoute {
     if piece.is_last && piece.starts_at_chunk && !piece.payload.is_empty() {
-        return FrameRoute::Last(at, piece.payload);
+        return PieceRoute::Last(at, piece.payload);
     }
     match agent.send(cx, &buffer[piece.raw]) {
-        Ok(()) => FrameRoute::Passthrough(at, piece.payload),
-        Err(_) => FrameRoute::AgentGone,
+        Ok(()) => PieceRoute::Passthrough(at, piece.payload),
+        Err(_) => PieceRoute::AgentGone,
     }
 }
 
@@ -133,30 +123,11 @@ impl Relay {
         self.last_activity = received_at;
         let written_at = now();
         if !payload.is_empty() {
-            self.queue.push(Frame {
-                at: received_at,
-                bytes: payload,
-                agent_blocked: self.backpressure.take(),
-            });
+            self.measured.push(received_at, payload);
         }
-        self.queue.record_written(received_at, written_at);
-        if self.queue.is_full() {
-            self.measure();
-        }
+        self.measured.queue.record_written(received_at, written_at);
+        self.measured.measure_if_full();
         written_at
-    }
-
-    /// Measures what is due, unless something was written in this poll. Returns whether that was
-    /// deferred.
-    fn measure_or_defer(&mut self, cx: &Context<'_>, just_written: bool) -> bool {
-        let call = self.call.as_ref();
-        call.is_some_and(|call| self.queue.measure_or_defer(cx, call.handle(), just_written))
-    }
-
-    fn measure(&mut self) {
-        if let Some(call) = &self.call {
-            self.queue.measure(call.handle());
-        }
     }
 
     fn finish_with_last_piece(
@@ -165,13 +136,7 @@ impl Relay {
         payload: Bytes,
     ) -> Poll<Result<Tail, BodyError>> {
         self.last_activity = at;
-        let bytes = payload.clone();
-        let agent_blocked = self.backpressure.take();
-        self.queue.push(Frame {
-            at,
-            bytes,
-            agent_blocked,
-        });
+        self.measured.push(at, payload.clone());
         self.finish_complete(at, Some(payload))
     }
 
@@ -182,19 +147,15 @@ impl Relay {
     ) -> Poll<Result<Tail, BodyError>> {
         let response = self.response.as_mut();
         let trailers = response.and_then(BodyReader::take_trailers);
-        if let (Some(trailers), Some(call)) = (&trailers, &self.call) {
-            call.handle().notify(|call| call.trailers(trailers));
+        if let Some(trailers) = &trailers {
+            self.measured.trailers(trailers);
         }
         self.finish(at, End::Complete);
         Poll::Ready(Ok(Tail { payload, trailers }))
     }
 
     fn finish_agent_gone(&mut self) -> Poll<Result<Tail, BodyError>> {
-        let end = self
-            .call
-            .as_ref()
-            .map(|call| call.downstream().abandoned_end());
-        self.finish(now(), end.unwrap_or(End::ClientCancelled));
+        self.finish(now(), self.measured.abandoned_end());
         Poll::Ready(Err(BodyError::Agent))
     }
 
@@ -209,8 +170,8 @@ impl Relay {
             Poll::Ready(Ok(())) => self.on_pending(cx, at),
             Poll::Ready(Err(_)) => self.finish_agent_gone(),
             Poll::Pending => {
-                self.backpressure.begin(now);
-                self.measure_or_defer(cx, at.is_some());
+                self.measured.backpressure.begin(now);
+                self.measured.measure_or_defer(cx, at.is_some());
                 Poll::Pending
             }
         }
@@ -220,48 +181,16 @@ impl Relay {
     fn on_pending(
         &mut self,
         cx: &mut Context<'_>,
-        at: Option<Instant>,
+        written_at: Option<Instant>,
     ) -> Poll<Result<Tail, BodyError>> {
-        if self.measure_or_defer(cx, at.is_some()) {
-            return Poll::Pending;
-        }
-        let Some(call) = &self.call else {
-            return Poll::Pending;
-        };
-        let (at, last_activity) = (at.unwrap_or_else(now), self.last_activity);
-        let (queue, call) = (&mut self.queue, call.handle());
-        let silence = &mut self.silence;
-        let at = ready!(silence.poll(cx, at, queue, call, || last_activity));
+        let last_activity = self.last_activity;
+        let at = ready!(self.measured.poll_idle(cx, written_at, |_| last_activity));
         self.finish(at, End::Failed(FailureKind::IdleTimeout));
         Poll::Ready(Err(BodyError::Idle))
     }
 
-    /// Ends the call and releases the connection. What is left to measure is measured later, as the
-    /// last piece has yet to be written.
     fn finish(&mut self, at: Instant, end: End) {
-        let response = self.response.take();
-        if let Some(io) = response.and_then(BodyReader::into_reusable) {
-            self.endpoint.release(io);
-        }
-        self.in_flight = None;
-        if let Some(call) = self.call.take() {
-            self.queue.agent_blocked = self.backpressure.take_at_end(at);
-            let queue = std::mem::take(&mut self.queue);
-            FinalFlush::new(queue, call, at, end).flush_later();
-        }
-    }
-}
-
-impl Drop for Relay {
-    fn drop(&mut self) {
-        // Closes the upstream's connection first.
-        self.response = None;
-        if let Some(call) = self.call.take() {
-            let at = now();
-            self.queue.agent_blocked = self.backpressure.take_at_end(at);
-            let queue = std::mem::take(&mut self.queue);
-            let end = call.downstream().abandoned_end();
-            drop(FinalFlush::new(queue, call, at, end));
-        }
+        let reusable = self.response.take().and_then(BodyReader::into_reusable);
+        self.measured.finish(reusable, at, end);
     }
 }

@@ -20,6 +20,7 @@ const TICK: Duration = Duration::from_millis(20);
 const MEASURE_AGAIN: Duration = Duration::from_millis(5);
 
 /// Fires when a body has had nothing for the idle timeout, and measures its queue until then.
+#[derive(Default)]
 pub(super) struct SilenceTimer {
     idle_timeout: Duration,
     timer: LazyTimer,
@@ -31,11 +32,6 @@ impl SilenceTimer {
             idle_timeout,
             timer: LazyTimer::default(),
         }
-    }
-
-    /// How long nothing may be transferred.
-    pub fn idle_timeout(&self) -> Duration {
-        self.idle_timeout
     }
 
     /// Waits up to the idle timeout behind `last_activity`, and returns when it was over. Measures

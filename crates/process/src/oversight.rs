@@ -1,0 +1,70 @@
+//! What judges and limits calls: objectives, budgets, quotas and runaway sessions, and who is told.
+
+use crate::Error;
+use crate::notify::{self, Receivers};
+use crate::objectives::{self, Objectives};
+use crate::page_link::PageLink;
+use crate::quota_store::SharedLimits;
+use crate::running_proxy::cache_price;
+use crate::spending::Spending;
+use parking_lot::Mutex;
+use std::sync::Arc;
+use tokengauge_config::Config;
+use tokengauge_meter::{Meter, Subscriber};
+use tokengauge_sessions::SessionWatch;
+use tokengauge_slo::{Slos, Store};
+use tokengauge_telemetry::export::lines::Lines;
+use tokengauge_telemetry::export::prometheus::Prometheus;
+
+pub(crate) struct Oversight {
+    pub(crate) slos: Arc<Slos>,
+    /// Saves the counts of the objectives.
+    pub(crate) store: Option<Arc<Mutex<Store>>>,
+    pub(crate) spending: Spending,
+    pub(crate) shared_limits: SharedLimits,
+    pub(crate) session_watch: Arc<SessionWatch>,
+    pub(crate) receivers: Receivers,
+}
+
+impl Oversight {
+    /// Loads what the last process saved. Adds what counts finished calls to `subscribers`.
+    pub(crate) fn open(
+        config: &Config,
+        prometheus: &Arc<Prometheus>,
+        subscribers: &mut Vec<Arc<dyn Subscriber>>,
+    ) -> Result<Oversight, Error> {
+        let (slos, store) = objectives::open(config)?;
+        subscribers.push(slos.clone());
+        subscribers.push(Arc::new(Lines));
+        let spending = Spending::open(config)?;
+        subscribers.push(spending.accounting.budgets.clone());
+        let shared_limits = SharedLimits::start(config, &spending.accounting)?;
+        let session_watch = SessionWatch::new();
+        session_watch.change(&config.runaway, cache_price(&spending.accounting.prices));
+        subscribers.push(session_watch.clone());
+        let failures = Arc::clone(prometheus);
+        let mut receivers = Receivers::new(
+            &slos,
+            &spending.accounting.budgets,
+            &session_watch,
+            notify::delivery_state(config)?,
+            PageLink::new(&config.admin, |name| std::env::var(name).ok()),
+            move |kind| failures.export_failures("notify", kind),
+            shared_limits.store.clone(),
+        );
+        receivers.change(receivers.prepare(&config.receivers)?);
+        Ok(Oversight {
+            store: store.map(|store| Arc::new(Mutex::new(store))),
+            slos,
+            spending,
+            shared_limits,
+            session_watch,
+            receivers,
+        })
+    }
+
+    /// Starts the threads of the objectives.
+    pub(crate) fn start_objectives(&self, meter: &Arc<Meter>) -> Objectives {
+        Objectives::start(&self.slos, self.store.as_ref(), meter, &self.session_watch)
+    }
+}

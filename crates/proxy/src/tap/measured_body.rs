@@ -1,0 +1,152 @@
+//! Measures a response body while it is forwarded, whichever way it is forwarded.
+
+use super::backpressure::Backpressure;
+use super::measure_queue::{FinalFlush, MeasureQueue};
+use super::silence::SilenceTimer;
+use crate::call_handle::{Call, CallHandle};
+use crate::clock::now;
+use crate::connection::Io;
+use crate::settings::Timeouts;
+use crate::upstream::{Endpoint, InFlightGuard};
+use bytes::Bytes;
+use http::HeaderMap;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Instant;
+use tokengauge_core::observer::{End, Frame};
+
+/// What measures a response body and reports its end. The default is for a body that has ended.
+#[derive(Default)]
+pub(crate) struct MeasuredBody {
+    /// `None` once the body has ended.
+    open: Option<OpenCall>,
+    pub(super) queue: MeasureQueue,
+    silence: SilenceTimer,
+    /// How long the agent accepts nothing.
+    pub(super) backpressure: Backpressure,
+}
+
+/// A call whose response body has not ended.
+struct OpenCall {
+    call: Call,
+    endpoint: Arc<Endpoint>,
+    in_flight: InFlightGuard,
+}
+
+impl MeasuredBody {
+    pub fn new(
+        call: Call,
+        endpoint: Arc<Endpoint>,
+        in_flight: InFlightGuard,
+        timeouts: &Timeouts,
+    ) -> MeasuredBody {
+        MeasuredBody {
+            queue: MeasureQueue::new(call.handle()),
+            open: Some(OpenCall {
+                call,
+                endpoint,
+                in_flight,
+            }),
+            silence: SilenceTimer::new(timeouts.idle),
+            backpressure: Backpressure::default(),
+        }
+    }
+
+    pub fn is_over(&self) -> bool {
+        self.open.is_none()
+    }
+
+    /// `None` once the body has ended.
+    pub fn handle(&self) -> Option<&CallHandle> {
+        self.open.as_ref().map(|open| &**open.call.handle())
+    }
+
+    /// How the call ends if the agent is to blame.
+    pub fn abandoned_end(&self) -> End {
+        let open = self.open.as_ref();
+        open.map_or(End::ClientCancelled, |open| {
+            open.call.downstream().abandoned_end()
+        })
+    }
+
+    /// Queues bytes that were received at `at`.
+    pub fn push(&mut self, at: Instant, bytes: Bytes) {
+        self.queue.push(Frame {
+            at,
+            bytes,
+            agent_blocked: self.backpressure.take(),
+        });
+    }
+
+    pub fn trailers(&self, trailers: &HeaderMap) {
+        if let Some(handle) = self.handle() {
+            handle.notify(|call| call.trailers(trailers));
+        }
+    }
+
+    pub fn measure_if_full(&mut self) {
+        if self.queue.is_full()
+            && let Some(open) = &self.open
+        {
+            self.queue.measure(open.call.handle());
+        }
+    }
+
+    /// Measures what is due, unless something was written in this poll. Returns whether that was
+    /// deferred.
+    pub fn measure_or_defer(&mut self, cx: &Context<'_>, just_written: bool) -> bool {
+        let queue = &mut self.queue;
+        self.open
+            .as_ref()
+            .is_some_and(|open| queue.measure_or_defer(cx, open.call.handle(), just_written))
+    }
+
+    /// Waits for an upstream that is silent, and measures meanwhile. Ready when nothing was
+    /// transferred for the idle timeout. `written_at` is when this poll wrote something, if it did:
+    /// no timer can have fired since.
+    pub fn poll_idle(
+        &mut self,
+        cx: &mut Context<'_>,
+        written_at: Option<Instant>,
+        last_activity: impl Fn(&CallHandle) -> Instant,
+    ) -> Poll<Instant> {
+        if self.measure_or_defer(cx, written_at.is_some()) {
+            return Poll::Pending;
+        }
+        let Some(open) = &self.open else {
+            return Poll::Pending;
+        };
+        let at = written_at.unwrap_or_else(now);
+        let handle = open.call.handle();
+        let last_activity = || last_activity(handle);
+        self.silence
+            .poll(cx, at, &mut self.queue, handle, last_activity)
+    }
+
+    /// Ends the call and releases `reusable`, the upstream's connection if another request may use
+    /// it. What is left to measure is measured in another task, as the last frame has yet to be
+    /// written.
+    pub fn finish(&mut self, reusable: Option<Io>, at: Instant, end: End) {
+        let Some(open) = self.open.take() else { return };
+        if let Some(io) = reusable {
+            open.endpoint.release(io);
+        }
+        drop(open.in_flight);
+        self.final_flush(open.call, at, end).flush_later();
+    }
+
+    fn final_flush(&mut self, call: Call, at: Instant, end: End) -> FinalFlush {
+        let blocked = self.backpressure.take_at_end(at);
+        FinalFlush::new(std::mem::take(&mut self.queue), call, blocked, at, end)
+    }
+}
+
+impl Drop for MeasuredBody {
+    /// The agent reads no more of this body.
+    fn drop(&mut self) {
+        let end = self.abandoned_end();
+        if let Some(open) = self.open.take() {
+            drop(self.final_flush(open.call, now(), end));
+        }
+    }
+}
