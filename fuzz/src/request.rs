@@ -2,8 +2,8 @@
 //! bounded and clean.
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
+use tokengauge_accounting::attribution::{Attribution, HeaderAttribution, Rules};
 use tokengauge_core::trace::TraceContext;
-use tokengauge_meter::attribution::{Attribution, HeaderAttribution, Rules};
 use tokengauge_wire::{detect, error_body, request_facts, request_texts};
 
 pub fn run(input: &[u8]) {

@@ -2,10 +2,10 @@
 
 use super::context::{CallContext, LimitContext};
 use super::request::{self, StrictFacts};
-use crate::attribution::{Attribution, NameSources};
-use crate::cost::budget::AdmissionStage;
 use std::collections::HashSet;
 use std::sync::Arc;
+use tokengauge_accounting::attribution::{Attribution, NameSources};
+use tokengauge_accounting::cost::budget::AdmissionStage;
 use tokengauge_core::call::RequestFacts;
 use tokengauge_core::caller::{Caller, KnownName, Refusal};
 use tokengauge_core::observer::{Admission, Failure, FailureKind, RequestBody, UnreadableBody};

@@ -1,6 +1,5 @@
 //! What is known of a call from its request head on.
 
-use super::accounting::Accounting;
 use super::nesting::ProxyHop;
 use super::operation;
 use super::request::Request;
@@ -8,14 +7,16 @@ use super::route_stats::RouteStats;
 use super::shared::Shared;
 use super::worker::Executor;
 use super::workload::Assignment;
-use crate::attribution::{Attribution, HeaderAttribution, PayerHead};
-use crate::quota::{self, Permit};
 use crate::settings::Measure;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use parking_lot::{Mutex, MutexGuard};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
+use tokengauge_accounting::Accounting;
+use tokengauge_accounting::attribution::{Attribution, HeaderAttribution, PayerHead};
+use tokengauge_accounting::keys;
+use tokengauge_accounting::quota::{self, Permit};
 use tokengauge_core::call::{Dialect, Operation, OperationClass, RequestFacts};
 use tokengauge_core::caller::Charge;
 use tokengauge_core::experiment::AssignedVariant;
@@ -97,7 +98,7 @@ impl LimitContext {
             return None;
         }
         let asks = accounting.quotas.need_keys();
-        let keys = asks.then(|| quota::keys_of(start.headers, start.uri));
+        let keys = asks.then(|| keys::keys_of(start.headers, start.uri));
         Some(Box::new(LimitContext {
             keys: keys.unwrap_or_default(),
             body: BodyHead::of(start.headers, wire::reads_forms_as_json(start.uri)),

@@ -2,9 +2,7 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)] // printing panics where the output is closed
 #![cfg_attr(test, allow(clippy::print_stdout, clippy::print_stderr))]
 
-mod accounting;
 mod admission;
-pub mod attribution;
 mod background;
 mod backlog;
 mod call;
@@ -12,7 +10,6 @@ mod call_state;
 mod clip;
 mod context;
 mod conversations;
-pub mod cost;
 mod counts;
 mod finish;
 mod generation;
@@ -23,7 +20,6 @@ mod live_generation;
 mod model_names;
 mod nesting;
 mod operation;
-pub mod quota;
 mod reading;
 mod realtime_turns;
 mod recent;
@@ -33,7 +29,6 @@ mod route_stats;
 mod script;
 pub mod settings;
 mod shared;
-pub mod sharing;
 mod subscriber;
 mod think;
 mod timeline;
@@ -44,7 +39,6 @@ mod workload;
 
 use crate::settings::Measure;
 use arc_swap::ArcSwap;
-use attribution::HeaderAttribution;
 use call::Call;
 use context::CallContext;
 use conversations::Conversations;
@@ -53,13 +47,14 @@ use shared::Shared;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
+use tokengauge_accounting::Accounting;
+use tokengauge_accounting::attribution::HeaderAttribution;
 use tokengauge_core::experiment::{AssignedUnit, RequestHead};
 use tokengauge_core::memory::{AdmissionMemory, Memory};
 use tokengauge_core::observer::{CallStart, ObservedCall, Observer};
 use tokengauge_core::throughput::{RateKey, Rates, Throughput, ThroughputTick};
 use tokengauge_core::trace::Tracer;
 
-pub use accounting::Accounting;
 pub use live::{Progress, StreamNow, TokensNow};
 pub use recent::RecentCalls;
 pub use tokengauge_core::finished::{CallTimestamps, FinishedCall, RequestParameters};

@@ -6,11 +6,11 @@ use super::generation::Generation;
 use super::hidden;
 use super::verdict::{self, Facts};
 use super::{CallTimestamps, FinishedCall, RequestParameters};
-use crate::attribution::Attribution;
-use crate::cost::{DirectCosts, Prices};
 use http::Method;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
+use tokengauge_accounting::attribution::Attribution;
+use tokengauge_accounting::cost::{DirectCosts, Prices};
 use tokengauge_core::call::{
     CallRecord, CostSource, Dialect, Normalised, Operation, OperationClass, Outcome, Seconds,
     Source, Tokens, Tps, TpsUnavailable, UNTERMINATED, Usage, seconds, seconds_between,

@@ -2,8 +2,8 @@
 //! the provider reports the input tokens, else counted.
 
 use super::conversations::Conversations;
-use crate::attribution::Rules;
 use std::sync::Arc;
+use tokengauge_accounting::attribution::Rules;
 use tokengauge_core::background::yield_now;
 use tokengauge_core::call::{BodyNames, Dialect, GenerationSettings, RequestFacts};
 use tokengauge_core::memory::{Buffer, Memory, Share};

@@ -1,10 +1,10 @@
 //! How calls are measured, as the configuration says.
 
-use crate::attribution::Rules;
 use http::{HeaderName, HeaderValue};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
+use tokengauge_accounting::attribution::Rules;
 use tokengauge_core::memory::DEFAULT_BYTES;
 use tokengauge_core::pattern::Pattern;
 use tokengauge_core::upstream_facts::UpstreamFacts;

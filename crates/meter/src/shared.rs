@@ -1,6 +1,5 @@
 //! What all calls share.
 
-use super::accounting::Accounting;
 use super::background::BackgroundResponses;
 use super::conversations::Conversations;
 use super::model_names::ModelNames;
@@ -14,6 +13,7 @@ use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use tokengauge_accounting::Accounting;
 use tokengauge_core::call::Dialect;
 use tokengauge_core::memory::{AdmissionMemory, Memory};
 use tokengauge_core::throughput::Throughput;

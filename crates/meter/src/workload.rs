@@ -1,10 +1,10 @@
 //! Assigns calls to workloads. Headers are matched when the call begins, since they are not
 //! kept; the model is matched when it is known.
 
-use crate::attribution::HeaderAttribution;
 use crate::settings::Workload;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+use tokengauge_accounting::attribution::HeaderAttribution;
 use tokengauge_core::observer::CallStart;
 
 /// The workload of one call, among those configured when it began.
@@ -148,7 +148,10 @@ mod tests {
         let mut headers = HeaderMap::new();
         headers.insert("x-kind", header.parse().expect("a header value"));
         headers.insert("user-agent", agent.parse().expect("a header value"));
-        let attribution = HeaderAttribution::of(&headers, &crate::attribution::Rules::default());
+        let attribution = HeaderAttribution::of(
+            &headers,
+            &tokengauge_accounting::attribution::Rules::default(),
+        );
         let fallback = "of-the-route".into();
         let start = CallStart {
             received: Instant::now(),

@@ -4,7 +4,7 @@ use super::request_headers::RequestHeaders;
 use super::rules::{NameSources, Rules};
 use super::value::{RankedValue, clean, product, pseudonym, without_version};
 use super::{agent_names, codex};
-use crate::quota;
+use crate::keys;
 use http::header::USER_AGENT;
 use http::{HeaderMap, HeaderName, Uri};
 use serde::Deserialize;
@@ -76,7 +76,7 @@ impl HeaderAttribution {
         port: Option<u16>,
         rules: &Rules,
     ) -> Option<Box<HeaderAttribution>> {
-        let keys = || quota::keys_of(headers, uri);
+        let keys = || keys::keys_of(headers, uri);
         let given = agent_names::name_of(&rules.agent_names, port, uri.path(), keys);
         let attribution = HeaderAttribution {
             assigned_agent: given.map(|name| name.to_string()),

@@ -3,7 +3,7 @@
 use super::agent_names::under;
 use super::request_headers::RequestHeaders;
 use super::value::clean;
-use crate::quota;
+use crate::keys;
 use http::{HeaderMap, HeaderName, Uri};
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub const MAX_PAYER_KEYS: usize = 1_000;
 pub struct PayerRule {
     /// Who pays.
     pub payer: Payer,
-    /// Digests of keys, as [`crate::quota::keys_of`] returns them; a call matches that carries one of them.
+    /// Digests of keys, as [`crate::keys::keys_of`] returns them; a call matches that carries one of them.
     pub keys: HashSet<String>,
     /// The port that the agent connects to.
     pub port: Option<u16>,
@@ -102,7 +102,7 @@ impl PayerRules {
         let PayerTable { rules, keys } = &self.table;
         let carried = match keys.is_empty() {
             true => Vec::new(),
-            false => quota::known_keys_of(head.headers, head.uri, |key| keys.contains(key)),
+            false => keys::known_keys_of(head.headers, head.uri, |key| keys.contains(key)),
         };
         let rule = rules.iter().find(|rule| rule.matches(head, &carried));
         let sent = self.headers.read(head.headers);
@@ -117,7 +117,7 @@ impl PayerRules {
     pub fn key_hash(&self, head: PayerHead<'_>) -> Option<Box<str>> {
         let record = self
             .record_keys
-            .then(|| quota::own_key(head.headers, head.uri));
+            .then(|| keys::own_key(head.headers, head.uri));
         record.flatten().map(String::into_boxed_str)
     }
 }
@@ -179,7 +179,7 @@ mod tests {
     #[test]
     fn the_first_entry_that_matches_goes_before_headers_and_these_before_the_process() {
         let key = headers(&[("authorization", "Bearer sk-search-0123456789")]);
-        let digest = quota::keys_of(&key, &Uri::from_static("/"));
+        let digest = keys::keys_of(&key, &Uri::from_static("/"));
         let rules = PayerRules {
             table: vec![
                 PayerRule {

@@ -1,0 +1,12 @@
+#![doc = include_str!("../README.md")]
+#![deny(clippy::print_stdout, clippy::print_stderr)] // printing panics where the output is closed
+#![cfg_attr(test, allow(clippy::print_stdout, clippy::print_stderr))]
+
+mod accounting;
+pub mod attribution;
+pub mod cost;
+pub mod keys;
+pub mod quota;
+pub mod sharing;
+
+pub use accounting::Accounting;
