@@ -3,6 +3,7 @@
 #![cfg_attr(test, allow(clippy::print_stdout, clippy::print_stderr))]
 
 mod accounting;
+mod admission;
 pub mod attribution;
 pub mod cost;
 pub mod keys;
@@ -10,3 +11,4 @@ pub mod quota;
 pub mod sharing;
 
 pub use accounting::Accounting;
+pub use admission::{AdmissionRequest, LimitedCall};

@@ -62,7 +62,8 @@ pub use operators::{InvalidToken, check_token};
 pub use problems::{Invalid, Problem};
 pub use reference::{json_schema, reference};
 pub use source::{BUILT_IN, is_values, text};
-pub use tokengauge_meter::settings::{Measure, Workload};
+pub use tokengauge_accounting::attribution::Workload;
+pub use tokengauge_meter::settings::Measure;
 pub use tokengauge_net::endpoint::{Endpoint, Protocol};
 pub use tokengauge_net::tls::{ClientTls, ServerTls};
 pub use tokengauge_proxy::settings::{

@@ -2,14 +2,12 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)] // printing panics where the output is closed
 #![cfg_attr(test, allow(clippy::print_stdout, clippy::print_stderr))]
 
-mod admission;
 mod background;
 mod backlog;
 mod call;
 mod call_state;
 mod clip;
 mod context;
-mod conversations;
 mod counts;
 mod finish;
 mod generation;
@@ -35,20 +33,18 @@ mod timeline;
 mod tool_calls;
 mod verdict;
 mod worker;
-mod workload;
 
 use crate::settings::Measure;
 use arc_swap::ArcSwap;
 use call::Call;
 use context::CallContext;
-use conversations::Conversations;
 use live::Registry;
 use shared::Shared;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use tokengauge_accounting::Accounting;
-use tokengauge_accounting::attribution::HeaderAttribution;
+use tokengauge_accounting::attribution::{Conversations, HeaderAttribution};
 use tokengauge_core::experiment::{AssignedUnit, RequestHead};
 use tokengauge_core::memory::{AdmissionMemory, Memory};
 use tokengauge_core::observer::{CallStart, ObservedCall, Observer};

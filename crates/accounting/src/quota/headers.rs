@@ -33,7 +33,7 @@ const NAMES: [FieldNames; 3] = [
 ];
 
 /// The fields for what is left; of several quotas of one resource, that of which least is left.
-pub fn fields(left: &[Remaining]) -> Vec<(HeaderName, HeaderValue)> {
+pub(crate) fn fields(left: &[Remaining]) -> Vec<(HeaderName, HeaderValue)> {
     let mut fields = Vec::new();
     for names in NAMES {
         let of = left.iter().filter(|one| one.resource == names.resource);

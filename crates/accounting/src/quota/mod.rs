@@ -16,7 +16,7 @@ mod tests;
 mod tokens;
 
 use crate::sharing::Sharing;
-pub use headers::fields as header_fields;
+pub(crate) use headers::fields as header_fields;
 pub use lease::{LeaseAnswer, RateReport, SlotReport};
 pub use shared::{Due, LimitId, LimitReport, Remaining};
 use state::QuotaState;
