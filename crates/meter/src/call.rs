@@ -105,9 +105,10 @@ impl CallObserver for Call {
 
     fn refused(&self) {
         self.with(|context, _| {
-            if let Some(limited) = &context.limited {
-                limited.release_slots();
-            }
+            context
+                .limited
+                .iter()
+                .for_each(|limited| limited.release_slots())
         });
     }
 

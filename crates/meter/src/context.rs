@@ -12,9 +12,7 @@ use parking_lot::{Mutex, MutexGuard};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
-use tokengauge_accounting::attribution::{
-    Attribution, HeaderAttribution, PayerHead, WorkloadAssignment,
-};
+use tokengauge_accounting::attribution::{Attribution, HeaderAttribution, WorkloadAssignment};
 use tokengauge_accounting::{Accounting, AdmissionRequest, LimitedCall};
 use tokengauge_core::call::{Dialect, Operation, OperationClass, RequestFacts};
 use tokengauge_core::experiment::AssignedVariant;
@@ -88,15 +86,9 @@ impl CallContext {
         let measure = shared.measure.load_full();
         let accounting = shared.accounting.load_full();
         let rules = &measure.attribution;
-        let attribution = HeaderAttribution::of_call(start.headers, start.uri, start.port, rules);
-        let head = PayerHead {
-            headers: start.headers,
-            uri: start.uri,
-            port: start.port,
-            route: start.route,
-        };
-        let payer = rules.payers.payer(head);
-        let key_hash = rules.payers.key_hash(head);
+        let attribution = HeaderAttribution::of(start.headers, start.uri, start.port, rules);
+        let payer = rules.payers.payer(start);
+        let key_hash = rules.payers.key_hash(start);
         let assignment = WorkloadAssignment::new(&measure.workloads, start, attribution.as_deref());
         let limited = LimitedCall::new(&accounting, start);
         let limit = copied(start.headers, measure.body_bytes);
@@ -174,13 +166,6 @@ impl CallContext {
             memory: &self.shared.admission_memory,
         };
         limited.admit(&request, body)
-    }
-
-    /// Charges `tokens` more to the quotas.
-    pub(super) fn charge(&self, tokens: u64) {
-        if let Some(limited) = &self.limited {
-            limited.charge(tokens);
-        }
     }
 
     /// Who made the call, as far as it is known yet.

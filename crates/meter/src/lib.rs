@@ -261,6 +261,6 @@ impl Observer for Meter {
     fn unit(&self, unit: AssignedUnit, head: RequestHead<'_>) -> Option<String> {
         let measure = self.shared.measure.load();
         let rules = &measure.attribution;
-        HeaderAttribution::of_call(head.headers, head.uri, head.port, rules)?.unit(unit)
+        HeaderAttribution::of(head.headers, head.uri, head.port, rules)?.unit(unit)
     }
 }

@@ -148,8 +148,8 @@ pub(crate) fn finished_call(
         .reported
         .input
         .or(record.tokens.normalised.input);
-    context.charge(input.unwrap_or(0));
     let limited = context.limited.as_deref();
+    (limited.iter()).for_each(|limited| limited.charge(input.unwrap_or(0)));
     let total = generation.tokens().all();
     let decode = generation.timeline.all;
     let decode = decode.filter(|_| unavailable.is_none() && context.generates);

@@ -10,7 +10,7 @@ use tokengauge_wire::BodyHead;
 /// What is known of a request body.
 pub(super) struct BodyFacts {
     pub(super) facts: Option<RequestFacts>,
-    /// What a name counts as that was not found in it.
+    /// How a name counts that the body does not have.
     pub(super) missing_name: KnownName<'static>,
     /// The models that it names, if that is known.
     pub(super) models: Option<Vec<String>>,

@@ -1,4 +1,4 @@
-//! Admits or refuses a call by what is left of the budgets and quotas.
+//! Admits or refuses a call by the remaining budgets and quotas.
 
 mod body_facts;
 
@@ -38,7 +38,7 @@ pub struct LimitedCall {
     charges: OnceLock<Arc<[Charge]>>,
 }
 
-/// What a call is admitted by, its body apart.
+/// The facts that decide on a call, except its body.
 pub struct AdmissionRequest<'a> {
     /// The limits.
     pub accounting: &'a Accounting,
@@ -87,10 +87,7 @@ impl LimitedCall {
 
     /// Admits or refuses the call by what is known of its body.
     pub fn admit(&self, request: &AdmissionRequest<'_>, body: RequestBody<'_>) -> Admission {
-        let stage = match body {
-            RequestBody::Pending => AdmissionStage::Early,
-            _ => AdmissionStage::Final,
-        };
+        let pending = matches!(body, RequestBody::Pending);
         let mut read = BodyFacts::read(request, &self.body, body);
         let models = self.models(request.path_model, &mut read);
         let rules = request.rules;
@@ -126,7 +123,7 @@ impl LimitedCall {
             unread: read.unread,
         };
         let now = whole_seconds_since_1970(request.started_at);
-        self.check_limits(request.accounting, &caller, stage, now)
+        self.check_limits(request.accounting, &caller, pending, now)
     }
 
     /// All models that the call names, in lower case; `None` if the body may name another one, or
@@ -163,16 +160,15 @@ impl LimitedCall {
         &self,
         accounting: &Accounting,
         caller: &Caller<'_>,
-        stage: AdmissionStage,
+        pending: bool,
         now: u64,
     ) -> Admission {
         let (budgets, quotas) = (&accounting.budgets, &accounting.quotas);
         let depends = budgets.depend_on_body(caller) || quotas.depend_on_body(caller);
-        let by_body = depends && stage == AdmissionStage::Early;
-        let stage = if by_body {
-            stage
-        } else {
-            AdmissionStage::Final
+        let by_body = depends && pending;
+        let stage = match by_body {
+            true => AdmissionStage::Early,
+            false => AdmissionStage::Final,
         };
         let charges = match budgets.admit(caller, stage, now) {
             Ok(charges) => charges,

@@ -63,14 +63,8 @@ const OPEN_WEBUI: &str = "x-openwebui-";
 const ORIGINATOR: &str = "originator";
 
 impl HeaderAttribution {
-    /// The attribution by headers; `None` if there is none.
-    pub fn of(headers: &HeaderMap, rules: &Rules) -> Option<Box<HeaderAttribution>> {
-        let attribution = HeaderAttribution::read(headers, rules);
-        (attribution != HeaderAttribution::default()).then(|| Box::new(attribution))
-    }
-
-    /// The same for a call of `uri` at `port`.
-    pub fn of_call(
+    /// The attribution by the headers of a call of `uri` at `port`; `None` if there is none.
+    pub fn of(
         headers: &HeaderMap,
         uri: &Uri,
         port: Option<u16>,

@@ -30,8 +30,7 @@ pub use agent_names::{AgentNameRule, MAX_AGENT_NAMES};
 pub use conversations::{Conversations, Prefixes};
 pub use headers::HeaderAttribution;
 pub use payers::{
-    MAX_PAYER_KEYS, MAX_PAYERS, PayerHead, PayerHeaders, PayerRule, PayerRules, PayerTable,
-    payer_name,
+    MAX_PAYER_KEYS, MAX_PAYERS, PayerHeaders, PayerRule, PayerRules, PayerTable, payer_name,
 };
 pub use request_facts::request_facts;
 pub(crate) use request_facts::{StrictFacts, strict_facts};

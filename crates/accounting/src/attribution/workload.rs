@@ -161,6 +161,7 @@ fn possible(workload: &Workload, start: &CallStart<'_>, agent: Option<&str>) -> 
 
 #[cfg(test)]
 mod tests {
+    use super::super::rules::Rules;
     use super::*;
     use http::{HeaderMap, Method, Uri};
     use std::time::{Instant, SystemTime};
@@ -180,7 +181,7 @@ mod tests {
         let mut headers = HeaderMap::new();
         headers.insert("x-kind", header.parse().expect("a header value"));
         headers.insert("user-agent", agent.parse().expect("a header value"));
-        let attribution = HeaderAttribution::of(&headers, &crate::attribution::Rules::default());
+        let attribution = HeaderAttribution::of(&headers, &Uri::default(), None, &Rules::default());
         let fallback = "of-the-route".into();
         let start = CallStart {
             received: Instant::now(),

@@ -3,10 +3,8 @@
 use super::labels::{self, UpstreamInfo};
 use super::names::{self, Family};
 use super::registry::{Counter, Registry};
-use tokengauge_accounting::cost::PriceList;
-use tokengauge_accounting::cost::Prices;
-use tokengauge_accounting::cost::budget::Budget;
-use tokengauge_accounting::cost::budget::Budgets;
+use tokengauge_accounting::cost::budget::{Budget, Budgets};
+use tokengauge_accounting::cost::{PriceList, Prices};
 use tokengauge_core::upstream_facts::UpstreamFacts;
 use tokengauge_meter::settings::Measure;
 
