@@ -69,7 +69,7 @@ pub fn command() -> clap::Command {
 /// The version, the commit that it was built from, and the day of the list of prices.
 fn version() -> String {
     let (version, commit) = (env!("CARGO_PKG_VERSION"), COMMIT);
-    let prices = tokengauge_meter::cost::prices_checked_on().unwrap_or("an unknown day");
+    let prices = tokengauge_accounting::cost::prices_checked_on().unwrap_or("an unknown day");
     format!("{version}\ncommit {commit}\nlist of prices of {prices}")
 }
 

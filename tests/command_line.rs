@@ -22,7 +22,7 @@ fn the_version_has_commit_and_the_day_of_the_prices() {
     assert_eq!((lines[0], lines.len()), (name, 3), "{long}");
     assert!(lines[1].starts_with("commit "), "{long}");
     let table: toml::Table =
-        toml::from_str(include_str!("../crates/meter/src/cost/prices.toml")).expect("TOML");
+        toml::from_str(include_str!("../crates/accounting/src/cost/prices.toml")).expect("TOML");
     let checked = table["checked"].as_str().expect("a day");
     assert_eq!(lines[2], format!("list of prices of {checked}"));
     assert_eq!(said(&["-V"]), format!("{name}\n"));

@@ -1,8 +1,8 @@
 //! Bad configurations name the line and the key; good ones are what they say.
 
 use std::time::Duration;
+use tokengauge_accounting::cost::Prices;
 use tokengauge_config::{Config, Invalid, Problem};
-use tokengauge_meter::cost::Prices;
 
 const GOOD: &str = r#"
 [[upstream]]
@@ -340,7 +340,7 @@ fn gpus_have_a_price_and_a_number() {
 
 #[test]
 fn a_budget_has_defaults_and_says_what_is_wrong_with_it() {
-    use tokengauge_meter::cost::budget::{BudgetScope, Period};
+    use tokengauge_accounting::cost::budget::{BudgetScope, Period};
     let budget = |rest: &str| format!("{GOOD}\n[[budget]]\nname = \"b\"\n{rest}\n");
     let read = |rest: &str| {
         let mut config = Config::parse(&budget(rest), "test.toml").expect("valid");

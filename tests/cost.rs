@@ -3,10 +3,10 @@
 use crate::objectives::config;
 use std::sync::Arc;
 use std::time::Instant;
+use tokengauge_accounting::cost::Prices;
 use tokengauge_core::call::{CallRecord, CostSource, Source};
 use tokengauge_core::observer::End;
 use tokengauge_meter::Subscriber;
-use tokengauge_meter::cost::Prices;
 use tokengauge_telemetry::export::prometheus::Prometheus;
 use tokengauge_telemetry::export::text::Format;
 use tokengauge_test_support::meter::{Bench, DONE, finish, header_map, thoughts, words};

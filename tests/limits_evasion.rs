@@ -831,7 +831,7 @@ async fn made_up_names_beyond_those_that_are_remembered_share_one() {
             "GET /free/v1/models HTTP/1.1\r\nhost: h\r\nx-tokengauge-session: s-{number}\r\n\r\n"
         )
     };
-    for first in (0..tokengauge_meter::quota::MAX_NAMES).step_by(100) {
+    for first in (0..tokengauge_accounting::quota::MAX_NAMES).step_by(100) {
         let many: String = (first..first + 100).map(request).collect();
         agent.write(many).await;
         for _ in 0..100 {

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
+use tokengauge_accounting::Accounting;
 use tokengauge_config::{Config, Measure};
 use tokengauge_core::observer::{End, ObservedCall};
-use tokengauge_meter::{Accounting, Subscriber};
+use tokengauge_meter::Subscriber;
 use tokengauge_slo::{Slos, Status};
 use tokengauge_test_support::meter::{Bench, DONE, finish, words};
 

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::Output;
 use std::time::{Duration, UNIX_EPOCH};
-use tokengauge_meter::attribution::pseudonym;
+use tokengauge_accounting::attribution::pseudonym;
 use tokengauge_test_support::records::Records;
 use tokio::process::Command;
 

@@ -1,10 +1,10 @@
 //! Sessions of agents that name none, guessed by what their calls begin with.
 
 use serde_json::{Value, json};
+use tokengauge_accounting::attribution::Rules;
 use tokengauge_config::{Config, Measure};
 use tokengauge_core::call::{CallRecord, SessionGuess};
 use tokengauge_core::observer::End;
-use tokengauge_meter::attribution::Rules;
 use tokengauge_test_support::meter::{Bench, DONE, finish, words};
 
 fn bench(guess_sessions: bool) -> Bench {

@@ -12,6 +12,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     (
         "admin",
         &[
+            "accounting",
             "config",
             "core",
             "drift",
@@ -34,6 +35,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     (
         "config",
         &[
+            "accounting",
             "core",
             "drift",
             "experiments",
@@ -65,6 +67,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     (
         "process",
         &[
+            "accounting",
             "admin",
             "config",
             "core",
@@ -87,24 +90,41 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("net", &[]),
     ("proxy", &["core", "net"]),
     ("slo", &["cause", "core", "files", "meter"]),
-    ("sink", &["core", "meter", "net", "store"]),
+    ("sink", &["core", "net", "store"]),
     ("stats", &[]),
     ("experiments", &["stats", "store"]),
-    ("quota-store", &["core", "meter", "net"]),
+    ("quota-store", &["accounting", "core", "net"]),
     ("sessions", &["core", "store"]),
     ("store", &["core", "files", "meter", "stats"]),
     (
         "telemetry",
-        &["core", "files", "meter", "net", "proxy", "slo"],
+        &[
+            "accounting",
+            "core",
+            "files",
+            "meter",
+            "net",
+            "proxy",
+            "slo",
+        ],
     ),
-    ("meter", &["core", "files", "tokenizer", "wire"]),
+    ("accounting", &["core", "files", "wire"]),
+    ("meter", &["accounting", "core", "tokenizer", "wire"]),
     (
         "bench",
         &["core", "meter", "net", "stats", "store", "tokenizer"],
     ),
     (
         "test-support",
-        &["core", "meter", "proxy", "sim", "telemetry", "wire"],
+        &[
+            "accounting",
+            "core",
+            "meter",
+            "proxy",
+            "sim",
+            "telemetry",
+            "wire",
+        ],
     ),
 ];
 

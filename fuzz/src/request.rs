@@ -2,22 +2,23 @@
 //! bounded and clean.
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
+use tokengauge_accounting::attribution::{Attribution, HeaderAttribution, Rules};
 use tokengauge_core::trace::TraceContext;
-use tokengauge_meter::attribution::{Attribution, HeaderAttribution, Rules};
 use tokengauge_wire::{detect, error_body, request_facts, request_texts};
 
 pub fn run(input: &[u8]) {
     let mut parts = input.splitn(3, |byte| *byte == 0);
     let (target, head, body) = (parts.next(), parts.next(), parts.next());
     let uri = target.and_then(|target| Uri::try_from(target).ok());
-    let detected = detect(&Method::POST, &uri.unwrap_or_default());
+    let uri = uri.unwrap_or_default();
+    let detected = detect(&Method::POST, &uri);
     let headers = headers(head.unwrap_or_default());
     if let Some(trace) = TraceContext::of_headers(&headers) {
         assert_eq!(trace.trace().len(), 32);
         assert_eq!(TraceContext::parse(&trace.to_string()), Some(trace));
     }
     let rules = Rules::default();
-    let heard = HeaderAttribution::of(&headers, &rules);
+    let heard = HeaderAttribution::of(&headers, &uri, None, &rules);
     let body = body.unwrap_or_default();
     let facts = request_facts(detected.dialect, body);
     let refused = error_body(

@@ -2,8 +2,8 @@
 
 use super::*;
 use clap::builder::PossibleValue;
+use tokengauge_accounting::cost::budget::Period;
 use tokengauge_core::dimension::{DIMENSIONS, Dimension};
-use tokengauge_meter::cost::budget::Period;
 
 /// How an export is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]

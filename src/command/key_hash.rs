@@ -29,7 +29,10 @@ pub(super) fn key_hash() -> Result<(), Error> {
                 "line {at} of standard input {reason}"
             )));
         }
-        output::print(&format!("{}\n", tokengauge_meter::quota::digest_of(key)))?;
+        output::print(&format!(
+            "{}\n",
+            tokengauge_accounting::keys::digest_of(key)
+        ))?;
         found = true;
     }
     match found {

@@ -4,7 +4,9 @@ use super::file;
 use super::problems::{Problems, check_label};
 use super::spanned::Spanned;
 use http::HeaderName;
-use tokengauge_meter::attribution::{AgentNameRule, NameSources, PayerRules, Rules, check_key};
+use tokengauge_accounting::attribution::{
+    AgentNameRule, NameSources, PayerRules, Rules, check_key,
+};
 use tokengauge_wire::JsonPath;
 
 /// Headers that hold secrets, which are recorded in no form.

@@ -8,9 +8,9 @@ use super::problems::{Problems, check_label};
 use super::spanned::Spanned;
 use super::*;
 use std::collections::{HashMap, HashSet};
+use tokengauge_accounting::cost::budget::Period;
+use tokengauge_accounting::cost::{GpuPrice, Price, Tariff};
 use tokengauge_core::caller::{Mode, OnUnreadable};
-use tokengauge_meter::cost::budget::Period;
-use tokengauge_meter::cost::{GpuPrice, Price, Tariff};
 
 /// The shortest period of a budget; a shorter one would be a rate.
 const SHORTEST_PERIOD: Duration = Duration::from_secs(60);

@@ -33,8 +33,8 @@ use serde::Deserialize;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
-use tokengauge_meter::cost::budget::MAX_BUDGETS;
-use tokengauge_meter::quota::MAX_QUOTAS;
+use tokengauge_accounting::cost::budget::MAX_BUDGETS;
+use tokengauge_accounting::quota::MAX_QUOTAS;
 
 /// The most entries: each is evaluated every few minutes.
 const MAX_DRIFTS: usize = 16;

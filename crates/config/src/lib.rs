@@ -44,10 +44,10 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
+use tokengauge_accounting::cost::PriceList;
+use tokengauge_accounting::cost::budget::Budget;
+use tokengauge_accounting::quota::Quota;
 use tokengauge_core::upstream_facts::UpstreamFacts;
-use tokengauge_meter::cost::PriceList;
-use tokengauge_meter::cost::budget::Budget;
-use tokengauge_meter::quota::Quota;
 use tokengauge_proxy::settings::{
     DEFAULT_EJECT_FOR, DEFAULT_IDLE_FOR, DEFAULT_MAX_IDLE, Settings, default_upgrades,
 };
@@ -62,7 +62,8 @@ pub use operators::{InvalidToken, check_token};
 pub use problems::{Invalid, Problem};
 pub use reference::{json_schema, reference};
 pub use source::{BUILT_IN, is_values, text};
-pub use tokengauge_meter::settings::{Measure, Workload};
+pub use tokengauge_accounting::attribution::Workload;
+pub use tokengauge_meter::settings::Measure;
 pub use tokengauge_net::endpoint::{Endpoint, Protocol};
 pub use tokengauge_net::tls::{ClientTls, ServerTls};
 pub use tokengauge_proxy::settings::{
@@ -96,12 +97,12 @@ pub struct Config {
     pub slos: Vec<Arc<Objective>>,
     /// The receivers of alerts.
     pub receivers: Vec<Receiver>,
-    /// The budgets; at most [`MAX_BUDGETS`](tokengauge_meter::cost::budget::MAX_BUDGETS).
+    /// The budgets; at most [`MAX_BUDGETS`](tokengauge_accounting::cost::budget::MAX_BUDGETS).
     pub budgets: Vec<Budget>,
     /// The prices of tokens and GPUs.
     pub prices: PriceList,
     /// The quotas on requests, tokens and concurrency; at most
-    /// [`MAX_QUOTAS`](tokengauge_meter::quota::MAX_QUOTAS).
+    /// [`MAX_QUOTAS`](tokengauge_accounting::quota::MAX_QUOTAS).
     pub quotas: Vec<Quota>,
     /// Where quotas, budgets and alerts are shared with other processes, if they are.
     pub quota_store: Option<tokengauge_quota_store::Settings>,

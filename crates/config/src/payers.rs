@@ -6,8 +6,10 @@ use super::objectives::check_route;
 use super::problems::{Problems, check_label};
 use super::spanned::Spanned;
 use super::*;
+use tokengauge_accounting::attribution::{
+    PayerHeaders, PayerRule, PayerRules, check_key, payer_name,
+};
 use tokengauge_core::payer::Payer;
-use tokengauge_meter::attribution::{PayerHeaders, PayerRule, PayerRules, check_key, payer_name};
 
 /// `own_use` needs keys in records. `ports` are those that are listened on, where that is written.
 pub(super) fn rules(

@@ -8,7 +8,7 @@ use super::file::QUOTA_STORE_TIMEOUT;
 use super::problems::Problems;
 use super::spanned::Spanned;
 use std::num::NonZeroU32;
-use tokengauge_meter::sharing::SharingSettings;
+use tokengauge_accounting::sharing::SharingSettings;
 use tokengauge_quota_store::{Password, Settings};
 
 /// The most characters of a prefix, which is in every key.
@@ -65,8 +65,8 @@ fn check_prefix(prefix: &Spanned<String>, problems: &mut Problems<'_>) {
 mod tests {
     use super::super::Config;
     use super::*;
+    use tokengauge_accounting::sharing::OnError;
     use tokengauge_core::caller::Mode;
-    use tokengauge_meter::sharing::OnError;
 
     const REST: &str =
         "\n[[upstream]]\nname = \"u\"\nurl = \"http://h\"\n[[route]]\nupstream = \"u\"";

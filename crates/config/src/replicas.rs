@@ -1,8 +1,8 @@
 //! Settings that each process counts for itself, so that several replicas allow more.
 
 use super::Config;
+use tokengauge_accounting::sharing::OnError;
 use tokengauge_core::caller::Mode;
-use tokengauge_meter::sharing::OnError;
 
 /// The note about rates.
 const THROUGH: &str = "counted by each replica for itself; N replicas let N times as much through";

@@ -12,6 +12,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use parking_lot::{Mutex, MutexGuard};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tokengauge_accounting::LimitedCall;
 use tokengauge_core::memory::{AdmissionBuffers, Buffer};
 use tokengauge_core::observer::{
     Admission, CallObserver, CallPolicy, End, ErrorReply, Failure, Filter, Frame, Phase,
@@ -103,7 +104,12 @@ impl CallObserver for Call {
     }
 
     fn refused(&self) {
-        self.with(|context, _| context.release_quota_slots());
+        self.with(|context, _| {
+            context
+                .limited
+                .iter()
+                .for_each(|limited| limited.release_slots())
+        });
     }
 
     fn unsent_frame(&self, bytes: &Bytes) {
@@ -237,7 +243,11 @@ impl CallPolicy for Call {
     }
 
     fn limit_headers(&self) -> Vec<(HeaderName, HeaderValue)> {
-        guarded(|| self.context.limit_headers()).unwrap_or_default()
+        let context = &self.context;
+        let fields = |limited: &LimitedCall| limited.header_fields(&context.accounting.quotas);
+        guarded(|| context.limited.as_deref().map(fields))
+            .flatten()
+            .unwrap_or_default()
     }
 
     fn upstream_trace(&self) -> Option<UpstreamTrace> {

@@ -1,29 +1,26 @@
 //! What is known of a call from its request head on.
 
-use super::accounting::Accounting;
 use super::nesting::ProxyHop;
 use super::operation;
 use super::request::Request;
 use super::route_stats::RouteStats;
 use super::shared::Shared;
 use super::worker::Executor;
-use super::workload::Assignment;
-use crate::attribution::{Attribution, HeaderAttribution, PayerHead};
-use crate::quota::{self, Permit};
 use crate::settings::Measure;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
+use http::{HeaderMap, Method, header};
 use parking_lot::{Mutex, MutexGuard};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
+use tokengauge_accounting::attribution::{Attribution, HeaderAttribution, WorkloadAssignment};
+use tokengauge_accounting::{Accounting, AdmissionRequest, LimitedCall};
 use tokengauge_core::call::{Dialect, Operation, OperationClass, RequestFacts};
-use tokengauge_core::caller::Charge;
 use tokengauge_core::experiment::AssignedVariant;
-use tokengauge_core::observer::{CallStart, UnmeasuredFrames};
+use tokengauge_core::observer::{Admission, CallStart, RequestBody, UnmeasuredFrames};
 use tokengauge_core::payer::Payer;
 use tokengauge_core::time::duration_since_1970;
 use tokengauge_core::trace::{self, CallTrace, PropagatedTrace, TraceContext};
-use tokengauge_wire::{self as wire, BodyHead, HeadModels};
+use tokengauge_wire as wire;
 use uuid::{NoContext, Timestamp, Uuid};
 
 /// What is known of a call from its request head on.
@@ -34,7 +31,7 @@ pub(crate) struct CallContext {
     /// The prices, budgets and quotas that apply to it.
     pub(crate) accounting: Arc<Accounting>,
     pub(crate) route_stats: Arc<RouteStats>,
-    pub(super) assignment: Assignment,
+    pub(super) assignment: WorkloadAssignment,
     pub(crate) id: Uuid,
     pub(crate) received: Instant,
     /// Frames that wait to be measured.
@@ -62,8 +59,8 @@ pub(crate) struct CallContext {
     variant: Option<Box<AssignedVariant>>,
     /// Identifies the agent, if sessions are guessed by conversation.
     conversation: Option<u64>,
-    /// What quotas and budgets know of the call, if there are any.
-    pub(super) limited: Option<Box<LimitContext>>,
+    /// What the call holds of budgets and quotas, if there are any.
+    pub(super) limited: Option<Box<LimitedCall>>,
     /// Whether it asks for a WebSocket.
     pub(super) is_socket: bool,
     /// The session of a connection with several answers, if the agent names none.
@@ -75,37 +72,6 @@ pub(crate) struct CallContext {
     pub(crate) trace_state: Option<Box<str>>,
     /// Locked by the worker while it reads: others must use `try_lock`.
     pub(crate) request: Mutex<Request>,
-}
-
-/// What quotas and budgets know of a call.
-pub(super) struct LimitContext {
-    /// Digests of the provider's keys.
-    pub(super) keys: Vec<String>,
-    /// The encoding and media type of the body.
-    pub(super) body: BodyHead,
-    /// The models that the head names.
-    pub(super) models: HeadModels,
-    /// What the call holds of the quotas.
-    pub(super) permit: OnceLock<Permit>,
-    /// The names under which it counts for budgets that block.
-    pub(super) charges: OnceLock<Arc<[Charge]>>,
-}
-
-impl LimitContext {
-    fn new(accounting: &Accounting, start: &CallStart<'_>) -> Option<Box<LimitContext>> {
-        if accounting.admits_all() {
-            return None;
-        }
-        let asks = accounting.quotas.need_keys();
-        let keys = asks.then(|| quota::keys_of(start.headers, start.uri));
-        Some(Box::new(LimitContext {
-            keys: keys.unwrap_or_default(),
-            body: BodyHead::of(start.headers, wire::reads_forms_as_json(start.uri)),
-            models: HeadModels::of(start.method, start.uri, start.headers),
-            permit: OnceLock::new(),
-            charges: OnceLock::new(),
-        }))
-    }
 }
 
 impl CallContext {
@@ -120,17 +86,11 @@ impl CallContext {
         let measure = shared.measure.load_full();
         let accounting = shared.accounting.load_full();
         let rules = &measure.attribution;
-        let attribution = HeaderAttribution::of_call(start.headers, start.uri, start.port, rules);
-        let head = PayerHead {
-            headers: start.headers,
-            uri: start.uri,
-            port: start.port,
-            route: start.route,
-        };
-        let payer = rules.payers.payer(head);
-        let key_hash = rules.payers.key_hash(head);
-        let assignment = Assignment::new(&measure.workloads, start, attribution.as_deref());
-        let limited = LimitContext::new(&accounting, start);
+        let attribution = HeaderAttribution::of(start.headers, start.uri, start.port, rules);
+        let payer = rules.payers.payer(start);
+        let key_hash = rules.payers.key_hash(start);
+        let assignment = WorkloadAssignment::new(&measure.workloads, start, attribution.as_deref());
+        let limited = LimitedCall::new(&accounting, start);
         let limit = copied(start.headers, measure.body_bytes);
         let encoding = wire::content_encoding(start.headers);
         let request = Request::new(dialect, &shared.memory, limit);
@@ -185,44 +145,27 @@ impl CallContext {
         }
     }
 
-    /// Charges `tokens` more to the quotas.
-    pub(super) fn charge(&self, tokens: u64) {
-        let permit = self
-            .limited
-            .as_ref()
-            .and_then(|limited| limited.permit.get());
-        if let Some(permit) = permit {
-            permit.charge(tokens);
-        }
-    }
-
-    /// What is left of the quotas that the call counts for, as header fields.
-    pub(super) fn limit_headers(&self) -> Vec<(HeaderName, HeaderValue)> {
-        let limited = self.limited.as_ref();
-        let permit = limited.and_then(|limited| limited.permit.get());
-        permit.map_or(Vec::new(), |permit| {
-            quota::header_fields(&permit.remaining(&self.accounting.quotas))
-        })
-    }
-
-    /// Releases the call's slots of quotas on concurrent calls.
-    pub(super) fn release_quota_slots(&self) {
-        let limited = self.limited.as_ref();
-        if let Some(permit) = limited.and_then(|limited| limited.permit.get()) {
-            permit.release_slots();
-        }
-    }
-
-    /// Whether the next call may be let through or refused by what this one used.
-    pub(super) fn is_limited(&self) -> bool {
-        self.limited.is_some()
-    }
-
-    /// The names under which the call counts for budgets that block.
-    pub(super) fn charges(&self) -> Arc<[Charge]> {
-        let limited = self.limited.as_ref();
-        let charges = limited.and_then(|limited| limited.charges.get());
-        charges.cloned().unwrap_or_default()
+    /// Admits or refuses the call by what is known of its body.
+    pub(super) fn admit(&self, body: RequestBody<'_>) -> Admission {
+        let Some(limited) = &self.limited else {
+            return Admission::Granted;
+        };
+        let request = AdmissionRequest {
+            accounting: &self.accounting,
+            rules: &self.measure.attribution,
+            attribution: self.attribution.as_deref(),
+            payer: &self.payer,
+            workloads: &self.measure.workloads,
+            assignment: &self.assignment,
+            route: &self.route_stats.route,
+            upstream: &self.route_stats.upstream,
+            dialect: self.dialect,
+            path_model: self.path_model.as_deref(),
+            started_at: self.started_at,
+            body_bytes: self.measure.body_bytes,
+            memory: &self.shared.admission_memory,
+        };
+        limited.admit(&request, body)
     }
 
     /// Who made the call, as far as it is known yet.

@@ -46,7 +46,7 @@ pub(crate) fn end(context: &Arc<CallContext>, ended: RunningCall, at: Instant, e
     let owned = Arc::clone(context);
     let job = move |executor| finish_deferred(&owned, state, at, &end, executor);
     let worker = &context.shared.worker;
-    let queued = match context.is_limited() {
+    let queued = match context.limited.is_some() {
         true => worker.queue_urgent(Box::new(job)),
         false => worker.queue(Box::new(job)),
     };

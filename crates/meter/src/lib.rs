@@ -2,17 +2,12 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)] // printing panics where the output is closed
 #![cfg_attr(test, allow(clippy::print_stdout, clippy::print_stderr))]
 
-mod accounting;
-mod admission;
-pub mod attribution;
 mod background;
 mod backlog;
 mod call;
 mod call_state;
 mod clip;
 mod context;
-mod conversations;
-pub mod cost;
 mod counts;
 mod finish;
 mod generation;
@@ -23,7 +18,6 @@ mod live_generation;
 mod model_names;
 mod nesting;
 mod operation;
-pub mod quota;
 mod reading;
 mod realtime_turns;
 mod recent;
@@ -33,34 +27,30 @@ mod route_stats;
 mod script;
 pub mod settings;
 mod shared;
-pub mod sharing;
-mod split;
 mod subscriber;
 mod think;
 mod timeline;
 mod tool_calls;
 mod verdict;
 mod worker;
-mod workload;
 
 use crate::settings::Measure;
 use arc_swap::ArcSwap;
-use attribution::HeaderAttribution;
 use call::Call;
 use context::CallContext;
-use conversations::Conversations;
 use live::Registry;
 use shared::Shared;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
+use tokengauge_accounting::Accounting;
+use tokengauge_accounting::attribution::Conversations;
 use tokengauge_core::experiment::{RequestHead, SplitBy};
 use tokengauge_core::memory::{AdmissionMemory, Memory};
 use tokengauge_core::observer::{CallStart, ObservedCall, Observer};
 use tokengauge_core::throughput::{RateKey, Rates, Throughput, ThroughputTick};
 use tokengauge_core::trace::Tracer;
 
-pub use accounting::Accounting;
 pub use live::{Progress, StreamNow, TokensNow};
 pub use recent::RecentCalls;
 pub use tokengauge_core::finished::{CallTimestamps, FinishedCall, RequestParameters};
@@ -269,14 +259,7 @@ impl Observer for Meter {
     }
 
     fn split_position(&self, by: SplitBy, salt: &str, head: RequestHead<'_>) -> Option<f64> {
-        let unit = match by {
-            SplitBy::Unit(unit) => {
-                let measure = self.shared.measure.load();
-                let rules = &measure.attribution;
-                HeaderAttribution::of_call(head.headers, head.uri, head.port, rules)?.unit(unit)?
-            }
-            SplitBy::Block(length) => split::block(length, head.read_at),
-        };
-        Some(split::position(salt, &unit))
+        let measure = self.shared.measure.load();
+        tokengauge_accounting::split_position(by, salt, head, &measure.attribution)
     }
 }

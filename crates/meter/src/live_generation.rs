@@ -217,7 +217,7 @@ impl LiveGeneration {
         let mut settled = self.generation.counts.settled();
         let new = settled.all().saturating_sub(u64::from(self.charged));
         self.charged = u32::try_from(settled.all()).unwrap_or(u32::MAX);
-        context.charge(new);
+        (context.limited.iter()).for_each(|limited| limited.charge(new));
         if self.is_labelled() {
             let observers = match &mut self.observers {
                 Some(observers) => observers,

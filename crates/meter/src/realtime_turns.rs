@@ -9,12 +9,13 @@ use super::context::{CallContext, id};
 use super::live::Registry;
 use super::live_generation::LiveGeneration;
 use super::record::{self, RecordInput};
-use super::request;
+use super::request::Request;
 use http::{HeaderMap, header};
 use serde::Deserialize;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
+use tokengauge_accounting::attribution::request_facts;
 use tokengauge_core::call::{Bytes, Dialect, Event, OperationClass, Outcome, RequestFacts};
 use tokengauge_core::observer::{End, Frame, Side};
 use tokengauge_core::trace::CallTrace;
@@ -53,7 +54,7 @@ pub(crate) struct RealtimeTurns {
 /// A request for an answer.
 struct PendingAnswer {
     at: Instant,
-    request: Option<Box<request::Request>>,
+    request: Option<Box<Request>>,
     /// Whether it is certain to be answered, if only by an error.
     is_certain: bool,
     /// Whether it only prepares a later request and nothing is generated for it.
@@ -180,9 +181,9 @@ impl RealtimeTurns {
     }
 
     /// The request of a message that asks for an answer.
-    fn request(&self, context: &CallContext, message: &[u8]) -> Option<request::Request> {
+    fn request(&self, context: &CallContext, message: &[u8]) -> Option<Request> {
         let rules = &context.measure.attribution;
-        let facts = request::facts(self.dialect, rules, message)?;
+        let facts = request_facts(self.dialect, rules, message)?;
         // Vertex names a model by its full resource name.
         let short = |name: String| match name.rsplit_once('/') {
             Some((_, short)) if self.dialect == Dialect::GeminiLive => short.to_owned(),

@@ -6,11 +6,12 @@ use super::generation::Generation;
 use super::hidden;
 use super::verdict::{self, Facts};
 use super::{CallTimestamps, FinishedCall, RequestParameters};
-use crate::attribution::Attribution;
-use crate::cost::{DirectCosts, Prices};
 use http::Method;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
+use tokengauge_accounting::LimitedCall;
+use tokengauge_accounting::attribution::Attribution;
+use tokengauge_accounting::cost::{DirectCosts, Prices};
 use tokengauge_core::call::{
     CallRecord, CostSource, Dialect, Normalised, Operation, OperationClass, Outcome, Seconds,
     Source, Tokens, Tps, TpsUnavailable, UNTERMINATED, Usage, seconds, seconds_between,
@@ -147,7 +148,8 @@ pub(crate) fn finished_call(
         .reported
         .input
         .or(record.tokens.normalised.input);
-    context.charge(input.unwrap_or(0));
+    let limited = context.limited.as_deref();
+    (limited.iter()).for_each(|limited| limited.charge(input.unwrap_or(0)));
     let total = generation.tokens().all();
     let decode = generation.timeline.all;
     let decode = decode.filter(|_| unavailable.is_none() && context.generates);
@@ -160,7 +162,7 @@ pub(crate) fn finished_call(
     FinishedCall {
         guessed_session,
         nested: context.hop.as_ref().is_some_and(|hop| hop.nested),
-        charges: context.charges(),
+        charges: limited.map(LimitedCall::charges).unwrap_or_default(),
         ended: closing.ended,
         timestamps: timestamps(&closing, state),
         id: closing.id,

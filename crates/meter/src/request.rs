@@ -1,13 +1,11 @@
 //! The request of a call: a bounded copy of its body, read once for its facts and kept until
 //! the provider reports the input tokens, else counted.
 
-use super::conversations::Conversations;
-use crate::attribution::Rules;
 use std::sync::Arc;
+use tokengauge_accounting::attribution::{Conversations, Rules, request_facts};
 use tokengauge_core::background::yield_now;
-use tokengauge_core::call::{BodyNames, Dialect, GenerationSettings, RequestFacts};
+use tokengauge_core::call::{Dialect, GenerationSettings, RequestFacts};
 use tokengauge_core::memory::{Buffer, Memory, Share};
-use tokengauge_core::observer::UnreadableBody;
 use tokengauge_tokenizer as tokens;
 use tokengauge_wire as wire;
 
@@ -135,7 +133,7 @@ impl Request {
             return decodes;
         };
         let _scratch = scratch(copy);
-        self.facts = facts(self.dialect, rules, copy.as_slice()).map(Box::new);
+        self.facts = request_facts(self.dialect, rules, copy.as_slice()).map(Box::new);
         let body = Some(copy.as_slice()).filter(|_| self.traced);
         self.settings = body.and_then(wire::generation_settings).map(Box::new);
         decodes
@@ -232,76 +230,6 @@ fn count_yielding(text: &str) -> u64 {
         }
     }
     counter.finish()
-}
-
-/// The facts of a whole body.
-pub(crate) fn facts(dialect: Dialect, rules: &Rules, body: &[u8]) -> Option<RequestFacts> {
-    let mut facts = wire::request_facts(dialect, body)?;
-    facts.configured = configured(rules, body);
-    Some(facts)
-}
-
-/// The facts of a body that a limit depends on.
-pub(crate) struct StrictFacts {
-    pub(crate) facts: RequestFacts,
-    /// All models that it names.
-    pub(crate) models: Vec<String>,
-    /// Why its models cannot be known from it.
-    pub(crate) unread: Option<UnreadableBody>,
-}
-
-/// The facts of a body that a limit depends on.
-///
-/// # Errors
-/// Why it cannot be read: upstreams could read it differently.
-pub(crate) fn strict_facts(
-    dialect: Dialect,
-    rules: &Rules,
-    body: &[u8],
-) -> Result<StrictFacts, UnreadableBody> {
-    let kinds = [&rules.session, &rules.agent, &rules.user];
-    let paths = kinds.iter().flat_map(|kind| &kind.paths);
-    let configured: Vec<_> = paths.map(|path| path.first()).collect();
-    let differences = wire::differences(body, &configured)?;
-    let unread = match differences.model {
-        true => UnreadableBody::SeveralModels,
-        false => UnreadableBody::Malformed,
-    };
-    let facts = facts(dialect, rules, body).ok_or(unread)?;
-    let mut models: Vec<_> = facts.model.iter().cloned().collect();
-    models.extend(differences.names);
-    let takes_one =
-        wire::DIALECTS.registration(dialect).needs_model && !differences.modelless.of(dialect);
-    let nameless = models.is_empty() && takes_one;
-    let unread = if differences.model {
-        Some(UnreadableBody::SeveralModels)
-    } else {
-        nameless.then_some(UnreadableBody::NoModel)
-    };
-    Ok(StrictFacts {
-        facts,
-        models,
-        unread,
-    })
-}
-
-/// The values at the configured paths; the first of each kind that is present.
-fn configured(rules: &Rules, body: &[u8]) -> Option<Box<BodyNames>> {
-    let kinds = [&rules.session, &rules.agent, &rules.user];
-    let paths: Vec<_> = kinds.iter().flat_map(|kind| &kind.paths).collect();
-    if paths.is_empty() {
-        return None;
-    }
-    let mut found = wire::pick(&paths, body).into_iter();
-    let [session, agent, user] = kinds.map(|kind| {
-        let of_kind: Vec<_> = found.by_ref().take(kind.paths.len()).collect();
-        of_kind.into_iter().flatten().next()
-    });
-    Some(Box::new(BodyNames {
-        session,
-        agent,
-        user,
-    }))
 }
 
 #[cfg(test)]

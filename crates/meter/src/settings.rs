@@ -1,12 +1,10 @@
 //! How calls are measured, as the configuration says.
 
-use crate::attribution::Rules;
-use http::{HeaderName, HeaderValue};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
+use tokengauge_accounting::attribution::{Rules, Workload};
 use tokengauge_core::memory::DEFAULT_BYTES;
-use tokengauge_core::pattern::Pattern;
 use tokengauge_core::upstream_facts::UpstreamFacts;
 
 /// How calls are measured.
@@ -51,24 +49,6 @@ pub enum ThinkTags {
     Opened,
     /// Nothing: it is part of the answer.
     Answer,
-}
-
-/// Calls that belong together. The first that matches names a call's workload; a route's
-/// own `workload` is for calls that none matches.
-#[derive(Clone, Debug)]
-pub struct Workload {
-    /// Its name in records and labels.
-    pub name: Arc<str>,
-    /// The route.
-    pub route: Option<Arc<str>>,
-    /// The model asked for.
-    pub model: Option<Pattern>,
-    /// The agent, by its own name.
-    pub agent: Option<Pattern>,
-    /// Headers that must be present with exactly these values.
-    pub headers: Vec<(HeaderName, HeaderValue)>,
-    /// Its own stall threshold.
-    pub stall_threshold: Option<Duration>,
 }
 
 impl Default for Measure {

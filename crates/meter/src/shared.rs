@@ -1,8 +1,6 @@
 //! What all calls share.
 
-use super::accounting::Accounting;
 use super::background::BackgroundResponses;
-use super::conversations::Conversations;
 use super::model_names::ModelNames;
 use super::nesting::OpenSpans;
 use super::route_stats::AllRouteStats;
@@ -14,6 +12,8 @@ use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use tokengauge_accounting::Accounting;
+use tokengauge_accounting::attribution::Conversations;
 use tokengauge_core::call::Dialect;
 use tokengauge_core::memory::{AdmissionMemory, Memory};
 use tokengauge_core::throughput::Throughput;

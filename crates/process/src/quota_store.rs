@@ -4,9 +4,10 @@ use crate::Error;
 use std::io;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant, SystemTime};
+use tokengauge_accounting::Accounting;
+use tokengauge_accounting::sharing::Sharing;
 use tokengauge_config::Config;
-use tokengauge_meter::sharing::Sharing;
-use tokengauge_meter::{Accounting, Meter};
+use tokengauge_meter::Meter;
 use tokengauge_quota_store::QuotaStore;
 
 /// The quota store, where one is configured.

@@ -7,11 +7,11 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
+use tokengauge_accounting::Accounting;
+use tokengauge_accounting::cost::budget::Store;
 use tokengauge_config::Config;
 use tokengauge_core::log_interval::LogInterval;
 use tokengauge_core::time::whole_seconds_since_1970;
-use tokengauge_meter::Accounting;
-use tokengauge_meter::cost::budget::Store;
 
 /// How often it is saved if it has changed: within a second of the call, with the time that the disk takes.
 const KEEP_EVERY: Duration = Duration::from_millis(500);

@@ -3,8 +3,8 @@
 //! a name and hashing it.
 
 use sha2::{Digest, Sha256};
-use tokengauge_meter::cost::budget::SpendingId;
-use tokengauge_meter::quota::LimitId;
+use tokengauge_accounting::cost::budget::SpendingId;
+use tokengauge_accounting::quota::LimitId;
 
 /// The key of a limit.
 pub(crate) fn limit(prefix: &str, id: &LimitId) -> String {
@@ -46,7 +46,7 @@ fn digest(parts: &[&str]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tokengauge_meter::quota::Resource;
+    use tokengauge_accounting::quota::Resource;
 
     #[test]
     fn a_key_names_the_limit_and_hides_whose_it_is() {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
-use tokengauge_meter::sharing::SharingSettings;
+use tokengauge_accounting::sharing::SharingSettings;
 use tokengauge_net::tls::ClientTls;
 
 /// The port of a URL without one.

@@ -10,12 +10,12 @@ use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
+use tokengauge_accounting::Accounting;
+use tokengauge_accounting::cost::budget::{SpendingId, SpendingReport};
+use tokengauge_accounting::quota::{Due, LeaseAnswer, LimitId, LimitReport};
+use tokengauge_accounting::sharing::Sharing;
 use tokengauge_core::background::{self, BackgroundWork};
 use tokengauge_core::time::whole_seconds_since_1970;
-use tokengauge_meter::Accounting;
-use tokengauge_meter::cost::budget::{SpendingId, SpendingReport};
-use tokengauge_meter::quota::{Due, LeaseAnswer, LimitId, LimitReport};
-use tokengauge_meter::sharing::Sharing;
 use tokio::sync::{Notify, watch};
 
 /// The most scripts of one request.

@@ -6,8 +6,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::SystemTime;
 use tokengauge_core::cells::Counter;
+use tokengauge_core::finished::FinishedCall;
+use tokengauge_core::subscriber::Subscriber;
 use tokengauge_core::time::duration_since_1970;
-use tokengauge_meter::{FinishedCall, Subscriber};
 use tokengauge_store::columns::values;
 use tokengauge_store::ledger::{
     Ledger, QueryError, Reader, SinkProgress, SinkUpdate, StoredCall, UndeliveredCall,

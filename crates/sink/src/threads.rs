@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 use tokengauge_core::background::{self, BackgroundWork};
-use tokengauge_meter::Subscriber;
+use tokengauge_core::subscriber::Subscriber;
 use tokengauge_store::ledger::{Ledger, Reader};
 use tokio::sync::watch;
 use tokio::time::Instant;

@@ -4,12 +4,13 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
+use tokengauge_accounting::Accounting;
 use tokengauge_core::call::{CallRecord, Dialect};
 use tokengauge_core::observer::{CallStart, End, Frame, ObservedCall, Observer, Side};
 use tokengauge_core::throughput::ThroughputTick;
 use tokengauge_core::trace::Tracer;
 use tokengauge_meter::settings::Measure;
-use tokengauge_meter::{Accounting, FinishedCall, Meter, RecentCalls, Subscriber};
+use tokengauge_meter::{FinishedCall, Meter, RecentCalls, Subscriber};
 
 /// A meter, and the calls that it finished.
 pub struct Bench {

@@ -1,11 +1,11 @@
 //! What a valid configuration says, a line each.
 
+use tokengauge_accounting::attribution::Workload;
+use tokengauge_accounting::sharing::OnError;
 use tokengauge_config::{Admin, Config, Route};
 use tokengauge_core::caller::{Mode, OnUnreadable};
 use tokengauge_core::experiment::{AssignedUnit, SplitBy};
 use tokengauge_core::time::span_text;
-use tokengauge_meter::settings::Workload;
-use tokengauge_meter::sharing::OnError;
 use tokengauge_proxy::settings::Split;
 use tokengauge_sink::SinkSettings;
 use tokengauge_slo::{Destination, Objective, Receiver};

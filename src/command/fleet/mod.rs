@@ -10,12 +10,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 use tempfile::TempDir;
+use tokengauge_accounting::Accounting;
 use tokengauge_admin::{EventBus, ProcessInfo, Services};
 use tokengauge_config::{Config, DEFAULT_ADMIN, Token};
 use tokengauge_fleet::{
     Fleet, FleetSettings, Follower, FollowerSettings, MAX_PODS, ObjectiveSource,
 };
-use tokengauge_meter::{Accounting, Meter, RecentCalls};
+use tokengauge_meter::{Meter, RecentCalls};
 use tokengauge_net::tls::ClientTls;
 use tokengauge_process::operators::{self, Operators};
 use tokengauge_process::output;

@@ -4,8 +4,8 @@ use crate::Error;
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::path::Path;
+use tokengauge_accounting::attribution::pseudonym;
 use tokengauge_core::call::CallRecord;
-use tokengauge_meter::attribution::pseudonym;
 
 /// The names of users, by their hashes.
 #[derive(Debug, Default)]

@@ -14,8 +14,9 @@ use serde::Serialize;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
+use tokengauge_accounting::keys::own_key;
+use tokengauge_accounting::quota::LeftOfQuota;
 use tokengauge_core::time::rfc3339_millis;
-use tokengauge_meter::quota::{LeftOfQuota, own_key};
 use tokengauge_store::query::{CostQuery, CostSums, Dimension, Filter};
 use tokio::sync::Semaphore;
 

@@ -7,9 +7,9 @@ use super::objectives::Select;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::time::Duration;
+use tokengauge_accounting::cost::budget::{BudgetScope, MAX_WARNINGS};
+use tokengauge_accounting::quota;
 use tokengauge_core::caller::{Mode, OnUnreadable};
-use tokengauge_meter::cost::budget::{BudgetScope, MAX_WARNINGS};
-use tokengauge_meter::quota;
 
 /// The default period of a budget.
 pub(crate) const DEFAULT_PERIOD: Duration = Duration::from_secs(24 * 3600);

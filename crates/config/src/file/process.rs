@@ -9,7 +9,9 @@ use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
-use tokengauge_meter::attribution::{MAX_AGENT_NAMES, MAX_PAYER_KEYS, MAX_PAYERS, MAX_SOURCES};
+use tokengauge_accounting::attribution::{
+    MAX_AGENT_NAMES, MAX_PAYER_KEYS, MAX_PAYERS, MAX_SOURCES,
+};
 use tokengauge_meter::settings;
 use tokengauge_net::address::Written;
 use tokengauge_proxy::settings::Limits as ProxyLimits;

@@ -8,8 +8,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use std::path::PathBuf;
 use std::time::Duration;
+use tokengauge_accounting::sharing::OnError;
 use tokengauge_core::caller::Mode;
-use tokengauge_meter::sharing::OnError;
 
 pub(crate) const DEFAULT_LEASE: Duration = Duration::from_secs(1);
 pub(crate) const DEFAULT_PREFIX: &str = "tokengauge:";

@@ -3,11 +3,9 @@
 use super::labels::{self, UpstreamInfo};
 use super::names::{self, Family};
 use super::registry::{Counter, Registry};
+use tokengauge_accounting::cost::budget::{Budget, Budgets};
+use tokengauge_accounting::cost::{PriceList, Prices};
 use tokengauge_core::upstream_facts::UpstreamFacts;
-use tokengauge_meter::cost::PriceList;
-use tokengauge_meter::cost::Prices;
-use tokengauge_meter::cost::budget::Budget;
-use tokengauge_meter::cost::budget::Budgets;
 use tokengauge_meter::settings::Measure;
 
 /// Sets the series of the hourly cost of GPUs.

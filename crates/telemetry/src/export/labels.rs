@@ -1,7 +1,7 @@
 //! The sets of labels that metrics have: names and values are fields, so that neither is mixed up.
 
+use tokengauge_accounting::quota::{Resource, SharedReason};
 use tokengauge_core::call::{OperationClass, Outcome, TpsUnavailable};
-use tokengauge_meter::quota::{Resource, SharedReason};
 
 /// A set of labels, and the values of one series.
 pub trait LabelSet {

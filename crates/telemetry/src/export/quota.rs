@@ -2,8 +2,8 @@
 
 use super::registry::Registry;
 use super::{labels, names};
-use tokengauge_meter::quota::{Quota, Quotas, Resource, SharedReason};
-use tokengauge_meter::sharing::SharingStatus;
+use tokengauge_accounting::quota::{Quota, Quotas, Resource, SharedReason};
+use tokengauge_accounting::sharing::SharingStatus;
 
 /// Removes the series of quotas that are in `now` and not in `next`.
 pub fn forget(registry: &Registry, now: &[Quota], next: &[Quota]) {

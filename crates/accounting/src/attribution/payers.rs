@@ -3,10 +3,11 @@
 use super::agent_names::under;
 use super::request_headers::RequestHeaders;
 use super::value::clean;
-use crate::quota;
-use http::{HeaderMap, HeaderName, Uri};
+use crate::keys;
+use http::{HeaderMap, HeaderName};
 use std::collections::HashSet;
 use std::sync::Arc;
+use tokengauge_core::observer::CallStart;
 use tokengauge_core::payer::Payer;
 
 /// The most entries of the table.
@@ -19,7 +20,7 @@ pub const MAX_PAYER_KEYS: usize = 1_000;
 pub struct PayerRule {
     /// Who pays.
     pub payer: Payer,
-    /// Digests of keys, as [`crate::quota::keys_of`] returns them; a call matches that carries one of them.
+    /// Digests of keys, as [`crate::keys::keys_of`] returns them; a call matches that carries one of them.
     pub keys: HashSet<String>,
     /// The port that the agent connects to.
     pub port: Option<u16>,
@@ -38,19 +39,6 @@ pub struct PayerHeaders {
     pub cost_center: Vec<HeaderName>,
     /// The tenant.
     pub tenant: Vec<HeaderName>,
-}
-
-/// The head of a call, as far as it tells who pays.
-#[derive(Clone, Copy, Debug)]
-pub struct PayerHead<'a> {
-    /// Its headers.
-    pub headers: &'a HeaderMap,
-    /// What it asks for.
-    pub uri: &'a Uri,
-    /// The port that it came to.
-    pub port: Option<u16>,
-    /// The route that matched.
-    pub route: &'a str,
 }
 
 /// Entries in their order, and the keys of all of them.
@@ -81,13 +69,13 @@ pub struct PayerRules {
 }
 
 impl PayerRule {
-    fn matches(&self, head: PayerHead<'_>, keys: &[String]) -> bool {
-        let path = head.uri.path();
-        self.port.is_none_or(|port| head.port == Some(port))
+    fn matches(&self, start: &CallStart<'_>, keys: &[String]) -> bool {
+        let path = start.uri.path();
+        self.port.is_none_or(|port| start.port == Some(port))
             && self
                 .route
                 .as_deref()
-                .is_none_or(|route| head.route == route)
+                .is_none_or(|route| **start.route == *route)
             && self
                 .path
                 .as_deref()
@@ -98,14 +86,14 @@ impl PayerRule {
 
 impl PayerRules {
     /// Who pays for a call. Its keys are looked at only where an entry of the table has some.
-    pub fn payer(&self, head: PayerHead<'_>) -> Arc<Payer> {
+    pub fn payer(&self, start: &CallStart<'_>) -> Arc<Payer> {
         let PayerTable { rules, keys } = &self.table;
         let carried = match keys.is_empty() {
             true => Vec::new(),
-            false => quota::known_keys_of(head.headers, head.uri, |key| keys.contains(key)),
+            false => keys::known_keys_of(start.headers, start.uri, |key| keys.contains(key)),
         };
-        let rule = rules.iter().find(|rule| rule.matches(head, &carried));
-        let sent = self.headers.read(head.headers);
+        let rule = rules.iter().find(|rule| rule.matches(start, &carried));
+        let sent = self.headers.read(start.headers);
         if rule.is_none() && sent == Payer::default() {
             return Arc::clone(&self.process);
         }
@@ -114,10 +102,10 @@ impl PayerRules {
     }
 
     /// The digest of the call's key, if it is recorded.
-    pub fn key_hash(&self, head: PayerHead<'_>) -> Option<Box<str>> {
+    pub fn key_hash(&self, start: &CallStart<'_>) -> Option<Box<str>> {
         let record = self
             .record_keys
-            .then(|| quota::own_key(head.headers, head.uri));
+            .then(|| keys::own_key(start.headers, start.uri));
         record.flatten().map(String::into_boxed_str)
     }
 }
@@ -149,7 +137,8 @@ pub fn payer_name(text: &str) -> Option<Arc<str>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use http::HeaderValue;
+    use http::{HeaderValue, Method, Uri};
+    use std::time::{Instant, SystemTime};
 
     fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
         let pairs = pairs.iter().map(|(name, value)| {
@@ -167,19 +156,28 @@ mod tests {
     }
 
     fn payer(rules: &PayerRules, headers: &HeaderMap, path: &'static str) -> Payer {
-        let head = PayerHead {
-            headers,
+        let start = CallStart {
+            received: Instant::now(),
+            started_at: SystemTime::UNIX_EPOCH,
+            method: &Method::POST,
             uri: &Uri::from_static(path),
+            headers,
+            peer: None,
             port: Some(8080),
-            route: "openai",
+            route: &"openai".into(),
+            upstream: &"openai".into(),
+            dialect: None,
+            workload: None,
+            inject_usage: false,
+            variant: None,
         };
-        (*rules.payer(head)).clone()
+        (*rules.payer(&start)).clone()
     }
 
     #[test]
     fn the_first_entry_that_matches_goes_before_headers_and_these_before_the_process() {
         let key = headers(&[("authorization", "Bearer sk-search-0123456789")]);
-        let digest = quota::keys_of(&key, &Uri::from_static("/"));
+        let digest = keys::keys_of(&key, &Uri::from_static("/"));
         let rules = PayerRules {
             table: vec![
                 PayerRule {

@@ -1,15 +1,34 @@
 //! Assigns calls to workloads. Headers are matched when the call begins, since they are not
 //! kept; the model is matched when it is known.
 
-use crate::attribution::HeaderAttribution;
-use crate::settings::Workload;
+use super::headers::HeaderAttribution;
+use http::{HeaderName, HeaderValue};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokengauge_core::observer::CallStart;
+use tokengauge_core::pattern::Pattern;
+
+/// Calls that belong together. The first that matches names a call's workload; a route's
+/// own `workload` is for calls that none matches.
+#[derive(Clone, Debug)]
+pub struct Workload {
+    /// Its name in records and labels.
+    pub name: Arc<str>,
+    /// The route.
+    pub route: Option<Arc<str>>,
+    /// The model asked for.
+    pub model: Option<Pattern>,
+    /// The agent, by its own name.
+    pub agent: Option<Pattern>,
+    /// Headers that must be present with exactly these values.
+    pub headers: Vec<(HeaderName, HeaderValue)>,
+    /// Its own stall threshold.
+    pub stall_threshold: Option<Duration>,
+}
 
 /// The workload of one call, among those configured when it began.
 #[derive(Debug)]
-pub(crate) struct Assignment {
+pub struct WorkloadAssignment {
     /// The workloads whose headers, route and agent match: a bit each.
     candidates: u64,
     /// The route's own.
@@ -18,12 +37,13 @@ pub(crate) struct Assignment {
     found: OnceLock<Option<u8>>,
 }
 
-impl Assignment {
-    pub(crate) fn new(
+impl WorkloadAssignment {
+    /// Which of `all` may match a call, by its head.
+    pub fn new(
         all: &[Workload],
         start: &CallStart<'_>,
         attribution: Option<&HeaderAttribution>,
-    ) -> Assignment {
+    ) -> WorkloadAssignment {
         let agent = attribution.and_then(HeaderAttribution::agent);
         let mut candidates = 0;
         for (at, workload) in all.iter().enumerate().take(u64::BITS as usize) {
@@ -31,7 +51,7 @@ impl Assignment {
                 candidates |= 1 << at;
             }
         }
-        Assignment {
+        WorkloadAssignment {
             candidates,
             fallback: start.workload.cloned(),
             found: OnceLock::new(),
@@ -39,7 +59,7 @@ impl Assignment {
     }
 
     /// The name, given the model asked for. Once it was decided with a model, it stays.
-    pub(crate) fn name<'a>(
+    pub fn name<'a>(
         &'a self,
         all: &'a [Workload],
         model: impl FnOnce() -> Option<String>,
@@ -50,12 +70,25 @@ impl Assignment {
         }
     }
 
+    /// The names for a call that asks for each of `models`; `None` if that depends on an unknown
+    /// model.
+    pub(crate) fn names(&self, all: &[Workload], models: Option<&[String]>) -> Option<Vec<String>> {
+        if models.is_none() && self.depends_on_model(all) {
+            return None;
+        }
+        let first = models.and_then(|models| models.first());
+        let own = self.name(all, || first.cloned());
+        let mut names: Vec<_> = own.map(|name| name.to_string()).into_iter().collect();
+        for model in models.unwrap_or_default().iter().skip(1) {
+            let other = self.name_with(all, model);
+            let other = other.filter(|other| !names.iter().any(|name| **name == ***other));
+            names.extend(other.map(|name| name.to_string()));
+        }
+        Some(names)
+    }
+
     /// The name if the model asked for were `model`, whatever was decided before.
-    pub(crate) fn name_with<'a>(
-        &'a self,
-        all: &'a [Workload],
-        model: &str,
-    ) -> Option<&'a Arc<str>> {
+    fn name_with<'a>(&'a self, all: &'a [Workload], model: &str) -> Option<&'a Arc<str>> {
         match self.first(all, Some(model)) {
             Some(at) => Some(&all[usize::from(at)].name),
             None => self.fallback.as_ref(),
@@ -63,7 +96,7 @@ impl Assignment {
     }
 
     /// Whether another model could make it another workload.
-    pub(crate) fn depends_on_model(&self, all: &[Workload]) -> bool {
+    fn depends_on_model(&self, all: &[Workload]) -> bool {
         let mut candidates = (0..u64::BITS).zip(all);
         let of_model = |(at, workload): (u32, &Workload)| {
             self.candidates & (1 << at) != 0 && workload.model.is_some()
@@ -72,7 +105,7 @@ impl Assignment {
     }
 
     /// The stall threshold of the workload, where it has its own.
-    pub(crate) fn stall_threshold(
+    pub fn stall_threshold(
         &self,
         all: &[Workload],
         model: impl FnOnce() -> Option<String>,
@@ -128,10 +161,10 @@ fn possible(workload: &Workload, start: &CallStart<'_>, agent: Option<&str>) -> 
 
 #[cfg(test)]
 mod tests {
+    use super::super::rules::Rules;
     use super::*;
     use http::{HeaderMap, Method, Uri};
     use std::time::{Instant, SystemTime};
-    use tokengauge_core::pattern::Pattern;
 
     fn workload(name: &str) -> Workload {
         Workload {
@@ -144,11 +177,11 @@ mod tests {
         }
     }
 
-    fn assigned(all: &[Workload], agent: &str, header: &str) -> Assignment {
+    fn assigned(all: &[Workload], agent: &str, header: &str) -> WorkloadAssignment {
         let mut headers = HeaderMap::new();
         headers.insert("x-kind", header.parse().expect("a header value"));
         headers.insert("user-agent", agent.parse().expect("a header value"));
-        let attribution = HeaderAttribution::of(&headers, &crate::attribution::Rules::default());
+        let attribution = HeaderAttribution::of(&headers, &Uri::default(), None, &Rules::default());
         let fallback = "of-the-route".into();
         let start = CallStart {
             received: Instant::now(),
@@ -165,7 +198,7 @@ mod tests {
             inject_usage: false,
             variant: None,
         };
-        Assignment::new(all, &start, attribution.as_deref())
+        WorkloadAssignment::new(all, &start, attribution.as_deref())
     }
 
     #[test]

@@ -17,7 +17,7 @@ pub struct AgentNameRule {
     pub port: Option<u16>,
     /// A prefix of the path, in whole segments.
     pub path: Option<String>,
-    /// The digest of one of its keys, as [`crate::quota::keys_of`] returns it.
+    /// The digest of one of its keys, as [`crate::keys::keys_of`] returns it.
     pub key: Option<String>,
 }
 

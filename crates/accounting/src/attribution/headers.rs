@@ -4,7 +4,7 @@ use super::request_headers::RequestHeaders;
 use super::rules::{NameSources, Rules};
 use super::value::{RankedValue, clean, product, pseudonym, without_version};
 use super::{agent_names, codex};
-use crate::quota;
+use crate::keys;
 use http::header::USER_AGENT;
 use http::{HeaderMap, HeaderName, Uri};
 use serde::Deserialize;
@@ -63,20 +63,14 @@ const OPEN_WEBUI: &str = "x-openwebui-";
 const ORIGINATOR: &str = "originator";
 
 impl HeaderAttribution {
-    /// The attribution by headers; `None` if there is none.
-    pub fn of(headers: &HeaderMap, rules: &Rules) -> Option<Box<HeaderAttribution>> {
-        let attribution = HeaderAttribution::read(headers, rules);
-        (attribution != HeaderAttribution::default()).then(|| Box::new(attribution))
-    }
-
-    /// The same for a call of `uri` at `port`.
-    pub fn of_call(
+    /// The attribution by the headers of a call of `uri` at `port`; `None` if there is none.
+    pub fn of(
         headers: &HeaderMap,
         uri: &Uri,
         port: Option<u16>,
         rules: &Rules,
     ) -> Option<Box<HeaderAttribution>> {
-        let keys = || quota::keys_of(headers, uri);
+        let keys = || keys::keys_of(headers, uri);
         let given = agent_names::name_of(&rules.agent_names, port, uri.path(), keys);
         let attribution = HeaderAttribution {
             assigned_agent: given.map(|name| name.to_string()),

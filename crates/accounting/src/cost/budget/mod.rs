@@ -12,7 +12,7 @@ mod tests;
 
 use crate::quota::Due;
 use crate::sharing::Sharing;
-use crate::{FinishedCall, Subscriber};
+
 use arc_swap::ArcSwap;
 use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
 use shared::SharedSpending;
@@ -25,7 +25,9 @@ use tokengauge_core::call::CallRecord;
 use tokengauge_core::caller::{
     Caller, Charge, KnownName, LimitKey, LimitMatch, Mode, OnUnreadable, Refusal, depends_on_bodies,
 };
+use tokengauge_core::finished::FinishedCall;
 use tokengauge_core::selector::Selector;
+use tokengauge_core::subscriber::Subscriber;
 use tokengauge_core::time::{rfc3339_seconds, whole_seconds_since_1970};
 
 pub use period::Period;

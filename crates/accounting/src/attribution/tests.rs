@@ -1,6 +1,6 @@
 use super::value::MAX_VALUE;
 use super::*;
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderName, HeaderValue, Uri};
 use tokengauge_core::call::BodyNames;
 use tokengauge_wire::JsonPath;
 
@@ -16,7 +16,7 @@ fn map(headers: Headers<'_>) -> HeaderMap {
 }
 
 fn attributed(headers: Headers<'_>, facts: &RequestFacts, rules: &Rules) -> Attribution {
-    let from_headers = HeaderAttribution::of(&map(headers), rules);
+    let from_headers = HeaderAttribution::of(&map(headers), &Uri::default(), None, rules);
     Attribution::merged(from_headers.as_deref(), Some(facts), rules)
 }
 

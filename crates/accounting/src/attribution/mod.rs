@@ -11,26 +11,32 @@
 
 mod agent_names;
 mod codex;
+mod conversations;
 mod headers;
 mod payers;
+mod request_facts;
 mod request_headers;
 mod rules;
 #[cfg(test)]
 mod tests;
 mod value;
+mod workload;
 
 use tokengauge_core::call::{BodyNames, RequestFacts, SessionGuess};
 use value::clean;
 
 pub use agent_names::check_key;
 pub use agent_names::{AgentNameRule, MAX_AGENT_NAMES};
+pub use conversations::{Conversations, Prefixes};
 pub use headers::HeaderAttribution;
 pub use payers::{
-    MAX_PAYER_KEYS, MAX_PAYERS, PayerHead, PayerHeaders, PayerRule, PayerRules, PayerTable,
-    payer_name,
+    MAX_PAYER_KEYS, MAX_PAYERS, PayerHeaders, PayerRule, PayerRules, PayerTable, payer_name,
 };
+pub use request_facts::request_facts;
+pub(crate) use request_facts::{StrictFacts, strict_facts};
 pub use rules::{MAX_SOURCES, NameSources, Rules};
 pub use value::pseudonym;
+pub use workload::{Workload, WorkloadAssignment};
 
 /// Who made a call, as far as it is known from the request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

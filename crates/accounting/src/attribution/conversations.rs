@@ -14,7 +14,7 @@ const MIN_ADDED: usize = 2;
 
 /// The conversations that calls have sent.
 #[derive(Debug, Default)]
-pub(crate) struct Conversations {
+pub struct Conversations {
     salt: RandomState,
     known: Mutex<ConversationIndex>,
 }
@@ -29,14 +29,14 @@ struct ConversationIndex {
 
 /// The texts of one call, as a hash of each prefix.
 #[derive(Debug)]
-pub(crate) struct Prefixes {
+pub struct Prefixes {
     hasher: DefaultHasher,
     hashes: Vec<u64>,
 }
 
 impl Prefixes {
     /// The next text.
-    pub(crate) fn push(&mut self, text: &str) {
+    pub fn push(&mut self, text: &str) {
         text.hash(&mut self.hasher);
         self.hashes.push(self.hasher.finish());
     }
@@ -45,7 +45,7 @@ impl Prefixes {
 impl Conversations {
     /// No texts yet, of the agent that `who` identifies: conversations of two agents that begin
     /// alike are not the same.
-    pub(crate) fn prefixes(&self, who: impl Hash) -> Prefixes {
+    pub fn prefixes(&self, who: impl Hash) -> Prefixes {
         let mut hasher = self.salt.build_hasher();
         who.hash(&mut hasher);
         Prefixes {
@@ -56,11 +56,7 @@ impl Conversations {
 
     /// The session of a call with these texts: that of the latest call it continues, else `new`;
     /// `None` without texts.
-    pub(crate) fn session(
-        &self,
-        prefixes: &Prefixes,
-        new: impl FnOnce() -> String,
-    ) -> Option<Arc<str>> {
+    pub fn session(&self, prefixes: &Prefixes, new: impl FnOnce() -> String) -> Option<Arc<str>> {
         let hashes = &prefixes.hashes;
         let whole = *hashes.last()?;
         let before = hashes.len().saturating_sub(MIN_ADDED);

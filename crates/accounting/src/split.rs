@@ -1,13 +1,31 @@
 //! Where the requests of an experiment fall: by a salted hash of their unit, so that every process
 //! chooses the same arm and none has to remember it.
 
+use crate::attribution::{HeaderAttribution, Rules};
 use sha2::{Digest, Sha256};
 use std::time::{Duration, SystemTime};
+use tokengauge_core::experiment::{RequestHead, SplitBy};
 use tokengauge_core::time::duration_since_1970;
+
+/// Where a request falls, from 0 to 1; `None` where its head names no unit.
+pub fn split_position(
+    by: SplitBy,
+    salt: &str,
+    head: RequestHead<'_>,
+    rules: &Rules,
+) -> Option<f64> {
+    let unit = match by {
+        SplitBy::Unit(unit) => {
+            HeaderAttribution::of(head.headers, head.uri, head.port, rules)?.unit(unit)?
+        }
+        SplitBy::Block(length) => block(length, head.read_at),
+    };
+    Some(position(salt, &unit))
+}
 
 /// The first 53 bits of SHA-256 over the salt, a zero byte and the unit's name, as a number from 0
 /// to 1.
-pub(super) fn position(salt: &str, unit: &str) -> f64 {
+fn position(salt: &str, unit: &str) -> f64 {
     let digest = Sha256::new()
         .chain_update(salt.as_bytes())
         .chain_update([0])
@@ -19,7 +37,7 @@ pub(super) fn position(salt: &str, unit: &str) -> f64 {
 }
 
 /// The name of the block of time that `at` is in.
-pub(super) fn block(length: Duration, at: SystemTime) -> String {
+fn block(length: Duration, at: SystemTime) -> String {
     let block = duration_since_1970(at).as_secs() / length.as_secs().max(1);
     block.to_string()
 }
@@ -44,7 +62,7 @@ mod tests {
     /// experiment.
     #[test]
     fn the_hash_never_changes() {
-        let half = |unit| {
+        let half = |unit: String| {
             if position("decoder", &unit) < 0.5 {
                 '0'
             } else {

@@ -7,7 +7,6 @@
 //! refused. Time is an argument, except for `governor`.
 
 mod headers;
-mod key;
 mod lease;
 mod rate;
 mod shared;
@@ -18,7 +17,6 @@ mod tokens;
 
 use crate::sharing::Sharing;
 pub(crate) use headers::fields as header_fields;
-pub use key::{digest_of, keys_of, known_keys_of, own_key};
 pub use lease::{LeaseAnswer, RateReport, SlotReport};
 pub use shared::{Due, LimitId, LimitReport, Remaining};
 use state::QuotaState;

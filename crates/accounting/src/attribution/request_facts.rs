@@ -1,0 +1,76 @@
+//! What a request body says of its call, with the names at the configured paths.
+
+use super::rules::Rules;
+use tokengauge_core::call::{BodyNames, Dialect, RequestFacts};
+use tokengauge_core::observer::UnreadableBody;
+use tokengauge_wire as wire;
+
+/// The facts of a whole body.
+pub fn request_facts(dialect: Dialect, rules: &Rules, body: &[u8]) -> Option<RequestFacts> {
+    let mut facts = wire::request_facts(dialect, body)?;
+    facts.configured = configured(rules, body);
+    Some(facts)
+}
+
+/// The facts of a body that a limit depends on.
+pub(crate) struct StrictFacts {
+    pub(crate) facts: RequestFacts,
+    /// All models that it names.
+    pub(crate) models: Vec<String>,
+    /// Why its models cannot be known from it.
+    pub(crate) unread: Option<UnreadableBody>,
+}
+
+/// The facts of a body that a limit depends on.
+///
+/// # Errors
+/// Why it cannot be read: upstreams could read it differently.
+pub(crate) fn strict_facts(
+    dialect: Dialect,
+    rules: &Rules,
+    body: &[u8],
+) -> Result<StrictFacts, UnreadableBody> {
+    let kinds = [&rules.session, &rules.agent, &rules.user];
+    let paths = kinds.iter().flat_map(|kind| &kind.paths);
+    let configured: Vec<_> = paths.map(|path| path.first()).collect();
+    let differences = wire::differences(body, &configured)?;
+    let unread = match differences.model {
+        true => UnreadableBody::SeveralModels,
+        false => UnreadableBody::Malformed,
+    };
+    let facts = request_facts(dialect, rules, body).ok_or(unread)?;
+    let mut models: Vec<_> = facts.model.iter().cloned().collect();
+    models.extend(differences.names);
+    let takes_one =
+        wire::DIALECTS.registration(dialect).needs_model && !differences.modelless.of(dialect);
+    let nameless = models.is_empty() && takes_one;
+    let unread = if differences.model {
+        Some(UnreadableBody::SeveralModels)
+    } else {
+        nameless.then_some(UnreadableBody::NoModel)
+    };
+    Ok(StrictFacts {
+        facts,
+        models,
+        unread,
+    })
+}
+
+/// The values at the configured paths; the first of each kind that is present.
+fn configured(rules: &Rules, body: &[u8]) -> Option<Box<BodyNames>> {
+    let kinds = [&rules.session, &rules.agent, &rules.user];
+    let paths: Vec<_> = kinds.iter().flat_map(|kind| &kind.paths).collect();
+    if paths.is_empty() {
+        return None;
+    }
+    let mut found = wire::pick(&paths, body).into_iter();
+    let [session, agent, user] = kinds.map(|kind| {
+        let of_kind: Vec<_> = found.by_ref().take(kind.paths.len()).collect();
+        of_kind.into_iter().flatten().next()
+    });
+    Some(Box::new(BodyNames {
+        session,
+        agent,
+        user,
+    }))
+}
