@@ -27,9 +27,8 @@ const TRIALS: u32 = 5;
 /// Seconds of the warm-up and of the measurement.
 const WARM_UP: f64 = 10.0;
 const MEASURED: f64 = 60.0;
-/// Seconds of a prompt and of an answer, if nothing else runs.
+/// Seconds of a prompt, if nothing else runs.
 const PROMPT: f64 = 0.06;
-const ANSWER: f64 = 1.0;
 const TOKENS: u64 = 64;
 /// The streams with which an answer takes twice as long.
 const KNEE: f64 = 24.0;
@@ -38,6 +37,8 @@ const KNEE: f64 = 24.0;
 #[derive(Clone, Copy)]
 struct World {
     name: &'static str,
+    /// Seconds of an answer, if nothing else runs.
+    answer: f64,
     /// The deviation of the change over a trial, and the change over five trials of each load, which every run has, as shares.
     trend: f64,
     /// Whether one call in 50 takes up to many times as long (Pareto, shape 2.5).
@@ -48,6 +49,7 @@ struct World {
 
 const EVEN: World = World {
     name: "even",
+    answer: 1.0,
     trend: 0.0,
     heavy_tails: false,
     mixed_prompts: false,
@@ -119,7 +121,7 @@ impl Run {
     fn observed(&mut self, streams: u32) -> Observed {
         let speed = self.level * (1.0 + 0.01 * self.normal());
         let trend = self.world.trend * self.normal();
-        let answer = ANSWER * (1.0 + f64::from(streams) / KNEE);
+        let answer = self.world.answer * (1.0 + f64::from(streams) / KNEE);
         let spread = |stream: u32| f64::from(stream) / f64::from(streams) * WARM_UP / 2.0;
         // Microseconds have an order, fractions of seconds do not.
         let micros = |at: f64| Reverse(((at + WARM_UP) * 1e6) as u64);
@@ -207,14 +209,14 @@ impl Run {
         }
     }
 
-    /// A benchmark of these loads, whose trials take turns.
-    fn all(&mut self, loads: &[u32]) -> Results {
+    /// A benchmark with `count` trials of each load, which take turns.
+    fn all(&mut self, loads: &[u32], count: u32) -> Results {
         let mut trials = vec![Vec::new(); loads.len()];
-        for number in 1..=TRIALS {
+        for number in 1..=count {
             for (load, trials) in loads.iter().zip(&mut trials) {
                 trials.push(self.trial(*load, number));
             }
-            self.level *= 1.0 + self.world.trend / f64::from(TRIALS);
+            self.level *= 1.0 + self.world.trend / f64::from(count);
         }
         let levels = loads.iter().zip(&trials);
         let levels = levels.map(|(load, trials)| level(*load, trials, &[]));
@@ -222,8 +224,8 @@ impl Run {
         Results::of(Settings::default(), String::new(), levels, false)
     }
 
-    /// The highest load that a search finds.
-    fn search(&mut self, objective: Objective) -> Option<u32> {
+    /// A search for the highest load.
+    fn search(&mut self, objective: Objective) -> Results {
         let objectives = [objective];
         let range = Range::Concurrency(1, HIGHEST);
         let mut search = Search::new(range, TRIALS);
@@ -239,8 +241,7 @@ impl Run {
         let levels = loads.iter();
         let levels = levels.map(|(streams, trials)| level(*streams, trials, &objectives));
         let levels = levels.collect();
-        let results = Results::of(Settings::default(), String::new(), levels, false);
-        results.highest?.load.concurrency
+        Results::of(Settings::default(), String::new(), levels, false)
     }
 }
 
@@ -296,7 +297,7 @@ fn compare() {
         for loads in [&[8][..], &[2, 8, 16]] {
             let (mut alarms, mut found) = (0, 0);
             for seed in 0..runs {
-                let results = |level, seed| Run::new(world, level, seed).all(loads);
+                let results = |level, seed| Run::new(world, level, seed).all(loads, TRIALS);
                 let old = results(1.0, 3 * seed);
                 let changed = |new: &Results, is: fn(Change) -> bool| {
                     let compared = Comparison::of(&old, new);
@@ -333,7 +334,8 @@ fn search() {
             let objective = barely_missed(world, name);
             let (mut alarms, mut found) = (0, 0);
             for seed in 0..runs {
-                let highest = Run::new(world, 1.0, 1_000_000 + seed).search(objective);
+                let results = Run::new(world, 1.0, 1_000_000 + seed).search(objective);
+                let highest = results.highest.and_then(|it| it.load.concurrency);
                 let wrong = highest.is_some_and(|load| load >= MISSES);
                 alarms += u64::from(wrong);
                 let near = highest.is_some_and(|load| 4 * load >= 3 * (MISSES - 1));
@@ -343,6 +345,58 @@ fn search() {
             let power = if name == "tps_mean" { 0.85 } else { 0.65 };
             row(&verdict, world.name, runs, (alarms, found), power);
         }
+    }
+}
+
+const DOCUMENT: &str = include_str!("../../../docs/bench.md");
+
+/// One call of five seconds after the other is too few for a p95: the message is the one of docs/bench.md.
+#[test]
+fn the_documented_search_continues_above_a_load_with_too_few_calls() {
+    let world = World {
+        answer: 4.75,
+        ..EVEN
+    };
+    let objective = "ttft_p95<=500ms".parse().expect("an objective");
+    let results = Run::new(world, 1.0, 1).search(objective);
+    let text = crate::text::table(&results);
+    let is_not_shown = |line: &&str| line.contains("is not shown to be kept");
+    let said = text.lines().find(is_not_shown).expect("too few calls");
+    assert!(
+        DOCUMENT.lines().any(|line| line == said),
+        "docs/bench.md does not say: {said}"
+    );
+    assert!(results.highest.is_some(), "no higher load: {text}");
+}
+
+/// The table of docs/bench.md has an exit code for each of these new results.
+#[test]
+fn the_cases_of_the_documented_exit_codes_are_told_apart() {
+    let slow = World {
+        answer: 60.0,
+        ..EVEN
+    };
+    let run = |world, level, seed, trials| Run::new(world, level, seed).all(&[8, 16], trials);
+    let few = "too few trials to show any change";
+    let withheld = "the new result withholds ";
+    for (new, trials, code, when) in [
+        (run(EVEN, 0.95, 2, TRIALS), TRIALS, 1, "a figure is worse"),
+        (run(EVEN, 0.95, 2, 2), 2, 3, few),
+        (run(slow, 1.0, 2, TRIALS), TRIALS, 3, withheld),
+        (run(EVEN, 1.0, 2, TRIALS), TRIALS, 0, "otherwise"),
+    ] {
+        let compared = Comparison::of(&run(EVEN, 1.0, 1, trials), &new);
+        let undecided = compared.undecided().join("; ");
+        // The decision of src/command/bench/compare.rs.
+        let found = match compared.worse().count() {
+            0 if undecided.is_empty() => 0,
+            0 => 3,
+            _ => 1,
+        };
+        let is_said = undecided.contains(when);
+        assert_eq!((found, is_said), (code, code == 3), "{when}: {compared:#?}");
+        let row = |line: &str| line.starts_with(&format!("| {code} | ")) && line.contains(when);
+        assert!(DOCUMENT.lines().any(row), "docs/bench.md: {code}, {when}");
     }
 }
 

@@ -6,6 +6,8 @@ mod attribution;
 mod bounds;
 mod common;
 mod cost;
+#[cfg(test)]
+mod documented;
 mod drift;
 pub mod environment;
 mod experiments;

@@ -2,15 +2,17 @@
 //! is one.
 
 use crate::compare::{Comparison, adjust, compare};
-use crate::experiment::Rules;
+use crate::experiment::{Arm, Experiment, Rules};
 use crate::group::Group;
+use crate::judge::judge;
 use crate::metric::Metric;
-use crate::observed::Sums;
+use crate::observed::{Observed, ObservedUnit, Sums};
 use crate::strata::Strata;
 use crate::stratum::Stratum;
 use rand::RngExt;
+use std::time::{Duration, SystemTime};
 use tokengauge_stats::{Generator, seeded, share};
-use tokengauge_store::query::Threshold;
+use tokengauge_store::query::{Threshold, UnitKind};
 
 /// The threshold of the time to the first token that the simulated calls have, in seconds.
 const TTFT: f64 = 0.5;
@@ -63,6 +65,8 @@ struct Before {
     dominant: f64,
     /// By how much the logarithm of the speed falls in an hour.
     trend: f64,
+    /// The threshold of the decode speed, in tokens per second.
+    tps_below: f64,
 }
 
 /// All prompts and hours are alike.
@@ -73,6 +77,7 @@ const ALIKE: Before = Before {
     heavy: false,
     dominant: 0.0,
     trend: 0.0,
+    tps_below: TPS,
 };
 /// A few sessions cost as much as all others.
 const HEAVY: Before = Before {
@@ -147,7 +152,7 @@ fn session(
         sums.tps_unavailable += u64::from(!failed && !measured);
         if measured {
             sums.tps_calls += 1;
-            sums.tps_below += u64::from(tps <= TPS);
+            sums.tps_below += u64::from(tps <= before.tps_below);
             sums.decode_tokens += tokens as u64;
             sums.decode_us += (tokens / tps * 1e6) as u64;
         }
@@ -377,6 +382,77 @@ fn strata_make_intervals_narrower() {
         assert!(one == 1 && many > 10, "{one} {many}");
         assert!(narrower < most * plain, "{metric:?}: {narrower} {plain}");
     }
+}
+
+const DOCUMENT: &str = include_str!("../../../docs/experiments.md");
+
+/// The `[[experiment]]` of docs/experiments.md.
+fn documented() -> Experiment {
+    let blocks = DOCUMENT.split("```");
+    let block = blocks.filter_map(|block| block.strip_prefix("toml")).next();
+    let table: toml::Table = block.expect("a block").parse().expect("TOML");
+    let written = &table["experiment"][0];
+    let text = |value: &toml::Value| value.as_str().expect("a text").to_owned();
+    let number = |value: &toml::Value| value.as_integer().expect("a number") as f64;
+    let arms = written["arms"].as_array().expect("arms").iter();
+    let arms = arms.map(|arm| Arm {
+        name: text(&arm["name"]),
+        weight: number(&arm["weight"]),
+    });
+    let ttft_above = text(&written["ttft_above"]);
+    assert_eq!(ttft_above, "500ms", "simulated waits are above {TTFT} s");
+    Experiment {
+        name: text(&written["name"]),
+        arms: arms.collect(),
+        unit: UnitKind::Session,
+        rules: Rules {
+            tps_below: Some(Threshold::near(number(&written["tps_below"]))),
+            ..rules()
+        },
+    }
+}
+
+/// A week with two new sessions a minute: the new arm waits less and costs more.
+#[test]
+fn the_example_of_the_documentation_ends_as_it_says() {
+    const WEEK: u32 = 7 * 24 * 60;
+    let experiment = documented();
+    let [old, new] = &experiment.arms[..] else {
+        panic!("{experiment:?}");
+    };
+    let shift = Shift {
+        ttft: 0.85,
+        cost: 1.12,
+        ..NONE
+    };
+    let before = Before {
+        tps_below: experiment.rules.tps_below.expect("a threshold").value(),
+        ..UNLIKE
+    };
+    let at = |minute| SystemTime::UNIX_EPOCH + Duration::from_secs(60 * u64::from(minute));
+    let mut random = seeded(8_000);
+    let unit = |number: u32| {
+        let second = random.random::<f64>() < new.weight / (old.weight + new.weight);
+        let session = session(number / 2, second, shift, before, &mut random);
+        let arm = if second { new } else { old };
+        ObservedUnit {
+            variant: Some(arm.name.clone()),
+            unit: number.to_string(),
+            last_at: at(session.complete) - experiment.rules.settled_after,
+            stratum: session.stratum,
+            sums: session.sums,
+        }
+    };
+    let observed = Observed {
+        units: (0..2 * WEEK).map(unit).collect(),
+        ..Observed::default()
+    };
+    let said = judge(&experiment, &observed, at(WEEK)).verdict;
+    let document = DOCUMENT.replace('\n', " ");
+    assert!(
+        document.contains(&format!("“{said}”")),
+        "docs/experiments.md does not say: {said}"
+    );
 }
 
 /// Prints the tables of docs/experiments.md.

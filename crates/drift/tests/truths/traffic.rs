@@ -121,3 +121,12 @@ pub fn signal(series: &Series, signal: SignalName) -> &SignalDrift {
     let found = signals.find(|one| one.signal == signal && one.bucket.is_none());
     found.expect("a signal")
 }
+
+/// The quotation of docs/drift.md that begins so, in one line.
+pub fn documented(begin: &str) -> String {
+    let document = include_str!("../../../../docs/drift.md");
+    let quotations = document.split("\n\n");
+    let mut quotations = quotations.filter_map(|text| text.strip_prefix("> "));
+    let found = quotations.find(|text| text.starts_with(begin));
+    found.expect("a quotation").replace("\n> ", " ")
+}
