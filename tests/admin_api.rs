@@ -5,7 +5,7 @@ use serde_json::Value;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
-use tokengauge_admin::{self as admin, Access, EventBus, Readiness, Services};
+use tokengauge_admin::{self as admin, Access, EventBus, Readiness, Services, Store};
 use tokengauge_config::{Config, Measure};
 use tokengauge_core::observer::End;
 use tokengauge_meter::{RecentCalls, Subscriber};
@@ -79,14 +79,13 @@ impl Server {
         let state = Services {
             slos,
             meter: Arc::clone(&bench.meter),
+            store: Store::Memory(Arc::clone(&recent), Arc::clone(&throughput)),
             recent,
             prometheus,
             about: Arc::default(),
             experiments: Arc::new(arc_swap::ArcSwap::from_pointee(config.experiments.clone())),
             readiness: Arc::clone(&readiness),
-            ledger: None,
             sinks: Arc::default(),
-            throughput: Some(Arc::clone(&throughput)),
             upstreams: Arc::new(Vec::new),
             drifts: Arc::default(),
             gates: Arc::new(arc_swap::ArcSwap::from_pointee(admin::Gates {

@@ -13,7 +13,6 @@ use tokengauge_admin::{EventBus, Services, router};
 use tokengauge_config::Measure;
 use tokengauge_meter::{Meter, RecentCalls};
 use tokengauge_slo::Slos;
-use tokengauge_store::history::ThroughputHistory;
 use tokengauge_store::ledger::{Reader, Store, StoredCall};
 use tokengauge_telemetry::export::prometheus::Prometheus;
 use tokengauge_test_support::records::Records;
@@ -77,6 +76,7 @@ fn admin(ledger: Option<Arc<Reader>>) -> Services {
     let recent = RecentCalls::new(50);
     let slos = Slos::new(&[], &measure, Instant::now(), SystemTime::now());
     Services {
+        store: tokengauge_admin::Store::new(ledger, &recent),
         slos,
         meter: Meter::new(measure, vec![prometheus.clone(), recent.clone()]),
         recent,
@@ -84,8 +84,6 @@ fn admin(ledger: Option<Arc<Reader>>) -> Services {
         about: Arc::default(),
         experiments: Arc::default(),
         readiness: Arc::default(),
-        throughput: ledger.is_none().then(ThroughputHistory::new),
-        ledger,
         upstreams: Arc::new(Vec::new),
         drifts: Arc::default(),
         gates: Arc::default(),

@@ -3,7 +3,7 @@
 //! nothing waits for it.
 
 use super::Services;
-use super::api::{slos_now, streams_now};
+use super::api::{Store, slos_now, streams_now};
 use super::fair_shares::{FairShares, Share};
 use super::server::Source;
 use serde::Serialize;
@@ -158,7 +158,7 @@ pub(super) async fn tick(services: Services) {
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     for number in 0_u64.. {
         ticks.tick().await;
-        if let Some(history) = &services.throughput {
+        if let Store::Memory(_, history) = &services.store {
             history.take(services.meter.tick((services.clock)(), (services.wall)()));
         }
         if !services.event_bus.has_listeners() {

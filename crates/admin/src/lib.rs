@@ -38,8 +38,6 @@ use tokengauge_proxy::UpstreamConnections;
 use tokengauge_sessions::SessionWatch;
 use tokengauge_sink::Sinks;
 use tokengauge_slo::Slos;
-use tokengauge_store::history::ThroughputHistory;
-use tokengauge_store::ledger::Reader;
 use tokengauge_store::marks::Marks;
 use tokengauge_telemetry::export::prometheus::Prometheus;
 use tokengauge_telemetry::export::{labels, names};
@@ -47,7 +45,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 pub use access::Access;
-pub use api::{MARKS, capsule_of_ledger, experiments_now};
+pub use api::{MARKS, Store, capsule_of_ledger, experiments_now};
 pub use drifts::Drifts;
 pub use event_bus::{EventBus, ListenerStats};
 pub use fair_shares::{FairShares, Share};
@@ -79,12 +77,10 @@ pub struct Services {
     pub experiments: Arc<ArcSwap<Vec<Experiment>>>,
     /// Readiness for traffic.
     pub readiness: Arc<Readiness>,
-    /// All finished calls, where there is a ledger.
-    pub ledger: Option<Arc<Reader>>,
+    /// The finished calls.
+    pub store: Store,
     /// The stores that get every finished call.
     pub sinks: Arc<Sinks>,
-    /// Throughput over time, where there is no ledger.
-    pub throughput: Option<Arc<ThroughputHistory>>,
     /// The connections of the upstreams now.
     pub upstreams: Arc<dyn Fn() -> Vec<UpstreamConnections> + Send + Sync>,
     /// The last evaluation of `[[drift]]`.

@@ -30,7 +30,6 @@ use tokengauge_proxy::{ActiveListeners, BoundListener, Forwarder, Shutdown, Traf
 use tokengauge_sessions::SessionWatch;
 use tokengauge_sink::SinkQueues;
 use tokengauge_slo::{Slos, Store};
-use tokengauge_store::history::ThroughputHistory;
 use tokengauge_telemetry::export::lines::Lines;
 use tokengauge_telemetry::export::log::{CallLog, Losses, Target};
 use tokengauge_telemetry::export::otlp::{ExporterContext, Otlp};
@@ -96,7 +95,6 @@ impl Proxy {
         let marks = marks::open(ledger.clone(), reader.clone(), &prometheus);
         subscribers.push(WarmUps::new(&marks));
         let sinks = crate::sinks::start(&config, &queues, ledger.as_ref(), &prometheus)?;
-        let throughput = ledger.is_none().then(ThroughputHistory::new);
         let (slos, store) = objectives::open(&config)?;
         subscribers.push(slos.clone());
         subscribers.push(Arc::new(Lines));
@@ -155,13 +153,12 @@ impl Proxy {
             }),
             slos,
             meter,
+            store: tokengauge_admin::Store::new(reader, &recent),
             recent,
             prometheus,
             about: Arc::new(ArcSwap::from_pointee(about)),
             experiments: Arc::new(ArcSwap::from_pointee(config.experiments.clone())),
             readiness: Arc::default(),
-            ledger: reader,
-            throughput,
             drifts: Arc::default(),
             gates: Arc::new(ArcSwap::from_pointee(
                 crate::evaluations::gates::configured(&config),

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 use tempfile::TempDir;
-use tokengauge_admin::{EventBus, ProcessInfo, Services};
+use tokengauge_admin::{EventBus, ProcessInfo, Services, Store};
 use tokengauge_config::{Config, DEFAULT_ADMIN, Token};
 use tokengauge_fleet::{
     Fleet, FleetSettings, Follower, FollowerSettings, MAX_PODS, ObjectiveSource,
@@ -155,9 +155,8 @@ fn services(
         about: Arc::new(ArcSwap::from_pointee(about)),
         experiments: Arc::new(ArcSwap::from_pointee(config.experiments.clone())),
         readiness: Arc::default(),
-        ledger: Some(Reader::new(ledger, Instant::now)),
+        store: Store::Ledger(Reader::new(ledger, Instant::now)),
         sinks: Arc::default(),
-        throughput: None,
         upstreams: Arc::new(Vec::new),
         drifts: Arc::default(),
         gates: Arc::default(),

@@ -27,11 +27,10 @@ pub(super) async fn capacity(
     reply(async {
         let asked = QueryParams::of(query.as_deref(), &[&FILTERS])?;
         let filter = asked.filter((services.wall)())?;
-        let seen = services.throughput.clone();
         let question = move |store: &Store| {
             Ok(Capacities {
                 store: store.name(),
-                upstreams: store.capacity(&filter, seen.as_deref())?,
+                upstreams: store.capacity(&filter)?,
             })
         };
         ask(&services, question).await

@@ -17,7 +17,6 @@ use tokengauge_html::capsule::{
     Capsule, Configuration, MEMORY, Objective, Process, Span, TABLES, worst,
 };
 use tokengauge_slo::{self as slo, Status};
-use tokengauge_store::history::ThroughputHistory;
 use tokengauge_store::ledger::Reader;
 use tokengauge_store::query::Dimension;
 use tokengauge_store::query::{Filter, Mark, MarkKind, MarkQuery, Paging, SeriesMetric};
@@ -145,9 +144,7 @@ fn of_proxy(
     now: SystemTime,
     url: String,
 ) -> Result<Capsule, Problem> {
-    let store = Store::of(services);
-    let seen = services.throughput.as_deref();
-    let mut capsule = of_store(&store, span, status.as_ref(), seen, now)?;
+    let mut capsule = of_store(&services.store, span, status.as_ref(), now)?;
     let filter = filter(span);
     for series in [&mut capsule.tps, &mut capsule.ttft] {
         unsettled::add_in_flight(services, &filter, series);
@@ -186,7 +183,7 @@ fn of_proxy(
 /// Where the ledger cannot be read.
 pub fn of_ledger(reader: Arc<Reader>, span: Span, now: SystemTime) -> Result<Capsule, Problem> {
     let store = Store::Ledger(Arc::clone(&reader));
-    let mut capsule = of_store(&store, span, None, None, now)?;
+    let mut capsule = of_store(&store, span, None, now)?;
     capsule.marks = marks(|query| reader.marks(query).map_err(problem), span)?;
     Ok(capsule)
 }
@@ -196,7 +193,6 @@ fn of_store(
     store: &Store,
     span: Span,
     status: Option<&Status>,
-    seen: Option<&ThroughputHistory>,
     now: SystemTime,
 ) -> Result<Capsule, Problem> {
     let filter = filter(span);
@@ -206,7 +202,7 @@ fn of_store(
         until: kept.until,
     });
     let step = kept.unwrap_or(span).step();
-    let series = |metric| store.timeseries(&filter, metric, step, seen);
+    let series = |metric| store.timeseries(&filter, metric, step);
     let rows = Paging {
         limit: MAX_ROWS,
         cursor: None,

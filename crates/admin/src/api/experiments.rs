@@ -78,7 +78,7 @@ pub(super) async fn experiment(
 /// Every experiment that is configured. Blocks.
 pub fn experiments_now(services: &Services) -> Result<Vec<Report>, Problem> {
     let configured = services.experiments.load_full();
-    reports(&Store::of(services), &configured, (services.wall)())
+    reports(&services.store, &configured, (services.wall)())
 }
 
 fn reports(

@@ -391,10 +391,9 @@ pub(super) async fn timeseries(
         let metric = asked.word("metric", &METRICS)?.unwrap_or_default();
         let step = asked.duration("step")?.unwrap_or(DEFAULT_STEP);
         let counts = asked.word("counts", &YES_OR_NO)?.unwrap_or_default();
-        let seen = services.throughput.clone();
         let counted = filter.clone();
         let question = move |store: &Store| {
-            let timeseries = store.timeseries(&filter, metric, step, seen.as_deref())?;
+            let timeseries = store.timeseries(&filter, metric, step)?;
             Ok((store.name(), timeseries))
         };
         let (store, mut timeseries) = ask(&services, question).await?;

@@ -82,10 +82,7 @@ pub(super) async fn marks(State(services): State<Services>, RawQuery(query): Raw
             },
             limit: asked.limit()?,
         };
-        let store = match services.ledger {
-            Some(_) => StoreName::Ledger,
-            None => StoreName::Memory,
-        };
+        let store = services.store.name();
         let all = Arc::clone(&services.marks);
         let marks = blocking(move || all.find(&query).map_err(problem)).await?;
         Ok(AllMarks { store, marks })

@@ -39,6 +39,7 @@ pub use marks::PATH as MARKS;
 pub(super) use own_use::PATH as OWN_USE;
 pub(super) use problem::Problem;
 pub(super) use query_params::QueryParams;
+pub use store::Store;
 
 /// The API alone, of a process or of a fleet.
 pub(super) fn router(of_fleet: bool) -> Router<Services> {

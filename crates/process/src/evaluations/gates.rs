@@ -29,7 +29,7 @@ struct Evaluation {
 /// Starts it; without a ledger there is nothing to evaluate.
 pub(crate) fn start(services: &Services) -> Option<Periodic> {
     let evaluation = Evaluation {
-        reader: Arc::clone(services.ledger.as_ref()?),
+        reader: Arc::clone(services.store.ledger()?),
         services: services.clone(),
         last: Mutex::default(),
     };
