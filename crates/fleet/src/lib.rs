@@ -284,17 +284,6 @@ impl Fleet {
         found
     }
 
-    /// Calls under way by session, as far as pods list them.
-    pub fn sessions(&self) -> BTreeMap<String, u64> {
-        let mut sessions = BTreeMap::new();
-        self.visit(|stream| {
-            if let Some(session) = &stream.session {
-                *sessions.entry(session.clone()).or_default() += 1;
-            }
-        });
-        sessions
-    }
-
     /// Visits every stream that pods list.
     pub fn visit(&self, mut visit: impl FnMut(&StreamNow)) {
         for pod in self.all() {

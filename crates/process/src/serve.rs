@@ -22,7 +22,9 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
-use tokengauge_admin::{EventBus, GateAudit, ProcessInfo, Readiness, Services};
+use tokengauge_admin::{
+    EventBus, GateAudit, ProcessInfo, ProcessServices, Readiness, Services, Store as CallStore,
+};
 use tokengauge_config::Config;
 use tokengauge_core::observer::Observer;
 use tokengauge_meter::{Accounting, Meter, RecentCalls, Subscriber};
@@ -46,6 +48,8 @@ pub struct Proxy {
     operators: Operators,
     forwarder: Arc<Forwarder>,
     services: Services,
+    process: Arc<ProcessServices>,
+    recent: Arc<RecentCalls>,
     objectives: Objectives,
     store: Option<Arc<Mutex<Store>>>,
     receivers: Receivers,
@@ -146,28 +150,27 @@ impl Proxy {
             ..ProcessInfo::new(&config, &addresses, SystemTime::now())
         };
         let weak_forwarder = Arc::downgrade(&forwarder);
-        let services = Services {
-            upstreams: Arc::new(move || {
+        let process = Arc::new(ProcessServices {
+            meter,
+            slos,
+            sinks,
+            upstreams: Box::new(move || {
                 let forwarder = weak_forwarder.upgrade();
                 forwarder.map_or(Vec::new(), |forwarder| forwarder.upstreams())
             }),
-            slos,
-            meter,
-            store: tokengauge_admin::Store::new(reader, &recent),
-            recent,
+            drifts: ArcSwap::default(),
+            gates: ArcSwap::from_pointee(crate::evaluations::gates::configured(&config)),
+            gate_audit: GateAudit::new(config.state_dir.as_deref()),
+            session_watch,
+        });
+        let services = Services {
+            live: process.clone(),
+            store: CallStore::new(reader, &recent),
             prometheus,
             about: Arc::new(ArcSwap::from_pointee(about)),
             experiments: Arc::new(ArcSwap::from_pointee(config.experiments.clone())),
             readiness: Arc::default(),
-            drifts: Arc::default(),
-            gates: Arc::new(ArcSwap::from_pointee(
-                crate::evaluations::gates::configured(&config),
-            )),
-            sinks,
-            gate_audit: Arc::new(GateAudit::new(config.state_dir.as_deref())),
             marks,
-            session_watch,
-            fleet: None,
             event_bus,
             clock: Instant::now,
             wall: SystemTime::now,
@@ -178,6 +181,8 @@ impl Proxy {
             forwarder,
             config,
             services,
+            process,
+            recent,
             objectives,
             store,
             receivers,
@@ -224,10 +229,10 @@ impl Proxy {
         readiness.listening();
         tokio::spawn(drain_when_told(readiness, self.shutdown.clone()));
         tokio::spawn(self.spending.clone().keep_up());
-        let (marks, slos) = (&self.services.marks, &self.services.slos);
+        let (marks, slos) = (&self.services.marks, &self.process.slos);
         let budgets = &self.spending.accounting.budgets;
-        AlertMarks::start(marks, slos, budgets, &self.services.session_watch);
-        let meter = Arc::clone(&self.services.meter);
+        AlertMarks::start(marks, slos, budgets, &self.process.session_watch);
+        let meter = Arc::clone(&self.process.meter);
         let config = Arc::new(ArcSwap::from(self.config));
         let threads = self.runtimes.number();
         let listening = Arc::new(ActiveListeners::start(
@@ -238,13 +243,15 @@ impl Proxy {
             self.runtimes,
         ));
         // Held here until the end: `live` is dropped where no configuration is reloaded, and dropping them stops them.
-        let evaluations = Arc::new(evaluations(&config, &self.services));
+        let evaluations = Arc::new(evaluations(&config, &self.services, &self.process));
         let live = RunningProxy {
             config: Arc::clone(&config),
             forwarder: self.forwarder,
             listening: Arc::clone(&listening),
             threads,
             services: self.services.clone(),
+            process: Arc::clone(&self.process),
+            recent: self.recent,
             store: self.store,
             receivers: self.receivers,
             watchers: self.watchers,
@@ -258,7 +265,7 @@ impl Proxy {
         let reloading = self
             .source
             .map(|source| tokio::spawn(reload::run(live, source, status)));
-        let sinks = Arc::clone(&self.services.sinks);
+        let sinks = Arc::clone(&self.process.sinks);
         let _beside = self.operators.start(self.services);
         let drained = listening.drained(|| config.load().drain_timeout).await;
         drop(evaluations);
@@ -310,11 +317,15 @@ impl Proxy {
 }
 
 /// Starts what is evaluated in the background.
-fn evaluations(config: &Arc<ArcSwap<Config>>, services: &Services) -> Vec<Periodic> {
-    let drift = crate::evaluations::drift::start(config, services);
+fn evaluations(
+    config: &Arc<ArcSwap<Config>>,
+    services: &Services,
+    process: &Arc<ProcessServices>,
+) -> Vec<Periodic> {
+    let drift = crate::evaluations::drift::start(config, services, process);
     let all = [
         drift,
-        crate::evaluations::gates::start(services),
+        crate::evaluations::gates::start(services, process),
         Some(crate::evaluations::experiments::start(services)),
     ];
     all.into_iter().flatten().collect()

@@ -65,7 +65,7 @@ pub(super) fn objective_of(
     let Some(name) = asked.name("slo")? else {
         return Ok(None);
     };
-    let objective = services.slos.objective(&name);
+    let objective = services.live.objective(&name);
     objective.map(Some).ok_or_else(unknown_objective)
 }
 

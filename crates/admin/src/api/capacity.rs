@@ -3,11 +3,12 @@
 use super::finished::reply;
 use super::query_params::{FILTERS, QueryParams};
 use super::store::{Store, StoreName, ask};
-use crate::Services;
+use crate::{ProcessServices, Services};
 use axum::extract::{RawQuery, State};
 use axum::response::Response;
 use schemars::JsonSchema;
 use serde::Serialize;
+use std::sync::Arc;
 use tokengauge_store::query::CapacityRow;
 
 #[derive(JsonSchema, Serialize)]
@@ -21,6 +22,8 @@ pub(super) struct Capacities {
 /// Every upstream. Of the filters only times and upstream count: a concurrency is of all
 /// calls.
 pub(super) async fn capacity(
+    // A fleet's ledger does not say how many calls a process had at once.
+    _: Arc<ProcessServices>,
     State(services): State<Services>,
     RawQuery(query): RawQuery,
 ) -> Response {

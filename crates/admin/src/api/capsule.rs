@@ -5,12 +5,12 @@ use super::problem::Problem;
 use super::query_params::{MAX_LIMIT, QueryParams};
 use super::store::{Store, StoreName, blocking, problem};
 use super::unsettled;
-use crate::Services;
+use crate::{ProcessServices, Services};
 use axum::extract::{RawQuery, State};
 use axum::http::{HeaderMap, header};
 use axum::response::{Html, IntoResponse, Response};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 use tokengauge_core::call::CallRecord;
 use tokengauge_core::time::rfc3339_seconds;
 use tokengauge_html::capsule::{
@@ -35,6 +35,7 @@ const MAX_MARKS: usize = 200;
 
 /// The file as a download.
 pub(super) async fn capsule(
+    process: Arc<ProcessServices>,
     State(services): State<Services>,
     headers: HeaderMap,
     RawQuery(query): RawQuery,
@@ -43,14 +44,14 @@ pub(super) async fn capsule(
         let asked = QueryParams::of(query.as_deref(), &[&OF_CAPSULES])?;
         let now = (services.wall)();
         let status = match asked.name("slo")? {
-            Some(name) => Some(status_of(&services, &name)?),
+            Some(name) => Some(status_of(&process, &name, (services.clock)())?),
             None => None,
         };
         let (since, until) = (asked.instant("since", now)?, asked.instant("until", now)?);
         let span = span(since, until, status.as_ref(), now)?;
         let (services, url) = (services.clone(), asked_at(&services, &headers));
         blocking(move || {
-            let mut capsule = of_proxy(&services, span, status, now, url)?;
+            let mut capsule = of_proxy(&services, &process, span, status, now, url)?;
             // Nobody has asked for a time of which nothing is known.
             if since.is_none() {
                 capsule.span = capsule.kept.unwrap_or(span);
@@ -101,8 +102,8 @@ fn asked_at(services: &Services, headers: &HeaderMap) -> String {
     format!("{scheme}://{host}")
 }
 
-fn status_of(services: &Services, name: &str) -> Result<Status, Problem> {
-    let all = services.slos.status((services.clock)()).into_iter();
+fn status_of(process: &ProcessServices, name: &str, now: Instant) -> Result<Status, Problem> {
+    let all = process.slos.status(now).into_iter();
     let mut named = all.filter(|status| *status.name == *name);
     named.next().ok_or_else(unknown_objective)
 }
@@ -139,6 +140,7 @@ fn span(
 
 fn of_proxy(
     services: &Services,
+    process: &ProcessServices,
     span: Span,
     status: Option<Status>,
     now: SystemTime,
@@ -150,11 +152,11 @@ fn of_proxy(
         unsettled::add_in_flight(services, &filter, series);
     }
     capsule.objective = status.and_then(|status| {
-        let burn_down = services.slos.burn_down(&status.name, (services.clock)())?;
+        let burn_down = process.slos.burn_down(&status.name, (services.clock)())?;
         Some(Objective { status, burn_down })
     });
     capsule.marks = marks(|query| services.marks.find(query).map_err(problem), span)?;
-    capsule.runaways = services.session_watch.runaways((services.clock)());
+    capsule.runaways = process.session_watch.runaways((services.clock)());
     capsule.runaways.truncate(MAX_ROWS);
     let about = services.about.load();
     let system = rustix::system::uname();

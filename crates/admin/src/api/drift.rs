@@ -2,15 +2,16 @@
 
 use super::finished::reply;
 use super::query_params::QueryParams;
-use crate::Services;
-use axum::extract::{RawQuery, State};
+use crate::ProcessServices;
+use axum::extract::RawQuery;
 use axum::response::Response;
+use std::sync::Arc;
 
 /// The last evaluation of every entry.
-pub(super) async fn drift(State(services): State<Services>, RawQuery(query): RawQuery) -> Response {
+pub(super) async fn drift(process: Arc<ProcessServices>, RawQuery(query): RawQuery) -> Response {
     reply(async {
         QueryParams::of(query.as_deref(), &[])?;
-        Ok(services.drifts.load_full())
+        Ok(process.drifts.load_full())
     })
     .await
 }

@@ -144,13 +144,11 @@ pub(super) async fn session(
 
 /// The number of calls in progress by session.
 fn in_progress(services: &Services) -> BTreeMap<String, u64> {
-    if let Some(fleet) = &services.fleet {
-        return fleet.sessions();
-    }
+    let (now, wall) = ((services.clock)(), (services.wall)());
     let mut sessions = BTreeMap::new();
-    services.meter.progress(|progress| {
-        if let Some(session) = progress.session {
-            *sessions.entry(session).or_default() += 1;
+    services.live.visit_in_flight(now, wall, &mut |call| {
+        if let Some(session) = call.session {
+            *sessions.entry(session.to_owned()).or_default() += 1;
         }
     });
     sessions

@@ -4,7 +4,7 @@ use super::finished::reply;
 use super::problem::Problem;
 use super::query_params::QueryParams;
 use super::store::{Answer, Store, StoreName, ask};
-use crate::Services;
+use crate::{ProcessServices, Services};
 use axum::Json;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, RawQuery, State};
@@ -12,6 +12,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use schemars::JsonSchema;
 use serde::Serialize;
+use std::sync::Arc;
 use std::time::SystemTime;
 use tokengauge_core::call::CallRecord;
 use tokengauge_gate::{Asked, Calls, Gate, Report, Verdict, evaluate_calls};
@@ -40,10 +41,14 @@ pub(crate) fn is_hook(path: &str) -> bool {
 }
 
 /// Every gate that is configured.
-pub(super) async fn gates(State(services): State<Services>, RawQuery(query): RawQuery) -> Response {
+pub(super) async fn gates(
+    process: Arc<ProcessServices>,
+    State(services): State<Services>,
+    RawQuery(query): RawQuery,
+) -> Response {
     reply(async {
         QueryParams::of(query.as_deref(), &[])?;
-        let (configured, now) = (services.gates.load_full(), (services.wall)());
+        let (configured, now) = (process.gates.load_full(), (services.wall)());
         let question = move |store: &Store| {
             let reports = configured.gates.iter();
             let reports = reports.map(|gate| report(store, gate, (None, now), &configured.digest));
@@ -54,7 +59,8 @@ pub(super) async fn gates(State(services): State<Services>, RawQuery(query): Raw
         };
         let all = ask(&services, question).await?;
         for report in &all.gates {
-            note(&services, report, "api", false);
+            let audit = &process.gate_audit;
+            audit.note(report, "api", false, (services.clock)());
         }
         Ok(all)
     })
@@ -63,27 +69,25 @@ pub(super) async fn gates(State(services): State<Services>, RawQuery(query): Raw
 
 /// One gate.
 pub(super) async fn gate(
+    process: Arc<ProcessServices>,
     State(services): State<Services>,
     path: Result<Path<String>, PathRejection>,
     RawQuery(query): RawQuery,
 ) -> Response {
-    reply(async {
-        let report = found(&services, path, query.as_deref()).await?;
-        note(&services, &report, "api", false);
-        Ok(report)
-    })
-    .await
+    let asked = (path, query.as_deref());
+    reply(found(&services, &process, asked, ("api", false))).await
 }
 
 /// How long one gate takes with several shares of the traffic.
 pub(super) async fn plan(
+    process: Arc<ProcessServices>,
     State(services): State<Services>,
     path: Result<Path<String>, PathRejection>,
     RawQuery(query): RawQuery,
 ) -> Response {
     reply(async {
         QueryParams::of(query.as_deref(), &[])?;
-        let (gate, _) = configured(&services, path)?;
+        let (gate, _) = configured(&process, path)?;
         let now = (services.wall)();
         ask(&services, move |store: &Store| {
             tokengauge_gate::plan(&gate, now, store)
@@ -95,34 +99,32 @@ pub(super) async fn plan(
 
 /// Flagger's hook before it promotes: 200 lets it go on, anything else makes it wait.
 pub(super) async fn confirm_promotion(
+    process: Arc<ProcessServices>,
     State(services): State<Services>,
     path: Result<Path<String>, PathRejection>,
     RawQuery(query): RawQuery,
 ) -> Response {
-    let found = found(&services, path, query.as_deref()).await;
-    decide(&services, found, "confirm-promotion", Verdict::Pass)
+    let asked = (path, query.as_deref());
+    let found = found(&services, &process, asked, ("confirm-promotion", true)).await;
+    decide(found, Verdict::Pass)
 }
 
 /// Flagger's hook while it waits: 200 makes it roll back.
 pub(super) async fn rollback(
+    process: Arc<ProcessServices>,
     State(services): State<Services>,
     path: Result<Path<String>, PathRejection>,
     RawQuery(query): RawQuery,
 ) -> Response {
-    let found = found(&services, path, query.as_deref()).await;
-    decide(&services, found, "rollback", Verdict::Fail)
+    let asked = (path, query.as_deref());
+    let found = found(&services, &process, asked, ("rollback", true)).await;
+    decide(found, Verdict::Fail)
 }
 
 /// 200 where the verdict is the one that the hook acts on, else 409; the verdict in both.
-fn decide(
-    services: &Services,
-    found: Result<Report, Problem>,
-    hook: &str,
-    acts_on: Verdict,
-) -> Response {
+fn decide(found: Result<Report, Problem>, acts_on: Verdict) -> Response {
     match found {
         Ok(report) => {
-            note(services, &report, hook, true);
             let status = match report.verdict == acts_on {
                 true => StatusCode::OK,
                 false => StatusCode::CONFLICT,
@@ -133,30 +135,30 @@ fn decide(
     }
 }
 
-fn note(services: &Services, report: &Report, asked_by: &str, decides: bool) {
-    let now = (services.clock)();
-    services.gate_audit.note(report, asked_by, decides, now);
-}
-
+/// What the gate that a path names says, which is written into the log of verdicts.
 async fn found(
     services: &Services,
-    path: Result<Path<String>, PathRejection>,
-    query: Option<&str>,
+    process: &ProcessServices,
+    (path, query): (Result<Path<String>, PathRejection>, Option<&str>),
+    (asked_by, decides): (&str, bool),
 ) -> Result<Report, Problem> {
-    let (gate, digest) = configured(services, path)?;
+    let (gate, digest) = configured(process, path)?;
     let now = (services.wall)();
     let since = QueryParams::of(query, &[&OF_GATES])?.filter(now)?.since;
     let question = move |store: &Store| report(store, &gate, (since, now), &digest);
-    ask(services, question).await
+    let report = ask(services, question).await?;
+    let audit = &process.gate_audit;
+    audit.note(&report, asked_by, decides, (services.clock)());
+    Ok(report)
 }
 
 /// The gate that a path names, and the digest of the configuration that it is of.
 fn configured(
-    services: &Services,
+    process: &ProcessServices,
     path: Result<Path<String>, PathRejection>,
 ) -> Result<(Gate, String), Problem> {
     let name = path.map_err(|_| Problem::of("name", "must be UTF-8, percent-encoded"))?;
-    let configured = services.gates.load();
+    let configured = process.gates.load();
     let gate = configured.gates.iter().find(|gate| gate.name == name.0);
     let Some(gate) = gate.cloned() else {
         let unknown = "no [[gate]] of the configuration has this name; \

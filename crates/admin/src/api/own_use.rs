@@ -126,7 +126,7 @@ pub(super) async fn own_use(
         let mut answer = ask(&services, move |store| of_store(store, &filter)).await?;
         // Whoever has made no call is told of no quota either.
         if answer.all.calls > 0 {
-            let limits = services.meter.accounting().quotas.left_to_key(&key);
+            let limits = services.live.left_to_key(&key);
             answer.limits = limits.into_iter().map(LimitsOfQuota::from).collect();
         }
         Ok(answer)

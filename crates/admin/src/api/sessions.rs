@@ -40,7 +40,7 @@ pub(super) async fn analysis(
     reply(async {
         let id = session_id(path)?;
         QueryParams::of(query.as_deref(), &[])?;
-        let prices = services.meter.accounting().prices.clone();
+        let prices = services.live.prices();
         let question = move |store: &Store| {
             let calls = calls_of(store, &id)?;
             let session = Session::of(calls.iter().filter_map(TimedCall::of));

@@ -2,11 +2,12 @@
 
 use super::finished::reply;
 use super::query_params::QueryParams;
-use crate::Services;
-use axum::extract::{RawQuery, State};
+use crate::ProcessServices;
+use axum::extract::RawQuery;
 use axum::response::Response;
 use schemars::JsonSchema;
 use serde::Serialize;
+use std::sync::Arc;
 use tokengauge_sink::SinkStatus;
 
 #[derive(JsonSchema, Serialize)]
@@ -15,11 +16,11 @@ pub(super) struct AllSinks {
     sinks: Vec<SinkStatus>,
 }
 
-pub(super) async fn sinks(State(services): State<Services>, RawQuery(query): RawQuery) -> Response {
+pub(super) async fn sinks(process: Arc<ProcessServices>, RawQuery(query): RawQuery) -> Response {
     reply(async {
         QueryParams::of(query.as_deref(), &[])?;
         Ok(AllSinks {
-            sinks: services.sinks.statuses(),
+            sinks: process.sinks.statuses(),
         })
     })
     .await

@@ -2,7 +2,7 @@
 
 use super::finished::reply;
 use super::query_params::QueryParams;
-use crate::Services;
+use crate::{ProcessServices, Services};
 use axum::extract::{RawQuery, State};
 use axum::response::Response;
 use schemars::JsonSchema;
@@ -65,12 +65,13 @@ struct Engine {
 
 /// The upstreams as they are now.
 pub(super) async fn upstreams(
+    process: Arc<ProcessServices>,
     State(services): State<Services>,
     RawQuery(query): RawQuery,
 ) -> Response {
     reply(async {
         QueryParams::of(query.as_deref(), &[])?;
-        let known = (services.upstreams)();
+        let known = (process.upstreams)();
         let upstreams = known
             .into_iter()
             .map(|known| now(&services, known))
