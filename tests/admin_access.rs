@@ -1,7 +1,6 @@
 //! Who may read what at the admin address, and that it answers while traffic is stuck.
 
 use crate::admin_api::Server;
-use arc_swap::ArcSwap;
 use serde_json::Value;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -300,18 +299,9 @@ fn metrics_are_answered_while_every_traffic_thread_is_taken() {
     let admin_runtime = AdminRuntime::start().expect("a thread");
     let bench = Bench::default();
     let measure = Measure::default();
-    let process = ProcessServices {
-        slos: Slos::new(&[], &measure, Instant::now(), SystemTime::now()),
-        meter: Arc::clone(&bench.meter),
-        sinks: Arc::default(),
-        upstreams: Box::new(Vec::new),
-        drifts: ArcSwap::default(),
-        gates: ArcSwap::default(),
-        gate_audit: admin::GateAudit::default(),
-        session_watch: tokengauge_sessions::SessionWatch::new(),
-    };
+    let slos = Slos::new(&[], &measure, Instant::now(), SystemTime::now());
     let state = Services {
-        live: Arc::new(process),
+        live: Arc::new(ProcessServices::new(Arc::clone(&bench.meter), slos)),
         store: admin::Store::new(None, &bench.recent),
         prometheus: Prometheus::new(&[], &measure),
         about: Arc::default(),

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 use tokengauge_admin::{
-    self as admin, Access, EventBus, GateAudit, ProcessServices, Readiness, Services, Store,
+    self as admin, Access, EventBus, ProcessServices, Readiness, Services, Store,
 };
 use tokengauge_config::{Config, Measure};
 use tokengauge_core::observer::End;
@@ -80,17 +80,11 @@ impl Server {
         let measure = Measure::default();
         let slos = Slos::new(&config.slos, &measure, Instant::now(), SystemTime::now());
         let process = ProcessServices {
-            slos,
-            meter: Arc::clone(&bench.meter),
-            sinks: Arc::default(),
-            upstreams: Box::new(Vec::new),
-            drifts: ArcSwap::default(),
             gates: ArcSwap::from_pointee(admin::Gates {
                 gates: config.gates.clone(),
                 digest: config.digest.clone(),
             }),
-            gate_audit: GateAudit::default(),
-            session_watch: tokengauge_sessions::SessionWatch::new(),
+            ..ProcessServices::new(Arc::clone(&bench.meter), slos)
         };
         let state = Services {
             live: Arc::new(process),

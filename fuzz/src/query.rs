@@ -75,18 +75,9 @@ fn admin(ledger: Option<Arc<Reader>>) -> Services {
     let prometheus = Prometheus::new(&[], &measure);
     let recent = RecentCalls::new(50);
     let slos = Slos::new(&[], &measure, Instant::now(), SystemTime::now());
-    let process = ProcessServices {
-        slos,
-        meter: Meter::new(measure, vec![prometheus.clone(), recent.clone()]),
-        sinks: Arc::default(),
-        upstreams: Box::new(Vec::new),
-        drifts: Default::default(),
-        gates: Default::default(),
-        gate_audit: Default::default(),
-        session_watch: tokengauge_sessions::SessionWatch::new(),
-    };
+    let meter = Meter::new(measure, vec![prometheus.clone(), recent.clone()]);
     Services {
-        live: Arc::new(process),
+        live: Arc::new(ProcessServices::new(meter, slos)),
         store: Store::new(ledger, &recent),
         prometheus,
         about: Arc::default(),

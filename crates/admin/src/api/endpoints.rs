@@ -17,7 +17,7 @@ use super::finished::{
     TasksOf, Workloads,
 };
 use super::gates::{self, AllGates, OF_GATES};
-use super::live::{self, OF_STREAMS};
+use super::live;
 use super::marks::{self, AllMarks, OF_MARKS};
 use super::openapi;
 use super::own_use::{self, OF_OWN_USE, OwnUse};
@@ -25,14 +25,16 @@ use super::query_params::{FILTERS, PAGING, QueryParams};
 use super::runaways::{self, Runaways};
 use super::sessions::{self, OF_TRACES, SessionAnalysis};
 use super::sinks::{self, AllSinks};
+use super::stream_filter::STREAM_NAMES;
 use super::upstreams::{self, Upstreams};
 use crate::Drifts;
-use crate::live_view::{AllPods, Slos, Streams};
+use crate::live_view::{AllPods, Slos};
 use crate::process_info::{self, Now};
 use axum::extract::RawQuery;
 use axum::response::Response;
 use serde_json::{Map, Value};
 use tokengauge_experiments::Report;
+use tokengauge_fleet::Streams;
 use tokengauge_gate::{Plan as GatePlan, Report as Gate};
 use tokengauge_slo::BurnDown;
 use tokengauge_store::query::Mark;
@@ -339,7 +341,7 @@ fn of_now() -> Vec<Endpoint> {
             live::streams,
         )
         .json::<Streams>()
-        .asks(&[&OF_STREAMS]),
+        .asks(&[&STREAM_NAMES, &["limit"]]),
         get(
             "/api/v1/pods",
             "pods",

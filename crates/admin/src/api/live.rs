@@ -3,7 +3,7 @@
 use super::finished::reply;
 use super::problem::Problem;
 use super::query_params::QueryParams;
-use super::stream_filter::StreamFilter;
+use super::stream_filter::{STREAM_NAMES, StreamFilter};
 use crate::{ProcessServices, Services};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, RawQuery, State};
@@ -11,30 +11,13 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use std::sync::Arc;
 
-/// The parameters of streams.
-pub(super) const OF_STREAMS: [&str; 13] = [
-    "model",
-    "workload",
-    "route",
-    "upstream",
-    "agent",
-    "session",
-    "cluster",
-    "namespace",
-    "pod",
-    "team",
-    "cost_center",
-    "tenant",
-    "limit",
-];
-
 /// The calls in progress, newest first.
 pub(super) async fn streams(
     State(services): State<Services>,
     RawQuery(query): RawQuery,
 ) -> Response {
     reply(async {
-        let asked = QueryParams::of(query.as_deref(), &[&OF_STREAMS])?;
+        let asked = QueryParams::of(query.as_deref(), &[&STREAM_NAMES, &["limit"]])?;
         let limit = asked.limit()?;
         let filter = StreamFilter::of(&asked)?;
         Ok(services.live.streams((services.clock)(), &filter, limit))

@@ -5,10 +5,10 @@ use super::query_params::QueryParams;
 use tokengauge_core::throughput::RateFilter;
 use tokengauge_meter::StreamNow;
 
-/// The parameters by which tokens per second are counted, too.
+/// The names by which tokens per second are also counted.
 const OF_RATES: [&str; 4] = ["model", "workload", "route", "upstream"];
 
-/// What a stream has of a name.
+/// The value that a stream has for a name.
 type Part = fn(&StreamNow) -> Option<&str>;
 
 /// The names by which streams are selected.
@@ -28,6 +28,17 @@ const PARTS: [(&str, Part); 12] = [
     ("cost_center", |stream| stream.cost_center.as_deref()),
     ("tenant", |stream| stream.tenant.as_deref()),
 ];
+
+/// The parameters of the query that select streams.
+pub(super) const STREAM_NAMES: [&str; PARTS.len()] = {
+    let mut names = [""; PARTS.len()];
+    let mut at = 0;
+    while at < names.len() {
+        names[at] = PARTS[at].0;
+        at += 1;
+    }
+    names
+};
 
 /// Which streams: the names that they must have.
 #[derive(Default)]

@@ -1,11 +1,11 @@
 //! A fleet: the calls in flight and objectives of its pods, as they said last.
 
-use super::{AllPods, CallInFlight, LiveView, SloList, Slos, Streams};
+use super::{AllPods, CallInFlight, LiveView, SloList, Slos, Visit};
 use crate::api::StreamFilter;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 use tokengauge_core::call::OperationClass;
-use tokengauge_fleet::{Fleet, PodState};
+use tokengauge_fleet::{Fleet, PodState, Streams};
 use tokengauge_meter::cost::Prices;
 use tokengauge_slo::Objective;
 
@@ -22,15 +22,10 @@ pub struct FleetServices {
 impl LiveView for FleetServices {
     fn streams(&self, _: Instant, filter: &StreamFilter, limit: usize) -> Streams {
         let matches = |stream: &_| filter.matches(stream);
-        let found = self.fleet.streams(filter.is_empty(), limit, matches);
-        Streams {
-            total: found.total,
-            tokens_per_second: found.rates,
-            streams: found.streams,
-        }
+        self.fleet.streams(filter.is_empty(), limit, matches)
     }
 
-    fn visit_in_flight(&self, _: Instant, _: SystemTime, visit: &mut dyn FnMut(&CallInFlight<'_>)) {
+    fn visit_in_flight(&self, _: Instant, _: SystemTime, visit: Visit<'_>) {
         self.fleet.visit(|stream| {
             let Ok(started) = humantime::parse_rfc3339(&stream.started_at) else {
                 return;

@@ -11,11 +11,11 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 use tokengauge_core::call::OperationClass;
 use tokengauge_core::pod::PodName;
-use tokengauge_core::throughput::{Rates, ThroughputTick};
-use tokengauge_fleet::{ObjectiveSource, PodStatus, StoreStatus};
+use tokengauge_core::throughput::ThroughputTick;
+use tokengauge_fleet::{ObjectiveSource, PodStatus, StoreStatus, Streams};
+use tokengauge_meter::MeterStats;
 use tokengauge_meter::cost::Prices;
 use tokengauge_meter::quota::LeftOfQuota;
-use tokengauge_meter::{MeterStats, StreamNow};
 use tokengauge_slo::{Objective, Status};
 
 pub use fleet::FleetServices;
@@ -27,12 +27,7 @@ pub trait LiveView: Send + Sync {
     fn streams(&self, now: Instant, filter: &StreamFilter, limit: usize) -> Streams;
 
     /// Visits every call in flight.
-    fn visit_in_flight(
-        &self,
-        now: Instant,
-        wall: SystemTime,
-        visit: &mut dyn FnMut(&CallInFlight<'_>),
-    );
+    fn visit_in_flight(&self, now: Instant, wall: SystemTime, visit: Visit<'_>);
 
     /// The status of every objective.
     fn slos(&self, now: Instant) -> Slos;
@@ -67,17 +62,6 @@ pub trait LiveView: Send + Sync {
     fn process(self: Arc<Self>) -> Option<Arc<ProcessServices>> {
         None
     }
-}
-
-/// The calls in progress.
-#[derive(JsonSchema, Serialize)]
-pub struct Streams {
-    /// How many match, those beyond the limit included.
-    total: usize,
-    /// The output of all that match, however many are listed.
-    tokens_per_second: Rates,
-    /// The newest of them.
-    streams: Vec<StreamNow>,
 }
 
 /// The status of every objective.
@@ -119,6 +103,9 @@ pub struct AllPods {
     /// Every pod, those that cannot be reached first.
     pods: Vec<PodStatus>,
 }
+
+/// Takes each call in flight.
+pub type Visit<'a> = &'a mut dyn FnMut(&CallInFlight<'_>);
 
 /// What is known of a call in flight.
 pub struct CallInFlight<'a> {

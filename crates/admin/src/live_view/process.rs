@@ -1,6 +1,6 @@
 //! A process: its own calls in flight and objectives, and the services that a fleet does not have.
 
-use super::{CallInFlight, LiveView, SloList, Slos, Streams};
+use super::{CallInFlight, LiveView, SloList, Slos, Visit};
 use crate::api::{Problem, StreamFilter};
 use crate::{Drifts, GateAudit, Gates, Services};
 use arc_swap::ArcSwap;
@@ -10,6 +10,7 @@ use axum::http::request::Parts;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use tokengauge_core::throughput::{Rates, ThroughputTick};
+use tokengauge_fleet::Streams;
 use tokengauge_meter::cost::Prices;
 use tokengauge_meter::quota::LeftOfQuota;
 use tokengauge_meter::{Meter, MeterStats};
@@ -36,6 +37,22 @@ pub struct ProcessServices {
     pub gate_audit: GateAudit,
     /// The sessions that run away.
     pub session_watch: Arc<SessionWatch>,
+}
+
+impl ProcessServices {
+    /// Without sinks, upstreams, drift and gates.
+    pub fn new(meter: Arc<Meter>, slos: Arc<Objectives>) -> ProcessServices {
+        ProcessServices {
+            meter,
+            slos,
+            sinks: Arc::default(),
+            upstreams: Box::new(Vec::new),
+            drifts: ArcSwap::default(),
+            gates: ArcSwap::default(),
+            gate_audit: GateAudit::default(),
+            session_watch: SessionWatch::new(),
+        }
+    }
 }
 
 impl LiveView for ProcessServices {
@@ -72,12 +89,7 @@ impl LiveView for ProcessServices {
         }
     }
 
-    fn visit_in_flight(
-        &self,
-        now: Instant,
-        wall: SystemTime,
-        visit: &mut dyn FnMut(&CallInFlight<'_>),
-    ) {
+    fn visit_in_flight(&self, now: Instant, wall: SystemTime, visit: Visit<'_>) {
         self.meter.progress(|progress| {
             let since = now.saturating_duration_since(progress.received);
             visit(&CallInFlight {
