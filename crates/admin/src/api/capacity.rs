@@ -1,11 +1,11 @@
 //! `/api/v1/capacity`: the throughput of each upstream by the number of concurrent calls.
 
-use super::finished::reply;
+use super::problem::Reply;
 use super::query_params::{FILTERS, QueryParams};
 use super::store::{Store, StoreName, ask};
 use crate::{ProcessServices, Services};
+use axum::Json;
 use axum::extract::{RawQuery, State};
-use axum::response::Response;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::sync::Arc;
@@ -26,17 +26,14 @@ pub(super) async fn capacity(
     _: Arc<ProcessServices>,
     State(services): State<Services>,
     RawQuery(query): RawQuery,
-) -> Response {
-    reply(async {
-        let asked = QueryParams::of(query.as_deref(), &[&FILTERS])?;
-        let filter = asked.filter((services.wall)())?;
-        let question = move |store: &Store| {
-            Ok(Capacities {
-                store: store.name(),
-                upstreams: store.capacity(&filter)?,
-            })
-        };
-        ask(&services, question).await
-    })
-    .await
+) -> Reply<Capacities> {
+    let asked = QueryParams::of(query.as_deref(), &[&FILTERS])?;
+    let filter = asked.filter((services.wall)())?;
+    let question = move |store: &Store| {
+        Ok(Capacities {
+            store: store.name(),
+            upstreams: store.capacity(&filter)?,
+        })
+    };
+    ask(&services, question).await.map(Json)
 }

@@ -8,7 +8,7 @@ use super::unsettled;
 use crate::{ProcessServices, Services};
 use axum::extract::{RawQuery, State};
 use axum::http::{HeaderMap, header};
-use axum::response::{Html, IntoResponse, Response};
+use axum::response::{Html, IntoResponse};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use tokengauge_core::call::CallRecord;
@@ -39,43 +39,35 @@ pub(super) async fn capsule(
     State(services): State<Services>,
     headers: HeaderMap,
     RawQuery(query): RawQuery,
-) -> Response {
-    let made = async {
-        let asked = QueryParams::of(query.as_deref(), &[&OF_CAPSULES])?;
-        let now = (services.wall)();
-        let status = match asked.name("slo")? {
-            Some(name) => Some(status_of(&process, &name, (services.clock)())?),
-            None => None,
-        };
-        let (since, until) = (asked.instant("since", now)?, asked.instant("until", now)?);
-        let span = span(since, until, status.as_ref(), now)?;
-        let (services, url) = (services.clone(), asked_at(&services, &headers));
-        blocking(move || {
-            let mut capsule = of_proxy(&services, &process, span, status, now, url)?;
-            // Nobody has asked for a time of which nothing is known.
-            if since.is_none() {
-                capsule.span = capsule.kept.unwrap_or(span);
-            }
-            Ok(capsule)
-        })
-        .await
+) -> Result<impl IntoResponse, Problem> {
+    let asked = QueryParams::of(query.as_deref(), &[&OF_CAPSULES])?;
+    let now = (services.wall)();
+    let status = match asked.name("slo")? {
+        Some(name) => Some(status_of(&process, &name, (services.clock)())?),
+        None => None,
     };
-    let made: Result<Capsule, Problem> = made.await;
-    match made {
-        Err(problem) => problem.into_response(),
-        Ok(capsule) => {
-            let at = rfc3339_seconds(capsule.span.since).to_string();
-            let slo = capsule.objective.as_ref();
-            let slo = slo.map_or(String::new(), |slo| plain(&slo.status.name) + "-");
-            let name = format!("incident-{slo}{}.html", at.replace(':', "-"));
-            let saved = format!("attachment; filename=\"{name}\"");
-            let head = [
-                (header::CONTENT_DISPOSITION, saved),
-                (header::CACHE_CONTROL, "no-store".to_owned()),
-            ];
-            (head, Html(capsule.html(services.about.load().commit))).into_response()
+    let (since, until) = (asked.instant("since", now)?, asked.instant("until", now)?);
+    let span = span(since, until, status.as_ref(), now)?;
+    let (about, url) = (Arc::clone(&services.about), asked_at(&services, &headers));
+    let capsule = blocking(move || {
+        let mut capsule = of_proxy(&services, &process, span, status, now, url)?;
+        // Nobody has asked for a time of which nothing is known.
+        if since.is_none() {
+            capsule.span = capsule.kept.unwrap_or(span);
         }
-    }
+        Ok(capsule)
+    })
+    .await?;
+    let at = rfc3339_seconds(capsule.span.since).to_string();
+    let slo = capsule.objective.as_ref();
+    let slo = slo.map_or(String::new(), |slo| plain(&slo.status.name) + "-");
+    let name = format!("incident-{slo}{}.html", at.replace(':', "-"));
+    let saved = format!("attachment; filename=\"{name}\"");
+    let head = [
+        (header::CONTENT_DISPOSITION, saved),
+        (header::CACHE_CONTROL, "no-store".to_owned()),
+    ];
+    Ok((head, Html(capsule.html(about.load().commit))))
 }
 
 /// What of a name can be in the name of a file.

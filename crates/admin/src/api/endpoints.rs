@@ -21,6 +21,7 @@ use super::live;
 use super::marks::{self, AllMarks, OF_MARKS};
 use super::openapi;
 use super::own_use::{self, OF_OWN_USE, OwnUse};
+use super::problem::Reply;
 use super::query_params::{FILTERS, PAGING, QueryParams};
 use super::runaways::{self, Runaways};
 use super::sessions::{self, OF_TRACES, SessionAnalysis};
@@ -30,8 +31,8 @@ use super::upstreams::{self, Upstreams};
 use crate::Drifts;
 use crate::live_view::{AllPods, Slos};
 use crate::process_info::{self, Now};
+use axum::Json;
 use axum::extract::RawQuery;
-use axum::response::Response;
 use serde_json::{Map, Value};
 use tokengauge_experiments::Report;
 use tokengauge_fleet::Streams;
@@ -393,10 +394,7 @@ fn of_now() -> Vec<Endpoint> {
 }
 
 /// The OpenAPI document.
-async fn document(RawQuery(query): RawQuery) -> Response {
-    finished::reply(async {
-        QueryParams::of(query.as_deref(), &[])?;
-        Ok(openapi::document(&endpoints()))
-    })
-    .await
+async fn document(RawQuery(query): RawQuery) -> Reply<Value> {
+    QueryParams::of(query.as_deref(), &[])?;
+    Ok(Json(openapi::document(&endpoints())))
 }

@@ -1,7 +1,6 @@
 //! `/api/v1/gates`: whether rollouts may go on; the hooks of Flagger.
 
-use super::finished::reply;
-use super::problem::Problem;
+use super::problem::{Problem, Reply};
 use super::query_params::QueryParams;
 use super::store::{Answer, Store, StoreName, ask};
 use crate::{ProcessServices, Services};
@@ -9,13 +8,12 @@ use axum::Json;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, RawQuery, State};
 use axum::http::StatusCode;
-use axum::response::{IntoResponse, Response};
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::sync::Arc;
 use std::time::SystemTime;
 use tokengauge_core::call::CallRecord;
-use tokengauge_gate::{Asked, Calls, Gate, Report, Verdict, evaluate_calls};
+use tokengauge_gate::{Asked, Calls, Gate, Plan, Report, Verdict, evaluate_calls};
 use tokengauge_store::query::{CallUnitQuery, CallUnits, Filter, Page, Paging};
 
 /// The parameter of gates.
@@ -45,26 +43,23 @@ pub(super) async fn gates(
     process: Arc<ProcessServices>,
     State(services): State<Services>,
     RawQuery(query): RawQuery,
-) -> Response {
-    reply(async {
-        QueryParams::of(query.as_deref(), &[])?;
-        let (configured, now) = (process.gates.load_full(), (services.wall)());
-        let question = move |store: &Store| {
-            let reports = configured.gates.iter();
-            let reports = reports.map(|gate| report(store, gate, (None, now), &configured.digest));
-            Ok(AllGates {
-                store: store.name(),
-                gates: reports.collect::<Result<_, _>>()?,
-            })
-        };
-        let all = ask(&services, question).await?;
-        for report in &all.gates {
-            let audit = &process.gate_audit;
-            audit.note(report, "api", false, (services.clock)());
-        }
-        Ok(all)
-    })
-    .await
+) -> Reply<AllGates> {
+    QueryParams::of(query.as_deref(), &[])?;
+    let (configured, now) = (process.gates.load_full(), (services.wall)());
+    let question = move |store: &Store| {
+        let reports = configured.gates.iter();
+        let reports = reports.map(|gate| report(store, gate, (None, now), &configured.digest));
+        Ok(AllGates {
+            store: store.name(),
+            gates: reports.collect::<Result<_, _>>()?,
+        })
+    };
+    let all = ask(&services, question).await?;
+    for report in &all.gates {
+        let audit = &process.gate_audit;
+        audit.note(report, "api", false, (services.clock)());
+    }
+    Ok(Json(all))
 }
 
 /// One gate.
@@ -73,9 +68,10 @@ pub(super) async fn gate(
     State(services): State<Services>,
     path: Result<Path<String>, PathRejection>,
     RawQuery(query): RawQuery,
-) -> Response {
+) -> Reply<Report> {
     let asked = (path, query.as_deref());
-    reply(found(&services, &process, asked, ("api", false))).await
+    let report = found(&services, &process, asked, ("api", false)).await;
+    report.map(Json)
 }
 
 /// How long one gate takes with several shares of the traffic.
@@ -84,17 +80,15 @@ pub(super) async fn plan(
     State(services): State<Services>,
     path: Result<Path<String>, PathRejection>,
     RawQuery(query): RawQuery,
-) -> Response {
-    reply(async {
-        QueryParams::of(query.as_deref(), &[])?;
-        let (gate, _) = configured(&process, path)?;
-        let now = (services.wall)();
-        ask(&services, move |store: &Store| {
-            tokengauge_gate::plan(&gate, now, store)
-        })
-        .await
+) -> Reply<Plan> {
+    QueryParams::of(query.as_deref(), &[])?;
+    let (gate, _) = configured(&process, path)?;
+    let now = (services.wall)();
+    ask(&services, move |store: &Store| {
+        tokengauge_gate::plan(&gate, now, store)
     })
     .await
+    .map(Json)
 }
 
 /// Flagger's hook before it promotes: 200 lets it go on, anything else makes it wait.
@@ -103,7 +97,7 @@ pub(super) async fn confirm_promotion(
     State(services): State<Services>,
     path: Result<Path<String>, PathRejection>,
     RawQuery(query): RawQuery,
-) -> Response {
+) -> Result<(StatusCode, Json<Report>), Problem> {
     let asked = (path, query.as_deref());
     let found = found(&services, &process, asked, ("confirm-promotion", true)).await;
     decide(found, Verdict::Pass)
@@ -115,24 +109,23 @@ pub(super) async fn rollback(
     State(services): State<Services>,
     path: Result<Path<String>, PathRejection>,
     RawQuery(query): RawQuery,
-) -> Response {
+) -> Result<(StatusCode, Json<Report>), Problem> {
     let asked = (path, query.as_deref());
     let found = found(&services, &process, asked, ("rollback", true)).await;
     decide(found, Verdict::Fail)
 }
 
 /// 200 where the verdict is the one that the hook acts on, else 409; the verdict in both.
-fn decide(found: Result<Report, Problem>, acts_on: Verdict) -> Response {
-    match found {
-        Ok(report) => {
-            let status = match report.verdict == acts_on {
-                true => StatusCode::OK,
-                false => StatusCode::CONFLICT,
-            };
-            (status, Json(report)).into_response()
-        }
-        Err(problem) => problem.into_response(),
-    }
+fn decide(
+    found: Result<Report, Problem>,
+    acts_on: Verdict,
+) -> Result<(StatusCode, Json<Report>), Problem> {
+    let report = found?;
+    let status = match report.verdict == acts_on {
+        true => StatusCode::OK,
+        false => StatusCode::CONFLICT,
+    };
+    Ok((status, Json(report)))
 }
 
 /// What the gate that a path names says, which is written into the log of verdicts.

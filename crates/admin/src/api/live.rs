@@ -1,37 +1,40 @@
 //! Queries about the present: calls in progress, objectives, pods.
 
-use super::finished::reply;
-use super::problem::Problem;
+use super::problem::{Problem, Reply};
 use super::query_params::QueryParams;
 use super::stream_filter::{STREAM_NAMES, StreamFilter};
+use crate::live_view::{AllPods, Slos};
 use crate::{ProcessServices, Services};
+use axum::Json;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, RawQuery, State};
 use axum::http::StatusCode;
-use axum::response::Response;
 use std::sync::Arc;
+use tokengauge_fleet::Streams;
+use tokengauge_slo::BurnDown;
 
 /// The calls in progress, newest first.
 pub(super) async fn streams(
     State(services): State<Services>,
     RawQuery(query): RawQuery,
-) -> Response {
-    reply(async {
-        let asked = QueryParams::of(query.as_deref(), &[&STREAM_NAMES, &["limit"]])?;
-        let limit = asked.limit()?;
-        let filter = StreamFilter::of(&asked)?;
-        Ok(services.live.streams((services.clock)(), &filter, limit))
-    })
-    .await
+) -> Reply<Streams> {
+    let asked = QueryParams::of(query.as_deref(), &[&STREAM_NAMES, &["limit"]])?;
+    let limit = asked.limit()?;
+    let filter = StreamFilter::of(&asked)?;
+    Ok(Json(services.live.streams(
+        (services.clock)(),
+        &filter,
+        limit,
+    )))
 }
 
 /// The status of every objective.
-pub(super) async fn slos(State(services): State<Services>, RawQuery(query): RawQuery) -> Response {
-    reply(async {
-        QueryParams::of(query.as_deref(), &[])?;
-        Ok(services.live.slos((services.clock)()))
-    })
-    .await
+pub(super) async fn slos(
+    State(services): State<Services>,
+    RawQuery(query): RawQuery,
+) -> Reply<Slos> {
+    QueryParams::of(query.as_deref(), &[])?;
+    Ok(Json(services.live.slos((services.clock)())))
 }
 
 /// How the budget of an objective was spent.
@@ -40,25 +43,23 @@ pub(super) async fn budget(
     State(services): State<Services>,
     path: Result<Path<String>, PathRejection>,
     RawQuery(query): RawQuery,
-) -> Response {
-    reply(async {
-        QueryParams::of(query.as_deref(), &[])?;
-        let Path(name) = path.map_err(|_| Problem::of("name", "must be UTF-8, percent-encoded"))?;
-        let unknown = "no [[slo]] has this name; /api/v1/slos lists them";
-        let told = process.slos.burn_down(&name, (services.clock)());
-        told.ok_or_else(|| Problem::new(StatusCode::NOT_FOUND, unknown))
-    })
-    .await
+) -> Reply<BurnDown> {
+    QueryParams::of(query.as_deref(), &[])?;
+    let Path(name) = path.map_err(|_| Problem::of("name", "must be UTF-8, percent-encoded"))?;
+    let unknown = "no [[slo]] has this name; /api/v1/slos lists them";
+    let told = process.slos.burn_down(&name, (services.clock)());
+    told.ok_or_else(|| Problem::new(StatusCode::NOT_FOUND, unknown))
+        .map(Json)
 }
 
 /// Every pod of a fleet, and the store.
-pub(super) async fn pods(State(services): State<Services>, RawQuery(query): RawQuery) -> Response {
-    reply(async {
-        QueryParams::of(query.as_deref(), &[])?;
-        let message =
-            "this is one process, which knows no others; `tokengauge fleet` answers for many";
-        let pods = services.live.pods();
-        pods.ok_or_else(|| Problem::new(StatusCode::NOT_FOUND, message))
-    })
-    .await
+pub(super) async fn pods(
+    State(services): State<Services>,
+    RawQuery(query): RawQuery,
+) -> Reply<AllPods> {
+    QueryParams::of(query.as_deref(), &[])?;
+    let message = "this is one process, which knows no others; `tokengauge fleet` answers for many";
+    let pods = services.live.pods();
+    pods.ok_or_else(|| Problem::new(StatusCode::NOT_FOUND, message))
+        .map(Json)
 }

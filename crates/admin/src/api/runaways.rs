@@ -1,10 +1,10 @@
 //! `/api/v1/runaways`: the sessions that run away now.
 
-use super::finished::reply;
+use super::problem::Reply;
 use super::query_params::QueryParams;
 use crate::{ProcessServices, Services};
+use axum::Json;
 use axum::extract::{RawQuery, State};
-use axum::response::Response;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::sync::Arc;
@@ -26,13 +26,10 @@ pub(super) async fn runaways(
     process: Arc<ProcessServices>,
     State(services): State<Services>,
     RawQuery(query): RawQuery,
-) -> Response {
-    reply(async {
-        QueryParams::of(query.as_deref(), &[])?;
-        let mut runaways = process.session_watch.runaways((services.clock)());
-        let total = runaways.len();
-        runaways.truncate(MAX_ROWS);
-        Ok(Runaways { total, runaways })
-    })
-    .await
+) -> Reply<Runaways> {
+    QueryParams::of(query.as_deref(), &[])?;
+    let mut runaways = process.session_watch.runaways((services.clock)());
+    let total = runaways.len();
+    runaways.truncate(MAX_ROWS);
+    Ok(Json(Runaways { total, runaways }))
 }

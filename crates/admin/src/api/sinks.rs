@@ -1,10 +1,10 @@
 //! `/api/v1/sinks`: how the sinks stand.
 
-use super::finished::reply;
+use super::problem::Reply;
 use super::query_params::QueryParams;
 use crate::ProcessServices;
+use axum::Json;
 use axum::extract::RawQuery;
-use axum::response::Response;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::sync::Arc;
@@ -16,12 +16,12 @@ pub(super) struct AllSinks {
     sinks: Vec<SinkStatus>,
 }
 
-pub(super) async fn sinks(process: Arc<ProcessServices>, RawQuery(query): RawQuery) -> Response {
-    reply(async {
-        QueryParams::of(query.as_deref(), &[])?;
-        Ok(AllSinks {
-            sinks: process.sinks.statuses(),
-        })
-    })
-    .await
+pub(super) async fn sinks(
+    process: Arc<ProcessServices>,
+    RawQuery(query): RawQuery,
+) -> Reply<AllSinks> {
+    QueryParams::of(query.as_deref(), &[])?;
+    Ok(Json(AllSinks {
+        sinks: process.sinks.statuses(),
+    }))
 }
