@@ -5,7 +5,7 @@ use serde_json::Value;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
-use tokengauge_admin::{self as admin, Access, AdminRuntime, Services};
+use tokengauge_admin::{self as admin, Access, AdminRuntime, ProcessServices, Services};
 use tokengauge_config::{
     self as config, ClientTls, Config, Measure, Protocol, Secret, ServerTls, Token,
 };
@@ -299,24 +299,15 @@ fn metrics_are_answered_while_every_traffic_thread_is_taken() {
     let admin_runtime = AdminRuntime::start().expect("a thread");
     let bench = Bench::default();
     let measure = Measure::default();
+    let slos = Slos::new(&[], &measure, Instant::now(), SystemTime::now());
     let state = Services {
-        slos: Slos::new(&[], &measure, Instant::now(), SystemTime::now()),
-        meter: Arc::clone(&bench.meter),
-        recent: Arc::clone(&bench.recent),
+        live: Arc::new(ProcessServices::new(Arc::clone(&bench.meter), slos)),
+        store: admin::Store::new(None, &bench.recent),
         prometheus: Prometheus::new(&[], &measure),
         about: Arc::default(),
         experiments: Arc::default(),
         readiness: Arc::default(),
-        ledger: None,
-        sinks: Arc::default(),
-        throughput: None,
-        upstreams: Arc::new(Vec::new),
-        drifts: Arc::default(),
-        gates: Arc::default(),
-        gate_audit: Arc::default(),
         marks: Arc::default(),
-        session_watch: tokengauge_sessions::SessionWatch::new(),
-        fleet: None,
         event_bus: tokengauge_admin::EventBus::new(),
         clock: Instant::now,
         wall: SystemTime::now,

@@ -1,11 +1,14 @@
 //! The operators' address over a real socket: what a call did is what a scrape and
 //! the API show.
 
+use arc_swap::ArcSwap;
 use serde_json::Value;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
-use tokengauge_admin::{self as admin, Access, EventBus, Readiness, Services};
+use tokengauge_admin::{
+    self as admin, Access, EventBus, ProcessServices, Readiness, Services, Store,
+};
 use tokengauge_config::{Config, Measure};
 use tokengauge_core::observer::End;
 use tokengauge_meter::{RecentCalls, Subscriber};
@@ -76,27 +79,21 @@ impl Server {
         let readiness = Arc::new(Readiness::default());
         let measure = Measure::default();
         let slos = Slos::new(&config.slos, &measure, Instant::now(), SystemTime::now());
-        let state = Services {
-            slos,
-            meter: Arc::clone(&bench.meter),
-            recent,
-            prometheus,
-            about: Arc::default(),
-            experiments: Arc::new(arc_swap::ArcSwap::from_pointee(config.experiments.clone())),
-            readiness: Arc::clone(&readiness),
-            ledger: None,
-            sinks: Arc::default(),
-            throughput: Some(Arc::clone(&throughput)),
-            upstreams: Arc::new(Vec::new),
-            drifts: Arc::default(),
-            gates: Arc::new(arc_swap::ArcSwap::from_pointee(admin::Gates {
+        let process = ProcessServices {
+            gates: ArcSwap::from_pointee(admin::Gates {
                 gates: config.gates.clone(),
                 digest: config.digest.clone(),
-            })),
-            gate_audit: Arc::default(),
+            }),
+            ..ProcessServices::new(Arc::clone(&bench.meter), slos)
+        };
+        let state = Services {
+            live: Arc::new(process),
+            store: Store::Memory(recent, Arc::clone(&throughput)),
+            prometheus,
+            about: Arc::default(),
+            experiments: Arc::new(ArcSwap::from_pointee(config.experiments.clone())),
+            readiness: Arc::clone(&readiness),
             marks: Arc::default(),
-            session_watch: tokengauge_sessions::SessionWatch::new(),
-            fleet: None,
             event_bus: Arc::clone(&event_bus),
             clock: Instant::now,
             wall: SystemTime::now,

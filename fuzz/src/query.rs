@@ -9,12 +9,11 @@ use hyper_util::service::TowerToHyperService;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
-use tokengauge_admin::{EventBus, Services, router};
+use tokengauge_admin::{EventBus, ProcessServices, Services, Store, router};
 use tokengauge_config::Measure;
 use tokengauge_meter::{Meter, RecentCalls};
 use tokengauge_slo::Slos;
-use tokengauge_store::history::ThroughputHistory;
-use tokengauge_store::ledger::{Reader, Store, StoredCall};
+use tokengauge_store::ledger::{self, Reader, StoredCall};
 use tokengauge_telemetry::export::prometheus::Prometheus;
 use tokengauge_test_support::records::Records;
 use tokio::runtime::Runtime;
@@ -64,7 +63,7 @@ fn ledger() -> Option<Arc<Reader>> {
     let path = std::env::temp_dir().join(name);
     let from = SystemTime::now() - Duration::from_secs(3600);
     let records: Vec<_> = Records::new(from, 18_000.0).take(200).collect();
-    let mut store = Store::open(&path).expect("a ledger");
+    let mut store = ledger::Store::open(&path).expect("a ledger");
     let kept = |record| StoredCall::of_record(record, Some(1));
     let batch: Vec<_> = records.iter().filter_map(kept).collect();
     store.write(&batch).expect("written");
@@ -76,24 +75,15 @@ fn admin(ledger: Option<Arc<Reader>>) -> Services {
     let prometheus = Prometheus::new(&[], &measure);
     let recent = RecentCalls::new(50);
     let slos = Slos::new(&[], &measure, Instant::now(), SystemTime::now());
+    let meter = Meter::new(measure, vec![prometheus.clone(), recent.clone()]);
     Services {
-        slos,
-        meter: Meter::new(measure, vec![prometheus.clone(), recent.clone()]),
-        recent,
+        live: Arc::new(ProcessServices::new(meter, slos)),
+        store: Store::new(ledger, &recent),
         prometheus,
         about: Arc::default(),
         experiments: Arc::default(),
         readiness: Arc::default(),
-        throughput: ledger.is_none().then(ThroughputHistory::new),
-        ledger,
-        upstreams: Arc::new(Vec::new),
-        drifts: Arc::default(),
-        gates: Arc::default(),
-        sinks: Arc::default(),
-        gate_audit: Arc::default(),
         marks: Arc::default(),
-        session_watch: tokengauge_sessions::SessionWatch::new(),
-        fleet: None,
         event_bus: EventBus::new(),
         clock: Instant::now,
         wall: SystemTime::now,

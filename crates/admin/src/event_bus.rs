@@ -3,7 +3,7 @@
 //! nothing waits for it.
 
 use super::Services;
-use super::api::{slos_now, streams_now};
+use super::api::{DEFAULT_LIMIT, Store, StreamFilter};
 use super::fair_shares::{FairShares, Share};
 use super::server::Source;
 use serde::Serialize;
@@ -147,9 +147,20 @@ impl Subscriber for EventBus {
 
 /// The events with the present state, for a new listener.
 pub(super) fn present(services: &Services) -> Vec<Event> {
-    let streams = Event::new("streams", &streams_now(services));
-    let slos = Event::new("slos", &slos_now(services));
-    streams.into_iter().chain(slos).collect()
+    streams(services)
+        .into_iter()
+        .chain(slos(services))
+        .collect()
+}
+
+fn streams(services: &Services) -> Option<Event> {
+    let (now, all) = ((services.clock)(), StreamFilter::default());
+    let streams = services.live.streams(now, &all, DEFAULT_LIMIT);
+    Event::new("streams", &streams)
+}
+
+fn slos(services: &Services) -> Option<Event> {
+    Event::new("slos", &services.live.slos((services.clock)()))
 }
 
 /// Publishes the present state every second, for as long as it is polled.
@@ -158,16 +169,16 @@ pub(super) async fn tick(services: Services) {
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     for number in 0_u64.. {
         ticks.tick().await;
-        if let Some(history) = &services.throughput {
-            history.take(services.meter.tick((services.clock)(), (services.wall)()));
+        if let Store::Memory(_, history) = &services.store {
+            history.take(services.live.tick((services.clock)(), (services.wall)()));
         }
         if !services.event_bus.has_listeners() {
             continue;
         }
         let bus = &services.event_bus;
-        bus.publish(Event::new("streams", &streams_now(&services)));
+        bus.publish(streams(&services));
         if number.is_multiple_of(SLOS_AFTER) {
-            bus.publish(Event::new("slos", &slos_now(&services)));
+            bus.publish(slos(&services));
         }
     }
 }

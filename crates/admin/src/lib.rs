@@ -12,6 +12,7 @@ mod fair_shares;
 mod gates;
 mod health;
 mod host;
+mod live_view;
 mod metrics;
 mod own_use_limit;
 mod page;
@@ -31,15 +32,7 @@ use server::{Bounds, Closed};
 use std::sync::{Arc, Weak};
 use std::time::{Instant, SystemTime};
 use tokengauge_experiments::Experiment;
-use tokengauge_fleet::Fleet;
-use tokengauge_meter::{Meter, RecentCalls};
 use tokengauge_net::tls::Acceptor;
-use tokengauge_proxy::UpstreamConnections;
-use tokengauge_sessions::SessionWatch;
-use tokengauge_sink::Sinks;
-use tokengauge_slo::Slos;
-use tokengauge_store::history::ThroughputHistory;
-use tokengauge_store::ledger::Reader;
 use tokengauge_store::marks::Marks;
 use tokengauge_telemetry::export::prometheus::Prometheus;
 use tokengauge_telemetry::export::{labels, names};
@@ -47,13 +40,14 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 pub use access::Access;
-pub use api::{MARKS, capsule_of_ledger, experiments_now};
+pub use api::{MARKS, Store, capsule_of_ledger, experiments_now};
 pub use drifts::Drifts;
 pub use event_bus::{EventBus, ListenerStats};
 pub use fair_shares::{FairShares, Share};
 pub use gates::line as gate_audit_line;
 pub use gates::{GateAudit, Gates};
 pub use health::{Readiness, Running};
+pub use live_view::{FleetServices, LiveView, ProcessServices};
 pub use process_info::ProcessInfo;
 pub use runbooks::PATH as RUNBOOKS;
 pub use runtime::AdminRuntime;
@@ -62,43 +56,23 @@ pub use server::{Slots, Source, serve as serve_router};
 /// The path that Prometheus scrapes.
 const METRICS: &str = "/metrics";
 
-/// The services that the parts of a process share: the meter, metrics, objectives, stores and events.
+/// The services that handlers share: metrics, the store of finished calls, events, and a view of the present.
 #[derive(Clone)]
 pub struct Services {
-    /// The calls in progress.
-    pub meter: Arc<Meter>,
-    /// The last finished calls.
-    pub recent: Arc<RecentCalls>,
+    /// The present: of one process, or of a fleet.
+    pub live: Arc<dyn LiveView>,
+    /// The finished calls.
+    pub store: Store,
     /// The metrics.
     pub prometheus: Arc<Prometheus>,
-    /// The objectives.
-    pub slos: Arc<Slos>,
     /// Version, listeners and routes of the process.
     pub about: Arc<ArcSwap<ProcessInfo>>,
     /// The experiments that are configured.
     pub experiments: Arc<ArcSwap<Vec<Experiment>>>,
     /// Readiness for traffic.
     pub readiness: Arc<Readiness>,
-    /// All finished calls, where there is a ledger.
-    pub ledger: Option<Arc<Reader>>,
-    /// The stores that get every finished call.
-    pub sinks: Arc<Sinks>,
-    /// Throughput over time, where there is no ledger.
-    pub throughput: Option<Arc<ThroughputHistory>>,
-    /// The connections of the upstreams now.
-    pub upstreams: Arc<dyn Fn() -> Vec<UpstreamConnections> + Send + Sync>,
-    /// The last evaluation of `[[drift]]`.
-    pub drifts: Arc<ArcSwap<Drifts>>,
-    /// The gates that are configured.
-    pub gates: Arc<ArcSwap<Gates>>,
-    /// The log of their verdicts.
-    pub gate_audit: Arc<GateAudit>,
     /// What happened beside calls.
     pub marks: Arc<Marks>,
-    /// The sessions that run away.
-    pub session_watch: Arc<SessionWatch>,
-    /// Many processes in place of this one, whose own figures are empty then.
-    pub fleet: Option<Arc<Fleet>>,
     /// Broadcasts events to listeners.
     pub event_bus: Arc<EventBus>,
     /// The monotonic clock.
@@ -220,7 +194,7 @@ pub fn router(services: Services) -> Router {
         .route(health::LIVE, get(health::live))
         .route(health::READY, get(health::ready))
         .route(METRICS, get(metrics::metrics))
-        .merge(api::router(services.fleet.is_some()))
+        .merge(api::router())
         .fallback(|| async {
             api::Problem::new(
                 StatusCode::NOT_FOUND,

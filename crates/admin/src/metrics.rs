@@ -41,7 +41,7 @@ pub(super) fn router(
 pub(super) async fn metrics(State(services): State<Services>, headers: HeaderMap) -> Response {
     let exposition = accept::exposition(&headers);
     let now = (services.clock)();
-    let stats = services.meter.stats(now);
+    let stats = services.live.meter_stats(now);
     let body = match exposition {
         Exposition::Text(format) => services.prometheus.render(now, &stats, format).into_bytes(),
         Exposition::Protobuf => services.prometheus.render_protobuf(now, &stats),

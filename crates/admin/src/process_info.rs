@@ -1,7 +1,7 @@
 //! Version, listeners, routes and settings of the process, for the live page.
 
 use super::Services;
-use super::api::QueryParams;
+use super::api::{Problem, QueryParams};
 use axum::Json;
 use axum::extract::{RawQuery, State};
 use axum::response::{IntoResponse, Response};
@@ -188,15 +188,16 @@ pub(crate) struct Now<'a> {
     ready: bool,
 }
 
-pub(super) async fn about(State(services): State<Services>, RawQuery(query): RawQuery) -> Response {
-    if let Err(problem) = QueryParams::of(query.as_deref(), &[]) {
-        return problem.into_response();
-    }
+pub(super) async fn about(
+    State(services): State<Services>,
+    RawQuery(query): RawQuery,
+) -> Result<Response, Problem> {
+    QueryParams::of(query.as_deref(), &[])?;
     let now = Now {
         about: &services.about.load(),
         ready: services.readiness.is_ready(),
     };
-    Json(now).into_response()
+    Ok(Json(now).into_response())
 }
 
 #[cfg(test)]

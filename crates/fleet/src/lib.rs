@@ -14,7 +14,7 @@ use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
 use pod::Pod;
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -82,13 +82,13 @@ impl Dropped {
     }
 }
 
-/// The streams of all pods that match.
-#[derive(Debug, Default)]
-pub struct FleetStreams {
+/// The calls in progress.
+#[derive(Debug, Default, JsonSchema, Serialize, Deserialize)]
+pub struct Streams {
     /// How many match, those beyond the limit included.
     pub total: usize,
-    /// Their output.
-    pub rates: Rates,
+    /// The output of all that match, however many are listed.
+    pub tokens_per_second: Rates,
     /// The newest of them.
     pub streams: Vec<StreamNow>,
 }
@@ -254,23 +254,18 @@ impl Fleet {
 
     /// The newest streams that `is` selects. With `all`, which selects every one, the throughput is that of the pods; else
     /// that of the streams.
-    pub fn streams(
-        &self,
-        all: bool,
-        limit: usize,
-        is: impl Fn(&StreamNow) -> bool,
-    ) -> FleetStreams {
-        let mut found = FleetStreams::default();
+    pub fn streams(&self, all: bool, limit: usize, is: impl Fn(&StreamNow) -> bool) -> Streams {
+        let mut found = Streams::default();
         let said: Vec<_> = self.all().iter().map(|pod| pod.streams()).collect();
         for (streams, total, rates) in &said {
             if all {
                 found.total += total;
-                add(&mut found.rates, rates);
+                add(&mut found.tokens_per_second, rates);
             } else {
                 let chosen = streams.iter().filter(|stream| is(stream));
                 for stream in chosen {
                     found.total += 1;
-                    found.rates.now += stream.tps.unwrap_or(0.0);
+                    found.tokens_per_second.now += stream.tps.unwrap_or(0.0);
                 }
             }
         }
@@ -282,17 +277,6 @@ impl Fleet {
         newest.truncate(limit);
         found.streams = newest.into_iter().cloned().collect();
         found
-    }
-
-    /// Calls under way by session, as far as pods list them.
-    pub fn sessions(&self) -> BTreeMap<String, u64> {
-        let mut sessions = BTreeMap::new();
-        self.visit(|stream| {
-            if let Some(session) = &stream.session {
-                *sessions.entry(session.clone()).or_default() += 1;
-            }
-        });
-        sessions
     }
 
     /// Visits every stream that pods list.

@@ -1,5 +1,6 @@
 //! A pod: what it is, and its streams and objectives as it said last.
 
+use super::Streams;
 use super::address::PodAddress;
 use parking_lot::Mutex;
 use schemars::JsonSchema;
@@ -105,14 +106,6 @@ pub(super) struct Pod {
     pub(super) at: SocketAddr,
     pub(super) address: PodAddress,
     said: Mutex<Said>,
-}
-
-/// The event `streams` of a pod.
-#[derive(Deserialize)]
-struct Streams {
-    total: usize,
-    tokens_per_second: Rates,
-    streams: Vec<StreamNow>,
 }
 
 /// The event `slos` of a pod.

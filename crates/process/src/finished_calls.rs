@@ -11,7 +11,6 @@ use tokengauge_admin::EventBus;
 use tokengauge_config::Config;
 use tokengauge_meter::{RecentCalls, Subscriber};
 use tokengauge_sink::{SinkQueues, Sinks};
-use tokengauge_store::history::ThroughputHistory;
 use tokengauge_store::ledger::{Ledger, Reader};
 use tokengauge_store::marks::Marks;
 use tokengauge_telemetry::export::log::{CallLog, Losses, Target};
@@ -27,8 +26,6 @@ pub(crate) struct FinishedCalls {
     pub(crate) ledger: Option<Arc<Ledger>>,
     /// The reader of the ledger.
     pub(crate) reader: Option<Arc<Reader>>,
-    /// Where there is no ledger.
-    pub(crate) throughput: Option<Arc<ThroughputHistory>>,
     pub(crate) marks: Arc<Marks>,
     pub(crate) sinks: Arc<Sinks>,
 }
@@ -59,7 +56,6 @@ impl FinishedCalls {
             prometheus,
             recent,
             event_bus,
-            throughput: ledger.is_none().then(ThroughputHistory::new),
             ledger,
             reader,
             marks,

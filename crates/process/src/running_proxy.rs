@@ -12,9 +12,10 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Instant;
 use tokengauge_accounting::cost::Prices;
-use tokengauge_admin::Services;
+use tokengauge_admin::{ProcessServices, Services};
 use tokengauge_config::Config;
 use tokengauge_config::reload::needs_restart;
+use tokengauge_meter::RecentCalls;
 use tokengauge_proxy::{ActiveListeners, Forwarder};
 use tokengauge_sessions::CachePrice;
 use tokengauge_slo::Store;
@@ -32,6 +33,8 @@ pub(crate) struct RunningProxy {
     pub(crate) threads: usize,
     /// What it shares with the admin address.
     pub(crate) services: Services,
+    pub(crate) process: Arc<ProcessServices>,
+    pub(crate) recent: Arc<RecentCalls>,
     pub(crate) store: Option<Arc<Mutex<Store>>>,
     pub(crate) receivers: Receivers,
     pub(crate) watchers: Watchers,
@@ -77,7 +80,7 @@ impl RunningProxy {
         self.services
             .experiments
             .store(Arc::new(next.experiments.clone()));
-        self.services
+        self.process
             .gates
             .store(Arc::new(crate::evaluations::gates::configured(&next)));
         self.config.store(Arc::clone(&next));
@@ -108,18 +111,18 @@ impl RunningProxy {
             .prometheus
             .add_routes(&next.routes, &next.measure);
         if let Some(store) = &self.store {
-            objectives::audit(store, &self.services.slos, next);
+            objectives::audit(store, &self.process.slos, next);
         }
         let anew = self
-            .services
+            .process
             .slos
             .change(&next.slos, &next.measure, Instant::now());
         slo::forget(self.services.prometheus.registry(), &next.slos, &anew);
-        let accounting = self.services.meter.accounting();
+        let accounting = self.process.meter.accounting();
         let accounting = accounting.reload(&next.prices, &next.budgets, &next.quotas);
         let price = cache_price(&accounting.prices);
-        self.services.session_watch.change(&next.runaway, price);
-        self.services.meter.change(next.measure.clone(), accounting);
+        self.process.session_watch.change(&next.runaway, price);
+        self.process.meter.change(next.measure.clone(), accounting);
         // After the meter has the new accounting, since a scrape before would add the series again.
         cost::forget(
             self.services.prometheus.registry(),
@@ -131,7 +134,7 @@ impl RunningProxy {
             &now.quotas,
             &next.quotas,
         );
-        self.services.recent.resize(next.measure.recent_calls);
+        self.recent.resize(next.measure.recent_calls);
     }
 
     /// Removes the series of routes and upstreams that are in neither configuration.
@@ -144,7 +147,7 @@ impl RunningProxy {
                         && route.is_none_or(|route| *known.name == *route)
                 })
         };
-        self.services
+        self.process
             .meter
             .forget(|route, upstream| known(Some(route), upstream));
         self.services.prometheus.forget(known);

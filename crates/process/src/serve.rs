@@ -19,11 +19,14 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
-use tokengauge_admin::{GateAudit, ProcessInfo, Readiness, Services};
+use tokengauge_admin::{
+    GateAudit, ProcessInfo, ProcessServices, Readiness, Services, Store as CallStore,
+};
 use tokengauge_config::Config;
 use tokengauge_core::observer::Observer;
-use tokengauge_meter::Meter;
+use tokengauge_meter::{Meter, RecentCalls};
 use tokengauge_proxy::{ActiveListeners, BoundListener, Forwarder, Shutdown, TrafficRuntimes};
+use tokengauge_sink::Sinks;
 use tokengauge_telemetry::export::otlp::{ExporterContext, Otlp};
 use tokengauge_telemetry::export::prometheus::Prometheus;
 
@@ -37,6 +40,8 @@ pub struct Proxy {
     operators: Operators,
     forwarder: Arc<Forwarder>,
     services: Services,
+    process: Arc<ProcessServices>,
+    recent: Arc<RecentCalls>,
     objectives: Objectives,
     oversight: Oversight,
     watchers: Watchers,
@@ -93,13 +98,27 @@ impl Proxy {
         let mut watchers = operators.watchers(&calls.prometheus, &meter, restarts);
         watchers.change(watchers.prepare(&config.scrapes)?);
         let about = about(&config, &bound, commit);
-        let services = services(&config, about, &forwarder, meter, &oversight, calls);
+        let process = process_services(&config, &forwarder, meter, &oversight, calls.sinks);
+        let services = Services {
+            live: process.clone(),
+            store: CallStore::new(calls.reader, &calls.recent),
+            prometheus: calls.prometheus,
+            about: Arc::new(ArcSwap::from_pointee(about)),
+            experiments: Arc::new(ArcSwap::from_pointee(config.experiments.clone())),
+            readiness: Arc::default(),
+            marks: calls.marks,
+            event_bus: calls.event_bus,
+            clock: Instant::now,
+            wall: SystemTime::now,
+        };
         Ok(Proxy {
             bound,
             operators,
             forwarder,
             config,
             services,
+            process,
+            recent: calls.recent,
             objectives,
             oversight,
             watchers,
@@ -143,10 +162,10 @@ impl Proxy {
         readiness.listening();
         tokio::spawn(drain_when_told(readiness, self.shutdown.clone()));
         tokio::spawn(self.oversight.spending.clone().keep_up());
-        let (marks, slos) = (&self.services.marks, &self.services.slos);
+        let (marks, slos) = (&self.services.marks, &self.process.slos);
         let budgets = &self.oversight.spending.accounting.budgets;
-        AlertMarks::start(marks, slos, budgets, &self.services.session_watch);
-        let meter = Arc::clone(&self.services.meter);
+        AlertMarks::start(marks, slos, budgets, &self.process.session_watch);
+        let meter = Arc::clone(&self.process.meter);
         let config = Arc::new(ArcSwap::from(self.config));
         let threads = self.runtimes.number();
         let listening = Arc::new(ActiveListeners::start(
@@ -157,13 +176,15 @@ impl Proxy {
             self.runtimes,
         ));
         // Held here until the end: `live` is dropped where no configuration is reloaded, and dropping them stops them.
-        let evaluations = Arc::new(evaluations(&config, &self.services));
+        let evaluations = Arc::new(evaluations(&config, &self.services, &self.process));
         let live = RunningProxy {
             config: Arc::clone(&config),
             forwarder: self.forwarder,
             listening: Arc::clone(&listening),
             threads,
             services: self.services.clone(),
+            process: Arc::clone(&self.process),
+            recent: self.recent,
             store: self.oversight.store,
             receivers: self.oversight.receivers,
             watchers: self.watchers,
@@ -174,7 +195,7 @@ impl Proxy {
         let reloading = self
             .source
             .map(|source| tokio::spawn(reload::run(live, source, status)));
-        let sinks = Arc::clone(&self.services.sinks);
+        let sinks = Arc::clone(&self.process.sinks);
         let _beside = self.operators.start(self.services);
         let drained = listening.drained(|| config.load().drain_timeout).await;
         drop(evaluations);
@@ -228,11 +249,15 @@ fn warn_of_losses((logged, exported, sent): (bool, bool, bool)) {
 }
 
 /// Starts what is evaluated in the background.
-fn evaluations(config: &Arc<ArcSwap<Config>>, services: &Services) -> Vec<Periodic> {
-    let drift = crate::evaluations::drift::start(config, services);
+fn evaluations(
+    config: &Arc<ArcSwap<Config>>,
+    services: &Services,
+    process: &Arc<ProcessServices>,
+) -> Vec<Periodic> {
+    let drift = crate::evaluations::drift::start(config, services, process);
     let all = [
         drift,
-        crate::evaluations::gates::start(services),
+        crate::evaluations::gates::start(services, process),
         Some(crate::evaluations::experiments::start(services)),
     ];
     all.into_iter().flatten().collect()
@@ -275,41 +300,27 @@ fn about(config: &Config, bound: &[BoundListener], commit: &'static str) -> Proc
     }
 }
 
-fn services(
+fn process_services(
     config: &Config,
-    about: ProcessInfo,
     forwarder: &Arc<Forwarder>,
     meter: Arc<Meter>,
     oversight: &Oversight,
-    calls: FinishedCalls,
-) -> Services {
+    sinks: Arc<Sinks>,
+) -> Arc<ProcessServices> {
     let weak_forwarder = Arc::downgrade(forwarder);
-    let gates = crate::evaluations::gates::configured(config);
-    Services {
-        upstreams: Arc::new(move || {
+    Arc::new(ProcessServices {
+        meter,
+        slos: oversight.slos.clone(),
+        sinks,
+        upstreams: Box::new(move || {
             let forwarder = weak_forwarder.upgrade();
             forwarder.map_or(Vec::new(), |forwarder| forwarder.upstreams())
         }),
-        slos: oversight.slos.clone(),
-        meter,
-        recent: calls.recent,
-        prometheus: calls.prometheus,
-        about: Arc::new(ArcSwap::from_pointee(about)),
-        experiments: Arc::new(ArcSwap::from_pointee(config.experiments.clone())),
-        readiness: Arc::default(),
-        ledger: calls.reader,
-        throughput: calls.throughput,
-        drifts: Arc::default(),
-        gates: Arc::new(ArcSwap::from_pointee(gates)),
-        sinks: calls.sinks,
-        gate_audit: Arc::new(GateAudit::new(config.state_dir.as_deref())),
-        marks: calls.marks,
+        drifts: ArcSwap::default(),
+        gates: ArcSwap::from_pointee(crate::evaluations::gates::configured(config)),
+        gate_audit: GateAudit::new(config.state_dir.as_deref()),
         session_watch: oversight.session_watch.clone(),
-        fleet: None,
-        event_bus: calls.event_bus,
-        clock: Instant::now,
-        wall: SystemTime::now,
-    }
+    })
 }
 
 /// Starts the OTLP exporters that OpenTelemetry's standard variables configure.

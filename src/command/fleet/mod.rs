@@ -10,19 +10,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 use tempfile::TempDir;
-use tokengauge_accounting::Accounting;
-use tokengauge_admin::{EventBus, ProcessInfo, Services};
+use tokengauge_accounting::cost::Prices;
+use tokengauge_admin::{EventBus, FleetServices, ProcessInfo, Services, Store};
 use tokengauge_config::{Config, DEFAULT_ADMIN, Token};
 use tokengauge_fleet::{
     Fleet, FleetSettings, Follower, FollowerSettings, MAX_PODS, ObjectiveSource,
 };
-use tokengauge_meter::{Meter, RecentCalls};
 use tokengauge_net::tls::ClientTls;
 use tokengauge_process::operators::{self, Operators};
 use tokengauge_process::output;
 use tokengauge_proxy::Shutdown;
 use tokengauge_sink::Secret;
-use tokengauge_slo::Slos;
 use tokengauge_store::ledger::{Limits, Reader};
 use tokengauge_telemetry::export::prometheus::Prometheus;
 use tokio::runtime::Builder;
@@ -128,19 +126,17 @@ fn follow_store(
     thread.spawn(run).map(|_| ()).map_err(failed)
 }
 
-/// What the address answers from. This process has no calls of its own.
+/// What the address answers from.
 fn services(
     config: &Config,
     fleet: &Arc<Fleet>,
     event_bus: Arc<EventBus>,
     ledger: &Path,
 ) -> Services {
-    let measure = config.measure.clone();
-    let prometheus = Prometheus::new(&[], &measure);
+    let prometheus = Prometheus::new(&[], &config.measure);
     metrics::install(&prometheus, fleet);
     let bus = Arc::clone(&event_bus);
     prometheus.before_scrape(move |registry, _| operators::refresh(registry, &bus));
-    let accounting = Accounting::new(&config.prices, &[], &[]);
     let about = ProcessInfo {
         commit: COMMIT,
         routes: Vec::new(),
@@ -148,24 +144,19 @@ fn services(
         fleet: Some(fleet.info()),
         ..ProcessInfo::new(config, &[], SystemTime::now())
     };
+    let live = FleetServices {
+        fleet: Arc::clone(fleet),
+        objectives: config.slos.clone(),
+        prices: Prices::new(&config.prices),
+    };
     Services {
-        slos: Slos::new(&config.slos, &measure, Instant::now(), SystemTime::now()),
-        recent: RecentCalls::new(1),
-        meter: Meter::with(measure, accounting, Vec::new(), None),
+        live: Arc::new(live),
+        store: Store::Ledger(Reader::new(ledger, Instant::now)),
         prometheus,
         about: Arc::new(ArcSwap::from_pointee(about)),
         experiments: Arc::new(ArcSwap::from_pointee(config.experiments.clone())),
         readiness: Arc::default(),
-        ledger: Some(Reader::new(ledger, Instant::now)),
-        sinks: Arc::default(),
-        throughput: None,
-        upstreams: Arc::new(Vec::new),
-        drifts: Arc::default(),
-        gates: Arc::default(),
-        gate_audit: Arc::default(),
         marks: Arc::default(),
-        session_watch: tokengauge_sessions::SessionWatch::new(),
-        fleet: Some(Arc::clone(fleet)),
         event_bus,
         clock: Instant::now,
         wall: SystemTime::now,

@@ -1,15 +1,14 @@
 //! Queries about single calls: pages of them, those that spent the budget of an objective, and
 //! one by its id.
 
-use super::finished::reply;
-use super::problem::Problem;
+use super::problem::{Problem, Reply};
 use super::query_params::{FILTERS, PAGING, QueryParams};
 use super::store::{Store, StoreName, ask};
 use crate::Services;
+use axum::Json;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, RawQuery, State};
 use axum::http::StatusCode;
-use axum::response::Response;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::sync::Arc;
@@ -36,25 +35,25 @@ pub(super) struct Calls {
 }
 
 /// The finished calls, newest first.
-pub(super) async fn calls(State(services): State<Services>, RawQuery(query): RawQuery) -> Response {
-    reply(async {
-        let asked = QueryParams::of(query.as_deref(), &[&FILTERS, &OF_CALLS, &PAGING])?;
-        let (filter, paging) = (asked.filter((services.wall)())?, asked.paging()?);
-        let objective = objective_of(&services, &asked)?;
-        let question = move |store: &Store| {
-            let page = match &objective {
-                Some(objective) => spent(store, objective, &filter, paging)?,
-                None => store.calls(&filter, &paging)?,
-            };
-            Ok(Calls {
-                store: store.name(),
-                calls: page.rows,
-                next_cursor: page.next_cursor,
-            })
+pub(super) async fn calls(
+    State(services): State<Services>,
+    RawQuery(query): RawQuery,
+) -> Reply<Calls> {
+    let asked = QueryParams::of(query.as_deref(), &[&FILTERS, &OF_CALLS, &PAGING])?;
+    let (filter, paging) = (asked.filter((services.wall)())?, asked.paging()?);
+    let objective = objective_of(&services, &asked)?;
+    let question = move |store: &Store| {
+        let page = match &objective {
+            Some(objective) => spent(store, objective, &filter, paging)?,
+            None => store.calls(&filter, &paging)?,
         };
-        ask(&services, question).await
-    })
-    .await
+        Ok(Calls {
+            store: store.name(),
+            calls: page.rows,
+            next_cursor: page.next_cursor,
+        })
+    };
+    ask(&services, question).await.map(Json)
 }
 
 /// The objective that a query names.
@@ -65,7 +64,7 @@ pub(super) fn objective_of(
     let Some(name) = asked.name("slo")? else {
         return Ok(None);
     };
-    let objective = services.slos.objective(&name);
+    let objective = services.live.objective(&name);
     objective.map(Some).ok_or_else(unknown_objective)
 }
 
@@ -135,20 +134,18 @@ pub(super) async fn call(
     State(services): State<Services>,
     path: Result<Path<String>, PathRejection>,
     RawQuery(query): RawQuery,
-) -> Response {
-    reply(async {
-        QueryParams::of(query.as_deref(), &[])?;
-        let id = path.ok().and_then(|id| Uuid::parse_str(&id).ok());
-        let id = id.ok_or_else(|| Problem::of("id", "must be the id of a call, a UUID"))?;
-        let question = move |store: &Store| Ok((store.name(), store.call(id)?));
-        let (store, call) = ask(&services, question).await?;
-        let unknown = "no finished call that is kept has this id; while it is under way it is in /api/v1/streams";
-        let call = call.ok_or_else(|| Problem::new(StatusCode::NOT_FOUND, unknown))?;
-        Ok(Call {
-            store,
-            phases: history::phases(&call, 0.0),
-            call,
-        })
-    })
-    .await
+) -> Reply<Call> {
+    QueryParams::of(query.as_deref(), &[])?;
+    let id = path.ok().and_then(|id| Uuid::parse_str(&id).ok());
+    let id = id.ok_or_else(|| Problem::of("id", "must be the id of a call, a UUID"))?;
+    let question = move |store: &Store| Ok((store.name(), store.call(id)?));
+    let (store, call) = ask(&services, question).await?;
+    let unknown =
+        "no finished call that is kept has this id; while it is under way it is in /api/v1/streams";
+    let call = call.ok_or_else(|| Problem::new(StatusCode::NOT_FOUND, unknown))?;
+    Ok(Json(Call {
+        store,
+        phases: history::phases(&call, 0.0),
+        call,
+    }))
 }

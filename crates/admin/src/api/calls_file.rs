@@ -7,7 +7,7 @@ use super::store::{Store, ask};
 use crate::Services;
 use axum::extract::{RawQuery, State};
 use axum::http::{StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::response::IntoResponse;
 use std::io;
 use tokengauge_slo::Objective;
 use tokengauge_store::columns::{COLUMNS, Column, Value, record};
@@ -25,28 +25,21 @@ pub(super) const MEDIA_TYPE: &str = "application/vnd.apache.parquet";
 pub(super) async fn parquet(
     State(services): State<Services>,
     RawQuery(query): RawQuery,
-) -> Response {
-    let made = async {
-        let asked = QueryParams::of(query.as_deref(), &[&FILTERS, &OF_CALLS])?;
-        let filter = asked.filter((services.wall)())?;
-        let objective = objective_of(&services, &asked)?;
-        let question = move |store: &Store| file(store, objective.as_deref(), &filter);
-        ask(&services, question).await
-    };
-    match made.await {
-        Err(problem) => problem.into_response(),
-        Ok(file) => {
-            let head = [
-                (header::CONTENT_TYPE, MEDIA_TYPE),
-                (
-                    header::CONTENT_DISPOSITION,
-                    "attachment; filename=\"calls.parquet\"",
-                ),
-                (header::CACHE_CONTROL, "no-store"),
-            ];
-            (head, file).into_response()
-        }
-    }
+) -> Result<impl IntoResponse, Problem> {
+    let asked = QueryParams::of(query.as_deref(), &[&FILTERS, &OF_CALLS])?;
+    let filter = asked.filter((services.wall)())?;
+    let objective = objective_of(&services, &asked)?;
+    let question = move |store: &Store| file(store, objective.as_deref(), &filter);
+    let file = ask(&services, question).await?;
+    let head = [
+        (header::CONTENT_TYPE, MEDIA_TYPE),
+        (
+            header::CONTENT_DISPOSITION,
+            "attachment; filename=\"calls.parquet\"",
+        ),
+        (header::CACHE_CONTROL, "no-store"),
+    ];
+    Ok((head, file))
 }
 
 fn file(store: &Store, objective: Option<&Objective>, filter: &Filter) -> Result<Vec<u8>, Problem> {

@@ -1,13 +1,14 @@
 //! `/api/v1/capacity`: the throughput of each upstream by the number of concurrent calls.
 
-use super::finished::reply;
+use super::problem::Reply;
 use super::query_params::{FILTERS, QueryParams};
 use super::store::{Store, StoreName, ask};
-use crate::Services;
+use crate::{ProcessServices, Services};
+use axum::Json;
 use axum::extract::{RawQuery, State};
-use axum::response::Response;
 use schemars::JsonSchema;
 use serde::Serialize;
+use std::sync::Arc;
 use tokengauge_store::query::CapacityRow;
 
 #[derive(JsonSchema, Serialize)]
@@ -21,20 +22,18 @@ pub(super) struct Capacities {
 /// Every upstream. Of the filters only times and upstream count: a concurrency is of all
 /// calls.
 pub(super) async fn capacity(
+    // A fleet's ledger does not say how many calls a process had at once.
+    _: Arc<ProcessServices>,
     State(services): State<Services>,
     RawQuery(query): RawQuery,
-) -> Response {
-    reply(async {
-        let asked = QueryParams::of(query.as_deref(), &[&FILTERS])?;
-        let filter = asked.filter((services.wall)())?;
-        let seen = services.throughput.clone();
-        let question = move |store: &Store| {
-            Ok(Capacities {
-                store: store.name(),
-                upstreams: store.capacity(&filter, seen.as_deref())?,
-            })
-        };
-        ask(&services, question).await
-    })
-    .await
+) -> Reply<Capacities> {
+    let asked = QueryParams::of(query.as_deref(), &[&FILTERS])?;
+    let filter = asked.filter((services.wall)())?;
+    let question = move |store: &Store| {
+        Ok(Capacities {
+            store: store.name(),
+            upstreams: store.capacity(&filter)?,
+        })
+    };
+    ask(&services, question).await.map(Json)
 }

@@ -5,19 +5,18 @@ use super::problem::Problem;
 use super::query_params::{MAX_LIMIT, QueryParams};
 use super::store::{Store, StoreName, blocking, problem};
 use super::unsettled;
-use crate::Services;
+use crate::{ProcessServices, Services};
 use axum::extract::{RawQuery, State};
 use axum::http::{HeaderMap, header};
-use axum::response::{Html, IntoResponse, Response};
+use axum::response::{Html, IntoResponse};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 use tokengauge_core::call::CallRecord;
 use tokengauge_core::time::rfc3339_seconds;
 use tokengauge_html::capsule::{
     Capsule, Configuration, MEMORY, Objective, Process, Span, TABLES, worst,
 };
 use tokengauge_slo::{self as slo, Status};
-use tokengauge_store::history::ThroughputHistory;
 use tokengauge_store::ledger::Reader;
 use tokengauge_store::query::Dimension;
 use tokengauge_store::query::{Filter, Mark, MarkKind, MarkQuery, Paging, SeriesMetric};
@@ -36,46 +35,39 @@ const MAX_MARKS: usize = 200;
 
 /// The file as a download.
 pub(super) async fn capsule(
+    process: Arc<ProcessServices>,
     State(services): State<Services>,
     headers: HeaderMap,
     RawQuery(query): RawQuery,
-) -> Response {
-    let made = async {
-        let asked = QueryParams::of(query.as_deref(), &[&OF_CAPSULES])?;
-        let now = (services.wall)();
-        let status = match asked.name("slo")? {
-            Some(name) => Some(status_of(&services, &name)?),
-            None => None,
-        };
-        let (since, until) = (asked.instant("since", now)?, asked.instant("until", now)?);
-        let span = span(since, until, status.as_ref(), now)?;
-        let (services, url) = (services.clone(), asked_at(&services, &headers));
-        blocking(move || {
-            let mut capsule = of_proxy(&services, span, status, now, url)?;
-            // Nobody has asked for a time of which nothing is known.
-            if since.is_none() {
-                capsule.span = capsule.kept.unwrap_or(span);
-            }
-            Ok(capsule)
-        })
-        .await
+) -> Result<impl IntoResponse, Problem> {
+    let asked = QueryParams::of(query.as_deref(), &[&OF_CAPSULES])?;
+    let now = (services.wall)();
+    let status = match asked.name("slo")? {
+        Some(name) => Some(status_of(&process, &name, (services.clock)())?),
+        None => None,
     };
-    let made: Result<Capsule, Problem> = made.await;
-    match made {
-        Err(problem) => problem.into_response(),
-        Ok(capsule) => {
-            let at = rfc3339_seconds(capsule.span.since).to_string();
-            let slo = capsule.objective.as_ref();
-            let slo = slo.map_or(String::new(), |slo| plain(&slo.status.name) + "-");
-            let name = format!("incident-{slo}{}.html", at.replace(':', "-"));
-            let saved = format!("attachment; filename=\"{name}\"");
-            let head = [
-                (header::CONTENT_DISPOSITION, saved),
-                (header::CACHE_CONTROL, "no-store".to_owned()),
-            ];
-            (head, Html(capsule.html(services.about.load().commit))).into_response()
+    let (since, until) = (asked.instant("since", now)?, asked.instant("until", now)?);
+    let span = span(since, until, status.as_ref(), now)?;
+    let (about, url) = (Arc::clone(&services.about), asked_at(&services, &headers));
+    let capsule = blocking(move || {
+        let mut capsule = of_proxy(&services, &process, span, status, now, url)?;
+        // Nobody has asked for a time of which nothing is known.
+        if since.is_none() {
+            capsule.span = capsule.kept.unwrap_or(span);
         }
-    }
+        Ok(capsule)
+    })
+    .await?;
+    let at = rfc3339_seconds(capsule.span.since).to_string();
+    let slo = capsule.objective.as_ref();
+    let slo = slo.map_or(String::new(), |slo| plain(&slo.status.name) + "-");
+    let name = format!("incident-{slo}{}.html", at.replace(':', "-"));
+    let saved = format!("attachment; filename=\"{name}\"");
+    let head = [
+        (header::CONTENT_DISPOSITION, saved),
+        (header::CACHE_CONTROL, "no-store".to_owned()),
+    ];
+    Ok((head, Html(capsule.html(about.load().commit))))
 }
 
 /// What of a name can be in the name of a file.
@@ -102,8 +94,8 @@ fn asked_at(services: &Services, headers: &HeaderMap) -> String {
     format!("{scheme}://{host}")
 }
 
-fn status_of(services: &Services, name: &str) -> Result<Status, Problem> {
-    let all = services.slos.status((services.clock)()).into_iter();
+fn status_of(process: &ProcessServices, name: &str, now: Instant) -> Result<Status, Problem> {
+    let all = process.slos.status(now).into_iter();
     let mut named = all.filter(|status| *status.name == *name);
     named.next().ok_or_else(unknown_objective)
 }
@@ -140,24 +132,23 @@ fn span(
 
 fn of_proxy(
     services: &Services,
+    process: &ProcessServices,
     span: Span,
     status: Option<Status>,
     now: SystemTime,
     url: String,
 ) -> Result<Capsule, Problem> {
-    let store = Store::of(services);
-    let seen = services.throughput.as_deref();
-    let mut capsule = of_store(&store, span, status.as_ref(), seen, now)?;
+    let mut capsule = of_store(&services.store, span, status.as_ref(), now)?;
     let filter = filter(span);
     for series in [&mut capsule.tps, &mut capsule.ttft] {
         unsettled::add_in_flight(services, &filter, series);
     }
     capsule.objective = status.and_then(|status| {
-        let burn_down = services.slos.burn_down(&status.name, (services.clock)())?;
+        let burn_down = process.slos.burn_down(&status.name, (services.clock)())?;
         Some(Objective { status, burn_down })
     });
     capsule.marks = marks(|query| services.marks.find(query).map_err(problem), span)?;
-    capsule.runaways = services.session_watch.runaways((services.clock)());
+    capsule.runaways = process.session_watch.runaways((services.clock)());
     capsule.runaways.truncate(MAX_ROWS);
     let about = services.about.load();
     let system = rustix::system::uname();
@@ -186,7 +177,7 @@ fn of_proxy(
 /// Where the ledger cannot be read.
 pub fn of_ledger(reader: Arc<Reader>, span: Span, now: SystemTime) -> Result<Capsule, Problem> {
     let store = Store::Ledger(Arc::clone(&reader));
-    let mut capsule = of_store(&store, span, None, None, now)?;
+    let mut capsule = of_store(&store, span, None, now)?;
     capsule.marks = marks(|query| reader.marks(query).map_err(problem), span)?;
     Ok(capsule)
 }
@@ -196,7 +187,6 @@ fn of_store(
     store: &Store,
     span: Span,
     status: Option<&Status>,
-    seen: Option<&ThroughputHistory>,
     now: SystemTime,
 ) -> Result<Capsule, Problem> {
     let filter = filter(span);
@@ -206,7 +196,7 @@ fn of_store(
         until: kept.until,
     });
     let step = kept.unwrap_or(span).step();
-    let series = |metric| store.timeseries(&filter, metric, step, seen);
+    let series = |metric| store.timeseries(&filter, metric, step);
     let rows = Paging {
         limit: MAX_ROWS,
         cursor: None,

@@ -1,11 +1,12 @@
 //! `/api/v1/costs`: what calls cost over time, by something they have in common.
 
-use super::finished::{Times, reply};
+use super::finished::Times;
+use super::problem::Reply;
 use super::query_params::{FILTERS, QueryParams};
 use super::store::{Span, Store, StoreName, ask};
 use crate::Services;
+use axum::Json;
 use axum::extract::{RawQuery, State};
-use axum::response::Response;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::time::Duration;
@@ -34,50 +35,50 @@ pub(super) struct CostsOverTime {
 }
 
 /// Costs over time. Of a long time the newest 1000 steps are answered, which `since` says.
-pub(super) async fn costs(State(services): State<Services>, RawQuery(query): RawQuery) -> Response {
-    reply(async {
-        let asked = QueryParams::of(query.as_deref(), &[&FILTERS, &OF_COSTS])?;
-        let now = (services.wall)();
-        let step = asked.duration("step")?;
-        let mut query = CostQuery {
-            filter: asked.filter(now)?,
-            by: asked.dimension("dimension")?,
-            step: step.unwrap_or(DAY),
-            most: asked.count("series", DEFAULT_SERIES, MAX_SERIES)?,
-        };
-        let question = move |store: &Store| {
-            let mut span = store.span(&query.filter, query.daily_sums(), now)?;
-            if step.is_none() {
-                let length = span.and_then(|span| span.length());
-                // With the step of a day that it has here.
-                let by_day = query.daily_sums() == Some(DailySums::Spending);
-                query.step = default_step(length.unwrap_or_default(), by_day);
-                span = store.span(&query.filter, query.daily_sums(), now)?;
+pub(super) async fn costs(
+    State(services): State<Services>,
+    RawQuery(query): RawQuery,
+) -> Reply<CostsOverTime> {
+    let asked = QueryParams::of(query.as_deref(), &[&FILTERS, &OF_COSTS])?;
+    let now = (services.wall)();
+    let step = asked.duration("step")?;
+    let mut query = CostQuery {
+        filter: asked.filter(now)?,
+        by: asked.dimension("dimension")?,
+        step: step.unwrap_or(DAY),
+        most: asked.count("series", DEFAULT_SERIES, MAX_SERIES)?,
+    };
+    let question = move |store: &Store| {
+        let mut span = store.span(&query.filter, query.daily_sums(), now)?;
+        if step.is_none() {
+            let length = span.and_then(|span| span.length());
+            // With the step of a day that it has here.
+            let by_day = query.daily_sums() == Some(DailySums::Spending);
+            query.step = default_step(length.unwrap_or_default(), by_day);
+            span = store.span(&query.filter, query.daily_sums(), now)?;
+        }
+        let span = span.map(|span| newest(span, query.step));
+        let costs = match span {
+            None => Costs {
+                step: query.step.as_secs(),
+                ..Costs::default()
+            },
+            Some(Span { since, until }) => {
+                query.filter = Filter {
+                    since: Some(since),
+                    until: Some(until),
+                    ..query.filter
+                };
+                store.costs(&query)?
             }
-            let span = span.map(|span| newest(span, query.step));
-            let costs = match span {
-                None => Costs {
-                    step: query.step.as_secs(),
-                    ..Costs::default()
-                },
-                Some(Span { since, until }) => {
-                    query.filter = Filter {
-                        since: Some(since),
-                        until: Some(until),
-                        ..query.filter
-                    };
-                    store.costs(&query)?
-                }
-            };
-            Ok(CostsOverTime {
-                store: store.name(),
-                span: Times::of(span),
-                costs,
-            })
         };
-        ask(&services, question).await
-    })
-    .await
+        Ok(CostsOverTime {
+            store: store.name(),
+            span: Times::of(span),
+            costs,
+        })
+    };
+    ask(&services, question).await.map(Json)
 }
 
 /// The step of a time where none is asked for; `by_day` where there are sums by day alone, and what is shorter is read from

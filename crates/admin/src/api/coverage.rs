@@ -1,11 +1,12 @@
 //! `/api/v1/coverage`: how many calls have a cost and a speed, and why the others have none.
 
-use super::finished::{Times, reply};
+use super::finished::Times;
+use super::problem::Reply;
 use super::query_params::{FILTERS, QueryParams};
 use super::store::{Store, StoreName, ask};
 use crate::Services;
+use axum::Json;
 use axum::extract::{RawQuery, State};
-use axum::response::Response;
 use schemars::JsonSchema;
 use serde::Serialize;
 use tokengauge_store::query;
@@ -24,19 +25,16 @@ pub(super) struct Coverage {
 pub(super) async fn coverage(
     State(services): State<Services>,
     RawQuery(query): RawQuery,
-) -> Response {
-    reply(async {
-        let asked = QueryParams::of(query.as_deref(), &[&FILTERS])?;
-        let now = (services.wall)();
-        let filter = asked.filter(now)?;
-        let question = move |store: &Store| {
-            Ok(Coverage {
-                store: store.name(),
-                span: Times::of(store.span(&filter, None, now)?),
-                coverage: store.coverage(&filter)?,
-            })
-        };
-        ask(&services, question).await
-    })
-    .await
+) -> Reply<Coverage> {
+    let asked = QueryParams::of(query.as_deref(), &[&FILTERS])?;
+    let now = (services.wall)();
+    let filter = asked.filter(now)?;
+    let question = move |store: &Store| {
+        Ok(Coverage {
+            store: store.name(),
+            span: Times::of(store.span(&filter, None, now)?),
+            coverage: store.coverage(&filter)?,
+        })
+    };
+    ask(&services, question).await.map(Json)
 }

@@ -1,16 +1,17 @@
 //! `/api/v1/drift`: what has changed against the weeks before.
 
-use super::finished::reply;
+use super::problem::Reply;
 use super::query_params::QueryParams;
-use crate::Services;
-use axum::extract::{RawQuery, State};
-use axum::response::Response;
+use crate::{Drifts, ProcessServices};
+use axum::Json;
+use axum::extract::RawQuery;
+use std::sync::Arc;
 
 /// The last evaluation of every entry.
-pub(super) async fn drift(State(services): State<Services>, RawQuery(query): RawQuery) -> Response {
-    reply(async {
-        QueryParams::of(query.as_deref(), &[])?;
-        Ok(services.drifts.load_full())
-    })
-    .await
+pub(super) async fn drift(
+    process: Arc<ProcessServices>,
+    RawQuery(query): RawQuery,
+) -> Reply<Arc<Drifts>> {
+    QueryParams::of(query.as_deref(), &[])?;
+    Ok(Json(process.drifts.load_full()))
 }

@@ -24,8 +24,6 @@ pub(super) struct Endpoint {
     pub(super) body: Option<Body>,
     /// Whether the key of a provider takes the place of the token.
     pub(super) for_keys: bool,
-    /// Whether a fleet does not answer it.
-    pub(super) of_one_process: bool,
 }
 
 /// What an endpoint answers.
@@ -126,11 +124,6 @@ impl Endpoint {
             .problem("404", "`own_use` of [admin] is off.")
             .problem("429", "This was asked for too often.")
     }
-
-    pub(super) fn of_one_process(mut self) -> Endpoint {
-        self.of_one_process = true;
-        self
-    }
 }
 
 fn endpoint(
@@ -151,7 +144,6 @@ fn endpoint(
         problems: Vec::new(),
         body: None,
         for_keys: false,
-        of_one_process: false,
     }
 }
 

@@ -16,23 +16,26 @@ use super::finished::{
     self, Groups, Models, OF_GROUPS, OF_SESSIONS, OF_TIMESERIES, Series, SessionAndCalls, Sessions,
     TasksOf, Workloads,
 };
-use super::fleet::{self, AllPods};
 use super::gates::{self, AllGates, OF_GATES};
-use super::live::{self, OF_STREAMS, Slos, Streams};
+use super::live;
 use super::marks::{self, AllMarks, OF_MARKS};
 use super::openapi;
 use super::own_use::{self, OF_OWN_USE, OwnUse};
+use super::problem::Reply;
 use super::query_params::{FILTERS, PAGING, QueryParams};
 use super::runaways::{self, Runaways};
 use super::sessions::{self, OF_TRACES, SessionAnalysis};
 use super::sinks::{self, AllSinks};
+use super::stream_filter::STREAM_NAMES;
 use super::upstreams::{self, Upstreams};
 use crate::Drifts;
+use crate::live_view::{AllPods, Slos};
 use crate::process_info::{self, Now};
+use axum::Json;
 use axum::extract::RawQuery;
-use axum::response::Response;
 use serde_json::{Map, Value};
 use tokengauge_experiments::Report;
+use tokengauge_fleet::Streams;
 use tokengauge_gate::{Plan as GatePlan, Report as Gate};
 use tokengauge_slo::BurnDown;
 use tokengauge_store::query::Mark;
@@ -201,8 +204,7 @@ fn of_groups() -> Vec<Endpoint> {
             capacity::capacity,
         )
         .json::<Capacities>()
-        .asks(&[&FILTERS])
-        .of_one_process(),
+        .asks(&[&FILTERS]),
     ]
 }
 
@@ -231,16 +233,14 @@ fn of_comparisons() -> Vec<Endpoint> {
              evaluation of every [[drift]].",
             drift::drift,
         )
-        .json::<Drifts>()
-        .of_one_process(),
+        .json::<Drifts>(),
         get(
             "/api/v1/gates",
             "gates",
             "Whether rollouts may go on, by every gate of the configuration.",
             gates::gates,
         )
-        .json::<AllGates>()
-        .of_one_process(),
+        .json::<AllGates>(),
         get(
             "/api/v1/gates/{name}",
             "gate",
@@ -250,8 +250,7 @@ fn of_comparisons() -> Vec<Endpoint> {
         )
         .json::<Gate>()
         .asks(&[&OF_GATES])
-        .names(&GATE)
-        .of_one_process(),
+        .names(&GATE),
         get(
             "/api/v1/gates/{name}/plan",
             "gate_plan",
@@ -260,8 +259,7 @@ fn of_comparisons() -> Vec<Endpoint> {
             gates::plan,
         )
         .json::<GatePlan>()
-        .names(&GATE)
-        .of_one_process(),
+        .names(&GATE),
         post(
             "/api/v1/gates/{name}/confirm-promotion",
             "confirm_promotion",
@@ -271,8 +269,7 @@ fn of_comparisons() -> Vec<Endpoint> {
         .json::<Gate>()
         .asks(&[&OF_GATES])
         .names(&GATE)
-        .takes(Body::Hook)
-        .of_one_process(),
+        .takes(Body::Hook),
         post(
             "/api/v1/gates/{name}/rollback",
             "rollback",
@@ -282,8 +279,7 @@ fn of_comparisons() -> Vec<Endpoint> {
         .json::<Gate>()
         .asks(&[&OF_GATES])
         .names(&GATE)
-        .takes(Body::Hook)
-        .of_one_process(),
+        .takes(Body::Hook),
     ]
 }
 
@@ -298,8 +294,7 @@ fn of_marks_and_sinks() -> Vec<Endpoint> {
         )
         .answers(Answer::Html)
         .asks(&[&OF_CAPSULES])
-        .problem("404", NO_OBJECTIVE)
-        .of_one_process(),
+        .problem("404", NO_OBJECTIVE),
         get(
             marks::PATH,
             "marks",
@@ -326,8 +321,7 @@ fn of_marks_and_sinks() -> Vec<Endpoint> {
              what failed.",
             sinks::sinks,
         )
-        .json::<AllSinks>()
-        .of_one_process(),
+        .json::<AllSinks>(),
     ]
 }
 
@@ -340,8 +334,7 @@ fn of_now() -> Vec<Endpoint> {
              same tool call over and over.",
             runaways::runaways,
         )
-        .json::<Runaways>()
-        .of_one_process(),
+        .json::<Runaways>(),
         get(
             "/api/v1/streams",
             "streams",
@@ -349,12 +342,12 @@ fn of_now() -> Vec<Endpoint> {
             live::streams,
         )
         .json::<Streams>()
-        .asks(&[&OF_STREAMS]),
+        .asks(&[&STREAM_NAMES, &["limit"]]),
         get(
             "/api/v1/pods",
             "pods",
             "The pods of a fleet and the store of their calls; a single process knows none.",
-            fleet::pods,
+            live::pods,
         )
         .json::<AllPods>()
         .problem("404", "This is no fleet."),
@@ -365,8 +358,7 @@ fn of_now() -> Vec<Endpoint> {
              reports.",
             upstreams::upstreams,
         )
-        .json::<Upstreams>()
-        .of_one_process(),
+        .json::<Upstreams>(),
         get(
             "/api/v1/slos",
             "slos",
@@ -381,8 +373,7 @@ fn of_now() -> Vec<Endpoint> {
             live::budget,
         )
         .json::<BurnDown>()
-        .names(&OBJECTIVE)
-        .of_one_process(),
+        .names(&OBJECTIVE),
         get(
             "/api/v1/events",
             "events",
@@ -403,10 +394,7 @@ fn of_now() -> Vec<Endpoint> {
 }
 
 /// The OpenAPI document.
-async fn document(RawQuery(query): RawQuery) -> Response {
-    finished::reply(async {
-        QueryParams::of(query.as_deref(), &[])?;
-        Ok(openapi::document(&endpoints()))
-    })
-    .await
+async fn document(RawQuery(query): RawQuery) -> Reply<Value> {
+    QueryParams::of(query.as_deref(), &[])?;
+    Ok(Json(openapi::document(&endpoints())))
 }

@@ -7,8 +7,8 @@ use crate::{Services, event_bus};
 use axum::Extension;
 use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
+use axum::response::IntoResponse;
 use axum::response::sse::{Event, KeepAlive, Sse};
-use axum::response::{IntoResponse, Response};
 use futures_util::stream;
 use std::convert::Infallible;
 
@@ -17,23 +17,20 @@ pub(super) async fn events(
     State(services): State<Services>,
     source: Option<Extension<Source>>,
     RawQuery(query): RawQuery,
-) -> Response {
-    if let Err(problem) = QueryParams::of(query.as_deref(), &[]) {
-        return problem.into_response();
-    }
+) -> Result<impl IntoResponse, Problem> {
+    QueryParams::of(query.as_deref(), &[])?;
     let source = source.map(|Extension(source)| source);
     let Some(listener) = services
         .event_bus
         .listen(source, event_bus::present(&services))
     else {
         let message = "too many listen already; close one, or ask /api/v1/streams now and then";
-        return Problem::new(StatusCode::SERVICE_UNAVAILABLE, message).into_response();
+        return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, message));
     };
     let events = stream::unfold(listener, |mut listener| async {
         let happened = listener.next().await?;
         let event = Event::default().event(happened.kind).data(&*happened.data);
         Some((Ok::<_, Infallible>(event), listener))
     });
-    let events = Sse::new(events).keep_alive(KeepAlive::default());
-    events.into_response()
+    Ok(Sse::new(events).keep_alive(KeepAlive::default()))
 }

@@ -1,14 +1,13 @@
 //! `/api/v1/experiments`: how the experiments stand.
 
-use super::finished::reply;
-use super::problem::Problem;
+use super::problem::{Problem, Reply};
 use super::query_params::QueryParams;
 use super::store::{Store, StoreName, ask};
 use crate::Services;
+use axum::Json;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, RawQuery, State};
 use axum::http::StatusCode;
-use axum::response::Response;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::time::SystemTime;
@@ -27,19 +26,16 @@ pub(super) struct Experiments {
 pub(super) async fn experiments(
     State(services): State<Services>,
     RawQuery(query): RawQuery,
-) -> Response {
-    reply(async {
-        QueryParams::of(query.as_deref(), &[])?;
-        let (configured, now) = (services.experiments.load_full(), (services.wall)());
-        let question = move |store: &Store| {
-            Ok(Experiments {
-                store: store.name(),
-                experiments: reports(store, &configured, now)?,
-            })
-        };
-        ask(&services, question).await
-    })
-    .await
+) -> Reply<Experiments> {
+    QueryParams::of(query.as_deref(), &[])?;
+    let (configured, now) = (services.experiments.load_full(), (services.wall)());
+    let question = move |store: &Store| {
+        Ok(Experiments {
+            store: store.name(),
+            experiments: reports(store, &configured, now)?,
+        })
+    };
+    ask(&services, question).await.map(Json)
 }
 
 /// One experiment: a configured one, or one that agents name.
@@ -47,38 +43,35 @@ pub(super) async fn experiment(
     State(services): State<Services>,
     path: Result<Path<String>, PathRejection>,
     RawQuery(query): RawQuery,
-) -> Response {
-    reply(async {
-        let name = path.map_err(|_| Problem::of("name", "must be UTF-8, percent-encoded"))?;
-        let name = name.0;
-        QueryParams::of(query.as_deref(), &[])?;
-        let configured = services.experiments.load_full();
-        let mut configured = configured.iter();
-        let configured = configured.find(|experiment| experiment.name == name);
-        let (known, now) = (configured.is_some(), (services.wall)());
-        let experiment = configured.cloned().unwrap_or_else(|| Experiment {
-            name,
-            arms: Vec::new(),
-            unit: UnitKind::Session,
-            rules: Rules::default(),
-        });
-        let question = move |store: &Store| report(store, &experiment, now);
-        let report = ask(&services, question).await?;
-        let calls = report.calls_without_unit + report.collapsed_calls;
-        if !known && report.arms.is_empty() && calls == 0 {
-            let unknown = "no [[experiment]] has this name, and no finished call names it; \
-                           /api/v1/experiments lists those that are configured";
-            return Err(Problem::new(StatusCode::NOT_FOUND, unknown));
-        }
-        Ok(report)
-    })
-    .await
+) -> Reply<Report> {
+    let name = path.map_err(|_| Problem::of("name", "must be UTF-8, percent-encoded"))?;
+    let name = name.0;
+    QueryParams::of(query.as_deref(), &[])?;
+    let configured = services.experiments.load_full();
+    let mut configured = configured.iter();
+    let configured = configured.find(|experiment| experiment.name == name);
+    let (known, now) = (configured.is_some(), (services.wall)());
+    let experiment = configured.cloned().unwrap_or_else(|| Experiment {
+        name,
+        arms: Vec::new(),
+        unit: UnitKind::Session,
+        rules: Rules::default(),
+    });
+    let question = move |store: &Store| report(store, &experiment, now);
+    let report = ask(&services, question).await?;
+    let calls = report.calls_without_unit + report.collapsed_calls;
+    if !known && report.arms.is_empty() && calls == 0 {
+        let unknown = "no [[experiment]] has this name, and no finished call names it; \
+                       /api/v1/experiments lists those that are configured";
+        return Err(Problem::new(StatusCode::NOT_FOUND, unknown));
+    }
+    Ok(Json(report))
 }
 
 /// Every experiment that is configured. Blocks.
 pub fn experiments_now(services: &Services) -> Result<Vec<Report>, Problem> {
     let configured = services.experiments.load_full();
-    reports(&Store::of(services), &configured, (services.wall)())
+    reports(&services.store, &configured, (services.wall)())
 }
 
 fn reports(

@@ -1,6 +1,6 @@
 //! Queries about finished calls: sessions, groups and time series.
 
-use super::problem::Problem;
+use super::problem::{Problem, Reply};
 use super::query_params::{FILTERS, PAGING, QueryParams};
 use super::store::{Span, Store, StoreName, ask};
 use super::unsettled;
@@ -9,10 +9,9 @@ use axum::Json;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, RawQuery, State};
 use axum::http::StatusCode;
-use axum::response::{IntoResponse, Response};
 use schemars::{JsonSchema, Schema};
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 use tokengauge_core::time::rfc3339_millis;
@@ -64,30 +63,27 @@ pub(super) struct Sessions {
 pub(super) async fn sessions(
     State(services): State<Services>,
     RawQuery(query): RawQuery,
-) -> Response {
-    reply(async {
-        let asked = QueryParams::of(query.as_deref(), &[&FILTERS, &OF_SESSIONS, &PAGING])?;
-        let query = SessionQuery {
-            filter: asked.filter((services.wall)())?,
-            search: asked.name("q")?,
-            sort: asked.word("sort", &SORTS)?.unwrap_or_default(),
-            ascending: asked.word("order", &ORDERS)?.unwrap_or_default(),
-            page: asked.paging()?,
-        };
-        let question = move |store: &Store| Ok((store.name(), store.sessions(&query)?));
-        let (store, page) = ask(&services, question).await?;
-        let in_progress = in_progress(&services);
-        let mut sessions = page.rows;
-        for session in &mut sessions {
-            session.in_flight = in_progress.get(&session.id).copied().unwrap_or(0);
-        }
-        Ok(Sessions {
-            store,
-            sessions,
-            next_cursor: page.next_cursor,
-        })
-    })
-    .await
+) -> Reply<Sessions> {
+    let asked = QueryParams::of(query.as_deref(), &[&FILTERS, &OF_SESSIONS, &PAGING])?;
+    let query = SessionQuery {
+        filter: asked.filter((services.wall)())?,
+        search: asked.name("q")?,
+        sort: asked.word("sort", &SORTS)?.unwrap_or_default(),
+        ascending: asked.word("order", &ORDERS)?.unwrap_or_default(),
+        page: asked.paging()?,
+    };
+    let question = move |store: &Store| Ok((store.name(), store.sessions(&query)?));
+    let (store, page) = ask(&services, question).await?;
+    let in_progress = in_progress(&services);
+    let mut sessions = page.rows;
+    for session in &mut sessions {
+        session.in_flight = in_progress.get(&session.id).copied().unwrap_or(0);
+    }
+    Ok(Json(Sessions {
+        store,
+        sessions,
+        next_cursor: page.next_cursor,
+    }))
 }
 
 /// A session and a page of its calls.
@@ -118,39 +114,35 @@ pub(super) async fn session(
     State(services): State<Services>,
     path: Result<Path<String>, PathRejection>,
     RawQuery(query): RawQuery,
-) -> Response {
-    reply(async {
-        let id = path.map_err(|_| Problem::of("id", "must be UTF-8, percent-encoded"))?;
-        let id = id.0;
-        let paging = QueryParams::of(query.as_deref(), &[&PAGING])?.paging()?;
-        let name = id.clone();
-        let question = move |store: &Store| match store.session(&name, &paging)? {
-            Some(detail) => Ok((store.name(), detail)),
-            None => Err(store.unknown_session()),
-        };
-        let (store, mut detail) = ask(&services, question).await?;
-        detail.session.in_flight = in_progress(&services).get(&id).copied().unwrap_or(0);
-        let answer = SessionAndCalls {
-            total_calls: detail.session.calls,
-            store,
-            detail,
-        };
-        // As a value, in which the list of calls takes the place of their number.
-        serde_json::to_value(answer)
-            .map_err(|error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))
-    })
-    .await
+) -> Reply<Value> {
+    let id = path.map_err(|_| Problem::of("id", "must be UTF-8, percent-encoded"))?;
+    let id = id.0;
+    let paging = QueryParams::of(query.as_deref(), &[&PAGING])?.paging()?;
+    let name = id.clone();
+    let question = move |store: &Store| match store.session(&name, &paging)? {
+        Some(detail) => Ok((store.name(), detail)),
+        None => Err(store.unknown_session()),
+    };
+    let (store, mut detail) = ask(&services, question).await?;
+    detail.session.in_flight = in_progress(&services).get(&id).copied().unwrap_or(0);
+    let answer = SessionAndCalls {
+        total_calls: detail.session.calls,
+        store,
+        detail,
+    };
+    // As a value, in which the list of calls takes the place of their number.
+    serde_json::to_value(answer)
+        .map_err(|error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))
+        .map(Json)
 }
 
 /// The number of calls in progress by session.
 fn in_progress(services: &Services) -> BTreeMap<String, u64> {
-    if let Some(fleet) = &services.fleet {
-        return fleet.sessions();
-    }
+    let (now, wall) = ((services.clock)(), (services.wall)());
     let mut sessions = BTreeMap::new();
-    services.meter.progress(|progress| {
-        if let Some(session) = progress.session {
-            *sessions.entry(session).or_default() += 1;
+    services.live.visit_in_flight(now, wall, &mut |call| {
+        if let Some(session) = call.session {
+            *sessions.entry(session.to_owned()).or_default() += 1;
         }
     });
     sessions
@@ -168,23 +160,23 @@ pub(super) struct TasksOf {
 }
 
 /// How long sessions take, and how many end.
-pub(super) async fn tasks(State(services): State<Services>, RawQuery(query): RawQuery) -> Response {
-    reply(async {
-        let asked = QueryParams::of(query.as_deref(), &[&FILTERS])?;
-        let now = (services.wall)();
-        let filter = asked.filter(now)?;
-        let question = move |store: &Store| {
-            let span = store.span(&filter, None, now)?;
-            let seconds = store.task_seconds(&filter)?;
-            Ok(TasksOf {
-                store: store.name(),
-                span: Times::of(span),
-                tasks: history::tasks(seconds, span.and_then(|span| span.length())),
-            })
-        };
-        ask(&services, question).await
-    })
-    .await
+pub(super) async fn tasks(
+    State(services): State<Services>,
+    RawQuery(query): RawQuery,
+) -> Reply<TasksOf> {
+    let asked = QueryParams::of(query.as_deref(), &[&FILTERS])?;
+    let now = (services.wall)();
+    let filter = asked.filter(now)?;
+    let question = move |store: &Store| {
+        let span = store.span(&filter, None, now)?;
+        let seconds = store.task_seconds(&filter)?;
+        Ok(TasksOf {
+            store: store.name(),
+            span: Times::of(span),
+            tasks: history::tasks(seconds, span.and_then(|span| span.length())),
+        })
+    };
+    ask(&services, question).await.map(Json)
 }
 
 /// The part of the requested time that the store has.
@@ -260,17 +252,14 @@ pub(super) struct Models {
 pub(super) async fn models(
     State(services): State<Services>,
     RawQuery(query): RawQuery,
-) -> Response {
-    reply(async {
-        let page = one_dimension(&services, query.as_deref(), Dimension::Model).await?;
-        Ok(Models {
-            store: page.store,
-            span: page.span,
-            models: page.rows,
-            next_cursor: page.next_cursor,
-        })
-    })
-    .await
+) -> Reply<Models> {
+    let page = one_dimension(&services, query.as_deref(), Dimension::Model).await?;
+    Ok(Json(Models {
+        store: page.store,
+        span: page.span,
+        models: page.rows,
+        next_cursor: page.next_cursor,
+    }))
 }
 
 #[derive(JsonSchema, Serialize)]
@@ -289,17 +278,14 @@ pub(super) struct Workloads {
 pub(super) async fn workloads(
     State(services): State<Services>,
     RawQuery(query): RawQuery,
-) -> Response {
-    reply(async {
-        let page = one_dimension(&services, query.as_deref(), Dimension::Workload).await?;
-        Ok(Workloads {
-            store: page.store,
-            span: page.span,
-            workloads: page.rows,
-            next_cursor: page.next_cursor,
-        })
-    })
-    .await
+) -> Reply<Workloads> {
+    let page = one_dimension(&services, query.as_deref(), Dimension::Workload).await?;
+    Ok(Json(Workloads {
+        store: page.store,
+        span: page.span,
+        workloads: page.rows,
+        next_cursor: page.next_cursor,
+    }))
 }
 
 #[derive(JsonSchema, Serialize)]
@@ -327,33 +313,29 @@ struct NamedGroup {
 pub(super) async fn groups(
     State(services): State<Services>,
     RawQuery(query): RawQuery,
-) -> Response {
-    reply(async {
-        let asked = QueryParams::of(query.as_deref(), &[&FILTERS, &OF_GROUPS, &PAGING])?;
-        let now = (services.wall)();
-        let (filter, paging) = (asked.filter(now)?, asked.paging()?);
-        // Without dimensions there is one group: all calls that the filters select.
-        let by = asked.dimensions("by")?;
-        let dimensions = by.clone();
-        let question =
-            move |store: &Store| GroupPage::of(store, &filter, &dimensions, &paging, now);
-        let page = ask(&services, question).await?;
-        let named = |row: GroupRow| NamedGroup {
-            by: by
-                .iter()
-                .map(|by| by.name())
-                .zip(row.names.clone())
-                .collect(),
-            row,
-        };
-        Ok(Groups {
-            store: page.store,
-            span: page.span,
-            groups: page.rows.into_iter().map(named).collect(),
-            next_cursor: page.next_cursor,
-        })
-    })
-    .await
+) -> Reply<Groups> {
+    let asked = QueryParams::of(query.as_deref(), &[&FILTERS, &OF_GROUPS, &PAGING])?;
+    let now = (services.wall)();
+    let (filter, paging) = (asked.filter(now)?, asked.paging()?);
+    // Without dimensions there is one group: all calls that the filters select.
+    let by = asked.dimensions("by")?;
+    let dimensions = by.clone();
+    let question = move |store: &Store| GroupPage::of(store, &filter, &dimensions, &paging, now);
+    let page = ask(&services, question).await?;
+    let named = |row: GroupRow| NamedGroup {
+        by: by
+            .iter()
+            .map(|by| by.name())
+            .zip(row.names.clone())
+            .collect(),
+        row,
+    };
+    Ok(Json(Groups {
+        store: page.store,
+        span: page.span,
+        groups: page.rows.into_iter().map(named).collect(),
+        next_cursor: page.next_cursor,
+    }))
 }
 
 async fn one_dimension(
@@ -384,42 +366,28 @@ pub(super) struct Series {
 pub(super) async fn timeseries(
     State(services): State<Services>,
     RawQuery(query): RawQuery,
-) -> Response {
-    reply(async {
-        let asked = QueryParams::of(query.as_deref(), &[&FILTERS, &OF_TIMESERIES])?;
-        let filter = asked.filter((services.wall)())?;
-        let metric = asked.word("metric", &METRICS)?.unwrap_or_default();
-        let step = asked.duration("step")?.unwrap_or(DEFAULT_STEP);
-        let counts = asked.word("counts", &YES_OR_NO)?.unwrap_or_default();
-        let seen = services.throughput.clone();
-        let counted = filter.clone();
-        let question = move |store: &Store| {
-            let timeseries = store.timeseries(&filter, metric, step, seen.as_deref())?;
-            Ok((store.name(), timeseries))
-        };
-        let (store, mut timeseries) = ask(&services, question).await?;
-        unsettled::add_in_flight(&services, &counted, &mut timeseries);
-        if !counts {
-            timeseries.leave_out_counts();
-        }
-        Ok(Series {
-            store,
-            metric: match metric {
-                SeriesMetric::Tps => "tps",
-                SeriesMetric::Ttft => "ttft",
-            },
-            timeseries,
-        })
-    })
-    .await
-}
-
-/// The answer as JSON, or the problem with the query.
-pub(super) async fn reply<T: Serialize>(
-    answer: impl Future<Output = Result<T, Problem>>,
-) -> Response {
-    match answer.await {
-        Ok(answer) => Json(answer).into_response(),
-        Err(problem) => problem.into_response(),
+) -> Reply<Series> {
+    let asked = QueryParams::of(query.as_deref(), &[&FILTERS, &OF_TIMESERIES])?;
+    let filter = asked.filter((services.wall)())?;
+    let metric = asked.word("metric", &METRICS)?.unwrap_or_default();
+    let step = asked.duration("step")?.unwrap_or(DEFAULT_STEP);
+    let counts = asked.word("counts", &YES_OR_NO)?.unwrap_or_default();
+    let counted = filter.clone();
+    let question = move |store: &Store| {
+        let timeseries = store.timeseries(&filter, metric, step)?;
+        Ok((store.name(), timeseries))
+    };
+    let (store, mut timeseries) = ask(&services, question).await?;
+    unsettled::add_in_flight(&services, &counted, &mut timeseries);
+    if !counts {
+        timeseries.leave_out_counts();
     }
+    Ok(Json(Series {
+        store,
+        metric: match metric {
+            SeriesMetric::Tps => "tps",
+            SeriesMetric::Ttft => "ttft",
+        },
+        timeseries,
+    }))
 }

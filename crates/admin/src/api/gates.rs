@@ -1,20 +1,19 @@
 //! `/api/v1/gates`: whether rollouts may go on; the hooks of Flagger.
 
-use super::finished::reply;
-use super::problem::Problem;
+use super::problem::{Problem, Reply};
 use super::query_params::QueryParams;
 use super::store::{Answer, Store, StoreName, ask};
-use crate::Services;
+use crate::{ProcessServices, Services};
 use axum::Json;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, RawQuery, State};
 use axum::http::StatusCode;
-use axum::response::{IntoResponse, Response};
 use schemars::JsonSchema;
 use serde::Serialize;
+use std::sync::Arc;
 use std::time::SystemTime;
 use tokengauge_core::call::CallRecord;
-use tokengauge_gate::{Asked, Calls, Gate, Report, Verdict, evaluate_calls};
+use tokengauge_gate::{Asked, Calls, Gate, Plan, Report, Verdict, evaluate_calls};
 use tokengauge_store::query::{CallUnitQuery, CallUnits, Filter, Page, Paging};
 
 /// The parameter of gates.
@@ -40,123 +39,119 @@ pub(crate) fn is_hook(path: &str) -> bool {
 }
 
 /// Every gate that is configured.
-pub(super) async fn gates(State(services): State<Services>, RawQuery(query): RawQuery) -> Response {
-    reply(async {
-        QueryParams::of(query.as_deref(), &[])?;
-        let (configured, now) = (services.gates.load_full(), (services.wall)());
-        let question = move |store: &Store| {
-            let reports = configured.gates.iter();
-            let reports = reports.map(|gate| report(store, gate, (None, now), &configured.digest));
-            Ok(AllGates {
-                store: store.name(),
-                gates: reports.collect::<Result<_, _>>()?,
-            })
-        };
-        let all = ask(&services, question).await?;
-        for report in &all.gates {
-            note(&services, report, "api", false);
-        }
-        Ok(all)
-    })
-    .await
+pub(super) async fn gates(
+    process: Arc<ProcessServices>,
+    State(services): State<Services>,
+    RawQuery(query): RawQuery,
+) -> Reply<AllGates> {
+    QueryParams::of(query.as_deref(), &[])?;
+    let (configured, now) = (process.gates.load_full(), (services.wall)());
+    let question = move |store: &Store| {
+        let reports = configured.gates.iter();
+        let reports = reports.map(|gate| report(store, gate, (None, now), &configured.digest));
+        Ok(AllGates {
+            store: store.name(),
+            gates: reports.collect::<Result<_, _>>()?,
+        })
+    };
+    let all = ask(&services, question).await?;
+    for report in &all.gates {
+        let audit = &process.gate_audit;
+        audit.note(report, "api", false, (services.clock)());
+    }
+    Ok(Json(all))
 }
 
 /// One gate.
 pub(super) async fn gate(
+    process: Arc<ProcessServices>,
     State(services): State<Services>,
     path: Result<Path<String>, PathRejection>,
     RawQuery(query): RawQuery,
-) -> Response {
-    reply(async {
-        let report = found(&services, path, query.as_deref()).await?;
-        note(&services, &report, "api", false);
-        Ok(report)
-    })
-    .await
+) -> Reply<Report> {
+    let asked = (path, query.as_deref());
+    let report = found(&services, &process, asked, ("api", false)).await;
+    report.map(Json)
 }
 
 /// How long one gate takes with several shares of the traffic.
 pub(super) async fn plan(
+    process: Arc<ProcessServices>,
     State(services): State<Services>,
     path: Result<Path<String>, PathRejection>,
     RawQuery(query): RawQuery,
-) -> Response {
-    reply(async {
-        QueryParams::of(query.as_deref(), &[])?;
-        let (gate, _) = configured(&services, path)?;
-        let now = (services.wall)();
-        ask(&services, move |store: &Store| {
-            tokengauge_gate::plan(&gate, now, store)
-        })
-        .await
+) -> Reply<Plan> {
+    QueryParams::of(query.as_deref(), &[])?;
+    let (gate, _) = configured(&process, path)?;
+    let now = (services.wall)();
+    ask(&services, move |store: &Store| {
+        tokengauge_gate::plan(&gate, now, store)
     })
     .await
+    .map(Json)
 }
 
 /// Flagger's hook before it promotes: 200 lets it go on, anything else makes it wait.
 pub(super) async fn confirm_promotion(
+    process: Arc<ProcessServices>,
     State(services): State<Services>,
     path: Result<Path<String>, PathRejection>,
     RawQuery(query): RawQuery,
-) -> Response {
-    let found = found(&services, path, query.as_deref()).await;
-    decide(&services, found, "confirm-promotion", Verdict::Pass)
+) -> Result<(StatusCode, Json<Report>), Problem> {
+    let asked = (path, query.as_deref());
+    let found = found(&services, &process, asked, ("confirm-promotion", true)).await;
+    decide(found, Verdict::Pass)
 }
 
 /// Flagger's hook while it waits: 200 makes it roll back.
 pub(super) async fn rollback(
+    process: Arc<ProcessServices>,
     State(services): State<Services>,
     path: Result<Path<String>, PathRejection>,
     RawQuery(query): RawQuery,
-) -> Response {
-    let found = found(&services, path, query.as_deref()).await;
-    decide(&services, found, "rollback", Verdict::Fail)
+) -> Result<(StatusCode, Json<Report>), Problem> {
+    let asked = (path, query.as_deref());
+    let found = found(&services, &process, asked, ("rollback", true)).await;
+    decide(found, Verdict::Fail)
 }
 
 /// 200 where the verdict is the one that the hook acts on, else 409; the verdict in both.
 fn decide(
-    services: &Services,
     found: Result<Report, Problem>,
-    hook: &str,
     acts_on: Verdict,
-) -> Response {
-    match found {
-        Ok(report) => {
-            note(services, &report, hook, true);
-            let status = match report.verdict == acts_on {
-                true => StatusCode::OK,
-                false => StatusCode::CONFLICT,
-            };
-            (status, Json(report)).into_response()
-        }
-        Err(problem) => problem.into_response(),
-    }
+) -> Result<(StatusCode, Json<Report>), Problem> {
+    let report = found?;
+    let status = match report.verdict == acts_on {
+        true => StatusCode::OK,
+        false => StatusCode::CONFLICT,
+    };
+    Ok((status, Json(report)))
 }
 
-fn note(services: &Services, report: &Report, asked_by: &str, decides: bool) {
-    let now = (services.clock)();
-    services.gate_audit.note(report, asked_by, decides, now);
-}
-
+/// What the gate that a path names says, which is written into the log of verdicts.
 async fn found(
     services: &Services,
-    path: Result<Path<String>, PathRejection>,
-    query: Option<&str>,
+    process: &ProcessServices,
+    (path, query): (Result<Path<String>, PathRejection>, Option<&str>),
+    (asked_by, decides): (&str, bool),
 ) -> Result<Report, Problem> {
-    let (gate, digest) = configured(services, path)?;
+    let (gate, digest) = configured(process, path)?;
     let now = (services.wall)();
     let since = QueryParams::of(query, &[&OF_GATES])?.filter(now)?.since;
     let question = move |store: &Store| report(store, &gate, (since, now), &digest);
-    ask(services, question).await
+    let report = ask(services, question).await?;
+    let audit = &process.gate_audit;
+    audit.note(&report, asked_by, decides, (services.clock)());
+    Ok(report)
 }
 
 /// The gate that a path names, and the digest of the configuration that it is of.
 fn configured(
-    services: &Services,
+    process: &ProcessServices,
     path: Result<Path<String>, PathRejection>,
 ) -> Result<(Gate, String), Problem> {
     let name = path.map_err(|_| Problem::of("name", "must be UTF-8, percent-encoded"))?;
-    let configured = services.gates.load();
+    let configured = process.gates.load();
     let gate = configured.gates.iter().find(|gate| gate.name == name.0);
     let Some(gate) = gate.cloned() else {
         let unknown = "no [[gate]] of the configuration has this name; \

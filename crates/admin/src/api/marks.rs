@@ -1,7 +1,6 @@
 //! `/api/v1/marks`: what happened at an instant, to be seen beside the figures.
 
-use super::finished::reply;
-use super::problem::Problem;
+use super::problem::{Problem, Reply};
 use super::query_params::{MAX_NAME, QueryParams};
 use super::store::{StoreName, blocking, problem};
 use crate::Services;
@@ -9,7 +8,6 @@ use axum::Json;
 use axum::body::{Body, to_bytes};
 use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
-use axum::response::{IntoResponse, Response};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -66,42 +64,35 @@ enum Time {
 }
 
 /// The marks of a time.
-pub(super) async fn marks(State(services): State<Services>, RawQuery(query): RawQuery) -> Response {
-    reply(async {
-        let asked = QueryParams::of(query.as_deref(), &[&OF_MARKS])?;
-        let now = (services.wall)();
-        let query = MarkQuery {
-            from: moment(&asked, "from", now)?,
-            to: moment(&asked, "to", now)?,
-            kind: asked.word("kind", &kinds())?,
-            subject: MarkSubject {
-                model: asked.name("model")?,
-                upstream: asked.name("upstream")?,
-                route: asked.name("route")?,
-                workload: asked.name("workload")?,
-            },
-            limit: asked.limit()?,
-        };
-        let store = match services.ledger {
-            Some(_) => StoreName::Ledger,
-            None => StoreName::Memory,
-        };
-        let all = Arc::clone(&services.marks);
-        let marks = blocking(move || all.find(&query).map_err(problem)).await?;
-        Ok(AllMarks { store, marks })
-    })
-    .await
+pub(super) async fn marks(
+    State(services): State<Services>,
+    RawQuery(query): RawQuery,
+) -> Reply<AllMarks> {
+    let asked = QueryParams::of(query.as_deref(), &[&OF_MARKS])?;
+    let now = (services.wall)();
+    let query = MarkQuery {
+        from: moment(&asked, "from", now)?,
+        to: moment(&asked, "to", now)?,
+        kind: asked.word("kind", &kinds())?,
+        subject: MarkSubject {
+            model: asked.name("model")?,
+            upstream: asked.name("upstream")?,
+            route: asked.name("route")?,
+            workload: asked.name("workload")?,
+        },
+        limit: asked.limit()?,
+    };
+    let store = services.store.name();
+    let all = Arc::clone(&services.marks);
+    let marks = blocking(move || all.find(&query).map_err(problem)).await?;
+    Ok(Json(AllMarks { store, marks }))
 }
 
 /// Adds a mark, and answers with it once it is kept.
-pub(super) async fn add(State(services): State<Services>, body: Body) -> Response {
-    match added(&services, body).await {
-        Ok(mark) => (StatusCode::CREATED, Json(mark)).into_response(),
-        Err(problem) => problem.into_response(),
-    }
-}
-
-async fn added(services: &Services, body: Body) -> Result<Mark, Problem> {
+pub(super) async fn add(
+    State(services): State<Services>,
+    body: Body,
+) -> Result<(StatusCode, Json<Mark>), Problem> {
     let body = to_bytes(body, MAX_BYTES).await.map_err(|_| {
         let message = "a mark has 64 KiB at most";
         Problem::new(StatusCode::PAYLOAD_TOO_LARGE, message)
@@ -115,7 +106,7 @@ async fn added(services: &Services, body: Body) -> Result<Mark, Problem> {
     let mark = checked(posted, (services.wall)())?;
     let all = Arc::clone(&services.marks);
     let kept = move || all.add_and_wait(mark).map_err(|error| not_kept(&error));
-    blocking(kept).await
+    Ok((StatusCode::CREATED, Json(blocking(kept).await?)))
 }
 
 fn not_kept(error: &MarkError) -> Problem {

@@ -1,14 +1,13 @@
 //! `/api/v1/me`: what whoever has a key of the provider has used with it. It is there where `[admin] own_use` is on, and
 //! needs the key in place of the token.
 
-use super::finished::reply;
-use super::problem::Problem;
+use super::problem::{Problem, Reply};
 use super::query_params::QueryParams;
 use super::store::{Store, StoreName, ask};
 use crate::Services;
+use axum::Json;
 use axum::extract::{RawQuery, State};
 use axum::http::{HeaderMap, StatusCode, Uri};
-use axum::response::Response;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::cmp::Reverse;
@@ -113,26 +112,23 @@ pub(super) async fn own_use(
     State(services): State<Services>,
     headers: HeaderMap,
     RawQuery(query): RawQuery,
-) -> Response {
-    reply(async {
-        let asked = QueryParams::of(query.as_deref(), &[&OF_OWN_USE])?;
-        let filter = filter(&asked, &headers, (services.wall)())?;
-        let key = filter
-            .names
-            .get(Dimension::KeyHash)
-            .unwrap_or_default()
-            .to_owned();
-        // Operators share the ledger's connections, and are not to wait for whoever has a key.
-        let _one = ONE_AT_A_TIME.acquire().await;
-        let mut answer = ask(&services, move |store| of_store(store, &filter)).await?;
-        // Whoever has made no call is told of no quota either.
-        if answer.all.calls > 0 {
-            let limits = services.meter.accounting().quotas.left_to_key(&key);
-            answer.limits = limits.into_iter().map(LimitsOfQuota::from).collect();
-        }
-        Ok(answer)
-    })
-    .await
+) -> Reply<OwnUse> {
+    let asked = QueryParams::of(query.as_deref(), &[&OF_OWN_USE])?;
+    let filter = filter(&asked, &headers, (services.wall)())?;
+    let key = filter
+        .names
+        .get(Dimension::KeyHash)
+        .unwrap_or_default()
+        .to_owned();
+    // Operators share the ledger's connections, and are not to wait for whoever has a key.
+    let _one = ONE_AT_A_TIME.acquire().await;
+    let mut answer = ask(&services, move |store| of_store(store, &filter)).await?;
+    // Whoever has made no call is told of no quota either.
+    if answer.all.calls > 0 {
+        let limits = services.live.left_to_key(&key);
+        answer.limits = limits.into_iter().map(LimitsOfQuota::from).collect();
+    }
+    Ok(Json(answer))
 }
 
 /// The calls of the key in the time that is asked for.

@@ -7,6 +7,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use std::borrow::Cow;
 
+/// An answer as JSON, or the problem with the query.
+pub(super) type Reply<T> = Result<Json<T>, Problem>;
+
 /// An error of the API: its status, message and parameter.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Problem {

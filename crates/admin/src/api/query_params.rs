@@ -10,7 +10,7 @@ use tokengauge_store::history::{duration, instant};
 use tokengauge_store::query::{Dimension, Filter, Names, Paging};
 
 /// The default and the greatest number of rows in an answer.
-pub(super) const DEFAULT_LIMIT: usize = 100;
+pub(crate) const DEFAULT_LIMIT: usize = 100;
 pub(super) const MAX_LIMIT: usize = 1000;
 /// Characters of a name at most, as in attribution.
 pub(super) const MAX_NAME: usize = 200;

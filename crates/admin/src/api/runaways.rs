@@ -1,12 +1,13 @@
 //! `/api/v1/runaways`: the sessions that run away now.
 
-use super::finished::reply;
+use super::problem::Reply;
 use super::query_params::QueryParams;
-use crate::Services;
+use crate::{ProcessServices, Services};
+use axum::Json;
 use axum::extract::{RawQuery, State};
-use axum::response::Response;
 use schemars::JsonSchema;
 use serde::Serialize;
+use std::sync::Arc;
 use tokengauge_sessions::Runaway;
 
 /// The most sessions of one answer.
@@ -22,15 +23,13 @@ pub(super) struct Runaways {
 }
 
 pub(super) async fn runaways(
+    process: Arc<ProcessServices>,
     State(services): State<Services>,
     RawQuery(query): RawQuery,
-) -> Response {
-    reply(async {
-        QueryParams::of(query.as_deref(), &[])?;
-        let mut runaways = services.session_watch.runaways((services.clock)());
-        let total = runaways.len();
-        runaways.truncate(MAX_ROWS);
-        Ok(Runaways { total, runaways })
-    })
-    .await
+) -> Reply<Runaways> {
+    QueryParams::of(query.as_deref(), &[])?;
+    let mut runaways = process.session_watch.runaways((services.clock)());
+    let total = runaways.len();
+    runaways.truncate(MAX_ROWS);
+    Ok(Json(Runaways { total, runaways }))
 }

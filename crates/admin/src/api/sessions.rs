@@ -1,14 +1,14 @@
 //! What a session is made of: its critical path, what its prompt cache missed, and its trace.
 
-use super::finished::reply;
-use super::problem::Problem;
+use super::problem::{Problem, Reply};
 use super::query_params::QueryParams;
 use super::store::{Store, StoreName, ask};
 use crate::Services;
+use axum::Json;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, RawQuery, State};
-use axum::http::{StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::http::header;
+use axum::response::IntoResponse;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
@@ -36,23 +36,20 @@ pub(super) async fn analysis(
     State(services): State<Services>,
     path: Result<Path<String>, PathRejection>,
     RawQuery(query): RawQuery,
-) -> Response {
-    reply(async {
-        let id = session_id(path)?;
-        QueryParams::of(query.as_deref(), &[])?;
-        let prices = services.meter.accounting().prices.clone();
-        let question = move |store: &Store| {
-            let calls = calls_of(store, &id)?;
-            let session = Session::of(calls.iter().filter_map(TimedCall::of));
-            let price = |record: &CallRecord, cached| prices.cost_if_cached(record, cached);
-            Ok(SessionAnalysis {
-                store: store.name(),
-                analysis: session.analysis(price),
-            })
-        };
-        ask(&services, question).await
-    })
-    .await
+) -> Reply<SessionAnalysis> {
+    let id = session_id(path)?;
+    QueryParams::of(query.as_deref(), &[])?;
+    let prices = services.live.prices();
+    let question = move |store: &Store| {
+        let calls = calls_of(store, &id)?;
+        let session = Session::of(calls.iter().filter_map(TimedCall::of));
+        let price = |record: &CallRecord, cached| prices.cost_if_cached(record, cached);
+        Ok(SessionAnalysis {
+            store: store.name(),
+            analysis: session.analysis(price),
+        })
+    };
+    ask(&services, question).await.map(Json)
 }
 
 /// A session as a trace file.
@@ -60,25 +57,19 @@ pub(super) async fn trace(
     State(services): State<Services>,
     path: Result<Path<String>, PathRejection>,
     RawQuery(query): RawQuery,
-) -> Response {
-    let answer = reply(async {
-        let id = session_id(path)?;
-        let asked = QueryParams::of(query.as_deref(), &[&OF_TRACES])?;
-        let format = asked.word("format", &TRACE_FORMATS)?.unwrap_or(perfetto);
-        let question = move |store: &Store| {
-            let calls = calls_of(store, &id)?;
-            let session = Session::of(calls.iter().filter_map(TimedCall::of));
-            Ok(format(&id, &session))
-        };
-        ask(&services, question).await
-    })
-    .await;
+) -> Result<impl IntoResponse, Problem> {
+    let id = session_id(path)?;
+    let asked = QueryParams::of(query.as_deref(), &[&OF_TRACES])?;
+    let format = asked.word("format", &TRACE_FORMATS)?.unwrap_or(perfetto);
+    let question = move |store: &Store| {
+        let calls = calls_of(store, &id)?;
+        let session = Session::of(calls.iter().filter_map(TimedCall::of));
+        Ok(format(&id, &session))
+    };
+    let trace = ask(&services, question).await?;
     // A browser saves it under this name.
     let name = "attachment; filename=\"session.json\"";
-    match answer.status() {
-        StatusCode::OK => ([(header::CONTENT_DISPOSITION, name)], answer).into_response(),
-        _ => answer,
-    }
+    Ok(([(header::CONTENT_DISPOSITION, name)], Json(trace)))
 }
 
 fn session_id(path: Result<Path<String>, PathRejection>) -> Result<String, Problem> {

@@ -1,12 +1,13 @@
 //! `/api/v1/sinks`: how the sinks stand.
 
-use super::finished::reply;
+use super::problem::Reply;
 use super::query_params::QueryParams;
-use crate::Services;
-use axum::extract::{RawQuery, State};
-use axum::response::Response;
+use crate::ProcessServices;
+use axum::Json;
+use axum::extract::RawQuery;
 use schemars::JsonSchema;
 use serde::Serialize;
+use std::sync::Arc;
 use tokengauge_sink::SinkStatus;
 
 #[derive(JsonSchema, Serialize)]
@@ -15,12 +16,12 @@ pub(super) struct AllSinks {
     sinks: Vec<SinkStatus>,
 }
 
-pub(super) async fn sinks(State(services): State<Services>, RawQuery(query): RawQuery) -> Response {
-    reply(async {
-        QueryParams::of(query.as_deref(), &[])?;
-        Ok(AllSinks {
-            sinks: services.sinks.statuses(),
-        })
-    })
-    .await
+pub(super) async fn sinks(
+    process: Arc<ProcessServices>,
+    RawQuery(query): RawQuery,
+) -> Reply<AllSinks> {
+    QueryParams::of(query.as_deref(), &[])?;
+    Ok(Json(AllSinks {
+        sinks: process.sinks.statuses(),
+    }))
 }

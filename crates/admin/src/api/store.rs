@@ -24,8 +24,10 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The store that answers queries about finished calls.
 #[derive(Clone)]
-pub(super) enum Store {
-    Memory(Arc<RecentCalls>),
+pub enum Store {
+    /// The last finished calls, and throughput since the process started.
+    Memory(Arc<RecentCalls>, Arc<ThroughputHistory>),
+    /// All finished calls.
     Ledger(Arc<Reader>),
 }
 
@@ -49,7 +51,7 @@ pub(super) async fn ask<T: Send + 'static>(
     services: &Services,
     question: impl FnOnce(&Store) -> Answer<T> + Send + 'static,
 ) -> Answer<T> {
-    let store = Store::of(services);
+    let store = services.store.clone();
     blocking(move || question(&store)).await
 }
 
@@ -83,16 +85,23 @@ pub(super) enum StoreName {
 }
 
 impl Store {
-    pub(super) fn of(services: &Services) -> Store {
-        match &services.ledger {
-            Some(reader) => Store::Ledger(Arc::clone(reader)),
-            None => Store::Memory(Arc::clone(&services.recent)),
+    /// The ledger if there is one, otherwise the calls in memory.
+    pub fn new(ledger: Option<Arc<Reader>>, recent: &Arc<RecentCalls>) -> Store {
+        let memory = || Store::Memory(Arc::clone(recent), ThroughputHistory::new());
+        ledger.map_or_else(memory, Store::Ledger)
+    }
+
+    /// The ledger, if that is the store.
+    pub fn ledger(&self) -> Option<&Arc<Reader>> {
+        match self {
+            Store::Memory(..) => None,
+            Store::Ledger(reader) => Some(reader),
         }
     }
 
     pub(super) fn name(&self) -> StoreName {
         match self {
-            Store::Memory(_) => StoreName::Memory,
+            Store::Memory(..) => StoreName::Memory,
             Store::Ledger(_) => StoreName::Ledger,
         }
     }
@@ -101,7 +110,7 @@ impl Store {
     pub(super) fn unknown_session(&self) -> Problem {
         let message = match self {
             Store::Ledger(_) => "no finished call names this session".to_owned(),
-            Store::Memory(recent) => format!(
+            Store::Memory(recent, _) => format!(
                 "no finished call that is in memory names this session: at most the last {} calls \
                  are; a ledger keeps all",
                 recent.capacity()
@@ -114,7 +123,9 @@ impl Store {
     pub(super) fn calls(&self, filter: &Filter, paging: &Paging) -> Answer<Page<CallRecord>> {
         match self {
             Store::Ledger(reader) => reader.calls(filter, paging).map_err(problem),
-            Store::Memory(recent) => calls_in(recent, filter, paging, |call| call.record.clone()),
+            Store::Memory(recent, _) => {
+                calls_in(recent, filter, paging, |call| call.record.clone())
+            }
         }
     }
 
@@ -122,7 +133,7 @@ impl Store {
     pub(super) fn call_rows(&self, filter: &Filter, paging: &Paging) -> Answer<Page<Vec<Value>>> {
         match self {
             Store::Ledger(reader) => reader.call_rows(filter, paging).map_err(problem),
-            Store::Memory(recent) => calls_in(recent, filter, paging, |call| {
+            Store::Memory(recent, _) => calls_in(recent, filter, paging, |call| {
                 values(&StoredCall::of_finished(call))
             }),
         }
@@ -131,7 +142,7 @@ impl Store {
     pub(super) fn costs(&self, query: &CostQuery) -> Answer<Costs> {
         match self {
             Store::Ledger(reader) => reader.costs(query).map_err(problem),
-            Store::Memory(recent) => {
+            Store::Memory(recent, _) => {
                 let finished_calls = recent.newest(usize::MAX);
                 let calls =
                     all(&finished_calls).filter(|past| history::matches(&query.filter, past));
@@ -143,7 +154,7 @@ impl Store {
     pub(super) fn coverage(&self, filter: &Filter) -> Answer<Coverage> {
         match self {
             Store::Ledger(reader) => reader.coverage(filter).map_err(problem),
-            Store::Memory(recent) => {
+            Store::Memory(recent, _) => {
                 let finished_calls = recent.newest(usize::MAX);
                 Ok(history::coverage(all(&finished_calls), filter))
             }
@@ -154,7 +165,7 @@ impl Store {
     pub(super) fn call(&self, id: uuid::Uuid) -> Answer<Option<CallRecord>> {
         match self {
             Store::Ledger(reader) => reader.call(id).map_err(problem),
-            Store::Memory(recent) => {
+            Store::Memory(recent, _) => {
                 let id = id.to_string();
                 let finished_calls = recent.newest(usize::MAX);
                 let mut calls = finished_calls.iter().map(|finished| &finished.record);
@@ -166,7 +177,7 @@ impl Store {
     pub(super) fn sessions(&self, query: &SessionQuery) -> Answer<Page<SessionRow>> {
         match self {
             Store::Ledger(reader) => reader.sessions(query).map_err(problem),
-            Store::Memory(recent) => {
+            Store::Memory(recent, _) => {
                 let finished_calls = recent.newest(usize::MAX);
                 let all = history::sessions(all(&finished_calls), query);
                 part_of(all, &query.page)
@@ -184,7 +195,7 @@ impl Store {
     ) -> Answer<Option<Span>> {
         let oldest = match self {
             Store::Ledger(reader) => reader.oldest(sums).map_err(problem)?,
-            Store::Memory(recent) => {
+            Store::Memory(recent, _) => {
                 let finished_calls = recent.newest(usize::MAX);
                 all(&finished_calls).map(|past| past.started).min()
             }
@@ -200,7 +211,7 @@ impl Store {
     pub(super) fn task_seconds(&self, filter: &Filter) -> Answer<Vec<f64>> {
         match self {
             Store::Ledger(reader) => reader.task_seconds(filter).map_err(problem),
-            Store::Memory(recent) => {
+            Store::Memory(recent, _) => {
                 let finished_calls = recent.newest(usize::MAX);
                 let query = SessionQuery {
                     filter: filter.clone(),
@@ -214,7 +225,7 @@ impl Store {
     pub(super) fn session(&self, id: &str, paging: &Paging) -> Answer<Option<SessionDetail>> {
         let recent = match self {
             Store::Ledger(reader) => return reader.session(id, paging).map_err(problem),
-            Store::Memory(recent) => recent,
+            Store::Memory(recent, _) => recent,
         };
         let finished_calls = recent.newest(usize::MAX);
         let calls = all(&finished_calls).filter(|past| past.record.session.as_deref() == Some(id));
@@ -237,7 +248,7 @@ impl Store {
     ) -> Answer<Page<GroupRow>> {
         match self {
             Store::Ledger(reader) => reader.groups(filter, by, paging).map_err(problem),
-            Store::Memory(recent) => {
+            Store::Memory(recent, _) => {
                 let finished_calls = recent.newest(usize::MAX);
                 let calls = all(&finished_calls).filter(|past| history::matches(filter, past));
                 part_of(history::groups(calls, by), paging)
@@ -249,7 +260,7 @@ impl Store {
     pub(super) fn call_units(&self, query: &CallUnitQuery) -> Answer<CallUnits> {
         match self {
             Store::Ledger(reader) => reader.call_units(query).map_err(problem),
-            Store::Memory(recent) => {
+            Store::Memory(recent, _) => {
                 let finished_calls = recent.newest(usize::MAX);
                 Ok(history::call_units(all(&finished_calls), query))
             }
@@ -260,26 +271,19 @@ impl Store {
     pub(super) fn experiment_units(&self, query: &UnitQuery) -> Answer<ExperimentUnits> {
         match self {
             Store::Ledger(reader) => reader.experiment_units(query).map_err(problem),
-            Store::Memory(recent) => {
+            Store::Memory(recent, _) => {
                 let finished_calls = recent.newest(usize::MAX);
                 Ok(history::experiment_units(all(&finished_calls), query))
             }
         }
     }
 
-    /// The throughput of upstreams by concurrency. Without a ledger it is `seen`, which is of the
-    /// whole time since the process started, whatever times the filter has.
-    pub(super) fn capacity(
-        &self,
-        filter: &Filter,
-        seen: Option<&ThroughputHistory>,
-    ) -> Answer<Vec<CapacityRow>> {
+    /// The throughput of upstreams by concurrency. Without a ledger it is of the whole time since
+    /// the process started, whatever times the filter has.
+    pub(super) fn capacity(&self, filter: &Filter) -> Answer<Vec<CapacityRow>> {
         match self {
             Store::Ledger(reader) => reader.capacity(filter).map_err(problem),
-            Store::Memory(_) => {
-                let upstream = filter.names.get(Dimension::Upstream);
-                Ok(seen.map_or(Vec::new(), |seen| seen.rows(upstream)))
-            }
+            Store::Memory(_, seen) => Ok(seen.rows(filter.names.get(Dimension::Upstream))),
         }
     }
 
@@ -288,15 +292,13 @@ impl Store {
         filter: &Filter,
         metric: SeriesMetric,
         step: Duration,
-        seen: Option<&ThroughputHistory>,
     ) -> Answer<Timeseries> {
         match self {
             Store::Ledger(reader) => reader.timeseries(filter, metric, step).map_err(problem),
-            Store::Memory(recent) => {
+            Store::Memory(recent, seen) => {
                 let finished_calls = recent.newest(usize::MAX);
                 let calls = all(&finished_calls).filter(|past| history::matches(filter, past));
-                let seconds = seen.zip(filter.throughput());
-                let seconds = seconds.map(|(seen, which)| seen.seconds(&which));
+                let seconds = filter.throughput().map(|which| seen.seconds(&which));
                 let seconds = seconds.map(|seconds| within(seconds, filter));
                 Ok(history::timeseries(calls, metric, step, seconds.as_deref()))
             }

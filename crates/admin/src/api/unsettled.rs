@@ -3,12 +3,11 @@
 //! are missing from it.
 
 use crate::Services;
+use crate::live_view::CallInFlight;
 use std::collections::BTreeMap;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use tokengauge_core::call::OperationClass;
+use std::time::{Duration, UNIX_EPOCH};
 use tokengauge_core::pod::PodName;
 use tokengauge_core::time::{rfc3339_millis, since_1970};
-use tokengauge_meter::{Progress, StreamNow};
 use tokengauge_store::history::MAX_POINTS;
 use tokengauge_store::query::Dimension;
 use tokengauge_store::query::{Filter, Point, Timeseries};
@@ -19,82 +18,17 @@ pub(super) fn add_in_flight(services: &Services, filter: &Filter, timeseries: &m
     let (now, wall) = ((services.clock)(), (services.wall)());
     let step = timeseries.step.max(1);
     let mut begun: BTreeMap<u64, u64> = BTreeMap::new();
-    let mut add_begun = |started| {
-        *begun.entry(since_1970(started) as u64 / step).or_default() += 1;
-    };
-    if let Some(fleet) = &services.fleet {
-        fleet.visit(|stream| {
-            let started = humantime::parse_rfc3339(&stream.started_at).ok();
-            if let Some(started) = started.filter(|at| is_meant(filter, &stream.into(), *at)) {
-                add_begun(started);
-            }
-        });
-    }
-    services.meter.progress(|progress| {
-        let since = now.saturating_duration_since(progress.received);
-        let started = wall.checked_sub(since).unwrap_or(UNIX_EPOCH);
-        if is_meant(filter, &(&progress).into(), started) {
-            add_begun(started);
+    services.live.visit_in_flight(now, wall, &mut |call| {
+        if is_meant(filter, call) {
+            *begun
+                .entry(since_1970(call.started) as u64 / step)
+                .or_default() += 1;
         }
     });
     add(timeseries, begun);
 }
 
-/// What is known of a call under way.
-struct UnderWay<'a> {
-    route: &'a str,
-    upstream: &'a str,
-    model: Option<&'a str>,
-    workload: Option<&'a str>,
-    agent: Option<&'a str>,
-    session: Option<&'a str>,
-    payer: [Option<&'a str>; 3],
-    class: OperationClass,
-    pod: Option<&'a PodName>,
-}
-
-impl<'a> From<&'a Progress> for UnderWay<'a> {
-    fn from(progress: &'a Progress) -> UnderWay<'a> {
-        UnderWay {
-            route: &progress.route,
-            upstream: &progress.upstream,
-            model: progress.model.as_deref(),
-            workload: progress.workload.as_deref(),
-            agent: progress.agent.as_deref(),
-            session: progress.session.as_deref(),
-            payer: [
-                progress.payer.team.as_deref(),
-                progress.payer.cost_center.as_deref(),
-                progress.payer.tenant.as_deref(),
-            ],
-            class: progress.operation_class,
-            pod: None,
-        }
-    }
-}
-
-/// A pod lists streams without their class: most are generations.
-impl<'a> From<&'a StreamNow> for UnderWay<'a> {
-    fn from(stream: &'a StreamNow) -> UnderWay<'a> {
-        UnderWay {
-            route: &stream.route,
-            upstream: &stream.upstream,
-            model: stream.model.as_deref(),
-            workload: stream.workload.as_deref(),
-            agent: stream.agent.as_deref(),
-            session: stream.session.as_deref(),
-            payer: [
-                stream.team.as_deref(),
-                stream.cost_center.as_deref(),
-                stream.tenant.as_deref(),
-            ],
-            class: OperationClass::Generation,
-            pod: stream.pod.as_deref(),
-        }
-    }
-}
-
-impl<'a> UnderWay<'a> {
+impl<'a> CallInFlight<'a> {
     /// Its value of a dimension. `None` if the value is not known before the call ends.
     fn of(&self, by: Dimension) -> Option<Option<&'a str>> {
         let [team, cost_center, tenant] = self.payer;
@@ -118,7 +52,7 @@ impl<'a> UnderWay<'a> {
 }
 
 /// Whether a call is selected, as far as one can be that has not ended.
-fn is_meant(filter: &Filter, call: &UnderWay<'_>, started: SystemTime) -> bool {
+fn is_meant(filter: &Filter, call: &CallInFlight<'_>) -> bool {
     let is = |(by, wanted): (Dimension, &str)| {
         let value = call.of(by);
         value.is_some_and(|value| by.selects(wanted, value))
@@ -126,8 +60,8 @@ fn is_meant(filter: &Filter, call: &UnderWay<'_>, started: SystemTime) -> bool {
     // How it ends is not known yet.
     filter.outcomes.is_empty()
         && !filter.by_reason()
-        && filter.since.is_none_or(|since| started >= since)
-        && filter.until.is_none_or(|until| started < until)
+        && filter.since.is_none_or(|since| call.started >= since)
+        && filter.until.is_none_or(|until| call.started < until)
         && filter.has_class(call.class)
         && (filter.session.is_none() || filter.session.as_deref() == call.session)
         && filter.names.iter().all(is)

@@ -1,10 +1,10 @@
 //! `/api/v1/upstreams`: the connections and endpoints of each upstream, and what its engine reports.
 
-use super::finished::reply;
+use super::problem::Reply;
 use super::query_params::QueryParams;
-use crate::Services;
+use crate::{ProcessServices, Services};
+use axum::Json;
 use axum::extract::{RawQuery, State};
-use axum::response::Response;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::sync::Arc;
@@ -65,19 +65,17 @@ struct Engine {
 
 /// The upstreams as they are now.
 pub(super) async fn upstreams(
+    process: Arc<ProcessServices>,
     State(services): State<Services>,
     RawQuery(query): RawQuery,
-) -> Response {
-    reply(async {
-        QueryParams::of(query.as_deref(), &[])?;
-        let known = (services.upstreams)();
-        let upstreams = known
-            .into_iter()
-            .map(|known| now(&services, known))
-            .collect();
-        Ok(Upstreams { upstreams })
-    })
-    .await
+) -> Reply<Upstreams> {
+    QueryParams::of(query.as_deref(), &[])?;
+    let known = (process.upstreams)();
+    let upstreams = known
+        .into_iter()
+        .map(|known| now(&services, known))
+        .collect();
+    Ok(Json(Upstreams { upstreams }))
 }
 
 fn now(services: &Services, known: UpstreamConnections) -> UpstreamNow {

@@ -5,7 +5,7 @@ use arc_swap::ArcSwap;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
-use tokengauge_admin::{Drifts, Services};
+use tokengauge_admin::{Drifts, ProcessServices, Services};
 use tokengauge_config::Config;
 use tokengauge_core::time::rfc3339_seconds;
 use tokengauge_drift::{ChangePoint, Entry, Series, Settings, SignalName, State, evaluate};
@@ -26,14 +26,20 @@ const STATES: [State; 3] = [State::Learning, State::Stable, State::Drifted];
 struct Evaluation {
     reader: Arc<Reader>,
     services: Services,
+    process: Arc<ProcessServices>,
     config: Arc<ArcSwap<Config>>,
 }
 
 /// Starts it; without a ledger there is nothing to evaluate.
-pub(crate) fn start(config: &Arc<ArcSwap<Config>>, services: &Services) -> Option<Periodic> {
+pub(crate) fn start(
+    config: &Arc<ArcSwap<Config>>,
+    services: &Services,
+    process: &Arc<ProcessServices>,
+) -> Option<Periodic> {
     let evaluation = Evaluation {
-        reader: Arc::clone(services.ledger.as_ref()?),
+        reader: Arc::clone(services.store.ledger()?),
         services: services.clone(),
+        process: Arc::clone(process),
         config: Arc::clone(config),
     };
     Some(Periodic::start("drift", Duration::ZERO, EVERY, move || {
@@ -48,7 +54,7 @@ impl Evaluation {
         let config = self.config.load_full();
         if config.drifts.is_empty() {
             forget(registry, &[]);
-            self.services.drifts.store(Arc::default());
+            self.process.drifts.store(Arc::default());
             return;
         }
         let began = (self.services.clock)();
@@ -70,7 +76,7 @@ impl Evaluation {
         if let Err(error) = self.mark(&found) {
             tracing::warn!(%error, "change points cannot be marked");
         }
-        self.services.drifts.store(Arc::new(found));
+        self.process.drifts.store(Arc::new(found));
     }
 
     /// Marks the change points that have no mark yet.

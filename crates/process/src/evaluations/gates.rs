@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 use strum::IntoEnumIterator;
-use tokengauge_admin::{Gates, Services};
+use tokengauge_admin::{Gates, ProcessServices, Services};
 use tokengauge_config::Config;
 use tokengauge_gate::{Asked, Gate, Verdict, evaluate_calls};
 use tokengauge_store::ledger::Reader;
@@ -22,15 +22,17 @@ const EVERY: Duration = Duration::from_secs(60);
 struct Evaluation {
     reader: Arc<Reader>,
     services: Services,
+    process: Arc<ProcessServices>,
     /// What each gate said last.
     last: Mutex<HashMap<String, Verdict>>,
 }
 
 /// Starts it; without a ledger there is nothing to evaluate.
-pub(crate) fn start(services: &Services) -> Option<Periodic> {
+pub(crate) fn start(services: &Services, process: &Arc<ProcessServices>) -> Option<Periodic> {
     let evaluation = Evaluation {
-        reader: Arc::clone(services.ledger.as_ref()?),
+        reader: Arc::clone(services.store.ledger()?),
         services: services.clone(),
+        process: Arc::clone(process),
         last: Mutex::default(),
     };
     Some(Periodic::start("gates", FIRST_AFTER, EVERY, move || {
@@ -43,7 +45,7 @@ impl Evaluation {
     fn run(&self) {
         let registry = self.services.prometheus.registry();
         let failures = registry.series(&names::GATE_FAILURES, &());
-        let configured = self.services.gates.load_full();
+        let configured = self.process.gates.load_full();
         if configured.gates.is_empty() && self.last.lock().is_empty() {
             return;
         }
@@ -83,7 +85,7 @@ impl Evaluation {
         };
         let last = self.last.lock().insert(gate.name.clone(), report.verdict);
         if last != Some(report.verdict) {
-            let (audit, clock) = (&self.services.gate_audit, (self.services.clock)());
+            let (audit, clock) = (&self.process.gate_audit, (self.services.clock)());
             audit.note(&report, "gauge", false, clock);
         }
         Some(report.verdict)

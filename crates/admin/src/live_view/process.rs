@@ -1,0 +1,155 @@
+//! A process: its own calls in flight and objectives, and the services that a fleet does not have.
+
+use super::{CallInFlight, LiveView, SloList, Slos, Visit};
+use crate::api::{Problem, StreamFilter};
+use crate::{Drifts, GateAudit, Gates, Services};
+use arc_swap::ArcSwap;
+use axum::extract::FromRequestParts;
+use axum::http::StatusCode;
+use axum::http::request::Parts;
+use std::sync::Arc;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use tokengauge_accounting::cost::Prices;
+use tokengauge_accounting::quota::LeftOfQuota;
+use tokengauge_core::throughput::{Rates, ThroughputTick};
+use tokengauge_fleet::Streams;
+use tokengauge_meter::{Meter, MeterStats};
+use tokengauge_proxy::UpstreamConnections;
+use tokengauge_sessions::SessionWatch;
+use tokengauge_sink::Sinks;
+use tokengauge_slo::{Objective, Slos as Objectives};
+
+/// The services that only a process has. A fleet does not answer an endpoint whose handler takes them.
+pub struct ProcessServices {
+    /// The calls in progress.
+    pub meter: Arc<Meter>,
+    /// The objectives.
+    pub slos: Arc<Objectives>,
+    /// The stores that get every finished call.
+    pub sinks: Arc<Sinks>,
+    /// The connections of the upstreams now.
+    pub upstreams: Box<dyn Fn() -> Vec<UpstreamConnections> + Send + Sync>,
+    /// The last evaluation of `[[drift]]`.
+    pub drifts: ArcSwap<Drifts>,
+    /// The gates that are configured.
+    pub gates: ArcSwap<Gates>,
+    /// The log of their verdicts.
+    pub gate_audit: GateAudit,
+    /// The sessions that run away.
+    pub session_watch: Arc<SessionWatch>,
+}
+
+impl ProcessServices {
+    /// Without sinks, upstreams, drift and gates.
+    pub fn new(meter: Arc<Meter>, slos: Arc<Objectives>) -> ProcessServices {
+        ProcessServices {
+            meter,
+            slos,
+            sinks: Arc::default(),
+            upstreams: Box::new(Vec::new),
+            drifts: ArcSwap::default(),
+            gates: ArcSwap::default(),
+            gate_audit: GateAudit::default(),
+            session_watch: SessionWatch::new(),
+        }
+    }
+}
+
+impl LiveView for ProcessServices {
+    fn streams(&self, now: Instant, filter: &StreamFilter, limit: usize) -> Streams {
+        let read = match filter.is_empty() {
+            true => limit,
+            false => usize::MAX,
+        };
+        let mut streams = self.meter.streams(now, read);
+        streams.retain(|stream| filter.matches(stream));
+        let mut total = streams.len();
+        if filter.is_empty() {
+            let counted = self.meter.in_flight().in_flight;
+            let counted = counted.iter().map(|(.., streams)| *streams as usize);
+            total = total.max(counted.sum());
+        }
+        let tokens_per_second = match filter.rates() {
+            // Throughput per second is not counted by agent and the like.
+            None => Rates {
+                // A sum of nothing would be -0.
+                now: streams
+                    .iter()
+                    .filter_map(|stream| stream.tps)
+                    .fold(0.0, |sum, tps| sum + tps),
+                ..Rates::default()
+            },
+            Some(filter) => self.meter.throughput().rates(now, &filter),
+        };
+        streams.truncate(limit);
+        Streams {
+            total,
+            tokens_per_second,
+            streams,
+        }
+    }
+
+    fn visit_in_flight(&self, now: Instant, wall: SystemTime, visit: Visit<'_>) {
+        self.meter.progress(|progress| {
+            let since = now.saturating_duration_since(progress.received);
+            visit(&CallInFlight {
+                started: wall.checked_sub(since).unwrap_or(UNIX_EPOCH),
+                route: &progress.route,
+                upstream: &progress.upstream,
+                model: progress.model.as_deref(),
+                workload: progress.workload.as_deref(),
+                agent: progress.agent.as_deref(),
+                session: progress.session.as_deref(),
+                payer: [
+                    progress.payer.team.as_deref(),
+                    progress.payer.cost_center.as_deref(),
+                    progress.payer.tenant.as_deref(),
+                ],
+                class: progress.operation_class,
+                pod: None,
+            });
+        });
+    }
+
+    fn slos(&self, now: Instant) -> Slos {
+        Slos {
+            slos: SloList::Own(self.slos.status(now)),
+            source: None,
+            total: None,
+        }
+    }
+
+    fn objective(&self, name: &str) -> Option<Arc<Objective>> {
+        self.slos.objective(name)
+    }
+
+    fn prices(&self) -> Arc<Prices> {
+        self.meter.accounting().prices.clone()
+    }
+
+    fn left_to_key(&self, key: &str) -> Vec<LeftOfQuota> {
+        self.meter.accounting().quotas.left_to_key(key)
+    }
+
+    fn meter_stats(&self, now: Instant) -> MeterStats {
+        self.meter.stats(now)
+    }
+
+    fn tick(&self, now: Instant, wall: SystemTime) -> ThroughputTick {
+        self.meter.tick(now, wall)
+    }
+
+    fn process(self: Arc<Self>) -> Option<Arc<ProcessServices>> {
+        Some(self)
+    }
+}
+
+impl FromRequestParts<Services> for Arc<ProcessServices> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(_: &mut Parts, services: &Services) -> Result<Self, Problem> {
+        let message = "this is of one process, and a fleet does not answer it: ask a pod, whose addresses are at /api/v1/pods";
+        let process = Arc::clone(&services.live).process();
+        process.ok_or_else(|| Problem::new(StatusCode::NOT_FOUND, message))
+    }
+}
