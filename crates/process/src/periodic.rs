@@ -47,9 +47,8 @@ mod tests {
     use super::*;
     use std::sync::mpsc::channel;
 
-    /// What takes longer hangs.
-    const HANGS: Duration = Duration::from_secs(20);
-
+    // It waits without a limit, since a busy machine may keep a thread of low priority waiting for long; nextest ends a test that
+    // hangs.
     #[test]
     fn it_is_evaluated_after_a_panic_and_a_change_until_it_is_dropped() {
         let (done, evaluated) = channel();
@@ -57,14 +56,14 @@ mod tests {
             done.send(()).expect("somebody listens");
             panic!("of a test");
         };
-        let periodic = Periodic::start("test", Duration::ZERO, HANGS * 10, evaluate);
-        evaluated.recv_timeout(HANGS).expect("at once");
+        let periodic = Periodic::start("test", Duration::ZERO, Duration::MAX, evaluate);
+        evaluated.recv().expect("at once");
         for _ in 0..2 {
             periodic.look_again();
-            evaluated.recv_timeout(HANGS).expect("after a change");
+            evaluated.recv().expect("after a change");
         }
         drop(periodic);
-        let ended = evaluated.recv_timeout(HANGS);
-        assert_eq!(ended, Err(RecvTimeoutError::Disconnected));
+        let ended = evaluated.recv();
+        assert!(ended.is_err(), "it was evaluated after its end");
     }
 }
