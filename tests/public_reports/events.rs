@@ -34,6 +34,8 @@ async fn one_event_that_cannot_be_read_is_left_out() {
             ("null", "null".to_owned(), (60, 1)),
             ("keep-alive", "keep-alive".to_owned(), (60, 1)),
             ("empty string", "\"\"".to_owned(), (60, 1)),
+            ("list", "[\"error\",\"other-model\"]".to_owned(), (60, 1)),
+            ("empty list", "[]".to_owned(), (60, 1)),
             ("torn", word[..word.len() - 1].to_owned(), (60, 1)),
             ("NaN", member("\"logprob\":NaN"), (61, 0)),
             (

@@ -205,10 +205,11 @@ struct StreamEvent<'a> {
     index: Count,
     #[serde(borrow, default)]
     delta: Delta<'a>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "super::json::object")]
     content_block: Option<Block<'a>>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "super::json::object")]
     message: Option<Message<'a>>,
+    #[serde(default, deserialize_with = "super::json::object")]
     usage: Option<ReportedUsage>,
     #[serde(borrow, default, deserialize_with = "super::json::error")]
     error: Option<&'a RawValue>,
@@ -270,6 +271,7 @@ struct Message<'a> {
     content: List<Block<'a>>,
     #[serde(borrow, default)]
     stop_reason: Text<'a>,
+    #[serde(default, deserialize_with = "super::json::object")]
     usage: Option<ReportedUsage>,
     #[serde(borrow, default, deserialize_with = "super::json::error")]
     error: Option<&'a RawValue>,
@@ -357,15 +359,18 @@ impl Block<'_> {
 struct ReportedUsage {
     input_tokens: Count,
     cache_creation_input_tokens: Count,
+    #[serde(default, deserialize_with = "super::json::object")]
     cache_creation: Option<CacheCreation>,
     cache_read_input_tokens: Count,
     output_tokens: Count,
+    #[serde(default, deserialize_with = "super::json::object")]
     output_tokens_details: Option<OutputDetails>,
     service_tier: KnownWord,
     /// `fast` has a price of its own.
     speed: KnownWord,
     /// OpenRouter's, LiteLLM's.
     cost: Amount,
+    #[serde(default, deserialize_with = "super::json::object")]
     server_tool_use: Option<ServerToolUse>,
     inference_geo: KnownWord,
     iterations: Iterations,

@@ -132,13 +132,13 @@ fn is_exception(name: &str) -> bool {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct NovaEvent<'a> {
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "super::json::object")]
     content_block_start: Option<BlockStart<'a>>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "super::json::object")]
     content_block_delta: Option<BlockDelta<'a>>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "super::json::object")]
     message_stop: Option<MessageStop<'a>>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "super::json::object")]
     metadata: Option<Metadata<'a>>,
 }
 
@@ -202,7 +202,7 @@ impl BlockStart<'_> {
 struct BlockDelta<'a> {
     #[serde(default)]
     content_block_index: Count,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "super::json::object")]
     delta: Option<Delta<'a>>,
 }
 
@@ -212,9 +212,9 @@ struct BlockDelta<'a> {
 struct Delta<'a> {
     #[serde(borrow, default)]
     text: Text<'a>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "super::json::object")]
     reasoning_content: Option<ReasoningDelta<'a>>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "super::json::object")]
     tool_use: Option<ToolUseDelta<'a>>,
 }
 
@@ -264,6 +264,7 @@ impl MessageStop<'_> {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Metadata<'a> {
+    #[serde(default, deserialize_with = "super::json::object")]
     usage: Option<ReportedUsage>,
     #[serde(borrow, default)]
     service_tier: Object<ServiceTier<'a>>,
@@ -329,10 +330,11 @@ impl From<ReportedUsage> for Usage {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Body<'a> {
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "super::json::object")]
     output: Option<Output<'a>>,
     #[serde(borrow, default)]
     stop_reason: Text<'a>,
+    #[serde(default, deserialize_with = "super::json::object")]
     usage: Option<ReportedUsage>,
     #[serde(borrow, default)]
     service_tier: Object<ServiceTier<'a>>,
@@ -356,7 +358,7 @@ impl Body<'_> {
 
 #[derive(Deserialize)]
 struct Output<'a> {
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "super::json::object")]
     message: Option<Message<'a>>,
 }
 
@@ -371,16 +373,16 @@ struct Message<'a> {
 struct Block<'a> {
     #[serde(borrow, default)]
     text: Text<'a>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "super::json::object")]
     reasoning_content: Option<Reasoning<'a>>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "super::json::object")]
     tool_use: Option<ToolUse<'a>>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Reasoning<'a> {
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "super::json::object")]
     reasoning_text: Option<ReasoningDelta<'a>>,
 }
 

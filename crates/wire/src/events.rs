@@ -115,9 +115,9 @@ impl EventReader {
                 || repaired(payload).any(|text| reader.event(name, &text, sink).is_ok())
         });
         if !is_read {
-            sink(match payload.trim_ascii_start().first() {
-                Some(b'{' | b'[') => Event::Damaged,
-                _ => Event::Skipped,
+            sink(match json::is_object(payload) {
+                true => Event::Damaged,
+                false => Event::Skipped,
             });
         }
     }
@@ -254,7 +254,7 @@ fn foreign_error(name: &str, payload: &[u8]) -> Option<String> {
     if !is_named && !contains(payload, &find::ERROR) {
         return None;
     }
-    let members: Members<'_> = serde_json::from_slice(payload).unwrap_or_default();
+    let members: Members<'_> = json::parse(payload).unwrap_or_default();
     let is_error = is_named || &*members.object == "error" || &*members.r#type == "error";
     // Events of another type may have one that did not end the answer.
     let is_typed = !is_error && !members.r#type.is_empty();
@@ -292,7 +292,7 @@ fn failure(payload: &[u8]) -> Option<String> {
     if !members.iter().any(|member| contains(payload, member)) {
         return None;
     }
-    let envelope: Envelope<'_> = serde_json::from_slice(payload).ok()?;
+    let envelope: Envelope<'_> = json::parse(payload).ok()?;
     let is_code = |code: &str| json::is_word(code) && code != "0";
     let status = envelope.base_resp.0.unwrap_or(BaseResponse {
         status_code: Text::default(),
@@ -313,10 +313,13 @@ fn error_line(payload: &[u8]) -> String {
         #[serde(borrow)]
         error: Option<&'a RawValue>,
     }
-    let line: Option<ErrorLine<'_>> = serde_json::from_slice(payload).ok();
+    let line: Option<ErrorLine<'_>> = json::parse(payload).ok();
     let error = line.and_then(|line| line.error);
     error.map_or_else(
         || "error".into(),
         |error| json::error_kind(error).into_owned(),
     )
 }
+
+#[cfg(test)]
+mod tests;

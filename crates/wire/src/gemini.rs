@@ -7,7 +7,7 @@
 use super::detect::{Detected, GoogleMethod, Target};
 use super::emit::{self, RepeatedName};
 use super::event_template::{CountFields, CountLiterals, Counts, Template};
-use super::json::{Count, List, Object, Text, compact, error_kind, parse};
+use super::json::{Count, List, Object, Text, compact, error_kind, parse, parse_list};
 use super::own_error::OwnError;
 use super::{Malformed, Reader, Registration, Sink};
 use serde::Deserialize;
@@ -94,9 +94,8 @@ impl Reader for Gemini {
 
     fn body(&mut self, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
         if payload.trim_ascii_start().starts_with(b"[") {
-            let chunks: List<Chunk<'_>> = parse(payload)?;
-            for chunk in chunks.iter() {
-                self.give(chunk, sink);
+            for chunk in parse_list::<Chunk<'_>>(payload)? {
+                self.give(&chunk, sink);
             }
             return Ok(());
         }
@@ -263,13 +262,13 @@ fn arguments(choice: u32, index: u32) -> Segment {
 struct Chunk<'a> {
     #[serde(borrow, default)]
     candidates: List<Candidate<'a>>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "super::json::object")]
     usage_metadata: Option<UsageMetadata<'a>>,
     #[serde(borrow, default)]
     model_version: Text<'a>,
     #[serde(borrow, default)]
     response_id: Text<'a>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "super::json::object")]
     prompt_feedback: Option<PromptFeedback<'a>>,
     #[serde(borrow, default, deserialize_with = "super::json::error")]
     error: Option<&'a RawValue>,
@@ -283,7 +282,7 @@ struct Chunk<'a> {
 struct Candidate<'a> {
     #[serde(default)]
     index: Count,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "super::json::object")]
     content: Option<Content<'a>>,
     /// A word, or a number where the agent asked for numeric enumerations.
     #[serde(borrow, default)]
@@ -312,9 +311,9 @@ pub(super) struct Part<'a> {
     #[serde(borrow, default)]
     text: Text<'a>,
     thought: Option<bool>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "super::json::object")]
     function_call: Option<FunctionCall<'a>>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "super::json::object")]
     executable_code: Option<ExecutableCode<'a>>,
     code_execution_result: Option<IgnoredAny>,
     inline_data: Option<IgnoredAny>,

@@ -2,7 +2,7 @@
 
 use super::detect::{Detected, Target};
 use super::emit::{self, RepeatedName};
-use super::json::{Count, List, Object, Text, arguments, error_kind, parse};
+use super::json::{Count, List, Object, Text, arguments, error_kind, parse, parse_text};
 use super::openai_json::TextOrList;
 use super::{Malformed, Reader, Registration, Sink, gemini};
 use serde::Deserialize;
@@ -129,12 +129,12 @@ impl Reader for Interactions {
             },
             "interaction.completed" | "interaction.complete" => {
                 let raw = event.interaction.ok_or(Malformed)?;
-                self.whole(&serde_json::from_str(raw.get())?, sink);
+                self.whole(&parse_text(raw.get())?, sink);
                 sink(Event::End);
             }
             "interaction.created" | "interaction.start" => {
                 let raw = event.interaction.ok_or(Malformed)?;
-                let interaction: Interaction<'_> = serde_json::from_str(raw.get())?;
+                let interaction: Interaction<'_> = parse_text(raw.get())?;
                 self.names(&interaction, sink);
             }
             "error" => sink(Event::Error(

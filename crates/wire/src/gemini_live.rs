@@ -97,13 +97,13 @@ pub struct GeminiLive {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Message<'a> {
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "super::json::object")]
     setup_complete: Option<SetupComplete<'a>>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "super::json::object")]
     server_content: Option<ServerContent<'a>>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "super::json::object")]
     tool_call: Option<ToolCall<'a>>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "super::json::object")]
     usage_metadata: Option<UsageMetadata<'a>>,
     #[serde(borrow, default, deserialize_with = "super::json::error")]
     error: Option<&'a RawValue>,
@@ -119,9 +119,9 @@ struct SetupComplete<'a> {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct ServerContent<'a> {
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "super::json::object")]
     model_turn: Option<Content<'a>>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "super::json::object")]
     output_transcription: Option<Transcription<'a>>,
     generation_complete: Option<bool>,
     turn_complete: Option<bool>,

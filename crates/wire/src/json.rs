@@ -12,10 +12,38 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Deref;
 
-/// Reads JSON. Checking the text once as a whole is faster than each string of it.
+/// Reads a JSON object. Checking the text once as a whole is faster than each string of it.
 pub fn parse<'a, T: Deserialize<'a>>(payload: &'a [u8]) -> Result<T, Malformed> {
-    let text = std::str::from_utf8(payload).map_err(|_| Malformed)?;
+    parse_text(std::str::from_utf8(payload).map_err(|_| Malformed)?)
+}
+
+/// Reads a JSON object in a text. Of a list, serde would take the items for the members.
+pub fn parse_text<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, Malformed> {
+    if !is_object(text.as_bytes()) {
+        return Err(Malformed);
+    }
     Ok(serde_json::from_str(text)?)
+}
+
+/// Reads a JSON list of objects, and leaves out what is no object.
+pub fn parse_list<'a, T: Deserialize<'a>>(
+    payload: &'a [u8],
+) -> Result<impl Iterator<Item = T> + use<'a, T>, Malformed> {
+    let text = std::str::from_utf8(payload).map_err(|_| Malformed)?;
+    let List(items) = serde_json::from_str::<List<Object<T>>>(text)?;
+    Ok(items.into_iter().filter_map(|item| item.0))
+}
+
+/// Whether a JSON value is an object.
+pub fn is_object(json: &[u8]) -> bool {
+    json.trim_ascii_start().first() == Some(&b'{')
+}
+
+/// Reads a member that is an object; any other value reads as `None`.
+pub fn object<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
+    Object::deserialize(deserializer).map(|object| object.0)
 }
 
 /// A JSON value without white space, keys in the order sent, only mandatory escapes.
@@ -370,7 +398,7 @@ pub fn error<'de: 'a, 'a, D: Deserializer<'de>>(
 
 /// The kind of error in `error`, which is an object or a plain message.
 pub fn error_kind(error: &RawValue) -> Cow<'_, str> {
-    let object: ErrorObject<'_> = serde_json::from_str(error.get()).unwrap_or_default();
+    let object: ErrorObject<'_> = parse_text(error.get()).unwrap_or_default();
     [object.kind, object.status, object.code]
         .into_iter()
         .find(|word| is_word(word) && &**word != "error")

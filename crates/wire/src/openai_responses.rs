@@ -6,7 +6,7 @@ mod socket;
 use super::detect::{Detected, Target, behind_deployment};
 use super::emit;
 use super::event_template::Template;
-use super::json::{Count, List, Object, Text, arguments, error_kind, is_word, parse};
+use super::json::{Count, List, Object, Text, arguments, error_kind, is_word, parse, parse_text};
 use super::openai_chat::Timings;
 use super::openai_json::TextOrList;
 use super::openai_usage::{ResponseIdentity, ResponsesUsage};
@@ -234,7 +234,7 @@ impl Responses {
 }
 
 pub(super) fn response(raw: Option<&RawValue>) -> Result<Response<'_>, Malformed> {
-    Ok(serde_json::from_str(raw.ok_or(Malformed)?.get())?)
+    parse_text(raw.ok_or(Malformed)?.get())
 }
 
 impl StreamEvent<'_> {

@@ -102,7 +102,7 @@ impl Invoke {
     fn metrics(&mut self, chunk: &[u8], sink: Sink<'_>) -> bool {
         let Ok(MetricsChunk {
             metrics: Object(Some(metrics)),
-        }) = serde_json::from_slice(chunk)
+        }) = parse(chunk)
         else {
             return false;
         };
