@@ -82,7 +82,7 @@ struct FinishReason<'a> {
 struct Choice<'a> {
     #[serde(default)]
     index: Count,
-    #[serde(borrow, default)]
+    #[serde(borrow, default, deserialize_with = "super::json::reason")]
     finish_reason: Text<'a>,
     token_ids: Option<List<Ignored>>,
 }

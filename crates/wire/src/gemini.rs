@@ -120,7 +120,8 @@ impl Gemini {
         for candidate in chunk.candidates.iter() {
             let choice = candidate.index.index().unwrap_or(0);
             self.candidate(choice, candidate, sink);
-            emit::finish(sink, choice, &candidate.finish_reason);
+            let reason = specified(&candidate.finish_reason);
+            emit::finish(sink, choice, reason);
             let grounding = candidate.grounding_metadata.0.as_ref();
             let searches = grounding.map_or(0, |grounding| grounding.web_search_queries.len());
             if searches > 0 {
@@ -136,11 +137,12 @@ impl Gemini {
                     },
                 );
             }
-            ended |= !candidate.finish_reason.is_empty();
+            ended |= !reason.is_empty();
         }
         if let Some(feedback) = &chunk.prompt_feedback {
-            emit::finish(sink, 0, &feedback.block_reason);
-            if !feedback.block_reason.is_empty() {
+            let reason = specified(&feedback.block_reason);
+            emit::finish(sink, 0, reason);
+            if !reason.is_empty() {
                 sink(Event::Error(PROMPT_BLOCKED));
                 ended = true;
             }
@@ -251,6 +253,14 @@ impl PartState {
             }
         }
     }
+}
+
+/// A word of an enumeration, without the first value of each, which says nothing.
+pub(super) fn specified(word: &str) -> &str {
+    if word == "0" || word.ends_with("_UNSPECIFIED") {
+        return "";
+    }
+    word
 }
 
 fn arguments(choice: u32, index: u32) -> Segment {

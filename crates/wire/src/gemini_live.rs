@@ -2,7 +2,7 @@
 //! turn, or call of a tool, to the next is a turn, and counts as a choice.
 
 use super::detect::Detected;
-use super::gemini::{Content, FunctionCall, PartState, UsageMetadata};
+use super::gemini::{Content, FunctionCall, PartState, UsageMetadata, specified};
 use super::json::{List, Text, error_kind, parse};
 use super::registration::{BeyondText, OverruledBy};
 use super::socket_protocol::{SocketProtocol, SocketRequest};
@@ -181,7 +181,7 @@ impl Reader for GeminiLive {
 
 impl ServerContent<'_> {
     fn reason(&self) -> &str {
-        match &*self.turn_complete_reason {
+        match specified(&self.turn_complete_reason) {
             "" => "turn_complete",
             reason => reason,
         }

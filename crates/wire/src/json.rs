@@ -393,7 +393,94 @@ pub fn error<'de: 'a, 'a, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<&'a RawValue>, D::Error> {
     let error = Option::<&RawValue>::deserialize(deserializer)?;
-    Ok(error.filter(|error| !NO_ERROR.contains(&error.get())))
+    let said = |error: &RawValue| parse_text(error.get()).unwrap_or(ErrorMembers::OF_ANY);
+    Ok(error.filter(|error| !NO_ERROR.contains(&error.get()) && said(error).is_failure()))
+}
+
+/// What the members of an object for an error say.
+struct ErrorMembers {
+    /// A code is that of a failure.
+    failed: bool,
+    /// A code is that of a success.
+    succeeded: bool,
+    /// Anything else is not empty.
+    more: bool,
+}
+
+impl ErrorMembers {
+    /// What a value says that is no object.
+    const OF_ANY: ErrorMembers = ErrorMembers {
+        failed: true,
+        succeeded: false,
+        more: true,
+    };
+
+    fn is_failure(&self) -> bool {
+        self.failed || self.more && !self.succeeded
+    }
+
+    fn note(&mut self, name: &str, value: &str) {
+        let word = value.trim_matches('"');
+        if NO_ERROR.contains(&value) || word == "0" {
+            return;
+        }
+        match name {
+            "code" | "status" | "status_code" | "type" if is_success(word) => self.succeeded = true,
+            "code" | "status" | "status_code" | "type" => self.failed = true,
+            _ => self.more |= !is_success(word),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for ErrorMembers {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Members;
+        impl<'de> Visitor<'de> for Members {
+            type Value = ErrorMembers;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut all: A) -> Result<ErrorMembers, A::Error> {
+                let mut said = ErrorMembers {
+                    failed: false,
+                    succeeded: false,
+                    more: false,
+                };
+                while let Some((name, value)) = all.next_entry::<Text<'de>, &RawValue>()? {
+                    said.note(&name, value.get());
+                }
+                Ok(said)
+            }
+        }
+        deserializer.deserialize_map(Members)
+    }
+}
+
+/// Whether a code or a message says that nothing failed.
+pub fn is_success(word: &str) -> bool {
+    let words = ["ok", "success", "succeeded"];
+    words.iter().any(|known| word.eq_ignore_ascii_case(known))
+        || matches!(word.as_bytes(), [b'2', b'0'..=b'9', b'0'..=b'9'])
+}
+
+/// Reads why an answer ended: a word, or an object whose `type` is one, as SGLang sends it.
+pub fn reason<'de: 'a, 'a, D: Deserializer<'de>>(deserializer: D) -> Result<Text<'a>, D::Error> {
+    #[derive(Default, Deserialize)]
+    struct Reason<'a> {
+        #[serde(borrow, default)]
+        r#type: Text<'a>,
+    }
+    let Some(raw) = Option::<&RawValue>::deserialize(deserializer)? else {
+        return Ok(Text::default());
+    };
+    if is_object(raw.get().as_bytes()) {
+        return Ok(parse_text::<Reason<'_>>(raw.get())
+            .unwrap_or_default()
+            .r#type);
+    }
+    Ok(serde_json::from_str(raw.get()).unwrap_or_default())
 }
 
 /// The kind of error in `error`, which is an object or a plain message.
@@ -401,7 +488,7 @@ pub fn error_kind(error: &RawValue) -> Cow<'_, str> {
     let object: ErrorObject<'_> = parse_text(error.get()).unwrap_or_default();
     [object.kind, object.status, object.code]
         .into_iter()
-        .find(|word| is_word(word) && &**word != "error")
+        .find(|word| is_word(word) && !["error", "0"].contains(&&**word))
         .map_or(Cow::Borrowed("error"), |word| word.0)
 }
 

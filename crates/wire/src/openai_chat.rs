@@ -81,7 +81,7 @@ struct Choice<'a> {
     message: Object<Box<Message<'a>>>,
     #[serde(borrow, default)]
     text: Text<'a>,
-    #[serde(borrow, default)]
+    #[serde(borrow, default, deserialize_with = "super::json::reason")]
     finish_reason: Text<'a>,
     /// Mistral on Bedrock. vLLM has the text that stopped it here, together with a reason.
     #[serde(borrow, default)]
@@ -100,6 +100,13 @@ impl Choice<'_> {
             "" => &self.stop_reason,
             reason => reason,
         }
+    }
+
+    /// What failed, wherever it is said.
+    fn failure(&self) -> Option<&RawValue> {
+        let of_delta = || self.delta.0.as_ref()?.error;
+        let of_message = || self.message.0.as_ref()?.error;
+        self.error.or_else(of_delta).or_else(of_message)
     }
 }
 
@@ -122,6 +129,8 @@ struct Message<'a> {
     tool_calls: List<ToolCall<'a>>,
     #[serde(borrow, default)]
     function_call: Object<Box<Function<'a>>>,
+    #[serde(borrow, default, deserialize_with = "super::json::error")]
+    error: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
@@ -387,7 +396,7 @@ impl Chat {
         if let Some(timings) = &chunk.timings.0 {
             sink(Event::Engine(timings.report()));
         }
-        let of_choices = chunk.choices.iter().filter_map(|choice| choice.error);
+        let of_choices = chunk.choices.iter().filter_map(Choice::failure);
         if let Some(error) = chunk.error.into_iter().chain(of_choices).next() {
             sink(Event::Error(&error_kind(error)));
         }

@@ -70,3 +70,101 @@ fn a_list_is_no_event_of_any_dialect() {
         assert!(said.is_empty() || said == "Damaged", "{event}: {said}");
     }
 }
+
+/// Answers whose error, reason or code is this.
+fn answers(dialect: Dialect, member: &str) -> [Vec<String>; 2] {
+    let (text, delta) = match dialect {
+        Dialect::OpenaiChat => (r#""message":{"content":"a"}"#, r#""delta":{"content":"a"}"#),
+        _ => (r#""text":"a""#, r#""text":"a""#),
+    };
+    let of = |text: &str| format!(r#"{{"choices":[{{"index":0,{text},{member}}}]}}"#);
+    [body(dialect, &of(text)), stream(dialect, &[&of(delta)])]
+}
+
+#[test]
+fn a_finish_reason_may_be_an_object() {
+    for dialect in [Dialect::OpenaiChat, Dialect::OpenaiCompletions] {
+        for (reason, said) in [
+            (
+                r#"{"type":"abort","message":"x","status_code":503}"#,
+                "abort",
+            ),
+            (r#"{"type":"stop","matched":"a"}"#, "stop"),
+            (r#""length""#, "length"),
+        ] {
+            let member = format!(r#""finish_reason":{reason}"#);
+            for read in answers(dialect, &member) {
+                let finish = format!("Finish {{ choice: 0, reason: {said:?} }}");
+                assert_eq!(read, ["a", &finish], "{dialect:?}: {reason}");
+            }
+        }
+        for none in ["null", "{}", "[1]", "true"] {
+            let member = format!(r#""finish_reason":{none}"#);
+            for read in answers(dialect, &member) {
+                assert_eq!(read, ["a"], "{dialect:?}: {none}");
+            }
+        }
+    }
+}
+
+#[test]
+fn an_error_that_says_that_nothing_failed_is_none() {
+    for none in [
+        r#"{"code":0,"message":""}"#,
+        r#"{"code":null,"message":null}"#,
+        r#"{"code":200,"message":"ok"}"#,
+        r#"{"code":"200","message":"it is done","type":""}"#,
+        r#"{"code":0,"message":"Success"}"#,
+        r#"{"type":null,"param":null,"code":"OK"}"#,
+        "{}",
+    ] {
+        for dialect in [Dialect::OpenaiChat, Dialect::OpenaiCompletions] {
+            for read in answers(dialect, &format!(r#""error":{none}"#)) {
+                assert_eq!(read, ["a"], "{dialect:?}: {none}");
+            }
+        }
+        let event = format!(r#"{{"choices":[{{"delta":{{"content":"a"}}}}],"error":{none}}}"#);
+        assert_eq!(stream(Dialect::OpenaiChat, &[&event]), ["a"], "{none}");
+        let event = format!(r#"{{"model":"","response":"a","done":false,"error":{none}}}"#);
+        assert_eq!(stream(Dialect::Ollama, &[&event]), ["a"], "{none}");
+    }
+    for (error, kind) in [
+        (r#"{"code":0,"message":"it failed"}"#, "error"),
+        (
+            r#"{"code":200,"message":"ok","type":"server_error"}"#,
+            "server_error",
+        ),
+        (r#"{"code":null,"message":"it failed"}"#, "error"),
+        (r#"{"metadata":{"x":1}}"#, "error"),
+        (r#"{"code":500}"#, "500"),
+        (r#""it failed""#, "error"),
+    ] {
+        for dialect in [Dialect::OpenaiChat, Dialect::OpenaiCompletions] {
+            for read in answers(dialect, &format!(r#""error":{error}"#)) {
+                assert_eq!(read, ["a", &format!("Error({kind:?})")], "{error}");
+            }
+        }
+    }
+    let blocked = |reason: &str| {
+        let text = r#""candidates":[{"content":{"parts":[{"text":"a"}]}}]"#;
+        body(
+            Dialect::Gemini,
+            &format!(r#"{{{text},"promptFeedback":{{"blockReason":{reason}}}}}"#),
+        )
+    };
+    assert_eq!(blocked(r#""BLOCK_REASON_UNSPECIFIED""#), ["a"]);
+    assert_eq!(blocked("0"), ["a"]);
+    assert_eq!(blocked(r#""SAFETY""#).len(), 3);
+}
+
+#[test]
+fn an_error_in_a_delta_or_a_message_is_one() {
+    for text in ["delta", "message"] {
+        let event =
+            format!(r#"{{"choices":[{{"{text}":{{"content":"a","error":{{"code":502}}}}}}]}}"#);
+        assert_eq!(
+            stream(Dialect::OpenaiChat, &[&event]),
+            ["a", "Error(\"502\")"]
+        );
+    }
+}
