@@ -168,3 +168,56 @@ fn an_error_in_a_delta_or_a_message_is_one() {
         );
     }
 }
+
+#[test]
+fn a_code_and_a_message_after_text_are_an_error_in_every_dialect() {
+    let cases = [
+        (r#"{"code":500,"message":"x"}"#, Some("500")),
+        (
+            r#"{"code":"InternalError","message":"x","request_id":"r"}"#,
+            Some("InternalError"),
+        ),
+        (r#"{"status":500,"message":"x"}"#, Some("500")),
+        (r#"{"statusCode":503,"message":"x"}"#, Some("503")),
+        (r#"{"code":"500","msg":"x"}"#, Some("500")),
+        (r#"{"detail":"x"}"#, Some("error")),
+        (r#"{"detail":[{"msg":"x"}]}"#, Some("error")),
+        (r#"{"status":"error","message":"x"}"#, Some("error")),
+        (r#"{"code":1302,"message":"x"}"#, Some("1302")),
+        (r#"{"code":"it failed","message":"x"}"#, Some("error")),
+        (
+            r#"{"id":"r","code":500,"message":"x","type":"server_error"}"#,
+            Some("500"),
+        ),
+        (r#"{"code":0,"message":"x"}"#, None),
+        (r#"{"code":200,"message":"ok"}"#, None),
+        (r#"{"code":"Success","message":"x"}"#, None),
+        (r#"{"code":20000,"message":"Ok","status":true}"#, None),
+        (r#"{"status":"processing","message":"queued"}"#, None),
+        (r#"{"type":"ping","code":1,"message":"x"}"#, None),
+        (r#"{"code":500}"#, None),
+        (r#"{"detail":null}"#, None),
+        (r#"{"message":""}"#, None),
+    ];
+    let generating = DIALECTS.iter().filter(|dialect| dialect.generates);
+    for dialect in generating.map(|dialect| dialect.dialect) {
+        for (event, kind) in cases {
+            // A text of Cohere's first version has a message only where it failed.
+            let said = stream(dialect, &[event]);
+            let errors = said.iter().filter(|event| event.starts_with("Error"));
+            let expected = kind.map(|kind| format!("Error({kind:?})"));
+            assert_eq!(
+                errors.collect::<Vec<_>>(),
+                expected.iter().collect::<Vec<_>>(),
+                "{dialect:?}: {event}"
+            );
+        }
+    }
+    for (event, _) in cases {
+        let said = stream(Dialect::Unknown, &[event]).concat();
+        assert!(
+            !said.contains("Error"),
+            "{event}: nobody asked for an answer"
+        );
+    }
+}
