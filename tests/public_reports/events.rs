@@ -249,6 +249,16 @@ async fn parts_that_come_in_another_shape_midway_are_counted() {
         ended(frames, "stop"),
         counted(8, 0, 0),
     ));
+    // And goes on with the same word.
+    let mut frames = vec![sse(chat_delta(&json!({"reasoning_content": " word"})))];
+    frames.extend(vec![sse(chat_delta(&json!({"reasoning": " word"}))); 10]);
+    cases.push(Case::new(
+        "another field, the same word",
+        CHAT,
+        SSE,
+        ended(frames, "stop"),
+        counted(11, 0, 0),
+    ));
     // A Responses text that only arrives when it is done.
     for kind in [
         "output_text",

@@ -13,7 +13,6 @@ use super::{Malformed, Reader, Registration, Sink};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
 use tokengauge_core::call::{Channel, Dialect, EngineReport, Event, Operation, Segment};
 
@@ -275,11 +274,11 @@ pub struct Chat {
 }
 
 /// The state of a choice.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Default)]
 struct ChoiceState {
     reasoning: Option<ReasoningField>,
-    /// The first piece of reasoning.
-    first: FirstPiece,
+    /// How the reasoning begins.
+    beginning: Beginning,
     streamed: bool,
 }
 
@@ -300,38 +299,46 @@ struct OpenToolCall {
     arguments: ArgumentsEnd,
 }
 
-/// The first piece of a text, by which a copy of the whole text is known. The reader does not see
-/// every piece: most pass by the event cache.
-#[derive(Clone, Copy, Default)]
-struct FirstPiece {
-    bytes: u32,
-    hash: u32,
-    /// Whether more pieces followed.
-    is_followed: bool,
+/// How a text begins, by which a copy of the whole text is known. The reader does not see every piece, but it sees the first two:
+/// only those after them pass by the event cache.
+#[derive(Clone, Default)]
+struct Beginning {
+    /// The first two pieces, or as much of them as is kept.
+    text: String,
+    /// How many of these two came.
+    pieces: u8,
+    /// The bytes of all pieces that the reader saw.
+    bytes: usize,
+    /// Whether a copy came.
+    is_copied: bool,
 }
 
-impl FirstPiece {
-    fn hash(text: &str) -> u32 {
-        let mut hasher = DefaultHasher::new();
-        text.hash(&mut hasher);
-        hasher.finish() as u32
-    }
-
+impl Beginning {
     fn note(&mut self, text: &str) {
-        if self.bytes > 0 {
-            self.is_followed = true;
-            return;
+        if self.pieces < 2 && self.text.len() == self.bytes {
+            self.text.push_str(truncated(text));
         }
-        self.bytes = u32::try_from(text.len()).unwrap_or(u32::MAX);
-        self.hash = FirstPiece::hash(text);
+        self.pieces = (self.pieces + 1).min(2);
+        self.bytes = self.bytes.saturating_add(text.len());
     }
 
-    /// Whether `text` begins with the piece, and continues if other pieces followed it.
-    fn is_repeated_by(self, text: &str) -> bool {
-        let bytes = self.bytes as usize;
-        let begins = |begin| FirstPiece::hash(begin) == self.hash;
-        let is_longer = text.len() > bytes || !self.is_followed;
-        bytes > 0 && is_longer && text.get(..bytes).is_some_and(begins)
+    /// Whether `text`, which came elsewhere, is a copy of all there was.
+    fn is_repeated_by(&mut self, text: &str) -> bool {
+        let is_whole = match self.pieces {
+            0 => false,
+            // What repeats a single piece twice is the next pieces.
+            1 => text.len() == self.bytes && !self.is_copied,
+            _ => text.len() >= self.bytes,
+        };
+        let is_copy = is_whole && text.starts_with(&self.text);
+        self.is_copied |= is_copy;
+        is_copy
+    }
+
+    /// The text that was taken for a copy of the first piece, and was the second.
+    fn second(&self) -> Option<String> {
+        let is_second = self.is_copied && self.pieces == 1 && self.text.len() == self.bytes;
+        is_second.then(|| self.text.clone())
     }
 }
 
@@ -496,18 +503,20 @@ impl Chat {
             texts.into_iter().filter(|text| !text.is_empty()).collect()
         };
         let state = &mut self.choices[choice as usize];
+        let mut second = None;
         let mut new = texts(*state.reasoning.get_or_insert(found));
         if new.is_empty() {
             // The rest comes in another field, unless that repeats all there was.
             new = texts(found);
-            if state.first.is_repeated_by(&new.concat()) {
+            if state.beginning.is_repeated_by(&new.concat()) {
                 return false;
             }
             state.reasoning = Some(found);
+            second = state.beginning.second();
         }
         let segment = segment(choice, 0, Channel::Reasoning);
-        for text in &new {
-            state.first.note(text);
+        for text in second.as_deref().into_iter().chain(new.iter().copied()) {
+            state.beginning.note(text);
             give(segment, text, sink);
         }
         !new.is_empty()

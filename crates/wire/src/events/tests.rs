@@ -221,3 +221,37 @@ fn a_code_and_a_message_after_text_are_an_error_in_every_dialect() {
         );
     }
 }
+
+#[test]
+fn reasoning_that_moves_to_another_field_is_read_and_a_copy_of_it_is_not() {
+    const FIELDS: [&str; 3] = ["reasoning_content", "reasoning", "reasoning_details"];
+    let read = |pieces: &[(usize, &str)]| {
+        let of = |(field, text): &(usize, &str)| match FIELDS[*field] {
+            field @ "reasoning_details" => {
+                format!(r#"{{"choices":[{{"delta":{{"{field}":[{{"text":"{text}"}}]}}}}]}}"#)
+            }
+            field => format!(r#"{{"choices":[{{"delta":{{"{field}":"{text}"}}}}]}}"#),
+        };
+        let events: Vec<String> = pieces.iter().map(of).collect();
+        let events: Vec<&str> = events.iter().map(String::as_str).collect();
+        stream(Dialect::OpenaiChat, &events).concat()
+    };
+    for (one, other) in [(0, 1), (1, 0), (0, 2), (2, 1)] {
+        let moved = [&[(one, " word")][..], &[(other, " word"); 10]].concat();
+        assert_eq!(read(&moved), "( word)".repeat(11));
+        let moved = [&[(one, " word"); 10][..], &[(other, " word"); 10]].concat();
+        assert_eq!(read(&moved), "( word)".repeat(20));
+        let moved = [(one, " word"), (other, " wording"), (other, " it")];
+        assert_eq!(read(&moved), "( word)( wording)( it)");
+        let moved = [(one, " word"), (other, " word"), (other, " it")];
+        assert_eq!(read(&moved), "( word)( word)( it)");
+        let moved = [(one, " a"), (one, " a"), (other, " a b c"), (other, " d")];
+        assert_eq!(read(&moved), "( a)( a)( a b c)( d)");
+        let copied = [(one, " word"), (other, " word")];
+        assert_eq!(read(&copied), "( word)");
+        let copied = [(one, " a"), (one, " b"), (one, " c"), (other, " a b c")];
+        assert_eq!(read(&copied), "( a)( b)( c)");
+        let twice = [&copied[..], &[(other, " a b c")]].concat();
+        assert_eq!(read(&twice), "( a)( b)( c)");
+    }
+}
