@@ -13,9 +13,10 @@ use super::own_error::OwnError;
 use super::registration::OverruledBy;
 use super::{Malformed, Reader, Registration, Sink};
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use tokengauge_core::call::{Channel, Dialect, Event, Operation, Usage};
+use tokengauge_core::call::{Channel, Dialect, Event, Operation, ServerTool, Usage};
 
 /// The registration of Converse.
 pub(super) static CONVERSE: Registration = Registration {
@@ -174,25 +175,36 @@ struct BlockStart<'a> {
 struct Start<'a> {
     #[serde(borrow, default)]
     tool_use: Object<ToolName<'a>>,
+    /// Of a tool that the provider ran.
+    tool_result: Option<IgnoredAny>,
 }
 
 #[derive(Deserialize)]
 struct ToolName<'a> {
     #[serde(borrow, default)]
     name: Text<'a>,
+    /// Nothing for a tool of the agent's.
+    #[serde(borrow, default)]
+    r#type: Text<'a>,
 }
+
+/// The type of a call that the provider runs itself, such as Nova's search.
+const SERVER_TOOL_USE: &str = "server_tool_use";
 
 impl BlockStart<'_> {
     fn give(&self, sink: Sink<'_>) {
         let index = self.content_block_index.index().unwrap_or(0);
-        let call = self
-            .start
-            .0
-            .as_ref()
-            .and_then(|start| start.tool_use.0.as_ref());
-        if let Some(call) = call {
+        let Some(start) = &self.start.0 else { return };
+        if let Some(call) = &start.tool_use.0 {
             let segment = emit::segment(0, index, Channel::ToolCall);
             emit::tool_name(sink, segment, &call.name);
+            if &*call.r#type == SERVER_TOOL_USE {
+                sink(Event::ServerTool(ServerTool::Began));
+                emit::billed_tool(sink);
+            }
+        }
+        if start.tool_result.is_some() {
+            sink(Event::ServerTool(ServerTool::Ended));
         }
     }
 }
@@ -389,6 +401,8 @@ struct Reasoning<'a> {
 #[derive(Deserialize)]
 struct ToolUse<'a> {
     #[serde(borrow, default)]
+    r#type: Text<'a>,
+    #[serde(borrow, default)]
     name: Text<'a>,
     #[serde(borrow)]
     input: Option<&'a RawValue>,
@@ -409,6 +423,9 @@ impl Block<'_> {
             let segment = emit::segment(0, index, Channel::ToolCall);
             emit::tool_name(sink, segment, &call.name);
             emit::delta(sink, segment, &call.input.map(compact).unwrap_or_default());
+            if &*call.r#type == SERVER_TOOL_USE {
+                emit::billed_tool(sink);
+            }
         }
     }
 }

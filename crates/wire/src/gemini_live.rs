@@ -2,8 +2,8 @@
 //! turn, or call of a tool, to the next is a turn, and counts as a choice.
 
 use super::detect::Detected;
-use super::gemini::{Content, FunctionCall, PartState, UsageMetadata, specified};
-use super::json::{List, Text, error_kind, parse};
+use super::gemini::{Content, FunctionCall, Grounding, PartState, UsageMetadata, specified};
+use super::json::{List, Object, Text, error_kind, parse};
 use super::registration::{BeyondText, OverruledBy};
 use super::socket_protocol::{SocketProtocol, SocketRequest};
 use super::{Malformed, Reader, Registration, Sink, emit};
@@ -128,6 +128,8 @@ struct ServerContent<'a> {
     interrupted: Option<bool>,
     #[serde(borrow, default)]
     turn_complete_reason: Text<'a>,
+    #[serde(default)]
+    grounding_metadata: Object<Grounding>,
 }
 
 #[derive(Deserialize)]
@@ -202,6 +204,9 @@ impl GeminiLive {
             self.begin(sink);
             let segment = emit::segment(self.turn, TRANSCRIPT, Channel::Answer);
             emit::delta(sink, segment, &transcript.text);
+        }
+        if let Some(grounding) = &content.grounding_metadata.0 {
+            emit::details(sink, grounding.details());
         }
         if content.generation_complete == Some(true) && self.in_turn {
             sink(Event::End);

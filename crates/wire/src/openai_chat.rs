@@ -7,14 +7,16 @@ use super::event_template::{Template, range_in};
 use super::find::MESSAGE;
 use super::json::{Count, List, Object, Text, arguments, error_kind, parse};
 use super::members::Members;
-use super::openai_json::TextOrList;
+use super::openai_json::{Annotation, TextOrList, is_of_web};
 use super::openai_usage::{CHAT_COUNTS, ChatUsage, ResponseIdentity};
 use super::{Malformed, Reader, Registration, Sink};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
 use std::ops::Range;
-use tokengauge_core::call::{Channel, Dialect, EngineReport, Event, Operation, Segment};
+use tokengauge_core::call::{
+    Channel, Dialect, EngineReport, Event, Operation, Segment, ServerTool,
+};
 
 /// Tool calls distinguished in one response; later ones continue the last.
 const MAX_CALLS: usize = 1024;
@@ -130,6 +132,18 @@ struct Message<'a> {
     function_call: Object<Box<Function<'a>>>,
     #[serde(borrow, default, deserialize_with = "super::json::error")]
     error: Option<&'a RawValue>,
+    /// Tools that Groq runs.
+    #[serde(borrow, default)]
+    executed_tools: List<ExecutedTool<'a>>,
+    #[serde(borrow, default)]
+    annotations: List<Annotation<'a>>,
+}
+
+/// A tool that the provider runs or, with an output, has run.
+#[derive(Deserialize)]
+struct ExecutedTool<'a> {
+    #[serde(borrow, default)]
+    output: Text<'a>,
 }
 
 #[derive(Deserialize)]
@@ -474,6 +488,7 @@ impl Chat {
             emit::tool_name(sink, segment, &function.name);
             any |= give(segment, &function.text(), sink);
         }
+        hosted_tools(message, sink);
         any
     }
 
@@ -575,6 +590,20 @@ impl Chat {
         }
         call.arguments.push(sent.arguments);
         at as u32 + 1
+    }
+}
+
+/// What a message shows of tools that the provider ran: their time and their price are not the model's.
+fn hosted_tools(message: &Message<'_>, sink: Sink<'_>) {
+    if is_of_web(&message.annotations) {
+        emit::searched(sink);
+    }
+    for tool in message.executed_tools.iter() {
+        emit::billed_tool(sink);
+        sink(Event::ServerTool(match &*tool.output {
+            "" => ServerTool::Began,
+            _ => ServerTool::Ended,
+        }));
     }
 }
 
