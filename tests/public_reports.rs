@@ -258,5 +258,13 @@ fn errors() -> Vec<(&'static str, Value)> {
             "bare type",
             json!({"type": "error", "message": "it failed"}),
         ),
+        ("code", json!({"code": 500, "message": "it failed"})),
+        (
+            "word",
+            json!({"code": "InternalError", "message": "it failed"}),
+        ),
+        ("code and msg", json!({"code": "500", "msg": "it failed"})),
+        ("status", json!({"status": 500, "message": "it failed"})),
+        ("detail", json!({"detail": "it failed"})),
     ]
 }

@@ -55,6 +55,12 @@ fn finish_reasons() -> String {
         let (vendor, words, source) = (reasons.vendor, words.join(", "), reasons.source);
         writeln!(out, "| {vendor} | {words} | {class} | <{source}> |").expect("text");
     }
+    let failed = FinishClass::Failed.as_str();
+    writeln!(
+        out,
+        "| anybody | every other word that ends in `error` | {failed}: a failure | |"
+    )
+    .expect("text");
     let other = FinishClass::Other.as_str();
     writeln!(out, "| anybody | every other word | {other} | |").expect("text");
     out

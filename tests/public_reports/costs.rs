@@ -94,6 +94,13 @@ async fn a_cost_is_right_or_absent() {
             cost(0.0315),
         ),
         Case::new(
+            "capital global",
+            MESSAGES,
+            JSON,
+            claude(tokens(json!({"inference_geo": "Global"}))),
+            cost(0.0315),
+        ),
+        Case::new(
             "tier",
             MESSAGES,
             JSON,
@@ -102,4 +109,159 @@ async fn a_cost_is_right_or_absent() {
         ),
     ])
     .await;
+}
+
+/// Tokens whose list price is known, and something that it does not cover.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_billed_apart_from_tokens_leaves_no_cost_or_is_in_it() {
+    let cost = |usd: f64| json!({"cost_usd": usd, "cost_source": "list", "cost_unavailable": null});
+    let absent = json!({"outcome": "complete", "cost_usd": null, "cost_source": null, "cost_unavailable": "hosted_tools"});
+    let tokens = json!({"input_tokens": 10_000, "output_tokens": 100});
+    let response = |output: Value| json!({"id": "r", "object": "response", "model": "gpt-4.1", "status": "completed", "output": output, "usage": tokens});
+    let delta = typed(
+        &json!({"type": "response.output_text.delta", "item_id": "i", "output_index": 0, "content_index": 0, "delta": " word"}),
+    );
+    let mut cases = Vec::new();
+    for kind in [
+        "web_search_call",
+        "file_search_call",
+        "code_interpreter_call",
+        "image_generation_call",
+    ] {
+        let item = json!({"type": kind, "id": "s", "status": "completed"});
+        let mut frames = vec![delta.clone(); 5];
+        for state in ["in_progress", "completed"] {
+            frames.push(typed(
+                &json!({"type": format!("response.{kind}.{state}"), "item_id": "s", "output_index": 1}),
+            ));
+        }
+        frames.push(typed(
+            &json!({"type": "response.output_item.done", "output_index": 1, "item": item}),
+        ));
+        let whole = response(json!([]));
+        frames.push(typed(
+            &json!({"type": "response.completed", "response": whole}),
+        ));
+        cases.push(Case::new(
+            &format!("{kind} without output"),
+            RESPONSES,
+            SSE,
+            frames,
+            absent.clone(),
+        ));
+        let said =
+            json!({"type": "message", "content": [{"type": "output_text", "text": " word"}]});
+        cases.push(Case::new(
+            kind,
+            RESPONSES,
+            JSON,
+            [response(json!([item, said])).to_string()],
+            absent.clone(),
+        ));
+    }
+    let chat = |message: Value| {
+        let mut message = message;
+        message["content"] = json!(" word");
+        json!({"model": "gpt-4.1", "choices": [{"index": 0, "message": message, "finish_reason": "stop"}], "usage": {"prompt_tokens": 10_000, "completion_tokens": 100, "total_tokens": 10_100}}).to_string()
+    };
+    let cited = json!({"annotations": [{"type": "url_citation", "url_citation": {"url": "x"}}]});
+    let executed = json!({"executed_tools": [{"type": "search", "index": 0}]});
+    let gemini = |more: Value, usage: Value| {
+        let mut candidate =
+            json!({"index": 0, "content": {"parts": [{"text": " word"}]}, "finishReason": "STOP"});
+        let mut counts = json!({"promptTokenCount": 10_000, "candidatesTokenCount": 100, "totalTokenCount": 10_100});
+        for (object, more) in [(&mut candidate, more), (&mut counts, usage)] {
+            for (name, value) in more.as_object().expect("members") {
+                object[name] = value.clone();
+            }
+        }
+        json!({"candidates": [candidate], "modelVersion": "gemini-2.5-flash", "usageMetadata": counts}).to_string()
+    };
+    let grounded = |metadata: Value| gemini(json!({"groundingMetadata": metadata}), json!({}));
+    let audio = json!([{"modality": "AUDIO", "tokenCount": 10_000}]);
+    let small = json!([{"modality": "audio", "tokenCount": 10_000}]);
+    let interaction = |outputs: Value, usage: Value| {
+        let mut counts = json!({"total_input_tokens": 10_000, "total_output_tokens": 100, "total_tokens": 10_100});
+        for (name, value) in usage.as_object().expect("members") {
+            counts[name] = value.clone();
+        }
+        json!({"id": "i", "model": "gemini-2.5-flash", "status": "completed", "outputs": outputs, "usage": counts}).to_string()
+    };
+    let word = json!({"type": "text", "text": " word"});
+    let search = json!([{"type": "google_search_call", "id": "g", "arguments": {"queries": ["a"]}}, {"type": "google_search_result", "call_id": "g", "result": []}, word]);
+    let spoken = json!({"input_tokens_by_modality": [{"modality": "audio", "tokens": 10_000}]});
+    let blocks = json!({"type": "message", "id": "m", "model": "claude-sonnet-4-6", "content": [{"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}}, {"type": "web_search_tool_result", "tool_use_id": "s", "content": []}, {"type": "text", "text": " word"}], "stop_reason": "end_turn", "usage": tokens});
+    for (name, path, body, record) in [
+        ("chat", CHAT, chat(json!({})), cost(0.0208)),
+        (
+            "no annotations",
+            CHAT,
+            chat(json!({"annotations": []})),
+            cost(0.0208),
+        ),
+        ("annotations", CHAT, chat(cited), absent.clone()),
+        ("executed tools", CHAT, chat(executed), absent.clone()),
+        (
+            "queries",
+            GEMINI,
+            grounded(json!({"webSearchQueries": ["a"]})),
+            absent.clone(),
+        ),
+        (
+            "chunks",
+            GEMINI,
+            grounded(json!({"groundingChunks": [{"web": {"uri": "x"}}]})),
+            absent.clone(),
+        ),
+        (
+            "maps",
+            GEMINI,
+            grounded(json!({"groundingChunks": [{"maps": {"uri": "x"}}]})),
+            absent.clone(),
+        ),
+        (
+            "images",
+            GEMINI,
+            grounded(json!({"imageSearchQueries": ["a"]})),
+            absent.clone(),
+        ),
+        ("not grounded", GEMINI, grounded(json!({})), cost(0.003_25)),
+        (
+            "small audio",
+            GEMINI,
+            gemini(json!({}), json!({"promptTokensDetails": small})),
+            cost(0.010_25),
+        ),
+        (
+            "audio of tools",
+            GEMINI,
+            gemini(
+                json!({}),
+                json!({"toolUsePromptTokenCount": 10_000, "totalTokenCount": 20_100, "toolUsePromptTokensDetails": audio}),
+            ),
+            cost(0.013_25),
+        ),
+        (
+            "interactions search",
+            INTERACTIONS,
+            interaction(search, json!({})),
+            absent.clone(),
+        ),
+        (
+            "interactions audio",
+            INTERACTIONS,
+            interaction(json!([word]), spoken),
+            cost(0.010_25),
+        ),
+        (
+            "search blocks",
+            MESSAGES,
+            blocks.to_string(),
+            absent.clone(),
+        ),
+    ] {
+        let asked = json!({"model": "m", "input": "hi", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}]});
+        cases.push(Case::new(name, path, JSON, [body], record).asked(&asked));
+    }
+    play_by_list_prices(cases).await;
 }

@@ -34,6 +34,8 @@ async fn one_event_that_cannot_be_read_is_left_out() {
             ("null", "null".to_owned(), (60, 1)),
             ("keep-alive", "keep-alive".to_owned(), (60, 1)),
             ("empty string", "\"\"".to_owned(), (60, 1)),
+            ("list", "[\"error\",\"other-model\"]".to_owned(), (60, 1)),
+            ("empty list", "[]".to_owned(), (60, 1)),
             ("torn", word[..word.len() - 1].to_owned(), (60, 1)),
             ("NaN", member("\"logprob\":NaN"), (61, 0)),
             (
@@ -247,6 +249,16 @@ async fn parts_that_come_in_another_shape_midway_are_counted() {
         ended(frames, "stop"),
         counted(8, 0, 0),
     ));
+    // And goes on with the same word.
+    let mut frames = vec![sse(chat_delta(&json!({"reasoning_content": " word"})))];
+    frames.extend(vec![sse(chat_delta(&json!({"reasoning": " word"}))); 10]);
+    cases.push(Case::new(
+        "another field, the same word",
+        CHAT,
+        SSE,
+        ended(frames, "stop"),
+        counted(11, 0, 0),
+    ));
     // A Responses text that only arrives when it is done.
     for kind in [
         "output_text",
@@ -323,26 +335,130 @@ async fn tools_of_the_provider_are_a_phase_of_their_own() {
     let delta = typed(
         &json!({"type": "response.output_text.delta", "item_id": "i", "output_index": 0, "content_index": 0, "delta": " word"}),
     );
-    let search = |state: &str| {
+    let of_tool = |kind: &str, state: &str| {
         typed(
-            &json!({"type": format!("response.web_search_call.{state}"), "item_id": "s", "output_index": 1}),
+            &json!({"type": format!("response.{kind}.{state}"), "item_id": "s", "output_index": 1}),
         )
     };
-    let mut responses = vec![delta.clone(); 40];
-    responses.extend([
-        search("in_progress"),
-        search("searching"),
-        silence,
-        search("completed"),
-    ]);
-    responses.extend(vec![delta; 40]);
-    responses.push(typed(&json!({"type": "response.completed", "response": {"id": "r", "model": "m", "status": "completed", "output": [], "usage": {"input_tokens": 9, "output_tokens": 80}}})));
-    let cases = vec![
-        Case::new("anthropic search", MESSAGES, SSE, anthropic, known.clone()),
-        Case::new("responses search", RESPONSES, SSE, responses, known),
+    let item = |state: &str, kind: &str| {
+        typed(
+            &json!({"type": format!("response.output_item.{state}"), "output_index": 1, "item": {"type": kind, "id": "s"}}),
+        )
+    };
+    let mut cases = vec![Case::new(
+        "anthropic search",
+        MESSAGES,
+        SSE,
+        anthropic,
+        known.clone(),
+    )];
+    // What comes before the silence, and after it.
+    let calls = [
+        (
+            "web search",
+            vec![
+                of_tool("web_search_call", "in_progress"),
+                of_tool("web_search_call", "searching"),
+            ],
+            of_tool("web_search_call", "completed"),
+        ),
+        (
+            "failed web search",
+            vec![of_tool("web_search_call", "in_progress")],
+            of_tool("web_search_call", "failed"),
+        ),
+        (
+            "incomplete code",
+            vec![of_tool("code_interpreter_call", "interpreting")],
+            of_tool("code_interpreter_call", "incomplete"),
+        ),
+        (
+            "tools of a server",
+            vec![of_tool("mcp_list_tools", "in_progress")],
+            of_tool("mcp_list_tools", "completed"),
+        ),
+        (
+            "items",
+            vec![item("added", "web_search_call")],
+            item("done", "web_search_call"),
+        ),
+        (
+            "another search",
+            vec![item("added", "x_search_call")],
+            item("done", "x_search_call"),
+        ),
+        (
+            "shell",
+            vec![item("added", "shell_call"), item("done", "shell_call")],
+            item("added", "shell_call_output"),
+        ),
     ];
+    for (name, begin, end) in calls {
+        let mut responses = vec![delta.clone(); 40];
+        responses.extend(begin);
+        responses.extend([silence.clone(), end]);
+        responses.extend(vec![delta.clone(); 40]);
+        responses.push(typed(&json!({"type": "response.completed", "response": {"id": "r", "model": "m", "status": "completed", "output": [], "usage": {"input_tokens": 9, "output_tokens": 80}}})));
+        cases.push(Case::new(
+            &format!("responses {name}"),
+            RESPONSES,
+            SSE,
+            responses,
+            known.clone(),
+        ));
+    }
+    let of = |event: &str, index: u8, member: &str, content: Value| {
+        named(
+            event,
+            json!({"event_type": event, "index": index, member: content}),
+        )
+    };
+    let word = |index: u8| {
+        of(
+            "content.delta",
+            index,
+            "delta",
+            json!({"type": "text", "text": " word"}),
+        )
+    };
+    let mut interaction = vec![word(0); 40];
+    interaction.extend([
+        of(
+            "content.start",
+            1,
+            "content",
+            json!({"type": "google_search_call"}),
+        ),
+        of(
+            "content.delta",
+            1,
+            "delta",
+            json!({"type": "google_search_call", "arguments": {"queries": ["a"]}}),
+        ),
+        named(
+            "content.stop",
+            json!({"event_type": "content.stop", "index": 1}),
+        ),
+        silence,
+        of(
+            "content.start",
+            2,
+            "content",
+            json!({"type": "google_search_result"}),
+        ),
+    ]);
+    interaction.extend(vec![word(3); 40]);
+    interaction.push(named("interaction.complete", json!({"event_type": "interaction.complete", "interaction": {"id": "i", "model": "m", "status": "completed", "usage": {"total_input_tokens": 5, "total_output_tokens": 80}}})));
+    cases.push(Case::new(
+        "interactions search",
+        INTERACTIONS,
+        SSE,
+        interaction,
+        known,
+    ));
+    let names: Vec<String> = cases.iter().map(|case| case.name.clone()).collect();
     let played = play(cases).await;
-    for name in ["anthropic search", "responses search"] {
+    for name in &names {
         for record in played.of(name) {
             let of = |pointer: &str| {
                 record

@@ -106,6 +106,8 @@ async fn a_finish_reason_that_says_that_the_generation_failed_is_an_error() {
             "insufficient_system_resource",
         ),
         ("abort", "abort"),
+        ("server_error", "server_error"),
+        ("internal_error", "internal_error"),
         // Google's API in OpenAI's shape.
         (
             "function_call_filter: MALFORMED_FUNCTION_CALL",
@@ -138,6 +140,42 @@ async fn a_finish_reason_that_says_that_the_generation_failed_is_an_error() {
             failed(kind),
         ));
     }
+    // SGLang's reason is an object.
+    let abort = json!({"type": "abort", "message": "it failed", "status_code": 503});
+    let aborted =
+        json!({"outcome": "error_event", "error_type": "abort", "finish_reasons": ["abort"]});
+    for (name, path, text) in [
+        ("chat", CHAT, json!({"message": {"content": " word"}})),
+        ("completions", COMPLETIONS, json!({"text": " word"})),
+    ] {
+        let mut choice = text;
+        choice["finish_reason"] = abort.clone();
+        let body = json!({"model": "m", "choices": [choice]});
+        cases.push(Case::new(
+            &format!("object of {name}"),
+            path,
+            JSON,
+            [body.to_string()],
+            aborted.clone(),
+        ));
+        cases.push(Case::new(
+            &format!("object of {name} stream"),
+            path,
+            SSE,
+            [sse(&body), done()],
+            aborted.clone(),
+        ));
+    }
+    let delta = json!({"error": {"code": "provider_failed", "message": "it failed"}});
+    let mut frames = CHAT_STREAM.words(5);
+    frames.extend([sse(chat_delta(&delta)), sse(chat_finish("stop")), done()]);
+    cases.push(Case::new(
+        "error in a delta",
+        CHAT,
+        SSE,
+        frames,
+        failed("provider_failed"),
+    ));
     let error = json!({"code": 502, "message": "it failed", "type": "provider_unavailable"});
     let choice =
         json!({"index": 0, "delta": {"content": ""}, "finish_reason": "error", "error": error});
@@ -869,6 +907,9 @@ async fn an_answer_that_only_mentions_errors_is_complete() {
         ("empty object", json!({"error": {}})),
         ("empty text", json!({"error": ""})),
         ("false", json!({"error": false})),
+        ("code 0", json!({"error": {"code": 0, "message": ""}})),
+        ("nulls", json!({"error": {"code": null, "message": null}})),
+        ("code 200", json!({"error": {"code": 200, "message": "ok"}})),
         (
             "success",
             json!({"success": true, "error_code": 0, "base_resp": {"status_code": 0, "status_msg": ""}}),
@@ -902,5 +943,22 @@ async fn an_answer_that_only_mentions_errors_is_complete() {
             complete.clone(),
         ));
     }
+    let mut unblocked = gemini_text(" word");
+    unblocked["promptFeedback"] = json!({"blockReason": "BLOCK_REASON_UNSPECIFIED"});
+    unblocked["candidates"][0]["finishReason"] = json!("STOP");
+    cases.push(Case::new(
+        "gemini not blocked",
+        GEMINI,
+        JSON,
+        [unblocked.to_string()],
+        complete.clone(),
+    ));
+    cases.push(Case::new(
+        "gemini stream not blocked",
+        GEMINI_STREAM,
+        SSE,
+        [sse(&unblocked)],
+        complete,
+    ));
     play(cases).await;
 }

@@ -161,6 +161,8 @@ pub struct UsageDetails {
     pub image_output: Option<u64>,
     /// How often the provider searched the web for the call.
     pub searches: Option<u64>,
+    /// Whether it searched, where only its answer shows it.
+    pub searched: Option<bool>,
     /// How often the provider ran another tool that it bills apart from tokens.
     pub other_tools: Option<u64>,
     /// Whether a region with its own prices processed the call.
@@ -177,6 +179,7 @@ impl UsageDetails {
         self.audio_output = newer.audio_output.or(self.audio_output);
         self.image_output = newer.image_output.or(self.image_output);
         self.searches = newer.searches.or(self.searches);
+        self.searched = newer.searched.or(self.searched);
         self.other_tools = newer.other_tools.or(self.other_tools);
         self.regional = newer.regional.or(self.regional);
     }

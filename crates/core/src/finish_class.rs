@@ -46,8 +46,12 @@ impl FinishClass {
         // Google's API in OpenAI's shape names the filter: `content_filter: SAFETY`.
         let reason = reason.split_once(": ").map_or(reason, |(_, reason)| reason);
         let of = |reasons: &&FinishReasons| reasons.words.contains(&reason);
-        let found = FINISH_REASONS.iter().find(of);
-        found.map_or(FinishClass::Other, |reasons| reasons.class)
+        match FINISH_REASONS.iter().find(of) {
+            Some(reasons) => reasons.class,
+            // `server_error`, `internal_error`: whoever says so, it failed.
+            None if reason.ends_with("error") => FinishClass::Failed,
+            None => FinishClass::Other,
+        }
     }
 
     /// Whether such an answer is a failure, although its status is 200.
@@ -332,6 +336,9 @@ mod tests {
             ("PROHIBITED_CONTENT", FinishClass::Refused),
             ("MALFORMED_FUNCTION_CALL", FinishClass::InvalidToolCall),
             ("network_error", FinishClass::Failed),
+            ("server_error", FinishClass::Failed),
+            ("INTERNAL_ERROR", FinishClass::Failed),
+            ("error_recovered", FinishClass::Other),
             ("incomplete:max_output_tokens", FinishClass::Length),
             ("content_filter: RECITATION", FinishClass::Refused),
             (

@@ -201,6 +201,12 @@ impl Timeline {
     pub(crate) fn frame(&mut self, at: Instant, running: Running, stall_threshold: Duration) {
         let blocked = self.blocked_since();
         let paused = self.paused_since();
+        if let Some(tools) = &mut self.server_tools
+            && let Some(since) = &mut tools.since
+        {
+            // The model still writes the call: the tool runs from now on at the earliest.
+            *since = at;
+        }
         let mut classified = None;
         if let Some(span) = &self.all {
             // A wait for the agent or for a tool is not a gap of the model.
@@ -400,6 +406,25 @@ mod tests {
             (0, Some(SECOND / 2))
         );
         assert_eq!(timeline.inter_token.expect("gaps").tokens(), 10);
+    }
+
+    #[test]
+    fn a_tool_runs_from_the_last_text_of_its_call_on() {
+        let start = Instant::now();
+        let at = |millis| start + Duration::from_millis(millis);
+        let mut timeline = timeline(start, &[(0, 10), (500, 20)]);
+        let running = |all| Running {
+            all,
+            answer: 20,
+            answered: true,
+        };
+        timeline.server_tool(at(600), ServerTool::Began);
+        timeline.frame(at(1_000), running(30), SECOND);
+        timeline.server_tool(at(4_000), ServerTool::Ended);
+        timeline.frame(at(4_500), running(40), SECOND);
+        let span = timeline.all.expect("frames");
+        assert_eq!(span.paused(), Duration::from_secs(3));
+        assert_eq!(span.rate(40), Some(20.0), "30 tokens in 1.5 s");
     }
 
     #[test]

@@ -205,10 +205,11 @@ struct StreamEvent<'a> {
     index: Count,
     #[serde(borrow, default)]
     delta: Delta<'a>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "super::json::object")]
     content_block: Option<Block<'a>>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "super::json::object")]
     message: Option<Message<'a>>,
+    #[serde(default, deserialize_with = "super::json::object")]
     usage: Option<ReportedUsage>,
     #[serde(borrow, default, deserialize_with = "super::json::error")]
     error: Option<&'a RawValue>,
@@ -270,6 +271,7 @@ struct Message<'a> {
     content: List<Block<'a>>,
     #[serde(borrow, default)]
     stop_reason: Text<'a>,
+    #[serde(default, deserialize_with = "super::json::object")]
     usage: Option<ReportedUsage>,
     #[serde(borrow, default, deserialize_with = "super::json::error")]
     error: Option<&'a RawValue>,
@@ -319,6 +321,9 @@ enum BlockKind {
     Other,
 }
 
+/// The only tool that is billed by its calls. The usage has their number, but not everybody passes it on.
+const WEB_SEARCH: &str = "web_search";
+
 /// Whether a member has a text.
 fn is_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
     Ok(!Text::deserialize(deserializer)?.is_empty())
@@ -339,6 +344,9 @@ impl Block<'_> {
             BlockKind::ToolUse | BlockKind::ServerToolUse | BlockKind::McpToolUse => {
                 let segment = emit::segment(0, index, Channel::ToolCall);
                 emit::tool_name(sink, segment, &self.name);
+                if self.kind == BlockKind::ServerToolUse && &*self.name == WEB_SEARCH {
+                    emit::searched(sink);
+                }
                 let input = self.input.map(compact).unwrap_or_default();
                 if !input.is_empty() && (whole || input != "{}") {
                     emit::delta(sink, segment, &input);
@@ -357,15 +365,18 @@ impl Block<'_> {
 struct ReportedUsage {
     input_tokens: Count,
     cache_creation_input_tokens: Count,
+    #[serde(default, deserialize_with = "super::json::object")]
     cache_creation: Option<CacheCreation>,
     cache_read_input_tokens: Count,
     output_tokens: Count,
+    #[serde(default, deserialize_with = "super::json::object")]
     output_tokens_details: Option<OutputDetails>,
     service_tier: KnownWord,
     /// `fast` has a price of its own.
     speed: KnownWord,
     /// OpenRouter's, LiteLLM's.
     cost: Amount,
+    #[serde(default, deserialize_with = "super::json::object")]
     server_tool_use: Option<ServerToolUse>,
     inference_geo: KnownWord,
     iterations: Iterations,
@@ -418,6 +429,16 @@ impl<'de> Deserialize<'de> for Iterations {
     }
 }
 
+/// Words of a usage, in any case, and what they mean.
+const KNOWN_WORDS: [(&str, &str); 6] = [
+    ("standard", "standard"),
+    ("priority", "priority"),
+    ("batch", "batch"),
+    ("fast", "fast"),
+    ("global", "global"),
+    ("not_available", "global"),
+];
+
 /// A word of a usage that has few.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct KnownWord(Option<&'static str>);
@@ -427,12 +448,11 @@ impl<'de> Deserialize<'de> for KnownWord {
         let text = Text::deserialize(deserializer)?;
         Ok(KnownWord(match &*text {
             "" => None,
-            "standard" => Some("standard"),
-            "priority" => Some("priority"),
-            "batch" => Some("batch"),
-            "fast" => Some("fast"),
-            "global" | "not_available" => Some("global"),
-            _ => Some("other"),
+            text => {
+                let mut known = KNOWN_WORDS.iter();
+                let found = known.find(|(word, _)| word.eq_ignore_ascii_case(text));
+                Some(found.map_or("other", |(_, meaning)| *meaning))
+            }
         }))
     }
 }
@@ -524,7 +544,7 @@ impl From<ReportedUsage> for Usage {
                 unsent_output: (more.output > 0).then_some(more.output),
                 searches: sent
                     .server_tool_use
-                    .and_then(|used| used.web_search_requests.positive()),
+                    .and_then(|used| used.web_search_requests.0),
                 regional: sent
                     .inference_geo
                     .0

@@ -13,9 +13,10 @@ use super::own_error::OwnError;
 use super::registration::OverruledBy;
 use super::{Malformed, Reader, Registration, Sink};
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use tokengauge_core::call::{Channel, Dialect, Event, Operation, Usage};
+use tokengauge_core::call::{Channel, Dialect, Event, Operation, ServerTool, Usage};
 
 /// The registration of Converse.
 pub(super) static CONVERSE: Registration = Registration {
@@ -132,13 +133,13 @@ fn is_exception(name: &str) -> bool {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct NovaEvent<'a> {
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "super::json::object")]
     content_block_start: Option<BlockStart<'a>>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "super::json::object")]
     content_block_delta: Option<BlockDelta<'a>>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "super::json::object")]
     message_stop: Option<MessageStop<'a>>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "super::json::object")]
     metadata: Option<Metadata<'a>>,
 }
 
@@ -174,25 +175,36 @@ struct BlockStart<'a> {
 struct Start<'a> {
     #[serde(borrow, default)]
     tool_use: Object<ToolName<'a>>,
+    /// Of a tool that the provider ran.
+    tool_result: Option<IgnoredAny>,
 }
 
 #[derive(Deserialize)]
 struct ToolName<'a> {
     #[serde(borrow, default)]
     name: Text<'a>,
+    /// Nothing for a tool of the agent's.
+    #[serde(borrow, default)]
+    r#type: Text<'a>,
 }
+
+/// The type of a call that the provider runs itself, such as Nova's search.
+const SERVER_TOOL_USE: &str = "server_tool_use";
 
 impl BlockStart<'_> {
     fn give(&self, sink: Sink<'_>) {
         let index = self.content_block_index.index().unwrap_or(0);
-        let call = self
-            .start
-            .0
-            .as_ref()
-            .and_then(|start| start.tool_use.0.as_ref());
-        if let Some(call) = call {
+        let Some(start) = &self.start.0 else { return };
+        if let Some(call) = &start.tool_use.0 {
             let segment = emit::segment(0, index, Channel::ToolCall);
             emit::tool_name(sink, segment, &call.name);
+            if &*call.r#type == SERVER_TOOL_USE {
+                sink(Event::ServerTool(ServerTool::Began));
+                emit::billed_tool(sink);
+            }
+        }
+        if start.tool_result.is_some() {
+            sink(Event::ServerTool(ServerTool::Ended));
         }
     }
 }
@@ -202,7 +214,7 @@ impl BlockStart<'_> {
 struct BlockDelta<'a> {
     #[serde(default)]
     content_block_index: Count,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "super::json::object")]
     delta: Option<Delta<'a>>,
 }
 
@@ -212,9 +224,9 @@ struct BlockDelta<'a> {
 struct Delta<'a> {
     #[serde(borrow, default)]
     text: Text<'a>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "super::json::object")]
     reasoning_content: Option<ReasoningDelta<'a>>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "super::json::object")]
     tool_use: Option<ToolUseDelta<'a>>,
 }
 
@@ -264,6 +276,7 @@ impl MessageStop<'_> {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Metadata<'a> {
+    #[serde(default, deserialize_with = "super::json::object")]
     usage: Option<ReportedUsage>,
     #[serde(borrow, default)]
     service_tier: Object<ServiceTier<'a>>,
@@ -329,10 +342,11 @@ impl From<ReportedUsage> for Usage {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Body<'a> {
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "super::json::object")]
     output: Option<Output<'a>>,
     #[serde(borrow, default)]
     stop_reason: Text<'a>,
+    #[serde(default, deserialize_with = "super::json::object")]
     usage: Option<ReportedUsage>,
     #[serde(borrow, default)]
     service_tier: Object<ServiceTier<'a>>,
@@ -356,7 +370,7 @@ impl Body<'_> {
 
 #[derive(Deserialize)]
 struct Output<'a> {
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "super::json::object")]
     message: Option<Message<'a>>,
 }
 
@@ -371,21 +385,23 @@ struct Message<'a> {
 struct Block<'a> {
     #[serde(borrow, default)]
     text: Text<'a>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "super::json::object")]
     reasoning_content: Option<Reasoning<'a>>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "super::json::object")]
     tool_use: Option<ToolUse<'a>>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Reasoning<'a> {
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "super::json::object")]
     reasoning_text: Option<ReasoningDelta<'a>>,
 }
 
 #[derive(Deserialize)]
 struct ToolUse<'a> {
+    #[serde(borrow, default)]
+    r#type: Text<'a>,
     #[serde(borrow, default)]
     name: Text<'a>,
     #[serde(borrow)]
@@ -407,6 +423,9 @@ impl Block<'_> {
             let segment = emit::segment(0, index, Channel::ToolCall);
             emit::tool_name(sink, segment, &call.name);
             emit::delta(sink, segment, &call.input.map(compact).unwrap_or_default());
+            if &*call.r#type == SERVER_TOOL_USE {
+                emit::billed_tool(sink);
+            }
         }
     }
 }

@@ -114,16 +114,17 @@ struct V2Event<'a> {
     index: Count,
     #[serde(borrow, default)]
     id: Text<'a>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "super::json::object")]
     delta: Option<V2Delta<'a>>,
 }
 
 #[derive(Deserialize)]
 struct V2Delta<'a> {
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "super::json::object")]
     message: Option<V2DeltaMessage<'a>>,
     #[serde(borrow, default)]
     finish_reason: Text<'a>,
+    #[serde(default, deserialize_with = "super::json::object")]
     usage: Option<ReportedUsage>,
     #[serde(borrow, default, deserialize_with = "super::json::error")]
     error: Option<&'a RawValue>,
@@ -184,7 +185,7 @@ impl V2Content<'_> {
 
 #[derive(Deserialize)]
 struct V2ToolCall<'a> {
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "super::json::object")]
     function: Option<V2Function<'a>>,
 }
 
@@ -232,6 +233,7 @@ struct V2Body<'a> {
     message: Object<V2Message<'a>>,
     #[serde(borrow, default)]
     finish_reason: Text<'a>,
+    #[serde(default, deserialize_with = "super::json::object")]
     usage: Option<ReportedUsage>,
 }
 
@@ -261,7 +263,9 @@ impl V2Message<'_> {
 #[derive(Clone, Copy, Default, Deserialize)]
 #[serde(default)]
 struct ReportedUsage {
+    #[serde(default, deserialize_with = "super::json::object")]
     tokens: Option<Tokens>,
+    #[serde(default, deserialize_with = "super::json::object")]
     billed_units: Option<Tokens>,
     cached_tokens: Count,
 }
@@ -380,14 +384,14 @@ struct V1Event<'a> {
     index: Count,
     #[serde(borrow, default)]
     text: Text<'a>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "super::json::object")]
     tool_call_delta: Option<V1CallDelta<'a>>,
     #[serde(borrow, default)]
     tool_calls: List<V1Call<'a>>,
     is_finished: Option<bool>,
     #[serde(borrow, default)]
     finish_reason: Text<'a>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "super::json::object")]
     response: Option<V1Body<'a>>,
 }
 
@@ -426,6 +430,7 @@ struct V1Body<'a> {
     finish_reason: Text<'a>,
     #[serde(borrow, default)]
     message: Text<'a>,
+    #[serde(default, deserialize_with = "super::json::object")]
     meta: Option<ReportedUsage>,
 }
 

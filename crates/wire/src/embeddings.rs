@@ -3,7 +3,7 @@
 use super::cost::Amount;
 use super::detect::{Detected, GoogleMethod, Target, behind_deployment};
 use super::emit::{self, RepeatedName};
-use super::json::{Count, Text, error_kind};
+use super::json::{Count, Text, error_kind, parse};
 use super::registration::OverruledBy;
 use super::strict::ModellessMember;
 use super::{Malformed, Reader, Registration, Sink};
@@ -82,7 +82,7 @@ fn read(payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
     if payload.trim_ascii_start().starts_with(b"[") {
         return Ok(());
     }
-    let body: Body<'_> = serde_json::from_slice(payload)?;
+    let body: Body<'_> = parse(payload)?;
     if let Some(error) = body.error {
         sink(Event::Error(&error_kind(error)));
     } else if !body.message.is_empty() {
@@ -111,9 +111,15 @@ struct Body<'a> {
     id: Text<'a>,
     #[serde(borrow, default)]
     model: Text<'a>,
+    #[serde(default, deserialize_with = "super::json::object")]
     usage: Option<Tokens>,
+    #[serde(default, deserialize_with = "super::json::object")]
     meta: Option<Meta>,
-    #[serde(rename = "usageMetadata")]
+    #[serde(
+        rename = "usageMetadata",
+        default,
+        deserialize_with = "super::json::object"
+    )]
     usage_metadata: Option<UsageMetadata>,
     #[serde(default, rename = "inputTextTokenCount")]
     input_text_token_count: Count,
@@ -172,7 +178,9 @@ struct Tokens {
 #[derive(Clone, Copy, Default, Deserialize)]
 #[serde(default)]
 struct Meta {
+    #[serde(default, deserialize_with = "super::json::object")]
     tokens: Option<Tokens>,
+    #[serde(default, deserialize_with = "super::json::object")]
     billed_units: Option<Tokens>,
 }
 

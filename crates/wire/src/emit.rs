@@ -1,7 +1,7 @@
 //! Functions that turn fields into events, for all readers.
 
 use super::Sink;
-use tokengauge_core::call::{Channel, Event, Segment, Usage};
+use tokengauge_core::call::{Channel, Event, Segment, Usage, UsageDetails};
 
 /// Emits a piece of text, unless it is empty.
 pub fn delta(sink: Sink<'_>, segment: Segment, text: &str) {
@@ -46,6 +46,33 @@ pub fn usage(sink: Sink<'_>, usage: Usage) {
     if !usage.is_empty() {
         sink(Event::Usage(usage));
     }
+}
+
+/// Emits what only the price depends on, unless it is empty.
+pub fn details(sink: Sink<'_>, details: UsageDetails) {
+    let of_price = Usage {
+        details,
+        ..Usage::default()
+    };
+    usage(sink, of_price);
+}
+
+/// The provider ran a tool that it bills apart from tokens.
+pub fn billed_tool(sink: Sink<'_>) {
+    let one = UsageDetails {
+        other_tools: Some(1),
+        ..UsageDetails::default()
+    };
+    details(sink, one);
+}
+
+/// The provider searched the web: its usage may say how often.
+pub fn searched(sink: Sink<'_>) {
+    let searched = UsageDetails {
+        searched: Some(true),
+        ..UsageDetails::default()
+    };
+    details(sink, searched);
 }
 
 /// The most bytes of a name that are kept to recognise it.

@@ -5,7 +5,7 @@
 use super::detect::{Detected, Target};
 use super::emit::{self, RepeatedName};
 use super::event_template::Template;
-use super::json::{Count, List, Object, Text, error_kind, parse};
+use super::json::{Count, List, Object, Text, error_kind, parse, parse_list};
 use super::openai_chat::Timings;
 use super::registration::BeyondText;
 use super::{Malformed, Reader, Registration, Sink};
@@ -82,7 +82,7 @@ struct FinishReason<'a> {
 struct Choice<'a> {
     #[serde(default)]
     index: Count,
-    #[serde(borrow, default)]
+    #[serde(borrow, default, deserialize_with = "super::json::reason")]
     finish_reason: Text<'a>,
     token_ids: Option<List<Ignored>>,
 }
@@ -182,9 +182,9 @@ impl Reader for EngineGenerate {
             return self.event("", payload, sink);
         }
         // Several prompts.
-        let bodies: List<GenerateResponse<'_>> = parse(payload)?;
-        for (position, body) in bodies.iter().enumerate() {
-            self.one(position, body, sink)?;
+        let bodies = parse_list::<GenerateResponse<'_>>(payload)?;
+        for (position, body) in bodies.enumerate() {
+            self.one(position, &body, sink)?;
         }
         Ok(())
     }

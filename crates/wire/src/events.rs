@@ -1,6 +1,7 @@
 //! Reads wire events by the dialect that the path indicates, unless the first events show
 //! another.
 
+use super::emit::is_error_status;
 use super::event_template::EventCache;
 use super::find::{self, contains};
 use super::framing::Item;
@@ -110,14 +111,15 @@ impl EventReader {
             sink(Event::UnknownUsage(&name));
         }
         let (cache, reader) = (&mut self.cache, &mut *self.reader);
-        let is_read = with_errors(name, payload, sink, |sink| {
+        let generates = self.dialect.generates;
+        let is_read = with_errors(generates, name, payload, sink, |sink| {
             cache.read_and_learn(reader, name, payload, sink).is_ok()
                 || repaired(payload).any(|text| reader.event(name, &text, sink).is_ok())
         });
         if !is_read {
-            sink(match payload.trim_ascii_start().first() {
-                Some(b'{' | b'[') => Event::Damaged,
-                _ => Event::Skipped,
+            sink(match json::is_object(payload) {
+                true => Event::Damaged,
+                false => Event::Skipped,
             });
         }
     }
@@ -150,7 +152,8 @@ impl EventReader {
             is_silent = false;
             sink(event);
         };
-        let is_read = with_errors("", payload, &mut noted, |sink| {
+        let generates = self.dialect.generates;
+        let is_read = with_errors(generates, "", payload, &mut noted, |sink| {
             reader.body(payload, sink).is_ok()
                 || repaired(payload).any(|text| reader.body(&text, sink).is_ok())
         });
@@ -214,8 +217,9 @@ pub(super) fn repaired(payload: &[u8]) -> impl Iterator<Item = Vec<u8>> {
 
 /// Reads an event or a body by `read`, which says whether it could. An error in it that is none of
 /// the dialect's own is emitted, too: gateways and engines send errors in shapes of their own
-/// behind any path. Returns whether it was read, or was an error.
+/// behind any path that `generates`. Returns whether it was read, or was an error.
 pub(super) fn with_errors(
+    generates: bool,
     name: &str,
     payload: &[u8],
     sink: Sink<'_>,
@@ -224,11 +228,12 @@ pub(super) fn with_errors(
     let (mut has_error, mut is_silent) = (false, true);
     let is_read = read(&mut |event| {
         has_error |= matches!(event, Event::Error(_));
-        is_silent = false;
+        is_silent &= matches!(event, Event::ResponseId(_) | Event::Model(_));
         sink(event);
     });
     let foreign = || {
-        let silent = || is_silent.then(|| failure(payload)).flatten();
+        let bare = || bare_error(payload).filter(|_| generates);
+        let silent = || is_silent.then(|| failure(payload).or_else(bare)).flatten();
         foreign_error(name, payload).or_else(silent)
     };
     let foreign = (!has_error).then(foreign).flatten();
@@ -254,7 +259,7 @@ fn foreign_error(name: &str, payload: &[u8]) -> Option<String> {
     if !is_named && !contains(payload, &find::ERROR) {
         return None;
     }
-    let members: Members<'_> = serde_json::from_slice(payload).unwrap_or_default();
+    let members: Members<'_> = json::parse(payload).unwrap_or_default();
     let is_error = is_named || &*members.object == "error" || &*members.r#type == "error";
     // Events of another type may have one that did not end the answer.
     let is_typed = !is_error && !members.r#type.is_empty();
@@ -292,7 +297,7 @@ fn failure(payload: &[u8]) -> Option<String> {
     if !members.iter().any(|member| contains(payload, member)) {
         return None;
     }
-    let envelope: Envelope<'_> = serde_json::from_slice(payload).ok()?;
+    let envelope: Envelope<'_> = json::parse(payload).ok()?;
     let is_code = |code: &str| json::is_word(code) && code != "0";
     let status = envelope.base_resp.0.unwrap_or(BaseResponse {
         status_code: Text::default(),
@@ -307,16 +312,74 @@ fn failure(payload: &[u8]) -> Option<String> {
     code.or_else(refused).map(str::to_owned)
 }
 
+/// The kind of an error whose members are not in an `error`: a code or a status of a failure and a
+/// message, or what FastAPI calls `detail`.
+fn bare_error(payload: &[u8]) -> Option<String> {
+    #[derive(serde::Deserialize)]
+    struct Bare<'a> {
+        #[serde(borrow, default)]
+        r#type: Text<'a>,
+        #[serde(borrow, default)]
+        code: Text<'a>,
+        #[serde(borrow, default)]
+        status: Text<'a>,
+        #[serde(borrow, default, rename = "statusCode")]
+        status_code: Text<'a>,
+        #[serde(borrow, default)]
+        message: Text<'a>,
+        #[serde(borrow, default)]
+        msg: Text<'a>,
+        #[serde(borrow, default, deserialize_with = "json::error")]
+        detail: Option<&'a RawValue>,
+    }
+    const FAILED: [&str; 4] = ["error", "fail", "failed", "failure"];
+    let members = [&find::MESSAGE, &find::MSG, &find::DETAIL];
+    if !members.iter().any(|member| contains(payload, member)) {
+        return None;
+    }
+    let bare: Bare<'_> = json::parse(payload).ok()?;
+    // Events of another type may have a message that did not end the answer.
+    let is_typed = !bare.r#type.is_empty() && !bare.r#type.to_lowercase().ends_with("error");
+    let has_message = !bare.message.is_empty() || !bare.msg.is_empty() || bare.detail.is_some();
+    if is_typed || !has_message {
+        return None;
+    }
+    let statuses = [&bare.status, &bare.status_code].map(|status| &**status);
+    let failed = |word: &&str| {
+        is_error_status(word) || FAILED.iter().any(|known| word.eq_ignore_ascii_case(known))
+    };
+    let code = &*bare.code;
+    if !code.is_empty() {
+        let kind = if json::is_word(code) { code } else { "error" };
+        return (!is_no_failure(code)).then(|| kind.to_owned());
+    }
+    let status = statuses.into_iter().find(failed);
+    let detail = bare
+        .detail
+        .filter(|_| statuses.iter().all(|status| status.is_empty()));
+    status.or(detail.map(|_| "error")).map(str::to_owned)
+}
+
+/// Whether a code is none of a failure: a status below 400, or a word or a number for success.
+fn is_no_failure(code: &str) -> bool {
+    json::is_success(code)
+        || ["0", "20000"].contains(&code)
+        || matches!(code.as_bytes(), [b'1' | b'3', b'0'..=b'9', b'0'..=b'9'])
+}
+
 fn error_line(payload: &[u8]) -> String {
     #[derive(serde::Deserialize)]
     struct ErrorLine<'a> {
         #[serde(borrow)]
         error: Option<&'a RawValue>,
     }
-    let line: Option<ErrorLine<'_>> = serde_json::from_slice(payload).ok();
+    let line: Option<ErrorLine<'_>> = json::parse(payload).ok();
     let error = line.and_then(|line| line.error);
     error.map_or_else(
         || "error".into(),
         |error| json::error_kind(error).into_owned(),
     )
 }
+
+#[cfg(test)]
+mod tests;

@@ -15,10 +15,12 @@ macro_rules! texts {
 
 texts! {
     BASE_RESP = "\"base_resp\"";
+    DETAIL = "\"detail\"";
     ERROR = "\"error\"";
     ERROR_CODE = "\"error_code\"";
     INVOCATION_METRICS = "\"amazon-bedrock-invocationMetrics\"";
     MESSAGE = "\"message\"";
+    MSG = "\"msg\"";
     OBJECT = "\"object\"";
     SUCCESS = "\"success\"";
     USAGE = "\"usage\"";

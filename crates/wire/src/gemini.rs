@@ -7,7 +7,7 @@
 use super::detect::{Detected, GoogleMethod, Target};
 use super::emit::{self, RepeatedName};
 use super::event_template::{CountFields, CountLiterals, Counts, Template};
-use super::json::{Count, List, Object, Text, compact, error_kind, parse};
+use super::json::{Count, List, Object, Text, compact, error_kind, parse, parse_list};
 use super::own_error::OwnError;
 use super::{Malformed, Reader, Registration, Sink};
 use serde::Deserialize;
@@ -94,9 +94,8 @@ impl Reader for Gemini {
 
     fn body(&mut self, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
         if payload.trim_ascii_start().starts_with(b"[") {
-            let chunks: List<Chunk<'_>> = parse(payload)?;
-            for chunk in chunks.iter() {
-                self.give(chunk, sink);
+            for chunk in parse_list::<Chunk<'_>>(payload)? {
+                self.give(&chunk, sink);
             }
             return Ok(());
         }
@@ -121,27 +120,17 @@ impl Gemini {
         for candidate in chunk.candidates.iter() {
             let choice = candidate.index.index().unwrap_or(0);
             self.candidate(choice, candidate, sink);
-            emit::finish(sink, choice, &candidate.finish_reason);
-            let grounding = candidate.grounding_metadata.0.as_ref();
-            let searches = grounding.map_or(0, |grounding| grounding.web_search_queries.len());
-            if searches > 0 {
-                let details = UsageDetails {
-                    searches: Some(searches as u64),
-                    ..UsageDetails::default()
-                };
-                emit::usage(
-                    sink,
-                    Usage {
-                        details,
-                        ..Usage::default()
-                    },
-                );
+            let reason = specified(&candidate.finish_reason);
+            emit::finish(sink, choice, reason);
+            if let Some(grounding) = &candidate.grounding_metadata.0 {
+                emit::details(sink, grounding.details());
             }
-            ended |= !candidate.finish_reason.is_empty();
+            ended |= !reason.is_empty();
         }
         if let Some(feedback) = &chunk.prompt_feedback {
-            emit::finish(sink, 0, &feedback.block_reason);
-            if !feedback.block_reason.is_empty() {
+            let reason = specified(&feedback.block_reason);
+            emit::finish(sink, 0, reason);
+            if !reason.is_empty() {
                 sink(Event::Error(PROMPT_BLOCKED));
                 ended = true;
             }
@@ -197,10 +186,13 @@ impl PartState {
             let index = self.begin();
             emit::delta(sink, arguments(choice, index), &code.code);
             sink(Event::ServerTool(ServerTool::Began));
-        } else if part.code_execution_result.is_some() || part.inline_data.is_some() {
-            if part.code_execution_result.is_some() {
-                sink(Event::ServerTool(ServerTool::Ended));
-            }
+        } else if part.tool_call.is_some() {
+            sink(Event::ServerTool(ServerTool::Began));
+            self.run = None;
+        } else if part.code_execution_result.is_some() || part.tool_response.is_some() {
+            sink(Event::ServerTool(ServerTool::Ended));
+            self.run = None;
+        } else if part.inline_data.is_some() {
             self.run = None;
         } else if !part.text.is_empty() {
             let channel = match part.thought {
@@ -254,6 +246,14 @@ impl PartState {
     }
 }
 
+/// A word of an enumeration, without the first value of each, which says nothing.
+pub(super) fn specified(word: &str) -> &str {
+    if word == "0" || word.ends_with("_UNSPECIFIED") {
+        return "";
+    }
+    word
+}
+
 fn arguments(choice: u32, index: u32) -> Segment {
     emit::segment(choice, index, Channel::ToolCall)
 }
@@ -263,13 +263,13 @@ fn arguments(choice: u32, index: u32) -> Segment {
 struct Chunk<'a> {
     #[serde(borrow, default)]
     candidates: List<Candidate<'a>>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "super::json::object")]
     usage_metadata: Option<UsageMetadata<'a>>,
     #[serde(borrow, default)]
     model_version: Text<'a>,
     #[serde(borrow, default)]
     response_id: Text<'a>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "super::json::object")]
     prompt_feedback: Option<PromptFeedback<'a>>,
     #[serde(borrow, default, deserialize_with = "super::json::error")]
     error: Option<&'a RawValue>,
@@ -283,7 +283,7 @@ struct Chunk<'a> {
 struct Candidate<'a> {
     #[serde(default)]
     index: Count,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "super::json::object")]
     content: Option<Content<'a>>,
     /// A word, or a number where the agent asked for numeric enumerations.
     #[serde(borrow, default)]
@@ -292,12 +292,39 @@ struct Candidate<'a> {
     grounding_metadata: Object<Grounding>,
 }
 
-/// What was searched for.
+/// What was searched for, and found.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Grounding {
+pub(super) struct Grounding {
     #[serde(default)]
     web_search_queries: List<IgnoredAny>,
+    #[serde(default)]
+    image_search_queries: List<IgnoredAny>,
+    #[serde(default)]
+    grounding_chunks: List<Object<GroundingChunk>>,
+    #[serde(default)]
+    search_entry_point: Object<IgnoredAny>,
+}
+
+/// What was found in the agent's own documents costs nothing but tokens.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct GroundingChunk {
+    retrieved_context: Option<IgnoredAny>,
+}
+
+impl Grounding {
+    /// What the price depends on.
+    pub(super) fn details(&self) -> UsageDetails {
+        let searches = self.web_search_queries.len() + self.image_search_queries.len();
+        let mut chunks = self.grounding_chunks.iter().filter_map(|it| it.0.as_ref());
+        let found = chunks.any(|chunk| chunk.retrieved_context.is_none());
+        UsageDetails {
+            searches: (searches > 0).then_some(searches as u64),
+            searched: (found || self.search_entry_point.0.is_some()).then_some(true),
+            ..UsageDetails::default()
+        }
+    }
 }
 
 #[derive(Deserialize)]
@@ -312,11 +339,14 @@ pub(super) struct Part<'a> {
     #[serde(borrow, default)]
     text: Text<'a>,
     thought: Option<bool>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "super::json::object")]
     function_call: Option<FunctionCall<'a>>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "super::json::object")]
     executable_code: Option<ExecutableCode<'a>>,
     code_execution_result: Option<IgnoredAny>,
+    /// Of a tool that the provider runs, as its answer to it.
+    tool_call: Option<IgnoredAny>,
+    tool_response: Option<IgnoredAny>,
     inline_data: Option<IgnoredAny>,
 }
 
@@ -377,6 +407,8 @@ pub(super) struct UsageMetadata<'a> {
     #[serde(borrow, default)]
     prompt_tokens_details: List<ModalityTokens<'a>>,
     #[serde(borrow, default)]
+    tool_use_prompt_tokens_details: List<ModalityTokens<'a>>,
+    #[serde(borrow, default)]
     cache_tokens_details: List<ModalityTokens<'a>>,
     #[serde(borrow, default, alias = "responseTokensDetails")]
     candidates_tokens_details: List<ModalityTokens<'a>>,
@@ -391,18 +423,37 @@ pub(super) struct UsageMetadata<'a> {
 /// The part of a count that is of one kind.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct ModalityTokens<'a> {
+pub(super) struct ModalityTokens<'a> {
     #[serde(borrow, default)]
     modality: Text<'a>,
-    #[serde(default)]
+    /// Interactions say `tokens`.
+    #[serde(default, alias = "tokens")]
     token_count: Count,
 }
 
 /// The tokens of these kinds, if there are any.
 fn of_modalities(all: &[ModalityTokens<'_>], kinds: &[&str]) -> Option<u64> {
-    let of = all.iter().filter(|one| kinds.contains(&&*one.modality));
+    let is_of = |word: &str| kinds.iter().any(|kind| word.eq_ignore_ascii_case(kind));
+    let of = all.iter().filter(|one| is_of(&one.modality));
     of.filter_map(|one| one.token_count.positive())
         .reduce(u64::saturating_add)
+}
+
+/// The parts of usage that are not text: of the prompt, of what tools added to it, of what was read from a cache, and of the
+/// answer.
+pub(super) fn modalities(
+    [prompt, tools, cached, answer]: [&[ModalityTokens<'_>]; 4],
+) -> UsageDetails {
+    UsageDetails {
+        audio_input: sum(
+            of_modalities(prompt, &["AUDIO"]),
+            of_modalities(tools, &["AUDIO"]),
+        ),
+        cached_audio_input: of_modalities(cached, &["AUDIO"]),
+        audio_output: of_modalities(answer, &["AUDIO"]),
+        image_output: of_modalities(answer, &["IMAGE", "VIDEO"]),
+        ..UsageDetails::default()
+    }
 }
 
 /// The numbers of [`usage`] in an event.
@@ -477,13 +528,12 @@ impl UsageMetadata<'_> {
                 true => self.candidates_token_count.0,
                 false => usage.output,
             },
-            details: UsageDetails {
-                audio_input: of_modalities(&self.prompt_tokens_details, &["AUDIO"]),
-                cached_audio_input: of_modalities(&self.cache_tokens_details, &["AUDIO"]),
-                audio_output: of_modalities(&self.candidates_tokens_details, &["AUDIO"]),
-                image_output: of_modalities(&self.candidates_tokens_details, &["IMAGE", "VIDEO"]),
-                ..UsageDetails::default()
-            },
+            details: modalities([
+                &self.prompt_tokens_details,
+                &self.tool_use_prompt_tokens_details,
+                &self.cache_tokens_details,
+                &self.candidates_tokens_details,
+            ]),
             ..usage
         }
     }

@@ -2,12 +2,13 @@
 
 use super::detect::{Detected, Target};
 use super::emit::{self, RepeatedName};
-use super::json::{Count, List, Object, Text, arguments, error_kind, parse};
+use super::gemini::{self, ModalityTokens, modalities};
+use super::json::{Count, List, Object, Text, arguments, error_kind, parse, parse_text};
 use super::openai_json::TextOrList;
-use super::{Malformed, Reader, Registration, Sink, gemini};
+use super::{Malformed, Reader, Registration, Sink};
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use tokengauge_core::call::{Channel, Dialect, Event, Operation, Usage};
+use tokengauge_core::call::{Channel, Dialect, Event, Operation, ServerTool, Usage};
 
 #[derive(Deserialize)]
 struct StreamEvent<'a> {
@@ -63,15 +64,15 @@ struct Interaction<'a> {
     service_tier: Text<'a>,
     #[serde(borrow, default, alias = "outputs")]
     steps: List<Part<'a>>,
-    #[serde(default)]
-    usage: Object<InteractionUsage>,
+    #[serde(borrow, default)]
+    usage: Object<InteractionUsage<'a>>,
     #[serde(borrow, default, deserialize_with = "super::json::error")]
     error: Option<&'a RawValue>,
 }
 
 /// Thoughts and tools' prompts are separate from the other counts.
 #[derive(Deserialize)]
-struct InteractionUsage {
+struct InteractionUsage<'a> {
     #[serde(default)]
     total_input_tokens: Count,
     #[serde(default)]
@@ -82,6 +83,14 @@ struct InteractionUsage {
     total_thought_tokens: Count,
     #[serde(default)]
     total_tool_use_tokens: Count,
+    #[serde(borrow, default)]
+    input_tokens_by_modality: List<ModalityTokens<'a>>,
+    #[serde(borrow, default)]
+    tool_use_tokens_by_modality: List<ModalityTokens<'a>>,
+    #[serde(borrow, default)]
+    cached_tokens_by_modality: List<ModalityTokens<'a>>,
+    #[serde(borrow, default)]
+    output_tokens_by_modality: List<ModalityTokens<'a>>,
 }
 
 /// The registration of the dialect.
@@ -114,6 +123,33 @@ pub struct Interactions {
     model: RepeatedName,
     tier: RepeatedName,
     streamed: bool,
+    tools: HostedTools,
+}
+
+/// Which tools of the provider's run, by the position of their calls. A result ends one of them.
+#[derive(Default)]
+struct HostedTools {
+    running: Vec<u32>,
+    last_result: Option<u32>,
+}
+
+/// The most tools that are distinguished.
+const MAX_TOOLS: usize = 64;
+
+impl HostedTools {
+    fn note(&mut self, index: u32, part: &Part<'_>, sink: Sink<'_>) {
+        let is_known = self.running.contains(&index);
+        if part.is_hosted_call() && !is_known && self.running.len() < MAX_TOOLS {
+            self.running.push(index);
+            sink(Event::ServerTool(ServerTool::Began));
+            part.bill(sink);
+        } else if part.r#type.ends_with("_result") && self.last_result != Some(index) {
+            self.last_result = Some(index);
+            if self.running.pop().is_some() {
+                sink(Event::ServerTool(ServerTool::Ended));
+            }
+        }
+    }
 }
 
 impl Reader for Interactions {
@@ -124,17 +160,20 @@ impl Reader for Interactions {
             "step.delta" | "content.delta" => self.delta(index, event.delta.0.as_ref(), sink),
             // A call can come whole.
             "step.start" | "content.start" => match event.step.0.as_ref() {
-                Some(begun) if begun.is_empty_call() => begun.give_name(index, sink),
+                Some(begun) if begun.is_empty_call() => {
+                    self.tools.note(index, begun, sink);
+                    begun.give_name(index, sink);
+                }
                 begun => self.delta(index, begun, sink),
             },
             "interaction.completed" | "interaction.complete" => {
                 let raw = event.interaction.ok_or(Malformed)?;
-                self.whole(&serde_json::from_str(raw.get())?, sink);
+                self.whole(&parse_text(raw.get())?, sink);
                 sink(Event::End);
             }
             "interaction.created" | "interaction.start" => {
                 let raw = event.interaction.ok_or(Malformed)?;
-                let interaction: Interaction<'_> = serde_json::from_str(raw.get())?;
+                let interaction: Interaction<'_> = parse_text(raw.get())?;
                 self.names(&interaction, sink);
             }
             "error" => sink(Event::Error(
@@ -161,6 +200,7 @@ impl Interactions {
 
     fn delta(&mut self, index: u32, part: Option<&Part<'_>>, sink: Sink<'_>) {
         let Some(part) = part else { return };
+        self.tools.note(index, part, sink);
         let streamed = &mut self.streamed;
         part.give_name(index, sink);
         part.give(&mut |channel, text| {
@@ -171,6 +211,9 @@ impl Interactions {
 
     fn whole(&mut self, interaction: &Interaction<'_>, sink: Sink<'_>) {
         self.names(interaction, sink);
+        for step in interaction.steps.iter() {
+            step.bill(sink);
+        }
         let steps = interaction.steps.iter().filter(|_| !self.streamed);
         for (index, step) in steps.enumerate() {
             step.give_name(index as u32, sink);
@@ -219,6 +262,26 @@ impl Part<'_> {
         }
     }
 
+    /// Whether it is a call that the provider runs.
+    fn is_hosted_call(&self) -> bool {
+        self.r#type.ends_with("_call") && &*self.r#type != "function_call"
+    }
+
+    /// Emits what the provider bills apart from tokens for it.
+    fn bill(&self, sink: Sink<'_>) {
+        const FREE: &[&str] = &[
+            "code_execution_call",
+            "file_search_call",
+            "mcp_server_tool_call",
+            "url_context_call",
+        ];
+        match &*self.r#type {
+            "google_search_call" => emit::searched(sink),
+            kind if self.is_hosted_call() && !FREE.contains(&kind) => emit::billed_tool(sink),
+            _ => {}
+        }
+    }
+
     /// Whether it is a call whose arguments are still to come.
     fn is_empty_call(&self) -> bool {
         let text = self.arguments.map(arguments).unwrap_or_default();
@@ -239,7 +302,7 @@ impl Part<'_> {
     }
 }
 
-impl InteractionUsage {
+impl InteractionUsage<'_> {
     fn sum(&self) -> Usage {
         let sum = |count: Count, other: Count| Some(count.0?.saturating_add(other.0.unwrap_or(0)));
         Usage {
@@ -247,6 +310,12 @@ impl InteractionUsage {
             cached_input: self.total_cached_tokens.0,
             output: sum(self.total_output_tokens, self.total_thought_tokens),
             reasoning: self.total_thought_tokens.0,
+            details: modalities([
+                &self.input_tokens_by_modality,
+                &self.tool_use_tokens_by_modality,
+                &self.cached_tokens_by_modality,
+                &self.output_tokens_by_modality,
+            ]),
             ..Usage::default()
         }
     }

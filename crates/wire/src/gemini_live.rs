@@ -2,8 +2,8 @@
 //! turn, or call of a tool, to the next is a turn, and counts as a choice.
 
 use super::detect::Detected;
-use super::gemini::{Content, FunctionCall, PartState, UsageMetadata};
-use super::json::{List, Text, error_kind, parse};
+use super::gemini::{Content, FunctionCall, Grounding, PartState, UsageMetadata, specified};
+use super::json::{List, Object, Text, error_kind, parse};
 use super::registration::{BeyondText, OverruledBy};
 use super::socket_protocol::{SocketProtocol, SocketRequest};
 use super::{Malformed, Reader, Registration, Sink, emit};
@@ -97,13 +97,13 @@ pub struct GeminiLive {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Message<'a> {
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "super::json::object")]
     setup_complete: Option<SetupComplete<'a>>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "super::json::object")]
     server_content: Option<ServerContent<'a>>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "super::json::object")]
     tool_call: Option<ToolCall<'a>>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "super::json::object")]
     usage_metadata: Option<UsageMetadata<'a>>,
     #[serde(borrow, default, deserialize_with = "super::json::error")]
     error: Option<&'a RawValue>,
@@ -119,15 +119,17 @@ struct SetupComplete<'a> {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct ServerContent<'a> {
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "super::json::object")]
     model_turn: Option<Content<'a>>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "super::json::object")]
     output_transcription: Option<Transcription<'a>>,
     generation_complete: Option<bool>,
     turn_complete: Option<bool>,
     interrupted: Option<bool>,
     #[serde(borrow, default)]
     turn_complete_reason: Text<'a>,
+    #[serde(default)]
+    grounding_metadata: Object<Grounding>,
 }
 
 #[derive(Deserialize)]
@@ -181,7 +183,7 @@ impl Reader for GeminiLive {
 
 impl ServerContent<'_> {
     fn reason(&self) -> &str {
-        match &*self.turn_complete_reason {
+        match specified(&self.turn_complete_reason) {
             "" => "turn_complete",
             reason => reason,
         }
@@ -202,6 +204,9 @@ impl GeminiLive {
             self.begin(sink);
             let segment = emit::segment(self.turn, TRANSCRIPT, Channel::Answer);
             emit::delta(sink, segment, &transcript.text);
+        }
+        if let Some(grounding) = &content.grounding_metadata.0 {
+            emit::details(sink, grounding.details());
         }
         if content.generation_complete == Some(true) && self.in_turn {
             sink(Event::End);

@@ -12,10 +12,38 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Deref;
 
-/// Reads JSON. Checking the text once as a whole is faster than each string of it.
+/// Reads a JSON object. Checking the text once as a whole is faster than each string of it.
 pub fn parse<'a, T: Deserialize<'a>>(payload: &'a [u8]) -> Result<T, Malformed> {
-    let text = std::str::from_utf8(payload).map_err(|_| Malformed)?;
+    parse_text(std::str::from_utf8(payload).map_err(|_| Malformed)?)
+}
+
+/// Reads a JSON object in a text. Of a list, serde would take the items for the members.
+pub fn parse_text<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, Malformed> {
+    if !is_object(text.as_bytes()) {
+        return Err(Malformed);
+    }
     Ok(serde_json::from_str(text)?)
+}
+
+/// Reads a JSON list of objects, and leaves out what is no object.
+pub fn parse_list<'a, T: Deserialize<'a>>(
+    payload: &'a [u8],
+) -> Result<impl Iterator<Item = T> + use<'a, T>, Malformed> {
+    let text = std::str::from_utf8(payload).map_err(|_| Malformed)?;
+    let List(items) = serde_json::from_str::<List<Object<T>>>(text)?;
+    Ok(items.into_iter().filter_map(|item| item.0))
+}
+
+/// Whether a JSON value is an object.
+pub fn is_object(json: &[u8]) -> bool {
+    json.trim_ascii_start().first() == Some(&b'{')
+}
+
+/// Reads a member that is an object; any other value reads as `None`.
+pub fn object<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
+    Object::deserialize(deserializer).map(|object| object.0)
 }
 
 /// A JSON value without white space, keys in the order sent, only mandatory escapes.
@@ -365,15 +393,102 @@ pub fn error<'de: 'a, 'a, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<&'a RawValue>, D::Error> {
     let error = Option::<&RawValue>::deserialize(deserializer)?;
-    Ok(error.filter(|error| !NO_ERROR.contains(&error.get())))
+    let said = |error: &RawValue| parse_text(error.get()).unwrap_or(ErrorMembers::OF_ANY);
+    Ok(error.filter(|error| !NO_ERROR.contains(&error.get()) && said(error).is_failure()))
+}
+
+/// What the members of an object for an error say.
+struct ErrorMembers {
+    /// A code is that of a failure.
+    failed: bool,
+    /// A code is that of a success.
+    succeeded: bool,
+    /// Anything else is not empty.
+    more: bool,
+}
+
+impl ErrorMembers {
+    /// What a value says that is no object.
+    const OF_ANY: ErrorMembers = ErrorMembers {
+        failed: true,
+        succeeded: false,
+        more: true,
+    };
+
+    fn is_failure(&self) -> bool {
+        self.failed || self.more && !self.succeeded
+    }
+
+    fn note(&mut self, name: &str, value: &str) {
+        let word = value.trim_matches('"');
+        if NO_ERROR.contains(&value) || word == "0" {
+            return;
+        }
+        match name {
+            "code" | "status" | "status_code" | "type" if is_success(word) => self.succeeded = true,
+            "code" | "status" | "status_code" | "type" => self.failed = true,
+            _ => self.more |= !is_success(word),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for ErrorMembers {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Members;
+        impl<'de> Visitor<'de> for Members {
+            type Value = ErrorMembers;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut all: A) -> Result<ErrorMembers, A::Error> {
+                let mut said = ErrorMembers {
+                    failed: false,
+                    succeeded: false,
+                    more: false,
+                };
+                while let Some((name, value)) = all.next_entry::<Text<'de>, &RawValue>()? {
+                    said.note(&name, value.get());
+                }
+                Ok(said)
+            }
+        }
+        deserializer.deserialize_map(Members)
+    }
+}
+
+/// Whether a code or a message says that nothing failed.
+pub fn is_success(word: &str) -> bool {
+    let words = ["ok", "success", "succeeded"];
+    words.iter().any(|known| word.eq_ignore_ascii_case(known))
+        || matches!(word.as_bytes(), [b'2', b'0'..=b'9', b'0'..=b'9'])
+}
+
+/// Reads why an answer ended: a word, or an object whose `type` is one, as SGLang sends it.
+pub fn reason<'de: 'a, 'a, D: Deserializer<'de>>(deserializer: D) -> Result<Text<'a>, D::Error> {
+    #[derive(Default, Deserialize)]
+    struct Reason<'a> {
+        #[serde(borrow, default)]
+        r#type: Text<'a>,
+    }
+    let Some(raw) = Option::<&RawValue>::deserialize(deserializer)? else {
+        return Ok(Text::default());
+    };
+    if is_object(raw.get().as_bytes()) {
+        return Ok(parse_text::<Reason<'_>>(raw.get())
+            .unwrap_or_default()
+            .r#type);
+    }
+    Ok(serde_json::from_str(raw.get()).unwrap_or_default())
 }
 
 /// The kind of error in `error`, which is an object or a plain message.
 pub fn error_kind(error: &RawValue) -> Cow<'_, str> {
-    let object: ErrorObject<'_> = serde_json::from_str(error.get()).unwrap_or_default();
+    let object: ErrorObject<'_> = parse_text(error.get()).unwrap_or_default();
     [object.kind, object.status, object.code]
         .into_iter()
-        .find(|word| is_word(word) && &**word != "error")
+        .find(|word| is_word(word) && !["error", "0"].contains(&&**word))
         .map_or(Cow::Borrowed("error"), |word| word.0)
 }
 

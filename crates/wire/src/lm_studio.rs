@@ -2,7 +2,7 @@
 
 use super::detect::Detected;
 use super::emit::{self, RepeatedName};
-use super::json::{Count, List, Object, Text, arguments, error_kind, parse};
+use super::json::{Count, List, Object, Text, arguments, error_kind, parse, parse_text};
 use super::{Malformed, Reader, Registration, Sink};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -112,7 +112,7 @@ impl Reader for LmStudio {
                 &event.error.map(error_kind).unwrap_or("error".into()),
             )),
             "chat.end" => {
-                let chat: Chat<'_> = serde_json::from_str(event.result.ok_or(Malformed)?.get())?;
+                let chat: Chat<'_> = parse_text(event.result.ok_or(Malformed)?.get())?;
                 self.whole(&chat, sink);
                 sink(Event::End);
             }

@@ -126,7 +126,10 @@ impl Reader for Conversations {
                 self.model.model(sink, &event.model);
                 call(output, &event.name, event.arguments, sink);
             }
-            "tool.execution.started" => sink(Event::ServerTool(ServerTool::Began)),
+            "tool.execution.started" => {
+                sink(Event::ServerTool(ServerTool::Began));
+                emit::billed_tool(sink);
+            }
             "tool.execution.done" => sink(Event::ServerTool(ServerTool::Ended)),
             "conversation.response.done" => {
                 if let Some(usage) = &event.usage.0 {
@@ -158,6 +161,7 @@ impl Reader for Conversations {
             match &*output.r#type {
                 "message.output" => content(index, output.content, sink),
                 "function.call" => call(index, &output.name, output.arguments, sink),
+                "tool.execution" => emit::billed_tool(sink),
                 _ => {}
             }
         }

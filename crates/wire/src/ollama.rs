@@ -113,7 +113,7 @@ impl Ollama {
 struct Chunk<'a> {
     #[serde(borrow, default)]
     model: Text<'a>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "super::json::object")]
     message: Option<Message<'a>>,
     #[serde(borrow, default)]
     response: Text<'a>,
@@ -180,7 +180,7 @@ struct Message<'a> {
 
 #[derive(Deserialize)]
 struct ToolCall<'a> {
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "super::json::object")]
     function: Option<Function<'a>>,
 }
 

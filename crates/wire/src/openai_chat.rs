@@ -7,15 +7,16 @@ use super::event_template::{Template, range_in};
 use super::find::MESSAGE;
 use super::json::{Count, List, Object, Text, arguments, error_kind, parse};
 use super::members::Members;
-use super::openai_json::TextOrList;
+use super::openai_json::{Annotation, TextOrList, is_of_web};
 use super::openai_usage::{CHAT_COUNTS, ChatUsage, ResponseIdentity};
 use super::{Malformed, Reader, Registration, Sink};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
-use tokengauge_core::call::{Channel, Dialect, EngineReport, Event, Operation, Segment};
+use tokengauge_core::call::{
+    Channel, Dialect, EngineReport, Event, Operation, Segment, ServerTool,
+};
 
 /// Tool calls distinguished in one response; later ones continue the last.
 const MAX_CALLS: usize = 1024;
@@ -81,7 +82,7 @@ struct Choice<'a> {
     message: Object<Box<Message<'a>>>,
     #[serde(borrow, default)]
     text: Text<'a>,
-    #[serde(borrow, default)]
+    #[serde(borrow, default, deserialize_with = "super::json::reason")]
     finish_reason: Text<'a>,
     /// Mistral on Bedrock. vLLM has the text that stopped it here, together with a reason.
     #[serde(borrow, default)]
@@ -100,6 +101,13 @@ impl Choice<'_> {
             "" => &self.stop_reason,
             reason => reason,
         }
+    }
+
+    /// What failed, wherever it is said.
+    fn failure(&self) -> Option<&RawValue> {
+        let of_delta = || self.delta.0.as_ref()?.error;
+        let of_message = || self.message.0.as_ref()?.error;
+        self.error.or_else(of_delta).or_else(of_message)
     }
 }
 
@@ -122,6 +130,20 @@ struct Message<'a> {
     tool_calls: List<ToolCall<'a>>,
     #[serde(borrow, default)]
     function_call: Object<Box<Function<'a>>>,
+    #[serde(borrow, default, deserialize_with = "super::json::error")]
+    error: Option<&'a RawValue>,
+    /// Tools that Groq runs.
+    #[serde(borrow, default)]
+    executed_tools: List<ExecutedTool<'a>>,
+    #[serde(borrow, default)]
+    annotations: List<Annotation<'a>>,
+}
+
+/// A tool that the provider runs or, with an output, has run.
+#[derive(Deserialize)]
+struct ExecutedTool<'a> {
+    #[serde(borrow, default)]
+    output: Text<'a>,
 }
 
 #[derive(Deserialize)]
@@ -266,11 +288,11 @@ pub struct Chat {
 }
 
 /// The state of a choice.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Default)]
 struct ChoiceState {
     reasoning: Option<ReasoningField>,
-    /// The first piece of reasoning.
-    first: FirstPiece,
+    /// How the reasoning begins.
+    beginning: Beginning,
     streamed: bool,
 }
 
@@ -291,38 +313,46 @@ struct OpenToolCall {
     arguments: ArgumentsEnd,
 }
 
-/// The first piece of a text, by which a copy of the whole text is known. The reader does not see
-/// every piece: most pass by the event cache.
-#[derive(Clone, Copy, Default)]
-struct FirstPiece {
-    bytes: u32,
-    hash: u32,
-    /// Whether more pieces followed.
-    is_followed: bool,
+/// How a text begins, by which a copy of the whole text is known. The reader does not see every piece, but it sees the first two:
+/// only those after them pass by the event cache.
+#[derive(Clone, Default)]
+struct Beginning {
+    /// The first two pieces, or as much of them as is kept.
+    text: String,
+    /// How many of these two came.
+    pieces: u8,
+    /// The bytes of all pieces that the reader saw.
+    bytes: usize,
+    /// Whether a copy came.
+    is_copied: bool,
 }
 
-impl FirstPiece {
-    fn hash(text: &str) -> u32 {
-        let mut hasher = DefaultHasher::new();
-        text.hash(&mut hasher);
-        hasher.finish() as u32
-    }
-
+impl Beginning {
     fn note(&mut self, text: &str) {
-        if self.bytes > 0 {
-            self.is_followed = true;
-            return;
+        if self.pieces < 2 && self.text.len() == self.bytes {
+            self.text.push_str(truncated(text));
         }
-        self.bytes = u32::try_from(text.len()).unwrap_or(u32::MAX);
-        self.hash = FirstPiece::hash(text);
+        self.pieces = (self.pieces + 1).min(2);
+        self.bytes = self.bytes.saturating_add(text.len());
     }
 
-    /// Whether `text` begins with the piece, and continues if other pieces followed it.
-    fn is_repeated_by(self, text: &str) -> bool {
-        let bytes = self.bytes as usize;
-        let begins = |begin| FirstPiece::hash(begin) == self.hash;
-        let is_longer = text.len() > bytes || !self.is_followed;
-        bytes > 0 && is_longer && text.get(..bytes).is_some_and(begins)
+    /// Whether `text`, which came elsewhere, is a copy of all there was.
+    fn is_repeated_by(&mut self, text: &str) -> bool {
+        let is_whole = match self.pieces {
+            0 => false,
+            // What repeats a single piece twice is the next pieces.
+            1 => text.len() == self.bytes && !self.is_copied,
+            _ => text.len() >= self.bytes,
+        };
+        let is_copy = is_whole && text.starts_with(&self.text);
+        self.is_copied |= is_copy;
+        is_copy
+    }
+
+    /// The text that was taken for a copy of the first piece, and was the second.
+    fn second(&self) -> Option<String> {
+        let is_second = self.is_copied && self.pieces == 1 && self.text.len() == self.bytes;
+        is_second.then(|| self.text.clone())
     }
 }
 
@@ -387,7 +417,7 @@ impl Chat {
         if let Some(timings) = &chunk.timings.0 {
             sink(Event::Engine(timings.report()));
         }
-        let of_choices = chunk.choices.iter().filter_map(|choice| choice.error);
+        let of_choices = chunk.choices.iter().filter_map(Choice::failure);
         if let Some(error) = chunk.error.into_iter().chain(of_choices).next() {
             sink(Event::Error(&error_kind(error)));
         }
@@ -458,6 +488,7 @@ impl Chat {
             emit::tool_name(sink, segment, &function.name);
             any |= give(segment, &function.text(), sink);
         }
+        hosted_tools(message, sink);
         any
     }
 
@@ -487,18 +518,20 @@ impl Chat {
             texts.into_iter().filter(|text| !text.is_empty()).collect()
         };
         let state = &mut self.choices[choice as usize];
+        let mut second = None;
         let mut new = texts(*state.reasoning.get_or_insert(found));
         if new.is_empty() {
             // The rest comes in another field, unless that repeats all there was.
             new = texts(found);
-            if state.first.is_repeated_by(&new.concat()) {
+            if state.beginning.is_repeated_by(&new.concat()) {
                 return false;
             }
             state.reasoning = Some(found);
+            second = state.beginning.second();
         }
         let segment = segment(choice, 0, Channel::Reasoning);
-        for text in &new {
-            state.first.note(text);
+        for text in second.as_deref().into_iter().chain(new.iter().copied()) {
+            state.beginning.note(text);
             give(segment, text, sink);
         }
         !new.is_empty()
@@ -557,6 +590,20 @@ impl Chat {
         }
         call.arguments.push(sent.arguments);
         at as u32 + 1
+    }
+}
+
+/// What a message shows of tools that the provider ran: their time and their price are not the model's.
+fn hosted_tools(message: &Message<'_>, sink: Sink<'_>) {
+    if is_of_web(&message.annotations) {
+        emit::searched(sink);
+    }
+    for tool in message.executed_tools.iter() {
+        emit::billed_tool(sink);
+        sink(Event::ServerTool(match &*tool.output {
+            "" => ServerTool::Began,
+            _ => ServerTool::Ended,
+        }));
     }
 }
 

@@ -35,7 +35,7 @@ struct Choice<'a> {
     index: Count,
     #[serde(borrow, default)]
     text: Text<'a>,
-    #[serde(borrow, default)]
+    #[serde(borrow, default, deserialize_with = "super::json::reason")]
     finish_reason: Text<'a>,
     #[serde(borrow, default, deserialize_with = "super::json::error")]
     error: Option<&'a RawValue>,

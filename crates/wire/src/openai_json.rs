@@ -1,10 +1,24 @@
-//! A shape of JSON that only the OpenAI family needs.
+//! Shapes of JSON that only the OpenAI family needs.
 
 use super::json::{Text, collect};
-use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::Deserialize;
+use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
+
+/// A note on a text.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Annotation<'a> {
+    #[serde(borrow, default)]
+    r#type: Text<'a>,
+}
+
+/// Whether any of them is on what a search of the web found.
+pub(super) fn is_of_web(annotations: &[Annotation<'_>]) -> bool {
+    let mut all = annotations.iter();
+    all.any(|annotation| &*annotation.r#type == "url_citation")
+}
 
 /// Either a text or a list; anything else reads as an empty text.
 #[derive(Clone, Debug)]

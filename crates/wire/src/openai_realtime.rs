@@ -3,7 +3,7 @@
 
 use super::detect::{Detected, Target, percent_decoded};
 use super::event_template::Template;
-use super::json::{Object, Text, parse};
+use super::json::{Object, Text, parse, parse_text};
 use super::openai_responses::{EmittedTexts, Response, StreamEvent};
 use super::openai_usage::ResponseIdentity;
 use super::registration::{BeyondText, OverruledBy};
@@ -80,7 +80,7 @@ impl Reader for Realtime {
             "response.created" => self.begin(sink),
             "response.done" => {
                 let raw = event.response.ok_or(Malformed)?;
-                let response = serde_json::from_str(raw.get())?;
+                let response = parse_text(raw.get())?;
                 if let Some(usage) = &event.usage.0 {
                     usage.give(sink);
                 }

@@ -6,9 +6,9 @@ mod socket;
 use super::detect::{Detected, Target, behind_deployment};
 use super::emit;
 use super::event_template::Template;
-use super::json::{Count, List, Object, Text, arguments, error_kind, is_word, parse};
+use super::json::{Count, List, Object, Text, arguments, error_kind, is_word, parse, parse_text};
 use super::openai_chat::Timings;
-use super::openai_json::TextOrList;
+use super::openai_json::{Annotation, TextOrList, is_of_web};
 use super::openai_usage::{ResponseIdentity, ResponsesUsage};
 use super::socket_protocol::SocketProtocol;
 use super::{Malformed, Reader, Registration, Sink};
@@ -17,7 +17,7 @@ use serde_json::value::RawValue;
 use socket::ResponsesSocket;
 use std::borrow::Cow;
 use tokengauge_core::call::{
-    Channel, Dialect, Event, Operation, Segment, ServerTool, Usage, UsageDetails,
+    Channel, Dialect, Event, Operation, Segment, ServerTool, UsageDetails,
 };
 
 /// Texts distinguished in one response; later ones are taken for copies.
@@ -141,6 +141,8 @@ struct Part<'a> {
     refusal: Text<'a>,
     #[serde(borrow, default)]
     transcript: Text<'a>,
+    #[serde(borrow, default)]
+    annotations: List<Annotation<'a>>,
 }
 
 /// The registration of the dialect.
@@ -234,7 +236,7 @@ impl Responses {
 }
 
 pub(super) fn response(raw: Option<&RawValue>) -> Result<Response<'_>, Malformed> {
-    Ok(serde_json::from_str(raw.ok_or(Malformed)?.get())?)
+    parse_text(raw.ok_or(Malformed)?.get())
 }
 
 impl StreamEvent<'_> {
@@ -268,14 +270,12 @@ impl Response<'_> {
         if let Some(usage) = &self.usage.0 {
             usage.give(sink);
         }
-        let details = hosted_tools(&self.output);
-        emit::usage(
-            sink,
-            Usage {
-                details,
-                ..Usage::default()
-            },
-        );
+        let mut tools = BilledTools::default();
+        for item in self.output.iter().filter_map(|item| item.0.as_ref()) {
+            tools.add(&item.r#type);
+            tools.searched |= item.cites_the_web();
+        }
+        emit::details(sink, tools.details());
         let nested = self
             .status_details
             .0
@@ -354,6 +354,11 @@ pub(super) struct EmittedTexts {
     done: Vec<TextKey>,
     /// Tool calls whose names were emitted.
     named: Vec<TextKey>,
+    /// Items whose tools the provider runs now.
+    running: Vec<u32>,
+    /// Items of tools that the provider ran.
+    hosted: Vec<u32>,
+    billed: BilledTools,
 }
 
 impl EmittedTexts {
@@ -367,10 +372,8 @@ impl EmittedTexts {
         let Some(kind) = event.r#type.strip_prefix("response.") else {
             return Ok(false);
         };
-        if let Some(tool) = server_tool(kind) {
-            sink(Event::ServerTool(tool));
-        }
         let item = event.output_index.index().unwrap_or(0);
+        self.tool(kind, item, event, sink);
         let place = |(channel, part)| TextKey {
             choice,
             item,
@@ -406,6 +409,64 @@ impl EmittedTexts {
             return Ok(false);
         }
         Ok(true)
+    }
+
+    /// Reads what an event says of a tool that the provider runs. It runs from the first word of it, or from the last of its
+    /// arguments, until an event ends its item.
+    fn tool(&mut self, event: &str, item: u32, sent: &StreamEvent<'_>, sink: Sink<'_>) {
+        const OVER: &[&str] = &["completed", "failed", "incomplete", "cancelled"];
+        let Some((of, state)) = event.split_once('.') else {
+            return;
+        };
+        if of == "output_item" {
+            let kind = sent.item.map(item_type).unwrap_or_default();
+            match &*kind {
+                SHELL_CALL if state == "done" => self.runs(SHELL, true, sink),
+                SHELL_OUTPUT => {
+                    self.bills(item, &kind, sink);
+                    self.runs(SHELL, false, sink);
+                }
+                kind if is_hosted(kind) => {
+                    self.bills(item, kind, sink);
+                    self.runs(item, state != "done", sink);
+                }
+                _ => {}
+            }
+            return;
+        }
+        let suffixes = ["_arguments", "_code"];
+        let call = suffixes.iter().find_map(|suffix| of.strip_suffix(suffix));
+        let kind = call.unwrap_or(of);
+        if is_hosted(kind) {
+            self.bills(item, kind, sink);
+            let is_over = call.is_none() && OVER.contains(&state);
+            self.runs(item, !is_over, sink);
+        }
+    }
+
+    /// An item is of a tool that the provider runs. The whole response need not have it again.
+    fn bills(&mut self, item: u32, kind: &str, sink: Sink<'_>) {
+        if !self.hosted.contains(&item) && self.hosted.len() < MAX_SEEN {
+            self.hosted.push(item);
+            self.billed.add(kind);
+            emit::details(sink, self.billed.details());
+        }
+    }
+
+    /// The tool of an item runs, or has ended.
+    fn runs(&mut self, item: u32, runs: bool, sink: Sink<'_>) {
+        let at = self.running.iter().position(|other| *other == item);
+        match at {
+            None if runs && self.running.len() < MAX_SEEN => {
+                self.running.push(item);
+                sink(Event::ServerTool(ServerTool::Began));
+            }
+            Some(at) if !runs => {
+                self.running.swap_remove(at);
+                sink(Event::ServerTool(ServerTool::Ended));
+            }
+            _ => {}
+        }
     }
 
     /// Reads the items of a whole response, and emits what was not streamed.
@@ -506,41 +567,69 @@ impl EmittedTexts {
     }
 }
 
-/// What an event says of a tool that the provider runs.
-fn server_tool(kind: &str) -> Option<ServerTool> {
-    match kind {
-        "web_search_call.in_progress"
-        | "file_search_call.in_progress"
-        | "code_interpreter_call.interpreting"
-        | "image_generation_call.in_progress"
-        | "mcp_call_arguments.done"
-        | "mcp_call.arguments_done" => Some(ServerTool::Began),
-        "web_search_call.completed"
-        | "file_search_call.completed"
-        | "code_interpreter_call.completed"
-        | "image_generation_call.completed"
-        | "mcp_call.completed"
-        | "mcp_call.failed" => Some(ServerTool::Ended),
-        _ => None,
+/// Items of calls that the agent runs. The provider runs every other `…_call`.
+const AGENT_CALLS: &[&str] = &[
+    "function_call",
+    "custom_tool_call",
+    "computer_call",
+    "local_shell_call",
+    "apply_patch_call",
+    // The provider's, if its output follows.
+    SHELL_CALL,
+];
+const SHELL_CALL: &str = "shell_call";
+const SHELL_OUTPUT: &str = "shell_call_output";
+
+/// Whether the provider runs the tool of an item of this type.
+fn is_hosted(kind: &str) -> bool {
+    kind == "mcp_list_tools" || kind.ends_with("_call") && !AGENT_CALLS.contains(&kind)
+}
+
+/// Items of tools that are not billed apart from tokens.
+const UNBILLED: &[&str] = &["mcp_call", "mcp_list_tools", "tool_search_call"];
+
+/// How often the provider ran tools that it bills apart from tokens.
+#[derive(Default)]
+struct BilledTools {
+    searches: u64,
+    others: u64,
+    searched: bool,
+}
+
+impl BilledTools {
+    /// Adds an item of this type.
+    fn add(&mut self, kind: &str) {
+        match kind {
+            "web_search_call" => self.searches += 1,
+            SHELL_OUTPUT => self.others += 1,
+            kind if is_hosted(kind) && !UNBILLED.contains(&kind) => self.others += 1,
+            _ => {}
+        }
+    }
+
+    fn details(&self) -> UsageDetails {
+        UsageDetails {
+            searches: (self.searches > 0).then_some(self.searches),
+            other_tools: (self.others > 0).then_some(self.others),
+            searched: self.searched.then_some(true),
+            ..UsageDetails::default()
+        }
     }
 }
 
-/// Tools that the provider ran, among the items of a whole response.
-fn hosted_tools(output: &[Object<Item<'_>>]) -> UsageDetails {
-    let count = |kinds: &[&str]| {
-        let items = output.iter().filter_map(|item| item.0.as_ref());
-        let count = items.filter(|item| kinds.contains(&&*item.r#type)).count();
-        (count > 0).then_some(count as u64)
-    };
-    UsageDetails {
-        searches: count(&["web_search_call"]),
-        other_tools: count(&[
-            "file_search_call",
-            "code_interpreter_call",
-            "image_generation_call",
-        ]),
-        ..UsageDetails::default()
+/// Stands for the item of the provider's shell: its call and its output are two items.
+const SHELL: u32 = u32::MAX;
+
+/// The type of an item.
+fn item_type(item: &RawValue) -> Text<'_> {
+    #[derive(Default, Deserialize)]
+    struct Typed<'a> {
+        #[serde(borrow, default)]
+        r#type: Text<'a>,
     }
+    parse_text::<Typed<'_>>(item.get())
+        .unwrap_or_default()
+        .r#type
 }
 
 /// The channels, by their index.
@@ -573,6 +662,14 @@ impl Part<'_> {
 }
 
 impl Item<'_> {
+    /// Whether its text has what a search of the web found.
+    fn cites_the_web(&self) -> bool {
+        let TextOrList::List(parts) = &self.content else {
+            return false;
+        };
+        parts.iter().any(|part| is_of_web(&part.annotations))
+    }
+
     /// Whether its `name` is that of a tool that is called.
     fn is_tool_call(&self) -> bool {
         matches!(

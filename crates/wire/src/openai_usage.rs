@@ -6,7 +6,9 @@ use super::emit::{self, RepeatedName};
 use super::event_template::{CountFields, CountLiterals, Counts};
 use super::json::{Count, Object};
 use serde::Deserialize;
+use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
+use std::fmt;
 use tokengauge_core::call::{Usage, UsageDetails};
 
 /// The counts of a [`ChatUsage`] that servers send with every event: Perplexity, and vLLM with `continuous_usage_stats`.
@@ -112,6 +114,9 @@ pub(super) struct ChatUsage {
     /// xAI's live search.
     #[serde(default)]
     num_sources_used: Count,
+    /// Mistral's conversations: how often each ran.
+    #[serde(default)]
+    connectors: Object<Sum>,
     /// OpenRouter, Vercel's gateway, LiteLLM, Perplexity.
     #[serde(default)]
     cost: Amount,
@@ -207,6 +212,32 @@ struct ServerToolUse {
     web_search_requests: Count,
 }
 
+/// The sum of the counts of an object.
+#[derive(Clone, Copy, Debug)]
+struct Sum(u64);
+
+impl<'de> Deserialize<'de> for Sum {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Counts;
+        impl<'de> Visitor<'de> for Counts {
+            type Value = Sum;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut counts: A) -> Result<Sum, A::Error> {
+                let mut sum = Sum(0);
+                while let Some((_, count)) = counts.next_entry::<IgnoredAny, Count>()? {
+                    sum.0 = sum.0.saturating_add(count.0.unwrap_or(0));
+                }
+                Ok(sum)
+            }
+        }
+        deserializer.deserialize_map(Counts)
+    }
+}
+
 impl InputDetails {
     fn cached(&self) -> Option<u64> {
         self.cached_tokens.or(self.cache_read_tokens).0
@@ -280,7 +311,10 @@ impl ChatUsage {
             details: UsageDetails {
                 searches: (self.server_tool_use.0.as_ref())
                     .and_then(|used| used.web_search_requests.positive()),
-                other_tools: self.num_sources_used.positive(),
+                other_tools: (self.num_sources_used.positive()).or(self
+                    .connectors
+                    .0
+                    .and_then(|sum| Count(Some(sum.0)).positive())),
                 ..details(input, output)
             },
         }

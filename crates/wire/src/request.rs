@@ -7,7 +7,7 @@ pub use settings::generation_settings;
 pub use texts::{conversation_texts, request_texts};
 
 use super::Registration;
-use super::json::{Count, Object, Text};
+use super::json::{Count, Object, Text, is_object};
 use super::word::word;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -20,6 +20,7 @@ pub fn request_facts(
     body: &[u8],
 ) -> Option<RequestFacts> {
     let default_stream = dialect.into().default_stream;
+    let body = Some(body).filter(|body| is_object(body))?;
     let body: Body<'_> = serde_json::from_slice(body).ok()?;
     Some(RequestFacts {
         // Some clients of Google's name it as in the path.

@@ -1,6 +1,7 @@
 //! Detects the dialect of an event or a body by members that no other dialect has.
 
 use super::find::OBJECT;
+use super::json::is_object;
 use super::members::Members;
 use super::registration::OverruledBy;
 use super::{DIALECTS, Registration};
@@ -13,7 +14,8 @@ pub(super) fn sniff(name: &str, payload: &[u8]) -> Option<Dialect> {
     if by_name.is_some() {
         return by_name;
     }
-    let members: Members<'_> = serde_json::from_slice(payload).ok()?;
+    let object = Some(payload).filter(|payload| is_object(payload))?;
+    let members: Members<'_> = serde_json::from_slice(object).ok()?;
     let (object, kind) = (&*members.object, &*members.r#type);
     let known = first(|dialect| dialect.objects.contains(&object))
         .or_else(|| first(|dialect| dialect.types.contains(&kind)));

@@ -3,7 +3,7 @@
 use super::detect::{Detected, Target};
 use super::emit;
 use super::event_template::Template;
-use super::json::{Count, List, Text, error_kind, is_word, parse};
+use super::json::{Count, List, Text, error_kind, is_word, parse, parse_list};
 use super::strict::ModellessMember;
 use super::{Malformed, Reader, Registration, Sink};
 use serde::Deserialize;
@@ -70,8 +70,7 @@ impl Reader for Tgi {
 
     fn body(&mut self, payload: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
         if payload.trim_ascii_start().starts_with(b"[") {
-            let bodies: List<GenerateResponse<'_>> = parse(payload)?;
-            for body in bodies.iter() {
+            for body in parse_list::<GenerateResponse<'_>>(payload)? {
                 body.give_whole(sink);
             }
             return Ok(());
@@ -84,11 +83,11 @@ impl Reader for Tgi {
 
 #[derive(Deserialize)]
 struct GenerateResponse<'a> {
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "super::json::object")]
     token: Option<Token<'a>>,
     #[serde(borrow)]
     generated_text: Option<Text<'a>>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "super::json::object")]
     details: Option<Details<'a>>,
     #[serde(borrow, default, deserialize_with = "super::json::error")]
     error: Option<&'a RawValue>,

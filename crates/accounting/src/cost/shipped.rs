@@ -87,7 +87,8 @@ impl Extras {
         if is_regional {
             tokens_usd *= self.regional.ok_or(CostUnavailable::Region)?;
         }
-        if details.other_tools > Some(0) {
+        let is_uncounted = details.searched == Some(true) && details.searches.is_none();
+        if details.other_tools > Some(0) || is_uncounted {
             return Err(CostUnavailable::HostedTools);
         }
         match details.searches.unwrap_or(0) {

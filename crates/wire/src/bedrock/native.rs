@@ -66,7 +66,7 @@ impl Invoke {
     /// Repairs a chunk and finds the errors in it, as the decoder does for other dialects: it does
     /// not see these chunks.
     fn repaired_chunk(&mut self, chunk: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
-        let is_read = with_errors("", chunk, sink, |sink| {
+        let is_read = with_errors(true, "", chunk, sink, |sink| {
             self.chunk(chunk, sink).is_ok()
                 || repaired(chunk).any(|text| self.chunk(&text, sink).is_ok())
         });
@@ -102,7 +102,7 @@ impl Invoke {
     fn metrics(&mut self, chunk: &[u8], sink: Sink<'_>) -> bool {
         let Ok(MetricsChunk {
             metrics: Object(Some(metrics)),
-        }) = serde_json::from_slice(chunk)
+        }) = parse(chunk)
         else {
             return false;
         };
