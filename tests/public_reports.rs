@@ -5,6 +5,7 @@ mod code_assist;
 mod costs;
 mod events;
 mod failures;
+mod hidden;
 mod names;
 mod play;
 mod sockets;
