@@ -39,11 +39,16 @@ fn a_stream_that_stops_without_either_was_reset() {
     assert_eq!(outcome(&[], End::Complete), reset, "nor was there anything");
 }
 
-/// The record of a stream of these payloads.
+/// The record of a stream of these payloads, which nobody asked for.
 fn streamed(path: &str, payloads: &[&str], end: End) -> CallRecord {
+    asked(r#"{"stream":true}"#, path, payloads, end)
+}
+
+/// The record of a stream of these payloads.
+fn asked(request: &str, path: &str, payloads: &[&str], end: End) -> CallRecord {
     let bench = Bench::default();
     let call = bench.begin(path, &[]);
-    bench.send(&*call, br#"{"stream":true}"#);
+    bench.send(&*call, request.as_bytes());
     bench.answer(&*call, 200, "text/event-stream");
     for (n, payload) in payloads.iter().enumerate() {
         bench.frame(&*call, 100 + n as u64, format!("data: {payload}\n\n"));
@@ -90,6 +95,29 @@ fn a_stream_that_is_not_understood_and_ended_as_http_says_is_complete_and_unpars
             assert_eq!(unavailable, Some(TpsUnavailable::Unparsed), "{path}");
             assert_eq!(record.tokens.normalised.output, None, "{path}");
         }
+    }
+}
+
+#[test]
+fn a_request_for_text_that_gets_only_other_events_has_no_answer() {
+    let empty = Some("empty_response".to_owned());
+    for (path, request) in [
+        ("/v1/chat/completions", r#"{"model":"m","stream":true}"#),
+        ("/v1/messages", r#"{"model":"m","stream":true}"#),
+        (
+            "/api/chat",
+            r#"{"messages":[{"role":"user","content":"Hello"}]}"#,
+        ),
+        ("/generate_stream", r#"{"inputs":"Hello"}"#),
+        ("/v1beta/models/m:streamGenerateContent?alt=sse", "{}"),
+    ] {
+        let pings = [r#"{"type":"ping"}"#; 3];
+        let record = asked(request, path, &pings, End::Complete);
+        let ended = (record.outcome, record.error_type);
+        assert_eq!(ended, (Outcome::ErrorEvent, empty.clone()), "{path}");
+        assert_eq!(record.tokens.normalised.input, None, "{path}");
+        let record = asked(request, path, &pings, End::ClientCancelled);
+        assert_eq!(record.outcome, Outcome::ClientCancelled, "{path}");
     }
 }
 

@@ -5,6 +5,8 @@ mod code_assist;
 mod costs;
 mod events;
 mod failures;
+mod foreign;
+mod hidden;
 mod names;
 mod play;
 mod sockets;

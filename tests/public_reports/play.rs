@@ -285,14 +285,14 @@ pub struct Started {
 const PRICE: &str = "[[price]]\nmodel = \"*\"\nupstream = \"u\"\ninput = 1.0\noutput = 10.0\n";
 
 impl Played {
-    pub async fn start(upstream: SocketAddr, price: &str) -> Started {
+    pub async fn start(upstream: SocketAddr, (keys, price): (&str, &str)) -> Started {
         let folder = TempDir::new().expect("a folder");
         let receiver = Receiver::start(ReceiverBehaviour::default()).await;
         let file: PathBuf = folder.path().join("proxy-config.toml");
         let text = format!(
             "listen = \"127.0.0.1:0\"\n[admin]\nlisten = \"127.0.0.1:0\"\n\
              [ledger]\npath = {:?}\n[attribution]\nagent_headers = [\"x-case\"]\n\
-             [[upstream]]\nname = \"u\"\nurl = \"http://{upstream}\"\n\
+             [[upstream]]\nname = \"u\"\nurl = \"http://{upstream}\"\n{keys}\
              [[route]]\nupstream = \"u\"\npath = \"/\"\n\
              {price}[[slo]]\nname = \"available\"\navailability = true\nobjective = 0.99\n",
             folder.path().join(LEDGER)
@@ -662,15 +662,21 @@ impl Sums {
 /// Plays the cases, over HTTP/1.1 and over HTTP/2, and compares their records with what they
 /// expect and with every other surface.
 pub async fn play(cases: Vec<Case>) -> Played {
-    play_at(cases, PRICE).await
+    play_at(cases, ("", PRICE)).await
+}
+
+/// The same with these keys of the upstream.
+pub async fn play_with_upstream(keys: &str, cases: Vec<Case>) -> Played {
+    play_at(cases, (keys, PRICE)).await
 }
 
 /// The same by the prices that the program has of itself.
 pub async fn play_by_list_prices(cases: Vec<Case>) -> Played {
-    play_at(cases, "").await
+    play_at(cases, ("", "")).await
 }
 
-async fn play_at(cases: Vec<Case>, price: &str) -> Played {
+/// Plays them with these keys of the upstream and these prices.
+async fn play_at(cases: Vec<Case>, configured: (&str, &str)) -> Played {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
     let upstream = listener.local_addr().expect("an address");
     let by_name: HashMap<_, _> = cases.iter().map(|c| (c.name.clone(), c.clone())).collect();
@@ -682,7 +688,7 @@ async fn play_at(cases: Vec<Case>, price: &str) -> Played {
             tokio::spawn(answer(tcp, Arc::clone(&by_name)));
         }
     });
-    let started = Played::start(upstream, price).await;
+    let started = Played::start(upstream, configured).await;
     let proxy = started.process.addresses()[0];
     let all = || futures_util::stream::iter(&cases);
     let http1 = |case| ask_http1(proxy, case);
@@ -803,7 +809,7 @@ const SWITCHED: &[u8] = b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrad
 pub async fn play_sockets(cases: Vec<Socket>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
     let upstream = listener.local_addr().expect("an address");
-    let started = Played::start(upstream, PRICE).await;
+    let started = Played::start(upstream, ("", PRICE)).await;
     let proxy = started.process.addresses()[0];
     for case in &cases {
         let answer = async {

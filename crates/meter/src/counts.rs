@@ -1,6 +1,6 @@
 //! Exact running token counts of all texts of one generation.
 
-use super::script::Scripts;
+use super::script::{Script, Scripts};
 use tokengauge_core::call::{Channel, Segment};
 use tokengauge_tokenizer::Counter;
 
@@ -73,7 +73,9 @@ pub(crate) struct Counts {
     first_choice: Option<u32>,
     /// Whether more than one choice carried text.
     pub(crate) several_choices: bool,
-    scripts: Scripts,
+    /// The scripts of reasoning, and of all other text.
+    reasoning_scripts: Scripts,
+    other_scripts: Scripts,
     tool_calls: u32,
 }
 
@@ -87,7 +89,10 @@ impl Counts {
         let at = self.position(segment);
         let open = &mut self.open[at];
         open.counter.push(text);
-        self.scripts.push(text);
+        match segment.channel {
+            Channel::Reasoning => self.reasoning_scripts.push(text),
+            Channel::Answer | Channel::ToolCall => self.other_scripts.push(text),
+        }
         open.changed = true;
         open.frame = self.frame;
     }
@@ -105,9 +110,11 @@ impl Counts {
         content
     }
 
-    /// The scripts of the text.
-    pub(crate) fn scripts(&self) -> &Scripts {
-        &self.scripts
+    /// The scripts on which tokenizers differ most: of all text, of all but reasoning, and of
+    /// reasoning.
+    pub(crate) fn scripts(&self) -> [Script; 3] {
+        let (reasoning, other) = (self.reasoning_scripts, self.other_scripts);
+        [reasoning.and(&other), other, reasoning].map(|scripts| scripts.widest())
     }
 
     /// Tool calls that had arguments.

@@ -288,6 +288,12 @@ impl Generation {
     }
 
     /// The reported usage.
+    /// Tool calls, with arguments or without.
+    pub(crate) fn calls(&self) -> u64 {
+        let named = self.tool_calls.as_deref().map_or(0, ToolCalls::count);
+        named.max(self.counts.tool_calls().into())
+    }
+
     pub(crate) fn usage(&self) -> Usage {
         self.usage.as_deref().copied().unwrap_or_default()
     }

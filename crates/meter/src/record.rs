@@ -79,17 +79,22 @@ pub(crate) fn finished_call(
     let generation = &state.run.generation;
     let mut closing = closing;
     let is_socket = state.status == Some(101);
-    if closing.streamed == Some(true) && generation.is_foreign() && !is_socket {
+    let is_foreign = closing.streamed == Some(true) && generation.is_foreign() && !is_socket;
+    let expected = closing.dialect;
+    if is_foreign {
         closing.dialect = Dialect::Unknown;
     }
     let request = context.request.try_lock();
     let asked = request
         .as_ref()
         .and_then(|request| request.facts.as_deref());
+    let of_body = asked.and_then(|asked| asked.model.as_deref());
+    let names_model = context.path_model.is_some() || of_body.is_some();
     let readable = !state.broken && !generation.is_unparsed();
     let is_whole = readable && !state.lagged;
     let facts = Facts {
         dialect: closing.dialect,
+        expected,
         status: state.status,
         streamed: closing.streamed,
         readable,
@@ -97,7 +102,9 @@ pub(crate) fn finished_call(
         asks_for_text: context.generates
             && context.operation.class() == OperationClass::Generation
             // Any server may answer there.
-            && &*context.path != "/",
+            && &*context.path != "/"
+            // Other servers have some of the paths, and streams of their own.
+            && (!is_foreign || names_model || closing.input.is_some()),
         lagged: state.lagged,
         choices: asked.and_then(|asked| asked.choices),
         hidden: is_whole && hidden::hidden(closing.dialect, generation),

@@ -116,6 +116,16 @@ impl Scripts {
         }
     }
 
+    /// Those of both texts together.
+    pub(crate) fn and(mut self, other: &Scripts) -> Scripts {
+        for (count, more) in self.letters.iter_mut().zip(other.letters) {
+            *count = count.saturating_add(more);
+        }
+        self.digits = self.digits.saturating_add(other.digits);
+        self.characters = self.characters.saturating_add(other.characters);
+        self
+    }
+
     /// Of the scripts with a relevant share, the one of which tokenizers make the most tokens.
     pub(crate) fn widest(&self) -> Script {
         let all: f64 = self.letters.iter().map(|count| f64::from(*count)).sum();

@@ -7,10 +7,22 @@ use tokengauge_core::call::{Channel, Segment};
 const OPEN: &str = "<think>";
 const CLOSE: &str = "</think>";
 
-/// Where the answer of a generation is. Only the first of several choices is split.
-#[derive(Clone, Copy, Debug, Default)]
+/// The most choices whose answer is split, besides the first.
+const MAX_OTHERS: usize = 255;
+
+/// Splits the answers of a generation.
+#[derive(Debug, Default)]
 pub(crate) struct ThinkSplit {
     pub(crate) tags: ThinkTags,
+    /// Of the choice 0.
+    first: Place,
+    /// Of other choices, by their numbers.
+    others: Vec<(u32, Place)>,
+}
+
+/// Where the answer of one choice is.
+#[derive(Clone, Copy, Debug, Default)]
+struct Place {
     state: State,
     /// The beginning of a tag at the end of the text so far.
     held: u8,
@@ -28,27 +40,77 @@ enum State {
 }
 
 impl ThinkSplit {
-    /// Splits the next piece of the answer, and gives the parts by their channels. The tags belong
+    /// Splits the next piece of a text, and gives the parts by their channels. The tags belong
     /// to the reasoning.
     pub(crate) fn push(
         &mut self,
         (segment, text): (Segment, &str),
         give: &mut dyn FnMut(Segment, &str),
     ) {
-        let is_answer = segment.channel == Channel::Answer && segment.choice == 0;
-        if !is_answer || self.state == State::Answer || self.tags == ThinkTags::Answer {
+        let tags = self.tags;
+        let looks_at = match segment.channel {
+            Channel::Answer => tags != ThinkTags::Answer,
+            Channel::Reasoning => tags == ThinkTags::Opened,
+            Channel::ToolCall => false,
+        };
+        if !looks_at {
             return give(segment, text);
+        }
+        match self.place(segment.choice) {
+            Some(place) if segment.channel == Channel::Answer => {
+                place.push(tags, (segment, text), give);
+            }
+            Some(place) => {
+                // The engine has a parser, so its answers have no reasoning.
+                place.finish(segment.choice, give);
+                place.state = State::Answer;
+                give(segment, text);
+            }
+            None => give(segment, text),
+        }
+    }
+
+    /// No more text follows: gives what was held back.
+    pub(crate) fn finish(&mut self, give: &mut dyn FnMut(Segment, &str)) {
+        self.first.finish(0, give);
+        for (choice, place) in &mut self.others {
+            place.finish(*choice, give);
+        }
+    }
+
+    /// Where the answer of a choice is; `None` if there are too many.
+    fn place(&mut self, choice: u32) -> Option<&mut Place> {
+        if choice == 0 {
+            return Some(&mut self.first);
+        }
+        let known = self.others.iter().position(|(known, _)| *known == choice);
+        if known.is_none() && self.others.len() < MAX_OTHERS {
+            self.others.push((choice, Place::default()));
+        }
+        let at = known.unwrap_or(self.others.len().checked_sub(1)?);
+        let (found, place) = &mut self.others[at];
+        (*found == choice).then_some(place)
+    }
+}
+
+impl Place {
+    fn push(
+        &mut self,
+        tags: ThinkTags,
+        (segment, text): (Segment, &str),
+        give: &mut dyn FnMut(Segment, &str),
+    ) {
+        if self.state == State::Beginning && tags == ThinkTags::Opened {
+            self.state = State::Reasoning;
         }
         let reasoning = Segment {
             channel: Channel::Reasoning,
             ..segment
         };
-        if self.state == State::Beginning && self.tags == ThinkTags::Opened {
-            self.state = State::Reasoning;
-        }
         let tag = match self.state {
+            State::Answer => return give(segment, text),
             State::Reasoning => CLOSE,
-            State::Beginning | State::Answer => OPEN,
+            State::Beginning => OPEN,
         };
         // What was held back is the beginning of the tag, so it need not be kept.
         let whole;
@@ -66,8 +128,7 @@ impl ThinkSplit {
         }
     }
 
-    /// No more text follows: gives what was held back.
-    pub(crate) fn finish(&mut self, give: &mut dyn FnMut(Segment, &str)) {
+    fn finish(&mut self, choice: u32, give: &mut dyn FnMut(Segment, &str)) {
         let (tag, channel) = match self.state {
             State::Reasoning => (CLOSE, Channel::Reasoning),
             State::Beginning | State::Answer => (OPEN, Channel::Answer),
@@ -75,7 +136,7 @@ impl ThinkSplit {
         let held = std::mem::take(&mut self.held);
         if held > 0 {
             let segment = Segment {
-                choice: 0,
+                choice,
                 index: 0,
                 channel,
             };
@@ -138,6 +199,7 @@ impl ThinkSplit {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeMap;
 
     const ANSWER: Segment = Segment {
         choice: 0,
@@ -164,6 +226,84 @@ mod tests {
         }
         split.finish(&mut give);
         (reasoning, answer)
+    }
+
+    /// Reasoning and answer of each choice, of pieces of `(choice, channel, text)`.
+    fn split_choices(
+        tags: ThinkTags,
+        pieces: &[(u32, Channel, &str)],
+    ) -> BTreeMap<u32, (String, String)> {
+        let mut split = ThinkSplit {
+            tags,
+            ..ThinkSplit::default()
+        };
+        let mut texts: BTreeMap<u32, (String, String)> = BTreeMap::new();
+        let mut give = |segment: Segment, text: &str| {
+            let (reasoning, answer) = texts.entry(segment.choice).or_default();
+            match segment.channel {
+                Channel::Reasoning => reasoning.push_str(text),
+                _ => answer.push_str(text),
+            }
+        };
+        for (choice, channel, text) in pieces {
+            let segment = Segment {
+                choice: *choice,
+                channel: *channel,
+                ..ANSWER
+            };
+            split.push((segment, text), &mut give);
+        }
+        split.finish(&mut give);
+        texts
+    }
+
+    #[test]
+    fn every_choice_is_split_however_they_interleave() {
+        let answer = Channel::Answer;
+        for (tags, open) in [(ThinkTags::Auto, "<think>"), (ThinkTags::Opened, "")] {
+            let pieces = [
+                (0, answer, &*format!("{open}a</th")),
+                (1, answer, &*format!("{open}b")),
+                (7, answer, &*format!("{open}c <")),
+                (0, answer, "ink>A"),
+                (1, answer, "</think>B</th"),
+            ];
+            let of = |reasoning: &str, answer: &str| (format!("{open}{reasoning}"), answer.into());
+            let should = [
+                (0, of("a</think>", "A")),
+                (1, of("b</think>", "B</th")),
+                (7, of("c <", "")),
+            ];
+            assert_eq!(split_choices(tags, &pieces), BTreeMap::from(should));
+        }
+        let many: Vec<_> = (0..1000)
+            .map(|choice| (choice, answer, "<think>a</think>A"))
+            .collect();
+        let texts = split_choices(ThinkTags::Auto, &many);
+        assert_eq!(texts[&255], ("<think>a</think>".into(), "A".into()));
+        assert_eq!(texts[&256], (String::new(), "<think>a</think>A".into()));
+    }
+
+    #[test]
+    fn an_answer_beside_reasoning_of_the_engine_is_an_answer() {
+        let (reasoning, answer) = (Channel::Reasoning, Channel::Answer);
+        let pieces = [
+            (0, reasoning, "so"),
+            (0, answer, "Yes"),
+            (0, reasoning, " on"),
+            (0, answer, "."),
+            (1, answer, "well</thi"),
+            (1, reasoning, "!"),
+            (1, answer, "No"),
+            (2, answer, "aye</think>Aye"),
+        ];
+        let should = [
+            (0, ("so on".into(), "Yes.".into())),
+            (1, ("well</thi!".into(), "No".into())),
+            (2, ("aye</think>".into(), "Aye".into())),
+        ];
+        let texts = split_choices(ThinkTags::Opened, &pieces);
+        assert_eq!(texts, BTreeMap::from(should));
     }
 
     #[test]

@@ -61,6 +61,11 @@ impl ToolCalls {
         }
     }
 
+    /// How many they are, up to [`MAX_CALLS`].
+    pub(crate) fn count(&self) -> u64 {
+        self.0.len() as u64
+    }
+
     /// A hash of name and arguments of each.
     pub(crate) fn hashes(&self) -> Box<[u64]> {
         let of = |call: &ToolCall| {

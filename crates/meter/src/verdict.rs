@@ -14,6 +14,8 @@ const MIN_FRAMES: u64 = 4;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Facts {
     pub(crate) dialect: Dialect,
+    /// The dialect of the path, also if a stream had nothing of it.
+    pub(crate) expected: Dialect,
     /// The upstream's status, where it answered.
     pub(crate) status: Option<u16>,
     /// Whether the answer came as a stream, where one came.
@@ -105,11 +107,12 @@ fn unterminated(facts: &Facts, generation: &Generation) -> bool {
 }
 
 /// The `error_type` of a 200 to a request for text that has no answer, if it is one: nothing at
-/// all, or nothing but what is no JSON, such as a page of HTML or a part of an answer.
+/// all, nothing but events that are not of the dialect, such as pings, or nothing but what is no
+/// JSON, such as a page of HTML or a part of an answer.
 pub(crate) fn no_answer(facts: &Facts, generation: &Generation) -> Option<&'static str> {
-    let dialect = DIALECTS.registration(facts.dialect);
+    let dialect = DIALECTS.registration(facts.expected);
     // Sounds and pictures are not JSON.
-    let of_json = dialect.generates && facts.dialect != Dialect::OpenaiMedia;
+    let of_json = dialect.generates && facts.expected != Dialect::OpenaiMedia;
     let should = facts.asks_for_text && of_json && matches!(facts.status, Some(200 | 201));
     let [unread, damaged, skipped] = generation.lost();
     // A body that could not be decoded, or had no memory left, may be an answer.
@@ -121,7 +124,7 @@ pub(crate) fn no_answer(facts: &Facts, generation: &Generation) -> Option<&'stat
     let has_ids = dialect.beyond_text != BeyondText::Never && (damaged, skipped) == (0, 0);
     if unread > 0 || is_stream && damaged > 0 {
         Some(NOT_JSON)
-    } else if has_ids || is_stream && generation.is_foreign() {
+    } else if has_ids {
         None
     } else {
         Some(EMPTY_RESPONSE)

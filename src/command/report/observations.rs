@@ -166,10 +166,10 @@ fn without_ttft(call: &CallRecord, timed: bool) -> &'static str {
 
 /// Why a call has no cost.
 fn without_cost(call: &CallRecord) -> &'static str {
-    let tokens = tokens(call);
-    match (call.operation_class, tokens.input.or(tokens.output)) {
-        (class, _) if class != OperationClass::Generation => "no_generation",
-        (_, None) => "no_tokens",
-        (_, Some(_)) => "no_price",
+    match (call.operation_class, call.cost_unavailable) {
+        (OperationClass::Generation, Some(reason)) => reason.as_str(),
+        // Records of older versions have no reason.
+        (OperationClass::Generation, None) => "unknown",
+        _ => "no_generation",
     }
 }

@@ -3,8 +3,9 @@
 use super::figures::Report;
 use super::{document::document, html, text};
 use serde_json::json;
+use std::collections::BTreeMap;
 use std::time::{Duration, UNIX_EPOCH};
-use tokengauge_core::call::CallRecord;
+use tokengauge_core::call::{CallRecord, CostUnavailable};
 use tokengauge_core::time::rfc3339_nanos;
 use tokengauge_store::query::Dimension;
 
@@ -95,9 +96,24 @@ fn a_report_says_how_many_calls_have_a_cost_and_a_speed_and_why_the_others_have_
     let says = "5 of 7 calls have a cost; the others: 1 no price, 1 unknown. \
                 5 of 7 calls have a speed; the others: 1 buffered, 1 unknown. \
                 3 events of streams could not be read and were skipped.";
+    let judged = "Cost per million output tokens is of 5 of 8 calls; the others: \
+                  1 no generation, 1 no price, 1 unknown.";
     for text in [text::table(&report, None), text::markdown(&report)] {
-        assert!(text.contains(says), "{text}");
+        assert!(text.contains(says) && text.contains(judged), "{text}");
     }
+}
+
+#[test]
+fn every_reason_without_a_cost_is_that_of_the_record() {
+    let mut report = Report::new(&[Dimension::Model], false, UNIX_EPOCH);
+    for (second, reason) in (0..).zip(CostUnavailable::ALL) {
+        let mut unpriced = call(second, "m", 10.0, false);
+        (unpriced.cost_usd, unpriced.cost_unavailable) = (None, Some(reason));
+        report.add(&unpriced);
+    }
+    let without = CostUnavailable::ALL.map(|reason| (reason.as_str(), 1));
+    let [_, _, cost] = report.judged();
+    assert_eq!((cost.of, cost.without), (7, BTreeMap::from(without)));
 }
 
 #[test]
