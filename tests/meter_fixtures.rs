@@ -118,6 +118,7 @@ fn usage(counts: &str) -> Usage {
             "searches" => usage.details.searches = number,
             "other_tools" => usage.details.other_tools = number,
             "regional" => usage.details.regional = number.map(|flag| flag == 1),
+            "searched" => usage.details.searched = number.map(|flag| flag == 1),
             name => panic!("{name}"),
         }
     }

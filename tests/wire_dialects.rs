@@ -285,6 +285,7 @@ fn counts(usage: &Usage) -> String {
         ("image_output", usage.details.image_output),
         ("searches", usage.details.searches),
         ("other_tools", usage.details.other_tools),
+        ("searched", usage.details.searched.map(u64::from)),
         ("regional", usage.details.regional.map(u64::from)),
     ];
     let known = known

@@ -478,8 +478,12 @@ impl Played {
     }
 
     /// Calls, failures, output tokens and dollars of each model.
+    /// A call without a model is under the empty name.
     pub(super) fn by_model(&self) -> BTreeMap<String, [f64; 4]> {
-        self.by(model_of)
+        self.by(|record| match model_of(record) {
+            unknown if unknown == UNKNOWN => String::new(),
+            model => model,
+        })
     }
 
     /// The same by any name.
@@ -628,10 +632,13 @@ pub(super) fn compare_groups(
     }
 }
 
+/// What metrics call the model of a call without one.
+const UNKNOWN: &str = "unknown";
+
 fn model_of(record: &Value) -> String {
     let model = record["model"].as_str();
     let model = model.or(record["model_requested"].as_str());
-    model.unwrap_or("unknown").to_owned()
+    model.unwrap_or(UNKNOWN).to_owned()
 }
 
 /// What the records of a model add up to.

@@ -176,7 +176,10 @@ impl Played {
         let expected: BTreeMap<String, [f64; 3]> = self
             .by_model()
             .into_iter()
-            .map(|(model, [calls, errors, output, _])| (model, [calls, errors, output]))
+            .map(|(model, [calls, errors, output, _])| match &*model {
+                "" => ("–".to_owned(), [calls, errors, output]),
+                _ => (model, [calls, errors, output]),
+            })
             .collect();
         let (shows, gets) = terminal(Some(SIZE));
         let mut command = Command::new(env!("CARGO_BIN_EXE_tokengauge"));
