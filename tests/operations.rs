@@ -5,7 +5,9 @@ use http::{Method, StatusCode};
 use std::sync::Arc;
 use std::time::Instant;
 use tokengauge_config::Measure;
-use tokengauge_core::call::{CallRecord, Operation, OperationClass};
+use tokengauge_core::call::{
+    CallRecord, Dialect, Operation, OperationClass, Outcome, Tokens, TpsUnavailable,
+};
 use tokengauge_core::observer::{CallStart, End, ObservedCall, Observer};
 use tokengauge_telemetry::export::prometheus::Prometheus;
 use tokengauge_telemetry::export::text::Format;
@@ -97,6 +99,95 @@ fn an_unknown_path_that_generates_is_a_generation() {
     assert_eq!(record.tokens.normalised.output, Some(50));
 }
 
+/// The answer to a request that names the model `asked`.
+fn asked(bench: &Bench, path: &str, body: &[u8]) -> CallRecord {
+    let call = bench.begin(path, &[]);
+    let request = br#"{"model":"asked","messages":[{"role":"user","content":"Hello"}]}"#;
+    bench.send(&*call, request);
+    head(bench, &*call, 200, "application/json; charset=utf-8");
+    for (piece, millis) in body.chunks(1000).zip(60..) {
+        bench.frame(&*call, millis, piece);
+    }
+    bench.end(&*call, 1000, End::Complete)
+}
+
+const CHAT: &str = r#"{"model":"m","choices":[{"index":0,"message":{"content":" word word"},"finish_reason":"stop"}]}"#;
+
+#[test]
+fn an_unknown_path_whose_body_is_an_answer_is_a_generation() {
+    let bench = Bench::default();
+    let long = CHAT.replace(" word", &" word".repeat(10_000));
+    for (body, output) in [(CHAT, 2), (&*long, 20_000)] {
+        let record = asked(&bench, "/own/gateway/ask", body.as_bytes());
+        assert_eq!(record.operation_class, OperationClass::Generation);
+        assert_eq!(record.dialect, Dialect::OpenaiChat);
+        assert_eq!(record.tokens.normalised.output, Some(output));
+        assert_eq!(record.tokens.normalised.input, Some(1));
+        let models = (record.model.as_deref(), record.model_requested.as_deref());
+        assert_eq!(models, (Some("m"), Some("asked")));
+        let reason = record.tps.unavailable;
+        assert_eq!(reason, Some(TpsUnavailable::NotStreamed));
+    }
+    let stats = bench.meter.stats(Instant::now());
+    assert_eq!((stats.held_bytes, stats.skipped_bodies), (0, 0));
+}
+
+#[test]
+fn what_is_no_answer_of_a_known_dialect_is_none_on_an_unknown_path() {
+    let bench = Bench::default();
+    let huge = CHAT.replace(" word", &" word".repeat(60_000));
+    let cached = r#"{"name":"cachedContents/1","usageMetadata":{"totalTokenCount":1000}}"#;
+    for (path, body) in [
+        ("/own/gateway/ask", r#"{"answer":" word"}"#),
+        ("/own/gateway/ask", r#"{"error":{"message":"busy"}}"#),
+        ("/own/gateway/ask", r#"{"token":"secret"}"#),
+        ("/own/gateway/ask", "<html>"),
+        ("/own/gateway/ask", ""),
+        ("/own/gateway/ask", &huge),
+        ("/v1beta/cachedContents", cached),
+        // These were generated before.
+        ("/v1/chat/completions/c_1", CHAT),
+        (
+            "/v1/responses/resp_1/cancel",
+            r#"{"object":"response","status":"cancelled","output":[],"usage":{"input_tokens":1,"output_tokens":2}}"#,
+        ),
+    ] {
+        let record = asked(&bench, path, body.as_bytes());
+        let place = &body[..body.len().min(40)];
+        assert_eq!(record.operation_class, OperationClass::Other, "{place}");
+        assert_eq!(record.dialect, Dialect::Unknown, "{place}");
+        assert_eq!(record.outcome, Outcome::Complete, "{place}");
+        assert_eq!(record.tokens, Tokens::default(), "{place}");
+        assert_eq!(record.model_requested, None, "{place}");
+        let events = (record.skipped_events, record.tps.unavailable);
+        assert_eq!(events, (0, Some(TpsUnavailable::Unparsed)), "{place}");
+    }
+    let stats = bench.meter.stats(Instant::now());
+    assert_eq!((stats.held_bytes, stats.skipped_bodies), (0, 0));
+    assert_eq!(stats.lagged_frames, 0);
+}
+
+#[test]
+fn the_request_of_a_stream_on_an_unknown_path_is_read() {
+    let bench = Bench::default();
+    let request = br#"{"model":"asked","messages":[{"role":"user","content":"Hello"}]}"#;
+    for (frame, model) in [
+        (words(10) + &finish(None) + DONE, Some("asked")),
+        ("data: {\"odd\":1}\n\n".to_owned(), None),
+    ] {
+        let call = bench.begin("/own/gateway/ask", &[("content-type", "application/json")]);
+        bench.send(&*call, request);
+        head(&bench, &*call, 200, "text/event-stream");
+        bench.frame(&*call, 60, frame);
+        let record = bench.end(&*call, 70, End::Complete);
+        assert_eq!(record.model_requested.as_deref(), model);
+        assert_eq!(record.tokens.normalised.input, model.map(|_| 1));
+    }
+    let upload = bench.begin("/own/upload", &[("content-type", "multipart/form-data")]);
+    bench.send(&*upload, &[0; 100_000]);
+    assert_eq!(bench.meter.stats(Instant::now()).held_bytes, 0);
+}
+
 #[test]
 fn a_stored_answer_that_is_streamed_again_was_counted_before() {
     let measure = Measure::default();
@@ -112,7 +203,7 @@ fn a_stored_answer_that_is_streamed_again_was_counted_before() {
     let record = bench.end(&*again, 130, End::Complete);
     assert_eq!(record.operation, Operation::Retrieve);
     assert_eq!(record.operation_class, OperationClass::Retrieve);
-    assert_eq!(record.tokens, tokengauge_core::call::Tokens::default());
+    assert_eq!(record.tokens, Tokens::default());
     assert_eq!(
         (record.tps.output, record.tps.total, record.seconds.ttft),
         (None, None, None)

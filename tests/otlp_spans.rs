@@ -326,21 +326,41 @@ async fn a_generation_on_an_unknown_path_is_one_by_what_is_on_the_wire() {
         "usageMetadata":{"promptTokenCount":5,"candidatesTokenCount":3},"modelVersion":"m-1"}"#;
     let gemini = gemini.replace('\n', "") + "\n\n";
     let nobodys = "data: {\"odd\":\"one two three\"}\n\n".to_owned();
-    for (name, answer, operation, provider, tokens) in [
-        ("chat", chat, Some("chat"), Some("openai"), Some("33")),
+    let whole = r#"{"model":"m-1","choices":[{"index":0,"message":{"content":" word"},"finish_reason":"stop"}],
+        "usage":{"prompt_tokens":7,"completion_tokens":33}}"#;
+    const JSON: &str = "application/json";
+    for (name, kind, answer, operation, provider, tokens) in [
+        (
+            "chat",
+            STREAM,
+            chat,
+            Some("chat"),
+            Some("openai"),
+            Some("33"),
+        ),
         (
             "gemini",
+            STREAM,
             gemini,
             Some("generate_content"),
             Some("gcp.gemini"),
             Some("3"),
         ),
-        ("nobody's", nobodys, None, None, None),
+        (
+            "whole",
+            JSON,
+            whole.to_owned(),
+            Some("chat"),
+            Some("openai"),
+            Some("33"),
+        ),
+        ("nobody's", STREAM, nobodys, None, None, None),
+        ("odd", JSON, "{\"odd\":1}".to_owned(), None, None, None),
     ] {
         let fixture = TracingFixture::new(false).await;
         let body = r#"{"model":"asked","stream":true,"messages":[]}"#;
         let call = fixture.call("/ml/v1/text/chat_stream", &[], body);
-        fixture.bench.answer(&*call, 200, STREAM);
+        fixture.bench.answer(&*call, 200, kind);
         fixture.bench.frame(&*call, 100, answer);
         let record = fixture.bench.end(&*call, 310, End::Complete);
         assert_eq!(record.operation, Operation::Unknown, "{name}");
@@ -357,7 +377,9 @@ async fn a_generation_on_an_unknown_path_is_one_by_what_is_on_the_wire() {
         assert_eq!(has("gen_ai.usage.output_tokens"), tokens, "{name}");
         let model = operation.and(Some("m-1"));
         assert_eq!(has("gen_ai.response.model"), model, "{name}");
-        let expected = operation.map_or("call route".to_owned(), |word| format!("{word} m-1"));
+        let model = operation.and(Some("asked"));
+        assert_eq!(has("gen_ai.request.model"), model, "{name}");
+        let expected = operation.map_or("call route".to_owned(), |word| format!("{word} asked"));
         for kind in [SpanKind::Server, SpanKind::Client] {
             assert_eq!(only(&spans, kind).name, expected);
         }

@@ -11,6 +11,7 @@ mod names;
 mod play;
 mod sockets;
 mod surfaces;
+mod unknown_paths;
 mod usage;
 
 use play::{AWS, NDJSON, SSE, aws, aws_chunk, line, named, sse};

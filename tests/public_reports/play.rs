@@ -453,6 +453,8 @@ impl Played {
                     compare("gen_ai.usage.output_tokens", tokens("output"));
                     compare("gen_ai.usage.input_tokens", tokens("input"));
                     compare("gen_ai.response.model", text("/model").map(str::to_owned));
+                    let asked = text("/model_requested");
+                    compare("gen_ai.request.model", asked.map(str::to_owned));
                 }
             }
         }

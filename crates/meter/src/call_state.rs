@@ -1,8 +1,9 @@
 //! The state of a running call, and how it handles what arrives.
 
-use super::context::CallContext;
+use super::context::{CallContext, copied};
 use super::live::LiveCall;
 use super::live_generation::LiveGeneration;
+use super::operation;
 use super::reading::Reading;
 use super::shared::limits;
 use http::{HeaderMap, HeaderName, StatusCode, header};
@@ -94,6 +95,12 @@ impl CallState {
         decoder.map_or(context.dialect, |decoder| decoder.dialect())
     }
 
+    /// Whether a body is read only to see if it is a generation.
+    pub(crate) fn sniffs(&self, context: &CallContext) -> bool {
+        let decoder = self.reading.decoder();
+        context.sniffs && decoder.is_some_and(|decoder| !decoder.is_stream())
+    }
+
     pub(crate) fn saw(&mut self, at: Instant) {
         self.latest = self.latest.max(Some(at));
     }
@@ -104,12 +111,19 @@ impl CallState {
         self.bytes.response += frame.bytes.len() as u64;
         let shared = &context.shared;
         let length = frame.bytes.len();
-        self.reading
-            .prepare(length, &shared.memory, context.measure.body_bytes);
+        let sniffs = self.sniffs(context);
+        let limit = match sniffs {
+            true => context.measure.sniffed_bytes(),
+            false => context.measure.body_bytes,
+        };
+        self.reading.prepare(length, &shared.memory, limit);
         if matches!(self.reading, Reading::Deferred { .. }) {
             self.unseen();
         }
         if !self.reading.buffer(frame.at, &frame.bytes) {
+            if sniffs {
+                return self.stop_reading();
+            }
             shared.counters.body_skipped();
             self.lag(context, 1);
         }
@@ -121,7 +135,9 @@ impl CallState {
         let read = decoder.push(&frame.bytes, &mut |event| generation.event(event));
         self.run.frame(context, frame.at, accepted);
         if let Err(error) = read {
-            self.unreadable(context, error);
+            if !sniffs {
+                self.unreadable(context, error);
+            }
             self.stop_reading();
         }
         self.release_request(context);
@@ -211,7 +227,7 @@ impl CallState {
     /// Reads the response head, which decides how the body is read.
     pub(crate) fn read_head(
         &mut self,
-        context: &CallContext,
+        context: &Arc<CallContext>,
         status: StatusCode,
         headers: &HeaderMap,
     ) {
@@ -246,12 +262,21 @@ impl CallState {
         };
         let limits = limits(&context.measure);
         let decoder = Decoder::within(&context.shared.memory, context.dialect, &response, limits);
-        if context.dialect != Dialect::Unknown || decoder.is_stream() {
-            if let Some(live) = &self.run.live {
-                live.streamed(decoder.is_stream());
-            }
+        let is_stream = decoder.is_stream();
+        let is_measured = context.dialect != Dialect::Unknown || is_stream;
+        let may_be_answer = context.sniffs
+            && self.accepted()
+            && operation::is_json(headers) == Some(true)
+            && copied(headers, context.measure.sniffed_bytes()) > 0;
+        if is_measured && let Some(live) = &self.run.live {
+            live.streamed(is_stream);
+        }
+        if is_measured || may_be_answer {
             let compressed = encoding.is_some_and(|encoding| encoding != "identity");
             self.reading = Reading::new(decoder, compressed);
+        }
+        if context.sniffs && (is_stream || !may_be_answer) {
+            context.answered(is_stream);
         }
     }
 }

@@ -44,6 +44,8 @@ pub(crate) struct CallContext {
     pub(crate) path: Box<str>,
     /// Whether anything is generated for it.
     pub(crate) generates: bool,
+    /// Whether only the response shows if it is a generation, since the path is unknown.
+    pub(crate) sniffs: bool,
     /// The model that the path names.
     pub(super) path_model: Option<Box<str>>,
     /// Whether a stream is asked for, if the path says so.
@@ -91,9 +93,17 @@ impl CallContext {
         let key_hash = rules.payers.key_hash(start);
         let assignment = WorkloadAssignment::new(&measure.workloads, start, attribution.as_deref());
         let limited = LimitedCall::new(&accounting, start);
-        let limit = copied(start.headers, measure.body_bytes);
+        let generates = operation::generates(start.method, detected.operation, is_socket);
+        let is_unknown = dialect == Dialect::Unknown && !is_socket;
+        let sniffs = generates && is_unknown && !operation::is_of_stored(start.uri);
         let encoding = wire::content_encoding(start.headers);
-        let request = Request::new(dialect, &shared.memory, limit);
+        let request = if sniffs && operation::is_json(start.headers) != Some(false) {
+            let limit = copied(start.headers, measure.sniffed_bytes());
+            Request::waiting(&shared.memory, limit)
+        } else {
+            let limit = copied(start.headers, measure.body_bytes);
+            Request::new(dialect, &shared.memory, limit)
+        };
         let request = request.encoded(encoding, &shared.memory, measure.body_bytes);
         let tracer = shared.tracer.as_ref();
         let propagated = tracer.and_then(|_| PropagatedTrace::of_headers(start.headers));
@@ -103,7 +113,6 @@ impl CallContext {
         let sampled = trace.as_ref().filter(|trace| trace.server.sampled());
         let request = request.traced(sampled.is_some());
         let propagating = trace.as_ref().filter(|trace| trace.propagates);
-        let generates = operation::generates(start.method, detected.operation, is_socket);
         let class = detected.operation.class();
         let answers = generates && (class == OperationClass::Generation || start.dialect.is_some());
         let hop = propagating.map(|trace| shared.spans.enter(trace, propagated, answers));
@@ -131,6 +140,7 @@ impl CallContext {
             method: start.method.clone(),
             path: operation::template(start.uri),
             generates,
+            sniffs,
             path_model: detected.model.map(String::into_boxed_str),
             path_stream: detected.stream,
             limited,
@@ -239,7 +249,7 @@ impl CallContext {
     }
 
     /// Reads the facts of the body. Returns `false` if it cannot be decoded.
-    fn read_facts(&self, request: &mut Request) -> bool {
+    pub(super) fn read_facts(&self, request: &mut Request) -> bool {
         let decodes = request.read(&self.measure.attribution);
         if let Some(seed) = self.conversation {
             let facts = request.facts.as_deref();
@@ -251,12 +261,32 @@ impl CallContext {
         decodes
     }
 
+    /// The response to an unknown path has begun: only the request of a stream may be needed.
+    pub(super) fn answered(self: &Arc<Self>, is_stream: bool) {
+        let Some(mut request) = self.request.try_lock() else {
+            return;
+        };
+        if !is_stream {
+            return request.forget();
+        }
+        // Its events show the dialect later, and its tokens are counted by the model until then.
+        request.is_of(Dialect::Unknown);
+        let is_whole = request.is_unread();
+        drop(request);
+        if is_whole {
+            self.request_complete();
+        }
+    }
+
     /// The request body is whole: reads its facts, in the background if it is long.
     pub(super) fn request_complete(self: &Arc<Self>) {
         let Some(mut request) = self.request.try_lock() else {
             return;
         };
         request.complete();
+        if !request.is_unread() {
+            return;
+        }
         if !request.is_long() {
             self.read_facts(&mut request);
             return;
@@ -288,8 +318,8 @@ fn agent_hash(start: &CallStart<'_>, from_headers: Option<&HeaderAttribution>) -
     hasher.finish()
 }
 
-/// The most bytes of a body that are copied: none if its `content-length` exceeds `limit`.
-fn copied(headers: &HeaderMap, limit: usize) -> usize {
+/// The most bytes of a body that are kept: none if its `content-length` exceeds `limit`.
+pub(super) fn copied(headers: &HeaderMap, limit: usize) -> usize {
     let length = headers.get(header::CONTENT_LENGTH);
     let length: Option<u64> = length.and_then(|length| length.to_str().ok()?.parse().ok());
     if length.is_some_and(|length| length > limit as u64) {

@@ -12,7 +12,7 @@ use super::worker::Executor;
 use std::sync::Arc;
 use std::time::Instant;
 use tokengauge_core::background::yield_now;
-use tokengauge_core::call::Outcome;
+use tokengauge_core::call::{Dialect, Outcome};
 use tokengauge_core::observer::{End, FailureKind};
 
 /// What changes while a call runs.
@@ -39,6 +39,9 @@ pub(crate) fn end(context: &Arc<CallContext>, ended: RunningCall, at: Instant, e
     guarded(context, &mut state, |state| {
         finish_stream(context, state, at)
     });
+    if !state.sniffs(context) {
+        settle_request(context, &state);
+    }
     if !needs_background(context, &state, &end) {
         conclude(context, state, at, &end, None);
         return;
@@ -61,6 +64,20 @@ pub(crate) fn end(context: &Arc<CallContext>, ended: RunningCall, at: Instant, e
 fn is_out_of_reach(end: &End) -> bool {
     let End::Failed(kind) = end else { return false };
     *kind == FailureKind::ConnectTimeout || verdict::failed(*kind) == Outcome::Unreachable
+}
+
+/// What the request of a call on an unknown path said counts if the response is of a dialect.
+fn settle_request(context: &CallContext, state: &CallState) {
+    if !context.sniffs {
+        return;
+    }
+    let Some(mut request) = context.request.try_lock() else {
+        return;
+    };
+    match state.dialect(context) {
+        Dialect::Unknown => request.forget(),
+        dialect => request.is_of(dialect),
+    }
 }
 
 /// Finishes a body that was read inline.
@@ -128,7 +145,7 @@ fn finish_deferred(
                 .reading
                 .decoder()
                 .is_some_and(|decoder| !decoder.is_stream());
-        if unread {
+        if unread && !state.sniffs(context) {
             context.shared.counters.lagged(1);
             state.lagged = true;
         }
@@ -136,6 +153,7 @@ fn finish_deferred(
         return;
     }
     guarded(context, &mut state, |state| read_rest(context, state));
+    settle_request(context, &state);
     let mut input = None;
     guarded(context, &mut state, |state| {
         input = count_input(context, state, end)
@@ -147,6 +165,8 @@ fn finish_deferred(
 fn read_rest(context: &CallContext, state: &mut CallState) {
     let accepted = state.accepted();
     let latest = state.latest.unwrap_or(context.received);
+    let sniffs = state.sniffs(context);
+    let cost_of_head = state.run.generation.cost_usd;
     let (mut decoder, backlog) = match std::mem::take(&mut state.reading) {
         Reading::Nothing => return,
         Reading::Inline { decoder, .. } => (decoder, None),
@@ -168,7 +188,14 @@ fn read_rest(context: &CallContext, state: &mut CallState) {
         if !run.generation.concluded() {
             run.generation.forget_lost(lost);
         }
+    } else if sniffs && !run.generation.is_answer() {
+        return run.generation.forget_body(cost_of_head);
     } else {
+        if sniffs {
+            let mut request = context.request();
+            request.is_of(decoder.dialect());
+            context.read_facts(&mut request);
+        }
         run.whole(context, latest, accepted);
     }
     state.reading = Reading::new(*decoder, false);

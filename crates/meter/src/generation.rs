@@ -251,6 +251,26 @@ impl Generation {
             && self.usage().output.unwrap_or(0) == 0
     }
 
+    /// Whether it has text or output tokens.
+    pub(crate) fn is_answer(&self) -> bool {
+        self.first_token_event.is_some() || self.usage().output.is_some()
+    }
+
+    /// Forgets the body, which is not an answer. The head reported this cost.
+    pub(crate) fn forget_body(&mut self, cost_of_head: Option<f64>) {
+        let served_by = self.rare.take().and_then(|rare| rare.served_by);
+        let rare = served_by.map(|provider| Rare {
+            served_by: Some(provider),
+            ..Rare::default()
+        });
+        *self = Generation {
+            timeline: std::mem::take(&mut self.timeline),
+            cost_usd: cost_of_head,
+            rare: rare.map(Box::new),
+            ..Generation::default()
+        };
+    }
+
     /// Whether events arrived, but none could be read.
     pub(crate) fn is_unread(&self) -> bool {
         self.messages > 0 && !self.spoke
@@ -266,6 +286,12 @@ impl Generation {
     /// The names of the tools that are called, as records have them.
     pub(crate) fn tools(&self) -> Option<String> {
         self.tool_calls.as_deref()?.names()
+    }
+
+    /// Tool calls, with arguments or without.
+    pub(crate) fn calls(&self) -> u64 {
+        let named = self.tool_calls.as_deref().map_or(0, ToolCalls::count);
+        named.max(self.counts.tool_calls().into())
     }
 
     /// A hash of each tool call.
@@ -288,12 +314,6 @@ impl Generation {
     }
 
     /// The reported usage.
-    /// Tool calls, with arguments or without.
-    pub(crate) fn calls(&self) -> u64 {
-        let named = self.tool_calls.as_deref().map_or(0, ToolCalls::count);
-        named.max(self.counts.tool_calls().into())
-    }
-
     pub(crate) fn usage(&self) -> Usage {
         self.usage.as_deref().copied().unwrap_or_default()
     }

@@ -22,8 +22,8 @@ const MARGIN: f64 = 1.2;
 const WITHIN_ANSWER: f64 = 0.7;
 
 /// Whether more was generated than streamed. If the provider reports reasoning tokens, they are
-/// compared with the reasoning that was streamed, and the others with the rest of the text; else
-/// all reported tokens with all that were streamed. How many tokens the provider's tokenizer makes
+/// compared with the reasoning that was streamed, and the others with the rest of the text. If it
+/// does not, all reported tokens are compared with all that were streamed. How many tokens the provider's tokenizer makes
 /// of one of ours is bounded by what tokenizers make of that kind of text; for reasoning, it is
 /// taken from the answer of the same call if that tells.
 pub(crate) fn hidden(dialect: Dialect, generation: &Generation) -> bool {
@@ -66,7 +66,7 @@ fn is_textless(dialect: &Registration, generation: &Generation) -> bool {
     let usage = generation.usage();
     let details = usage.details;
     match dialect.beyond_text {
-        // Who reports reasoning tokens reports those of speech, too.
+        // A provider that reports reasoning tokens also reports tokens of speech.
         BeyondText::Mixed => {
             let spoken = details.audio_output.or(details.image_output);
             usage.reasoning.is_none() || spoken.is_some()

@@ -103,7 +103,7 @@ pub(crate) fn finished_call(
             && context.operation.class() == OperationClass::Generation
             // Any server may answer there.
             && &*context.path != "/"
-            // Other servers have some of the paths, and streams of their own.
+            // Other servers also have some of the paths, and stream other events.
             && (!is_foreign || names_model || closing.input.is_some()),
         lagged: state.lagged,
         choices: asked.and_then(|asked| asked.choices),

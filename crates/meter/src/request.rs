@@ -28,6 +28,8 @@ pub(crate) struct Request {
     /// The generation parameters; read only if a span is recorded.
     pub(crate) settings: Option<Box<GenerationSettings>>,
     traced: bool,
+    /// Whether it is not read before the response shows a dialect.
+    waits: bool,
 }
 
 impl Request {
@@ -44,7 +46,30 @@ impl Request {
             facts: None,
             settings: None,
             traced: false,
+            waits: false,
         }
+    }
+
+    /// A request to an unknown path: its body is copied up to `limit`, and read only once
+    /// [`Request::is_of`] says its dialect.
+    pub(crate) fn waiting(memory: &Arc<Memory>, limit: usize) -> Request {
+        Request {
+            copy: Some(Buffer::new(memory, limit)),
+            waits: true,
+            ..Request::new(Dialect::Unknown, memory, limit)
+        }
+    }
+
+    /// The response shows that it is of this dialect.
+    pub(crate) fn is_of(&mut self, dialect: Dialect) {
+        self.dialect = dialect;
+        self.waits = false;
+    }
+
+    /// The response is of no dialect: nothing of the body counts.
+    pub(crate) fn forget(&mut self) {
+        self.release();
+        (self.facts, self.settings) = (None, None);
     }
 
     /// The same request, whose body has these content encodings, if any, and without them at
@@ -83,10 +108,12 @@ impl Request {
             facts: Some(Box::new(facts)),
             settings: settings.and_then(wire::generation_settings).map(Box::new),
             traced: self.traced,
+            waits: false,
         }
     }
 
-    /// Adds a piece of the body. Returns `false` once, when it does not fit any more.
+    /// Adds a piece of the body. Returns `false` once, when it does not fit any more, unless the path
+    /// is unknown.
     pub(crate) fn push(&mut self, bytes: &[u8]) -> bool {
         let Some(copy) = &mut self.copy else {
             return true;
@@ -95,7 +122,7 @@ impl Request {
         if !fits {
             self.copy = None;
         }
-        fits
+        fits || self.waits
     }
 
     /// The body is whole.
@@ -178,7 +205,7 @@ impl Request {
 
     /// Whether there is a whole body whose tokens can be counted.
     pub(crate) fn countable(&self) -> bool {
-        self.complete && self.copy.is_some()
+        self.complete && !self.waits && self.copy.is_some()
     }
 
     /// Counts the tokens of the prompt's texts, each as one string; `None` for a body without
@@ -292,6 +319,26 @@ mod tests {
             }
         }
         assert_eq!(count_yielding(""), 0);
+    }
+
+    #[test]
+    fn a_request_to_an_unknown_path_is_read_once_its_dialect_is_known() {
+        let memory = Memory::new(1 << 20);
+        let mut request = Request::waiting(&memory, 1 << 20);
+        assert!(request.push(BODY));
+        request.complete();
+        request.read(&Rules::default());
+        assert!(request.facts.is_none() && !request.is_unread());
+        request.is_of(Dialect::OpenaiChat);
+        request.read(&Rules::default());
+        let facts = request.facts.as_deref().expect("facts");
+        assert_eq!(facts.model.as_deref(), Some("m-1"));
+        assert_eq!(request.count(), Some(tokens::count("Why is the sky blue?")));
+        request.forget();
+        assert_eq!((request.facts.is_none(), memory.used()), (true, 0));
+        let mut long = Request::waiting(&memory, 10);
+        assert!(long.push(BODY), "nobody misses it");
+        assert_eq!((long.length(), memory.used()), (0, 0));
     }
 
     #[test]

@@ -38,6 +38,13 @@ pub struct Measure {
     pub upstream_facts: Arc<HashMap<Arc<str>, Arc<UpstreamFacts>>>,
 }
 
+impl Measure {
+    /// The longest body of a request or a response that is read on an unknown path.
+    pub(crate) fn sniffed_bytes(&self) -> usize {
+        self.body_bytes.min(256 * 1024)
+    }
+}
+
 /// What `<think>` in the text of an answer means.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -7,16 +7,16 @@ use tokengauge_core::call::{Channel, Segment};
 const OPEN: &str = "<think>";
 const CLOSE: &str = "</think>";
 
-/// The most choices whose answer is split, besides the first.
+/// The most choices after the first whose answers are split.
 const MAX_OTHERS: usize = 255;
 
 /// Splits the answers of a generation.
 #[derive(Debug, Default)]
 pub(crate) struct ThinkSplit {
     pub(crate) tags: ThinkTags,
-    /// Of the choice 0.
+    /// The place in choice 0.
     first: Place,
-    /// Of other choices, by their numbers.
+    /// The places in other choices, by their numbers.
     others: Vec<(u32, Place)>,
 }
 
