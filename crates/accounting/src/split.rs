@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use tokengauge_core::experiment::{RequestHead, SplitBy};
 use tokengauge_core::time::duration_since_1970;
 
-/// Where a request falls, from 0 to 1; `None` where its head names no unit.
+/// The position of a request, from 0 to 1; `None` if its head names no unit.
 pub fn split_position(
     by: SplitBy,
     salt: &str,

@@ -48,7 +48,7 @@ impl FinishClass {
         let of = |reasons: &&FinishReasons| reasons.words.contains(&reason);
         match FINISH_REASONS.iter().find(of) {
             Some(reasons) => reasons.class,
-            // `server_error`, `internal_error`: whoever says so, it failed.
+            // `server_error`, `internal_error`: the generation failed, whichever server says so.
             None if reason.ends_with("error") => FinishClass::Failed,
             None => FinishClass::Other,
         }

@@ -18,7 +18,7 @@ use tokengauge_telemetry::export::prometheus::Prometheus;
 use tokengauge_telemetry::export::slo;
 
 pub(crate) struct FinishedCalls {
-    /// Whoever gets each of them, in this order.
+    /// The subscribers, in the order in which they get each finished call.
     pub(crate) subscribers: Vec<Arc<dyn Subscriber>>,
     pub(crate) prometheus: Arc<Prometheus>,
     pub(crate) recent: Arc<RecentCalls>,

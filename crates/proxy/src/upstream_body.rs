@@ -100,7 +100,7 @@ fn poll_http1(body: &mut BodyReader<Io>, cx: &mut Context<'_>) -> PolledFrame {
     let piece = with_buffer(|buffer| {
         loop {
             match ready!(body.poll_piece(cx, buffer))? {
-                // A piece of framing alone.
+                // This piece has only framing.
                 Some(piece) if piece.payload.is_empty() => {}
                 piece => return Poll::Ready(Ok::<_, BodyError>(piece)),
             }

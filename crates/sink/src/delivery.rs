@@ -470,7 +470,7 @@ mod tests {
         }
     }
 
-    /// One call, until it is noted as delivered; the first so many notes fail.
+    /// Calls that wait until they are noted as delivered. The first `fails` notes fail.
     struct Busy {
         rows: usize,
         fails: usize,

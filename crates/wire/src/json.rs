@@ -25,7 +25,7 @@ pub fn parse_text<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, Malformed>
     Ok(serde_json::from_str(text)?)
 }
 
-/// Reads a JSON list of objects, and leaves out what is no object.
+/// Reads a JSON list and keeps its objects.
 pub fn parse_list<'a, T: Deserialize<'a>>(
     payload: &'a [u8],
 ) -> Result<impl Iterator<Item = T> + use<'a, T>, Malformed> {
@@ -399,9 +399,9 @@ pub fn error<'de: 'a, 'a, D: Deserializer<'de>>(
 
 /// What the members of an object for an error say.
 struct ErrorMembers {
-    /// A code is that of a failure.
+    /// The code means a failure.
     failed: bool,
-    /// A code is that of a success.
+    /// The code means success.
     succeeded: bool,
     /// Anything else is not empty.
     more: bool,

@@ -120,10 +120,10 @@ pub(super) async fn own_use(
         .get(Dimension::KeyHash)
         .unwrap_or_default()
         .to_owned();
-    // Operators share the ledger's connections, and are not to wait for whoever has a key.
+    // Operators share the ledger's connections, and must not wait for clients that ask with a key.
     let _one = ONE_AT_A_TIME.acquire().await;
     let mut answer = ask(&services, move |store| of_store(store, &filter)).await?;
-    // Whoever has made no call is told of no quota either.
+    // A client that has made no call is not told about quotas either.
     if answer.all.calls > 0 {
         let limits = services.live.left_to_key(&key);
         answer.limits = limits.into_iter().map(LimitsOfQuota::from).collect();
