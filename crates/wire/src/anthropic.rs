@@ -10,6 +10,7 @@ use super::emit::{self, RepeatedName};
 use super::event_template::Template;
 use super::json::{Count, List, Object, Text, compact, error_kind, parse};
 use super::own_error::OwnError;
+use super::usage_names;
 use super::{Malformed, Reader, Registration, Sink};
 use serde::de::value::StrDeserializer;
 use serde::{Deserialize, Deserializer};
@@ -33,6 +34,7 @@ pub(super) static MESSAGES: Registration = Registration {
     default_stream: Some(false),
     error_body,
     summarises_reasoning: true,
+    usage: &[&usage_names::ANTHROPIC],
     ..Registration::new::<Messages>(Dialect::Anthropic)
 };
 

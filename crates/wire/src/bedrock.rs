@@ -11,6 +11,7 @@ use super::event_template::Template;
 use super::json::{Count, List, Object, Text, compact, is_word, parse};
 use super::own_error::OwnError;
 use super::registration::OverruledBy;
+use super::usage_names::{self, USAGE_NAMES};
 use super::{Malformed, Reader, Registration, Sink};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -33,6 +34,7 @@ pub(super) static CONVERSE: Registration = Registration {
         unread: &["\"p\":"],
         ..Template::PLAIN
     }),
+    usage: &[&usage_names::BEDROCK],
     ..registration::<Converse>(Dialect::BedrockConverse)
 };
 
@@ -43,6 +45,7 @@ pub(super) static INVOKE: Registration = Registration {
         detect(target, Dialect::BedrockInvoke, verbs)
     },
     event_names: &["chunk"],
+    usage: USAGE_NAMES,
     ..registration::<Invoke>(Dialect::BedrockInvoke)
 };
 

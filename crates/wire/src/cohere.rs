@@ -4,6 +4,7 @@ use super::detect::Detected;
 use super::emit::{self, RepeatedName};
 use super::event_template::Template;
 use super::json::{Count, List, Object, Text, arguments, error_kind, parse};
+use super::usage_names;
 use super::{Malformed, Reader, Registration, Sink};
 use serde::Deserialize;
 use serde_json::json;
@@ -32,6 +33,7 @@ pub(super) static COHERE_V2: Registration = Registration {
     template: Some(&Template::PLAIN),
     default_stream: Some(false),
     error_body: |error| json!({"message": error.message}),
+    usage: &[&usage_names::COHERE],
     ..Registration::new::<V2>(Dialect::CohereV2)
 };
 
@@ -53,6 +55,7 @@ pub(super) static COHERE_V1: Registration = Registration {
     }),
     default_stream: Some(false),
     error_body: |error| json!({"message": error.message}),
+    usage: &[&usage_names::COHERE],
     ..Registration::new::<V1>(Dialect::CohereV1)
 };
 

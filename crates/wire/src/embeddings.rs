@@ -6,6 +6,7 @@ use super::emit::{self, RepeatedName};
 use super::json::{Count, Text, error_kind, parse};
 use super::registration::OverruledBy;
 use super::strict::ModellessMember;
+use super::usage_names::USAGE_NAMES;
 use super::{Malformed, Reader, Registration, Sink};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -35,6 +36,7 @@ const fn registration<R: Reader + Default + 'static>(dialect: Dialect) -> Regist
         overruled_by: OverruledBy::None,
         generates: false,
         ends_streams: false,
+        usage: USAGE_NAMES,
         ..Registration::new::<R>(dialect)
     }
 }

@@ -9,6 +9,7 @@ use super::emit::{self, RepeatedName};
 use super::event_template::{CountFields, CountLiterals, Counts, Template};
 use super::json::{Count, List, Object, Text, compact, error_kind, parse, parse_list};
 use super::own_error::OwnError;
+use super::usage_names;
 use super::{Malformed, Reader, Registration, Sink};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -37,6 +38,7 @@ pub(super) static REGISTRATION: Registration = Registration {
     model_in_path: true,
     error_body,
     summarises_reasoning: true,
+    usage: &[&usage_names::GEMINI],
     ..Registration::new::<Gemini>(Dialect::Gemini)
 };
 

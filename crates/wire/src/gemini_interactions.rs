@@ -5,6 +5,7 @@ use super::emit::{self, RepeatedName};
 use super::gemini::{self, ModalityTokens, modalities};
 use super::json::{Count, List, Object, Text, arguments, error_kind, parse, parse_text};
 use super::openai_json::TextOrList;
+use super::usage_names;
 use super::{Malformed, Reader, Registration, Sink};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -101,6 +102,7 @@ pub(super) static REGISTRATION: Registration = Registration {
     default_stream: Some(false),
     needs_model: false,
     error_body: gemini::error_body,
+    usage: &[&usage_names::INTERACTIONS],
     ..Registration::new::<Interactions>(Dialect::GeminiInteractions)
 };
 

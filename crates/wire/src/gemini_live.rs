@@ -6,6 +6,7 @@ use super::gemini::{Content, FunctionCall, Grounding, PartState, UsageMetadata, 
 use super::json::{List, Object, Text, error_kind, parse};
 use super::registration::{BeyondText, OverruledBy};
 use super::socket_protocol::{SocketProtocol, SocketRequest};
+use super::usage_names;
 use super::{Malformed, Reader, Registration, Sink, emit};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -30,6 +31,7 @@ pub(super) static REGISTRATION: Registration = Registration {
         read_request,
         long_requests: &[b"turnComplete\":true", b"turn_complete\":true"],
     }),
+    usage: &[&usage_names::GEMINI],
     ..Registration::new::<GeminiLive>(Dialect::GeminiLive)
 };
 

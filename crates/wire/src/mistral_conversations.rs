@@ -5,6 +5,7 @@ use super::emit::{self, RepeatedName};
 use super::json::{Count, List, Object, Text, arguments, is_word, parse};
 use super::openai_json::TextOrList;
 use super::openai_usage::ChatUsage;
+use super::usage_names;
 use super::{Malformed, Reader, Registration, Sink};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -87,6 +88,7 @@ pub(super) static REGISTRATION: Registration = Registration {
     types: &["conversation.response.started", "message.output.delta"],
     default_stream: Some(false),
     needs_model: false,
+    usage: &[&usage_names::CHAT, &usage_names::MISTRAL],
     ..Registration::new::<Conversations>(Dialect::MistralConversations)
 };
 

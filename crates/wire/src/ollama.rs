@@ -4,6 +4,7 @@ use super::detect::{Detected, Target, percent_decoded, segments};
 use super::emit::{self, RepeatedName};
 use super::event_template::Template;
 use super::json::{Count, List, Text, arguments, error_kind, parse};
+use super::usage_names;
 use super::{Malformed, Reader, Registration, Sink};
 use http::Uri;
 use serde::Deserialize;
@@ -25,6 +26,7 @@ pub(super) static REGISTRATION: Registration = Registration {
     }),
     default_stream: Some(true),
     error_body: |error| json!({"error": error.message}),
+    usage: &[&usage_names::OLLAMA],
     ..Registration::new::<Ollama>(Dialect::Ollama)
 };
 

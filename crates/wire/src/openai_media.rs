@@ -6,6 +6,7 @@ use super::emit;
 use super::json::{Object, Text, error_kind, parse};
 use super::openai_usage::{ChatUsage, ResponsesUsage};
 use super::registration::BeyondText;
+use super::usage_names;
 use super::{Malformed, Reader, Registration, Sink};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -43,6 +44,7 @@ pub(super) static REGISTRATION: Registration = Registration {
     default_stream: Some(false),
     needs_model: false,
     beyond_text: BeyondText::WholeAnswers,
+    usage: &[&usage_names::RESPONSES, &usage_names::CHAT],
     ..Registration::new::<OpenaiMedia>(Dialect::OpenaiMedia)
 };
 

@@ -8,6 +8,7 @@ use super::openai_responses::{EmittedTexts, Response, StreamEvent};
 use super::openai_usage::ResponseIdentity;
 use super::registration::{BeyondText, OverruledBy};
 use super::socket_protocol::SocketProtocol;
+use super::usage_names;
 use super::{Malformed, Reader, Registration, Sink};
 use serde::Deserialize;
 use tokengauge_core::call::{Dialect, Event, Operation};
@@ -25,6 +26,7 @@ pub(super) static REGISTRATION: Registration = Registration {
     request_in_body: false,
     beyond_text: BeyondText::Mixed,
     socket: Some(&SocketProtocol::RESPONSE_CREATE),
+    usage: &[&usage_names::RESPONSES],
     ..Registration::new::<Realtime>(Dialect::OpenaiRealtime)
 };
 

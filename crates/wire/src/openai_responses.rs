@@ -11,6 +11,7 @@ use super::openai_chat::Timings;
 use super::openai_json::{Annotation, TextOrList, is_of_web};
 use super::openai_usage::{ResponseIdentity, ResponsesUsage};
 use super::socket_protocol::SocketProtocol;
+use super::usage_names;
 use super::{Malformed, Reader, Registration, Sink};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -160,6 +161,7 @@ pub(super) static REGISTRATION: Registration = Registration {
         reader: Some(|| Box::<ResponsesSocket>::default()),
         ..SocketProtocol::RESPONSE_CREATE
     }),
+    usage: &[&usage_names::RESPONSES],
     ..Registration::new::<Responses>(Dialect::OpenaiResponses)
 };
 

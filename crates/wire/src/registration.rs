@@ -7,6 +7,7 @@ use super::members::Members;
 use super::own_error::{OwnError, openai_error};
 use super::socket_protocol::SocketProtocol;
 use super::strict::ModellessMember;
+use super::usage_names::{self, UsageNames};
 use super::{DIALECTS, NullReader, Reader};
 use http::{Method, Uri};
 use serde_json::Value;
@@ -52,6 +53,8 @@ pub struct Registration {
     /// The body of the proxy's own errors, in the vendor's format.
     pub error_body: fn(&OwnError<'_>) -> Value,
 
+    /// The names under which it reports usage.
+    pub usage: &'static [&'static UsageNames],
     /// Whether it generates anything: embeddings and rankings do not count as generated.
     pub generates: bool,
     /// Whether a complete stream ends with a terminator or a finish reason.
@@ -108,6 +111,7 @@ impl Registration {
             modelless: None,
             takes_usage_option: false,
             error_body: openai_error,
+            usage: &[&usage_names::CHAT],
             generates: true,
             ends_streams: true,
             beyond_text: BeyondText::Never,

@@ -1,12 +1,14 @@
 //! The names under which usage is reported, by who reports it. A number under a name that is in
-//! none of these tables is noticed, so that the next name is seen in production.
+//! none of a dialect's tables is noticed, so that the next name is seen in production.
 
 use super::find::USAGE_BEGIN;
 use super::json::Count;
+use super::registration::Registration;
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use std::cell::RefCell;
+use tokengauge_core::call::Dialect;
 
 /// What a count means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,273 +79,291 @@ pub struct UsageNames {
     pub source: &'static str,
 }
 
-/// Every name that is understood.
-pub const USAGE_NAMES: &[UsageNames] = &[
-    UsageNames {
-        dialects: "OpenAI chat and text completions, and everything that imitates them",
-        place: "`usage`, `choices[].usage` (Moonshot), `x_groq.usage` (Groq)",
-        names: &[
-            ("prompt_tokens", Input),
-            ("completion_tokens", Output),
-            ("total_tokens", Total),
-            ("prompt_tokens_details.cached_tokens", CachedInput),
-            ("prompt_tokens_details.cache_read_tokens", CachedInput),
-            ("prompt_cache_hit_tokens", CachedInput),
-            ("cached_tokens", CachedInput),
-            ("num_cached_tokens", CachedInput),
-            ("cache_read_input_tokens", CachedInput),
-            ("prompt_tokens_details.cache_write_tokens", CacheWrite),
-            (
-                "prompt_tokens_details.cache_creation_input_tokens",
-                CacheWrite,
-            ),
-            ("prompt_tokens_details.cache_creation_tokens", CacheWrite),
-            ("cache_creation_input_tokens", CacheWrite),
-            (
-                "prompt_tokens_details.cache_creation_token_details.ephemeral_1h_input_tokens",
-                CacheWrite1h,
-            ),
-            (
-                "prompt_tokens_details.cache_creation.ephemeral_1h_input_tokens",
-                CacheWrite1h,
-            ),
-            ("prompt_tokens_details.audio_tokens", Audio),
-            ("completion_tokens_details.reasoning_tokens", Reasoning),
-            ("reasoning_tokens", Reasoning),
-            (
-                "completion_tokens_details.rejected_prediction_tokens",
-                UnsentOutput,
-            ),
-            ("completion_tokens_details.audio_tokens", Audio),
-            ("completion_tokens_details.image_tokens", Images),
-            ("server_tool_use.web_search_requests", Tools),
-            ("num_sources_used", Tools),
-            ("cost", Cost),
-            ("cost.total_cost", Cost),
-            ("cost_in_usd_ticks", Cost),
-            ("cost_details.upstream_inference_cost", Cost),
-            ("prompt_cache_miss_tokens", Unused),
-            (
-                "completion_tokens_details.accepted_prediction_tokens",
-                Unused,
-            ),
-            ("completion_tokens_details.text_tokens", Unused),
-            ("prompt_tokens_details.text_tokens", Unused),
-            ("prompt_tokens_details.image_tokens", Unused),
-            ("prompt_tokens_details.video_tokens", Unused),
-            (
-                "prompt_tokens_details.cache_creation_token_details.ephemeral_5m_input_tokens",
-                Unused,
-            ),
-            (
-                "prompt_tokens_details.cache_creation.ephemeral_5m_input_tokens",
-                Unused,
-            ),
-            ("audio_prompt_tokens", Unused),
-            ("cost.input_cost", Unused),
-            ("cost.input_tokens_cost", Unused),
-            ("cost.output_tokens_cost", Unused),
-            ("cost.request_cost", Unused),
-            ("cost_details.upstream_inference_prompt_cost", Unused),
-            ("cost_details.upstream_inference_completions_cost", Unused),
-            ("market_cost", Unused),
-            ("pydantic_ai_gateway.*", Unused),
-            ("gateway.*", Unused),
-            ("num_search_queries", Unused),
-            ("citation_tokens", Unused),
-            ("search_context_size", Unused),
-            ("draft_tokens", Unused),
-            ("draft_tokens_acceptance", Unused),
-            ("queue_time", Unused),
-            ("prompt_time", Unused),
-            ("completion_time", Unused),
-            ("total_time", Unused),
-            ("prompt_tokens_per_second", Unused),
-            ("tokens_per_second", Unused),
-            ("time_per_output_token_ms", Unused),
-            ("time_to_first_token_ms", Unused),
-            ("latency_checkpoint.*", Unused),
-            ("server_tool_use_details.*", Unused),
-        ],
-        source: "https://platform.openai.com/docs/api-reference/chat/object, https://openrouter.ai/docs/use-cases/usage-accounting, \
-            https://docs.litellm.ai/docs/completion/prompt_caching, https://api-docs.deepseek.com, https://docs.x.ai, \
-            https://www.alibabacloud.com/help/en/model-studio/context-cache",
-    },
-    UsageNames {
-        dialects: "OpenAI responses, Realtime and audio",
-        place: "`usage`, `response.usage`",
-        names: &[
-            ("input_tokens", Input),
-            ("output_tokens", Output),
-            ("total_tokens", Unused),
-            ("input_tokens_details.cached_tokens", CachedInput),
-            ("input_token_details.cached_tokens", CachedInput),
-            ("input_tokens_details.cache_write_tokens", CacheWrite),
-            ("input_tokens_details.audio_tokens", Audio),
-            ("input_token_details.audio_tokens", Audio),
-            (
-                "input_token_details.cached_tokens_details.audio_tokens",
-                Audio,
-            ),
-            ("output_tokens_details.reasoning_tokens", Reasoning),
-            ("output_token_details.reasoning_tokens", Reasoning),
-            ("output_token_details.audio_tokens", Audio),
-            ("output_tokens_details.image_tokens", Images),
-            ("num_server_side_tools_used", Tools),
-            ("num_sources_used", Tools),
-            ("cost", Cost),
-            ("cost_in_usd_ticks", Cost),
-            ("input_tokens_details.text_tokens", Unused),
-            ("input_tokens_details.image_tokens", Unused),
-            ("input_token_details.text_tokens", Unused),
-            ("input_token_details.image_tokens", Unused),
-            ("input_token_details.grok_tokens", Unused),
-            (
-                "input_token_details.cached_tokens_details.text_tokens",
-                Unused,
-            ),
-            (
-                "input_token_details.cached_tokens_details.image_tokens",
-                Unused,
-            ),
-            ("output_tokens_details.text_tokens", Unused),
-            ("output_token_details.text_tokens", Unused),
-            ("output_token_details.grok_tokens", Unused),
-            ("context_details.*", Unused),
-            ("cost_details.upstream_inference_input_cost", Unused),
-            ("cost_details.upstream_inference_output_cost", Unused),
-            ("server_side_tool_usage_details.*", Unused),
-            ("seconds", Unused),
-            ("billable_audio_seconds", Unused),
-            ("output_audio_seconds", Unused),
-        ],
-        source: "https://platform.openai.com/docs/api-reference/responses/object, https://docs.x.ai",
-    },
-    UsageNames {
-        dialects: "Anthropic messages",
-        place: "`usage`, `message.usage`",
-        names: &[
-            ("input_tokens", Input),
-            ("cache_read_input_tokens", CachedInput),
-            ("cache_creation_input_tokens", CacheWrite),
-            ("cache_creation.ephemeral_1h_input_tokens", CacheWrite1h),
-            ("output_tokens", Output),
-            ("output_tokens_details.thinking_tokens", Reasoning),
-            ("iterations.input_tokens", Input),
-            ("iterations.cache_read_input_tokens", CachedInput),
-            ("iterations.cache_creation_input_tokens", CacheWrite),
-            ("iterations.output_tokens", UnsentOutput),
-            ("server_tool_use.web_search_requests", Tools),
-            ("cost", Cost),
-            ("cache_creation.ephemeral_5m_input_tokens", Unused),
-            (
-                "iterations.cache_creation.ephemeral_5m_input_tokens",
-                Unused,
-            ),
-            (
-                "iterations.cache_creation.ephemeral_1h_input_tokens",
-                Unused,
-            ),
-            ("server_tool_use.web_fetch_requests", Unused),
-        ],
-        source: "https://platform.claude.com/docs/en/api/messages",
-    },
-    UsageNames {
-        dialects: "Gemini, Gemini Live",
-        place: "`usageMetadata`, `response.usageMetadata` (Code Assist)",
-        names: &[
-            ("promptTokenCount", Input),
-            ("toolUsePromptTokenCount", Input),
-            ("cachedContentTokenCount", CachedInput),
-            ("candidatesTokenCount", Output),
-            ("responseTokenCount", Output),
-            ("thoughtsTokenCount", Reasoning),
-            ("totalTokenCount", Total),
-            ("promptTokensDetails.tokenCount", Audio),
-            ("cacheTokensDetails.tokenCount", Audio),
-            ("candidatesTokensDetails.tokenCount", Audio),
-            ("responseTokensDetails.tokenCount", Audio),
-            ("toolUsePromptTokensDetails.tokenCount", Unused),
-            ("promptTokenDetails.tokenCount", Unused),
-            ("promptTokenDetails.modality", Unused),
-            ("promptTokensDetails.modality", Unused),
-            ("candidatesTokensDetails.modality", Unused),
-            ("cacheTokensDetails.modality", Unused),
-            ("toolUsePromptTokensDetails.modality", Unused),
-            ("responseTokensDetails.modality", Unused),
-            ("trafficType", Unused),
-        ],
-        source: "https://ai.google.dev/api/generate-content#UsageMetadata",
-    },
-    UsageNames {
-        dialects: "Gemini interactions",
-        place: "`usage`, `interaction.usage`",
-        names: &[
-            ("total_input_tokens", Input),
-            ("total_tool_use_tokens", Input),
-            ("total_cached_tokens", CachedInput),
-            ("total_output_tokens", Output),
-            ("total_thought_tokens", Reasoning),
-            ("total_reasoning_tokens", Reasoning),
-            ("total_tokens", Unused),
-            ("input_tokens_by_modality.tokens", Unused),
-            ("cached_tokens_by_modality.tokens", Unused),
-            ("output_tokens_by_modality.tokens", Unused),
-            ("tool_use_tokens_by_modality.tokens", Unused),
-        ],
-        source: "https://ai.google.dev/api/interactions-api",
-    },
-    UsageNames {
-        dialects: "Bedrock Converse and InvokeModel",
-        place: "`usage`",
-        names: &[
-            ("inputTokens", Input),
-            ("outputTokens", Output),
-            ("cacheReadInputTokens", CachedInput),
-            ("cacheReadInputTokenCount", CachedInput),
-            ("cacheWriteInputTokens", CacheWrite),
-            ("cacheWriteInputTokenCount", CacheWrite),
-            ("totalTokens", Unused),
-            ("cacheDetails.inputTokens", Unused),
-        ],
-        source: "https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_TokenUsage.html",
-    },
-    UsageNames {
-        dialects: "Cohere",
-        place: "`usage`, `delta.usage`",
-        names: &[
-            ("tokens.input_tokens", Input),
-            ("tokens.output_tokens", Output),
-            ("tokens.reasoning_tokens", Reasoning),
-            ("cached_tokens", CachedInput),
-            ("billed_units.input_tokens", Cost),
-            ("billed_units.output_tokens", Cost),
-            ("billed_units.search_units", Tools),
-            ("billed_units.classifications", Unused),
-            ("billed_units.image_tokens", Unused),
-        ],
-        source: "https://docs.cohere.com/reference/chat",
-    },
-    UsageNames {
-        dialects: "Ollama",
-        place: "the last object",
-        names: &[
-            ("prompt_eval_count", Input),
-            ("prompt_eval_cached_count", CachedInput),
-            ("eval_count", Output),
-        ],
-        source: "https://docs.ollama.com/api/generate",
-    },
-    UsageNames {
-        dialects: "Mistral conversations",
-        place: "`usage`",
-        names: &[("connector_tokens", Unused), ("connectors.*", Unused)],
-        source: "https://docs.mistral.ai/agents/agents",
-    },
+pub(super) static CHAT: UsageNames = UsageNames {
+    dialects: "OpenAI chat and text completions, and everything that imitates them",
+    place: "`usage`, `choices[].usage` (Moonshot), `x_groq.usage` (Groq)",
+    names: &[
+        ("prompt_tokens", Input),
+        ("completion_tokens", Output),
+        ("total_tokens", Total),
+        ("prompt_tokens_details.cached_tokens", CachedInput),
+        ("prompt_tokens_details.cache_read_tokens", CachedInput),
+        ("prompt_cache_hit_tokens", CachedInput),
+        ("cached_tokens", CachedInput),
+        ("num_cached_tokens", CachedInput),
+        ("cache_read_input_tokens", CachedInput),
+        ("prompt_tokens_details.cache_write_tokens", CacheWrite),
+        (
+            "prompt_tokens_details.cache_creation_input_tokens",
+            CacheWrite,
+        ),
+        ("prompt_tokens_details.cache_creation_tokens", CacheWrite),
+        ("cache_creation_input_tokens", CacheWrite),
+        (
+            "prompt_tokens_details.cache_creation_token_details.ephemeral_1h_input_tokens",
+            CacheWrite1h,
+        ),
+        (
+            "prompt_tokens_details.cache_creation.ephemeral_1h_input_tokens",
+            CacheWrite1h,
+        ),
+        ("prompt_tokens_details.audio_tokens", Audio),
+        ("completion_tokens_details.reasoning_tokens", Reasoning),
+        ("reasoning_tokens", Reasoning),
+        (
+            "completion_tokens_details.rejected_prediction_tokens",
+            UnsentOutput,
+        ),
+        ("completion_tokens_details.audio_tokens", Audio),
+        ("completion_tokens_details.image_tokens", Images),
+        ("server_tool_use.web_search_requests", Tools),
+        ("num_sources_used", Tools),
+        ("cost", Cost),
+        ("cost.total_cost", Cost),
+        ("cost_in_usd_ticks", Cost),
+        ("cost_details.upstream_inference_cost", Cost),
+        ("prompt_cache_miss_tokens", Unused),
+        (
+            "completion_tokens_details.accepted_prediction_tokens",
+            Unused,
+        ),
+        ("completion_tokens_details.text_tokens", Unused),
+        ("prompt_tokens_details.text_tokens", Unused),
+        ("prompt_tokens_details.image_tokens", Unused),
+        ("prompt_tokens_details.video_tokens", Unused),
+        (
+            "prompt_tokens_details.cache_creation_token_details.ephemeral_5m_input_tokens",
+            Unused,
+        ),
+        (
+            "prompt_tokens_details.cache_creation.ephemeral_5m_input_tokens",
+            Unused,
+        ),
+        ("audio_prompt_tokens", Unused),
+        ("cost.input_cost", Unused),
+        ("cost.input_tokens_cost", Unused),
+        ("cost.output_tokens_cost", Unused),
+        ("cost.request_cost", Unused),
+        ("cost_details.upstream_inference_prompt_cost", Unused),
+        ("cost_details.upstream_inference_completions_cost", Unused),
+        ("market_cost", Unused),
+        ("pydantic_ai_gateway.*", Unused),
+        ("gateway.*", Unused),
+        ("num_search_queries", Unused),
+        ("citation_tokens", Unused),
+        ("search_context_size", Unused),
+        ("draft_tokens", Unused),
+        ("draft_tokens_acceptance", Unused),
+        ("queue_time", Unused),
+        ("prompt_time", Unused),
+        ("completion_time", Unused),
+        ("total_time", Unused),
+        ("prompt_tokens_per_second", Unused),
+        ("tokens_per_second", Unused),
+        ("time_per_output_token_ms", Unused),
+        ("time_to_first_token_ms", Unused),
+        ("latency_checkpoint.*", Unused),
+        ("server_tool_use_details.*", Unused),
+    ],
+    source: "https://platform.openai.com/docs/api-reference/chat/object, https://openrouter.ai/docs/use-cases/usage-accounting, \
+        https://docs.litellm.ai/docs/completion/prompt_caching, https://api-docs.deepseek.com, https://docs.x.ai, \
+        https://www.alibabacloud.com/help/en/model-studio/context-cache",
+};
+
+pub(super) static RESPONSES: UsageNames = UsageNames {
+    dialects: "OpenAI responses, Realtime and audio",
+    place: "`usage`, `response.usage`",
+    names: &[
+        ("input_tokens", Input),
+        ("output_tokens", Output),
+        ("total_tokens", Unused),
+        ("input_tokens_details.cached_tokens", CachedInput),
+        ("input_token_details.cached_tokens", CachedInput),
+        ("input_tokens_details.cache_write_tokens", CacheWrite),
+        ("input_tokens_details.audio_tokens", Audio),
+        ("input_token_details.audio_tokens", Audio),
+        (
+            "input_token_details.cached_tokens_details.audio_tokens",
+            Audio,
+        ),
+        ("output_tokens_details.reasoning_tokens", Reasoning),
+        ("output_token_details.reasoning_tokens", Reasoning),
+        ("output_token_details.audio_tokens", Audio),
+        ("output_tokens_details.image_tokens", Images),
+        ("num_server_side_tools_used", Tools),
+        ("num_sources_used", Tools),
+        ("cost", Cost),
+        ("cost_in_usd_ticks", Cost),
+        ("input_tokens_details.text_tokens", Unused),
+        ("input_tokens_details.image_tokens", Unused),
+        ("input_token_details.text_tokens", Unused),
+        ("input_token_details.image_tokens", Unused),
+        ("input_token_details.grok_tokens", Unused),
+        (
+            "input_token_details.cached_tokens_details.text_tokens",
+            Unused,
+        ),
+        (
+            "input_token_details.cached_tokens_details.image_tokens",
+            Unused,
+        ),
+        ("output_tokens_details.text_tokens", Unused),
+        ("output_token_details.text_tokens", Unused),
+        ("output_token_details.grok_tokens", Unused),
+        ("context_details.*", Unused),
+        ("cost_details.upstream_inference_input_cost", Unused),
+        ("cost_details.upstream_inference_output_cost", Unused),
+        ("server_side_tool_usage_details.*", Unused),
+        ("seconds", Unused),
+        ("billable_audio_seconds", Unused),
+        ("output_audio_seconds", Unused),
+    ],
+    source: "https://platform.openai.com/docs/api-reference/responses/object, https://docs.x.ai",
+};
+
+pub(super) static ANTHROPIC: UsageNames = UsageNames {
+    dialects: "Anthropic messages",
+    place: "`usage`, `message.usage`",
+    names: &[
+        ("input_tokens", Input),
+        ("cache_read_input_tokens", CachedInput),
+        ("cache_creation_input_tokens", CacheWrite),
+        ("cache_creation.ephemeral_1h_input_tokens", CacheWrite1h),
+        ("output_tokens", Output),
+        ("output_tokens_details.thinking_tokens", Reasoning),
+        ("iterations.input_tokens", Input),
+        ("iterations.cache_read_input_tokens", CachedInput),
+        ("iterations.cache_creation_input_tokens", CacheWrite),
+        ("iterations.output_tokens", UnsentOutput),
+        ("server_tool_use.web_search_requests", Tools),
+        ("cost", Cost),
+        ("cache_creation.ephemeral_5m_input_tokens", Unused),
+        (
+            "iterations.cache_creation.ephemeral_5m_input_tokens",
+            Unused,
+        ),
+        (
+            "iterations.cache_creation.ephemeral_1h_input_tokens",
+            Unused,
+        ),
+        ("server_tool_use.web_fetch_requests", Unused),
+    ],
+    source: "https://platform.claude.com/docs/en/api/messages",
+};
+
+pub(super) static GEMINI: UsageNames = UsageNames {
+    dialects: "Gemini, Gemini Live",
+    place: "`usageMetadata`, `response.usageMetadata` (Code Assist)",
+    names: &[
+        ("promptTokenCount", Input),
+        ("toolUsePromptTokenCount", Input),
+        ("cachedContentTokenCount", CachedInput),
+        ("candidatesTokenCount", Output),
+        ("responseTokenCount", Output),
+        ("thoughtsTokenCount", Reasoning),
+        ("totalTokenCount", Total),
+        ("promptTokensDetails.tokenCount", Audio),
+        ("cacheTokensDetails.tokenCount", Audio),
+        ("candidatesTokensDetails.tokenCount", Audio),
+        ("responseTokensDetails.tokenCount", Audio),
+        ("toolUsePromptTokensDetails.tokenCount", Unused),
+        ("promptTokenDetails.tokenCount", Unused),
+        ("promptTokenDetails.modality", Unused),
+        ("promptTokensDetails.modality", Unused),
+        ("candidatesTokensDetails.modality", Unused),
+        ("cacheTokensDetails.modality", Unused),
+        ("toolUsePromptTokensDetails.modality", Unused),
+        ("responseTokensDetails.modality", Unused),
+        ("trafficType", Unused),
+    ],
+    source: "https://ai.google.dev/api/generate-content#UsageMetadata",
+};
+
+pub(super) static INTERACTIONS: UsageNames = UsageNames {
+    dialects: "Gemini interactions",
+    place: "`usage`, `interaction.usage`",
+    names: &[
+        ("total_input_tokens", Input),
+        ("total_tool_use_tokens", Input),
+        ("total_cached_tokens", CachedInput),
+        ("total_output_tokens", Output),
+        ("total_thought_tokens", Reasoning),
+        ("total_reasoning_tokens", Reasoning),
+        ("total_tokens", Unused),
+        ("input_tokens_by_modality.tokens", Unused),
+        ("cached_tokens_by_modality.tokens", Unused),
+        ("output_tokens_by_modality.tokens", Unused),
+        ("tool_use_tokens_by_modality.tokens", Unused),
+    ],
+    source: "https://ai.google.dev/api/interactions-api",
+};
+
+pub(super) static BEDROCK: UsageNames = UsageNames {
+    dialects: "Bedrock Converse and InvokeModel",
+    place: "`usage`",
+    names: &[
+        ("inputTokens", Input),
+        ("outputTokens", Output),
+        ("cacheReadInputTokens", CachedInput),
+        ("cacheReadInputTokenCount", CachedInput),
+        ("cacheWriteInputTokens", CacheWrite),
+        ("cacheWriteInputTokenCount", CacheWrite),
+        ("totalTokens", Unused),
+        ("cacheDetails.inputTokens", Unused),
+    ],
+    source: "https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_TokenUsage.html",
+};
+
+pub(super) static COHERE: UsageNames = UsageNames {
+    dialects: "Cohere",
+    place: "`usage`, `delta.usage`",
+    names: &[
+        ("tokens.input_tokens", Input),
+        ("tokens.output_tokens", Output),
+        ("tokens.reasoning_tokens", Reasoning),
+        ("cached_tokens", CachedInput),
+        ("billed_units.input_tokens", Cost),
+        ("billed_units.output_tokens", Cost),
+        ("billed_units.search_units", Tools),
+        ("billed_units.classifications", Unused),
+        ("billed_units.image_tokens", Unused),
+    ],
+    source: "https://docs.cohere.com/reference/chat",
+};
+
+pub(super) static OLLAMA: UsageNames = UsageNames {
+    dialects: "Ollama",
+    place: "the last object",
+    names: &[
+        ("prompt_eval_count", Input),
+        ("prompt_eval_cached_count", CachedInput),
+        ("eval_count", Output),
+    ],
+    source: "https://docs.ollama.com/api/generate",
+};
+
+pub(super) static MISTRAL: UsageNames = UsageNames {
+    dialects: "Mistral conversations",
+    place: "`usage`",
+    names: &[("connector_tokens", Unused), ("connectors.*", Unused)],
+    source: "https://docs.mistral.ai/agents/agents",
+};
+
+/// Every shape of usage that is understood. A dialect says in its registration which of them it reads.
+pub static USAGE_NAMES: &[&UsageNames] = &[
+    &CHAT,
+    &RESPONSES,
+    &ANTHROPIC,
+    &GEMINI,
+    &INTERACTIONS,
+    &BEDROCK,
+    &COHERE,
+    &OLLAMA,
+    &MISTRAL,
 ];
 
-/// The names of numbers in a usage that are in no table, at most a few.
-pub(super) fn unknown_usage(payload: &[u8]) -> Vec<String> {
+/// The names of numbers in a usage that the dialect does not read, at most a few.
+pub(super) fn unknown_usage(dialect: &Registration, payload: &[u8]) -> Vec<String> {
     const MOST: usize = 4;
     // A longer one could become structures of many times its size.
     const MOST_BYTES: usize = 64 * 1024;
@@ -354,7 +374,7 @@ pub(super) fn unknown_usage(payload: &[u8]) -> Vec<String> {
     else {
         return unknown;
     };
-    let shape = Shape::of(&payload[begin..]);
+    let shape = Shape::of(dialect.dialect, &payload[begin..]);
     if shape.is_some_and(Shape::is_known) {
         return unknown;
     }
@@ -364,7 +384,7 @@ pub(super) fn unknown_usage(payload: &[u8]) -> Vec<String> {
     for usage in holder.usages() {
         if let Ok(usage) = serde_json::from_str::<Value>(usage.get()) {
             walk(&usage, "", &mut |name| {
-                if unknown.len() < MOST && !is_known(name) {
+                if unknown.len() < MOST && !is_known(dialect.usage, name) {
                     unknown.push(name.to_owned());
                 }
             });
@@ -376,7 +396,7 @@ pub(super) fn unknown_usage(payload: &[u8]) -> Vec<String> {
     unknown
 }
 
-/// A hash of the text from a usage to the end of its payload, without the numbers in it. To read
+/// A hash of a dialect and of the text from a usage to the end of its payload, without the numbers in it. To read
 /// a usage for its names takes longer than everything else that is done with it, and nearly all
 /// usages of an upstream have the same names.
 #[derive(Clone, Copy)]
@@ -388,12 +408,12 @@ thread_local! {
 }
 
 impl Shape {
-    fn of(text: &[u8]) -> Option<Shape> {
+    fn of(dialect: Dialect, text: &[u8]) -> Option<Shape> {
         const MOST_BYTES: usize = 1024;
         if text.len() > MOST_BYTES {
             return None;
         }
-        let (mut hash, mut before) = (0xcbf2_9ce4_8422_2325_u64, b' ');
+        let (mut hash, mut before) = (0xcbf2_9ce4_8422_2325_u64 ^ dialect as u64, b' ');
         for &byte in text {
             // Digits within a name, as in `ephemeral_1h_input_tokens`, are part of it.
             let is_number =
@@ -419,8 +439,8 @@ impl Shape {
     }
 }
 
-fn is_known(path: &str) -> bool {
-    let names = USAGE_NAMES.iter().flat_map(|shape| shape.names);
+fn is_known(shapes: &[&UsageNames], path: &str) -> bool {
+    let names = shapes.iter().flat_map(|shape| shape.names);
     names
         .into_iter()
         .any(|(known, _)| match known.strip_suffix('*') {
@@ -506,7 +526,11 @@ impl<'a> Holder<'a> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::bedrock;
+    use super::super::events::EventReader;
     use super::*;
+    use serde_json::json;
+    use tokengauge_core::call::Event;
 
     #[test]
     fn a_number_under_a_new_name_is_noticed_wherever_the_usage_is() {
@@ -559,10 +583,127 @@ mod tests {
             ),
         ] {
             assert_eq!(
-                unknown_usage(payload.as_bytes()).join(","),
+                unknown_usage(&bedrock::INVOKE, payload.as_bytes()).join(","),
                 unknown,
                 "{payload}"
             );
         }
+    }
+
+    #[test]
+    fn a_name_of_another_dialect_is_a_new_name() {
+        let unknown = |dialect: Dialect| {
+            let payload = br#"{"usage":{"prompt_tokens":1,"input_tokens":2,"inputTokens":3}}"#;
+            unknown_usage(dialect.into(), payload).join(",")
+        };
+        assert_eq!(unknown(Dialect::OpenaiChat), "inputTokens");
+        assert_eq!(unknown(Dialect::Anthropic), "inputTokens,prompt_tokens");
+        // It is not learned from one dialect for the other.
+        assert_eq!(unknown(Dialect::BedrockInvoke), "");
+        assert_eq!(unknown(Dialect::OpenaiChat), "inputTokens");
+    }
+
+    /// Everything that is read of a body with one number in its usage, beside others.
+    fn read(dialect: Dialect, body: &str, beside: &Value, path: Option<&str>) -> String {
+        let mut usage = beside.clone();
+        if let Some(path) = path {
+            let path = path.replace('*', "any");
+            let (holders, name) = path.rsplit_once('.').unwrap_or(("", &path));
+            let mut value = json!({name: 7});
+            for holder in holders.split('.').rev().filter(|holder| !holder.is_empty()) {
+                value["modality"] = "AUDIO".into();
+                value["type"] = "compaction".into();
+                let is_list = holder.ends_with("_by_modality")
+                    || ["iterations", "connectors"].contains(&holder)
+                    || (holder.ends_with("Details") && holder != "cacheDetails");
+                value = json!({holder: if is_list && holder != "connectors" { json!([value]) } else { value }});
+            }
+            for (name, value) in value.as_object().expect("an object") {
+                usage[name] = value.clone();
+            }
+        }
+        let mut events = String::new();
+        let body = body.replace("USAGE", &usage.to_string());
+        EventReader::new(dialect.into()).whole(body.as_bytes(), &mut |event| {
+            if !matches!(event, Event::UnknownUsage(_)) {
+                events += &format!("{event:?} ");
+            }
+        });
+        events
+    }
+
+    #[test]
+    fn each_dialect_reads_the_names_in_its_tables_and_no_others() {
+        let bodies = [
+            (
+                Dialect::OpenaiChat,
+                r#"{"object":"chat.completion","choices":[{"message":{"content":"a"}}],"usage":USAGE}"#,
+            ),
+            (
+                Dialect::OpenaiCompletions,
+                r#"{"object":"text_completion","choices":[{"text":"a"}],"usage":USAGE}"#,
+            ),
+            (
+                Dialect::OpenaiResponses,
+                r#"{"object":"response","status":"completed","output":[],"usage":USAGE}"#,
+            ),
+            (
+                Dialect::OpenaiRealtime,
+                r#"{"type":"response.done","response":{"status":"completed","usage":USAGE}}"#,
+            ),
+            (
+                Dialect::Anthropic,
+                r#"{"type":"message","content":[],"usage":USAGE}"#,
+            ),
+            (
+                Dialect::Gemini,
+                r#"{"candidates":[],"usageMetadata":USAGE}"#,
+            ),
+            (
+                Dialect::GeminiLive,
+                r#"{"serverContent":{"turnComplete":true},"usageMetadata":USAGE}"#,
+            ),
+            (
+                Dialect::GeminiInteractions,
+                r#"{"object":"interaction","status":"completed","outputs":[],"usage":USAGE}"#,
+            ),
+            (
+                Dialect::BedrockConverse,
+                r#"{"output":{"message":{"content":[]}},"stopReason":"end_turn","usage":USAGE}"#,
+            ),
+            (
+                Dialect::CohereV2,
+                r#"{"id":"x","message":{"content":[]},"finish_reason":"COMPLETE","usage":USAGE}"#,
+            ),
+            (
+                Dialect::MistralConversations,
+                r#"{"object":"conversation.response","outputs":[],"usage":USAGE}"#,
+            ),
+        ];
+        // A few numbers count only beside others.
+        let besides = [json!({}), json!({"is_byok": true, "cost": 0.5})];
+        let mut wrong = Vec::new();
+        for (dialect, body) in bodies {
+            let registration: &Registration = dialect.into();
+            let own = |path: &str| {
+                let mut names = registration.usage.iter().flat_map(|shape| shape.names);
+                names
+                    .find(|(name, _)| *name == path)
+                    .map(|(_, meaning)| *meaning)
+            };
+            for (path, _) in USAGE_NAMES.iter().flat_map(|shape| shape.names) {
+                let is_read = besides.iter().any(|beside| {
+                    read(dialect, body, beside, Some(path)) != read(dialect, body, beside, None)
+                });
+                let is_in_table = !matches!(own(path), None | Some(Unused));
+                if is_read != is_in_table && own(path) != Some(Total) {
+                    wrong.push(format!(
+                        "{dialect:?}: {path}: read: {is_read}, in its tables: {:?}",
+                        own(path)
+                    ));
+                }
+            }
+        }
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     }
 }
