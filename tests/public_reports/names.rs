@@ -80,6 +80,20 @@ async fn a_model_that_is_named_late_labels_all_tokens() {
                 frames,
                 late(&format!("three-{name}")),
             ));
+            // Its name is believed after two seconds, and is another at the end.
+            let mut frames = Vec::new();
+            for _ in 0..3 {
+                frames.extend(vec![word(&format!("slow-{name}-{call}"), Value::Null); 33]);
+                frames.push(Vec::new());
+            }
+            frames.extend([word(&format!("slow-real-{name}"), json!("stop")), done()]);
+            cases.push(Case::new(
+                &format!("slow {name} {call}"),
+                path,
+                SSE,
+                frames,
+                late(&format!("slow-real-{name}")),
+            ));
             let nameless = |finish: Value| {
                 let mut choice = json!({"index": 0, "finish_reason": finish});
                 choice[text] = if text == "text" {

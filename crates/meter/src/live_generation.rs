@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokengauge_core::call::Channel;
 use tokengauge_core::finished::FinishedCall;
-use tokengauge_core::throughput::GenerationThroughput;
+use tokengauge_core::throughput::{GenerationThroughput, RateSeries};
 
 /// The time from the first frame with tokens after which the name of a model counts that no
 /// answer began with before. Current rates end 3 seconds ago, so they miss nothing.
@@ -150,6 +150,11 @@ impl LiveGeneration {
         if (!is_counted || renamed) && guarded(|| self.retract(context, call, accepted)).is_none() {
             context.shared.counters.panicked();
         }
+        if !is_counted || renamed {
+            let series = is_counted.then(|| self.series(context, accepted));
+            let throughput = &context.shared.throughput;
+            self.throughput.relabel(throughput, series, call.ended);
+        }
         if ended.tokens > Some(0) {
             self.ensure_series(context, accepted);
             let upstream = &context.route_stats.upstream;
@@ -182,19 +187,25 @@ impl LiveGeneration {
         }
     }
 
-    /// Sets the throughput series in which its tokens are counted.
+    /// Sets the throughput series in which its tokens are counted, if none is set.
     fn ensure_series(&mut self, context: &CallContext, accepted: bool) {
+        if !self.throughput.has_series() {
+            let series = self.series(context, accepted);
+            self.throughput.count_in(series);
+        }
+    }
+
+    /// The throughput series of the model that it has named by now.
+    fn series(&self, context: &CallContext, accepted: bool) -> Arc<RateSeries> {
         let answered = self.generation.model.as_deref();
-        self.throughput.series(|| {
-            let requested = answered
-                .is_none()
-                .then(|| context.model_requested())
-                .flatten();
-            let model = answered.or(requested.as_deref());
-            let (route, upstream) = (&context.route_stats.route, &context.route_stats.upstream);
-            let throughput = &context.shared.throughput;
-            throughput.series(route, upstream, context.workload(), model, accepted)
-        });
+        let requested = match answered {
+            Some(_) => None,
+            None => context.model_requested(),
+        };
+        let model = answered.or(requested.as_deref());
+        let (route, upstream) = (&context.route_stats.route, &context.route_stats.upstream);
+        let throughput = &context.shared.throughput;
+        throughput.series(route, upstream, context.workload(), model, accepted)
     }
 
     fn publish(&mut self, context: &CallContext, at: Instant, accepted: bool) {

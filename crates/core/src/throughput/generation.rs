@@ -1,6 +1,8 @@
 //! The throughput of one generation, reported while it runs and at its end.
 
-use super::{RateSeries, Throughput};
+use super::ring::READ;
+use super::{MAX_PARTS, RateSeries, Throughput};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -24,6 +26,8 @@ pub struct GenerationThroughput {
     decode_millis: u32,
     /// Tokens that were reported.
     reported: u64,
+    /// The same by second, for the newest seconds.
+    by_second: VecDeque<(u32, u32)>,
 }
 
 /// Tokens that arrived in one second.
@@ -49,9 +53,14 @@ pub struct FinishedGeneration {
 }
 
 impl GenerationThroughput {
-    /// Sets the series in which its tokens are counted, the first time.
-    pub fn series(&mut self, series: impl FnOnce() -> Arc<RateSeries>) {
-        self.series.get_or_insert_with(series);
+    /// Whether the series in which its tokens are counted is set.
+    pub fn has_series(&self) -> bool {
+        self.series.is_some()
+    }
+
+    /// Sets the series in which its tokens are counted.
+    pub fn count_in(&mut self, series: Arc<RateSeries>) {
+        self.series = Some(series);
     }
 
     /// A frame with generated text arrived. `tokens` more became certain, of `running` so far.
@@ -110,6 +119,34 @@ impl GenerationThroughput {
         }
     }
 
+    /// Moves what was reported to another series, because its tokens are of another model than it
+    /// seemed, or takes it back, because how many there are is unknown after all.
+    pub fn relabel(
+        &mut self,
+        throughput: &Throughput,
+        series: Option<Arc<RateSeries>>,
+        at: Instant,
+    ) {
+        let Some(old) = self.series.take() else {
+            return;
+        };
+        let is_same = series.as_ref().is_some_and(|new| Arc::ptr_eq(new, &old));
+        let oldest = throughput.second(at).saturating_sub(READ - 10);
+        for (second, tokens) in self.by_second.iter().filter(|_| !is_same) {
+            let (second, tokens) = (u64::from(*second), i64::from(*tokens));
+            let taken = (&old, -tokens);
+            let given = series.as_ref().map(|new| (new, tokens));
+            for (series, tokens) in [Some(taken), given].into_iter().flatten() {
+                if second < oldest {
+                    throughput.late(series, second, tokens, 0);
+                } else {
+                    throughput.add_streamed(series, second, tokens);
+                }
+            }
+        }
+        self.series = series;
+    }
+
     fn keep_pending(&mut self, new: SecondTokens) {
         match self.pending.last_mut() {
             Some(last) if last.second == new.second => {
@@ -130,10 +167,20 @@ impl GenerationThroughput {
 
     fn report(&mut self, throughput: &Throughput, held: &SecondTokens) {
         let Some(series) = &self.series else { return };
-        self.reported += held.tokens;
-        throughput.add_streamed(series, held.second, held.tokens);
-        series.upstream.decoded.add(held.second, held.decoded);
-        series.upstream.decode_millis.add(held.second, held.millis);
+        let tokens = u32::try_from(held.tokens).unwrap_or(u32::MAX);
+        self.reported += u64::from(tokens);
+        throughput.add_streamed(series, held.second, tokens.into());
+        let second = held.second as u32;
+        match self.by_second.back_mut() {
+            Some(last) if last.0 == second => last.1 = last.1.saturating_add(tokens),
+            _ => self.by_second.push_back((second, tokens)),
+        }
+        if self.by_second.len() > MAX_PARTS as usize {
+            self.by_second.pop_front();
+        }
+        let upstream = &series.upstream;
+        upstream.decoded.add(held.second, held.decoded as i64);
+        (upstream.decode_millis).add(held.second, held.millis as i64);
     }
 
     /// Counts its time up to `at`, in whole milliseconds.

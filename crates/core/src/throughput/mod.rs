@@ -176,8 +176,8 @@ impl Throughput {
         series.values().cloned().collect()
     }
 
-    /// Adds tokens of a stream that arrived in a second.
-    fn add_streamed(&self, series: &RateSeries, second: u64, tokens: u64) {
+    /// Adds tokens of a stream that arrived in a second, or takes them back.
+    fn add_streamed(&self, series: &RateSeries, second: u64, tokens: i64) {
         if !series.streamed.add(second, tokens) {
             self.late(series, second, tokens, 0);
         }
@@ -196,8 +196,8 @@ impl Throughput {
             let left = self.until(second + step, ended);
             let share = if whole > 0.0 { 1.0 - left / whole } else { 1.0 };
             let until_here = (tokens as f64 * share.clamp(0.0, 1.0)).round() as u64;
-            let part = until_here.saturating_sub(assigned);
-            assigned += part;
+            let part = until_here.saturating_sub(assigned) as i64;
+            assigned = assigned.max(until_here);
             if second < oldest || !ring.add(second, part) {
                 self.late(series, second, 0, part);
             }
@@ -211,7 +211,7 @@ impl Throughput {
         self.since_1970(at).saturating_sub(begin).as_secs_f64()
     }
 
-    fn late(&self, series: &RateSeries, second: u64, streamed: u64, spread: u64) {
+    fn late(&self, series: &RateSeries, second: u64, streamed: i64, spread: i64) {
         let mut late = self.late.lock();
         if late.len() < 4 * MAX_PARTS as usize {
             late.push(ThroughputDelta {
@@ -231,7 +231,7 @@ impl Throughput {
             let now = self.since_1970(from);
             let rest = Duration::from_secs(1) - Duration::from_nanos(now.subsec_nanos().into());
             let to = (from + rest).min(until);
-            let micros = to.saturating_duration_since(from).as_micros() as u64;
+            let micros = to.saturating_duration_since(from).as_micros() as i64;
             upstream
                 .busy_millis
                 .add(now.as_secs(), (micros + 500) / 1000);

@@ -24,16 +24,16 @@ impl Default for Ring {
 }
 
 impl Ring {
-    /// Adds to a second; `false` if its slot has been reused for a later one.
-    pub(super) fn add(&self, second: u64, amount: u64) -> bool {
-        let amount = amount.min(HALF);
+    /// Adds to a second, or takes from it what was added before; `false` if its slot has been
+    /// reused for a later one.
+    pub(super) fn add(&self, second: u64, amount: i64) -> bool {
         let add = |held: u64| {
             let before = match (held >> 32).cmp(&second) {
                 std::cmp::Ordering::Greater => return None,
                 std::cmp::Ordering::Equal => held & HALF,
                 std::cmp::Ordering::Less => 0,
             };
-            Some((second << 32) | (before + amount).min(HALF))
+            Some((second << 32) | before.saturating_add_signed(amount).min(HALF))
         };
         let slot = &self.slots[slot_of(second)];
         let (done, wrong) = (Ordering::Relaxed, Ordering::Relaxed);
@@ -63,6 +63,8 @@ mod tests {
         let ring = Ring::default();
         assert!(ring.add(5, 1000) && ring.add(5, 1));
         assert_eq!(ring.of(5), 1001);
+        assert!(ring.add(5, -1));
+        assert_eq!(ring.of(5), 1000);
         assert!(ring.add(5 + SECONDS, 10));
         assert_eq!((ring.of(5), ring.of(5 + SECONDS)), (0, 10));
     }

@@ -14,7 +14,8 @@ use std::time::{Duration, Instant, SystemTime};
 /// so long does not count as in flight for the capacity curve.
 const SETTLES_AFTER: Duration = Duration::from_secs(5).saturating_add(MAX_MEASURE_DELAY);
 
-/// Tokens of a second in addition to those collected before.
+/// Tokens of a second in addition to those collected before. Negative where tokens turned out to
+/// be of another model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ThroughputDelta {
     /// The labels under which they count.
@@ -22,9 +23,9 @@ pub struct ThroughputDelta {
     /// Seconds since 1970, by the wall clock when it was that second.
     pub second: u64,
     /// Tokens of streams that arrived in it.
-    pub streamed: u64,
+    pub streamed: i64,
     /// Tokens of whole answers that were generated in it.
-    pub spread: u64,
+    pub spread: i64,
 }
 
 /// A second in which an upstream had generations in flight, about as many as in the seconds
@@ -117,8 +118,8 @@ impl RateSeries {
             }
             let (streamed, spread) = (self.streamed(second), self.spread(second));
             let new = (
-                streamed.saturating_sub(slot.1),
-                spread.saturating_sub(slot.2),
+                streamed as i64 - slot.1 as i64,
+                spread as i64 - slot.2 as i64,
             );
             if new != (0, 0) {
                 *slot = (second, streamed, spread);

@@ -30,7 +30,7 @@ struct Seen {
     buckets: BTreeMap<Arc<str>, VecDeque<CapacityBucket>>,
     places: HashMap<RateKey, u32>,
     /// By second: a place's number, its streamed and its spread tokens.
-    seconds: BTreeMap<u64, Vec<(u32, u64, u64)>>,
+    seconds: BTreeMap<u64, Vec<(u32, i64, i64)>>,
     cells: usize,
 }
 

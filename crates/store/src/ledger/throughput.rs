@@ -28,7 +28,7 @@ pub(super) fn save(
         let second = whole(delta.second);
         for (level, _) in LEVELS {
             let start = second - second.rem_euclid(level);
-            let (streamed, spread) = (whole(delta.streamed), whole(delta.spread));
+            let (streamed, spread) = (delta.streamed, delta.spread);
             add.execute(params![
                 level, start, route, upstream, model, workload, streamed, spread
             ])?;
