@@ -1,6 +1,9 @@
 //! The series of every metric of the table, and what they hold. Handles are cheap to
 //! keep and to clone; recording takes no lock, but for an exemplar.
 
+#[cfg(test)]
+mod exporter_oracle;
+
 use super::cell::{Cells, NewCells};
 use super::labels::LabelSet;
 use super::names::{self, Family, Kind, Metric};
