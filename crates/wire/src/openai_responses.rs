@@ -27,7 +27,6 @@ const PARTS: u32 = 1024;
 /// Where the summaries' places begin.
 const SUMMARIES: u32 = 512;
 
-/// An event of a stream.
 #[derive(Deserialize)]
 pub(super) struct StreamEvent<'a> {
     #[serde(borrow, default)]
@@ -111,7 +110,6 @@ struct Reason<'a> {
     error: Option<&'a RawValue>,
 }
 
-/// An output item.
 #[derive(Deserialize)]
 struct Item<'a> {
     #[serde(borrow, default)]
@@ -145,7 +143,6 @@ struct Part<'a> {
     annotations: List<Annotation<'a>>,
 }
 
-/// The registration of the dialect.
 pub(super) static REGISTRATION: Registration = Registration {
     detect,
     objects: &["response", "response.compaction"],
@@ -316,7 +313,6 @@ impl Response<'_> {
     }
 }
 
-/// The position of a text in a response.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct TextKey {
     choice: u32,
@@ -346,7 +342,6 @@ impl TextKey {
 /// emitted at its position, and if more texts are complete than had deltas.
 #[derive(Default)]
 pub(super) struct EmittedTexts {
-    /// Texts that were emitted.
     seen: Vec<TextKey>,
     /// The bytes of each of them.
     lengths: Vec<usize>,
@@ -597,7 +592,6 @@ struct BilledTools {
 }
 
 impl BilledTools {
-    /// Adds an item of this type.
     fn add(&mut self, kind: &str) {
         match kind {
             "web_search_call" => self.searches += 1,
@@ -620,7 +614,6 @@ impl BilledTools {
 /// Stands for the item of the provider's shell: its call and its output are two items.
 const SHELL: u32 = u32::MAX;
 
-/// The type of an item.
 fn item_type(item: &RawValue) -> Text<'_> {
     #[derive(Default, Deserialize)]
     struct Typed<'a> {

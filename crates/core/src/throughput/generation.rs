@@ -26,7 +26,6 @@ pub struct GenerationThroughput {
     reported: u64,
 }
 
-/// Tokens that arrived in one second.
 struct SecondTokens {
     second: u64,
     tokens: u64,

@@ -176,7 +176,6 @@ impl Throughput {
         series.values().cloned().collect()
     }
 
-    /// Adds tokens of a stream that arrived in a second.
     fn add_streamed(&self, series: &RateSeries, second: u64, tokens: u64) {
         if !series.streamed.add(second, tokens) {
             self.late(series, second, tokens, 0);
