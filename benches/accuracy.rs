@@ -87,7 +87,6 @@ fn main() {
     println!("\ngoals: TTFT ≤ 1 ms at p99, output_tps ≤ 0.5 %, longest gap ≤ 1 ms, no wrong count");
 }
 
-/// A call as its agent measured it.
 struct AgentCall {
     id: String,
     ttft: f64,

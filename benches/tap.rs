@@ -28,7 +28,6 @@ const WORDS: [&str; 12] = [
     " gauge",
 ];
 
-/// One stream.
 struct Case {
     name: &'static str,
     path: &'static str,

@@ -23,7 +23,6 @@ const WORDS: [&str; 12] = [
 /// Makes the payload of an event from its place and its word.
 type Payload = Box<dyn Fn(usize, &str) -> String>;
 
-/// One stream to be read.
 struct Case {
     name: &'static str,
     dialect: Dialect,

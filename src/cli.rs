@@ -40,7 +40,6 @@ pub use session::*;
 pub use sink::*;
 pub use slo::*;
 
-/// The commit that the program is built from.
 pub const COMMIT: &str = env!("TOKENGAUGE_COMMIT");
 
 /// A transparent streaming reverse proxy that measures tokens per second on live LLM

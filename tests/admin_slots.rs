@@ -162,7 +162,6 @@ impl Webhook {
         self.connect_from([127, 0, 0, 1]).await
     }
 
-    /// From another address of this machine.
     async fn connect_from(&self, address: [u8; 4]) -> TlsStream<TcpStream> {
         let socket = TcpSocket::new_v4().expect("a socket");
         socket.bind((address, 0).into()).expect("an address");

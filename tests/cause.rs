@@ -66,7 +66,6 @@ struct Setup<'a> {
     upstreams: String,
     /// The key of the objective.
     promise: &'a str,
-    /// Events that an alert needs.
     min_events: usize,
     /// Calls of an upstream that has just come up, and are cold.
     warm_up_calls: usize,

@@ -268,7 +268,6 @@ fn what_run_refuses_at_its_start_is_refused_here_with_the_same_words() {
     }
 }
 
-/// The paths in a folder.
 fn listed(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
     let mut all = Vec::new();
     for entry in std::fs::read_dir(folder).expect("a folder") {

@@ -57,7 +57,6 @@ const COUNTS: [(&str, &str, u64); 11] = [
     ),
 ];
 
-/// One recording.
 struct Recording {
     name: String,
     dialect: Dialect,

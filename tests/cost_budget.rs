@@ -80,7 +80,6 @@ async fn fixture_with(profile: &str, tables: &str) -> BudgetFixture {
     }
 }
 
-/// The response that an agent received.
 struct HttpResponse {
     head: String,
     body: String,

@@ -32,7 +32,6 @@ impl Folder {
         self.0.path().join("ledger.sqlite")
     }
 
-    /// A configuration with these `[[drift]]`.
     fn config(&self, drift: &str) -> PathBuf {
         let path = self.0.path().join("proxy.toml");
         let text = format!(

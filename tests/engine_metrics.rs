@@ -63,7 +63,6 @@ impl ScrapedEngine {
         }
     }
 
-    /// Answers the next scrape.
     async fn answer(&self, head: &str, body: &str) -> RawConnection {
         let mut scrape = self.engine.accept().await;
         let request = scrape.read_head().await;

@@ -46,7 +46,6 @@ impl Fixture {
         path
     }
 
-    /// A proxy in the pod of this name.
     async fn pod(&self, name: &str, namespace: &str, admin: &str) -> Process {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tokengauge"));
         let attributes =
@@ -103,7 +102,6 @@ async fn post(
     (status.parse().expect("a number"), answer)
 }
 
-/// A chat of a session through a proxy.
 async fn chat(proxy: &Process, session: &str, behave: &str) {
     let body =
         json!({"model": "m-1", "stream": true, "messages": [{"role": "user", "content": "hello"}]});
@@ -679,7 +677,6 @@ async fn a_store_with_many_calls_is_read_page_by_page() {
 /// Pods of the simulation, and seconds that it is watched for.
 const MANY: usize = 1_000;
 const WATCHED: Duration = Duration::from_secs(8);
-/// Streams of each.
 const STREAMS_OF_EACH: usize = 5;
 
 /// A thousand pods that say every second what five streams do, and every five seconds that a call has ended. What it
@@ -736,7 +733,6 @@ fn allow_files() {
     setrlimit(Resource::Nofile, limit).expect("raised");
 }
 
-/// The CPU time of a process.
 fn cpu(id: u32) -> Duration {
     let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).expect("it runs");
     let fields: Vec<_> = stat

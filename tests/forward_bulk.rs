@@ -131,7 +131,6 @@ async fn pour(from: &mut RawConnection, to: &mut RawConnection, length: usize) {
     tokio::join!(sending, receiving);
 }
 
-/// Keeps nothing.
 struct NoopObserver;
 
 impl Observer for NoopObserver {

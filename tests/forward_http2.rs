@@ -178,7 +178,6 @@ async fn proxy(backend: &Backend) -> Proxy {
     Setup::to(backend.address).http2().start().await
 }
 
-/// A body that ends with a trailer.
 struct WithTrailer(Vec<Frame<Bytes>>);
 
 impl Body for WithTrailer {

@@ -267,7 +267,6 @@ async fn requests_of_two_readings_are_refused_or_get_one() {
     }
 }
 
-/// The status of every response in `text`.
 fn statuses(text: &str) -> Vec<&str> {
     let heads = text.split("HTTP/1.").skip(1);
     let statuses = heads.filter_map(|head| head.split(' ').nth(1));

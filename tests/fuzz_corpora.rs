@@ -12,7 +12,6 @@ pub mod targets;
 /// Files and bytes of one corpus: what is kept is small.
 const MAX_FILES: usize = 200;
 const MAX_BYTES: usize = 300 << 10;
-/// Bytes of an input.
 const MAX_INPUT: usize = 4096;
 const INPUTS: u64 = 300;
 

@@ -262,7 +262,6 @@ async fn call(address: SocketAddr, upstream: &str, session: &str) {
     assert_eq!(answer.contains(end), upstream != "lost", "{answer}");
 }
 
-/// The names of the checks of a report that have this verdict.
 fn checks<'a>(report: &'a Value, verdict: &str) -> Vec<&'a str> {
     let checks = report["checks"].as_array().expect("checks").iter();
     let checks = checks.filter(|check| check["verdict"] == verdict);

@@ -50,7 +50,6 @@ impl LedgerFixture {
         path
     }
 
-    /// The sessions that have calls.
     fn sessions(&self) -> BTreeSet<String> {
         let connection = Connection::open(self.ledger()).expect("opens");
         let sql = "SELECT DISTINCT session FROM calls_readable WHERE session IS NOT NULL";
@@ -253,7 +252,6 @@ async fn what_a_month_cost_by_user_is_answered_by_day_though_its_calls_are_gone(
     assert_eq!(hours["series"], serde_json::json!([]), "no call is left");
 }
 
-/// The exports of those calls.
 fn exported(fixture: &LedgerFixture, config: &Path) {
     let export = |arguments: &[&str]| {
         let output = Command::new(env!("CARGO_BIN_EXE_tokengauge"))

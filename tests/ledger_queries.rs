@@ -236,7 +236,6 @@ const SPENT_BY: [Dimension; 6] = [
 /// What becomes of calls before they are asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
-    /// They are there.
     Stay,
     /// The older ones are too old.
     Age,

@@ -21,7 +21,6 @@ fn json(path: PathBuf) -> Value {
     serde_json::from_slice(&text).unwrap_or_else(|error| panic!("{path:?}: {error}"))
 }
 
-/// The dialect of a folder's recordings.
 fn dialect_of(folder: &str) -> Option<Dialect> {
     Some(match folder {
         "openai-chat" | "azure-openai-chat" => Dialect::OpenaiChat,

@@ -81,7 +81,6 @@ impl Said {
         said
     }
 
-    /// From a record.
     fn by_record(record: &CallRecord) -> Said {
         let counted = record.tokens.normalised;
         let count = |tokens: Option<u64>| tokens.unwrap_or(0);

@@ -16,7 +16,6 @@ use tokengauge_test_support::meter::{Bench, DONE, event, finish, words};
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Streams that are open at once.
 const STREAMS: u64 = 5_000;
 /// What each may cost, allocator included. The goal is 4 KB.
 const BYTES: u64 = 4 * 1024;

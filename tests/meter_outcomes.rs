@@ -44,7 +44,6 @@ fn streamed(path: &str, payloads: &[&str], end: End) -> CallRecord {
     asked(r#"{"stream":true}"#, path, payloads, end)
 }
 
-/// The record of a stream of these payloads.
 fn asked(request: &str, path: &str, payloads: &[&str], end: End) -> CallRecord {
     let bench = Bench::default();
     let call = bench.begin(path, &[]);

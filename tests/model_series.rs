@@ -134,7 +134,6 @@ async fn call(proxy: SocketAddr, asked: TestCall<'_>) {
     let _ = tokio::time::timeout(TIMEOUT, tcp.read_to_end(&mut answer)).await;
 }
 
-/// So many of these calls at a time.
 async fn together(proxy: SocketAddr, asked: TestCall<'_>, number: usize) -> usize {
     futures_util::future::join_all((0..number).map(|_| call(proxy, asked))).await;
     number
@@ -227,7 +226,6 @@ impl SeriesFixture {
         SeriesFixture::within(folder, more, "").await
     }
 
-    /// The same with a ledger.
     async fn with_ledger(more: &str) -> SeriesFixture {
         let folder = TempDir::new().expect("a folder");
         let path = folder.path().join("ledger.sqlite");

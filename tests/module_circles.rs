@@ -9,7 +9,6 @@ use std::path::Path;
 /// A module or an item: the parts of its path after `crate`.
 type Parts = Vec<String>;
 
-/// The code of a crate.
 #[derive(Default)]
 struct Code {
     /// By module, the paths that its file uses.

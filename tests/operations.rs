@@ -13,7 +13,6 @@ use tokengauge_telemetry::export::prometheus::Prometheus;
 use tokengauge_telemetry::export::text::Format;
 use tokengauge_test_support::meter::{Bench, DONE, finish, header_map, started_at, words};
 
-/// A call with another method.
 fn call(bench: &Bench, method: &Method, path: &str) -> Arc<dyn ObservedCall> {
     let begun = bench.meter.begin(CallStart {
         received: bench.start,

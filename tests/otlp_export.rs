@@ -21,7 +21,6 @@ fn endpoint(receiver: &Receiver) -> (&'static str, String) {
     ("OTEL_EXPORTER_OTLP_ENDPOINT", url)
 }
 
-/// The variables for traces alone.
 fn traces(receiver: &Receiver) -> Vec<(&'static str, String)> {
     vec![
         endpoint(receiver),

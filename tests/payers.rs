@@ -45,7 +45,6 @@ impl Fixture {
         self.folder.path().join("state")
     }
 
-    /// A configuration with these keys of `[admin]` and these tables.
     fn config(&self, admin: &str, tables: &str) -> PathBuf {
         let path = self.folder.path().join("proxy.toml");
         let text = format!(
@@ -80,7 +79,6 @@ fn run(config: &Path) -> Command {
     command
 }
 
-/// The digests that `key-hash` prints.
 fn key_hashes(keys: &str) -> Output {
     let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_tokengauge"))
         .arg("key-hash")
@@ -104,7 +102,6 @@ fn key_hash(key: &str) -> String {
         .to_owned()
 }
 
-/// The status of a chat with these headers.
 async fn chat(process: &Process, path: &str, headers: &[(&str, &str)]) -> (u16, String) {
     let body = json!({"model": "m-1", "messages": [{"role": "user", "content": "Hi"}]}).to_string();
     let headers = headers

@@ -75,7 +75,6 @@ impl Process {
         process
     }
 
-    /// Its id.
     pub fn id(&self) -> u32 {
         self.child.id().expect("it runs")
     }
@@ -133,7 +132,6 @@ impl Process {
             .collect()
     }
 
-    /// Reloads of this result.
     pub async fn reloads(&self, result: &str) -> f64 {
         let series = format!("tokengauge_config_reloads_total{{result=\"{result}\"}}");
         self.metrics().await[&series]
@@ -150,7 +148,6 @@ impl Process {
         assert_eq!(self.reloads(result).await, count);
     }
 
-    /// Waits for its end.
     pub async fn ended(mut self) -> ExitStatus {
         let ended = tokio::time::timeout(TIMEOUT, self.child.wait()).await;
         ended.expect("it ends").expect("it can be waited for")
@@ -197,7 +194,6 @@ impl SteppedBackend {
         self.step.send_replace(END);
     }
 
-    /// Connections that were made to it.
     pub fn connections(&self) -> usize {
         self.connections.load(Ordering::Relaxed)
     }

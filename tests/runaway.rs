@@ -142,7 +142,6 @@ fn text(usage: Value) -> Value {
     })
 }
 
-/// An answer that calls a tool with a query.
 fn tool_call(query: &str) -> Value {
     let arguments = json!({"query": format!("{ARGUMENTS} {query}")}).to_string();
     json!({

@@ -175,7 +175,6 @@ async fn open_metrics_has_its_metadata_once_before_its_samples_and_nothing_else(
     assert!(seen.len() > 30, "{seen:?}");
 }
 
-/// A meter with Prometheus behind it.
 fn bench() -> (Bench, Arc<Prometheus>) {
     let prometheus = Prometheus::new(&[], &Measure::default());
     let bench = Bench::new(Measure::default(), vec![Arc::clone(&prometheus) as _]);

@@ -19,7 +19,6 @@ fn bench(guess_sessions: bool) -> Bench {
     Bench::new(measure, Vec::new())
 }
 
-/// A call with this body.
 fn call(bench: &Bench, path: &str, headers: &[(&str, &str)], body: &Value) -> CallRecord {
     let call = bench.begin(path, headers);
     bench.send(&*call, body.to_string().as_bytes());

@@ -8,7 +8,6 @@ use tokengauge_sim::{Ending, Truth, TruthTokens};
 use tokengauge_test_support::sim::{Answer, Sim, start};
 use tokengauge_wire::{self as wire, Decoder, Framing, Limits, ResponseHead};
 
-/// What a decoder finds in a body.
 #[derive(Default)]
 struct DecodedBody {
     texts: BTreeMap<Segment, String>,

@@ -65,7 +65,6 @@ impl Fixture {
         )
     }
 
-    /// The ids of the ledger's calls.
     pub fn ids(&self) -> BTreeSet<String> {
         let connection = Connection::open(self.ledger()).expect("opens");
         let mut statement = connection

@@ -49,7 +49,6 @@ fn an_upstream_that_says_nothing_is_bad_as_long_as_calls_wait_for_it() {
     drop(waiting);
 }
 
-/// A call of an agent that begins now.
 fn begin(fixture: &ObjectivesFixture, agent: &str, millis: u64) -> Arc<dyn ObservedCall> {
     let headers = [("x-tokengauge-agent", agent)];
     let call = fixture

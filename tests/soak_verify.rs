@@ -1,7 +1,7 @@
 //! The checks of the soak test (`benches/soak`) find what is wrong.
 
 #[path = "../benches/soak/verify.rs"]
-#[allow(dead_code, missing_docs)]
+#[allow(dead_code)]
 mod verify;
 
 use serde_json::{Value, json};

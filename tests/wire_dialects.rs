@@ -27,7 +27,6 @@ const CUT_EVERYWHERE: usize = 2500;
 /// Larger ones are cut at every byte that this divides.
 const STEP: usize = 7;
 
-/// A response and what it must give.
 pub struct Fixture {
     pub path: PathBuf,
     /// As it is sent.
@@ -42,7 +41,6 @@ pub fn folder_of(dialect: Dialect) -> String {
     name.as_str().expect("a string").to_owned()
 }
 
-/// The folder of all fixtures.
 pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures")
 }
@@ -124,7 +122,6 @@ fn packed(lines: &[u8], payload: impl Fn(&str) -> String) -> Vec<u8> {
 }
 
 impl Fixture {
-    /// The media type that such bodies are sent with.
     pub fn content_type(&self) -> &'static str {
         match extension(&self.path) {
             "sse" => "text/event-stream; charset=utf-8",

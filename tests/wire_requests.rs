@@ -29,7 +29,6 @@ pub struct WrittenRequest {
     pub body: Box<RawValue>,
 }
 
-/// The requests that were written by hand.
 pub fn written_requests() -> Vec<WrittenRequest> {
     let text = std::fs::read(root().join("requests.json")).expect("a file");
     serde_json::from_slice(&text).expect("requests")

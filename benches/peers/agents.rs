@@ -10,11 +10,9 @@ use std::net::SocketAddr;
 /// A request that is made often, ready to be sent.
 #[derive(Clone, Debug)]
 pub struct Call {
-    /// Events that its response has.
     pub events: u32,
     /// Its head and body in HTTP/1.1.
     pub http1: Bytes,
-    /// Its body.
     pub body: Bytes,
 }
 

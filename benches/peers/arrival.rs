@@ -14,10 +14,8 @@ const INTERVAL: Duration = Duration::from_millis(50);
 /// A first token, ten streams to warm up, and a second of events.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// What came of a stream.
 struct Arrived {
     body: Vec<u8>,
-    /// When each event was sent.
     sent: Vec<u64>,
     /// Nanoseconds from the sending of the first event to its arrival.
     first_after: u64,

@@ -23,7 +23,6 @@ use tokio_rustls::TlsAcceptor;
 
 /// As much of a request's body is looked at.
 const BEGINNING: usize = 4096;
-/// As much is read of it at once.
 const READ: usize = 64 * 1024;
 const HEAD: &[u8] =
     b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
@@ -102,7 +101,6 @@ async fn connection(
     Ok(())
 }
 
-/// What a request is for.
 enum Request {
     Generated(StreamRequest),
     Recorded(RecordedSpec),

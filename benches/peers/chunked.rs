@@ -2,14 +2,12 @@
 
 use anyhow::bail;
 
-/// Appends a chunk.
 pub fn push_chunk(payload: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(format!("{:x}\r\n", payload.len()).as_bytes());
     out.extend_from_slice(payload);
     out.extend_from_slice(b"\r\n");
 }
 
-/// What ends a chunked body.
 pub const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 
 /// Takes the chunked coding off a body that comes in pieces of any size.
@@ -24,7 +22,6 @@ pub enum Dechunk {
     Data(usize),
     /// After the last chunk, with the bytes of the final line end seen.
     Last(usize),
-    /// The body is over.
     Over,
 }
 

@@ -18,11 +18,9 @@ pub struct StreamStats {
     pub latencies: RefCell<Vec<u64>>,
     /// Nanoseconds from a request to its first event, while they are noted.
     pub first_tokens: RefCell<Vec<u64>>,
-    /// Events that arrived.
     pub events: Cell<u64>,
     /// Bytes of bodies that arrived.
     pub bytes: Cell<u64>,
-    /// Calls that ended.
     pub calls: Cell<u64>,
     /// Streams whose first event has come and whose end has not.
     pub open: Cell<usize>,
@@ -38,7 +36,6 @@ impl StreamStats {
     }
 }
 
-/// Finds the events of one response.
 pub struct EventReader<'a> {
     stats: &'a StreamStats,
     sent: u64,
@@ -96,7 +93,6 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Connects.
     pub async fn open(address: SocketAddr) -> anyhow::Result<Connection> {
         let socket = TcpStream::connect(address)
             .await

@@ -67,7 +67,6 @@ static SCRAPED: [&Metric; 7] = [
     &CPU_PER_EVENT,
 ];
 
-/// The columns of a scenario's table.
 pub fn columns(work: &Work) -> &'static [&'static Metric] {
     match work {
         Work::Short { silent: 0, .. } => &SHORT,

@@ -40,9 +40,7 @@ pub enum With {
     Sink,
 }
 
-/// What a configuration is made of.
 pub struct Site<'a> {
-    /// Where files go.
     pub folder: &'a Path,
     /// Where agents connect.
     pub address: SocketAddr,
@@ -53,12 +51,10 @@ pub struct Site<'a> {
 }
 
 impl Site<'_> {
-    /// The backend of the setup.
     pub fn backend(&self) -> SocketAddr {
         self.backends.of(self.setup.backend)
     }
 
-    /// Writes a file of the configuration.
     pub fn write(&self, name: &str, text: &str) -> anyhow::Result<std::path::PathBuf> {
         let path = self.folder.join(name);
         std::fs::write(&path, text)?;

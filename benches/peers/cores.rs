@@ -7,7 +7,6 @@ use std::sync::OnceLock;
 /// The cores of the benchmark: the peer has its own where there are enough.
 #[derive(Clone, Copy, Debug)]
 pub struct Cores {
-    /// Those of the peer.
     pub peer: CpuSet,
     /// The one of load and backends.
     pub load: CpuSet,
@@ -37,7 +36,6 @@ impl Cores {
         })
     }
 
-    /// All of them.
     pub fn all(&self) -> impl Iterator<Item = usize> {
         let (peer, load) = (self.peer, self.load);
         (0..CpuSet::MAX_CPU).filter(move |core| peer.is_set(*core) || load.is_set(*core))
@@ -68,7 +66,6 @@ fn usable_cores() -> anyhow::Result<Vec<usize>> {
     Ok(usable.clone())
 }
 
-/// Some cores as a set.
 pub fn set_of(cores: &[usize]) -> CpuSet {
     let mut set = CpuSet::new();
     cores.iter().for_each(|core| set.set(*core));

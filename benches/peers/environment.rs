@@ -13,7 +13,6 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 use tokengauge_test_support::certificates::Authority;
 
-/// What all runs share.
 pub struct Environment {
     pub backends: Backends,
     /// The seconds that are measured of a run.

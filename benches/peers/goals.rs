@@ -15,7 +15,6 @@ pub enum Against {
     Peer(Peer),
     /// The same figure of the same peer in the scenario's baseline in the same round.
     Baseline,
-    /// Nothing.
     Nothing,
 }
 

@@ -40,7 +40,6 @@ const PACE: Pace = Pace {
     per_call: Some(100),
 };
 
-/// Runs all of it.
 pub fn run(
     options: &Options,
     peers: &[Peer],

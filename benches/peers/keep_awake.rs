@@ -22,7 +22,6 @@ pub struct KeepAwake {
 const NAP: Duration = Duration::from_micros(50);
 
 impl KeepAwake {
-    /// From now on.
     pub fn keep(cores: Cores) -> KeepAwake {
         let over = Arc::new(AtomicBool::new(false));
         let nap = |core| {

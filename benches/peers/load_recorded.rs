@@ -11,7 +11,6 @@ use std::rc::Rc;
 use std::time::Duration;
 use tokio::task::JoinSet;
 
-/// Connections at once.
 const CONNECTIONS: usize = 32;
 
 /// A request for a recorded body, and what must come.

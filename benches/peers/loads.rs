@@ -8,7 +8,6 @@ use crate::results::RunResult;
 use crate::run::Run;
 use crate::scenario::Work;
 
-/// Runs the load of the run's scenario.
 pub async fn run(run: &Run<'_>) -> anyhow::Result<RunResult> {
     match &run.scenario.work {
         Work::Short { agents, silent } => short_calls(run, *agents, *silent).await,

@@ -2,11 +2,9 @@
 
 use crate::results::{Percentiles, RunResult};
 
-/// A figure of a run.
 pub struct Metric {
     /// As tables call it, with its unit.
     pub title: &'static str,
-    /// As it is printed.
     pub decimals: usize,
     /// Whether it says something as a multiple of another peer's.
     pub ratio: bool,

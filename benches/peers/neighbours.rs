@@ -34,7 +34,6 @@ pub enum Neighbours {
 const SLOW_READ_BYTES: usize = 102;
 /// Bytes of a slow reader's receive buffer.
 const SMALL_RECEIVE_BUFFER: u32 = 4096;
-/// Events of each write of a flood.
 const FLOOD_EVENTS_PER_WRITE: u32 = 48;
 /// Events of a flood, and of a stream of tiny chunks: more than a run lasts.
 const ENDLESS_EVENTS: u32 = 1_000_000_000;
@@ -60,7 +59,6 @@ impl Neighbours {
         Neighbours::LongPrompts,
     ];
 
-    /// Its name in tables.
     pub fn name(self) -> &'static str {
         match self {
             Neighbours::None => "none",

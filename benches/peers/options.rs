@@ -105,7 +105,6 @@ pub enum Scene {
     LongStream,
 }
 
-/// What runs without options.
 const DEFAULT: [Scene; 6] = [
     Scene::Short,
     Scene::FirstToken,
@@ -116,7 +115,6 @@ const DEFAULT: [Scene; 6] = [
 ];
 
 impl Options {
-    /// Whether a scene is wanted.
     pub fn has(&self, scene: Scene) -> bool {
         match (self.scenes.is_empty(), self.long) {
             (true, true) => true,

@@ -65,7 +65,6 @@ pub struct Backends {
 }
 
 impl Backends {
-    /// The one that speaks the protocol.
     pub fn of(&self, protocol: BackendProtocol) -> SocketAddr {
         match protocol {
             BackendProtocol::Http1 => self.http1,
@@ -75,13 +74,11 @@ impl Backends {
     }
 }
 
-/// A peer that takes connections.
 pub struct RunningPeer {
     peer: Peer,
     address: SocketAddr,
     /// Where noisy agents connect: the same, but for `direct`.
     noisy: SocketAddr,
-    /// What agents speak.
     protocol: AgentProtocol,
     /// Header lines that its requests need.
     headers: String,
@@ -148,7 +145,6 @@ impl Peer {
         }
     }
 
-    /// What installs it.
     pub fn installer(self) -> &'static str {
         match self {
             Peer::Litellm | Peer::Portkey => "make bench-gateways",
@@ -158,7 +154,6 @@ impl Peer {
         }
     }
 
-    /// Whether it is there to be started.
     pub fn is_installed(self) -> bool {
         let folders = || {
             std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()).collect::<Vec<_>>()
@@ -281,12 +276,10 @@ impl RunningPeer {
         processes.map_or(Ok(Vec::new()), Processes::ids)
     }
 
-    /// Which it is.
     pub fn peer(&self) -> Peer {
         self.peer
     }
 
-    /// Where noisy agents connect.
     pub fn noisy(&self) -> SocketAddr {
         self.noisy
     }

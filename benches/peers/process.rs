@@ -43,7 +43,6 @@ pub fn make_room_for_files(files: u64) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Files that may be open.
 pub fn file_limit() -> usize {
     let limit = getrlimit(Resource::Nofile).current;
     limit.map_or(usize::MAX, |limit| limit as usize)
@@ -89,7 +88,6 @@ impl Processes {
         self.root.stdout.take()
     }
 
-    /// Whether it ended by itself.
     pub fn ended(&mut self) -> bool {
         !matches!(self.root.try_wait(), Ok(None))
     }

@@ -18,7 +18,6 @@ const SHORTEST_RUN: usize = 4;
 pub enum Framing {
     /// Ends of events are blank lines.
     Sse,
-    /// Each line is an event.
     Ndjson,
     /// Amazon's frames, which begin with their length.
     EventStream,
@@ -26,7 +25,6 @@ pub enum Framing {
     Pieces(usize),
 }
 
-/// One recorded response.
 #[derive(Clone, Debug)]
 pub struct Recorded {
     /// As a record names it.
@@ -38,14 +36,12 @@ pub struct Recorded {
     pub content_type: String,
     pub content_encoding: Option<String>,
     body: Vec<u8>,
-    /// Where its events are.
     events: Vec<Range<usize>>,
     /// Its longest run of like events, where that is long enough.
     run: Option<Range<usize>>,
 }
 
 impl Recorded {
-    /// A body with its events found.
     pub fn new(
         (dialect, name, path): (String, String, String),
         (content_type, content_encoding): (String, Option<String>),
@@ -113,7 +109,6 @@ pub struct Library {
 }
 
 impl Library {
-    /// All of them.
     pub fn all(&self) -> anyhow::Result<Rc<[Recorded]>> {
         let mut recorded = self.recorded.borrow_mut();
         if let Some(all) = &*recorded {
@@ -130,14 +125,12 @@ impl Library {
 pub struct RecordedSpec {
     /// Its number in the [`Library`].
     pub index: usize,
-    /// Events of one write.
     pub per_write: u32,
     /// Whether its longest run of like events is repeated.
     pub repeated: bool,
 }
 
 impl RecordedSpec {
-    /// The name of the header line.
     pub const HEADER: &str = "x-recorded";
 
     /// The request for it, with a small body.

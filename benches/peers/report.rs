@@ -63,7 +63,6 @@ impl Report {
         proxies.count()
     }
 
-    /// Prints the table of a scenario, and what must be said of it.
     pub fn print(&self, scenario: &Scenario) {
         let title = scenario.title();
         println!("\n{title}");
@@ -144,7 +143,6 @@ impl Report {
         table.print();
     }
 
-    /// Prints what was found of each goal.
     pub fn print_goals(&self) {
         println!("\ngoals, by the 95 % interval over the rounds");
         for runs in self
@@ -171,7 +169,6 @@ impl Report {
         runs.filter(|runs| runs.peer == Peer::Tokengauge)
     }
 
-    /// Whether there are runs of it.
     pub fn has(&self, peer: Peer) -> bool {
         self.runs.iter().any(|runs| runs.peer == peer)
     }
@@ -182,7 +179,6 @@ impl Report {
         peers.filter_map(|peer| self.find(scenario, peer))
     }
 
-    /// The runs of a scenario through a peer.
     pub fn find(&self, scenario: &Scenario, peer: Peer) -> Option<&Runs> {
         let mut runs = self.runs.iter();
         runs.find(|runs| runs.scenario == *scenario && runs.peer == peer)

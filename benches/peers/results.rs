@@ -6,7 +6,6 @@ pub const SHARES: [f64; 3] = [0.5, 0.99, 0.999];
 /// Latencies at [`SHARES`], in microseconds.
 pub type Percentiles = [f64; SHARES.len()];
 
-/// One run.
 #[derive(Clone, Debug, Default)]
 pub struct RunResult {
     /// From a request to its first event.
@@ -65,7 +64,6 @@ impl RunResult {
         Some(self.cpu_seconds? / self.seconds)
     }
 
-    /// Notes a stream that failed.
     pub fn fail(&mut self, error: &anyhow::Error) {
         self.failed += 1;
         self.why.get_or_insert_with(|| format!("{error:#}"));

@@ -21,7 +21,6 @@ const WARM_UP: Duration = Duration::from_millis(1000);
 /// What it takes to open a stream while a peer has others.
 const OPENING: Duration = Duration::from_micros(1000);
 
-/// How long so many streams settle.
 pub fn settling(streams: usize) -> Duration {
     WARM_UP + OPENING * streams as u32
 }

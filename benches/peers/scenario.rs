@@ -4,7 +4,6 @@ use crate::neighbours::Neighbours;
 use crate::peer::Peer;
 use std::path::PathBuf;
 
-/// The protocol between agents and the peer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AgentProtocol {
     #[default]
@@ -13,7 +12,6 @@ pub enum AgentProtocol {
     Http2,
 }
 
-/// The protocol between the peer and the backend.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BackendProtocol {
     #[default]
@@ -24,7 +22,6 @@ pub enum BackendProtocol {
     Http2,
 }
 
-/// How a peer is started.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Setup {
     pub agents: AgentProtocol,
@@ -52,10 +49,8 @@ impl Default for Setup {
     }
 }
 
-/// Streams at a pace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
-    /// Streams at once.
     pub streams: usize,
     /// Events a second of each.
     pub per_second: u32,
@@ -64,7 +59,6 @@ pub struct Pace {
     pub per_call: Option<u32>,
 }
 
-/// The load.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Work {
     /// Calls of one token by each of so many agents, one after the other, as fast as they go, while
@@ -98,7 +92,6 @@ pub enum Work {
     Scraped(bool),
 }
 
-/// What is run through each peer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scenario {
     pub work: Work,
@@ -118,7 +111,6 @@ impl From<Work> for Scenario {
 }
 
 impl Scenario {
-    /// Whether the peer can be run so.
     pub fn is_for(&self, peer: Peer) -> bool {
         let Setup {
             agents, backend, ..

@@ -67,14 +67,12 @@ pub fn median(values: &[f64]) -> f64 {
 /// Rounds that a goal must have been measured in to be met.
 pub const ROUNDS_TO_MEET: usize = 15;
 
-/// What a figure or ratio is to be.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Bound {
     AtMost(f64),
     AtLeast(f64),
 }
 
-/// Whether it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The whole interval is on the right side of the bound, over enough rounds.
@@ -86,7 +84,6 @@ pub enum Verdict {
 }
 
 impl Bound {
-    /// Holds an interval against the bound.
     pub fn judge(self, interval: &Interval) -> Verdict {
         let (holds, fails) = match self {
             Bound::AtMost(limit) => (interval.high <= limit, interval.low > limit),

@@ -15,7 +15,6 @@ pub struct StealTime {
 const TICKS: f64 = 100.0;
 
 impl StealTime {
-    /// Looks from now on.
     pub fn watch(cores: Cores) -> StealTime {
         StealTime {
             cores,

@@ -20,7 +20,6 @@ pub struct Table {
 const WIDTH: usize = 9;
 
 impl Table {
-    /// With a column a metric.
     pub fn new(metrics: &[&'static Metric]) -> Table {
         let columns = metrics.iter().map(|metric| (metric.title, metric.decimals));
         Table::with_columns(columns.collect())
@@ -34,12 +33,10 @@ impl Table {
         }
     }
 
-    /// Adds a row.
     pub fn row(&mut self, label: String, row: Row) {
         self.rows.push((label, row));
     }
 
-    /// Prints it, the columns as wide as they must be.
     pub fn print(&self) {
         let titles = self.columns.iter().map(|(title, _)| (*title).to_owned());
         let mut lines = vec![(String::new(), titles.collect::<Vec<_>>())];

@@ -31,7 +31,6 @@ const PROMPT: &[u8] = b"Tell me of rivers: ";
 /// How the backend shall answer. It stands in the prompt, which every gateway passes on.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StreamRequest {
-    /// Events with text.
     pub events: u32,
     /// Between two of them; 0 sends them as fast as they go.
     pub interval_us: u64,
@@ -118,7 +117,6 @@ impl StreamRequest {
     }
 }
 
-/// The model of that number, as requests name it.
 fn model_name(model: u32) -> String {
     match model {
         0 => "bench".to_owned(),

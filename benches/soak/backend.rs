@@ -17,13 +17,11 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 pub struct SentCalls(Arc<Mutex<HashMap<String, SentCall>>>);
 
 impl SentCalls {
-    /// Reads or changes what was sent for a call.
     pub fn with<T>(&self, id: &str, access: impl FnOnce(&mut SentCall) -> T) -> T {
         let mut calls = self.0.lock();
         access(calls.entry(id.to_owned()).or_default())
     }
 
-    /// Removes a call, and returns what was sent for it.
     pub fn take(&self, id: &str) -> SentCall {
         let mut calls = self.0.lock();
         calls.remove(id).unwrap_or_default()

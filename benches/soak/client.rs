@@ -84,7 +84,6 @@ impl Connection {
     }
 }
 
-/// How an agent reads the response.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ReadBehaviour {
     /// How long it waits after each frame.
@@ -98,11 +97,9 @@ pub struct Answer {
     pub head: Option<ReceivedHead>,
     pub body: Vec<u8>,
     pub ended: CallEnd,
-    /// Why it is truncated.
     pub why: String,
 }
 
-/// Sends a request, and reads its answer as `reading` says.
 pub async fn ask(
     connection: &mut Connection,
     request: Request<Full<Bytes>>,

@@ -17,7 +17,6 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 
-/// How the receiver answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReceiverMode {
     Healthy,
@@ -36,7 +35,6 @@ const MODES: [ReceiverMode; 4] = [
     ReceiverMode::Closed,
 ];
 
-/// The receiver, and how much it received.
 #[derive(Default)]
 pub struct OtlpReceiver {
     mode: AtomicU8,

@@ -221,7 +221,6 @@ impl Proxy {
         lines.clone()
     }
 
-    /// Its process id.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
@@ -258,7 +257,6 @@ fn signal(process: u32, signal: Signal) {
     }
 }
 
-/// Kilobytes resident.
 pub fn resident_kb(process: u32) -> Option<f64> {
     let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let line = status

@@ -23,7 +23,6 @@ impl Random {
         low + self.bits() % (high - low + 1)
     }
 
-    /// True once in so many times.
     pub fn once_in(&mut self, times: u64) -> bool {
         self.bits().is_multiple_of(times)
     }

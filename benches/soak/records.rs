@@ -20,7 +20,6 @@ const OPTIONAL_RECORD_WAIT: Duration = Duration::from_secs(15);
 /// A record that has not come after this is missing.
 const RECORD_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A call that has ended for its agent.
 pub struct EndedCall {
     pub id: String,
     pub received: ReceivedCall,
@@ -58,7 +57,6 @@ pub struct Records {
     verified: HashSet<String>,
     /// Every record of the call log, by its id.
     pub summaries: HashMap<String, RecordSummary>,
-    /// Output tokens of all records.
     pub output: u64,
     /// Response bytes of calls that could not be parsed: tokens before the error were
     /// counted, but are not in the records.

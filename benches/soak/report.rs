@@ -15,7 +15,6 @@ const REPEATED: usize = 10;
 /// Counts calls whose record says that the meter lagged.
 pub const LAGGED: &str = "calls not measured in time";
 
-/// The results of the run.
 #[derive(Default)]
 pub struct Report {
     totals: Mutex<Totals>,
@@ -36,7 +35,6 @@ struct Totals {
     all: Row,
 }
 
-/// A row of a table.
 #[derive(Clone, Default)]
 struct Row {
     calls: u64,
@@ -46,7 +44,6 @@ struct Row {
     frames: u64,
 }
 
-/// A call that has been verified.
 pub struct VerifiedCall {
     pub scenario: &'static str,
     pub endpoint: &'static str,
@@ -56,7 +53,6 @@ pub struct VerifiedCall {
     pub frames: u64,
 }
 
-/// Figures of the whole run.
 pub struct RunSummary {
     pub took: Duration,
     pub seed: u64,

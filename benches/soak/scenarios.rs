@@ -2,14 +2,12 @@
 
 use serde_json::{Value, json};
 
-/// An endpoint of a dialect, and the request body for it.
 pub struct Endpoint {
     pub name: &'static str,
     /// The path for a streamed response; `None` where it does not stream.
     pub streamed: Option<&'static str>,
     /// The path for a response that is not streamed.
     pub whole: Option<&'static str>,
-    /// The request body, from the prompt.
     pub body: fn(&str) -> Value,
     /// Whether it is for embeddings or reranking: only the provider's input count is checked.
     pub vectors: bool,
@@ -176,7 +174,6 @@ fn contents(text: &str) -> Value {
 pub enum Scenario {
     /// Nothing fails.
     Complete,
-    /// The agent reads slowly.
     SlowReader,
     /// The prompt has up to 2 MB.
     BigPrompt,
@@ -226,7 +223,6 @@ pub enum Scenario {
     Refused,
 }
 
-/// The scenarios with their weights.
 pub const SCENARIOS: &[(Scenario, u64)] = &[
     (Scenario::Complete, 100),
     (Scenario::SlowReader, 6),
@@ -256,7 +252,6 @@ pub const SCENARIOS: &[(Scenario, u64)] = &[
 ];
 
 impl Scenario {
-    /// Its name in tables.
     pub fn name(self) -> &'static str {
         match self {
             Scenario::Complete => "answered",

@@ -20,7 +20,6 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
-/// What all agents share.
 #[derive(Clone)]
 pub struct Shared {
     pub proxy: SocketAddr,
@@ -81,14 +80,12 @@ pub struct Plan {
     connection: ConnectionUse,
 }
 
-/// Which connection a call uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ConnectionUse {
     /// The agent's HTTP/1.1 connection of the call before.
     Reused,
     /// A new HTTP/1.1 connection.
     New,
-    /// The agent's HTTP/2 connection.
     Http2,
 }
 

@@ -6,10 +6,8 @@ use tokengauge_core::call::{CallRecord, Dialect, Event, Outcome, Segment, TpsUna
 use tokengauge_sim::{Ending, Truth, TruthTokens};
 use tokengauge_wire::{Decoder, Limits, ResponseHead};
 
-/// How a call ended for its agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallEnd {
-    /// The body came to its end.
     Complete,
     /// The response broke off.
     Truncated,
@@ -27,7 +25,6 @@ pub enum Expected {
     },
     /// A recorded body, or a behaviour of the rogue backend.
     Fixed {
-        /// How the call ends.
         outcome: Outcome,
         /// Output tokens of its text.
         output: Option<u64>,
@@ -272,7 +269,6 @@ fn verify_record(
     }
 }
 
-/// The outcomes that the record may have.
 fn outcomes(done: &ReceivedCall, written: &SentCall) -> Vec<Outcome> {
     let mut outcomes = match (&done.expected, written.truths.first()) {
         (Expected::Fixed { outcome, .. }, _) => vec![*outcome],

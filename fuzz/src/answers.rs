@@ -38,7 +38,6 @@ pub fn run(input: &[u8]) {
     });
 }
 
-/// What an agent was told.
 #[derive(Debug)]
 struct Answer {
     status: StatusCode,

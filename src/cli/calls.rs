@@ -89,7 +89,6 @@ impl When {
 /// A calendar month of UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Month {
-    /// When it begins.
     pub from: std::time::SystemTime,
     /// When the next one begins.
     pub to: std::time::SystemTime,

@@ -52,9 +52,7 @@ pub struct GateArgs {
     pub format: GateFormat,
 }
 
-/// The variable with a bearer token for a Prometheus.
 pub const PROMETHEUS_TOKEN: &str = "TOKENGAUGE_PROMETHEUS_TOKEN";
-/// The variable with a password for a Prometheus.
 pub const PROMETHEUS_PASSWORD: &str = "TOKENGAUGE_PROMETHEUS_PASSWORD";
 
 /// How a Prometheus that asks for it is shown who asks. Secrets come from files or the environment alone.

@@ -10,7 +10,6 @@ use tokengauge_net::client::fetch;
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A running proxy.
 #[derive(Clone, Debug)]
 pub(super) struct Proxy {
     base: String,
@@ -161,7 +160,6 @@ impl From<ApiError> for Error {
     }
 }
 
-/// The message of an error of the API.
 fn reason(body: &[u8]) -> String {
     let problem: Option<serde_json::Value> = serde_json::from_slice(body).ok();
     let message = problem

@@ -15,7 +15,6 @@ use tokengauge_store::ledger::Reader;
 
 /// The span of a ledger's calls, where nobody names one.
 const SPAN: Duration = Duration::from_secs(3600);
-/// How long a query of the ledger may take.
 const QUERY: Duration = Duration::from_secs(60);
 
 pub(super) fn capsule(args: &CapsuleArgs) -> Result<(), Error> {

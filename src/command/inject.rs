@@ -16,7 +16,6 @@ use tokengauge_process::output;
 use tokengauge_proxy::Shutdown;
 use tokio::net::TcpListener;
 
-/// How to opt out of injection.
 const OPT_OUT: &str = "The annotation tokengauge.dev/inject: \"false\" says that an object is to stay as it is, \
     --lenient that all such objects are";
 

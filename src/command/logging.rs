@@ -9,7 +9,6 @@ use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::fmt::FormatFields;
 use tracing_subscriber::fmt::format::debug_fn;
 
-/// The variable that sets the level.
 const LEVEL: &str = "TOKENGAUGE_LOG";
 
 /// Starts logging to standard error, from `default` on unless the variable names another.
@@ -109,7 +108,6 @@ mod tests {
         );
     }
 
-    /// What is written of log events.
     #[derive(Clone, Default)]
     struct Written(Arc<Mutex<Vec<u8>>>);
 

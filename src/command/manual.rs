@@ -5,7 +5,6 @@ use crate::cli::{self, CompletionsArgs, ManArgs};
 use clap_mangen::Man;
 use tokengauge_process::output;
 
-/// The program's name.
 const NAME: &str = "tokengauge";
 
 pub(super) fn completions(args: &CompletionsArgs) -> Result<(), Error> {

@@ -4,7 +4,6 @@ use crate::cli::COMMIT;
 use std::fs;
 use tokengauge_core::fingerprint::{METHOD_VERSION, Machine, MeasuredBy};
 
-/// This program, here.
 pub(super) fn measured_by() -> MeasuredBy {
     MeasuredBy {
         version: env!("CARGO_PKG_VERSION").to_owned(),

@@ -46,10 +46,8 @@ use tokengauge_config::{self as config, Config, Secret, Token};
 use tokengauge_process::output;
 use tracing_subscriber::filter::LevelFilter;
 
-/// The configuration file where no option names one.
 const DEFAULT_FILE: &str = "proxy-config.toml";
 
-/// Runs a command.
 pub fn run(cli: Cli) -> Result<(), Error> {
     let command = cli.command.unwrap_or(Command::Run(cli.run));
     match command {

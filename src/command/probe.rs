@@ -11,9 +11,7 @@ use tokengauge_net::client::fetch_with;
 use tokengauge_process::output;
 use tokio::net::TcpStream;
 
-/// How long one attempt may take.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// The time between two attempts.
 const PAUSE: Duration = Duration::from_millis(200);
 
 pub(super) fn probe(args: &ProbeArgs) -> Result<(), Error> {

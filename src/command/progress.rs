@@ -68,7 +68,6 @@ fn line(what: &str, done: u64, of: Option<u64>, units: &str, since: Duration) ->
     format!("{what}: {done}{of} {units}, {since}")
 }
 
-/// Counts the bytes that are written.
 pub(super) struct Counted<W> {
     inner: W,
     progress: Progress,

@@ -14,7 +14,6 @@ use tokengauge_net::client::fetch;
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A Prometheus that is asked.
 pub(super) struct PrometheusClient {
     address: String,
     credentials: PrometheusCredentials,
@@ -95,14 +94,12 @@ impl PrometheusClient {
     }
 }
 
-/// Whether a URL has a user in it.
 fn has_user(address: &str) -> bool {
     let authority = address.split_once("://").map_or(address, |(_, rest)| rest);
     let authority = authority.split(['/', '?', '#']).next();
     authority.is_some_and(|authority| authority.contains('@'))
 }
 
-/// The header that shows who asks.
 fn authorization(credentials: &PrometheusCredentials) -> Result<Option<HeaderValue>, Error> {
     let PrometheusCredentials {
         prometheus_token_file: token_file,

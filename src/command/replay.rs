@@ -16,7 +16,6 @@ use tokengauge_core::observer::{CallStart, End, Frame, Observer};
 use tokengauge_meter::{FinishedCall, Meter, Subscriber};
 use tokengauge_process::output;
 
-/// How long one recording may take.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Prints the call records of each recording, a line each.
@@ -91,7 +90,6 @@ fn measured(
     Ok(last.take())
 }
 
-/// Collects the records of a recording.
 #[derive(Default)]
 struct RecordCollector(Mutex<Vec<CallRecord>>);
 

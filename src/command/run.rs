@@ -50,7 +50,6 @@ async fn bind(args: &RunArgs, runtimes: &TrafficRuntimes) -> Result<(Proxy, Fall
     Ok((proxy, Some((fallback, reason))))
 }
 
-/// The fallback of the command line, if there is one.
 fn fallback(args: &RunArgs) -> Option<Result<Fallback, Error>> {
     let text = args.fallback_config.as_deref()?;
     let file = file(args).filter(|_| !text.trim().is_empty())?;

@@ -70,7 +70,6 @@ fn apply(settings: &ClickHouseSettings, statements: &[String]) -> Result<(), Err
     })
 }
 
-/// What the API answers.
 #[derive(Deserialize, Serialize)]
 struct Answer {
     sinks: Vec<Row>,

@@ -37,7 +37,6 @@ fn status(args: &StatusArgs) -> Result<(), Error> {
     }
 }
 
-/// The statement on a month of the process at `address`.
 fn statement(answer: &Answer, month: &str, address: &str) -> Result<String, Error> {
     match answer.source {
         None => Ok(statement::text(month, address, &answer.slos)),

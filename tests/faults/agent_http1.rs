@@ -113,7 +113,6 @@ fn faults() -> Vec<Fault> {
     ]
 }
 
-/// What the faults are called.
 pub fn names() -> Vec<&'static str> {
     faults().iter().map(|fault| fault.name).collect()
 }

@@ -18,7 +18,6 @@ struct Flood {
     outcome: ConnectionOutcome,
 }
 
-/// How the connection ends.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum ConnectionOutcome {
     /// It goes on: the next request is answered.
@@ -90,7 +89,6 @@ fn floods() -> Vec<Flood> {
     ]
 }
 
-/// The names of the floods.
 pub fn names() -> Vec<&'static str> {
     floods().iter().map(|flood| flood.name).collect()
 }

@@ -65,7 +65,6 @@ impl CannedBackend {
     }
 }
 
-/// What an attack came to.
 struct AttackCost {
     fixture: ProxyFixture,
     at_rest: u64,

@@ -38,7 +38,6 @@ pub struct ProxyFixture {
     idle: IdleState,
 }
 
-/// What the process has open when it is idle.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct IdleState {
     files: usize,
@@ -52,19 +51,16 @@ impl ProxyFixture {
         ProxyFixture::with(|_| ()).await
     }
 
-    /// With short timeouts.
     pub async fn with_short_timeouts() -> ProxyFixture {
         ProxyFixture::with(|setup| setup.timeout_ms = SHORT_TIMEOUT_MS).await
     }
 
-    /// In front of an upstream that the test provides.
     pub async fn with_upstream(change: impl FnOnce(&mut Setup)) -> ProxyFixture {
         let mut fixture = ProxyFixture::begin(change).await;
         fixture.idle = fixture.settled().await;
         fixture
     }
 
-    /// With a changed configuration.
     pub async fn with(change: impl FnOnce(&mut Setup)) -> ProxyFixture {
         let mut fixture = ProxyFixture::begin(change).await;
         fixture.next_call_works().await;
@@ -212,7 +208,6 @@ impl ProxyFixture {
     }
 }
 
-/// The sum of all series of a metric.
 fn sum(metrics: &HashMap<String, f64>, name: &str) -> f64 {
     let series = metrics.iter().filter(|(series, _)| {
         let rest = series.strip_prefix(name);
@@ -221,7 +216,6 @@ fn sum(metrics: &HashMap<String, f64>, name: &str) -> f64 {
     series.map(|(_, value)| value).sum()
 }
 
-/// How the proxy is started.
 pub struct Setup {
     /// Becomes the proxy; the arguments follow.
     pub command: Command,
@@ -318,7 +312,6 @@ pub fn chat_about(session: &str, version: &str, prompt: &str) -> String {
 pub const STREAM: &str = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\
                           Transfer-Encoding: chunked\r\n\r\n";
 
-/// One chunk.
 pub fn chunk(content: impl AsRef<[u8]>) -> Vec<u8> {
     let content = content.as_ref();
     let size = format!("{:x}\r\n", content.len());

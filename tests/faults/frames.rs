@@ -22,7 +22,6 @@ pub const INTERNAL_ERROR: u32 = 2;
 pub const CANCEL: u32 = 8;
 pub const ENHANCE_YOUR_CALM: u32 = 11;
 
-/// One frame.
 pub fn frame(kind: u8, flags: u8, stream: u32, payload: impl AsRef<[u8]>) -> Vec<u8> {
     let payload = payload.as_ref();
     let length = u32::try_from(payload.len()).expect("short").to_be_bytes();

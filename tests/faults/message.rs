@@ -11,23 +11,19 @@ pub struct ObservedMessage {
     pub what: Option<String>,
     /// The content, framing removed.
     pub body: Vec<u8>,
-    /// Trailers, as they came.
     pub trailers: String,
     pub end: MessageEnd,
     /// `x-tokengauge-error`.
     pub error: Option<String>,
 }
 
-/// How a message ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MessageEnd {
     /// By its own framing.
     Whole,
     /// The connection closed before.
     Short,
-    /// The connection was reset before.
     Reset,
-    /// Its framing is wrong.
     Malformed,
 }
 
@@ -40,12 +36,10 @@ impl MessageEnd {
     }
 }
 
-/// Reads a response.
 pub fn response(raw: &[u8], gone: Option<Disconnect>) -> ObservedMessage {
     read(raw, gone, true)
 }
 
-/// Reads a request.
 pub fn request(raw: &[u8], gone: Option<Disconnect>) -> ObservedMessage {
     read(raw, gone, false)
 }
@@ -90,7 +84,6 @@ fn read(mut raw: &[u8], gone: Option<Disconnect>, until_close: bool) -> Observed
     seen
 }
 
-/// Whether a request is complete.
 pub fn is_whole(raw: &[u8]) -> bool {
     request(raw, None).end != MessageEnd::Short
 }

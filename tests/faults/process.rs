@@ -205,7 +205,6 @@ async fn calls(fixture: &ProxyFixture, count: usize) {
     }
 }
 
-/// Waits for a metric.
 async fn reaches(fixture: &ProxyFixture, metric: &str, least: f64) {
     let end = Instant::now() + TIMEOUT;
     while fixture.metric(metric).await < least {

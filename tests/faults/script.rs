@@ -9,7 +9,6 @@ use tokio::net::TcpStream;
 /// A peer that has read nothing for so long is not written to any more.
 const STUCK: Duration = Duration::from_secs(5);
 
-/// One step.
 #[derive(Clone, Debug)]
 pub enum Step {
     Send(Vec<u8>),
@@ -28,7 +27,6 @@ pub enum Step {
     Reset,
 }
 
-/// Steps in a row.
 #[derive(Clone, Debug, Default)]
 pub struct Script(pub Vec<Step>);
 
@@ -75,7 +73,6 @@ impl Script {
     }
 }
 
-/// How a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Disconnect {
     Closed,

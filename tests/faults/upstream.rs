@@ -5,7 +5,6 @@ use super::message::{MessageEnd, ObservedMessage};
 use super::script::Script;
 use serde_json::Value;
 
-/// A fault of the backend's.
 pub struct Fault {
     /// Also the session of its call, and its row in docs/reliability.md.
     pub name: &'static str,
@@ -20,7 +19,6 @@ pub struct Fault {
 /// What the agent gets through the proxy, compared with what it gets without.
 #[derive(Clone, Copy, Debug)]
 pub enum ExpectedResponse {
-    /// The same.
     Same,
     /// No response came: one of the proxy's own says why.
     Refused(&'static str, &'static str),
@@ -34,7 +32,6 @@ pub enum ExpectedResponse {
     Interim(usize),
 }
 
-/// What the record says.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ExpectedRecord {
     pub outcome: &'static str,

@@ -11,7 +11,6 @@ use flate2::write::GzEncoder;
 use std::io::Write;
 use tokengauge_test_support::meter::{DONE, finish, words};
 
-/// An interim response.
 const EARLY: &str = "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n";
 
 /// More than measuring reads, or more than it had the time for.
@@ -402,7 +401,6 @@ fn contents() -> Vec<Fault> {
     ]
 }
 
-/// What the faults are called.
 pub fn names() -> Vec<&'static str> {
     let all = [lost(), slow(), framing(), floods(), contents()];
     all.iter().flatten().map(|fault| fault.name).collect()

@@ -41,7 +41,6 @@ enum ExpectedResponse {
     GivenUp,
 }
 
-/// What an agent saw.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct ObservedResponse {
     status: Option<u16>,
@@ -57,7 +56,6 @@ enum StreamEnd {
     Reset(u32),
     /// The connection was.
     Lost,
-    /// It did not come in time.
     Hung,
 }
 
@@ -251,7 +249,6 @@ fn faults() -> Vec<Fault> {
     ]
 }
 
-/// What the faults are called.
 pub fn names() -> Vec<&'static str> {
     faults().iter().map(|fault| fault.name).collect()
 }

@@ -18,15 +18,12 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
-/// What a backend does with a new connection.
 #[derive(Clone)]
 enum Behaviour {
     Tls(TlsAcceptor, &'static str),
     /// Ends it amid the handshake.
     Cut,
-    /// Answers in plain text.
     Plain,
-    /// Says nothing.
     Silent,
 }
 
@@ -158,7 +155,6 @@ fn faults(authority: &Authority, strange: &Authority) -> Vec<Fault> {
     ]
 }
 
-/// What the faults are called.
 pub fn names() -> Vec<&'static str> {
     let faults = faults(&Authority::new(), &Authority::new());
     faults.iter().map(|fault| fault.name).collect()

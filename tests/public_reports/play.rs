@@ -25,9 +25,7 @@ use tokio::process::Command;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
-/// The ledger's file.
 const LEDGER: &str = "ledger.sqlite";
-/// The pause before every frame.
 const PAUSE: Duration = Duration::from_millis(10);
 /// A frame in which nothing comes for this time: an empty one.
 pub const SILENCE: Duration = Duration::from_secs(1);
@@ -47,7 +45,6 @@ pub const JSON: &str = "application/json";
 pub const NDJSON: &str = "application/x-ndjson";
 pub const AWS: &str = "application/vnd.amazon.eventstream";
 
-/// How a response ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
     /// As HTTP says.
@@ -101,7 +98,6 @@ impl Case {
         self
     }
 
-    /// Asks with this body.
     pub fn asked(mut self, request: &Value) -> Case {
         self.request = request.clone();
         self
@@ -151,7 +147,6 @@ pub fn named(name: &str, data: impl std::fmt::Display) -> Vec<u8> {
     format!("event: {name}\ndata: {data}\n\n").into_bytes()
 }
 
-/// A line.
 pub fn line(data: impl std::fmt::Display) -> Vec<u8> {
     format!("{data}\n").into_bytes()
 }
@@ -240,7 +235,6 @@ async fn ask_http1(proxy: SocketAddr, case: &Case) {
     }
 }
 
-/// Asks over HTTP/2.
 async fn ask_http2(proxy: SocketAddr, case: &Case) {
     case.received(&[]);
     let mut agent = http2(proxy).await;
@@ -281,7 +275,6 @@ pub struct Started {
     folder: TempDir,
 }
 
-/// A price of every model.
 const PRICE: &str = "[[price]]\nmodel = \"*\"\nupstream = \"u\"\ninput = 1.0\noutput = 10.0\n";
 
 impl Played {
@@ -385,7 +378,6 @@ impl Played {
         }
     }
 
-    /// What a command of the program prints.
     async fn printed(&self, arguments: &[&str]) -> String {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tokengauge"));
         let output = command.args(arguments).output().await.expect("it ran");
@@ -488,7 +480,6 @@ impl Played {
         })
     }
 
-    /// The same by any name.
     pub(super) fn by(&self, name: impl Fn(&Value) -> String) -> BTreeMap<String, [f64; 4]> {
         let mut named: BTreeMap<String, [f64; 4]> = BTreeMap::new();
         for record in self.with_models() {
@@ -674,7 +665,6 @@ pub async fn play(cases: Vec<Case>) -> Played {
     play_at(cases, ("", PRICE)).await
 }
 
-/// The same with these keys of the upstream.
 pub async fn play_with_upstream(keys: &str, cases: Vec<Case>) -> Played {
     play_at(cases, (keys, PRICE)).await
 }

@@ -567,7 +567,6 @@ async fn usage_is_read_wherever_and_under_whichever_name_it_is() {
     play(cases).await;
 }
 
-/// How a count is written.
 type Number = fn(u64) -> Value;
 
 /// The value with every number written in another way.

@@ -17,7 +17,6 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::net::TcpListener;
 
-/// How a request fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// With this answer; nothing is stored.
@@ -32,7 +31,6 @@ pub enum Fault {
     Silent,
 }
 
-/// A batch that was taken.
 #[derive(Clone, Copy, Debug)]
 pub struct Taken {
     pub rows: usize,
@@ -101,13 +99,11 @@ impl FakeStore {
         self.state().taken.clone()
     }
 
-    /// Names of files.
     pub fn names(&self) -> Vec<String> {
         self.state().files.keys().cloned().collect()
     }
 }
 
-/// The columns of the first file.
 pub fn columns_of(store: &FakeStore) -> Vec<String> {
     let file = store.state().files.values().next().expect("a file").clone();
     let reader = SerializedFileReader::new(file).expect("Parquet");

@@ -9,11 +9,8 @@ use std::sync::Arc;
 /// The prices, budgets and quotas in force, with their spending and usage.
 #[derive(Clone, Debug, Default)]
 pub struct Accounting {
-    /// What tokens cost.
     pub prices: Arc<Prices>,
-    /// The budgets and their spending.
     pub budgets: Arc<Budgets>,
-    /// The quotas and their usage.
     pub quotas: Arc<Quotas>,
     /// How budgets and quotas are shared with other processes, if they are.
     pub sharing: Option<Arc<Sharing>>,
@@ -57,7 +54,6 @@ impl Accounting {
         self.quotas.is_empty() && self.budgets.is_empty()
     }
 
-    /// Whether any limit may depend on request bodies.
     pub fn may_depend_on_bodies(&self) -> bool {
         self.quotas.may_depend_on_bodies() || self.budgets.may_depend_on_bodies()
     }

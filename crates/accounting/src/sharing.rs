@@ -29,7 +29,6 @@ impl OnError {
     }
 }
 
-/// How limits are shared.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SharingSettings {
     /// The time whose worth of a limit a process takes from the store in advance.
@@ -67,9 +66,7 @@ impl SharingSettings {
 /// Whether shared limits can be decided by what the store answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StoreState {
-    /// It answers.
     Reachable,
-    /// It does not answer.
     Away(OnError),
 }
 
@@ -102,7 +99,6 @@ struct Counts {
 pub struct SharingStatus {
     /// Requests to the store that were answered.
     pub answered: u64,
-    /// Requests that failed.
     pub failed: u64,
     /// How long ago the last request was sent that was answered.
     pub age: Duration,
@@ -142,7 +138,6 @@ impl Sharing {
         }
     }
 
-    /// The settings.
     pub fn settings(&self) -> &SharingSettings {
         &self.settings
     }
@@ -152,7 +147,6 @@ impl Sharing {
         self.settings.mode == Mode::Enforce
     }
 
-    /// The present instant.
     pub fn now(&self) -> Instant {
         (self.clock)()
     }
@@ -196,7 +190,6 @@ impl Sharing {
         now.saturating_duration_since(at)
     }
 
-    /// Whether the store answers at `now`.
     pub fn state(&self, now: Instant) -> StoreState {
         match self.age(now) <= self.settings.valid_for() {
             true => StoreState::Reachable,
@@ -204,7 +197,6 @@ impl Sharing {
         }
     }
 
-    /// Counts a decision without the store.
     pub(crate) fn count_fallback(&self) {
         self.counts.fallback_calls.fetch_add(1, Ordering::Relaxed);
     }

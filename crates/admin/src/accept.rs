@@ -7,10 +7,8 @@ use tokengauge_telemetry::export::text::Format;
 /// The version of OpenMetrics that is spoken here.
 const VERSION: &str = "1.0.0";
 
-/// How metrics are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Exposition {
-    /// A text format.
     Text(Format),
     /// Protobuf, with native histograms.
     Protobuf,

@@ -16,7 +16,6 @@ use std::time::Instant;
 use tokengauge_config as config;
 use tokengauge_net::tls::{self, Acceptor};
 
-/// Bytes of a hook's body.
 const MAX_HOOK_BYTES: usize = 64 * 1024;
 
 /// Access to the admin address. The default is everybody, without TLS.
@@ -34,7 +33,6 @@ pub struct Access {
     pub(super) restricted: bool,
 }
 
-/// Why the access that is configured cannot be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum AccessError {
     /// The metrics address requires a token, and none is configured.
@@ -42,10 +40,8 @@ pub enum AccessError {
         "admin.metrics_token asks for the token of [admin], and there is none: set `token_file`, or take it out"
     )]
     NoToken,
-    /// The token's file cannot be used.
     #[error(transparent)]
     Token(#[from] TokenFileError),
-    /// Certificate or key cannot be used.
     #[error("admin.tls: {0}")]
     Tls(#[from] tls::Invalid),
 }
@@ -76,7 +72,6 @@ impl Access {
         })
     }
 
-    /// The same for the address for metrics.
     pub(super) fn for_metrics(&self) -> Access {
         Access {
             tls: self.tls.clone(),

@@ -19,7 +19,6 @@ const OTHERS: usize = (BLOCKING - SCRAPES) / 2;
 /// Concurrent handlers for one source address.
 const PER_SOURCE: usize = 2;
 
-/// Limits the number of concurrent requests.
 #[derive(Debug)]
 pub(super) struct HandlerLimits {
     scrapes: FairShares,

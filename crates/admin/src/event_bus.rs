@@ -27,7 +27,6 @@ const WAITING: usize = 512;
 const STREAMS_EVERY: Duration = Duration::from_secs(1);
 const SLOS_AFTER: u64 = 5;
 
-/// A server-sent event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Event {
     /// `streams`, `call`, `slos` or `lost`.
@@ -46,7 +45,6 @@ impl Event {
     }
 }
 
-/// Broadcasts events to listeners.
 pub struct EventBus {
     events: broadcast::Sender<Event>,
     slots: FairShares,
@@ -55,10 +53,8 @@ pub struct EventBus {
     refused: AtomicU64,
 }
 
-/// Figures about listeners, for metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListenerStats {
-    /// Listeners now.
     pub listeners: usize,
     /// Events that slow ones have lost.
     pub lost: u64,
@@ -67,7 +63,6 @@ pub struct ListenerStats {
 }
 
 impl EventBus {
-    /// An event bus without listeners.
     pub fn new() -> Arc<EventBus> {
         Arc::new(EventBus {
             events: broadcast::Sender::new(WAITING),
@@ -107,7 +102,6 @@ impl EventBus {
         })
     }
 
-    /// Ends the event streams of all listeners.
     pub(super) fn end(&self) {
         self.over.send_replace(true);
     }
@@ -183,7 +177,6 @@ pub(super) async fn tick(services: Services) {
     }
 }
 
-/// A client that listens to events.
 pub(super) struct Listener {
     first: std::vec::IntoIter<Event>,
     events: broadcast::Receiver<Event>,

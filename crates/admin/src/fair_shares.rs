@@ -67,7 +67,6 @@ impl FairShares {
 }
 
 impl Share {
-    /// The number of units.
     pub fn count(&self) -> usize {
         self.of_all.num_permits()
     }

@@ -13,7 +13,6 @@ const AUDIT: &str = "gate-audit.jsonl";
 /// A verdict that was asked for again within this time, and is the same, is not written again.
 const SAME_WITHIN: Duration = Duration::from_secs(60);
 
-/// The gates that are configured.
 #[derive(Clone, Debug, Default)]
 pub struct Gates {
     /// In the order of the configuration.
@@ -70,7 +69,6 @@ impl GateAudit {
     }
 }
 
-/// A verdict as a line of the log.
 pub fn line(report: &Report, asked_by: &str) -> std::io::Result<String> {
     serde_json::to_string(&Line { asked_by, report }).map_err(std::io::Error::other)
 }

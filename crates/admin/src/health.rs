@@ -9,9 +9,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 /// The paths of health checks: answered to everybody, also on reserved connections.
 pub(super) const PATHS: [&str; 2] = [LIVE, READY];
-/// Liveness.
 pub(super) const LIVE: &str = "/livez";
-/// Readiness for traffic.
 pub(super) const READY: &str = "/readyz";
 
 const STARTING: u8 = 0;
@@ -71,12 +69,10 @@ impl Readiness {
         self.phase.store(DRAINING, Ordering::Relaxed);
     }
 
-    /// Readiness for traffic.
     pub fn is_ready(&self) -> bool {
         self.phase.load(Ordering::Relaxed) == LISTENING
     }
 
-    /// Sets which configuration is in use.
     pub fn runs_by(&self, running: Running) {
         self.running.store(Arc::new(running));
     }

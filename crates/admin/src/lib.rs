@@ -53,7 +53,6 @@ pub use runbooks::PATH as RUNBOOKS;
 pub use runtime::AdminRuntime;
 pub use server::{Slots, Source, serve as serve_router};
 
-/// The path that Prometheus scrapes.
 const METRICS: &str = "/metrics";
 
 /// The services that handlers share: metrics, the store of finished calls, events, and a view of the present.
@@ -61,23 +60,17 @@ const METRICS: &str = "/metrics";
 pub struct Services {
     /// The present: of one process, or of a fleet.
     pub live: Arc<dyn LiveView>,
-    /// The finished calls.
     pub store: Store,
-    /// The metrics.
     pub prometheus: Arc<Prometheus>,
     /// Version, listeners and routes of the process.
     pub about: Arc<ArcSwap<ProcessInfo>>,
-    /// The experiments that are configured.
     pub experiments: Arc<ArcSwap<Vec<Experiment>>>,
-    /// Readiness for traffic.
     pub readiness: Arc<Readiness>,
     /// What happened beside calls.
     pub marks: Arc<Marks>,
-    /// Broadcasts events to listeners.
     pub event_bus: Arc<EventBus>,
     /// The monotonic clock.
     pub clock: fn() -> Instant,
-    /// The wall clock.
     pub wall: fn() -> SystemTime,
 }
 

@@ -9,7 +9,6 @@ use std::sync::LazyLock;
 /// Where it is served, without the token: it holds no figure of this process.
 pub const PATH: &str = "/runbooks";
 
-/// The text that it is made of.
 const TEXT: &str = include_str!("../../../docs/runbooks.md");
 
 const BEFORE: &str = "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\

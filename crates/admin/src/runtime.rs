@@ -39,7 +39,6 @@ impl AdminRuntime {
         Ok(AdminRuntime { handle, _end: end })
     }
 
-    /// The handle with which tasks are spawned on it.
     pub fn handle(&self) -> &Handle {
         &self.handle
     }

@@ -15,12 +15,9 @@ const CHECK_EVERY: Duration = Duration::from_secs(1);
 /// Bytes of a token's file that are read.
 const MAX_BYTES: u64 = 4096;
 
-/// Why a request is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refused {
-    /// It has no token.
     Missing,
-    /// It has another token.
     Wrong,
 }
 
@@ -35,7 +32,6 @@ struct State {
     checked: Instant,
 }
 
-/// A token's file that cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[error("admin.token_file {}: {source}", path.display())]
 pub struct TokenFileError {
@@ -52,7 +48,6 @@ enum TokenFileProblem {
 }
 
 impl Token {
-    /// Reads the token at `now`.
     pub(super) fn new(written: &config::Token, now: Instant) -> Result<Token, TokenFileError> {
         let (file, digest) = match written {
             config::Token::Text(secret) => (None, digest(secret.reveal())),
@@ -121,13 +116,11 @@ fn read(path: &Path) -> Result<[u8; 32], TokenFileProblem> {
     Ok(digest(token))
 }
 
-/// The token after `Bearer`.
 fn bearer(authorization: &HeaderValue) -> Option<&str> {
     let (scheme, token) = authorization.to_str().ok()?.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
-/// The header with the token.
 pub(super) const HEADER: header::HeaderName = header::AUTHORIZATION;
 
 #[cfg(test)]

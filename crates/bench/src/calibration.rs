@@ -22,7 +22,6 @@ use tokengauge_stats::{Generator, seeded, share};
 
 /// The share of runs with a false alarm that docs/bench.md allows.
 const ALPHA: f64 = 0.05;
-/// The default of `--trials`.
 const TRIALS: u32 = 5;
 /// Seconds of the warm-up and of the measurement.
 const WARM_UP: f64 = 10.0;
@@ -82,7 +81,6 @@ fn criteria() -> Criteria {
     }
 }
 
-/// One run against a backend.
 struct Run {
     world: World,
     random: Generator,

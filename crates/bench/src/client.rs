@@ -19,28 +19,21 @@ pub const AGENT: &str = "tokengauge-bench";
 /// The headers by which a proxy of ours on the way knows a call: agent, session, trace.
 const IDENTITY: [&str; 3] = ["x-tokengauge-agent", "x-tokengauge-session", "traceparent"];
 
-/// How the backend is called.
 #[derive(Clone, Debug)]
 pub struct ClientSettings {
-    /// What kind of endpoint it is.
     pub endpoint: EndpointType,
-    /// The URL of requests.
     pub url: Uri,
-    /// What all requests ask for.
     pub request: RequestSettings,
     /// More headers, and those with keys.
     pub headers: HeaderMap,
-    /// TLS towards the backend.
     pub tls: ClientTls,
     /// Whether calls are made over HTTP/2, else HTTP/1.1.
     pub http2: bool,
-    /// How long a call may take.
     pub timeout: Duration,
     /// Whether calls name themselves to a gauge on the way: a session and a trace of their own.
     pub identify: bool,
 }
 
-/// Calls the backend.
 #[derive(Debug)]
 pub struct Client {
     settings: ClientSettings,
@@ -55,7 +48,6 @@ pub struct Prepared {
     session: Option<String>,
 }
 
-/// What names a call.
 #[derive(Clone, Copy, Debug)]
 pub struct CallName<'a> {
     /// The session: of a prompt's own, else that of the trial.
@@ -78,7 +70,6 @@ impl Client {
         })
     }
 
-    /// The URL that is called.
     pub fn url(&self) -> &Uri {
         &self.settings.url
     }

@@ -2,7 +2,6 @@
 
 use std::time::Instant;
 
-/// The present instant.
 pub fn now() -> Instant {
     tokio::time::Instant::now().into_std()
 }

@@ -129,7 +129,6 @@ impl Comparison {
         }
     }
 
-    /// Figures that became worse.
     pub fn worse(&self) -> impl Iterator<Item = &ComparedFigure> {
         self.figures
             .iter()

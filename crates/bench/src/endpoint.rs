@@ -3,7 +3,6 @@
 use http::{HeaderName, HeaderValue, Uri};
 use serde_json::{Value, json};
 
-/// What kind of endpoint is asked.
 #[derive(
     Clone,
     Copy,
@@ -30,7 +29,6 @@ pub enum EndpointType {
     Gemini,
     /// Ollama's chat.
     Ollama,
-    /// Ollama's `generate`.
     OllamaGenerate,
     /// Cohere's chat, version 2.
     Cohere,
@@ -45,18 +43,15 @@ pub enum EndpointType {
 /// One request's text and length.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Prompt {
-    /// The text.
     pub text: String,
     /// Tokens of the answer, at most; where nothing is wanted the backend decides.
     pub output_tokens: Option<u32>,
-    /// The session that it belongs to.
     pub session: Option<String>,
 }
 
 /// What is the same in all requests of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RequestSettings {
-    /// The model asked for.
     pub model: String,
     /// Asks the engine to go on to the wanted length (vLLM, SGLang).
     pub ignore_eos: bool,
@@ -65,7 +60,6 @@ pub struct RequestSettings {
 }
 
 impl EndpointType {
-    /// The word for it.
     pub fn as_str(self) -> &'static str {
         self.into()
     }

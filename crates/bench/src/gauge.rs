@@ -12,7 +12,6 @@ use tokengauge_core::call::CallRecord;
 /// Asks a gauge for its records of the benchmark's calls that began from an instant on.
 pub type AskGauge = Arc<dyn Fn(SystemTime) -> Answer + Send + Sync>;
 
-/// The records, when they have come.
 pub type Answer = Pin<Box<dyn Future<Output = Result<Vec<CallRecord>, NoRecords>> + Send>>;
 
 /// Why a gauge gave no records.
@@ -23,13 +22,9 @@ pub struct NoRecords(pub String);
 /// One call as this client measured it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct AgentCall {
-    /// Its trace id.
     pub trace: u128,
-    /// Its time to first token.
     pub ttft: Option<f64>,
-    /// Its speed.
     pub tps: Option<f64>,
-    /// Its end-to-end latency.
     pub latency: f64,
     /// Its normalised output tokens.
     pub output: Option<u64>,
@@ -103,7 +98,6 @@ impl BothSides {
         }
     }
 
-    /// There are no records.
     pub fn failed(calls: usize, error: &NoRecords) -> BothSides {
         BothSides {
             calls,

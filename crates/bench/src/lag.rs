@@ -33,7 +33,6 @@ pub struct Lag {
 }
 
 impl Delays {
-    /// A call that was due at `due` starts now.
     pub fn starts(&self, due: Instant) {
         self.starts.lock().push((due, late(due, now())));
     }

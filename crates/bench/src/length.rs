@@ -10,25 +10,18 @@ pub const MAX_TOKENS: u32 = 10_000_000;
 /// How many tokens prompts or answers have.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Length {
-    /// All have as many.
     Fixed(u32),
-    /// Every length of the range is as likely.
     Uniform {
-        /// The shortest.
         low: u32,
-        /// The longest.
         high: u32,
     },
     /// A normal distribution, cut off below 1.
     Normal {
-        /// The mean.
         mean: f64,
-        /// The standard deviation.
         deviation: f64,
     },
 }
 
-/// Text that is no length.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no length in tokens such as 512, 128..1024 (uniform) or 512~64 (mean~deviation)")]
 pub struct InvalidLength(String);
@@ -49,7 +42,6 @@ impl Length {
         }
     }
 
-    /// The mean length.
     pub fn mean(&self) -> f64 {
         match *self {
             Length::Fixed(tokens) => f64::from(tokens),

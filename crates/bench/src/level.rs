@@ -220,7 +220,6 @@ impl LevelResult {
         figures.iter().all(known)
     }
 
-    /// A figure's value.
     pub fn value(&self, metric: Metric) -> Option<f64> {
         self.figures.get(&metric).map(|figure| figure.value)
     }
@@ -391,7 +390,6 @@ fn tail_figure(trials: &[TrialResult], metric: TailMetric) -> TailFigure {
     }
 }
 
-/// The times of the calls of all trials that have the figure.
 fn times(trials: &[TrialResult], metric: TailMetric) -> impl Iterator<Item = f64> {
     having(trials, metric.part()).flat_map(move |trial| {
         let sample = &trial.sample;
@@ -419,7 +417,6 @@ fn judged_tps(trials: &[TrialResult]) -> Judged {
     judged
 }
 
-/// The calls that have a first token.
 fn judged_ttft(trials: &[TrialResult]) -> Judged {
     let having = || having(trials, Part::Ttft);
     let calls = having().map(|trial| trial.sample.ttft.len()).sum();

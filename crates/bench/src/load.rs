@@ -20,10 +20,8 @@ use tokio::task::JoinSet;
 pub const MAX_IN_FLIGHT: usize = 8_192;
 /// How long the meter may take to hand over the last calls.
 const FLUSH: Duration = Duration::from_secs(10);
-/// How often progress is told.
 const TOLD_EVERY: Duration = Duration::from_millis(200);
 
-/// How calls follow each other.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Load {
     /// A closed loop: as many calls at once, each followed by the next.
@@ -61,7 +59,6 @@ pub struct Phases {
     pub drain: Duration,
 }
 
-/// A phase of a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Phase {
@@ -75,10 +72,8 @@ pub enum Phase {
     Drain,
 }
 
-/// How a trial is run.
 #[derive(Clone, Copy, Debug)]
 pub struct TrialSettings {
-    /// The phases.
     pub phases: Phases,
     /// The length of an observation of throughput.
     pub interval: Duration,
@@ -86,10 +81,8 @@ pub struct TrialSettings {
     pub seed: u64,
 }
 
-/// How far a trial is.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TrialProgress {
-    /// The phase.
     pub phase: Phase,
     /// Calls that have ended.
     pub calls: usize,
@@ -99,28 +92,21 @@ pub struct TrialProgress {
     pub left: Duration,
 }
 
-/// What happened in a trial.
 #[derive(Debug)]
 pub struct Trace {
-    /// When it began.
     pub began: Instant,
-    /// From here on calls count.
     pub measure_from: Instant,
-    /// Up to here.
     pub measure_to: Instant,
     /// Tokens by interval, from the begin on.
     pub tokens: Vec<u64>,
-    /// The length of an interval.
     pub interval: Duration,
     /// All calls that have ended.
     pub calls: Vec<Arc<FinishedCall>>,
     /// Calls that were to begin while they count, and did.
     pub begun: usize,
-    /// How late the client was.
     pub delays: Arc<Delays>,
     /// The backend was so slow that an open loop had [`MAX_IN_FLIGHT`] calls under way.
     pub overloaded: bool,
-    /// It was stopped before its end.
     pub interrupted: bool,
 }
 
@@ -191,7 +177,6 @@ pub async fn run(
     }
 }
 
-/// What the tasks of a trial share.
 struct Trial {
     client: Arc<Client>,
     meter: Arc<Meter>,
@@ -206,7 +191,6 @@ struct Trial {
 
 #[derive(Default)]
 struct Counters {
-    /// No further calls begin.
     stop: AtomicBool,
     /// Calls so far, which numbers them.
     all: AtomicUsize,

@@ -16,7 +16,6 @@ pub struct LoadName {
 }
 
 impl LoadName {
-    /// What a load is.
     pub fn of(load: &Load) -> LoadName {
         let name = |pattern: ArrivalPattern| Some(<&str>::from(pattern).to_owned());
         match load {

@@ -53,12 +53,10 @@ pub enum Metric {
 }
 
 impl Metric {
-    /// The word for it.
     pub fn as_str(self) -> &'static str {
         self.into()
     }
 
-    /// Its unit.
     pub fn unit(self) -> Unit {
         match self {
             Metric::OutputThroughput
@@ -116,21 +114,15 @@ pub enum Part {
     Latency,
 }
 
-/// The unit of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
-    /// Seconds.
     Seconds,
-    /// Tokens per second.
     TokensPerSecond,
-    /// Calls per second.
     CallsPerSecond,
-    /// Tokens.
     Tokens,
 }
 
 impl Unit {
-    /// A value as people read it.
     pub fn show(self, value: f64) -> String {
         match self {
             Unit::Seconds if value.abs() < 1.0 => format!("{:.1} ms", value * 1e3),
@@ -169,14 +161,12 @@ pub enum TailOf {
 /// A tail: of what, and what share of calls is not beyond it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TailMetric {
-    /// What it is of.
     pub of: TailOf,
     /// In percent, counted from the good side: 95 is p95 of times and p5 of speeds.
     pub percent: u8,
 }
 
 impl TailMetric {
-    /// Those that results show.
     pub const SHOWN: [TailMetric; 9] = {
         const fn tail(of: TailOf, percent: u8) -> TailMetric {
             TailMetric { of, percent }
@@ -203,7 +193,6 @@ impl TailMetric {
         }
     }
 
-    /// The part of the figures that it belongs to.
     pub fn part(self) -> Part {
         match self.of {
             TailOf::Ttft => Part::Ttft,
@@ -212,7 +201,6 @@ impl TailMetric {
         }
     }
 
-    /// The tail of this name.
     pub fn parse(name: &str) -> Option<TailMetric> {
         let (of, percent) = name.rsplit_once("_p")?;
         let (of, percent) = (of.parse().ok()?, percent.parse::<u8>().ok()?);
@@ -225,7 +213,6 @@ impl TailMetric {
             .then_some(TailMetric { of, percent })
     }
 
-    /// Its unit.
     pub fn unit(self) -> Unit {
         match self.of {
             TailOf::Tps => Unit::TokensPerSecond,

@@ -11,7 +11,6 @@ use std::str::FromStr;
 /// A limit on a figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Objective {
-    /// The figure.
     pub of: ObjectiveMetric,
     /// Whether the limit is the largest that is allowed, else the smallest.
     pub at_most: bool,
@@ -19,12 +18,10 @@ pub struct Objective {
     pub limit: f64,
 }
 
-/// What an objective is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ObjectiveMetric {
     /// A mean, a median or a throughput.
     Figure(Metric),
-    /// A tail.
     Tail(TailMetric),
 }
 
@@ -109,7 +106,6 @@ impl Objective {
         }
     }
 
-    /// The unit of its limit.
     pub fn unit(&self) -> Unit {
         match self.of {
             ObjectiveMetric::Figure(metric) => metric.unit(),
@@ -132,7 +128,6 @@ impl fmt::Display for Objective {
     }
 }
 
-/// Text that is no objective.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{0}` is no objective such as ttft_p95<=500ms, tps_p10>=20, latency_p99<=8s or output_throughput>=1000: \

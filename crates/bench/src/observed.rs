@@ -6,37 +6,30 @@ use std::time::{Duration, Instant};
 use tokengauge_core::call::{Outcome, TpsUnavailable};
 use tokengauge_core::finished::FinishedCall;
 
-/// Of one trial.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Observed {
     /// The length of the measurement.
     pub seconds: f64,
-    /// The length of an interval.
     pub interval: f64,
     /// Tokens of all streams in each interval of the measurement.
     pub tokens: Vec<f64>,
     /// All calls that have ended, those that do not count included, in the order in which they began.
     pub calls: Vec<Call>,
-    /// How late the client was.
     pub lag: Lag,
     /// Calls that were to begin while they count, and did.
     pub begun: usize,
     /// An open loop had more calls under way than are possible.
     pub overloaded: bool,
-    /// The trial was stopped.
     pub interrupted: bool,
 }
 
-/// One call.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Call {
     /// The W3C trace id.
     pub trace: u128,
     /// When it was to begin.
     pub begun: f64,
-    /// When it ended.
     pub ended: f64,
-    /// Its time to first token.
     pub ttft: Option<f64>,
     /// Tokens after the first frame, and the seconds they took.
     pub decode: Option<(u64, f64)>,
@@ -48,18 +41,15 @@ pub struct Call {
     pub input: Option<u64>,
     /// Normalised output tokens.
     pub output: Option<u64>,
-    /// What it costs, in US dollars.
     pub cost_usd: Option<f64>,
     /// Latencies between tokens, each with the number of tokens that had it.
     pub inter_token: Vec<(f64, u32)>,
     /// Gaps over a second between tokens: when they ended and how long they were.
     pub stalls: Vec<(f64, f64)>,
-    /// How it failed.
     pub failed: Option<String>,
 }
 
 impl Call {
-    /// Whether it began within the span.
     pub fn began_within(&self, from: f64, to: f64) -> bool {
         (from..to).contains(&self.begun)
     }
@@ -70,14 +60,12 @@ impl Call {
         (seconds > 0.0).then(|| tokens as f64 / seconds)
     }
 
-    /// End-to-end latency.
     pub fn latency(&self) -> f64 {
         self.ended - self.begun
     }
 }
 
 impl Observed {
-    /// What happened in a trial.
     pub fn of(trace: &Trace) -> Observed {
         let interval = trace.interval.as_secs_f64();
         let before = trace.measure_from.duration_since(trace.began);

@@ -10,47 +10,35 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokengauge_core::fingerprint::MeasuredBy;
 
-/// What is run.
 #[derive(Clone)]
 pub struct Plan {
-    /// How the backend is called.
     pub client: ClientSettings,
-    /// What is asked.
     pub workload: Arc<Workload>,
-    /// The loads.
     pub levels: Levels,
     /// Trials of each.
     pub trials: u32,
-    /// The phases of each trial.
     pub phases: Phases,
     /// The length of an observation of throughput.
     pub interval: Duration,
-    /// What trials are judged by.
     pub criteria: Criteria,
-    /// What loads are to keep.
     pub objectives: Vec<Objective>,
     /// What the backend costs an hour, in US dollars.
     pub usd_per_hour: Option<f64>,
-    /// The seed of everything that is random.
     pub seed: u64,
     /// The name of the run: the session of its calls.
     pub name: String,
-    /// What measures.
     pub measured_by: MeasuredBy,
     /// The gauge on the way.
     pub gauge: Option<AskGauge>,
 }
 
-/// The loads of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Levels {
-    /// All of these.
     All(Vec<Load>),
     /// The highest of a range that keeps the objectives, by bisection.
     Search(Range),
 }
 
-/// A range of loads.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Range {
     /// Calls at once: from, to.
@@ -68,7 +56,6 @@ impl Range {
         }
     }
 
-    /// The load of a number.
     pub(crate) fn load(&self, at: f64) -> Load {
         match *self {
             Range::Concurrency(..) => Load::Concurrency(at as u32),

@@ -22,7 +22,6 @@ impl Throttled {
         Throttled::of(&membership, Path::new(CGROUPS))
     }
 
-    /// Since an earlier reading.
     pub fn since(self, earlier: Throttled) -> Throttled {
         Throttled {
             periods: self.periods.saturating_sub(earlier.periods),

@@ -17,7 +17,6 @@ pub struct Recorder {
     calls: Mutex<Vec<Arc<FinishedCall>>>,
 }
 
-/// Tokens of all streams, by the interval in which they came.
 #[derive(Debug)]
 struct TokensByInterval {
     began: Instant,

@@ -122,7 +122,6 @@ impl Results {
         }
     }
 
-    /// Loads without figures.
     pub fn without_figures(&self) -> impl Iterator<Item = &LevelResult> {
         self.levels
             .iter()

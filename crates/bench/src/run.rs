@@ -30,24 +30,19 @@ use tokio::sync::watch;
 /// How long the gauge on the way may take to finish its records of a trial.
 const GAUGE_SETTLES: Duration = Duration::from_secs(1);
 
-/// How far a run is.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Progress {
-    /// The load.
     pub load: LoadName,
-    /// The trial of it.
     pub trial: u32,
     /// Trials that were begun, this one included, of all loads.
     pub number: usize,
     /// Trials in all; a search does not know.
     pub of: Option<usize>,
-    /// How far this trial is.
     pub trial_progress: TrialProgress,
     /// Until the end of the run; a search does not know.
     pub left: Option<Duration>,
 }
 
-/// Takes the progress of a run.
 pub type Watch<'a> = &'a mut (dyn FnMut(Progress) + Send);
 
 /// Runs a plan until its end or until `stop` becomes true; what was measured until then is returned.
@@ -98,7 +93,6 @@ struct Run<'a> {
     all: Option<usize>,
 }
 
-/// A trial that was run.
 struct Done {
     load: Load,
     result: TrialResult,
@@ -181,7 +175,6 @@ impl Run<'_> {
         within.is_some_and(|within| self.level(load).is_known_within(within))
     }
 
-    /// Makes the trials that the search asks for.
     async fn search(&mut self, range: Range) {
         let mut search = Search::new(range, self.plan.trials);
         while let Some((at, trial)) = search.next() {
@@ -253,7 +246,6 @@ impl Run<'_> {
         });
     }
 
-    /// What the trials of a load came to.
     fn level(&self, load: &Load) -> LevelResult {
         let done = || self.trials.iter().filter(|done| done.load == *load);
         let mut results: Vec<_> = done()

@@ -22,7 +22,6 @@ const LAG_ALWAYS: f64 = 0.01;
 /// percentile p99 shows, so a client that is late for longer can be all of it.
 const LATE_SHARE: f64 = 0.01;
 
-/// What a trial is judged by.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Criteria {
     /// The change of TTFT and TPS over the run, as a share, within which their intervals must lie.
@@ -31,7 +30,6 @@ pub struct Criteria {
     pub failed: f64,
     /// How late the client may be, in seconds; else a share of the TTFT.
     pub lag: Option<f64>,
-    /// The confidence of intervals.
     pub confidence: f64,
     /// The share within which figures are to be known for a load to have no further trials; with it intervals hold after every
     /// trial at once.
@@ -118,7 +116,6 @@ impl Display for Withheld {
 pub struct Steady {
     /// Where it begins, in seconds since the measurement began.
     pub from: f64,
-    /// Where it ends.
     pub to: f64,
 }
 

@@ -8,7 +8,6 @@ use crate::objective::Verdict;
 use crate::results::Results;
 use std::fmt::Write;
 
-/// The heads of the table of loads.
 const HEADS: [&str; 11] = [
     "load",
     "calls",
@@ -58,7 +57,6 @@ pub fn markdown_table(rows: &[Vec<String>]) -> String {
     text
 }
 
-/// What was run, in a sentence.
 pub fn about(results: &Results) -> String {
     let it = &results.settings;
     let trials = match it.trials {
@@ -82,18 +80,14 @@ pub fn about(results: &Results) -> String {
     )
 }
 
-/// A cell of the table of loads.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Cell {
-    /// The figure.
     pub text: String,
     /// How far it is known: half of its interval's width in percent, or the bound of a tail. Empty where it is not.
     pub interval: String,
-    /// The figure as a number.
     pub value: Option<f64>,
 }
 
-/// The heads of the table of loads.
 pub fn heads() -> impl Iterator<Item = &'static str> {
     HEADS.into_iter()
 }

@@ -22,11 +22,9 @@ use tokio::net::TcpStream;
 
 use crate::error::Error;
 
-/// Why a request has no response.
 #[derive(Debug, thiserror::Error)]
 #[error("{reason}")]
 pub struct Failure {
-    /// What failed.
     pub kind: FailureKind,
     /// The reason, as the system gives it.
     pub reason: String,
@@ -56,7 +54,6 @@ struct Shared {
     streams: Arc<()>,
 }
 
-/// What sends a call's request.
 #[derive(Debug)]
 enum Sender {
     Http1(http1::SendRequest<RequestBody>),
@@ -288,12 +285,10 @@ impl Lease<'_> {
 pub struct RequestBody {
     bytes: Option<Bytes>,
     length: u64,
-    /// Who observes the call.
     call: Arc<dyn ObservedCall>,
 }
 
 impl RequestBody {
-    /// The body of a call.
     pub fn new(bytes: Bytes, call: Arc<dyn ObservedCall>) -> RequestBody {
         RequestBody {
             length: bytes.len() as u64,

@@ -66,12 +66,10 @@ pub struct TrialResult {
     pub sample: Sample,
 }
 
-/// The values of each call.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sample {
     /// Times to first token, each with the begin of its call.
     pub ttft: Vec<(f64, f64)>,
-    /// End-to-end latencies.
     pub latency: Vec<f64>,
     /// Seconds per token.
     pub tpot: Vec<f64>,
@@ -84,7 +82,6 @@ pub struct Sample {
 }
 
 impl TrialResult {
-    /// Whether it has the figures of a part.
     pub fn has(&self, part: Part) -> bool {
         self.figures.is_some() && !self.withheld.iter().any(|it| it.part == Some(part))
     }
@@ -126,7 +123,6 @@ fn complete(observed: &Observed, steady: Steady) -> Vec<&Call> {
     calls.filter(|call| call.failed.is_none()).collect()
 }
 
-/// The figures of the steady part.
 pub fn figures(
     observed: &Observed,
     steady: Steady,

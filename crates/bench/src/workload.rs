@@ -13,13 +13,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokengauge_stats::{Generator, seeded};
 
-/// Lines of a file at most.
 const MAX_LINES: usize = 1_000_000;
 
-/// Where prompts come from.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Workload {
-    /// Texts that are made for the run.
     Synthetic {
         /// Tokens of prompts.
         input: Length,
@@ -54,7 +51,6 @@ pub struct Session {
 /// A call of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Turn {
-    /// The place of its line.
     pub line: usize,
     /// When it begins, since the first call of the trace, where it has no `delay`.
     pub at: Option<Duration>,
@@ -62,7 +58,6 @@ pub struct Turn {
     pub delay: Option<Duration>,
 }
 
-/// The text of a line.
 #[derive(Clone, Debug, PartialEq)]
 enum Text {
     Given(String),
@@ -70,7 +65,6 @@ enum Text {
     Made(u32),
 }
 
-/// What is wrong with a line.
 #[derive(Debug, thiserror::Error)]
 enum InvalidLine {
     #[error("{0}")]
@@ -175,7 +169,6 @@ impl Workload {
         Some(sessions)
     }
 
-    /// The workload in words.
     pub fn describe(&self) -> String {
         match self {
             Workload::Synthetic { input, output } => {
@@ -242,7 +235,6 @@ pub struct Prompts {
 }
 
 impl Prompts {
-    /// The prompts of a workload for a seed.
     pub fn new(workload: Arc<Workload>, seed: u64) -> Prompts {
         let state = Mutex::new((seeded(seed), 0));
         Prompts { workload, state }

@@ -41,7 +41,6 @@ impl Dimension {
     /// Those whose values are classes in ascending order.
     pub const CLASSES: [Dimension; 2] = [Dimension::PromptLength, Dimension::Concurrency];
 
-    /// Its words in a sentence.
     pub fn in_words(self) -> &'static str {
         match self {
             Dimension::PromptLength => "prompt length",
@@ -70,13 +69,11 @@ pub struct Call {
     pub at: f64,
     /// How many calls it stands for: more than 1 where only some of them are kept.
     pub weight: f64,
-    /// Whether it was bad.
     pub bad: bool,
     /// The names by [`Dimension::NAMES`], where they are known.
     pub names: [Option<Arc<str>>; 5],
     /// Prompt tokens that were not read from a cache.
     pub prompt_tokens: Option<u64>,
-    /// Output tokens.
     pub output_tokens: Option<u64>,
     /// Streams under way on the upstream when it began, itself included.
     pub concurrency: u32,

@@ -12,10 +12,8 @@ const MOST_BAD: f64 = 0.5;
 /// With a smaller share of bad calls, the bad ones are looked at alone.
 const ALL_BAD: f64 = 0.8;
 
-/// Which phases an objective depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Phases {
-    /// Errors.
     pub errors: bool,
     /// What is before the first token.
     pub first_token: bool,

@@ -127,7 +127,6 @@ fn correlation(its: Tally, all: Tally) -> f64 {
     }
 }
 
-/// Whether a call has the value of a candidate.
 pub(crate) fn has(call: &Call, dimension: Dimension, value: &str) -> bool {
     match call.class(dimension) {
         None => call.name(dimension).is_some_and(|name| **name == *value),

@@ -48,7 +48,6 @@ pub(crate) fn sentence(cause: &Cause, may_have_begun: bool) -> String {
     text
 }
 
-/// The sentence of an objective on throughput.
 pub(crate) fn of_throughput(cause: &Cause) -> String {
     let Some(ThroughputChange { before, now }) = cause.throughput else {
         return format!(

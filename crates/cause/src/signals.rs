@@ -13,7 +13,6 @@ const SAME_RATIO: f64 = 1.15;
 const MIN_SHARE: f64 = 0.1;
 /// The p value of a Mann–Whitney test below which two samples differ; over all signals together below 0.01.
 const MAX_P: f64 = 0.001;
-/// The fewest values of a sample.
 const MIN_VALUES: usize = 10;
 
 const SIGNALS: [Signal; 8] = [

@@ -69,7 +69,6 @@ impl Check<'_> {
     }
 }
 
-/// The message about an unknown key.
 fn unknown<'a>(key: &str, names: impl Iterator<Item = &'a str>) -> String {
     let mut alike: Vec<_> = names
         .map(|name| (strsim::jaro_winkler(key, name), name))
@@ -193,7 +192,6 @@ fn must_be(schema: &Value) -> String {
     format!("must be {bounds}{reason}")
 }
 
-/// The bounds of a key in words.
 pub(super) fn bounds_of(schema: &Value) -> Vec<String> {
     let shown = |name: &str| {
         let bound = schema.get(name)?;

@@ -42,7 +42,6 @@ const MAX_DRIFTS: usize = 16;
 const MAX_GATES: usize = 16;
 /// The default drain timeout: Kubernetes' grace period of 30 s less a margin.
 pub const DEFAULT_DRAIN: Duration = Duration::from_secs(25);
-/// The default address for agents.
 pub const DEFAULT_LISTEN: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 8080);
 /// The most sinks: each is a thread.

@@ -74,7 +74,6 @@ pub use tokengauge_proxy::settings::{
 pub use tokengauge_telemetry::engine::Scrape;
 pub use tokengauge_telemetry::export::otlp::Conventions;
 
-/// The settings of the process.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Where agents connect.
@@ -87,9 +86,7 @@ pub struct Config {
     pub experiments: Vec<tokengauge_experiments::Experiment>,
     /// The upstreams' own metrics that are scraped.
     pub scrapes: Vec<Scrape>,
-    /// Bounds of the process.
     pub limits: Limits,
-    /// How calls are measured.
     pub measure: Measure,
     /// Settings of OTLP in addition to the standard variables.
     pub otlp: Otlp,
@@ -97,22 +94,18 @@ pub struct Config {
     pub drain_timeout: Duration,
     /// The objectives; at most [`MAX_OBJECTIVES`](tokengauge_slo::MAX_OBJECTIVES).
     pub slos: Vec<Arc<Objective>>,
-    /// The receivers of alerts.
     pub receivers: Vec<Receiver>,
     /// The budgets; at most [`MAX_BUDGETS`](tokengauge_accounting::cost::budget::MAX_BUDGETS).
     pub budgets: Vec<Budget>,
-    /// The prices of tokens and GPUs.
     pub prices: PriceList,
     /// The quotas on requests, tokens and concurrency; at most
     /// [`MAX_QUOTAS`](tokengauge_accounting::quota::MAX_QUOTAS).
     pub quotas: Vec<Quota>,
     /// Where quotas, budgets and alerts are shared with other processes, if they are.
     pub quota_store: Option<tokengauge_quota_store::Settings>,
-    /// When a session runs away.
     pub runaway: tokengauge_sessions::RunawayLimits,
     /// What is compared with the weeks before.
     pub drifts: Vec<tokengauge_drift::Settings>,
-    /// The gates of rollouts.
     pub gates: Vec<tokengauge_gate::Gate>,
     /// The folder for what survives a restart; without it nothing does.
     pub state_dir: Option<PathBuf>,
@@ -133,7 +126,6 @@ pub struct Config {
     pub redacted: Arc<str>,
 }
 
-/// Settings of the admin and metrics addresses.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Admin {
     /// Where it listens; `None` switches it off.
@@ -142,7 +134,6 @@ pub struct Admin {
     pub metrics_address: Option<SocketAddr>,
     /// Whether `/metrics` at the metrics address requires the token.
     pub metrics_token: bool,
-    /// Whether histograms have native buckets only.
     pub native_histograms_alone: bool,
     /// Whether `address` has only `/metrics` and health, too, because the token that it should
     /// require is not known.
@@ -160,7 +151,6 @@ pub struct Admin {
     pub own_use: bool,
 }
 
-/// The source of a bearer token.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Token {
     /// In the configuration itself.
@@ -174,7 +164,6 @@ pub enum Token {
 pub struct Secret(Box<str>);
 
 impl Secret {
-    /// Hides `text`.
     pub fn new(text: &str) -> Secret {
         Secret(text.into())
     }
@@ -194,7 +183,6 @@ impl std::fmt::Debug for Secret {
 /// Where finished calls are kept, and how many.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ledger {
-    /// The file.
     pub path: PathBuf,
     /// Older calls are deleted.
     pub retention_age: Duration,
@@ -214,7 +202,6 @@ pub struct Otlp {
 }
 
 impl Config {
-    /// The settings of the proxy.
     pub fn forwarding(&self) -> Settings {
         Settings {
             routes: self.routes.clone(),

@@ -21,7 +21,6 @@ pub(crate) fn default_streams() -> usize {
     streams.unwrap_or(usize::MAX).max(1)
 }
 
-/// The default of `memory_bytes`.
 pub(crate) fn default_bytes() -> usize {
     of_limit(limit())
 }
@@ -86,7 +85,6 @@ fn folders(groups: &str, mounts: &str) -> Vec<PathBuf> {
     found
 }
 
-/// Where a hierarchy is mounted.
 struct Mount<'a> {
     /// The path within the hierarchy that is mounted.
     root: &'a str,

@@ -20,7 +20,6 @@ use tokengauge_slo::{
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
-/// Makes an indicator of its threshold.
 type Threshold = fn(f64) -> Sli;
 
 pub(super) fn workloads(
@@ -337,7 +336,6 @@ fn of_upstream(
     }
 }
 
-/// Every indicator that is written.
 fn indicators(written: &file::Slo, problems: &mut Problems<'_>) -> Vec<Sli> {
     let mut found = Vec::new();
     if let Some(availability) = &written.availability {

@@ -60,7 +60,6 @@ fn hosts(written: Vec<Spanned<String>>, problems: &mut Problems<'_>) -> Vec<Stri
     hosts
 }
 
-/// The facts about engines and hardware, by upstream.
 pub(super) fn facts(
     upstreams: &[Spanned<file::Upstream>],
     problems: &mut Problems<'_>,
@@ -164,7 +163,6 @@ pub fn check_token(token: &str) -> Result<(), InvalidToken> {
     Ok(())
 }
 
-/// Why a token is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidToken {
     /// It has characters that a header cannot hold.

@@ -12,7 +12,6 @@ pub struct Invalid {
     pub problems: Vec<Problem>,
 }
 
-/// One thing wrong with a configuration.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Problem {
     /// The line, counted from 1; `None` if it is unknown.
@@ -76,7 +75,6 @@ impl Invalid {
     }
 }
 
-/// Every problem that is found in a text.
 pub(super) struct Problems<'a> {
     text: &'a str,
     pub(super) found: Vec<Problem>,
@@ -84,7 +82,6 @@ pub(super) struct Problems<'a> {
 }
 
 impl<'a> Problems<'a> {
-    /// None yet.
     pub(super) fn of(text: &'a str) -> Problems<'a> {
         Problems {
             text,
@@ -104,7 +101,6 @@ impl<'a> Problems<'a> {
         self.warnings.push(problem);
     }
 
-    /// The line of a value.
     pub(super) fn line_of<T>(&self, place: &Spanned<T>) -> usize {
         line_at(self.text, place.span().start)
     }

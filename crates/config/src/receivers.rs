@@ -6,7 +6,6 @@ use super::spanned::Spanned;
 use std::collections::HashSet;
 use tokengauge_slo::{Destination, Kind, Receiver};
 
-/// The default URL of PagerDuty.
 const PAGER_DUTY: &str = "https://events.pagerduty.com/v2/enqueue";
 
 pub(super) fn receivers(

@@ -23,7 +23,6 @@ pub(super) fn redacted(text: &str) -> String {
     toml::to_string(&table).unwrap_or_default()
 }
 
-/// Hides what is secret in the table that is called `name`.
 fn hide_in(table: &mut Table, name: &str) {
     for (key, value) in table.iter_mut() {
         hide(value, name, &key.to_ascii_lowercase());

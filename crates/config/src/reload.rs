@@ -66,7 +66,6 @@ pub struct WatchedFile {
 }
 
 impl WatchedFile {
-    /// Watches `path` from now on.
     pub fn new(path: &Path) -> WatchedFile {
         WatchedFile {
             path: path.to_owned(),

@@ -149,19 +149,15 @@ fn quoted(text: &str) -> String {
 /// Why a text is no URL of an upstream: what follows the text itself in a message.
 #[derive(Debug, thiserror::Error)]
 pub enum UrlError {
-    /// It is no URL at all.
     #[error("is not a URL: {0}")]
     Malformed(#[from] http::uri::InvalidUri),
     /// The scheme is missing or another one.
     #[error("must start with `http://` or `https://`")]
     Scheme,
-    /// There is no host.
     #[error("names no host")]
     Host,
-    /// There are credentials before the host.
     #[error("carries a user or a password; keys belong into the agent's headers")]
     Credentials,
-    /// There is a query.
     #[error("carries a query; only a base path may follow the host")]
     Query,
 }

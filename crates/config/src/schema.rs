@@ -9,7 +9,6 @@ use super::file::File;
 use schemars::generate::SchemaSettings;
 use serde_json::Value;
 
-/// The schema of the whole file.
 pub(super) fn schema() -> Value {
     let mut settings = SchemaSettings::draft2020_12();
     settings.inline_subschemas = true;

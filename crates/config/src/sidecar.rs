@@ -9,7 +9,6 @@ use super::*;
 pub struct InvalidUpstream {
     /// The text of the option.
     pub upstream: String,
-    /// What is wrong with it.
     pub source: UrlError,
 }
 

@@ -15,12 +15,10 @@ impl<T> Spanned<T> {
         Spanned(toml::Spanned::new(range, value))
     }
 
-    /// The value alone.
     pub(super) fn into_inner(self) -> T {
         self.0.into_inner()
     }
 
-    /// The value.
     pub(super) fn get_ref(&self) -> &T {
         self.0.get_ref()
     }

@@ -38,14 +38,12 @@ struct State<T> {
     closed: bool,
 }
 
-/// The state of the reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reader {
     /// It works, and will return by itself.
     Busy,
     /// It lets items gather until the time has passed or there are enough.
     Gathers,
-    /// It waits for an item.
     Waits,
 }
 

@@ -12,7 +12,6 @@ pub struct WarmUps {
     upstreams: FastMap<String, WarmUp>,
 }
 
-/// The warm-up of an upstream.
 #[derive(Clone, Copy, Debug)]
 struct WarmUp {
     /// Whether a call after it has ended.

@@ -88,7 +88,6 @@ const LENGTHS: World = World {
     ..SESSIONS
 };
 
-/// What is different from an hour on.
 #[derive(Clone, Copy)]
 struct Change {
     from: u64,
@@ -171,7 +170,6 @@ fn traffic(random: &mut Generator, world: &World, change: &Change) -> Hours {
     numbered.map(|(calls, hour)| (at(hour), calls)).collect()
 }
 
-/// The levels of a session.
 struct Levels {
     input: f64,
     output: f64,

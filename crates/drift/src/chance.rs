@@ -18,7 +18,6 @@ const LOOKS: f64 = 168.0;
 const SCORES: f64 = 60.0;
 /// Degrees of freedom with which Student's t is normal.
 const UNBOUNDED: f64 = 1e6;
-/// Earlier windows that are needed.
 pub(crate) const MIN_WINDOWS: usize = 8;
 /// The places of kinds in the store, more than there are.
 pub(crate) const PLACES: std::ops::Range<usize> = 0..16;
@@ -152,7 +151,6 @@ fn ongoing(earlier: &[Window], now: &Window, at: usize) -> u64 {
     since
 }
 
-/// The current window.
 fn current(windows: &Windows<'_>, cell: Cell, calls: &Weighted) -> Option<Window> {
     let mut sums = Sums::default();
     for (now, then) in windows.compared() {

@@ -22,16 +22,13 @@ pub const MIN_CHANGE_PERIODS: usize = 3;
 /// The length of the steps that the store has everything by.
 const HOUR: Duration = Duration::from_secs(3_600);
 
-/// The level of a signal in a step.
 #[derive(Clone, Copy)]
 pub(crate) struct Level {
-    /// When the step begins.
     at: SystemTime,
     value: f64,
 }
 
 impl Level {
-    /// The level of the step from an instant on.
     pub(crate) fn new(at: SystemTime, value: f64) -> Level {
         Level { at, value }
     }

@@ -81,7 +81,6 @@ pub(crate) fn too_few_windows() -> String {
     )
 }
 
-/// The sizes of a difference.
 struct Sizes {
     distance: Option<f64>,
     stability_index: Option<f64>,

@@ -13,7 +13,6 @@ use tokengauge_store::query::{Filter, SeriesMetric, Timeseries};
 
 /// The length of a step, as the ledger has sums by five minutes.
 pub const STEP: Duration = Duration::from_secs(300);
-/// The time that is looked at.
 const SPAN: Duration = Duration::from_secs(86_400);
 /// Calls that a step needs for its median to count.
 const MIN_STEP_CALLS: u64 = 10;
@@ -115,7 +114,6 @@ fn of_signal(
     found.unwrap_or_default()
 }
 
-/// Whether both are one change.
 fn same(one: &ChangePoint, other: &ChangePoint) -> bool {
     let instant = |point: &ChangePoint| humantime::parse_rfc3339(&point.at).ok();
     let (Some(a), Some(b)) = (instant(one), instant(other)) else {

@@ -88,7 +88,6 @@ pub fn replace(
     series.sentence = crate::sentence::sentence(series, settings.thresholds.min_change);
 }
 
-/// The sessions from an instant to another.
 fn sessions(hours: &Hours, from: SystemTime, to: SystemTime) -> f64 {
     let mut all = Distributions::default();
     for (_, calls) in hours.range(from..to) {

@@ -16,7 +16,6 @@ const DAY: Duration = Duration::from_secs(86_400);
 pub struct Settings {
     /// Its name, a label.
     pub name: Arc<str>,
-    /// Which series.
     pub select: Select,
     /// The time before the current window that it is compared with; whole hours.
     pub reference: Duration,
@@ -24,7 +23,6 @@ pub struct Settings {
     pub current: Duration,
     /// Which hours are compared with each other.
     pub season: Season,
-    /// How large a difference is drift.
     pub thresholds: Thresholds,
 }
 
@@ -33,9 +31,7 @@ pub struct Settings {
 pub struct Select {
     /// The model that answered, else the one asked for.
     pub model: Option<Pattern>,
-    /// The route.
     pub route: Option<String>,
-    /// The workload.
     pub workload: Option<String>,
 }
 
@@ -95,7 +91,6 @@ impl Default for Thresholds {
 impl Settings {
     /// The default reference: four weeks.
     pub const REFERENCE: Duration = Duration::from_secs(28 * 86_400);
-    /// The default current window.
     pub const CURRENT: Duration = Duration::from_secs(6 * 3_600);
 
     /// A comparison of everything with all defaults.
@@ -112,7 +107,6 @@ impl Settings {
 }
 
 impl Select {
-    /// Whether a series counts.
     pub fn matches(&self, series: &DistributionSeries) -> bool {
         let is =
             |wanted: &Option<String>, found: &Option<String>| wanted.is_none() || wanted == found;

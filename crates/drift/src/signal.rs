@@ -44,7 +44,6 @@ pub enum SignalName {
 }
 
 impl SignalName {
-    /// Every signal.
     pub const ALL: [SignalName; 8] = [
         SignalName::InputTokens,
         SignalName::CachedInputTokens,
@@ -66,7 +65,6 @@ impl SignalName {
         matches!(self, SignalName::Outcome | SignalName::FinishReason)
     }
 
-    /// The signal of the store.
     pub(crate) fn stored(self) -> Signal {
         match self {
             SignalName::InputTokens => Signal::InputTokens,
@@ -89,7 +87,6 @@ impl SignalName {
         }
     }
 
-    /// The name of the class at a place.
     pub(crate) fn class(self, place: usize) -> String {
         let known = self.classes().get(place).copied();
         known.unwrap_or("unknown").to_owned()

@@ -47,7 +47,6 @@ pub(crate) struct Pair {
     pub(crate) current: Weighted,
 }
 
-/// A weighted distribution.
 #[derive(Default)]
 pub(crate) struct Weighted {
     pub(crate) points: Vec<Point>,
@@ -145,7 +144,6 @@ impl<'h> Windows<'h> {
         }
     }
 
-    /// One cell in both windows.
     pub(crate) fn pair(&self, cell: Cell) -> Result<Pair, Missing> {
         self.weighed_by(cell, cell)
     }

@@ -215,7 +215,6 @@ fn run(
     }
 }
 
-/// The metric is found to differ.
 fn found(comparison: &Comparison, alpha: f64) -> bool {
     let difference = comparison.difference.as_ref();
     difference.is_ok_and(|difference| difference.adjusted_p <= alpha)

@@ -23,23 +23,19 @@ const TIGHTEST: u64 = 5;
 /// The share of calls that may have no price.
 const MAX_UNPRICED: f64 = 0.01;
 
-/// One metric of two groups.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Comparison {
-    /// Which.
     pub metric: Metric,
     /// Of the baseline; `None` where nothing of it is known.
     pub baseline: Option<Level>,
     /// Of the group that is compared with it.
     pub changed: Option<Level>,
-    /// The difference, or why there is none.
     pub difference: Result<Difference, Withheld>,
 }
 
 /// A metric of one group, its units in the strata that both groups have.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Level {
-    /// Its value.
     pub value: f64,
     /// Its interval at confidence 1 − α, at all looks together; `None` where too few units have what a share counts.
     pub interval: Option<Interval>,

@@ -3,7 +3,6 @@
 use std::time::Duration;
 use tokengauge_store::query::{Threshold, UnitKind};
 
-/// An experiment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Experiment {
     /// Its name, as call records have it.
@@ -11,13 +10,10 @@ pub struct Experiment {
     /// The arms that traffic is split into, the baseline first. None where agents name their variants themselves; the
     /// baseline is then the first by name.
     pub arms: Vec<Arm>,
-    /// What is one unit.
     pub unit: UnitKind,
-    /// How it is judged.
     pub rules: Rules,
 }
 
-/// One arm of a split.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Arm {
     /// Its name: the variant of its calls.
@@ -41,11 +37,8 @@ pub struct Rules {
     pub settled_after: Duration,
 }
 
-/// The default of [`Rules::alpha`].
 pub const DEFAULT_ALPHA: f64 = 0.05;
-/// The default of [`Rules::min_units`].
 pub const DEFAULT_MIN_UNITS: u64 = 100;
-/// The default of [`Rules::settled_after`].
 pub const DEFAULT_SETTLED_AFTER: Duration = Duration::from_secs(300);
 
 impl Default for Rules {

@@ -44,7 +44,6 @@ impl Tally {
 }
 
 impl Group {
-    /// Adds one unit of a stratum.
     pub fn push(&mut self, stratum: Stratum, sums: &Sums) {
         let arms = self.strata.entry(stratum).or_default();
         let tallies = self.metrics.iter_mut().zip(arms);
@@ -66,12 +65,10 @@ impl Group {
         self.tps_calls += sums.tps_calls;
     }
 
-    /// The number of units.
     pub fn units(&self) -> u64 {
         self.without_tps.arm.units()
     }
 
-    /// The number of calls.
     pub fn calls(&self) -> u64 {
         self.calls
     }
@@ -108,7 +105,6 @@ impl Group {
         self.tps_calls
     }
 
-    /// The units of a metric.
     pub fn tally(&self, metric: Metric) -> &Tally {
         &self.metrics[metric as usize]
     }
@@ -117,7 +113,6 @@ impl Group {
         &self.strata
     }
 
-    /// Calls that failed.
     pub(crate) fn failures(&self) -> u64 {
         self.failures
     }

@@ -18,7 +18,6 @@ const CONCENTRATION: f64 = 500.0;
 /// The share of units that may have calls of several variants.
 const MAX_MIXED: f64 = 0.01;
 
-/// An arm and what was seen of it.
 struct Seen<'a> {
     name: &'a str,
     weight: Option<f64>,

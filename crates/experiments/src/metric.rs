@@ -46,7 +46,6 @@ pub enum Metric {
     InvalidToolCalls,
 }
 
-/// How many metrics there are.
 pub(crate) const METRICS: usize = 10;
 
 impl Metric {
@@ -78,7 +77,6 @@ impl Metric {
         }
     }
 
-    /// Whether more of it is better.
     pub fn more_is_better(self) -> bool {
         self == Metric::Tps
     }

@@ -5,12 +5,10 @@ use crate::stratum::Stratum;
 use std::time::SystemTime;
 use tokengauge_store::query::{ExperimentUnits, UnitKind, UnitSums};
 
-/// The units of an experiment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Observed {
     /// What each unit adds to each variant. A unit with calls of two variants is here twice.
     pub units: Vec<ObservedUnit>,
-    /// Calls that name no unit.
     pub calls_without_unit: u64,
     /// Calls of units beyond the bound of the store.
     pub collapsed_calls: u64,
@@ -21,13 +19,11 @@ pub struct Observed {
 pub struct ObservedUnit {
     /// The variant; `None` where calls name the experiment alone.
     pub variant: Option<String>,
-    /// Its name.
     pub unit: String,
     /// When its last call ended.
     pub last_at: SystemTime,
     /// What was so before it had a variant.
     pub stratum: Stratum,
-    /// Its calls.
     pub sums: Sums,
 }
 
@@ -36,11 +32,9 @@ pub struct ObservedUnit {
 pub struct Sums {
     /// Calls that generate or embed.
     pub calls: u64,
-    /// Those that failed.
     pub failures: u64,
     /// Calls with a time to first token.
     pub ttft_calls: u64,
-    /// Those above the threshold.
     pub ttft_above: u64,
     /// Calls that have none: they failed before it, were given up, or do not generate.
     pub ttft_unavailable: u64,
@@ -56,7 +50,6 @@ pub struct Sums {
     pub decode_us: u64,
     /// The cost in billionths of a US dollar.
     pub cost_nano_usd: u64,
-    /// Calls with a price.
     pub priced_calls: u64,
     /// Answers that a limit on tokens cut off.
     pub truncated: u64,

@@ -151,7 +151,6 @@ const EQUAL_RELATIVE: f64 = 0.05;
 const EQUAL_SHARE: f64 = 0.02;
 
 impl MetricReport {
-    /// What a comparison comes to at level `alpha`.
     pub fn of(comparison: &Comparison, alpha: f64) -> MetricReport {
         let metric = comparison.metric;
         let found = comparison.difference.as_ref();

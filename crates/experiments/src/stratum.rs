@@ -10,11 +10,9 @@ use tokengauge_store::query::{UnitKind, UnitSums};
 pub struct Stratum {
     /// The place of the first prompt's length among `PROMPT_LENGTHS` of `tokengauge_core::lengths`; `None` if it is unknown.
     prompt: Option<usize>,
-    /// When it began.
     time: Option<Time>,
 }
 
-/// When a unit began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Time {
     /// The hour of the day in UTC. Each arm has the same share of units at any time, so that hours only explain part of how

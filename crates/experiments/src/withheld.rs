@@ -10,22 +10,15 @@ pub enum Withheld {
         "no finished call is in a variant of it yet: is there traffic on its route, and do headers name its units?"
     )]
     NoTraffic,
-    /// There is nothing to compare with.
     #[error("only `{variant}` has calls; two variants are needed")]
-    OneVariant {
-        /// The one.
-        variant: String,
-    },
-    /// A variant has too few units.
+    OneVariant { variant: String },
     #[error(
         "too few units: `{variant}` has {got} complete ones of {needed} (a unit is complete {settled} after its last call)"
     )]
     TooFewUnits {
         /// The variant with the fewest.
         variant: String,
-        /// How many it has.
         got: u64,
-        /// How many are needed.
         needed: u64,
         /// How long a unit must have had no call.
         settled: String,
@@ -47,7 +40,6 @@ pub enum Withheld {
     Interference {
         /// Units with calls of several variants.
         mixed: u64,
-        /// All units.
         units: u64,
     },
     /// Calls that a metric is not of are not the same share of both groups.
@@ -59,7 +51,6 @@ pub enum Withheld {
     UnmeasuredDiffer {
         /// What the calls do not have.
         what: &'static str,
-        /// The share in the baseline.
         baseline: f64,
         /// The share in the other group.
         changed: f64,
@@ -74,13 +65,11 @@ pub enum Withheld {
         /// Units with a call that is none.
         without: u64,
     },
-    /// Calls have no price.
     #[error("{calls} calls have no price")]
     NoPrice {
         /// How many, failed ones aside.
         calls: u64,
     },
-    /// The statistics have no answer.
     #[error("{0}")]
     NoAnswer(#[from] Error),
 }

@@ -5,7 +5,6 @@ use crate::report::{ArmComparison, Decision, MetricReport, Report};
 use std::time::Duration;
 use tokengauge_store::query::UnitKind;
 
-/// The word for one unit.
 pub fn unit(kind: UnitKind) -> String {
     match kind {
         UnitKind::Session => "session".to_owned(),
@@ -15,7 +14,6 @@ pub fn unit(kind: UnitKind) -> String {
     }
 }
 
-/// Writes the sentences of a report.
 pub(crate) fn verdicts(report: &mut Report) {
     let mut comparisons = std::mem::take(&mut report.comparisons);
     for comparison in &mut comparisons {
@@ -173,7 +171,6 @@ fn rounded(value: f64) -> String {
     }
 }
 
-/// The same with its sign.
 pub fn signed(share: f64) -> String {
     let sign = if share < 0.0 { "−" } else { "+" };
     format!("{sign}{}", percent(share.abs()))

@@ -15,7 +15,6 @@ const NONE: &str = "000000000000000000000000000000000000000000000000000000000000
 /// A log that was read whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verified {
-    /// Its lines.
     pub lines: u64,
     /// Those from before lines had hashes. The first line with one has the hash of all of them together.
     pub unchained: u64,
@@ -26,18 +25,12 @@ pub struct Verified {
 /// Why a log cannot be trusted.
 #[derive(Debug, thiserror::Error)]
 pub enum AuditError {
-    /// It cannot be read.
     #[error("cannot be read: {0}")]
     Unreadable(#[from] io::Error),
-    /// There is nothing in it.
     #[error("is empty: there is nothing to verify")]
     Empty,
-    /// A line is no JSON object.
     #[error("line {line} is not JSON: it was damaged, or the process ended while it wrote")]
-    NotJson {
-        /// Its number.
-        line: u64,
-    },
+    NotJson { line: u64 },
     /// No line has a hash.
     #[error(
         "no line has the hash of the one before: all are from a version that wrote none, or the hashes were removed"
@@ -47,16 +40,12 @@ pub enum AuditError {
     #[error(
         "line {line} has no hash, and the line before has one: it was put in, or its hash was removed"
     )]
-    NoHash {
-        /// Its number.
-        line: u64,
-    },
+    NoHash { line: u64 },
     /// A line has another hash than the line before.
     #[error(
         "line {line} does not follow from what is before it: line {before} was changed, or lines between were taken out"
     )]
     Broken {
-        /// Its number.
         line: u64,
         /// The number of the line before.
         before: u64,

@@ -17,7 +17,6 @@ pub fn append(path: &Path) -> io::Result<File> {
     private(OpenOptions::new().append(true)).open(path)
 }
 
-/// The same, to be read as well.
 pub fn append_and_read(path: &Path) -> io::Result<File> {
     private(OpenOptions::new().append(true).read(true)).open(path)
 }
@@ -71,7 +70,6 @@ pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
 }
 
-/// The path with `ending` appended to its name.
 pub fn with_ending(path: &Path, ending: &str) -> std::path::PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(ending);

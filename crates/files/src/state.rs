@@ -45,7 +45,6 @@ impl StateFile {
         }
     }
 
-    /// Whether this process holds the lock.
     pub fn is_locked(&self) -> bool {
         self.lock.is_some()
     }

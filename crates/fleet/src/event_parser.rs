@@ -5,7 +5,6 @@ const MAX_EVENT: usize = 1 << 20;
 /// Bytes that a buffer keeps after an event.
 const KEEP: usize = 16 << 10;
 
-/// Splits bytes into events.
 #[derive(Debug, Default)]
 pub(super) struct EventParser {
     line: Vec<u8>,
@@ -14,12 +13,10 @@ pub(super) struct EventParser {
     too_large: bool,
 }
 
-/// What the bytes had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Parsed<'a> {
     /// An event of this kind with this data.
     Event(&'a str, &'a [u8]),
-    /// An event that was larger than is read.
     TooLarge,
 }
 

@@ -31,20 +31,15 @@ const BATCH: usize = 1_000;
 /// Steps of retention after a look.
 const TIDY_STEPS: usize = 100;
 
-/// How a store is followed.
 #[derive(Clone, Debug)]
 pub struct FollowerSettings {
-    /// The store.
     pub url: StoreUrl,
-    /// The ledger's file.
     pub ledger: PathBuf,
-    /// How much of it is kept.
     pub limits: Limits,
     /// How far back calls are read.
     pub since: Duration,
 }
 
-/// Follows a store.
 pub struct Follower {
     settings: FollowerSettings,
     fleet: Arc<Fleet>,
@@ -59,18 +54,15 @@ pub struct Follower {
     floor: i64,
 }
 
-/// Why a store cannot be followed.
 #[derive(Debug, thiserror::Error)]
 pub enum FollowerError {
     /// The URL, or a file of TLS, cannot be used.
     #[error("the store: {0}")]
     Store(#[from] NoClient),
-    /// The ledger cannot be written to.
     #[error("the ledger: {0}")]
     Ledger(#[from] WriteError),
 }
 
-/// Why a look failed.
 #[derive(Debug, thiserror::Error)]
 enum LookError {
     #[error(transparent)]

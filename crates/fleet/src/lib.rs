@@ -36,7 +36,6 @@ pub use objective::{ObjectiveSource, Objectives};
 pub use pod::{PodState, PodStatus};
 pub use store_status::{StoreState, StoreStatus};
 
-/// Pods that are followed at most.
 pub const MAX_PODS: usize = 2_000;
 /// Pods that are connected to at the same time.
 const CONNECTING: usize = 64;
@@ -48,15 +47,12 @@ const SHOWN_OBJECTIVES: usize = 100;
 /// What becomes of a finished call that a pod tells of: its record as JSON, and the pod.
 pub type Finished = dyn Fn(&[u8], Option<&PodName>) -> serde_json::Result<()> + Send + Sync;
 
-/// How pods are followed.
 pub struct FleetSettings {
     /// Where they are; none where only the store is read.
     pub addresses: Vec<PodAddress>,
     /// The token of their admin addresses.
     pub token: Option<Secret>,
-    /// TLS towards them.
     pub tls: ClientTls,
-    /// Takes finished calls.
     pub finished: Box<Finished>,
 }
 
@@ -64,16 +60,13 @@ pub struct FleetSettings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum Dropped {
-    /// The event is larger than is read.
     TooLarge,
-    /// It cannot be understood.
     Unreadable,
     /// The pod had to drop it, since it was not read in time.
     Slow,
 }
 
 impl Dropped {
-    /// Every reason.
     pub const ALL: [Dropped; 3] = [Dropped::TooLarge, Dropped::Unreadable, Dropped::Slow];
 
     /// The word used in labels.
@@ -109,7 +102,6 @@ pub struct Fleet {
     of_pods: bool,
 }
 
-/// A pod, and the task that follows it.
 struct Followed {
     pod: Arc<Pod>,
     task: AbortHandle,
@@ -140,7 +132,6 @@ impl Fleet {
         })
     }
 
-    /// What it is made of.
     pub fn info(&self) -> FleetInfo {
         FleetInfo {
             pods: !self.settings.addresses.is_empty(),
@@ -279,24 +270,20 @@ impl Fleet {
         found
     }
 
-    /// Visits every stream that pods list.
     pub fn visit(&self, mut visit: impl FnMut(&StreamNow)) {
         for pod in self.all() {
             pod.streams().0.iter().for_each(&mut visit);
         }
     }
 
-    /// How the store stands.
     pub fn store(&self) -> StoreStatus {
         self.store.lock().clone()
     }
 
-    /// Changes how the store stands.
     fn store_is(&self, change: impl FnOnce(&mut StoreStatus)) {
         change(&mut self.store.lock());
     }
 
-    /// Counts events that are not shown.
     fn dropped(&self, why: Dropped, events: u64) {
         self.dropped[why as usize].fetch_add(events, Ordering::Relaxed);
     }

@@ -33,7 +33,6 @@ impl Fleet {
         self.objectives.store(Some(Arc::new(objectives)));
     }
 
-    /// Where objectives come from.
     pub fn objective_source(&self) -> ObjectiveSource {
         match (self.of_pods, self.settings.addresses.is_empty()) {
             (false, _) => ObjectiveSource::Prometheus,

@@ -16,7 +16,6 @@ use tokengauge_meter::StreamNow;
 
 /// Streams of a pod that are kept at most: as many as it sends.
 const MAX_STREAMS: usize = 100;
-/// Objectives of a pod that are kept at most.
 const MAX_OBJECTIVES: usize = 20;
 
 /// Whether a pod can be reached.
@@ -33,7 +32,6 @@ pub enum PodState {
 }
 
 impl PodState {
-    /// Every state.
     pub const ALL: [PodState; 3] = [
         PodState::Connecting,
         PodState::Connected,
@@ -77,7 +75,6 @@ impl PodStatus {
     }
 }
 
-/// An objective as a pod says that it stands.
 #[derive(Clone, Debug)]
 pub(super) struct PodObjective {
     /// What is left of its budget.
@@ -100,7 +97,6 @@ struct Said {
     objectives: Arc<Vec<PodObjective>>,
 }
 
-/// A pod of a fleet.
 #[derive(Debug)]
 pub(super) struct Pod {
     pub(super) at: SocketAddr,
@@ -159,7 +155,6 @@ impl Pod {
         new
     }
 
-    /// Takes an event `streams`.
     pub(super) fn take_streams(&self, data: &[u8]) -> serde_json::Result<()> {
         let mut read: Streams = serde_json::from_slice(data)?;
         read.streams.truncate(MAX_STREAMS);

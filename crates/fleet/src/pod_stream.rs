@@ -26,7 +26,6 @@ const GOOD: Duration = Duration::from_secs(10);
 /// Bytes of what a pod says of itself at most.
 const MAX_ABOUT: usize = 1 << 20;
 
-/// What a pod says of itself.
 #[derive(Deserialize)]
 struct About {
     version: Option<String>,

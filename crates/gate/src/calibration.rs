@@ -74,7 +74,6 @@ const WORLDS: [World; 6] = [
     },
 ];
 
-/// How the candidate is.
 #[derive(Clone, Copy)]
 struct Candidate {
     /// Its speed, as a factor.

@@ -177,7 +177,6 @@ fn is_rare(metric: Metric, bound: &Result<Bound, Withheld>) -> bool {
     }
 }
 
-/// Whether the candidate's value is at most `limit`.
 pub(crate) fn at_most(metric: Metric, limit: f64, candidate: &Group, levels: Levels) -> Check {
     let tally = candidate.tally(metric);
     let is_priced = match metric {

@@ -16,11 +16,9 @@ const MAX_MIXED: f64 = 0.2;
 /// When a gate is evaluated, and by which configuration.
 #[derive(Clone, Debug)]
 pub struct Asked {
-    /// When.
     pub now: SystemTime,
     /// The start of the rollout, where the caller gives one.
     pub since: Option<SystemTime>,
-    /// The configuration's digest.
     pub config_sha256: String,
 }
 

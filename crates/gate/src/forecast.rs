@@ -35,7 +35,6 @@ impl Course {
         self.per_second[1] / self.per_second.iter().sum::<f64>()
     }
 
-    /// With another share.
     fn with(self, share: f64) -> Course {
         let all: f64 = self.per_second.iter().sum();
         Course {
@@ -260,7 +259,6 @@ impl AtShare {
 }
 
 impl Forecast {
-    /// In a sentence.
     pub fn in_words(&self, unit: &str) -> String {
         let at = &self.at;
         let share =

@@ -22,7 +22,6 @@ const MAX_SLOTS: usize = 48;
 
 /// Where calls come from: a ledger, or the calls in memory.
 pub trait Calls {
-    /// Why there are none.
     type Error;
 
     /// The calls that match, summed by unit.
@@ -57,20 +56,15 @@ impl Calls for Reader {
 pub struct Observed {
     /// Where somebody says so, else the first of the candidate's calls in the window; both sides are looked at from then on.
     pub since: Option<SystemTime>,
-    /// The candidate.
     pub candidate: Side,
-    /// The baseline.
     pub baseline: Side,
     /// Bad events and all events of the candidate, by objective.
     pub events: Vec<(u64, u64)>,
 }
 
-/// One side.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Side {
-    /// Its units.
     pub units: Vec<Unit>,
-    /// Its calls.
     pub calls: u64,
     /// Calls that name no unit. A call without a session is a unit by itself. A call without an agent or user is left out.
     pub calls_without_unit: u64,
@@ -95,7 +89,6 @@ impl Default for Side {
     }
 }
 
-/// A unit of one side.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Unit {
     /// Its name; `None` for a single call that names no session.
@@ -106,7 +99,6 @@ pub struct Unit {
     pub last_at: SystemTime,
     /// The class of length of its first prompt, if known.
     pub prompt: Option<usize>,
-    /// Its calls.
     pub sums: Sums,
 }
 
@@ -135,7 +127,6 @@ pub fn observe<C: Calls>(
     })
 }
 
-/// The calls of a side within a time, by unit.
 pub(crate) fn side<C: Calls>(
     gate: &Gate,
     select: &Select,

@@ -191,10 +191,7 @@ pub struct Check {
 /// A value, and what it is at least and at most.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bound {
-    /// The value.
     pub value: f64,
-    /// At least.
     pub lower: f64,
-    /// At most.
     pub upper: f64,
 }

@@ -10,14 +10,10 @@ use tokengauge_experiments::{Metric, Rules};
 use tokengauge_slo::Objective;
 use tokengauge_store::query::{Filter, UnitKind};
 
-/// A gate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Gate {
-    /// Its name.
     pub name: String,
-    /// The calls of what is rolled out.
     pub candidate: Select,
-    /// The calls that it is compared with.
     pub baseline: Select,
     /// What is one unit: session, agent or user.
     pub unit: UnitKind,
@@ -25,7 +21,6 @@ pub struct Gate {
     pub rules: Rules,
     /// By how much the candidate may be worse.
     pub margins: Margins,
-    /// What the candidate may have at most.
     pub ceilings: Ceilings,
     /// The objectives whose budget the candidate's calls may not burn faster than `max_burn`.
     pub objectives: Vec<Arc<Objective>>,
@@ -38,11 +33,9 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// The default of [`Gate::max_burn`].
     pub const MAX_BURN: f64 = 1.0;
     /// The default of the least number of units of each side.
     pub const MIN_UNITS: u64 = 50;
-    /// The default of [`Gate::window`].
     pub const WINDOW: Duration = Duration::from_secs(24 * 3_600);
 }
 

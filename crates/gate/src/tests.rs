@@ -43,7 +43,6 @@ fn select(upstream: &str) -> Select {
     }
 }
 
-/// How the calls of a side are.
 #[derive(Clone, Copy)]
 struct Traffic {
     upstream: &'static str,
@@ -94,7 +93,6 @@ impl Traffic {
     }
 }
 
-/// A store of calls.
 struct Memory(Vec<CallRecord>);
 
 impl Calls for Memory {

@@ -47,14 +47,11 @@ pub fn begin(title: &str) -> String {
     )
 }
 
-/// The end of a page.
 pub fn end() -> String {
     format!("<script>{SCRIPT}</script>\n</body></html>\n")
 }
 
-/// A cell of a table.
 pub struct Cell<'a> {
-    /// The text.
     pub text: &'a str,
     /// Below it, in small: an interval.
     pub below: &'a str,

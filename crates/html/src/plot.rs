@@ -27,7 +27,6 @@ const NAME: usize = 34;
 /// Up to three values of one name, such as percentiles; unknown ones are not drawn.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bars {
-    /// The label of the bars.
     pub name: String,
     /// The values; `None` is not drawn.
     pub values: [Option<f64>; 3],
@@ -255,7 +254,6 @@ mod tests {
         );
     }
 
-    /// The number of grid lines.
     fn grid(svg: &str) -> usize {
         let lines = svg.lines().filter(|line| line.starts_with("<polyline"));
         lines.filter(|line| line.contains("#020202")).count()

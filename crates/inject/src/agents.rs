@@ -11,7 +11,6 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use tokengauge_config::Config;
 
-/// The providers that are reachable through the sidecar.
 pub(super) struct ReachableProviders {
     port: u16,
     native: bool,

@@ -40,11 +40,9 @@ pub(super) enum BaseUrls {
     OverEnvFrom,
     /// Everywhere: a URL that is set already becomes the upstream.
     Replace,
-    /// Nowhere.
     None,
 }
 
-/// An objective.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Slo {
     Preset(String),
@@ -56,13 +54,11 @@ pub(super) enum Slo {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Engine {
     pub(super) port: u16,
-    /// The port it is moved to.
     pub(super) moves_to: Option<u16>,
     /// The path of its own metrics.
     pub(super) metrics: Option<String>,
 }
 
-/// The annotations of a pod, parsed.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Annotations {
     pub(super) config: Option<String>,

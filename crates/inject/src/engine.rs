@@ -12,7 +12,6 @@ use super::error::Error;
 use super::pod::{List, Pod, is_foreign, list_of, object};
 use serde_json::{Value, json};
 
-/// An engine with the sidecar in front of it.
 pub(super) struct EngineSidecar {
     /// The sidecar's `containerPort`, with the name of the engine's.
     pub(super) port: Value,

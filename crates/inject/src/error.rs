@@ -18,12 +18,7 @@ pub enum Error {
     },
     /// An error in a named part, such as a document or a file.
     #[error("{part}: {source}")]
-    Part {
-        /// The part.
-        part: String,
-        /// What is wrong with it.
-        source: Box<Error>,
-    },
+    Part { part: String, source: Box<Error> },
 }
 
 impl Error {

@@ -221,7 +221,6 @@ pub(super) enum Found {
     Nothing,
 }
 
-/// Finds the pod templates of an object.
 pub(super) fn find(object: &Value) -> Found {
     let name = object["kind"].as_str().unwrap_or_default();
     let version = object["apiVersion"].as_str();

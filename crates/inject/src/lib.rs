@@ -29,7 +29,6 @@ use sidecar::{Sidecar, Source};
 
 /// Before the name of every annotation and label.
 pub const PREFIX: &str = "tokengauge.dev/";
-/// The container's name.
 pub const SIDECAR: &str = "tokengauge";
 /// The annotation with warnings for the pod's author.
 const WARNINGS: &str = "warnings";
@@ -48,14 +47,11 @@ pub enum InjectBy {
     Annotation,
 }
 
-/// The outcome of an injection.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outcome {
-    /// It has a sidecar now.
     Injected {
         /// The pod or pod template with the sidecar.
         pod: Value,
-        /// Warnings for its author.
         warnings: Vec<String>,
     },
     /// It was not requested, or is there already.
@@ -64,7 +60,6 @@ pub enum Outcome {
     Refused(String),
 }
 
-/// Puts the sidecar into a pod.
 pub fn inject(pod: &Value, by: InjectBy, settings: &Settings) -> Outcome {
     inject_template(pod, pod, false, by, settings)
 }

@@ -12,7 +12,6 @@ use serde_json::Value;
 const HIDDEN: &str = "with pull secrets of its own the pod does not get those of its ServiceAccount: \
     name these in `image_pull_secrets`, too, where images need them";
 
-/// A file of manifests with sidecars.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Manifests {
     /// The documents, in their order.

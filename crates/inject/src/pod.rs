@@ -176,7 +176,6 @@ impl Pod {
         grace.as_u64().unwrap_or(30)
     }
 
-    /// Whether it has the proxy of a service mesh.
     pub(super) fn mesh(&self) -> bool {
         MESH.iter().any(|name| self.has_container(name))
     }
@@ -198,7 +197,6 @@ impl Pod {
         list_mut(&mut self.0["spec"], list.key())
     }
 
-    /// Adds a volume.
     pub(super) fn add_volume(&mut self, volume: Value) -> Result<(), Error> {
         if !matches!(self.0["spec"]["volumes"], Value::Null | Value::Array(_)) {
             return Err(Error::Refused("spec.volumes is no list".to_owned()));

@@ -14,7 +14,6 @@ use std::ops::RangeInclusive;
 
 /// The ports of Istio's and similar proxies.
 const MESH: RangeInclusive<u16> = 15_000..=15_099;
-/// The first port that needs no privileges.
 pub(super) const UNPRIVILEGED: u16 = 1024;
 /// The widest range, as in `8000-8010`, whose ports count as used. A filter such as `1-65535`
 /// does not mean that something listens.
@@ -24,10 +23,8 @@ const MAX_URL: usize = 300;
 /// Our annotations with ports that the sidecar or the engine shall use.
 const OWN: &[&str] = &["port", "engine-moves-to"];
 
-/// The ports of the sidecar.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Ports {
-    /// The port for calls.
     pub(super) traffic: u16,
     /// The port for metrics and health, on the pod's address.
     pub(super) metrics: u16,
@@ -116,7 +113,6 @@ fn check_asked(object: &Value, annotation: &str, port: u16) -> Result<(), Error>
     }
 }
 
-/// A set of ports.
 struct UsedPorts(Box<[bool]>);
 
 impl UsedPorts {

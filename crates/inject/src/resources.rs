@@ -44,7 +44,6 @@ impl Part {
 /// What the annotations of a pod set: which half, of which resource, and the quantity.
 pub(super) type Overrides = Vec<(Part, &'static str, String)>;
 
-/// Reads the annotations.
 pub(super) fn overrides(pod: &Pod) -> Result<Overrides, Error> {
     let mut all = Overrides::new();
     for (annotation, part, name) in ANNOTATIONS {
@@ -72,7 +71,6 @@ pub(super) fn overrides(pod: &Pod) -> Result<Overrides, Error> {
     Ok(all)
 }
 
-/// Checks the operator's resources.
 pub(super) fn check(resources: &Value) -> Result<(), Error> {
     for part in [Part::Requests, Part::Limits] {
         for name in COUNTED {

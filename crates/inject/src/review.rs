@@ -28,7 +28,6 @@ const MAX_BYTES: usize = 3 << 20;
 const MAX_VALUES: usize = 50_000;
 /// Kilobytes of all reviews that are being read: one pod's is some 20.
 const ALL_KILOBYTES: usize = 8 << 10;
-/// Kilobytes of reviews from one source address.
 const KILOBYTES_PER_SOURCE: usize = MAX_BYTES >> 10;
 /// Concurrent reviews; each takes milliseconds.
 const AT_ONCE: usize = 1;
@@ -46,7 +45,6 @@ pub struct Injector {
 }
 
 impl Injector {
-    /// Injects by `settings`.
     pub fn new(settings: Settings) -> Arc<Injector> {
         let registry = Registry::new(&[]);
         for result in ["injected", "left", "refused", "unreadable"] {

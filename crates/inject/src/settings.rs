@@ -47,7 +47,6 @@ const SLEEP_SINCE: u32 = 30;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub enum Bind {
-    /// All of them.
     #[default]
     All,
     /// This one, such as `0.0.0.0`.
@@ -79,13 +78,10 @@ impl TryFrom<String> for Bind {
     }
 }
 
-/// A part of a Secret.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SecretKey {
-    /// The Secret's name.
     pub name: String,
-    /// The key in it.
     pub key: String,
 }
 
@@ -93,11 +89,8 @@ pub struct SecretKey {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PayerLabels {
-    /// The team.
     pub team: Vec<String>,
-    /// The cost center.
     pub cost_center: Vec<String>,
-    /// The tenant.
     pub tenant: Vec<String>,
 }
 
@@ -124,15 +117,12 @@ impl PayerLabels {
     }
 }
 
-/// The settings of injection. [`Settings::parse`] reads them.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// The sidecar's image.
     pub image: String,
     /// The pull policy; the cluster's default where there is none.
     pub image_pull_policy: Option<String>,
-    /// How the sidecar runs.
     pub native_sidecar: NativeSidecar,
     /// The cluster's version, such as `1.31`; the newest where there is none.
     pub kubernetes_version: Option<String>,
@@ -157,7 +147,6 @@ pub struct Settings {
     pub base_urls: BTreeMap<String, String>,
     /// What becomes of calls while the sidecar's configuration cannot be used.
     pub on_refused_config: OnRefusedConfig,
-    /// The sidecar's log level.
     pub log_level: String,
     /// Labels of pods that name who pays for their calls.
     pub payer_labels: PayerLabels,
@@ -312,7 +301,6 @@ impl Settings {
         Ok(())
     }
 
-    /// Whether the sidecar is a native one.
     pub fn native(&self) -> bool {
         match self.native_sidecar {
             NativeSidecar::Auto => self.is_since(NATIVE_SINCE),

@@ -17,7 +17,6 @@ use tokengauge_config::environment::{
 /// Where the configuration is mounted.
 const FOLDER: &str = "/etc/tokengauge";
 const FILE: &str = "/etc/tokengauge/proxy-config.toml";
-/// The path of the program in the image.
 const PROGRAM: &str = "/usr/bin/tokengauge";
 const CONFIG_VOLUME: &str = "tokengauge-config";
 const STATE_VOLUME: &str = "tokengauge-state";
@@ -25,7 +24,6 @@ const STATE_VOLUME: &str = "tokengauge-state";
 /// loopback, so the pod does not declare it.
 const METRICS: &str = "tg-metrics";
 
-/// The parameters of the sidecar's container.
 #[derive(Default)]
 pub(super) struct Sidecar {
     pub(super) native: bool,
@@ -36,14 +34,11 @@ pub(super) struct Sidecar {
     pub(super) serves: Option<Value>,
     /// Requests and limits.
     pub(super) resources: Value,
-    /// The fallback configuration.
     pub(super) fallback: Option<String>,
     pub(super) on_refused_config: OnRefusedConfig,
 }
 
-/// The source of its configuration.
 pub(super) enum Source {
-    /// The configuration is built into the program.
     BuiltIn,
     /// A ConfigMap, mounted as optional, so that the pod does not wait for it.
     ConfigMap {
@@ -56,7 +51,6 @@ pub(super) enum Source {
     Text(String),
 }
 
-/// Adds the sidecar and everything it needs.
 pub(super) fn add(
     pod: &mut Pod,
     sidecar: &Sidecar,

@@ -20,7 +20,6 @@ use tokengauge_core::observer::{
 };
 use tokengauge_wire as wire;
 
-/// Observes one call.
 pub(crate) struct Call {
     context: Arc<CallContext>,
     /// `None` once the call has ended.

@@ -14,7 +14,6 @@ use tokengauge_core::call::{self, Dialect, Event};
 use tokengauge_core::observer::{Frame, Side};
 use tokengauge_wire::{DecodeError, Decoder, ResponseHead};
 
-/// The state of a running call.
 #[derive(Default)]
 pub(crate) struct CallState {
     pub(crate) run: LiveGeneration,
@@ -38,12 +37,10 @@ pub(crate) struct CallState {
     gpu_usd: Option<f64>,
     pub(crate) head_overhead: Option<Duration>,
     pub(crate) chunk_overhead: Option<Duration>,
-    /// The latest instant that was observed.
     pub(crate) latest: Option<Instant>,
 }
 
 impl CallState {
-    /// The state of a call that was received at `received`.
     pub(crate) fn new(live: Arc<LiveCall>, received: Instant) -> CallState {
         CallState {
             run: LiveGeneration::new(live),
@@ -52,7 +49,6 @@ impl CallState {
         }
     }
 
-    /// The call has reached its upstream.
     pub(crate) fn reached(&mut self, context: &CallContext, at: Instant) {
         let gpus = context
             .accounting
@@ -76,7 +72,6 @@ impl CallState {
         under_way.or_else(|| self.gpu_usd.take())
     }
 
-    /// Whether the upstream accepted the call.
     pub(crate) fn accepted(&self) -> bool {
         self.status.is_some_and(|status| status < 300)
     }

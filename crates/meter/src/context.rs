@@ -34,7 +34,6 @@ pub(crate) struct CallContext {
     pub(super) assignment: WorkloadAssignment,
     pub(crate) id: Uuid,
     pub(crate) received: Instant,
-    /// Frames that wait to be measured.
     pub(crate) unmeasured_frames: Arc<UnmeasuredFrames>,
     pub(crate) started_at: SystemTime,
     pub(crate) dialect: Dialect,
@@ -42,18 +41,15 @@ pub(crate) struct CallContext {
     pub(crate) method: Method,
     /// The path, identifiers replaced by placeholders.
     pub(crate) path: Box<str>,
-    /// Whether anything is generated for it.
     pub(crate) generates: bool,
     /// Whether only the response shows if it is a generation, since the path is unknown.
     pub(crate) sniffs: bool,
-    /// The model that the path names.
     pub(super) path_model: Option<Box<str>>,
     /// Whether a stream is asked for, if the path says so.
     pub(super) path_stream: Option<bool>,
     /// Whether the response has no body, whatever its head says.
     pub(super) bodiless: bool,
     pub(crate) attribution: Option<Box<HeaderAttribution>>,
-    /// Who pays for it.
     pub(crate) payer: Arc<Payer>,
     /// The digest of its key, if that is recorded.
     pub(super) key_hash: Option<Box<str>>,
@@ -63,7 +59,6 @@ pub(crate) struct CallContext {
     conversation: Option<u64>,
     /// What the call holds of budgets and quotas, if there are any.
     pub(super) limited: Option<Box<LimitedCall>>,
-    /// Whether it asks for a WebSocket.
     pub(super) is_socket: bool,
     /// The session of a connection with several answers, if the agent names none.
     pub(super) session: OnceLock<Box<str>>,
@@ -155,7 +150,6 @@ impl CallContext {
         }
     }
 
-    /// Admits or refuses the call by what is known of its body.
     pub(super) fn admit(&self, body: RequestBody<'_>) -> Admission {
         let Some(limited) = &self.limited else {
             return Admission::Granted;

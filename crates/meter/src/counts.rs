@@ -8,7 +8,6 @@ use tokengauge_tokenizer::Counter;
 /// is continued nevertheless, its rest counts as a new text.
 const MAX_OPEN: usize = 256;
 
-/// Token counts by channel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ByChannel {
     pub(crate) answer: u64,
@@ -35,7 +34,6 @@ impl ByChannel {
     }
 }
 
-/// One open text.
 struct OpenText {
     segment: Segment,
     counter: Counter,
@@ -49,7 +47,6 @@ struct OpenText {
     frame: u32,
 }
 
-/// What one frame carried.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FrameContent {
     /// Generated text on any channel.
@@ -58,7 +55,6 @@ pub(crate) struct FrameContent {
     pub(crate) answer: bool,
 }
 
-/// The counters of one generation.
 #[derive(Default)]
 pub(crate) struct Counts {
     open: Vec<OpenText>,
@@ -80,7 +76,6 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// Adds to one text.
     pub(crate) fn push(&mut self, segment: Segment, text: &str) {
         self.content.text = true;
         self.content.answer |= segment.channel != Channel::Reasoning;
@@ -186,7 +181,6 @@ impl Counts {
     }
 }
 
-/// Updates the sums with the current count of one text.
 fn update_counts(
     running: &mut ByChannel,
     settled: &mut ByChannel,

@@ -15,7 +15,6 @@ use tokengauge_core::background::yield_now;
 use tokengauge_core::call::{Dialect, Outcome};
 use tokengauge_core::observer::{End, FailureKind};
 
-/// What changes while a call runs.
 pub(crate) struct RunningCall {
     pub(crate) state: CallState,
     /// Only on an upgraded connection.

@@ -14,7 +14,6 @@ use tokengauge_core::finish_class::FinishClass;
 const MAX_CHOICES: usize = 256;
 /// The most characters that are kept of a name off the wire.
 const MAX_NAME: usize = 200;
-/// The most unknown names that are kept of one usage.
 const MAX_UNKNOWN_USAGE: usize = 8;
 /// The most tools of the provider's that begin or end in one frame.
 const MAX_SERVER_TOOLS: usize = 256;
@@ -23,7 +22,6 @@ const DAMAGED_IN: u64 = 20;
 /// The most characters that are kept of a finish reason or an error's type.
 const MAX_WORD: usize = 64;
 
-/// What the events of one generation contain.
 #[derive(Default)]
 pub(crate) struct Generation {
     pub(crate) counts: Counts,
@@ -308,12 +306,10 @@ impl Generation {
         self.counts.finish();
     }
 
-    /// The current counts.
     pub(crate) fn tokens(&self) -> ByChannel {
         self.counts.running()
     }
 
-    /// The reported usage.
     pub(crate) fn usage(&self) -> Usage {
         self.usage.as_deref().copied().unwrap_or_default()
     }

@@ -57,7 +57,6 @@ pub use tokengauge_core::finished::{CallTimestamps, FinishedCall, RequestParamet
 pub use tokengauge_core::inter_token::{INTER_TOKEN_BOUNDS, InterToken};
 pub use tokengauge_core::subscriber::{Stream, Subscriber, TokenObserver};
 
-/// Measures every call of the process.
 pub struct Meter {
     shared: Arc<Shared>,
     registry: Arc<Registry>,
@@ -72,7 +71,6 @@ pub struct MeterStats {
     pub stalled: Vec<(Arc<str>, Arc<str>, u32)>,
     /// Upstreams that were called, and whether a call would be marked `warm_up` now.
     pub warming: Vec<(Arc<str>, bool)>,
-    /// The throughput of streams, by series.
     pub throughput: BTreeMap<RateKey, Rates>,
     /// Frames that were not measured for want of time or memory.
     pub lagged_frames: u64,
@@ -134,7 +132,6 @@ impl Meter {
         self.shared.accounting.load_full()
     }
 
-    /// The current settings.
     pub fn measure(&self) -> Arc<Measure> {
         self.shared.measure.load_full()
     }
@@ -192,7 +189,6 @@ impl Meter {
         }
     }
 
-    /// The progress of every call in flight.
     pub fn progress(&self, visit: impl FnMut(Progress)) {
         self.registry.progress(visit);
     }

@@ -94,9 +94,7 @@ pub struct Progress {
     pub id: Uuid,
     /// When its request head had been read.
     pub received: Instant,
-    /// The route that matched.
     pub route: Arc<str>,
-    /// The upstream it went to.
     pub upstream: Arc<str>,
     /// Its workload, as far as it is known yet.
     pub workload: Option<Arc<str>>,
@@ -104,7 +102,6 @@ pub struct Progress {
     pub model: Option<String>,
     /// The agent, by its own name.
     pub agent: Option<String>,
-    /// Who pays for it.
     pub payer: Arc<Payer>,
     /// The session that the agent named.
     pub session: Option<String>,
@@ -114,7 +111,6 @@ pub struct Progress {
     pub operation_class: OperationClass,
     /// Whether it is a stream, by its answer, else as it was asked for.
     pub streamed: Option<bool>,
-    /// Whether several choices were asked for.
     pub several_choices: bool,
     /// Whether the upstream had just come up.
     pub warm_up: bool,
@@ -194,7 +190,6 @@ impl LiveCall {
         self.flags.fetch_or(flag, Ordering::Relaxed);
     }
 
-    /// The answer is a stream, or is not.
     pub(crate) fn streamed(&self, streamed: bool) {
         let flag = if streamed { STREAM } else { BODY };
         self.flags.fetch_or(flag, Ordering::Relaxed);
@@ -256,7 +251,6 @@ impl LiveCall {
         }
     }
 
-    /// A frame with tokens came.
     pub(crate) fn frame(&self, at: Instant, tokens: ByChannel) {
         let mut now = self.now();
         now.tokens = tokens;
@@ -343,7 +337,6 @@ impl LiveState {
 struct TokenSamples {
     /// Milliseconds, and tokens by then.
     all: [(u32, u32); SAMPLES],
-    /// The number of samples so far.
     count: u32,
 }
 
@@ -447,7 +440,6 @@ impl Registry {
         since
     }
 
-    /// The progress of every stream.
     pub(crate) fn progress(&self, mut visit: impl FnMut(Progress)) {
         self.each(|live| {
             if let Some(progress) = live.progress() {

@@ -21,7 +21,6 @@ const EARLY_FRAMES: u64 = 16;
 
 const CHANNELS: [Channel; 3] = [Channel::Answer, Channel::Reasoning, Channel::ToolCall];
 
-/// A generation and its live state.
 #[derive(Default)]
 pub(crate) struct LiveGeneration {
     pub(crate) generation: Generation,
@@ -36,7 +35,6 @@ pub(crate) struct LiveGeneration {
     /// The name of the model under which tokens are counted. Before it is known, they are held
     /// back.
     labelled: NameHash,
-    /// What it adds to the system throughput.
     throughput: GenerationThroughput,
     /// Whether it arrived as one body.
     whole: bool,
@@ -133,7 +131,6 @@ impl LiveGeneration {
         }
     }
 
-    /// Its request was sent.
     pub(crate) fn sent(&mut self, at: Instant) {
         self.throughput.counted = Some(at);
     }

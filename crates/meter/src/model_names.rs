@@ -13,7 +13,6 @@ const MAX_KNOWN: usize = 1024;
 /// What calls of an upstream that began with a name ended with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Naming {
-    /// The same name.
     Same,
     /// Another name, at least once.
     Another,
@@ -24,7 +23,6 @@ pub(crate) enum Naming {
 pub(crate) struct NameHash(Option<NonZeroU64>);
 
 impl NameHash {
-    /// That of a name.
     pub(crate) fn of(name: &str) -> NameHash {
         NameHash::hashed(Some(name))
     }

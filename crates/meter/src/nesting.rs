@@ -77,7 +77,6 @@ pub(crate) struct ProxyHop {
 }
 
 impl ProxyHop {
-    /// What is propagated to the next proxy.
     pub(crate) fn propagated(&self, trace: &CallTrace) -> PropagatedTrace {
         PropagatedTrace {
             hop: self.number,

@@ -12,7 +12,6 @@ const COMPRESSED_INLINE: usize = 64 * 1024;
 /// that the body is one after all.
 const SNIFF: usize = 64 * 1024;
 
-/// How the body is read.
 #[derive(Default)]
 pub(crate) enum Reading {
     /// Nothing is read: there is no body yet, its format is unknown, or it could not be read.
@@ -21,7 +20,6 @@ pub(crate) enum Reading {
     /// Events are read as frames arrive.
     Inline {
         decoder: Box<Decoder>,
-        /// Whether the body is compressed.
         compressed: bool,
         /// Whether nothing has been read yet.
         fresh: bool,

@@ -31,10 +31,8 @@ const UNCERTAIN_TIMEOUT: Duration = Duration::from_secs(10);
 /// The most characters that are kept of the server's session id.
 const MAX_SESSION: usize = 200;
 
-/// The turns of one connection.
 pub(crate) struct RealtimeTurns {
     dialect: Dialect,
-    /// Lists the turns in flight.
     registry: Arc<Registry>,
     /// `None` once the upstream's messages cannot be read any more.
     decoder: Option<Box<Decoder>>,
@@ -45,13 +43,11 @@ pub(crate) struct RealtimeTurns {
     turn: Option<Turn>,
     /// Concurrent answers: their turn ends with the last of them.
     depth: u32,
-    /// Turns that were recorded.
     recorded: u64,
     /// The side that closed first.
     closed_by: Option<Side>,
 }
 
-/// A request for an answer.
 struct PendingAnswer {
     at: Instant,
     request: Option<Box<Request>>,
@@ -72,7 +68,6 @@ impl PendingAnswer {
     }
 }
 
-/// A turn under way.
 #[derive(Clone, Copy)]
 struct Turn {
     id: Uuid,
@@ -147,7 +142,6 @@ impl RealtimeTurns {
         }
     }
 
-    /// The agent asks for something.
     fn ask(&mut self, context: &Arc<CallContext>, at: Instant, request: SocketRequest<'_>) {
         let asked = match request {
             SocketRequest::Setup(setup) => {
@@ -361,7 +355,6 @@ impl RealtimeTurns {
         tracer.map(|tracer| tracer(Some(first.server)))
     }
 
-    /// The connection has ended.
     pub(crate) fn end(
         &mut self,
         context: &CallContext,

@@ -14,7 +14,6 @@ pub struct RecentCalls {
 }
 
 impl RecentCalls {
-    /// A ring of at most `capacity` calls.
     pub fn new(capacity: usize) -> Arc<RecentCalls> {
         Arc::new(RecentCalls {
             capacity: AtomicUsize::new(capacity),
@@ -22,7 +21,6 @@ impl RecentCalls {
         })
     }
 
-    /// How many calls it can hold.
     pub fn capacity(&self) -> usize {
         self.capacity.load(Ordering::Relaxed)
     }

@@ -69,7 +69,6 @@ impl<'a> RecordInput<'a> {
     }
 }
 
-/// The finished call of `closing`: its record and what goes with it.
 pub(crate) fn finished_call(
     context: &CallContext,
     state: &mut CallState,

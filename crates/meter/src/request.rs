@@ -96,7 +96,6 @@ impl Request {
         Request { traced, ..self }
     }
 
-    /// What one message of a connection asks for.
     pub(crate) fn of_message(&self, facts: RequestFacts, message: &[u8]) -> Request {
         let settings = Some(message).filter(|_| self.traced);
         Request {
@@ -221,7 +220,6 @@ impl Request {
     }
 }
 
-/// The content encoding of a body.
 #[derive(Debug)]
 struct EncodedBody {
     names: Box<str>,

@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 use tokengauge_core::hash::FastMap;
 
-/// One route towards one upstream.
 #[derive(Debug)]
 pub(crate) struct RouteStats {
     pub(crate) route: Arc<str>,
@@ -32,7 +31,6 @@ struct Up {
 }
 
 impl RouteStats {
-    /// Streams in flight on this route and upstream.
     pub(crate) fn in_flight(&self) -> u32 {
         self.in_flight.load(Ordering::Relaxed)
     }
@@ -95,7 +93,6 @@ impl Drop for InFlight {
 
 type Key = (Arc<str>, Arc<str>);
 
-/// The stats of all routes and upstreams.
 #[derive(Debug, Default)]
 pub(crate) struct AllRouteStats {
     all_stats: RwLock<FastMap<Key, Arc<RouteStats>>>,

@@ -7,7 +7,6 @@ use tokengauge_accounting::attribution::{Rules, Workload};
 use tokengauge_core::memory::DEFAULT_BYTES;
 use tokengauge_core::upstream_facts::UpstreamFacts;
 
-/// How calls are measured.
 #[derive(Clone, Debug)]
 pub struct Measure {
     /// Tokens after the first frame that an `output_tps` needs.

@@ -33,7 +33,6 @@ fn is_word(name: &str) -> bool {
     name.len() <= 100 && name.bytes().all(plain)
 }
 
-/// What all calls share.
 pub(crate) struct Shared {
     /// Loaded once per call, which keeps using it.
     pub(crate) measure: ArcSwap<Measure>,
@@ -73,7 +72,6 @@ pub(crate) struct Counters {
     lagged_frames: AtomicU64,
     skipped_bodies: AtomicU64,
     unknown_usage: AtomicU64,
-    /// The names that were logged.
     logged_usage: Mutex<BTreeSet<(Dialect, Box<str>)>>,
     panics: AtomicU64,
 }

@@ -24,7 +24,6 @@ enum Message {
     Flush(SyncSender<()>),
 }
 
-/// The subscribers and their thread.
 pub(crate) struct Subscribers {
     all: Arc<[Arc<dyn Subscriber>]>,
     queue: Arc<BatchQueue<Message>>,

@@ -10,7 +10,6 @@ const CLOSE: &str = "</think>";
 /// The most choices after the first whose answers are split.
 const MAX_OTHERS: usize = 255;
 
-/// Splits the answers of a generation.
 #[derive(Debug, Default)]
 pub(crate) struct ThinkSplit {
     pub(crate) tags: ThinkTags,

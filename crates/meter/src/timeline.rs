@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 use tokengauge_core::call::{SEGMENT_SECONDS, ServerTool, SpeedSegment, seconds};
 use tokengauge_core::inter_token::{ClassifiedLatency, InterToken};
 
-/// The length of a segment.
 const SEGMENT: Duration = Duration::from_secs(SEGMENT_SECONDS);
 /// The most segments of one generation, an hour of them. Later tokens count in the last one.
 const MAX_SEGMENTS: usize = 360;
@@ -27,13 +26,9 @@ pub(crate) struct Running {
 /// The frames of one run of tokens: all channels, or the answer alone.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Span {
-    /// The first frame.
     pub(crate) first: Instant,
-    /// Tokens that arrived in it.
     pub(crate) first_tokens: u64,
-    /// The last frame.
     pub(crate) last: Instant,
-    /// The number of frames.
     pub(crate) frames: u64,
     /// The milliseconds for which the provider ran hosted tools between them.
     paused_millis: u32,

@@ -19,7 +19,6 @@ const MORE: &str = "+other";
 
 static KEY: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
-/// The tool calls of one generation.
 #[derive(Default)]
 pub(crate) struct ToolCalls(Vec<ToolCall>);
 
@@ -37,7 +36,6 @@ impl ToolCalls {
         }
     }
 
-    /// More of the arguments of the call of `segment`.
     pub(crate) fn arguments(&mut self, segment: Segment, text: &str) {
         if let Some(call) = self.call(segment) {
             let hasher = call.arguments.get_or_insert_with(|| KEY.build_hasher());

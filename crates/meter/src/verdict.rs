@@ -27,7 +27,6 @@ pub(crate) struct Facts {
     /// Whether the request asked a model to write text.
     pub(crate) asks_for_text: bool,
     pub(crate) lagged: bool,
-    /// Choices asked for.
     pub(crate) choices: Option<u32>,
     /// Whether more was generated than streamed.
     pub(crate) hidden: bool,

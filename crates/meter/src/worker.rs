@@ -13,10 +13,8 @@ const QUEUE: usize = 4096;
 /// How long jobs gather after others were done, unless they are many or one is urgent.
 const GATHER_TIME: Duration = Duration::from_millis(5);
 
-/// Something to do in the background.
 pub(crate) type Job = Box<dyn FnOnce(Executor) + Send>;
 
-/// Where a job runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Executor {
     /// On the background thread: it may take long.
@@ -30,7 +28,6 @@ enum Message {
     Flush(SyncSender<()>),
 }
 
-/// The thread and its queue.
 pub(crate) struct Worker {
     queue: Arc<BatchQueue<Message>>,
 }

@@ -13,15 +13,12 @@ const KEEPALIVE: TcpKeepalive = TcpKeepalive::new()
     .with_time(Duration::from_secs(60))
     .with_interval(Duration::from_secs(15));
 
-/// What is wrong with text that is no address.
 pub const EXPECTED: &str = "is no address such as \"127.0.0.1:8080\", \"[::1]:8080\" or \"*:8080\" \
                                    (all addresses of this host, IPv4 and IPv6)";
 
-/// Text that is no address to listen on.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` {EXPECTED}")]
 pub struct InvalidAddress {
-    /// The text as it is written.
     pub text: String,
 }
 
@@ -44,10 +41,7 @@ pub fn parse(text: &str) -> Result<SocketAddr, InvalidAddress> {
 /// An address as a configuration has it.
 #[derive(Clone, Copy, Deserialize)]
 #[serde(try_from = "String")]
-pub struct Written(
-    /// The address.
-    pub SocketAddr,
-);
+pub struct Written(pub SocketAddr);
 
 impl TryFrom<String> for Written {
     type Error = InvalidAddress;

@@ -27,13 +27,9 @@ const ENDS_WITHIN: Duration = Duration::from_secs(1);
 /// A complete response.
 #[derive(Clone, Debug)]
 pub struct Answer {
-    /// Its status.
     pub status: StatusCode,
-    /// Its headers.
     pub headers: HeaderMap,
-    /// Its body.
     pub body: Bytes,
-    /// The trailers.
     pub trailers: HeaderMap,
 }
 
@@ -45,21 +41,17 @@ impl Answer {
     }
 }
 
-/// Why a client cannot be created.
 #[derive(Debug, thiserror::Error)]
 pub enum NoClient {
-    /// It names no host.
     #[error("the URL names no host")]
     NoHost,
     /// Its scheme is neither `http` nor `https`.
     #[error("the URL must start with http:// or https://")]
     Scheme,
-    /// A file that TLS needs cannot be used.
     #[error(transparent)]
     Tls(#[from] Invalid),
 }
 
-/// Why a request failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
     /// No connection, or no TLS on it.
@@ -291,7 +283,6 @@ impl Connection {
 /// A response whose body is read as it comes; dropping it closes the connection.
 #[derive(Debug)]
 pub struct StreamedAnswer {
-    /// Its status.
     pub status: StatusCode,
     body: Incoming,
     _connection: Connection,

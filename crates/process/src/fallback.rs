@@ -26,7 +26,6 @@ enum Refused {
 }
 
 impl Fallback {
-    /// A fallback to `config`, for the configuration in `file`.
     pub fn new(config: Config, policy: OnRefusedConfig, file: PathBuf) -> Fallback {
         Fallback {
             config,

@@ -24,7 +24,6 @@ pub(crate) struct FinishedCalls {
     pub(crate) recent: Arc<RecentCalls>,
     pub(crate) event_bus: Arc<EventBus>,
     pub(crate) ledger: Option<Arc<Ledger>>,
-    /// The reader of the ledger.
     pub(crate) reader: Option<Arc<Reader>>,
     pub(crate) marks: Arc<Marks>,
     pub(crate) sinks: Arc<Sinks>,

@@ -67,7 +67,6 @@ pub(crate) fn look(ledger: Option<&Arc<Ledger>>, meter: &Arc<Meter>) {
     }
 }
 
-/// The reader for the API.
 pub(crate) fn reader(ledger: &Ledger) -> Arc<Reader> {
     ledger.reader(work_clock, TIME_LIMIT)
 }

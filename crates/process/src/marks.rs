@@ -17,7 +17,6 @@ use tokengauge_store::query::{Mark, MarkKind, MarkQuery, MarkSubject, NewMark};
 use tokengauge_telemetry::export::prometheus::Prometheus;
 use tokengauge_telemetry::export::{labels, names};
 
-/// How often alerts are looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// The tags of the marks at both ends of an alert.
 const BEGIN: &str = "begin";

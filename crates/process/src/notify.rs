@@ -21,12 +21,10 @@ use tokengauge_telemetry::export::registry::Counter;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-/// How often alerts are evaluated.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// How long a claim on an alert holds in the quota store: when the process that has it is killed, another one sends what
 /// is due within this time and one look.
 const CLAIM_HOLDS: Duration = Duration::from_secs(15);
-/// How long a receiver may take.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A receiver, and the state of its alerts.

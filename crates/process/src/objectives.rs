@@ -111,7 +111,6 @@ fn uid() -> Option<u32> {
 }
 
 impl Objectives {
-    /// Starts the threads.
     pub(crate) fn start(
         slos: &Arc<Slos>,
         store: Option<&Arc<Mutex<Store>>>,

@@ -68,7 +68,6 @@ impl Watchers {
         })
     }
 
-    /// Replaces the scrapers.
     pub(crate) fn change(&mut self, next: PreparedWatchers) {
         let registry = self.prometheus.registry();
         self.running.retain(|(scrape, task)| {
@@ -120,12 +119,10 @@ impl Operators {
         }
     }
 
-    /// The bound admin address.
     pub fn address(&self) -> Option<SocketAddr> {
         self.admin.as_ref()?.local_addr().ok()
     }
 
-    /// The bound metrics address.
     pub fn metrics_address(&self) -> Option<SocketAddr> {
         self.metrics.as_ref()?.local_addr().ok()
     }

@@ -63,7 +63,6 @@ impl Oversight {
         })
     }
 
-    /// Starts the threads of the objectives.
     pub(crate) fn start_objectives(&self, meter: &Arc<Meter>) -> Objectives {
         Objectives::start(&self.slos, self.store.as_ref(), meter, &self.session_watch)
     }

@@ -16,7 +16,6 @@ pub(crate) enum PageLink {
         before: String,
         /// The URL, without a slash at its end.
         url: String,
-        /// What follows it.
         after: String,
     },
     /// There is no address for operators.
@@ -80,7 +79,6 @@ impl PageLink {
     }
 }
 
-/// The section of the runbooks.
 fn runbook(about: AlertSubject) -> String {
     alert_name(about).to_lowercase()
 }

@@ -10,7 +10,6 @@ use tokengauge_config::Config;
 use tokengauge_meter::Meter;
 use tokengauge_quota_store::QuotaStore;
 
-/// The quota store, where one is configured.
 #[derive(Clone, Default)]
 pub(crate) struct SharedLimits {
     pub(crate) store: Option<Arc<QuotaStore>>,
@@ -53,7 +52,6 @@ impl SharedLimits {
         Ok(limits)
     }
 
-    /// Shares the limits of `meter` from now on.
     pub(crate) fn measure(&self, meter: &Arc<Meter>) {
         // There is one meter.
         let _ = self.meter.set(Arc::downgrade(meter));

@@ -63,7 +63,6 @@ pub(crate) struct Reload {
     fallback: Option<(Fallback, Instant)>,
 }
 
-/// Why a configuration is read.
 #[derive(Clone, Copy, PartialEq)]
 enum ReloadTrigger {
     Signal,

@@ -24,7 +24,6 @@ use tokengauge_telemetry::export;
 use tokengauge_telemetry::export::cost;
 use tokengauge_telemetry::export::slo;
 
-/// A running proxy, and the configuration in use.
 pub(crate) struct RunningProxy {
     pub(crate) config: Arc<ArcSwap<Config>>,
     pub(crate) forwarder: Arc<Forwarder>,
@@ -38,7 +37,6 @@ pub(crate) struct RunningProxy {
     pub(crate) store: Option<Arc<Mutex<Store>>>,
     pub(crate) receivers: Receivers,
     pub(crate) watchers: Watchers,
-    /// What is evaluated in the background.
     pub(crate) evaluations: Arc<Vec<Periodic>>,
 }
 

@@ -47,9 +47,7 @@ pub struct Proxy {
     watchers: Watchers,
     otlp: Otlp,
     shutdown: Shutdown,
-    /// Those that serve agents.
     runtimes: TrafficRuntimes,
-    /// The source of reloads.
     source: Option<Source>,
 }
 
@@ -129,18 +127,15 @@ impl Proxy {
         })
     }
 
-    /// Sets the source of reloads.
     pub fn reloads(mut self, source: Source) -> Proxy {
         self.source = Some(source);
         self
     }
 
-    /// The configuration in use.
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// The handle that shuts the proxy down.
     pub fn shutdown(&self) -> Shutdown {
         self.shutdown.clone()
     }
@@ -150,7 +145,6 @@ impl Proxy {
         self.bound[0].address()
     }
 
-    /// The address on which operators connect.
     pub fn admin_address(&self) -> Option<SocketAddr> {
         self.operators.address()
     }
@@ -248,7 +242,6 @@ fn warn_of_losses((logged, exported, sent): (bool, bool, bool)) {
     }
 }
 
-/// Starts what is evaluated in the background.
 fn evaluations(
     config: &Arc<ArcSwap<Config>>,
     services: &Services,

@@ -13,7 +13,6 @@ use tokengauge_telemetry::export::{labels, names};
 /// How long one look into the ledger may take: a sink's thread may have to wait for a core.
 const READ_WITHIN: Duration = Duration::from_secs(60);
 
-/// Starts the sinks that are configured.
 pub(crate) fn start(
     config: &Config,
     queues: &SinkQueues,

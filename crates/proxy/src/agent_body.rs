@@ -8,7 +8,6 @@ use hyper::body::Incoming;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-/// The body of a request, as it comes from the agent.
 pub(super) enum AgentBody {
     Empty,
     Http1(Http1Body),

@@ -64,7 +64,6 @@ struct State {
 enum BodyState {
     /// To its end, or there is none.
     Complete,
-    /// Somebody reads it.
     Reading(RequestDecoder),
     /// Nobody wants the rest.
     Abandoned(RequestDecoder),
@@ -75,10 +74,8 @@ enum BodyState {
 /// Why a connection ends before it should.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum AgentError {
-    /// A request head cannot be read.
     #[error("{0}")]
     Head(#[from] HeadError),
-    /// The connection was lost.
     #[error("{0}")]
     Io(#[from] io::Error),
     /// The agent closed it within a request head.
@@ -130,7 +127,6 @@ impl AgentConnection {
         !state.closing && state.io.is_some()
     }
 
-    /// The response is complete.
     pub fn end_response(&self) {
         self.state().serving = false;
     }
@@ -142,7 +138,6 @@ impl AgentConnection {
         write(&mut state.out)
     }
 
-    /// Writes everything that waits.
     pub fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.state().poll_flush(cx)
     }

@@ -6,7 +6,6 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 
-/// A socket to an agent.
 pub(super) type AgentIo = MaybeTls<TcpStream, TlsStream<TcpStream>>;
 
 impl AgentIo {

@@ -29,7 +29,6 @@ enum Kind {
 }
 
 impl Body {
-    /// A message without a body.
     pub fn empty() -> Body {
         Body(Kind::Empty)
     }

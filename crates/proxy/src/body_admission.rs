@@ -80,7 +80,6 @@ enum BodyStep {
     TooSlow,
 }
 
-/// The part of a body that has arrived.
 struct PartialBody {
     buffer: Buffer,
     /// The buffer for long bodies. The body moves there when it outgrows the small one, or the

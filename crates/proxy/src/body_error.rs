@@ -6,10 +6,8 @@ pub(super) enum AgentBodyError {
     /// The agent's stream was reset, or its connection lost.
     #[error("the agent's stream broke off: {0}")]
     Http2(#[from] hyper::Error),
-    /// The agent's connection was lost.
     #[error("the agent's connection was lost")]
     Lost,
-    /// The body's framing is malformed.
     #[error("the framing of the request body is malformed")]
     Malformed,
 }

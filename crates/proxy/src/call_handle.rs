@@ -61,7 +61,6 @@ impl CallHandle {
         self.started
     }
 
-    /// Notifies the observer of an event.
     pub fn notify(&self, message: impl FnOnce(&dyn ObservedCall)) {
         self.observer.query(message);
     }
@@ -71,7 +70,6 @@ impl CallHandle {
         self.observer.query(question)
     }
 
-    /// Gives the observer a frame of the response.
     pub fn response_frame(&self, frame: Frame) {
         let bytes = frame.bytes.len() as u64;
         if self

@@ -2,7 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-/// The current instant.
 pub(super) fn now() -> Instant {
     Instant::now()
 }

@@ -104,7 +104,6 @@ impl Io {
         Pin::new(self).poll_read(&mut noop, &mut read).is_ready()
     }
 
-    /// The TCP connection.
     pub fn tcp(&self) -> &CountedTcp {
         match self {
             Io::Tcp(tcp) => tcp,
@@ -112,7 +111,6 @@ impl Io {
         }
     }
 
-    /// The same, to be changed.
     pub fn tcp_mut(&mut self) -> &mut CountedTcp {
         match self {
             Io::Tcp(tcp) => tcp,

@@ -12,7 +12,6 @@ use std::time::{Duration, Instant};
 use tokengauge_core::observer::End;
 use tokio::time::timeout;
 
-/// The most that is read of a discarded body, in bytes.
 const MAX_BYTES: usize = 64 << 20;
 /// How long reading lingers after the call has been recorded, or after its response.
 pub(super) const LINGER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -31,7 +30,6 @@ pub(super) struct DiscardPolicy {
 }
 
 impl DiscardPolicy {
-    /// The policy for the request with this head.
     pub fn new(parts: &request::Parts) -> DiscardPolicy {
         let sent_unprompted = !expects_continue(&parts.headers);
         DiscardPolicy {

@@ -10,7 +10,6 @@ use tokio::time::sleep;
 /// How often, at the end, to check whether every call has been reported.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// The stages of a shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Stage {
     Serving,
@@ -62,7 +61,6 @@ impl Shutdown {
         self.open.requests.load(Ordering::Relaxed)
     }
 
-    /// Resolves when draining starts.
     pub async fn drain_started(&self) {
         self.drain().drain_started().await;
     }
@@ -204,7 +202,6 @@ impl Drain {
         CallGuard(Arc::clone(&self.open))
     }
 
-    /// Resolves when draining starts.
     pub async fn drain_started(&mut self) {
         self.reached(Stage::Draining).await;
     }

@@ -32,11 +32,9 @@ pub(super) struct UpstreamResponse {
     pub body: UpstreamBody,
     /// When the request head was written, or as much of it as the socket accepted.
     pub written_at: Instant,
-    /// When the response head arrived.
     pub received_at: Instant,
 }
 
-/// Why there is no response head.
 pub(super) enum ResponseError {
     /// Nothing was sent: the request can go over another connection.
     NotSent(Box<Request<Upload>>, Failure),
@@ -47,7 +45,6 @@ pub(super) enum ResponseError {
 }
 
 impl ResponseError {
-    /// What happened.
     pub fn failure(&self) -> &Failure {
         match self {
             ResponseError::NotSent(_, failure)

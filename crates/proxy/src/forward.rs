@@ -76,7 +76,6 @@ impl Forwarder {
         self.routing.load().descriptors.limit(total);
     }
 
-    /// The open connections and pending requests of each upstream.
     pub fn upstreams(&self) -> Vec<UpstreamConnections> {
         let routing = self.routing.load();
         let mut upstreams: Vec<_> = routing.upstreams.iter().flatten().collect();
@@ -220,10 +219,8 @@ impl Forwarder {
     }
 }
 
-/// The connections of one upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpstreamConnections {
-    /// The upstream's name.
     pub upstream: Arc<str>,
     /// Connections that are open, idle ones included.
     pub open: usize,

@@ -82,7 +82,6 @@ const REQUEST_TRAILERS: [&str; 7] = [
 /// The same for names that begin with these.
 const REQUEST_TRAILER_PREFIXES: [&str; 2] = ["x-amz-checksum-", "grpc-"];
 
-/// Whether a response may have a trailer of this name.
 pub(super) fn is_response_trailer(name: &HeaderName) -> bool {
     !NO_TRAILERS.contains(name)
 }
@@ -93,7 +92,6 @@ fn is_request_trailer(name: &HeaderName) -> bool {
     REQUEST_TRAILERS.contains(&name) || prefixes.any(|prefix| name.starts_with(prefix))
 }
 
-/// Removes the trailers that a response may not have.
 pub(super) fn retain_response_trailers(trailers: &mut HeaderMap) {
     retain(trailers, is_response_trailer);
 }
@@ -205,7 +203,6 @@ pub(super) fn is_chunked(coding: &HeaderValue) -> bool {
     coding.eq_ignore_ascii_case(b"chunked")
 }
 
-/// Sets the trace context that the upstream receives.
 pub fn carry_trace(headers: &mut HeaderMap, trace: UpstreamTrace) {
     headers.insert(TRACEPARENT, trace.traceparent);
     headers.insert(HeaderName::from_static(HOP_HEADER), trace.hop);

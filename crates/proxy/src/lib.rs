@@ -65,7 +65,6 @@ struct ConnectionInfo {
     peer: SocketAddr,
     /// The local port it connected to.
     port: u16,
-    /// Whether the agent speaks TLS.
     tls: bool,
     /// The connection's view of the shutdown; keeps it counted as open.
     drain: Drain,

@@ -14,7 +14,6 @@ pub struct Limiter {
 }
 
 impl Limiter {
-    /// Reads the limit out of the settings.
     pub fn new(limits: &Limits) -> Limiter {
         let limiter = |rate| RateLimiter::hashmap(Quota::per_minute(rate));
         Limiter {

@@ -40,7 +40,6 @@ const TERMINATE_TIMEOUT: Duration = Duration::from_secs(1);
 pub struct BoundListener {
     listener: TcpListener,
     address: SocketAddr,
-    /// The settings it was bound with.
     settings: settings::Listener,
     acceptor: Arc<ArcSwapOption<Acceptor>>,
 }
@@ -76,18 +75,13 @@ impl BoundListener {
     }
 }
 
-/// Why a listener cannot be bound.
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
-    /// The address cannot be bound.
     #[error("cannot listen on {address}: {}", reason(.source))]
     Address {
-        /// The configured address.
         address: SocketAddr,
-        /// The system's error.
         source: io::Error,
     },
-    /// Its TLS files cannot be used.
     #[error("cannot use TLS: {0}")]
     Tls(#[from] tls::Invalid),
 }
@@ -103,7 +97,6 @@ fn reason(error: &io::Error) -> String {
     }
 }
 
-/// The result of a graceful shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DrainSummary {
     /// Connections, tunnels included, that had to be terminated.

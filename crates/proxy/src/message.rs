@@ -8,7 +8,6 @@ use super::upgrade::Tunnel;
 use bytes::Bytes;
 use http::{Response, request, response};
 
-/// A request as it comes from an agent.
 pub(super) struct AgentRequest {
     pub parts: request::Parts,
     /// The names of its fields as they were written.
@@ -16,7 +15,6 @@ pub(super) struct AgentRequest {
     pub body: AgentBody,
 }
 
-/// A response on its way to an agent.
 pub(super) struct AgentResponse {
     pub parts: response::Parts,
     /// The names of its fields as they were written.

@@ -98,7 +98,6 @@ pub(super) fn describe_failure(
     self::failure(kind, message)
 }
 
-/// A failure of this kind, with this message.
 pub(super) fn failure(kind: FailureKind, message: impl Into<String>) -> Failure {
     Failure {
         kind,

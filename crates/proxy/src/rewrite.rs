@@ -26,15 +26,12 @@ const INLINE_BYTES: usize = 64 * 1024;
 /// for, not the values that are parsed.
 static READERS: Semaphore = Semaphore::const_new(4);
 
-/// The outcome for a request body.
 pub(super) enum RewriteOutcome {
-    /// It is sent unchanged.
     Unchanged(UploadSource),
     /// It was replaced, and the response has to be filtered.
     Replaced(UploadSource),
     /// The request is refused; the body may not have been read to its end.
     Refused(Failure, UploadSource),
-    /// The agent did not send all of it.
     Incomplete,
     /// The agent stopped sending.
     Stalled,
@@ -45,11 +42,9 @@ pub(super) enum RewriteOutcome {
 pub(super) struct RewriteOptions {
     /// Whether it decides if the request is admitted.
     pub(super) admission: bool,
-    /// Whether it may be replaced.
     pub(super) replacement: bool,
 }
 
-/// Whether the body can be replaced.
 pub(super) fn replaceable(request: &request::Parts, body: &AgentBody, handle: &CallHandle) -> bool {
     let (method, headers) = (&request.method, &request.headers);
     body.size_hint().lower() <= MAX_REPLACED_BYTES as u64

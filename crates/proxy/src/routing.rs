@@ -8,7 +8,6 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use tokengauge_net::tls::Invalid;
 
-/// The routes of one configuration, with their upstreams.
 pub struct Routing {
     pub(super) settings: Settings,
     /// The upstreams of each route, in the order of the routes: its own, then those of its experiment's arms.

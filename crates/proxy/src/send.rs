@@ -23,18 +23,15 @@ use http::{Method, Request, Version, request};
 use std::sync::Arc;
 use std::time::Duration;
 use tokengauge_core::observer::{Failure, FailureKind};
-/// A request that is being forwarded.
 pub(super) struct Forwarding<'a> {
     pub route: &'a Route,
     pub upstream: &'a Upstream,
     pub connection: &'a ConnectionInfo,
     pub method: Method,
     pub agent_version: Version,
-    /// Whether the request is admitted or refused by its body.
     pub admitted_by_body: bool,
 }
 
-/// A request that was sent, and the response to it.
 pub(super) struct SentRequest {
     pub response: UpstreamResponse,
     pub endpoint: Arc<Endpoint>,
@@ -276,7 +273,6 @@ impl Forwarding<'_> {
         }
     }
 
-    /// Leases a connection to an endpoint of the upstream.
     async fn lease(
         &self,
         options: ConnectOptions,

@@ -35,9 +35,7 @@ pub(super) struct SendState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum CloseReason {
-    /// The drain timeout expired.
     Drained = 1,
-    /// The send timeout expired.
     SendTimeout = 2,
 }
 
@@ -52,7 +50,6 @@ impl SendState {
         }
     }
 
-    /// Notes that a write is blocked.
     pub fn set_blocked(&self) {
         if self.blocked_since.load(Ordering::Relaxed) == 0 {
             let nanos = u64::try_from(self.created.elapsed().as_nanos());

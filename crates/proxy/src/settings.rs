@@ -9,7 +9,6 @@ use tokengauge_core::experiment::SplitBy;
 pub use tokengauge_net::endpoint::{Endpoint, Protocol};
 pub use tokengauge_net::tls::{ClientTls, ServerTls};
 
-/// The default for idle connections kept per endpoint.
 pub const DEFAULT_MAX_IDLE: usize = 256;
 /// The default for how long an idle connection is kept: less than the 60 s after which most servers
 /// close theirs.
@@ -21,7 +20,6 @@ pub const DEFAULT_MAX_PENDING: usize = 1024;
 /// The most of [`Upstream::resend_bytes`]: so much of each request under way is in memory until its response begins.
 pub const MAX_RESEND_BYTES: usize = 16 * 1024 * 1024;
 
-/// The default for protocols that connections may be upgraded to.
 pub fn default_upgrades() -> Vec<String> {
     vec!["websocket".to_owned()]
 }
@@ -31,7 +29,6 @@ pub fn default_upgrades() -> Vec<String> {
 pub struct Settings {
     /// Tried in order; the first that matches wins.
     pub routes: Vec<Arc<Route>>,
-    /// Bounds of the process.
     pub limits: Limits,
     /// Why every call is refused, and what to do, in a sentence for the agent; `None` where
     /// calls are forwarded.
@@ -43,7 +40,6 @@ pub struct Settings {
 pub struct Listener {
     /// The address; port 0 picks a free one.
     pub address: SocketAddr,
-    /// TLS towards agents.
     pub tls: Option<ServerTls>,
 }
 
@@ -52,19 +48,15 @@ pub struct Listener {
 pub struct Route {
     /// Its name in records and labels.
     pub name: Arc<str>,
-    /// What a request must look like.
     pub matches: Matches,
     /// Whether the matched prefix is taken off the path.
     pub strip_prefix: bool,
-    /// Where its requests go.
     pub upstream: Arc<Upstream>,
     /// The dialect, where the path does not show it.
     pub dialect: Option<Dialect>,
-    /// The workload its calls belong to.
     pub workload: Option<Arc<str>>,
     /// Whether to ask for usage on the agent's behalf.
     pub inject_usage: bool,
-    /// Whether to add `via`.
     pub add_via: bool,
     /// Whether to add `x-forwarded-for`, `-host` and `-proto`.
     pub add_forwarded: bool,
@@ -72,31 +64,26 @@ pub struct Route {
     pub ratelimit_headers: bool,
     /// The protocols that an agent's connection may be upgraded to, as `upgrade` names them.
     pub upgrades: Vec<String>,
-    /// The experiment that splits its requests.
     pub split: Option<Arc<Split>>,
 }
 
 /// An experiment that sends each request of a route to the upstream of one of its arms.
 #[derive(Clone, Debug)]
 pub struct Split {
-    /// The experiment's name.
     pub experiment: Arc<str>,
     /// Goes into the hash of each unit, so that two experiments assign independently.
     pub salt: String,
-    /// What decides on the arm.
     pub by: SplitBy,
     /// The arms; at least one, with weights above 0.
     pub arms: Vec<Arm>,
 }
 
-/// One arm of an experiment.
 #[derive(Clone, Debug)]
 pub struct Arm {
     /// Its name: the variant of its calls.
     pub name: Arc<str>,
     /// Its part of the units, relative to the other weights.
     pub weight: f64,
-    /// Where its requests go.
     pub upstream: Arc<Upstream>,
 }
 
@@ -118,15 +105,12 @@ pub struct Upstream {
     pub name: Arc<str>,
     /// The endpoints, at least one.
     pub endpoints: Vec<Endpoint>,
-    /// The protocol towards it.
     pub protocol: Protocol,
     /// TLS towards it, used where an endpoint is `https`.
     pub tls: ClientTls,
-    /// Limits on its slowness.
     pub timeouts: Timeouts,
     /// Idle connections kept per endpoint.
     pub max_idle: usize,
-    /// How long an idle connection is kept.
     pub idle_for: Duration,
     /// How long an endpoint is ejected after a failure to connect.
     pub eject_for: Duration,
@@ -153,7 +137,6 @@ pub struct Timeouts {
     pub send: Duration,
 }
 
-/// Bounds of the process.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limits {
     /// Agent connections at once. A further one takes the place of the longest idle one, or waits in the accept queue.

@@ -42,7 +42,6 @@ impl StreamingBody {
         }
     }
 
-    /// Passes the body through `filter`.
     pub fn filtered(mut self, filter: Box<dyn Filter>) -> StreamingBody {
         self.filter = Some(BodyFilter::new(filter));
         self

@@ -12,14 +12,12 @@ use tokio::runtime::Handle;
 #[derive(Clone, Debug)]
 pub struct TrafficRuntimes {
     runtimes: Arc<[TrafficRuntime]>,
-    /// The one that was chosen last.
     last: Arc<Mutex<usize>>,
 }
 
 #[derive(Debug)]
 struct TrafficRuntime {
     handle: Handle,
-    /// Connections that it serves.
     connections: Arc<AtomicUsize>,
 }
 
@@ -51,12 +49,10 @@ impl TrafficRuntimes {
         TrafficRuntimes::new([Handle::current()])
     }
 
-    /// All of them.
     pub fn handles(&self) -> impl Iterator<Item = &Handle> {
         self.runtimes.iter().map(|runtime| &runtime.handle)
     }
 
-    /// How many there are.
     pub fn number(&self) -> usize {
         self.runtimes.len()
     }
@@ -81,7 +77,6 @@ impl TrafficRuntimes {
     }
 }
 
-/// The runtime that is to serve a connection.
 pub(super) struct ChosenRuntime {
     handle: Handle,
     /// Whether it has accepted the connection.

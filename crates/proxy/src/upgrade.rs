@@ -117,9 +117,7 @@ impl TunnelTimeouts<'_> {
     }
 }
 
-/// Why a write to one side failed.
 enum TunnelWriteError {
-    /// The connection was lost.
     Lost,
     /// The receiver accepted nothing within the send timeout.
     Stalled,

@@ -51,9 +51,7 @@ struct SentBody {
     room: usize,
 }
 
-/// Sources of a request body.
 pub(super) enum UploadSource {
-    /// Streamed from the agent.
     Agent(AgentBody),
     /// What was already buffered, and then the rest from the agent.
     Buffered(BufferedBody),

@@ -28,7 +28,6 @@ use std::time::{Duration, Instant};
 use tokengauge_net::tls::{Connector, Invalid};
 use tokio::runtime::Handle;
 
-/// An upstream and its connections.
 pub(super) struct Upstream {
     pub settings: Arc<settings::Upstream>,
     hosts: Vec<Arc<Host>>,
@@ -51,7 +50,6 @@ pub(super) struct Endpoint {
     pub settings: settings::Endpoint,
     /// `host:port`, as configured.
     pub name: String,
-    /// The address it is connected to.
     pub address: SocketAddr,
     in_flight: InFlightCount,
     /// The number of the choice that last chose it.
@@ -70,12 +68,10 @@ pub(super) struct Endpoint {
     connections: Arc<Connections>,
 }
 
-/// The load of an endpoint of an upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndpointLoad {
     /// Its name, with the address where a name may have several.
     pub name: String,
-    /// Requests in flight.
     pub in_flight: usize,
     /// For how long it will get no request, since a connection to it failed; zero where it gets some.
     pub ejected_for: Duration,
@@ -100,7 +96,6 @@ const UNKNOWN: u8 = 0;
 const HTTP1: u8 = 1;
 const HTTP2: u8 = 2;
 
-/// A connection leased for one request.
 pub(super) struct Lease {
     pub connection: LeasedConnection,
     pub reused: bool,
@@ -126,12 +121,9 @@ enum Sharing {
     Any,
 }
 
-/// What a request requires of its connection.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ConnectOptions {
-    /// It must be a new connection.
     pub new_connection: bool,
-    /// It will be upgraded.
     pub upgrade: bool,
     /// The request must not be sent a second time.
     pub non_idempotent: bool,
@@ -224,7 +216,6 @@ impl Upstream {
         Some((Arc::clone(host), endpoint))
     }
 
-    /// The load of each of its endpoints.
     pub fn endpoints(&self) -> Vec<EndpointLoad> {
         let mut endpoints = Vec::new();
         for host in &self.hosts {

@@ -12,7 +12,6 @@ use hyper::body::Incoming;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-/// The body of an upstream's response.
 pub(super) enum UpstreamBody {
     /// The connection is read here.
     Http1 {
@@ -70,7 +69,6 @@ impl UpstreamBody {
         }
     }
 
-    /// Whether the request is still being sent.
     pub fn has_unsent(&self) -> bool {
         matches!(self, UpstreamBody::Http1 { unsent, .. } if unsent.is_some())
     }

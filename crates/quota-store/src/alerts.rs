@@ -19,7 +19,6 @@ const MAX_HELD: usize = 1024;
 /// What becomes of an alert's message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claim {
-    /// This process sends it.
     Send,
     /// Another one sends it, or it still fires elsewhere: nothing is known to be delivered yet.
     Wait,
@@ -32,28 +31,20 @@ pub enum Claim {
 /// An alert as one process sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AlertState<'a> {
-    /// The receiver's name.
     pub receiver: &'a str,
-    /// The alert.
     pub alert: &'a str,
-    /// Whether it fires.
     pub fires: bool,
-    /// Whether a message about it is due.
     pub due: bool,
     /// Whether it was delivered while it fired.
     pub delivered: bool,
     /// How often it is sent again while it fires.
     pub repeat: Duration,
-    /// For how long a claim holds.
     pub holds: Duration,
 }
 
-/// Counts of alerts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClaimCounts {
-    /// Messages that this process claimed.
     pub claimed: u64,
-    /// Messages that another process had delivered.
     pub delivered_elsewhere: u64,
     /// Messages that were due while the store did not answer.
     pub alone: u64,
@@ -61,7 +52,6 @@ pub struct ClaimCounts {
     pub elected: u64,
 }
 
-/// The claims of this process.
 #[derive(Debug)]
 pub struct AlertClaims {
     client: Client,
@@ -156,7 +146,6 @@ impl AlertClaims {
         }
     }
 
-    /// The counts so far.
     pub fn counts(&self) -> ClaimCounts {
         let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
         ClaimCounts {

@@ -14,18 +14,15 @@ use tokio::net::TcpStream;
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 
-/// A script that runs in the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Script {
     /// A limit per minute.
     Rate,
     /// A limit on concurrent calls.
     Slots,
-    /// Spending.
     Spending,
     /// Which process sends an alert.
     Claim,
-    /// An alert was sent.
     Sent,
 }
 
@@ -49,7 +46,6 @@ impl Script {
     }
 }
 
-/// One run of a script.
 #[derive(Clone, Debug)]
 pub(crate) struct Invocation {
     pub(crate) script: Script,
@@ -60,18 +56,11 @@ pub(crate) struct Invocation {
 /// Why the store gave no answer. The texts have no secrets.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// The file with the password cannot be read.
     #[error("password_file {}: {error}", .file.display())]
-    Password {
-        /// The file.
-        file: PathBuf,
-        /// Why.
-        error: io::Error,
-    },
+    Password { file: PathBuf, error: io::Error },
     /// No connection, or no TLS on it.
     #[error("cannot be reached: {0}")]
     Connect(io::Error),
-    /// No answer in time.
     #[error("no answer within {}", humantime::format_duration(*.0))]
     Timeout(Duration),
     /// The store refused something, or the connection was lost.
@@ -82,7 +71,6 @@ pub enum ClientError {
     Answer(&'static str),
 }
 
-/// A client of the store.
 #[derive(Debug)]
 pub(crate) struct Client {
     settings: Arc<Settings>,
@@ -230,7 +218,6 @@ impl Connection {
     }
 }
 
-/// The whole numbers of an answer.
 pub(crate) fn numbers<const N: usize>(answer: &Value) -> Result<[i64; N], ClientError> {
     let Value::Array(items) = answer else {
         return Err(ClientError::Answer("no list"));

@@ -6,7 +6,6 @@ use sha2::{Digest, Sha256};
 use tokengauge_accounting::cost::budget::SpendingId;
 use tokengauge_accounting::quota::LimitId;
 
-/// The key of a limit.
 pub(crate) fn limit(prefix: &str, id: &LimitId) -> String {
     let digest = digest(&["limit", &id.quota, &id.name]);
     format!(
@@ -16,7 +15,6 @@ pub(crate) fn limit(prefix: &str, id: &LimitId) -> String {
     )
 }
 
-/// The key of a sum of spending.
 pub(crate) fn spending(prefix: &str, id: &SpendingId) -> String {
     let digest = digest(&["spending", &id.budget, &id.name]);
     let (begin, end) = id.period;
@@ -26,7 +24,6 @@ pub(crate) fn spending(prefix: &str, id: &SpendingId) -> String {
     )
 }
 
-/// The key of an alert to a receiver.
 pub(crate) fn alert(prefix: &str, receiver: &str, alert: &str) -> String {
     format!("{prefix}alert:{}", digest(&["alert", receiver, alert]))
 }

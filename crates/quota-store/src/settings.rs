@@ -6,27 +6,20 @@ use std::time::Duration;
 use tokengauge_accounting::sharing::SharingSettings;
 use tokengauge_net::tls::ClientTls;
 
-/// The port of a URL without one.
 const DEFAULT_PORT: u16 = 6379;
 
-/// The settings of a quota store.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// The server.
     pub address: Address,
-    /// The source of the password.
     pub password: Password,
     /// TLS, where the address is `rediss`.
     pub tls: ClientTls,
-    /// What names of keys begin with.
     pub prefix: String,
     /// How long a connection and a request may take.
     pub timeout: Duration,
-    /// How limits are shared.
     pub sharing: SharingSettings,
 }
 
-/// The source of a password.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Password {
     /// A file, read for each connection.
@@ -38,22 +31,17 @@ pub enum Password {
 /// The server, as `redis://[user@]host[:port][/database]`, or `rediss://` with TLS.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
-    /// Whether TLS is spoken.
     pub tls: bool,
     /// The user; the default one where it is `None`.
     pub user: Option<String>,
     /// The host's name or address, an IPv6 address without brackets.
     pub host: String,
-    /// The port.
     pub port: u16,
-    /// The number of the database.
     pub database: i64,
 }
 
-/// Why a text is no address of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidAddress {
-    /// Its scheme is another one.
     #[error(
         "must be a URL that starts with redis:// or rediss://, such as \"redis://valkey:6379\""
     )]
@@ -61,7 +49,6 @@ pub enum InvalidAddress {
     /// It has no host, or a port that is none.
     #[error("must name a host and, where it is not 6379, a port")]
     Host,
-    /// It has a password.
     #[error(
         "has a password in it; secrets are read from `password_file` or TOKENGAUGE_QUOTA_STORE_PASSWORD"
     )]

@@ -29,12 +29,10 @@ const KEEP_SPENDING: Duration = Duration::from_secs(3600);
 /// The time between two log lines about a store that is away.
 const LOG_EVERY: Duration = Duration::from_secs(60);
 
-/// The quota store of a running process.
 #[derive(Debug)]
 pub struct QuotaStore {
     end: watch::Sender<bool>,
     thread: parking_lot::Mutex<Option<JoinHandle<()>>>,
-    /// Who sends which alert.
     pub alerts: AlertClaims,
 }
 
@@ -111,7 +109,6 @@ struct Sync<A> {
     logged: Option<Instant>,
 }
 
-/// What is reported in one request.
 enum Report {
     Limit(LimitId, LimitReport),
     Spending(SpendingId, SpendingReport),

@@ -62,7 +62,6 @@ pub enum BreakCause {
 }
 
 impl BreakCause {
-    /// All of them.
     pub const ALL: [BreakCause; 4] = [
         BreakCause::OtherModel,
         BreakCause::OtherUpstream,
@@ -193,7 +192,6 @@ pub(crate) fn cache_breaks(
     breaks
 }
 
-/// A conversation so far.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Conversation {
     last: Option<Turn>,

@@ -65,7 +65,6 @@ struct Stretch {
     end: f64,
 }
 
-/// The critical path of a session.
 pub fn critical_path(session: &Session<'_>) -> CriticalPath {
     let stretches = walk(session);
     let steps = stretches.iter().map(|one| step(session, one)).collect();

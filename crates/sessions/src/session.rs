@@ -103,7 +103,6 @@ pub(crate) mod tests {
     use std::time::Duration;
     use tokengauge_core::time::rfc3339_millis;
 
-    /// A call with what the tests are about.
     #[derive(Clone, Debug)]
     pub(crate) struct TestCall {
         pub(crate) id: String,
@@ -182,7 +181,6 @@ pub(crate) mod tests {
         }
     }
 
-    /// The session of these records.
     pub(crate) fn session_of(records: &[CallRecord]) -> Session<'_> {
         Session::of(records.iter().filter_map(TimedCall::of))
     }

@@ -70,7 +70,6 @@ fn what(part: &PathPart) -> String {
     }
 }
 
-/// The cause of a break in words.
 fn why(one: &CacheBreak) -> String {
     match one.cause {
         BreakCause::OtherModel => "another model".to_owned(),

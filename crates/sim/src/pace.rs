@@ -43,7 +43,6 @@ impl Pace {
         }
     }
 
-    /// When the next frame is due.
     pub fn due(&self) -> Instant {
         self.due
     }

@@ -6,11 +6,9 @@ use std::ops::Range;
 use std::time::Duration;
 use tokengauge_core::call::{Channel, Usage};
 
-/// One contiguous text of an answer.
 #[derive(Clone, Debug)]
 pub struct Text {
     pub channel: Channel,
-    /// The choice it belongs to.
     pub choice: u32,
     /// Its number among the texts of its choice.
     pub block: u32,
@@ -36,7 +34,6 @@ pub struct Answer {
     pub created: u64,
     pub texts: Vec<Text>,
     pub choices: u32,
-    /// The function that tool calls name.
     pub tool_name: String,
     /// Why it ends, where no tool is called.
     pub finish: Finish,
@@ -105,7 +102,6 @@ impl Answer {
         self.texts.iter().filter(of).map(Text::whole).collect()
     }
 
-    /// The tool calls of one choice.
     pub fn calls(&self, choice: u32) -> impl Iterator<Item = &Text> {
         self.texts
             .iter()
@@ -138,7 +134,6 @@ pub struct GenerationRequest {
     pub reports_usage: bool,
 }
 
-/// Invents an answer.
 pub fn answer(
     profile: &Profile,
     wanted: &GenerationRequest,
@@ -222,7 +217,6 @@ pub struct Step {
     pub pieces: Vec<Piece>,
     /// Tokens before it.
     pub position: u64,
-    /// A stall before it.
     pub pause: Duration,
 }
 

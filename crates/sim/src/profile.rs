@@ -65,30 +65,25 @@ pub struct Profile {
     pub fault: Option<Fault>,
     /// An HTTP error in place of an answer.
     pub status: Option<u16>,
-    /// Whether the body is compressed.
     pub gzip: bool,
     /// Gaps that many times as long, for that many tokens.
     pub slow_start: Option<(f64, u64)>,
     /// More time to first token, for that many calls.
     pub cold_start: Option<(Duration, u64)>,
-    /// Whether usage is reported.
     pub usage: UsageMode,
     /// Empty deltas before the first token.
     pub empty: u64,
     /// A ping or comment after that much silence.
     pub ping: Option<Duration>,
-    /// Why the answer ends.
     pub finish: Finish,
     /// Of the text and the gaps.
     pub seed: Option<u64>,
-    /// Where a recorded body is cut into frames.
     pub cut: Cut,
 }
 
 /// The distribution of gaps between frames with tokens.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Gap {
-    /// Always the same.
     Constant(Duration),
     /// Uniform around a mean: mean, greatest deviation.
     Jitter(Duration, Duration),
@@ -99,7 +94,6 @@ pub enum Gap {
 /// Tool calls: how many, and tokens of arguments of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ToolCalls {
-    /// Tool calls in an answer.
     pub calls: u64,
     /// Tokens of arguments of each.
     pub tokens: u64,
@@ -108,7 +102,6 @@ pub struct ToolCalls {
 /// Something that goes wrong after a number of tokens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// The kind of fault.
     pub kind: FaultKind,
     /// After how many tokens.
     pub after: u64,
@@ -125,23 +118,18 @@ pub enum FaultKind {
     Error(Option<String>),
 }
 
-/// Whether usage is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UsageMode {
     /// As the dialect does; `include_usage` is honoured.
     Auto,
-    /// Usage is always reported.
     On,
-    /// Usage is never reported.
     Off,
 }
 
 /// Why the answer ends, where no tool is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finish {
-    /// The answer was complete.
     Stop,
-    /// It was long enough.
     Length,
     /// A filter or the model refused to answer.
     Refused,
@@ -202,12 +190,9 @@ impl Profile {
     }
 }
 
-/// A setting that cannot be: which, and why.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("x-sim setting `{setting}`: {reason}")]
 pub struct InvalidSetting {
-    /// The setting as written.
     pub setting: String,
-    /// Why it cannot be.
     pub reason: SettingError,
 }

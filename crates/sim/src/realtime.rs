@@ -21,7 +21,6 @@ use std::time::Duration;
 use tokengauge_core::call::Dialect;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-/// What a session needs to know.
 pub struct Session {
     pub id: String,
     pub session: Option<String>,

@@ -66,7 +66,6 @@ impl Recording {
     }
 }
 
-/// The frames of a recording.
 pub struct RecordedFrames {
     frames: Vec<Bytes>,
     stalls: Vec<(Duration, u64)>,

@@ -5,12 +5,10 @@ use super::stream::Body;
 use http::{HeaderValue, Response, StatusCode, header};
 use serde_json::{Value, json};
 
-/// A JSON reply.
 pub fn json(status: StatusCode, value: &Value) -> Response<Body> {
     bytes(status, "application/json", value.to_string().into_bytes())
 }
 
-/// A reply of any type.
 pub fn bytes(status: StatusCode, content_type: &'static str, body: Vec<u8>) -> Response<Body> {
     let mut response = Response::new(Body::plain(body));
     *response.status_mut() = status;
@@ -21,7 +19,6 @@ pub fn bytes(status: StatusCode, content_type: &'static str, body: Vec<u8>) -> R
     response
 }
 
-/// An error as the dialect words it.
 pub fn error_body(shape: Option<Shape>, status: StatusCode, message: &str) -> Value {
     let kind = kind(status);
     match shape {

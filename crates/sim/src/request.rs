@@ -3,7 +3,6 @@
 use super::route::{Shape, Target};
 use serde_json::Value;
 
-/// A request as the simulator reads it.
 #[derive(Clone, Debug, Default)]
 pub struct SimRequest {
     pub model: Option<String>,
@@ -73,7 +72,6 @@ fn first_tool(body: &Value) -> Option<String> {
     .map(str::to_owned)
 }
 
-/// Where dialects keep their prompts.
 const PROMPTS: &[&str] = &[
     "messages",
     "prompt",

@@ -13,7 +13,6 @@ pub struct Target {
     pub stream: Option<bool>,
 }
 
-/// A shape that the simulator speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     Chat,

@@ -10,7 +10,6 @@ use std::time::Duration;
 
 /// How a dialect streams an answer, and writes it as one body.
 pub trait Script: Send {
-    /// The media type of the stream.
     fn content_type(&self) -> &'static str;
     /// Whether tool arguments are JSON objects, which cannot be streamed in pieces.
     fn whole_calls(&self) -> bool {
@@ -18,7 +17,6 @@ pub trait Script: Send {
     }
     /// What comes before the first token.
     fn open(&mut self, out: &mut BytesMut);
-    /// An event with tokens.
     fn say(&mut self, said: TokenRun<'_>, out: &mut BytesMut);
     /// Writes a keep-alive event, where the dialect has one.
     fn ping(&mut self, _out: &mut BytesMut) {}
@@ -28,9 +26,7 @@ pub trait Script: Send {
     fn error_type(&self) -> &'static str {
         "server_error"
     }
-    /// An error event.
     fn error(&mut self, kind: &str, out: &mut BytesMut);
-    /// The answer in one piece.
     fn whole(&mut self) -> Vec<u8>;
     /// What the end of the answer reports, streamed or not.
     fn summary(&self, streamed: bool) -> AnswerSummary;
@@ -40,7 +36,6 @@ pub trait Script: Send {
 pub struct TokenRun<'a> {
     pub text: &'a Text,
     pub fragment: &'a str,
-    /// How many there are.
     pub tokens: u64,
     /// Whether the text begins here.
     pub first: bool,

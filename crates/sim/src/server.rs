@@ -38,24 +38,19 @@ pub struct Simulator {
     fault: RwLock<String>,
 }
 
-/// Where a request came from, and when.
 struct Arrival {
     connection: Arc<ConnectionState>,
     received: Instant,
 }
 
-/// Settings of a request that cannot be used.
 #[derive(Debug, thiserror::Error)]
 enum InvalidProfile {
-    /// The header is no text.
     #[error("x-sim is not plain text")]
     NotText(#[from] header::ToStrError),
-    /// The text is no setting.
     #[error(transparent)]
     Setting(#[from] InvalidSetting),
 }
 
-/// How a simulator is set up.
 #[derive(Clone, Debug, Default)]
 pub struct Setup {
     /// The default behaviour, which requests can override.
@@ -78,7 +73,6 @@ impl Simulator {
         })
     }
 
-    /// A simulator with everything set.
     pub fn with(setup: Setup) -> Arc<Simulator> {
         let ledger = TruthLog::new(setup.print, setup.witness.clone());
         Arc::new(Simulator {
@@ -104,7 +98,6 @@ impl Simulator {
         self.ledger.newest(usize::MAX)
     }
 
-    /// Calls in flight.
     pub fn in_flight(&self) -> u64 {
         self.ledger.in_flight()
     }
@@ -205,7 +198,6 @@ impl Simulator {
             .await
     }
 
-    /// Answers requests about the simulator itself.
     fn about_itself(&self, target: &Target, query: Option<&str>) -> Option<Response<Body>> {
         let value = match target.shape {
             Shape::Truth => {

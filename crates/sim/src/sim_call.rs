@@ -21,7 +21,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-/// One call on its way through the simulator.
 pub struct SimCall {
     pub target: Target,
     pub profile: Profile,
@@ -33,7 +32,6 @@ pub struct SimCall {
     pub calls_before: u64,
     /// The recording to serve in place of an answer.
     pub recording: Option<String>,
-    /// Where recordings are.
     pub bodies: Option<PathBuf>,
 }
 

@@ -47,7 +47,6 @@ impl ConnectionState {
         self.lock().marks.push(mark);
     }
 
-    /// When something last came off the socket.
     pub fn last_read(&self) -> Instant {
         self.lock().last_read.unwrap_or_else(clock::now)
     }

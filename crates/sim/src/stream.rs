@@ -14,13 +14,11 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 use tokio::time::Sleep;
 
-/// The source of a stream's frames.
 pub trait Source: Send {
     /// What comes with the response head, before any token.
     fn open(&mut self, out: &mut BytesMut);
     /// At which token frame `n` begins, and the pause before it; `None` after the last.
     fn step(&self, n: usize) -> Option<(u64, Duration)>;
-    /// Writes frame `n`.
     fn frame(&mut self, n: usize, out: &mut BytesMut) -> FrameTokens;
     /// Writes a keep-alive event, where the dialect has one.
     fn ping(&mut self, out: &mut BytesMut);
@@ -37,9 +35,7 @@ pub trait Source: Send {
 #[error("torn off, as asked")]
 pub struct BodyAborted;
 
-/// A response body of the simulator.
 pub enum Body {
-    /// A body in one piece.
     Whole(Option<CompleteBody>),
     /// Paced frames.
     Stream(Box<Stream>),
@@ -65,7 +61,6 @@ pub struct Stream {
     pub stage: Stage,
 }
 
-/// How far a stream has come.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
     Opening,

@@ -10,7 +10,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 use tokengauge_core::call::{Channel, Dialect, Usage, seconds_between};
 
-/// Calls that the simulator remembers.
 const REMEMBERED: usize = 10_000;
 
 /// The ground truth of a call. Unknown is `null`, never 0.
@@ -22,15 +21,11 @@ pub struct Truth {
     pub turn: Option<u32>,
     /// The shapes spoken.
     pub dialect: Dialect,
-    /// The model that answered.
     pub model: Option<String>,
     /// The request's `x-tokengauge-session`.
     pub session: Option<String>,
-    /// Whether the answer was a stream.
     pub streamed: bool,
-    /// The HTTP status.
     pub status: u16,
-    /// How it ended.
     pub outcome: Ending,
     /// The type of the error event, as sent.
     pub error_type: Option<String>,
@@ -55,12 +50,10 @@ pub struct Truth {
     pub instants: Instants,
 }
 
-/// Tokens written, by channel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct TruthTokens {
     /// Of the visible answer.
     pub answer: u64,
-    /// Tokens of reasoning.
     pub reasoning: u64,
     /// Of the arguments of tool calls.
     pub tool_call: u64,
@@ -100,11 +93,9 @@ pub struct Instants {
     pub ended: Instant,
 }
 
-/// How a call ended, seen from the simulator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ending {
-    /// Everything was written.
     Complete,
     /// The client left before that.
     Cancelled,
@@ -112,9 +103,7 @@ pub enum Ending {
     Reset,
     /// The connection was closed on purpose, without a terminator.
     Closed,
-    /// An error event was written.
     ErrorEvent,
-    /// An HTTP error was answered.
     HttpError,
 }
 
@@ -133,7 +122,6 @@ pub enum Seen<'a> {
     /// These bytes of the response body are on their way to the socket; in Realtime the
     /// events of a turn, a line each.
     Body(&'a [u8]),
-    /// The call is over.
     Ended(&'a Truth),
 }
 
@@ -157,7 +145,6 @@ pub struct AnswerSummary {
     pub usage: Option<Usage>,
 }
 
-/// The tokens in one frame.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FrameTokens {
     answer: u64,
@@ -207,7 +194,6 @@ impl Call {
         })
     }
 
-    /// Changes what is known.
     pub fn note(&self, change: impl FnOnce(&mut Truth)) {
         change(&mut self.lock().truth);
     }
@@ -219,7 +205,6 @@ impl Call {
         self.ledger.show(&progress.truth.id, Seen::Body(bytes));
     }
 
-    /// A frame has been written.
     pub fn wrote(&self, at: Instant, carried: &FrameTokens, bytes: u64) {
         let mut progress = self.lock();
         progress.written += 1;
@@ -306,7 +291,6 @@ impl Truth {
         }
     }
 
-    /// Notes that the answer is complete.
     pub fn complete(&mut self, summary: AnswerSummary) {
         self.outcome = Ending::Complete;
         self.finish_reasons = summary.finish_reasons;

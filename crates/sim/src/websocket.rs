@@ -9,7 +9,6 @@ use tungstenite::protocol::frame::{Frame, FrameHeader};
 /// A longer message is refused.
 const MOST_MESSAGE: usize = 16 << 20;
 
-/// What the client says.
 #[derive(Debug)]
 pub enum Message {
     Text(Vec<u8>),
@@ -95,7 +94,6 @@ pub async fn write<W: AsyncWrite + Unpin>(
     io.flush().await
 }
 
-/// A text message.
 pub fn text(payload: &[u8]) -> Frame {
     Frame::message(
         Bytes::copy_from_slice(payload),
@@ -104,12 +102,10 @@ pub fn text(payload: &[u8]) -> Frame {
     )
 }
 
-/// The answer to a ping.
 pub fn pong(payload: Vec<u8>) -> Frame {
     Frame::pong(payload)
 }
 
-/// The answer to a close.
 pub fn close() -> Frame {
     Frame::close(None)
 }

@@ -28,7 +28,6 @@ const DENIED: [u32; 6] = [164, 192, 193, 194, 497, 516];
 const NO_TABLE: u32 = 60;
 const NO_DATABASE: u32 = 81;
 
-/// A table of ClickHouse.
 #[derive(Debug)]
 pub struct ClickHouse {
     settings: ClickHouseSettings,
@@ -209,7 +208,6 @@ pub(crate) fn quoted(name: &str) -> String {
     format!("`{}`", name.replace('\\', "\\\\").replace('`', "\\`"))
 }
 
-/// The type of a column.
 fn column_type(name: &str, kind: ColumnKind) -> &'static str {
     match (name, kind) {
         ("id", _) => "UUID",

@@ -15,7 +15,6 @@ use tokio::time::{Instant, sleep, sleep_until};
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 /// up to this.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-/// How often it is looked for new calls.
 const POLL: Duration = Duration::from_millis(500);
 /// How often it is told what waits, while nothing is sent.
 const REPORT: Duration = Duration::from_secs(1);
@@ -55,7 +54,6 @@ pub(crate) struct Progress {
     failures: u32,
     /// Lost calls that have been counted; `None` before the first look.
     lost: Option<u64>,
-    /// Calls of lost files that have been counted.
     lost_with_files: u64,
     log: LogInterval,
 }
@@ -315,7 +313,6 @@ fn pause(failures: u32) -> Duration {
     whole.mul_f64(0.5 + random / 2.0)
 }
 
-/// A call that a store refuses.
 pub(crate) struct Refusal {
     id: String,
     reason: String,
@@ -356,7 +353,6 @@ pub struct Replayed {
     pub sent: u64,
     /// Not sent, as the store has them.
     pub known: u64,
-    /// Refused by the store.
     pub refused: u64,
 }
 

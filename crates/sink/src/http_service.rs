@@ -14,7 +14,6 @@ use tokengauge_net::client::{Client, Failure};
 use tokengauge_net::endpoint::Protocol;
 use tokengauge_net::tls::ClientTls;
 
-/// Makes clients with these settings.
 #[derive(Clone, Debug)]
 pub(crate) struct Connector {
     pub(crate) tls: ClientTls,

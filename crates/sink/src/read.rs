@@ -24,7 +24,6 @@ use tokengauge_store::columns::{COLUMNS, ColumnKind, Value, concurrency, record}
 const TABLE: &str = "tokengauge_calls";
 /// Calls of one request: an answer may have 32 MiB, and a call has some 2.5 KB, 8 with long names and segments.
 const PAGE: usize = 4_000;
-/// How long a request may take.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A table of ClickHouse as a URL: `clickhouse://user@host:8123/database?table=calls`; `clickhouses` is with TLS, as
@@ -118,10 +117,8 @@ impl StoreUrl {
     }
 }
 
-/// Why calls cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError<E: std::error::Error> {
-    /// The store does not answer.
     #[error(transparent)]
     Store(#[from] SendError),
     /// What it answers is no call.
@@ -132,10 +129,8 @@ pub enum ReadError<E: std::error::Error> {
     Taken(E),
 }
 
-/// A call of a store.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoredRow {
-    /// The pod that it is from.
     pub pod: Option<PodName>,
     /// A value for each of [`COLUMNS`].
     pub values: Vec<Value>,
@@ -160,7 +155,6 @@ impl StoredRow {
 /// The calls that began within a time, in milliseconds since 1970: from the first on, before the second.
 pub type Span = (i64, i64);
 
-/// Reads the calls of a store.
 #[derive(Debug)]
 pub struct StoreReader {
     settings: ClickHouseSettings,

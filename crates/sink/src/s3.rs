@@ -22,7 +22,6 @@ const HOUR: i64 = 3_600_000;
 /// Hours whose calls a replay remembers: calls come in the order of their end, so that hours overlap.
 const KNOWN_HOURS: usize = 4;
 
-/// A bucket.
 #[derive(Debug)]
 pub struct S3 {
     store: AmazonS3,

@@ -10,7 +10,6 @@ use std::sync::Arc;
 /// What gives credentials, for people.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CredentialSource {
-    /// How it is called.
     pub(crate) name: &'static str,
     /// What to look at where it gives none.
     pub(crate) advice: &'static str,

@@ -11,7 +11,6 @@ const STATUS: &str = "Server returned non-2xx status code: ";
 /// Codes by which services of AWS ask for fewer requests.
 const THROTTLED: [&str; 3] = ["SlowDown", "Throttling", "ThrottlingException"];
 
-/// What happened.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Said {
     /// What kind of failure it is; `None` where no other side is known to have done or said anything.

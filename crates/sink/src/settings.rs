@@ -6,7 +6,6 @@ use std::path::PathBuf;
 use std::time::Duration;
 use tokengauge_net::tls::ClientTls;
 
-/// What a sink writes to.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize, strum::IntoStaticStr, strum::VariantNames,
 )]
@@ -68,31 +67,23 @@ impl Secret {
     }
 }
 
-/// A table of ClickHouse.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClickHouseSettings {
     /// Its HTTP interface.
     pub url: Uri,
-    /// The database.
     pub database: String,
-    /// The table.
     pub table: String,
     /// The user; that of `CLICKHOUSE_USER`, else `default`.
     pub user: Option<String>,
-    /// The user's password.
     pub password: Secret,
-    /// TLS.
     pub tls: ClientTls,
-    /// How long a request may take.
     pub timeout: Duration,
 }
 
-/// A bucket of S3.
 #[derive(Clone, Debug, PartialEq)]
 pub struct S3Settings {
     /// The endpoint; that of AWS by default.
     pub url: Option<Uri>,
-    /// The bucket.
     pub bucket: String,
     /// What names of objects begin with; empty for none.
     pub prefix: String,
@@ -100,27 +91,20 @@ pub struct S3Settings {
     pub region: Option<String>,
     /// Key and secret, in files. Without them AWS's variables, a web identity, EKS Pod Identity or the machine's own role.
     pub keys: Option<(Secret, Secret)>,
-    /// TLS.
     pub tls: ClientTls,
-    /// How long a request may take.
     pub timeout: Duration,
 }
 
-/// What a sink writes to, with its settings.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Location {
-    /// A table.
     ClickHouse(ClickHouseSettings),
-    /// A bucket.
     S3(S3Settings),
 }
 
-/// A sink.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SinkSettings {
     /// Its name, in metrics and in the ledger.
     pub name: String,
-    /// What it writes to.
     pub location: Location,
     /// Calls of one batch at most; a batch of so many is due at once.
     pub batch_rows: usize,
@@ -131,7 +115,6 @@ pub struct SinkSettings {
 }
 
 impl SinkSettings {
-    /// Its kind.
     pub fn kind(&self) -> Kind {
         match self.location {
             Location::ClickHouse(_) => Kind::ClickHouse,

@@ -10,7 +10,6 @@ const MESSAGE: usize = 300;
 /// A call: a value for each of [`COLUMNS`](tokengauge_store::columns::COLUMNS).
 pub type Row = Vec<Value>;
 
-/// A store that takes calls.
 pub trait Sink: Send + Sync {
     /// Stores all rows. It may be called again with the same rows in the same order, and the store then has each of
     /// them once.
@@ -35,7 +34,6 @@ pub trait Sink: Send + Sync {
 pub enum SendErrorKind {
     /// No connection, or it was lost.
     Unreachable,
-    /// No answer in time.
     Timeout,
     /// The store says that it is at fault, or busy.
     Unavailable,
@@ -48,7 +46,6 @@ pub enum SendErrorKind {
 }
 
 impl SendErrorKind {
-    /// Every kind.
     pub const ALL: [SendErrorKind; 6] = [
         SendErrorKind::Unreachable,
         SendErrorKind::Timeout,
@@ -64,10 +61,8 @@ impl SendErrorKind {
     }
 }
 
-/// Why a batch was not taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SendError {
-    /// What kind of failure it is.
     pub kind: SendErrorKind,
     /// What happened and what to do, without secrets.
     pub message: String,

@@ -18,10 +18,8 @@ use tokengauge_store::ledger::{
 /// that waits for a core takes long.
 const READ_AT_ONCE: usize = 1_000;
 
-/// Why a source has no calls to give.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
-    /// The ledger cannot be read.
     #[error(transparent)]
     Query(#[from] QueryError),
     /// The ledger does not know the sink yet: its file is not open.
@@ -32,7 +30,6 @@ pub enum SourceError {
     Unwritable,
 }
 
-/// What waits to be sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Waiting {
     /// Calls.
@@ -47,7 +44,6 @@ pub(crate) struct Waiting {
     pub(crate) lost_with_files: u64,
 }
 
-/// Calls to be sent together.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Batch {
     pub(crate) rows: Vec<Row>,
@@ -59,7 +55,6 @@ pub(crate) struct Batch {
 }
 
 impl Batch {
-    /// Adds what was read.
     fn add(&mut self, calls: Vec<UndeliveredCall>) {
         for call in calls {
             self.last = self.last.max(call.seq);
@@ -71,9 +66,7 @@ impl Batch {
     }
 }
 
-/// Where calls come from.
 pub(crate) trait Source: Send {
-    /// What waits.
     fn waiting(&mut self) -> Result<Waiting, SourceError>;
     /// The next batch. Until it is done, the next is the same.
     fn begin(&mut self, limit: usize) -> Result<Batch, SourceError>;
@@ -214,7 +207,6 @@ pub struct MemoryQueue {
 }
 
 impl MemoryQueue {
-    /// A queue of at most `limit` calls.
     pub fn new(limit: usize) -> Arc<MemoryQueue> {
         Arc::new(MemoryQueue {
             calls: Mutex::default(),

@@ -14,10 +14,8 @@ pub(crate) const LOST: [&str; 5] = ["retention", "queue", "refused", "ended", LE
 /// in a file of the ledger that was removed or damaged.
 pub(crate) const LEDGER: &str = "ledger";
 
-/// The metrics of a sink.
 #[derive(Clone, Debug)]
 pub struct SinkMetrics {
-    /// Calls that wait.
     pub waiting: Gauge,
     /// Those of them that are in memory only.
     pub in_memory: Gauge,
@@ -126,12 +124,10 @@ impl SharedStatus {
         SharedStatus(of_sources.into_iter().map(Mutex::new).collect())
     }
 
-    /// That of one source.
     pub(crate) fn of(&self, source: usize) -> MutexGuard<'_, SinkStatus> {
         self.0[source].lock()
     }
 
-    /// That of all sources.
     pub(crate) fn all(&self) -> SinkStatus {
         let mut all = self.of(0).clone();
         for other in &self.0[1..] {

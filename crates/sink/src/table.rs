@@ -19,7 +19,6 @@ pub(crate) const ORIGIN: [(&str, ColumnKind); 5] = [
     ("instance", ColumnKind::Text),
 ];
 
-/// The process that the calls are from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Origin {
     /// `k8s.cluster.name`.
@@ -56,18 +55,14 @@ impl Origin {
     }
 }
 
-/// Name and kind of every column.
 pub(crate) fn fields() -> Vec<(&'static str, ColumnKind)> {
     let call = COLUMNS.iter().map(Column::field);
     ORIGIN.into_iter().chain(call).collect()
 }
 
-/// The place of the id in a row.
 pub(crate) const ID: usize = 0;
-/// The place of the start.
 pub(crate) const STARTED_AT: usize = 1;
 
-/// The id of a call.
 pub(crate) fn id(row: &[Value]) -> &str {
     match row.get(ID) {
         Some(Value::Text(id)) => id,

@@ -20,12 +20,9 @@ use tokengauge_store::ledger::{Ledger, Reader};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// A store of any kind.
 #[derive(Debug)]
 pub enum AnySink {
-    /// ClickHouse.
     ClickHouse(Box<ClickHouse>),
-    /// S3.
     S3(S3),
 }
 
@@ -79,7 +76,6 @@ impl Sink for AnySink {
 pub struct SinkQueues(Vec<Arc<MemoryQueue>>);
 
 impl SinkQueues {
-    /// A queue for each sink.
     pub fn new(settings: &[SinkSettings]) -> SinkQueues {
         let queues = settings.iter();
         SinkQueues(queues.map(|one| MemoryQueue::new(one.queue)).collect())
@@ -93,7 +89,6 @@ impl SinkQueues {
     }
 }
 
-/// The sinks of a running proxy.
 #[derive(Debug, Default)]
 pub struct Sinks {
     statuses: Vec<SharedStatus>,
@@ -155,7 +150,6 @@ impl Sinks {
         Ok(sinks)
     }
 
-    /// How they stand.
     pub fn statuses(&self) -> Vec<SinkStatus> {
         let ledger = self.ledger.as_ref();
         let error = ledger.and_then(|ledger| ledger.unwritable());

@@ -9,7 +9,6 @@ use serde::Serialize;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokengauge_core::time::{rfc3339_seconds, since_1970};
 
-/// Points at most.
 const MAX_POINTS: usize = 200;
 /// How far back counts are kept by the minute.
 const BY_MINUTE: Duration = Duration::from_secs(72 * 3600);

@@ -9,7 +9,6 @@ use tokengauge_cause::Cause;
 /// How long a cause is taken for current.
 const CURRENT: Duration = Duration::from_secs(15);
 
-/// The causes that were found, by objective.
 #[derive(Debug, Default)]
 pub struct Causes {
     pub(super) found: Mutex<BTreeMap<Arc<str>, Found>>,

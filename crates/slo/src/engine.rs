@@ -33,7 +33,6 @@ const MAX_RETIRED: usize = 100;
 /// A clock that was not set back within this time after the start, in seconds, is right.
 const TRUSTED_AFTER: i64 = 3_600;
 
-/// The objectives and their counts.
 #[derive(Debug)]
 pub struct Slos {
     state: Mutex<State>,
@@ -136,7 +135,6 @@ impl Slos {
         anew
     }
 
-    /// Whether there are no objectives.
     pub fn is_empty(&self) -> bool {
         self.state().trackers.is_empty()
     }
@@ -265,7 +263,6 @@ impl State {
         }
     }
 
-    /// Follows the wall clock.
     pub(super) fn follow(&mut self, now: Instant, wall: SystemTime) {
         if let Some(jump) = self.calendar.follow(now, wall) {
             tracing::warn!(seconds = jump, "the clock was set; counts keep their age");

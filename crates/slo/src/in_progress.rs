@@ -8,7 +8,6 @@ use tokengauge_core::observer::UnmeasuredFrames;
 use tokengauge_meter::Progress;
 use tokengauge_meter::settings::Measure;
 
-/// How long a segment of a stream is.
 const SEGMENT: Duration = Duration::from_secs(10);
 
 /// Which segments of a stream have a meaningful speed.
@@ -29,7 +28,6 @@ impl Bounds {
     }
 }
 
-/// The verdicts on a call in progress.
 #[derive(Debug)]
 pub struct JudgedCall {
     pub seen: Instant,

@@ -18,7 +18,6 @@ const ENOUGH_LOOKS: u32 = 30;
 /// Judged minutes that are kept, to find causes in.
 const KEPT: usize = 120;
 
-/// Calls in progress.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct UnderWay {
     /// Those that are streamed.

@@ -14,7 +14,6 @@ const KEPT: usize = 14;
 /// Characters of `2026-10`.
 const NAME: usize = 7;
 
-/// Events of one month.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Counts {
     good: u64,

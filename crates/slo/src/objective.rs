@@ -8,7 +8,6 @@ use tokengauge_core::selector::Selector;
 /// Objectives of one process: each costs a few dozen series and 40 KB.
 pub const MAX_OBJECTIVES: usize = 100;
 
-/// A service level objective on calls.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Objective {
     /// Its name; the `slo` label.
@@ -20,19 +19,14 @@ pub struct Objective {
     /// Whether that is the calendar month, in UTC, in place of the time that has just
     /// passed; then `window` is that of the longest month, for alerts.
     pub calendar_month: bool,
-    /// How events are judged.
     pub judgement: Judgement,
     /// Events in the long window of an alert below which it does not fire.
     pub min_events: u64,
-    /// A description for alerts.
     pub description: Option<String>,
-    /// The URL of a runbook.
     pub runbook_url: Option<String>,
-    /// The URL of a dashboard.
     pub dashboard_url: Option<String>,
 }
 
-/// A window as people write it.
 pub(super) fn window_label(window: Duration, calendar_month: bool) -> String {
     match calendar_month {
         true => "month".to_owned(),
@@ -44,7 +38,6 @@ pub(super) fn window_label(window: Duration, calendar_month: bool) -> String {
 pub const MONTH: Duration = Duration::from_secs(31 * 24 * 3600);
 
 impl Objective {
-    /// Its window as people write it.
     pub fn window_label(&self) -> String {
         window_label(self.window, self.calendar_month)
     }
@@ -66,9 +59,7 @@ impl Objective {
 pub struct Judgement {
     /// The indicator and its threshold.
     pub sli: Sli,
-    /// Which calls count.
     pub select: Selector,
-    /// What an event is.
     pub weight: Weight,
     /// A call with fewer output tokens is excluded.
     pub min_output_tokens: u64,
@@ -174,11 +165,9 @@ impl Sli {
     }
 }
 
-/// What an event is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Weight {
-    /// A call.
     #[default]
     Request,
     /// A token: a long stream weighs more, and shows while it runs.
@@ -189,7 +178,6 @@ pub enum Weight {
 /// `target` 0.99 is the p99 call of the slice.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Slice {
-    /// Its length.
     pub every: Duration,
     /// The share of its calls that must be good.
     pub target: f64,

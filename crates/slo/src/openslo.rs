@@ -11,7 +11,6 @@ use tokengauge_core::pattern::Pattern;
 use tokengauge_core::selector::Selector;
 
 const VERSION: &str = "openslo/v1";
-/// The prefix of our annotations.
 const OURS: &str = "tokengauge.dev/";
 
 /// Why a file cannot be imported.
@@ -23,15 +22,12 @@ pub enum Unusable {
     /// What was made of an objective cannot be written.
     #[error("cannot be written: {0}")]
     Unwritten(#[from] serde_saphyr::SerializeError),
-    /// It is of another version.
     #[error("is not OpenSLO v1: apiVersion is `{0}`, not `{VERSION}`")]
     Version(String),
     /// An objective says what tokengauge cannot measure.
     #[error("SLO `{slo}`: {reason}")]
     Slo {
-        /// Its name.
         slo: String,
-        /// What cannot be measured.
         #[source]
         reason: Unmeasurable,
     },
@@ -40,10 +36,8 @@ pub enum Unusable {
 /// Why tokengauge cannot measure an objective.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unmeasurable {
-    /// A member that is needed is missing.
     #[error("its objective has no {0}")]
     NoMember(&'static str),
-    /// There is no time window.
     #[error("it has no timeWindow")]
     NoWindow,
     /// The window follows a calendar that is not ours.
@@ -62,7 +56,6 @@ pub enum Unmeasurable {
     /// An annotation of ours names no indicator.
     #[error("{OURS}sli is `{0}`, which is no indicator")]
     Indicator(String),
-    /// An annotation of ours is missing.
     #[error("{OURS}{0} is missing")]
     NoAnnotation(&'static str),
     /// An annotation of ours is no number.
@@ -82,7 +75,6 @@ pub enum Unmeasurable {
     /// The comparison goes the wrong way.
     #[error("{sli} can only be promised with op {op}")]
     Operator {
-        /// The indicator.
         sli: &'static str,
         /// The comparison that it can be promised with.
         op: &'static str,
@@ -188,7 +180,6 @@ struct TimeWindow {
     calendar: Option<Calendar>,
 }
 
-/// Where the first window of the calendar begins.
 #[derive(Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Calendar {

@@ -7,15 +7,12 @@ use super::objective::Sli;
 pub struct Preset {
     /// What it is called in the configuration.
     pub name: &'static str,
-    /// What it is for.
     pub about: &'static str,
     /// Its objectives: the end of each name, and the indicator.
     pub slis: &'static [(&'static str, Sli)],
-    /// Where the thresholds come from.
     pub source: &'static str,
 }
 
-/// Every preset there is.
 pub const PRESETS: &[Preset] = &[
     Preset {
         name: "chat",
@@ -49,7 +46,6 @@ pub const PRESETS: &[Preset] = &[
 ];
 
 impl Preset {
-    /// The preset called `name`.
     pub fn named(name: &str) -> Option<&'static Preset> {
         PRESETS.iter().find(|preset| preset.name == name)
     }

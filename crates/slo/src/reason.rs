@@ -4,18 +4,15 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokengauge_core::call::TpsUnavailable;
 
-/// The verdict of an objective on an event.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, strum::IntoStaticStr,
 )]
 #[strum(serialize_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// The objective was met.
     Good,
     /// It was missed, which spends budget.
     Bad,
-    /// The event does not count.
     Excluded,
 }
 

@@ -16,9 +16,7 @@ use tokengauge_core::time::since_1970;
 /// The result of an objective on recorded calls.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
-    /// Good events.
     pub good: u64,
-    /// Bad events.
     pub bad: u64,
     /// Excluded events, by reason.
     pub excluded: BTreeMap<&'static str, u64>,

@@ -12,9 +12,7 @@ const BY_MINUTE: u64 = 72 * HOUR;
 /// Events of some time. Fractions come of the part of a bucket that a window covers.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sum {
-    /// Good events.
     pub good: f64,
-    /// Broken ones.
     pub bad: f64,
 }
 
@@ -56,7 +54,6 @@ impl SavedRing {
 }
 
 impl Ring {
-    /// An empty one for windows up to `window`.
     pub fn new(window: Duration, now: u64) -> Ring {
         Ring {
             minutes: Level::new(MINUTE, BY_MINUTE, now),

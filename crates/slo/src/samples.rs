@@ -22,7 +22,6 @@ const LOADING: f64 = 0.3;
 /// For so long after it came up again an upstream is cold: it compiles, and its caches are empty.
 const COLD_FOR: Duration = Duration::from_secs(120);
 
-/// A sample of the last calls.
 #[derive(Debug, Default)]
 pub struct Samples {
     minutes: VecDeque<Minute>,
@@ -73,7 +72,6 @@ impl Verdicts {
         self.good |= bit(at);
     }
 
-    /// Adds that it was bad.
     pub fn add_bad(&mut self, at: usize) {
         self.bad |= bit(at);
     }
@@ -274,7 +272,6 @@ fn error(finished: &FinishedCall) -> Option<String> {
     })
 }
 
-/// The median latency of tokens.
 fn median(latencies: &InterToken) -> Option<f64> {
     let half = latencies.tokens().div_ceil(2);
     let mut counted = 0;

@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 /// A file that is dated further ahead, in seconds, was written by a wrong clock.
 pub(super) const AHEAD: f64 = 60.0;
 
-/// The saved state.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SavedState {
     pub(super) version: u32,

@@ -92,7 +92,6 @@ impl Slos {
             .collect()
     }
 
-    /// The objective `name`, where there is one.
     pub fn objective(&self, name: &str) -> Option<Arc<Objective>> {
         let state = self.state();
         let mut objectives = state.trackers.iter().map(|tracker| &tracker.objective);

@@ -43,7 +43,6 @@ pub struct CallRef<'a> {
     pub trace_id: Option<&'a str>,
 }
 
-/// A slice of time that is not over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct OpenSlice {
     /// Its number, counted from 1970.
@@ -70,7 +69,6 @@ pub struct Alert {
     pub firing: bool,
 }
 
-/// One objective and its counts.
 #[derive(Debug)]
 pub struct Tracker {
     pub objective: Arc<Objective>,

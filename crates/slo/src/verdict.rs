@@ -12,11 +12,9 @@ use tokengauge_core::selector::Names;
 pub struct Events {
     /// Whether they are good, bad or excluded.
     pub verdict: Verdict,
-    /// The reason for that.
     pub reason: Reason,
     /// The number of them: calls, or tokens.
     pub count: u64,
-    /// The indicator's value.
     pub value: Option<f64>,
 }
 
@@ -30,7 +28,6 @@ impl Events {
         }
     }
 
-    /// The events of a value, judged by the threshold.
     pub fn held_against(sli: Sli, value: f64, count: u64) -> Events {
         let threshold = sli.threshold().unwrap_or(f64::NAN);
         let met = if sli.at_least() {
@@ -46,7 +43,6 @@ impl Events {
         }
     }
 
-    /// A bad event, with its value.
     pub fn bad(reason: Reason, value: Option<f64>) -> Events {
         Events {
             verdict: Verdict::Bad,
@@ -60,7 +56,6 @@ impl Events {
 /// A finished call, as far as verdicts need it.
 #[derive(Clone, Copy, Debug)]
 pub struct Finished<'a> {
-    /// Its record.
     pub record: &'a CallRecord,
     /// Tokens after the first frame and the seconds they took, where there is a speed.
     pub decode: Option<(u64, f64)>,
@@ -69,7 +64,6 @@ pub struct Finished<'a> {
 }
 
 impl<'a> Finished<'a> {
-    /// From a finished call of the meter.
     pub fn of(finished_call: &'a FinishedCall) -> Finished<'a> {
         Finished {
             record: &finished_call.record,
@@ -92,7 +86,6 @@ impl<'a> Finished<'a> {
         }
     }
 
-    /// The names that selectors look at.
     pub fn names(&self) -> Names<'a> {
         let record = self.record;
         Names {
@@ -231,7 +224,6 @@ pub fn fault(record: &CallRecord) -> Option<Reason> {
     outcome(record).filter(|reason| !agent.contains(reason))
 }
 
-/// Why there is no value.
 enum Missing {
     /// It did not come within the threshold.
     Late(f64),

@@ -1,4 +1,5 @@
 #![doc = include_str!("../README.md")]
+#![deny(missing_docs)]
 #![deny(clippy::print_stdout, clippy::print_stderr)] // they panic where nobody reads any more
 #![cfg_attr(test, allow(clippy::print_stdout, clippy::print_stderr))]
 

@@ -83,7 +83,6 @@ pub fn decompose(strata: &[Stratum]) -> Result<Decomposition> {
     })
 }
 
-/// All strata in one period.
 struct Period {
     weight: f64,
     mean: f64,

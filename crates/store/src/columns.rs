@@ -20,7 +20,6 @@ pub enum ColumnKind {
     Text,
     /// Milliseconds since 1970, UTC.
     Instant,
-    /// True or false.
     Flag,
     /// A whole number from 0 on.
     Count,
@@ -28,12 +27,9 @@ pub enum ColumnKind {
     Number,
 }
 
-/// A column.
 #[derive(Clone, Copy, Debug)]
 pub struct Column {
-    /// Its name.
     pub name: &'static str,
-    /// What it holds.
     pub kind: ColumnKind,
     source: Source,
     value: CallValue,
@@ -42,7 +38,6 @@ pub struct Column {
 /// The place of a column's value in the ledger: `c` is the call, `s` its series.
 #[derive(Clone, Copy, Debug)]
 enum Source {
-    /// An expression of SQL.
     Sql(&'static str),
     /// The name whose id this column has.
     Name(&'static str),
@@ -50,39 +45,31 @@ enum Source {
     Of(Dimension),
 }
 
-/// The value of a column for a call.
 #[derive(Clone, Copy, Debug)]
 enum CallValue {
-    /// What this says.
     Is(fn(&StoredCall<'_>) -> Value),
     /// The name of a dimension.
     Of(Dimension),
 }
 
 impl Column {
-    /// Its name and kind.
     pub fn field(&self) -> (&'static str, ColumnKind) {
         (self.name, self.kind)
     }
 }
 
-/// A value of a row.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
     /// Unknown.
     Null,
-    /// Text.
     Text(Box<str>),
     /// A count, or milliseconds since 1970.
     Whole(i64),
-    /// True or false.
     Flag(bool),
-    /// A number.
     Number(f64),
 }
 
 impl Value {
-    /// A text.
     pub fn text(text: impl Into<Box<str>>) -> Value {
         Value::Text(text.into())
     }

@@ -1,6 +1,5 @@
 //! Comma-separated values (RFC 4180).
 
-/// What ends a line.
 pub const LINE_END: &str = "\r\n";
 
 /// First characters of formulas in spreadsheets, by OWASP's "CSV Injection": their full-width forms, too.

@@ -25,7 +25,6 @@ impl FinishClasses {
     }
 }
 
-/// What a call adds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct CallFigures {
     /// Microseconds since 1970, of a whole millisecond.
@@ -151,7 +150,6 @@ impl CallFigures {
             .map(|tokens| prompt_length_class(u64::try_from(tokens).unwrap_or(0)))
     }
 
-    /// The place of its class of concurrency.
     pub(crate) fn concurrency_class(&self) -> Option<usize> {
         self.concurrency.map(concurrency_class)
     }

@@ -10,7 +10,6 @@ use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 
 pub use crate::pending_mark::{MarkError, MarkMetrics};
 
-/// Marks in memory at most.
 pub const MAX_IN_MEMORY: usize = 1_000;
 
 /// Adds marks, and finds them; by default in memory.

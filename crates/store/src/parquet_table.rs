@@ -24,7 +24,6 @@ pub struct Table<W: Write + Send> {
     rows: usize,
 }
 
-/// The name and the kind of a column.
 pub type Field = (&'static str, ColumnKind);
 
 /// The values of a column that are known, and for each row whether it is.

@@ -10,18 +10,14 @@ use tokengauge_core::cells::Counter;
 /// How long one that waits for the ledger waits.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Why a mark was not added.
 #[derive(Debug, thiserror::Error)]
 pub enum MarkError {
-    /// The ledger cannot be written to.
     #[error("the ledger cannot be written to ({0}); the log of tokengauge says more")]
     Unwritable(&'static str),
-    /// The ledger did not answer in time.
     #[error("the ledger did not answer within {TIMEOUT:?}; the mark may be in it later")]
     Late,
 }
 
-/// The metrics of marks.
 #[derive(Clone, Debug, Default)]
 pub struct MarkMetrics {
     pub(crate) added: HashMap<MarkKind, Counter>,
@@ -45,17 +41,14 @@ impl MarkMetrics {
     }
 }
 
-/// A mark on its way to the ledger.
 #[derive(Debug)]
 pub(crate) struct PendingMark {
     pub(crate) mark: NewMark,
     pub(crate) metrics: MarkMetrics,
-    /// Who waits for its number.
     pub(crate) waiting: Option<SyncSender<Result<u64, MarkError>>>,
 }
 
 impl PendingMark {
-    /// Whether somebody waits for it.
     pub(crate) fn is_awaited(&self) -> bool {
         self.waiting.is_some()
     }

@@ -21,7 +21,6 @@ impl Sketch {
         self.count(Sketch::class_of(value), 1);
     }
 
-    /// The class that holds a value.
     pub(crate) fn class_of(value: f64) -> i32 {
         let class = (value.ln() / GAMMA.ln()).ceil();
         let class = if class.is_nan() {
@@ -33,7 +32,6 @@ impl Sketch {
         class.clamp(-bound, bound) as i32
     }
 
-    /// The largest value of a class.
     pub(crate) fn upper_bound(class: i32) -> f64 {
         GAMMA.powi(class)
     }
@@ -99,7 +97,6 @@ impl Sketch {
         classes.map(|(class, times)| (Sketch::middle(class), times))
     }
 
-    /// Counts everything that `other` counted.
     pub(crate) fn merge(&mut self, other: &Sketch) {
         for (class, times) in other.classes() {
             self.count(class, times);

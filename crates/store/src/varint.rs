@@ -1,7 +1,6 @@
 //! Whole numbers in as few bytes as they need, for the blobs of the ledger: seven bits a
 //! byte, the lowest first, the top bit where more follow.
 
-/// Appends `value`.
 pub(crate) fn put(bytes: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         bytes.push(value as u8 | 0x80);
@@ -29,7 +28,6 @@ pub(crate) fn take(bytes: &mut &[u8]) -> Option<u64> {
     None
 }
 
-/// Takes a value that may be negative.
 pub(crate) fn take_signed(bytes: &mut &[u8]) -> Option<i64> {
     let value = take(bytes)?;
     Some((value >> 1) as i64 ^ -((value & 1) as i64))

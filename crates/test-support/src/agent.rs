@@ -12,12 +12,10 @@ use tokio::net::TcpStream;
 
 pub type AnyBody = BoxBody<Bytes, Box<dyn std::error::Error + Send + Sync>>;
 
-/// A complete body.
 pub fn whole(bytes: impl Into<Bytes>) -> AnyBody {
     Full::new(bytes.into()).map_err(Into::into).boxed()
 }
 
-/// No body.
 pub fn none() -> AnyBody {
     Empty::new().map_err(Into::into).boxed()
 }

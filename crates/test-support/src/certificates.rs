@@ -45,7 +45,6 @@ impl Authority {
         self.sign(file, params)
     }
 
-    /// The same, but expired.
     pub fn issue_expired(&self, file: &str, name: &str) -> (PathBuf, PathBuf) {
         let mut params = CertificateParams::new(vec![name.to_owned()]).expect("a name");
         params.not_before = rcgen::date_time_ymd(2000, 1, 1);

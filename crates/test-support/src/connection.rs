@@ -18,7 +18,6 @@ impl RawConnection {
         RawConnection::new(tcp)
     }
 
-    /// Ends the connection with a reset.
     #[expect(deprecated, reason = "a linger of 0 does not block")]
     pub fn reset(self) {
         self.io.set_linger(Some(std::time::Duration::ZERO)).unwrap();

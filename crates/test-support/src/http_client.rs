@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// A response.
 pub struct Reply {
     pub status: u16,
     pub head: String,

@@ -1,8 +1,4 @@
 #![doc = include_str!("../README.md")]
-#![allow(
-    missing_docs,
-    reason = "for tests only: names without comments suffice"
-)]
 
 pub mod agent;
 pub mod canned;
@@ -44,7 +40,6 @@ pub async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
         .unwrap_or_else(|_| panic!("not in time: {what}"))
 }
 
-/// Where one byte string begins in another.
 pub fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
     haystack
         .windows(needle.len())

@@ -21,7 +21,6 @@ pub struct Bench {
     pub upstream: Arc<str>,
 }
 
-/// The wall clock at the start.
 pub fn started_at() -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000)
 }
@@ -125,7 +124,6 @@ impl Bench {
         );
     }
 
-    /// Sends a frame of the response body.
     pub fn frame(&self, call: &dyn ObservedCall, millis: u64, bytes: impl AsRef<[u8]>) {
         self.frame_behind(call, Duration::ZERO, millis, bytes);
     }
@@ -215,7 +213,6 @@ pub fn finish(output: Option<u64>) -> String {
 
 pub const DONE: &str = "data: [DONE]\n\n";
 
-/// A dialect by its name in records.
 pub fn dialect(name: &str) -> Dialect {
     serde_json::from_value(name.into()).expect("a dialect")
 }

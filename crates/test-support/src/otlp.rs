@@ -25,14 +25,12 @@ use tokengauge_telemetry::export::otlp::{ExporterContext, Otlp};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
-/// How a receiver answers a message.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ReceiverBehaviour {
     /// Answers with this instead of 200.
     pub status: Option<u16>,
     /// Answers with this gRPC status instead of 0.
     pub grpc_status: u8,
-    /// Takes this long.
     pub slow: Duration,
     /// The `retry-after` of its answer, in seconds.
     pub retry_after: Option<u32>,
@@ -62,13 +60,11 @@ impl Receiver {
         Receiver::serve(behaviour, None).await
     }
 
-    /// A receiver with TLS.
     pub async fn start_tls(tls: rustls::ServerConfig) -> Receiver {
         let acceptor = TlsAcceptor::from(Arc::new(tls));
         Receiver::serve(ReceiverBehaviour::default(), Some(acceptor)).await
     }
 
-    /// A receiver at a given address.
     pub async fn start_at(address: SocketAddr) -> Receiver {
         let listener = TcpListener::bind(address).await.expect("bound");
         Receiver::listen(listener, ReceiverBehaviour::default(), None)

@@ -24,7 +24,6 @@ pub struct Setup {
     pub base_path: &'static str,
     pub protocol: Protocol,
     pub tls: ClientTls,
-    /// TLS towards agents.
     pub listener_tls: Option<ServerTls>,
     pub timeouts: Timeouts,
     pub max_idle: usize,

@@ -10,7 +10,6 @@ use tokengauge_core::observer::{
     Observer, Phase, Side, UpstreamTrace,
 };
 
-/// An event of a call's observer.
 #[derive(Clone, Debug)]
 pub enum ObserverEvent {
     Endpoint(String),
@@ -33,13 +32,11 @@ pub type Rewrite = fn(&[u8]) -> Option<Bytes>;
 /// What an observer does in addition to recording.
 #[derive(Clone, Default)]
 pub struct RecorderBehaviour {
-    /// Panics at this event.
     pub panics: Option<fn(&ObserverEvent) -> bool>,
     /// Takes this long for each frame of a response.
     pub slow: Duration,
     /// Replaces the request body with this.
     pub rewrite: Option<Rewrite>,
-    /// Edits the response.
     pub filter: Option<fn() -> Box<dyn Filter>>,
     /// Sends this trace context upstream.
     pub trace: Option<UpstreamTrace>,

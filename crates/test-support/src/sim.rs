@@ -58,7 +58,6 @@ pub async fn start(settings: &str) -> Sim {
     serve(simulator(settings)).await
 }
 
-/// The same on a listener of the test.
 pub fn start_on(listener: TcpListener, settings: &str) -> Sim {
     serve_on(listener, simulator(settings))
 }

@@ -5,7 +5,6 @@ use crate::soon;
 use std::net::SocketAddr;
 use tokio::net::TcpListener;
 
-/// A listening upstream.
 pub struct Upstream {
     pub listener: TcpListener,
     pub address: SocketAddr,

@@ -74,7 +74,6 @@ impl Pending {
         tokens
     }
 
-    /// Starts again.
     pub(super) fn clear(&mut self) {
         (self.len, self.long) = (0, None);
     }

@@ -49,7 +49,6 @@ impl PieceCounter {
         }
     }
 
-    /// Appends bytes.
     pub(super) fn extend(&mut self, bytes: &[u8]) {
         bytes.iter().for_each(|&byte| self.push(byte));
     }

@@ -15,7 +15,6 @@
 use super::class::Class;
 use super::vocabulary;
 
-/// Where the scanner is in a piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 enum State {
@@ -37,13 +36,10 @@ enum State {
     ContractionV,
     /// A word and `'l`.
     ContractionL,
-    /// One digit.
     Number1,
-    /// Two digits.
     Number2,
     /// One symbol, which may start a word.
     Symbol1,
-    /// Symbols.
     Symbols,
     /// Symbols, then line ends and slashes.
     SymbolsNewlines,
@@ -61,10 +57,8 @@ enum State {
     NewlinesBlanks,
 }
 
-/// What a character does.
 #[derive(Clone, Copy)]
 enum Step {
-    /// It goes on with the piece.
     Join(State),
     /// It goes on, in what is a piece of its own unless an earlier one goes on.
     Cut(State),
@@ -199,7 +193,6 @@ const fn blanks(state: State, class: Class) -> Step {
 #[derive(Clone)]
 pub(super) struct Pieces {
     state: State,
-    /// Where the unfinished piece starts.
     start: isize,
     /// Where it would be cut in two if the text ended here, in some states.
     cut: isize,

@@ -52,7 +52,6 @@ pub(super) fn halves(token: Token) -> (Token, Token) {
     (word(HALVES, at), word(HALVES, at + 1))
 }
 
-/// The bytes of a token.
 pub(super) fn bytes(token: Token) -> &'static [u8] {
     let at = token as usize;
     &BYTES[word(STARTS, at) as usize..word(STARTS, at + 1) as usize]
@@ -86,7 +85,6 @@ pub(super) fn shorter(token: Token) -> (Token, usize) {
     )
 }
 
-/// The class of a character.
 pub(super) fn class(character: char) -> Class {
     let code = character as usize;
     let block = usize::from(CLASS_INDEX[code / BLOCK]);

@@ -18,7 +18,6 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokengauge_core::call::{Channel, Dialect, Event, Operation, ServerTool, Usage, UsageDetails};
 
-/// The registration of messages.
 pub(super) static MESSAGES: Registration = Registration {
     detect,
     types: &[
@@ -198,7 +197,6 @@ impl Messages {
     }
 }
 
-/// Any event of a stream.
 #[derive(Deserialize)]
 struct StreamEvent<'a> {
     #[serde(rename = "type")]

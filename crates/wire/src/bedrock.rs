@@ -19,7 +19,6 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokengauge_core::call::{Channel, Dialect, Event, Operation, ServerTool, Usage};
 
-/// The registration of Converse.
 pub(super) static CONVERSE: Registration = Registration {
     detect: |target| {
         detect(
@@ -38,7 +37,6 @@ pub(super) static CONVERSE: Registration = Registration {
     ..registration::<Converse>(Dialect::BedrockConverse)
 };
 
-/// The registration of InvokeModel.
 pub(super) static INVOKE: Registration = Registration {
     detect: |target| {
         let verbs = ["invoke", "invoke-with-response-stream"];
@@ -285,7 +283,6 @@ struct Metadata<'a> {
     service_tier: Object<ServiceTier<'a>>,
 }
 
-/// The service tier that was served.
 #[derive(Deserialize)]
 struct ServiceTier<'a> {
     #[serde(borrow, default, rename = "type")]

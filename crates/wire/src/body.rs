@@ -32,7 +32,6 @@ enum BodyState {
 #[derive(Clone, Copy)]
 struct FramingHints {
     declared: Option<Framing>,
-    /// Whether an array is a stream of its elements.
     array_is_stream: bool,
 }
 
@@ -94,7 +93,6 @@ impl Body {
         }
     }
 
-    /// Takes the next decoded bytes.
     pub(super) fn push(
         &mut self,
         bytes: &[u8],
@@ -190,7 +188,6 @@ impl FramingHints {
     }
 }
 
-/// The framing of a media type.
 pub(super) fn framing_of(content_type: &str) -> Option<Framing> {
     let media_type = content_type
         .split(';')

@@ -22,7 +22,6 @@ const PLAN: Segment = Segment {
     channel: Channel::Reasoning,
 };
 
-/// The registration of v2.
 pub(super) static COHERE_V2: Registration = Registration {
     detect: |target| match target.post()? {
         [.., "v2", "chat"] => Some(Detected::new(Dialect::CohereV2, Operation::Chat)),
@@ -37,7 +36,6 @@ pub(super) static COHERE_V2: Registration = Registration {
     ..Registration::new::<V2>(Dialect::CohereV2)
 };
 
-/// The registration of v1.
 pub(super) static COHERE_V1: Registration = Registration {
     detect: |target| match target.post()? {
         // Writer's chat has the same path; its first event shows which it is.

@@ -12,14 +12,12 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokengauge_core::call::{Dialect, EngineReport, Event, Operation, Usage};
 
-/// The registration of embeddings.
 pub(super) static EMBEDDINGS: Registration = Registration {
     detect,
     modelless: Some(ModellessMember::Inputs),
     ..registration::<Embeddings>(Dialect::Embeddings)
 };
 
-/// The registration of rerankers.
 pub(super) static RERANK: Registration = Registration {
     detect: |target| match target.post()? {
         [.., "rerank"] => Some(Detected::new(Dialect::Rerank, Operation::Rerank)),

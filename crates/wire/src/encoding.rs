@@ -55,7 +55,6 @@ impl Encoding {
         }))
     }
 
-    /// Decodes the next bytes.
     pub(super) fn push(&mut self, bytes: &[u8], out: Output<'_>) -> Result<(), DecodeError> {
         self.input += bytes.len() as u64;
         let allowed = self
@@ -93,7 +92,6 @@ fn run(
     }
 }
 
-/// One decoder.
 pub(super) struct Stage {
     codec: Coding,
     buffer: Box<[u8]>,

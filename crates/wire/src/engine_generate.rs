@@ -106,7 +106,6 @@ pub(super) static ENGINE_GENERATE: Registration = Registration {
     ..Registration::new::<EngineGenerate>(Dialect::EngineGenerate)
 };
 
-/// The registration of llama.cpp's.
 pub(super) static LLAMA_CPP: Registration = Registration {
     detect: |target| match target.post()? {
         [.., "completion" | "infill"] => {
@@ -167,7 +166,6 @@ struct EmittedText {
     bytes: usize,
     hash: u64,
     usage: Usage,
-    /// Whether each event has only the new text.
     incremental: bool,
 }
 

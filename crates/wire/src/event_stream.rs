@@ -40,7 +40,6 @@ impl EventStream {
     }
 }
 
-/// What a frame is, by its headers.
 fn item(frame: Frame<'_>) -> Item<'_> {
     let named = |header, other| Item::Exception(frame.text(header).unwrap_or(other));
     match frame.text(KnownHeader::MessageType) {

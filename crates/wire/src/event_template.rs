@@ -49,9 +49,7 @@ pub(super) struct EventCache {
 /// the reader emitted what the template would have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// There is no template.
     Empty,
-    /// It was made from the last event.
     Learnt,
     /// The present event matches it, and is being parsed.
     Matched,
@@ -218,7 +216,6 @@ impl EventCache {
         result
     }
 
-    /// Whether a template is to be made of the next event.
     fn wants_to_learn(&mut self) -> bool {
         self.unused = self.unused.saturating_add(1);
         self.template.is_some()
@@ -273,7 +270,6 @@ impl EventCache {
         (self.segment, self.has_usage) = (Some(segment), has_usage);
     }
 
-    /// Which of the fields is the text.
     fn place_of_text(&self) -> Option<usize> {
         let mut fields = self.fields.iter();
         fields.position(|field| field.value == FieldKind::Text)

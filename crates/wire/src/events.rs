@@ -57,17 +57,14 @@ impl EventReader {
         self.messages
     }
 
-    /// Comments so far.
     pub(super) fn comments(&self) -> u64 {
         self.comments
     }
 
-    /// The stream is over.
     pub(super) fn finish(&mut self, sink: Sink<'_>) {
         self.reader.finish(sink);
     }
 
-    /// Reads an item that a framing found.
     pub(super) fn take(&mut self, item: Item<'_>, sink: Sink<'_>) {
         match item {
             Item::Comment => self.comments += 1,

@@ -27,7 +27,6 @@ texts! {
     USAGE_BEGIN = "\"usage";
 }
 
-/// Whether `text` is in `payload`.
 pub(super) fn contains(payload: &[u8], text: &Text) -> bool {
     text.find(payload).is_some()
 }

@@ -19,7 +19,6 @@ pub enum Framing {
     WebSocket,
 }
 
-/// An item found by a framing.
 pub(super) enum Item<'a> {
     /// A comment.
     Comment,
@@ -35,7 +34,6 @@ pub(super) enum Item<'a> {
 
 /// Splits bytes into wire events.
 pub(super) trait Splitter: Send {
-    /// Takes the next bytes.
     fn push(&mut self, bytes: &[u8], each: &mut dyn FnMut(Item<'_>)) -> Result<(), DecodeError>;
 
     /// The bytes have ended: emits what only their end completes.

@@ -22,7 +22,6 @@ use tokengauge_core::call::{
 /// Candidates beyond this many are not read.
 const MAX_CANDIDATES: usize = 128;
 
-/// The registration of the dialect.
 pub(super) static REGISTRATION: Registration = Registration {
     detect,
     has_members: |members| members.candidates.is_some() || members.usage_metadata.is_some(),

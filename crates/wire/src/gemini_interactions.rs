@@ -94,7 +94,6 @@ struct InteractionUsage<'a> {
     output_tokens_by_modality: List<ModalityTokens<'a>>,
 }
 
-/// The registration of the dialect.
 pub(super) static REGISTRATION: Registration = Registration {
     detect,
     objects: &["interaction"],
@@ -106,7 +105,6 @@ pub(super) static REGISTRATION: Registration = Registration {
     ..Registration::new::<Interactions>(Dialect::GeminiInteractions)
 };
 
-/// The events that a stream begins with.
 const FIRST_EVENTS: [&str; 3] = ["interaction.created", "interaction.start", "step.start"];
 
 fn detect(target: &Target<'_>) -> Option<Detected> {
@@ -135,7 +133,6 @@ struct HostedTools {
     last_result: Option<u32>,
 }
 
-/// The most tools that are distinguished.
 const MAX_TOOLS: usize = 64;
 
 impl HostedTools {

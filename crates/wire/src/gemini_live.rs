@@ -15,7 +15,6 @@ use tokengauge_core::call::{Channel, Dialect, Event, Operation};
 /// Segments of transcripts stand after those of the model's parts.
 const TRANSCRIPT: u32 = 1 << 20;
 
-/// The registration of the dialect.
 pub(super) static REGISTRATION: Registration = Registration {
     detect: |target| {
         let found = Detected::new(Dialect::GeminiLive, Operation::Realtime).stream(true);

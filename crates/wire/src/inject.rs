@@ -217,7 +217,6 @@ impl UsageFilter {
     }
 }
 
-/// What is to be done to an event.
 #[derive(Debug, PartialEq, Eq)]
 enum Edit {
     Leave,

@@ -259,7 +259,6 @@ pub fn collect<'de, T: Deserialize<'de>, A: SeqAccess<'de>>(
     Ok(list)
 }
 
-/// The initial capacity of a list.
 const INITIAL_CAPACITY: usize = 1;
 
 /// A list; any other value reads as the empty list.

@@ -18,7 +18,6 @@ pub(super) struct JsonArray {
 enum Position {
     /// Before the array's `[`.
     Before,
-    /// Between elements.
     Between,
     /// In an element, outside a string.
     Element,

@@ -6,7 +6,6 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess,
 use std::cell::RefCell;
 use std::fmt;
 
-/// The most names on a path.
 const MAX_DEPTH: usize = 8;
 /// Members that hold what people and models write, and never an identifier.
 const CONVERSATION: &[&str] = &[

@@ -65,7 +65,6 @@ struct Stats<'a> {
     model_load_time_seconds: Option<&'a RawValue>,
 }
 
-/// The registration of the dialect.
 pub(super) static REGISTRATION: Registration = Registration {
     detect: |target| match target.post()? {
         [.., "api", "v1", "chat"] => Some(Detected::new(Dialect::LmStudio, Operation::Chat)),

@@ -48,7 +48,6 @@ pub(super) struct Choice {
 }
 
 impl<'a> Members<'a> {
-    /// `choices`, if present.
     pub(super) fn choices(&self) -> Option<&[Choice]> {
         self.choices.as_deref()
     }

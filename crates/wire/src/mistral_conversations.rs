@@ -14,7 +14,6 @@ use tokengauge_core::call::{Channel, Dialect, Event, Operation, ServerTool};
 /// Parts of one output that are distinguished.
 const PARTS: u32 = 1024;
 
-/// An event of a stream.
 #[derive(Deserialize)]
 struct StreamEvent<'a> {
     #[serde(borrow, default)]
@@ -81,7 +80,6 @@ struct ThinkingPart<'a> {
     text: Text<'a>,
 }
 
-/// The registration of the dialect.
 pub(super) static REGISTRATION: Registration = Registration {
     detect,
     objects: &["conversation.response"],

@@ -12,7 +12,6 @@ use serde_json::json;
 use serde_json::value::RawValue;
 use tokengauge_core::call::{Channel, Dialect, EngineReport, Event, Operation, Usage};
 
-/// The registration of the dialect.
 pub(super) static REGISTRATION: Registration = Registration {
     detect,
     has_members: |members| {

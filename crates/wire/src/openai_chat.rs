@@ -203,7 +203,6 @@ struct Custom<'a> {
     input: Text<'a>,
 }
 
-/// The registration of the dialect.
 pub(super) static REGISTRATION: Registration = Registration {
     detect,
     objects: &["chat.completion", "chat.completion.chunk"],
@@ -287,7 +286,6 @@ pub struct Chat {
     whole: bool,
 }
 
-/// The state of a choice.
 #[derive(Clone, Default)]
 struct ChoiceState {
     reasoning: Option<ReasoningField>,
@@ -304,7 +302,6 @@ enum ReasoningField {
     Details,
 }
 
-/// A tool call that has begun.
 struct OpenToolCall {
     choice: u32,
     index: Option<u32>,
@@ -323,7 +320,6 @@ struct Beginning {
     pieces: u8,
     /// The bytes of all pieces that the reader saw.
     bytes: usize,
-    /// Whether a copy came.
     is_copied: bool,
 }
 

@@ -43,7 +43,6 @@ struct Choice<'a> {
     usage: Object<Box<ChatUsage>>,
 }
 
-/// The registration of the dialect.
 pub(super) static REGISTRATION: Registration = Registration {
     detect,
     objects: &["text_completion"],

@@ -7,7 +7,6 @@ use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
 
-/// A note on a text.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Annotation<'a> {
     #[serde(borrow, default)]

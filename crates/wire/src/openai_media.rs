@@ -33,7 +33,6 @@ struct Media<'a> {
     error: Option<&'a RawValue>,
 }
 
-/// The registration of the dialect.
 pub(super) static REGISTRATION: Registration = Registration {
     detect,
     types: &[

@@ -13,7 +13,6 @@ use super::{Malformed, Reader, Registration, Sink};
 use serde::Deserialize;
 use tokengauge_core::call::{Dialect, Event, Operation};
 
-/// The registration of the dialect.
 pub(super) static REGISTRATION: Registration = Registration {
     detect,
     types: &["session.created", "session.updated"],

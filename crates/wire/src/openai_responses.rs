@@ -28,7 +28,6 @@ const PARTS: u32 = 1024;
 /// Where the summaries' places begin.
 const SUMMARIES: u32 = 512;
 
-/// An event of a stream.
 #[derive(Deserialize)]
 pub(super) struct StreamEvent<'a> {
     #[serde(borrow, default)]
@@ -112,7 +111,6 @@ struct Reason<'a> {
     error: Option<&'a RawValue>,
 }
 
-/// An output item.
 #[derive(Deserialize)]
 struct Item<'a> {
     #[serde(borrow, default)]
@@ -146,7 +144,6 @@ struct Part<'a> {
     annotations: List<Annotation<'a>>,
 }
 
-/// The registration of the dialect.
 pub(super) static REGISTRATION: Registration = Registration {
     detect,
     objects: &["response", "response.compaction"],
@@ -318,7 +315,6 @@ impl Response<'_> {
     }
 }
 
-/// The position of a text in a response.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct TextKey {
     choice: u32,
@@ -348,7 +344,6 @@ impl TextKey {
 /// emitted at its position, and if more texts are complete than had deltas.
 #[derive(Default)]
 pub(super) struct EmittedTexts {
-    /// Texts that were emitted.
     seen: Vec<TextKey>,
     /// The bytes of each of them.
     lengths: Vec<usize>,
@@ -599,7 +594,6 @@ struct BilledTools {
 }
 
 impl BilledTools {
-    /// Adds an item of this type.
     fn add(&mut self, kind: &str) {
         match kind {
             "web_search_call" => self.searches += 1,
@@ -622,7 +616,6 @@ impl BilledTools {
 /// Stands for the item of the provider's shell: its call and its output are two items.
 const SHELL: u32 = u32::MAX;
 
-/// The type of an item.
 fn item_type(item: &RawValue) -> Text<'_> {
     #[derive(Default, Deserialize)]
     struct Typed<'a> {

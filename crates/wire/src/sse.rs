@@ -22,7 +22,6 @@ pub(super) struct Sse {
     after_cr: bool,
 }
 
-/// The buffers of an incomplete event.
 struct EventBuffer {
     /// The data buffer, unless the data is a single line of the current bytes.
     data: Buffer,

@@ -214,7 +214,6 @@ fn read(body: &[u8], members: Members<'_>) -> serde_json::Result<Differences> {
 #[derive(Clone, Copy)]
 struct Members<'c> {
     configured: &'c [&'c str],
-    /// Whether it is an object in another.
     nested: bool,
 }
 
@@ -299,14 +298,11 @@ impl Differences {
     }
 }
 
-/// How a member relates to models.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Member {
-    /// It is the model.
     Model,
     /// It is the model of APIs with another name for it.
     ModelId,
-    /// It names further models.
     FurtherModels,
     /// An object with the model of a future session.
     Session,

@@ -17,7 +17,6 @@ const ANSWER: Segment = Segment {
     channel: Channel::Answer,
 };
 
-/// The registration of the dialect.
 pub(super) static REGISTRATION: Registration = Registration {
     detect,
     has_members: |members| members.token.is_some() || members.generated_text.is_some(),

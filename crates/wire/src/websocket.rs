@@ -12,7 +12,6 @@ use tungstenite::protocol::frame::coding::{Control, Data, OpCode};
 
 /// What every compressed message leaves out at its end (RFC 7692).
 const DEFLATE_TAIL: &[u8] = &[0, 0, 0xff, 0xff];
-/// No frame header is longer.
 const LONGEST_HEADER: usize = 14;
 
 /// Puts messages together.

@@ -13,7 +13,6 @@ const DISTRIBUTIONS: usize = 3;
 /// Loads whose course is drawn.
 const COURSES: usize = 12;
 
-/// The whole file.
 pub(super) fn page(results: &Results) -> String {
     let mut page = page::begin("tokengauge bench");
     let written = (|| {

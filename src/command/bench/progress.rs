@@ -5,7 +5,6 @@ use std::time::Duration;
 use tokengauge_bench::run::Progress;
 use tokengauge_process::output;
 
-/// What was shown last.
 pub(super) struct Shown {
     terminal: bool,
     number: usize,

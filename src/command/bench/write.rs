@@ -8,7 +8,6 @@ use tokengauge_bench::junit::junit;
 use tokengauge_bench::{Results, text};
 use tokengauge_process::output;
 
-/// The form of a file, by its extension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     Json,
@@ -67,14 +66,12 @@ fn write(results: &Results, file: &Path) -> Result<(), Error> {
         .map_err(|error| Error::Failed(format!("{}: {error}", file.display())))
 }
 
-/// As JSON for people and programs.
 pub(super) fn json(value: &impl serde::Serialize) -> Result<String, Error> {
     let text = serde_json::to_string_pretty(value);
     text.map(|text| text + "\n")
         .map_err(|error| Error::Failed(error.to_string()))
 }
 
-/// The JSON Schema of results.
 pub(super) fn schema() -> String {
     let schema = schemars::schema_for!(Results);
     format!("{:#}\n", schema.as_value())

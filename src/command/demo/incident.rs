@@ -26,18 +26,15 @@ const OBJECTIVE: &str = "rehearsal";
 const CALM: Duration = Duration::from_secs(25);
 /// Hardly a call of that time is of a warm-up, so that one that comes up again is seen.
 pub(super) const MEASURE: &str = "[measure]\nwarm_up_calls = 2\nwarm_up_for = \"1s\"\n";
-/// How long an incident lasts.
 const LASTS: Duration = Duration::from_secs(180);
 /// How long a backend is away that starts anew.
 const AWAY: Duration = Duration::from_secs(1);
 
-/// What an incident is made of.
 struct Script {
     /// The key of the objective.
     promise: &'static str,
     /// The simulator's settings during it.
     fault: &'static str,
-    /// What happens, in words.
     happens: &'static str,
     /// What tells it from others.
     look_at: &'static str,
@@ -81,7 +78,6 @@ impl DemoIncident {
         }
     }
 
-    /// The tables of its objective and receiver.
     pub(super) fn tables(self, receiver: SocketAddr) -> String {
         let promise = self.script().promise;
         format!(
@@ -140,7 +136,6 @@ impl DemoIncident {
         output::note(&format!("  watch it: {admin}/"));
     }
 
-    /// What to do with the alert.
     fn next_steps(self, admin: &str, address: &str) -> Vec<String> {
         vec![
             format!("look at: {}", self.script().look_at),
@@ -169,7 +164,6 @@ async fn serve(
     simulator.serve(listener, over).await;
 }
 
-/// Where alerts arrive.
 pub(super) struct Receiver {
     listener: TcpListener,
     pub(super) address: SocketAddr,

@@ -17,7 +17,6 @@ use toml::Table;
 
 /// The providers the demo pretends to have.
 const PROVIDERS: [&str; 4] = ["openai", "anthropic", "gemini", "ollama"];
-/// How the simulated models behave.
 const BEHAVIOUR: &str = "ttft=250ms,gap=18ms~8ms,tokens=60..300,prefill=40ms,usage=on";
 /// The provider whose backend is too small: its agents, with their subagents, reach its knee.
 const SMALL: &str = "anthropic";

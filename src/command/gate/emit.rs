@@ -6,14 +6,12 @@ use crate::cli::{GateArgs, Manifest};
 use std::time::Duration;
 use tokengauge_gate::Gate;
 
-/// How often a gate is asked.
 const INTERVAL: Duration = Duration::from_secs(60);
 /// How often at most, where the gate has no longest wait: a day.
 const MEASUREMENTS: u64 = 1_440;
 /// Failed checks, of whatever a Canary has more, after which it is rolled back.
 const FAILED_CHECKS: u64 = 5;
 
-/// The manifest that `manifest` names.
 pub(super) fn emit(manifest: Manifest, gate: &Gate, args: &GateArgs) -> Result<String, Error> {
     if let Some(address) = &args.prometheus {
         let (address, query) = (quoted(address)?, quoted(&prometheus::query(&gate.name)?)?);

@@ -70,7 +70,6 @@ pub(super) fn gate(args: &GateArgs) -> Result<(), Error> {
     ended(report.verdict, said)
 }
 
-/// What the command ends with.
 fn ended(verdict: Verdict, said: String) -> Result<(), Error> {
     match verdict {
         Verdict::Pass => Ok(()),

@@ -271,7 +271,6 @@ fn known(check: &Check) -> String {
     }
 }
 
-/// A value of a side.
 fn plain(check: &Check, value: f64) -> String {
     match (&*check.name, check.kind) {
         (_, Kind::Burn) => format!("{:.2} %", value * 100.0),

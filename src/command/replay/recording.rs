@@ -12,7 +12,6 @@ use std::time::Duration;
 use tokengauge_core::call::Dialect;
 use tokengauge_core::observer::{Frame, ObservedCall, Side};
 
-/// How deep folders are searched.
 const MOST_DEPTH: u32 = 8;
 
 /// A recorded response, and the request and head that belong to it.

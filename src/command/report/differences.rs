@@ -26,7 +26,6 @@ pub(super) struct Differences {
     pub(super) confidence: f64,
     /// That of each of them, after Bonferroni.
     pub(super) confidence_of_each: f64,
-    /// Row by row.
     pub(super) rows: Vec<RowDifferences>,
 }
 
@@ -58,7 +57,6 @@ impl Difference {
     }
 }
 
-/// A row as it is compared.
 #[derive(Clone, Copy)]
 pub(super) struct ComparedRow<'a> {
     pub(super) names: &'a [Option<String>],

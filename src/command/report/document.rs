@@ -10,7 +10,6 @@ use tokengauge_core::time::rfc3339_millis;
 /// The names of what [`Row::judged`] has.
 const JUDGED: [&str; 3] = ["tps", "ttft", "cost"];
 
-/// The whole report.
 pub(super) fn document(report: &Report) -> Value {
     let instant = |at: SystemTime| rfc3339_millis(at).to_string();
     let dimensions = report.dimensions();

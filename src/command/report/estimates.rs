@@ -6,10 +6,8 @@ use strum::VariantArray;
 use tokengauge_stats::clustered::{Contributions, Sample, ratio_interval, share_interval};
 use tokengauge_stats::ratio::Unit;
 
-/// The confidence of rows' intervals.
 pub(super) const CONFIDENCE: f64 = 0.95;
 
-/// A figure of a group.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::IntoStaticStr, strum::VariantArray,
 )]
@@ -75,14 +73,12 @@ impl Figure {
     }
 }
 
-/// A figure and its interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(super) struct Estimate {
     pub(super) value: f64,
     /// `null` where there are too few calls or sessions for it.
     pub(super) lower: Option<f64>,
     pub(super) upper: Option<f64>,
-    /// Calls that it is of.
     pub(super) calls: u64,
     /// Sessions of those calls; calls without a session are one each.
     pub(super) sessions: u64,

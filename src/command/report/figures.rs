@@ -30,7 +30,6 @@ pub(super) struct Report {
     by: Vec<Dimension>,
     with_warm_up: bool,
     groups: Groups,
-    /// The calls of each group.
     observations: BTreeMap<Vec<Option<String>>, Observations>,
     units: Units,
     /// The names of the row that others are compared with; else the one with most calls.
@@ -68,7 +67,6 @@ impl Report {
         }
     }
 
-    /// Adds a call.
     pub(super) fn add(&mut self, call: &CallRecord) {
         let Some(past) = TimedCall::of(call) else {
             return;
@@ -119,7 +117,6 @@ impl Report {
         times.map(since_1970).collect()
     }
 
-    /// The dimensions by which calls are grouped.
     pub(super) fn dimensions(&self) -> Vec<&'static str> {
         self.by.iter().map(|by| by.name()).collect()
     }
@@ -257,7 +254,6 @@ impl Report {
     }
 }
 
-/// A row of the report.
 pub(super) struct Row {
     pub(super) group: GroupRow,
     pub(super) estimates: BTreeMap<Figure, Estimate>,

@@ -6,10 +6,8 @@ use super::figures::{Report, Row};
 use tokengauge_process::output::printable;
 use tokengauge_store::query::GroupRow;
 
-/// The text for an unknown value.
 pub(super) const UNKNOWN: &str = "–";
 
-/// A cell of a table.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Cell {
     pub(super) text: String,
@@ -87,7 +85,6 @@ pub(super) const PARTS: [(&str, std::ops::Range<usize>); 3] = [
     ("Tokens and cost", 15..COLUMNS.len()),
 ];
 
-/// The figures of a report, a row per group.
 pub(super) fn grid(report: &Report, rows: &[Row]) -> Grid {
     let by = report.dimensions().into_iter();
     let heads = by.chain(COLUMNS.iter().map(|(head, _)| *head));
@@ -102,7 +99,6 @@ pub(super) fn grid(report: &Report, rows: &[Row]) -> Grid {
     }
 }
 
-/// The rows against the baseline.
 pub(super) fn difference_grid(report: &Report, found: &Differences) -> Grid {
     let columns = [
         ("TPS p50", Figure::TpsP50),
@@ -173,7 +169,6 @@ fn shown(value: Option<f64>, show: fn(f64) -> String) -> Cell {
     }
 }
 
-/// A figure with its interval.
 fn figure(row: &Row, figure: Figure, show: fn(f64) -> String) -> Cell {
     let value = row.estimates.get(&figure).map(|estimate| estimate.value);
     Cell {
@@ -187,7 +182,6 @@ fn interval(row: &Row, figure: Figure, show: fn(f64) -> String) -> String {
     estimate.map_or_else(String::new, |estimate| range(estimate, show))
 }
 
-/// The bounds of an interval.
 pub(super) fn range(estimate: &Estimate, show: fn(f64) -> String) -> String {
     match (estimate.lower, estimate.upper) {
         (Some(lower), Some(upper)) => format!("{}–{}", show(lower), show(upper)),

@@ -15,7 +15,6 @@ use tokengauge_store::query::GroupRow;
 /// Groups in a plot at most; the table has all.
 const PLOTTED: usize = 12;
 
-/// The whole file.
 pub(super) fn page(report: &Report) -> String {
     let rows = report.rows();
     let mut page = page::begin("tokengauge report");
@@ -57,7 +56,6 @@ fn paragraphs(page: &mut String, lines: &[String]) -> std::fmt::Result {
     lines.try_for_each(|line| writeln!(page, "<p>{}</p>", escaped(line)))
 }
 
-/// What happened meanwhile.
 fn marks(page: &mut String, report: &Report) -> std::fmt::Result {
     let lines = mark_lines(report, plain);
     if lines.is_empty() {

@@ -121,7 +121,6 @@ fn dimensions(args: &ReportArgs) -> Vec<Dimension> {
 /// From when on and before when calls began.
 type Time = (Option<SystemTime>, Option<SystemTime>);
 
-/// The time that is asked for.
 fn time(args: &ReportArgs, now: SystemTime) -> Result<Time, Error> {
     if let Some(Month { from, to }) = args.month {
         return Ok((Some(from), Some(to)));

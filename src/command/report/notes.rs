@@ -184,7 +184,6 @@ fn judged(report: &Report) -> Vec<String> {
     all.collect()
 }
 
-/// What the intervals are.
 fn intervals(report: &Report) -> String {
     format!(
         "Below a figure is its {:.0} % interval, clustered by session: calls of one session depend on each other, and {} \

@@ -56,7 +56,6 @@ impl Judged {
     }
 }
 
-/// The calls of a group.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Observations {
     pub(super) calls: Vec<Observation>,
@@ -70,7 +69,6 @@ pub(super) struct Observations {
     pub(super) fingerprint: FingerprintBuilder,
 }
 
-/// The sessions of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(super) struct Sessions {
     pub(super) count: u64,
@@ -145,7 +143,6 @@ impl Observations {
     }
 }
 
-/// Why a call has no decode speed.
 fn without_tps(call: &CallRecord, timed: bool) -> &'static str {
     match call.tps.unavailable {
         _ if !timed => "warm_up",
@@ -154,7 +151,6 @@ fn without_tps(call: &CallRecord, timed: bool) -> &'static str {
     }
 }
 
-/// Why a call has no time to first token.
 fn without_ttft(call: &CallRecord, timed: bool) -> &'static str {
     match call.outcome {
         _ if !timed => "warm_up",
@@ -164,7 +160,6 @@ fn without_ttft(call: &CallRecord, timed: bool) -> &'static str {
     }
 }
 
-/// Why a call has no cost.
 fn without_cost(call: &CallRecord) -> &'static str {
     match (call.operation_class, call.cost_unavailable) {
         (OperationClass::Generation, Some(reason)) => reason.as_str(),

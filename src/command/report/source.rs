@@ -15,23 +15,19 @@ use tokengauge_store::history::{TimedCall, matches};
 use tokengauge_store::ledger::Reader;
 use tokengauge_store::query::{Filter, Mark, MarkQuery, Paging};
 
-/// Calls of one page.
 const PAGE: usize = 1000;
 
-/// A page of the API.
 #[derive(Deserialize)]
 struct Page {
     calls: Vec<CallRecord>,
     next_cursor: Option<String>,
 }
 
-/// The marks of the API.
 #[derive(Deserialize)]
 struct Marks {
     marks: Vec<Mark>,
 }
 
-/// Passes every call of the requested time to `take`.
 pub(super) fn each_call(
     args: &ReportArgs,
     since: Option<SystemTime>,

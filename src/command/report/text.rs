@@ -7,10 +7,8 @@ use crate::command::ab;
 use std::fmt::Write;
 use tokengauge_process::output::{markdown as escaped, printable};
 
-/// The narrowest that a name is cut to.
 const MIN_NAME: usize = 12;
 
-/// Between two columns.
 const GAP: &str = "  ";
 
 /// For terminals: names to the left, figures to the right, intervals below. What does not fit into `width` goes
@@ -128,7 +126,6 @@ fn wrapped(text: &str, width: Option<usize>) -> String {
     lines + "\n"
 }
 
-/// The report as Markdown.
 pub(super) fn markdown(report: &Report) -> String {
     let rows = report.rows();
     let mut text = markdown_table(&grid(report, &rows));

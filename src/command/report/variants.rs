@@ -6,12 +6,10 @@ use tokengauge_experiments::{Experiment, Observed, Report, Rules, judge};
 use tokengauge_store::history::{TimedCall, UnitTally};
 use tokengauge_store::query::{UnitKind, UnitQuery};
 
-/// The units of each experiment.
 #[derive(Default)]
 pub(super) struct Variants(BTreeMap<String, UnitTally>);
 
 impl Variants {
-    /// Adds a call to the units of its experiment.
     pub(super) fn add(&mut self, past: &TimedCall<'_>) {
         let Some(experiment) = &past.record.experiment else {
             return;

@@ -18,7 +18,6 @@ pre{white-space:pre-wrap;font-size:.85rem}\
 dl{display:grid;grid-template-columns:repeat(auto-fill,minmax(12rem,1fr));gap:.4rem 1rem;margin:0}\
 dt{font-size:.8rem;opacity:.8}dd{margin:0;overflow-wrap:anywhere}";
 
-/// The whole file.
 pub(super) fn page(session: &SessionRow, calls: &[WaterfallCall], analysis: &Analysis) -> String {
     let title = format!("Session {}", printable(&session.id));
     let mut page = page::begin(&escaped(&title));

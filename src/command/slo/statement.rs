@@ -16,7 +16,6 @@ const HEADS: [&str; 9] = [
     "ATTAINED",
 ];
 
-/// The statement on `month` of the proxy at `from`.
 pub(super) fn text(month: &str, from: &str, rows: &[Row]) -> String {
     let mut lines = vec![HEADS.map(str::to_owned).to_vec()];
     lines.extend(rows.iter().map(|row| cells(row, of(row, month))));

@@ -9,10 +9,8 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span, Text};
 use ratatui::widgets::{Paragraph, Row, Table, TableState, Wrap};
 
-/// Lines of causes, at most.
 const MAX_CAUSE_LINES: usize = 8;
 const KEYS: &str = "1-5 tab view  s sort  r reverse  / filter  enter details  ? help  q quit";
-/// The keys, for the help.
 const HELP: [(&str, &str); 9] = [
     ("1-5, tab", "another view"),
     ("s", "sort by the next column"),

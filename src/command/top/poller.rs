@@ -13,16 +13,13 @@ use tokengauge_process::output::printable;
 use tokengauge_sessions::Runaway;
 use tokengauge_store::query::{GroupRow, SessionRow};
 
-/// What the proxy answered.
 #[derive(Clone, Debug)]
 pub(super) struct Update {
-    /// The number of all calls in progress.
     pub(super) in_flight: u64,
     /// Tokens per second of all of them.
     pub(super) tps: f64,
     /// Objectives with an alert that fires, each behind its severity.
     pub(super) firing: Vec<String>,
-    /// The content of the view.
     pub(super) content: Content,
 }
 
@@ -99,7 +96,6 @@ impl Poller {
         self.updates.try_recv().ok()
     }
 
-    /// Waits for the next answer.
     pub(super) fn wait(&self) -> Result<Update, ApiError> {
         self.updates.recv().unwrap_or(Err(ApiError::Ended))
     }

@@ -6,10 +6,8 @@ use super::views::{Content, View};
 use crate::command::api_client::ApiError;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-/// Characters of a filter.
 const MAX_FILTER: usize = 100;
 
-/// The state of the screen.
 #[derive(Clone, Debug)]
 pub(super) struct State {
     pub(super) address: String,
@@ -20,7 +18,6 @@ pub(super) struct State {
     /// The sort column of each view, and whether the smallest comes first.
     sorted: [(usize, bool); View::ALL.len()],
     pub(super) selected: usize,
-    /// What is over the table.
     pub(super) overlay: Option<Overlay>,
     pub(super) in_flight: u64,
     pub(super) tps: f64,
@@ -31,7 +28,6 @@ pub(super) struct State {
     pub(super) error: Option<String>,
 }
 
-/// What is shown in place of the table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Overlay {
     /// Keys and columns.
@@ -40,7 +36,6 @@ pub(super) enum Overlay {
     Details(String),
 }
 
-/// What to do after a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
     Stay,

@@ -8,7 +8,6 @@ use tokengauge_process::output::printable;
 pub(super) struct Cell {
     pub(super) text: String,
     key: Key,
-    /// How the text is highlighted.
     pub(super) tone: Tone,
 }
 
@@ -24,15 +23,12 @@ pub(super) enum Tone {
     /// Neither good nor bad.
     #[default]
     Plain,
-    /// Good.
     Good,
     /// A warning.
     Poor,
-    /// Bad.
     Bad,
 }
 
-/// The text for an unknown value.
 const UNKNOWN: &str = "–";
 
 impl Cell {
@@ -48,7 +44,6 @@ impl Cell {
         Cell::text(text.unwrap_or(UNKNOWN))
     }
 
-    /// A cell with a number, formatted by `write`.
     pub(super) fn number(value: Option<f64>, write: impl Fn(f64) -> String) -> Cell {
         Cell {
             text: value.map_or(UNKNOWN.to_owned(), write),
@@ -88,11 +83,9 @@ impl Cell {
     }
 }
 
-/// A column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Column {
     pub(super) head: &'static str,
-    /// What is in it, for the help.
     pub(super) about: &'static str,
     /// Its minimum width in characters.
     pub(super) width: u16,
@@ -112,13 +105,11 @@ impl Column {
 /// A row: its cells, one per column, and what only its details show.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct TableRow {
-    /// By which it is found again.
     pub(super) id: String,
     pub(super) cells: Vec<Cell>,
     pub(super) more: Vec<(&'static str, Cell)>,
 }
 
-/// Rows and columns.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct ViewTable {
     pub(super) columns: &'static [Column],

@@ -7,7 +7,6 @@ use tokengauge_process::output::printable;
 use tokengauge_sessions::Runaway;
 use tokengauge_store::query::{GroupRow, SessionRow};
 
-/// A view.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum View {
     #[default]
@@ -18,7 +17,6 @@ pub(super) enum View {
     Upstreams,
 }
 
-/// The content of a view, as the proxy answered.
 #[derive(Clone, Debug)]
 pub(super) enum Content {
     Streams(Vec<StreamNow>),

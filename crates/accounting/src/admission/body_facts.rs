@@ -7,7 +7,6 @@ use tokengauge_core::caller::KnownName;
 use tokengauge_core::observer::{RequestBody, UnreadableBody};
 use tokengauge_wire::BodyHead;
 
-/// What is known of a request body.
 pub(super) struct BodyFacts {
     pub(super) facts: Option<RequestFacts>,
     /// How a name counts that the body does not have.

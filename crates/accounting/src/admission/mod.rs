@@ -30,9 +30,7 @@ pub struct LimitedCall {
     keys: Vec<String>,
     /// The encoding and media type of the body.
     body: BodyHead,
-    /// The models that the head names.
     models: HeadModels,
-    /// What the call holds of the quotas.
     permit: OnceLock<Permit>,
     /// The names under which it counts for budgets that block.
     charges: OnceLock<Arc<[Charge]>>,
@@ -40,31 +38,21 @@ pub struct LimitedCall {
 
 /// The facts that decide on a call, except its body.
 pub struct AdmissionRequest<'a> {
-    /// The limits.
     pub accounting: &'a Accounting,
     /// Where session, agent and user are written.
     pub rules: &'a Rules,
-    /// Who made the call, by its head.
     pub attribution: Option<&'a HeaderAttribution>,
-    /// Who pays for it.
     pub payer: &'a Payer,
-    /// All workloads.
     pub workloads: &'a [Workload],
     /// Those that the call may belong to.
     pub assignment: &'a WorkloadAssignment,
-    /// The route that matched.
     pub route: &'a str,
-    /// The upstream it goes to.
     pub upstream: &'a str,
-    /// The dialect of its body.
     pub dialect: Dialect,
-    /// The model that the path names.
     pub path_model: Option<&'a str>,
-    /// When it came.
     pub started_at: SystemTime,
     /// The most bytes that its body may decode to.
     pub body_bytes: usize,
-    /// The memory in which bodies are decoded.
     pub memory: &'a AdmissionMemory,
 }
 
@@ -85,7 +73,6 @@ impl LimitedCall {
         }))
     }
 
-    /// Admits or refuses the call by what is known of its body.
     pub fn admit(&self, request: &AdmissionRequest<'_>, body: RequestBody<'_>) -> Admission {
         let pending = matches!(body, RequestBody::Pending);
         let mut read = BodyFacts::read(request, &self.body, body);
@@ -188,7 +175,6 @@ impl LimitedCall {
         }
     }
 
-    /// Charges `tokens` more to the quotas.
     pub fn charge(&self, tokens: u64) {
         if let Some(permit) = self.permit.get() {
             permit.charge(tokens);
@@ -203,7 +189,6 @@ impl LimitedCall {
         })
     }
 
-    /// Releases the call's slots of quotas on concurrent calls.
     pub fn release_slots(&self) {
         if let Some(permit) = self.permit.get() {
             permit.release_slots();

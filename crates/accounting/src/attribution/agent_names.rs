@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-/// The most names that may be assigned.
 pub const MAX_AGENT_NAMES: usize = 256;
 /// The number of hexadecimal digits in the digest of a key.
 const KEY_DIGITS: usize = 16;
@@ -11,7 +10,6 @@ const KEY_DIGITS: usize = 16;
 /// A name for calls that match all conditions that are set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AgentNameRule {
-    /// The name.
     pub name: Arc<str>,
     /// The port that the agent connects to.
     pub port: Option<u16>,
@@ -22,7 +20,6 @@ pub struct AgentNameRule {
 }
 
 impl AgentNameRule {
-    /// Whether it matches a call to `port` for `path` with `keys`.
     fn means(&self, port: Option<u16>, path: &str, keys: &[String]) -> bool {
         self.port.is_none_or(|wanted| port == Some(wanted))
             && self

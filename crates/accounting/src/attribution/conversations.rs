@@ -12,7 +12,6 @@ const MAX_KNOWN: usize = 10_000;
 /// The fewest texts that a turn adds: the previous answer, and the reply to it.
 const MIN_ADDED: usize = 2;
 
-/// The conversations that calls have sent.
 #[derive(Debug, Default)]
 pub struct Conversations {
     salt: RandomState,
@@ -35,7 +34,6 @@ pub struct Prefixes {
 }
 
 impl Prefixes {
-    /// The next text.
     pub fn push(&mut self, text: &str) {
         text.hash(&mut self.hasher);
         self.hashes.push(self.hasher.finish());

@@ -18,7 +18,6 @@ pub struct HeaderAttribution {
     pub(super) session: Option<String>,
     /// From the header of a known agent or gateway.
     pub(super) known_session: Option<String>,
-    /// From the baggage.
     pub(super) baggage_session: Option<String>,
     pub(super) agent: Option<String>,
     /// Assigned by port, path or key.
@@ -30,7 +29,6 @@ pub struct HeaderAttribution {
     pub(super) experiment: Option<String>,
     pub(super) variant: Option<String>,
     pub(super) trace_id: Option<u128>,
-    /// Whether the trace is sampled.
     sampled: bool,
 }
 
@@ -105,7 +103,6 @@ impl HeaderAttribution {
         attribution
     }
 
-    /// The agent, by the headers.
     pub fn agent(&self) -> Option<&str> {
         let agent = self.agent.as_deref().or(self.assigned_agent.as_deref());
         agent.or(self.known_agent.as_deref())
@@ -121,7 +118,6 @@ impl HeaderAttribution {
         }
     }
 
-    /// Whether the trace is sampled.
     pub fn sampled(&self) -> bool {
         self.sampled
     }

@@ -41,26 +41,21 @@ pub use workload::{Workload, WorkloadAssignment};
 /// Who made a call, as far as it is known from the request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Attribution {
-    /// The session.
     pub session: Option<String>,
     /// What the session is guessed by; `None` if it is named.
     pub session_guess: Option<SessionGuess>,
     /// The agent, by its own name.
     pub agent: Option<String>,
-    /// The agent that started this one.
     pub parent_agent: Option<String>,
     /// The user, hashed unless configured otherwise.
     pub user: Option<String>,
-    /// The experiment.
     pub experiment: Option<String>,
-    /// The variant of the experiment.
     pub variant: Option<String>,
     /// The W3C trace id.
     pub trace_id: Option<u128>,
 }
 
 impl Attribution {
-    /// The attribution by headers and body together.
     pub fn merged(
         headers: Option<&HeaderAttribution>,
         facts: Option<&RequestFacts>,

@@ -10,15 +10,12 @@ use std::sync::Arc;
 use tokengauge_core::observer::CallStart;
 use tokengauge_core::payer::Payer;
 
-/// The most entries of the table.
 pub const MAX_PAYERS: usize = 256;
-/// The most keys of an entry.
 pub const MAX_PAYER_KEYS: usize = 1_000;
 
 /// Who pays for calls that match all conditions that are set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PayerRule {
-    /// Who pays.
     pub payer: Payer,
     /// Digests of keys, as [`crate::keys::keys_of`] returns them; a call matches that carries one of them.
     pub keys: HashSet<String>,
@@ -26,18 +23,14 @@ pub struct PayerRule {
     pub port: Option<u16>,
     /// A prefix of the path, in whole segments.
     pub path: Option<String>,
-    /// The route.
     pub route: Option<String>,
 }
 
 /// Headers that name who pays; of each list the first that is present.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PayerHeaders {
-    /// The team.
     pub team: Vec<HeaderName>,
-    /// The cost center.
     pub cost_center: Vec<HeaderName>,
-    /// The tenant.
     pub tenant: Vec<HeaderName>,
 }
 

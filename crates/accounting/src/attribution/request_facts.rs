@@ -5,7 +5,6 @@ use tokengauge_core::call::{BodyNames, Dialect, RequestFacts};
 use tokengauge_core::observer::UnreadableBody;
 use tokengauge_wire as wire;
 
-/// The facts of a whole body.
 pub fn request_facts(dialect: Dialect, rules: &Rules, body: &[u8]) -> Option<RequestFacts> {
     let mut facts = wire::request_facts(dialect, body)?;
     facts.configured = configured(rules, body);
@@ -15,7 +14,6 @@ pub fn request_facts(dialect: Dialect, rules: &Rules, body: &[u8]) -> Option<Req
 /// The facts of a body that a limit depends on.
 pub(crate) struct StrictFacts {
     pub(crate) facts: RequestFacts,
-    /// All models that it names.
     pub(crate) models: Vec<String>,
     /// Why its models cannot be known from it.
     pub(crate) unread: Option<UnreadableBody>,

@@ -25,7 +25,6 @@ impl<'a> RequestHeaders<'a> {
         self.filter.may_contain(name)
     }
 
-    /// The headers themselves.
     pub(super) fn all(self) -> &'a HeaderMap {
         self.headers
     }

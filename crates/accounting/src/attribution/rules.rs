@@ -9,24 +9,18 @@ use tokengauge_wire::JsonPath;
 /// The most headers, or paths, that may be configured for one of the three.
 pub const MAX_SOURCES: usize = 16;
 
-/// The rules of attribution, as configured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rules {
-    /// Whether users are hashed.
     pub hash_users: bool,
     /// Whether sessions that are not named are guessed by the beginning of the conversation.
     pub guess_sessions: bool,
-    /// The sources of the session.
     pub session: NameSources,
-    /// The sources of the agent's name.
     pub agent: NameSources,
-    /// The sources of the user.
     pub user: NameSources,
     /// Names that are assigned to agents by port, path and key.
     pub agent_names: Vec<AgentNameRule>,
     /// The name of agents that are known by their user agent alone.
     pub default_agent: Option<String>,
-    /// Who pays.
     pub payers: PayerRules,
 }
 

@@ -52,7 +52,6 @@ pub(super) fn product(user_agent: &str) -> &str {
     named.unwrap_or(first)
 }
 
-/// The name of a product without its version.
 pub(super) fn without_version(product: &str) -> &str {
     product.split_once('/').map_or(product, |(name, _)| name)
 }

@@ -14,15 +14,12 @@ use tokengauge_core::pattern::Pattern;
 pub struct Workload {
     /// Its name in records and labels.
     pub name: Arc<str>,
-    /// The route.
     pub route: Option<Arc<str>>,
-    /// The model asked for.
     pub model: Option<Pattern>,
     /// The agent, by its own name.
     pub agent: Option<Pattern>,
     /// Headers that must be present with exactly these values.
     pub headers: Vec<(HeaderName, HeaderValue)>,
-    /// Its own stall threshold.
     pub stall_threshold: Option<Duration>,
 }
 
@@ -104,7 +101,6 @@ impl WorkloadAssignment {
         candidates.any(of_model)
     }
 
-    /// The stall threshold of the workload, where it has its own.
     pub fn stall_threshold(
         &self,
         all: &[Workload],

@@ -9,16 +9,14 @@ use parking_lot::{Mutex, MutexGuard};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// What the GPUs behind one upstream cost.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GpuPrice {
-    /// One of them, in US dollars an hour.
+    /// One GPU, in US dollars an hour.
     pub usd_per_hour: f64,
     /// How many there are.
     pub count: u32,
 }
 
-/// The GPUs behind one upstream.
 #[derive(Debug)]
 pub struct Gpus {
     usd_per_second: f64,

@@ -16,16 +16,13 @@ pub use gpu::{GpuPrice, GpuShare, Gpus};
 pub use shipped::{TABLE, checked_on as prices_checked_on};
 pub use tariff::{Tariff, Tier};
 
-/// A price of the configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Price {
-    /// The models that it is for.
     pub model: Pattern,
     /// The upstream that it is for; any where it is `None`.
     pub upstream: Option<Arc<str>>,
     /// Only calls with more input tokens than this.
     pub above: Option<u64>,
-    /// What tokens cost.
     pub tariff: Tariff,
 }
 
@@ -38,7 +35,6 @@ pub struct DirectCosts {
     pub gpu: Option<f64>,
 }
 
-/// The prices, as configured.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PriceList {
     /// Prices of tokens; the first that matches.
@@ -85,12 +81,10 @@ impl Prices {
         })
     }
 
-    /// The GPUs by upstream.
     pub fn all_gpus(&self) -> &HashMap<Arc<str>, Arc<Gpus>> {
         &self.gpus
     }
 
-    /// The GPUs behind an upstream.
     pub fn gpus(&self, upstream: &str) -> Option<&Arc<Gpus>> {
         self.gpus.get(upstream)
     }
@@ -186,7 +180,6 @@ impl Prices {
     }
 }
 
-/// The host that the call went to.
 fn host(record: &CallRecord) -> &str {
     let endpoint = record.endpoint.as_deref().unwrap_or_default();
     endpoint.rsplit_once(':').map_or(endpoint, |(host, _)| host)

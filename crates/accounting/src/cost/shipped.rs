@@ -8,7 +8,6 @@ use tokengauge_core::call::{CostUnavailable, UsageDetails};
 use tokengauge_core::hash::FastMap;
 use tokengauge_core::pattern::Pattern;
 
-/// The table, as it is in the source tree.
 pub const TABLE: &str = include_str!("prices.toml");
 
 /// The day on which its prices were read, as `2026-01-31`.
@@ -19,7 +18,6 @@ pub fn checked_on() -> Option<&'static str> {
     line.map(|day| day.trim_matches('"'))
 }
 
-/// One line of the table.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct PriceEntry {
     /// The hosts it applies to; any if empty.
@@ -42,7 +40,6 @@ pub(super) struct PriceEntry {
 pub(super) struct Extras {
     /// US dollars per million input tokens of audio.
     audio_input: Option<f64>,
-    /// The same of those that were read from a cache.
     cached_audio_input: Option<f64>,
     /// US dollars per million output tokens of audio.
     audio_output: Option<f64>,

@@ -14,13 +14,10 @@ const MILLION: f64 = 1e6;
 pub struct Tariff {
     /// Input, neither read from a cache nor written to one.
     pub input: Option<f64>,
-    /// Input that was read from a cache.
     pub cached_input: Option<f64>,
-    /// Input that was written to a cache.
     pub cache_write: Option<f64>,
     /// The part of it that is kept for an hour.
     pub cache_write_1h: Option<f64>,
-    /// Output.
     pub output: Option<f64>,
     /// The part of the output that is reasoning.
     pub reasoning: Option<f64>,
@@ -58,7 +55,6 @@ impl Tier {
 }
 
 impl Tariff {
-    /// Every price of it with its key.
     pub fn prices(&self) -> [(&'static str, Option<f64>); 7] {
         [
             ("input", self.input),

@@ -20,7 +20,6 @@ const LEASES_OF_INTEREST: u32 = 10;
 /// What is reported of a rate, in requests or tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateReport {
-    /// The limit a minute.
     pub per_minute: u32,
     /// One lease.
     pub worth: u64,
@@ -35,7 +34,6 @@ pub struct RateReport {
 /// What is reported of concurrent calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlotReport {
-    /// The limit.
     pub limit: u32,
     /// Calls in flight.
     pub in_use: u32,
@@ -43,7 +41,6 @@ pub struct SlotReport {
     pub want: u32,
 }
 
-/// What the store answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaseAnswer {
     /// What this process holds, after the report.
@@ -57,7 +54,6 @@ pub struct LeaseAnswer {
 /// The part of a limit that one process enforces while the store does not answer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OwnShare {
-    /// What it may take a minute.
     pub(super) per_minute: NonZeroU32,
     /// How many processes share the limit.
     pub(super) replicas: NonZeroU32,

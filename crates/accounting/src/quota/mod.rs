@@ -29,19 +29,16 @@ use tokengauge_core::caller::{
 };
 use tokengauge_core::selector::Selector;
 
-/// The most quotas of one process.
 pub const MAX_QUOTAS: usize = 32;
 /// The most sessions, keys or other names that one quota tracks; all others share one entry.
 pub const MAX_NAMES: usize = 10_000;
 
-/// A quota, as configured.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Quota {
     /// Its name; the `quota` label.
     pub name: Arc<str>,
     /// By what it counts: each of these has the full amount.
     pub per: QuotaScope,
-    /// Which calls count.
     pub select: Selector,
     /// Requests per minute; also the burst.
     pub requests_per_minute: Option<NonZeroU32>,
@@ -53,7 +50,6 @@ pub struct Quota {
     pub while_burning: Option<Arc<str>>,
     /// Whether it applies to sessions that run away only.
     pub while_runaway: bool,
-    /// Whether it is enforced.
     pub mode: Mode,
     /// What is done with a call whose body cannot be read if the quota depends on it.
     pub on_unreadable: OnUnreadable,
@@ -67,25 +63,17 @@ pub enum QuotaScope {
     /// All calls together.
     #[default]
     All,
-    /// Each route.
     Route,
-    /// Each workload.
     Workload,
-    /// Each session.
     Session,
-    /// Each agent.
     Agent,
-    /// Each user.
     User,
     /// Each model, by the name that was asked for.
     Model,
     /// Each key that requests carry for the provider.
     Key,
-    /// Each team that pays.
     Team,
-    /// Each cost center.
     CostCenter,
-    /// Each tenant.
     Tenant,
 }
 
@@ -120,16 +108,13 @@ pub enum Resource {
     Requests,
     /// Tokens per minute.
     Tokens,
-    /// Concurrent calls.
     Concurrent,
-    /// A readable body.
     ReadableBody,
     /// An answer of the quota store.
     QuotaStore,
 }
 
 impl Resource {
-    /// All resources.
     pub const ALL: [Resource; 5] = [
         Resource::Requests,
         Resource::Tokens,
@@ -148,16 +133,12 @@ impl Resource {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum SharedReason {
-    /// It has no name.
     Nameless,
-    /// Too many names were tracked.
     TooManyNames,
-    /// Its body could not be read.
     UnreadableBody,
 }
 
 impl SharedReason {
-    /// All reasons.
     pub const ALL: [SharedReason; 3] = [
         SharedReason::Nameless,
         SharedReason::TooManyNames,
@@ -170,12 +151,9 @@ impl SharedReason {
     }
 }
 
-/// The status of a quota.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QuotaStatus {
-    /// Its name.
     pub name: Arc<str>,
-    /// Whether it applies now.
     pub active: bool,
     /// Calls refused, by the exhausted resource.
     pub refused: [(Resource, u64); Resource::ALL.len()],
@@ -187,21 +165,16 @@ pub struct QuotaStatus {
     pub least_remaining: Vec<Remaining>,
 }
 
-/// What is left of a quota to one name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LeftOfQuota {
-    /// The quota's name.
     pub quota: Arc<str>,
-    /// What is left of each of its limits.
     pub left: Vec<Remaining>,
 }
 
-/// All quotas and their usage.
 #[derive(Debug, Default)]
 pub struct Quotas(Vec<Arc<QuotaState>>);
 
 impl Quotas {
-    /// Quotas without usage.
     pub fn new(quotas: &[Quota]) -> Arc<Quotas> {
         Quotas::shared(quotas, None)
     }
@@ -224,24 +197,20 @@ impl Quotas {
         Arc::new(Quotas(states.collect()))
     }
 
-    /// The configuration of each.
     pub fn all(&self) -> impl Iterator<Item = &Quota> {
         self.0.iter().map(|state| &state.quota)
     }
 
-    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether any counts by key.
     pub fn need_keys(&self) -> bool {
         self.0
             .iter()
             .any(|state| state.quota.per == QuotaScope::Key)
     }
 
-    /// Whether any may depend on request bodies.
     pub fn may_depend_on_bodies(&self) -> bool {
         self.all().any(|quota| {
             let of_head = matches!(
@@ -298,7 +267,6 @@ impl Quotas {
         left.collect()
     }
 
-    /// What is to be reported to the quota store.
     pub fn reports(&self, due: Due) -> Vec<(LimitId, LimitReport)> {
         let mut reports = Vec::new();
         self.0
@@ -315,7 +283,6 @@ impl Quotas {
         }
     }
 
-    /// The status of each quota.
     pub fn statuses(&self) -> Vec<QuotaStatus> {
         self.0.iter().map(|state| state.status()).collect()
     }
@@ -326,7 +293,6 @@ impl Quotas {
 pub struct Permit(Vec<state::QuotaLease>);
 
 impl Permit {
-    /// Charges `tokens` more.
     pub fn charge(&self, tokens: u64) {
         self.0.iter().for_each(|lease| lease.charge(tokens));
     }

@@ -50,7 +50,6 @@ impl Rate {
         }
     }
 
-    /// What is in the bucket of `name`.
     pub(super) fn left(&self, name: &str) -> u32 {
         let most = self.per_minute.get();
         let all = self.left.lock();

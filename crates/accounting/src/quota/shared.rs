@@ -20,15 +20,12 @@ pub(super) type Shortage = (Resource, Duration);
 /// One limit of one name, as the store knows it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct LimitId {
-    /// The quota.
     pub quota: Arc<str>,
-    /// What is limited.
     pub resource: Resource,
     /// The session, user, key or other name that it is counted for; the store gets a hash of it alone.
     pub name: Arc<str>,
 }
 
-/// What is reported of one limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LimitReport {
     /// Of requests or tokens a minute.
@@ -37,7 +34,6 @@ pub enum LimitReport {
     Slots(SlotReport),
 }
 
-/// Which limits to report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Due {
     /// Those that cannot wait for the next time.
@@ -51,9 +47,7 @@ pub enum Due {
 /// What is left of one limit to one name, for people and headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Remaining {
-    /// What is limited.
     pub resource: Resource,
-    /// The limit.
     pub limit: u64,
     /// What is left, as far as this process knows.
     pub remaining: u64,
@@ -69,7 +63,6 @@ struct NameLeases {
     urgent: bool,
 }
 
-/// The usage of a shared quota in this process.
 #[derive(Debug)]
 pub(super) struct SharedUsage {
     sharing: Arc<Sharing>,
@@ -199,7 +192,6 @@ impl SharedUsage {
         }
     }
 
-    /// Gives a slot of `name` back.
     pub(super) fn release(&self, name: &Arc<str>) {
         let mut names = self.names.lock();
         let slots = names.get_mut(name).and_then(|leases| leases.slots.as_mut());

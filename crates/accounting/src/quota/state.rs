@@ -25,14 +25,12 @@ const SLOT_RETRY_AFTER: Duration = Duration::from_secs(1);
 /// Seconds between two log lines about what one quota in shadow mode would refuse.
 const SHADOW_LOG_EVERY: u64 = 60;
 
-/// A quota and its usage.
 #[derive(Debug)]
 pub(super) struct QuotaState {
     pub(super) quota: Quota,
     usage: Arc<QuotaUsage>,
 }
 
-/// What calls have used of a quota.
 #[derive(Debug)]
 struct QuotaUsage {
     /// Whether it applies now; false while the objective that it is bound to does not burn, or no
@@ -416,7 +414,6 @@ impl QuotaState {
         }
     }
 
-    /// What is to be reported to the quota store.
     pub(super) fn reports(&self, due: Due, reports: &mut Vec<(LimitId, LimitReport)>) {
         if let Some(shared) = &self.usage.leased {
             shared.reports(&self.quota.name, due, reports);
@@ -473,7 +470,6 @@ impl QuotaLease {
         }
     }
 
-    /// Whether it is a lease of this quota.
     pub(super) fn is_of(&self, state: &QuotaState) -> bool {
         Arc::ptr_eq(&self.usage, &state.usage)
     }

@@ -24,12 +24,10 @@ impl Tokens {
         }
     }
 
-    /// Whether `name` is in debt.
     pub(super) fn owes(&self, name: &str) -> bool {
         self.owed().contains_key(name)
     }
 
-    /// What `name` has left.
     pub(super) fn left(&self, name: &str) -> u32 {
         match self.owes(name) {
             true => 0,
@@ -37,7 +35,6 @@ impl Tokens {
         }
     }
 
-    /// Charges `tokens` to `name`.
     pub(super) fn charge(&self, name: &Arc<str>, tokens: u64) {
         let mut owed = self.owed();
         let all = owed.remove(name).unwrap_or(0).saturating_add(tokens);

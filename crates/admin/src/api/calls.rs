@@ -56,7 +56,6 @@ pub(super) async fn calls(
     ask(&services, question).await.map(Json)
 }
 
-/// The objective that a query names.
 pub(super) fn objective_of(
     services: &Services,
     asked: &QueryParams,
@@ -129,7 +128,6 @@ pub(super) struct Call {
     phases: Vec<Phase>,
 }
 
-/// One finished call.
 pub(super) async fn call(
     State(services): State<Services>,
     path: Result<Path<String>, PathRejection>,

@@ -21,7 +21,6 @@ use tokengauge_store::ledger::Reader;
 use tokengauge_store::query::Dimension;
 use tokengauge_store::query::{Filter, Mark, MarkKind, MarkQuery, Paging, SeriesMetric};
 
-/// The parameters of capsules.
 pub(super) const OF_CAPSULES: [&str; 3] = ["slo", "since", "until"];
 /// The span, where nobody names one and no alert fires.
 const SPAN: Duration = Duration::from_secs(3600);
@@ -79,7 +78,6 @@ fn plain(name: &str) -> String {
     name.chars().map(plain).take(60).collect()
 }
 
-/// The URL by which the proxy was asked.
 fn asked_at(services: &Services, headers: &HeaderMap) -> String {
     let host = headers
         .get(header::HOST)

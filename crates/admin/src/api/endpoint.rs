@@ -5,7 +5,6 @@ use axum::handler::Handler;
 use axum::routing::MethodRouter;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
-/// An endpoint.
 pub(super) struct Endpoint {
     pub(super) method: &'static str,
     pub(super) path: &'static str,
@@ -17,7 +16,6 @@ pub(super) struct Endpoint {
     /// Its parameters in the query.
     pub(super) parameters: &'static [&'static [&'static str]],
     pub(super) answer: Answer,
-    /// What its path names.
     pub(super) subject: Option<&'static Subject>,
     /// Statuses of problems that other endpoints do not have, or mean otherwise.
     pub(super) problems: Vec<(&'static str, &'static str)>,
@@ -26,23 +24,17 @@ pub(super) struct Endpoint {
     pub(super) for_keys: bool,
 }
 
-/// What an endpoint answers.
 pub(super) enum Answer {
-    /// JSON of this schema.
     Json(fn(&mut SchemaGenerator) -> Schema),
     /// A stream of server-sent events.
     Events,
-    /// A file for browsers.
     Html,
-    /// A file for analysis.
     Parquet,
 }
 
-/// What is sent to an endpoint.
 pub(super) enum Body {
     /// What Flagger sends.
     Hook,
-    /// A mark.
     Mark,
 }
 

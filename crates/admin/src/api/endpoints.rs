@@ -40,7 +40,6 @@ use tokengauge_gate::{Plan as GatePlan, Report as Gate};
 use tokengauge_slo::BurnDown;
 use tokengauge_store::query::Mark;
 
-/// Every endpoint.
 pub(super) fn endpoints() -> Vec<Endpoint> {
     let mut all = of_calls();
     all.extend(of_groups());
@@ -393,7 +392,6 @@ fn of_now() -> Vec<Endpoint> {
     ]
 }
 
-/// The OpenAPI document.
 async fn document(RawQuery(query): RawQuery) -> Reply<Value> {
     QueryParams::of(query.as_deref(), &[])?;
     Ok(Json(openapi::document(&endpoints())))

@@ -22,7 +22,6 @@ pub(super) struct Experiments {
     experiments: Vec<Report>,
 }
 
-/// Every experiment that is configured.
 pub(super) async fn experiments(
     State(services): State<Services>,
     RawQuery(query): RawQuery,

@@ -21,7 +21,6 @@ use tokengauge_store::query::{
     SessionRow, SessionSort, Tasks, Timeseries,
 };
 
-/// The default step of a time series.
 const DEFAULT_STEP: Duration = Duration::from_secs(60);
 /// The orders of sessions, by their names in queries.
 pub(super) const SORTS: [(&str, SessionSort); 9] = [
@@ -37,7 +36,6 @@ pub(super) const SORTS: [(&str, SessionSort); 9] = [
 ];
 /// Whether the smallest comes first.
 pub(super) const ORDERS: [(&str, bool); 2] = [("asc", true), ("desc", false)];
-/// The metrics of time series.
 pub(super) const METRICS: [(&str, SeriesMetric); 2] =
     [("tps", SeriesMetric::Tps), ("ttft", SeriesMetric::Ttft)];
 /// The parameters of sessions alone.
@@ -46,7 +44,6 @@ pub(super) const OF_SESSIONS: [&str; 3] = ["q", "sort", "order"];
 pub(super) const OF_GROUPS: [&str; 1] = ["by"];
 /// The parameters of time series alone.
 pub(super) const OF_TIMESERIES: [&str; 3] = ["step", "metric", "counts"];
-/// Whether something is wanted.
 pub(super) const YES_OR_NO: [(&str, bool); 2] = [("true", true), ("false", false)];
 
 #[derive(JsonSchema, Serialize)]
@@ -59,7 +56,6 @@ pub(super) struct Sessions {
     next_cursor: Option<String>,
 }
 
-/// The sessions.
 pub(super) async fn sessions(
     State(services): State<Services>,
     RawQuery(query): RawQuery,
@@ -109,7 +105,6 @@ fn calls_are_a_list(schema: &mut Schema) {
     }
 }
 
-/// One session with a page of its calls.
 pub(super) async fn session(
     State(services): State<Services>,
     path: Result<Path<String>, PathRejection>,
@@ -201,9 +196,7 @@ impl Times {
     }
 }
 
-/// A page of groups, and the time that they are of.
 struct GroupPage {
-    /// Which store answered.
     store: StoreName,
     span: Times,
     rows: Vec<GroupRow>,
@@ -248,7 +241,6 @@ pub(super) struct Models {
     next_cursor: Option<String>,
 }
 
-/// Sums and percentiles of calls by model.
 pub(super) async fn models(
     State(services): State<Services>,
     RawQuery(query): RawQuery,
@@ -274,7 +266,6 @@ pub(super) struct Workloads {
     next_cursor: Option<String>,
 }
 
-/// Sums and percentiles of calls by workload.
 pub(super) async fn workloads(
     State(services): State<Services>,
     RawQuery(query): RawQuery,
@@ -362,7 +353,6 @@ pub(super) struct Series {
     timeseries: Timeseries,
 }
 
-/// Percentiles over time.
 pub(super) async fn timeseries(
     State(services): State<Services>,
     RawQuery(query): RawQuery,

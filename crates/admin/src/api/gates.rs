@@ -16,7 +16,6 @@ use tokengauge_core::call::CallRecord;
 use tokengauge_gate::{Asked, Calls, Gate, Plan, Report, Verdict, evaluate_calls};
 use tokengauge_store::query::{CallUnitQuery, CallUnits, Filter, Page, Paging};
 
-/// The parameter of gates.
 pub(super) const OF_GATES: [&str; 1] = ["since"];
 /// Where the hooks are.
 const PREFIX: &str = "/api/v1/gates/";
@@ -32,13 +31,11 @@ pub(super) struct AllGates {
     gates: Vec<Report>,
 }
 
-/// Whether a path is that of a hook.
 pub(crate) fn is_hook(path: &str) -> bool {
     let hook = path.ends_with(CONFIRM) || path.ends_with(ROLLBACK);
     hook && path.starts_with(PREFIX)
 }
 
-/// Every gate that is configured.
 pub(super) async fn gates(
     process: Arc<ProcessServices>,
     State(services): State<Services>,
@@ -62,7 +59,6 @@ pub(super) async fn gates(
     Ok(Json(all))
 }
 
-/// One gate.
 pub(super) async fn gate(
     process: Arc<ProcessServices>,
     State(services): State<Services>,

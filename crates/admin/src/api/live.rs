@@ -28,7 +28,6 @@ pub(super) async fn streams(
     )))
 }
 
-/// The status of every objective.
 pub(super) async fn slos(
     State(services): State<Services>,
     RawQuery(query): RawQuery,
@@ -37,7 +36,6 @@ pub(super) async fn slos(
     Ok(Json(services.live.slos((services.clock)())))
 }
 
-/// How the budget of an objective was spent.
 pub(super) async fn budget(
     process: Arc<ProcessServices>,
     State(services): State<Services>,
@@ -52,7 +50,6 @@ pub(super) async fn budget(
         .map(Json)
 }
 
-/// Every pod of a fleet, and the store.
 pub(super) async fn pods(
     State(services): State<Services>,
     RawQuery(query): RawQuery,

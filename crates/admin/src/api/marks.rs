@@ -16,9 +16,7 @@ use tokengauge_store::history::instant;
 use tokengauge_store::marks::MarkError;
 use tokengauge_store::query::{Mark, MarkKind, MarkQuery, MarkSubject, NewMark};
 
-/// Where they are.
 pub const PATH: &str = "/api/v1/marks";
-/// The parameters of marks.
 pub(super) const OF_MARKS: [&str; 8] = [
     "from", "to", "kind", "model", "upstream", "route", "workload", "limit",
 ];
@@ -39,7 +37,6 @@ pub(super) struct AllMarks {
     marks: Vec<Mark>,
 }
 
-/// What is posted.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Posted {
@@ -63,7 +60,6 @@ enum Time {
     Text(String),
 }
 
-/// The marks of a time.
 pub(super) async fn marks(
     State(services): State<Services>,
     RawQuery(query): RawQuery,
@@ -116,7 +112,6 @@ fn not_kept(error: &MarkError) -> Problem {
     )
 }
 
-/// The mark, where it keeps the rules.
 fn checked(posted: Posted, now: SystemTime) -> Result<NewMark, Problem> {
     let within = |text: &str, most: usize| (1..=most).contains(&text.chars().count());
     if !within(&posted.text, MAX_TEXT) || posted.text.trim().is_empty() {
@@ -186,7 +181,6 @@ fn moment(
     }
 }
 
-/// Every kind, by its word.
 pub(super) fn kinds() -> Vec<(&'static str, MarkKind)> {
     use strum::VariantArray;
     let all = MarkKind::VARIANTS.iter();

@@ -40,7 +40,6 @@ pub(super) use query_params::{DEFAULT_LIMIT, QueryParams};
 pub use store::Store;
 pub(super) use stream_filter::StreamFilter;
 
-/// Every endpoint.
 pub(super) fn router() -> Router<Services> {
     let all = endpoints::endpoints().into_iter();
     all.fold(Router::new(), |router, endpoint| {

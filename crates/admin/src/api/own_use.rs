@@ -19,9 +19,7 @@ use tokengauge_core::time::rfc3339_millis;
 use tokengauge_store::query::{CostQuery, CostSums, Dimension, Filter};
 use tokio::sync::Semaphore;
 
-/// Its path.
 pub(crate) const PATH: &str = "/api/v1/me";
-/// The parameters.
 pub(super) const OF_OWN_USE: [&str; 2] = ["since", "until"];
 /// Models that are listed at most: those that cost most.
 const MAX_MODELS: usize = 100;
@@ -30,7 +28,6 @@ const DAY: Duration = Duration::from_secs(86_400);
 const DEFAULT_TIME: Duration = Duration::from_secs(30 * 86_400);
 const MAX_DAYS: u32 = 31;
 
-/// Only one question is answered at a time.
 static ONE_AT_A_TIME: Semaphore = Semaphore::const_new(1);
 
 /// What was used with one key.
@@ -107,7 +104,6 @@ impl From<LeftOfQuota> for LimitsOfQuota {
     }
 }
 
-/// What was used with the key of the request.
 pub(super) async fn own_use(
     State(services): State<Services>,
     headers: HeaderMap,

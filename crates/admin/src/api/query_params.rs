@@ -18,7 +18,6 @@ pub(super) const MAX_NAME: usize = 200;
 pub(super) const MAX_CURSOR: usize = 1024;
 /// Parameters that filter calls and are not dimensions.
 const OTHER_FILTERS: [&str; 5] = ["since", "until", "outcome", "session", "operation_class"];
-/// Parameters that filter calls.
 pub(super) const FILTERS: [&str; OTHER_FILTERS.len() + dimension::FILTERS.len()] = {
     let mut all = [""; OTHER_FILTERS.len() + dimension::FILTERS.len()];
     let mut at = 0;
@@ -31,7 +30,6 @@ pub(super) const FILTERS: [&str; OTHER_FILTERS.len() + dimension::FILTERS.len()]
     }
     all
 };
-/// Parameters of paging.
 pub(super) const PAGING: [&str; 2] = ["limit", "cursor"];
 /// Every class of operations; `all` is not one but all of them.
 pub(super) const CLASSES: [(&str, Option<OperationClass>); 5] = [
@@ -41,7 +39,6 @@ pub(super) const CLASSES: [(&str, Option<OperationClass>); 5] = [
     ("retrieve", Some(OperationClass::Retrieve)),
     ("other", Some(OperationClass::Other)),
 ];
-/// Every outcome.
 pub(super) const OUTCOMES: [Outcome; 9] = [
     Outcome::Complete,
     Outcome::ClientCancelled,
@@ -89,7 +86,6 @@ impl QueryParams {
         Ok(QueryParams(asked))
     }
 
-    /// The value of a parameter.
     pub(super) fn text(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str)
     }
@@ -105,7 +101,6 @@ impl QueryParams {
         Ok(Some(value.to_owned()))
     }
 
-    /// One of the words of `all`.
     pub(super) fn word<T: Copy>(
         &self,
         name: &'static str,
@@ -164,7 +159,6 @@ impl QueryParams {
         self.text(name).map(parse).transpose()
     }
 
-    /// From when on, and before when.
     pub(super) fn times(&self, now: SystemTime) -> Result<Times, Problem> {
         let (since, until) = (self.instant("since", now)?, self.instant("until", now)?);
         match since
@@ -176,7 +170,6 @@ impl QueryParams {
         }
     }
 
-    /// The number of rows asked for.
     pub(super) fn limit(&self) -> Result<usize, Problem> {
         self.count("limit", DEFAULT_LIMIT, MAX_LIMIT)
     }
@@ -197,7 +190,6 @@ impl QueryParams {
         number.ok_or_else(|| Problem::of(name, &rule()))
     }
 
-    /// The page of the answer.
     pub(super) fn paging(&self) -> Result<Paging, Problem> {
         Ok(Paging {
             limit: self.limit()?,
@@ -243,7 +235,6 @@ impl QueryParams {
         Ok(OUTCOMES.into_iter().filter(meant).collect())
     }
 
-    /// The names of dimensions.
     fn names(&self) -> Result<Names, Problem> {
         let names = dimension::FILTERS.into_iter().map(|by| {
             let name = self.name(by.name())?;
@@ -271,7 +262,6 @@ impl QueryParams {
         Ok(chosen.into_iter().map(|(_, by)| by).collect())
     }
 
-    /// The filter that the parameters describe.
     pub(super) fn filter(&self, now: SystemTime) -> Result<Filter, Problem> {
         let (since, until) = self.times(now)?;
         Ok(Filter {

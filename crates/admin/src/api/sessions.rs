@@ -16,7 +16,6 @@ use tokengauge_core::call::CallRecord;
 use tokengauge_sessions::{Analysis, Session, last_calls, otlp, perfetto};
 use tokengauge_store::history::TimedCall;
 
-/// The formats of traces, by their names in queries.
 pub(super) const TRACE_FORMATS: [(&str, TraceFormat); 2] = [("perfetto", perfetto), ("otlp", otlp)];
 /// The parameters of traces alone.
 pub(super) const OF_TRACES: [&str; 1] = ["format"];
@@ -52,7 +51,6 @@ pub(super) async fn analysis(
     ask(&services, question).await.map(Json)
 }
 
-/// A session as a trace file.
 pub(super) async fn trace(
     State(services): State<Services>,
     path: Result<Path<String>, PathRejection>,

@@ -55,7 +55,6 @@ pub(super) async fn ask<T: Send + 'static>(
     blocking(move || question(&store)).await
 }
 
-/// Runs what blocks on a blocking thread.
 pub(super) async fn blocking<T: Send + 'static>(
     question: impl FnOnce() -> Answer<T> + Send + 'static,
 ) -> Answer<T> {
@@ -161,7 +160,6 @@ impl Store {
         }
     }
 
-    /// The call with this id.
     pub(super) fn call(&self, id: uuid::Uuid) -> Answer<Option<CallRecord>> {
         match self {
             Store::Ledger(reader) => reader.call(id).map_err(problem),
@@ -267,7 +265,6 @@ impl Store {
         }
     }
 
-    /// The units of an experiment.
     pub(super) fn experiment_units(&self, query: &UnitQuery) -> Answer<ExperimentUnits> {
         match self {
             Store::Ledger(reader) => reader.experiment_units(query).map_err(problem),
@@ -306,7 +303,6 @@ impl Store {
     }
 }
 
-/// The seconds within the time of the filter.
 fn within(mut seconds: Vec<(u64, f64, f64)>, filter: &Filter) -> Vec<(u64, f64, f64)> {
     let second = |at: std::time::SystemTime| tokengauge_core::time::since_1970(at) as u64;
     let (since, until) = (filter.since.map(second), filter.until.map(second));

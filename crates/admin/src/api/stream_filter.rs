@@ -29,7 +29,6 @@ const PARTS: [(&str, Part); 12] = [
     ("tenant", |stream| stream.tenant.as_deref()),
 ];
 
-/// The parameters of the query that select streams.
 pub(super) const STREAM_NAMES: [&str; PARTS.len()] = {
     let mut names = [""; PARTS.len()];
     let mut at = 0;

@@ -63,7 +63,6 @@ struct Engine {
     kv_cache: Option<f64>,
 }
 
-/// The upstreams as they are now.
 pub(super) async fn upstreams(
     process: Arc<ProcessServices>,
     State(services): State<Services>,
@@ -98,7 +97,6 @@ fn now(services: &Services, known: UpstreamConnections) -> UpstreamNow {
     }
 }
 
-/// The gauges of its scrape.
 fn engine(services: &Services, upstream: &str) -> Option<Engine> {
     let registry = services.prometheus.registry();
     let labels = Labels { upstream };

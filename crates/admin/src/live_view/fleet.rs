@@ -11,11 +11,8 @@ use tokengauge_slo::Objective;
 
 /// The services that only a fleet has.
 pub struct FleetServices {
-    /// The pods and the store.
     pub fleet: Arc<Fleet>,
-    /// The objectives that are configured.
     pub objectives: Vec<Arc<Objective>>,
-    /// The prices that are configured.
     pub prices: Arc<Prices>,
 }
 

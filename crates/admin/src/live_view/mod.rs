@@ -26,16 +26,12 @@ pub trait LiveView: Send + Sync {
     /// The newest calls in flight that `filter` selects, at most `limit`.
     fn streams(&self, now: Instant, filter: &StreamFilter, limit: usize) -> Streams;
 
-    /// Visits every call in flight.
     fn visit_in_flight(&self, now: Instant, wall: SystemTime, visit: Visit<'_>);
 
-    /// The status of every objective.
     fn slos(&self, now: Instant) -> Slos;
 
-    /// The configured objective `name`.
     fn objective(&self, name: &str) -> Option<Arc<Objective>>;
 
-    /// The configured prices.
     fn prices(&self) -> Arc<Prices>;
 
     /// What is left of the quotas to the key with this hash. Only a process has quotas.
@@ -104,10 +100,8 @@ pub struct AllPods {
     pods: Vec<PodStatus>,
 }
 
-/// Takes each call in flight.
 pub type Visit<'a> = &'a mut dyn FnMut(&CallInFlight<'_>);
 
-/// What is known of a call in flight.
 pub struct CallInFlight<'a> {
     pub(crate) started: SystemTime,
     pub(crate) route: &'a str,

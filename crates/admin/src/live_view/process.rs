@@ -21,21 +21,15 @@ use tokengauge_slo::{Objective, Slos as Objectives};
 
 /// The services that only a process has. A fleet does not answer an endpoint whose handler takes them.
 pub struct ProcessServices {
-    /// The calls in progress.
     pub meter: Arc<Meter>,
-    /// The objectives.
     pub slos: Arc<Objectives>,
     /// The stores that get every finished call.
     pub sinks: Arc<Sinks>,
-    /// The connections of the upstreams now.
     pub upstreams: Box<dyn Fn() -> Vec<UpstreamConnections> + Send + Sync>,
     /// The last evaluation of `[[drift]]`.
     pub drifts: ArcSwap<Drifts>,
-    /// The gates that are configured.
     pub gates: ArcSwap<Gates>,
-    /// The log of their verdicts.
     pub gate_audit: GateAudit,
-    /// The sessions that run away.
     pub session_watch: Arc<SessionWatch>,
 }
 

@@ -176,7 +176,6 @@ impl Asset {
     }
 }
 
-/// Whether a request takes a gzip body.
 fn accepts_gzip(headers: &HeaderMap) -> bool {
     let lines = headers.get_all(header::ACCEPT_ENCODING).iter();
     let codings = lines.filter_map(|line| line.to_str().ok());

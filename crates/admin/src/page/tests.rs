@@ -21,7 +21,6 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("src/page")
 }
 
-/// All texts between `before` and `after`.
 fn between<'a>(text: &'a str, before: &'a str, after: char) -> impl Iterator<Item = &'a str> {
     let pieces = text.split(before).skip(1);
     pieces.filter_map(move |piece| piece.split(after).next())

@@ -12,7 +12,6 @@ use std::task::{Context, Poll, ready};
 use tokengauge_core::background;
 use tokio::time::Instant;
 
-/// The requests of one connection.
 #[derive(Debug)]
 pub(super) struct Activity(Mutex<State>);
 
@@ -22,11 +21,9 @@ struct State {
     requests: BTreeMap<u64, Instant>,
     /// The number of requests so far.
     begun: u64,
-    /// The instant since which no request has been in progress.
     idle_since: Instant,
 }
 
-/// What to do with a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// Nothing until this instant.
@@ -64,7 +61,6 @@ impl Activity {
         self.state().requests.is_empty()
     }
 
-    /// Whether a request has ever come.
     pub(super) fn has_begun(&self) -> bool {
         self.state().begun > 0
     }

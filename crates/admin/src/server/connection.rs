@@ -25,13 +25,11 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 /// Concurrent streams of an HTTP/2 connection.
 const STREAMS: u32 = 32;
-/// Bytes of a request head.
 const HEAD_BYTES: u32 = 32 * 1024;
 /// How often an HTTP/2 peer is pinged, and how long its answer may take.
 const PING_EVERY: Duration = Duration::from_secs(10);
 const PONG_WITHIN: Duration = Duration::from_secs(10);
 
-/// A connection that was accepted.
 pub(super) struct Connection {
     pub(super) slot: Slot,
     pub(super) service: Router,

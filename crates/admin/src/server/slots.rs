@@ -45,7 +45,6 @@ impl Bounds {
 pub struct Source(IpAddr);
 
 impl Source {
-    /// That of an address.
     pub fn of(address: IpAddr) -> Source {
         Source(match address.to_canonical() {
             IpAddr::V6(v6) => {
@@ -57,7 +56,6 @@ impl Source {
     }
 }
 
-/// Why a connection was closed by the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum Closed {
@@ -114,7 +112,6 @@ impl Default for Slots {
 }
 
 impl Slots {
-    /// Slots within `bounds`.
     pub fn within(bounds: Bounds) -> Slots {
         Slots {
             bounds,
@@ -124,7 +121,6 @@ impl Slots {
         }
     }
 
-    /// How many connections are open.
     pub(crate) fn open(&self) -> usize {
         self.state().len()
     }
@@ -138,17 +134,14 @@ impl Slots {
             .count()
     }
 
-    /// How many were closed for this reason.
     pub fn closed(&self, reason: Closed) -> u64 {
         self.closed[reason as usize].load(Ordering::Relaxed)
     }
 
-    /// Counts a connection that was closed.
     pub fn count(&self, reason: Closed) {
         self.closed[reason as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A slot for a connection from `address`.
     pub(super) fn admit(self: &Arc<Self>, address: IpAddr) -> Slot {
         let source = Source::of(address);
         let number = self.next.fetch_add(1, Ordering::Relaxed);

@@ -76,7 +76,6 @@ impl Server {
         tcp
     }
 
-    /// The response head at `path`.
     async fn ask(&self, path: &str) -> String {
         let mut tcp = self.send(&request(path)).await;
         head(&mut tcp).await

@@ -11,7 +11,6 @@ use tokio::time::Instant;
 /// How it behaves, by the seconds since it began or by the number of a call.
 #[derive(Clone, Copy)]
 pub struct Behaviour {
-    /// The time to the first token.
     pub ttft: fn(f64) -> f64,
     /// Whether no token is sent at that time.
     pub stands_still: fn(f64) -> bool,

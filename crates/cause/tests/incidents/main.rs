@@ -12,7 +12,6 @@ use tokengauge_cause::Mechanism::{Decode, Errors, Prefill, Queue};
 use tokengauge_cause::{Call, Cause, Dimension, Mechanism, Phases, find};
 use traffic::{BEGIN, ONSET, Traffic, judge};
 
-/// The first seed.
 const FIRST: u64 = 9_000;
 /// Runs of each incident, each with its own seed.
 const SEEDS: u64 = 20;

@@ -107,7 +107,6 @@ fn traffic(seed: u64, incident: &Incident) -> Vec<(Call, f64, f64)> {
     made
 }
 
-/// The minutes as a proxy measures them.
 fn minutes(made: &[(Call, f64, f64)]) -> Vec<Minute> {
     let count = ((ONSET + FOR - BEGIN) / 60.0) as usize;
     let mut minutes: Vec<Minute> = (0..count)

@@ -6,14 +6,12 @@ use tokengauge_cause::{Call, Phases};
 
 /// When the traffic begins, seconds since 1970.
 pub(crate) const BEGIN: f64 = 1_764_000_000.0;
-/// When the incident begins.
 pub(crate) const ONSET: f64 = BEGIN + 3_000.0;
 /// Seconds of prefill of a prompt token.
 pub(crate) const PER_TOKEN: f64 = 0.000_08;
 /// Mean seconds between calls.
 const APART: f64 = 0.8;
 
-/// A generator of calls.
 pub(crate) struct Traffic {
     pub(crate) random: StdRng,
 }

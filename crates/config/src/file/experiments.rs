@@ -11,9 +11,7 @@ use tokengauge_experiments::{DEFAULT_ALPHA, DEFAULT_MIN_UNITS, DEFAULT_SETTLED_A
 
 /// The highest probability of a false alarm.
 pub(crate) const HIGHEST_ALPHA: f64 = 0.5;
-/// The longest block of time.
 const LONGEST_BLOCK: Duration = Duration::from_secs(86_400);
-/// The most arms of an experiment.
 const MAX_ARMS: usize = 10;
 /// The shortest block of time: calls of one block are to end within it, most of them.
 const SHORTEST_BLOCK: Duration = Duration::from_secs(10);

@@ -11,7 +11,6 @@ use tokengauge_accounting::cost::budget::{BudgetScope, MAX_WARNINGS};
 use tokengauge_accounting::quota;
 use tokengauge_core::caller::{Mode, OnUnreadable};
 
-/// The default period of a budget.
 pub(crate) const DEFAULT_PERIOD: Duration = Duration::from_secs(24 * 3600);
 pub(crate) const DEFAULT_WARNINGS: [f64; 3] = [0.5, 0.8, 1.0];
 /// The highest price of a million tokens or of a GPU hour.

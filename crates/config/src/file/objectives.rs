@@ -12,7 +12,6 @@ use tokengauge_slo::{Kind, Severity, Weight};
 pub(crate) const DEFAULT_MIN_EVENTS: u64 = 10;
 /// Minutes without calls have no throughput to judge.
 pub(crate) const DEFAULT_MIN_STREAMS: u32 = 1;
-/// The default objective.
 pub(crate) const DEFAULT_OBJECTIVE: f64 = 0.99;
 pub(crate) const DEFAULT_SLICE_TARGET: f64 = 0.99;
 pub(crate) const DEFAULT_WINDOW: Duration = Duration::from_secs(30 * 24 * 3600);

@@ -19,11 +19,9 @@ use tokengauge_telemetry::export::otlp::Conventions;
 
 pub(crate) const DEFAULT_AGE: Duration = Duration::from_secs(30 * 86_400);
 pub(crate) const DEFAULT_BYTES: u64 = 2_000_000_000;
-/// The shortest retention.
 const MIN_AGE: Duration = Duration::from_secs(3_600);
 /// An empty ledger with its indices and sums is a few hundred KiB.
 const MIN_BYTES: u64 = 16 << 20;
-/// The default admin address.
 pub const DEFAULT_ADMIN: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 9464);
 /// The most model names; each becomes a set of series.
@@ -275,10 +273,8 @@ pub(crate) struct Payer {
     pub(crate) route: Option<Spanned<String>>,
 }
 
-/// How many `[[payer]]` there may be.
 pub(crate) const MAX_PAYER_TABLES: usize = MAX_PAYERS;
 
-/// How many `[[agent]]` there may be.
 pub(crate) const MAX_AGENTS: usize = MAX_AGENT_NAMES;
 
 /// Finished calls and their sessions are kept in an SQLite file where `path` is named, or a `state_dir`

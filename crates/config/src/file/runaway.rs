@@ -8,9 +8,7 @@ use tokengauge_sessions::{RunawayLimits, TimesUsual};
 
 /// The longest time in which sessions say what is usual.
 const LONGEST_USUAL: Duration = Duration::from_secs(86_400);
-/// The longest.
 const LONGEST_WINDOW: Duration = Duration::from_secs(3600);
-/// The shortest window of `[runaway]`.
 const SHORTEST_WINDOW: Duration = Duration::from_secs(60);
 
 /// When a session runs away: it spends out of line, or an agent of it makes the same tool call over and over

@@ -16,7 +16,6 @@ pub(crate) const DEFAULT_TABLE: &str = "tokengauge_calls";
 pub(crate) const SINK_TIMEOUT: Duration = Duration::from_secs(30);
 /// The most calls of a batch, which is in memory: some 3 KB each.
 const MAX_BATCH: usize = 100_000;
-/// The most calls in a queue.
 const MAX_QUEUE: usize = 1_000_000;
 
 /// A store that gets every finished call ([sinks](sinks.md)): a table of ClickHouse, or Parquet files in a bucket of S3.

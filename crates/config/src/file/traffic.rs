@@ -23,7 +23,6 @@ pub(crate) const DEFAULT_INTERVAL: Duration = Duration::from_secs(5);
 /// The shortest interval; engines do not update their metrics more often.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(100);
 
-/// How many `[[workload]]` there may be.
 pub(crate) const MAX_WORKLOADS: usize = WORKLOADS;
 
 /// Who answers: one `url`, or several `urls` that serve the same models.

@@ -30,7 +30,6 @@ pub struct GenerationThroughput {
     by_second: VecDeque<(u32, u32)>,
 }
 
-/// Tokens that arrived in one second.
 struct SecondTokens {
     second: u64,
     tokens: u64,

@@ -129,7 +129,6 @@ impl Throughput {
 }
 
 impl RateSeries {
-    /// Tokens that came in a second.
     pub(super) fn streamed(&self, second: u64) -> u64 {
         self.streamed.of(second)
     }

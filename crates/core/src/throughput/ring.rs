@@ -40,7 +40,6 @@ impl Ring {
         slot.fetch_update(done, wrong, add).is_ok()
     }
 
-    /// The amount of a second.
     pub(super) fn of(&self, second: u64) -> u64 {
         let held = self.slots[slot_of(second)].load(Ordering::Relaxed);
         if held >> 32 == second { held & HALF } else { 0 }

@@ -21,7 +21,6 @@ fn day(random: &mut Generator, count: u32, level: impl Fn(u32) -> f64) -> Steps 
     Steps::from([(SignalName::Tps, medians)])
 }
 
-/// The change points of TPS of that day.
 fn points(hours: &Hours, steps: &Steps, settings: &Settings) -> Vec<ChangePoint> {
     let mut series = seen(hours, BEFORE, settings);
     refine(&mut series, hours, steps, settings);

@@ -15,7 +15,6 @@ pub const WEEK: u64 = 168;
 
 pub type Hours = BTreeMap<SystemTime, Distributions>;
 
-/// The levels of one hour.
 #[derive(Clone, Copy)]
 pub struct Level {
     pub calls: u32,

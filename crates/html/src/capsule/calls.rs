@@ -5,7 +5,6 @@ use tokengauge_core::call::CallRecord;
 use tokengauge_core::dimension::model_of;
 use tokengauge_slo::{Cause, Dimension};
 
-/// How many of them are shown.
 pub const SHOWN: usize = 20;
 
 /// The worst first: those that the cause names, then those that failed, then by stalls, then by the time that they took.

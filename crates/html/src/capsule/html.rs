@@ -15,7 +15,6 @@ use tokengauge_slo::Alert;
 use tokengauge_store::history::phases;
 use tokengauge_store::query::{GroupRow, Mark, Point, Timeseries};
 
-/// Lines of marks at most.
 const MAX_MARKS: usize = 50;
 
 /// The style of this page, beside that of all pages.

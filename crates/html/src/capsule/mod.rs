@@ -24,19 +24,14 @@ pub const TABLES: [(Dimension, &str); 4] = [
     (Dimension::Outcome, "By how they ended"),
 ];
 
-/// What is in the file.
 pub struct Capsule {
-    /// When it was made.
     pub made: SystemTime,
-    /// The span that it is of.
     pub span: Span,
     /// What of it the store of calls has; `None` where it has none of it.
     pub kept: Option<Span>,
-    /// Where the calls are from.
     pub store: &'static str,
     /// The process that was asked; `None` where a file was read.
     pub process: Option<Process>,
-    /// The objective that it is about.
     pub objective: Option<Objective>,
     /// Decode speeds over time.
     pub tps: Timeseries,
@@ -52,14 +47,12 @@ pub struct Capsule {
     pub marks: Vec<Mark>,
     /// Sessions that run away now.
     pub runaways: Vec<Runaway>,
-    /// The configuration.
     pub configuration: Option<Configuration>,
 }
 
 /// From an instant until before another.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Span {
-    /// The first instant.
     pub since: SystemTime,
     /// The first instant after it.
     pub until: SystemTime,
@@ -77,7 +70,6 @@ impl Span {
     }
 }
 
-/// The process that was asked.
 pub struct Process {
     /// Since when it runs, RFC 3339.
     pub started_at: String,
@@ -87,9 +79,7 @@ pub struct Process {
     pub url: String,
 }
 
-/// An objective as it stands.
 pub struct Objective {
-    /// How it stands.
     pub status: Status,
     /// What was left of its budget over time.
     pub burn_down: BurnDown,

@@ -6,52 +6,30 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why TLS settings cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum Invalid {
-    /// A file cannot be read.
     #[error("{}: cannot be read: {source}", .file.display())]
-    Unreadable {
-        /// The file.
-        file: PathBuf,
-        /// The system's error.
-        source: io::Error,
-    },
+    Unreadable { file: PathBuf, source: io::Error },
     /// A file does not hold what it should, or not in PEM.
     #[error("{}: {problem}", .file.display())]
     Content {
-        /// The file.
         file: PathBuf,
-        /// What is wrong and what to do.
         problem: &'static str,
     },
     /// A certificate and a key that cannot be used together.
     #[error("{} and {}: {problem}", .certificate.display(), .key.display())]
     Pair {
-        /// The file of the certificate chain.
         certificate: PathBuf,
-        /// The file of its private key.
         key: PathBuf,
-        /// What is wrong with them.
         problem: String,
     },
     /// Certificates that cannot be used as authorities.
     #[error("{}: cannot be trusted as authorities: {problem}", .file.display())]
-    Authority {
-        /// The file.
-        file: PathBuf,
-        /// What is wrong with them.
-        problem: String,
-    },
-    /// A name that no certificate can have.
+    Authority { file: PathBuf, problem: String },
     #[error(
         "`{name}` is neither a DNS name nor an IP address, so no certificate can be checked against it"
     )]
-    ServerName {
-        /// The name.
-        name: String,
-    },
-    /// The system's root store is empty.
+    ServerName { name: String },
     #[error(
         "this machine has no trusted roots; install its CA certificates or name some with `tls.ca`"
     )]

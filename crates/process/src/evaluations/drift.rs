@@ -22,7 +22,6 @@ const TIME_LIMIT: Duration = Duration::from_secs(20);
 const SAME_CHANGE: Duration = Duration::from_secs(12 * 3_600);
 const STATES: [State; 3] = [State::Learning, State::Stable, State::Drifted];
 
-/// What an evaluation needs.
 struct Evaluation {
     reader: Arc<Reader>,
     services: Services,
@@ -122,7 +121,6 @@ impl Evaluation {
     }
 }
 
-/// The mark of a change point.
 fn mark(series: &Series, point: &ChangePoint) -> Option<NewMark> {
     Some(NewMark {
         at: humantime::parse_rfc3339(&point.at).ok()?,
@@ -138,7 +136,6 @@ fn mark(series: &Series, point: &ChangePoint) -> Option<NewMark> {
     })
 }
 
-/// Sets the gauges of an entry.
 fn export(registry: &Registry, entry: &Entry) {
     let drift = entry.name.as_str();
     registry

@@ -10,7 +10,6 @@ use tokengauge_telemetry::export::{labels, names};
 
 /// When they are judged first: the ledger may have to be made before.
 const FIRST_AFTER: Duration = Duration::from_secs(5);
-/// How often they are judged.
 const EVERY: Duration = Duration::from_secs(60);
 /// Variants of an experiment with gauges at most: agents may name any number of them.
 const MAX_VARIANTS: usize = 20;

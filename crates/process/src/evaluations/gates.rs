@@ -15,15 +15,12 @@ use tokengauge_telemetry::export::{labels, names};
 
 /// When they are evaluated first: the ledger may have to be made before.
 const FIRST_AFTER: Duration = Duration::from_secs(5);
-/// How often they are evaluated.
 const EVERY: Duration = Duration::from_secs(60);
 
-/// What an evaluation needs.
 struct Evaluation {
     reader: Arc<Reader>,
     services: Services,
     process: Arc<ProcessServices>,
-    /// What each gate said last.
     last: Mutex<HashMap<String, Verdict>>,
 }
 
@@ -92,7 +89,6 @@ impl Evaluation {
     }
 }
 
-/// The gates of a configuration, for the API.
 pub(crate) fn configured(config: &Config) -> Gates {
     Gates {
         gates: config.gates.clone(),

@@ -7,7 +7,6 @@ use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use std::task::{Context, Poll};
 
-/// The body of a request of an HTTP/1 connection.
 pub(crate) struct Http1Body {
     connection: AgentConnection,
     /// That of the connection's requests which it belongs to.

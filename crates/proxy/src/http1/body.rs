@@ -42,9 +42,7 @@ pub(crate) struct Piece {
     /// The range of the read buffer that may be forwarded unchanged, framing included: all of it
     /// but the end of the body.
     pub raw: Range<usize>,
-    /// Whether the piece begins at the start of a chunk.
     pub starts_at_chunk: bool,
-    /// Whether the body ends with this piece.
     pub is_last: bool,
 }
 

@@ -8,19 +8,16 @@ use std::ops::Range;
 
 /// The longest size line, extensions included.
 const MAX_LINE_BYTES: usize = 4 * 1024;
-/// The longest trailer section.
 const MAX_TRAILER_BYTES: usize = 16 * 1024;
 /// Bytes of size lines that a request may spend on more than sizes, as with hyper: whoever reads
 /// them gets nothing for them.
 const MAX_EXTENSION_BYTES: usize = 16 * 1024;
-/// The most digits of a size.
 const MAX_SIZE_DIGITS: usize = 16;
 /// The longest size line without extensions.
 const PLAIN_LINE_BYTES: usize = MAX_SIZE_DIGITS + 2;
 /// The most trailer fields, the same as in a head.
 const MAX_TRAILERS: usize = 100;
 
-/// Decodes a chunked body piece by piece.
 #[derive(Debug, Default)]
 pub struct ChunkedDecoder {
     position: Position,
@@ -44,7 +41,6 @@ enum Position {
 /// One chunk, or the part of it that has arrived.
 #[derive(Debug, Default)]
 pub(crate) struct NextChunk {
-    /// Where its content is.
     pub payload: Range<usize>,
     /// Bytes that were decoded; the rest has to be passed again, together with what follows.
     pub consumed: usize,
@@ -52,7 +48,6 @@ pub(crate) struct NextChunk {
     pub trailers: Option<HeaderMap>,
 }
 
-/// The result of decoding one piece.
 #[derive(Debug, Default)]
 pub struct DecodedChunks {
     /// The content, without framing.
@@ -98,7 +93,6 @@ impl ChunkedDecoder {
         self.is_between_chunks() && !last()
     }
 
-    /// Whether the next byte is the start of a chunk.
     pub fn is_between_chunks(&self) -> bool {
         self.position == Position::Size
     }

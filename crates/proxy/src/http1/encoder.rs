@@ -17,7 +17,6 @@ pub(crate) enum BodyEncoder {
     UntilClose,
 }
 
-/// The body is shorter than its head says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the body is shorter than its head says")]
 pub(crate) struct BodyTooShort;

@@ -35,7 +35,6 @@ pub(crate) struct Http1Exchange<'a> {
     gate: Option<&'a ContinueGate>,
 }
 
-/// How far a request was sent.
 enum RequestState {
     Sending(Box<RequestWriter>),
     Sent,
@@ -47,7 +46,6 @@ enum RequestState {
 pub(crate) struct Http1Response {
     pub head: ResponseHead,
     pub body: Box<BodyReader<Io>>,
-    /// What is still to be sent of the request.
     pub unsent: Option<Box<RequestWriter>>,
 }
 
@@ -55,7 +53,6 @@ pub(crate) struct Http1Response {
 pub(crate) enum UnansweredBody {
     /// All of it, from its beginning.
     Whole(Box<Upload>),
-    /// The part that did not leave.
     Rest(Box<Upload>),
     /// Nothing: it was sent.
     Sent,
@@ -64,13 +61,10 @@ pub(crate) enum UnansweredBody {
 /// Why no response head arrived.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ExchangeError {
-    /// It cannot be read.
     #[error("{0}")]
     Head(#[from] HeadError),
-    /// The connection was lost.
     #[error("{0}")]
     Io(#[from] io::Error),
-    /// The upstream closed the connection.
     #[error("connection closed before message completed")]
     Closed,
     /// The agent did not send the whole request.
@@ -193,7 +187,6 @@ impl<'a> Http1Exchange<'a> {
         };
     }
 
-    /// All of the request was sent.
     fn end_sending(&mut self) {
         if let RequestState::Sending(writer) =
             std::mem::replace(&mut self.request, RequestState::Sent)

@@ -11,7 +11,6 @@ pub(crate) struct FieldNames {
     spans: Box<[NameSpan]>,
 }
 
-/// Where a name is in its head.
 #[derive(Clone, Copy, Debug)]
 struct NameSpan {
     start: u32,

@@ -17,7 +17,6 @@ const MAX_TARGET: usize = 65_534;
 /// The longest body that a head can announce: hyper keeps the two numbers above for itself.
 const MAX_LENGTH: u64 = u64::MAX - 2;
 
-/// A request head, and what it says of its message.
 #[derive(Debug)]
 pub(crate) struct RequestHead {
     pub parts: request::Parts,
@@ -29,7 +28,6 @@ pub(crate) struct RequestHead {
     pub expects_continue: bool,
 }
 
-/// A response head, and what it says of its message.
 #[derive(Debug)]
 pub(crate) struct ResponseHead {
     pub parts: response::Parts,
@@ -50,7 +48,6 @@ pub(crate) enum BodyLength {
     UntilClose,
 }
 
-/// Why a head cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum HeadError {
     /// It is not HTTP, or has two readings.
@@ -59,7 +56,6 @@ pub(crate) enum HeadError {
     /// It has too many bytes or fields.
     #[error("the head is too large")]
     TooLarge,
-    /// The request target is too long.
     #[error("the request target is too long")]
     TargetTooLong,
 }
@@ -212,7 +208,6 @@ fn fields_of(
     Ok(map)
 }
 
-/// How the body of a request is framed.
 struct RequestFraming {
     body: BodyLength,
     /// There were a length and a transfer coding. The coding counts, and the connection ends.

@@ -25,7 +25,6 @@ impl HeadBuffer {
         self.bytes.is_empty()
     }
 
-    /// Everything that is left.
     pub fn take(&mut self) -> Bytes {
         self.searched = 0;
         std::mem::take(&mut self.bytes).freeze()

@@ -29,16 +29,13 @@ pub(super) use write_response::{BodySize, ResponseContext, WrittenHead, write_re
 /// Why a body could not be read to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ResponseBodyError {
-    /// The connection was lost.
     #[error("the connection was lost")]
     ConnectionLost,
     /// The connection was closed before the end of the body.
     #[error("the connection was closed before the end of the body")]
     UnexpectedEof,
-    /// The chunked coding is malformed.
     #[error("the chunked coding is malformed")]
     InvalidChunk,
-    /// The trailers are malformed.
     #[error("the trailers are malformed")]
     InvalidTrailers,
 }

@@ -38,7 +38,6 @@ impl RequestDecoder {
         }
     }
 
-    /// Whether every frame was given.
     pub fn is_complete(&self) -> bool {
         matches!(self.framing, Framing::Length(0)) && self.trailers.is_none()
     }

@@ -9,13 +9,11 @@ use tokio::io::AsyncWrite;
 /// Content up to this length is copied behind what waits already: one plain write costs less.
 pub(super) const COPY: usize = 4 * 1024;
 
-/// What follows the content of a chunk.
 pub(super) const CHUNK_END: &[u8] = b"\r\n";
 /// The last chunk of a body without trailers.
 const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 const CHUNK_END_AND_LAST_CHUNK: &[u8] = b"\r\n0\r\n\r\n";
 
-/// Bytes that wait to be written.
 #[derive(Debug, Default)]
 pub(crate) struct WriteBuffer {
     text: Vec<u8>,
@@ -23,7 +21,6 @@ pub(crate) struct WriteBuffer {
     written: usize,
     /// Content after `text`, which is not copied.
     content: Bytes,
-    /// What follows the content.
     tail: &'static [u8],
     /// TLS took something that may not have left.
     unflushed: bool,
@@ -35,7 +32,6 @@ impl WriteBuffer {
         self.pending_bytes() == 0 && !self.unflushed
     }
 
-    /// How many bytes wait.
     pub fn pending_bytes(&self) -> usize {
         self.text.len() - self.written + self.content.len() + self.tail.len()
     }
@@ -50,7 +46,6 @@ impl WriteBuffer {
         &mut self.text
     }
 
-    /// Adds content, and a tail behind it.
     pub fn push(&mut self, content: Bytes, tail: &'static [u8]) {
         let text = self.text();
         if content.len() <= COPY {

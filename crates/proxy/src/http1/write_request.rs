@@ -21,7 +21,6 @@ const TURNS: usize = 16;
 /// The head and the pieces that are there at once are written together, up to this number of bytes.
 const WRITE_AT: usize = 16 * 1024;
 
-/// A request on its way to an upstream.
 pub(crate) struct RequestWriter {
     body: Upload,
     encoder: BodyEncoder,
@@ -30,7 +29,6 @@ pub(crate) struct RequestWriter {
     ended: bool,
 }
 
-/// Why a request did not leave whole.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SendError {
     /// The upstream's connection was lost.
@@ -192,7 +190,6 @@ mod tests {
     use std::time::{Instant, SystemTime};
     use tokengauge_core::observer::{CallObserver, CallPolicy, CallStart, ObservedCall, Observer};
 
-    /// What happened, in order.
     #[derive(Clone, Default)]
     struct Notes(Arc<Mutex<Vec<&'static str>>>);
 

@@ -14,7 +14,6 @@ const USUAL_LINE: usize = 40;
 /// The first piece of a body, which leaves with the head, is this long or shorter, mostly.
 const FIRST_PIECE: usize = 1024;
 
-/// What a response is written for.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ResponseContext {
     /// That of the request.
@@ -27,7 +26,6 @@ pub(crate) struct ResponseContext {
     pub trailers: bool,
 }
 
-/// What is known of a body that is to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BodySize {
     /// There is none, or it is over.
@@ -38,7 +36,6 @@ pub(crate) enum BodySize {
     Unknown,
 }
 
-/// A head that was written.
 #[derive(Debug)]
 pub(crate) struct WrittenHead {
     pub encoder: BodyEncoder,

@@ -15,7 +15,6 @@ pub(super) struct Backoff {
     reported: Option<Instant>,
 }
 
-/// What to do after a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Pause {
     /// How long to wait before the next attempt.

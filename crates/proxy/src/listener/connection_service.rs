@@ -19,7 +19,6 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use tokio::time::Instant;
 
-/// What the requests of one connection share.
 pub(super) struct ConnectionService {
     pub(super) server: Arc<Server>,
     pub(super) timeouts: Arc<ConnectionTimeouts>,

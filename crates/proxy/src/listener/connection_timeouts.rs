@@ -61,18 +61,15 @@ impl Phase {
     }
 }
 
-/// Which timeout expired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TimeoutKind {
     /// The request head did not arrive in time.
     Head,
-    /// The connection was idle for too long.
     Idle,
     /// The agent did not read what was written.
     Send,
     /// It was idle, and is to make room for another connection.
     Evicted,
-    /// It did not close in time.
     Closing,
 }
 

@@ -21,7 +21,6 @@ use tokio::time::timeout;
 /// How long an agent may take to read what was written before a response broke off.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Why an HTTP/1 connection ended.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ConnectionError {
     /// Its agent is to blame, or the network.
@@ -96,7 +95,6 @@ struct ForwardedRequest<F> {
     response: F,
 }
 
-/// Begins to forward a request.
 fn begin<'a>(
     agent: &AgentConnection,
     service: &'a ConnectionService,

@@ -26,7 +26,6 @@ pub(super) struct ResponseWriter {
     head_unsent: bool,
 }
 
-/// Where the content comes from.
 enum Content {
     Frames(Body),
     Relay(Box<Relay>),

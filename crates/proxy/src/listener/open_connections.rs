@@ -12,7 +12,6 @@ use tokio::time::Instant;
 /// connections whenever an agent connects.
 const CANDIDATES: usize = 32;
 
-/// All open connections of agents.
 #[derive(Default)]
 pub(super) struct OpenConnections {
     registry: Mutex<Registry>,

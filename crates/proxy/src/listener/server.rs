@@ -20,7 +20,6 @@ const STREAM_BUFFER: usize = 64 * 1024;
 const PING_EVERY: Duration = Duration::from_secs(30);
 const PONG_WITHIN: Duration = Duration::from_secs(20);
 
-/// What all connections share.
 pub(super) struct Server {
     pub(super) shutdown: Shutdown,
     pub(super) runtimes: TrafficRuntimes,
@@ -30,7 +29,6 @@ pub(super) struct Server {
     pub(super) settings: ArcSwap<ConnectionSettings>,
 }
 
-/// How a connection is served.
 pub(super) struct ConnectionSettings {
     /// Bytes of an HTTP/1 request head.
     pub(super) head_bytes: usize,

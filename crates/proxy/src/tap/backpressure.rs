@@ -27,7 +27,6 @@ impl Backpressure {
         }
     }
 
-    /// The server was given a frame to write.
     pub fn frame_given(&mut self, at: Instant) {
         self.since = Some(at);
     }

@@ -46,10 +46,8 @@ impl Skipped {
 pub(super) struct MeasureQueue {
     frames: VecDeque<Frame>,
     bytes: usize,
-    /// The number of frames so far.
     total_frames: u64,
     skipped: Skipped,
-    /// When frames were last measured.
     last_measured: Option<Instant>,
     /// Whether what was written is to be measured once other tasks have had their turn.
     due: bool,
@@ -62,7 +60,6 @@ pub(super) struct MeasureQueue {
 }
 
 impl MeasureQueue {
-    /// The queue of the call that `handle` belongs to.
     pub fn new(handle: &CallHandle) -> MeasureQueue {
         MeasureQueue {
             unmeasured: handle.query(|call| call.unmeasured_frames()).flatten(),

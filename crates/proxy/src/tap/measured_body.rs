@@ -26,7 +26,6 @@ pub(crate) struct MeasuredBody {
     pub(super) backpressure: Backpressure,
 }
 
-/// A call whose response body has not ended.
 struct OpenCall {
     call: Call,
     endpoint: Arc<Endpoint>,
@@ -69,7 +68,6 @@ impl MeasuredBody {
         })
     }
 
-    /// Queues bytes that were received at `at`.
     pub fn push(&mut self, at: Instant, bytes: Bytes) {
         self.queue.push(Frame {
             at,

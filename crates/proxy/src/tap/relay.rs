@@ -90,13 +90,11 @@ impl Relay {
     }
 }
 
-/// Who writes a piece.
 enum PieceRoute {
     /// It was written as it came.
     Passthrough(Instant, Bytes),
     /// It is written together with the end of the body.
     Last(Instant, Bytes),
-    /// The agent has closed the connection.
     AgentGone,
 }
 

@@ -22,7 +22,6 @@ use tokio::time::timeout_at;
 const REFRESH_AFTER: Duration = Duration::from_secs(5);
 /// A connection is opened only to an address that was resolved within this time.
 const MAX_AGE_TO_CONNECT: Duration = Duration::from_secs(1);
-/// The most addresses of one name that are used.
 const MAX_ADDRESSES: usize = 64;
 
 /// Values of `Host::family`.
@@ -50,7 +49,6 @@ pub(crate) struct Host {
     refreshing: AtomicBool,
 }
 
-/// The endpoints that a name resolved to.
 struct ResolvedEndpoints {
     resolved_at: Option<Instant>,
     endpoints: Vec<Arc<Endpoint>>,
@@ -92,12 +90,10 @@ impl Host {
         this
     }
 
-    /// The known endpoints.
     pub fn endpoints(&self) -> Vec<Arc<Endpoint>> {
         self.resolved.load().endpoints.clone()
     }
 
-    /// Calls `look` with each known endpoint.
     pub fn for_each_endpoint(&self, mut look: impl FnMut(&Arc<Endpoint>)) {
         self.resolved.load().endpoints.iter().for_each(&mut look);
     }

@@ -18,7 +18,6 @@ pub(super) const PROBATION: Duration = Duration::from_millis(100);
 /// Once a new endpoint has had this number of idle connections, none of them old enough to be trusted, a request waits
 /// for one that has stayed open for [`SHORT_PROBATION`] before another is opened.
 const MAX_ON_PROBATION: usize = 8;
-/// How long that is.
 const SHORT_PROBATION: Duration = Duration::from_millis(10);
 /// After this many early closes in a row, the pool is disabled for a while.
 const MAX_EARLY_CLOSES: u8 = 2;
@@ -41,7 +40,6 @@ pub(super) struct IdlePool {
     trusted: AtomicBool,
     /// Whether there were [`MAX_ON_PROBATION`] idle connections before the endpoint was trusted.
     crowded: AtomicBool,
-    /// Whether a connection was ever closed early.
     has_closed_early: AtomicBool,
     /// Consecutive connections that were closed early.
     early_closes: AtomicU8,
@@ -81,7 +79,6 @@ impl IdlePool {
         }
     }
 
-    /// Whether connections are kept at present.
     pub fn is_enabled(&self) -> bool {
         let until = self.disabled_until.load(Ordering::Relaxed);
         self.max_idle > 0 && (until == 0 || until <= millis(self.created.elapsed()))

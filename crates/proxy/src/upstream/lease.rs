@@ -29,7 +29,6 @@ pub(crate) struct LeaseSearch<'a> {
     options: ConnectOptions,
     started: Instant,
     tried: Vec<Arc<Endpoint>>,
-    /// Until when each host may be tried.
     deadlines: Vec<(Arc<Host>, Instant)>,
     resolved_again: bool,
 }
@@ -98,7 +97,6 @@ impl<'a> LeaseSearch<'a> {
         self.upstream.choose(&self.tried)
     }
 
-    /// Tries one endpoint.
     pub async fn attempt(
         &mut self,
         host: &Arc<Host>,
@@ -353,7 +351,6 @@ impl Upstream {
         })
     }
 
-    /// Too many requests wait.
     fn too_many_pending(&self) -> Failure {
         let pending = self.settings.max_pending;
         self.overloaded(format!("and {pending} requests wait for one (max_pending)"))

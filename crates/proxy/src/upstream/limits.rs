@@ -24,7 +24,6 @@ struct DescriptorShares {
 }
 
 impl DescriptorBudget {
-    /// A budget without a limit.
     pub fn unlimited() -> Arc<DescriptorBudget> {
         Arc::new(DescriptorBudget {
             shares: Mutex::new(DescriptorShares {
@@ -35,7 +34,6 @@ impl DescriptorBudget {
         })
     }
 
-    /// Sets the limit.
     pub fn limit(&self, total: usize) {
         self.shares().total = total;
     }
@@ -46,13 +44,11 @@ impl DescriptorBudget {
 }
 
 impl DescriptorShares {
-    /// What is reserved for each upstream.
     fn share(&mut self) -> usize {
         self.members.retain(|member| member.strong_count() > 0);
         self.total / (2 * self.members.len().max(1))
     }
 
-    /// Whether `requester` may open one more connection.
     fn allows(&mut self, requester: &Connections) -> bool {
         if self.total == usize::MAX {
             return true;
@@ -70,7 +66,6 @@ impl DescriptorShares {
     }
 }
 
-/// The connections of one upstream.
 #[derive(Debug)]
 pub(crate) struct Connections {
     descriptors: Arc<DescriptorBudget>,
@@ -86,7 +81,6 @@ pub(crate) struct Connections {
     connection_freed: Notify,
 }
 
-/// What a waiting request can use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WaitFor {
     /// A connection, or a stream of a shared one.
@@ -112,12 +106,10 @@ impl Connections {
         connections
     }
 
-    /// Open connections.
     pub fn open(&self) -> usize {
         self.open.load(Ordering::Relaxed)
     }
 
-    /// Waiting requests.
     pub fn pending(&self) -> usize {
         self.pending.load(Ordering::Relaxed)
     }
@@ -137,7 +129,6 @@ impl Connections {
         self.resent.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Requests that were refused so far.
     pub fn refused(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
     }
@@ -201,7 +192,6 @@ impl Connections {
         }
     }
 
-    /// A stream of a shared connection is free.
     pub fn stream_released(&self) {
         if self.pending_for_any() > 0 {
             self.any_freed.notify_one();

@@ -32,7 +32,6 @@ impl CountedTcp {
         }
     }
 
-    /// The runtime that waits for it.
     pub fn runtime(&self) -> runtime::Id {
         self.runtime
     }

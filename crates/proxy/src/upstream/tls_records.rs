@@ -13,12 +13,10 @@ pub(super) struct TlsRecords {
 }
 
 impl TlsRecords {
-    /// Whether a record was read in part.
     pub fn is_inside_record(&self) -> bool {
         self.header > 0
     }
 
-    /// Advances by these bytes.
     pub fn advance(&mut self, mut bytes: &[u8]) {
         while let [first, rest @ ..] = bytes {
             if self.header < HEADER {

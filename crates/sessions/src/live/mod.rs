@@ -27,9 +27,7 @@ use usual::{Kind, Usual};
 const MAX_SESSIONS: usize = 10_000;
 /// The most agents of one session whose conversations are followed.
 const MAX_AGENTS: usize = 64;
-/// How many are forgotten at a time.
 const FORGOTTEN_AT_ONCE: usize = MAX_SESSIONS / 8;
-/// The most sessions that a message names.
 const MAX_NAMED: usize = 5;
 
 /// The cost of a call with so many tokens of its input from a cache, in US dollars, where it is known.
@@ -77,7 +75,6 @@ pub struct BreakSum {
 /// What was counted since the start.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WatchCounts {
-    /// Prompt-cache breaks by cause.
     pub breaks: [(BreakCause, BreakSum); 4],
     /// Sessions that ran away, by the reason they began with.
     pub found: [(RunawayReason, u64); 3],
@@ -105,7 +102,6 @@ struct State {
     forgotten: u64,
 }
 
-/// What is known of a session.
 struct Followed {
     conversations: HashMap<Option<Box<str>>, Conversation>,
     /// Of which kind its last call was.
@@ -163,7 +159,6 @@ impl SessionWatch {
         Arc::clone(&state.named)
     }
 
-    /// What was counted so far.
     pub fn counts(&self, now: Instant) -> WatchCounts {
         let mut state = self.state.lock();
         state.look_again(now);
@@ -319,7 +314,6 @@ impl State {
         self.name_again();
     }
 
-    /// What of a session is above its ceilings.
     fn above(&mut self, key: &Arc<str>, now: Instant) -> Vec<RunawayFigure> {
         let Some(followed) = self.sessions.get_mut(key) else {
             return Vec::new();

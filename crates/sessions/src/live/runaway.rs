@@ -10,7 +10,6 @@ const SLOTS: usize = 20;
 /// The most tool calls of one session that are remembered.
 const MAX_TOOL_CALLS: usize = 512;
 
-/// The ceilings of sessions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunawayLimits {
     /// The time that is looked at, up to now.
@@ -80,7 +79,6 @@ pub enum RunawayReason {
 }
 
 impl RunawayReason {
-    /// All of them.
     pub const ALL: [RunawayReason; 3] = [
         RunawayReason::Tokens,
         RunawayReason::Dollars,
@@ -150,7 +148,6 @@ pub(super) struct Rates {
 /// What a session did within the window.
 #[derive(Clone, Debug)]
 pub(super) struct Activity {
-    /// The window it was counted by.
     window: Duration,
     /// Where its slots begin.
     origin: Instant,

@@ -9,7 +9,6 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use tokengauge_core::call::Channel;
 
-/// Speaks messages.
 pub struct Messages {
     answer: Arc<Answer>,
 }
@@ -40,7 +39,6 @@ impl Messages {
         )
     }
 
-    /// The events of a run of tokens.
     pub fn said(&self, said: &TokenRun<'_>) -> Vec<Event> {
         let mut events = Vec::with_capacity(1);
         let index = said.text.block;
@@ -87,7 +85,6 @@ impl Messages {
         ]
     }
 
-    /// The whole message.
     pub fn message(&self) -> Value {
         let mut message = json!({
             "id": self.id(), "type": "message", "role": "assistant", "model": self.answer.model,

@@ -10,7 +10,6 @@ use std::fmt;
 use std::sync::Arc;
 use tokengauge_core::call::Channel;
 
-/// Speaks chat completions.
 pub struct Chat {
     answer: Arc<Answer>,
     /// What every chunk begins with, up to `"choices":`.
@@ -36,7 +35,6 @@ impl Chat {
         &self.head
     }
 
-    /// A chunk of one choice.
     pub fn chunk(
         &self,
         choice: u32,

@@ -9,12 +9,10 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use tokengauge_core::call::Channel;
 
-/// Speaks version 2.
 pub struct V2 {
     answer: Arc<Answer>,
 }
 
-/// Speaks version 1.
 pub struct V1 {
     answer: Arc<Answer>,
 }

@@ -10,7 +10,6 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use tokengauge_core::call::Channel;
 
-/// Speaks text completions.
 pub struct Completions {
     answer: Arc<Answer>,
     head: String,

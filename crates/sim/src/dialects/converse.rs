@@ -12,7 +12,6 @@ use std::sync::Arc;
 use std::time::Instant;
 use tokengauge_core::call::Channel;
 
-/// Speaks converse.
 pub struct Converse {
     answer: Arc<Answer>,
     begun: Instant,

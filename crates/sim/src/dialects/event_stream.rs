@@ -4,7 +4,6 @@ use aws_smithy_eventstream::frame::write_message_to;
 use aws_smithy_types::event_stream::{Header, HeaderValue, Message};
 use bytes::{BufMut, Bytes, BytesMut};
 
-/// Writes an event.
 pub fn event(name: &'static str, payload: String, out: &mut BytesMut) {
     write("event", ":event-type", name.to_owned(), payload, out);
 }

@@ -10,7 +10,6 @@ use std::fmt;
 use std::sync::Arc;
 use tokengauge_core::call::Channel;
 
-/// Speaks Gemini.
 pub struct Gemini {
     answer: Arc<Answer>,
     /// Server-sent events; otherwise one array that grows.

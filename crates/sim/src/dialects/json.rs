@@ -33,7 +33,6 @@ pub fn sse(out: &mut BytesMut, data: fmt::Arguments<'_>) {
     put(out, format_args!("data: {data}\n\n"));
 }
 
-/// The same under an event name.
 pub fn sse_named(out: &mut BytesMut, event: &str, data: fmt::Arguments<'_>) {
     put(out, format_args!("event: {event}\ndata: {data}\n\n"));
 }

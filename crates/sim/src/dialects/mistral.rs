@@ -17,7 +17,6 @@ pub struct Mistral {
     chat: Chat,
 }
 
-/// Whether a model is one of Mistral's.
 pub fn is_mistral(model: &str) -> bool {
     ["mistral", "ministral", "magistral", "codestral"]
         .iter()

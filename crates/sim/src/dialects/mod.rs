@@ -70,7 +70,6 @@ pub fn restrict(profile: &mut Profile, shape: Shape, model: &str) {
     }
 }
 
-/// The arguments of a tool call as an object.
 fn arguments(text: &Text) -> Value {
     serde_json::from_str(&text.whole()).unwrap_or_else(|_| json!({}))
 }

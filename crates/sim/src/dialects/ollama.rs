@@ -12,7 +12,6 @@ use std::time::{Duration, Instant, SystemTime};
 use tokengauge_core::call::Channel;
 use tokengauge_core::time::rfc3339_nanos;
 
-/// Speaks Ollama.
 pub struct Ollama {
     answer: Arc<Answer>,
     /// `generate`; otherwise `chat`.

@@ -9,7 +9,6 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use tokengauge_core::call::Channel;
 
-/// Speaks responses.
 pub struct Responses {
     answer: Arc<Answer>,
     sequence: u64,

@@ -9,7 +9,6 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use tokengauge_core::call::Channel;
 
-/// Speaks TGI.
 pub struct Tgi {
     answer: Arc<Answer>,
     index: u64,

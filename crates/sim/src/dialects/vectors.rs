@@ -10,7 +10,6 @@ use serde_json::{Value, json};
 /// Numbers in a vector where the request does not say.
 const DIMENSIONS: u64 = 64;
 
-/// The most that are invented.
 const MOST_DIMENSIONS: u64 = 4096;
 
 /// The reply to a request for vectors or an order; `None` for other shapes.

@@ -38,7 +38,6 @@ impl DeliveryState {
         StateFile::check(folder, FILE)
     }
 
-    /// The outbox of `receiver`.
     pub fn of(&self, receiver: &str) -> Outbox {
         let state = self.0.lock();
         state.all.get(receiver).cloned().unwrap_or_default()

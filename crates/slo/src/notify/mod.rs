@@ -18,14 +18,11 @@ pub use firing::FiringAlerts;
 pub use message::{Message, alert_name, messages};
 pub use outbox::Outbox;
 
-/// A receiver of alerts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Receiver {
     /// Its name in logs and in the saved state.
     pub name: String,
-    /// The kind of receiver.
     pub kind: Kind,
-    /// Its URL, or the file with it.
     pub url: Destination,
     /// The file with PagerDuty's integration key.
     pub routing_key_file: Option<PathBuf>,
@@ -38,7 +35,6 @@ pub struct Receiver {
 /// A URL, or a file with it, since Slack's are secrets.
 #[derive(Clone, PartialEq)]
 pub enum Destination {
-    /// The URL itself.
     Url(String),
     /// A file that holds it.
     File(PathBuf),
@@ -53,7 +49,6 @@ impl std::fmt::Debug for Destination {
     }
 }
 
-/// The kind of a receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr)]
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase")]

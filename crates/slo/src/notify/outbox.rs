@@ -14,7 +14,6 @@ const LAST_RETRY: f64 = 300.0;
 /// The alerts that were delivered to a receiver. Times are seconds since 1970.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Outbox {
-    /// The firing alerts that were delivered.
     #[serde(rename = "told")]
     delivered: BTreeMap<String, Delivered>,
     #[serde(skip)]
@@ -74,7 +73,6 @@ impl Outbox {
         notice.firing && notice.cause_known && delivered.is_some_and(|before| !before.with_cause)
     }
 
-    /// Notes that `notices` were delivered.
     pub fn sent(&mut self, now: f64, notices: &[AlertNotification]) {
         (self.failures, self.not_before) = (0, 0.0);
         for notice in notices {

@@ -40,10 +40,8 @@ pub struct Group {
     pub rules: Vec<Rule>,
 }
 
-/// One rule.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rule {
-    /// A recording or an alert.
     pub kind: RuleKind,
     /// PromQL; may have several lines.
     pub expr: String,
@@ -53,7 +51,6 @@ pub struct Rule {
     pub annotations: Vec<(&'static str, String)>,
 }
 
-/// The kind of a rule.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RuleKind {
     /// A series of this name.
@@ -65,7 +62,6 @@ pub enum RuleKind {
 /// The alert on a budget that burns too fast.
 pub(super) const BURN: &str = "SloErrorBudgetBurn";
 
-/// All rules of a configuration.
 pub fn groups(objectives: &[Arc<Objective>], place: &RulesContext) -> Vec<Group> {
     let of_objectives = objectives
         .iter()
@@ -84,7 +80,6 @@ impl RulesContext {
         labels.join(", ")
     }
 
-    /// Where the runbook of an alert is.
     fn runbook(&self, alert: &str) -> String {
         format!("{}#{}", self.runbooks, alert.to_lowercase())
     }

@@ -298,7 +298,6 @@ impl Subject<'_> {
         )
     }
 
-    /// What sums are by.
     fn by(&self) -> String {
         self.place.labels("slo")
     }

@@ -23,7 +23,6 @@ pub fn windows(series: &[f64], options: &Options) -> Result<Vec<usize>> {
     Ok(found)
 }
 
-/// The change points of one window.
 fn window(series: &[f64], options: &Options) -> Result<Vec<usize>> {
     let mut found: Vec<usize> = vec![];
     while let Some((segment, index)) = next(series, &found) {

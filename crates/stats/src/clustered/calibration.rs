@@ -102,7 +102,6 @@ fn report(random: &mut Generator, world: &World, sessions: u32) -> Vec<Call> {
     calls
 }
 
-/// The figures of a report.
 #[derive(Clone, Copy)]
 enum Figure {
     Quantile(f64),

@@ -31,7 +31,6 @@ pub fn costs<'a>(calls: impl Iterator<Item = TimedCall<'a>>, query: &CostQuery) 
     }
 }
 
-/// Several series as one.
 fn together(others: Vec<CostSeries>) -> Option<CostSeries> {
     let mut all = others.into_iter();
     let first = CostSeries {

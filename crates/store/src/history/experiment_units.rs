@@ -46,7 +46,6 @@ pub fn call_units<'a>(
     found
 }
 
-/// The name of the unit that a call belongs to.
 fn unit_of(call: &TimedCall<'_>, figures: &CallFigures, kind: UnitKind) -> Option<String> {
     match kind {
         UnitKind::Session => call.record.session.clone(),
@@ -65,7 +64,6 @@ pub struct UnitTally {
 }
 
 impl UnitTally {
-    /// Without a call.
     pub fn new(query: UnitQuery) -> UnitTally {
         UnitTally {
             query,
@@ -95,7 +93,6 @@ impl UnitTally {
         }
     }
 
-    /// The units so far.
     pub fn units(&self) -> ExperimentUnits {
         let units = self.units.iter();
         let units = units.filter(|(_, sums)| self.query.matches(sums.first_at()));

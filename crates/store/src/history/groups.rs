@@ -22,7 +22,6 @@ pub struct Group {
 }
 
 impl Group {
-    /// Adds a call.
     pub fn add(&mut self, past: &TimedCall<'_>) {
         self.add_unmeasured(past);
         self.totals.add_decode(past);
@@ -49,7 +48,6 @@ impl Group {
         self.totals.add(past);
     }
 
-    /// The row of the group, with its dimensions' values as `names`.
     pub fn row(self, names: Vec<Option<String>>) -> GroupRow {
         let (tps, ttft) = (sorted(self.tps), sorted(self.ttft));
         let reported = sorted(self.reported);
@@ -105,7 +103,6 @@ fn bands(sorted: &[f64]) -> Vec<Band> {
     bounds.map(band).collect()
 }
 
-/// Calls grouped by dimensions.
 #[derive(Clone, Debug)]
 pub struct Groups {
     dimensions: Vec<Dimension>,
@@ -113,7 +110,6 @@ pub struct Groups {
 }
 
 impl Groups {
-    /// Without calls.
     pub fn by(dimensions: &[Dimension]) -> Groups {
         Groups {
             dimensions: dimensions.to_vec(),
@@ -127,7 +123,6 @@ impl Groups {
         self.dimensions.iter().map(value).collect()
     }
 
-    /// The group of these names.
     pub fn named(&mut self, names: Vec<Option<String>>) -> &mut Group {
         self.groups.entry(names).or_default()
     }

@@ -48,7 +48,6 @@ pub(crate) fn capacity_since_change(upstream: &str, buckets: &[CapacityBucket]) 
     }
 }
 
-/// Why the knee of a curve is not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnknownKnee {
     /// There are not two concurrencies with enough seconds each.

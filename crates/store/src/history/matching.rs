@@ -48,7 +48,6 @@ pub fn matches_session(query: &SessionQuery, calls: &[TimedCall<'_>]) -> bool {
         })
 }
 
-/// Whether a call has the name of a dimension that is asked for.
 fn has(call: &CallRecord, (by, wanted): (Dimension, &str)) -> bool {
     by.selects(wanted, by.of(call).as_deref())
 }

@@ -50,7 +50,6 @@ pub fn task_seconds<'a>(
         .collect()
 }
 
-/// The calls of each session that `query` selects.
 fn by_session<'a>(
     calls: impl Iterator<Item = TimedCall<'a>>,
     query: &SessionQuery,

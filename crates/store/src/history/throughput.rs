@@ -35,12 +35,10 @@ struct Seen {
 }
 
 impl ThroughputHistory {
-    /// An empty history.
     pub fn new() -> Arc<ThroughputHistory> {
         Arc::default()
     }
 
-    /// Adds a second.
     pub fn take(&self, tick: ThroughputTick) {
         let mut seen = self.seen();
         for second in &tick.busy {

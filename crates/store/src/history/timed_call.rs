@@ -8,11 +8,9 @@ use tokengauge_meter::FinishedCall;
 /// A finished call on the wall clock.
 #[derive(Clone, Copy, Debug)]
 pub struct TimedCall<'a> {
-    /// Its record.
     pub record: &'a CallRecord,
     /// When its request head had been read.
     pub started: SystemTime,
-    /// When it ended.
     pub ended: SystemTime,
     /// Whether it was made for another call, which counts for the session.
     pub nested: bool,

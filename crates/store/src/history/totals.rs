@@ -55,7 +55,6 @@ impl Totals {
         }
     }
 
-    /// Adds the decode speed of a call.
     pub(super) fn add_decode(&mut self, past: &TimedCall<'_>) {
         if let Some((tokens, seconds)) = past.decode() {
             self.decode_tokens += tokens;

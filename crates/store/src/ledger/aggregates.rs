@@ -4,7 +4,6 @@ use super::interval_union::IntervalUnion;
 use super::row::{BANDS, Share, micros};
 use crate::sketch::Sketch;
 
-/// Sums over calls.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Sums {
     pub(crate) calls: i64,
@@ -44,7 +43,6 @@ fn plus(sum: &mut Option<i64>, more: Option<i64>) {
 }
 
 impl Sums {
-    /// Adds one call.
     pub(crate) fn add(&mut self, call: &Share) {
         self.calls += 1;
         self.errors += i64::from(call.error);
@@ -130,7 +128,6 @@ pub(crate) struct SessionSums {
 }
 
 impl SessionSums {
-    /// The sums of no call.
     pub(crate) fn empty() -> SessionSums {
         SessionSums {
             sums: Sums::default(),
@@ -140,7 +137,6 @@ impl SessionSums {
         }
     }
 
-    /// Adds a call that was in progress from `start` to `end`.
     pub(crate) fn add(&mut self, call: &Share, start: i64, end: i64) {
         self.sums.add(call);
         self.lasted(start, end);

@@ -69,7 +69,6 @@ impl Backlog {
         oldest != NONE && is_late()
     }
 
-    /// How many wait.
     #[cfg(test)]
     pub fn waiting(&self) -> usize {
         self.waiting.load(Ordering::Relaxed)

@@ -95,7 +95,6 @@ impl Default for RowCounts {
 }
 
 impl RowCounts {
-    /// All of them.
     fn all(&mut self, connection: &Connection) -> rusqlite::Result<u64> {
         if let Some(all) = self.all {
             return Ok(all);

@@ -14,7 +14,6 @@ pub(super) const MAX_SERIES_OF_PODS: usize = 100_000;
 /// The name in place of those beyond the bound.
 pub(crate) const OTHER: &str = "other";
 
-/// The kind of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub(crate) enum Kind {
@@ -113,7 +112,6 @@ impl SeriesNames {
         PLACES[by as usize].and_then(|at| self.0[at])
     }
 
-    /// The class of the operation.
     pub(crate) fn class(&self) -> Option<i64> {
         self.0[IN_SERIES.len()]
     }
@@ -135,7 +133,6 @@ pub(crate) struct Dictionary {
     next_name: i64,
     series: HashMap<SeriesNames, i64>,
     next_series: i64,
-    /// The bound of `series`.
     pub(super) max_series: usize,
     /// How often a name became `other`.
     pub(crate) collapsed: u64,
@@ -182,7 +179,6 @@ impl Dictionary {
         self.next_name = self.next_name.max(id);
     }
 
-    /// The kind of the name with this id.
     pub(crate) fn kind(&self, id: i64) -> Option<Kind> {
         self.kinds.get(&id).copied()
     }

@@ -51,7 +51,6 @@ impl SeriesIds {
         Ok(series)
     }
 
-    /// The ids of all series.
     pub(super) fn all(&self) -> impl Iterator<Item = i64> + '_ {
         self.ids.values().copied()
     }

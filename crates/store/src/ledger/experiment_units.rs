@@ -9,7 +9,6 @@ use std::collections::{BTreeMap, HashMap};
 
 /// Units of one experiment at most: combinations of variant, session, agent and user.
 const MAX_UNITS: usize = 100_000;
-/// Units of all experiments at most.
 const MAX_ROWS: usize = 500_000;
 /// What stands for variant, session, agent and user of units beyond the bound.
 pub(super) const COLLAPSED: i64 = -1;
@@ -62,7 +61,6 @@ impl UnitCounts {
         room
     }
 
-    /// A unit is gone.
     pub(super) fn gone(&mut self, experiment: i64) {
         if let Some(units) = self.by_experiment.get_mut(&experiment) {
             *units = units.saturating_sub(1);
@@ -78,7 +76,6 @@ pub(super) struct Units {
 }
 
 impl Units {
-    /// Adds a call of an experiment.
     pub(super) fn add(&mut self, key: UnitKey, call: &CallFigures) {
         if call.counts() {
             let sums = self.sums.entry(key).or_default();

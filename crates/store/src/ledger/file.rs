@@ -164,7 +164,6 @@ impl LedgerFile {
         Transaction::new_unchecked(&self.connection, TransactionBehavior::Immediate)
     }
 
-    /// Whether the file at the path is still this one.
     pub(super) fn place(&self) -> Place {
         if identity(&self.path) != self.identity {
             return Place::Gone;

@@ -18,7 +18,6 @@ pub(crate) struct IntervalUnion {
 }
 
 impl IntervalUnion {
-    /// Adds the interval from `start` to `end`.
     pub(crate) fn add(&mut self, start: i64, end: i64) {
         let mut start = self.from.map_or(start, |from| start.max(from));
         let mut end = end.max(start);
@@ -37,13 +36,11 @@ impl IntervalUnion {
         }
     }
 
-    /// The length of the union.
     pub(crate) fn length(&self) -> i64 {
         let spans = self.spans.iter().map(|(start, end)| end - start);
         self.forgotten + spans.sum::<i64>()
     }
 
-    /// The intervals as bytes.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         put(&mut bytes, self.forgotten as u64);

@@ -6,7 +6,6 @@ use crate::query::{Mark, MarkQuery, NewMark};
 use rusqlite::{Connection, Row, ToSql, params};
 use tokengauge_core::time::duration_since_1970;
 
-/// Marks that are kept at most.
 pub const MAX_MARKS: i64 = 10_000;
 
 /// Adds a mark, and returns its number.

@@ -69,7 +69,6 @@ const PAUSE: Duration = Duration::from_millis(5);
 /// How often throughput is read from the meter.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// The ledger of a running proxy.
 pub struct Ledger {
     queue: SyncSender<Message>,
     shared: Arc<Shared>,

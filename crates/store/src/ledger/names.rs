@@ -10,7 +10,6 @@ use tokengauge_core::dimension::{Dimension, SPENDING};
 pub(super) struct Names {
     pub(super) common: SeriesNames,
     pub(super) series: i64,
-    /// Those of [`SPENDING`].
     pub(super) spending: [Option<i64>; SPENDING.len()],
     pub(super) cost_unavailable: Option<i64>,
     pub(super) parent_agent: Option<i64>,

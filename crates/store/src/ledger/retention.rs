@@ -21,10 +21,8 @@ const SPARE_PAGES: i64 = 512;
 /// Pages that are vacuumed in one step.
 const PAGES: i64 = 512;
 
-/// The limits of retention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The age up to which records are kept.
     pub age: Duration,
     /// The size of the file in bytes, indices included.
     pub bytes: u64,

@@ -13,7 +13,6 @@ const FASTEST: i64 = 24;
 const SAVE_AFTER: i64 = 10 * 60 * 1_000;
 /// How far, in milliseconds, the wall clock has to be ahead of it for that to be logged.
 const AHEAD: i64 = 24 * 3_600 * 1_000;
-/// The time between two log lines.
 const LOG_EVERY: Duration = Duration::from_secs(3_600);
 /// The clock of retention, in milliseconds since 1970. Older programs do not use the table, so that it needs no new version.
 pub(super) const TABLE: &str = "CREATE TABLE IF NOT EXISTS retention_clock \
@@ -22,13 +21,11 @@ pub(super) const TABLE: &str = "CREATE TABLE IF NOT EXISTS retention_clock \
 /// A moment on two clocks.
 #[derive(Clone, Copy, Debug)]
 pub struct Now {
-    /// The monotonic clock.
     pub monotonic: Instant,
     /// The wall clock, in milliseconds since 1970.
     pub wall_ms: i64,
 }
 
-/// The state of retention.
 #[derive(Debug, Default)]
 pub(super) struct Retention {
     /// Whether the file was too large; deleting continues until some of it is free.

@@ -87,7 +87,6 @@ impl<'a> Entry<'a> {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Share {
     pub(crate) error: bool,
-    /// Whether it is a generation.
     pub(crate) generates: bool,
     /// The ids of its names of [`SPENDING`]. Only calls that are read from the ledger have them.
     pub(crate) spending: [Option<i64>; SPENDING.len()],

@@ -21,7 +21,6 @@ pub(super) const COLUMNS: &str = "started_us, last_us, calls, errors, input_toke
 #[derive(Debug)]
 pub(super) struct Sessions {
     open: HashMap<String, Open>,
-    /// The id of the next new one.
     pub(super) next: i64,
 }
 

@@ -9,7 +9,6 @@ use rusqlite::params;
 /// What has become of a batch, for the ledger to keep.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SinkUpdate {
-    /// The sink.
     pub sink: String,
     /// Which opening of the file its numbers are of; see [`Reader::opened`](super::Reader::opened).
     pub opened: u64,

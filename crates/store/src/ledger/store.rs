@@ -69,7 +69,6 @@ impl SumsOfBatch {
     }
 }
 
-/// The result of a batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BatchResult {
     /// Records that are in the file now.

@@ -6,12 +6,9 @@ use tokengauge_core::time::whole_milliseconds;
 use tokengauge_meter::FinishedCall;
 use uuid::Uuid;
 
-/// A finished call to store.
 #[derive(Clone, Copy, Debug)]
 pub struct StoredCall<'a> {
-    /// Its record.
     pub record: &'a CallRecord,
-    /// The id of the record.
     pub id: Uuid,
     /// Its start, in whole milliseconds.
     pub started_at: SystemTime,
@@ -24,7 +21,6 @@ pub struct StoredCall<'a> {
 }
 
 impl<'a> StoredCall<'a> {
-    /// A call that the meter has just finished.
     pub fn of_finished(finished_call: &'a FinishedCall) -> StoredCall<'a> {
         StoredCall {
             record: &finished_call.record,

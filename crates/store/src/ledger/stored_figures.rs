@@ -19,7 +19,6 @@ const COLUMNS: &str = "key, series, session, user, operation, finish_reasons, wa
     cost_nano_usd, ttft_us, last_token_us, duration_us, tps_output_milli, \
     tps_unavailable IS NOT NULL, concurrency";
 
-/// A call of the file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StoredFigures {
     pub(super) names: UnitKey,
@@ -34,7 +33,6 @@ impl StoredFigures {
     }
 }
 
-/// The key of a call's unit.
 pub(super) fn unit_key(common: &SeriesNames, session: Option<i64>, user: Option<i64>) -> UnitKey {
     let [experiment, variant, agent] = [Experiment, Variant, Agent].map(|by| common.of(by));
     [experiment, variant, session, agent, user].map(|id| id.unwrap_or(0))
@@ -45,7 +43,6 @@ pub(super) fn experiment_unit(key: UnitKey) -> Option<UnitKey> {
     (key[0] != 0).then_some(key)
 }
 
-/// The key of a call's distributions.
 pub(super) fn series_key(common: &SeriesNames) -> SeriesKey {
     [Model, Route, Workload].map(|by| common.of(by).unwrap_or(0))
 }

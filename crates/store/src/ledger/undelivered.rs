@@ -9,7 +9,6 @@ use std::collections::HashMap;
 /// Rows that are deleted in one step of retention.
 const STEP: i64 = 2_000;
 
-/// How far a sink is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SinkProgress {
     /// It has everything up to here.
@@ -20,7 +19,6 @@ pub struct SinkProgress {
     pub lost: u64,
     /// Calls that the store would not take, likewise.
     pub refused: u64,
-    /// Calls that it does not have yet.
     pub waiting: u64,
     /// When the oldest of those ended, in milliseconds since 1970.
     pub oldest_ms: Option<i64>,
@@ -55,7 +53,6 @@ impl Cursors {
         })
     }
 
-    /// Whether there are no sinks.
     pub(super) fn is_empty(&self) -> bool {
         self.delivered.is_empty()
     }
@@ -81,7 +78,6 @@ impl Cursors {
 pub(super) const NEWEST: &str =
     "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'undelivered'";
 
-/// A call to be sent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct UndeliveredCall {
     /// Its place in the order of writing.
@@ -196,7 +192,6 @@ pub(super) fn calls(
     Ok(found)
 }
 
-/// The names of the sinks that the ledger knows.
 pub(super) fn names(connection: &Connection) -> Result<Vec<String>, QueryError> {
     let mut statement = connection.prepare_cached("SELECT name FROM sinks ORDER BY name")?;
     let names = statement.query_map([], |row| row.get(0))?;

@@ -147,7 +147,6 @@ mod tests {
         reader.costs(&query).expect("an answer")
     }
 
-    /// Compares two ledgers.
     fn same(path: &Path, other: &Path) {
         assert_eq!(answers(path), answers(other));
         for by in [Dimension::User, Dimension::KeyHash, Dimension::Outcome] {

@@ -6,13 +6,11 @@ use std::io;
 /// Why records are lost.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
-    /// The disk is full.
     #[error("the disk is full: {0}; make room or lower retention_bytes")]
     Full(String),
     /// No permission, or no such folder.
     #[error("the file cannot be written to: {0}; check the folder and its permissions")]
     Unwritable(String),
-    /// Another process writes to it.
     #[error("another process writes to it: {0}")]
     Locked(String),
     /// A later version of the program wrote it.
@@ -29,7 +27,6 @@ pub enum WriteError {
     /// A database of another program.
     #[error("it is a database of another program; name another file")]
     Foreign,
-    /// The file is damaged.
     #[error("it is damaged: {0}")]
     Damaged(String),
     /// The file at the path is not the one that is open.

@@ -41,7 +41,6 @@ const CHECK_EVERY: Duration = Duration::from_secs(600);
 /// The reason after which a file is checked for damage.
 const DAMAGED: &str = "damaged";
 
-/// A message to the thread.
 pub(super) enum Message {
     Finished(Arc<FinishedCall>),
     Throughput(ThroughputTick),
@@ -51,7 +50,6 @@ pub(super) enum Message {
     Sink(SinkUpdate, SyncSender<bool>),
 }
 
-/// The metrics of the ledger.
 #[derive(Clone)]
 pub struct LedgerMetrics {
     /// Records in committed batches.
@@ -95,12 +93,9 @@ impl LedgerMetrics {
     }
 }
 
-/// The settings of a ledger.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The file.
     pub path: PathBuf,
-    /// How much is kept.
     pub limits: Limits,
     /// The sinks that want every call.
     pub sinks: Vec<String>,

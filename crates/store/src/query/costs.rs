@@ -8,10 +8,8 @@ use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokengauge_core::time::rfc3339_millis;
 
-/// What is asked of costs over time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CostQuery {
-    /// Which calls.
     pub filter: Filter,
     /// What the calls of a series have in common.
     pub by: Dimension,
@@ -73,7 +71,6 @@ pub struct CostSums {
 }
 
 impl CostSums {
-    /// Adds all that `other` sums up.
     pub fn merge(&mut self, other: &CostSums) {
         self.calls += other.calls;
         self.errors += other.errors;

@@ -30,18 +30,14 @@ pub struct Coverage {
 /// What coverage needs of a call. The reasons are `None` if the record has none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Covered<R> {
-    /// Whether it has a cost.
     pub(crate) priced: bool,
-    /// Why it has no cost.
     pub(crate) cost_unavailable: Option<R>,
     /// Whether it has a decode speed.
     pub(crate) timed: bool,
-    /// Why it has no decode speed.
     pub(crate) tps_unavailable: Option<R>,
 }
 
 impl Coverage {
-    /// Adds a call.
     pub fn add(&mut self, call: &CallRecord) {
         let covered = Covered {
             priced: call.cost_usd.is_some(),

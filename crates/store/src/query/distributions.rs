@@ -22,16 +22,13 @@ pub enum Signal {
     Tps,
     /// Reported ÷ normalised output tokens of complete answers.
     TokenRatio,
-    /// Counts by outcome.
     Outcome,
-    /// Counts by the class of finish reason.
     FinishReason,
     /// Calls by session, as [`Distributions::sessions`] needs them.
     Session,
 }
 
 impl Signal {
-    /// Every signal.
     pub const ALL: [Signal; 9] = [
         Signal::InputTokens,
         Signal::OutputTokens,
@@ -66,7 +63,6 @@ pub(crate) const OUTCOMES: [Outcome; 9] = [
     Outcome::Unreachable,
     Outcome::Drained,
 ];
-/// The bucket of calls whose class is unknown.
 pub const UNKNOWN_BUCKET: usize = 15;
 
 /// The classes that sessions are told apart by.
@@ -77,20 +73,14 @@ pub const SESSION_CLASSES: u64 = 1_000;
 pub struct DistributionSelector {
     /// The model that answered, else the one asked for.
     pub model: Option<String>,
-    /// The route.
     pub route: Option<String>,
-    /// The workload.
     pub workload: Option<String>,
 }
 
-/// What calls of a distribution have in common.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DistributionSeries {
-    /// The model.
     pub model: Option<String>,
-    /// The route.
     pub route: Option<String>,
-    /// The workload.
     pub workload: Option<String>,
 }
 
@@ -129,7 +119,6 @@ impl Distributions {
         all
     }
 
-    /// How calls ended, and how often.
     pub fn outcomes(&self) -> impl Iterator<Item = (Outcome, u64)> {
         let cells = self.buckets(Signal::Outcome);
         cells.filter_map(|(at, cell)| Some((*OUTCOMES.get(at)?, cell.calls)))
@@ -141,7 +130,6 @@ impl Distributions {
         cells.filter_map(|(at, cell)| Some((*FinishClass::ALL.get(at)?, cell.calls)))
     }
 
-    /// Calls.
     pub fn calls(&self) -> u64 {
         self.outcomes().map(|(_, calls)| calls).sum()
     }
@@ -186,7 +174,6 @@ impl Distributions {
         self.cell(signal, bucket).add((signal, bucket, value));
     }
 
-    /// Adds a call.
     pub(crate) fn add(&mut self, call: &CallFigures) {
         observations(call, |observation| {
             let (signal, bucket, value) = observation;
@@ -212,7 +199,6 @@ impl Distributions {
         }
     }
 
-    /// Adds all that `other` counts.
     pub fn merge(&mut self, other: &Distributions) {
         for (signal, bucket, cell) in other.cells() {
             self.cell(signal, bucket).merge(cell);
@@ -240,7 +226,6 @@ impl Distribution {
         }
     }
 
-    /// Calls in it.
     pub fn calls(&self) -> u64 {
         self.calls
     }
@@ -271,7 +256,6 @@ impl Distribution {
         self.sketch.add(value);
     }
 
-    /// Adds all that `other` counts.
     pub fn merge(&mut self, other: &Distribution) {
         self.calls += other.calls;
         self.total = self.total.saturating_add(other.total);

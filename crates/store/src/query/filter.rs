@@ -11,12 +11,10 @@ use tokengauge_core::throughput::RateFilter;
 pub struct Names(BTreeMap<Dimension, String>);
 
 impl Names {
-    /// The name of a dimension.
     pub fn get(&self, by: Dimension) -> Option<&str> {
         self.0.get(&by).map(String::as_str)
     }
 
-    /// All of them.
     pub fn iter(&self) -> impl Iterator<Item = (Dimension, &str)> {
         self.0.iter().map(|(by, name)| (*by, name.as_str()))
     }
@@ -52,7 +50,6 @@ pub struct Filter {
     pub names: Names,
     /// How calls ended: any of these; all where there is none.
     pub outcomes: Vec<Outcome>,
-    /// The session.
     pub session: Option<String>,
     /// Why calls have no cost. Sessions are not selected by it.
     pub cost_unavailable: Option<CostUnavailable>,
@@ -74,7 +71,6 @@ impl Filter {
         self.outcomes.is_empty() || self.outcomes.contains(&outcome)
     }
 
-    /// Whether operations of this class match.
     pub fn has_class(&self, class: OperationClass) -> bool {
         self.operation_classes.is_empty() || self.operation_classes.contains(&class)
     }
@@ -126,10 +122,8 @@ pub enum DailySums {
     Spending,
 }
 
-/// The page that is requested.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Paging {
-    /// Rows at most.
     pub limit: usize,
     /// Where the page before ended, as its `next_cursor` said.
     pub cursor: Option<String>,
@@ -144,16 +138,13 @@ impl Default for Paging {
     }
 }
 
-/// A page of rows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Page<T> {
-    /// The rows.
     pub rows: Vec<T>,
     /// Names the next page; `None` where this is the last.
     pub next_cursor: Option<String>,
 }
 
-/// What sessions are sorted by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SessionSort {
     /// When the last call ended.
@@ -165,7 +156,6 @@ pub enum SessionSort {
     Cost,
     /// Input and output tokens together.
     Tokens,
-    /// Calls.
     Calls,
     /// From the first start to the last end.
     Duration,
@@ -202,15 +192,12 @@ pub struct SessionQuery {
     pub filter: Filter,
     /// A part of the session's id or of an agent's name, in any case.
     pub search: Option<String>,
-    /// What they are sorted by.
     pub sort: SessionSort,
     /// The smallest first.
     pub ascending: bool,
-    /// Which part of them.
     pub page: Paging,
 }
 
-/// What a time series is of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SeriesMetric {
     /// Decode speed, tokens per second.

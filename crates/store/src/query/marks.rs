@@ -40,7 +40,6 @@ pub enum MarkKind {
 }
 
 impl MarkKind {
-    /// Its word.
     pub fn as_str(self) -> &'static str {
         self.into()
     }
@@ -49,28 +48,18 @@ impl MarkKind {
 /// What a mark is about; all that is absent means everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MarkSubject {
-    /// The model.
     pub model: Option<String>,
-    /// The upstream.
     pub upstream: Option<String>,
-    /// The route.
     pub route: Option<String>,
-    /// The workload.
     pub workload: Option<String>,
 }
 
-/// A mark that is to be added.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewMark {
-    /// When it happened.
     pub at: SystemTime,
-    /// What it is of.
     pub kind: MarkKind,
-    /// What happened.
     pub text: String,
-    /// Words to find it by.
     pub tags: Vec<String>,
-    /// What it is about.
     pub subject: MarkSubject,
 }
 
@@ -99,7 +88,6 @@ pub struct Mark {
 }
 
 impl Mark {
-    /// A mark that was added as number `id`.
     pub fn of(id: u64, mark: &NewMark) -> Mark {
         let NewMark {
             kind,
@@ -122,7 +110,6 @@ impl Mark {
     }
 }
 
-/// Which marks.
 #[derive(Clone, Debug, Default)]
 pub struct MarkQuery {
     /// From this instant on.
@@ -138,7 +125,6 @@ pub struct MarkQuery {
 }
 
 impl MarkQuery {
-    /// Whether a mark is one of them.
     pub(crate) fn matches(&self, mark: &NewMark) -> bool {
         let about = |wanted: &Option<String>, named: &Option<String>| {
             wanted.is_none() || named.is_none() || wanted == named

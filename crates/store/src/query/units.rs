@@ -13,15 +13,11 @@ use tokengauge_core::call::CallRecord;
 use tokengauge_core::finish_class::FinishClass;
 use tokengauge_core::time::rfc3339_seconds;
 
-/// What is one unit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum UnitKind {
-    /// A session.
     #[default]
     Session,
-    /// An agent.
     Agent,
-    /// A user.
     User,
     /// A block of time of this length, counted from 1970 on: its calls are those that began in it. Sums by block are not
     /// kept, so that every call of the experiment is read.
@@ -50,12 +46,9 @@ impl UnitKind {
     }
 }
 
-/// Which units.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct UnitQuery {
-    /// The experiment.
     pub experiment: String,
-    /// What is one unit.
     pub unit: UnitKind,
     /// Units whose first call within a variant began at this instant or later.
     pub since: Option<SystemTime>,
@@ -70,7 +63,6 @@ impl UnitQuery {
     }
 }
 
-/// The units of an experiment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ExperimentUnits {
     /// By variant, then by first call. A unit with calls of two variants is here twice.
@@ -88,25 +80,20 @@ pub struct ExperimentUnit {
     pub variant: Option<String>,
     /// The name of the session, agent or user.
     pub unit: String,
-    /// Its calls.
     pub sums: UnitSums,
 }
 
-/// Which calls are summed by unit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CallUnitQuery {
-    /// The calls.
     pub filter: Filter,
     /// The variant of their experiment, which a filter cannot select.
     pub variant: Option<String>,
-    /// What is one unit.
     pub unit: UnitKind,
     /// The number of calls that are read at most, roughly. If there are more, the calls of one session in two, four and so on are
     /// read.
     pub max_calls: u64,
 }
 
-/// Calls summed by unit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CallUnits {
     /// The units, in no order.
@@ -138,12 +125,10 @@ impl CallUnits {
     }
 }
 
-/// A unit and its calls.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CallUnit {
     /// The name of the session, agent or user; `None` for a single call that names none.
     pub name: Option<String>,
-    /// Its calls.
     pub sums: UnitSums,
 }
 
@@ -169,7 +154,6 @@ pub struct UnitSums {
     pub output_tokens: u64,
     /// The cost in billionths of a US dollar.
     pub cost_nano_usd: u64,
-    /// Calls with a price.
     pub priced_calls: u64,
     /// Normalised tokens after first frames, of calls with a decode speed.
     pub decode_tokens: u64,
@@ -196,7 +180,6 @@ pub struct UnitSums {
     pub(crate) tps: Sketch,
 }
 
-/// The counts of [`UnitSums`].
 pub(crate) const COUNTS: usize = 18;
 
 impl UnitSums {
@@ -230,12 +213,10 @@ impl UnitSums {
         self.tps.at_most(threshold.0)
     }
 
-    /// The sums of one finished call.
     pub fn of_record(call: &CallRecord, started: SystemTime) -> UnitSums {
         UnitSums::of(&CallFigures::of(call, started, None))
     }
 
-    /// The sums of one call.
     pub(crate) fn of(call: &CallFigures) -> UnitSums {
         let count = |value: Option<i64>| u64::try_from(value.unwrap_or(0)).unwrap_or(0);
         let finished = |class| u64::from(call.finish.contains(class));
@@ -273,7 +254,6 @@ impl UnitSums {
         sums
     }
 
-    /// Adds all that `other` sums up.
     pub fn merge(&mut self, other: &UnitSums) {
         if self.calls == 0 {
             *self = other.clone();
@@ -343,7 +323,6 @@ impl Threshold {
         Threshold(Sketch::class_of(value * (1.0 - 1e-9)))
     }
 
-    /// Where it is.
     pub fn value(self) -> f64 {
         Sketch::upper_bound(self.0)
     }

@@ -18,12 +18,10 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 /// Why metrics could not be read.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Failure {
-    /// No connection.
     #[error(
         "cannot be reached: {0}; is the upstream running, and does `metrics_url` name its port?"
     )]
     Unreachable(String),
-    /// Too slow.
     #[error("took longer than {0:?}")]
     Timeout(Duration),
     /// Something other than 200.
@@ -31,7 +29,6 @@ pub(super) enum Failure {
         "answered {0}; does `metrics_url` name the path of its metrics, and are they switched on?"
     )]
     Status(StatusCode),
-    /// Too long.
     #[error("sent more than {MAX_BYTES} bytes; are these an engine's metrics?")]
     TooLarge,
     /// Not HTTP, not whole or not text.
@@ -40,7 +37,6 @@ pub(super) enum Failure {
 }
 
 impl Failure {
-    /// All words for reasons.
     pub(super) const WORDS: [&'static str; 5] = [
         "unreachable",
         "timeout",
@@ -62,7 +58,6 @@ impl Failure {
     }
 }
 
-/// Where an engine's metrics are.
 pub(super) struct Client {
     client: client::Client,
     request: Request<Bytes>,
@@ -87,7 +82,6 @@ impl Client {
         })
     }
 
-    /// The metrics as text.
     pub(super) async fn fetch(&self) -> Result<String, Failure> {
         let answer = timeout(self.timeout, self.client.send(&self.request)).await;
         let answer = answer.map_err(|_| Failure::Timeout(self.timeout))??;

@@ -22,11 +22,9 @@ pub use view::{Spent, View};
 /// An upstream whose own metrics are read.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scrape {
-    /// The upstream's name.
     pub upstream: Arc<str>,
     /// Where its metrics are; the base path is the whole path.
     pub endpoint: Endpoint,
-    /// How often they are read.
     pub interval: Duration,
     /// TLS towards them, used where the endpoint is `https`.
     pub tls: ClientTls,
@@ -135,7 +133,6 @@ pub fn forget(registry: &Registry, upstream: &str) {
 /// answer. A refused connection counts at once.
 const MISSED: u32 = 3;
 
-/// What was read before.
 #[derive(Default)]
 struct State {
     /// The last reading that worked.
@@ -151,19 +148,16 @@ struct State {
     strange: bool,
 }
 
-/// The result of a scrape.
 #[derive(Debug, Default, PartialEq)]
 struct Step {
     /// Whether the upstream has restarted since the last one.
     restarted: bool,
-    /// Whether it counts as up.
     up: bool,
     /// What was spent since the last reading, or since the start after it.
     spent: [Option<Spent>; 2],
 }
 
 impl State {
-    /// Stores the result of a scrape.
     fn take(&mut self, read: &Result<View, Failure>) -> Step {
         let step = match read {
             Ok(view) => self.answered(view),

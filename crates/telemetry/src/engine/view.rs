@@ -10,7 +10,6 @@ use super::text::{Sample, samples};
 /// The figures of a scrape. What the engine does not report is `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct View {
-    /// Requests that wait.
     pub queue_depth: Option<f64>,
     /// Requests under way.
     pub running: Option<f64>,
@@ -33,20 +32,17 @@ pub struct View {
 /// Time since the engine started.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spent {
-    /// The seconds in all.
     pub seconds: f64,
     /// How many requests spent it.
     pub times: f64,
 }
 
 impl Spent {
-    /// Nothing has been spent.
     pub(super) const NONE: Spent = Spent {
         seconds: 0.0,
         times: 0.0,
     };
 
-    /// The difference to `before`.
     pub(super) fn since(self, before: Spent) -> Spent {
         Spent {
             seconds: (self.seconds - before.seconds).max(0.0),

@@ -10,12 +10,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub use super::histogram::Histogram;
 pub use tokengauge_core::cells::{Counter, Gauge, Sum};
 
-/// The cells of all series.
 pub type Cells = metrics_util::registry::Registry<Key, NewCells>;
 
 /// What a series of a [`Family`](super::names::Family) holds.
 pub trait Cell: Sized {
-    /// How such metrics behave.
     const KIND: Kind;
 
     /// The cell of `key`, which exists from now on.
@@ -56,7 +54,6 @@ impl Cell for Histogram {
     }
 }
 
-/// Makes the cells of new series.
 #[derive(Debug)]
 pub struct NewCells {
     pub(super) bounds: HashMap<&'static str, Arc<[f64]>>,

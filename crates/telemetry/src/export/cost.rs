@@ -8,7 +8,6 @@ use tokengauge_accounting::cost::{PriceList, Prices};
 use tokengauge_core::upstream_facts::UpstreamFacts;
 use tokengauge_meter::settings::Measure;
 
-/// Sets the series of the hourly cost of GPUs.
 pub fn gpus(registry: &Registry, prices: &Prices) {
     for (upstream, gpus) in prices.all_gpus() {
         let labels = labels::Upstream { upstream };
@@ -17,7 +16,6 @@ pub fn gpus(registry: &Registry, prices: &Prices) {
     }
 }
 
-/// Sets the series of upstreams' facts.
 pub fn facts(registry: &Registry, measure: &Measure) {
     for (upstream, facts) in measure.upstream_facts.iter() {
         registry
@@ -54,7 +52,6 @@ pub struct Labelled<'a> {
     pub measure: &'a Measure,
     /// GPUs.
     pub prices: &'a PriceList,
-    /// Budgets.
     pub budgets: &'a [Budget],
 }
 

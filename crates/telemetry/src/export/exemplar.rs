@@ -8,7 +8,6 @@ use tokengauge_meter::FinishedCall;
 pub struct Exemplar {
     /// The W3C trace id.
     pub trace: u128,
-    /// What was observed.
     pub value: f64,
     /// When, on the wall clock.
     pub at: SystemTime,
@@ -29,7 +28,6 @@ impl Trace {
         Some(Trace { id, at })
     }
 
-    /// The exemplar of a call's `value`.
     pub fn exemplar(&self, value: f64) -> Exemplar {
         Exemplar {
             trace: self.id,

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokengauge_core::cells::Float;
 
-/// Observations by size.
 #[derive(Clone, Debug)]
 pub struct Histogram(Arc<Observations>);
 
@@ -22,14 +21,12 @@ struct Observations {
     exemplars: Mutex<Box<[Option<Exemplar>]>>,
 }
 
-/// A histogram as it is at one moment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Snapshot {
     /// Upper bounds; the last bucket has none.
     pub bounds: Arc<[f64]>,
     /// Observations of each bucket, smaller ones not included.
     pub buckets: Vec<u64>,
-    /// The sum of all observations.
     pub sum: f64,
     /// The last one of each bucket; empty where there never was one.
     pub exemplars: Box<[Option<Exemplar>]>,
@@ -63,12 +60,10 @@ impl Histogram {
         }))
     }
 
-    /// Records one observation.
     pub fn record(&self, value: f64) {
         self.record_many(value, 1);
     }
 
-    /// So many of one size.
     pub fn record_many(&self, value: f64, count: u64) {
         let bucket = self.bucket(value);
         self.0.buckets[bucket].fetch_add(count, Ordering::Relaxed);
@@ -95,7 +90,6 @@ impl Histogram {
         held[self.bucket(value)] = Some(exemplar);
     }
 
-    /// What it holds now.
     pub fn snapshot(&self) -> Snapshot {
         let held = &self.0.exemplars;
         let buckets = self.0.buckets.iter();
@@ -107,7 +101,6 @@ impl Histogram {
         }
     }
 
-    /// Its native buckets now.
     pub(crate) fn native(&self) -> native::Counts {
         self.0.native.counts()
     }

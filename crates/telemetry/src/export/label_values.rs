@@ -12,7 +12,6 @@ pub fn context(record: &CallRecord) -> &'static str {
     input.map_or(UNKNOWN, prompt_length)
 }
 
-/// The class of a status.
 pub fn status_class(status: Option<u16>) -> &'static str {
     match status {
         Some(100..=199) => "1xx",

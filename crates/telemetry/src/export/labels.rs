@@ -5,14 +5,12 @@ use tokengauge_core::call::{OperationClass, Outcome, TpsUnavailable};
 
 /// A set of labels, and the values of one series.
 pub trait LabelSet {
-    /// The labels' names.
     const NAMES: &'static [&'static str];
 
     /// Their values, in the same order.
     fn values(&self) -> impl Iterator<Item = &str>;
 }
 
-/// What may be the value of a label.
 trait LabelValue {
     fn text(&self) -> &str;
 }
@@ -61,7 +59,6 @@ macro_rules! label_sets {
         $(
             $(#[doc = $text])+
             #[derive(Clone, Copy, Debug)]
-            #[allow(missing_docs, reason = "the fields are the labels of the reference")]
             pub struct $name<'a> {
                 $(pub $field: $value),+
             }
@@ -83,7 +80,6 @@ macro_rules! label_sets_of_a_model {
         $(
             $(#[doc = $text])+
             #[derive(Clone, Copy, Debug)]
-            #[allow(missing_docs, reason = "the fields are the labels of the reference")]
             pub struct $name<'a> {
                 pub of: Model<'a>,
                 $(pub $field: $value),+

@@ -21,7 +21,6 @@ const BATCH: usize = 256;
 /// How long the process waits for the disk at its end.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Where the call log goes.
 pub enum Target {
     /// Standard output, or another stream that is open.
     Stream(Box<dyn Write + Send>),
@@ -29,7 +28,6 @@ pub enum Target {
     File(PathBuf),
 }
 
-/// The counters of lost lines.
 #[derive(Clone)]
 pub struct Losses {
     /// Lines that could not be written.
@@ -43,7 +41,6 @@ enum Message {
     Flush(SyncSender<()>),
 }
 
-/// The call log.
 pub struct CallLog {
     queue: SyncSender<Message>,
     dropped: Counter,
@@ -104,7 +101,6 @@ impl Subscriber for CallLog {
     }
 }
 
-/// What is written to.
 enum Output {
     Stream(Box<dyn Write + Send>),
     File {
@@ -156,7 +152,6 @@ fn same_file(_: &File, path: &Path) -> bool {
     path.exists()
 }
 
-/// The writing side.
 struct Writer {
     output: Output,
     failed: Counter,

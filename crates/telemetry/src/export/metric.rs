@@ -1,34 +1,23 @@
 //! The definition of one metric.
 
-/// How a metric behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// Only rises.
     Counter,
-    /// Rises and falls.
     Gauge,
-    /// Counts observations by size.
     Histogram,
 }
 
-/// The unit of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
-    /// A number of things.
     Count,
-    /// Seconds.
     Seconds,
-    /// Bytes.
     Bytes,
-    /// Tokens.
     Tokens,
-    /// Tokens per second.
     TokensPerSecond,
     /// A ratio; 1 is equal.
     Ratio,
-    /// US dollars.
     Dollars,
 }
 
@@ -52,11 +41,8 @@ impl Unit {
 pub struct Metric {
     /// Its name, prefix included.
     pub name: &'static str,
-    /// How it behaves.
     pub kind: Kind,
-    /// Its unit.
     pub unit: Unit,
-    /// Its labels.
     pub labels: &'static [&'static str],
     /// Upper bounds of a histogram's buckets, ascending; empty for the others.
     pub buckets: &'static [f64],

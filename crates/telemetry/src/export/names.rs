@@ -105,7 +105,6 @@ macro_rules! families {
 }
 use families;
 
-/// Every metric there is.
 pub fn all() -> impl Iterator<Item = &'static Metric> {
     let files = [
         calls::ALL,

@@ -17,7 +17,6 @@ pub struct Buckets {
     octaves: OnceLock<Box<[OnceLock<Box<Page>>]>>,
 }
 
-/// The buckets at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Counts {
     /// Observations in the bucket of zero.
@@ -27,7 +26,6 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// All observations.
     pub fn total(&self) -> u64 {
         let buckets = self.buckets.iter();
         self.zero + buckets.map(|(_, count)| count).sum::<u64>()
@@ -48,7 +46,6 @@ impl Buckets {
         page[bucket].fetch_add(count, Ordering::Relaxed);
     }
 
-    /// What they hold now.
     pub fn counts(&self) -> Counts {
         let mut buckets = Vec::new();
         let octaves = self.octaves.get().into_iter().flatten();

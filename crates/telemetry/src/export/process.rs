@@ -5,16 +5,12 @@ use std::fs;
 /// Clock ticks a second that Linux counts CPU time in, on every architecture.
 const TICKS: f64 = 100.0;
 
-/// What the process uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Process {
     /// User and system CPU time.
     pub cpu_seconds: f64,
-    /// Resident memory.
     pub resident_bytes: u64,
-    /// Open file descriptors.
     pub open_files: u64,
-    /// Threads.
     pub threads: u64,
 }
 

@@ -21,13 +21,10 @@ use tokengauge_meter::settings::Measure;
 use tokengauge_meter::{FinishedCall, MeterStats, Stream, Subscriber, TokenObserver};
 use tokengauge_proxy::settings::Route;
 
-/// The workload of calls that belong to none.
 const NO_WORKLOAD: &str = "none";
 
-/// A hook that updates series before a scrape.
 type ScrapeHook = Box<dyn Fn(&Registry, Instant) + Send + Sync>;
 
-/// The Prometheus exporter.
 pub struct Prometheus {
     registry: Registry,
     models: ModelLabels,
@@ -41,7 +38,6 @@ pub struct Prometheus {
 }
 
 impl Prometheus {
-    /// An exporter with the series of `routes`.
     pub fn new(routes: &[Arc<Route>], measure: &Measure) -> Arc<Prometheus> {
         Prometheus::with_thresholds(routes, measure, &[])
     }
@@ -109,7 +105,6 @@ impl Prometheus {
         });
     }
 
-    /// The registry of all series.
     pub fn registry(&self) -> &Registry {
         &self.registry
     }
@@ -132,7 +127,6 @@ impl Prometheus {
         self.classic_histograms.store(shown, Ordering::Relaxed);
     }
 
-    /// Everything as it is at `now`.
     pub fn render(&self, now: Instant, figures: &MeterStats, format: Format) -> String {
         self.refresh(now, figures);
         text::render(&self.registry, format, self.shows_classic_histograms())

@@ -10,7 +10,6 @@ use prost::Message;
 use std::time::SystemTime;
 use tokengauge_core::log_buckets;
 
-/// What goes into `content-type`.
 pub const CONTENT_TYPE: &str = "application/vnd.google.protobuf; \
     proto=io.prometheus.client.MetricFamily; encoding=delimited";
 

@@ -17,7 +17,6 @@ use tokengauge_core::background::Pauses;
 pub use super::cell::{Cell, Counter, Gauge, Histogram, Sum};
 pub use super::histogram::Snapshot;
 
-/// What a series of any metric holds.
 #[derive(Clone, Debug)]
 pub(crate) enum AnyCell {
     Counter(Counter),
@@ -53,7 +52,6 @@ impl SeriesLabels {
         SeriesLabels { labels, text }
     }
 
-    /// Names and values.
     pub(crate) fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
         let labels = self.labels.iter();
         labels.map(|label| (label.key(), label.value()))
@@ -70,7 +68,6 @@ fn escaped(value: &str) -> String {
     value.replace('\n', "\\n")
 }
 
-/// One metric and its series.
 #[derive(Debug)]
 pub(crate) struct FamilySeries {
     pub metric: &'static Metric,
@@ -113,7 +110,6 @@ impl std::fmt::Debug for Registry {
 /// side is exact there.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Threshold {
-    /// The histogram.
     pub metric: &'static str,
     /// The bound, in the metric's unit.
     pub at: f64,
@@ -145,7 +141,6 @@ impl Registry {
         C::of(&self.cells, &key(family, labels))
     }
 
-    /// Removes a series.
     pub fn forget<C, L: LabelSet>(&self, family: &Family<C, L>, labels: &L) {
         let key = key(family, labels);
         match family.kind {
@@ -157,7 +152,6 @@ impl Registry {
         self.changes.fetch_add(1, Ordering::Release);
     }
 
-    /// Whether there is such a series.
     pub fn has<C, L: LabelSet>(&self, family: &Family<C, L>, labels: &L) -> bool {
         let key = key(family, labels);
         self.cells.get_counter(&key).is_some()
@@ -229,12 +223,10 @@ impl Registry {
     }
 }
 
-/// The labels of one series.
 #[derive(Clone, Copy, Debug)]
 pub struct Labels<'a>(&'a Key);
 
 impl<'a> Labels<'a> {
-    /// The value of the label `name`.
     pub fn of(&self, name: &str) -> Option<&'a str> {
         let mut labels = self.0.labels();
         labels.find(|label| label.key() == name).map(Label::value)

@@ -17,7 +17,6 @@ use tokengauge_core::call::{
 };
 use tokengauge_meter::FinishedCall;
 
-/// The labels that identify a series.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Identity {
     pub upstream: Arc<str>,
@@ -168,12 +167,10 @@ impl Series {
         }
     }
 
-    /// Records tokens.
     fn tokens(&self, channel: Channel, tokens: u64) {
         self.output[channel as usize].increment(tokens);
     }
 
-    /// Records a finished call.
     pub fn finished(&self, registry: &Registry, finished_call: &FinishedCall) {
         let record = &finished_call.record;
         let trace = Trace::of(finished_call);
@@ -312,7 +309,6 @@ fn source_word(source: Source) -> &'static str {
     }
 }
 
-/// Watches one generation for its series.
 pub struct Watching {
     pub series: Arc<Series>,
 }

@@ -8,7 +8,6 @@ use std::fmt::{Display, Formatter, Result, Write};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// A text format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// Prometheus text 0.0.4.
@@ -18,7 +17,6 @@ pub enum Format {
 }
 
 impl Format {
-    /// What goes into `content-type`.
     pub fn content_type(self) -> &'static str {
         match self {
             Format::Classic => "text/plain; version=0.0.4; charset=utf-8",

@@ -8,7 +8,6 @@ use compression_codecs::{
 use compression_core::Level;
 use compression_core::util::{PartialBuffer, WriteBuffer};
 
-/// The codings that bodies are tested with.
 pub const CODINGS: [&str; 4] = ["gzip", "deflate", "br", "zstd"];
 
 fn brotli() -> EncoderParams {
@@ -31,7 +30,6 @@ pub fn encoder(coding: &str) -> Box<dyn EncodeV2> {
     }
 }
 
-/// Encodes a whole body.
 pub fn encode(coding: &str, body: &[u8]) -> Vec<u8> {
     let mut encoder = encoder(coding);
     let mut encoded = piece(&mut *encoder, body);

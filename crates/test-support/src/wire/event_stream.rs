@@ -1,6 +1,5 @@
 //! Amazon event stream frames, written from their description.
 
-/// One frame with string headers.
 pub fn frame(headers: &[(&str, &str)], payload: &[u8]) -> Vec<u8> {
     let mut head = Vec::new();
     for (name, value) in headers {
@@ -21,7 +20,6 @@ pub fn frame(headers: &[(&str, &str)], payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// A frame that carries an event.
 pub fn event(kind: &str, payload: &str) -> Vec<u8> {
     let headers = [
         (":event-type", kind),

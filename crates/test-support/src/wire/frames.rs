@@ -4,10 +4,8 @@ use super::encode::{encoder, piece};
 use tungstenite::protocol::frame::coding::{Control, Data, OpCode};
 use tungstenite::protocol::frame::{Frame as Wire, FrameHeader};
 
-/// How messages are framed.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Frame {
-    /// Mask every frame with this.
     pub mask: Option<[u8; 4]>,
     /// Cut messages into frames of this many bytes.
     pub fragment: Option<usize>,
@@ -17,7 +15,6 @@ pub struct Frame {
     pub deflate: bool,
 }
 
-/// The bytes of a socket that carries `messages`.
 pub fn socket(messages: &[Vec<u8>], how: &Frame) -> Vec<u8> {
     let mut deflate = how.deflate.then(|| encoder("raw-deflate"));
     let mut bytes = Vec::new();

@@ -29,13 +29,11 @@ pub struct Reading {
     pub turns: (u64, u64),
     /// Wire events.
     pub messages: u64,
-    /// Comments.
     pub comments: u64,
     /// Whether events came as they arrived.
     pub is_stream: bool,
     /// As the wire confirmed it.
     pub dialect: Dialect,
-    /// Why reading stopped.
     pub broken: Option<DecodeError>,
     finished_turns: Usage,
     /// Events that held nothing of the dialect.
@@ -102,12 +100,10 @@ fn add(sum: &mut Usage, more: &Usage) {
     add(&mut sum.reasoning, more.reasoning);
 }
 
-/// Reads a body in one piece.
 pub fn read(decoder: Decoder, body: &[u8]) -> Reading {
     read_cut(decoder, body, [])
 }
 
-/// Reads a body cut at the given places.
 pub fn read_cut(
     mut decoder: Decoder,
     body: &[u8],

@@ -138,7 +138,6 @@ impl NativeReader {
         }
     }
 
-    /// Reads a message.
     fn event(&mut self, chunk: &[u8], sink: Sink<'_>) -> Result<(), Malformed> {
         if self.cache.emit_cached("", chunk, sink) {
             return Ok(());
@@ -357,7 +356,6 @@ struct TitanResult<'a> {
     completion_reason: Text<'a>,
 }
 
-/// Meta Llama.
 struct Llama;
 
 impl Reader for Llama {

@@ -80,7 +80,6 @@ impl<T: Clone + Default> Allocator<T> for CountingAllocator {
 
 type State = BrotliState<CountingAllocator, CountingAllocator, CountingAllocator>;
 
-/// A decoder of Brotli.
 pub(super) struct Brotli {
     state: Box<State>,
     allocator: CountingAllocator,

@@ -46,7 +46,6 @@ enum Section {
     Material,
 }
 
-/// What to do with the value of a key.
 enum KeyAction {
     Into(Section),
     /// Text as it is, anything else as its JSON.

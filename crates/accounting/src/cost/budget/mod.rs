@@ -34,21 +34,18 @@ pub use period::Period;
 pub use saved::{SavedSpending, Store};
 pub use shared::{SpendingId, SpendingReport};
 
-/// The most budgets of one process.
 pub const MAX_BUDGETS: usize = 16;
 /// The most thresholds of one budget.
 pub const MAX_WARNINGS: usize = 8;
 /// The most names in a notification.
 const MAX_NAMED: usize = 3;
 
-/// A budget, as configured.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Budget {
     /// Its name; the `budget` label.
     pub name: Arc<str>,
     /// By what it counts: each of these has the full amount.
     pub per: BudgetScope,
-    /// Which calls count.
     pub select: Selector,
     /// What may be spent in a period, in US dollars.
     pub usd: f64,
@@ -72,21 +69,14 @@ pub enum BudgetScope {
     /// All calls together.
     #[default]
     All,
-    /// Each session.
     Session,
-    /// Each agent.
     Agent,
-    /// Each user.
     User,
-    /// Each workload.
     Workload,
     /// Each model, by the name that was requested.
     Model,
-    /// Each team that pays.
     Team,
-    /// Each cost center.
     CostCenter,
-    /// Each tenant.
     Tenant,
 }
 
@@ -140,10 +130,8 @@ fn caller(record: &CallRecord) -> Caller<'_> {
     }
 }
 
-/// The status of a budget.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BudgetStatus {
-    /// Its name.
     pub name: Arc<str>,
     /// The largest share that any name has spent in this period.
     pub spent_ratio: f64,
@@ -151,7 +139,6 @@ pub struct BudgetStatus {
     pub usd: f64,
     /// How often each threshold was crossed.
     pub warnings: Vec<(f64, u64)>,
-    /// Calls that were refused.
     pub blocked: u64,
     /// Calls that would have been refused if it were not in shadow mode.
     pub shadow_blocked: u64,
@@ -161,7 +148,6 @@ pub struct BudgetStatus {
     pub forgotten: u64,
 }
 
-/// All budgets and their spending.
 #[derive(Debug, Default)]
 pub struct Budgets {
     states: ArcSwap<Vec<Arc<BudgetState>>>,
@@ -188,7 +174,6 @@ struct Counts {
     unreadable: AtomicU64,
 }
 
-/// When a call is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AdmissionStage {
     /// Before its body has been read.
@@ -216,7 +201,6 @@ impl BudgetState {
             && own.select == budget.select
     }
 
-    /// The spending in the period of `now`.
     fn spent(&self, now: u64) -> MappedMutexGuard<'_, Spending> {
         let period = self.budget.period.bounds(now);
         MutexGuard::map(self.spent.lock(), |periods| periods.at(period, now))
@@ -516,7 +500,6 @@ fn normalized_name(per: BudgetScope, name: &str) -> String {
 }
 
 impl Budgets {
-    /// Budgets without spending.
     pub fn new(budgets: &[Budget]) -> Arc<Budgets> {
         Budgets::shared(budgets, None)
     }
@@ -592,7 +575,6 @@ impl Budgets {
         self.states.store(Arc::new(states.collect()));
     }
 
-    /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.states.load().is_empty()
     }
@@ -644,13 +626,11 @@ impl Budgets {
         blocking.any(|state| state.limit_match(caller) == LimitMatch::DependsOnBody)
     }
 
-    /// The status of each at `now`.
     pub fn statuses(&self, now: u64) -> Vec<BudgetStatus> {
         let states = self.states.load();
         states.iter().map(|state| state.status(now)).collect()
     }
 
-    /// The notifications for receivers at `now`.
     pub fn notifications(&self, now: u64) -> Vec<AlertNotification> {
         let states = self.states.load();
         states

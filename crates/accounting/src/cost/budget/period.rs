@@ -5,7 +5,6 @@ use tokengauge_core::time::span_text;
 
 const DAY: u64 = 24 * 3600;
 
-/// The period of a budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Period {
     /// Whole spans since 1970: a day begins at midnight UTC.

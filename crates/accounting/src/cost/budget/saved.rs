@@ -118,7 +118,6 @@ impl Store {
 }
 
 impl SavedSpending {
-    /// What was spent after `earlier`.
     fn since(mut self, earlier: &SavedSpending) -> SavedSpending {
         for (name, of) in &mut self.0 {
             let Some(before) = earlier.0.get(name) else {
@@ -150,7 +149,6 @@ impl Budgets {
         hasher.finish()
     }
 
-    /// The spending to be saved at `now`.
     pub fn saved(&self, now: u64) -> SavedSpending {
         let states = self.states.load();
         let of = states.iter().filter_map(|state| {

@@ -16,9 +16,7 @@ const INTEREST: Duration = Duration::from_secs(10);
 /// The spending of one name in one period, as the store knows it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct SpendingId {
-    /// The budget.
     pub budget: Arc<str>,
-    /// By what it counts.
     pub per: &'static str,
     /// Beginning and end of the period, in seconds since 1970.
     pub period: (u64, u64),
@@ -26,7 +24,6 @@ pub struct SpendingId {
     pub name: Box<str>,
 }
 
-/// What is reported of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpendingReport {
     /// The number of the report: the store counts none of this process twice.
@@ -48,7 +45,6 @@ struct Contribution {
     last_use: Instant,
 }
 
-/// The shared spending of a budget.
 #[derive(Debug)]
 pub(super) struct SharedSpending {
     sharing: Arc<Sharing>,

@@ -2,7 +2,6 @@ use super::*;
 use crate::cost::tests::record;
 
 const DAY: u64 = 24 * 3600;
-/// Noon of some day.
 const NOON: u64 = 20_000 * DAY + DAY / 2;
 
 fn budget(per: BudgetScope, block: bool) -> Budget {

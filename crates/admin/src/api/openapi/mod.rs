@@ -13,7 +13,6 @@ use schemars::{Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 use tokengauge_gate::Report as Gate;
 
-/// The document of these endpoints.
 pub(super) fn document(endpoints: &[Endpoint]) -> Value {
     let mut schemas = schemas::generator();
     let mut paths: Map<String, Value> = Map::new();
@@ -128,7 +127,6 @@ fn hook_body() -> Value {
     })
 }
 
-/// A mark that is to be added.
 fn mark_body() -> Value {
     let text = |least: usize, most: usize| json!({"type": "string", "minLength": least, "maxLength": most});
     let name = |what: &str| {

@@ -25,7 +25,6 @@ const INSTANT: &str = "(19[7-9][0-9]|20[0-9]{2})-\
     ((0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])|(0[13-9]|1[0-2])-(29|30)|(0[13578]|1[02])-31)\
     T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\\.[0-9]{1,9})?Z";
 
-/// A parameter in the query.
 pub(super) fn query(name: &str) -> Value {
     let (schema, description) = schema(name);
     let mut parameter = json!({
@@ -39,7 +38,6 @@ pub(super) fn query(name: &str) -> Value {
     parameter
 }
 
-/// The parameter in a path.
 pub(super) fn of_path(subject: &Subject) -> Value {
     let schema = match subject.is_uuid {
         true => json!({"type": "string", "format": "uuid"}),
@@ -51,7 +49,6 @@ pub(super) fn of_path(subject: &Subject) -> Value {
     })
 }
 
-/// When a mark happened.
 pub(super) fn mark_time() -> Value {
     json!({
         "description": "When it happened: RFC 3339 in UTC, or milliseconds since 1970; now where it is absent or null.",

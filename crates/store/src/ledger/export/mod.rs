@@ -17,7 +17,6 @@ use std::time::SystemTime;
 /// Calls that are read in one query, so that the writer can checkpoint in between.
 const CHUNK: i64 = 5_000;
 
-/// How a file is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileFormat {
     /// Typed columns, compressed.
@@ -30,26 +29,21 @@ pub enum FileFormat {
     Mooncake,
 }
 
-/// Which calls are written, and how.
 #[derive(Clone, Copy, Debug)]
 pub struct ExportOptions {
     /// Calls that began from here on.
     pub since: Option<SystemTime>,
     /// Calls that began before.
     pub until: Option<SystemTime>,
-    /// The shape of the file.
     pub format: FileFormat,
     /// Whether texts in CSV that a spreadsheet would take for a formula begin with `'`.
     pub spreadsheet: bool,
 }
 
-/// Why an export failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {
-    /// The ledger cannot be read.
     #[error(transparent)]
     Query(#[from] QueryError),
-    /// The file cannot be written.
     #[error("the file cannot be written: {0}")]
     File(#[from] io::Error),
 }

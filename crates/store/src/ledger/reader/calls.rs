@@ -128,7 +128,6 @@ fn by_key_order(
 /// Milliseconds by which the time in an id and the call's start may differ.
 const ID_TOLERANCE: i64 = 2_000;
 
-/// The record with this id; `None` where there is none.
 pub(super) fn by_id(connection: &Connection, id: Uuid) -> Result<Option<CallRecord>, QueryError> {
     // Keys sort by start, as ids do: the time in the id says where to look.
     let Some(timestamp) = id.get_timestamp() else {
@@ -156,7 +155,6 @@ pub(super) fn by_id(connection: &Connection, id: Uuid) -> Result<Option<CallReco
     })
 }
 
-/// The record with this key.
 pub(in crate::ledger) fn by_key(
     connection: &Connection,
     key: i64,

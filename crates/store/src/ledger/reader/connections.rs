@@ -21,7 +21,6 @@ const EMPTY: i64 = 0;
 const FOR_ITS_MAKER: Duration = Duration::from_secs(2);
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
-/// Connections to one file.
 pub(super) struct Connections {
     pub(super) path: PathBuf,
     clock: fn() -> Instant,

@@ -20,7 +20,6 @@ const MAX_CELLS: i64 = 50_000;
 /// Classes of length, and a name for calls without any.
 const MAX_CLASSES: i64 = 8;
 
-/// The costs over time.
 pub(super) fn costs(connection: &Connection, query: &CostQuery) -> Result<Costs, QueryError> {
     let step = i64::try_from(query.step.as_secs().max(1)).unwrap_or(i64::MAX);
     let nothing = Costs {

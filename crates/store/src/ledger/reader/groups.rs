@@ -67,7 +67,6 @@ pub(super) fn groups(
 pub(super) enum Value {
     /// The name with this id.
     Name(Option<i64>),
-    /// A class of length.
     Length(Option<&'static str>),
 }
 

@@ -20,7 +20,6 @@ pub(super) struct Matching {
     /// Milliseconds since 1970 of the same; `None` is without bound.
     pub(super) since: Option<i64>,
     pub(super) until: Option<i64>,
-    /// The series that match.
     pub(super) series: FastMap<i64, SeriesNames>,
     /// Those of its names that calls have in common.
     names: Vec<(Dimension, i64)>,
@@ -149,7 +148,6 @@ pub(super) fn selected(
     ids.collect()
 }
 
-/// Ids as SQL lists them.
 pub(super) fn listed(ids: &[i64]) -> String {
     let ids: Vec<String> = ids.iter().map(i64::to_string).collect();
     ids.join(", ")
@@ -218,7 +216,6 @@ fn series(
     Ok(found)
 }
 
-/// The name with this id.
 pub(super) fn text(connection: &Connection, id: Option<i64>) -> rusqlite::Result<Option<String>> {
     let Some(id) = id else { return Ok(None) };
     connection

@@ -33,38 +33,22 @@ use std::time::{Duration, Instant, SystemTime};
 use tokengauge_core::call::CallRecord;
 use uuid::Uuid;
 
-/// How long a query may take.
 pub const TIME_LIMIT: Duration = Duration::from_secs(5);
 
-/// Why a query failed.
 #[derive(Debug, thiserror::Error)]
 pub enum QueryError {
     /// There is no ledger, or it cannot be opened.
     #[error("the ledger {path} cannot be read: {reason}", path = .path.display())]
-    Unavailable {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        reason: String,
-    },
-    /// SQLite found damage in the file.
+    Unavailable { path: PathBuf, reason: String },
     #[error("the ledger {path} is damaged: {reason}", path = .path.display())]
-    Damaged {
-        /// The file.
-        path: PathBuf,
-        /// The damage.
-        reason: String,
-    },
-    /// The query is invalid.
+    Damaged { path: PathBuf, reason: String },
     #[error("{0}")]
     Wrong(String),
-    /// It took longer than the time limit.
     #[error("the query took longer than {0:?}; ask for a shorter time or filter by a session")]
     TimeLimit(Duration),
     /// Too many queries at once.
     #[error("too many queries at once; ask again")]
     Busy,
-    /// Another error of SQLite.
     #[error(transparent)]
     Sqlite(#[from] rusqlite::Error),
 }
@@ -76,7 +60,6 @@ impl QueryError {
     }
 }
 
-/// Reads a ledger.
 #[derive(Debug)]
 pub struct Reader {
     connections: Connections,
@@ -127,7 +110,6 @@ impl Reader {
         condition.map_or(0, |condition| condition.lost(sink))
     }
 
-    /// Runs a query.
     pub(super) fn ask<T>(
         &self,
         ask: impl FnOnce(&rusqlite::Connection) -> Result<T, QueryError>,

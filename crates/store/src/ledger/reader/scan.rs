@@ -16,7 +16,6 @@ use rusqlite::{Connection, Row, params_from_iter};
 use std::collections::HashSet;
 use tokengauge_core::call::{OperationClass, Outcome};
 
-/// Which sketches are wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SketchSelection {
     pub(super) tps: bool,
@@ -41,7 +40,6 @@ impl SketchSelection {
 /// Where sums over a time come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Source {
-    /// The calls themselves.
     Calls,
     /// Rollups of so many seconds, which know no users, keys and tools.
     Rollups(i64),
@@ -163,7 +161,6 @@ pub(super) fn visit(
     }
 }
 
-/// What sums are made with.
 struct Scan<'a> {
     connection: &'a Connection,
     matching: &'a Matching,
@@ -291,7 +288,6 @@ impl Scan<'_> {
 /// Where sums are added to.
 pub(super) type SlotId = usize;
 
-/// Sums by slot.
 #[derive(Default)]
 pub(super) struct Slots(pub(super) Vec<Sums>);
 

@@ -22,7 +22,6 @@ const FEW: i64 = 5_000;
 /// Agents at most whose names contain a text that is searched for.
 const MAX_AGENTS: i64 = 500;
 
-/// A condition and its values.
 #[derive(Default)]
 struct Conditions {
     sql: Vec<String>,

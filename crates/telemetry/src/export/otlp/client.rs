@@ -27,7 +27,6 @@ const MAX_ANSWER: usize = 1 << 20;
 /// of ten seconds, for a minute.
 const RETRY_FOR: u32 = 6;
 
-/// A client for one signal.
 #[derive(Clone, Debug)]
 pub struct Client {
     to: Arc<Receiver>,
@@ -75,7 +74,6 @@ impl Client {
         })
     }
 
-    /// Where it posts to.
     pub(super) fn settings(&self) -> Destination {
         self.to.destination.clone()
     }

@@ -28,7 +28,6 @@ impl Name {
         }
     }
 
-    /// The name by `conventions`.
     pub fn by(self, conventions: Conventions) -> Option<&'static str> {
         match conventions {
             Conventions::Current => self.current,
@@ -37,71 +36,51 @@ impl Name {
     }
 }
 
-/// What was asked for.
 pub const OPERATION: Name = Name::both("gen_ai.operation.name");
 /// The provider of the model that answers.
 pub const PROVIDER: Name = Name {
     current: Some("gen_ai.provider.name"),
     draft: Some("gen_ai.system"),
 };
-/// The model asked for.
 pub const REQUEST_MODEL: Name = Name::both("gen_ai.request.model");
-/// Whether a stream was asked for.
 pub const REQUEST_STREAM: Name = Name::since("gen_ai.request.stream");
-/// The model that answered.
 pub const RESPONSE_MODEL: Name = Name::both("gen_ai.response.model");
-/// The response's own id.
 pub const RESPONSE_ID: Name = Name::both("gen_ai.response.id");
-/// Why each choice ended.
 pub const FINISH_REASONS: Name = Name::both("gen_ai.response.finish_reasons");
 /// From the request to the first frame of the response that carries text, in seconds.
 pub const TIME_TO_FIRST_CHUNK: Name = Name::since("gen_ai.response.time_to_first_chunk");
-/// Tokens of the prompt.
 pub const INPUT_TOKENS: Name = Name::both("gen_ai.usage.input_tokens");
-/// Tokens of the answer.
 pub const OUTPUT_TOKENS: Name = Name::both("gen_ai.usage.output_tokens");
-/// Tokens of the prompt that came from a cache.
 pub const CACHE_READ_TOKENS: Name = Name::since("gen_ai.usage.cache_read.input_tokens");
-/// Tokens of the prompt that went into a cache.
 pub const CACHE_CREATION_TOKENS: Name = Name::since("gen_ai.usage.cache_creation.input_tokens");
-/// Tokens of the answer spent on reasoning.
 pub const REASONING_TOKENS: Name = Name::since("gen_ai.usage.reasoning.output_tokens");
 /// The session, where the agent named one.
 pub const CONVERSATION: Name = Name::both("gen_ai.conversation.id");
-/// Which kind of token a measurement is of.
 pub const TOKEN_TYPE: Name = Name::both("gen_ai.token.type");
-/// Where the upstream is.
 pub const SERVER_ADDRESS: Name = Name::both("server.address");
-/// Its port.
 pub const SERVER_PORT: Name = Name::both("server.port");
 /// What went wrong, in a word.
 pub const ERROR_TYPE: Name = Name::both("error.type");
-/// The status of the answer.
 pub const STATUS_CODE: Name = Name::both("http.response.status_code");
 
 /// How many choices were asked for, where it is not one.
 pub const REQUEST_CHOICES: Name = Name::both("gen_ai.request.choice.count");
-/// The seed of the request.
 pub const REQUEST_SEED: Name = Name::both("gen_ai.request.seed");
-/// The sampling temperature.
 pub const REQUEST_TEMPERATURE: Name = Name::both("gen_ai.request.temperature");
 /// Nucleus sampling.
 pub const REQUEST_TOP_P: Name = Name::both("gen_ai.request.top_p");
 /// How many tokens are sampled from.
 pub const REQUEST_TOP_K: Name = Name::both("gen_ai.request.top_k");
-/// The most output tokens.
 pub const REQUEST_MAX_TOKENS: Name = Name::both("gen_ai.request.max_tokens");
 /// The penalty of what came often.
 pub const REQUEST_FREQUENCY_PENALTY: Name = Name::both("gen_ai.request.frequency_penalty");
 /// The penalty of what came at all.
 pub const REQUEST_PRESENCE_PENALTY: Name = Name::both("gen_ai.request.presence_penalty");
-/// What ends the answer.
 pub const REQUEST_STOP_SEQUENCES: Name = Name::both("gen_ai.request.stop_sequences");
 /// How embeddings are written.
 pub const REQUEST_ENCODING_FORMATS: Name = Name::both("gen_ai.request.encoding_formats");
 /// Numbers of an embedding.
 pub const DIMENSIONS: Name = Name::since("gen_ai.embeddings.dimension.count");
-/// What the answer is to be.
 pub const OUTPUT_TYPE: Name = Name::both("gen_ai.output.type");
 /// Which of OpenAI's interfaces it is.
 pub const OPENAI_API_TYPE: Name = Name::since("openai.api.type");
@@ -109,7 +88,6 @@ pub const OPENAI_API_TYPE: Name = Name::since("openai.api.type");
 pub const OPENAI_REQUEST_TIER: Name = Name::both("openai.request.service_tier");
 /// The user, hashed.
 pub const USER: Name = Name::both("user.id");
-/// The method of the request.
 pub const METHOD: Name = Name::both("http.request.method");
 /// The path of the request, names and identifiers in it replaced.
 pub const URL_PATH: Name = Name::both("url.path");

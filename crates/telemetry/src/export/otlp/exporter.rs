@@ -9,7 +9,6 @@ use opentelemetry_otlp::{
     Compression, LogExporter, Protocol, RetryPolicy, SpanExporter, WithExportConfig, WithHttpConfig,
 };
 
-/// An exporter of spans.
 pub(super) fn spans(client: Client) -> Result<SpanExporter, Failed> {
     let settings = client.settings();
     let builder = SpanExporter::builder()
@@ -26,7 +25,6 @@ pub(super) fn spans(client: Client) -> Result<SpanExporter, Failed> {
     built.map_err(|error| Failed(error.to_string()))
 }
 
-/// An exporter of log records.
 pub(super) fn logs(client: Client) -> Result<LogExporter, Failed> {
     let settings = client.settings();
     let builder = LogExporter::builder()

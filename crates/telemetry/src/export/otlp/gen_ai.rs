@@ -119,7 +119,6 @@ const SERVER_DURATION: usize = 4;
 const SERVER_FIRST_TOKEN: usize = 5;
 const SERVER_PER_TOKEN: usize = 6;
 
-/// What distinguishes series.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Identity {
     operation: &'static str,
@@ -148,7 +147,6 @@ impl Identity {
     }
 }
 
-/// The histograms.
 pub(super) struct GenAi {
     conventions: Conventions,
     /// Names come off the wire; what was asked for needs no answer to be there.
@@ -165,7 +163,6 @@ impl GenAi {
         }
     }
 
-    /// Records a finished call.
     pub(super) fn finished(&self, finished_call: &FinishedCall) {
         let record = &finished_call.record;
         let Some(operation) = names::operation(record) else {
@@ -274,7 +271,6 @@ impl GenAi {
         histogram.record_many_with(value, count, exemplar);
     }
 
-    /// The histograms as they are now.
     pub(super) fn metrics(&self, span: &mut Span<'_>) -> Vec<v1::Metric> {
         let all = self.series.lock();
         let mut metrics = Vec::new();

@@ -18,7 +18,6 @@ const PREFIX: usize = 5;
 /// Where a status has its details, in base64.
 const DETAILS: &str = "grpc-status-details-bin";
 
-/// A message in its frame.
 pub(super) fn frame(message: &Bytes, gzip: bool) -> Bytes {
     let mut frame = BytesMut::with_capacity(PREFIX + message.len());
     frame.put_u8(u8::from(gzip));
@@ -28,7 +27,6 @@ pub(super) fn frame(message: &Bytes, gzip: bool) -> Bytes {
     frame.freeze()
 }
 
-/// The headers of the call.
 pub(super) fn headers(headers: &mut HeaderMap, gzip: bool, timeout: Duration) {
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
     headers.insert(TE, HeaderValue::from_static("trailers"));

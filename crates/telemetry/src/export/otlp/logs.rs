@@ -16,10 +16,8 @@ use std::time::Duration;
 use tokengauge_core::call::{CallRecord, Outcome};
 use tokengauge_meter::{FinishedCall, Subscriber};
 
-/// What the event is called.
 const EVENT: &str = "tokengauge.call";
 
-/// Sends call records.
 pub struct Logs {
     provider: SdkLoggerProvider,
     logger: SdkLogger,

@@ -10,17 +10,14 @@ use tokengauge_core::log_interval::LogInterval;
 /// Counts losses: of which exporter, why, and how many.
 pub type Count = dyn Fn(&'static str, &'static str, u64) + Send + Sync;
 
-/// Why something did not arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum Reason {
-    /// The queue was full.
     Full,
     /// The receiver could not be reached.
     Connect,
     /// The receiver took too long.
     Timeout,
-    /// The receiver throttled.
     Throttled,
     /// The receiver refused it: a wrong key or path, or a limit.
     Refused,
@@ -41,13 +38,11 @@ impl Reason {
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct Failure {
-    /// The reason, for labels.
     pub reason: Reason,
     /// The reason in a sentence, for the log.
     pub message: String,
 }
 
-/// The losses of one exporter.
 pub struct Losses {
     exporter: &'static str,
     count: Arc<Count>,
@@ -94,7 +89,6 @@ impl Losses {
         self.lost(failure, items);
     }
 
-    /// Counts `items` as lost.
     pub fn lost(&self, failure: Failure, items: usize) {
         (self.count)(self.exporter, failure.reason.as_str(), items as u64);
         self.items.fetch_add(items as u64, Ordering::Relaxed);
@@ -140,7 +134,6 @@ struct Inside {
 }
 
 impl Gate {
-    /// A gate for at most `most` items.
     pub fn new(most: usize, losses: Arc<Losses>) -> Gate {
         Gate {
             inside: Mutex::default(),

@@ -48,7 +48,6 @@ pub fn dotted(metric: &Metric) -> (String, &'static str) {
     (base.replacen('_', ".", 1), unit)
 }
 
-/// What was sent last.
 pub(super) struct Sent {
     at: SystemTime,
     counters: HashMap<String, f64>,
@@ -66,7 +65,6 @@ impl Sent {
     }
 }
 
-/// The time that one message is about.
 pub(super) struct Span<'a> {
     sent: &'a mut Sent,
     start: u64,
@@ -93,7 +91,6 @@ impl<'a> Span<'a> {
         }
     }
 
-    /// How many points were made.
     pub(super) fn points(&self) -> usize {
         self.points
     }
@@ -167,7 +164,6 @@ impl<'a> Span<'a> {
     }
 }
 
-/// Every series there is.
 pub(super) fn of_registry(registry: &Registry, span: &mut Span<'_>) -> Vec<v1::Metric> {
     let mut metrics = Vec::new();
     for family in registry.families().iter() {
@@ -213,7 +209,6 @@ pub(super) fn of_registry(registry: &Registry, span: &mut Span<'_>) -> Vec<v1::M
     metrics
 }
 
-/// A metric of OTLP.
 pub(super) fn of(name: String, help: &str, unit: &str, data: Data) -> v1::Metric {
     v1::Metric {
         name,
@@ -224,7 +219,6 @@ pub(super) fn of(name: String, help: &str, unit: &str, data: Data) -> v1::Metric
     }
 }
 
-/// What reports the metrics.
 pub(super) fn scope() -> InstrumentationScope {
     InstrumentationScope {
         name: "tokengauge".to_owned(),
@@ -233,7 +227,6 @@ pub(super) fn scope() -> InstrumentationScope {
     }
 }
 
-/// An attribute of OTLP.
 pub(super) fn attribute(name: &str, value: any_value::Value) -> KeyValue {
     KeyValue {
         key: name.to_owned(),

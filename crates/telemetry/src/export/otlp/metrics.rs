@@ -27,7 +27,6 @@ use tokengauge_meter::{FinishedCall, Meter, Subscriber};
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
-/// Sends metrics.
 pub struct Metrics {
     client: Client,
     gate: Gate,
@@ -82,7 +81,6 @@ impl Metrics {
         })
     }
 
-    /// Starts to export the series at intervals.
     pub(super) fn begin(self: &Arc<Self>, series: Arc<Prometheus>, meter: Arc<Meter>) {
         let exporter = Arc::clone(self);
         let task = self.runtime.spawn(async move {

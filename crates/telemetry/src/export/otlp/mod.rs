@@ -35,7 +35,6 @@ use tokengauge_meter::{Meter, Subscriber};
 use tokio::runtime::Handle;
 use traces::Traces;
 
-/// The default size of an exporter's queue.
 const DEFAULT_QUEUE: usize = 2048;
 
 /// A version of the GenAI conventions of OpenTelemetry.
@@ -50,32 +49,26 @@ pub enum Conventions {
     Draft,
 }
 
-/// Why a signal is not exported.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct Failed(String);
 
-/// What the exporters need from the process.
 pub struct ExporterContext {
-    /// Which names are used.
     pub conventions: Conventions,
     /// Whether CLIENT spans carry what Langfuse reads, too.
     pub langfuse: bool,
     /// The `service.instance.id` where the environment has none.
     pub instance: String,
-    /// Counts what is lost.
     pub count: Arc<Count>,
     /// Distinct model names that become attributes of metrics.
     pub max_models: usize,
     /// The monotonic clock.
     pub clock: fn() -> Instant,
-    /// The wall clock.
     pub wall: fn() -> SystemTime,
     /// The runtime that connections are driven by.
     pub runtime: Handle,
 }
 
-/// The exporters that are configured.
 #[derive(Default)]
 pub struct Otlp {
     traces: Option<Arc<Traces>>,
@@ -129,7 +122,6 @@ impl Otlp {
         }
     }
 
-    /// The exporters that subscribe to finished calls.
     pub fn subscribers(&self) -> Vec<Arc<dyn Subscriber>> {
         let traces = self
             .traces
@@ -179,7 +171,6 @@ impl Otlp {
     }
 }
 
-/// What starting one signal needs.
 struct Start<'a> {
     around: &'a ExporterContext,
     resource: &'a Resource,

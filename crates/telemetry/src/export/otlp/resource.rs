@@ -5,7 +5,6 @@ use opentelemetry::{Key, KeyValue};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::resource::{ResourceDetector, TelemetryResourceDetector};
 
-/// The default service name.
 const SERVICE: &str = "tokengauge";
 
 /// Attributes of Kubernetes and the variables that the downward API is usually put into;

@@ -13,7 +13,6 @@ use std::time::{Duration, Instant, SystemTime};
 const FIRST: Duration = Duration::from_millis(500);
 /// The longest wait, where the receiver does not ask for more.
 const LONGEST: Duration = Duration::from_secs(10);
-/// Whether another attempt may be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Again {
     /// The same message would fail again.
@@ -22,12 +21,9 @@ pub(super) enum Again {
     After(Duration),
 }
 
-/// An attempt that failed.
 #[derive(Clone, Debug)]
 pub(super) struct Attempt {
-    /// Why.
     pub(super) failure: Failure,
-    /// What may be done about it.
     pub(super) again: Again,
 }
 

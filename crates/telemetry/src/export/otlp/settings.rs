@@ -18,20 +18,16 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often metrics go out when nothing is named.
 const DEFAULT_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Looks a variable up.
 pub type Variables<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// A variable that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// Its name.
     pub variable: String,
     /// What is wrong, what would be right, and what is done instead. Never the value of a
     /// header.
     pub reason: String,
 }
 
-/// What is exported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
     /// Two spans a call.
@@ -80,7 +76,6 @@ impl Signal {
     }
 }
 
-/// How the messages travel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
     /// A gRPC call over HTTP/2.
@@ -89,29 +84,23 @@ pub enum Transport {
     Http,
 }
 
-/// Where a signal goes, and how.
 #[derive(Clone, Debug)]
 pub struct Destination {
     /// The address and path that the message is posted to.
     pub url: Uri,
-    /// The transport: gRPC or HTTP.
     pub transport: Transport,
     /// Sent along: often a key, so never shown.
     pub headers: Vec<(HeaderName, HeaderValue)>,
     /// How long one attempt to deliver a message may take.
     pub timeout: Duration,
-    /// Whether messages are compressed with gzip.
     pub gzip: bool,
     /// Trusted roots and our own certificate.
     pub tls: ClientTls,
 }
 
-/// What is asked for.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
-    /// Where spans go.
     pub traces: Option<Destination>,
-    /// Where metrics go.
     pub metrics: Option<Destination>,
     /// The time between two exports of metrics.
     pub interval: Duration,
@@ -361,7 +350,6 @@ impl Reader<'_> {
     }
 }
 
-/// The address and path to post to.
 fn post_to(signal: Signal, transport: Transport, own: bool, base: &str) -> Option<Uri> {
     let parsed: Uri = base.parse().ok()?;
     let (scheme, authority) = (parsed.scheme_str()?, parsed.authority()?);

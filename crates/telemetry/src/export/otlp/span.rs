@@ -18,18 +18,14 @@ use tokengauge_core::time::rfc3339_millis;
 use tokengauge_core::trace::{CallTrace, TraceContext};
 use tokengauge_meter::FinishedCall;
 
-/// Turns calls into spans.
 #[derive(Clone, Debug)]
 pub struct Spans {
-    /// Which names are used.
     pub conventions: Conventions,
     /// Whether CLIENT spans carry what Langfuse reads, too.
     pub langfuse: bool,
-    /// What reports the spans.
     pub scope: InstrumentationScope,
 }
 
-/// Attributes under way.
 pub(super) struct Attributes {
     conventions: Conventions,
     pub(super) list: Vec<KeyValue>,
@@ -235,7 +231,6 @@ fn of_call(attributes: &mut Attributes, finished_call: &FinishedCall) {
     attributes.ours("tokengauge.overhead", overhead);
 }
 
-/// The attributes of a generation by the conventions.
 fn generation(attributes: &mut Attributes, finished_call: &FinishedCall) {
     let record = &finished_call.record;
     let address = record.endpoint.as_deref().map(names::address);
@@ -280,7 +275,6 @@ fn tokens(attributes: &mut Attributes, record: &CallRecord) {
     attributes.ours("tokengauge.tokens.normalised", count(ours.output));
 }
 
-/// What the request asked for.
 fn asked(attributes: &mut Attributes, finished_call: &FinishedCall) {
     if names::provider(&finished_call.record) == "openai" {
         let api = names::openai_api(finished_call.record.dialect);
