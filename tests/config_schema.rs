@@ -245,9 +245,10 @@ fn every_key_has_a_text_and_facts_are_those_of_upstreams() {
 fn files(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).expect("a folder") {
         let path = entry.expect("an entry").path();
-        match path.is_dir() {
-            true => files(&path, found),
-            false => found.push(path),
+        if path.is_dir() {
+            files(&path, found);
+        } else {
+            found.push(path);
         }
     }
 }

@@ -92,9 +92,10 @@ impl StreamRequest {
 
     /// What ends its stream.
     pub fn end(&self) -> String {
-        match self.without_usage {
-            true => "data: [DONE]\n\n".to_owned(),
-            false => end(self.events, &answering_model(self.model)),
+        if self.without_usage {
+            "data: [DONE]\n\n".to_owned()
+        } else {
+            end(self.events, &answering_model(self.model))
         }
     }
 

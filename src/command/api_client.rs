@@ -23,9 +23,10 @@ impl Proxy {
     /// # Errors
     /// Where that file cannot be read.
     pub(super) fn of(args: &AdminArgs) -> Result<Proxy, Error> {
-        let base = match args.admin.contains("://") {
-            true => args.admin.trim_end_matches('/').to_owned(),
-            false => format!("http://{}", args.admin),
+        let base = if args.admin.contains("://") {
+            args.admin.trim_end_matches('/').to_owned()
+        } else {
+            format!("http://{}", args.admin)
         };
         let token = match &args.token_file {
             Some(path) => {

@@ -198,9 +198,10 @@ impl Sharing {
 
     /// Whether the store answers at `now`.
     pub fn state(&self, now: Instant) -> StoreState {
-        match self.age(now) <= self.settings.valid_for() {
-            true => StoreState::Reachable,
-            false => StoreState::Away(self.settings.on_error),
+        if self.age(now) <= self.settings.valid_for() {
+            StoreState::Reachable
+        } else {
+            StoreState::Away(self.settings.on_error)
         }
     }
 

@@ -306,9 +306,10 @@ impl ComparedFigure {
         let better = self.metric.higher_is_better();
         self.loads.iter().filter(move |load| {
             let beyond_noise = load.noise.is_some_and(|noise| load.shift.abs() > noise);
-            let direction = match better == Some(load.shift > 0.0) {
-                true => Change::Better,
-                false => Change::Worse,
+            let direction = if better == Some(load.shift > 0.0) {
+                Change::Better
+            } else {
+                Change::Worse
             };
             beyond_noise && direction == change
         })

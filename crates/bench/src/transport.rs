@@ -100,9 +100,10 @@ impl Pool {
             Some(scheme) if *scheme == Scheme::HTTPS => true,
             _ => return Err(invalid("must start with http:// or https://".to_owned())),
         };
-        let protocol = match http2 {
-            true => Protocol::Http2,
-            false => Protocol::Http1,
+        let protocol = if http2 {
+            Protocol::Http2
+        } else {
+            Protocol::Http1
         };
         let connector = secure
             .then(|| Connector::new(tls, protocol))
@@ -255,9 +256,10 @@ impl Failure {
     }
 
     fn exchange(error: &hyper::Error) -> Failure {
-        let kind = match error.is_parse() {
-            true => FailureKind::Protocol,
-            false => FailureKind::Reset,
+        let kind = if error.is_parse() {
+            FailureKind::Protocol
+        } else {
+            FailureKind::Reset
         };
         Failure {
             kind,

@@ -34,10 +34,13 @@ pub(crate) fn delay(before: &[&Call], late: &[&Call], others: &[&Call], busier: 
     let only_long = others.len() >= LEAST && longer_prompts(others, late);
     let by_lines =
         || by_lines(before, late).filter(|found| !(only_long && *found == Mechanism::Queue));
-    by_engine.or_else(by_lines).unwrap_or(match busier {
-        true if !only_long => Mechanism::Queue,
-        _ => Mechanism::FirstToken,
-    })
+    by_engine
+        .or_else(by_lines)
+        .unwrap_or(if busier && !only_long {
+            Mechanism::Queue
+        } else {
+            Mechanism::FirstToken
+        })
 }
 
 /// By the engine's own measurement of the prefill, where most calls have one.
@@ -121,9 +124,10 @@ fn line(points: &[(f64, f64)]) -> Option<Line> {
             .map(|other| (other.1 - one.1) / (other.0 - one.0))
     });
     let slopes: Vec<f64> = slopes.collect();
-    let per_token = match slopes.is_empty() {
-        true => 0.0,
-        false => median(slopes.into_iter()),
+    let per_token = if slopes.is_empty() {
+        0.0
+    } else {
+        median(slopes.into_iter())
     };
     let fixed = median(points.iter().map(|point| point.1 - per_token * point.0));
     Some(Line { fixed, per_token })

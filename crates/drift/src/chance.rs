@@ -240,9 +240,10 @@ impl Part {
             let others = all - if among { *own } else { 0.0 };
             own - calls * others / left
         });
-        let scores = match self.kinds.is_empty() {
-            true => ranks(&self.values, &with.values, among, left).to_vec(),
-            false => kinds.collect(),
+        let scores = if self.kinds.is_empty() {
+            ranks(&self.values, &with.values, among, left).to_vec()
+        } else {
+            kinds.collect()
         };
         Some(Sums { scores, calls })
     }

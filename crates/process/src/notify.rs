@@ -278,9 +278,10 @@ impl Channel {
             let is_due = wanted.contains(&key);
             let awaits_cause = is_due && self.outbox.awaits_cause(&notice);
             // One timeout is enough.
-            let mut claim = match away {
-                true => store.alerts.alone(is_due),
-                false => self.claim(&store, &notice, is_due && !awaits_cause).await,
+            let mut claim = if away {
+                store.alerts.alone(is_due)
+            } else {
+                self.claim(&store, &notice, is_due && !awaits_cause).await
             };
             if awaits_cause && claim != Claim::Alone {
                 claim = self.claim_cause(&store, &notice).await;

@@ -226,9 +226,10 @@ impl Forwarding<'_> {
         if let Some(trace) = handle.query(|observer| observer.upstream_trace()).flatten() {
             headers::carry_trace(&mut parts.headers, trace);
         }
-        let (source, rewritten) = match buffer_body {
-            true => self.rewrite(&mut parts, body, handle, replaceable).await?,
-            false => (upload::UploadSource::Agent(body), false),
+        let (source, rewritten) = if buffer_body {
+            self.rewrite(&mut parts, body, handle, replaceable).await?
+        } else {
+            (upload::UploadSource::Agent(body), false)
         };
         let gate = (headers::expects_continue(&parts.headers)
             && matches!(source, upload::UploadSource::Agent(_)))

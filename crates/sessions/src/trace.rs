@@ -183,9 +183,10 @@ fn title(record: &CallRecord) -> String {
     let operation = operation.filter(|_| record.operation != Operation::Unknown);
     let words = [operation.as_deref(), model_of(record)];
     let words: Vec<&str> = words.into_iter().flatten().collect();
-    match words.is_empty() {
-        true => record.route.clone(),
-        false => words.join(" "),
+    if words.is_empty() {
+        record.route.clone()
+    } else {
+        words.join(" ")
     }
 }
 

@@ -13,9 +13,10 @@ pub fn slowdown(knee: Option<u32>, concurrency: u64) -> f64 {
     };
     let concurrency = concurrency.max(1) as f64;
     let below_knee = |streams: f64| 1.0 + COST_OF_COMPANY * (streams - 1.0) / knee;
-    match concurrency <= knee {
-        true => below_knee(concurrency),
-        false => below_knee(knee) * concurrency / knee,
+    if concurrency <= knee {
+        below_knee(concurrency)
+    } else {
+        below_knee(knee) * concurrency / knee
     }
 }
 

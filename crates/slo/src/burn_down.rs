@@ -56,9 +56,10 @@ impl Slos {
 
 fn burn_down(tracker: &Tracker, now: f64) -> BurnDown {
     let objective = &tracker.objective;
-    let window = match objective.calendar_month {
-        true => Duration::from_secs_f64((now - month_begin(now)).max(60.0)),
-        false => objective.window,
+    let window = if objective.calendar_month {
+        Duration::from_secs_f64((now - month_begin(now)).max(60.0))
+    } else {
+        objective.window
     };
     let (mut bucket, mut buckets) = tracker.buckets(now, window);
     let mut begun = begin(&buckets);

@@ -34,9 +34,10 @@ pub struct Objective {
 
 /// A window as people write it.
 pub(super) fn window_label(window: Duration, calendar_month: bool) -> String {
-    match calendar_month {
-        true => "month".to_owned(),
-        false => super::windows::label(window),
+    if calendar_month {
+        "month".to_owned()
+    } else {
+        super::windows::label(window)
     }
 }
 

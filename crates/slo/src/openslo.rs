@@ -202,9 +202,10 @@ const CALENDAR_MONTH: &str = "1M";
 fn time_window(objective: &Objective) -> TimeWindow {
     let month = objective.calendar_month;
     TimeWindow {
-        duration: match month {
-            true => CALENDAR_MONTH.to_owned(),
-            false => label(objective.window),
+        duration: if month {
+            CALENDAR_MONTH.to_owned()
+        } else {
+            label(objective.window)
         },
         is_rolling: !month,
         calendar: month.then(|| Calendar {
@@ -457,9 +458,10 @@ fn objective(
     Ok(Objective {
         name: metadata.name.as_str().into(),
         objective: share,
-        window: match calendar_month {
-            true => MONTH,
-            false => duration(&window.duration)?,
+        window: if calendar_month {
+            MONTH
+        } else {
+            duration(&window.duration)?
         },
         calendar_month,
         judgement: Judgement {

@@ -13,9 +13,10 @@ pub fn as_toml(objective: &Objective) -> String {
         let _ = writeln!(text, "{key} = {value}");
     };
     line("objective", objective.objective.to_string());
-    let window = match objective.calendar_month {
-        true => "month".to_owned(),
-        false => span_text(objective.window),
+    let window = if objective.calendar_month {
+        "month".to_owned()
+    } else {
+        span_text(objective.window)
     };
     line("window", quoted(&window));
     let (key, value) = sli(judgement.sli);

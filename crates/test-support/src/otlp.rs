@@ -140,9 +140,10 @@ impl Receiver {
             at: Instant::now(),
             taken: behaviour.status.is_none() && behaviour.grpc_status == 0,
         });
-        let mut response = match grpc {
-            true => Response::new(trailed(behaviour.grpc_status)),
-            false => Response::new(Full::default().boxed()),
+        let mut response = if grpc {
+            Response::new(trailed(behaviour.grpc_status))
+        } else {
+            Response::new(Full::default().boxed())
         };
         if let Some(status) = behaviour.status {
             *response.status_mut() = status.try_into().expect("a status");

@@ -57,9 +57,10 @@ fn verdict(answer: &Drifts) -> Result<(), Error> {
         .filter(drifted)
         .map(|entry| entry.name.as_str())
         .collect();
-    match names.is_empty() {
-        true => Ok(()),
-        false => Err(Error::Found(format!("drifted: {}", names.join(", ")))),
+    if names.is_empty() {
+        Ok(())
+    } else {
+        Err(Error::Found(format!("drifted: {}", names.join(", "))))
     }
 }
 

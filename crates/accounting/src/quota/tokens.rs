@@ -31,9 +31,10 @@ impl Tokens {
 
     /// What `name` has left.
     pub(super) fn left(&self, name: &str) -> u32 {
-        match self.owes(name) {
-            true => 0,
-            false => self.bucket.left(name),
+        if self.owes(name) {
+            0
+        } else {
+            self.bucket.left(name)
         }
     }
 

@@ -121,12 +121,13 @@ fn span(
     let until = until.min(now);
     let since = since.or_else(|| until.checked_sub(length));
     let since = since.map_or(first, |since| since.max(first));
-    match since < until {
-        true => Ok(Span { since, until }),
-        false => Err(Problem::of(
+    if since < until {
+        Ok(Span { since, until })
+    } else {
+        Err(Problem::of(
             "since",
             "must be before until, and not later than now",
-        )),
+        ))
     }
 }
 

@@ -167,12 +167,13 @@ impl QueryParams {
     /// From when on, and before when.
     pub(super) fn times(&self, now: SystemTime) -> Result<Times, Problem> {
         let (since, until) = (self.instant("since", now)?, self.instant("until", now)?);
-        match since
+        if since
             .zip(until)
             .is_some_and(|(since, until)| since >= until)
         {
-            true => Err(Problem::of("since", "must be before until")),
-            false => Ok((since, until)),
+            Err(Problem::of("since", "must be before until"))
+        } else {
+            Ok((since, until))
         }
     }
 

@@ -110,9 +110,10 @@ impl<'a> LeaseSearch<'a> {
             reused,
             in_flight,
         };
-        let reused = match self.options.new_connection {
-            true => None,
-            false => self.reuse(endpoint).await,
+        let reused = if self.options.new_connection {
+            None
+        } else {
+            self.reuse(endpoint).await
         };
         if let Some(connection) = reused {
             return Ok(leased(connection, true));

@@ -37,9 +37,10 @@ impl Conditions {
 
     /// All of them in SQL.
     fn all(&self) -> String {
-        match self.sql.is_empty() {
-            true => String::new(),
-            false => format!("WHERE {}", self.sql.join(" AND ")),
+        if self.sql.is_empty() {
+            String::new()
+        } else {
+            format!("WHERE {}", self.sql.join(" AND "))
         }
     }
 }

@@ -92,9 +92,10 @@ impl Otlp {
         for problem in problems {
             tracing::warn!(variable = problem.variable, "{}", problem.reason);
         }
-        let conventions = match settings.newest_names {
-            true => Conventions::Current,
-            false => around.conventions,
+        let conventions = if settings.newest_names {
+            Conventions::Current
+        } else {
+            around.conventions
         };
         let resource = resource::resource(variables, &around.instance);
         let start = Start {
