@@ -95,8 +95,8 @@ fn compare(name: &str, now: String) {
 
 #[test]
 fn the_reference_is_what_the_command_prints() {
-    let document = fs::read_to_string(Path::new(ROOT).join("docs/configuration.md"));
-    let document = document.expect("readable");
+    let document =
+        fs::read_to_string(Path::new(ROOT).join("docs/configuration.md")).expect("readable");
     let (before, rest) = document.split_once("config_schema -->\n").expect("a mark");
     let (_, after) = rest.split_once("<!-- end of keys -->").expect("a mark");
     let now = format!(

@@ -105,10 +105,10 @@ impl Code {
             let inside =
                 |file: &Parts| reached[from].contains(file) && reached[file].contains(from);
             let edges = targets.iter().filter(|(file, _)| inside(file));
-            let edges = edges.flat_map(|(file, to)| to.iter().map(move |to| (file, to)));
-            let edges = edges.filter(|(_, to)| inside(to));
-            let edges =
-                edges.map(|(file, to)| format!("{} uses {}", file.join("::"), to.join("::")));
+            let edges = edges
+                .flat_map(|(file, to)| to.iter().map(move |to| (file, to)))
+                .filter(|(_, to)| inside(to))
+                .map(|(file, to)| format!("{} uses {}", file.join("::"), to.join("::")));
             edges.collect::<Vec<_>>().join(", ")
         };
         let mut circles: BTreeSet<_> = targets.keys().map(circle).collect();

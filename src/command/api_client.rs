@@ -74,8 +74,8 @@ impl Proxy {
         path: &str,
         body: &serde_json::Value,
     ) -> Result<T, ApiError> {
-        let request = Request::post(self.url(path));
-        let request = request.header(header::CONTENT_TYPE, "application/json");
+        let request =
+            Request::post(self.url(path)).header(header::CONTENT_TYPE, "application/json");
         let body = Bytes::from(body.to_string());
         self.json(path, &self.send(request, path, body).await?)
     }

@@ -185,9 +185,9 @@ impl Pool {
         if self.http2 {
             let mut shared = self.shared.lock().await;
             shared.retain(|connection| !connection.sender.is_closed());
-            let mut open = shared.iter();
-            let open =
-                open.find(|connection| Arc::strong_count(&connection.streams) <= MAX_STREAMS);
+            let open = shared
+                .iter()
+                .find(|connection| Arc::strong_count(&connection.streams) <= MAX_STREAMS);
             if let Some(connection) = open {
                 return Ok((Sender::Http2(connection.clone()), true));
             }
@@ -205,10 +205,10 @@ impl Pool {
     }
 
     async fn connect(&self) -> Result<Sender, Failure> {
-        let addresses = tokio::net::lookup_host((self.host.as_str(), self.port))
+        let addresses: Vec<_> = tokio::net::lookup_host((self.host.as_str(), self.port))
             .await
-            .map_err(|error| Failure::new(FailureKind::Dns, &error))?;
-        let addresses: Vec<_> = addresses.collect();
+            .map_err(|error| Failure::new(FailureKind::Dns, &error))?
+            .collect();
         if addresses.is_empty() {
             let error = io::Error::other("the name has no address");
             return Err(Failure::new(FailureKind::Dns, &error));

@@ -46,10 +46,10 @@ pub(crate) fn delay(before: &[&Call], late: &[&Call], others: &[&Call], busier: 
 /// By the engine's own measurement of the prefill, where most calls have one.
 fn by_engine(before: &[&Call], late: &[&Call]) -> Option<Mechanism> {
     let part = |calls: &[&Call], of: fn(f64, f64) -> f64| {
-        let known = calls
+        let mut known: Vec<f64> = calls
             .iter()
-            .filter_map(|call| Some(of(call.first_token?, call.prefill?)));
-        let mut known: Vec<f64> = known.collect();
+            .filter_map(|call| Some(of(call.first_token?, call.prefill?)))
+            .collect();
         known.sort_by(f64::total_cmp);
         (known.len() >= LEAST && 2 * known.len() >= calls.len()).then(|| quantile(&known, 0.5))
     };
@@ -104,10 +104,10 @@ fn by_lines(before: &[&Call], late: &[&Call]) -> Option<Mechanism> {
 
 /// Prompt tokens and seconds to the first token, evenly from all calls.
 fn points(calls: &[&Call]) -> Vec<(f64, f64)> {
-    let known = calls
+    let known: Vec<(f64, f64)> = calls
         .iter()
-        .filter_map(|call| Some((call.prompt_tokens? as f64, call.first_token?)));
-    let known: Vec<(f64, f64)> = known.collect();
+        .filter_map(|call| Some((call.prompt_tokens? as f64, call.first_token?)))
+        .collect();
     let step = known.len().div_ceil(MOST).max(1);
     known.into_iter().step_by(step).collect()
 }

@@ -29,10 +29,9 @@ pub(crate) fn sentence(cause: &Cause, may_have_begun: bool) -> String {
             .map(sends),
     );
     let waits = [Signal::FirstToken, Signal::InterTokenGap];
-    let same = waits
+    let same: Vec<String> = waits
         .into_iter()
-        .filter(|signal| cause.unchanged.contains(signal));
-    let same: Vec<String> = same
+        .filter(|signal| cause.unchanged.contains(signal))
         .map(|signal| format!("{} unchanged", noun(signal)))
         .collect();
     parts.extend(same);
@@ -63,8 +62,7 @@ pub(crate) fn of_throughput(cause: &Cause) -> String {
         since(cause)
     );
     let calls = |rates: Rates| {
-        let each = rates.of_each();
-        let each = each.map_or(String::new(), |each| {
+        let each = rates.of_each().map_or(String::new(), |each| {
             format!(" with {} tokens/s each", rate(each))
         });
         format!("{}{each}", rate(rates.under_way))

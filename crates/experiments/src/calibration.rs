@@ -284,8 +284,8 @@ fn false_alarms(world: &str, before: Before) {
             // One metric alone: its interval must hold at all looks.
             let tps = family
                 .iter()
-                .find(|comparison| comparison.metric == Metric::Tps);
-            let tps = tps.and_then(|tps| tps.difference.as_ref().ok());
+                .find(|comparison| comparison.metric == Metric::Tps)
+                .and_then(|tps| tps.difference.as_ref().ok());
             missed |= tps.is_some_and(|tps| !tps.interval.contains(0.0));
             let mut family = family.iter();
             let of_cost = family.find(|comparison| comparison.metric == Metric::Cost);

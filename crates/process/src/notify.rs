@@ -183,8 +183,7 @@ impl Secrets {
 }
 
 fn secret(name: &str, file: &Path) -> Result<String, Error> {
-    let text = std::fs::read_to_string(file);
-    let text = text.map_err(|error| {
+    let text = std::fs::read_to_string(file).map_err(|error| {
         Error::Configuration(format!("notify `{name}`: {}: {error}", file.display()))
     })?;
     match text.trim() {

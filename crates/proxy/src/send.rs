@@ -311,9 +311,8 @@ impl Forwarding<'_> {
         endpoint: &Endpoint,
         connection: &LeasedConnection,
     ) -> Result<(), Failure> {
-        let target = route::target(self.route, &endpoint.settings, &prepared.uri);
-        let target =
-            target.ok_or_else(|| failure(FailureKind::BadRequest, "the target is too long"))?;
+        let target = route::target(self.route, &endpoint.settings, &prepared.uri)
+            .ok_or_else(|| failure(FailureKind::BadRequest, "the target is too long"))?;
         match (connection, &prepared.gate) {
             (LeasedConnection::Http1(_), _) => {
                 address::http1(&mut prepared.request, endpoint, target)

@@ -86,8 +86,8 @@ pub fn time_to_first_token(
     let prefill = profile.prefill.mul_f64(prompt_tokens as f64 / 1000.0);
     let cold = profile
         .cold_start
-        .filter(|&(_, calls)| calls_before < calls);
-    let cold = cold.map_or(Duration::ZERO, |(more, _)| more);
+        .filter(|&(_, calls)| calls_before < calls)
+        .map_or(Duration::ZERO, |(more, _)| more);
     profile.ttft + prefill.mul_f64(slowdown(profile.knee, concurrency)) + cold
 }
 

@@ -112,8 +112,8 @@ fn month_begin(now: f64) -> f64 {
     let written = rfc3339_seconds(at).to_string();
     let begin = written
         .get(..7)
-        .map(|month| format!("{month}-01T00:00:00Z"));
-    let begin = begin.and_then(|begin| humantime::parse_rfc3339(&begin).ok());
+        .map(|month| format!("{month}-01T00:00:00Z"))
+        .and_then(|begin| humantime::parse_rfc3339(&begin).ok());
     begin.map_or(now, since_1970)
 }
 

@@ -411,8 +411,8 @@ fn objective(
     let ours = |key: &str| metadata.annotations.get(&format!("{OURS}{key}")).cloned();
     let share = target
         .target
-        .or(target.target_percent.map(|percent| percent / 100.0));
-    let share = share.ok_or(Unmeasurable::NoMember("target"))?;
+        .or(target.target_percent.map(|percent| percent / 100.0))
+        .ok_or(Unmeasurable::NoMember("target"))?;
     let window = spec.time_window.first().ok_or(Unmeasurable::NoWindow)?;
     let utc = |calendar: &Calendar| calendar.time_zone.eq_ignore_ascii_case("utc");
     let calendar_month = !window.is_rolling

@@ -75,8 +75,7 @@ fn sli(sli: Sli) -> (String, String) {
         (_, Some(least)) if sli.at_least() => (format!("{name}.at_least"), least.to_string()),
         (_, Some(most)) => {
             // To the nanosecond, which is what the configuration can say.
-            let most = std::time::Duration::from_nanos((most * 1e9).round() as u64);
-            let most = span_text(most);
+            let most = span_text(std::time::Duration::from_nanos((most * 1e9).round() as u64));
             (format!("{name}.at_most"), quoted(&most))
         }
     }

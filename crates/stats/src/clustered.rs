@@ -121,12 +121,12 @@ impl Sample {
         let scale = self.values.len() as f64 / effective;
         // The value of rank l is above the quantile with the probability that fewer than l values are at or below it.
         let few = |rank: f64| at_most(rank - 1.0, effective, share);
-        let lower = first(1.0, effective + 1.0, |rank| few(rank) > tail);
-        let lower = lower.filter(|_| few(1.0) <= tail);
-        let lower = lower.map(|rank| ((rank - 1.0) * scale + 1e-9).floor() as usize);
+        let lower = first(1.0, effective + 1.0, |rank| few(rank) > tail)
+            .filter(|_| few(1.0) <= tail)
+            .map(|rank| ((rank - 1.0) * scale + 1e-9).floor() as usize);
         let many = |rank: f64| 1.0 - at_most(rank - 1.0, effective, share);
-        let upper = first(0.0, effective, |rank| many(rank) <= tail);
-        let upper = upper.map(|rank| (rank * scale - 1e-9).ceil() as usize);
+        let upper = first(0.0, effective, |rank| many(rank) <= tail)
+            .map(|rank| (rank * scale - 1e-9).ceil() as usize);
         let at = |place: usize| self.values.get(place).map(|(value, _)| *value);
         Ok(Bounds {
             lower: lower.and_then(at),

@@ -173,8 +173,8 @@ impl Receiver {
         let messages = self.messages::<ExportTraceServiceRequest>("trace");
         let all = messages
             .into_iter()
-            .flat_map(|message| message.resource_spans);
-        let all = all.flat_map(|resource| resource.scope_spans);
+            .flat_map(|message| message.resource_spans)
+            .flat_map(|resource| resource.scope_spans);
         all.flat_map(|scope| scope.spans).collect()
     }
 
@@ -182,8 +182,8 @@ impl Receiver {
         let messages = self.messages::<ExportTraceServiceRequest>("trace");
         let all = messages
             .into_iter()
-            .flat_map(|message| message.resource_spans);
-        let all = all.filter_map(|spans| spans.resource);
+            .flat_map(|message| message.resource_spans)
+            .filter_map(|spans| spans.resource);
         all.map(|resource| attributes(&resource.attributes))
             .collect()
     }
@@ -192,8 +192,8 @@ impl Receiver {
         let messages = self.messages::<ExportMetricsServiceRequest>("metrics");
         let all = messages
             .into_iter()
-            .flat_map(|message| message.resource_metrics);
-        let all = all.flat_map(|resource| resource.scope_metrics);
+            .flat_map(|message| message.resource_metrics)
+            .flat_map(|resource| resource.scope_metrics);
         all.flat_map(|scope| scope.metrics).collect()
     }
 
@@ -201,8 +201,8 @@ impl Receiver {
         let messages = self.messages::<ExportLogsServiceRequest>("logs");
         let all = messages
             .into_iter()
-            .flat_map(|message| message.resource_logs);
-        let all = all.flat_map(|resource| resource.scope_logs);
+            .flat_map(|message| message.resource_logs)
+            .flat_map(|resource| resource.scope_logs);
         all.flat_map(|scope| scope.log_records).collect()
     }
 }

@@ -98,8 +98,7 @@ impl LimitedCall {
         let certain = |places: &NameSources| {
             read.missing_name == KnownName::Absent || places.paths.is_empty()
         };
-        let session = who.session.as_deref();
-        let session = session.filter(|_| {
+        let session = who.session.as_deref().filter(|_| {
             certain(&rules.session)
                 && (read.missing_name == KnownName::Absent || who.session_guess.is_none())
         });

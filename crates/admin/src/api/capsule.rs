@@ -191,8 +191,7 @@ fn of_store(
     now: SystemTime,
 ) -> Result<Capsule, Problem> {
     let filter = filter(span);
-    let kept = store.span(&filter, None, now)?;
-    let kept = kept.map(|kept| Span {
+    let kept = store.span(&filter, None, now)?.map(|kept| Span {
         since: kept.since,
         until: kept.until,
     });

@@ -314,8 +314,8 @@ mod tests {
 
     #[test]
     fn a_filter_is_read_from_a_query() {
-        let read = filter("model=a%2Fb+c&outcome=timeout&since=1h&until=2001-09-09T01:46:40Z");
-        let read = read.expect("valid");
+        let read = filter("model=a%2Fb+c&outcome=timeout&since=1h&until=2001-09-09T01:46:40Z")
+            .expect("valid");
         assert_eq!(read.names.get(Dimension::Model), Some("a/b c"));
         assert_eq!(read.outcomes, [Outcome::Timeout]);
         let failed = filter("outcome=complete,failed").expect("words");

@@ -341,8 +341,8 @@ impl Upstream {
     fn capacity_now(&self, endpoint: &Endpoint, options: ConnectOptions) -> Option<Capacity> {
         let reused = (!options.new_connection)
             .then(|| endpoint.reuse(options, Sharing::Any))
-            .flatten();
-        let reused = reused.map(Capacity::Reused);
+            .flatten()
+            .map(Capacity::Reused);
         reused.or_else(|| self.try_open().map(Capacity::Open))
     }
 

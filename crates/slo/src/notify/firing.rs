@@ -74,8 +74,7 @@ fn observed(alert: &Alert) -> String {
 /// The view of the calls that spent the budget, from the beginning of the alert's long window on.
 fn view(since: f64, status: &Status, alert: &Alert) -> String {
     let from = (since - alert.tier.long.as_secs_f64()).max(0.0);
-    let from = UNIX_EPOCH + Duration::from_secs(from as u64);
-    let from = rfc3339_seconds(from).to_string();
+    let from = rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(from as u64)).to_string();
     let select = &status.select;
     let names = [
         ("slo", Some(&*status.name)),
