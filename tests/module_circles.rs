@@ -33,7 +33,7 @@ pub fn circles(root: &Path) -> Vec<String> {
                 .iter()
                 .map(|part| part.to_string_lossy().into())
                 .collect();
-            module.pop_if(|last| ["lib", "main", "mod"].contains(&last.as_str()));
+            module.pop_if(|last| ["lib", "main"].contains(&last.as_str()));
             let text = std::fs::read_to_string(&path).expect("a source file");
             code.read(module, &text);
         }
