@@ -23,8 +23,8 @@ fn set_commit() {
         .or_else(|| match env::var("PROFILE").as_deref() {
             Ok("release") => of_repository(Path::new(".")),
             _ => None,
-        });
-    let commit = commit.unwrap_or_else(|| "unknown".to_owned());
+        })
+        .unwrap_or_else(|| "unknown".to_owned());
     println!("cargo::rustc-env=TOKENGAUGE_COMMIT={commit}");
 }
 

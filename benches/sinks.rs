@@ -68,9 +68,10 @@ fn main() -> ExitCode {
     let folder = options.folder.as_deref().unwrap_or(temporary.path());
     let load = Load::start(folder, stores);
     let complete = run(&options, &load, &away);
-    match complete && load.sinks.finish(Duration::from_secs(5)) {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::FAILURE,
+    if complete && load.sinks.finish(Duration::from_secs(5)) {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
     }
 }
 

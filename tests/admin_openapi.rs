@@ -28,8 +28,8 @@ async fn every_answer_is_as_documented() {
     let paths = document["paths"].as_object().expect("paths");
     let read = paths
         .iter()
-        .filter(|(_, operations)| operations.get("get").is_some());
-    let read = read.map(|(path, _)| path);
+        .filter(|(_, operations)| operations.get("get").is_some())
+        .map(|(path, _)| path);
     // Pods are of a fleet, and the use of a key has to be switched on: tests/fleet.rs and tests/payers.rs ask for them.
     let elsewhere = ["/api/v1/events", "/api/v1/pods", "/api/v1/me"];
     for path in read.filter(|path| !elsewhere.contains(&path.as_str())) {

@@ -35,8 +35,7 @@ async fn names(process: &Process, count: usize) -> Vec<String> {
         let calls = reply["calls"].as_array().expect("calls");
         if calls.len() >= count {
             let names = calls.iter().map(|call| call["agent"].as_str());
-            let names = names.map(|name| name.unwrap_or("-").to_owned());
-            let mut names: Vec<_> = names.collect();
+            let mut names: Vec<_> = names.map(|name| name.unwrap_or("-").to_owned()).collect();
             names.sort_unstable();
             return names;
         }

@@ -111,8 +111,8 @@ async fn call(proxy: SocketAddr, upstream: &str, agent: &str, words: usize, sett
     let answer = connection.text_to_end().await;
     let status = answer
         .strip_prefix("HTTP/1.1 ")
-        .and_then(|rest| rest.get(..3));
-    let status = status.and_then(|status| status.parse().ok());
+        .and_then(|rest| rest.get(..3))
+        .and_then(|status| status.parse().ok());
     status.unwrap_or_else(|| panic!("{answer}"))
 }
 

@@ -186,8 +186,7 @@ fn values_without_a_configuration_are_valid_and_are_those_of_the_built_in_one() 
             "{said}"
         );
     }
-    let engine = ENGINE.lines().map(|line| format!("  {line}\n"));
-    let engine: String = engine.collect();
+    let engine: String = ENGINE.lines().map(|line| format!("  {line}\n")).collect();
     let state = format!("config: |\n  state_dir = \"/proc/no\"\n{engine}");
     let output = check(&state);
     assert!(output.status.success(), "it is in the pod: {output:?}");

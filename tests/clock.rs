@@ -56,8 +56,8 @@ impl SteppedClock {
         let built = StdCommand::new("cc")
             .args(["-shared", "-fPIC", "-O1", "-o"])
             .args([&library, &source])
-            .output();
-        let built = built.is_ok_and(|output| output.status.success());
+            .output()
+            .is_ok_and(|output| output.status.success());
         let path = folder.join("offset");
         let clock = SteppedClock {
             library,

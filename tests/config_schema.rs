@@ -95,8 +95,8 @@ fn compare(name: &str, now: String) {
 
 #[test]
 fn the_reference_is_what_the_command_prints() {
-    let document = fs::read_to_string(Path::new(ROOT).join("docs/configuration.md"));
-    let document = document.expect("readable");
+    let document =
+        fs::read_to_string(Path::new(ROOT).join("docs/configuration.md")).expect("readable");
     let (before, rest) = document.split_once("config_schema -->\n").expect("a mark");
     let (_, after) = rest.split_once("<!-- end of keys -->").expect("a mark");
     let now = format!(
@@ -245,9 +245,10 @@ fn every_key_has_a_text_and_facts_are_those_of_upstreams() {
 fn files(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).expect("a folder") {
         let path = entry.expect("an entry").path();
-        match path.is_dir() {
-            true => files(&path, found),
-            false => found.push(path),
+        if path.is_dir() {
+            files(&path, found);
+        } else {
+            found.push(path);
         }
     }
 }

@@ -275,9 +275,10 @@ fn check(folder: &str, dialect: Dialect) {
     let mut failures = Vec::new();
     for recording in &recordings {
         let whole = read(recording.decoder(None), &recording.body);
-        let mut wrong = match recording.trusted() {
-            true => recording.differences(&whole),
-            false => Vec::new(),
+        let mut wrong = if recording.trusted() {
+            recording.differences(&whole)
+        } else {
+            Vec::new()
         };
         if recording.trusted() && whole.dialect != dialect {
             wrong.push(format!("dialect: {:?}", whole.dialect));

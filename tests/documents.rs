@@ -23,8 +23,8 @@ fn every_metric_is_in_the_reference_with_its_meaning() {
     for metric in names::all() {
         let row = METRICS
             .lines()
-            .find(|line| line.starts_with(&format!("| `{}` |", metric.name)));
-        let row = row.unwrap_or_else(|| panic!("no row for {}", metric.name));
+            .find(|line| line.starts_with(&format!("| `{}` |", metric.name)))
+            .unwrap_or_else(|| panic!("no row for {}", metric.name));
         assert!(row.ends_with(&format!("{} |", metric.help)), "{row}");
     }
     let rows = METRICS

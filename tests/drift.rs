@@ -79,8 +79,8 @@ impl Folder {
             .collect();
         let mut store = Store::open(&self.ledger()).expect("opens");
         for batch in calls.chunks(2_000) {
-            let batch = batch.iter();
             let batch: Vec<_> = batch
+                .iter()
                 .filter_map(|call| StoredCall::of_record(call, Some(3)))
                 .collect();
             store.write(&batch).expect("written");

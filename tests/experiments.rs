@@ -82,8 +82,8 @@ async fn answer(mut tcp: TcpStream, requests: Requests, wait: Duration) {
             }
         }
         let body = String::from_utf8(bytes.drain(..length).collect()).expect("text");
-        let number = session_of(&head);
-        let number = number.and_then(|session| session.trim_start_matches("s-").parse().ok());
+        let number =
+            session_of(&head).and_then(|session| session.trim_start_matches("s-").parse().ok());
         let waits = number.is_some_and(|number: usize| !number.is_multiple_of(4));
         requests.lock().expect("no panic").push((head, body));
         if waits {

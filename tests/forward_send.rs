@@ -110,9 +110,10 @@ async fn an_agent_that_never_reads_over_tls_is_given_up() {
         let mut backend = upstream.accept().await;
         backend.read_head().await;
         backend.write(head).await;
-        let piece = match head == CHUNKED {
-            true => big_chunk(),
-            false => vec![b'x'; 0x10000],
+        let piece = if head == CHUNKED {
+            big_chunk()
+        } else {
+            vec![b'x'; 0x10000]
         };
         flood(&mut backend.io, &piece).await;
         let call = proxy.recorder.only_call().await;
@@ -272,9 +273,10 @@ async fn tunnel(agent_reads: bool) -> Option<End> {
     backend.read_head().await;
     backend.write(SWITCHED).await;
     agent.read_head().await;
-    let (mut silent, mut busy) = match agent_reads {
-        true => (backend.io, agent.io),
-        false => (agent.io, backend.io),
+    let (mut silent, mut busy) = if agent_reads {
+        (backend.io, agent.io)
+    } else {
+        (agent.io, backend.io)
     };
     let talking = tokio::spawn(async move {
         while silent.write_all(b"x").await.is_ok() {

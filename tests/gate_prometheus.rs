@@ -25,12 +25,13 @@ async fn prometheus(authorization: &'static str) -> SocketAddr {
                 let (name, value) = line.split_once(": ")?;
                 name.eq_ignore_ascii_case("authorization").then_some(value)
             });
-            let (status, body) = match shown == Some(authorization) {
-                true => (
+            let (status, body) = if shown == Some(authorization) {
+                (
                     "200 OK",
                     "{\"status\":\"success\",\"data\":{\"resultType\":\"vector\",\"result\":[{\"metric\":{},\"value\":[1,\"1\"]}]}}",
-                ),
-                false => ("401 Unauthorized", "Unauthorized"),
+                )
+            } else {
+                ("401 Unauthorized", "Unauthorized")
             };
             peer.write(format!(
                 "HTTP/1.1 {status}\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",

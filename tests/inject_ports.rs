@@ -177,8 +177,8 @@ fn what_the_template_is_in_counts_as_well() {
     let text = "apiVersion: ray.io/v1\nkind: RayCluster\nmetadata: {name: r}\nspec:\n  headGroupSpec:\n    \
         rayStartParams: {metrics-export-port: '15464'}\n    \
         template: {spec: {containers: [{name: head, image: 'ray:2'}]}}\n";
-    let all = tokengauge_inject::manifest::inject_all(text, InjectBy::Namespace, &settings(""));
-    let all = all.expect("manifests");
+    let all = tokengauge_inject::manifest::inject_all(text, InjectBy::Namespace, &settings(""))
+        .expect("manifests");
     let object: Value = serde_saphyr::from_str(&all.text).expect("YAML");
     let chosen = ports(&object["spec"]["headGroupSpec"]["template"]);
     assert_eq!(chosen, [15480, 15465, 15466]);

@@ -63,8 +63,8 @@ fn written(path: &Path, records: &[CallRecord], random: &mut SplitMix64) {
     let mut rest = records;
     while !rest.is_empty() {
         let batch = rest.len().min(1 + random.below(40) as usize);
-        let calls = rest[..batch].iter();
-        let calls: Vec<_> = calls
+        let calls: Vec<_> = rest[..batch]
+            .iter()
             .filter_map(|call| StoredCall::of_record(call, Some(3)))
             .collect();
         store.write(&calls).expect("written");

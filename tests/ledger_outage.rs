@@ -153,8 +153,8 @@ impl Disk {
         let mounted = Command::new("mount")
             .args(["-t", "tmpfs", "-o", &options, "tmpfs"])
             .arg(&folder)
-            .output();
-        let mounted = mounted.is_ok_and(|output| output.status.success());
+            .output()
+            .is_ok_and(|output| output.status.success());
         mounted.then_some(Disk { folder })
     }
 
@@ -267,8 +267,7 @@ async fn an_older_program_leaves_a_newer_ledger_untouched_and_says_how_to_go_bac
 async fn sessions(process: &Process) -> Vec<String> {
     let reply = fetch(process.admin, "/api/v1/sessions").await;
     let answer: Value = serde_json::from_str(&reply.body).expect("JSON");
-    let rows = answer["sessions"].as_array();
-    let rows = rows.into_iter().flatten();
+    let rows = answer["sessions"].as_array().into_iter().flatten();
     let ids = rows.map(|row| row["id"].as_str().expect("an id").to_owned());
     ids.collect()
 }
@@ -478,9 +477,9 @@ async fn a_clock_that_is_forty_days_ahead_for_a_moment_erases_nothing() {
         format!("rollups WHERE level = 300 AND start > {week}"),
     ];
     let rows = || {
-        let counts = tables.iter();
-        let counts =
-            counts.map(|table| number(&fixture.ledger(), &format!("SELECT count(*) FROM {table}")));
+        let counts = tables
+            .iter()
+            .map(|table| number(&fixture.ledger(), &format!("SELECT count(*) FROM {table}")));
         counts.collect::<Vec<_>>()
     };
     let before = rows();

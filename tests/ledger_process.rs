@@ -193,8 +193,8 @@ async fn what_a_month_cost_by_user_is_answered_by_day_though_its_calls_are_gone(
     let month = Duration::from_secs(20 * 86_400);
     let every = month.as_millis() as f64 / CALLS as f64;
     let records: Vec<CallRecord> = Records::new(now - month, every).take(CALLS).collect();
-    let calls = records.iter();
-    let calls: Vec<_> = calls
+    let calls: Vec<_> = records
+        .iter()
         .filter_map(|record| StoredCall::of_record(record, None))
         .collect();
     let mut store = Store::open(&fixture.ledger()).expect("opens");

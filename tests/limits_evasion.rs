@@ -197,8 +197,8 @@ impl HttpResponse {
         let status = head
             .split(' ')
             .nth(1)
-            .and_then(|status| status.parse().ok());
-        let status = status.expect("a status");
+            .and_then(|status| status.parse().ok())
+            .expect("a status");
         HttpResponse { status, head, body }
     }
 
@@ -649,8 +649,8 @@ async fn a_body_that_no_limit_depends_on_is_not_waited_for() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_body_for_which_there_is_no_memory_waits_and_is_not_let_in_unread() {
     let fixture = LimitsFixture::start(NONE_OF_BIG).await;
-    let text = configuration(fixture.upstream.address, NONE_OF_BIG);
-    let text = text.replace("body_bytes", "memory_bytes = \"2MiB\"\nbody_bytes");
+    let text = configuration(fixture.upstream.address, NONE_OF_BIG)
+        .replace("body_bytes", "memory_bytes = \"2MiB\"\nbody_bytes");
     std::fs::write(&fixture.file, text).expect("written");
     fixture.process.signal(Signal::HUP);
     fixture.process.has_reloaded("applied", 1.0).await;
@@ -704,8 +704,8 @@ async fn a_body_for_which_there_is_no_memory_waits_and_is_not_let_in_unread() {
 #[tokio::test(flavor = "multi_thread")]
 async fn who_sends_slowly_keeps_no_memory_from_others() {
     let fixture = LimitsFixture::start(NONE_OF_BIG).await;
-    let text = configuration(fixture.upstream.address, NONE_OF_BIG);
-    let text = text.replace("body_bytes", "memory_bytes = \"4MiB\"\nbody_bytes");
+    let text = configuration(fixture.upstream.address, NONE_OF_BIG)
+        .replace("body_bytes", "memory_bytes = \"4MiB\"\nbody_bytes");
     std::fs::write(&fixture.file, text).expect("written");
     fixture.process.signal(Signal::HUP);
     fixture.process.has_reloaded("applied", 1.0).await;

@@ -191,9 +191,10 @@ async fn calls_that_are_cut_off_are_the_proxys_fault_and_not_their_agents() {
     let mut agents = Vec::new();
     for answer in [chunked, sized, tunnel, ""] {
         let mut agent = RawConnection::connect(proxy.address).await;
-        let upgrade = match answer == tunnel {
-            true => "Connection: Upgrade\r\nUpgrade: websocket\r\n",
-            false => "",
+        let upgrade = if answer == tunnel {
+            "Connection: Upgrade\r\nUpgrade: websocket\r\n"
+        } else {
+            ""
         };
         agent
             .write(format!("GET / HTTP/1.1\r\nHost: h\r\n{upgrade}\r\n"))

@@ -128,9 +128,10 @@ fn reasoning_is_counted(record: &CallRecord) -> Vec<String> {
         (Some(0), Some(52), Some(52)),
         (Some(629), Some(301), Some(930)),
     ];
-    match should.contains(&found) {
-        true => Vec::new(),
-        false => vec![format!("tokens: {found:?}")],
+    if should.contains(&found) {
+        Vec::new()
+    } else {
+        vec![format!("tokens: {found:?}")]
     }
 }
 
@@ -144,9 +145,10 @@ fn every_trusted_recording_gives_the_record_that_was_checked_by_hand() {
         }
         let (record, length) = play(&path, dialect);
         let name = path.file_name().and_then(|name| name.to_str());
-        let mut found = match name.is_some_and(|name| REASONING_IN_THE_ANSWER.contains(&name)) {
-            true => reasoning_is_counted(&record),
-            false => differences(&record, &json(path.join("expected.json"))),
+        let mut found = if name.is_some_and(|name| REASONING_IN_THE_ANSWER.contains(&name)) {
+            reasoning_is_counted(&record)
+        } else {
+            differences(&record, &json(path.join("expected.json")))
         };
         if record.bytes.response != length as u64 {
             found.push(format!("bytes: {:?}", record.bytes));

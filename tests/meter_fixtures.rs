@@ -39,9 +39,10 @@ impl Said {
             let at = CHANNELS.iter().position(|name| name == channel);
             // Reasoning that is in the text of the answer.
             let split = text.split_inclusive("</think>").next().unwrap_or_default();
-            let thought = match channel == "answer" && text.starts_with("<think>") {
-                true => split,
-                false => "",
+            let thought = if channel == "answer" && text.starts_with("<think>") {
+                split
+            } else {
+                ""
             };
             self.tokens[1] += tokens::count(thought);
             self.tokens[at.expect("a channel")] += tokens::count(&text[thought.len()..]);

@@ -286,10 +286,9 @@ impl SeriesFixture {
         loop {
             let body = self.metrics().await;
             let samples = body.lines().filter(|line| !line.starts_with('#'));
-            let ended = samples
+            let ended: f64 = samples
                 .clone()
-                .filter(|line| line.starts_with("tokengauge_requests_total{"));
-            let ended: f64 = ended
+                .filter(|line| line.starts_with("tokengauge_requests_total{"))
                 .map(|line| {
                     line.rsplit(' ')
                         .next()
@@ -321,8 +320,8 @@ fn written(name: &str) -> Vec<f64> {
     let document = std::fs::read_to_string(document).expect("the document");
     let row = document
         .lines()
-        .find(|line| line.starts_with(&format!("| {name} |")));
-    let row = row.unwrap_or_else(|| panic!("no row {name:?}"));
+        .find(|line| line.starts_with(&format!("| {name} |")))
+        .unwrap_or_else(|| panic!("no row {name:?}"));
     let number = |cell: &str| {
         let digits = cell.trim().split(' ').next()?.replace(',', "");
         digits.parse().ok()

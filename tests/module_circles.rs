@@ -32,7 +32,7 @@ pub fn circles(root: &Path) -> Vec<String> {
                 .iter()
                 .map(|part| part.to_string_lossy().into())
                 .collect();
-            module.pop_if(|last| ["lib", "main", "mod"].contains(&last.as_str()));
+            module.pop_if(|last| ["lib", "main"].contains(&last.as_str()));
             let text = std::fs::read_to_string(&path).expect("a source file");
             code.read(module, &text);
         }
@@ -104,10 +104,10 @@ impl Code {
             let inside =
                 |file: &Parts| reached[from].contains(file) && reached[file].contains(from);
             let edges = targets.iter().filter(|(file, _)| inside(file));
-            let edges = edges.flat_map(|(file, to)| to.iter().map(move |to| (file, to)));
-            let edges = edges.filter(|(_, to)| inside(to));
-            let edges =
-                edges.map(|(file, to)| format!("{} uses {}", file.join("::"), to.join("::")));
+            let edges = edges
+                .flat_map(|(file, to)| to.iter().map(move |to| (file, to)))
+                .filter(|(_, to)| inside(to))
+                .map(|(file, to)| format!("{} uses {}", file.join("::"), to.join("::")));
             edges.collect::<Vec<_>>().join(", ")
         };
         let mut circles: BTreeSet<_> = targets.keys().map(circle).collect();

@@ -54,10 +54,10 @@ impl OutputFixture {
                 *name = Some(NAME.to_owned());
             }
         }
-        let kept = records
+        let kept: Vec<_> = records
             .iter()
-            .filter_map(|record| StoredCall::of_record(record, None));
-        let kept: Vec<_> = kept.collect();
+            .filter_map(|record| StoredCall::of_record(record, None))
+            .collect();
         let mut store = Store::open(&ledger).expect("opens");
         store.write(&kept).expect("written");
         let lines = records
@@ -162,8 +162,8 @@ pub fn terminal(size: Option<[u16; 2]>) -> (OwnedFd, OwnedFd) {
     grantpt(&terminal).expect("granted");
     unlockpt(&terminal).expect("unlocked");
     let name = ptsname(&terminal, Vec::new()).expect("its name");
-    let other = rustix::fs::open(name, OFlags::RDWR | OFlags::NOCTTY, Mode::empty());
-    let other = other.expect("its other end");
+    let other = rustix::fs::open(name, OFlags::RDWR | OFlags::NOCTTY, Mode::empty())
+        .expect("its other end");
     if let Some([ws_row, ws_col]) = size {
         let size = Winsize {
             ws_row,
@@ -295,8 +295,10 @@ fn a_spreadsheet_gets_no_formulas() {
     let safe = csv(fixture.output(&format!("{line} --spreadsheet")));
     assert!(safe.contains(&quoted.replace("\"=", "\"'=")), "{safe}");
     assert!(!safe.contains(&quoted));
-    let refused = fixture.command("export --ledger LEDGER --format jsonl --since 1h --spreadsheet");
-    let refused = { refused }.output().expect("it runs");
+    let refused = fixture
+        .command("export --ledger LEDGER --format jsonl --since 1h --spreadsheet")
+        .output()
+        .expect("it runs");
     assert_eq!(refused.status.code(), Some(1));
     let stderr = String::from_utf8_lossy(&refused.stderr);
     assert!(stderr.contains("--format csv"), "{stderr}");

@@ -10,8 +10,8 @@ use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::http_client::request;
 
 fn mode(path: &Path) -> u32 {
-    let file = std::fs::metadata(path);
-    let file = file.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let file =
+        std::fs::metadata(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     file.permissions().mode() & 0o777
 }
 
@@ -86,8 +86,8 @@ async fn files_about_calls_are_readable_by_the_owner_only() {
             .arg(&ledger)
             .arg("-o")
             .arg(&path)
-            .output();
-        let output = output.expect("it runs");
+            .output()
+            .expect("it runs");
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.success(), "{command}: {stderr}");
         assert_eq!(mode(&path), 0o600, "{command} {more:?}");

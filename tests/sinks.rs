@@ -36,9 +36,10 @@ impl Fixture {
 
     /// A configuration with these keys of the sink; with a ledger or without.
     pub fn config(&self, ledger: bool, sink: &str) -> PathBuf {
-        let state = match ledger {
-            true => format!("state_dir = {:?}\n", self.folder.path().join("state")),
-            false => String::new(),
+        let state = if ledger {
+            format!("state_dir = {:?}\n", self.folder.path().join("state"))
+        } else {
+            String::new()
         };
         let path = self.folder.path().join("proxy.toml");
         let text = format!(

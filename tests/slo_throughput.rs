@@ -29,8 +29,8 @@ fn minutes_are_judged_by_the_tokens_of_all_calls_in_which_enough_are_under_way()
             assert_eq!(fixture.counts(at), BTreeMap::new(), "it has not settled");
         }
     }
-    let expected = ["bad missed", "excluded too_few_streams", "good met"];
-    let expected = expected.map(|name| (name.to_owned(), 1));
+    let expected =
+        ["bad missed", "excluded too_few_streams", "good met"].map(|name| (name.to_owned(), 1));
     assert_eq!(fixture.counts(190_000), BTreeMap::from(expected));
     let status = fixture.status(190_000);
     assert_eq!(status.promise, "throughput ≥ 45 tokens/s");

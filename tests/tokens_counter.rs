@@ -261,8 +261,8 @@ const CHARACTERS: [char; 14] = [
 
 #[test]
 fn counts_every_short_string_character_by_character() {
-    let longest = std::env::var("TOKENGAUGE_EXHAUSTIVE");
-    let longest = longest.map_or(4, |text| text.parse().expect("a number of characters"));
+    let longest = std::env::var("TOKENGAUGE_EXHAUSTIVE")
+        .map_or(4, |text| text.parse().expect("a number of characters"));
     assert_exact_with_more(&mut String::new(), &Counter::new(), longest);
 }
 

@@ -91,9 +91,10 @@ impl Arrived {
 impl std::fmt::Display for Arrived {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let original = self.original();
-        let untouched = match original.as_bytes() == self.body {
-            true => "yes",
-            false => "no",
+        let untouched = if original.as_bytes() == self.body {
+            "yes"
+        } else {
+            "no"
         };
         // Held back is what came no sooner than the event after it was sent.
         let first_after = Duration::from_nanos(self.first_after);

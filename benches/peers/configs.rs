@@ -65,9 +65,10 @@ impl Site<'_> {
     pub fn nginx(&self) -> anyhow::Result<Command> {
         let Site { address, .. } = self;
         let (backend, noisy) = (self.backend(), self.backends.noisy);
-        let user = match rustix::process::geteuid().is_root() {
-            true => "user root;",
-            false => "",
+        let user = if rustix::process::geteuid().is_root() {
+            "user root;"
+        } else {
+            ""
         };
         let (path, workers) = (self.folder.display(), self.setup.workers);
         let connections = self.setup.connections;

@@ -48,9 +48,10 @@ impl std::fmt::Display for Cores {
         let peer: Vec<_> = peer.map(|core| core.to_string()).collect();
         let (peer, load) = (peer.join(", "), self.load_core);
         write!(f, "cores of the peer: {peer}; of load and backend: {load}")?;
-        match self.shared {
-            true => f.write_str(", which the peer shares: there are too few"),
-            false => Ok(()),
+        if self.shared {
+            f.write_str(", which the peer shares: there are too few")
+        } else {
+            Ok(())
         }
     }
 }

@@ -105,8 +105,7 @@ fn with_models(models: u32) -> Vec<Scenario> {
 }
 
 fn with_setup(setup: &Setup, models: u32) -> Vec<Scenario> {
-    let scenarios = [Work::Paced(PACE).into(), short_calls()];
-    let scenarios = scenarios.map(|scenario: Scenario| Scenario {
+    let scenarios = [Work::Paced(PACE).into(), short_calls()].map(|scenario: Scenario| Scenario {
         models,
         setup: setup.clone(),
         ..scenario

@@ -30,10 +30,10 @@ impl Report {
             Some(with_thousands(median, metric.decimals))
         };
         let missing = || "–".to_owned();
-        let figures = peers
+        let figures: Vec<_> = peers
             .iter()
-            .map(|peer| figure(peer).unwrap_or_else(missing));
-        let figures: Vec<_> = figures.collect();
+            .map(|peer| figure(peer).unwrap_or_else(missing))
+            .collect();
         if figures.iter().all(|figure| *figure == "–") {
             return;
         }

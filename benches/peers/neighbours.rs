@@ -106,10 +106,10 @@ impl Neighbours {
 
     fn spawn(self, address: SocketAddr) -> JoinSet<anyhow::Result<()>> {
         let mut under_way = JoinSet::new();
-        let request = self
+        let request: Rc<[u8]> = self
             .stream_request()
-            .request_to(NOISY_PATH, "", &self.prompt());
-        let request: Rc<[u8]> = request.into();
+            .request_to(NOISY_PATH, "", &self.prompt())
+            .into();
         for number in 0..self.number() {
             let request = Rc::clone(&request);
             under_way.spawn_local(async move {

@@ -29,8 +29,7 @@ pub fn split(framing: Framing, body: &[u8]) -> Vec<Range<usize>> {
 
 /// After the blank line.
 fn end_of_event(rest: &[u8]) -> Option<usize> {
-    let ends = [&b"\n\n"[..], b"\r\n\r\n"];
-    let ends = ends.into_iter().filter_map(|end| {
+    let ends = [&b"\n\n"[..], b"\r\n\r\n"].into_iter().filter_map(|end| {
         let found = memchr::memmem::find(rest, end)?;
         Some(found + end.len())
     });

@@ -231,9 +231,10 @@ impl Runs {
         let saturated = late
             .iter()
             .any(|run| run.busy().is_some_and(|busy| busy > SATURATED));
-        let why = match saturated {
-            true => "the peer cannot keep up",
-            false => "load cannot keep up",
+        let why = if saturated {
+            "the peer cannot keep up"
+        } else {
+            "load cannot keep up"
         };
         let (peer, rounds, least) = (self.peer, late.len(), 100.0 * least);
         println!("{peer}: {why}: {least:.1} % of the events came, in the worst of {rounds} rounds");

@@ -91,17 +91,18 @@ impl StreamRequest {
 
     /// What ends its stream.
     pub fn end(&self) -> String {
-        match self.without_usage {
-            true => "data: [DONE]\n\n".to_owned(),
-            false => end(self.events, &answering_model(self.model)),
+        if self.without_usage {
+            "data: [DONE]\n\n".to_owned()
+        } else {
+            end(self.events, &answering_model(self.model))
         }
     }
 
     /// What the beginning of a request's body asks for; none where it is none of ours.
     pub fn of_body(body: &[u8]) -> Option<StreamRequest> {
         let start = memmem::find(body, PROMPT)? + PROMPT.len();
-        let numbers = body[start..].split(|byte| !byte.is_ascii_digit());
-        let mut numbers = numbers
+        let mut numbers = body[start..]
+            .split(|byte| !byte.is_ascii_digit())
             .filter(|digits| !digits.is_empty())
             .filter_map(|digits| std::str::from_utf8(digits).ok()?.parse::<u64>().ok());
         Some(StreamRequest {

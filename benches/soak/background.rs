@@ -170,9 +170,10 @@ pub async fn reload_configuration(
         sleep(Duration::from_millis(random.between(8_000, 14_000))).await;
         let file = proxy.folder.join("proxy.toml");
         let usable = generation % 4 != 0;
-        let text = match usable {
-            true => configuration(&proxy.folder, backend, generation),
-            false => "listen = \"nowhere\"\n".to_owned(),
+        let text = if usable {
+            configuration(&proxy.folder, backend, generation)
+        } else {
+            "listen = \"nowhere\"\n".to_owned()
         };
         if let Err(error) = std::fs::write(&file, text) {
             report.violation(format!("{}: {error}", file.display()));

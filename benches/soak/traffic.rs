@@ -134,9 +134,10 @@ impl Agent {
                     | Scenario::RealtimeLeft
                     | Scenario::Refused
             );
-        let endpoint = match chat {
-            true => &ENDPOINTS[0],
-            false => &ENDPOINTS[random.between(0, ENDPOINTS.len() as u64 - 1) as usize],
+        let endpoint = if chat {
+            &ENDPOINTS[0]
+        } else {
+            &ENDPOINTS[random.between(0, ENDPOINTS.len() as u64 - 1) as usize]
         };
         let must_stream = chat || matches!(scenario, Scenario::Flood | Scenario::ErrorEvent);
         let (path, streamed) = match (endpoint.streamed, endpoint.whole) {

@@ -17,8 +17,8 @@ pub fn run(input: &[u8]) {
     if all.injected == 0 {
         assert_eq!(all.text, text, "nothing to do, and nothing done");
     }
-    let again = inject_all(&all.text, InjectBy::Namespace, &SETTINGS);
-    let again = again.unwrap_or_else(|reason| panic!("{reason}\n{}", all.text));
+    let again = inject_all(&all.text, InjectBy::Namespace, &SETTINGS)
+        .unwrap_or_else(|reason| panic!("{reason}\n{}", all.text));
     assert_eq!((again.injected, &again.text), (0, &all.text));
     assert_eq!(again.refused, all.refused);
 }

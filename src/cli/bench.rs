@@ -245,8 +245,8 @@ fn percent(text: &str) -> Result<f64, &'static str> {
 }
 
 fn interval(text: &str) -> Result<Duration, &'static str> {
-    let found = humantime::parse_duration(text).ok();
-    let found = found
+    let found = humantime::parse_duration(text)
+        .ok()
         .filter(|length| (Duration::from_millis(10)..=Duration::from_secs(600)).contains(length));
     found.ok_or("is a duration from 10ms to 10m")
 }

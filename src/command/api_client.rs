@@ -22,9 +22,10 @@ impl Proxy {
     /// # Errors
     /// Where that file cannot be read.
     pub(super) fn of(args: &AdminArgs) -> Result<Proxy, Error> {
-        let base = match args.admin.contains("://") {
-            true => args.admin.trim_end_matches('/').to_owned(),
-            false => format!("http://{}", args.admin),
+        let base = if args.admin.contains("://") {
+            args.admin.trim_end_matches('/').to_owned()
+        } else {
+            format!("http://{}", args.admin)
         };
         let token = match &args.token_file {
             Some(path) => {
@@ -72,8 +73,8 @@ impl Proxy {
         path: &str,
         body: &serde_json::Value,
     ) -> Result<T, ApiError> {
-        let request = Request::post(self.url(path));
-        let request = request.header(header::CONTENT_TYPE, "application/json");
+        let request =
+            Request::post(self.url(path)).header(header::CONTENT_TYPE, "application/json");
         let body = Bytes::from(body.to_string());
         self.json(path, &self.send(request, path, body).await?)
     }

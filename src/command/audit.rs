@@ -13,8 +13,8 @@ pub(super) fn audit(command: &AuditCommand) -> Result<(), Error> {
 
 fn verify(args: &VerifyArgs) -> Result<(), Error> {
     let file = args.file.display();
-    let verified = audit::verify(&args.file);
-    let verified = verified.map_err(|error| Error::Failed(format!("{file}: {error}")))?;
+    let verified =
+        audit::verify(&args.file).map_err(|error| Error::Failed(format!("{file}: {error}")))?;
     let head = &verified.head;
     if let Some(noted) = args.head.as_ref().filter(|noted| *noted != head) {
         return Err(Error::Failed(format!(

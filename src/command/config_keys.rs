@@ -9,8 +9,8 @@ pub(super) fn config(command: ConfigCommand) -> Result<(), Error> {
     match command {
         ConfigCommand::Reference => output::print(&reference()),
         ConfigCommand::Schema => {
-            let text = serde_json::to_string_pretty(&json_schema());
-            let text = text.map_err(|error| Error::Failed(error.to_string()))?;
+            let text = serde_json::to_string_pretty(&json_schema())
+                .map_err(|error| Error::Failed(error.to_string()))?;
             output::print(&(text + "\n"))
         }
     }

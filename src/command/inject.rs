@@ -21,9 +21,10 @@ const OPT_OUT: &str = "The annotation tokengauge.dev/inject: \"false\" says that
 
 pub(super) fn inject(args: &InjectArgs) -> Result<(), Error> {
     let settings = settings(&args.settings)?;
-    let by = match args.annotated {
-        true => InjectBy::Annotation,
-        false => InjectBy::Namespace,
+    let by = if args.annotated {
+        InjectBy::Annotation
+    } else {
+        InjectBy::Namespace
     };
     let mut text = String::new();
     let (mut refused, mut unknown) = (0, 0);

@@ -35,11 +35,12 @@ pub(super) fn key_hash() -> Result<(), Error> {
         ))?;
         found = true;
     }
-    match found {
-        true => Ok(()),
-        false => Err(Error::Failed(
+    if found {
+        Ok(())
+    } else {
+        Err(Error::Failed(
             "there is no key on standard input: printf '%s' \"$KEY\" | tokengauge key-hash"
                 .to_owned(),
-        )),
+        ))
     }
 }

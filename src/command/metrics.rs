@@ -7,8 +7,7 @@ use tokengauge_telemetry::export::names::{self, Kind, Metric};
 
 pub(super) fn metrics(args: &MetricsArgs) -> Result<String, Error> {
     if args.json {
-        let lines = names::all().map(serde_json::to_string);
-        let lines: Result<Vec<_>, _> = lines.collect();
+        let lines: Result<Vec<_>, _> = names::all().map(serde_json::to_string).collect();
         return lines
             .map(|lines| lines.join("\n") + "\n")
             .map_err(|error| Error::Failed(error.to_string()));

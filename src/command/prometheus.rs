@@ -69,8 +69,7 @@ impl PrometheusClient {
         if let Some(authorization) = authorization(&self.credentials)? {
             request = request.header(header::AUTHORIZATION, authorization);
         }
-        let request = request.body(Bytes::new());
-        let request = request.map_err(|error| {
+        let request = request.body(Bytes::new()).map_err(|error| {
             failed(format!(
                 "{error}; --prometheus takes the URL of a Prometheus"
             ))
@@ -112,8 +111,7 @@ fn authorization(credentials: &PrometheusCredentials) -> Result<Option<HeaderVal
             return Err(Error::Failed(rule.to_owned()));
         }
         Some(user) => {
-            let password = secret(password_file.as_deref(), PROMETHEUS_PASSWORD)?;
-            let password = password.ok_or_else(|| {
+            let password = secret(password_file.as_deref(), PROMETHEUS_PASSWORD)?.ok_or_else(|| {
                 Error::Failed(format!(
                     "--prometheus-user: there is no password: name a file with --prometheus-password-file, or set {PROMETHEUS_PASSWORD}"
                 ))

@@ -17,8 +17,8 @@ const ADDRESSES_LAST: Duration = Duration::from_millis(1_200);
 fn names_can_be_given() -> bool {
     let allowed = std::process::Command::new("unshare")
         .args(["-m", "true"])
-        .status();
-    let allowed = allowed.is_ok_and(|status| status.success());
+        .status()
+        .is_ok_and(|status| status.success());
     assert!(
         allowed || std::env::var("CI").is_err(),
         "CI can give a process names of its own"

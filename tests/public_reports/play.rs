@@ -240,8 +240,8 @@ async fn ask_http2(proxy: SocketAddr, case: &Case) {
     let mut agent = http2(proxy).await;
     let request = http::Request::post(format!("http://{proxy}{}", case.path))
         .header("x-case", &case.name)
-        .header("content-type", JSON);
-    let request = request.body(whole(case.request.to_string()));
+        .header("content-type", JSON)
+        .body(whole(case.request.to_string()));
     let response = agent.send_request(request.expect("a request")).await;
     let mut body = response.expect("an answer").into_body();
     let mut answer = Vec::new();

@@ -191,9 +191,10 @@ impl Sharing {
     }
 
     pub fn state(&self, now: Instant) -> StoreState {
-        match self.age(now) <= self.settings.valid_for() {
-            true => StoreState::Reachable,
-            false => StoreState::Away(self.settings.on_error),
+        if self.age(now) <= self.settings.valid_for() {
+            StoreState::Reachable
+        } else {
+            StoreState::Away(self.settings.on_error)
         }
     }
 

@@ -77,8 +77,8 @@ mod tests {
     fn two_salts_assign_independently() {
         let same = (0..10_000)
             .map(|unit| format!("session-{unit}"))
-            .filter(|unit| (position("one", unit) < 0.5) == (position("two", unit) < 0.5));
-        let same = same.count();
+            .filter(|unit| (position("one", unit) < 0.5) == (position("two", unit) < 0.5))
+            .count();
         assert!((4_750..5_250).contains(&same), "{same}");
     }
 

@@ -102,9 +102,10 @@ pub(super) async fn guard(State(guard): State<Guard>, request: Request, next: Ne
         if request.method() == Method::POST && request.uri().path() == api::MARKS {
             return no_token("this changes what everybody sees");
         }
-        return match guard.access.hosts.answer_to(&request) {
-            true => next.run(request).await,
-            false => misdirected(),
+        return if guard.access.hosts.answer_to(&request) {
+            next.run(request).await
+        } else {
+            misdirected()
         };
     };
     let path = request.uri().path();

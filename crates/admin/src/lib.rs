@@ -175,8 +175,7 @@ fn count_connections(prometheus: &Prometheus, slots: [&Arc<Slots>; 2]) {
 
 /// The router of the admin address, without access control.
 pub fn router(services: Services) -> Router {
-    let views = page::VIEWS.iter();
-    let views = views.fold(Router::new(), |views, path| {
+    let views = page::VIEWS.iter().fold(Router::new(), |views, path| {
         views.route(path, get(page::view))
     });
     Router::new()

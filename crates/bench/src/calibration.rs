@@ -109,9 +109,10 @@ impl Run {
     /// The time that something takes, of which this is the usual one.
     fn takes(&mut self, usual: f64) -> f64 {
         let scatter = (0.1 * self.normal()).exp();
-        let heavy = match self.world.heavy_tails && self.random.random_bool(0.02) {
-            true => (1.0 - self.random.random::<f64>()).powf(-1.0 / 2.5) * 2.0,
-            false => 1.0,
+        let heavy = if self.world.heavy_tails && self.random.random_bool(0.02) {
+            (1.0 - self.random.random::<f64>()).powf(-1.0 / 2.5) * 2.0
+        } else {
+            1.0
         };
         usual * scatter * heavy
     }

@@ -119,9 +119,9 @@ impl Comparison {
         let strata: Vec<_> = both.iter().map(|(old, new)| stratum(old, new)).collect();
         let tested = relabel::test(&strata, COMPARED.len());
         let figures = COMPARED.iter().zip(tested);
-        let figures =
-            figures.filter_map(|(metric, tested)| ComparedFigure::of(&both, *metric, tested));
-        let figures = figures.collect();
+        let figures = figures
+            .filter_map(|(metric, tested)| ComparedFigure::of(&both, *metric, tested))
+            .collect();
         Comparison {
             figures,
             left_out,
@@ -264,10 +264,10 @@ impl ComparedFigure {
         metric: Metric,
         tested: Tested,
     ) -> Option<ComparedFigure> {
-        let loads = both
+        let loads: Vec<_> = both
             .iter()
-            .filter_map(|(old, new)| ComparedLoad::of(old, new, metric));
-        let loads: Vec<_> = loads.collect();
+            .filter_map(|(old, new)| ComparedLoad::of(old, new, metric))
+            .collect();
         if loads.is_empty() {
             return None;
         }
@@ -305,9 +305,10 @@ impl ComparedFigure {
         let better = self.metric.higher_is_better();
         self.loads.iter().filter(move |load| {
             let beyond_noise = load.noise.is_some_and(|noise| load.shift.abs() > noise);
-            let direction = match better == Some(load.shift > 0.0) {
-                true => Change::Better,
-                false => Change::Worse,
+            let direction = if better == Some(load.shift > 0.0) {
+                Change::Better
+            } else {
+                Change::Worse
             };
             beyond_noise && direction == change
         })

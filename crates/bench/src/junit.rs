@@ -67,8 +67,8 @@ fn escaped(text: &str) -> String {
     let text = text
         .replace('&', "&amp;")
         .replace('<', "&lt;")
-        .replace('>', "&gt;");
-    let text = text.replace('"', "&quot;");
+        .replace('>', "&gt;")
+        .replace('"', "&quot;");
     // Control characters are not allowed in XML, however they are written.
     text.chars()
         .map(|c| if c.is_control() { ' ' } else { c })

@@ -87,36 +87,36 @@ impl LevelResult {
         criteria: &Criteria,
     ) -> LevelResult {
         let withheld = withheld(&trials);
-        let partly_withheld = match withheld.is_empty() {
-            true => partly_withheld(&trials),
-            false => Vec::new(),
+        let partly_withheld = if withheld.is_empty() {
+            partly_withheld(&trials)
+        } else {
+            Vec::new()
         };
         let counting = || trials.iter().filter(|trial| trial.figures.is_some());
-        let (figures, tails, distributions) = match withheld.is_empty() {
-            false => Default::default(),
-            true => {
-                let has = |part| !partly_withheld.iter().any(|it| it.part == part);
-                let mut figures = figures(&trials, criteria);
-                figures.retain(|metric, _| has(metric.part()));
-                let tails = TailMetric::SHOWN
-                    .into_iter()
-                    .chain(objectives.iter().filter_map(Objective::tail))
-                    .filter(|metric| has(Some(metric.part())))
-                    .fold(Vec::new(), |mut all: Vec<TailFigure>, metric| {
-                        if !all.iter().any(|tail| tail.name == metric.name()) {
-                            all.push(tail_figure(&trials, metric));
-                        }
-                        all
-                    });
-                let mut distributions = distributions(&trials);
-                if !has(Some(Part::Ttft)) {
-                    distributions.ttft.clear();
-                }
-                if !has(Some(Part::Tps)) {
-                    distributions.itl.clear();
-                }
-                (figures, tails, distributions)
+        let (figures, tails, distributions) = if withheld.is_empty() {
+            let has = |part| !partly_withheld.iter().any(|it| it.part == part);
+            let mut figures = figures(&trials, criteria);
+            figures.retain(|metric, _| has(metric.part()));
+            let tails = TailMetric::SHOWN
+                .into_iter()
+                .chain(objectives.iter().filter_map(Objective::tail))
+                .filter(|metric| has(Some(metric.part())))
+                .fold(Vec::new(), |mut all: Vec<TailFigure>, metric| {
+                    if !all.iter().any(|tail| tail.name == metric.name()) {
+                        all.push(tail_figure(&trials, metric));
+                    }
+                    all
+                });
+            let mut distributions = distributions(&trials);
+            if !has(Some(Part::Ttft)) {
+                distributions.ttft.clear();
             }
+            if !has(Some(Part::Tps)) {
+                distributions.itl.clear();
+            }
+            (figures, tails, distributions)
+        } else {
+            Default::default()
         };
         let judged = objectives.iter().map(|objective| {
             let mut result = objective.judge(&figures, &tails);
@@ -438,9 +438,10 @@ fn distributions(trials: &[TrialResult]) -> Distributions {
         .flat_map(|trial| trial.sample.inter_token.iter().copied())
         .collect();
     Distributions {
-        ttft: match ttft.is_empty() {
-            true => Vec::new(),
-            false => shares().map(|share| quantile(&ttft, share)).collect(),
+        ttft: if ttft.is_empty() {
+            Vec::new()
+        } else {
+            shares().map(|share| quantile(&ttft, share)).collect()
         },
         itl: shares()
             .filter_map(|share| weighted_quantile(&itl, share))

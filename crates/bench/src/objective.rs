@@ -69,9 +69,10 @@ impl Objective {
                 let value = found.map(|figure| figure.value);
                 let lower = found.and_then(|figure| figure.lower).or(value);
                 let upper = found.and_then(|figure| figure.upper).or(value);
-                match self.at_most {
-                    true => (value, upper, lower),
-                    false => (value, lower, upper),
+                if self.at_most {
+                    (value, upper, lower)
+                } else {
+                    (value, lower, upper)
                 }
             }
             ObjectiveMetric::Tail(tail) => {
@@ -80,9 +81,12 @@ impl Objective {
                 (value, found.and_then(|figure| figure.bound), value)
             }
         };
-        let keeps = |value: f64| match self.at_most {
-            true => value <= self.limit,
-            false => value >= self.limit,
+        let keeps = |value: f64| {
+            if self.at_most {
+                value <= self.limit
+            } else {
+                value >= self.limit
+            }
         };
         let verdict = match (worst, best) {
             (Some(worst), _) if keeps(worst) => Verdict::Kept,
@@ -161,9 +165,10 @@ fn parse(text: &str) -> Option<Objective> {
         limit: 0.0,
     };
     let seconds = objective.unit() == Unit::Seconds;
-    objective.limit = match seconds {
-        true => humantime::parse_duration(value.trim()).ok()?.as_secs_f64(),
-        false => value.trim().parse().ok()?,
+    objective.limit = if seconds {
+        humantime::parse_duration(value.trim()).ok()?.as_secs_f64()
+    } else {
+        value.trim().parse().ok()?
     };
     (seconds == at_most && objective.limit.is_finite() && objective.limit >= 0.0)
         .then_some(objective)

@@ -86,9 +86,10 @@ mod tests {
         let range = Range::RequestRate(1.0, 33.0, 0.5, ArrivalPattern::Poisson);
         let (mut kept, mut missed) = range.ends();
         while let Some(middle) = range.middle(kept, missed) {
-            match middle <= 12.3 {
-                true => kept = middle,
-                false => missed = middle,
+            if middle <= 12.3 {
+                kept = middle;
+            } else {
+                missed = middle;
             }
         }
         assert!((11.8..=12.3).contains(&kept), "{kept}");

@@ -123,9 +123,10 @@ impl Pooled {
         };
         let (old, new) = self.trials.split_at(self.trials.len() - self.news);
         let (old, new) = (sum(old), sum(new));
-        match old.1 > 0.0 && new.1 > 0.0 {
-            true => (new.0 / new.1 - old.0 / old.1) / ((old.0 + new.0) / (old.1 + new.1)),
-            false => 0.0,
+        if old.1 > 0.0 && new.1 > 0.0 {
+            (new.0 / new.1 - old.0 / old.1) / ((old.0 + new.0) / (old.1 + new.1))
+        } else {
+            0.0
         }
     }
 }

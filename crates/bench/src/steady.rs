@@ -170,12 +170,11 @@ pub fn judge(
     reasons.extend(kept_load(observed, load, steady));
     reasons.extend(stalled(observed, load, steady));
     let unsteady = drifts(observed, steady, criteria);
-    match reasons.is_empty() {
-        true => unsteady.map(|parts| (steady, parts)),
-        false => {
-            reasons.extend(unsteady.unwrap_or_else(|all| all));
-            Err(reasons)
-        }
+    if reasons.is_empty() {
+        unsteady.map(|parts| (steady, parts))
+    } else {
+        reasons.extend(unsteady.unwrap_or_else(|all| all));
+        Err(reasons)
     }
 }
 
@@ -357,9 +356,10 @@ fn drifts(
     let latency = drift(Part::Latency, "latency", &latency);
     let all = latency.is_some() && unsteady.len() == known.count();
     let found = unsteady.into_iter().chain(latency);
-    match all {
-        false => Ok(found.collect()),
-        true => Err(found.map(|it| Withheld { part: None, ..it }).collect()),
+    if all {
+        Err(found.map(|it| Withheld { part: None, ..it }).collect())
+    } else {
+        Ok(found.collect())
     }
 }
 

@@ -100,9 +100,12 @@ pub fn cells(results: &Results) -> impl Iterator<Item = Vec<Cell>> {
 /// The table of loads as texts, its heads first.
 fn rows(results: &Results) -> Vec<Vec<String>> {
     let heads = heads().map(str::to_owned).collect();
-    let text = |cell: Cell| match cell.interval.is_empty() {
-        true => cell.text,
-        false => format!("{} {}", cell.text, cell.interval),
+    let text = |cell: Cell| {
+        if cell.interval.is_empty() {
+            cell.text
+        } else {
+            format!("{} {}", cell.text, cell.interval)
+        }
     };
     let rows = cells(results).map(|row| row.into_iter().map(text).collect());
     std::iter::once(heads).chain(rows).collect()

@@ -97,9 +97,10 @@ impl Pool {
             Some(scheme) if *scheme == Scheme::HTTPS => true,
             _ => return Err(invalid("must start with http:// or https://".to_owned())),
         };
-        let protocol = match http2 {
-            true => Protocol::Http2,
-            false => Protocol::Http1,
+        let protocol = if http2 {
+            Protocol::Http2
+        } else {
+            Protocol::Http1
         };
         let connector = secure
             .then(|| Connector::new(tls, protocol))
@@ -181,9 +182,9 @@ impl Pool {
         if self.http2 {
             let mut shared = self.shared.lock().await;
             shared.retain(|connection| !connection.sender.is_closed());
-            let mut open = shared.iter();
-            let open =
-                open.find(|connection| Arc::strong_count(&connection.streams) <= MAX_STREAMS);
+            let open = shared
+                .iter()
+                .find(|connection| Arc::strong_count(&connection.streams) <= MAX_STREAMS);
             if let Some(connection) = open {
                 return Ok((Sender::Http2(connection.clone()), true));
             }
@@ -201,10 +202,10 @@ impl Pool {
     }
 
     async fn connect(&self) -> Result<Sender, Failure> {
-        let addresses = tokio::net::lookup_host((self.host.as_str(), self.port))
+        let addresses: Vec<_> = tokio::net::lookup_host((self.host.as_str(), self.port))
             .await
-            .map_err(|error| Failure::new(FailureKind::Dns, &error))?;
-        let addresses: Vec<_> = addresses.collect();
+            .map_err(|error| Failure::new(FailureKind::Dns, &error))?
+            .collect();
         if addresses.is_empty() {
             let error = io::Error::other("the name has no address");
             return Err(Failure::new(FailureKind::Dns, &error));
@@ -252,9 +253,10 @@ impl Failure {
     }
 
     fn exchange(error: &hyper::Error) -> Failure {
-        let kind = match error.is_parse() {
-            true => FailureKind::Protocol,
-            false => FailureKind::Reset,
+        let kind = if error.is_parse() {
+            FailureKind::Protocol
+        } else {
+            FailureKind::Reset
         };
         Failure {
             kind,

@@ -114,10 +114,13 @@ impl Workload {
             return Err(invalid(reason));
         }
         let json = filled[0].1.trim_start().starts_with('{');
-        let read = |(number, line): &(usize, &str)| match json {
-            false => Ok(Line::of_text(line)),
-            true => Line::of_json(line)
-                .map_err(|reason| invalid(format!("line {}: {reason}", number + 1))),
+        let read = |(number, line): &(usize, &str)| {
+            if json {
+                Line::of_json(line)
+                    .map_err(|reason| invalid(format!("line {}: {reason}", number + 1)))
+            } else {
+                Ok(Line::of_text(line))
+            }
         };
         let mut lines = filled.iter().map(read).collect::<Result<Vec<_>, _>>()?;
         let first = lines.iter().filter_map(|line| line.at).min();

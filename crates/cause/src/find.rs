@@ -181,9 +181,10 @@ fn reference<'a>(
     let others = best.map_or(Vec::new(), |best| {
         select(during, |call| !has(call, best.dimension, &best.value))
     });
-    match others.len() >= MIN_REFERENCE {
-        true => (ComparedWith::Others, others),
-        false => (ComparedWith::Before, before.to_vec()),
+    if others.len() >= MIN_REFERENCE {
+        (ComparedWith::Others, others)
+    } else {
+        (ComparedWith::Before, before.to_vec())
     }
 }
 

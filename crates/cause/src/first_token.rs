@@ -34,19 +34,22 @@ pub(crate) fn delay(before: &[&Call], late: &[&Call], others: &[&Call], busier: 
     let only_long = others.len() >= LEAST && longer_prompts(others, late);
     let by_lines =
         || by_lines(before, late).filter(|found| !(only_long && *found == Mechanism::Queue));
-    by_engine.or_else(by_lines).unwrap_or(match busier {
-        true if !only_long => Mechanism::Queue,
-        _ => Mechanism::FirstToken,
-    })
+    by_engine
+        .or_else(by_lines)
+        .unwrap_or(if busier && !only_long {
+            Mechanism::Queue
+        } else {
+            Mechanism::FirstToken
+        })
 }
 
 /// By the engine's own measurement of the prefill, where most calls have one.
 fn by_engine(before: &[&Call], late: &[&Call]) -> Option<Mechanism> {
     let part = |calls: &[&Call], of: fn(f64, f64) -> f64| {
-        let known = calls
+        let mut known: Vec<f64> = calls
             .iter()
-            .filter_map(|call| Some(of(call.first_token?, call.prefill?)));
-        let mut known: Vec<f64> = known.collect();
+            .filter_map(|call| Some(of(call.first_token?, call.prefill?)))
+            .collect();
         known.sort_by(f64::total_cmp);
         (known.len() >= LEAST && 2 * known.len() >= calls.len()).then(|| quantile(&known, 0.5))
     };
@@ -101,10 +104,10 @@ fn by_lines(before: &[&Call], late: &[&Call]) -> Option<Mechanism> {
 
 /// Prompt tokens and seconds to the first token, evenly from all calls.
 fn points(calls: &[&Call]) -> Vec<(f64, f64)> {
-    let known = calls
+    let known: Vec<(f64, f64)> = calls
         .iter()
-        .filter_map(|call| Some((call.prompt_tokens? as f64, call.first_token?)));
-    let known: Vec<(f64, f64)> = known.collect();
+        .filter_map(|call| Some((call.prompt_tokens? as f64, call.first_token?)))
+        .collect();
     let step = known.len().div_ceil(MOST).max(1);
     known.into_iter().step_by(step).collect()
 }
@@ -121,9 +124,10 @@ fn line(points: &[(f64, f64)]) -> Option<Line> {
             .map(|other| (other.1 - one.1) / (other.0 - one.0))
     });
     let slopes: Vec<f64> = slopes.collect();
-    let per_token = match slopes.is_empty() {
-        true => 0.0,
-        false => median(slopes.into_iter()),
+    let per_token = if slopes.is_empty() {
+        0.0
+    } else {
+        median(slopes.into_iter())
     };
     let fixed = median(points.iter().map(|point| point.1 - per_token * point.0));
     Some(Line { fixed, per_token })

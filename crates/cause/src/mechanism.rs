@@ -55,9 +55,10 @@ pub(crate) fn mechanism(
         _ => {
             // Where many calls are not affected, those that are tell more.
             let good: Vec<&Call> = now.iter().copied().filter(|call| !call.bad).collect();
-            let (late, others) = match (bad.len() as f64) < ALL_BAD * now.len() as f64 {
-                true => (bad.as_slice(), good.as_slice()),
-                false => (now, [].as_slice()),
+            let (late, others) = if (bad.len() as f64) < ALL_BAD * now.len() as f64 {
+                (bad.as_slice(), good.as_slice())
+            } else {
+                (now, [].as_slice())
             };
             let busier = has(Signal::Concurrency);
             Some(first_token::delay(before, late, others, busier))

@@ -56,9 +56,12 @@ fn prefer_first(found: &mut [(f64, Candidate)]) {
     let alike =
         |ratio: f64, one: &Candidate| one.correlation >= ALIKE * best || ratio >= most - AS_LIKELY;
     // The sort is stable.
-    found.sort_by_key(|(ratio, one)| match alike(*ratio, one) {
-        true => (false, one.dimension),
-        false => (true, Dimension::Concurrency),
+    found.sort_by_key(|(ratio, one)| {
+        if alike(*ratio, one) {
+            (false, one.dimension)
+        } else {
+            (true, Dimension::Concurrency)
+        }
     });
 }
 
@@ -121,9 +124,10 @@ fn correlation(its: Tally, all: Tally) -> f64 {
     let share = |count: usize| count as f64 / all.all as f64;
     let (has, bad, both) = (share(its.all), share(all.with), share(its.with));
     let spread = (has * (1.0 - has) * bad * (1.0 - bad)).sqrt();
-    match spread > 0.0 {
-        true => (both - has * bad) / spread,
-        false => 0.0,
+    if spread > 0.0 {
+        (both - has * bad) / spread
+    } else {
+        0.0
     }
 }
 

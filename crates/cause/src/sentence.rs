@@ -29,10 +29,9 @@ pub(crate) fn sentence(cause: &Cause, may_have_begun: bool) -> String {
             .map(sends),
     );
     let waits = [Signal::FirstToken, Signal::InterTokenGap];
-    let same = waits
+    let same: Vec<String> = waits
         .into_iter()
-        .filter(|signal| cause.unchanged.contains(signal));
-    let same: Vec<String> = same
+        .filter(|signal| cause.unchanged.contains(signal))
         .map(|signal| format!("{} unchanged", noun(signal)))
         .collect();
     parts.extend(same);
@@ -62,8 +61,7 @@ pub(crate) fn of_throughput(cause: &Cause) -> String {
         since(cause)
     );
     let calls = |rates: Rates| {
-        let each = rates.of_each();
-        let each = each.map_or(String::new(), |each| {
+        let each = rates.of_each().map_or(String::new(), |each| {
             format!(" with {} tokens/s each", rate(each))
         });
         format!("{}{each}", rate(rates.under_way))
@@ -104,9 +102,10 @@ pub(crate) fn of_throughput(cause: &Cause) -> String {
 
 /// A rate in a sentence: small ones with a digit behind the point.
 fn rate(value: f64) -> String {
-    match value < 10.0 {
-        true => format!("{value:.1}"),
-        false => format!("{value:.0}"),
+    if value < 10.0 {
+        format!("{value:.1}")
+    } else {
+        format!("{value:.0}")
     }
 }
 
@@ -124,9 +123,10 @@ fn unknown(cause: &Cause, may_have_begun: bool) -> String {
     }
     let moved = cause.moved.iter().map(|moved| clause(cause, moved));
     let moved: Vec<String> = moved.collect();
-    let moved = match moved.is_empty() {
-        true => "no phase is seen to have moved".to_owned(),
-        false => format!("what moved does not explain it ({})", moved.join("; ")),
+    let moved = if moved.is_empty() {
+        "no phase is seen to have moved".to_owned()
+    } else {
+        format!("what moved does not explain it ({})", moved.join("; "))
     };
     format!(
         "The cause is not known: {counts}{}; no upstream, model, route, agent, node, prompt length or concurrency has much more than its share, and {moved}.",

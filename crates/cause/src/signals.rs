@@ -107,9 +107,10 @@ fn share(signal: Signal, before: &[&Call], now: &[&Call], has: fn(&Call) -> bool
             now: is.rate(),
         });
     }
-    match grew.abs() < MIN_SHARE / 2.0 {
-        true => Verdict::Same,
-        false => Verdict::Unclear,
+    if grew.abs() < MIN_SHARE / 2.0 {
+        Verdict::Same
+    } else {
+        Verdict::Unclear
     }
 }
 
@@ -142,9 +143,10 @@ fn figure(signal: Signal, before: &[&Call], now: &[&Call]) -> Verdict {
     let (was, is) = half;
     let close = (is - was).abs() < least_difference(signal)
         || (is <= SAME_RATIO * was && was <= SAME_RATIO * is);
-    match close && !grew(tail) {
-        true => Verdict::Same,
-        false => Verdict::Unclear,
+    if close && !grew(tail) {
+        Verdict::Same
+    } else {
+        Verdict::Unclear
     }
 }
 

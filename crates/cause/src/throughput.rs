@@ -167,10 +167,7 @@ impl Compared<'_> {
         let by_errors = enough && self.by_errors(&loss);
         let fewer = !by_errors && loss.by_fewer_calls();
         if enough {
-            cause.candidates = self.lost(match fewer {
-                true => &WHO_ASKS,
-                false => &Dimension::NAMES,
-            });
+            cause.candidates = self.lost(if fewer { &WHO_ASKS } else { &Dimension::NAMES });
         }
         let best = cause.candidates.first().cloned();
         if let Some(best) = &best {

@@ -97,9 +97,10 @@ pub(super) fn header(name: &str) -> Result<HeaderName, &'static str> {
     let name = name
         .parse::<HeaderName>()
         .map_err(|_| "is not a header name")?;
-    match SECRET.contains(&name.as_str()) {
-        true => Err("holds a secret, which is recorded in no form"),
-        false => Ok(name),
+    if SECRET.contains(&name.as_str()) {
+        Err("holds a secret, which is recorded in no form")
+    } else {
+        Ok(name)
     }
 }
 

@@ -145,8 +145,8 @@ fn margins(written: &file::Gate, problems: &mut Problems<'_>) -> Margins {
         (Metric::Empty, share(of.empty)),
         (Metric::CutOff, of.cut_off),
         (Metric::InvalidToolCalls, of.invalid_tool_calls),
-    ];
-    let all = all.into_iter();
+    ]
+    .into_iter();
     Margins(
         all.filter_map(|(metric, margin)| Some((metric, margin?)))
             .collect(),

@@ -98,9 +98,10 @@ impl<'a> Mount<'a> {
         let (place, kind) = line.split_once(" - ")?;
         let mut kind = kind.split(' ');
         let (name, options) = (kind.next()?, kind.nth(1)?);
-        let fits = match unified {
-            true => name == "cgroup2",
-            false => name == "cgroup" && options.split(',').any(|option| option == "memory"),
+        let fits = if unified {
+            name == "cgroup2"
+        } else {
+            name == "cgroup" && options.split(',').any(|option| option == "memory")
         };
         let mut place = place.split(' ').skip(3);
         let (root, point) = (place.next()?, place.next()?);

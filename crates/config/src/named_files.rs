@@ -25,9 +25,10 @@ pub fn check(text: &str, origin: &str) -> Result<(), Invalid> {
         look(text, table.get_ref(), &mut found);
     }
     found.sort_by_key(|problem| (problem.line, problem.column));
-    match found.is_empty() {
-        true => Ok(()),
-        false => Err(Invalid::new(origin, found)),
+    if found.is_empty() {
+        Ok(())
+    } else {
+        Err(Invalid::new(origin, found))
     }
 }
 

@@ -24,9 +24,10 @@ pub fn reference() -> String {
         let Some(table) = table_of(schema) else {
             continue;
         };
-        let heading = match schema["type"] == "array" {
-            true => format!("[[{name}]]"),
-            false => format!("[{name}]"),
+        let heading = if schema["type"] == "array" {
+            format!("[[{name}]]")
+        } else {
+            format!("[{name}]")
         };
         let about = [&schema["description"], &table["description"]];
         let about = about
@@ -106,9 +107,10 @@ fn row(name: &str, schema: &Value, default: &str) -> String {
     let about = schema["description"].as_str().unwrap_or_default();
     // A bar would end the cell.
     let about = about.replace('|', "\\|");
-    let more = match schema["type"] == "array" {
-        true => most(schema),
-        false => String::new(),
+    let more = if schema["type"] == "array" {
+        most(schema)
+    } else {
+        String::new()
     };
     format!(
         "| `{name}` | {} | {default} | {about}{more} |\n",

@@ -19,9 +19,10 @@ pub(super) fn route(
     if let Some((other, at)) = earlier.find(|(other, _)| covers_route(&other.matches, wanted)) {
         let line = problems.line_of(at);
         let same = covers_route(wanted, &other.matches);
-        let why = match same {
-            true => "matches the same calls",
-            false => "matches all calls of this one",
+        let why = if same {
+            "matches the same calls"
+        } else {
+            "matches all calls of this one"
         };
         let name = &other.name;
         problems.warn(

@@ -127,9 +127,10 @@ impl<'a> Caller<'a> {
             _ if self.bodiless => return LimitMatch::Excluded,
             _ => vec![SHARED],
         };
-        match certain {
-            true => LimitMatch::Names(names),
-            false => LimitMatch::DependsOnBody,
+        if certain {
+            LimitMatch::Names(names)
+        } else {
+            LimitMatch::DependsOnBody
         }
     }
 

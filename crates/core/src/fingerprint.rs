@@ -221,9 +221,12 @@ impl Fingerprint {
             differ.then(|| format!("{name}: {} against {}", percent(one), percent(other)))
         });
         let engines = (self.engines != other.engines).then(|| {
-            let all = |engines: &[String]| match engines.is_empty() {
-                true => "not said".to_owned(),
-                false => engines.join(", "),
+            let all = |engines: &[String]| {
+                if engines.is_empty() {
+                    "not said".to_owned()
+                } else {
+                    engines.join(", ")
+                }
             };
             format!(
                 "engine: {} against {}",

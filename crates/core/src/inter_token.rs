@@ -46,9 +46,10 @@ impl ClassifiedLatency {
     /// Another latency in seconds. Its class is found anew only where the latency differs.
     #[must_use]
     pub fn with(self, latency: f64) -> ClassifiedLatency {
-        match latency == self.latency {
-            true => self,
-            false => ClassifiedLatency::new(latency),
+        if latency == self.latency {
+            self
+        } else {
+            ClassifiedLatency::new(latency)
         }
     }
 }

@@ -39,9 +39,10 @@ fn escaped(text: &str, allowed: impl Fn(char) -> bool) -> Cow<'_, str> {
     }
     let mut escaped = String::with_capacity(text.len() + 8);
     for character in text.chars() {
-        match harmful(character) {
-            true => escaped.extend(character.escape_default()),
-            false => escaped.push(character),
+        if harmful(character) {
+            escaped.extend(character.escape_default());
+        } else {
+            escaped.push(character);
         }
     }
     Cow::Owned(escaped)

@@ -169,16 +169,15 @@ fn current(windows: &Windows<'_>, cell: Cell, calls: &Weighted) -> Option<Window
 /// The windows before an hour that have calls, the last one first.
 fn earlier(windows: &Windows<'_>, cell: Cell, until: u64) -> Vec<Window> {
     let hours = windows.reference.iter();
-    let hours = hours.take_while(|(hour, _)| *hour < until);
-    let hours: Vec<_> = hours.collect();
+    let hours: Vec<_> = hours.take_while(|(hour, _)| *hour < until).collect();
     let slot = |hour: u64| windows.season.slot(hour);
     let mut places: BTreeMap<u64, Distributions> = BTreeMap::new();
     for (hour, calls) in &hours {
         let place = places.entry(slot(*hour)).or_default();
         place.merge_signal(calls, cell.signal.stored(), cell.place);
     }
-    let places = places.into_iter();
     let places: BTreeMap<u64, Part> = places
+        .into_iter()
         .map(|(slot, calls)| (slot, Part::of(cell, &calls)))
         .collect();
     let mut found: BTreeMap<u64, (Sums, Distributions)> = BTreeMap::new();
@@ -238,9 +237,10 @@ impl Part {
             let others = all - if among { *own } else { 0.0 };
             own - calls * others / left
         });
-        let scores = match self.kinds.is_empty() {
-            true => ranks(&self.values, &with.values, among, left).to_vec(),
-            false => kinds.collect(),
+        let scores = if self.kinds.is_empty() {
+            ranks(&self.values, &with.values, among, left).to_vec()
+        } else {
+            kinds.collect()
         };
         Some(Sums { scores, calls })
     }

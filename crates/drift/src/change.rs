@@ -139,10 +139,8 @@ pub(crate) fn of_levels(
     let level = median(levels.iter().map(|level| level.value).collect());
     let (levels, residuals) = less_season(levels, usual, settings.season);
     if levels.len() < 2 * min_points {
-        return Err(match levels.is_empty() {
-            true => None, // usually 0, such as cached input without a cache
-            false => Some(periods(settings.season)),
-        });
+        // No level means that it is usually 0, such as cached input without a cache.
+        return Err((!levels.is_empty()).then(|| periods(settings.season)));
     }
     let found = change::find(&residuals, &options).map_err(|error| Some(error.to_string()))?;
     let point = |point: change::ChangePoint| ChangePoint {
@@ -168,12 +166,13 @@ fn by_slot(levels: &[Level], season: Season) -> Result<Usual, String> {
     }
     let least = season.period().map_or(1, |_| MIN_CHANGE_PERIODS);
     slots.retain(|_, values| values.len() >= least);
-    match slots.is_empty() {
-        true => Err(periods(season)),
-        false => Ok(slots
+    if slots.is_empty() {
+        Err(periods(season))
+    } else {
+        Ok(slots
             .into_iter()
             .map(|(slot, values)| (slot, median(values)))
-            .collect()),
+            .collect())
     }
 }
 

@@ -50,9 +50,10 @@ pub(crate) fn compare(
     answer.distance = Some(moved);
     answer.stability_index = Some(shares.iter().copied().map(index).sum());
     let large = moved >= settings.thresholds.outcome_share;
-    let beyond = match large {
-        true => chance::beyond(windows, whole, &pair, &shares),
-        false => Some(false),
+    let beyond = if large {
+        chance::beyond(windows, whole, &pair, &shares)
+    } else {
+        Some(false)
     };
     answer.state = State::of(beyond);
     answer.learning = beyond.is_none().then(too_few_windows);

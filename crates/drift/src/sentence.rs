@@ -93,13 +93,14 @@ fn clause(series: &Series, one: &SignalDrift) -> String {
     let (Some(was), Some(is)) = (one.reference, one.current) else {
         return format!("{}{bucket} changed", noun(one.signal));
     };
-    let what = match one.signal.is_mix() {
-        true => mix_of(one, was, is),
-        false => format!(
+    let what = if one.signal.is_mix() {
+        mix_of(one, was, is)
+    } else {
+        format!(
             "{}{bucket} {}",
             noun(one.signal),
             moved(one.signal, was, is)
-        ),
+        )
     };
     format!("{what} {}", when(series, one, is.mean - was.mean))
 }
@@ -155,9 +156,10 @@ fn unit(signal: SignalName) -> &'static str {
 }
 
 fn moved(signal: SignalName, was: Figures, is: Figures) -> String {
-    let ratio = match was.mean > 0.0 {
-        true => is.mean / was.mean,
-        false => f64::INFINITY,
+    let ratio = if was.mean > 0.0 {
+        is.mean / was.mean
+    } else {
+        f64::INFINITY
     };
     let how = match ratio {
         _ if !ratio.is_finite() => "appeared".to_owned(),
@@ -187,10 +189,7 @@ impl ChangePoint {
     /// What jumped, and by how much: “prompts rose by 98 % (median 1204 → 2420 tokens)”.
     pub fn sentence(&self) -> String {
         let signal = self.signal;
-        let how = match self.change < 0.0 {
-            true => "fell",
-            false => "rose",
-        };
+        let how = if self.change < 0.0 { "fell" } else { "rose" };
         let by = percent(self.change.abs());
         match signal {
             SignalName::Outcome => format!(
@@ -257,9 +256,10 @@ fn grew_within_classes(series: &Series, why: &Why) -> bool {
 
 fn percent(share: f64) -> String {
     let percent = share * 100.0;
-    match percent.abs() < 10.0 {
-        true => format!("{percent:.1} %"),
-        false => format!("{percent:.0} %"),
+    if percent.abs() < 10.0 {
+        format!("{percent:.1} %")
+    } else {
+        format!("{percent:.0} %")
     }
 }
 

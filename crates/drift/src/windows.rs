@@ -90,9 +90,10 @@ impl Weighted {
 
     /// The mean; 0 without calls.
     pub(crate) fn mean(&self) -> f64 {
-        match self.weight > 0.0 {
-            true => self.total / self.weight,
-            false => 0.0,
+        if self.weight > 0.0 {
+            self.total / self.weight
+        } else {
+            0.0
         }
     }
 }
@@ -106,9 +107,10 @@ pub(crate) fn sessions_of(all: &Distributions, calls: f64) -> f64 {
 }
 
 fn effective(weight: f64, squares: f64) -> f64 {
-    match squares > 0.0 {
-        true => weight * weight / squares,
-        false => 0.0,
+    if squares > 0.0 {
+        weight * weight / squares
+    } else {
+        0.0
     }
 }
 
@@ -168,9 +170,10 @@ impl<'h> Windows<'h> {
         }
         if all == 0.0 {
             let has = |(_, calls): &(u64, &Distributions)| whole.of(calls).calls() > 0;
-            return Err(match self.reference.iter().any(has) {
-                true => Missing::Current,
-                false => Missing::Signal,
+            return Err(if self.reference.iter().any(has) {
+                Missing::Current
+            } else {
+                Missing::Signal
             });
         }
         if covered < LEAST_COVERED * all {
@@ -208,9 +211,10 @@ fn comparable(
     let now = number(hour);
     // Other hours are for places that were quiet, not for those that have not been there often enough.
     let (oldest, _) = reference.first()?;
-    let reach = match oldest + MIN_PERIODS as u64 * period <= hour {
-        true => NEIGHBOURS,
-        false => 0,
+    let reach = if oldest + MIN_PERIODS as u64 * period <= hour {
+        NEIGHBOURS
+    } else {
+        0
     };
     (0..=reach).find_map(|reach| {
         let near = reference.iter().filter(|(hour, _)| {

@@ -125,14 +125,16 @@ fn session(
     // Five calls on average.
     let mut pareto = || 0.545 * (1.0 - random.random::<f64>()).powf(-1.0 / 2.2);
     let (of_calls, of_tokens) = (pareto(), pareto());
-    let calls = match before.heavy {
-        true => (5.0 * of_calls).ceil().min(1_000.0) as u32,
-        false => 1 + (random.random::<f64>().ln() / 0.8_f64.ln()) as u32,
+    let calls = if before.heavy {
+        (5.0 * of_calls).ceil().min(1_000.0) as u32
+    } else {
+        1 + (random.random::<f64>().ln() / 0.8_f64.ln()) as u32
     };
     for _ in 0..calls {
-        let size = match before.heavy {
-            true => of_tokens,
-            false => (0.7 * normal(random)).exp(),
+        let size = if before.heavy {
+            of_tokens
+        } else {
+            (0.7 * normal(random)).exp()
         };
         let tokens = (200.0 * size * by_user[1]).max(1.0).round();
         let tps = 45.0 * (speed + 0.2 * normal(random)).exp() * shift.tps;
@@ -162,9 +164,10 @@ fn session(
     Session {
         complete: begins + ((seconds + settled) / 60.0).ceil() as u32,
         second,
-        stratum: match before.known {
-            true => Stratum::new(class, hour as u8),
-            false => Stratum::default(),
+        stratum: if before.known {
+            Stratum::new(class, hour as u8)
+        } else {
+            Stratum::default()
         },
         sums,
     }
@@ -280,8 +283,8 @@ fn false_alarms(world: &str, before: Before) {
             // One metric alone: its interval must hold at all looks.
             let tps = family
                 .iter()
-                .find(|comparison| comparison.metric == Metric::Tps);
-            let tps = tps.and_then(|tps| tps.difference.as_ref().ok());
+                .find(|comparison| comparison.metric == Metric::Tps)
+                .and_then(|tps| tps.difference.as_ref().ok());
             missed |= tps.is_some_and(|tps| !tps.interval.contains(0.0));
             let mut family = family.iter();
             let of_cost = family.find(|comparison| comparison.metric == Metric::Cost);

@@ -163,9 +163,10 @@ fn compared(
         enough(baseline.tally(metric), changed.tally(metric))?;
     }
     let strata = strata?;
-    let estimate = match metric.is_relative() {
-        true => strata.log_ratio(),
-        false => strata.difference(),
+    let estimate = if metric.is_relative() {
+        strata.log_ratio()
+    } else {
+        strata.difference()
     }?;
     let sequence = sequence.clone()?;
     let p = sequence.p_value(&estimate, 0.0)?;
@@ -185,9 +186,10 @@ fn compared(
 /// Whether enough units have the event, and enough have not.
 fn enough(a: &Tally, b: &Tally) -> Result<(), Withheld> {
     let (with, without) = (a.with + b.with, a.without + b.without);
-    match with.min(without) >= MIN_UNITS_WITH_EVENT {
-        true => Ok(()),
-        false => Err(Withheld::RareEvent { with, without }),
+    if with.min(without) >= MIN_UNITS_WITH_EVENT {
+        Ok(())
+    } else {
+        Err(Withheld::RareEvent { with, without })
     }
 }
 
@@ -200,11 +202,12 @@ pub fn priced(groups: &[&Group]) -> Result<(), Withheld> {
     let is_priced = |group: &&Group| {
         group.priced_calls() > 0 && group.unpriced() as f64 <= MAX_UNPRICED * group.calls() as f64
     };
-    match groups.iter().all(is_priced) {
-        true => Ok(()),
-        false => Err(Withheld::NoPrice {
+    if groups.iter().all(is_priced) {
+        Ok(())
+    } else {
+        Err(Withheld::NoPrice {
             calls: groups.iter().map(|group| group.unpriced()).sum(),
-        }),
+        })
     }
 }
 

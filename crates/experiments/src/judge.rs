@@ -53,8 +53,7 @@ pub fn judge(experiment: &Experiment, observed: &Observed, now: SystemTime) -> R
         Some(_) => Vec::new(),
         None => comparisons(experiment, &seen),
     };
-    let unnamed = observed.units.iter();
-    let unnamed = unnamed.filter(|unit| unit.variant.is_none());
+    let unnamed = observed.units.iter().filter(|unit| unit.variant.is_none());
     let unnamed: u64 = unnamed.map(|unit| unit.sums.calls).sum();
     let value = |threshold: Option<Threshold>| threshold.map(Threshold::value);
     let rules = &experiment.rules;

@@ -71,9 +71,10 @@ impl Metric {
 
     /// The difference that an estimate stands for. The estimate of a relative metric is the logarithm of the ratio.
     pub fn of_estimate(self, value: f64) -> f64 {
-        match self.is_relative() {
-            true => value.exp_m1(),
-            false => value,
+        if self.is_relative() {
+            value.exp_m1()
+        } else {
+            value
         }
     }
 

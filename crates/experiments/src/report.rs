@@ -182,19 +182,22 @@ pub fn decision(comparison: &Comparison, alpha: f64) -> Decision {
         return Decision::Withheld;
     };
     let metric = comparison.metric;
-    let near = match metric.is_relative() {
-        true => EQUAL_RELATIVE,
-        false => EQUAL_SHARE,
+    let near = if metric.is_relative() {
+        EQUAL_RELATIVE
+    } else {
+        EQUAL_SHARE
     };
     if found.adjusted_p <= alpha {
         let more = found.value > 0.0;
-        return match more == metric.more_is_better() {
-            true => Decision::Better,
-            false => Decision::Worse,
+        return if more == metric.more_is_better() {
+            Decision::Better
+        } else {
+            Decision::Worse
         };
     }
-    match found.interval.is_within(-near, near) {
-        true => Decision::Equal,
-        false => Decision::Open,
+    if found.interval.is_within(-near, near) {
+        Decision::Equal
+    } else {
+        Decision::Open
     }
 }

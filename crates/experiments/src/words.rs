@@ -100,12 +100,11 @@ fn bounds(metric: &MetricReport, report: &Report) -> Option<String> {
     let confidence = percent(1.0 - report.alpha);
     let decided = matches!(metric.decision, Decision::Better | Decision::Worse);
     let by_size = decided && !metric.relative && lower * upper > 0.0;
-    let (low, high) = match by_size {
-        true => {
-            let (one, other) = (lower.abs(), upper.abs());
-            (percent(one.min(other)), percent(one.max(other)))
-        }
-        false => (signed(lower), signed(upper)),
+    let (low, high) = if by_size {
+        let (one, other) = (lower.abs(), upper.abs());
+        (percent(one.min(other)), percent(one.max(other)))
+    } else {
+        (signed(lower), signed(upper))
     };
     let scale = if by_size || decided {
         ""
@@ -116,10 +115,7 @@ fn bounds(metric: &MetricReport, report: &Report) -> Option<String> {
 }
 
 fn scale(metric: &MetricReport) -> &'static str {
-    match metric.relative {
-        true => " %",
-        false => " points",
-    }
+    if metric.relative { " %" } else { " points" }
 }
 
 /// The metric as a noun, such as "calls that fail" and "cost per session".
@@ -165,9 +161,10 @@ pub fn percent(share: f64) -> String {
 }
 
 fn rounded(value: f64) -> String {
-    match value.abs() < 9.95 && (value * 10.0).round() % 10.0 != 0.0 {
-        true => format!("{value:.1}"),
-        false => format!("{value:.0}"),
+    if value.abs() < 9.95 && (value * 10.0).round() % 10.0 != 0.0 {
+        format!("{value:.1}")
+    } else {
+        format!("{value:.0}")
     }
 }
 

@@ -29,9 +29,10 @@ impl FromStr for PodAddress {
                 "`{text}` is no address of pods such as gauges.llm.svc:9464, 10.0.0.7:9464 or https://gauges.llm.svc:9464"
             )
         };
-        let whole = match text.contains("://") {
-            true => text.to_owned(),
-            false => format!("http://{text}"),
+        let whole = if text.contains("://") {
+            text.to_owned()
+        } else {
+            format!("http://{text}")
         };
         let uri: Uri = whole.parse().map_err(|_| expected())?;
         let tls = match uri.scheme() {
@@ -69,10 +70,12 @@ impl PodAddress {
 
     /// The URL of one of its addresses: with TLS under its name, which the certificate is of.
     pub(super) fn url(&self, address: SocketAddr) -> String {
-        match self.tls {
-            true if self.host.contains(':') => format!("https://[{}]:{}", self.host, self.port),
-            true => format!("https://{}:{}", self.host, self.port),
-            false => format!("http://{address}"),
+        if !self.tls {
+            format!("http://{address}")
+        } else if self.host.contains(':') {
+            format!("https://[{}]:{}", self.host, self.port)
+        } else {
+            format!("https://{}:{}", self.host, self.port)
         }
     }
 }

@@ -81,9 +81,10 @@ impl Follower {
     pub fn new(settings: FollowerSettings, fleet: &Arc<Fleet>) -> Result<Follower, FollowerError> {
         let ledger = Store::open(&settings.ledger)?.of_pods();
         // Written again, calls that were deleted for want of room would count twice in the sums of their day.
-        let floor = match ledger.has_forgotten()? {
-            true => floor_of(&ledger)?,
-            false => 0,
+        let floor = if ledger.has_forgotten()? {
+            floor_of(&ledger)?
+        } else {
+            0
         };
         Ok(Follower {
             reader: StoreReader::new(&settings.url)?,

@@ -69,8 +69,8 @@ async fn connect(pod: &Pod, fleet: &Fleet) -> Result<StreamedAnswer, String> {
     let uri: Uri = url
         .parse()
         .map_err(|error| format!("{url} is no URL: {error}"))?;
-    let client = Client::new(&uri, &fleet.settings.tls, Protocol::Http1);
-    let client = client.map_err(|error| error.to_string())?;
+    let client = Client::new(&uri, &fleet.settings.tls, Protocol::Http1)
+        .map_err(|error| error.to_string())?;
     let client = client.at(pod.at).max_answer(MAX_ABOUT);
     let about = request(&url, "/api/v1/about", fleet)?;
     let about = in_time(client.send(&about)).await?;

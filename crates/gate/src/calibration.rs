@@ -126,9 +126,10 @@ fn normal(random: &mut Generator) -> f64 {
 
 /// A factor with a mean of about 1.
 fn size(heavy: bool, random: &mut Generator) -> f64 {
-    match heavy {
-        true => 0.545 * (1.0 - random.random::<f64>()).powf(-1.0 / 2.2),
-        false => 0.8 * (0.6 * normal(random)).exp(),
+    if heavy {
+        0.545 * (1.0 - random.random::<f64>()).powf(-1.0 / 2.2)
+    } else {
+        0.8 * (0.6 * normal(random)).exp()
     }
 }
 
@@ -159,9 +160,10 @@ fn session(
         if failed {
             continue;
         }
-        let is_truncated = match world.all_or_none {
-            true => all_truncated,
-            false => random.random::<f64>() < truncated,
+        let is_truncated = if world.all_or_none {
+            all_truncated
+        } else {
+            random.random::<f64>() < truncated
         };
         sums.truncated += u64::from(is_truncated);
         sums.ttft_calls += 1;
@@ -200,9 +202,10 @@ fn rollout_seen(
         let share = world.shares[(number * 3 / all) as usize];
         let new = random.random::<f64>() < share;
         let unit = session(world, begins, new.then_some(candidate), &mut random);
-        let side: &mut Side = match new {
-            true => &mut observed.candidate,
-            false => &mut observed.baseline,
+        let side: &mut Side = if new {
+            &mut observed.candidate
+        } else {
+            &mut observed.baseline
         };
         side.calls += unit.sums.calls;
         side.units.push(unit);

@@ -84,9 +84,10 @@ impl Levels {
 
 /// By which part of the baseline's value, or by how many points, the candidate is worse according to an estimate.
 pub(crate) fn worse_by(metric: Metric, estimate: f64) -> f64 {
-    match metric.more_is_better() {
-        true => -metric.of_estimate(-estimate),
-        false => metric.of_estimate(estimate),
+    if metric.more_is_better() {
+        -metric.of_estimate(-estimate)
+    } else {
+        metric.of_estimate(estimate)
     }
 }
 
@@ -187,9 +188,12 @@ pub(crate) fn at_most(metric: Metric, limit: f64, candidate: &Group, levels: Lev
     let found = Found {
         candidate: value(tally).filter(|_| is_priced.is_ok()),
         baseline: None,
-        bound: is_priced.and_then(|()| match rare {
-            true => Ok(levels.share(tally.arm.effective_counts())?),
-            false => ratio_bounds(&tally.arm, levels),
+        bound: is_priced.and_then(|()| {
+            if rare {
+                Ok(levels.share(tally.arm.effective_counts())?)
+            } else {
+                ratio_bounds(&tally.arm, levels)
+            }
         }),
     };
     let mut check = compared(Kind::AtMost, metric.into(), found, limit);
@@ -204,16 +208,17 @@ pub(crate) fn burn(gate: &Gate, at: usize, (bad, all): (u64, u64)) -> Check {
     let share = bad as f64 / all.max(1) as f64;
     let enough = all >= objective.min_events.max(1);
     let rate = share / objective.budget();
-    let bound = match enough && rate.is_finite() {
-        true => Ok(Bound {
+    let bound = if enough && rate.is_finite() {
+        Ok(Bound {
             value: rate,
             lower: rate,
             upper: rate,
-        }),
-        false => Err(Withheld::NoAnswer(Error::TooFew {
+        })
+    } else {
+        Err(Withheld::NoAnswer(Error::TooFew {
             needed: usize::try_from(objective.min_events.max(1)).unwrap_or(usize::MAX),
             got: usize::try_from(all).unwrap_or(usize::MAX),
-        })),
+        }))
     };
     let found = Found {
         candidate: (all > 0).then_some(share),

@@ -57,8 +57,8 @@ pub fn evaluate(gate: &Gate, observed: &Observed, asked: &Asked) -> Report {
     }
     let over = waited
         .zip(gate.max_wait)
-        .filter(|(waited, most)| waited >= most);
-    let over = over.filter(|_| open);
+        .filter(|(waited, most)| waited >= most)
+        .filter(|_| open);
     if let Some((_, most)) = over {
         let most = span_text(most);
         reason =
@@ -171,9 +171,9 @@ fn checks(gate: &Gate, observed: &Observed, [baseline, candidate]: [&Group; 2]) 
     let margins = gate.margins.0.iter();
     let margins =
         margins.map(|margin| not_worse_by(*margin, [baseline, candidate], of(margin.0), levels));
-    let ceilings = ceilings.into_iter();
-    let ceilings =
-        ceilings.filter_map(|(metric, most)| Some(at_most(metric, most?, candidate, levels)));
+    let ceilings = ceilings
+        .into_iter()
+        .filter_map(|(metric, most)| Some(at_most(metric, most?, candidate, levels)));
     let objectives = observed.events.iter().enumerate();
     let objectives = objectives.map(|(at, events)| burn(gate, at, *events));
     margins.chain(ceilings).chain(objectives).collect()

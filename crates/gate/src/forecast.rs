@@ -102,9 +102,10 @@ pub fn plan<C: Calls>(gate: &Gate, now: SystemTime, calls: &C) -> Result<Plan, C
                 gate.rules.min_units
             )
         }),
-        at: match enough {
-            true => SHARES.into_iter().map(at).collect(),
-            false => Vec::new(),
+        at: if enough {
+            SHARES.into_iter().map(at).collect()
+        } else {
+            Vec::new()
         },
         unit,
     })
@@ -162,9 +163,10 @@ fn first(course: Course, holds: impl Fn([f64; 2]) -> bool) -> Option<f64> {
     }
     while after - before > 30.0 {
         let middle = f64::midpoint(before, after);
-        match holds(course.after(middle)) {
-            true => after = middle,
-            false => before = middle,
+        if holds(course.after(middle)) {
+            after = middle;
+        } else {
+            before = middle;
         }
     }
     Some(after)
@@ -220,9 +222,10 @@ impl Alike<'_> {
     fn variance(&self, arm: &Arm) -> Option<f64> {
         let ratio = arm.ratio().ok()?;
         let variance = ratio.variance * ratio.units as f64;
-        Some(match self.metric.is_relative() {
-            true => variance / ratio.value.powi(2),
-            false => variance,
+        Some(if self.metric.is_relative() {
+            variance / ratio.value.powi(2)
+        } else {
+            variance
         })
     }
 }

@@ -220,8 +220,8 @@ impl Observed {
                     .as_deref()
                     .is_some_and(|name| mixed.contains(name))
         };
-        let sides = [&self.baseline, &self.candidate];
-        let sides = sides.map(|side| side.units.iter().filter(complete).collect::<Vec<_>>());
+        let sides = [&self.baseline, &self.candidate]
+            .map(|side| side.units.iter().filter(complete).collect::<Vec<_>>());
         let firsts = sides.each_ref().map(|units| {
             let mut firsts: Vec<SystemTime> = units.iter().map(|unit| unit.first_at).collect();
             firsts.sort_unstable();

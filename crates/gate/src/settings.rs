@@ -91,9 +91,9 @@ impl Select {
             ("workload", &self.workload),
             ("experiment", &self.experiment),
             ("variant", &self.variant),
-        ];
-        let parts = parts.into_iter();
-        let parts = parts.filter_map(|(kind, name)| Some(format!("{kind} {}", name.as_ref()?)));
+        ]
+        .into_iter()
+        .filter_map(|(kind, name)| Some(format!("{kind} {}", name.as_ref()?)));
         parts.collect::<Vec<_>>().join(", ")
     }
 }

@@ -136,9 +136,10 @@ fn object(value: &mut Value, place: &str, by: InjectBy, settings: &Settings, all
                     continue;
                 };
                 let outcome = inject_template(&object, template, kind.ends, by, settings);
-                let name = match kind.is_plain() {
-                    true => name.clone(),
-                    false => format!("{name}: {}", pointer[1..].replace('/', ".")),
+                let name = if kind.is_plain() {
+                    name.clone()
+                } else {
+                    format!("{name}: {}", pointer[1..].replace('/', "."))
                 };
                 take(outcome, template, name, all);
             }

@@ -63,8 +63,8 @@ pub(super) fn choose(
             .ok_or_else(|| format!("no port is free for {what}: the pod mentions all of them"))?;
         used.insert(port);
         if port != wanted {
-            let place = find(object, |mention| mention.ports.contains(&wanted));
-            let place = place.unwrap_or_else(|| format!("metadata.annotations[{PREFIX}port]"));
+            let place = find(object, |mention| mention.ports.contains(&wanted))
+                .unwrap_or_else(|| format!("metadata.annotations[{PREFIX}port]"));
             warnings.push(format!(
                 "{wanted} may be in use ({place}): tokengauge takes {port} for {what}"
             ));

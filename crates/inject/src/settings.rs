@@ -215,8 +215,8 @@ impl Settings {
         if let Some(base) = &settings.base_config {
             let text = std::fs::read_to_string(base).map_err(|error| failed(base, error))?;
             let origin = base.display().to_string();
-            let config = tokengauge_config::Config::parse(&text, &origin);
-            let config = config.map_err(|invalid| Error::Refused(invalid.to_string()))?;
+            let config = tokengauge_config::Config::parse(&text, &origin)
+                .map_err(|invalid| Error::Refused(invalid.to_string()))?;
             if config.admin.metrics_token && settings.admin_token_secret.is_none() {
                 return Err(Error::Refused(format!(
                     "{}: {origin} has `metrics_token`, and sidecars have no token: set `admin_token_secret`",

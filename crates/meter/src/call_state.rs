@@ -107,9 +107,10 @@ impl CallState {
         let shared = &context.shared;
         let length = frame.bytes.len();
         let sniffs = self.sniffs(context);
-        let limit = match sniffs {
-            true => context.measure.sniffed_bytes(),
-            false => context.measure.body_bytes,
+        let limit = if sniffs {
+            context.measure.sniffed_bytes()
+        } else {
+            context.measure.body_bytes
         };
         self.reading.prepare(length, &shared.memory, limit);
         if matches!(self.reading, Reading::Deferred { .. }) {

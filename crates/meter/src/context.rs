@@ -102,8 +102,8 @@ impl CallContext {
         let request = request.encoded(encoding, &shared.memory, measure.body_bytes);
         let tracer = shared.tracer.as_ref();
         let propagated = tracer.and_then(|_| PropagatedTrace::of_headers(start.headers));
-        let parent = TraceContext::of_headers(start.headers);
-        let parent = parent.or_else(|| propagated.map(|propagated| propagated.request));
+        let parent = TraceContext::of_headers(start.headers)
+            .or_else(|| propagated.map(|propagated| propagated.request));
         let trace = tracer.map(|tracer| Box::new(tracer(parent)));
         let sampled = trace.as_ref().filter(|trace| trace.server.sampled());
         let request = request.traced(sampled.is_some());

@@ -48,9 +48,10 @@ pub(crate) fn end(context: &Arc<CallContext>, ended: RunningCall, at: Instant, e
     let owned = Arc::clone(context);
     let job = move |executor| finish_deferred(&owned, state, at, &end, executor);
     let worker = &context.shared.worker;
-    let queued = match context.limited.is_some() {
-        true => worker.queue_urgent(Box::new(job)),
-        false => worker.queue(Box::new(job)),
+    let queued = if context.limited.is_some() {
+        worker.queue_urgent(Box::new(job))
+    } else {
+        worker.queue(Box::new(job))
     };
     if let Err(refused) = queued {
         context.shared.counters.body_skipped();

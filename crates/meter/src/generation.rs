@@ -86,8 +86,7 @@ impl Generation {
         match event {
             Event::Message => self.messages += 1,
             Event::Delta { segment, text } => {
-                let index = self.messages.saturating_sub(1);
-                let index = u32::try_from(index).unwrap_or(u32::MAX);
+                let index = u32::try_from(self.messages.saturating_sub(1)).unwrap_or(u32::MAX);
                 self.first_token_event.get_or_insert(index);
                 let counts = &mut self.counts;
                 let mut push = |segment, text: &str| counts.push(segment, text);

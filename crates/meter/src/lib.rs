@@ -238,9 +238,10 @@ impl Meter {
 /// depends on bodies, so that measuring does not cause refusals.
 fn memory_parts(measure: &Measure, accounting: &Accounting) -> (usize, usize) {
     let all = measure.memory_bytes;
-    let admission = match accounting.may_depend_on_bodies() {
-        true => all / 2,
-        false => 0,
+    let admission = if accounting.may_depend_on_bodies() {
+        all / 2
+    } else {
+        0
     };
     (all - admission, admission)
 }

@@ -58,9 +58,10 @@ impl Subscribers {
     pub(crate) fn finished(&self, finished_call: FinishedCall) {
         let urgent = !finished_call.charges.is_empty();
         let message = Message::Finished(Arc::new(finished_call));
-        let pushed = match urgent {
-            true => self.queue.push_urgent(message),
-            false => self.queue.push(message),
+        let pushed = if urgent {
+            self.queue.push_urgent(message)
+        } else {
+            self.queue.push(message)
         };
         if pushed.is_err() {
             self.dropped.fetch_add(1, Ordering::Relaxed);

@@ -342,8 +342,8 @@ pub async fn fetch_with(
     timeout: Duration,
     tls: &ClientTls,
 ) -> io::Result<Answer> {
-    let client = Client::new(request.uri(), tls, Protocol::Http1);
-    let client = client.map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+    let client = Client::new(request.uri(), tls, Protocol::Http1)
+        .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
     match tokio::time::timeout(timeout, client.send(&request)).await {
         Ok(answer) => answer.map_err(|failure| match failure {
             Failure::Connect(error) => error,

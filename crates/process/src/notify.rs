@@ -181,8 +181,7 @@ impl Secrets {
 }
 
 fn secret(name: &str, file: &Path) -> Result<String, Error> {
-    let text = std::fs::read_to_string(file);
-    let text = text.map_err(|error| {
+    let text = std::fs::read_to_string(file).map_err(|error| {
         Error::Configuration(format!("notify `{name}`: {}: {error}", file.display()))
     })?;
     match text.trim() {
@@ -276,9 +275,10 @@ impl Channel {
             let is_due = wanted.contains(&key);
             let awaits_cause = is_due && self.outbox.awaits_cause(&notice);
             // One timeout is enough.
-            let mut claim = match away {
-                true => store.alerts.alone(is_due),
-                false => self.claim(&store, &notice, is_due && !awaits_cause).await,
+            let mut claim = if away {
+                store.alerts.alone(is_due)
+            } else {
+                self.claim(&store, &notice, is_due && !awaits_cause).await
             };
             if awaits_cause && claim != Claim::Alone {
                 claim = self.claim_cause(&store, &notice).await;

@@ -58,8 +58,8 @@ impl Watchers {
         let new = wanted.iter().filter(|wanted| !known(wanted));
         let new = new.map(|scrape| {
             let restarted = Arc::clone(&self.restarted);
-            let watcher = Watcher::new(scrape, &self.prometheus, &self.meter, restarted);
-            let watcher = watcher.map_err(|error| unusable(scrape, &error))?;
+            let watcher = Watcher::new(scrape, &self.prometheus, &self.meter, restarted)
+                .map_err(|error| unusable(scrape, &error))?;
             Ok((scrape.clone(), watcher))
         });
         Ok(PreparedWatchers {

@@ -60,9 +60,10 @@ impl Error {
 
 /// Standard output, for whole lines. A terminal gets them without control characters.
 pub fn stdout() -> Box<dyn Write + Send> {
-    match io::stdout().is_terminal() {
-        true => Box::new(Lines::new(io::stdout())),
-        false => Box::new(io::stdout()),
+    if io::stdout().is_terminal() {
+        Box::new(Lines::new(io::stdout()))
+    } else {
+        Box::new(io::stdout())
     }
 }
 

@@ -37,8 +37,8 @@ impl PageLink {
         let here = SocketAddr::from(([127, 0, 0, 1], port));
         let url = format!("{scheme}://{here}");
         if let Some(pod) = first(["K8S_POD_NAME", "POD_NAME"]) {
-            let namespace = first(["K8S_NAMESPACE_NAME", "POD_NAMESPACE"]);
-            let namespace = namespace.map_or(String::new(), |name| format!(" -n {name}"));
+            let namespace = first(["K8S_NAMESPACE_NAME", "POD_NAMESPACE"])
+                .map_or(String::new(), |name| format!(" -n {name}"));
             return PageLink::By {
                 before: format!("kubectl port-forward{namespace} pod/{pod} {port}, then "),
                 url,

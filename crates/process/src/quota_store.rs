@@ -45,8 +45,8 @@ impl SharedLimits {
                 Arc::clone(sharing),
                 accounting,
                 SystemTime::now,
-            );
-            let store = store.map_err(|error| unusable(&error))?;
+            )
+            .map_err(|error| unusable(&error))?;
             limits.store = Some(Arc::new(store));
         }
         Ok(limits)

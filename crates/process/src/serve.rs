@@ -257,8 +257,7 @@ fn evaluations(
 }
 
 fn bind_listeners(config: &Config) -> Result<Vec<BoundListener>, Error> {
-    let bound = config.listeners.iter().map(BoundListener::bind);
-    let bound: Result<Vec<_>, _> = bound.collect();
+    let bound: Result<Vec<_>, _> = config.listeners.iter().map(BoundListener::bind).collect();
     bound.map_err(|error| Error::Address(error.to_string()))
 }
 

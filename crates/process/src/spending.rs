@@ -34,8 +34,7 @@ impl Spending {
             Accounting::shared(&config.prices, &config.budgets, &config.quotas, sharing);
         let budgets = &accounting.budgets;
         let now = whole_seconds_since_1970(SystemTime::now());
-        let store = config.state_dir.as_deref();
-        let store = store.map(|folder| {
+        let store = config.state_dir.as_deref().map(|folder| {
             Store::open(folder, budgets, now).map_err(|error| unreadable(folder, &error))
         });
         let store = store.transpose()?;

@@ -14,8 +14,8 @@ pub(super) fn http1<B: Body>(
     endpoint: &Endpoint,
     target: PathAndQuery,
 ) -> Result<(), Failure> {
-    let host = HeaderValue::from_str(endpoint.settings.authority.as_str());
-    let host = host.map_err(|_| failure(FailureKind::Protocol, "has a name that is not a host"))?;
+    let host = HeaderValue::from_str(endpoint.settings.authority.as_str())
+        .map_err(|_| failure(FailureKind::Protocol, "has a name that is not a host"))?;
     *request.version_mut() = Version::HTTP_11;
     *request.uri_mut() = Uri::from(target);
     join_cookies(request.headers_mut());

@@ -294,9 +294,10 @@ impl State {
     }
 
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.out.is_empty() {
-            true => Poll::Ready(Ok(())),
-            false => self.out.poll_flush(open(&mut self.io)?, cx),
+        if self.out.is_empty() {
+            Poll::Ready(Ok(()))
+        } else {
+            self.out.poll_flush(open(&mut self.io)?, cx)
         }
     }
 
@@ -357,10 +358,11 @@ impl State {
             if read.filled().is_empty() {
                 return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
             }
-            *read_ahead = match read_ahead.is_empty() {
-                true => Bytes::copy_from_slice(read.filled()),
+            *read_ahead = if read_ahead.is_empty() {
+                Bytes::copy_from_slice(read.filled())
+            } else {
                 // Part of a line.
-                false => [&read_ahead[..], read.filled()].concat().into(),
+                [&read_ahead[..], read.filled()].concat().into()
             };
             Poll::Ready(Ok(()))
         })

@@ -165,9 +165,10 @@ async fn make_room(server: &Server, permits: &Arc<Semaphore>) -> OwnedSemaphoreP
         if let Ok(permit) = Arc::clone(permits).try_acquire_owned() {
             return permit;
         }
-        let wait = match server.close_longest_idle() {
-            true => CLOSE_TIMEOUT,
-            false => RETRY_INTERVAL,
+        let wait = if server.close_longest_idle() {
+            CLOSE_TIMEOUT
+        } else {
+            RETRY_INTERVAL
         };
         if let Ok(permit) = timeout(wait, Arc::clone(permits).acquire_owned()).await {
             return permit.expect("the semaphore is never closed");

@@ -86,9 +86,10 @@ pub(super) async fn rewrite(
         }
     }
     let whole = error.is_none() && read.trailers.is_none() && bytes.len() <= MAX_REPLACED_BYTES;
-    let replacement = match options.replacement && whole {
-        true => replacement(handle, &bytes),
-        false => None,
+    let replacement = if options.replacement && whole {
+        replacement(handle, &bytes)
+    } else {
+        None
     };
     let Some(replacement) = replacement else {
         return RewriteOutcome::Unchanged(UploadSource::Buffered(read));

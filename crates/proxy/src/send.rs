@@ -223,9 +223,10 @@ impl Forwarding<'_> {
         if let Some(trace) = handle.query(|observer| observer.upstream_trace()).flatten() {
             headers::carry_trace(&mut parts.headers, trace);
         }
-        let (source, rewritten) = match buffer_body {
-            true => self.rewrite(&mut parts, body, handle, replaceable).await?,
-            false => (upload::UploadSource::Agent(body), false),
+        let (source, rewritten) = if buffer_body {
+            self.rewrite(&mut parts, body, handle, replaceable).await?
+        } else {
+            (upload::UploadSource::Agent(body), false)
         };
         let gate = (headers::expects_continue(&parts.headers)
             && matches!(source, upload::UploadSource::Agent(_)))
@@ -306,9 +307,8 @@ impl Forwarding<'_> {
         endpoint: &Endpoint,
         connection: &LeasedConnection,
     ) -> Result<(), Failure> {
-        let target = route::target(self.route, &endpoint.settings, &prepared.uri);
-        let target =
-            target.ok_or_else(|| failure(FailureKind::BadRequest, "the target is too long"))?;
+        let target = route::target(self.route, &endpoint.settings, &prepared.uri)
+            .ok_or_else(|| failure(FailureKind::BadRequest, "the target is too long"))?;
         match (connection, &prepared.gate) {
             (LeasedConnection::Http1(_), _) => {
                 address::http1(&mut prepared.request, endpoint, target)

@@ -85,10 +85,11 @@ impl AlertClaims {
         });
         let key = keys::alert("", state.receiver, state.alert);
         let mut held = self.held.lock();
-        match elected && held.len() < MAX_HELD {
-            true => held.insert(key),
-            false => held.remove(&key),
-        };
+        if elected && held.len() < MAX_HELD {
+            held.insert(key);
+        } else {
+            held.remove(&key);
+        }
         let count = match claim {
             _ if !state.due => return claim,
             Claim::Send => &self.claimed,

@@ -152,11 +152,11 @@ impl Client {
         match &self.settings.password {
             Password::Variable(name) => Ok(std::env::var(name).ok()),
             Password::File(file) => {
-                let text = std::fs::read_to_string(file);
-                let text = text.map_err(|error| ClientError::Password {
-                    file: file.clone(),
-                    error,
-                })?;
+                let text =
+                    std::fs::read_to_string(file).map_err(|error| ClientError::Password {
+                        file: file.clone(),
+                        error,
+                    })?;
                 Ok(Some(text.trim().to_owned()))
             }
         }
@@ -222,14 +222,14 @@ pub(crate) fn numbers<const N: usize>(answer: &Value) -> Result<[i64; N], Client
     let Value::Array(items) = answer else {
         return Err(ClientError::Answer("no list"));
     };
-    let numbers: Option<Vec<i64>> = items
+    let numbers = items
         .iter()
         .map(|item| match item {
             Value::Int(number) => Some(*number),
             _ => None,
         })
-        .collect();
-    let numbers = numbers.and_then(|numbers| numbers.try_into().ok());
+        .collect::<Option<Vec<i64>>>()
+        .and_then(|numbers| numbers.try_into().ok());
     numbers.ok_or(ClientError::Answer("other things than numbers"))
 }
 

@@ -122,9 +122,10 @@ fn server_parts(server: &str) -> Option<(&str, u16)> {
 impl std::fmt::Display for Address {
     /// Host and port, for messages.
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.host.contains(':') {
-            true => write!(formatter, "[{}]:{}", self.host, self.port),
-            false => write!(formatter, "{}:{}", self.host, self.port),
+        if self.host.contains(':') {
+            write!(formatter, "[{}]:{}", self.host, self.port)
+        } else {
+            write!(formatter, "{}:{}", self.host, self.port)
         }
     }
 }

@@ -72,8 +72,9 @@ impl QuotaStore {
             wall,
             logged: None,
         };
-        let runtime = tokio::runtime::Builder::new_current_thread();
-        let runtime = { runtime }.enable_all().build()?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
         let run = move || runtime.block_on(sync.run(notify, ends));
         let thread = background::spawn("quota-store", BackgroundWork::Steady, run)?;
         Ok(QuotaStore {

@@ -161,9 +161,10 @@ fn cause(before: &Turn, turn: &Turn, idle: Duration) -> BreakCause {
     if before.upstream != turn.upstream || before.endpoint != turn.endpoint {
         return BreakCause::OtherUpstream;
     }
-    match idle > KEPT_FOR {
-        true => BreakCause::Idle,
-        false => BreakCause::PrefixChanged,
+    if idle > KEPT_FOR {
+        BreakCause::Idle
+    } else {
+        BreakCause::PrefixChanged
     }
 }
 

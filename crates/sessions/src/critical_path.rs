@@ -141,9 +141,10 @@ fn cause(session: &Session<'_>, call: usize, visited: &HashSet<usize>) -> Option
     // What happened, and until when the call is on the path.
     let event = |other: usize| {
         let (began, ended) = (session.start(other), session.end(other));
-        match ended <= start + RECORDED_RESOLUTION.as_secs_f64() {
-            true => Some((ended, other, ended.min(start))),
-            false => (began < start).then_some((began, other, start)),
+        if ended <= start + RECORDED_RESOLUTION.as_secs_f64() {
+            Some((ended, other, ended.min(start)))
+        } else {
+            (began < start).then_some((began, other, start))
         }
     };
     let latest = |events: &mut dyn Iterator<Item = (f64, usize, f64)>| {

@@ -64,9 +64,10 @@ fn what(part: &PathPart) -> String {
     let phase = part.phase.map_or("between calls", Into::into);
     let names = [part.agent.as_deref(), part.model.as_deref()];
     let names: Vec<&str> = names.into_iter().flatten().collect();
-    match names.is_empty() {
-        true => phase.to_owned(),
-        false => format!("{phase}, {}", printable(&names.join(", "))),
+    if names.is_empty() {
+        phase.to_owned()
+    } else {
+        format!("{phase}, {}", printable(&names.join(", ")))
     }
 }
 

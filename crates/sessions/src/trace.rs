@@ -176,16 +176,16 @@ fn link(call: &TimedCall<'_>) -> Option<Value> {
 }
 
 fn title(record: &CallRecord) -> String {
-    let operation = serde_json::to_value(record.operation);
-    let operation = operation
+    let operation = serde_json::to_value(record.operation)
         .ok()
-        .and_then(|name| Some(name.as_str()?.to_owned()));
-    let operation = operation.filter(|_| record.operation != Operation::Unknown);
+        .and_then(|name| Some(name.as_str()?.to_owned()))
+        .filter(|_| record.operation != Operation::Unknown);
     let words = [operation.as_deref(), model_of(record)];
     let words: Vec<&str> = words.into_iter().flatten().collect();
-    match words.is_empty() {
-        true => record.route.clone(),
-        false => words.join(" "),
+    if words.is_empty() {
+        record.route.clone()
+    } else {
+        words.join(" ")
     }
 }
 

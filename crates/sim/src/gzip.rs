@@ -26,9 +26,10 @@ impl Gzip {
         }
         loop {
             let mut output = PartialBuffer::new([0u8; 4096]);
-            let done = match last {
-                true => self.0.finish(&mut output)?,
-                false => self.0.flush(&mut output)?,
+            let done = if last {
+                self.0.finish(&mut output)?
+            } else {
+                self.0.flush(&mut output)?
             };
             pressed.extend_from_slice(output.written());
             if done {

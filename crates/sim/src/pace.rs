@@ -13,9 +13,10 @@ pub fn slowdown(knee: Option<u32>, concurrency: u64) -> f64 {
     };
     let concurrency = concurrency.max(1) as f64;
     let below_knee = |streams: f64| 1.0 + COST_OF_COMPANY * (streams - 1.0) / knee;
-    match concurrency <= knee {
-        true => below_knee(concurrency),
-        false => below_knee(knee) * concurrency / knee,
+    if concurrency <= knee {
+        below_knee(concurrency)
+    } else {
+        below_knee(knee) * concurrency / knee
     }
 }
 
@@ -84,8 +85,8 @@ pub fn time_to_first_token(
     let prefill = profile.prefill.mul_f64(prompt_tokens as f64 / 1000.0);
     let cold = profile
         .cold_start
-        .filter(|&(_, calls)| calls_before < calls);
-    let cold = cold.map_or(Duration::ZERO, |(more, _)| more);
+        .filter(|&(_, calls)| calls_before < calls)
+        .map_or(Duration::ZERO, |(more, _)| more);
     profile.ttft + prefill.mul_f64(slowdown(profile.knee, concurrency)) + cold
 }
 

@@ -127,8 +127,8 @@ impl SimCall {
         let status = recording
             .meta
             .status
-            .and_then(|status| StatusCode::from_u16(status).ok());
-        let status = status.unwrap_or(StatusCode::OK);
+            .and_then(|status| StatusCode::from_u16(status).ok())
+            .unwrap_or(StatusCode::OK);
         self.call.note(|truth| {
             truth.streamed = recording.meta.stream;
             truth.status = status.as_u16();

@@ -55,11 +55,13 @@ pub fn answer(tokens: u64, random: &mut Random) -> Vec<&'static str> {
             continue;
         }
         let last_of_sentence = words_left == 1;
-        units.push(match fresh_line {
-            true => bare(random),
-            // Nothing but a plain word may stand before a full stop: `👍.` would merge.
-            false if !last_of_sentence && random.below(16) == 0 => pick(FOREIGN, random),
-            false => pick(WORDS, random),
+        // Nothing but a plain word may stand before a full stop: `👍.` would merge.
+        units.push(if fresh_line {
+            bare(random)
+        } else if !last_of_sentence && random.below(16) == 0 {
+            pick(FOREIGN, random)
+        } else {
+            pick(WORDS, random)
         });
         fresh_line = false;
         words_left -= 1;

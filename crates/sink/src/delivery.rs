@@ -173,9 +173,10 @@ impl<S: Sink> Delivery<S> {
         }
         let pause = self.again_after(&error.to_string(), error.retry_after);
         // What is in the ledger goes out when the process runs again.
-        match self.end.borrow().is_some() && self.status.of(self.number).durable {
-            true => Next::End,
-            false => Next::After(pause),
+        if self.end.borrow().is_some() && self.status.of(self.number).durable {
+            Next::End
+        } else {
+            Next::After(pause)
         }
     }
 
@@ -186,9 +187,10 @@ impl<S: Sink> Delivery<S> {
         }
         let pause = self.again_after(&error.to_string(), None);
         let pause = pause.min(LONGEST_LEDGER_PAUSE);
-        match ending {
-            true => Next::End,
-            false => Next::After(pause),
+        if ending {
+            Next::End
+        } else {
+            Next::After(pause)
         }
     }
 
@@ -217,10 +219,10 @@ impl<S: Sink> Delivery<S> {
     fn report(&mut self, waiting: &Waiting) {
         let mut status = self.status.of(self.number);
         // The ledger counts since it first had the sink, a queue since the process began.
-        let counted = self.progress.lost.unwrap_or(match status.durable {
-            true => waiting.lost,
-            false => 0,
-        });
+        let counted = self
+            .progress
+            .lost
+            .unwrap_or(if status.durable { waiting.lost } else { 0 });
         let lost = waiting.lost.saturating_sub(counted);
         self.progress.lost = Some(waiting.lost);
         let reason = if status.durable { "retention" } else { "queue" };

@@ -32,8 +32,8 @@ impl HttpService for Connector {
         let (head, body) = request.into_parts();
         let body = body.collect().await?.to_bytes();
         let request = http::Request::from_parts(head, body);
-        let client = Client::new(request.uri(), &self.tls, Protocol::Http1);
-        let client = client.map_err(|error| HttpError::new(HttpErrorKind::Unknown, error))?;
+        let client = Client::new(request.uri(), &self.tls, Protocol::Http1)
+            .map_err(|error| HttpError::new(HttpErrorKind::Unknown, error))?;
         let answer = tokio::time::timeout(self.timeout, client.send(&request)).await;
         let answer = answer.map_err(|elapsed| HttpError::new(HttpErrorKind::Timeout, elapsed))?;
         let answer = answer.map_err(|failure| {

@@ -93,8 +93,7 @@ impl LedgerSource {
         if self.reader.unwritable().is_some() {
             return Err(SourceError::Unwritable);
         }
-        let progress = self.reader.sink(&self.sink)?;
-        let progress = progress.ok_or(SourceError::Unknown)?;
+        let progress = self.reader.sink(&self.sink)?.ok_or(SourceError::Unknown)?;
         self.known = Some(progress);
         Ok(progress)
     }

@@ -108,9 +108,10 @@ pub(crate) fn write_json(origin: &[Value], row: &[Value], lines: &mut Vec<u8>) {
             Value::Number(number) if number.is_finite() => write!(lines, "{number}").is_ok(),
             Value::Number(_) => false,
         };
-        match written {
-            true => between = b',',
-            false => lines.truncate(at),
+        if written {
+            between = b',';
+        } else {
+            lines.truncate(at);
         }
     }
     lines.extend(b"}\n");

@@ -55,9 +55,10 @@ impl Slos {
 
 fn burn_down(tracker: &Tracker, now: f64) -> BurnDown {
     let objective = &tracker.objective;
-    let window = match objective.calendar_month {
-        true => Duration::from_secs_f64((now - month_begin(now)).max(60.0)),
-        false => objective.window,
+    let window = if objective.calendar_month {
+        Duration::from_secs_f64((now - month_begin(now)).max(60.0))
+    } else {
+        objective.window
     };
     let (mut bucket, mut buckets) = tracker.buckets(now, window);
     let mut begun = begin(&buckets);
@@ -110,8 +111,8 @@ fn month_begin(now: f64) -> f64 {
     let written = rfc3339_seconds(at).to_string();
     let begin = written
         .get(..7)
-        .map(|month| format!("{month}-01T00:00:00Z"));
-    let begin = begin.and_then(|begin| humantime::parse_rfc3339(&begin).ok());
+        .map(|month| format!("{month}-01T00:00:00Z"))
+        .and_then(|begin| humantime::parse_rfc3339(&begin).ok());
     begin.map_or(now, since_1970)
 }
 

@@ -28,9 +28,10 @@ pub struct Objective {
 }
 
 pub(super) fn window_label(window: Duration, calendar_month: bool) -> String {
-    match calendar_month {
-        true => "month".to_owned(),
-        false => super::windows::label(window),
+    if calendar_month {
+        "month".to_owned()
+    } else {
+        super::windows::label(window)
     }
 }
 

@@ -193,9 +193,10 @@ const CALENDAR_MONTH: &str = "1M";
 fn time_window(objective: &Objective) -> TimeWindow {
     let month = objective.calendar_month;
     TimeWindow {
-        duration: match month {
-            true => CALENDAR_MONTH.to_owned(),
-            false => label(objective.window),
+        duration: if month {
+            CALENDAR_MONTH.to_owned()
+        } else {
+            label(objective.window)
         },
         is_rolling: !month,
         calendar: month.then(|| Calendar {
@@ -401,8 +402,8 @@ fn objective(
     let ours = |key: &str| metadata.annotations.get(&format!("{OURS}{key}")).cloned();
     let share = target
         .target
-        .or(target.target_percent.map(|percent| percent / 100.0));
-    let share = share.ok_or(Unmeasurable::NoMember("target"))?;
+        .or(target.target_percent.map(|percent| percent / 100.0))
+        .ok_or(Unmeasurable::NoMember("target"))?;
     let window = spec.time_window.first().ok_or(Unmeasurable::NoWindow)?;
     let utc = |calendar: &Calendar| calendar.time_zone.eq_ignore_ascii_case("utc");
     let calendar_month = !window.is_rolling
@@ -448,9 +449,10 @@ fn objective(
     Ok(Objective {
         name: metadata.name.as_str().into(),
         objective: share,
-        window: match calendar_month {
-            true => MONTH,
-            false => duration(&window.duration)?,
+        window: if calendar_month {
+            MONTH
+        } else {
+            duration(&window.duration)?
         },
         calendar_month,
         judgement: Judgement {

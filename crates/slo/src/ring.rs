@@ -82,9 +82,10 @@ impl Ring {
     }
 
     fn level(&self, window: Duration) -> &Level {
-        match window.as_secs() <= BY_MINUTE {
-            true => &self.minutes,
-            false => &self.hours,
+        if window.as_secs() <= BY_MINUTE {
+            &self.minutes
+        } else {
+            &self.hours
         }
     }
 

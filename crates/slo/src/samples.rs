@@ -125,9 +125,10 @@ impl Samples {
         };
         minute.seen += 1;
         // Vitter's algorithm R; an id ends in random bits.
-        let place = match minute.kept.len() < PER_MINUTE {
-            true => minute.kept.len(),
-            false => (finished.id.as_u128() as u32 as u64 % minute.seen) as usize,
+        let place = if minute.kept.len() < PER_MINUTE {
+            minute.kept.len()
+        } else {
+            (finished.id.as_u128() as u32 as u64 % minute.seen) as usize
         };
         if place >= PER_MINUTE {
             return;

@@ -13,9 +13,10 @@ pub fn as_toml(objective: &Objective) -> String {
         let _ = writeln!(text, "{key} = {value}");
     };
     line("objective", objective.objective.to_string());
-    let window = match objective.calendar_month {
-        true => "month".to_owned(),
-        false => span_text(objective.window),
+    let window = if objective.calendar_month {
+        "month".to_owned()
+    } else {
+        span_text(objective.window)
     };
     line("window", quoted(&window));
     let (key, value) = sli(judgement.sli);
@@ -74,8 +75,7 @@ fn sli(sli: Sli) -> (String, String) {
         (_, Some(least)) if sli.at_least() => (format!("{name}.at_least"), least.to_string()),
         (_, Some(most)) => {
             // To the nanosecond, which is what the configuration can say.
-            let most = std::time::Duration::from_nanos((most * 1e9).round() as u64);
-            let most = span_text(most);
+            let most = span_text(std::time::Duration::from_nanos((most * 1e9).round() as u64));
             (format!("{name}.at_most"), quoted(&most))
         }
     }

@@ -305,9 +305,10 @@ impl Tracker {
 
     /// The events of the budget's period: the window, or the calendar month so far.
     pub fn period(&self, now: f64) -> Sum {
-        match self.objective.calendar_month {
-            true => self.months.current(now),
-            false => self.sum(now, self.objective.window),
+        if self.objective.calendar_month {
+            self.months.current(now)
+        } else {
+            self.sum(now, self.objective.window)
         }
     }
 

@@ -100,24 +100,26 @@ pub fn interval(
 }
 
 fn check_resamples(resamples: usize) -> Result<()> {
-    match resamples >= 100 {
-        true => Ok(()),
-        false => Err(Error::OutOfRange {
+    if resamples >= 100 {
+        Ok(())
+    } else {
+        Err(Error::OutOfRange {
             name: "resamples",
             wanted: "at least 100",
             value: resamples as f64,
-        }),
+        })
     }
 }
 
 fn check_block(block: usize, series: &[f64]) -> Result<usize> {
-    match (1..=series.len()).contains(&block) {
-        true => Ok(block),
-        false => Err(Error::OutOfRange {
+    if (1..=series.len()).contains(&block) {
+        Ok(block)
+    } else {
+        Err(Error::OutOfRange {
             name: "block",
             wanted: "from 1 to the length of the series",
             value: block as f64,
-        }),
+        })
     }
 }
 

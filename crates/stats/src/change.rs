@@ -118,9 +118,10 @@ impl Options {
         if self.min_points == 0 {
             return Err(range("min_points", "at least 1", 0));
         }
-        match (2..=MAX_WINDOW).contains(&self.window) {
-            true => Ok(()),
-            false => Err(range("window", "from 2 to 1000", self.window)),
+        if (2..=MAX_WINDOW).contains(&self.window) {
+            Ok(())
+        } else {
+            Err(range("window", "from 2 to 1000", self.window))
         }
     }
 }

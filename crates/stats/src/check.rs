@@ -4,25 +4,28 @@ use crate::error::{Error, Result};
 
 /// All values are finite.
 pub fn finite(values: &[f64]) -> Result<()> {
-    match values.iter().all(|value| value.is_finite()) {
-        true => Ok(()),
-        false => Err(Error::NotFinite),
+    if values.iter().all(|value| value.is_finite()) {
+        Ok(())
+    } else {
+        Err(Error::NotFinite)
     }
 }
 
 /// An answer is finite: sums of very large values may overflow.
 pub fn answer(value: f64) -> Result<f64> {
-    match value.is_finite() {
-        true => Ok(value),
-        false => Err(Error::NotFinite),
+    if value.is_finite() {
+        Ok(value)
+    } else {
+        Err(Error::NotFinite)
     }
 }
 
 /// There are at least `needed` of them.
 pub fn at_least(needed: usize, got: usize) -> Result<()> {
-    match got >= needed {
-        true => Ok(()),
-        false => Err(Error::TooFew { needed, got }),
+    if got >= needed {
+        Ok(())
+    } else {
+        Err(Error::TooFew { needed, got })
     }
 }
 
@@ -34,25 +37,27 @@ pub fn series(values: &[f64], needed: usize) -> Result<()> {
 
 /// A probability that is neither 0 nor 1.
 pub fn open_share(name: &'static str, value: f64) -> Result<f64> {
-    match value > 0.0 && value < 1.0 {
-        true => Ok(value),
-        false => Err(Error::OutOfRange {
+    if value > 0.0 && value < 1.0 {
+        Ok(value)
+    } else {
+        Err(Error::OutOfRange {
             name,
             wanted: "between 0 and 1",
             value,
-        }),
+        })
     }
 }
 
 /// A finite number above zero.
 pub fn positive(name: &'static str, value: f64) -> Result<f64> {
-    match value > 0.0 && value.is_finite() {
-        true => Ok(value),
-        false => Err(Error::OutOfRange {
+    if value > 0.0 && value.is_finite() {
+        Ok(value)
+    } else {
+        Err(Error::OutOfRange {
             name,
             wanted: "above 0",
             value,
-        }),
+        })
     }
 }
 

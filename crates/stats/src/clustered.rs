@@ -121,12 +121,12 @@ impl Sample {
         let scale = self.values.len() as f64 / effective;
         // The value of rank l is above the quantile with the probability that fewer than l values are at or below it.
         let few = |rank: f64| at_most(rank - 1.0, effective, share);
-        let lower = first(1.0, effective + 1.0, |rank| few(rank) > tail);
-        let lower = lower.filter(|_| few(1.0) <= tail);
-        let lower = lower.map(|rank| ((rank - 1.0) * scale + 1e-9).floor() as usize);
+        let lower = first(1.0, effective + 1.0, |rank| few(rank) > tail)
+            .filter(|_| few(1.0) <= tail)
+            .map(|rank| ((rank - 1.0) * scale + 1e-9).floor() as usize);
         let many = |rank: f64| 1.0 - at_most(rank - 1.0, effective, share);
-        let upper = first(0.0, effective, |rank| many(rank) <= tail);
-        let upper = upper.map(|rank| (rank * scale - 1e-9).ceil() as usize);
+        let upper = first(0.0, effective, |rank| many(rank) <= tail)
+            .map(|rank| (rank * scale - 1e-9).ceil() as usize);
         let at = |place: usize| self.values.get(place).map(|(value, _)| *value);
         Ok(Bounds {
             lower: lower.and_then(at),
@@ -226,9 +226,10 @@ pub fn ratio_interval(
     let tail = check::left_out(confidence)? / 2.0;
     let t = student_quantile(1.0 - tail, found.degrees_of_freedom)?;
     let units: Vec<Unit> = units.filter(|unit| unit.denominator > 0.0).collect();
-    let [down, up] = match units.len() <= FEW_UNITS {
-        true => resampled(&units, found.value, tail),
-        false => [0.0, 0.0],
+    let [down, up] = if units.len() <= FEW_UNITS {
+        resampled(&units, found.value, tail)
+    } else {
+        [0.0, 0.0]
     };
     let error = found.variance.sqrt();
     Interval::new(
@@ -261,9 +262,10 @@ fn resampled(units: &[Unit], value: f64, tail: f64) -> [f64; 2] {
     }
     let down = |tail: f64| quantile_of_sorted(&errors, 1.0 - tail);
     let up = |tail: f64| -quantile_of_sorted(&errors, tail);
-    match up(tail) > down(tail) {
-        true => [down(tail), up(tail * SKEWED_TAIL)],
-        false => [down(tail * SKEWED_TAIL), up(tail)],
+    if up(tail) > down(tail) {
+        [down(tail), up(tail * SKEWED_TAIL)]
+    } else {
+        [down(tail * SKEWED_TAIL), up(tail)]
     }
 }
 
@@ -281,9 +283,10 @@ fn effective(units: impl Iterator<Item = (f64, f64)> + Clone, confidence: f64) -
     let alone = found.value * (1.0 - found.value);
     // With divisor n, by which calls that are units themselves are worth as many as they are.
     let variance = found.variance * (found.units - 1.0) / found.units;
-    let worth = match variance > 0.0 && alone > 0.0 {
-        true => (alone / variance).min(calls),
-        false => calls,
+    let worth = if variance > 0.0 && alone > 0.0 {
+        (alone / variance).min(calls)
+    } else {
+        calls
     };
     let tail = 1.0 - check::left_out(confidence)? / 2.0;
     let of_calls = student_quantile(tail, (calls - 1.0).max(1.0))?;
@@ -343,9 +346,10 @@ fn at_most(count: f64, calls: f64, share: f64) -> f64 {
     if count <= -1.0 {
         return 0.0;
     }
-    match calls - count > 0.0 {
-        true => beta_reg(calls - count, count + 1.0, 1.0 - share),
-        false => 1.0,
+    if calls - count > 0.0 {
+        beta_reg(calls - count, count + 1.0, 1.0 - share)
+    } else {
+        1.0
     }
 }
 
@@ -356,9 +360,10 @@ fn first(mut from: f64, mut to: f64, is: impl Fn(f64) -> bool) -> Option<f64> {
     }
     for _ in 0..HALVINGS {
         let middle = f64::midpoint(from, to);
-        match is(middle) {
-            true => to = middle,
-            false => from = middle,
+        if is(middle) {
+            to = middle;
+        } else {
+            from = middle;
         }
     }
     Some(to)
@@ -386,9 +391,10 @@ pub fn correlation(first: &[(u32, f64)], second: &[(u32, f64)]) -> f64 {
         }
     }
     let correlation = products / (squares(first) * squares(second)).sqrt();
-    match correlation.is_finite() {
-        true => correlation.clamp(-1.0, 1.0),
-        false => 0.0,
+    if correlation.is_finite() {
+        correlation.clamp(-1.0, 1.0)
+    } else {
+        0.0
     }
 }
 

@@ -117,11 +117,8 @@ impl Arm {
     pub(crate) fn residual_squares(&self, ratio: f64) -> f64 {
         let squares = self.numerator_squares - 2.0 * ratio * self.products
             + ratio * ratio * self.denominator_squares;
-        match squares < 0.0 {
-            // Rounding may leave a sum that is 0 a little below it.
-            true => 0.0,
-            false => squares,
-        }
+        // Rounding may leave a sum that is 0 a little below it.
+        if squares < 0.0 { 0.0 } else { squares }
     }
 
     /// The ratio of the sums, Σ numerator / Σ denominator, with its variance by the delta method, clustered by unit:

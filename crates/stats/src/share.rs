@@ -76,13 +76,15 @@ pub fn fixed_interval(with: u64, units: u64, confidence: f64) -> Result<Interval
         Ok(beta.inverse_cdf(probability))
     };
     Ok(Interval {
-        lower: match with > 0.0 {
-            true => quantile(with, without + 1.0, tail)?,
-            false => 0.0,
+        lower: if with > 0.0 {
+            quantile(with, without + 1.0, tail)?
+        } else {
+            0.0
         },
-        upper: match without > 0.0 {
-            true => quantile(with + 1.0, without, 1.0 - tail)?,
-            false => 1.0,
+        upper: if without > 0.0 {
+            quantile(with + 1.0, without, 1.0 - tail)?
+        } else {
+            1.0
         },
     })
 }
@@ -92,13 +94,14 @@ fn checked(with: f64, units: f64, confidence: f64) -> Result<f64> {
     let left_out = check::left_out(confidence)?;
     check::finite(&[with, units])?;
     check::positive("units", units)?;
-    match (0.0..=units).contains(&with) {
-        true => Ok(left_out),
-        false => Err(Error::OutOfRange {
+    if (0.0..=units).contains(&with) {
+        Ok(left_out)
+    } else {
+        Err(Error::OutOfRange {
             name: "units with the event",
             wanted: "at most all units",
             value: with,
-        }),
+        })
     }
 }
 
@@ -110,9 +113,10 @@ fn edge(inside: f64, end: f64, is_inside: &impl Fn(f64) -> bool) -> f64 {
     let (mut inside, mut outside) = (inside, end);
     for _ in 0..HALVINGS {
         let middle = f64::midpoint(inside, outside);
-        match is_inside(middle) {
-            true => inside = middle,
-            false => outside = middle,
+        if is_inside(middle) {
+            inside = middle;
+        } else {
+            outside = middle;
         }
     }
     // The outer one, so that rounding leaves nothing out.

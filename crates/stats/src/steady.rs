@@ -63,10 +63,11 @@ pub fn mser5(series: &[f64]) -> Result<Beginning> {
     let least = (0..errors.len())
         .min_by(|left, right| errors[*left].total_cmp(&errors[*right]))
         .unwrap_or_default();
-    Ok(match 2 * least > batches.len() {
-        true => Beginning::NotInFirstHalf,
-        false => Beginning::Ends {
+    Ok(if 2 * least > batches.len() {
+        Beginning::NotInFirstHalf
+    } else {
+        Beginning::Ends {
             after: least * BATCH,
-        },
+        }
     })
 }

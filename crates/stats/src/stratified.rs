@@ -77,10 +77,10 @@ impl Strata {
         let of = |stratum: &Stratum| stratum.baseline.units() + stratum.changed.units();
         let units: u64 = strata.iter().map(of).sum();
         check::at_least(4, units.min(4) as usize)?;
-        let weights = strata
+        let weights: Vec<f64> = strata
             .iter()
-            .map(|stratum| of(stratum) as f64 / units as f64);
-        let weights: Vec<f64> = weights.collect();
+            .map(|stratum| of(stratum) as f64 / units as f64)
+            .collect();
         let arms = |arm: fn(&Stratum) -> Arm| strata.iter().map(arm).collect::<Vec<_>>();
         Ok(Strata {
             baseline: Side::new(&arms(|stratum| stratum.baseline), &weights)?,

@@ -46,9 +46,10 @@ pub fn bound(times: &[f64], percentile: f64, confidence: f64) -> Result<Tail> {
     let (mut allowed, mut refused) = (1, calls);
     while refused - allowed > 1 {
         let middle = allowed.midpoint(refused);
-        match at_most_over(middle, calls, percentile) <= left_out {
-            true => allowed = middle,
-            false => refused = middle,
+        if at_most_over(middle, calls, percentile) <= left_out {
+            allowed = middle;
+        } else {
+            refused = middle;
         }
     }
     Ok(Tail {
@@ -104,9 +105,10 @@ pub fn calls_needed_with(over: usize, percentile: f64, confidence: f64) -> Resul
     }
     while enough - too_few > 1 {
         let middle = too_few.midpoint(enough);
-        match shows(middle) {
-            true => enough = middle,
-            false => too_few = middle,
+        if shows(middle) {
+            enough = middle;
+        } else {
+            too_few = middle;
         }
     }
     Ok(enough)
@@ -115,8 +117,9 @@ pub fn calls_needed_with(over: usize, percentile: f64, confidence: f64) -> Resul
 /// The probability that at most `over` of `calls` are over the percentile: the binomial distribution, as the regularised
 /// incomplete beta function.
 fn at_most_over(over: usize, calls: usize, percentile: f64) -> f64 {
-    match calls > over {
-        true => beta_reg((calls - over) as f64, over as f64 + 1.0, percentile),
-        false => 1.0,
+    if calls > over {
+        beta_reg((calls - over) as f64, over as f64 + 1.0, percentile)
+    } else {
+        1.0
     }
 }

@@ -9,13 +9,15 @@ const FORMULA: &[char] = &['=', '+', '-', '@', '\t', '\r', '\n', '＝', '＋', '
 /// before it.
 pub fn text(text: &str, spreadsheet: bool) -> String {
     let formula = text.starts_with(FORMULA);
-    let text = match spreadsheet && formula {
-        true => format!("'{text}"),
-        false => text.to_owned(),
+    let text = if spreadsheet && formula {
+        format!("'{text}")
+    } else {
+        text.to_owned()
     };
-    match text.contains([',', '"', '\r', '\n']) {
-        true => format!("\"{}\"", text.replace('"', "\"\"")),
-        false => text,
+    if text.contains([',', '"', '\r', '\n']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text
     }
 }
 

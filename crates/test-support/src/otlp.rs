@@ -136,9 +136,10 @@ impl Receiver {
             at: Instant::now(),
             taken: behaviour.status.is_none() && behaviour.grpc_status == 0,
         });
-        let mut response = match grpc {
-            true => Response::new(trailed(behaviour.grpc_status)),
-            false => Response::new(Full::default().boxed()),
+        let mut response = if grpc {
+            Response::new(trailed(behaviour.grpc_status))
+        } else {
+            Response::new(Full::default().boxed())
         };
         if let Some(status) = behaviour.status {
             *response.status_mut() = status.try_into().expect("a status");
@@ -168,8 +169,8 @@ impl Receiver {
         let messages = self.messages::<ExportTraceServiceRequest>("trace");
         let all = messages
             .into_iter()
-            .flat_map(|message| message.resource_spans);
-        let all = all.flat_map(|resource| resource.scope_spans);
+            .flat_map(|message| message.resource_spans)
+            .flat_map(|resource| resource.scope_spans);
         all.flat_map(|scope| scope.spans).collect()
     }
 
@@ -177,8 +178,8 @@ impl Receiver {
         let messages = self.messages::<ExportTraceServiceRequest>("trace");
         let all = messages
             .into_iter()
-            .flat_map(|message| message.resource_spans);
-        let all = all.filter_map(|spans| spans.resource);
+            .flat_map(|message| message.resource_spans)
+            .filter_map(|spans| spans.resource);
         all.map(|resource| attributes(&resource.attributes))
             .collect()
     }
@@ -187,8 +188,8 @@ impl Receiver {
         let messages = self.messages::<ExportMetricsServiceRequest>("metrics");
         let all = messages
             .into_iter()
-            .flat_map(|message| message.resource_metrics);
-        let all = all.flat_map(|resource| resource.scope_metrics);
+            .flat_map(|message| message.resource_metrics)
+            .flat_map(|resource| resource.scope_metrics);
         all.flat_map(|scope| scope.metrics).collect()
     }
 
@@ -196,8 +197,8 @@ impl Receiver {
         let messages = self.messages::<ExportLogsServiceRequest>("logs");
         let all = messages
             .into_iter()
-            .flat_map(|message| message.resource_logs);
-        let all = all.flat_map(|resource| resource.scope_logs);
+            .flat_map(|message| message.resource_logs)
+            .flat_map(|resource| resource.scope_logs);
         all.flat_map(|scope| scope.log_records).collect()
     }
 }

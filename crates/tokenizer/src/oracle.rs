@@ -83,8 +83,8 @@ fn check_all(alphabet: &[char], text: &str, scan: &Scan, more: usize) {
 
 #[test]
 fn splits_every_short_string_as_the_expression() {
-    let longest = std::env::var("TOKENGAUGE_EXHAUSTIVE");
-    let longest = longest.map_or(4, |text| text.parse().expect("a number of characters"));
+    let longest = std::env::var("TOKENGAUGE_EXHAUSTIVE")
+        .map_or(4, |text| text.parse().expect("a number of characters"));
     check_all(&CHARACTERS, "", &Scan::default(), longest);
 }
 

@@ -513,9 +513,10 @@ impl ReportedUsage {
             cost: newer.cost,
             server_tool_use: newer.server_tool_use.or(self.server_tool_use),
             inference_geo: KnownWord(newer.inference_geo.0.or(self.inference_geo.0)),
-            iterations: match newer.iterations == Iterations::default() {
-                true => self.iterations,
-                false => newer.iterations,
+            iterations: if newer.iterations == Iterations::default() {
+                self.iterations
+            } else {
+                newer.iterations
             },
         }
     }

@@ -114,9 +114,10 @@ impl EventReader {
                 || repaired(payload).any(|text| reader.event(name, &text, sink).is_ok())
         });
         if !is_read {
-            sink(match json::is_object(payload) {
-                true => Event::Damaged,
-                false => Event::Skipped,
+            sink(if json::is_object(payload) {
+                Event::Damaged
+            } else {
+                Event::Skipped
             });
         }
     }

@@ -525,9 +525,10 @@ impl UsageMetadata<'_> {
             self.tool_use_prompt_token_count.0,
         ]);
         Usage {
-            output: match self.has_thoughts_within() {
-                true => self.candidates_token_count.0,
-                false => usage.output,
+            output: if self.has_thoughts_within() {
+                self.candidates_token_count.0
+            } else {
+                usage.output
             },
             details: modalities([
                 &self.prompt_tokens_details,

@@ -146,9 +146,10 @@ impl Filter for UsageFilter {
         let mut out = Vec::with_capacity(bytes.len());
         out.extend_from_slice(&bytes[..blank]);
         self.lines(&bytes[blank..], &mut out);
-        match out == bytes {
-            true => bytes,
-            false => Bytes::from(out),
+        if out == bytes {
+            bytes
+        } else {
+            Bytes::from(out)
         }
     }
 

@@ -110,8 +110,8 @@ mod tests {
             (r#"{"a":"NaN"#, None),
             ("NaN and more", None),
         ] {
-            let repaired = rewritten(broken.as_bytes());
-            let repaired = repaired.map(|bytes| String::from_utf8(bytes).expect("UTF-8"));
+            let repaired =
+                rewritten(broken.as_bytes()).map(|bytes| String::from_utf8(bytes).expect("UTF-8"));
             assert_eq!(repaired.as_deref(), fixed, "{broken}");
         }
     }

@@ -210,8 +210,8 @@ impl Body<'_> {
         let within = within.map(|object| &object.effort);
         let thinking = self
             .generation_config()
-            .and_then(|config| config.thinking_config.0.as_ref());
-        let thinking = thinking.map(|config| &config.thinking_level);
+            .and_then(|config| config.thinking_config.0.as_ref())
+            .map(|config| &config.thinking_level);
         let all = [&self.reasoning_effort, &self.think];
         let mut all = all.into_iter().chain(within).chain(thinking);
         let effort = all.find_map(|text| word(text))?;

@@ -90,9 +90,10 @@ impl EventBuffer {
         current: &mut Option<&'b [u8]>,
         sink: ItemSink<'_>,
     ) -> Result<(), DecodeError> {
-        let colon = match line.starts_with(b"data:") {
-            true => Some(b"data".len()),
-            false => memchr(b':', line),
+        let colon = if line.starts_with(b"data:") {
+            Some(b"data".len())
+        } else {
+            memchr(b':', line)
         };
         let (field, value) = match colon {
             Some(colon) => (&line[..colon], &line[colon + 1..]),

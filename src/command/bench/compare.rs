@@ -28,14 +28,15 @@ pub(super) fn compare(old: &Path, new: &Path, args: &BenchArgs) -> Result<(), Er
         return Err(Error::Failed(worse.join("; ")));
     }
     let undecided = comparison.undecided();
-    match (args.fail_if_worse || comparison.figures.is_empty()) && !undecided.is_empty() {
-        true => Err(Error::Undecided(format!(
+    if (args.fail_if_worse || comparison.figures.is_empty()) && !undecided.is_empty() {
+        Err(Error::Undecided(format!(
             "not decided whether {} is worse than {}: {}",
             new.display(),
             old.display(),
             undecided.join("; ")
-        ))),
-        false => Ok(()),
+        )))
+    } else {
+        Ok(())
     }
 }
 

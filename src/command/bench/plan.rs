@@ -197,11 +197,14 @@ fn levels(load: &BenchLoad, workload: &Workload, searches: bool) -> Result<Level
     }
     let text = load.concurrency.as_deref();
     let text = text.unwrap_or(if searches { SEARCHED } else { "1" });
-    let whole = |number: f64| match number.fract() == 0.0 {
-        true => Ok(number as u32),
-        false => Err(Error::Failed(format!(
-            "--concurrency: {number} is no whole number"
-        ))),
+    let whole = |number: f64| {
+        if number.fract() == 0.0 {
+            Ok(number as u32)
+        } else {
+            Err(Error::Failed(format!(
+                "--concurrency: {number} is no whole number"
+            )))
+        }
     };
     match numbers(text, "--concurrency")? {
         Numbers::Range(from, to) => {

@@ -41,9 +41,10 @@ pub(super) fn objectives(args: &BenchArgs) -> Result<Vec<Objective>, Error> {
         let found = slos.iter().find(|slo| slo.name == *name);
         let Some(slo) = found else {
             let names: Vec<_> = slos.iter().map(|slo| slo.name.as_str()).collect();
-            let names = match names.is_empty() {
-                true => "it has none".to_owned(),
-                false => format!("it has {}", names.join(", ")),
+            let names = if names.is_empty() {
+                "it has none".to_owned()
+            } else {
+                format!("it has {}", names.join(", "))
             };
             let reason =
                 format!("--until slo={name}: {origin} has no objective of that name; {names}");

@@ -71,9 +71,10 @@ fn workload(workload: &Workload) -> String {
 
 fn objective(objective: &Objective) -> String {
     let share = (objective.objective * 1e6).round() / 1e4;
-    let window = match objective.calendar_month {
-        true => "the calendar month".to_owned(),
-        false => span_text(objective.window),
+    let window = if objective.calendar_month {
+        "the calendar month".to_owned()
+    } else {
+        span_text(objective.window)
     };
     let sli = objective.judgement.sli.in_words();
     format!(
@@ -127,9 +128,10 @@ fn quota_store(store: &tokengauge_quota_store::Settings) -> String {
 
 fn sink(sink: &SinkSettings, durable: bool) -> String {
     let (name, address) = (&sink.name, sink.address());
-    let waits = match durable {
-        true => "in the ledger".to_owned(),
-        false => format!("in memory, {} at most", sink.queue),
+    let waits = if durable {
+        "in the ledger".to_owned()
+    } else {
+        format!("in memory, {} at most", sink.queue)
     };
     format!("sink {name} to {address}: calls wait {waits}")
 }

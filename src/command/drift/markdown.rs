@@ -38,8 +38,8 @@ fn entry(page: &mut String, entry: &Entry) -> std::fmt::Result {
 }
 
 fn series(page: &mut String, series: &Series) -> std::fmt::Result {
-    let names = [&series.model, &series.route, &series.workload];
-    let names = names.map(|name| markdown(name.as_deref().unwrap_or("–")));
+    let names = [&series.model, &series.route, &series.workload]
+        .map(|name| markdown(name.as_deref().unwrap_or("–")));
     writeln!(page, "## {}\n", names.join(" · "))?;
     writeln!(page, "{}\n", series.sentence)?;
     writeln!(

@@ -47,9 +47,9 @@ impl Rules {
         credentials: &PrometheusCredentials,
         objectives: &[Arc<Objective>],
     ) -> Result<Rules, Error> {
-        let definitions = objectives.iter();
-        let definitions =
-            definitions.map(|objective| (objective.name.to_string(), Arc::clone(objective)));
+        let definitions = objectives
+            .iter()
+            .map(|objective| (objective.name.to_string(), Arc::clone(objective)));
         Ok(Rules {
             prometheus: PrometheusClient::new(address, credentials)?,
             definitions: definitions.collect(),

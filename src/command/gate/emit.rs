@@ -20,9 +20,10 @@ pub(super) fn emit(manifest: Manifest, gate: &Gate, args: &GateArgs) -> Result<S
             Manifest::Flagger => flagger_of_prometheus(gate, &address, &query),
         });
     }
-    let base = match args.admin.admin.contains("://") {
-        true => args.admin.admin.trim_end_matches('/').to_owned(),
-        false => format!("http://{}", args.admin.admin),
+    let base = if args.admin.admin.contains("://") {
+        args.admin.admin.trim_end_matches('/').to_owned()
+    } else {
+        format!("http://{}", args.admin.admin)
     };
     let name: String = form_urlencoded::byte_serialize(gate.name.as_bytes()).collect();
     let url = format!("{base}/api/v1/gates/{}", name.replace('+', "%20"));

@@ -112,9 +112,10 @@ pub(super) fn junit(report: &Report) -> String {
         of(Verdict::Inconclusive) + usize::from(report.verdict == Verdict::Inconclusive),
         xml(&report.evaluated_at),
     );
-    let name = match report.waited_too_long {
-        true => "verdict (max_wait)",
-        false => "verdict",
+    let name = if report.waited_too_long {
+        "verdict (max_wait)"
+    } else {
+        "verdict"
     };
     case(
         &mut text,

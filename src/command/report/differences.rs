@@ -128,16 +128,18 @@ fn of_figure(
     if relative && before.value <= 0.0 {
         return None;
     }
-    let value = match relative {
-        true => after.value / before.value - 1.0,
-        false => after.value - before.value,
+    let value = if relative {
+        after.value / before.value - 1.0
+    } else {
+        after.value - before.value
     };
     // Sessions that have calls in both rows make them alike.
     let together = correlation(&old.contributions(), &new.contributions());
     let between = |a: Bounded, b: Bounded| {
-        match relative {
-            true => relative_difference(&a, &b, together).map(|found| found.interval),
-            false => difference(&a, &b, together),
+        if relative {
+            relative_difference(&a, &b, together).map(|found| found.interval)
+        } else {
+            difference(&a, &b, together)
         }
         .ok()
     };

@@ -219,9 +219,10 @@ pub(super) fn estimates(group: &Observations) -> Vec<(Figure, Estimate)> {
 
 /// The share of calls with a speed from `from` on and below `to`.
 pub(super) fn band(group: &Observations, from: f64, to: Option<f64>) -> Option<Estimate> {
-    let known = |call: &Observation| match call.tps.is_nan() {
-        true => (f64::NAN, f64::NAN),
-        false => {
+    let known = |call: &Observation| {
+        if call.tps.is_nan() {
+            (f64::NAN, f64::NAN)
+        } else {
             let within = call.tps >= from && to.is_none_or(|to| call.tps < to);
             (f64::from(u8::from(within)), 1.0)
         }

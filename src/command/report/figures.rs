@@ -95,12 +95,11 @@ impl Report {
         let observations = self.observations.entry(names.clone()).or_default();
         observations.add(&past, unit, timed);
         let group = self.groups.named(names);
-        match timed {
-            true => group.add(&past),
-            false => {
-                self.left_out += 1;
-                group.add_unmeasured(&past);
-            }
+        if timed {
+            group.add(&past);
+        } else {
+            self.left_out += 1;
+            group.add_unmeasured(&past);
         }
     }
 

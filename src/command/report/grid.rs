@@ -241,9 +241,10 @@ fn speed(value: f64) -> String {
 }
 
 pub(super) fn seconds(value: f64) -> String {
-    match value < 1.0 {
-        true => format!("{:.0} ms", value * 1000.0),
-        false => format!("{value:.2} s"),
+    if value < 1.0 {
+        format!("{:.0} ms", value * 1000.0)
+    } else {
+        format!("{value:.2} s")
     }
 }
 
@@ -257,16 +258,18 @@ fn tokens(count: Option<u64>) -> Cell {
 }
 
 fn dollars(value: f64) -> String {
-    match value != 0.0 && value.abs() < 0.01 {
-        true => format!("${value:.5}"),
-        false => format!("${value:.2}"),
+    if value != 0.0 && value.abs() < 0.01 {
+        format!("${value:.5}")
+    } else {
+        format!("${value:.2}")
     }
 }
 
 /// A name with its end cut off where it is longer than `most` characters.
 pub(super) fn shortened(name: &str, most: usize) -> String {
-    match name.chars().count() > most {
-        true => name.chars().take(most - 1).chain(['…']).collect(),
-        false => name.to_owned(),
+    if name.chars().count() > most {
+        name.chars().take(most - 1).chain(['…']).collect()
+    } else {
+        name.to_owned()
     }
 }

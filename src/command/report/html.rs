@@ -97,8 +97,8 @@ fn plots(page: &mut String, report: &Report, rows: &[Row]) -> std::fmt::Result {
     let span = report
         .first
         .zip(report.last)
-        .and_then(|(first, last)| last.duration_since(first).ok());
-    let span = span.unwrap_or_default();
+        .and_then(|(first, last)| last.duration_since(first).ok())
+        .unwrap_or_default();
     let clock = move |at: f64| page::clock(at, span);
     let marks = report.mark_times();
     let over_time = |points: Vec<Quantiles>, unit| {

@@ -40,9 +40,10 @@ pub(super) fn mark_lines(report: &Report, shown: Shown) -> Vec<String> {
             .iter()
             .filter_map(|(what, name)| Some(format!("{what} {}", name.as_deref()?)));
         let about = about.collect::<Vec<_>>().join(", ");
-        let about = match about.is_empty() {
-            true => String::new(),
-            false => format!(" ({about})"),
+        let about = if about.is_empty() {
+            String::new()
+        } else {
+            format!(" ({about})")
         };
         shown(&format!("{} {}{about}", mark.time, mark.text))
     };
@@ -166,9 +167,10 @@ fn coverage(coverage: &Coverage) -> String {
 fn others<'a>(without: impl Iterator<Item = (&'a str, u64)>) -> String {
     let reasons = without.map(|(reason, calls)| format!("{calls} {}", reason.replace('_', " ")));
     let reasons: Vec<_> = reasons.collect();
-    match reasons.is_empty() {
-        true => String::new(),
-        false => format!("; the others: {}", reasons.join(", ")),
+    if reasons.is_empty() {
+        String::new()
+    } else {
+        format!("; the others: {}", reasons.join(", "))
     }
 }
 

@@ -68,9 +68,10 @@ fn aligned(grid: &Grid, width: Option<usize>) -> String {
             let padded = columns.iter().map(|&at| {
                 let cell = &line[at];
                 let pad = " ".repeat(widths[at] - cell.chars().count());
-                match at < named {
-                    true => format!("{cell}{pad}"),
-                    false => format!("{pad}{cell}"),
+                if at < named {
+                    format!("{cell}{pad}")
+                } else {
+                    format!("{pad}{cell}")
                 }
             });
             let line = padded.collect::<Vec<_>>().join(GAP);
@@ -155,9 +156,12 @@ fn markdown_table(grid: &Grid) -> String {
     let rule = (0..grid.heads.len()).map(|at| if at < grid.named { "---" } else { "---:" });
     text += &line(rule.map(str::to_owned).collect());
     for row in &grid.rows {
-        let cells = row.iter().map(|cell| match cell.interval.is_empty() {
-            true => escaped(&cell.text),
-            false => format!("{} ({})", escaped(&cell.text), escaped(&cell.interval)),
+        let cells = row.iter().map(|cell| {
+            if cell.interval.is_empty() {
+                escaped(&cell.text)
+            } else {
+                format!("{} ({})", escaped(&cell.text), escaped(&cell.interval))
+            }
         });
         text += &line(cells.collect());
     }

@@ -14,8 +14,7 @@ pub(super) struct UserNames(HashMap<String, String>);
 impl UserNames {
     /// Reads a file: on each line a user as agents send it, or `USER = NAME`; `#` begins a comment.
     pub(super) fn read(path: &Path) -> Result<UserNames, Error> {
-        let text = std::fs::read_to_string(path);
-        let text = text.map_err(|error| {
+        let text = std::fs::read_to_string(path).map_err(|error| {
             let path = path.display();
             Error::Failed(format!("the names of users {path}: {error}"))
         })?;

@@ -19,8 +19,9 @@ const HEADS: [&str; 9] = [
 pub(super) fn text(month: &str, from: &str, rows: &[Row]) -> String {
     let mut lines = vec![HEADS.map(str::to_owned).to_vec()];
     lines.extend(rows.iter().map(|row| cells(row, of(row, month))));
-    let running = rows.iter().filter_map(|row| of(row, month));
-    let running = { running }.any(|month| !month.over);
+    let running = rows
+        .iter()
+        .any(|row| of(row, month).is_some_and(|month| !month.over));
     let state = if running { ", so far" } else { "" };
     let from = printable(from);
     format!(

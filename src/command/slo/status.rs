@@ -104,9 +104,10 @@ impl Alert {
             return severity.clone();
         }
         let whole = humantime::parse_duration(long).unwrap_or_default();
-        match *seen < whole.as_secs_f64() {
-            true => format!("{severity} over {} of {long}", rough(seen.max(1.0))),
-            false => format!("{severity} over {long}"),
+        if *seen < whole.as_secs_f64() {
+            format!("{severity} over {} of {long}", rough(seen.max(1.0)))
+        } else {
+            format!("{severity} over {long}")
         }
     }
 }

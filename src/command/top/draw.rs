@@ -77,9 +77,10 @@ fn title(state: &State) -> Line<'_> {
     let store = state
         .store()
         .map_or(String::new(), |store| format!("  from {store}"));
-    let firing = match state.firing.is_empty() {
-        true => String::new(),
-        false => format!("  ALERT {}", state.firing.join(", ")),
+    let firing = if state.firing.is_empty() {
+        String::new()
+    } else {
+        format!("  ALERT {}", state.firing.join(", "))
     };
     Line::from(vec![
         Span::styled("tokengauge", Style::new().add_modifier(Modifier::BOLD)),
@@ -93,9 +94,10 @@ fn title(state: &State) -> Line<'_> {
 
 fn choice(state: &State) -> Line<'_> {
     let tabs = View::ALL.iter().enumerate().map(|(at, view)| {
-        let style = match *view == state.view {
-            true => Style::new().add_modifier(Modifier::REVERSED),
-            false => Style::new(),
+        let style = if *view == state.view {
+            Style::new().add_modifier(Modifier::REVERSED)
+        } else {
+            Style::new()
         };
         Span::styled(format!(" {} {} ", at + 1, view.name()), style)
     });
@@ -174,9 +176,10 @@ fn table(frame: &mut Frame<'_>, area: Rect, state: &State, content: ViewTable) {
     });
     let widths = columns.iter().map(|&at| {
         let column = &content.columns[at];
-        match column.grows {
-            true => Constraint::Min(column.needs()),
-            false => Constraint::Length(column.needs()),
+        if column.grows {
+            Constraint::Min(column.needs())
+        } else {
+            Constraint::Length(column.needs())
         }
     });
     let header = Row::new(heads).style(Style::new().add_modifier(Modifier::BOLD));

@@ -144,9 +144,10 @@ impl HeaderAttribution {
 /// The value of a header, if it is present and valid. Most are absent.
 #[inline]
 fn value(headers: RequestHeaders<'_>, name: &str) -> Option<String> {
-    match headers.may_contain(name) {
-        true => sent_value(headers, name),
-        false => None,
+    if headers.may_contain(name) {
+        sent_value(headers, name)
+    } else {
+        None
     }
 }
 
@@ -206,9 +207,10 @@ fn known_agents(headers: RequestHeaders<'_>, rules: &Rules) -> (Option<String>, 
         let parent = value(headers, CLAUDE_PARENT).or(product);
         return (Some(agent), parent);
     }
-    let turn = match codex::is(headers.all()) {
-        true => codex::Turn::of(headers.all()),
-        false => codex::Turn::default(),
+    let turn = if codex::is(headers.all()) {
+        codex::Turn::of(headers.all())
+    } else {
+        codex::Turn::default()
     };
     let program = value(headers, ORIGINATOR);
     let named = value(headers, CODEX_AGENT);

@@ -81,9 +81,10 @@ impl PayerRules {
     /// Who pays for a call. Its keys are looked at only where an entry of the table has some.
     pub fn payer(&self, start: &CallStart<'_>) -> Arc<Payer> {
         let PayerTable { rules, keys } = &self.table;
-        let carried = match keys.is_empty() {
-            true => Vec::new(),
-            false => keys::known_keys_of(start.headers, start.uri, |key| keys.contains(key)),
+        let carried = if keys.is_empty() {
+            Vec::new()
+        } else {
+            keys::known_keys_of(start.headers, start.uri, |key| keys.contains(key))
         };
         let rule = rules.iter().find(|rule| rule.matches(start, &carried));
         let sent = self.headers.read(start.headers);

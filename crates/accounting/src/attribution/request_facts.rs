@@ -32,9 +32,10 @@ pub(crate) fn strict_facts(
     let paths = kinds.iter().flat_map(|kind| &kind.paths);
     let configured: Vec<_> = paths.map(|path| path.first()).collect();
     let differences = wire::differences(body, &configured)?;
-    let unread = match differences.model {
-        true => UnreadableBody::SeveralModels,
-        false => UnreadableBody::Malformed,
+    let unread = if differences.model {
+        UnreadableBody::SeveralModels
+    } else {
+        UnreadableBody::Malformed
     };
     let facts = request_facts(dialect, rules, body).ok_or(unread)?;
     let mut models: Vec<_> = facts.model.iter().cloned().collect();

@@ -28,9 +28,12 @@ impl RankedValue {
 pub(super) fn clean(value: &str) -> Option<String> {
     let value = value.trim();
     let usable = !value.is_empty() && !value.contains(char::is_control);
-    usable.then(|| match value.len() > MAX_VALUE {
-        true => value.chars().take(MAX_VALUE).collect(),
-        false => value.to_owned(),
+    usable.then(|| {
+        if value.len() > MAX_VALUE {
+            value.chars().take(MAX_VALUE).collect()
+        } else {
+            value.to_owned()
+        }
     })
 }
 

@@ -43,8 +43,7 @@ pub(crate) fn fields(left: &[Remaining]) -> Vec<(HeaderName, HeaderValue)> {
         fields.push((names.limit, HeaderValue::from(least.limit)));
         fields.push((names.remaining, HeaderValue::from(least.remaining)));
         if let Some(reset) = least.reset {
-            let seconds = reset.as_millis().div_ceil(1000);
-            let seconds = u64::try_from(seconds).unwrap_or(u64::MAX);
+            let seconds = u64::try_from(reset.as_millis().div_ceil(1000)).unwrap_or(u64::MAX);
             fields.push((names.reset, HeaderValue::from(seconds)));
         }
     }

@@ -128,9 +128,10 @@ impl RateLease {
             let credit = self.free.clamp(0, worth);
             return signed(self.held) + credit - unreported;
         }
-        match self.retry_at.is_some_and(|at| now < at) {
-            true => 0,
-            false => worth - unreported,
+        if self.retry_at.is_some_and(|at| now < at) {
+            0
+        } else {
+            worth - unreported
         }
     }
 
@@ -288,9 +289,10 @@ impl SlotLease {
     /// Whether another call may begin: one slot may be taken on credit.
     pub(super) fn is_available(&self, now: Instant) -> bool {
         let valid = self.valid_until.is_some_and(|until| now < until);
-        let most = match valid {
-            true => self.held + u32::from(self.free > 0),
-            false => 1,
+        let most = if valid {
+            self.held + u32::from(self.free > 0)
+        } else {
+            1
         };
         self.in_use < most.min(self.limit)
     }

@@ -104,9 +104,10 @@ impl QuotaState {
             return LimitMatch::Excluded;
         }
         let known = caller.limit_match(&self.quota.select, self.quota.per.limit_key(caller));
-        match self.quota.while_runaway {
-            true => self.of_runaway(caller.session, known),
-            false => known,
+        if self.quota.while_runaway {
+            self.of_runaway(caller.session, known)
+        } else {
+            known
         }
     }
 
@@ -122,9 +123,10 @@ impl QuotaState {
             KnownName::Unread if matches!(known, LimitMatch::Excluded) => false,
             KnownName::Unread => return LimitMatch::DependsOnBody,
         };
-        match runs_away {
-            true => known,
-            false => LimitMatch::Excluded,
+        if runs_away {
+            known
+        } else {
+            LimitMatch::Excluded
         }
     }
 
@@ -332,9 +334,10 @@ impl QuotaState {
             .map_or_else(String::new, |slo| {
                 format!(" while objective {slo} is missed")
             });
-        let runaway = match quota.while_runaway {
-            true => " while this session runs away",
-            false => "",
+        let runaway = if quota.while_runaway {
+            " while this session runs away"
+        } else {
+            ""
         };
         let name = &quota.name;
         let message = format!(

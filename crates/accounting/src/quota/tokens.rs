@@ -29,9 +29,10 @@ impl Tokens {
     }
 
     pub(super) fn left(&self, name: &str) -> u32 {
-        match self.owes(name) {
-            true => 0,
-            false => self.bucket.left(name),
+        if self.owes(name) {
+            0
+        } else {
+            self.bucket.left(name)
         }
     }
 

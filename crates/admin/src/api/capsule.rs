@@ -119,12 +119,13 @@ fn span(
     let until = until.min(now);
     let since = since.or_else(|| until.checked_sub(length));
     let since = since.map_or(first, |since| since.max(first));
-    match since < until {
-        true => Ok(Span { since, until }),
-        false => Err(Problem::of(
+    if since < until {
+        Ok(Span { since, until })
+    } else {
+        Err(Problem::of(
             "since",
             "must be before until, and not later than now",
-        )),
+        ))
     }
 }
 
@@ -188,8 +189,7 @@ fn of_store(
     now: SystemTime,
 ) -> Result<Capsule, Problem> {
     let filter = filter(span);
-    let kept = store.span(&filter, None, now)?;
-    let kept = kept.map(|kept| Span {
+    let kept = store.span(&filter, None, now)?.map(|kept| Span {
         since: kept.since,
         until: kept.until,
     });

@@ -47,8 +47,7 @@ pub(super) async fn experiment(
     let name = name.0;
     QueryParams::of(query.as_deref(), &[])?;
     let configured = services.experiments.load_full();
-    let mut configured = configured.iter();
-    let configured = configured.find(|experiment| experiment.name == name);
+    let configured = configured.iter().find(|experiment| experiment.name == name);
     let (known, now) = (configured.is_some(), (services.wall)());
     let experiment = configured.cloned().unwrap_or_else(|| Experiment {
         name,

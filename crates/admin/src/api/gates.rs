@@ -117,9 +117,10 @@ fn decide(
     acts_on: Verdict,
 ) -> Result<(StatusCode, Json<Report>), Problem> {
     let report = found?;
-    let status = match report.verdict == acts_on {
-        true => StatusCode::OK,
-        false => StatusCode::CONFLICT,
+    let status = if report.verdict == acts_on {
+        StatusCode::OK
+    } else {
+        StatusCode::CONFLICT
     };
     Ok((status, Json(report)))
 }

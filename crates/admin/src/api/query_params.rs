@@ -161,12 +161,13 @@ impl QueryParams {
 
     pub(super) fn times(&self, now: SystemTime) -> Result<Times, Problem> {
         let (since, until) = (self.instant("since", now)?, self.instant("until", now)?);
-        match since
+        if since
             .zip(until)
             .is_some_and(|(since, until)| since >= until)
         {
-            true => Err(Problem::of("since", "must be before until")),
-            false => Ok((since, until)),
+            Err(Problem::of("since", "must be before until"))
+        } else {
+            Ok((since, until))
         }
     }
 
@@ -303,8 +304,8 @@ mod tests {
 
     #[test]
     fn a_filter_is_read_from_a_query() {
-        let read = filter("model=a%2Fb+c&outcome=timeout&since=1h&until=2001-09-09T01:46:40Z");
-        let read = read.expect("valid");
+        let read = filter("model=a%2Fb+c&outcome=timeout&since=1h&until=2001-09-09T01:46:40Z")
+            .expect("valid");
         assert_eq!(read.names.get(Dimension::Model), Some("a/b c"));
         assert_eq!(read.outcomes, [Outcome::Timeout]);
         let failed = filter("outcome=complete,failed").expect("words");

@@ -77,8 +77,9 @@ fn session_id(path: Result<Path<String>, PathRejection>) -> Result<String, Probl
 
 fn calls_of(store: &Store, id: &str) -> Result<Vec<CallRecord>, Problem> {
     let calls = last_calls(id, |filter, paging| store.calls(filter, paging))?;
-    match calls.is_empty() {
-        true => Err(store.unknown_session()),
-        false => Ok(calls),
+    if calls.is_empty() {
+        Err(store.unknown_session())
+    } else {
+        Ok(calls)
     }
 }

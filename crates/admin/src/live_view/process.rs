@@ -51,10 +51,7 @@ impl ProcessServices {
 
 impl LiveView for ProcessServices {
     fn streams(&self, now: Instant, filter: &StreamFilter, limit: usize) -> Streams {
-        let read = match filter.is_empty() {
-            true => limit,
-            false => usize::MAX,
-        };
+        let read = if filter.is_empty() { limit } else { usize::MAX };
         let mut streams = self.meter.streams(now, read);
         streams.retain(|stream| filter.matches(stream));
         let mut total = streams.len();

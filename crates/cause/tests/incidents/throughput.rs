@@ -87,9 +87,10 @@ fn traffic(seed: u64, incident: &Incident) -> Vec<(Call, f64, f64)> {
         let mut at = BEGIN + traffic.random.random_range(0.0..8.0);
         while at < ONSET + FOR {
             let one = call(&mut traffic, &of);
-            let one = match at < ONSET {
-                true => Some(one),
-                false => (incident.change)(&mut traffic, &of, one),
+            let one = if at < ONSET {
+                Some(one)
+            } else {
+                (incident.change)(&mut traffic, &of, one)
             };
             let Some(mut one) = one else {
                 at += 10.0;
@@ -225,18 +226,18 @@ fn incidents() -> Vec<Incident> {
         },
         Incident {
             name: "errors",
-            change: |traffic, _, one| match traffic.random.random_bool(0.7) {
-                true => Some(failed(one)),
-                false => Some(one),
+            change: |traffic, _, one| {
+                let fails = traffic.random.random_bool(0.7);
+                Some(if fails { failed(one) } else { one })
             },
             value: None,
             mechanism: Some(Errors),
         },
         Incident {
             name: "errors of a model",
-            change: |_, of, one| match of.model == "large" {
-                true => Some(failed(one)),
-                false => Some(one),
+            change: |_, of, one| {
+                let fails = of.model == "large";
+                Some(if fails { failed(one) } else { one })
             },
             value: Some((Model, "large")),
             mechanism: Some(Errors),
@@ -312,9 +313,10 @@ fn a_loss_of_throughput_is_told_by_its_cause_or_not_at_all() {
             let soon = [120.0, 240.0, 360.0].map(|after| cause(&made, after));
             let all = soon.into_iter().chain([last.clone()]);
             wrong.extend(all.filter(|cause| is_wrong(incident, cause)));
-            match is_right(incident, &last) {
-                true => right += 1,
-                false => others.push(last),
+            if is_right(incident, &last) {
+                right += 1;
+            } else {
+                others.push(last);
             }
         }
         println!(

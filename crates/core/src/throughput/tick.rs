@@ -153,8 +153,8 @@ impl Upstream {
         // Whether the streams of the last second went on is not known yet.
         let until = until.saturating_sub(1);
         for second in next..until {
-            let around = [second - 1, second, second + 1];
-            let around = around.map(|second| of(&self.busy_millis, second));
+            let around =
+                [second - 1, second, second + 1].map(|second| of(&self.busy_millis, second));
             let (millis, tokens) = (around[1], tokens(second));
             if (millis == 0 && tokens == 0) || !steady(around) {
                 continue;

@@ -176,21 +176,21 @@ fn percent(share: f64) -> String {
 
 /// What is left of a budget, or by how much it is overdrawn.
 fn budget_left(left: f64) -> String {
-    match left < 0.0 {
-        true => format!("Its budget is overdrawn by {}", percent(-left)),
-        false => format!("{} of its budget is left", percent(left)),
+    if left < 0.0 {
+        format!("Its budget is overdrawn by {}", percent(-left))
+    } else {
+        format!("{} of its budget is left", percent(left))
     }
 }
 
 /// The long window of an alert, and what of it was observed where that is less.
 fn window(alert: &Alert) -> String {
     let long = span_text(alert.tier.long);
-    match alert.observed_seconds < alert.tier.long.as_secs_f64() {
-        true => {
-            let seen = Duration::from_secs(alert.observed_seconds as u64);
-            format!("{} of {long}", span_text(seen))
-        }
-        false => long,
+    if alert.observed_seconds < alert.tier.long.as_secs_f64() {
+        let seen = Duration::from_secs(alert.observed_seconds as u64);
+        format!("{} of {long}", span_text(seen))
+    } else {
+        long
     }
 }
 
@@ -203,9 +203,10 @@ fn burn_down(page: &mut String, objective: &Objective) -> Result {
         .filter(|alert| alert.firing)
         .map(|alert| format!("{} over {}", alert.tier.severity.as_str(), window(alert)))
         .collect();
-    let firing = match firing.is_empty() {
-        true => "No alert fires.".to_owned(),
-        false => format!("Fires: {}.", firing.join(", ")),
+    let firing = if firing.is_empty() {
+        "No alert fires.".to_owned()
+    } else {
+        format!("Fires: {}.", firing.join(", "))
     };
     page.push_str("<h2>The objective</h2>\n");
     paragraph(
@@ -260,9 +261,10 @@ fn curves(page: &mut String, capsule: &Capsule) -> Result {
         let over: Series = over
             .filter(|(at, _)| at + series.step as f64 <= made)
             .collect();
-        match over.iter().any(|(_, value)| value.is_some()) {
-            true => over,
-            false => all,
+        if over.iter().any(|(_, value)| value.is_some()) {
+            over
+        } else {
+            all
         }
     };
     let span = length(&of(&capsule.ttft, |point| Some(point.calls as f64)));

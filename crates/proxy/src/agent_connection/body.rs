@@ -27,9 +27,10 @@ impl Http1Body {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, AgentBodyError>>> {
         let mut state = self.connection.state();
-        match state.request == self.request {
-            true => state.poll_frame(cx),
-            false => Poll::Ready(None),
+        if state.request == self.request {
+            state.poll_frame(cx)
+        } else {
+            Poll::Ready(None)
         }
     }
 

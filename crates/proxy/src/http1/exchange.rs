@@ -109,9 +109,10 @@ impl<'a> Http1Exchange<'a> {
         self.send(cx)?;
         let mut arrived = Bytes::new();
         loop {
-            let parsed = match arrived.is_empty() {
-                true => ready!(self.poll_read(cx))?,
-                false => self.parse(&arrived)?,
+            let parsed = if arrived.is_empty() {
+                ready!(self.poll_read(cx))?
+            } else {
+                self.parse(&arrived)?
             };
             arrived = Bytes::new();
             match parsed {

@@ -277,9 +277,10 @@ fn response_length(response: &response::Parts, method: &Method) -> Result<BodyLe
         if response.version == Version::HTTP_10 {
             return Err(HeadError::Malformed("transfer-encoding in HTTP/1.0"));
         }
-        return Ok(match ends_in_chunked(coding) {
-            true => BodyLength::Chunked,
-            false => BodyLength::UntilClose,
+        return Ok(if ends_in_chunked(coding) {
+            BodyLength::Chunked
+        } else {
+            BodyLength::UntilClose
         });
     }
     let mut length = None;

@@ -85,9 +85,10 @@ impl RequestDecoder {
                     self.framing = Framing::Length(0);
                     self.trailers = Some(trailers).filter(|trailers| !trailers.is_empty());
                 }
-                match content.is_empty() {
-                    true => Ok(self.trailers.take().map(Frame::trailers)),
-                    false => Ok(Some(Frame::data(content))),
+                if content.is_empty() {
+                    Ok(self.trailers.take().map(Frame::trailers))
+                } else {
+                    Ok(Some(Frame::data(content)))
                 }
             }
         }

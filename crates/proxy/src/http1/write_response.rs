@@ -66,9 +66,10 @@ pub(crate) fn write_response(
         None => framing.write_framing(body, &head.headers, names, text),
     };
     text.extend_from_slice(b"\r\n");
-    let encoder = match framing.may_have_body() {
-        true => encoder,
-        false => BodyEncoder::Length(0),
+    let encoder = if framing.may_have_body() {
+        encoder
+    } else {
+        BodyEncoder::Length(0)
     };
     WrittenHead {
         last: last || encoder.is_until_close(),

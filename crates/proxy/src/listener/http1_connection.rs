@@ -158,9 +158,10 @@ async fn serve_request(
     if !settled {
         discard_upload(agent).await;
     }
-    Ok(match settled && !last && agent.is_open() {
-        true => Next::Request,
-        false => Next::Close,
+    Ok(if settled && !last && agent.is_open() {
+        Next::Request
+    } else {
+        Next::Close
     })
 }
 

@@ -135,9 +135,10 @@ impl ResponseWriter {
         if let Some(payload) = payload {
             agent.write(|out| self.encoder.data(payload, out));
         }
-        match over || self.encoder.is_done() {
-            true => self.end(agent, None),
-            false => Ok(()),
+        if over || self.encoder.is_done() {
+            self.end(agent, None)
+        } else {
+            Ok(())
         }
     }
 

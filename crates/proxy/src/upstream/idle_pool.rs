@@ -108,9 +108,10 @@ impl IdlePool {
 
     /// How long a connection must have stayed open for its endpoint to be trusted.
     fn required_age(&self) -> Duration {
-        match self.has_closed_early.load(Ordering::Relaxed) {
-            true => EARLY_CLOSE,
-            false => PROBATION,
+        if self.has_closed_early.load(Ordering::Relaxed) {
+            EARLY_CLOSE
+        } else {
+            PROBATION
         }
     }
 
@@ -142,9 +143,10 @@ impl IdlePool {
             return idle.pop_front();
         }
         self.early_closes.store(0, Ordering::Relaxed);
-        match self.second_may_be_used(idle) {
-            true => idle.remove(1),
-            false => None,
+        if self.second_may_be_used(idle) {
+            idle.remove(1)
+        } else {
+            None
         }
     }
 

@@ -108,9 +108,10 @@ impl<'a> LeaseSearch<'a> {
             reused,
             in_flight,
         };
-        let reused = match self.options.new_connection {
-            true => None,
-            false => self.reuse(endpoint).await,
+        let reused = if self.options.new_connection {
+            None
+        } else {
+            self.reuse(endpoint).await
         };
         if let Some(connection) = reused {
             return Ok(leased(connection, true));
@@ -338,8 +339,8 @@ impl Upstream {
     fn capacity_now(&self, endpoint: &Endpoint, options: ConnectOptions) -> Option<Capacity> {
         let reused = (!options.new_connection)
             .then(|| endpoint.reuse(options, Sharing::Any))
-            .flatten();
-        let reused = reused.map(Capacity::Reused);
+            .flatten()
+            .map(Capacity::Reused);
         reused.or_else(|| self.try_open().map(Capacity::Open))
     }
 

@@ -75,9 +75,10 @@ impl Usual {
 fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.collect();
     let middle = values.len().saturating_sub(1) / 2;
-    match values.is_empty() {
-        true => 0.0,
-        false => *values.select_nth_unstable_by(middle, f64::total_cmp).1,
+    if values.is_empty() {
+        0.0
+    } else {
+        *values.select_nth_unstable_by(middle, f64::total_cmp).1
     }
 }
 

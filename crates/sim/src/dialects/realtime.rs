@@ -66,9 +66,10 @@ impl Realtime {
     }
 
     fn part(&self, whole: &str) -> Value {
-        match self.audio {
-            true => json!({"type": "audio", "transcript": whole}),
-            false => json!({"type": "text", "text": whole}),
+        if self.audio {
+            json!({"type": "audio", "transcript": whole})
+        } else {
+            json!({"type": "text", "text": whole})
         }
     }
 
@@ -138,14 +139,14 @@ impl Realtime {
 
     fn response(&self, status: &str, details: Value) -> Value {
         let done = status != "in_progress";
-        let output: Vec<Value> = match done && status != "failed" {
-            true => self
-                .answer
+        let output: Vec<Value> = if done && status != "failed" {
+            self.answer
                 .texts
                 .iter()
                 .map(|text| self.item(text, true))
-                .collect(),
-            false => Vec::new(),
+                .collect()
+        } else {
+            Vec::new()
         };
         json!({
             "object": "realtime.response", "id": self.response_id(), "status": status,

@@ -154,14 +154,14 @@ impl Responses {
 
     fn response(&self, status: &str) -> Value {
         let done = status == "completed" || status == "incomplete";
-        let output: Vec<Value> = match done {
-            true => self
-                .answer
+        let output: Vec<Value> = if done {
+            self.answer
                 .texts
                 .iter()
                 .map(|text| self.item(text, true))
-                .collect(),
-            false => Vec::new(),
+                .collect()
+        } else {
+            Vec::new()
         };
         let details = (status == "incomplete").then(|| json!({"reason": "max_output_tokens"}));
         json!({

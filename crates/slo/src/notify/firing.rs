@@ -63,20 +63,18 @@ impl FiringAlerts {
 fn observed(alert: &Alert) -> String {
     let long = label(alert.tier.long);
     let seconds = alert.observed_seconds as u64;
-    match seconds < alert.tier.long.as_secs() {
-        true => {
-            let seen = span_text(Duration::from_secs(seconds));
-            format!("{long} (of which {seen} were observed)")
-        }
-        false => long,
+    if seconds < alert.tier.long.as_secs() {
+        let seen = span_text(Duration::from_secs(seconds));
+        format!("{long} (of which {seen} were observed)")
+    } else {
+        long
     }
 }
 
 /// The view of the calls that spent the budget, from the beginning of the alert's long window on.
 fn view(since: f64, status: &Status, alert: &Alert) -> String {
     let from = (since - alert.tier.long.as_secs_f64()).max(0.0);
-    let from = UNIX_EPOCH + Duration::from_secs(from as u64);
-    let from = rfc3339_seconds(from).to_string();
+    let from = rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(from as u64)).to_string();
     let select = &status.select;
     let names = [
         ("slo", Some(&*status.name)),
@@ -103,9 +101,10 @@ fn notice(since: f64, status: &Status, alert: &Alert) -> AlertNotification {
     let (long, short) = (observed(alert), label(tier.short));
     let about = status.description.as_deref().unwrap_or(&status.promise);
     let left = status.budget_remaining * 100.0;
-    let left = match left < 0.0 {
-        true => format!("overdrawn by {:.0}%", -left),
-        false => format!("{left:.0}% left"),
+    let left = if left < 0.0 {
+        format!("overdrawn by {:.0}%", -left)
+    } else {
+        format!("{left:.0}% left")
     };
     AlertNotification {
         about: AlertSubject::Objective,

@@ -181,8 +181,8 @@ fn links(notice: &AlertNotification) -> impl Iterator<Item = (&'static str, &str
         ("Live page", &notice.page),
         ("Runbook", &notice.runbook_url),
         ("Dashboard", &notice.dashboard_url),
-    ];
-    let links = links.into_iter();
+    ]
+    .into_iter();
     links.filter_map(|(text, link)| Some((text, link.as_deref().filter(|link| is_url(link))?)))
 }
 

@@ -94,8 +94,8 @@ impl Subject<'_> {
             ("slo:objective:ratio", promised, None),
             ("slo:error_budget:remaining_ratio", self.remaining(), kept),
             ("slo:error_budget:exhausted_seconds", self.exhausted(), None),
-        ];
-        let more = more.map(|(name, expr, window)| self.record(name.to_owned(), expr, window));
+        ]
+        .map(|(name, expr, window)| self.record(name.to_owned(), expr, window));
         errors.chain(more).collect()
     }
 

@@ -25,9 +25,10 @@ pub fn best(segment: &[f64]) -> Option<Candidate> {
 
 /// The earlier one where both are as large.
 pub fn larger(earlier: Candidate, later: Candidate) -> Candidate {
-    match later.divergence > earlier.divergence {
-        true => later,
-        false => earlier,
+    if later.divergence > earlier.divergence {
+        later
+    } else {
+        earlier
     }
 }
 
@@ -87,9 +88,12 @@ impl Sides {
     /// The sums of the distances between the sides and within each.
     fn divergence(&self, between: f64, left: f64, right: f64) -> f64 {
         let all = self.left + self.right;
-        let within = |points: f64, others: f64, sum: f64| match points > 1.0 {
-            true => others / (points - 1.0) * sum,
-            false => 0.0,
+        let within = |points: f64, others: f64, sum: f64| {
+            if points > 1.0 {
+                others / (points - 1.0) * sum
+            } else {
+                0.0
+            }
         };
         2.0 / all
             * (between - within(self.left, self.right, left) - within(self.right, self.left, right))

@@ -53,9 +53,12 @@ fn next(series: &[f64], found: &[usize]) -> Option<(Range<usize>, usize)> {
     };
     segments(series.len(), found)
         .filter_map(candidate)
-        .reduce(|best, next| match next.1.divergence > best.1.divergence {
-            true => next,
-            false => best,
+        .reduce(|best, next| {
+            if next.1.divergence > best.1.divergence {
+                next
+            } else {
+                best
+            }
         })
         .map(|(segment, best)| (segment, best.index))
 }

@@ -150,9 +150,10 @@ fn stratified_ratios_are_those_of_a_regression_with_interactions() {
         let mut strata: BTreeMap<u64, Stratum> = BTreeMap::new();
         for [numerator, denominator, stratum, arm] in case.units {
             let stratum = strata.entry(stratum as u64).or_default();
-            let arm = match arm > 0.0 {
-                true => &mut stratum.changed,
-                false => &mut stratum.baseline,
+            let arm = if arm > 0.0 {
+                &mut stratum.changed
+            } else {
+                &mut stratum.baseline
             };
             arm.push(Unit {
                 numerator,

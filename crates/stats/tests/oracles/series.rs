@@ -100,11 +100,12 @@ struct Line {
 #[test]
 fn truncation_is_pymsers_and_slopes_those_of_scipy_and_statsmodels() {
     for case in fixture::<Steady>("steady") {
-        let expected = match 2 * (case.discard / 5) > case.series.len() / 5 {
-            true => Beginning::NotInFirstHalf,
-            false => Beginning::Ends {
+        let expected = if 2 * (case.discard / 5) > case.series.len() / 5 {
+            Beginning::NotInFirstHalf
+        } else {
+            Beginning::Ends {
                 after: case.discard,
-            },
+            }
         };
         assert_eq!(mser5(&case.series), Ok(expected));
         let ours = slope(&case.series, case.confidence).expect("a slope");

@@ -122,9 +122,10 @@ fn differences(together: bool) -> (usize, f64) {
         for session in 0..SESSIONS {
             let common = draw.normal();
             old.extend(calls(&mut draw, session, common, 1.0));
-            let (session, common) = match together {
-                true => (session, common),
-                false => (SESSIONS + session, draw.normal()),
+            let (session, common) = if together {
+                (session, common)
+            } else {
+                (SESSIONS + session, draw.normal())
             };
             new.extend(calls(&mut draw, session, common, 1.2));
         }

@@ -86,9 +86,10 @@ fn differ(before: &BTreeMap<u32, CapacitySums>, after: &BTreeMap<u32, CapacitySu
         if let Some(earlier) = before.get(concurrency) {
             let ratio = speed.request_tps.unwrap_or(0.0)
                 / earlier.point(*concurrency).request_tps.unwrap_or(f64::NAN);
-            match (1.0 - DIFFERS..=1.0 / (1.0 - DIFFERS)).contains(&ratio) {
-                true => alike += millis.min(earlier.busy_millis),
-                false => contrary += millis.min(earlier.busy_millis),
+            if (1.0 - DIFFERS..=1.0 / (1.0 - DIFFERS)).contains(&ratio) {
+                alike += millis.min(earlier.busy_millis);
+            } else {
+                contrary += millis.min(earlier.busy_millis);
             }
         } else if before
             .iter()

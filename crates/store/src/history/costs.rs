@@ -15,8 +15,8 @@ pub fn costs<'a>(calls: impl Iterator<Item = TimedCall<'a>>, query: &CostQuery) 
         let sums = steps.entry(query.step_of(past.started)).or_default();
         sums.merge(&sums_of(&past));
     }
-    let series = groups.into_iter();
-    let mut series: Vec<_> = series
+    let mut series: Vec<_> = groups
+        .into_iter()
         .map(|(name, steps)| CostSeries::of(name, 1, steps))
         .collect();
     series.sort_by(|one, other| {

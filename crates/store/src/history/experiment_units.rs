@@ -95,8 +95,8 @@ impl UnitTally {
 
     pub fn units(&self) -> ExperimentUnits {
         let units = self.units.iter();
-        let units = units.filter(|(_, sums)| self.query.matches(sums.first_at()));
         let mut units: Vec<ExperimentUnit> = units
+            .filter(|(_, sums)| self.query.matches(sums.first_at()))
             .map(|((variant, unit), sums)| ExperimentUnit {
                 variant: variant.clone(),
                 unit: unit.clone(),

@@ -232,9 +232,9 @@ pub(super) fn forget(
     second: i64,
     rows: &mut RowCounts,
 ) -> rusqlite::Result<bool> {
-    let oldest = "SELECT min(day) FROM daily_spending";
-    let mut oldest = connection.prepare_cached(oldest)?;
-    let oldest: Option<i64> = oldest.query_row([], |row| row.get(0))?;
+    let oldest: Option<i64> = connection
+        .prepare_cached("SELECT min(day) FROM daily_spending")?
+        .query_row([], |row| row.get(0))?;
     let Some(day) = oldest.filter(|day| *day < second) else {
         return Ok(false);
     };

@@ -122,10 +122,10 @@ fn find_sql() -> String {
 }
 
 fn put_sql() -> String {
-    let changed = COLUMNS
+    let changed: Vec<_> = COLUMNS
         .split(", ")
-        .map(|name| format!("{name} = excluded.{name}"));
-    let changed: Vec<_> = changed.collect();
+        .map(|name| format!("{name} = excluded.{name}"))
+        .collect();
     format!(
         "INSERT INTO experiment_units (experiment, variant, session, agent, user, {COLUMNS}) \
          VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?{}) \

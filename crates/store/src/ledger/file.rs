@@ -168,9 +168,10 @@ impl LedgerFile {
         if identity(&self.path) != self.identity {
             return Place::Gone;
         }
-        match log_identities(&self.path) == self.logs {
-            true => Place::Same,
-            false => Place::WithoutLog,
+        if log_identities(&self.path) == self.logs {
+            Place::Same
+        } else {
+            Place::WithoutLog
         }
     }
 

@@ -140,12 +140,11 @@ impl Store {
 
     /// The store if its file is still at its path; otherwise it is closed.
     pub fn in_place(self) -> Option<Store> {
-        match self.is_in_place() {
-            true => Some(self),
-            false => {
-                self.opened.leave();
-                None
-            }
+        if self.is_in_place() {
+            Some(self)
+        } else {
+            self.opened.leave();
+            None
         }
     }
 

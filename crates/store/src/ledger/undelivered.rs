@@ -218,8 +218,8 @@ mod tests {
     }
 
     fn write(store: &mut Store, records: &[CallRecord]) {
-        let calls = records.iter();
-        let calls: Vec<_> = calls
+        let calls: Vec<_> = records
+            .iter()
             .map(|record| StoredCall::of_record(record, None).expect("valid"))
             .collect();
         store.write(&calls).expect("written");

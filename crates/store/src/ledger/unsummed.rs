@@ -111,8 +111,8 @@ mod tests {
     }
 
     fn write(store: &mut Store, records: &[CallRecord]) {
-        let calls = records.iter();
-        let calls: Vec<_> = calls
+        let calls: Vec<_> = records
+            .iter()
             .filter_map(|record| StoredCall::of_record(record, Some(2)))
             .collect();
         store.write(&calls).expect("written");

@@ -356,8 +356,7 @@ impl Writer {
         }
         let settings = &self.shared.settings;
         let suspect = self.suspect || self.reason == DAMAGED;
-        let opened = Store::open_file(&settings.path, suspect);
-        let opened = opened.and_then(|mut store| {
+        let opened = Store::open_file(&settings.path, suspect).and_then(|mut store| {
             store.deliver_to(&settings.sinks)?;
             store.pause_for_traffic(&self.shared)?;
             Ok(store)
@@ -913,8 +912,8 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("l.sqlite");
         let figures = figures();
-        let ledger = Ledger::with_queue(settings(&path), figures.clone(), Vec::new(), 2);
-        let ledger = ledger.expect("starts");
+        let ledger =
+            Ledger::with_queue(settings(&path), figures.clone(), Vec::new(), 2).expect("starts");
         let all = finished_calls(40);
         ledger.finished(&all[0]);
         ledger.flush();

@@ -154,9 +154,10 @@ impl Distributions {
         let squares: f64 = classes.map(|(_, calls)| (calls as f64).powi(2)).sum();
         let known = cell.map_or(0, Distribution::calls) as f64;
         let all = (self.calls() as f64).max(known);
-        match squares > 0.0 {
-            true => (known * all / squares).min(all),
-            false => all,
+        if squares > 0.0 {
+            (known * all / squares).min(all)
+        } else {
+            all
         }
     }
 

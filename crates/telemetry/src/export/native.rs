@@ -65,8 +65,7 @@ impl Buckets {
 
 /// Octave and bucket within it; `None` for the bucket of zero.
 fn place(value: f64) -> Option<(usize, usize)> {
-    let at = number(value)? - OCTAVES.start * PER_OCTAVE - 1;
-    let at = usize::try_from(at).ok()?;
+    let at = usize::try_from(number(value)? - OCTAVES.start * PER_OCTAVE - 1).ok()?;
     Some((at / PER_OCTAVE as usize, at % PER_OCTAVE as usize))
 }
 

@@ -42,9 +42,10 @@ impl SeriesLabels {
             }
             text.push_str(label.key());
             text.push_str("=\"");
-            match label.value().contains(['\\', '"', '\n']) {
-                true => text.push_str(&escaped(label.value())),
-                false => text.push_str(label.value()),
+            if label.value().contains(['\\', '"', '\n']) {
+                text.push_str(&escaped(label.value()));
+            } else {
+                text.push_str(label.value());
             }
             text.push('"');
         }

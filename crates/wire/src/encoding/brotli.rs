@@ -65,9 +65,10 @@ impl<T: Clone + Default> Allocator<T> for CountingAllocator {
 
     fn alloc_cell(&mut self, length: usize) -> Cells<T> {
         let bytes = length * size_of::<T>();
-        match self.resize(|allocated| allocated + bytes) {
-            true => Cells(vec![T::default(); length]),
-            false => Cells::default(),
+        if self.resize(|allocated| allocated + bytes) {
+            Cells(vec![T::default(); length])
+        } else {
+            Cells::default()
         }
     }
 

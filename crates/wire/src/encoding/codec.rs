@@ -126,9 +126,12 @@ impl Codec for Zstd {
         let (read, written) = (from.pos(), to.pos());
         input.advance(read);
         output.advance(written);
-        let expected = expected.map_err(|_| match self.short {
-            true => DecodeError::Memory,
-            false => DecodeError::Encoding,
+        let expected = expected.map_err(|_| {
+            if self.short {
+                DecodeError::Memory
+            } else {
+                DecodeError::Encoding
+            }
         })?;
         // The window is known once it is allocated, and no larger than what was reserved.
         let bytes = self.context.sizeof();

@@ -106,9 +106,10 @@ impl Spending {
     pub(super) fn raise(&mut self, name: &str, usd: f64) -> (f64, f64) {
         let before = self.of(name);
         // Sums of amounts that were rounded differ in their last digits.
-        match usd > before + 1e-9 {
-            true => self.add(name, usd - before),
-            false => (before, before),
+        if usd > before + 1e-9 {
+            self.add(name, usd - before)
+        } else {
+            (before, before)
         }
     }
 

@@ -165,16 +165,18 @@ impl Bucket {
         }
         let most = self.worth.max((self.free / (2 * holders) as f64).floor());
         let target = (report.want as f64).min(most);
-        let grant = match held > target {
-            true => target - held,
-            false => (target - held).min(self.free.floor().max(0.0)),
+        let grant = if held > target {
+            target - held
+        } else {
+            (target - held).min(self.free.floor().max(0.0))
         };
         self.free -= grant;
         held += grant;
         self.held[process] = (held > 0.0).then_some((held, now + EXPIRES, report.used));
-        let wait = match held < 1.0 && self.free < 1.0 {
-            true => (1.0 - self.free) * 60.0 / self.limit,
-            false => 0.0,
+        let wait = if held < 1.0 && self.free < 1.0 {
+            (1.0 - self.free) * 60.0 / self.limit
+        } else {
+            0.0
         };
         LeaseAnswer {
             held: held as u64,

@@ -39,9 +39,10 @@ pub(super) fn query(name: &str) -> Value {
 }
 
 pub(super) fn of_path(subject: &Subject) -> Value {
-    let schema = match subject.is_uuid {
-        true => json!({"type": "string", "format": "uuid"}),
-        false => json!({"type": "string", "minLength": 1}),
+    let schema = if subject.is_uuid {
+        json!({"type": "string", "format": "uuid"})
+    } else {
+        json!({"type": "string", "minLength": 1})
     };
     json!({
         "name": subject.parameter, "in": "path", "required": true,

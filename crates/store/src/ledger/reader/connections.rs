@@ -132,9 +132,10 @@ impl Connections {
 
     fn unreadable(&self, error: &rusqlite::Error) -> QueryError {
         let (path, reason) = (self.path.clone(), error.to_string());
-        match is_damage(error) {
-            true => QueryError::Damaged { path, reason },
-            false => QueryError::Unavailable { path, reason },
+        if is_damage(error) {
+            QueryError::Damaged { path, reason }
+        } else {
+            QueryError::Unavailable { path, reason }
         }
     }
 

@@ -36,9 +36,10 @@ pub(super) fn costs(connection: &Connection, query: &CostQuery) -> Result<Costs,
         step,
     };
     let parts = parts_of(connection, query, &matching, step)?;
-    let (series, cells) = match scan.most_cells()? <= MAX_CELLS {
-        true => scan.once(&parts)?,
-        false => scan.twice(&parts, query.most)?,
+    let (series, cells) = if scan.most_cells()? <= MAX_CELLS {
+        scan.once(&parts)?
+    } else {
+        scan.twice(&parts, query.most)?
     };
     // What is in no series of its own, and what was written in between.
     let others = series.len().min(query.most);
@@ -116,9 +117,10 @@ impl CostScan<'_> {
     /// Adds everything up by name, and then the `most` expensive by step, and all others together.
     fn twice(&self, parts: &[Part], most: usize) -> Result<(Ranked, Cells), QueryError> {
         let of_rollups = |part: &Part| matches!(part.source, Source::Rollups(_));
-        let longest = match parts.iter().any(of_rollups) {
-            true => plan(self.matching, true),
-            false => parts.to_vec(),
+        let longest = if parts.iter().any(of_rollups) {
+            plan(self.matching, true)
+        } else {
+            parts.to_vec()
         };
         let mut known = FastMap::default();
         let mut totals = Slots::default();

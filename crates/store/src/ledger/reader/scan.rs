@@ -257,9 +257,10 @@ impl Scan<'_> {
         mut slot: impl FnMut(i64, &SeriesNames, Option<&Share>) -> SlotId,
         slots: &mut Slots,
     ) -> Result<(), QueryError> {
-        let times = match timed {
-            true => ", tps_output_milli, ttft_us, last_token_us, tps_reported_milli, duration_us",
-            false => "",
+        let times = if timed {
+            ", tps_output_milli, ttft_us, last_token_us, tps_reported_milli, duration_us"
+        } else {
+            ""
         };
         let mut sql = format!(
             "SELECT key, series, {SHARE_COLUMNS} {times} FROM calls WHERE key >= ? AND key < ?"

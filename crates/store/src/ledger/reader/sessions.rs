@@ -36,9 +36,10 @@ impl Conditions {
 
     /// All of them in SQL.
     fn all(&self) -> String {
-        match self.sql.is_empty() {
-            true => String::new(),
-            false => format!("WHERE {}", self.sql.join(" AND ")),
+        if self.sql.is_empty() {
+            String::new()
+        } else {
+            format!("WHERE {}", self.sql.join(" AND "))
         }
     }
 }
@@ -191,10 +192,10 @@ fn searched(
     let mut agents = connection.prepare_cached(
         "SELECT id FROM names WHERE kind = 'agent' AND name LIKE ? ESCAPE '\\' LIMIT ?",
     )?;
-    let agents = agents.query_map(rusqlite::params![pattern, MAX_AGENTS], |row| {
-        row.get::<_, i64>(0)
-    })?;
     let agents: Vec<String> = agents
+        .query_map(rusqlite::params![pattern, MAX_AGENTS], |row| {
+            row.get::<_, i64>(0)
+        })?
         .map(|id| id.map(|id| id.to_string()))
         .collect::<Result<_, _>>()?;
     let by_agent = if agents.is_empty() {

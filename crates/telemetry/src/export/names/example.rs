@@ -12,8 +12,7 @@ fn the_example_is_in_the_document_and_does_what_it_says() {
     use crate::export::labels::ByResult;
     use crate::export::registry::Registry;
     let document = include_str!("../../../../../docs/contributing.md");
-    let definition = include_str!("example.rs").lines().skip(4).take(4);
-    let definition: Vec<_> = definition.collect();
+    let definition: Vec<_> = include_str!("example.rs").lines().skip(4).take(4).collect();
     assert!(document.contains(&definition.join("\n")), "{definition:?}");
     let use_of_it = r#"registry.series(&names::ANSWERS_READ_ALOUD, &labels::ByResult { result: "whole" }).increment(1);"#;
     assert!(document.contains(use_of_it));

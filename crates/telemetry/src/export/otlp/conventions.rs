@@ -195,8 +195,8 @@ pub fn provider(record: &CallRecord) -> &'static str {
     let host = record
         .endpoint
         .as_deref()
-        .map(|endpoint| address(endpoint).0);
-    let host = host.unwrap_or_default();
+        .map(|endpoint| address(endpoint).0)
+        .unwrap_or_default();
     let known = HOSTS.iter().find(|(end, _)| host.ends_with(end));
     known.map_or_else(|| by_dialect(record.dialect), |(_, name)| name)
 }

@@ -17,9 +17,10 @@ pub(super) fn spans(client: Client) -> Result<SpanExporter, Failed> {
         .with_protocol(Protocol::HttpBinary)
         .with_retry_policy(RetryPolicy::disabled())
         .with_timeout(settings.timeout);
-    let builder = match settings.gzip {
-        true => builder.with_compression(Compression::Gzip),
-        false => builder,
+    let builder = if settings.gzip {
+        builder.with_compression(Compression::Gzip)
+    } else {
+        builder
     };
     let built = builder.with_http_client(client).build();
     built.map_err(|error| Failed(error.to_string()))
@@ -33,9 +34,10 @@ pub(super) fn logs(client: Client) -> Result<LogExporter, Failed> {
         .with_protocol(Protocol::HttpBinary)
         .with_retry_policy(RetryPolicy::disabled())
         .with_timeout(settings.timeout);
-    let builder = match settings.gzip {
-        true => builder.with_compression(Compression::Gzip),
-        false => builder,
+    let builder = if settings.gzip {
+        builder.with_compression(Compression::Gzip)
+    } else {
+        builder
     };
     let built = builder.with_http_client(client).build();
     built.map_err(|error| Failed(error.to_string()))

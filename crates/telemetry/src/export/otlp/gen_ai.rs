@@ -256,14 +256,15 @@ impl GenAi {
         let mut all = self.series.lock();
         let series = &mut all[metric];
         let full = series.len() >= MAX_SERIES && !series.contains_key(&identity);
-        let identity = match full {
-            true => Identity {
+        let identity = if full {
+            Identity {
                 request_model: None,
                 response_model: None,
                 endpoint: None,
                 ..identity
-            },
-            false => identity,
+            }
+        } else {
+            identity
         };
         let fresh = || Histogram::new(METRICS[metric].bounds.into());
         let histogram = series.entry(identity).or_insert_with(fresh);

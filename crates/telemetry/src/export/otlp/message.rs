@@ -96,9 +96,10 @@ impl<'a> Span<'a> {
     }
 
     fn temporality(&self) -> i32 {
-        let one = match self.delta {
-            true => AggregationTemporality::Delta,
-            false => AggregationTemporality::Cumulative,
+        let one = if self.delta {
+            AggregationTemporality::Delta
+        } else {
+            AggregationTemporality::Cumulative
         };
         one as i32
     }

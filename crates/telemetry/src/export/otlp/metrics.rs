@@ -113,9 +113,10 @@ impl Metrics {
             return true;
         };
         let message = request.encode_to_vec();
-        let (message, gzip) = match self.client.settings().gzip {
-            true => (compressed(&message), true),
-            false => (message, false),
+        let (message, gzip) = if self.client.settings().gzip {
+            (compressed(&message), true)
+        } else {
+            (message, false)
         };
         if !self.gate.enter(points) {
             return false;

@@ -191,9 +191,10 @@ fn refused(record: &CallRecord) -> bool {
 }
 
 fn status(record: &CallRecord, failed: bool) -> Status {
-    match failed {
-        true => Status::error(record.outcome.as_str()),
-        false => Status::Unset,
+    if failed {
+        Status::error(record.outcome.as_str())
+    } else {
+        Status::Unset
     }
 }
 

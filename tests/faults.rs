@@ -47,7 +47,7 @@ mod upstream_tls;
 
 #[test]
 fn every_fault_has_a_row_in_the_document() {
-    let document = include_str!("../../docs/reliability.md");
+    let document = include_str!("../docs/reliability.md");
     let all = [
         upstream_http1::names(),
         upstream_http2::names(),

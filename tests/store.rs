@@ -190,8 +190,7 @@ fn selected<'a>(statement: &str, state: &'a State) -> Vec<&'a Value> {
     let time = |before| between(statement, before, "'");
     let since = time("started_at >= toDateTime64('").unwrap_or_default();
     let until = time("started_at < toDateTime64('").unwrap_or("9");
-    let after = time("(started_at, id) > (toDateTime64('");
-    let after = after.zip(between(statement, "toUUID('", "'"));
+    let after = time("(started_at, id) > (toDateTime64('").zip(between(statement, "toUUID('", "'"));
     let limit = between(statement, "LIMIT ", " ").map(|limit| limit.parse().expect("a number"));
     let rows = state.rows.iter();
     let meant = rows.filter(|((at, id), _)| {

@@ -85,9 +85,10 @@ impl Otlp {
         for problem in problems {
             tracing::warn!(variable = problem.variable, "{}", problem.reason);
         }
-        let conventions = match settings.newest_names {
-            true => Conventions::Current,
-            false => around.conventions,
+        let conventions = if settings.newest_names {
+            Conventions::Current
+        } else {
+            around.conventions
         };
         let resource = resource::resource(variables, &around.instance);
         let start = Start {
@@ -188,8 +189,8 @@ impl Start<'_> {
         let to = destination.url.to_string();
         let ExporterContext { count, clock, .. } = self.around;
         let losses = Arc::new(Losses::new(exporter, Arc::clone(count), *clock));
-        let client = Client::new(destination, Arc::clone(&losses), self.around);
-        let client = client.map_err(|error| Failed(error.to_string()));
+        let client = Client::new(destination, Arc::clone(&losses), self.around)
+            .map_err(|error| Failed(error.to_string()));
         match client.and_then(|client| start(client, losses)) {
             Ok(started) => {
                 let service = self.resource.get(&"service.name".into());

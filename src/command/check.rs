@@ -35,8 +35,9 @@ pub(super) fn check(args: &CheckArgs) -> Result<(), Error> {
         text += &format!("  {line}\n");
     }
     output::print(&text)?;
-    match args.strict && !warnings.is_empty() {
-        true => Err(Error::Failed("there are warnings".to_owned())),
-        false => Ok(()),
+    if args.strict && !warnings.is_empty() {
+        Err(Error::Failed("there are warnings".to_owned()))
+    } else {
+        Ok(())
     }
 }

@@ -98,9 +98,10 @@ fn is_of(view: &str, path: &str) -> bool {
 /// The page at the path of a view.
 pub(super) async fn view(uri: Uri, headers: HeaderMap) -> Response {
     let below = uri.path().matches('/').count() > 1;
-    match below {
-        true => BELOW.serve(&headers),
-        false => serve("index.html", &headers),
+    if below {
+        BELOW.serve(&headers)
+    } else {
+        serve("index.html", &headers)
     }
 }
 
@@ -147,9 +148,10 @@ impl Asset {
     /// The file, compressed where the request accepts that, or 304 where the request knows it.
     pub(super) fn serve(&'static self, headers: &HeaderMap) -> Response {
         let compressed = accepts_gzip(headers);
-        let tag = match compressed {
-            true => &self.gzip_tag,
-            false => &self.tag,
+        let tag = if compressed {
+            &self.gzip_tag
+        } else {
+            &self.tag
         };
         let known = headers.get_all(header::IF_NONE_MATCH);
         let known = known.iter().filter_map(|line| line.to_str().ok());

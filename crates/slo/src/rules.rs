@@ -88,10 +88,10 @@ impl RulesContext {
 /// The inhibition rules for Alertmanager: a page suppresses the ticket for the same budget.
 /// Budgets are separated by the labels `by`.
 pub fn inhibition(by: &[String]) -> String {
-    let equal: Vec<&str> = std::iter::once("slo")
+    let equal = std::iter::once("slo")
         .chain(by.iter().map(String::as_str))
-        .collect();
-    let equal = equal.join(", ");
+        .collect::<Vec<&str>>()
+        .join(", ");
     format!(
         "# Part of Alertmanager's configuration: while a page is out for a budget, its ticket is silent.\n\
          inhibit_rules:\n\

@@ -108,12 +108,13 @@ fn serving(
 
 /// From when on and before when, if the one is before the other.
 fn in_order(since: Option<SystemTime>, until: Option<SystemTime>) -> Result<(), Error> {
-    match since
+    if since
         .zip(until)
         .is_some_and(|(since, until)| since >= until)
     {
-        true => Err(Error::Failed("--since must be before --until".to_owned())),
-        false => Ok(()),
+        Err(Error::Failed("--since must be before --until".to_owned()))
+    } else {
+        Ok(())
     }
 }
 

@@ -104,15 +104,15 @@ impl Attribution {
 fn guess(trace: Option<u128>, facts: &RequestFacts) -> (Option<String>, Option<SessionGuess>) {
     let trace = trace.map(|id| format!("{id:032x}"));
     let hint = facts.session_hint.as_deref().and_then(clean);
-    let guesses = [
+    let mut guesses = [
         (hint, SessionGuess::PromptCacheKey),
         (trace, SessionGuess::Trace),
         (
             facts.prefix_session.as_deref().map(str::to_owned),
             SessionGuess::Prefix,
         ),
-    ];
-    let mut guesses = guesses.into_iter();
+    ]
+    .into_iter();
     match guesses.find(|(session, _)| session.is_some()) {
         Some((session, by)) => (session, Some(by)),
         None => (None, None),

@@ -227,9 +227,10 @@ fn start_simulation(
 
 /// Streams at once beyond which a backend gets no faster.
 fn knee(provider: &str, agents: u16) -> u16 {
-    match provider == SMALL {
-        true => (agents / 6).max(2),
-        false => agents * 2,
+    if provider == SMALL {
+        (agents / 6).max(2)
+    } else {
+        agents * 2
     }
 }
 

@@ -198,8 +198,8 @@ fn gathered(args: &ReportArgs, now: SystemTime) -> Result<Report, Error> {
 }
 
 fn json(report: &Report) -> Result<String, Error> {
-    let text = serde_json::to_string_pretty(&document::document(report));
-    let text = text.map_err(|error| Error::Failed(error.to_string()))?;
+    let text = serde_json::to_string_pretty(&document::document(report))
+        .map_err(|error| Error::Failed(error.to_string()))?;
     Ok(text + "\n")
 }
 

@@ -85,8 +85,7 @@ impl LimitedCall {
         let certain = |places: &NameSources| {
             read.missing_name == KnownName::Absent || places.paths.is_empty()
         };
-        let session = who.session.as_deref();
-        let session = session.filter(|_| {
+        let session = who.session.as_deref().filter(|_| {
             certain(&rules.session)
                 && (read.missing_name == KnownName::Absent || who.session_guess.is_none())
         });
@@ -96,9 +95,10 @@ impl LimitedCall {
             upstream: request.upstream,
             workload: known(workloads.as_deref()),
             model: known(models.as_deref()),
-            agent: match certain(&rules.agent) {
-                true => KnownName::from(who.agent.as_deref()),
-                false => KnownName::Unread,
+            agent: if certain(&rules.agent) {
+                KnownName::from(who.agent.as_deref())
+            } else {
+                KnownName::Unread
             },
             session: session.map_or(read.missing_name, KnownName::Named),
             user: user.map_or(read.missing_name, KnownName::Named),
@@ -153,9 +153,10 @@ impl LimitedCall {
         let (budgets, quotas) = (&accounting.budgets, &accounting.quotas);
         let depends = budgets.depend_on_body(caller) || quotas.depend_on_body(caller);
         let by_body = depends && pending;
-        let stage = match by_body {
-            true => AdmissionStage::Early,
-            false => AdmissionStage::Final,
+        let stage = if by_body {
+            AdmissionStage::Early
+        } else {
+            AdmissionStage::Final
         };
         let charges = match budgets.admit(caller, stage, now) {
             Ok(charges) => charges,

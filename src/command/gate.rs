@@ -126,11 +126,10 @@ fn plan_of_ledger(path: &Path, args: &GateArgs) -> Result<Plan, Error> {
 }
 
 fn reader(path: &Path) -> Result<Arc<Reader>, Error> {
-    match path.is_file() {
-        true => Ok(Reader::within(path, Instant::now, TIMEOUT)),
-        false => {
-            let path = path.display();
-            Err(Error::Failed(format!("there is no ledger at {path}")))
-        }
+    if path.is_file() {
+        Ok(Reader::within(path, Instant::now, TIMEOUT))
+    } else {
+        let path = path.display();
+        Err(Error::Failed(format!("there is no ledger at {path}")))
     }
 }

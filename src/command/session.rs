@@ -43,8 +43,8 @@ fn of_ledger(args: &SessionArgs, ledger: &Path) -> Result<String, Error> {
     let (config, _) = super::load(&args.config)?;
     let prices = Prices::new(&config.prices);
     let reader = Reader::new(ledger, Instant::now);
-    let calls = last_calls(&args.id, |filter, paging| reader.calls(filter, paging));
-    let calls = calls.map_err(|error| Error::Failed(error.to_string()))?;
+    let calls = last_calls(&args.id, |filter, paging| reader.calls(filter, paging))
+        .map_err(|error| Error::Failed(error.to_string()))?;
     if calls.is_empty() {
         let origin = super::store::origin(&args.store, ledger);
         let unknown = format!("{origin} has no call of the session {}", args.id);
@@ -112,8 +112,8 @@ async fn detail(proxy: &Proxy, base: &str) -> Result<(SessionRow, Vec<WaterfallC
             let mut sums = page.sums;
             // The API has the calls themselves under the name of their number.
             sums.insert("calls".to_owned(), page.total_calls.into());
-            let row = serde_json::from_value(Value::Object(sums));
-            let row = row.map_err(|error| Error::Failed(format!("{path}: {error}")))?;
+            let row = serde_json::from_value(Value::Object(sums))
+                .map_err(|error| Error::Failed(format!("{path}: {error}")))?;
             return Ok((row, calls));
         };
         let cursor: String = form_urlencoded::byte_serialize(cursor.as_bytes()).collect();
@@ -122,7 +122,7 @@ async fn detail(proxy: &Proxy, base: &str) -> Result<(SessionRow, Vec<WaterfallC
 }
 
 fn json(value: &impl Serialize) -> Result<String, Error> {
-    let text = serde_json::to_string_pretty(value);
-    let text = text.map_err(|error| Error::Failed(error.to_string()))?;
+    let text =
+        serde_json::to_string_pretty(value).map_err(|error| Error::Failed(error.to_string()))?;
     Ok(text + "\n")
 }

@@ -57,15 +57,16 @@ fn verdict(answer: &Drifts) -> Result<(), Error> {
         .filter(drifted)
         .map(|entry| entry.name.as_str())
         .collect();
-    match names.is_empty() {
-        true => Ok(()),
-        false => Err(Error::Found(format!("drifted: {}", names.join(", ")))),
+    if names.is_empty() {
+        Ok(())
+    } else {
+        Err(Error::Found(format!("drifted: {}", names.join(", "))))
     }
 }
 
 fn json(answer: &Drifts) -> Result<String, Error> {
-    let text = serde_json::to_string_pretty(answer);
-    let text = text.map_err(|error| Error::Failed(error.to_string()))?;
+    let text =
+        serde_json::to_string_pretty(answer).map_err(|error| Error::Failed(error.to_string()))?;
     Ok(text + "\n")
 }
 
@@ -78,11 +79,11 @@ fn of_ledger(args: &DriftArgs, path: &Path) -> Result<Drifts, Error> {
         settings.push(Settings::new(DEFAULT_NAME));
     }
     let reader = Reader::within(path, Instant::now, TIMEOUT);
-    let entries = settings
+    let entries: Result<Vec<Entry>, _> = settings
         .iter()
         .filter(|one| args.name.as_deref().is_none_or(|name| *one.name == *name))
-        .map(|one| evaluate(&reader, one, at, &|| true));
-    let entries: Result<Vec<Entry>, _> = entries.collect();
+        .map(|one| evaluate(&reader, one, at, &|| true))
+        .collect();
     Ok(Drifts {
         evaluated_at: Some(rfc3339_seconds(at).to_string()),
         error: None,

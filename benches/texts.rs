@@ -6,10 +6,10 @@ pub type Generator = Box<dyn Fn(usize) -> Vec<u8>>;
 /// Kinds of text that models produce.
 pub fn typical() -> Vec<(&'static str, String)> {
     vec![
-        ("English", include_str!("english.txt").into()),
-        ("code", include_str!("../../crates/core/src/call.rs").into()),
-        ("Chinese", include_str!("chinese.txt").into()),
-        ("emoji", include_str!("emoji.txt").into()),
+        ("English", include_str!("texts/english.txt").into()),
+        ("code", include_str!("../crates/core/src/call.rs").into()),
+        ("Chinese", include_str!("texts/chinese.txt").into()),
+        ("emoji", include_str!("texts/emoji.txt").into()),
         ("JSON", json(20_000)),
         ("one endless word", letters(20_000)),
     ]
