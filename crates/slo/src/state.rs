@@ -23,7 +23,7 @@ pub struct Store {
 }
 
 impl Store {
-    /// RuleKind the folder where it is missing.
+    /// Creates the folder where it is missing.
     ///
     /// # Errors
     /// Where that is impossible.
