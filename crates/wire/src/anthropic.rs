@@ -33,7 +33,7 @@ pub(super) static MESSAGES: Registration = Registration {
     default_stream: Some(false),
     error_body,
     summarises_reasoning: true,
-    usage: &[&usage_names::ANTHROPIC],
+    usage: &[usage_names::ANTHROPIC],
     ..Registration::new::<Messages>(Dialect::Anthropic)
 };
 

@@ -33,7 +33,7 @@ pub(super) static CONVERSE: Registration = Registration {
         unread: &["\"p\":"],
         ..Template::PLAIN
     }),
-    usage: &[&usage_names::BEDROCK],
+    usage: &[usage_names::BEDROCK],
     ..registration::<Converse>(Dialect::BedrockConverse)
 };
 

@@ -32,7 +32,7 @@ pub(super) static COHERE_V2: Registration = Registration {
     template: Some(&Template::PLAIN),
     default_stream: Some(false),
     error_body: |error| json!({"message": error.message}),
-    usage: &[&usage_names::COHERE],
+    usage: &[usage_names::COHERE],
     ..Registration::new::<V2>(Dialect::CohereV2)
 };
 
@@ -53,7 +53,7 @@ pub(super) static COHERE_V1: Registration = Registration {
     }),
     default_stream: Some(false),
     error_body: |error| json!({"message": error.message}),
-    usage: &[&usage_names::COHERE],
+    usage: &[usage_names::COHERE],
     ..Registration::new::<V1>(Dialect::CohereV1)
 };
 

@@ -104,7 +104,7 @@ impl EventReader {
         }
         json::reset_budget();
         self.confirm(name, payload);
-        for name in unknown_usage(self.dialect, payload) {
+        for name in unknown_usage((self.dialect.dialect, self.dialect.usage), payload) {
             sink(Event::UnknownUsage(&name));
         }
         let (cache, reader) = (&mut self.cache, &mut *self.reader);
@@ -138,7 +138,7 @@ impl EventReader {
             return self.lines(payload, sink);
         }
         self.message(sink);
-        for name in unknown_usage(self.dialect, payload) {
+        for name in unknown_usage((self.dialect.dialect, self.dialect.usage), payload) {
             sink(Event::UnknownUsage(&name));
         }
         if [&b"{}"[..], b"[]", b"null", b"\"\""].contains(&payload) {

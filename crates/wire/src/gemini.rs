@@ -37,7 +37,7 @@ pub(super) static REGISTRATION: Registration = Registration {
     model_in_path: true,
     error_body,
     summarises_reasoning: true,
-    usage: &[&usage_names::GEMINI],
+    usage: &[usage_names::GEMINI],
     ..Registration::new::<Gemini>(Dialect::Gemini)
 };
 

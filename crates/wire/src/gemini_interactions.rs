@@ -101,7 +101,7 @@ pub(super) static REGISTRATION: Registration = Registration {
     default_stream: Some(false),
     needs_model: false,
     error_body: gemini::error_body,
-    usage: &[&usage_names::INTERACTIONS],
+    usage: &[usage_names::INTERACTIONS],
     ..Registration::new::<Interactions>(Dialect::GeminiInteractions)
 };
 

@@ -30,7 +30,7 @@ pub(super) static REGISTRATION: Registration = Registration {
         read_request,
         long_requests: &[b"turnComplete\":true", b"turn_complete\":true"],
     }),
-    usage: &[&usage_names::GEMINI],
+    usage: &[usage_names::GEMINI],
     ..Registration::new::<GeminiLive>(Dialect::GeminiLive)
 };
 

@@ -86,7 +86,7 @@ pub(super) static REGISTRATION: Registration = Registration {
     types: &["conversation.response.started", "message.output.delta"],
     default_stream: Some(false),
     needs_model: false,
-    usage: &[&usage_names::CHAT, &usage_names::MISTRAL],
+    usage: &[usage_names::CHAT, usage_names::MISTRAL],
     ..Registration::new::<Conversations>(Dialect::MistralConversations)
 };
 

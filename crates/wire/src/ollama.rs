@@ -25,7 +25,7 @@ pub(super) static REGISTRATION: Registration = Registration {
     }),
     default_stream: Some(true),
     error_body: |error| json!({"error": error.message}),
-    usage: &[&usage_names::OLLAMA],
+    usage: &[usage_names::OLLAMA],
     ..Registration::new::<Ollama>(Dialect::Ollama)
 };
 

@@ -43,7 +43,7 @@ pub(super) static REGISTRATION: Registration = Registration {
     default_stream: Some(false),
     needs_model: false,
     beyond_text: BeyondText::WholeAnswers,
-    usage: &[&usage_names::RESPONSES, &usage_names::CHAT],
+    usage: &[usage_names::RESPONSES, usage_names::CHAT],
     ..Registration::new::<OpenaiMedia>(Dialect::OpenaiMedia)
 };
 

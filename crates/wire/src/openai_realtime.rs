@@ -25,7 +25,7 @@ pub(super) static REGISTRATION: Registration = Registration {
     request_in_body: false,
     beyond_text: BeyondText::Mixed,
     socket: Some(&SocketProtocol::RESPONSE_CREATE),
-    usage: &[&usage_names::RESPONSES],
+    usage: &[usage_names::RESPONSES],
     ..Registration::new::<Realtime>(Dialect::OpenaiRealtime)
 };
 

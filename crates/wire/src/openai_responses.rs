@@ -158,7 +158,7 @@ pub(super) static REGISTRATION: Registration = Registration {
         reader: Some(|| Box::<ResponsesSocket>::default()),
         ..SocketProtocol::RESPONSE_CREATE
     }),
-    usage: &[&usage_names::RESPONSES],
+    usage: &[usage_names::RESPONSES],
     ..Registration::new::<Responses>(Dialect::OpenaiResponses)
 };
 

@@ -111,7 +111,7 @@ impl Registration {
             modelless: None,
             takes_usage_option: false,
             error_body: openai_error,
-            usage: &[&usage_names::CHAT],
+            usage: &[usage_names::CHAT],
             generates: true,
             ends_streams: true,
             beyond_text: BeyondText::Never,

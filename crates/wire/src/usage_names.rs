@@ -3,7 +3,6 @@
 
 use super::find::USAGE_BEGIN;
 use super::json::Count;
-use super::registration::Registration;
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -37,6 +36,8 @@ pub enum UsageMeaning {
     Cost,
     /// All tokens: shows which of the others include which.
     Total,
+    /// The service tier.
+    Tier,
     /// Known and not needed.
     Unused,
 }
@@ -57,14 +58,15 @@ impl UsageMeaning {
             UsageMeaning::Tools => "hosted tools, for the price",
             UsageMeaning::Cost => "the cost, or what is billed",
             UsageMeaning::Total => "shows which counts include which",
+            UsageMeaning::Tier => "the service tier, for the price",
             UsageMeaning::Unused => "not needed",
         }
     }
 }
 
 use UsageMeaning::{
-    Audio, CacheWrite, CacheWrite1h, CachedInput, Cost, Images, Input, Output, Reasoning, Tools,
-    Total, UnsentOutput, Unused,
+    Audio, CacheWrite, CacheWrite1h, CachedInput, Cost, Images, Input, Output, Reasoning, Tier,
+    Tools, Total, UnsentOutput, Unused,
 };
 
 /// The members of one shape of usage.
@@ -79,12 +81,14 @@ pub struct UsageNames {
     pub source: &'static str,
 }
 
-pub(super) static CHAT: UsageNames = UsageNames {
+pub(super) const CHAT: &UsageNames = &UsageNames {
     dialects: "OpenAI chat and text completions, and everything that imitates them",
     place: "`usage`, `choices[].usage` (Moonshot), `x_groq.usage` (Groq)",
     names: &[
         ("prompt_tokens", Input),
         ("completion_tokens", Output),
+        ("input_tokens", Input),
+        ("output_tokens", Output),
         ("total_tokens", Total),
         ("prompt_tokens_details.cached_tokens", CachedInput),
         ("prompt_tokens_details.cache_read_tokens", CachedInput),
@@ -118,6 +122,7 @@ pub(super) static CHAT: UsageNames = UsageNames {
         ("completion_tokens_details.image_tokens", Images),
         ("server_tool_use.web_search_requests", Tools),
         ("num_sources_used", Tools),
+        ("connectors.*", Tools),
         ("cost", Cost),
         ("cost.total_cost", Cost),
         ("cost_in_usd_ticks", Cost),
@@ -147,8 +152,6 @@ pub(super) static CHAT: UsageNames = UsageNames {
         ("cost_details.upstream_inference_prompt_cost", Unused),
         ("cost_details.upstream_inference_completions_cost", Unused),
         ("market_cost", Unused),
-        ("pydantic_ai_gateway.*", Unused),
-        ("gateway.*", Unused),
         ("num_search_queries", Unused),
         ("citation_tokens", Unused),
         ("search_context_size", Unused),
@@ -170,16 +173,24 @@ pub(super) static CHAT: UsageNames = UsageNames {
         https://www.alibabacloud.com/help/en/model-studio/context-cache",
 };
 
-pub(super) static RESPONSES: UsageNames = UsageNames {
+pub(super) const RESPONSES: &UsageNames = &UsageNames {
     dialects: "OpenAI responses, Realtime and audio",
     place: "`usage`, `response.usage`",
     names: &[
         ("input_tokens", Input),
         ("output_tokens", Output),
+        ("prompt_tokens", Input),
+        ("completion_tokens", Output),
         ("total_tokens", Unused),
         ("input_tokens_details.cached_tokens", CachedInput),
         ("input_token_details.cached_tokens", CachedInput),
+        ("input_tokens_details.cache_read_tokens", CachedInput),
         ("input_tokens_details.cache_write_tokens", CacheWrite),
+        (
+            "input_tokens_details.cache_creation_input_tokens",
+            CacheWrite,
+        ),
+        ("input_tokens_details.cache_creation_tokens", CacheWrite),
         ("input_tokens_details.audio_tokens", Audio),
         ("input_token_details.audio_tokens", Audio),
         (
@@ -189,10 +200,16 @@ pub(super) static RESPONSES: UsageNames = UsageNames {
         ("output_tokens_details.reasoning_tokens", Reasoning),
         ("output_token_details.reasoning_tokens", Reasoning),
         ("output_token_details.audio_tokens", Audio),
+        (
+            "output_tokens_details.rejected_prediction_tokens",
+            UnsentOutput,
+        ),
         ("output_tokens_details.image_tokens", Images),
         ("num_server_side_tools_used", Tools),
         ("num_sources_used", Tools),
         ("cost", Cost),
+        ("cost.total_cost", Cost),
+        ("cost_details.upstream_inference_cost", Cost),
         ("cost_in_usd_ticks", Cost),
         ("input_tokens_details.text_tokens", Unused),
         ("input_tokens_details.image_tokens", Unused),
@@ -221,7 +238,7 @@ pub(super) static RESPONSES: UsageNames = UsageNames {
     source: "https://platform.openai.com/docs/api-reference/responses/object, https://docs.x.ai",
 };
 
-pub(super) static ANTHROPIC: UsageNames = UsageNames {
+pub(super) const ANTHROPIC: &UsageNames = &UsageNames {
     dialects: "Anthropic messages",
     place: "`usage`, `message.usage`",
     names: &[
@@ -237,6 +254,7 @@ pub(super) static ANTHROPIC: UsageNames = UsageNames {
         ("iterations.output_tokens", UnsentOutput),
         ("server_tool_use.web_search_requests", Tools),
         ("cost", Cost),
+        ("cost.total_cost", Cost),
         ("cache_creation.ephemeral_5m_input_tokens", Unused),
         (
             "iterations.cache_creation.ephemeral_5m_input_tokens",
@@ -251,7 +269,7 @@ pub(super) static ANTHROPIC: UsageNames = UsageNames {
     source: "https://platform.claude.com/docs/en/api/messages",
 };
 
-pub(super) static GEMINI: UsageNames = UsageNames {
+pub(super) const GEMINI: &UsageNames = &UsageNames {
     dialects: "Gemini, Gemini Live",
     place: "`usageMetadata`, `response.usageMetadata` (Code Assist)",
     names: &[
@@ -266,7 +284,7 @@ pub(super) static GEMINI: UsageNames = UsageNames {
         ("cacheTokensDetails.tokenCount", Audio),
         ("candidatesTokensDetails.tokenCount", Audio),
         ("responseTokensDetails.tokenCount", Audio),
-        ("toolUsePromptTokensDetails.tokenCount", Unused),
+        ("toolUsePromptTokensDetails.tokenCount", Audio),
         ("promptTokenDetails.tokenCount", Unused),
         ("promptTokenDetails.modality", Unused),
         ("promptTokensDetails.modality", Unused),
@@ -274,12 +292,12 @@ pub(super) static GEMINI: UsageNames = UsageNames {
         ("cacheTokensDetails.modality", Unused),
         ("toolUsePromptTokensDetails.modality", Unused),
         ("responseTokensDetails.modality", Unused),
-        ("trafficType", Unused),
+        ("trafficType", Tier),
     ],
     source: "https://ai.google.dev/api/generate-content#UsageMetadata",
 };
 
-pub(super) static INTERACTIONS: UsageNames = UsageNames {
+pub(super) const INTERACTIONS: &UsageNames = &UsageNames {
     dialects: "Gemini interactions",
     place: "`usage`, `interaction.usage`",
     names: &[
@@ -290,15 +308,15 @@ pub(super) static INTERACTIONS: UsageNames = UsageNames {
         ("total_thought_tokens", Reasoning),
         ("total_reasoning_tokens", Reasoning),
         ("total_tokens", Unused),
-        ("input_tokens_by_modality.tokens", Unused),
-        ("cached_tokens_by_modality.tokens", Unused),
-        ("output_tokens_by_modality.tokens", Unused),
-        ("tool_use_tokens_by_modality.tokens", Unused),
+        ("input_tokens_by_modality.tokens", Audio),
+        ("cached_tokens_by_modality.tokens", Audio),
+        ("output_tokens_by_modality.tokens", Audio),
+        ("tool_use_tokens_by_modality.tokens", Audio),
     ],
     source: "https://ai.google.dev/api/interactions-api",
 };
 
-pub(super) static BEDROCK: UsageNames = UsageNames {
+pub(super) const BEDROCK: &UsageNames = &UsageNames {
     dialects: "Bedrock Converse and InvokeModel",
     place: "`usage`",
     names: &[
@@ -314,7 +332,7 @@ pub(super) static BEDROCK: UsageNames = UsageNames {
     source: "https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_TokenUsage.html",
 };
 
-pub(super) static COHERE: UsageNames = UsageNames {
+pub(super) const COHERE: &UsageNames = &UsageNames {
     dialects: "Cohere",
     place: "`usage`, `delta.usage`",
     names: &[
@@ -331,7 +349,7 @@ pub(super) static COHERE: UsageNames = UsageNames {
     source: "https://docs.cohere.com/reference/chat",
 };
 
-pub(super) static OLLAMA: UsageNames = UsageNames {
+pub(super) const OLLAMA: &UsageNames = &UsageNames {
     dialects: "Ollama",
     place: "the last object",
     names: &[
@@ -342,28 +360,39 @@ pub(super) static OLLAMA: UsageNames = UsageNames {
     source: "https://docs.ollama.com/api/generate",
 };
 
-pub(super) static MISTRAL: UsageNames = UsageNames {
+pub(super) const MISTRAL: &UsageNames = &UsageNames {
     dialects: "Mistral conversations",
     place: "`usage`",
-    names: &[("connector_tokens", Unused), ("connectors.*", Unused)],
+    names: &[("connector_tokens", Unused)],
     source: "https://docs.mistral.ai/agents/agents",
 };
 
+const GATEWAYS: &UsageNames = &UsageNames {
+    dialects: "Gateways, in every dialect",
+    place: "the usage of the dialect",
+    names: &[("pydantic_ai_gateway.*", Unused), ("gateway.*", Unused)],
+    source: "https://ai.pydantic.dev/gateway/",
+};
+
 /// Every shape of usage that is understood. A dialect says in its registration which of them it reads.
-pub static USAGE_NAMES: &[&UsageNames] = &[
-    &CHAT,
-    &RESPONSES,
-    &ANTHROPIC,
-    &GEMINI,
-    &INTERACTIONS,
-    &BEDROCK,
-    &COHERE,
-    &OLLAMA,
-    &MISTRAL,
+pub const USAGE_NAMES: &[&UsageNames] = &[
+    CHAT,
+    RESPONSES,
+    ANTHROPIC,
+    GEMINI,
+    INTERACTIONS,
+    BEDROCK,
+    COHERE,
+    OLLAMA,
+    MISTRAL,
+    GATEWAYS,
 ];
 
 /// The names of numbers in a usage that the dialect does not read, at most a few.
-pub(super) fn unknown_usage(dialect: &Registration, payload: &[u8]) -> Vec<String> {
+pub(super) fn unknown_usage(
+    (dialect, shapes): (Dialect, &[&UsageNames]),
+    payload: &[u8],
+) -> Vec<String> {
     const MOST: usize = 4;
     // A longer one could become structures of many times its size.
     const MOST_BYTES: usize = 64 * 1024;
@@ -374,7 +403,7 @@ pub(super) fn unknown_usage(dialect: &Registration, payload: &[u8]) -> Vec<Strin
     else {
         return unknown;
     };
-    let shape = Shape::of(dialect.dialect, &payload[begin..]);
+    let shape = Shape::of(dialect, &payload[begin..]);
     if shape.is_some_and(Shape::is_known) {
         return unknown;
     }
@@ -384,7 +413,7 @@ pub(super) fn unknown_usage(dialect: &Registration, payload: &[u8]) -> Vec<Strin
     for usage in holder.usages() {
         if let Ok(usage) = serde_json::from_str::<Value>(usage.get()) {
             walk(&usage, "", &mut |name| {
-                if unknown.len() < MOST && !is_known(dialect.usage, name) {
+                if unknown.len() < MOST && !is_known(shapes, name) {
                     unknown.push(name.to_owned());
                 }
             });
@@ -440,7 +469,10 @@ impl Shape {
 }
 
 fn is_known(shapes: &[&UsageNames], path: &str) -> bool {
-    let names = shapes.iter().flat_map(|shape| shape.names);
+    let names = shapes
+        .iter()
+        .chain([&GATEWAYS])
+        .flat_map(|shape| shape.names);
     names
         .into_iter()
         .any(|(known, _)| match known.strip_suffix('*') {
@@ -526,15 +558,15 @@ impl<'a> Holder<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::bedrock;
     use super::super::events::EventReader;
+    use super::super::registration::Registration;
     use super::*;
     use serde_json::json;
     use tokengauge_core::call::Event;
 
     #[test]
     fn a_number_under_a_new_name_is_noticed_wherever_the_usage_is() {
-        for (payload, unknown) in [
+        for (payload, found) in [
             (r#"{"usage":{"prompt_tokens":1,"total_tokens":2}}"#, ""),
             (
                 r#"{"usage":{"prompt_tokens":1,"cache_tokens_read":2}}"#,
@@ -583,8 +615,8 @@ mod tests {
             ),
         ] {
             assert_eq!(
-                unknown_usage(&bedrock::INVOKE, payload.as_bytes()).join(","),
-                unknown,
+                unknown(Dialect::BedrockInvoke, payload.as_bytes()),
+                found,
                 "{payload}"
             );
         }
@@ -592,15 +624,21 @@ mod tests {
 
     #[test]
     fn a_name_of_another_dialect_is_a_new_name() {
-        let unknown = |dialect: Dialect| {
-            let payload = br#"{"usage":{"prompt_tokens":1,"input_tokens":2,"inputTokens":3}}"#;
-            unknown_usage(dialect.into(), payload).join(",")
-        };
-        assert_eq!(unknown(Dialect::OpenaiChat), "inputTokens");
-        assert_eq!(unknown(Dialect::Anthropic), "inputTokens,prompt_tokens");
-        // It is not learned from one dialect for the other.
-        assert_eq!(unknown(Dialect::BedrockInvoke), "");
-        assert_eq!(unknown(Dialect::OpenaiChat), "inputTokens");
+        let payload = br#"{"usage":{"prompt_tokens":1,"input_tokens":2,"inputTokens":3}}"#;
+        for (dialect, found) in [
+            (Dialect::OpenaiChat, "inputTokens"),
+            (Dialect::Anthropic, "inputTokens,prompt_tokens"),
+            // It is not learned from one dialect for the other.
+            (Dialect::BedrockInvoke, ""),
+            (Dialect::OpenaiChat, "inputTokens"),
+        ] {
+            assert_eq!(unknown(dialect, payload), found, "{dialect:?}");
+        }
+    }
+
+    fn unknown(dialect: Dialect, payload: &[u8]) -> String {
+        let registration: &Registration = dialect.into();
+        unknown_usage((dialect, registration.usage), payload).join(",")
     }
 
     /// Everything that is read of a body with one number in its usage, beside others.
@@ -681,7 +719,12 @@ mod tests {
             ),
         ];
         // A few numbers count only beside others.
-        let besides = [json!({}), json!({"is_byok": true, "cost": 0.5})];
+        let besides = [
+            json!({}),
+            json!({"is_byok": true, "cost": 0.5}),
+            json!({"input_tokens": 1, "cache_read_input_tokens": 1, "cache_creation_input_tokens": 1}),
+            json!({"total_input_tokens": 1}),
+        ];
         let mut wrong = Vec::new();
         for (dialect, body) in bodies {
             let registration: &Registration = dialect.into();
@@ -692,7 +735,9 @@ mod tests {
                     .map(|(_, meaning)| *meaning)
             };
             for (path, _) in USAGE_NAMES.iter().flat_map(|shape| shape.names) {
-                let is_read = besides.iter().any(|beside| {
+                let root = path.split('.').next().unwrap_or(path);
+                let besides = besides.iter().filter(|beside| beside.get(root).is_none());
+                let is_read = besides.into_iter().any(|beside| {
                     read(dialect, body, beside, Some(path)) != read(dialect, body, beside, None)
                 });
                 let is_in_table = !matches!(own(path), None | Some(Unused));

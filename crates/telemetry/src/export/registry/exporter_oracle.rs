@@ -39,7 +39,7 @@ fn rendered(label_values: &[&str]) -> [String; 2] {
                 }
                 Kind::Counter => {
                     Sum::of(&ours.cells, &key).add(number);
-                    theirs.register_gauge(&key, &METADATA).set(number);
+                    theirs.register_gauge(&key, &METADATA).increment(number);
                 }
                 Kind::Gauge => {
                     Gauge::of(&ours.cells, &key).set(number);
