@@ -121,9 +121,6 @@ pub enum Command {
     /// Stores that get every finished call: their tables, how they stand, and calls sent again
     #[command(subcommand)]
     Sink(SinkCommand),
-    /// Check the logs of what was decided
-    #[command(subcommand)]
-    Audit(AuditCommand),
     /// What has changed against the weeks before, since when and why
     Drift(DriftArgs),
     /// Serve the live page and the API for many pods at once, over a store and the pods' event streams

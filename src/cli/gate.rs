@@ -99,20 +99,3 @@ pub enum GateFormat {
     /// For documents
     Markdown,
 }
-
-/// What to do with audit logs.
-#[derive(Debug, Clone, Subcommand)]
-pub enum AuditCommand {
-    /// Check that no line of an audit log was changed, taken out or put in
-    Verify(VerifyArgs),
-}
-
-/// Options of `audit verify`.
-#[derive(Debug, Clone, Args)]
-pub struct VerifyArgs {
-    /// slo-audit.jsonl or gate-audit.jsonl
-    pub file: PathBuf,
-    /// The hash of the last line, as noted elsewhere: shows whether lines were taken away from the end
-    #[arg(long, value_name = "SHA256")]
-    pub head: Option<String>,
-}

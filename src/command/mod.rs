@@ -2,7 +2,6 @@
 
 mod ab;
 mod api_client;
-mod audit;
 mod bench;
 mod capsule;
 mod check;
@@ -80,7 +79,6 @@ pub fn run(cli: Cli) -> Result<(), Error> {
         Command::Gate(args) => gate::gate(&args),
         Command::Mark(args) => mark::mark(&args),
         Command::Sink(command) => sink::sink(&command),
-        Command::Audit(command) => audit::audit(&command),
         Command::Drift(args) => drift::drift(&args),
         Command::Fleet(args) => serving(LevelFilter::INFO, fleet::fleet(*args)),
         Command::Metrics(args) => output::print(&metrics::metrics(&args)?),
