@@ -116,6 +116,18 @@ fn what_no_call_can_come_to_is_a_warning() {
 }
 
 #[test]
+fn a_deprecated_key_is_a_warning_with_what_to_set_instead() {
+    let output = check(&format!("{ENGINE}[runaway]\ntimes_usual = 10\n"), &[]);
+    assert!(output.status.success(), "{output:?}");
+    let warning = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        warning.starts_with("warning: c.toml:8:15: times_usual is deprecated"),
+        "{warning}"
+    );
+    assert!(warning.contains("set tokens_per_minute and usd_per_minute"));
+}
+
+#[test]
 fn what_differs_in_host_path_or_header_is_no_warning() {
     let text = "[[upstream]]\nname = \"e\"\nurl = \"http://127.0.0.1:9\"\n".to_owned()
         + "[[route]]\nname = \"a\"\nupstream = \"e\"\npath = \"/v1\"\nhost = \"h\"\n"
