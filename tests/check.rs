@@ -323,3 +323,58 @@ fn a_state_folder_that_could_be_made_is_not_made_and_a_ledger_that_could_not_is_
     }
     assert_eq!(listed(folder.path()).len(), 1);
 }
+
+#[test]
+fn slips_in_objectives_have_the_key_that_was_meant() {
+    for (line, expected) in [
+        (
+            "tps.at_least = 30",
+            "c.toml:9:1: tps.at_least: unknown field `tps`; did you mean `output_tps.at_least`?",
+        ),
+        (
+            "time_to_first_token.at_most = \"1s\"",
+            "unknown field `time_to_first_token`; did you mean `ttft.at_most`?",
+        ),
+        (
+            "error_rate = 0.01",
+            "unknown field `error_rate`; did you mean `availability`?",
+        ),
+        (
+            "ttft = \"500ms\"",
+            "c.toml:9:8: ttft: must say which side is good: write `ttft.at_most = \"500ms\"`",
+        ),
+        ("output_tps = 30", "write `output_tps.at_least = 30`"),
+        ("ttft = \"sesame\"", "ttft: must be a table, not text"),
+    ] {
+        let error = refused(&format!("{ENGINE}[[slo]]\nname = \"s\"\n{line}\n"));
+        assert!(error.contains(expected), "{line}: {error}");
+    }
+}
+
+#[test]
+fn programs_get_the_problems_and_the_summary_as_json() {
+    let json = |output: &Output| -> serde_json::Value {
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"))
+    };
+    let output = check(ENGINE, &["--json"]);
+    assert!(output.status.success(), "{output:?}");
+    let answer = json(&output);
+    assert_eq!(answer["valid"], true);
+    assert_eq!(answer["configuration"], "c.toml");
+    assert!(
+        answer["summary"].to_string().contains("all: "),
+        "{answer:#}"
+    );
+    let output = check(
+        &format!("{ENGINE}[measure]\nmax_modles = 3\n"),
+        &["--format", "json"],
+    );
+    assert_eq!(output.status.code(), Some(78), "{output:?}");
+    let answer = json(&output);
+    assert_eq!(answer["valid"], false);
+    let problem = &answer["problems"][0];
+    assert_eq!(
+        (&problem["line"], &problem["column"], &problem["key"]),
+        (&8.into(), &1.into(), &"max_modles".into())
+    );
+}

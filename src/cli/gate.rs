@@ -35,10 +35,10 @@ pub struct GateArgs {
     pub admin: AdminArgs,
     /// Print the manifest by which this asks the gate of the configuration at --admin, as the cluster reaches it, and do nothing
     /// else
-    #[arg(long, value_enum, conflicts_with_all = ["ledger", "since", "format"])]
+    #[arg(long, value_enum, conflicts_with_all = ["ledger", "since", "format", "json"])]
     pub emit: Option<Manifest>,
     /// Ask this Prometheus what all proxies say that it scrapes; with --emit, the manifest asks it, as the cluster reaches it
-    #[arg(long, value_name = "URL", conflicts_with_all = ["admin", "ledger", "since", "format"])]
+    #[arg(long, value_name = "URL", conflicts_with_all = ["admin", "ledger", "since", "format", "json"])]
     pub prometheus: Option<String>,
     /// The credentials for that Prometheus.
     #[command(flatten)]
@@ -47,9 +47,9 @@ pub struct GateArgs {
     /// before a rollout
     #[arg(long, conflicts_with_all = ["emit", "prometheus", "since", "audit"])]
     pub plan: bool,
-    /// What to write
-    #[arg(long, value_enum, default_value_t = GateFormat::Text)]
-    pub format: GateFormat,
+    /// The format.
+    #[command(flatten)]
+    pub format: FormatArgs<GateFormat>,
 }
 
 /// The variable with a bearer token for a Prometheus.
@@ -85,10 +85,11 @@ pub enum Manifest {
     Flagger,
 }
 
-/// What `gate` writes.
+/// The formats of `gate`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum GateFormat {
     /// For terminals
+    #[value(alias = "table")]
     Text,
     /// As the API answers
     Json,

@@ -6,9 +6,14 @@ use bytes::Bytes;
 use http::{Request, header, request};
 use serde::de::DeserializeOwned;
 use std::time::Duration;
+use tokengauge_config::DEFAULT_ADMIN;
 use tokengauge_net::client::fetch;
 
 const TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a guess about the admin address may take.
+const GUESS: Duration = Duration::from_secs(2);
+/// The header of errors that a proxy itself sends to agents.
+const PROXY_ERROR: &str = "x-tokengauge-error";
 
 /// A running proxy.
 #[derive(Clone, Debug)]
@@ -52,7 +57,7 @@ impl Proxy {
     /// # Errors
     /// Where there is no answer, or one of another status or shape.
     pub(super) async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, ApiError> {
-        self.json(path, &self.text(path).await?)
+        self.json(path, &self.text(path).await?).await
     }
 
     /// The bytes that it answers at `path`.
@@ -77,13 +82,18 @@ impl Proxy {
         let request = request.header(header::CONTENT_TYPE, "application/json");
         let body = Bytes::from(body.to_string());
         self.json(path, &self.send(request, path, body).await?)
+            .await
     }
 
-    fn json<T: DeserializeOwned>(&self, path: &str, body: &[u8]) -> Result<T, ApiError> {
-        serde_json::from_slice(body).map_err(|source| ApiError::Shape {
-            url: self.url(path),
-            source,
-        })
+    async fn json<T: DeserializeOwned>(&self, path: &str, body: &[u8]) -> Result<T, ApiError> {
+        match serde_json::from_slice(body) {
+            Ok(answer) => Ok(answer),
+            Err(source) => {
+                let url = self.url(path);
+                let traffic = self.traffic_address(false).await;
+                Err(traffic.unwrap_or(ApiError::Shape { url, source }))
+            }
+        }
     }
 
     async fn send(
@@ -105,21 +115,58 @@ impl Proxy {
             Ok(answer) => answer,
             Err(source) => return Err(ApiError::NoAnswer { url, source }),
         };
-        match answer.status.as_u16() {
-            200 | 201 => Ok(answer.body),
-            401 if self.authorization.is_some() => Err(ApiError::OtherToken(url)),
-            401 => Err(ApiError::NoToken(url)),
-            status => Err(ApiError::Status {
+        let error = match answer.status.as_u16() {
+            200 | 201 => return Ok(answer.body),
+            401 if self.authorization.is_some() => ApiError::OtherToken(url),
+            401 => ApiError::NoToken(url),
+            status => ApiError::Status {
                 url,
                 status,
                 reason: reason(&answer.body),
-            }),
+            },
+        };
+        let from_proxy = answer.headers.contains_key(PROXY_ERROR);
+        Err(self.traffic_address(from_proxy).await.unwrap_or(error))
+    }
+
+    /// The error for an address where agents connect. It is certain with `from_proxy`. Otherwise the proxy at the default
+    /// admin port of the host says so, if there is one.
+    async fn traffic_address(&self, from_proxy: bool) -> Option<ApiError> {
+        let address = self.base.clone();
+        let uri: http::Uri = self.base.parse().ok()?;
+        let admin = format!("{}:{}", uri.host()?, DEFAULT_ADMIN.port());
+        let admin = match uri.port_u16()? {
+            port if port == DEFAULT_ADMIN.port() => None,
+            port => listens_on(&admin, port).await.then_some(admin),
+        };
+        match admin {
+            Some(admin) => Some(ApiError::Traffic { address, admin }),
+            None => from_proxy.then_some(ApiError::TrafficOfUnknown { address }),
         }
     }
 
     fn url(&self, path: &str) -> String {
         format!("{}{path}", self.base)
     }
+}
+
+/// Whether the proxy with the admin address `admin` listens for agents on `port`. The token is not sent there: the address
+/// is a guess.
+async fn listens_on(admin: &str, port: u16) -> bool {
+    let request = Request::get(format!("http://{admin}/api/v1/about")).body(Bytes::new());
+    let Ok(request) = request else {
+        return false;
+    };
+    let Ok(answer) = fetch(request, GUESS).await else {
+        return false;
+    };
+    let about: serde_json::Value = serde_json::from_slice(&answer.body).unwrap_or_default();
+    let listeners = about["listeners"].as_array().into_iter().flatten();
+    let mut ports = listeners.filter_map(|listener| {
+        let (_, port) = listener["address"].as_str()?.rsplit_once(':')?;
+        port.parse::<u16>().ok()
+    });
+    ports.any(|one| one == port)
 }
 
 /// Why a request to a proxy failed: the URL, what happened and what to do.
@@ -144,6 +191,15 @@ pub(super) enum ApiError {
          --token-file FILE or TOKENGAUGE_ADMIN_TOKEN names it"
     )]
     OtherToken(String),
+    #[error(
+        "{address} is the traffic address of a tokengauge proxy; its admin address is {admin}: --admin {admin}"
+    )]
+    Traffic { address: String, admin: String },
+    #[error(
+        "{address} is the traffic address of a tokengauge proxy; --admin needs its admin address, which `tokengauge run` \
+         prints at the start (`admin on ADDRESS`) and `listen` in [admin] sets [default: 127.0.0.1:9464]"
+    )]
+    TrafficOfUnknown { address: String },
     #[error("{url}: answered {status}{reason}")]
     Status {
         url: String,
