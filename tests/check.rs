@@ -121,7 +121,7 @@ fn a_deprecated_key_is_a_warning_with_what_to_set_instead() {
     assert!(output.status.success(), "{output:?}");
     let warning = String::from_utf8_lossy(&output.stderr);
     assert!(
-        warning.starts_with("warning: c.toml:8:15: times_usual is deprecated"),
+        warning.starts_with("warning: c.toml:8:15: times_usual: is deprecated"),
         "{warning}"
     );
     assert!(warning.contains("set tokens_per_minute and usd_per_minute"));
