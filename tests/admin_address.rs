@@ -109,6 +109,18 @@ async fn a_client_at_the_address_of_traffic_says_so() {
 }
 
 #[tokio::test]
+async fn a_client_that_gets_answers_of_an_upstream_is_told_that_it_is_no_admin_address() {
+    let (process, _folder) = proxy("").await;
+    for command in CLIENTS {
+        let error = refused(command, process.addresses()[0]).await;
+        let expected = "This is not the admin address of a tokengauge proxy";
+        assert!(error.contains(expected), "{command:?}: {error}");
+    }
+    let error = refused(&["experiment", "unknown"], process.admin).await;
+    assert!(!error.contains("not the admin address"), "{error}");
+}
+
+#[tokio::test]
 async fn a_client_at_the_address_of_traffic_names_the_admin_address() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("proxy.toml");

@@ -5,6 +5,7 @@ use crate::cli::AdminArgs;
 use bytes::Bytes;
 use http::{Request, header, request};
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use std::time::Duration;
 use tokengauge_config::DEFAULT_ADMIN;
 use tokengauge_net::client::fetch;
@@ -76,7 +77,7 @@ impl Proxy {
     pub(super) async fn post<T: DeserializeOwned>(
         &self,
         path: &str,
-        body: &serde_json::Value,
+        body: &Value,
     ) -> Result<T, ApiError> {
         let request = Request::post(self.url(path));
         let request = request.header(header::CONTENT_TYPE, "application/json");
@@ -90,8 +91,7 @@ impl Proxy {
             Ok(answer) => Ok(answer),
             Err(source) => {
                 let url = self.url(path);
-                let traffic = self.traffic_address(false).await;
-                Err(traffic.unwrap_or(ApiError::Shape { url, source }))
+                Err(self.explained(ApiError::Shape { url, source }, false).await)
             }
         }
     }
@@ -126,23 +126,42 @@ impl Proxy {
             },
         };
         let from_proxy = answer.headers.contains_key(PROXY_ERROR);
-        Err(self.traffic_address(from_proxy).await.unwrap_or(error))
+        Err(self.explained(error, from_proxy).await)
     }
 
-    /// The error for an address where agents connect. It is certain with `from_proxy`. Otherwise the proxy at the default
-    /// admin port of the host says so, if there is one.
-    async fn traffic_address(&self, from_proxy: bool) -> Option<ApiError> {
+    /// The error to report in place of `error` if the address is not an admin address. With `from_proxy`, a proxy answered
+    /// where agents connect.
+    async fn explained(&self, error: ApiError, from_proxy: bool) -> ApiError {
         let address = self.base.clone();
-        let uri: http::Uri = self.base.parse().ok()?;
-        let admin = format!("{}:{}", uri.host()?, DEFAULT_ADMIN.port());
-        let admin = match uri.port_u16()? {
-            port if port == DEFAULT_ADMIN.port() => None,
-            port => listens_on(&admin, port).await.then_some(admin),
-        };
-        match admin {
-            Some(admin) => Some(ApiError::Traffic { address, admin }),
-            None => from_proxy.then_some(ApiError::TrafficOfUnknown { address }),
+        if let Some(admin) = self.admin_address().await {
+            return ApiError::Traffic { address, admin };
         }
+        if from_proxy {
+            return ApiError::TrafficOfUnknown { address };
+        }
+        match about(&self.base, self.authorization.as_deref()).await {
+            Some(answer) if answer["version"].is_null() => ApiError::NoAdmin(Box::new(error)),
+            _ => error,
+        }
+    }
+
+    /// The admin address of the proxy whose agents connect to this address, if that is at the default port of the host.
+    async fn admin_address(&self) -> Option<String> {
+        let uri: http::Uri = self.base.parse().ok()?;
+        let port = uri.port_u16()?;
+        let admin = format!("{}:{}", uri.host()?, DEFAULT_ADMIN.port());
+        if port == DEFAULT_ADMIN.port() {
+            return None;
+        }
+        // The token is not sent there, because the address is a guess.
+        let about = about(&format!("http://{admin}"), None).await?;
+        let mut listeners = about["listeners"].as_array()?.iter();
+        let has_port = |listener: &Value| {
+            let address = listener["address"].as_str();
+            let found = address.and_then(|address| address.rsplit_once(':'));
+            found.is_some_and(|(_, found)| found.parse() == Ok(port))
+        };
+        listeners.any(has_port).then_some(admin)
     }
 
     fn url(&self, path: &str) -> String {
@@ -150,23 +169,18 @@ impl Proxy {
     }
 }
 
-/// Whether the proxy with the admin address `admin` listens for agents on `port`. The token is not sent there: the address
-/// is a guess.
-async fn listens_on(admin: &str, port: u16) -> bool {
-    let request = Request::get(format!("http://{admin}/api/v1/about")).body(Bytes::new());
-    let Ok(request) = request else {
-        return false;
-    };
-    let Ok(answer) = fetch(request, GUESS).await else {
-        return false;
-    };
-    let about: serde_json::Value = serde_json::from_slice(&answer.body).unwrap_or_default();
-    let listeners = about["listeners"].as_array().into_iter().flatten();
-    let mut ports = listeners.filter_map(|listener| {
-        let (_, port) = listener["address"].as_str()?.rsplit_once(':')?;
-        port.parse::<u16>().ok()
-    });
-    ports.any(|one| one == port)
+/// What the process at `base` says of itself as an admin address, `null` if it says nothing of that kind. `None` if there is
+/// no answer, or if it wants another token.
+async fn about(base: &str, authorization: Option<&str>) -> Option<Value> {
+    let mut request = Request::get(format!("{base}/api/v1/about"));
+    if let Some(authorization) = authorization {
+        request = request.header(header::AUTHORIZATION, authorization);
+    }
+    let answer = fetch(request.body(Bytes::new()).ok()?, GUESS).await.ok()?;
+    match answer.status.as_u16() {
+        401 | 403 => None,
+        _ => Some(serde_json::from_slice(&answer.body).unwrap_or_default()),
+    }
 }
 
 /// Why a request to a proxy failed: the URL, what happened and what to do.
@@ -200,6 +214,11 @@ pub(super) enum ApiError {
          prints at the start (`admin on ADDRESS`) and `listen` in [admin] sets [default: 127.0.0.1:9464]"
     )]
     TrafficOfUnknown { address: String },
+    #[error(
+        "{0}. This is not the admin address of a tokengauge proxy. If agents connect there, look for `admin on ADDRESS`, which \
+         `tokengauge run` prints at the start [default: 127.0.0.1:9464]"
+    )]
+    NoAdmin(Box<ApiError>),
     #[error("{url}: answered {status}{reason}")]
     Status {
         url: String,
@@ -219,7 +238,7 @@ impl From<ApiError> for Error {
 
 /// The message of an error of the API.
 fn reason(body: &[u8]) -> String {
-    let problem: Option<serde_json::Value> = serde_json::from_slice(body).ok();
+    let problem: Option<Value> = serde_json::from_slice(body).ok();
     let message = problem
         .as_ref()
         .and_then(|problem| problem["error"]["message"].as_str());
