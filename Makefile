@@ -168,7 +168,7 @@ picture: compiler ## docs/dashboards.png, drawn from a real run
 .PHONY: chart
 chart: compiler ## what of the chart is generated: the alerts on the proxy
 	cargo build --locked
-	target/debug/tokengauge rules --config tests/real/chart/none.toml --runbooks RUNBOOKS --grafana GRAFANA \
+	target/debug/tokengauge print rules --config tests/real/chart/none.toml --runbooks RUNBOOKS --grafana GRAFANA \
 		> helm/tokengauge/files/rules.yaml 2> /dev/null
 
 .PHONY: page-picture

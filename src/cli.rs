@@ -1,15 +1,19 @@
 //! The command line: the commands, their options and their help.
 
-mod ab;
+mod annotate;
 mod bench;
 mod calls;
-mod capsule;
 mod cluster;
-mod config;
+#[cfg(feature = "sim")]
+mod demo;
 mod drift;
+mod experiment;
 mod fleet;
+mod format;
 mod gate;
-mod mark;
+mod incident;
+mod print;
+mod renamed;
 mod session;
 mod sink;
 mod slo;
@@ -18,24 +22,26 @@ use clap::{Args, CommandFactory, Parser, Subcommand};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use tokengauge_config::DEFAULT_ADMIN;
-#[cfg(feature = "sim")]
-use tokengauge_config::DEFAULT_LISTEN;
 use tokengauge_config::environment::*;
 use tokengauge_core::call::Dialect;
 use tokengauge_inject::settings::NativeSidecar;
 use tokengauge_net::address;
 use tokengauge_store::ledger;
 
-pub use ab::*;
+pub use annotate::*;
 pub use bench::*;
 pub use calls::*;
-pub use capsule::*;
 pub use cluster::*;
-pub use config::*;
+#[cfg(feature = "sim")]
+pub use demo::*;
 pub use drift::*;
+pub use experiment::*;
 pub use fleet::*;
+pub use format::*;
 pub use gate::*;
-pub use mark::*;
+pub use incident::*;
+pub use print::*;
+pub use renamed::*;
 pub use session::*;
 pub use sink::*;
 pub use slo::*;
@@ -52,7 +58,7 @@ pub const COMMIT: &str = env!("TOKENGAUGE_COMMIT");
     Token of the admin address, before the configuration's: TOKENGAUGE_ADMIN_TOKEN."
 )]
 pub struct Cli {
-    /// What to do; `run` when nothing is named.
+    /// What to do [default: run]
     #[command(subcommand)]
     pub command: Option<Command>,
     /// The options of `run`.
@@ -78,69 +84,42 @@ pub enum Command {
     /// Run the proxy (the default)
     Run(RunArgs),
     #[cfg(feature = "sim")]
-    /// Run the proxy with a simulated backend and simulated agents: numbers move at once
-    Demo(DemoArgs),
-    /// Read the configuration and say what is wrong with it, line by line
+    /// Run the proxy with simulated agents and backends, without a key or a network
+    Demo(DemoCommand),
+    /// Check the configuration and say what is wrong with it, line by line
     Check(CheckArgs),
-    /// What a configuration file may hold: its JSON Schema, and the reference of its keys
+    /// Print references, dashboards, rules, completions and other files that the program contains
     #[command(subcommand)]
-    Config(ConfigCommand),
-    /// Write the calls of the ledger to a file for analysis: Parquet, CSV or JSON lines
-    Export(ExportArgs),
-    #[cfg(feature = "sim")]
-    /// Run the simulated backend alone
-    Sim(SimArgs),
-    /// Service level objectives: how they stand, and what others would be
-    #[command(subcommand)]
-    Slo(SloCommand),
-    /// Put a recorded response through the meter and print its call record
-    Replay(ReplayArgs),
-    /// Print every metric there is: kind, unit, labels, meaning
-    Metrics(MetricsArgs),
-    /// Print the Grafana dashboards, or write them into a folder
-    Dashboards(DashboardsArgs),
+    Print(PrintCommand),
+    /// Compare finished calls by model and more: speed, time to first token, cost, errors
+    Report(Box<ReportCommand>),
     /// Watch a running proxy in the terminal: streams, models, objectives, sessions
     Top(TopArgs),
+    /// Export the calls of the ledger as Parquet, CSV or JSON lines
+    Export(Box<ExportCommand>),
+    /// Show, suggest and test service level objectives
+    #[command(subcommand)]
+    Slo(SloCommand),
     /// Benchmark a backend under a load, ramp or search: speed, time to first token, price
     Bench(Box<BenchArgs>),
-    /// Compare finished calls: speed, time to first token, cost, errors, by model and more
-    Report(ReportArgs),
-    /// Print the digests that stand for keys in the configuration and in records; keys are read from standard input
-    KeyHash,
-    /// What a session was made of: its critical path, what its prompt cache missed, its trace
-    Session(SessionArgs),
-    /// An incident as one HTML file: curves, cause, budget, the worst calls, configuration
-    Capsule(CapsuleArgs),
     /// Compare the variants of an experiment: speed, waiting, cost, failures, with intervals
-    Ab(Box<AbArgs>),
-    /// Whether a rollout may go on: a candidate's calls against those of a baseline
+    Experiment(Box<ExperimentArgs>),
+    /// Decide whether a rollout may continue: compare a candidate's calls with a baseline's
     Gate(Box<GateArgs>),
-    /// Note what happened, such as a deployment, beside the figures of a running proxy
-    Mark(MarkArgs),
-    /// Stores that get every finished call: their tables, how they stand, and calls sent again
-    #[command(subcommand)]
-    Sink(SinkCommand),
-    /// Check the logs of what was decided
-    #[command(subcommand)]
-    Audit(AuditCommand),
-    /// What has changed against the weeks before, since when and why
+    /// Find what has changed against the weeks before, since when and why
     Drift(DriftArgs),
-    /// Serve the live page and the API for many pods at once, over a store and the pods' event streams
+    /// Serve the live page and the API for many pods
     Fleet(Box<FleetArgs>),
-    /// Print Prometheus rules: alerts on the proxy, and on the configuration's objectives
-    Rules(RulesArgs),
-    /// Put the sidecar into manifests: Deployments, Jobs, Pods and so on
-    Inject(InjectArgs),
-    /// Serve the admission webhook that puts the sidecar into pods
-    Injector(InjectorArgs),
-    /// Ask addresses until they answer: a test where there is no shell
+    /// Add the sidecar to Kubernetes manifests
+    Inject(InjectCommand),
+    /// Add a note, such as a deployment, to the figures of a running proxy
+    Annotate(AnnotateArgs),
+    /// Request addresses until they answer, for containers without a shell
+    #[command(hide = true)]
     Probe(ProbeArgs),
-    /// Wait: a hook where there is no shell
+    /// Sleep for a duration, for use as a preStop hook in images without a shell
+    #[command(hide = true)]
     Pause(PauseArgs),
-    /// Print the completions of these commands for a shell
-    Completions(CompletionsArgs),
-    /// Print the manual page, or write those of all commands into a folder
-    Man(ManArgs),
 }
 
 /// Where the configuration comes from.
@@ -193,96 +172,18 @@ pub struct RunArgs {
     pub on_refused_config: OnRefusedConfig,
 }
 
-/// Options of `demo`.
-#[cfg(feature = "sim")]
-#[derive(Debug, Clone, Args)]
-pub struct DemoArgs {
-    /// Objectives, workloads, budgets and so on of this file, in place of the demo's; the
-    /// upstreams and routes are the demo's in any case
-    #[arg(short, long, value_name = "FILE")]
-    pub config: Option<PathBuf>,
-    /// Keep calls and counts in this folder
-    #[arg(long, value_name = "DIR")]
-    pub state_dir: Option<PathBuf>,
-    /// Where agents connect
-    #[arg(long, value_name = "ADDR", default_value_t = DEFAULT_LISTEN, value_parser = address::parse)]
-    pub listen: SocketAddr,
-    /// Where operators connect
-    #[arg(long, value_name = "ADDR", default_value_t = DEFAULT_ADMIN, value_parser = address::parse)]
-    pub admin: SocketAddr,
-    /// Rehearse an incident: after a while a backend becomes bad, and an alert arrives, which is
-    /// printed
-    #[arg(long, value_enum)]
-    pub incident: Option<DemoIncident>,
-    /// Simulated agents at work at the same time
-    #[arg(long, value_name = "N", default_value_t = 12, value_parser = clap::value_parser!(u16).range(1..=500))]
-    pub agents: u16,
-    /// Stop by itself after this time, such as `30s` [default: runs until stopped]
-    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
-    pub stop_after: Option<std::time::Duration>,
-    /// Append one JSON line per finished call to this file; `-` is standard output
-    #[arg(long, value_name = "FILE")]
-    pub call_log: Option<PathBuf>,
-}
-
-/// What happens to a backend of the demo.
-#[cfg(feature = "sim")]
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum DemoIncident {
-    /// It decodes slowly
-    SlowUpstream,
-    /// Its streams stand still for seconds
-    Stalls,
-    /// It answers 503
-    Errors,
-    /// It starts anew, and its first tokens come late
-    ColdStart,
-}
-
 /// Options of `check`.
 #[derive(Debug, Clone, Args)]
 pub struct CheckArgs {
     /// Where the configuration comes from.
     #[command(flatten)]
     pub config: ConfigArgs,
-    /// Exit with 1 where there is a warning
+    /// Exit with 1 if there is a warning
     #[arg(long)]
     pub strict: bool,
-}
-
-/// Options of `completions`.
-#[derive(Debug, Clone, Args)]
-pub struct CompletionsArgs {
-    /// The shell
-    #[arg(value_enum)]
-    pub shell: clap_complete::Shell,
-}
-
-/// Options of `man`.
-#[derive(Debug, Clone, Args)]
-pub struct ManArgs {
-    /// Write a page for each command into this folder
-    #[arg(value_name = "DIR")]
-    pub folder: Option<PathBuf>,
-}
-
-/// Options of `sim`.
-#[cfg(feature = "sim")]
-#[derive(Debug, Clone, Args)]
-#[command(after_help = tokengauge_sim::HELP)]
-pub struct SimArgs {
-    /// Where clients connect; port 0 picks one
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8090", value_parser = address::parse)]
-    pub listen: SocketAddr,
-    /// How the model behaves, as the settings below say; the request header `x-sim` overlays it
-    #[arg(long, value_name = "SETTINGS", default_value = "")]
-    pub behave: String,
-    /// Serve recorded bodies from this folder to requests with the header `x-sim-body`
-    #[arg(long, value_name = "DIR")]
-    pub bodies: Option<PathBuf>,
-    /// Print one JSON line per call: what was really done
-    #[arg(long)]
-    pub print: bool,
+    /// The format.
+    #[command(flatten)]
+    pub format: FormatArgs<AnswerFormat>,
 }
 
 /// The address of a running proxy, and the token for it.
@@ -304,98 +205,9 @@ pub struct AdminArgs {
     pub token: Option<String>,
 }
 
-/// Options of `metrics`.
-#[derive(Debug, Clone, Args)]
-pub struct MetricsArgs {
-    /// One JSON object per metric, with its buckets, in place of a Markdown table
-    #[arg(long)]
-    pub json: bool,
-}
-
-/// Options of `dashboards`.
-#[derive(Debug, Clone, Args)]
-pub struct DashboardsArgs {
-    /// The one to print [default: the list of them]
-    #[arg(value_name = "NAME", conflicts_with = "write")]
-    pub name: Option<String>,
-    /// Write all of them and a provisioning file into this folder
-    #[arg(long, value_name = "DIR")]
-    pub write: Option<PathBuf>,
-}
-
-/// Options of `rules`.
-#[derive(Debug, Clone, Args)]
-pub struct RulesArgs {
-    /// Where the configuration comes from.
-    #[command(flatten)]
-    pub config: ConfigArgs,
-    /// What to print
-    #[arg(long, value_enum, default_value_t = RulesFormat::File)]
-    pub format: RulesFormat,
-    /// The job label that Prometheus gives the proxies
-    #[arg(long, value_name = "NAME", default_value = "tokengauge", value_parser = job)]
-    pub job: String,
-    /// Where the runbooks are
-    #[arg(long, value_name = "URL", default_value = "docs/runbooks.md")]
-    pub runbooks: String,
-    /// Where Grafana is
-    #[arg(long, value_name = "URL", default_value = "")]
-    pub grafana: String,
-    /// The length of the increases that are recorded and summed up to the budget
-    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = resolution)]
-    pub resolution: std::time::Duration,
-    /// Labels by which budgets and alerts are kept apart, such as `namespace,cluster`
-    #[arg(long, value_name = "LABELS", value_delimiter = ',', value_parser = grouping)]
-    pub by: Vec<String>,
-}
-
-/// What `rules` prints.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum RulesFormat {
-    /// A file for Prometheus' `rule_files`
-    File,
-    /// A `PrometheusRule` for the Prometheus operator
-    Operator,
-    /// Values for the chart: the same rules, and the objectives that they are of
-    Helm,
-    /// The part of Alertmanager's configuration by which a page silences its ticket
-    Alertmanager,
-}
-
-/// A label's value that needs no quoting in PromQL.
-fn job(name: &str) -> Result<String, &'static str> {
-    let sound = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
-    if name.is_empty() || !name.chars().all(sound) {
-        return Err("is made of letters, digits and -_./");
-    }
-    Ok(name.to_owned())
-}
-
-/// A label that Prometheus adds to what it scrapes.
-fn grouping(name: &str) -> Result<String, &'static str> {
-    let sound = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    if name.is_empty() || !name.chars().all(sound) || name.starts_with(|c: char| c.is_ascii_digit())
-    {
-        return Err("is made of letters, digits and _");
-    }
-    if ["slo", "window", "alertname", "severity", "le"].contains(&name) {
-        return Err("is a label of the rules themselves");
-    }
-    Ok(name.to_owned())
-}
-
-/// Whole seconds, and few enough that an hour has several.
-fn resolution(text: &str) -> Result<std::time::Duration, Box<dyn std::error::Error + Send + Sync>> {
-    let given = humantime::parse_duration(text)?;
-    if given.subsec_nanos() != 0 || !(5..=600).contains(&given.as_secs()) {
-        return Err("is whole seconds, from 5s to 10m".into());
-    }
-    Ok(given)
-}
-
 #[cfg(test)]
 mod tests {
-    use super::calls::dialect;
+    use super::print::dialect;
     use super::*;
 
     #[test]

@@ -1,44 +1,47 @@
 //! One file per command, which puts the crates together for it.
 
-mod ab;
+mod annotate;
 mod api_client;
-mod audit;
+#[cfg(feature = "sim")]
+mod backend;
 mod bench;
-mod capsule;
 mod check;
-mod config_keys;
 mod dashboards;
 #[cfg(feature = "sim")]
 mod demo;
 mod drift;
+mod experiment;
 mod export;
 mod fleet;
 mod gate;
+mod incident;
 mod inject;
 mod key_hash;
+mod keys;
 mod logging;
 mod manual;
-mod mark;
 mod measured_by;
 mod metrics;
 mod pause;
 mod probe;
 mod progress;
 mod prometheus;
-mod replay;
+mod record;
 mod report;
 mod rules;
 mod run;
 mod session;
-#[cfg(feature = "sim")]
-mod sim;
 mod sink;
 mod slo;
 mod store;
 mod top;
 
 use crate::Error;
-use crate::cli::{Cli, Command, ConfigArgs};
+use crate::cli::{
+    Cli, Command, ConfigArgs, ExportSubcommand, InjectSubcommand, PrintCommand, ReportSubcommand,
+};
+#[cfg(feature = "sim")]
+use crate::cli::{DemoArgs, DemoSubcommand};
 use std::path::Path;
 use std::time::SystemTime;
 use tokengauge_config::environment::ADMIN_TOKEN;
@@ -55,44 +58,64 @@ pub fn run(cli: Cli) -> Result<(), Error> {
             logging::start(LevelFilter::INFO);
             tokengauge_process::threads::forward(|runtimes| run::run(args, runtimes))
         }
-        // A line per call, or per failure that is rehearsed, would scroll the demo's own output away.
         #[cfg(feature = "sim")]
-        Command::Demo(args) => match args.incident {
-            Some(_) => serving(LevelFilter::ERROR, demo::demo(args)),
-            None => serving(LevelFilter::WARN, demo::demo(args)),
+        Command::Demo(demo) => match demo.command {
+            Some(DemoSubcommand::Backend(args)) => {
+                serving(LevelFilter::INFO, backend::backend(args))
+            }
+            None => serving(level_of_demo(&demo.args), demo::demo(demo.args)),
         },
-        #[cfg(feature = "sim")]
-        Command::Sim(args) => serving(LevelFilter::INFO, sim::sim(args)),
-        Command::Bench(args) => bench::bench(&args),
         Command::Check(args) => check::check(&args),
-        Command::Config(command) => config_keys::config(command),
-        Command::Export(args) => export::export(&args),
-        Command::Slo(command) => slo::slo(&command),
-        Command::Replay(args) => replay::replay(&args),
+        Command::Print(command) => print(command),
+        Command::Report(report) => match &report.command {
+            Some(ReportSubcommand::Session(args)) => session::session(args),
+            None => report::report(&report.args),
+        },
         Command::Top(args) => top::top(&args),
-        Command::Report(args) => report::report(&args),
-        Command::KeyHash => key_hash::key_hash(),
-        Command::Session(args) => session::session(&args),
-        Command::Capsule(args) => capsule::capsule(&args),
-        Command::Ab(args) => ab::ab(&args),
+        Command::Export(export) => match &export.command {
+            Some(ExportSubcommand::Sink(command)) => sink::sink(command),
+            None => export::export(&export.args),
+        },
+        Command::Slo(command) => slo::slo(&command),
+        Command::Bench(args) => bench::bench(&args),
+        Command::Experiment(args) => experiment::experiment(&args),
         Command::Gate(args) => gate::gate(&args),
-        Command::Mark(args) => mark::mark(&args),
-        Command::Sink(command) => sink::sink(&command),
-        Command::Audit(command) => audit::audit(&command),
         Command::Drift(args) => drift::drift(&args),
         Command::Fleet(args) => serving(LevelFilter::INFO, fleet::fleet(*args)),
-        Command::Metrics(args) => output::print(&metrics::metrics(&args)?),
-        Command::Inject(args) => inject::inject(&args),
-        Command::Injector(args) => serving(LevelFilter::INFO, inject::injector(args)),
-        Command::Rules(args) => output::print(&rules::rules(&args)?),
+        Command::Inject(inject) => match inject.command {
+            Some(InjectSubcommand::Serve(args)) => serving(LevelFilter::INFO, inject::serve(args)),
+            None => inject::inject(&inject.args),
+        },
+        Command::Annotate(args) => annotate::annotate(&args),
         Command::Probe(args) => probe::probe(&args),
         Command::Pause(args) => {
             pause::pause(&args);
             Ok(())
         }
-        Command::Completions(args) => manual::completions(&args),
-        Command::Man(args) => manual::man(&args),
-        Command::Dashboards(args) => output::print(&dashboards::dashboards(&args)?),
+    }
+}
+
+/// Prints what the program contains or computes without a proxy.
+fn print(command: PrintCommand) -> Result<(), Error> {
+    match command {
+        PrintCommand::Schema => keys::schema(),
+        PrintCommand::Keys(args) => keys::keys(args.format.chosen()),
+        PrintCommand::Metrics(args) => output::print(&metrics::metrics(args.format.chosen())?),
+        PrintCommand::Dashboards(args) => output::print(&dashboards::dashboards(&args)?),
+        PrintCommand::Rules(args) => output::print(&rules::rules(&args)?),
+        PrintCommand::Completions(args) => manual::completions(&args),
+        PrintCommand::Man(args) => manual::man(&args),
+        PrintCommand::KeyHash => key_hash::key_hash(),
+        PrintCommand::Record(args) => record::record(&args),
+    }
+}
+
+/// A line per call, or per failure that is rehearsed, would scroll the demo's own output away.
+#[cfg(feature = "sim")]
+fn level_of_demo(args: &DemoArgs) -> LevelFilter {
+    match args.incident {
+        Some(_) => LevelFilter::ERROR,
+        None => LevelFilter::WARN,
     }
 }
 

@@ -4,6 +4,7 @@ use clap::FromArgMatches;
 use mimalloc::MiMalloc;
 use std::process::ExitCode;
 use tokengauge::{Error, cli, cli::Cli};
+use tokengauge_process::output;
 
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
@@ -16,7 +17,11 @@ const INTERRUPTED: u8 = 130;
 const BAD_CONFIGURATION: u8 = 78;
 
 fn main() -> ExitCode {
-    let matches = cli::command().get_matches();
+    let (arguments, renamed) = cli::with_present_names(std::env::args_os());
+    if let Some(note) = renamed {
+        output::note(&note);
+    }
+    let matches = cli::command().get_matches_from(arguments);
     // What clap has read by this command fits it.
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     match tokengauge::run(cli) {

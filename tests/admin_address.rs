@@ -77,3 +77,68 @@ async fn what_no_route_takes_is_not_answered_by_what_operators_see() {
     }
     assert_eq!(fetch(process.admin, "/livez").await.status, 200);
 }
+
+/// The standard error of a client command that is given this address.
+async fn refused(command: &[&str], address: SocketAddr) -> String {
+    let mut client = tokio::process::Command::new(env!("CARGO_BIN_EXE_tokengauge"));
+    client.args(command).args(["--admin", &address.to_string()]);
+    let output = client.output().await.expect("it runs");
+    assert!(!output.status.success(), "{command:?}: {output:?}");
+    String::from_utf8(output.stderr).expect("UTF-8")
+}
+
+const CLIENTS: [&[&str]; 6] = [
+    &["slo", "status"],
+    &["report"],
+    &["report", "session", "s"],
+    &["gate", "g"],
+    &["experiment", "e"],
+    &["annotate", "note"],
+];
+
+#[tokio::test]
+async fn a_client_at_the_address_of_traffic_says_so() {
+    let (process, _folder) = proxy("path = \"/u\"\n").await;
+    let traffic = process.addresses()[0];
+    for command in CLIENTS {
+        let error = refused(command, traffic).await;
+        let expected = format!("http://{traffic} is the traffic address of a tokengauge proxy");
+        assert!(error.contains(&expected), "{command:?}: {error}");
+        assert!(error.contains("admin on ADDRESS"), "{command:?}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_gets_answers_of_an_upstream_is_told_that_it_is_no_admin_address() {
+    let (process, _folder) = proxy("").await;
+    for command in CLIENTS {
+        let error = refused(command, process.addresses()[0]).await;
+        let expected = "This is not the admin address of a tokengauge proxy";
+        assert!(error.contains(expected), "{command:?}: {error}");
+    }
+    let error = refused(&["experiment", "unknown"], process.admin).await;
+    assert!(!error.contains("not the admin address"), "{error}");
+}
+
+#[tokio::test]
+async fn a_client_at_the_address_of_traffic_names_the_admin_address() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("proxy.toml");
+    let upstream = upstream().await;
+    // An address of this test, because the port is the default one.
+    let text = format!(
+        "listen = \"127.0.9.46:0\"\n[admin]\nlisten = \"127.0.9.46:9464\"\n[[upstream]]\nname = \"u\"\n\
+         url = \"http://{upstream}\"\n[[route]]\nupstream = \"u\"\n"
+    );
+    std::fs::write(&file, text).expect("written");
+    let process = Process::start(&file).await;
+    let traffic = process.addresses()[0];
+    for command in CLIENTS {
+        let error = refused(command, traffic).await;
+        let expected = format!(
+            "tokengauge: http://{traffic} is the traffic address of a tokengauge proxy; its admin address is \
+             127.0.9.46:9464: --admin 127.0.9.46:9464\n"
+        );
+        assert_eq!(error, expected, "{command:?}");
+    }
+}

@@ -129,7 +129,13 @@ impl Webhook {
         let authority = Authority::new();
         let (certificate, key) = authority.issue("webhook", "localhost");
         let mut child = Command::new(env!("CARGO_BIN_EXE_tokengauge"))
-            .args(["injector", "--listen", "127.0.0.1:0", "--certificate"])
+            .args([
+                "inject",
+                "serve",
+                "--listen",
+                "127.0.0.1:0",
+                "--certificate",
+            ])
             .arg(certificate)
             .arg("--key")
             .arg(key)

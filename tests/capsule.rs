@@ -143,7 +143,7 @@ async fn the_file_of_an_alert_has_its_cause_its_calls_and_the_configuration() {
         "Its budget is overdrawn by ",
         "those of upstream bad before others",
         "x-api-key = &quot;(hidden)&quot;",
-        "tokengauge capsule --slo 'chat'",
+        "tokengauge slo incident --slo 'chat'",
         "Its text",
     ] {
         assert!(page.contains(expected), "{expected}");
@@ -186,7 +186,7 @@ async fn the_command_writes_it_of_a_proxy_and_of_a_ledger() {
     fixture.incident(3).await;
     let admin = fixture.process.admin.to_string();
     let of_proxy = [
-        "capsule", "--since", "10m", "--admin", &admin, "-o", "a.html",
+        "slo", "incident", "--since", "10m", "--admin", &admin, "-o", "a.html",
     ];
     let output = fixture.command(&of_proxy).await;
     assert!(output.status.success(), "{output:?}");
@@ -197,7 +197,8 @@ async fn the_command_writes_it_of_a_proxy_and_of_a_ledger() {
     let end = Instant::now() + TIMEOUT;
     let page = loop {
         let of_ledger = [
-            "capsule",
+            "slo",
+            "incident",
             "--ledger",
             "ledger.sqlite",
             "--since",
@@ -219,10 +220,18 @@ async fn the_command_writes_it_of_a_proxy_and_of_a_ledger() {
     for expected in ["By upstream", ">bad<", ">good<", "The configuration"] {
         assert!(page.contains(expected), "{expected}");
     }
-    let both = ["capsule", "--ledger", "ledger.sqlite", "--slo", "chat"];
+    let both = [
+        "slo",
+        "incident",
+        "--ledger",
+        "ledger.sqlite",
+        "--slo",
+        "chat",
+    ];
     assert_eq!(fixture.command(&both).await.status.code(), Some(2));
     let none = [
-        "capsule",
+        "slo",
+        "incident",
         "--ledger",
         "ledger.sqlite",
         "--since",

@@ -116,6 +116,18 @@ fn what_no_call_can_come_to_is_a_warning() {
 }
 
 #[test]
+fn a_deprecated_key_is_a_warning_with_what_to_set_instead() {
+    let output = check(&format!("{ENGINE}[runaway]\ntimes_usual = 10\n"), &[]);
+    assert!(output.status.success(), "{output:?}");
+    let warning = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        warning.starts_with("warning: c.toml:8:15: times_usual: is deprecated"),
+        "{warning}"
+    );
+    assert!(warning.contains("set tokens_per_minute and usd_per_minute"));
+}
+
+#[test]
 fn what_differs_in_host_path_or_header_is_no_warning() {
     let text = "[[upstream]]\nname = \"e\"\nurl = \"http://127.0.0.1:9\"\n".to_owned()
         + "[[route]]\nname = \"a\"\nupstream = \"e\"\npath = \"/v1\"\nhost = \"h\"\n"
@@ -308,4 +320,59 @@ fn a_state_folder_that_could_be_made_is_not_made_and_a_ledger_that_could_not_is_
         assert!(said.contains("no finished call would be kept"), "{said}");
     }
     assert_eq!(listed(folder.path()).len(), 1);
+}
+
+#[test]
+fn slips_in_objectives_have_the_key_that_was_meant() {
+    for (line, expected) in [
+        (
+            "tps.at_least = 30",
+            "c.toml:9:1: tps.at_least: unknown field `tps`; did you mean `output_tps.at_least`?",
+        ),
+        (
+            "time_to_first_token.at_most = \"1s\"",
+            "unknown field `time_to_first_token`; did you mean `ttft.at_most`?",
+        ),
+        (
+            "error_rate = 0.01",
+            "unknown field `error_rate`; did you mean `availability`?",
+        ),
+        (
+            "ttft = \"500ms\"",
+            "c.toml:9:8: ttft: must say which side is good: write `ttft.at_most = \"500ms\"`",
+        ),
+        ("output_tps = 30", "write `output_tps.at_least = 30`"),
+        ("ttft = \"sesame\"", "ttft: must be a table, not text"),
+    ] {
+        let error = refused(&format!("{ENGINE}[[slo]]\nname = \"s\"\n{line}\n"));
+        assert!(error.contains(expected), "{line}: {error}");
+    }
+}
+
+#[test]
+fn programs_get_the_problems_and_the_summary_as_json() {
+    let json = |output: &Output| -> serde_json::Value {
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"))
+    };
+    let output = check(ENGINE, &["--json"]);
+    assert!(output.status.success(), "{output:?}");
+    let answer = json(&output);
+    assert_eq!(answer["valid"], true);
+    assert_eq!(answer["configuration"], "c.toml");
+    assert!(
+        answer["summary"].to_string().contains("all: "),
+        "{answer:#}"
+    );
+    let output = check(
+        &format!("{ENGINE}[measure]\nmax_modles = 3\n"),
+        &["--format", "json"],
+    );
+    assert_eq!(output.status.code(), Some(78), "{output:?}");
+    let answer = json(&output);
+    assert_eq!(answer["valid"], false);
+    let problem = &answer["problems"][0];
+    assert_eq!(
+        (&problem["line"], &problem["column"], &problem["key"]),
+        (&8.into(), &1.into(), &"max_modles".into())
+    );
 }

@@ -113,10 +113,16 @@ async fn prompts_that_doubled_are_found_by_command_and_proxy() {
     let said = folder.of_ledger(&[]).await;
     let page = text(&said.stdout);
     assert_eq!(said.status.code(), Some(3), "{page}{}", text(&said.stderr));
-    assert!(page.contains("# all: drifted"), "{page}");
-    assert!(page.contains("## m\\|1 · engine · chat"), "{page}");
+    assert!(page.starts_with("all: drifted\n"), "{page}");
+    assert!(page.contains("\nm|1 · engine · chat\n"), "{page}");
+    assert!(page.contains("SIGNAL") && !page.contains("|---"), "{page}");
     assert!(page.contains("Prompts about doubled (mean 1"), "{page}");
     assert!(page.contains("TTFT is unchanged"), "{page}");
+    let markdown = folder.of_ledger(&["--format", "markdown"]).await;
+    let markdown = text(&markdown.stdout);
+    assert!(markdown.starts_with("# all: drifted\n"), "{markdown}");
+    assert!(markdown.contains("## m\\|1 · engine · chat"), "{markdown}");
+    assert!(markdown.contains("| signal | class |"), "{markdown}");
     let before = folder.of_ledger(&["--at", "15h", "--format", "json"]).await;
     assert_eq!(before.status.code(), Some(0), "{}", text(&before.stdout));
     let before: Value = serde_json::from_slice(&before.stdout).expect("JSON");
@@ -331,7 +337,7 @@ async fn little_and_nothing_are_learning_and_no_ledger_is_an_error() {
     drop(Store::open(&folder.ledger()).expect("opens"));
     let empty = folder.of_ledger(&[]).await;
     assert_eq!(empty.status.code(), Some(0), "{}", text(&empty.stderr));
-    assert!(text(&empty.stdout).contains("# all: learning"));
+    assert!(text(&empty.stdout).contains("all: learning"));
     folder.write(48, SystemTime::UNIX_EPOCH);
     let little = folder.of_ledger(&[]).await;
     assert_eq!(little.status.code(), Some(0));

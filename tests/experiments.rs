@@ -201,9 +201,13 @@ async fn has_kept(process: &Process, records: u64) {
     }
 }
 
-fn ab(args: &[&str]) -> Output {
+fn experiment(args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tokengauge"));
-    command.arg("ab").args(args).output().expect("it runs")
+    command
+        .arg("experiment")
+        .args(args)
+        .output()
+        .expect("it runs")
 }
 
 fn stdout(output: Output) -> String {
@@ -270,7 +274,9 @@ async fn sessions_are_split_by_weight_stay_over_a_restart_and_are_compared() {
         "--config",
         text(&config),
     ];
-    let json = stdout(ab(&[&of_ledger[..], &["--format", "json"]].concat()));
+    let json = stdout(experiment(
+        &[&of_ledger[..], &["--format", "json"]].concat(),
+    ));
     let report: Value = serde_json::from_str(&json).expect("JSON");
     assert_eq!(report["withheld"], Value::Null, "{report:#}");
     assert_eq!(report["calls_without_unit"], 10);
@@ -299,11 +305,13 @@ async fn sessions_are_split_by_weight_stay_over_a_restart_and_are_compared() {
     assert!(verdict.ends_with("; 200 sessions"), "{verdict}");
 
     let admin = process.admin.to_string();
-    let of_proxy = stdout(ab(&["decoder", "--admin", &admin, "--format", "markdown"]));
+    let of_proxy = stdout(experiment(&[
+        "decoder", "--admin", &admin, "--format", "markdown",
+    ]));
     assert!(of_proxy.lines().any(|line| line == verdict), "{of_proxy}");
     let has_heads = |line: &str| line.starts_with("| metric | baseline |");
     assert!(of_proxy.lines().any(has_heads), "{of_proxy}");
-    let table = stdout(ab(&of_ledger));
+    let table = stdout(experiment(&of_ledger));
     let has_heads = |line: &str| line.starts_with("metric  ");
     assert!(table.lines().any(has_heads), "{table}");
     assert_eq!(table.lines().last(), Some(verdict), "{table}");
@@ -335,7 +343,7 @@ async fn sessions_are_split_by_weight_stay_over_a_restart_and_are_compared() {
         .as_str()
         .expect("the default waits five minutes");
     assert!(reason.contains("units"), "{reason}");
-    for format in ["table", "markdown", "html"] {
+    for format in ["text", "markdown", "html"] {
         let page = report_of(format);
         assert!(page.contains("experiment decoder, by session"), "{page}");
     }
@@ -347,11 +355,11 @@ async fn sessions_are_split_by_weight_stay_over_a_restart_and_are_compared() {
     );
 
     fails(
-        &ab(&["quiet", "--admin", &admin]),
+        &experiment(&["quiet", "--admin", &admin]),
         "no finished call is in a variant of the experiment `quiet`",
     );
     fails(
-        &ab(&["none", "--admin", &admin]),
+        &experiment(&["none", "--admin", &admin]),
         "404: no [[experiment]] has this name",
     );
     let quiet = [
@@ -362,7 +370,7 @@ async fn sessions_are_split_by_weight_stay_over_a_restart_and_are_compared() {
         text(&config),
     ];
     fails(
-        &ab(&quiet),
+        &experiment(&quiet),
         "no finished call is in a variant of the experiment `quiet`",
     );
 }

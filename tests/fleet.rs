@@ -223,7 +223,7 @@ async fn calls_of_all_pods_are_together_and_filters_tell_them_apart() {
     let admin = fleet.admin.to_string();
     for (arguments, said) in [
         (&["report", "--since", "1h"][..], "m-1"),
-        (&["session", "shared"], "3 calls"),
+        (&["report", "session", "shared"], "3 calls"),
         (&["slo", "status"], "fast"),
     ] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tokengauge"));

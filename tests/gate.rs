@@ -390,57 +390,11 @@ async fn the_api_and_the_hooks_say_the_same_and_the_log_of_verdicts_is_a_chain()
     process.signal(Signal::TERM);
     process.ended().await;
 
-    let (code, out, error) = folder.run(&["audit", "verify", "gate-audit.jsonl"]).await;
-    assert_eq!(code, Some(0), "{out}{error}");
-    assert!(
-        out.starts_with("gate-audit.jsonl: 5 lines, each follows from the one before\nhead "),
-        "{out}"
-    );
-    let head = out.trim_end().rsplit(' ').next().expect("a hash");
-    let (code, _, _) = folder
-        .run(&["audit", "verify", "gate-audit.jsonl", "--head", head])
-        .await;
-    assert_eq!(code, Some(0));
-    let log = folder.path("gate-audit.jsonl");
-    let text = std::fs::read_to_string(&log).expect("readable");
-    let shorter = text
-        .trim_end()
-        .rsplit_once('\n')
-        .expect("lines")
-        .0
-        .to_owned()
-        + "\n";
-    std::fs::write(&log, shorter).expect("written");
-    let (code, _, error) = folder
-        .run(&["audit", "verify", "gate-audit.jsonl", "--head", head])
-        .await;
-    assert_eq!(code, Some(1), "{error}");
-    std::fs::write(&log, text.replacen("inconclusive", "pass", 1)).expect("written");
-    let (code, _, error) = folder.run(&["audit", "verify", "gate-audit.jsonl"]).await;
-    assert_eq!(code, Some(1));
-    assert!(
-        error.contains("line 3 does not follow from what is before it: line 2 was changed"),
-        "{error}"
-    );
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn hooks_need_a_token_where_none_is_configured() {
-    let folder = Folder::new();
-    let path = folder.config(GATE);
-    let text = std::fs::read_to_string(&path).expect("readable");
-    let open = text.replace(&format!("token = \"{TOKEN}\"\n"), "");
-    std::fs::write(&path, open).expect("written");
-    let process = Process::start(&path).await;
-    let admin = process.admin;
-    let (status, said) = post(admin, "/api/v1/gates/rollout/confirm-promotion", &json!({})).await;
-    assert_eq!(status, 403, "{said}");
-    assert!(
-        said["error"]["message"]
-            .as_str()
-            .is_some_and(|text| text.contains("token_file")),
-        "{said}"
-    );
+    let text = std::fs::read_to_string(folder.path("gate-audit.jsonl")).expect("readable");
+    let lines: Vec<Value> = (text.lines())
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect();
+    assert_eq!(lines.len(), 5, "{text}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

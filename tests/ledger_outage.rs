@@ -81,7 +81,7 @@ async fn a_sink_sends_from_memory_while_another_process_has_the_ledger_and_retur
     assert_eq!(metric(&new, in_memory, 30.0).await, 30.0);
     let admin = new.admin.to_string();
     let status = Command::new(env!("CARGO_BIN_EXE_tokengauge"))
-        .args(["sink", "status", "--admin", &admin])
+        .args(["export", "sink", "status", "--admin", &admin])
         .output()
         .expect("runs");
     let status = text(&status);

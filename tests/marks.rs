@@ -202,7 +202,7 @@ async fn a_pipeline_marks_a_deployment_and_everybody_sees_it() {
         );
         let (code, out, error) = fixture
             .command(&[
-                "mark",
+                "annotate",
                 "now",
                 "--admin",
                 &admin.to_string(),
@@ -261,7 +261,7 @@ async fn a_mark_needs_the_token_and_keeps_the_rules() {
     let message = said["error"]["message"].as_str().expect("a message");
     assert!(message.contains("set `token_file` in [admin]"), "{message}");
     let (code, _, error) = open
-        .command(&["mark", "x", "--admin", &open.process.admin.to_string()])
+        .command(&["annotate", "x", "--admin", &open.process.admin.to_string()])
         .await;
     assert_eq!(code, Some(1));
     assert!(
@@ -441,7 +441,7 @@ async fn marks_outlive_the_process_and_stand_in_reports() {
     let same: Value = serde_json::from_str(&out).expect("JSON");
     assert_eq!(same["marks"], report["marks"]);
     for (format, expected) in [
-        ("table", " deployed <v2> (model m)\n"),
+        ("text", " deployed <v2> (model m)\n"),
         ("markdown", " deployed \\<v2\\> (model m)\n"),
         ("html", " deployed &lt;v2&gt; (model m)"),
     ] {

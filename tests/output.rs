@@ -101,7 +101,7 @@ impl OutputFixture {
     }
 }
 
-const COMMANDS: [&str; 14] = [
+const COMMANDS: [&str; 17] = [
     "check --config CONFIG",
     "export --ledger LEDGER --format csv --since 1h",
     "export --ledger LEDGER --format jsonl --since 1h",
@@ -111,11 +111,14 @@ const COMMANDS: [&str; 14] = [
     "slo suggest LOG",
     "slo test --config CONFIG LOG",
     "slo export --config CONFIG",
-    "rules --config CONFIG",
-    "metrics",
-    "dashboards",
-    "dashboards speed",
-    "replay LOG",
+    "print rules --config CONFIG",
+    "print metrics",
+    "print keys --json",
+    "print dashboards",
+    "print dashboards speed",
+    "print record LOG",
+    "slo suggest --ledger LEDGER",
+    "slo test --config CONFIG --ledger LEDGER --json",
 ];
 
 #[test]
@@ -214,16 +217,17 @@ fn harmless(line: &str, shown: &str) {
 }
 
 /// What is written for people.
-const FOR_PEOPLE: [&str; 10] = [
+const FOR_PEOPLE: [&str; 11] = [
     "report --ledger LEDGER --with-warm-up",
     "report --ledger LEDGER --with-warm-up --by agent,user,team,tenant,tool",
     "report --ledger LEDGER --with-warm-up --format markdown",
     "report --ledger LEDGER --with-warm-up --by model,agent --format markdown",
     "report --ledger LEDGER --with-warm-up --by model,agent --format html",
-    "session SESSION --ledger LEDGER --config CONFIG",
-    "session SESSION --ledger LEDGER --config CONFIG --format html",
-    "capsule --ledger LEDGER --config CONFIG --since 1h",
+    "report session SESSION --ledger LEDGER --config CONFIG",
+    "report session SESSION --ledger LEDGER --config CONFIG --format html",
+    "slo incident --ledger LEDGER --config CONFIG --since 1h",
     "drift --ledger LEDGER --config CONFIG",
+    "drift --ledger LEDGER --config CONFIG --format markdown",
     "slo suggest LOG",
 ];
 
@@ -234,7 +238,7 @@ fn what_is_written_for_people_has_lines_of_ours_alone() {
         let shown = String::from_utf8(fixture.output(line).stdout).expect("UTF-8");
         assert!(shown.contains("calls"), "{line}: {shown}");
         harmless(line, &shown);
-        if line.contains("markdown") || line.starts_with("drift") {
+        if line.contains("markdown") {
             let bare = shown
                 .replace("\\<", "")
                 .replace("\\[", "")
@@ -403,4 +407,52 @@ fn long_work_shows_on_a_terminal_how_far_it_is() {
         report.contains("CALLS") && report.contains("15 calls from"),
         "{report}"
     );
+}
+
+#[test]
+fn objectives_are_judged_by_a_ledger_as_by_its_calls_in_a_log() {
+    let fixture = OutputFixture::new();
+    let exported = fixture.output("export --ledger LEDGER --since 1h");
+    std::fs::write(&fixture.log, exported.stdout).expect("written");
+    let text = |line: &str| String::from_utf8(fixture.output(line).stdout).expect("UTF-8");
+    let suggested = text("slo suggest --ledger LEDGER");
+    assert!(suggested.contains("[[slo]]"), "{suggested}");
+    assert_eq!(suggested, text("slo suggest LOG"));
+    let judged = text("slo test --config CONFIG --ledger LEDGER");
+    assert!(judged.contains("s (no upstream error, 90%): "), "{judged}");
+    assert_eq!(judged, text("slo test --config CONFIG LOG"));
+
+    let json = |line: &str| -> serde_json::Value {
+        serde_json::from_str(&text(line)).unwrap_or_else(|error| panic!("{line}: {error}"))
+    };
+    let suggested_json = json("slo suggest --ledger LEDGER --json");
+    let objectives = suggested_json["objectives"].as_array().expect("a list");
+    assert_eq!(objectives.len(), suggested.matches("[[slo]]").count());
+    assert!(
+        objectives[0]["slo"]["name"].is_string(),
+        "{suggested_json:#}"
+    );
+    let judged = json("slo test --config CONFIG --ledger LEDGER --format json");
+    let objective = &judged["objectives"][0];
+    assert_eq!(objective["slo"]["availability"], true, "{judged:#}");
+    assert!(objective["good"].as_u64() > Some(0), "{judged:#}");
+    for both in ["slo suggest LOG --ledger LEDGER", "slo suggest"] {
+        let output = fixture.command(both).output().expect("it runs");
+        assert_eq!(output.status.code(), Some(2), "{both}: {output:?}");
+    }
+}
+
+#[test]
+fn a_report_by_outcome_has_a_row_for_each_outcome() {
+    let fixture = OutputFixture::new();
+    let line = "report --ledger LEDGER --with-warm-up --by outcome";
+    let shown = String::from_utf8(fixture.output(line).stdout).expect("UTF-8");
+    assert!(shown.starts_with("OUTCOME "), "{shown}");
+    let json = fixture.output("report --ledger LEDGER --by outcome,model --json");
+    let json: serde_json::Value = serde_json::from_slice(&json.stdout).expect("JSON");
+    for outcome in ["complete", "http_error", "upstream_reset"] {
+        let row = shown.lines().any(|line| line.starts_with(outcome));
+        assert!(row, "{outcome}: {shown}");
+        assert!(json.to_string().contains(outcome), "{outcome}: {json}");
+    }
 }

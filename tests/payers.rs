@@ -79,9 +79,10 @@ fn run(config: &Path) -> Command {
     command
 }
 
+/// The digests that `print key-hash` prints.
 fn key_hashes(keys: &str) -> Output {
     let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_tokengauge"))
-        .arg("key-hash")
+        .args(["print", "key-hash"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

@@ -48,6 +48,7 @@ async fn a_session_is_one_file_with_its_calls_and_what_its_length_is_made_of() {
     let admin = process.admin.to_string();
     for source in [["--admin", &admin], ["--ledger", "ledger.sqlite"]] {
         let arguments = [
+            "report",
             "session",
             "one & all",
             "--format",

@@ -398,14 +398,14 @@ async fn calls_of_before_there_was_a_sink_are_replayed() {
     process.signal(Signal::TERM);
     assert!(process.ended().await.success());
     let config = fixture.config(true, CLICKHOUSE);
-    let done = command(&["sink", "replay", "--since", "1h"], &config);
+    let done = command(&["export", "sink", "replay", "--since", "1h"], &config);
     assert!(
         text(&done).contains("25 calls sent, 0 refused"),
         "{}",
         text(&done)
     );
     assert_eq!(fixture.store.ids(), fixture.ids());
-    let ddl = command(&["sink", "ddl"], &config);
+    let ddl = command(&["export", "sink", "ddl"], &config);
     let statement = text(&ddl);
     assert!(
         statement.starts_with("CREATE TABLE IF NOT EXISTS `default`.`tokengauge_calls` ("),

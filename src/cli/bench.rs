@@ -53,9 +53,9 @@ pub struct BenchArgs {
         hide_env_values = true
     )]
     pub token: Option<String>,
-    /// What to print
-    #[arg(long, value_enum, default_value_t = BenchFormat::Table)]
-    pub format: BenchFormat,
+    /// The format.
+    #[command(flatten)]
+    pub format: FormatArgs<BenchFormat>,
     /// Write the results to this file, too: .json, .md, .html or .xml (JUnit); may be given again
     #[arg(short, long, value_name = "FILE")]
     pub output: Vec<PathBuf>,
@@ -211,11 +211,12 @@ pub enum BenchArrival {
     Constant,
 }
 
-/// What `bench` prints.
+/// The formats of `bench`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum BenchFormat {
     /// For terminals
-    Table,
+    #[value(alias = "table")]
+    Text,
     /// For documents
     Markdown,
     /// For programs

@@ -5,7 +5,27 @@ use clap::builder::PossibleValue;
 use tokengauge_accounting::cost::budget::Period;
 use tokengauge_core::dimension::{DIMENSIONS, Dimension};
 
-/// How an export is written.
+/// What to export.
+#[derive(Debug, Clone, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct ExportCommand {
+    /// Another command than the export of calls.
+    #[command(subcommand)]
+    pub command: Option<ExportSubcommand>,
+    /// The options of the export of calls.
+    #[command(flatten)]
+    pub args: ExportArgs,
+}
+
+/// The subcommands of `export`.
+#[derive(Debug, Clone, Subcommand)]
+pub enum ExportSubcommand {
+    /// Manage the stores that get every finished call: create tables, show the state, send calls again
+    #[command(subcommand)]
+    Sink(SinkCommand),
+}
+
+/// The formats of `export`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum ExportFormat {
     /// Typed columns, compressed: for DuckDB, pandas, Spark and the like
@@ -41,12 +61,13 @@ pub struct ExportArgs {
     /// Or a store.
     #[command(flatten)]
     pub store: StoreArgs,
-    /// How to write
-    #[arg(long, value_enum)]
+    /// The format of the file
+    #[arg(long, value_enum, default_value_t = ExportFormat::Jsonl)]
     pub format: ExportFormat,
     /// Calls that began then or later: an instant, or a time back such as `72h`
-    #[arg(long, value_name = "TIME", value_parser = When::parse)]
-    pub since: When,
+    // A subcommand does not need it.
+    #[arg(long, value_name = "TIME", value_parser = When::parse, required = true)]
+    pub since: Option<When>,
     /// Calls that began before: an instant, or a time back
     #[arg(long, value_name = "TIME", value_parser = When::parse)]
     pub until: Option<When>,
@@ -117,6 +138,25 @@ pub struct TopArgs {
     pub every: std::time::Duration,
 }
 
+/// What to report.
+#[derive(Debug, Clone, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct ReportCommand {
+    /// Another command than the comparison of calls.
+    #[command(subcommand)]
+    pub command: Option<ReportSubcommand>,
+    /// The options of the comparison of calls.
+    #[command(flatten)]
+    pub args: ReportArgs,
+}
+
+/// The subcommands of `report`.
+#[derive(Debug, Clone, Subcommand)]
+pub enum ReportSubcommand {
+    /// Analyze one session: critical path, prompt cache misses, trace
+    Session(Box<SessionArgs>),
+}
+
 /// Options of `report`.
 #[derive(Debug, Clone, Args)]
 pub struct ReportArgs {
@@ -155,9 +195,9 @@ pub struct ReportArgs {
     /// The proxy to ask.
     #[command(flatten)]
     pub admin: AdminArgs,
-    /// What to write
-    #[arg(long, value_enum, default_value_t = ReportFormat::Table)]
-    pub format: ReportFormat,
+    /// The format.
+    #[command(flatten)]
+    pub format: FormatArgs<ReportFormat>,
     /// Where to [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
@@ -197,11 +237,12 @@ impl clap::ValueEnum for By {
     }
 }
 
-/// What `report` writes.
+/// The formats of `report`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum ReportFormat {
     /// For terminals
-    Table,
+    #[value(alias = "table")]
+    Text,
     /// For documents
     Markdown,
     /// For programs
@@ -210,42 +251,4 @@ pub enum ReportFormat {
     Html,
     /// What calls of each month of UTC cost, for spreadsheets (RFC 4180)
     Csv,
-}
-
-/// Options of `replay`.
-#[derive(Debug, Clone, Args)]
-pub struct ReplayArgs {
-    /// A response body; or a folder with `response.body` and `meta.json`; or a folder of
-    /// such folders at any depth
-    #[arg(required = true, value_name = "PATH")]
-    pub paths: Vec<PathBuf>,
-    /// The shapes in the body [default: from --request-path or the first event]
-    #[arg(long, value_name = "DIALECT", value_parser = dialect)]
-    pub dialect: Option<Dialect>,
-    /// The path of the request, which tells the dialect
-    #[arg(long, value_name = "PATH", default_value = "/")]
-    pub request_path: String,
-    /// The request's body
-    #[arg(long, value_name = "FILE")]
-    pub request: Option<PathBuf>,
-    /// The response's content type [default: found by its first bytes]
-    #[arg(long, value_name = "TYPE")]
-    pub content_type: Option<String>,
-    /// The response's content encoding: gzip, deflate, br or zstd
-    #[arg(long, value_name = "NAME")]
-    pub content_encoding: Option<String>,
-    /// The response's status
-    #[arg(long, value_name = "CODE", default_value_t = 200, value_parser = clap::value_parser!(u16).range(100..=599))]
-    pub status: u16,
-    /// Bytes of one frame [default: the whole body is one]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    pub frame_bytes: Option<u32>,
-    /// Time between frames as the meter gets it; nothing waits
-    #[arg(long, value_name = "DURATION", default_value = "20ms", value_parser = humantime::parse_duration)]
-    pub gap: std::time::Duration,
-}
-
-pub(super) fn dialect(name: &str) -> Result<Dialect, serde::de::value::Error> {
-    use serde::Deserialize;
-    Dialect::deserialize(serde::de::value::StrDeserializer::new(name))
 }

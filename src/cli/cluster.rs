@@ -16,6 +16,25 @@ pub struct InjectSettings {
     pub native_sidecar: Option<NativeSidecar>,
 }
 
+/// What to inject.
+#[derive(Debug, Clone, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct InjectCommand {
+    /// Another command than the change of manifests.
+    #[command(subcommand)]
+    pub command: Option<InjectSubcommand>,
+    /// The options of the change of manifests.
+    #[command(flatten)]
+    pub args: InjectArgs,
+}
+
+/// The subcommands of `inject`.
+#[derive(Debug, Clone, Subcommand)]
+pub enum InjectSubcommand {
+    /// Serve the admission webhook that adds the sidecar to new pods
+    Serve(InjectServeArgs),
+}
+
 /// Options of `inject`.
 #[derive(Debug, Clone, Args)]
 pub struct InjectArgs {
@@ -34,9 +53,9 @@ pub struct InjectArgs {
     pub lenient: bool,
 }
 
-/// Options of `injector`.
+/// Options of `inject serve`.
 #[derive(Debug, Clone, Args)]
-pub struct InjectorArgs {
+pub struct InjectServeArgs {
     /// What is injected.
     #[command(flatten)]
     pub settings: InjectSettings,

@@ -32,15 +32,18 @@ pub struct DriftArgs {
     /// The proxy to ask.
     #[command(flatten)]
     pub admin: AdminArgs,
-    /// What to write
-    #[arg(long, value_enum, default_value_t = DriftFormat::Markdown)]
-    pub format: DriftFormat,
+    /// The format.
+    #[command(flatten)]
+    pub format: FormatArgs<DriftFormat>,
 }
 
-/// What `drift` writes.
+/// The formats of `drift`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum DriftFormat {
-    /// For people and documents
+    /// For terminals
+    #[value(alias = "table")]
+    Text,
+    /// For documents
     Markdown,
     /// As the API answers
     Json,

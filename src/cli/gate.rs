@@ -35,10 +35,10 @@ pub struct GateArgs {
     pub admin: AdminArgs,
     /// Print the manifest by which this asks the gate of the configuration at --admin, as the cluster reaches it, and do nothing
     /// else
-    #[arg(long, value_enum, conflicts_with_all = ["ledger", "since", "format"])]
+    #[arg(long, value_enum, conflicts_with_all = ["ledger", "since", "format", "json"])]
     pub emit: Option<Manifest>,
     /// Ask this Prometheus what all proxies say that it scrapes; with --emit, the manifest asks it, as the cluster reaches it
-    #[arg(long, value_name = "URL", conflicts_with_all = ["admin", "ledger", "since", "format"])]
+    #[arg(long, value_name = "URL", conflicts_with_all = ["admin", "ledger", "since", "format", "json"])]
     pub prometheus: Option<String>,
     /// The credentials for that Prometheus.
     #[command(flatten)]
@@ -47,9 +47,9 @@ pub struct GateArgs {
     /// before a rollout
     #[arg(long, conflicts_with_all = ["emit", "prometheus", "since", "audit"])]
     pub plan: bool,
-    /// What to write
-    #[arg(long, value_enum, default_value_t = GateFormat::Text)]
-    pub format: GateFormat,
+    /// The format.
+    #[command(flatten)]
+    pub format: FormatArgs<GateFormat>,
 }
 
 pub const PROMETHEUS_TOKEN: &str = "TOKENGAUGE_PROMETHEUS_TOKEN";
@@ -83,10 +83,11 @@ pub enum Manifest {
     Flagger,
 }
 
-/// What `gate` writes.
+/// The formats of `gate`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum GateFormat {
     /// For terminals
+    #[value(alias = "table")]
     Text,
     /// As the API answers
     Json,
@@ -96,21 +97,4 @@ pub enum GateFormat {
     Github,
     /// For documents
     Markdown,
-}
-
-/// What to do with audit logs.
-#[derive(Debug, Clone, Subcommand)]
-pub enum AuditCommand {
-    /// Check that no line of an audit log was changed, taken out or put in
-    Verify(VerifyArgs),
-}
-
-/// Options of `audit verify`.
-#[derive(Debug, Clone, Args)]
-pub struct VerifyArgs {
-    /// slo-audit.jsonl or gate-audit.jsonl
-    pub file: PathBuf,
-    /// The hash of the last line, as noted elsewhere: shows whether lines were taken away from the end
-    #[arg(long, value_name = "SHA256")]
-    pub head: Option<String>,
 }

@@ -1,11 +1,12 @@
-//! The options of `session`.
+//! The options of `report session`.
 
 use super::*;
 
-/// What of a session is written.
+/// The formats of `report session`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum SessionFormat {
     /// Its critical path and what its prompt cache missed, in words
+    #[value(alias = "table")]
     Text,
     /// The same as JSON, as /api/v1/sessions/{id}/analysis has it
     Json,
@@ -18,7 +19,7 @@ pub enum SessionFormat {
     Html,
 }
 
-/// Options of `session`.
+/// Options of `report session`.
 #[derive(Debug, Clone, Args)]
 pub struct SessionArgs {
     /// The session, as the agents named it
@@ -41,9 +42,9 @@ pub struct SessionArgs {
     /// The proxy to ask.
     #[command(flatten)]
     pub admin: AdminArgs,
-    /// What to write
-    #[arg(long, value_enum, default_value_t = SessionFormat::Text)]
-    pub format: SessionFormat,
+    /// The format.
+    #[command(flatten)]
+    pub format: FormatArgs<SessionFormat>,
     /// Where to [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,

@@ -14,7 +14,7 @@ pub enum SinkCommand {
     Replay(SinkReplayArgs),
 }
 
-/// Options of `sink ddl`.
+/// Options of `export sink ddl`.
 #[derive(Debug, Clone, Args)]
 pub struct DdlArgs {
     /// The configuration with the sinks.
@@ -28,18 +28,18 @@ pub struct DdlArgs {
     pub apply: bool,
 }
 
-/// Options of `sink status`.
+/// Options of `export sink status`.
 #[derive(Debug, Clone, Args)]
 pub struct SinkStatusArgs {
     /// The proxy to ask.
     #[command(flatten)]
     pub admin: AdminArgs,
-    /// JSON in place of a table
-    #[arg(long)]
-    pub json: bool,
+    /// The format.
+    #[command(flatten)]
+    pub format: FormatArgs<AnswerFormat>,
 }
 
-/// Options of `sink replay`.
+/// Options of `export sink replay`.
 #[derive(Debug, Clone, Args)]
 pub struct SinkReplayArgs {
     /// The configuration with the sinks, and with the ledger.

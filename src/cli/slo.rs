@@ -5,9 +5,11 @@ use super::*;
 /// What to do with objectives.
 #[derive(Debug, Clone, Subcommand)]
 pub enum SloCommand {
-    /// Print how every objective stands: budget left, burn rates, time to exhaustion
+    /// Show the state of every objective: budget left, burn rates, time to exhaustion
     Status(StatusArgs),
-    /// Propose objectives that recorded calls would have met, with the budget left
+    /// Save an incident as one HTML file: curves, cause, budget, the worst calls, configuration
+    Incident(IncidentArgs),
+    /// Suggest objectives that recorded calls would have met, with the budget left
     Suggest(SuggestArgs),
     /// Judge recorded calls by the objectives of a configuration
     Test(TestArgs),
@@ -22,11 +24,14 @@ pub enum SloCommand {
 pub struct SuggestArgs {
     /// Call logs, as `run --call-log` writes them
     #[arg(
-        required_unless_present = "store",
-        conflicts_with = "store",
+        required_unless_present = "calls_of",
+        conflicts_with = "calls_of",
         value_name = "FILE"
     )]
     pub logs: Vec<PathBuf>,
+    /// Read this ledger
+    #[arg(long, value_name = "FILE", group = "calls_of")]
+    pub ledger: Option<PathBuf>,
     /// Or a store.
     #[command(flatten)]
     pub store: StoreArgs,
@@ -39,6 +44,19 @@ pub struct SuggestArgs {
     /// The time that the budget is for
     #[arg(long, value_name = "DURATION", default_value = "30days", value_parser = humantime::parse_duration)]
     pub window: std::time::Duration,
+    /// The format.
+    #[command(flatten)]
+    pub format: FormatArgs<SuggestFormat>,
+}
+
+/// The formats of `slo suggest`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum SuggestFormat {
+    /// `[[slo]]` tables for the configuration, each with its outcome as a comment
+    #[value(alias = "table")]
+    Text,
+    /// For programs
+    Json,
 }
 
 /// Options of `slo test`.
@@ -46,11 +64,14 @@ pub struct SuggestArgs {
 pub struct TestArgs {
     /// Call logs, as `run --call-log` writes them
     #[arg(
-        required_unless_present = "store",
-        conflicts_with = "store",
+        required_unless_present = "calls_of",
+        conflicts_with = "calls_of",
         value_name = "FILE"
     )]
     pub logs: Vec<PathBuf>,
+    /// Read this ledger
+    #[arg(long, value_name = "FILE", group = "calls_of")]
+    pub ledger: Option<PathBuf>,
     /// Or a store.
     #[command(flatten)]
     pub store: StoreArgs,
@@ -60,9 +81,12 @@ pub struct TestArgs {
     /// Only calls that ended within this time of the newest [default: all]
     #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
     pub last: Option<std::time::Duration>,
-    /// Exit with 1 where an objective would have been missed
+    /// Exit with 1 if an objective would have been missed
     #[arg(long)]
     pub strict: bool,
+    /// The format.
+    #[command(flatten)]
+    pub format: FormatArgs<AnswerFormat>,
 }
 
 /// Options of `slo import`.
@@ -79,11 +103,11 @@ pub struct StatusArgs {
     /// The proxy to ask.
     #[command(flatten)]
     pub admin: AdminArgs,
-    /// Print the API's JSON instead of a table
-    #[arg(long)]
-    pub json: bool,
+    /// The format; JSON is the API's.
+    #[command(flatten)]
+    pub format: FormatArgs<AnswerFormat>,
     /// Print how every objective was kept in this calendar month (UTC), as a statement to sign
-    #[arg(long, value_name = "YYYY-MM", value_parser = month, conflicts_with = "json")]
+    #[arg(long, value_name = "YYYY-MM", value_parser = month, conflicts_with_all = ["format", "json"])]
     pub month: Option<String>,
 }
 

@@ -5,10 +5,16 @@ use crate::cli::AdminArgs;
 use bytes::Bytes;
 use http::{Request, header, request};
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use std::time::Duration;
+use tokengauge_config::DEFAULT_ADMIN;
 use tokengauge_net::client::fetch;
 
 const TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a guess about the admin address may take.
+const GUESS: Duration = Duration::from_secs(2);
+/// The header of errors that a proxy itself sends to agents.
+const PROXY_ERROR: &str = "x-tokengauge-error";
 
 #[derive(Clone, Debug)]
 pub(super) struct Proxy {
@@ -52,7 +58,7 @@ impl Proxy {
     /// # Errors
     /// Where there is no answer, or one of another status or shape.
     pub(super) async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, ApiError> {
-        self.json(path, &self.text(path).await?)
+        self.json(path, &self.text(path).await?).await
     }
 
     /// The bytes that it answers at `path`.
@@ -71,19 +77,23 @@ impl Proxy {
     pub(super) async fn post<T: DeserializeOwned>(
         &self,
         path: &str,
-        body: &serde_json::Value,
+        body: &Value,
     ) -> Result<T, ApiError> {
         let request =
             Request::post(self.url(path)).header(header::CONTENT_TYPE, "application/json");
         let body = Bytes::from(body.to_string());
         self.json(path, &self.send(request, path, body).await?)
+            .await
     }
 
-    fn json<T: DeserializeOwned>(&self, path: &str, body: &[u8]) -> Result<T, ApiError> {
-        serde_json::from_slice(body).map_err(|source| ApiError::Shape {
-            url: self.url(path),
-            source,
-        })
+    async fn json<T: DeserializeOwned>(&self, path: &str, body: &[u8]) -> Result<T, ApiError> {
+        match serde_json::from_slice(body) {
+            Ok(answer) => Ok(answer),
+            Err(source) => {
+                let url = self.url(path);
+                Err(self.explained(ApiError::Shape { url, source }, false).await)
+            }
+        }
     }
 
     async fn send(
@@ -105,20 +115,71 @@ impl Proxy {
             Ok(answer) => answer,
             Err(source) => return Err(ApiError::NoAnswer { url, source }),
         };
-        match answer.status.as_u16() {
-            200 | 201 => Ok(answer.body),
-            401 if self.authorization.is_some() => Err(ApiError::OtherToken(url)),
-            401 => Err(ApiError::NoToken(url)),
-            status => Err(ApiError::Status {
+        let error = match answer.status.as_u16() {
+            200 | 201 => return Ok(answer.body),
+            401 if self.authorization.is_some() => ApiError::OtherToken(url),
+            401 => ApiError::NoToken(url),
+            status => ApiError::Status {
                 url,
                 status,
                 reason: reason(&answer.body),
-            }),
+            },
+        };
+        let from_proxy = answer.headers.contains_key(PROXY_ERROR);
+        Err(self.explained(error, from_proxy).await)
+    }
+
+    /// The error to report in place of `error` if the address is not an admin address. With `from_proxy`, a proxy answered
+    /// where agents connect.
+    async fn explained(&self, error: ApiError, from_proxy: bool) -> ApiError {
+        let address = self.base.clone();
+        if let Some(admin) = self.admin_address().await {
+            return ApiError::Traffic { address, admin };
         }
+        if from_proxy {
+            return ApiError::TrafficOfUnknown { address };
+        }
+        match about(&self.base, self.authorization.as_deref()).await {
+            Some(answer) if answer["version"].is_null() => ApiError::NoAdmin(Box::new(error)),
+            _ => error,
+        }
+    }
+
+    /// The admin address of the proxy whose agents connect to this address, if that is at the default port of the host.
+    async fn admin_address(&self) -> Option<String> {
+        let uri: http::Uri = self.base.parse().ok()?;
+        let port = uri.port_u16()?;
+        let admin = format!("{}:{}", uri.host()?, DEFAULT_ADMIN.port());
+        if port == DEFAULT_ADMIN.port() {
+            return None;
+        }
+        // The token is not sent there, because the address is a guess.
+        let about = about(&format!("http://{admin}"), None).await?;
+        let mut listeners = about["listeners"].as_array()?.iter();
+        let has_port = |listener: &Value| {
+            let address = listener["address"].as_str();
+            let found = address.and_then(|address| address.rsplit_once(':'));
+            found.is_some_and(|(_, found)| found.parse() == Ok(port))
+        };
+        listeners.any(has_port).then_some(admin)
     }
 
     fn url(&self, path: &str) -> String {
         format!("{}{path}", self.base)
+    }
+}
+
+/// What the process at `base` says of itself as an admin address, `null` if it says nothing of that kind. `None` if there is
+/// no answer, or if it wants another token.
+async fn about(base: &str, authorization: Option<&str>) -> Option<Value> {
+    let mut request = Request::get(format!("{base}/api/v1/about"));
+    if let Some(authorization) = authorization {
+        request = request.header(header::AUTHORIZATION, authorization);
+    }
+    let answer = fetch(request.body(Bytes::new()).ok()?, GUESS).await.ok()?;
+    match answer.status.as_u16() {
+        401 | 403 => None,
+        _ => Some(serde_json::from_slice(&answer.body).unwrap_or_default()),
     }
 }
 
@@ -144,6 +205,20 @@ pub(super) enum ApiError {
          --token-file FILE or TOKENGAUGE_ADMIN_TOKEN names it"
     )]
     OtherToken(String),
+    #[error(
+        "{address} is the traffic address of a tokengauge proxy; its admin address is {admin}: --admin {admin}"
+    )]
+    Traffic { address: String, admin: String },
+    #[error(
+        "{address} is the traffic address of a tokengauge proxy; --admin needs its admin address, which `tokengauge run` \
+         prints at the start (`admin on ADDRESS`) and `listen` in [admin] sets [default: 127.0.0.1:9464]"
+    )]
+    TrafficOfUnknown { address: String },
+    #[error(
+        "{0}. This is not the admin address of a tokengauge proxy. If agents connect there, look for `admin on ADDRESS`, which \
+         `tokengauge run` prints at the start [default: 127.0.0.1:9464]"
+    )]
+    NoAdmin(Box<ApiError>),
     #[error("{url}: answered {status}{reason}")]
     Status {
         url: String,
@@ -162,7 +237,7 @@ impl From<ApiError> for Error {
 }
 
 fn reason(body: &[u8]) -> String {
-    let problem: Option<serde_json::Value> = serde_json::from_slice(body).ok();
+    let problem: Option<Value> = serde_json::from_slice(body).ok();
     let message = problem
         .as_ref()
         .and_then(|problem| problem["error"]["message"].as_str());

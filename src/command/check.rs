@@ -3,16 +3,67 @@
 mod summary;
 
 use crate::Error;
-use crate::cli::CheckArgs;
-use tokengauge_config::{self as config, Config};
+use crate::cli::{AnswerFormat, CheckArgs};
+use serde::Serialize;
+use tokengauge_config::{self as config, Config, Problem};
 use tokengauge_process::output;
 use tokengauge_process::{check, ledger};
 
+/// The answer for programs.
+#[derive(Default, Serialize)]
+struct Answer {
+    /// The file, or another name of the source.
+    configuration: String,
+    valid: bool,
+    problems: Vec<Problem>,
+    warnings: Vec<Problem>,
+    /// What a valid configuration says, a line each.
+    summary: Vec<String>,
+}
+
 pub(super) fn check(args: &CheckArgs) -> Result<(), Error> {
     let (text, origin) = super::text(&args.config)?;
-    let mut config = Config::parse(&text, &origin)?;
+    let mut answer = Answer {
+        configuration: origin,
+        ..Answer::default()
+    };
+    let checked = checked(args, &text, &mut answer);
+    match (args.format.chosen(), checked) {
+        (AnswerFormat::Json, checked) => {
+            answer.valid = checked.is_ok();
+            if let (Err(error), true) = (&checked, answer.problems.is_empty()) {
+                answer.problems.push(Problem {
+                    reason: error.to_string(),
+                    ..Problem::default()
+                });
+            }
+            let text = serde_json::to_string_pretty(&answer);
+            let text = text.map_err(|error| Error::Failed(error.to_string()))?;
+            output::print(&(text + "\n"))?;
+            checked?;
+        }
+        (AnswerFormat::Text, checked) => {
+            checked?;
+            output::print(&in_words(&answer))?;
+        }
+    }
+    match args.strict && !answer.warnings.is_empty() {
+        true => Err(Error::Failed("there are warnings".to_owned())),
+        false => Ok(()),
+    }
+}
+
+fn checked(args: &CheckArgs, text: &str, answer: &mut Answer) -> Result<(), Error> {
+    let origin = answer.configuration.clone();
+    let mut config = match Config::parse(text, &origin) {
+        Ok(config) => config,
+        Err(invalid) => {
+            answer.problems.clone_from(&invalid.problems);
+            return Err(invalid.into());
+        }
+    };
     super::take_admin_token(&mut config)?;
-    config::check_named_files(&text, &origin)?;
+    config::check_named_files(text, &origin)?;
     check::files(&config)?;
     check::started(&config)?;
     // A file of values names folders of the pod.
@@ -20,24 +71,28 @@ pub(super) fn check(args: &CheckArgs) -> Result<(), Error> {
     if here {
         check::state(&config)?;
     }
-    let mut warnings: Vec<String> = config.warnings.iter().map(ToString::to_string).collect();
+    answer.warnings.clone_from(&config.warnings);
     let unwritable = here.then(|| ledger::unwritable(&config)).flatten();
-    warnings.extend(unwritable.map(|reason| format!(": {reason}")));
-    for warning in &warnings {
+    answer.warnings.extend(unwritable.map(|reason| Problem {
+        reason,
+        ..Problem::default()
+    }));
+    for warning in &answer.warnings {
         output::note(&format!("warning: {origin}{warning}"));
     }
-    let mut text = match warnings.len() {
+    answer.summary = summary::lines(&config);
+    Ok(())
+}
+
+fn in_words(answer: &Answer) -> String {
+    let origin = &answer.configuration;
+    let mut text = match answer.warnings.len() {
         0 => format!("{origin}: valid\n"),
         1 => format!("{origin}: valid, with a warning\n"),
         several => format!("{origin}: valid, with {several} warnings\n"),
     };
-    for line in summary::lines(&config) {
+    for line in &answer.summary {
         text += &format!("  {line}\n");
     }
-    output::print(&text)?;
-    if args.strict && !warnings.is_empty() {
-        Err(Error::Failed("there are warnings".to_owned()))
-    } else {
-        Ok(())
-    }
+    text
 }

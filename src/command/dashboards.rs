@@ -1,4 +1,4 @@
-//! `tokengauge dashboards`: the Grafana dashboards for this build's metrics.
+//! `tokengauge print dashboards`: the Grafana dashboards for this build's metrics.
 
 use crate::Error;
 use crate::cli::DashboardsArgs;

@@ -1,12 +1,13 @@
 //! `tokengauge drift`, and the evaluation in the background of a running proxy.
 
-mod markdown;
+mod page;
 
 use tokengauge_core::time::rfc3339_seconds;
 
 use super::api_client::{self, Proxy};
 use crate::Error;
 use crate::cli::{DriftArgs, DriftFormat};
+use page::Page;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 use tokengauge_admin::Drifts;
@@ -41,9 +42,9 @@ pub(super) fn drift(args: &DriftArgs) -> Result<(), Error> {
             )));
         }
     }
-    output::print(&match args.format {
-        DriftFormat::Markdown => markdown::page(&answer),
+    output::print(&match args.format.chosen() {
         DriftFormat::Json => json(&answer)?,
+        format => Page::of(&answer, format),
     })?;
     verdict(&answer)
 }

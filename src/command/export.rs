@@ -16,7 +16,7 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 pub(super) fn export(args: &ExportArgs) -> Result<(), Error> {
     let now = SystemTime::now();
     let mut args = args.clone();
-    let since = Some(args.since.before(now));
+    let since = args.since.map(|since| since.before(now));
     let until = args.until.map(|until| until.before(now));
     super::in_order(since, until)?;
     let _copy = super::store::read(&args.store, since, &mut args.ledger)?;

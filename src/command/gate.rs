@@ -44,7 +44,7 @@ pub(super) fn gate(args: &GateArgs) -> Result<(), Error> {
             Some(path) => plan_of_ledger(path, args)?,
             None => of_proxy::<Plan>(args, "/plan")?,
         };
-        return output::print(&match args.format {
+        return output::print(&match args.format.chosen() {
             GateFormat::Json => json(&plan)?,
             GateFormat::Markdown => write::plan_markdown(&plan),
             _ => write::plan(&plan),
@@ -59,7 +59,7 @@ pub(super) fn gate(args: &GateArgs) -> Result<(), Error> {
         let written = line.and_then(|line| audit::append(file, &[line]));
         written.map_err(|error| Error::Failed(format!("{}: {error}", file.display())))?;
     }
-    output::print(&match args.format {
+    output::print(&match args.format.chosen() {
         GateFormat::Text => write::text(&report),
         GateFormat::Json => json(&report)?,
         GateFormat::Junit => write::junit(&report),

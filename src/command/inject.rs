@@ -1,8 +1,8 @@
-//! `tokengauge inject` and `tokengauge injector`: adds sidecars to manifests, and to pods when
+//! `tokengauge inject` and `tokengauge inject serve`: adds sidecars to manifests, and to pods when
 //! they are created.
 
 use crate::Error;
-use crate::cli::{InjectArgs, InjectSettings, InjectorArgs};
+use crate::cli::{InjectArgs, InjectServeArgs, InjectSettings};
 use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
@@ -93,7 +93,7 @@ fn settings(args: &InjectSettings) -> Result<Settings, Error> {
     Ok(settings)
 }
 
-pub(super) async fn injector(args: InjectorArgs) -> Result<(), Error> {
+pub(super) async fn serve(args: InjectServeArgs) -> Result<(), Error> {
     let settings = settings(&args.settings)?;
     let tls = ServerTls {
         certificate: args.certificate,

@@ -1,4 +1,4 @@
-//! `tokengauge key-hash`: the digests that stand for keys in the configuration and in records.
+//! `tokengauge print key-hash`: the digests that stand for keys in the configuration and in records.
 
 use crate::Error;
 use std::io::{BufRead, BufReader, IsTerminal, Read};
@@ -39,7 +39,7 @@ pub(super) fn key_hash() -> Result<(), Error> {
         Ok(())
     } else {
         Err(Error::Failed(
-            "there is no key on standard input: printf '%s' \"$KEY\" | tokengauge key-hash"
+            "there is no key on standard input: printf '%s' \"$KEY\" | tokengauge print key-hash"
                 .to_owned(),
         ))
     }

@@ -1,4 +1,4 @@
-//! `tokengauge completions` and `tokengauge man`: what is made of the command line.
+//! `tokengauge print completions` and `tokengauge print man`: made of the command line.
 
 use crate::Error;
 use crate::cli::{self, CompletionsArgs, ManArgs};

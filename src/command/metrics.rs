@@ -1,13 +1,14 @@
-//! `tokengauge metrics`: the table of metrics, as docs/metrics.md has it or as JSON lines.
+//! `tokengauge print metrics`: the table of metrics, as docs/metrics.md has it or as JSON lines.
 
 use crate::Error;
-use crate::cli::MetricsArgs;
+use crate::cli::ReferenceFormat;
 use tokengauge_telemetry::export::labels::{LabelSet, Model};
 use tokengauge_telemetry::export::names::{self, Kind, Metric};
 
-pub(super) fn metrics(args: &MetricsArgs) -> Result<String, Error> {
-    if args.json {
-        let lines: Result<Vec<_>, _> = names::all().map(serde_json::to_string).collect();
+pub(super) fn metrics(format: ReferenceFormat) -> Result<String, Error> {
+    if format == ReferenceFormat::Json {
+        let lines = names::all().map(serde_json::to_string);
+        let lines: Result<Vec<_>, _> = lines.collect();
         return lines
             .map(|lines| lines.join("\n") + "\n")
             .map_err(|error| Error::Failed(error.to_string()));
@@ -40,14 +41,14 @@ mod tests {
 
     #[test]
     fn the_table_is_that_of_the_document() {
-        let table = metrics(&MetricsArgs { json: false }).expect("a table");
+        let table = metrics(ReferenceFormat::Markdown).expect("a table");
         let document = include_str!("../../docs/metrics.md");
         assert!(document.contains(&table), "{table}");
     }
 
     #[test]
     fn a_json_line_has_everything_about_a_metric() {
-        let lines = metrics(&MetricsArgs { json: true }).expect("lines");
+        let lines = metrics(ReferenceFormat::Json).expect("lines");
         let first: serde_json::Value =
             serde_json::from_str(lines.lines().next().expect("one")).expect("JSON");
         assert_eq!(first["name"], "tokengauge_requests_total");

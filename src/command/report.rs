@@ -38,7 +38,7 @@ const DAY: Duration = Duration::from_secs(86_400);
 
 pub(super) fn report(args: &ReportArgs) -> Result<(), Error> {
     let now = SystemTime::now();
-    let text = match args.format {
+    let text = match args.format.chosen() {
         ReportFormat::Csv => csv(args, now)?,
         _ => comparison(args, now)?,
     };
@@ -96,8 +96,8 @@ fn comparison(args: &ReportArgs, now: SystemTime) -> Result<String, Error> {
         return Err(Error::Failed(reason.to_owned()));
     }
     let report = gathered(args, now)?;
-    Ok(match args.format {
-        ReportFormat::Csv | ReportFormat::Table => text::table(&report, width(args)),
+    Ok(match args.format.chosen() {
+        ReportFormat::Csv | ReportFormat::Text => text::table(&report, width(args)),
         ReportFormat::Markdown => text::markdown(&report),
         ReportFormat::Json => json(&report)?,
         ReportFormat::Html => html::page(&report),

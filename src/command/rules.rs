@@ -1,4 +1,4 @@
-//! `tokengauge rules`: Prometheus rules for the configuration's objectives and for the proxy.
+//! `tokengauge print rules`: Prometheus rules for the configuration's objectives and for the proxy.
 
 use crate::Error;
 use crate::cli::{RulesArgs, RulesFormat};

@@ -1,4 +1,4 @@
-//! `tokengauge session`: what a session was made of, and its trace.
+//! `tokengauge report session`: what a session was made of, and its trace.
 
 mod html;
 
@@ -53,7 +53,7 @@ fn of_ledger(args: &SessionArgs, ledger: &Path) -> Result<String, Error> {
     let session = Session::of(calls.iter().filter_map(TimedCall::of));
     let analysis =
         || session.analysis(|record: &CallRecord, cached| prices.cost_if_cached(record, cached));
-    match args.format {
+    match args.format.chosen() {
         SessionFormat::Text => Ok(text(&analysis())),
         SessionFormat::Json => json(&analysis()),
         SessionFormat::Perfetto => json(&perfetto(&args.id, &session)),
@@ -75,7 +75,7 @@ fn of_proxy(args: &SessionArgs) -> Result<String, Error> {
     let value = |path: &str| -> Result<Value, Error> {
         Ok(runtime.block_on(proxy.get(&format!("{base}/{path}")))?)
     };
-    match args.format {
+    match args.format.chosen() {
         SessionFormat::Text => {
             let analysis: Analysis = runtime.block_on(proxy.get(&format!("{base}/analysis")))?;
             Ok(text(&analysis))

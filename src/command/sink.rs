@@ -1,8 +1,8 @@
-//! `tokengauge sink`: tables, state and replays of sinks.
+//! `tokengauge export sink`: tables, state and replays of sinks.
 
 use super::api_client::{self, Proxy};
 use crate::Error;
-use crate::cli::{DdlArgs, SinkCommand, SinkReplayArgs, SinkStatusArgs};
+use crate::cli::{AnswerFormat, DdlArgs, SinkCommand, SinkReplayArgs, SinkStatusArgs};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 use std::path::Path;
@@ -98,7 +98,7 @@ struct Row {
 fn status(args: &SinkStatusArgs) -> Result<(), Error> {
     let proxy = Proxy::of(&args.admin)?;
     let answer: Answer = api_client::runtime()?.block_on(proxy.get("/api/v1/sinks"))?;
-    if args.json {
+    if args.format.chosen() == AnswerFormat::Json {
         let text = serde_json::to_string_pretty(&answer).map_err(failed)?;
         return output::print(&format!("{text}\n"));
     }

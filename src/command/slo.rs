@@ -7,7 +7,7 @@ mod whatif;
 
 use super::api_client::{self, Proxy};
 use crate::Error;
-use crate::cli::{SloCommand, StatusArgs};
+use crate::cli::{AnswerFormat, SloCommand, StatusArgs};
 use status::Answer;
 use tokengauge_process::output;
 
@@ -16,6 +16,7 @@ const PATH: &str = "/api/v1/slos";
 pub(super) fn slo(command: &SloCommand) -> Result<(), Error> {
     match command {
         SloCommand::Status(args) => status(args),
+        SloCommand::Incident(args) => super::incident::incident(args),
         SloCommand::Suggest(args) => whatif::suggest(args),
         SloCommand::Test(args) => whatif::test(args),
         SloCommand::Import(args) => openslo::import(args),
@@ -26,7 +27,7 @@ pub(super) fn slo(command: &SloCommand) -> Result<(), Error> {
 fn status(args: &StatusArgs) -> Result<(), Error> {
     let proxy = Proxy::of(&args.admin)?;
     let runtime = api_client::runtime()?;
-    if args.json {
+    if args.format.chosen() == AnswerFormat::Json {
         let text = runtime.block_on(proxy.text(PATH))?;
         return output::print(&(String::from_utf8_lossy(&text) + "\n"));
     }

@@ -70,17 +70,24 @@ pub(super) fn origin(args: &StoreArgs, ledger: &Path) -> String {
     }
 }
 
-/// The same as a call log, which some commands read.
+/// The calls of a store or of a ledger as a call log, which some commands read.
 pub(super) fn as_log(
     args: &StoreArgs,
+    ledger: Option<&Path>,
     since: Option<SystemTime>,
 ) -> Result<Option<(PathBuf, StoreCopy)>, Error> {
-    let mut ledger = None;
+    let failed = |error: &dyn std::fmt::Display| Error::Failed(error.to_string());
+    let mut ledger = ledger.map(Path::to_owned);
     let copy = read(args, since, &mut ledger)?;
-    let (Some(copy), Some(ledger)) = (copy, ledger) else {
+    let Some(ledger) = ledger else {
         return Ok(None);
     };
-    let failed = |error: &dyn std::fmt::Display| Error::Failed(error.to_string());
+    let copy = match copy {
+        Some(copy) => copy,
+        None => StoreCopy {
+            folder: tempfile::tempdir().map_err(|error| failed(&error))?,
+        },
+    };
     let log = copy.folder.path().join("calls.jsonl");
     let file = private_file::create(&log).map_err(|error| failed(&error))?;
     let options = ExportOptions {

@@ -89,7 +89,7 @@ def engine(logs):
 @pytest.fixture(scope="session")
 def simulator(logs, tokengauge):
     """The address of the simulated backend."""
-    command = [tokengauge, "sim", "--listen", ANY_PORT, "--behave", SIMULATED]
+    command = [tokengauge, "demo", "backend", "--listen", ANY_PORT, "--behave", SIMULATED]
     with running(command, logs / "sim.log", expected_exit=0) as process:
         yield "http://" + process.wait_for_line(r"listening on (\S+)")
 
@@ -155,7 +155,7 @@ def through_sdks(base):
 def rules_of(tokengauge, config):
     """The rules of a configuration in a file beside it, with budgets that follow within seconds."""
     file = config.with_suffix(".rules.yaml")
-    command = [tokengauge, "rules", "--config", config, "--resolution", "5s"]
+    command = [tokengauge, "print", "rules", "--config", config, "--resolution", "5s"]
     file.write_text(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
     return file
 
@@ -180,7 +180,7 @@ def observed(logs, tokengauge, gauge, simulator, engine):
             simulator=simulator, engine=engine, gone=gone, vllm=vllm, ledger=ledger, clickhouse=clickhouse
         )
         config.write_text(filled)
-        subprocess.run([tokengauge, "sink", "ddl", "--apply", "--config", config], check=True, capture_output=True)
+        subprocess.run([tokengauge, "export", "sink", "ddl", "--apply", "--config", config], check=True, capture_output=True)
         proxy = gauge("observed", config=config)
         where = {"cluster": "one", "namespace": "agents"}
         targets = {"tokengauge": [{"targets": [proxy.admin.removeprefix("http://")], "labels": where}], "vllm": [vllm]}

@@ -137,7 +137,7 @@ def draw(watching, file):
 def main(file):
     with contextlib.ExitStack() as stack:
         folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        command = [BINARY, "sim", "--listen", "127.0.0.1:0", "--behave", BEHAVIOUR]
+        command = [BINARY, "demo", "backend", "--listen", "127.0.0.1:0", "--behave", BEHAVIOUR]
         backend = stack.enter_context(running(command, folder / "sim.log"))
         simulator = "http://" + backend.wait_for_line(r"listening on (\S+)")
         config = folder / "proxy.toml"
@@ -146,7 +146,7 @@ def main(file):
         template = template.replace("$ledger", str(config.with_name("observed.sqlite")))
         config.write_text(template.replace("$engine", simulator).replace("$vllm", gone.removeprefix("http://")))
         rules = folder / "rules.yaml"
-        command = [BINARY, "rules", "--config", config, "--resolution", "5s"]
+        command = [BINARY, "print", "rules", "--config", config, "--resolution", "5s"]
         rules.write_text(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
         command = [BINARY, "run", "--config", config, "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]
         proxy = stack.enter_context(running(command, folder / "proxy.log"))

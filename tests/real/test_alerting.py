@@ -116,7 +116,7 @@ def alertmanager(folder, tokengauge, webhook, route=AT_ONCE, options=()):
     """The address of an Alertmanager that tells everything to the webhook by a route, but for what a page silences."""
     folder.mkdir()
     file = folder / "alertmanager.yml"
-    command = [tokengauge, "rules", "--format", "alertmanager", *options]
+    command = [tokengauge, "print", "rules", "--format", "alertmanager", *options]
     snippet = subprocess.run(command, capture_output=True, text=True, check=True)
     receiver = {"name": route["receiver"], "webhook_configs": [{"url": webhook, "send_resolved": True}]}
     # JSON is YAML.

@@ -101,7 +101,7 @@ batch_wait = "100ms"
         return running(command, self.logs[-1], expected_exit=0)
 
     def status(self, proxy):
-        return run(self.tokengauge, "sink", "status", "--admin", proxy.admin)
+        return run(self.tokengauge, "export", "sink", "status", "--admin", proxy.admin)
 
     def says(self, proxy, *parts):
         """What is said of the sink once it says this: to people, and in the log."""
@@ -259,7 +259,7 @@ def test_a_replay_needs_to_list_and_to_read(account, issuer, plain, sidecar, tmp
         no_call_waits(proxy)
     bucket = f"arn:aws:s3:::{aws.BUCKET}"
     account.allow(tmp_path.name, aws.policy("s3:ListBucket", "s3:GetObject", resource=[bucket, f"{bucket}/*"]))
-    replay = ["sink", "replay", "--sink", "s3", "--since", "1h", "--config", sidecar.config]
+    replay = ["export", "sink", "replay", "--sink", "s3", "--since", "1h", "--config", sidecar.config]
     assert f"0 calls sent, {CALLS} were there, 0 refused" in said(*environment(given), sidecar.tokengauge, *replay)
 
 

@@ -23,7 +23,7 @@ OF_PYTHON = 0.01
 @pytest.fixture(scope="module")
 def paced(gauge, tokengauge, logs):
     """A proxy in front of a simulator with answers of one length, so that a mean over calls is one over their time."""
-    command = [tokengauge, "sim", "--listen", ANY_PORT, "--behave", "ttft=200ms,gap=10ms~3ms,tokens=64,usage=on"]
+    command = [tokengauge, "demo", "backend", "--listen", ANY_PORT, "--behave", "ttft=200ms,gap=10ms~3ms,tokens=64,usage=on"]
     with running(command, logs / "bench-simulator.log") as process:
         simulator = "http://" + process.wait_for_line(r"listening on (\S+)")
         yield gauge("bench", simulator)

@@ -24,7 +24,7 @@ WORST = 0.5
 @pytest.fixture(scope="module")
 def paced(gauge, tokengauge, logs):
     """A proxy in front of a simulator that takes its time, so that a frame is a token."""
-    command = [tokengauge, "sim", "--listen", ANY_PORT, "--behave", "ttft=80ms,gap=8ms~3ms,tokens=60..120,usage=on"]
+    command = [tokengauge, "demo", "backend", "--listen", ANY_PORT, "--behave", "ttft=80ms,gap=8ms~3ms,tokens=60..120,usage=on"]
     with running(command, logs / "paced-simulator.log") as process:
         simulator = "http://" + process.wait_for_line(r"listening on (\S+)")
         yield gauge("bench-tools", simulator)

@@ -67,7 +67,7 @@ def curves(logs, tokengauge):
     with contextlib.ExitStack() as stack:
         config = ['listen = "127.0.0.1:0"', '[admin]\nlisten = "127.0.0.1:0"']
         for kind, lengths in KINDS.items():
-            command = [tokengauge, "sim", "--listen", ANY_PORT, "--behave", BEHAVIOUR + lengths]
+            command = [tokengauge, "demo", "backend", "--listen", ANY_PORT, "--behave", BEHAVIOUR + lengths]
             simulator = stack.enter_context(running(command, logs / f"capacity-{kind}.log"))
             url = "http://" + simulator.wait_for_line(r"listening on (\S+)")
             config.append(f'[[upstream]]\nname = "{kind}"\nurl = "{url}"')

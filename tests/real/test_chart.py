@@ -59,7 +59,7 @@ def values(helm, tokengauge, tmp_path_factory):
         if not values.get("prometheusRule", {}).get("enabled") or "slo" not in text:
             return values
         rules = tmp_path_factory.mktemp("rules") / "rules.yaml"
-        rules.write_text(ran(tokengauge, "rules", "--format", "helm", "--config", file))
+        rules.write_text(ran(tokengauge, "print", "rules", "--format", "helm", "--config", file))
         return merged(values, helm.values(rules))
 
     return read
@@ -76,7 +76,7 @@ def golden(texts):
     text = "".join(f"# Source: {path}\n{text.strip()}\n---\n" for path, text in texts.items())
     text = re.sub(r'(ca\.crt|tls\.crt|tls\.key|caBundle): "LS0t[^"]+"', r"\1: (made by the chart)", text)
     text = re.sub(r"(  tokengauge-\S+\.json): \|\n(?:    .*\n|\n)+", r"\1: (the dashboard)\n", text)
-    text = re.sub(r"(  # Written by `tokengauge rules`.*\n  groups:)\n(?:    .*\n)+", r"\1 (the alerts on the proxy)\n", text)
+    text = re.sub(r"(  # Written by `tokengauge print rules`.*\n  groups:)\n(?:    .*\n)+", r"\1 (the alerts on the proxy)\n", text)
     text = re.sub(r"(checksum/\S+): \S+", r"\1: (a digest)", text)
     text = re.sub(r"-check-[0-9a-f]{8}\b", "-check-(a digest)", text)
     text = re.sub(r"[ \t]+$", "", text, flags=re.MULTILINE)
@@ -444,14 +444,14 @@ def test_every_pod_is_restricted(helm, values, file):
 
 def rules_of(tokengauge, tmp_path, config, *options):
     file = tmp_path / "rules.yaml"
-    file.write_text(ran(tokengauge, "rules", "--format", "helm", "--config", config, *options))
+    file.write_text(ran(tokengauge, "print", "rules", "--format", "helm", "--config", config, *options))
     return file
 
 
 def test_the_rules_are_those_of_the_binary(helm, tokengauge, tmp_path):
     rules = rules_of(tokengauge, tmp_path, OBJECTIVES, "--grafana", "https://grafana.example")
     values = merged({"config": OBJECTIVES.read_text(), "prometheusRule": {"enabled": True}}, helm.values(rules))
-    expected = yaml.safe_load(ran(tokengauge, "rules", "--config", OBJECTIVES, "--grafana", "https://grafana.example"))
+    expected = yaml.safe_load(ran(tokengauge, "print", "rules", "--config", OBJECTIVES, "--grafana", "https://grafana.example"))
     assert one(helm.documents(values), "PrometheusRule")["spec"] == expected
 
 
@@ -477,12 +477,12 @@ def test_rules_of_tables_are_of_the_same_objectives(helm, tokengauge, tmp_path):
 
 def test_without_objectives_the_rules_are_the_alerts_on_the_proxy(helm, tokengauge):
     none = HERE / "none.toml"
-    written = ran(tokengauge, "rules", "--config", none, "--runbooks", "RUNBOOKS", "--grafana", "GRAFANA")
+    written = ran(tokengauge, "print", "rules", "--config", none, "--runbooks", "RUNBOOKS", "--grafana", "GRAFANA")
     assert (CHART / "files/rules.yaml").read_text() == written, "make chart"
     places = {"runbooks": "https://runbooks.example", "grafana": "https://grafana.example/"}
     rendered = one(helm.documents({"prometheusRule": {"enabled": True, **places}}), "PrometheusRule")["spec"]
     options = ["--runbooks", places["runbooks"], "--grafana", places["grafana"]]
-    assert rendered == yaml.safe_load(ran(tokengauge, "rules", "--config", none, *options))
+    assert rendered == yaml.safe_load(ran(tokengauge, "print", "rules", "--config", none, *options))
 
 
 def test_the_dashboards_are_those_of_the_project(helm):

@@ -321,9 +321,9 @@ def test_grafanas_own_types_would_notice_a_mistake(tmp_path):
 
 
 def test_the_binary_carries_the_dashboards(tokengauge, tmp_path):
-    written = subprocess.run([tokengauge, "dashboards", "--write", tmp_path], capture_output=True, text=True, check=True)
+    written = subprocess.run([tokengauge, "print", "dashboards", "--write", tmp_path], capture_output=True, text=True, check=True)
     assert {pathlib.Path(line).name for line in written.stdout.splitlines()} == {file.name for file in FILES} | {"provisioning.yaml"}
     for file in FILES:
         assert (tmp_path / file.name).read_text() == file.read_text()
-        printed = subprocess.run([tokengauge, "dashboards", file.stem], capture_output=True, text=True, check=True)
+        printed = subprocess.run([tokengauge, "print", "dashboards", file.stem], capture_output=True, text=True, check=True)
         assert printed.stdout == file.read_text()

@@ -65,7 +65,7 @@ batch_wait = "200ms"
 @pytest.fixture
 def fleet(tokengauge, simulator, clickhouse, tmp_path):  # noqa: F811
     path = config(tmp_path, simulator, clickhouse.url)
-    run(tokengauge, "sink", "ddl", "--apply", "--config", path)
+    run(tokengauge, "export", "sink", "ddl", "--apply", "--config", path)
     with contextlib.ExitStack() as stack:
         pods = {}
         for number in range(1, PODS + 1):

@@ -61,7 +61,7 @@ def running_fleet(folder, tokengauge, simulator, options, alertmanager=None):
     config = folder / "namespaces.toml"
     config.write_text(CONFIGURATION.format(simulator=simulator))
     rules = folder / "namespaces.yaml"
-    command = [tokengauge, "rules", "--config", config, *options, "--resolution", "5s"]
+    command = [tokengauge, "print", "rules", "--config", config, *options, "--resolution", "5s"]
     rules.write_text(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
     with contextlib.ExitStack() as stack:
         proxies = {}

@@ -177,7 +177,7 @@ def watched(tokengauge, tmp_path_factory):
     with contextlib.ExitStack() as processes:
         models = {}
         for name, behaviour in MODELS.items():
-            command = [tokengauge, "sim", "--listen", ANY_PORT, "--behave", behaviour]
+            command = [tokengauge, "demo", "backend", "--listen", ANY_PORT, "--behave", behaviour]
             sim = processes.enter_context(running(command, folder / f"{name}.log"))
             models[name] = sim.wait_for_line(r"listening on (\S+)")
         config = written(folder, models)

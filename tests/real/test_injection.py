@@ -104,7 +104,7 @@ def authority(tmp_path_factory):
 @pytest.fixture(scope="module")
 def webhook(tokengauge, logs, authority):
     files = ["--certificate", authority.folder / "tls.crt", "--key", authority.folder / "tls.key"]
-    command = [tokengauge, "injector", "--listen", "127.0.0.1:0", *files]
+    command = [tokengauge, "inject", "serve", "--listen", "127.0.0.1:0", *files]
     with running(command, logs / "injector.log", expected_exit=0) as process:
         yield Webhook(authority, int(process.wait_for_line(r"listening on 127\.0\.0\.1:(\d+)")))
 

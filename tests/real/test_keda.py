@@ -103,7 +103,7 @@ def scaled(tokengauge, simulator, tmp_path_factory):
         config = folder / "proxy.toml"
         config.write_text(CONFIGURATION.format(simulator=simulator, engine=engine, objective=OBJECTIVE))
         rules = folder / "rules.yaml"
-        command = [tokengauge, "rules", "--config", config, "--resolution", "5s"]
+        command = [tokengauge, "print", "rules", "--config", config, "--resolution", "5s"]
         rules.write_text(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
         # Streams end with the proxies, and their threads with the streams.
         agents = stack.enter_context(concurrent.futures.ThreadPoolExecutor(3 * STREAMS))

@@ -25,7 +25,7 @@ TICKET = {"severity": "ticket"}
 
 
 def written(tokengauge, *options):
-    command = [tokengauge, "rules", "--config", OBJECTIVES, *options]
+    command = [tokengauge, "print", "rules", "--config", OBJECTIVES, *options]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
@@ -52,7 +52,7 @@ def test_promtool_accepts_the_rules(rules):
 
 
 def test_the_default_configuration_has_rules_too(tokengauge, tmp_path):
-    command = [tokengauge, "rules", "--config", OBJECTIVES.parent.parent.parent.parent / "proxy-config.toml"]
+    command = [tokengauge, "print", "rules", "--config", OBJECTIVES.parent.parent.parent.parent / "proxy-config.toml"]
     file = tmp_path / "rules.yaml"
     file.write_text(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
     assert "SUCCESS" in checked("promtool", "check", "rules", file)
@@ -77,7 +77,7 @@ def test_a_page_silences_the_ticket_of_its_own_budget(tokengauge):
 
 @pytest.mark.parametrize("label", ["slo", "a-b", "1a", ""])
 def test_a_label_that_no_rule_can_be_by_is_refused(tokengauge, label):
-    command = [tokengauge, "rules", "--config", OBJECTIVES, f"--by=namespace,{label}"]
+    command = [tokengauge, "print", "rules", "--config", OBJECTIVES, f"--by=namespace,{label}"]
     refused = subprocess.run(command, capture_output=True, text=True)
     assert refused.returncode == 2 and "--by" in refused.stderr and not refused.stdout
 

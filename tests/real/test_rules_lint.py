@@ -21,7 +21,7 @@ FORMS = {"a fleet": [], "by namespace": ["--by", "namespace,cluster"]}
 
 @pytest.fixture(scope="module", params=FORMS)
 def groups(request, tokengauge):
-    command = [tokengauge, "rules", "--config", OBJECTIVES, *FORMS[request.param]]
+    command = [tokengauge, "print", "rules", "--config", OBJECTIVES, *FORMS[request.param]]
     return yaml.safe_load(subprocess.run(command, capture_output=True, text=True, check=True).stdout)["groups"]
 
 

@@ -205,7 +205,7 @@ def test_the_gateway_in_front_of_the_router_is_valid_and_renders(tokengauge, kub
     checked = subprocess.run([tokengauge, "check", "--config", file], capture_output=True, text=True, timeout=60)
     assert checked.returncode == 0, checked.stderr
     assert "chat-ttft" in checked.stdout + checked.stderr
-    rules = subprocess.run([tokengauge, "rules", "--format", "helm", "--config", file], capture_output=True, text=True, timeout=60, check=True)
+    rules = subprocess.run([tokengauge, "print", "rules", "--format", "helm", "--config", file], capture_output=True, text=True, timeout=60, check=True)
     (tmp_path / "rules.yaml").write_text(rules.stdout)
     documents = kubernetes.documents(kubernetes.values(file, tmp_path / "rules.yaml"), name="tokengauge", namespace="llm")
     assert "vllm-router-service.serving" in json.dumps(one(documents, "ConfigMap", "tokengauge"))

@@ -54,7 +54,7 @@ def finished(process, seconds):
 @pytest.fixture
 def table(clickhouse, tokengauge, tmp_path):
     (tmp_path / "ddl.toml").write_text(f'[[sink]]\nkind = "clickhouse"\nurl = "{clickhouse.url}"\n[[upstream]]\nname = "u"\nurl = "http://127.0.0.1:9"\n[[route]]\nupstream = "u"\n')
-    run(tokengauge, "sink", "ddl", "--apply", "--config", tmp_path / "ddl.toml")
+    run(tokengauge, "export", "sink", "ddl", "--apply", "--config", tmp_path / "ddl.toml")
     return clickhouse
 
 

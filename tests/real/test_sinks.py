@@ -187,7 +187,7 @@ def test_both_stores_have_every_call_once_through_an_outage_and_a_kill(tokengaug
         seaweed.fetch(tmp_path / "files", tmp_path.name)
         return [row[0] for row in duckdb(f"SELECT id FROM {read} ORDER BY id")]
 
-    run(tokengauge, "sink", "ddl", "--apply", "--config", config)
+    run(tokengauge, "export", "sink", "ddl", "--apply", "--config", config)
     with running([tokengauge, "run", "--config", config], tmp_path / "first.log") as process:
         proxy = Proxy(process)
         proxy.calls(CALLS, "one")
@@ -197,7 +197,7 @@ def test_both_stores_have_every_call_once_through_an_outage_and_a_kill(tokengaug
         proxy.wait('tokengauge_sink_failures_total{sink="clickhouse",reason="unreachable"}', 1)
         clickhouse.start()
         delivered(proxy, 2 * CALLS)
-        assert "lost       0 calls" in run(tokengauge, "sink", "status", "--admin", proxy.admin)
+        assert "lost       0 calls" in run(tokengauge, "export", "sink", "status", "--admin", proxy.admin)
         proxy.calls(CALLS, "three")
         os.kill(process.child.pid, signal.SIGKILL)
         process.child.wait()
@@ -212,7 +212,7 @@ def test_both_stores_have_every_call_once_through_an_outage_and_a_kill(tokengaug
     assert len(ids) > 2 * CALLS
     assert sorted(clickhouse.ids()) == in_files() == ids
     # All of them again, and without the half of the files.
-    replay = ["sink", "replay", "--sink", "s3", "--since", "1h", "--config", config]
+    replay = ["export", "sink", "replay", "--sink", "s3", "--since", "1h", "--config", config]
     assert f"0 calls sent, {len(ids)} were there, 0 refused" in said(tokengauge, *replay)
     kept = sorted(seaweed.names(tmp_path.name))
     for name in kept[::2]:
@@ -229,7 +229,7 @@ def test_both_stores_have_every_call_once_through_an_outage_and_a_kill(tokengaug
 
 
 def test_files_of_an_older_version_are_read_with_newer_ones(tokengauge, config, seaweed, tmp_path):
-    run(tokengauge, "sink", "ddl", "--apply", "--config", config)
+    run(tokengauge, "export", "sink", "ddl", "--apply", "--config", config)
     with running([tokengauge, "run", "--config", config], tmp_path / "proxy.log", expected_exit=0) as process:
         proxy = Proxy(process)
         proxy.calls(5, "new")
@@ -245,7 +245,7 @@ def test_files_of_an_older_version_are_read_with_newer_ones(tokengauge, config, 
 
 
 def test_commands_answer_from_a_store_as_they_do_from_a_ledger(tokengauge, config, clickhouse, tmp_path):
-    run(tokengauge, "sink", "ddl", "--apply", "--config", config)
+    run(tokengauge, "export", "sink", "ddl", "--apply", "--config", config)
     with running([tokengauge, "run", "--config", config], tmp_path / "proxy.log", expected_exit=0) as process:
         proxy = Proxy(process)
         for session in range(12):
@@ -293,5 +293,5 @@ def test_a_table_of_an_older_version_is_written_to_and_read(tokengauge, config, 
     assert len(lines) == 5
     assert {json.loads(line)["model"] for line in lines} == {"m"}
     assert {json.loads(line)["session"] for line in lines} == {None}
-    run(tokengauge, "sink", "ddl", "--apply", "--config", config)
+    run(tokengauge, "export", "sink", "ddl", "--apply", "--config", config)
     assert "session" in clickhouse.query(f"DESCRIBE TABLE {TABLE} FORMAT TSV")

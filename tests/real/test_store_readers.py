@@ -44,7 +44,7 @@ def stores(tokengauge, simulator, tmp_path_factory):
     folder = tmp_path_factory.mktemp("readers")
     with ClickHouse(folder / "clickhouse", folder / "clickhouse.log").started() as clickhouse:
         config = configuration(folder, simulator, clickhouse)
-        answer(tokengauge, "sink", "ddl", "--apply", "--config", config)
+        answer(tokengauge, "export", "sink", "ddl", "--apply", "--config", config)
         with running([tokengauge, "run", "--config", config], folder / "proxy.log", expected_exit=0) as process:
             proxy = Proxy(process)
             traffic(proxy)
@@ -204,16 +204,16 @@ def random_question(dice, begun, calls):
     window = []
     if dice.random() < 0.5:
         window = ["--since", instant(begun + dice.random() * 4)]
-    kind = dice.choice(["report", "report", "report", "session", "gate", "ab"])
+    kind = dice.choice(["report", "report", "report", "session", "gate", "experiment"])
     if kind == "report":
         by = ",".join(dice.sample(WORDS, dice.randrange(1, 4)))
         return ["report", "--by", by, "--format", "json", *window], (0, 1)
     if kind == "session":
-        return ["session", dice.choice(calls)["session"], "--format", dice.choice(["json", "perfetto", "otlp"])], (0,)
+        return ["report", "session", dice.choice(calls)["session"], "--format", dice.choice(["json", "perfetto", "otlp"])], (0,)
     if kind == "gate":
         return ["gate", "rollout", "--format", "json"], (0, 1, 3)
     unit, least = dice.choice(["session", "agent", "user"]), dice.choice(["10", "20", "1000"])
-    return ["ab", "words", "--unit", unit, "--min-units", least, "--ttft-above", "20ms", "--format", "json"], (0,)
+    return ["experiment", "words", "--unit", unit, "--min-units", least, "--ttft-above", "20ms", "--format", "json"], (0,)
 
 
 def test_random_questions_have_the_same_answers(tokengauge, stores):
@@ -225,7 +225,7 @@ def test_random_questions_have_the_same_answers(tokengauge, stores):
     compared = 0
     for _ in range(QUESTIONS):
         question, codes = random_question(dice, begun, calls)
-        if question[0] != "report":
+        if "--by" not in question:
             question += ["--config", config]
         ours = answer(tokengauge, *question, "--ledger", ledger, codes=codes)
         theirs = answer(tokengauge, *question, "--store", store, codes=codes)
@@ -264,8 +264,8 @@ def test_a_benchmark_asks_the_calls_of_a_store_again(tokengauge, stores, simulat
 
 def test_what_is_not_in_a_store_is_said_of_the_store(tokengauge, stores):
     _, config, _, store = stores
-    for question in (["session", "nobody", "--config", config], ["ab", "nothing", "--config", config]):
-        command = [str(part) for part in (tokengauge, *question, "--store", store)]
+    for question in (["report", "session", "nobody"], ["experiment", "nothing"]):
+        command = [str(part) for part in (tokengauge, *question, "--config", config, "--store", store)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60)
         assert done.returncode == 1
-        assert question[1] in done.stderr and "ledger.sqlite" not in done.stderr, done.stderr
+        assert question[-1] in done.stderr and "ledger.sqlite" not in done.stderr, done.stderr

@@ -120,7 +120,7 @@ batch_wait = "100ms"
 def test_stores_behind_tls_with_client_certificates(tokengauge, simulator, stores, tmp_path):
     ours, clickhouse, s3, valkey, ports = stores
     file = config(tmp_path, simulator, ports, ours, ours.leaf("client"))
-    run(tokengauge, "sink", "ddl", "--apply", "--config", file)
+    run(tokengauge, "export", "sink", "ddl", "--apply", "--config", file)
     with running([tokengauge, "run", "--config", file], tmp_path / "proxy.log", expected_exit=0) as process:
         proxy = Proxy(process)
         proxy.calls(CALLS, "s")
@@ -155,6 +155,6 @@ def test_a_certificate_of_somebody_else_is_refused_and_nothing_is_lost(tokengaug
     assert not list(s3.names(tmp_path.name))
     # With the right authority what waited is delivered.
     file = config(tmp_path, simulator, ports, ours, ours.leaf("client"))
-    run(tokengauge, "sink", "ddl", "--apply", "--config", file)
+    run(tokengauge, "export", "sink", "ddl", "--apply", "--config", file)
     with running([tokengauge, "run", "--config", file], tmp_path / "again.log", expected_exit=0):
         until(lambda: len(clickhouse.ids()) == CALLS, lambda: f"{len(clickhouse.ids())} calls")

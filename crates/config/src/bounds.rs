@@ -3,13 +3,15 @@
 use super::problems::Problem;
 use super::scalar::{Size, parse_size};
 use super::schema::published;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::ops::Range;
 use std::time::Duration;
 use toml::de::{DeTable, DeValue};
 
 /// From which similarity, of 0 to 1, an unknown key is taken for a misspelling.
 const ALIKE: f64 = 0.8;
+/// The keys of thresholds.
+const THRESHOLDS: [&str; 2] = ["at_most", "at_least"];
 
 /// The problems of a text; none where it is no TOML, which the reader reports.
 pub(super) fn problems(text: &str) -> Vec<Problem> {
@@ -39,18 +41,18 @@ impl Check<'_> {
         };
         for (key, value) in table {
             match keys.get(&**key.get_ref()) {
-                Some(schema) => self.value(schema, value.get_ref(), value.span()),
-                None => {
-                    let names = keys.keys().map(String::as_str);
-                    self.at(key.span(), unknown(key.get_ref(), names));
-                }
+                Some(schema) => self.value(key.get_ref(), schema, value.get_ref(), value.span()),
+                None => self.at(key.span(), unknown(key.get_ref(), keys)),
             }
         }
     }
 
-    fn value(&mut self, schema: &Value, value: &DeValue<'_>, span: Range<usize>) {
+    fn value(&mut self, key: &str, schema: &Value, value: &DeValue<'_>, span: Range<usize>) {
         match value {
-            _ if !is_of_type(schema, value) => self.at(span, wrong_type(schema, value)),
+            _ if !is_of_type(schema, value) => {
+                let reason = without_threshold(key, schema, value);
+                self.at(span, reason.unwrap_or_else(|| wrong_type(schema, value)));
+            }
             DeValue::Table(table) => self.table(schema, table),
             DeValue::Array(all) => {
                 if let Some(most) = schema["maxItems"].as_u64()
@@ -60,7 +62,7 @@ impl Check<'_> {
                     self.at(beyond.span(), reason);
                 }
                 for item in all {
-                    self.value(&schema["items"], item.get_ref(), item.span());
+                    self.value(key, &schema["items"], item.get_ref(), item.span());
                 }
             }
             _ if is_outside(schema, value) => self.at(span, must_be(schema)),
@@ -69,8 +71,21 @@ impl Check<'_> {
     }
 }
 
-fn unknown<'a>(key: &str, names: impl Iterator<Item = &'a str>) -> String {
-    let mut alike: Vec<_> = names
+/// The message about an unknown key.
+fn unknown(key: &str, keys: &Map<String, Value>) -> String {
+    let is_meant = |schema: &Value| {
+        let also = schema["x-also"].as_array();
+        also.is_some_and(|names| names.iter().any(|name| name == key))
+    };
+    if let Some((name, schema)) = keys.iter().find(|(_, schema)| is_meant(schema)) {
+        let name = match threshold_of(schema) {
+            Some(threshold) => format!("{name}.{threshold}"),
+            None => name.clone(),
+        };
+        return format!("unknown field `{key}`; did you mean `{name}`?");
+    }
+    let mut alike: Vec<_> = keys
+        .keys()
         .map(|name| (strsim::jaro_winkler(key, name), name))
         .collect();
     alike.sort_by(|one, other| other.0.total_cmp(&one.0));
@@ -87,6 +102,30 @@ fn unknown<'a>(key: &str, names: impl Iterator<Item = &'a str>) -> String {
             )
         }
     }
+}
+
+/// The key of the threshold in the table of an indicator.
+fn threshold_of(schema: &Value) -> Option<&'static str> {
+    let keys = schema["properties"].as_object()?;
+    THRESHOLDS.into_iter().find(|name| keys.contains_key(*name))
+}
+
+/// The message about a threshold that stands where its table is expected, such as `ttft = "500ms"`. Only a number or a
+/// duration is repeated in it.
+fn without_threshold(key: &str, schema: &Value, value: &DeValue<'_>) -> Option<String> {
+    let threshold = threshold_of(schema)?;
+    let value = match value {
+        DeValue::Integer(number) => number.as_str().to_owned(),
+        DeValue::Float(number) => number.as_str().to_owned(),
+        DeValue::String(text) => {
+            humantime::parse_duration(text).ok()?;
+            format!("\"{text}\"")
+        }
+        _ => return None,
+    };
+    Some(format!(
+        "must say which side is good: write `{key}.{threshold} = {value}`"
+    ))
 }
 
 /// Whether a value is of its key's type; a key without one takes several.

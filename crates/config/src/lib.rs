@@ -62,7 +62,7 @@ pub use memory_limit::{limit as memory_limit, warn_of as warn_of_memory_limit};
 pub use named_files::check as check_named_files;
 pub use operators::{InvalidToken, check_token};
 pub use problems::{Invalid, Problem};
-pub use reference::{json_schema, reference};
+pub use reference::{Key, json_schema, keys, reference};
 pub use source::{BUILT_IN, is_values, text};
 pub use tokengauge_accounting::attribution::Workload;
 pub use tokengauge_meter::settings::Measure;

@@ -1,6 +1,7 @@
 //! What is wrong with a configuration, and where.
 
 use super::spanned::Spanned;
+use serde::Serialize;
 use std::fmt;
 
 /// A configuration that cannot be used, with every problem found.
@@ -12,7 +13,8 @@ pub struct Invalid {
     pub problems: Vec<Problem>,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+/// One thing wrong with a configuration.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Problem {
     /// The line, counted from 1; `None` if it is unknown.
     pub line: Option<usize>,

@@ -3,6 +3,7 @@
 
 use super::bounds::bounds_of;
 use super::schema::schema;
+use serde::Serialize;
 use serde_json::Value;
 
 /// The JSON Schema of the configuration file, draft 2020-12.
@@ -10,17 +11,65 @@ pub fn json_schema() -> Value {
     schema()
 }
 
+/// A key of the configuration file.
+#[derive(Clone, Debug, Serialize)]
+pub struct Key {
+    /// Its table as the file has it, such as `[[slo]]`; empty for a key at the top of the file.
+    pub table: String,
+    /// Its name in the table, such as `ttft.at_most`.
+    pub key: String,
+    /// Its type and its bounds.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// Its default as JSON, if it has one.
+    pub default: Option<Value>,
+    /// Whether its table must have it.
+    pub required: bool,
+    /// Its meaning, as Markdown.
+    pub description: String,
+}
+
+/// A table of the file with its keys.
+struct Section {
+    heading: String,
+    about: String,
+    keys: Vec<Key>,
+}
+
+/// Every key of the file, in the order of the reference.
+pub fn keys() -> Vec<Key> {
+    sections()
+        .into_iter()
+        .flat_map(|section| section.keys)
+        .collect()
+}
+
 /// The reference as Markdown.
 pub fn reference() -> String {
-    let schema = schema();
-    let keys = properties(&schema);
-    let is_section = |schema: &Value| table_of(schema).is_some();
-    let mut text = String::from("### At the top of the file\n\n");
-    text += HEAD;
-    for (name, schema, _) in keys.iter().filter(|(_, schema, _)| !is_section(schema)) {
-        text += &row(name, schema, "");
+    let mut text = String::new();
+    for section in sections() {
+        text += &match section.heading.as_str() {
+            "" => format!("### At the top of the file\n\n{HEAD}"),
+            heading => format!("\n### `{heading}`\n\n{}\n\n{HEAD}", section.about),
+        };
+        section.keys.iter().for_each(|key| text += &row(key));
     }
-    for (name, schema, _) in keys.iter().filter(|(_, schema, _)| is_section(schema)) {
+    text
+}
+
+fn sections() -> Vec<Section> {
+    let schema = schema();
+    let all = properties(&schema);
+    let is_section = |schema: &Value| table_of(schema).is_some();
+    let top = all.iter().filter(|(_, schema, _)| !is_section(schema));
+    let mut sections = vec![Section {
+        heading: String::new(),
+        about: String::new(),
+        keys: top
+            .map(|(name, schema, _)| key("", name, schema, false))
+            .collect(),
+    }];
+    for (name, schema, _) in all {
         let Some(table) = table_of(schema) else {
             continue;
         };
@@ -30,14 +79,17 @@ pub fn reference() -> String {
             format!("[{name}]")
         };
         let about = [&schema["description"], &table["description"]];
-        let about = about
-            .iter()
-            .find_map(|text| text.as_str())
-            .unwrap_or_default();
-        text += &format!("\n### `{heading}`\n\n{about}{}\n\n{HEAD}", most(schema));
-        rows("", table, &mut text);
+        let about = about.iter().find_map(|text| text.as_str());
+        let about = about.unwrap_or_default().to_owned() + &most(schema);
+        let mut keys = Vec::new();
+        keys_of(&heading, "", table, &mut keys);
+        sections.push(Section {
+            heading,
+            about,
+            keys,
+        });
     }
-    text
+    sections
 }
 
 const HEAD: &str = "| key | type | default | what it is |\n|---|---|---|---|\n";
@@ -64,58 +116,55 @@ fn most(schema: &Value) -> String {
     most.map_or_else(String::new, |most| format!(" At most {most} of them."))
 }
 
-/// The rows of a table's keys; those of tables in it follow with a dot.
-fn rows(prefix: &str, table: &Value, text: &mut String) {
+/// Adds the keys of a table; keys of tables in it follow with a dot.
+fn keys_of(heading: &str, prefix: &str, table: &Value, found: &mut Vec<Key>) {
     for (name, schema, required) in properties(table) {
         let name = format!("{prefix}{name}");
         match table_of(schema) {
             // An indicator with one key is described by the indicator, not by its threshold.
             Some(inner) if properties(inner).len() == 1 => {
-                for (key, threshold, _) in properties(inner) {
+                for (inner, threshold, _) in properties(inner) {
                     let mut threshold = threshold.clone();
                     threshold["description"] = schema["description"].clone();
-                    *text += &row(&format!("{name}.{key}"), &threshold, "");
+                    found.push(key(heading, &format!("{name}.{inner}"), &threshold, false));
                 }
             }
-            Some(inner) => rows(&format!("{name}."), inner, text),
-            None => *text += &row(&name, schema, &needed(prefix, required)),
+            Some(inner) => keys_of(heading, &format!("{name}."), inner, found),
+            None => found.push(key(heading, &name, schema, required)),
         }
     }
 }
 
-/// The text in place of a default where a key is required.
-fn needed(prefix: &str, required: bool) -> String {
-    match (required, prefix.trim_end_matches('.')) {
-        (false, _) => String::new(),
-        (true, "") => "required".to_owned(),
-        (true, table) => format!("required in `{table}`"),
-    }
-}
-
-/// A row; `default` is used where the schema has none.
-fn row(name: &str, schema: &Value, default: &str) -> String {
-    let default = match &schema["default"] {
-        Value::Null => default.to_owned(),
-        default => format!("`{default}`"),
-    };
-    let mut what = vec![type_of(schema)];
-    what.extend(
-        bounds_of(schema)
-            .into_iter()
-            .filter(|bound| !bound.starts_with("at least 0")),
-    );
+fn key(table: &str, name: &str, schema: &Value, required: bool) -> Key {
+    let mut kind = vec![type_of(schema)];
+    let bounds = bounds_of(schema).into_iter();
+    kind.extend(bounds.filter(|bound| !bound.starts_with("at least 0")));
     let about = schema["description"].as_str().unwrap_or_default();
-    // A bar would end the cell.
-    let about = about.replace('|', "\\|");
     let more = if schema["type"] == "array" {
         most(schema)
     } else {
         String::new()
     };
-    format!(
-        "| `{name}` | {} | {default} | {about}{more} |\n",
-        what.join(", ")
-    )
+    Key {
+        table: table.to_owned(),
+        key: name.to_owned(),
+        kind: kind.join(", "),
+        default: schema.get("default").filter(|one| !one.is_null()).cloned(),
+        required,
+        description: format!("{about}{more}"),
+    }
+}
+
+fn row(key: &Key) -> String {
+    let default = match (&key.default, key.key.rsplit_once('.')) {
+        (Some(default), _) => format!("`{default}`"),
+        (None, _) if !key.required => String::new(),
+        (None, None) => "required".to_owned(),
+        (None, Some((table, _))) => format!("required in `{table}`"),
+    };
+    // A bar would end the cell.
+    let about = key.description.replace('|', "\\|");
+    format!("| `{}` | {} | {default} | {about} |\n", key.key, key.kind)
 }
 
 fn type_of(schema: &Value) -> String {

@@ -59,7 +59,7 @@ pub(super) fn config(file: File, text: &str) -> Result<Config, Vec<Problem>> {
     let slos = objectives::slos(file.slo, &routes, &measure, &mut problems);
     let quotas = quotas::quotas(file.quota, &slos, &routes, &measure, &mut problems);
     let quota_store = quota_store::quota_store(file.quota_store, &mut problems);
-    let runaway = runaway::limits(&file.runaway);
+    let runaway = runaway::limits(&file.runaway, &mut problems);
     let admin = operators::admin(file.admin, &mut problems);
     operators::check_separate(&admin, &upstreams, &mut problems);
     let ledger = ledger::ledger(file.ledger, file.state_dir.as_deref(), &mut problems);

@@ -143,7 +143,7 @@ dimensions! {
         attribute: Some("tokengauge.tenant"),
         value: |call| name(&call.tenant),
     }
-    /// The digest of the key that calls carried, as `tokengauge key-hash` prints it
+    /// The digest of the key that calls carried, as `tokengauge print key-hash` prints it
     KeyHash {
         name: "key_hash",
         title: None,

@@ -1,4 +1,4 @@
-//! How an experiment stands: what the API answers and `tokengauge ab` prints.
+//! How an experiment stands: what the API answers and `tokengauge experiment` prints.
 
 use crate::compare::{Comparison, Level};
 use crate::metric::Metric;

@@ -136,7 +136,7 @@ impl ClickHouse {
                 "; make the database {database} (CREATE DATABASE), or name another: `database` of the sink, /DATABASE in a URL"
             ),
             Some(NO_TABLE) => format!(
-                "; make the table {table} in the database {database} with `tokengauge sink ddl`, or name the database that has it: \
+                "; make the table {table} in the database {database} with `tokengauge export sink ddl`, or name the database that has it: \
                  `database` of the sink, /DATABASE in a URL"
             ),
             _ if kind == SendErrorKind::Denied => {

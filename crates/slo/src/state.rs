@@ -62,7 +62,7 @@ impl Store {
         self.file.write(kept)
     }
 
-    /// Appends lines to the audit log, each with the hash of the one before.
+    /// Appends lines to the audit log.
     ///
     /// # Errors
     /// Where the disk refuses.

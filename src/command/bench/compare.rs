@@ -18,8 +18,8 @@ pub(super) fn compare(old: &Path, new: &Path, args: &BenchArgs) -> Result<(), Er
         return Err(Error::Failed(reason));
     }
     let comparison = Comparison::of(&read(old)?, &read(new)?);
-    output::print(&match args.format {
-        BenchFormat::Table => comparison.table(),
+    output::print(&match args.format.chosen() {
+        BenchFormat::Text => comparison.table(),
         BenchFormat::Markdown => comparison.markdown(),
         BenchFormat::Json => write::json(&comparison)?,
     })?;

@@ -47,8 +47,8 @@ pub(super) fn results(results: &Results, args: &BenchArgs) -> Result<(), Error> 
         .iter()
         .map(|file| write(results, file))
         .collect();
-    output::print(&match args.format {
-        BenchFormat::Table => text::table(results),
+    output::print(&match args.format.chosen() {
+        BenchFormat::Text => text::table(results),
         BenchFormat::Markdown => text::markdown(results),
         BenchFormat::Json => json(results)?,
     })?;

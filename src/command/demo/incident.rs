@@ -142,7 +142,7 @@ impl DemoIncident {
             format!("the calls that spent the budget: {admin}/calls?slo={OBJECTIVE}"),
             format!("in the terminal: tokengauge slo status --admin {address}"),
             format!(
-                "keep it: tokengauge capsule --slo {OBJECTIVE} --admin {address} -o incident.html"
+                "keep it: tokengauge slo incident --slo {OBJECTIVE} --admin {address} -o incident.html"
             ),
         ]
     }

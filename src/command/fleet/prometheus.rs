@@ -1,4 +1,4 @@
-//! Objectives over a fleet, from the recording rules of `tokengauge rules` in a Prometheus.
+//! Objectives over a fleet, from the recording rules of `tokengauge print rules` in a Prometheus.
 
 use crate::Error;
 use crate::cli::PrometheusCredentials;
@@ -14,7 +14,7 @@ use tokio::time::{MissedTickBehavior, interval};
 
 /// How often it is asked: rules are evaluated every 15 to 60 seconds.
 const EVERY: Duration = Duration::from_secs(15);
-/// Objectives at most, by all labels of `rules --by`.
+/// Objectives at most, by all labels of `print rules --by`.
 const MAX: usize = 200;
 const QUERY: &str = "{__name__=~\"slo:(error_budget:(remaining_ratio|exhausted_seconds)|objective:ratio|sli_error:ratio_rate.*)\"} \
     or ALERTS{alertname=\"SloErrorBudgetBurn\",alertstate=\"firing\"}";

@@ -4,7 +4,7 @@ use super::figures::{Quantiles, Report, Row};
 use super::grid::{Grid, PARTS, difference_grid, grid};
 use super::notes::{about, about_differences, mark_lines};
 use super::text::plain;
-use crate::command::ab;
+use crate::command::experiment;
 use std::fmt::Write;
 use tokengauge_core::time::rfc3339_seconds;
 use tokengauge_html::page::{self, Cell, escaped, figure};
@@ -35,7 +35,7 @@ pub(super) fn page(report: &Report) -> String {
         plots(&mut page, report, &rows)?;
         for experiment in report.experiments() {
             let name = escaped(&printable(&experiment.name));
-            let table = escaped(&ab::table(&experiment));
+            let table = escaped(&experiment::table(&experiment));
             writeln!(
                 page,
                 "<h2>Experiment {name}</h2>\n<pre class=\"wide\">{table}</pre>"

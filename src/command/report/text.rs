@@ -3,7 +3,7 @@
 use super::figures::Report;
 use super::grid::{Grid, difference_grid, grid, shortened};
 use super::notes::{about, about_differences, mark_lines};
-use crate::command::ab;
+use crate::command::experiment;
 use std::fmt::Write;
 use tokengauge_process::output::{markdown as escaped, printable};
 
@@ -27,7 +27,7 @@ pub(super) fn table(report: &Report, width: Option<usize>) -> String {
         text += &wrapped(&note, width);
     }
     for experiment in report.experiments() {
-        text += &format!("\n{}", ab::table(&experiment));
+        text += &format!("\n{}", experiment::table(&experiment));
     }
     let marks = mark_lines(report, plain);
     if !marks.is_empty() {
@@ -140,7 +140,7 @@ pub(super) fn markdown(report: &Report) -> String {
     }
     let _ = writeln!(text, "\n{}", about(report, &rows, escaped).join("\n"));
     for experiment in report.experiments() {
-        text += &format!("\n{}", ab::markdown(&experiment));
+        text += &format!("\n{}", experiment::markdown(&experiment));
     }
     let marks = mark_lines(report, escaped);
     if !marks.is_empty() {

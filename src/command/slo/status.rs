@@ -27,7 +27,7 @@ impl Answer {
             }
             Some(ObjectiveSource::Pods) => "no pod that answers has an objective yet",
             Some(ObjectiveSource::Prometheus) => {
-                "the fleet's Prometheus has no objectives yet: are the rules of `tokengauge rules` loaded?"
+                "the fleet's Prometheus has no objectives yet: are the rules of `tokengauge print rules` loaded?"
             }
         }
     }
@@ -153,7 +153,7 @@ pub(super) fn table(answer: &Answer) -> String {
 }
 
 /// Aligned columns; every line has as many cells as the first.
-pub(super) fn aligned(lines: &[Vec<String>]) -> String {
+pub(in crate::command) fn aligned(lines: &[Vec<String>]) -> String {
     let widths: Vec<usize> = (0..lines.first().map_or(0, Vec::len))
         .map(|at| {
             lines
@@ -325,7 +325,10 @@ mod tests {
         for (source, says) in [
             (None, "no [[slo]] is configured"),
             (Some(ObjectiveSource::None), "name the pods by --pods"),
-            (Some(ObjectiveSource::Prometheus), "`tokengauge rules`"),
+            (
+                Some(ObjectiveSource::Prometheus),
+                "`tokengauge print rules`",
+            ),
         ] {
             let slos = Vec::new();
             let text = table(&Answer { slos, source });

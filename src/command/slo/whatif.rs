@@ -1,9 +1,11 @@
 //! `tokengauge slo suggest` and `test`: evaluates objectives on recorded calls.
 
 use crate::Error;
-use crate::cli::{StoreArgs, SuggestArgs, TestArgs};
+use crate::cli::{AnswerFormat, StoreArgs, SuggestArgs, SuggestFormat, TestArgs};
 use crate::command::progress::Progress;
-use crate::command::store::{self, StoreCopy};
+use crate::command::store;
+use serde::Serialize;
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -19,9 +21,22 @@ const MAX_CALLS: usize = 2_000_000;
 const MAX_AGE: Duration = Duration::from_secs(86_400);
 
 pub(super) fn suggest(args: &SuggestArgs) -> Result<(), Error> {
-    let (logs, _copy) = logs(&args.logs, &args.store, Some(args.last))?;
-    let calls = read(&logs, &args.store, Some(args.last))?;
+    let source = Source {
+        logs: &args.logs,
+        ledger: args.ledger.as_deref(),
+        store: &args.store,
+    };
+    let calls = source.calls(Some(args.last))?;
     let objectives = suggested(&calls, args.objective, args.window);
+    if args.format.chosen() == SuggestFormat::Json {
+        let objectives = objectives
+            .iter()
+            .map(|objective| Judged::of(objective, &replay(objective, &calls)));
+        return json(&Answer {
+            calls: calls.len(),
+            objectives: objectives.collect(),
+        });
+    }
     let mut text = format!(
         "# From {} calls; what each would have come to stands above it.\n",
         calls.len()
@@ -40,9 +55,14 @@ pub(super) fn test(args: &TestArgs) -> Result<(), Error> {
             "{origin}: there is no [[slo]] in it"
         )));
     }
-    let (logs, _copy) = logs(&args.logs, &args.store, args.last)?;
-    let calls = read(&logs, &args.store, args.last)?;
+    let source = Source {
+        logs: &args.logs,
+        ledger: args.ledger.as_deref(),
+        store: &args.store,
+    };
+    let calls = source.calls(args.last)?;
     let mut text = format!("{} calls against {origin}\n", calls.len());
+    let mut judged = Vec::new();
     let mut missed = 0;
     let mut progress = Progress::of("slo test");
     let all = config.slos.len() as u64;
@@ -51,9 +71,16 @@ pub(super) fn test(args: &TestArgs) -> Result<(), Error> {
         let outcome = replay(objective, &calls);
         missed += usize::from(outcome.remaining < 0.0);
         text += &format!("{}: {}\n", describe(objective), in_words(&outcome));
+        judged.push(Judged::of(objective, &outcome));
     }
     drop(progress);
-    output::print(&text)?;
+    match args.format.chosen() {
+        AnswerFormat::Text => output::print(&text)?,
+        AnswerFormat::Json => json(&Answer {
+            calls: calls.len(),
+            objectives: judged,
+        })?,
+    }
     if missed > 0 && args.strict {
         return Err(Error::Failed(format!(
             "{missed} objectives would have been missed"
@@ -62,18 +89,103 @@ pub(super) fn test(args: &TestArgs) -> Result<(), Error> {
     Ok(())
 }
 
-/// The logs that are named, or the calls of a store as a log.
-fn logs(
-    logs: &[PathBuf],
-    store_args: &StoreArgs,
-    last: Option<Duration>,
-) -> Result<(Vec<PathBuf>, Option<StoreCopy>), Error> {
-    // `last` ends with the newest call, which nobody knows before they are read.
-    let back = last.map(|last| last.saturating_add(MAX_AGE).max(store::SINCE));
-    let since = back.and_then(|back| SystemTime::now().checked_sub(back));
-    match store::as_log(store_args, since)? {
-        Some((log, copy)) => Ok((vec![log], Some(copy))),
-        None => Ok((logs.to_vec(), None)),
+/// The answer of both commands for programs.
+#[derive(Serialize)]
+struct Answer {
+    calls: usize,
+    objectives: Vec<Judged>,
+}
+
+/// An objective and its outcome on the calls.
+#[derive(Serialize)]
+struct Judged {
+    /// The `[[slo]]` table as JSON.
+    slo: toml::Value,
+    good: u64,
+    bad: u64,
+    excluded: BTreeMap<&'static str, u64>,
+    ratio: Option<f64>,
+    budget_remaining: f64,
+    pages: u32,
+    tickets: u32,
+}
+
+impl Judged {
+    fn of(objective: &Objective, outcome: &Outcome) -> Judged {
+        let table: Option<toml::Table> = toml::from_str(&as_toml(objective)).ok();
+        let slo = table.and_then(|table| table.get("slo")?.get(0).cloned());
+        Judged {
+            slo: slo.unwrap_or_else(|| toml::Table::new().into()),
+            good: outcome.good,
+            bad: outcome.bad,
+            excluded: outcome.excluded.clone(),
+            ratio: outcome.ratio,
+            budget_remaining: outcome.remaining,
+            pages: outcome.pages,
+            tickets: outcome.tickets,
+        }
+    }
+}
+
+fn json(answer: &Answer) -> Result<(), Error> {
+    let text = serde_json::to_string_pretty(answer);
+    let text = text.map_err(|error| Error::Failed(error.to_string()))?;
+    output::print(&(text + "\n"))
+}
+
+/// The files or the store that have the calls.
+struct Source<'a> {
+    logs: &'a [PathBuf],
+    ledger: Option<&'a Path>,
+    store: &'a StoreArgs,
+}
+
+impl Source<'_> {
+    /// The calls that ended within `last` of the newest.
+    fn calls(&self, last: Option<Duration>) -> Result<Vec<CallRecord>, Error> {
+        // `last` ends with the newest call, which nobody knows before they are read.
+        let back = last.map(|last| last.saturating_add(MAX_AGE).max(store::SINCE));
+        let since = back.and_then(|back| SystemTime::now().checked_sub(back));
+        match store::as_log(self.store, self.ledger, since)? {
+            Some((log, _copy)) => self.read(&[log], last),
+            None => self.read(self.logs, last),
+        }
+    }
+
+    /// The calls of the logs that ended within `last` of the newest. Lines that are no call
+    /// record are reported and skipped.
+    fn read(&self, logs: &[PathBuf], last: Option<Duration>) -> Result<Vec<CallRecord>, Error> {
+        let (mut calls, mut unreadable) = (Vec::new(), 0_u64);
+        let mut progress = Progress::of("reading");
+        for log in logs {
+            read_one(log, &mut calls, &mut unreadable, &mut progress)
+                .map_err(|error| Error::Failed(format!("{}: {error}", log.display())))?;
+        }
+        drop(progress);
+        if unreadable > 0 {
+            output::note(&format!(
+                "{unreadable} lines are no call records of this version; they are left out"
+            ));
+        }
+        let newest = calls.iter().filter_map(ended_at).fold(0.0, f64::max);
+        if let Some(last) = last {
+            let from = newest - last.as_secs_f64();
+            calls.retain(|call| ended_at(call).is_some_and(|ended| ended >= from));
+        }
+        if calls.is_empty() {
+            return Err(Error::Failed(match (&self.store.store, self.ledger) {
+                (Some(url), _) => format!(
+                    "the store {} has no calls of this time; --store-since goes further back",
+                    url.address()
+                ),
+                (None, Some(ledger)) => format!("{} has no calls of this time", ledger.display()),
+                (None, None) => {
+                    "there are no calls in these logs; record some with `tokengauge run --call-log FILE`"
+                        .to_owned()
+                }
+            }));
+        }
+        Ok(calls)
     }
 }
 
@@ -114,45 +226,6 @@ fn in_words(outcome: &Outcome) -> String {
         "{ratio}; good {}, bad {}, excluded {excluded}{reasons}; {} pages, {} tickets",
         outcome.good, outcome.bad, outcome.pages, outcome.tickets
     )
-}
-
-/// The calls of the logs that ended within `last` of the newest. Lines that are no call
-/// record are reported and skipped.
-fn read(
-    logs: &[PathBuf],
-    store: &StoreArgs,
-    last: Option<Duration>,
-) -> Result<Vec<CallRecord>, Error> {
-    let (mut calls, mut unreadable) = (Vec::new(), 0_u64);
-    let mut progress = Progress::of("reading");
-    for log in logs {
-        read_one(log, &mut calls, &mut unreadable, &mut progress)
-            .map_err(|error| Error::Failed(format!("{}: {error}", log.display())))?;
-    }
-    drop(progress);
-    if unreadable > 0 {
-        output::note(&format!(
-            "{unreadable} lines are no call records of this version; they are left out"
-        ));
-    }
-    let newest = calls.iter().filter_map(ended_at).fold(0.0, f64::max);
-    if let Some(last) = last {
-        let from = newest - last.as_secs_f64();
-        calls.retain(|call| ended_at(call).is_some_and(|ended| ended >= from));
-    }
-    if calls.is_empty() {
-        return Err(Error::Failed(match &store.store {
-            Some(url) => format!(
-                "the store {} has no calls of this time; --store-since goes further back",
-                url.address()
-            ),
-            None => {
-                "there are no calls in these logs; record some with `tokengauge run --call-log FILE`"
-                    .to_owned()
-            }
-        }));
-    }
-    Ok(calls)
 }
 
 fn read_one(

@@ -154,7 +154,7 @@ async function compare(world) {
       return rows.length > 0 && rows.toSorted().join() === wanted.toSorted().join();
     });
   }
-  assert.ok((await cells(page, "#models", 1)).includes("hardware=simulated; engine=tokengauge sim"));
+  assert.ok((await cells(page, "#models", 1)).includes("hardware=simulated; engine=tokengauge demo"));
   const columns = await page.locator("#models thead th").allTextContents();
   const judged = await cells(page, "#models", columns.findIndex((head) => head.startsWith("Judged")) + 1);
   assert.match(judged[0], /^\d[\d.,KM]* of \d[\d.,KM]*$/);

@@ -61,7 +61,7 @@ pub fn check_key(text: &str) -> Result<(), &'static str> {
         return Ok(());
     }
     Err(
-        "is what `tokengauge key-hash` prints for a key, 16 hexadecimal digits, never the key itself",
+        "is what `tokengauge print key-hash` prints for a key, 16 hexadecimal digits, never the key itself",
     )
 }
 

@@ -47,25 +47,30 @@ pub(crate) struct Slo {
     ))]
     pub(crate) window: Option<Window>,
     /// `true`: calls that did not fail.
-    #[schemars(extend("const" = true))]
+    #[schemars(extend("const" = true, "x-also" = ["error_rate", "errors", "success_rate"]))]
     pub(crate) availability: Option<Spanned<bool>>,
     /// The time to the first token.
+    #[schemars(extend("x-also" = ["time_to_first_token"]))]
     pub(crate) ttft: Option<Longest>,
     /// Output tokens per second of a call.
+    #[schemars(extend("x-also" = ["speed", "tokens_per_second", "tps"]))]
     pub(crate) output_tps: Option<Slowest>,
     /// Output tokens per second over the whole call.
     pub(crate) total_tps: Option<Slowest>,
     /// The time to the first token of the answer, after any reasoning.
     pub(crate) time_to_first_answer: Option<Longest>,
     /// The whole call.
+    #[schemars(extend("x-also" = ["latency", "response_time"]))]
     pub(crate) duration: Option<Longest>,
     /// The time between tokens.
+    #[schemars(extend("x-also" = ["itl", "tpot"]))]
     pub(crate) inter_token_latency: Option<Longest>,
     /// Stalls of a call.
     pub(crate) stalls: Option<MostStalls>,
     /// The longest gap between tokens.
     pub(crate) longest_gap: Option<Longest>,
     /// What a call costs, in US dollars.
+    #[schemars(extend("x-also" = ["cost", "price"]))]
     pub(crate) cost_usd: Option<Dearest>,
     /// Output tokens per second of an upstream, minute by minute; needs `select.upstream`.
     pub(crate) throughput: Option<Spanned<Throughput>>,

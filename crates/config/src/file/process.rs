@@ -242,7 +242,7 @@ pub(crate) struct Agent {
     pub(crate) port: Option<Spanned<u16>>,
     /// A prefix of the path of whole segments, as the agent sends it.
     pub(crate) path: Option<Spanned<String>>,
-    /// The digest of its key, never the key: what `tokengauge key-hash` prints for it, or
+    /// The digest of its key, never the key: what `tokengauge print key-hash` prints for it, or
     /// `printf 'tokengauge key\0%s' "$KEY" | sha256sum | cut -c1-16`.
     pub(crate) key: Option<Spanned<String>>,
 }
@@ -261,7 +261,7 @@ pub(crate) struct Payer {
     /// The tenant, that is the customer for whom calls are made.
     #[schemars(with = "Option<Label>")]
     pub(crate) tenant: Option<Spanned<String>>,
-    /// Digests of keys, never keys: what `tokengauge key-hash` prints for a key; a call that carries one of them.
+    /// Digests of keys, never keys: what `tokengauge print key-hash` prints for a key; a call that carries one of them.
     #[serde(default)]
     #[schemars(extend("maxItems" = MAX_PAYER_KEYS))]
     pub(crate) keys: Vec<Spanned<String>>,

@@ -1,6 +1,7 @@
 //! The table of sessions that run away.
 
 use super::super::scalar::Span;
+use super::super::spanned::Spanned;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::time::Duration;
@@ -37,10 +38,15 @@ pub(crate) struct Runaway {
     /// How often an agent may make one and the same tool call within the window: that often is running away.
     #[schemars(extend("default" = RunawayLimits::SAME_TOOL_CALLS))]
     pub(crate) same_tool_calls: Option<u32>,
-    /// Tokens or US dollars a minute that are so many times what is usual: the median over sessions of the same workload and
-    /// agent of the most that each spent a minute, over a window. It stands beside the fixed ceilings; none by default.
-    #[schemars(extend("exclusiveMinimum" = 1, "x-must" = "a number of times above 1"))]
-    pub(crate) times_usual: Option<f64>,
+    /// Deprecated: `tokens_per_minute` and `usd_per_minute` do not depend on what others spend. Tokens or US dollars a minute
+    /// that are so many times what is usual: the median over sessions of the same workload and agent of the most that each
+    /// spent a minute, over a window. It stands beside the fixed ceilings; none by default.
+    #[schemars(extend(
+        "deprecated" = true,
+        "exclusiveMinimum" = 1,
+        "x-must" = "a number of times above 1",
+    ))]
+    pub(crate) times_usual: Option<Spanned<f64>>,
     /// Sessions with a call within this time say what is usual.
     #[schemars(extend(
         "default" = Span(TimesUsual::OVER),

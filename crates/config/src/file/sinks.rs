@@ -34,7 +34,7 @@ pub(crate) struct Sink {
     /// ClickHouse: the database.
     #[schemars(extend("default" = DEFAULT_DATABASE))]
     pub(crate) database: Option<Spanned<String>>,
-    /// ClickHouse: the table, which `tokengauge sink ddl` makes.
+    /// ClickHouse: the table, which `tokengauge export sink ddl` makes.
     #[schemars(extend("default" = DEFAULT_TABLE))]
     pub(crate) table: Option<Spanned<String>>,
     /// ClickHouse: the user; that of `CLICKHOUSE_USER` by default.

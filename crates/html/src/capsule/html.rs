@@ -502,7 +502,7 @@ fn commands(page: &mut String, capsule: &Capsule) -> Result {
         lines.push(curl(&format!("calls/{}", call.id)));
     }
     lines.push(format!(
-        "tokengauge capsule{slo} --admin {address} --since {} --until {} -o again.html",
+        "tokengauge slo incident{slo} --admin {address} --since {} --until {} -o again.html",
         written(since),
         written(until)
     ));

@@ -7,7 +7,7 @@ use std::fmt::Write;
 
 /// What stands at the top of a generated file.
 const HEAD: &str =
-    "# Written by `tokengauge rules`; change the configuration and write it again.\n";
+    "# Written by `tokengauge print rules`; change the configuration and write it again.\n";
 
 /// A file for `rule_files` of Prometheus.
 pub fn file(groups: &[Group]) -> String {

@@ -1,10 +1,10 @@
-//! `tokengauge replay`: measures recorded responses, offline.
+//! `tokengauge print record`: measures recorded responses, offline.
 
 mod recording;
 
 use super::progress::Progress;
 use crate::Error;
-use crate::cli::ReplayArgs;
+use crate::cli::RecordArgs;
 use parking_lot::Mutex;
 use recording::{Pace, Recording};
 use std::io::Write;
@@ -19,7 +19,7 @@ use tokengauge_process::output;
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Prints the call records of each recording, a line each.
-pub(super) fn replay(args: &ReplayArgs) -> Result<(), Error> {
+pub(super) fn record(args: &RecordArgs) -> Result<(), Error> {
     let recordings = recording::find(args)?;
     let pace = Pace {
         frame_bytes: args.frame_bytes,
@@ -34,7 +34,7 @@ pub(super) fn replay(args: &ReplayArgs) -> Result<(), Error> {
         vec![last.clone()],
     );
     let mut output = output::stdout();
-    let mut progress = Progress::beside_output("replay");
+    let mut progress = Progress::beside_output("print record");
     let all = recordings.len() as u64;
     for (recording, done) in recordings.into_iter().zip(0..) {
         progress.at(done, Some(all), "recordings");

@@ -1,10 +1,10 @@
-//! The command that adds a mark.
+//! The options of `annotate`.
 
 use super::*;
 
-/// Options of `mark`.
+/// Options of `annotate`.
 #[derive(Debug, Clone, Args)]
-pub struct MarkArgs {
+pub struct AnnotateArgs {
     /// What happened, such as "deployed v2.1"
     pub text: String,
     /// When it happened: an instant, or a time back such as `10m` [default: now]

@@ -1,7 +1,7 @@
 //! Recordings on disk: a body, or a folder with a body and its metadata.
 
 use crate::Error;
-use crate::cli::ReplayArgs;
+use crate::cli::RecordArgs;
 use bytes::Bytes;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
@@ -58,7 +58,7 @@ impl Recording {
 }
 
 /// All recordings at the paths of the command line, in a stable order.
-pub(super) fn find(args: &ReplayArgs) -> Result<Vec<Recording>, Error> {
+pub(super) fn find(args: &RecordArgs) -> Result<Vec<Recording>, Error> {
     let mut recordings = Vec::new();
     for path in &args.paths {
         if path.is_dir() {
@@ -142,7 +142,7 @@ fn described(folder: &Path) -> Result<Recording, Error> {
     })
 }
 
-fn alone(path: &Path, args: &ReplayArgs) -> Result<Recording, Error> {
+fn alone(path: &Path, args: &RecordArgs) -> Result<Recording, Error> {
     let body = read(path)?;
     let content_type = args.content_type.clone().or_else(|| sniffed_type(&body));
     Ok(Recording {

@@ -1,11 +1,11 @@
-//! The command about experiments.
+//! The options of `experiment`.
 
 use super::*;
 use std::time::Duration;
 
-/// Options of `ab`.
+/// Options of `experiment`.
 #[derive(Debug, Clone, Args)]
-pub struct AbArgs {
+pub struct ExperimentArgs {
     /// The experiment's name
     pub name: String,
     /// Read this ledger [default: ask the proxy at --admin]
@@ -24,7 +24,7 @@ pub struct AbArgs {
     pub config: ConfigArgs,
     /// With --ledger or --store: what is one unit, of an experiment that is not configured
     #[arg(long, value_enum, requires = "calls_of")]
-    pub unit: Option<AbUnit>,
+    pub unit: Option<ExperimentUnit>,
     /// With --ledger or --store: compare the share of calls that wait longer for the first token
     #[arg(long, value_name = "DURATION", requires = "calls_of", value_parser = humantime::parse_duration)]
     pub ttft_above: Option<Duration>,
@@ -37,14 +37,14 @@ pub struct AbArgs {
     /// The proxy to ask.
     #[command(flatten)]
     pub admin: AdminArgs,
-    /// What to write
-    #[arg(long, value_enum, default_value_t = AbFormat::Table)]
-    pub format: AbFormat,
+    /// The format.
+    #[command(flatten)]
+    pub format: FormatArgs<ExperimentFormat>,
 }
 
 /// What is one unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum AbUnit {
+pub enum ExperimentUnit {
     /// A session
     Session,
     /// An agent
@@ -53,11 +53,12 @@ pub enum AbUnit {
     User,
 }
 
-/// What `ab` writes.
+/// The formats of `experiment`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum AbFormat {
+pub enum ExperimentFormat {
     /// For terminals
-    Table,
+    #[value(alias = "table")]
+    Text,
     /// For documents
     Markdown,
     /// For programs

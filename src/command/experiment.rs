@@ -1,4 +1,4 @@
-//! `tokengauge ab`: compares the variants of an experiment.
+//! `tokengauge experiment`: compares the variants of an experiment.
 
 mod table;
 
@@ -6,7 +6,7 @@ pub(super) use table::{markdown, table};
 
 use super::api_client::{self, Proxy};
 use crate::Error;
-use crate::cli::{AbArgs, AbFormat, AbUnit};
+use crate::cli::{ExperimentArgs, ExperimentFormat, ExperimentUnit};
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 use tokengauge_experiments::{Experiment, Observed, Report, Rules, judge};
@@ -17,7 +17,7 @@ use tokengauge_store::query::{Threshold, UnitKind, UnitQuery};
 /// How long a query may take, on a slow disk.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-pub(super) fn ab(args: &AbArgs) -> Result<(), Error> {
+pub(super) fn experiment(args: &ExperimentArgs) -> Result<(), Error> {
     let mut args = args.clone();
     let _copy = super::store::read(&args.store, None, &mut args.ledger)?;
     let args = &args;
@@ -31,10 +31,10 @@ pub(super) fn ab(args: &AbArgs) -> Result<(), Error> {
             "no finished call is in a variant of the experiment `{name}`: is that its name, is there traffic, and do headers name its units?"
         )));
     }
-    let text = match args.format {
-        AbFormat::Table => table::table(&report),
-        AbFormat::Markdown => table::markdown(&report),
-        AbFormat::Json => {
+    let text = match args.format.chosen() {
+        ExperimentFormat::Text => table::table(&report),
+        ExperimentFormat::Markdown => table::markdown(&report),
+        ExperimentFormat::Json => {
             let text = serde_json::to_string_pretty(&report);
             text.map_err(|error| Error::Failed(error.to_string()))? + "\n"
         }
@@ -42,19 +42,19 @@ pub(super) fn ab(args: &AbArgs) -> Result<(), Error> {
     output::print(&text)
 }
 
-fn of_proxy(args: &AbArgs) -> Result<Report, Error> {
+fn of_proxy(args: &ExperimentArgs) -> Result<Report, Error> {
     let proxy = Proxy::of(&args.admin)?;
     let name: String = form_urlencoded::byte_serialize(args.name.as_bytes()).collect();
     let path = format!("/api/v1/experiments/{}", name.replace('+', "%20"));
     Ok(api_client::runtime()?.block_on(proxy.get(&path))?)
 }
 
-fn of_ledger(path: &Path, args: &AbArgs) -> Result<Report, Error> {
+fn of_ledger(path: &Path, args: &ExperimentArgs) -> Result<Report, Error> {
     if !path.is_file() {
         let path = path.display();
         return Err(Error::Failed(format!("there is no ledger at {path}")));
     }
-    let experiment = experiment(args)?;
+    let experiment = configured(args)?;
     let reader = Reader::within(path, Instant::now, TIMEOUT);
     let query = UnitQuery {
         experiment: experiment.name.clone(),
@@ -68,20 +68,20 @@ fn of_ledger(path: &Path, args: &AbArgs) -> Result<Report, Error> {
 }
 
 /// The experiment of the configuration, else one by label; what the command line says goes first.
-fn experiment(args: &AbArgs) -> Result<Experiment, Error> {
+fn configured(args: &ExperimentArgs) -> Result<Experiment, Error> {
     let (config, _) = super::load(&args.config)?;
     let mut configured = config.experiments.into_iter();
-    let configured = configured.find(|experiment| experiment.name == args.name);
-    let mut experiment = configured.unwrap_or_else(|| Experiment {
+    let found = configured.find(|experiment| experiment.name == args.name);
+    let mut experiment = found.unwrap_or_else(|| Experiment {
         name: args.name.clone(),
         arms: Vec::new(),
         unit: UnitKind::Session,
         rules: Rules::default(),
     });
     match args.unit {
-        Some(AbUnit::Session) => experiment.unit = UnitKind::Session,
-        Some(AbUnit::Agent) => experiment.unit = UnitKind::Agent,
-        Some(AbUnit::User) => experiment.unit = UnitKind::User,
+        Some(ExperimentUnit::Session) => experiment.unit = UnitKind::Session,
+        Some(ExperimentUnit::Agent) => experiment.unit = UnitKind::Agent,
+        Some(ExperimentUnit::User) => experiment.unit = UnitKind::User,
         None => {}
     }
     let rules = &mut experiment.rules;

@@ -1,10 +1,10 @@
-//! The options of `capsule`.
+//! The options of `slo incident`.
 
 use super::*;
 
-/// Options of `capsule`.
+/// Options of `slo incident`.
 #[derive(Debug, Clone, Args)]
-pub struct CapsuleArgs {
+pub struct IncidentArgs {
     /// The objective that it is about: its cause, its budget, the calls that spent it
     #[arg(long, value_name = "NAME", conflicts_with = "ledger")]
     pub slo: Option<String>,

@@ -1,14 +1,14 @@
-//! `tokengauge sim`: the simulated backend alone.
+//! `tokengauge demo backend`: only the simulated backend.
 
 use crate::Error;
-use crate::cli::SimArgs;
+use crate::cli::BackendArgs;
 use tokengauge_net::address;
 use tokengauge_process::output;
 use tokengauge_proxy::Shutdown;
 use tokengauge_sim::{Profile, Setup, Simulator};
 use tokio::net::TcpListener;
 
-pub(super) async fn sim(args: SimArgs) -> Result<(), Error> {
+pub(super) async fn backend(args: BackendArgs) -> Result<(), Error> {
     let profile: Profile = args
         .behave
         .parse()

@@ -1,15 +1,15 @@
-//! `tokengauge mark`: adds a mark to a running proxy.
+//! `tokengauge annotate`: adds a mark to a running proxy.
 
 use super::api_client::{self, Proxy};
 use crate::Error;
-use crate::cli::MarkArgs;
+use crate::cli::AnnotateArgs;
 use serde_json::json;
 use std::time::SystemTime;
 use tokengauge_core::time::rfc3339_millis;
 use tokengauge_process::output;
 use tokengauge_store::query::Mark;
 
-pub(super) fn mark(args: &MarkArgs) -> Result<(), Error> {
+pub(super) fn annotate(args: &AnnotateArgs) -> Result<(), Error> {
     let proxy = Proxy::of(&args.admin)?;
     let mut body = json!({"text": args.text, "tags": args.tags});
     let time = args.at.map(|at| at.before(SystemTime::now()));

@@ -1,8 +1,8 @@
-//! `tokengauge capsule`: an incident as one HTML file.
+//! `tokengauge slo incident`: an incident as one HTML file.
 
 use super::api_client::{self, Proxy};
 use crate::Error;
-use crate::cli::{COMMIT, CapsuleArgs, When};
+use crate::cli::{COMMIT, IncidentArgs, When};
 use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
@@ -17,7 +17,7 @@ use tokengauge_store::ledger::Reader;
 const SPAN: Duration = Duration::from_secs(3600);
 const QUERY: Duration = Duration::from_secs(60);
 
-pub(super) fn capsule(args: &CapsuleArgs) -> Result<(), Error> {
+pub(super) fn incident(args: &IncidentArgs) -> Result<(), Error> {
     let now = SystemTime::now();
     let page = match &args.ledger {
         Some(ledger) => of_ledger(args, ledger, now)?,
@@ -30,7 +30,7 @@ pub(super) fn capsule(args: &CapsuleArgs) -> Result<(), Error> {
     file.map_err(|error| Error::Failed(format!("cannot write {}: {error}", path.display())))
 }
 
-fn of_proxy(args: &CapsuleArgs, now: SystemTime) -> Result<String, Error> {
+fn of_proxy(args: &IncidentArgs, now: SystemTime) -> Result<String, Error> {
     let proxy = Proxy::of(&args.admin)?;
     let mut query = form_urlencoded::Serializer::new(String::new());
     if let Some(slo) = &args.slo {
@@ -48,7 +48,7 @@ fn of_proxy(args: &CapsuleArgs, now: SystemTime) -> Result<String, Error> {
     Ok(String::from_utf8_lossy(&page).into_owned())
 }
 
-fn of_ledger(args: &CapsuleArgs, ledger: &Path, now: SystemTime) -> Result<String, Error> {
+fn of_ledger(args: &IncidentArgs, ledger: &Path, now: SystemTime) -> Result<String, Error> {
     let at = |when: Option<When>| when.map(|when| when.before(now));
     let until = at(args.until).unwrap_or(now);
     let since = at(args.since).or_else(|| until.checked_sub(SPAN));

@@ -1,0 +1,58 @@
+//! The option `--format`, which all commands with several shapes of output have.
+
+use clap::{Args, ValueEnum, builder};
+
+/// The name of the format for programs.
+const JSON: &str = "json";
+
+/// The shape of a command's output. The first format of `F` is the default.
+#[derive(Debug, Clone, Args)]
+pub struct FormatArgs<F>
+where
+    F: ValueEnum + Send + Sync + 'static,
+{
+    /// The format of the output
+    #[arg(long, value_enum, default_value = first::<F>())]
+    format: F,
+    /// Short for `--format json`
+    #[arg(long, conflicts_with = "format")]
+    json: bool,
+}
+
+impl<F> FormatArgs<F>
+where
+    F: ValueEnum + Send + Sync + 'static,
+{
+    /// The format that the command line asks for.
+    pub fn chosen(&self) -> F {
+        let json = self.json.then(|| F::from_str(JSON, false).ok()).flatten();
+        json.unwrap_or_else(|| self.format.clone())
+    }
+}
+
+fn first<F: ValueEnum>() -> builder::OsStr {
+    let first = F::value_variants().first();
+    let first = first.and_then(ValueEnum::to_possible_value);
+    first.map_or_else(builder::OsStr::default, |first| {
+        first.get_name().to_owned().into()
+    })
+}
+
+/// Formats of an answer that has no other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum AnswerFormat {
+    /// For terminals
+    #[value(alias = "table")]
+    Text,
+    /// For programs
+    Json,
+}
+
+/// Formats of a reference.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ReferenceFormat {
+    /// A table for documents
+    Markdown,
+    /// One JSON object for each entry
+    Json,
+}

@@ -1,0 +1,172 @@
+//! The options of `print`.
+
+use super::*;
+
+/// What to print.
+#[derive(Debug, Clone, Subcommand)]
+pub enum PrintCommand {
+    /// Print the JSON Schema of the configuration file (draft 2020-12), for editors and pipelines
+    Schema,
+    /// Print every key of the configuration file: type, bounds, default, meaning
+    Keys(ReferenceArgs),
+    /// Print every metric: kind, unit, labels, meaning
+    Metrics(ReferenceArgs),
+    /// Print the Grafana dashboards, or write them into a folder
+    Dashboards(DashboardsArgs),
+    /// Print Prometheus rules: alerts on the proxy, and on the objectives of the configuration
+    Rules(RulesArgs),
+    /// Print the completions of these commands for a shell
+    Completions(CompletionsArgs),
+    /// Print the manual page, or write the pages of all commands into a folder
+    Man(ManArgs),
+    /// Read keys from standard input and print the digests that the configuration and call records have
+    KeyHash,
+    /// Measure a recorded response and print its call record
+    Record(RecordArgs),
+}
+
+/// Options of `print keys` and `print metrics`.
+#[derive(Debug, Clone, Args)]
+pub struct ReferenceArgs {
+    /// The format.
+    #[command(flatten)]
+    pub format: FormatArgs<ReferenceFormat>,
+}
+
+/// Options of `print dashboards`.
+#[derive(Debug, Clone, Args)]
+pub struct DashboardsArgs {
+    /// The one to print [default: the list of them]
+    #[arg(value_name = "NAME", conflicts_with = "write")]
+    pub name: Option<String>,
+    /// Write all of them and a provisioning file into this folder
+    #[arg(long, value_name = "DIR")]
+    pub write: Option<PathBuf>,
+}
+
+/// Options of `print rules`.
+#[derive(Debug, Clone, Args)]
+pub struct RulesArgs {
+    /// Where the configuration comes from.
+    #[command(flatten)]
+    pub config: ConfigArgs,
+    /// What to print
+    #[arg(long, value_enum, default_value_t = RulesFormat::File)]
+    pub format: RulesFormat,
+    /// The job label that Prometheus gives the proxies
+    #[arg(long, value_name = "NAME", default_value = "tokengauge", value_parser = job)]
+    pub job: String,
+    /// Where the runbooks are
+    #[arg(long, value_name = "URL", default_value = "docs/runbooks.md")]
+    pub runbooks: String,
+    /// Where Grafana is
+    #[arg(long, value_name = "URL", default_value = "")]
+    pub grafana: String,
+    /// The length of the increases that are recorded and summed up to the budget
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = resolution)]
+    pub resolution: std::time::Duration,
+    /// Labels by which budgets and alerts are kept apart, such as `namespace,cluster`
+    #[arg(long, value_name = "LABELS", value_delimiter = ',', value_parser = grouping)]
+    pub by: Vec<String>,
+}
+
+/// The formats of `print rules`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum RulesFormat {
+    /// A file for Prometheus' `rule_files`
+    File,
+    /// A `PrometheusRule` for the Prometheus operator
+    Operator,
+    /// Values for the chart: the same rules, and the objectives that they are of
+    Helm,
+    /// The part of Alertmanager's configuration by which a page silences its ticket
+    Alertmanager,
+}
+
+/// A label's value that needs no quoting in PromQL.
+fn job(name: &str) -> Result<String, &'static str> {
+    let sound = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
+    if name.is_empty() || !name.chars().all(sound) {
+        return Err("is made of letters, digits and -_./");
+    }
+    Ok(name.to_owned())
+}
+
+/// A label that Prometheus adds to what it scrapes.
+fn grouping(name: &str) -> Result<String, &'static str> {
+    let sound = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    if name.is_empty() || !name.chars().all(sound) || name.starts_with(|c: char| c.is_ascii_digit())
+    {
+        return Err("is made of letters, digits and _");
+    }
+    if ["slo", "window", "alertname", "severity", "le"].contains(&name) {
+        return Err("is a label of the rules themselves");
+    }
+    Ok(name.to_owned())
+}
+
+/// Whole seconds, and few enough that an hour has several.
+fn resolution(text: &str) -> Result<std::time::Duration, Box<dyn std::error::Error + Send + Sync>> {
+    let given = humantime::parse_duration(text)?;
+    if given.subsec_nanos() != 0 || !(5..=600).contains(&given.as_secs()) {
+        return Err("is whole seconds, from 5s to 10m".into());
+    }
+    Ok(given)
+}
+
+/// Options of `print completions`.
+#[derive(Debug, Clone, Args)]
+pub struct CompletionsArgs {
+    /// The shell
+    #[arg(value_enum)]
+    pub shell: clap_complete::Shell,
+}
+
+/// Options of `print man`.
+#[derive(Debug, Clone, Args)]
+pub struct ManArgs {
+    /// Write a page for each command into this folder
+    #[arg(value_name = "DIR")]
+    pub folder: Option<PathBuf>,
+}
+
+/// Options of `print record`.
+#[derive(Debug, Clone, Args)]
+pub struct RecordArgs {
+    /// A response body; or a folder with `response.body` and `meta.json`; or a folder of
+    /// such folders at any depth
+    #[arg(required = true, value_name = "PATH")]
+    pub paths: Vec<PathBuf>,
+    /// The shapes in the body [default: from --request-path or the first event]
+    #[arg(long, value_name = "DIALECT", value_parser = dialect)]
+    pub dialect: Option<Dialect>,
+    /// The path of the request, which tells the dialect
+    #[arg(long, value_name = "PATH", default_value = "/")]
+    pub request_path: String,
+    /// The request's body
+    #[arg(long, value_name = "FILE")]
+    pub request: Option<PathBuf>,
+    /// The response's content type [default: found by its first bytes]
+    #[arg(long, value_name = "TYPE")]
+    pub content_type: Option<String>,
+    /// The response's content encoding: gzip, deflate, br or zstd
+    #[arg(long, value_name = "NAME")]
+    pub content_encoding: Option<String>,
+    /// The response's status
+    #[arg(long, value_name = "CODE", default_value_t = 200, value_parser = clap::value_parser!(u16).range(100..=599))]
+    pub status: u16,
+    /// Bytes of one frame [default: the whole body is one]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub frame_bytes: Option<u32>,
+    /// Time between frames as the meter gets it; nothing waits
+    #[arg(long, value_name = "DURATION", default_value = "20ms", value_parser = humantime::parse_duration)]
+    pub gap: std::time::Duration,
+    /// The records are JSON in any case
+    #[arg(long, hide = true)]
+    pub json: bool,
+}
+
+pub(super) fn dialect(name: &str) -> Result<Dialect, serde::de::value::Error> {
+    use serde::Deserialize;
+    Dialect::deserialize(serde::de::value::StrDeserializer::new(name))
+}

@@ -1,0 +1,51 @@
+//! The old names of commands, which work until the next minor version.
+
+use std::ffi::OsString;
+
+/// The version that no longer knows the old names.
+const GONE_WITH: &str = "0.4";
+
+/// The old names of commands and the present ones. A name of two words stands before its first word.
+pub const RENAMED: &[(&str, &str)] = &[
+    ("ab", "experiment"),
+    ("capsule", "slo incident"),
+    ("completions", "print completions"),
+    ("config reference", "print keys"),
+    ("config schema", "print schema"),
+    ("config", "print"),
+    ("dashboards", "print dashboards"),
+    ("injector", "inject serve"),
+    ("key-hash", "print key-hash"),
+    ("man", "print man"),
+    ("mark", "annotate"),
+    ("metrics", "print metrics"),
+    ("replay", "print record"),
+    ("rules", "print rules"),
+    ("session", "report session"),
+    ("sim", "demo backend"),
+    ("sink", "export sink"),
+];
+
+/// Replaces the old name of a command in the arguments of the process. Also returns a line that says so.
+pub fn with_present_names(
+    arguments: impl IntoIterator<Item = OsString>,
+) -> (Vec<OsString>, Option<String>) {
+    let mut arguments: Vec<OsString> = arguments.into_iter().collect();
+    // The name of the program stands first.
+    let at = match arguments.get(1) {
+        Some(first) if first == "help" => 2,
+        _ => 1,
+    };
+    let given = arguments.get(at..).unwrap_or_default();
+    let found = RENAMED
+        .iter()
+        .find(|(old, _)| old.split(' ').eq(given.iter().take(old.split(' ').count())));
+    let Some((old, new)) = found else {
+        return (arguments, None);
+    };
+    let words = old.split(' ').count();
+    arguments.splice(at..at + words, new.split(' ').map(OsString::from));
+    let note =
+        format!("`tokengauge {old}` is now `tokengauge {new}`; the old name goes with {GONE_WITH}");
+    (arguments, Some(note))
+}
