@@ -3,6 +3,7 @@
 use crate::level::LevelResult;
 use crate::objective::Verdict;
 use crate::results::Results;
+use maud::Render;
 use std::fmt::Write;
 
 /// The results as one test suite. A load whose figures are withheld, all or a part, is an error; an objective that is not shown to be kept a failure.
@@ -64,15 +65,9 @@ fn case(cases: &mut String, load: &str, name: &str, seconds: f64, problem: Optio
 
 /// Text within an attribute.
 fn escaped(text: &str) -> String {
-    let text = text
-        .replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
-        .replace('"', "&quot;");
-    // Control characters are not allowed in XML, however they are written.
-    text.chars()
-        .map(|c| if c.is_control() { ' ' } else { c })
-        .collect()
+    // Control characters are not allowed in XML, however they are written. XML has the same entities as HTML.
+    let text = text.replace(char::is_control, " ");
+    text.render().into_string()
 }
 
 #[cfg(test)]

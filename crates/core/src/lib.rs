@@ -5,6 +5,7 @@
 
 pub mod alert_notification;
 pub mod background;
+pub mod backoff;
 pub mod batch_queue;
 pub mod call;
 pub mod caller;

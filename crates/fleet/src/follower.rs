@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
+use tokengauge_core::backoff;
 use tokengauge_core::time::duration_since_1970;
 use tokengauge_net::client::NoClient;
 use tokengauge_sink::{ReadError, Span, StoreReader, StoreUrl, StoredRow};
@@ -99,14 +100,14 @@ impl Follower {
 
     /// Follows for as long as it is polled. It writes to disk: not for threads that must not block.
     pub async fn run(mut self) {
-        let (mut whole_at, mut away) = (None, PAUSE);
+        let (mut whole_at, mut failures) = (None, 0);
         loop {
             let began = Instant::now();
             let whole = whole_at.is_none_or(|at: Instant| at.elapsed() >= WHOLE_EVERY);
             let since = if whole { self.settings.since } else { RECENT };
             match self.look(since.min(self.settings.since)).await {
                 Ok(()) => {
-                    away = PAUSE;
+                    failures = 0;
                     if whole {
                         whole_at = Some(Instant::now());
                     }
@@ -116,8 +117,8 @@ impl Follower {
                     self.failed(&error);
                     // What came meanwhile may be from any time.
                     whole_at = None;
-                    sleep(away).await;
-                    away = (away * 2).min(LONGEST_PAUSE);
+                    sleep(backoff::delay(failures, PAUSE, LONGEST_PAUSE)).await;
+                    failures = failures.saturating_add(1);
                 }
             }
         }

@@ -7,8 +7,8 @@ use bytes::Bytes;
 use http::{Request, StatusCode, Uri, header};
 use serde::Deserialize;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
+use tokengauge_core::backoff;
 use tokengauge_core::pod::PodName;
 use tokengauge_net::client::{Client, Failure, StreamedAnswer};
 use tokengauge_net::endpoint::Protocol;
@@ -18,8 +18,8 @@ use tokio::time::{sleep, timeout};
 const ANSWER: Duration = Duration::from_secs(10);
 /// Streams come every second: without any byte for so long the pod does not answer.
 const SILENT: Duration = Duration::from_secs(20);
-/// The pauses before it is asked again.
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
+/// The shortest and the longest pause before it is asked again.
+const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// A connection that lasted so long was a good one.
 const GOOD: Duration = Duration::from_secs(10);
@@ -34,7 +34,7 @@ struct About {
 
 /// Follows a pod until this is dropped.
 pub(super) async fn follow(pod: Arc<Pod>, fleet: Arc<Fleet>) {
-    let mut pause = FIRST_PAUSE;
+    let mut failures = 0;
     loop {
         let began = Instant::now();
         let error = match connect(&pod, &fleet).await {
@@ -46,20 +46,11 @@ pub(super) async fn follow(pod: Arc<Pod>, fleet: Arc<Fleet>) {
             tracing::warn!(pod = status.label(), address = %pod.at, error, "a pod cannot be reached");
         }
         if began.elapsed() >= GOOD {
-            pause = FIRST_PAUSE;
+            failures = 0;
         }
-        // Pods that went together are not asked together.
-        sleep(pause.mul_f64(0.75 + jitter() / 2.0)).await;
-        pause = (pause * 2).min(LONGEST_PAUSE);
+        sleep(backoff::delay(failures, SHORTEST_PAUSE, LONGEST_PAUSE)).await;
+        failures = failures.saturating_add(1);
     }
-}
-
-/// A number from 0 to 1 that differs from call to call.
-fn jitter() -> f64 {
-    static CALLS: AtomicU64 = AtomicU64::new(0);
-    let number = CALLS.fetch_add(1, Ordering::Relaxed);
-    // Fractions of multiples of the golden ratio are spread evenly.
-    (number as f64 * 0.618_033_988_749_895).fract()
 }
 
 async fn connect(pod: &Pod, fleet: &Fleet) -> Result<StreamedAnswer, String> {

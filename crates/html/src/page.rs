@@ -3,8 +3,9 @@
 use crate::plot;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use maud::{Markup, PreEscaped, html};
 use sha2::{Digest, Sha256};
-use std::fmt::Write;
+use std::ops::Range;
 use std::time::{Duration, UNIX_EPOCH};
 use tokengauge_core::time::rfc3339_seconds;
 
@@ -34,90 +35,97 @@ thead{display:table-header-group}tr,figure{break-inside:avoid}h2,.key{break-afte
 /// table is as it was written.
 const SCRIPT: &str = include_str!("page.js");
 
-/// The begin of a page, up to its heading.
-pub fn begin(title: &str) -> String {
+/// A page with its title as the heading; `style` is beside the style sheet of all pages.
+pub fn page(title: &str, style: &str, body: &Markup) -> String {
     let digest = STANDARD.encode(Sha256::digest(SCRIPT));
-    format!(
-        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
-         <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\
-         <meta http-equiv=\"content-security-policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; \
-         script-src 'sha256-{digest}'\">\
-         <title>{title}</title><style>{STYLE}{}</style></head><body>\n<h1>{title}</h1>\n",
-        plot::STYLE
-    )
+    let policy =
+        format!("default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'");
+    let page = html! {
+        (PreEscaped("<!doctype html>\n"))
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width,initial-scale=1";
+                meta http-equiv="content-security-policy" content=(policy);
+                title { (title) }
+                style { (PreEscaped(STYLE)) (PreEscaped(plot::STYLE)) (PreEscaped(style)) }
+            }
+            body {
+                h1 { (title) }
+                (body)
+                script { (PreEscaped(SCRIPT)) }
+            }
+        }
+        "\n"
+    };
+    page.into_string()
 }
 
-pub fn end() -> String {
-    format!("<script>{SCRIPT}</script>\n</body></html>\n")
-}
-
-pub struct Cell<'a> {
-    pub text: &'a str,
-    /// Below it, in small: an interval.
-    pub below: &'a str,
-    /// What its column is sorted by; else by its text.
-    pub value: Option<f64>,
-}
+/// A cell of a table: its text, what is in small below it (an interval), and what its column is sorted by, else by its text.
+pub type Cell<'a> = (&'a str, &'a str, Option<f64>);
 
 /// A table that can be sorted; the first `named` columns are names.
 pub fn table<'h, 'a>(
-    page: &mut String,
     named: usize,
     heads: impl Iterator<Item = &'h str>,
-    rows: impl Iterator<Item = Vec<Cell<'a>>>,
-) -> std::fmt::Result {
-    let class = |at: usize| if at < named { " class=\"name\"" } else { "" };
-    page.push_str("<div class=\"wide\"><table class=\"sortable\"><thead><tr>");
-    for (at, head) in heads.enumerate() {
-        let (class, head) = (class(at), escaped(head));
-        write!(page, "<th scope=\"col\"{class}>{head}</th>")?;
+    rows: impl Iterator<Item = impl Iterator<Item = Cell<'a>>>,
+) -> Markup {
+    let class = |at: usize| (at < named).then_some("name");
+    html! {
+        div.wide { table.sortable {
+            thead { tr {
+                @for (at, head) in heads.enumerate() { th scope="col" class=[class(at)] { (head) } }
+            } }
+            tbody {
+                @for row in rows { tr {
+                    @for (at, (text, below, value)) in row.enumerate() {
+                        td class=[class(at)] data-value=[value] {
+                            (text)
+                            // On paper it is broken between its bounds alone.
+                            @if !below.is_empty() { small { (below.replace(' ', "\u{a0}")) } }
+                        }
+                    }
+                } }
+            }
+        } }
     }
-    page.push_str("</tr></thead><tbody>\n");
-    for row in rows {
-        page.push_str("<tr>");
-        for (at, cell) in row.iter().enumerate() {
-            write!(page, "<td{}", class(at))?;
-            if let Some(value) = cell.value {
-                write!(page, " data-value=\"{value}\"")?;
+}
+
+/// A table of calls; the columns that are not in `figures` are names.
+pub fn calls<const N: usize>(
+    label: &str,
+    heads: [&str; N],
+    figures: Range<usize>,
+    rows: &Markup,
+) -> Markup {
+    let class = |at: usize| (!figures.contains(&at)).then_some("name");
+    html! {
+        div.wide role="region" aria-label=(label) tabindex="0" { table {
+            thead { tr {
+                @for (at, head) in heads.iter().enumerate() { th scope="col" class=[class(at)] { (head) } }
+            } }
+            tbody { (rows) }
+        } }
+    }
+}
+
+/// A plot with its title and the names of its colours.
+pub fn figure(title: &str, key: &[&str], svg: &str) -> Markup {
+    html! {
+        h2 { (title) }
+        @if svg.is_empty() {
+            p { "No call has it." }
+        } @else {
+            @if !key.is_empty() {
+                p.key {
+                    @for (name, class) in key.iter().zip(["one", "two", "three"]) {
+                        b class=(class) {} (name)
+                    }
+                }
             }
-            write!(page, ">{}", escaped(cell.text))?;
-            if !cell.below.is_empty() {
-                // On paper it is broken between its bounds alone.
-                let below = escaped(cell.below).replace(' ', "&nbsp;");
-                write!(page, "<small>{below}</small>")?;
-            }
-            page.push_str("</td>");
+            figure role="img" aria-label=(title) { (PreEscaped(svg)) }
         }
-        page.push_str("</tr>\n");
     }
-    page.push_str("</tbody></table></div>\n");
-    Ok(())
-}
-
-/// A plot with its title and the names of its colours. The title is HTML.
-pub fn figure(page: &mut String, title: &str, key: &[&str], svg: &str) -> std::fmt::Result {
-    writeln!(page, "<h2>{title}</h2>")?;
-    if svg.is_empty() {
-        return writeln!(page, "<p>No call has it.</p>");
-    }
-    if !key.is_empty() {
-        let colours = ["one", "two", "three"];
-        let keys = key
-            .iter()
-            .zip(colours)
-            .map(|(name, class)| format!("<b class=\"{class}\"></b>{name}"));
-        writeln!(page, "<p class=\"key\">{}</p>", keys.collect::<String>())?;
-    }
-    writeln!(
-        page,
-        "<figure role=\"img\" aria-label=\"{title}\">{svg}</figure>"
-    )
-}
-
-/// Text within HTML, attributes included.
-pub fn escaped(text: &str) -> String {
-    let text = text.replace('&', "&amp;").replace('<', "&lt;");
-    text.replace('>', "&gt;").replace('"', "&quot;")
 }
 
 /// Hours and minutes; over an hour or less seconds, over several days month and day, too.

@@ -1,7 +1,7 @@
 //! The phases of calls as bars, in HTML files that are written.
 
-use std::fmt::{Result, Write};
-use tokengauge_store::query::{Phase, PhaseName};
+use maud::{Markup, html};
+use tokengauge_store::query::Phase;
 
 /// The style sheet of the bars, beside that of all pages.
 pub const STYLE: &str = "\
@@ -14,7 +14,7 @@ print-color-adjust:exact;-webkit-print-color-adjust:exact}\
 @media print{.lane{min-width:30mm}}";
 
 /// What the colours are.
-pub fn key(page: &mut String) -> Result {
+pub fn key() -> Markup {
     let all = [
         ("connect", "connect and upload"),
         ("queue", "queue"),
@@ -23,24 +23,24 @@ pub fn key(page: &mut String) -> Result {
         ("answer", "answer"),
         ("other", "other"),
     ];
-    let keys = all.map(|(class, name)| format!("<b class=\"phase {class}\"></b>{name}"));
-    writeln!(page, "<p class=\"key\">{}</p>", keys.concat())
+    html! {
+        p.key {
+            @for (class, name) in all { b class={ "phase " (class) } {} (name) }
+        }
+    }
 }
 
 /// Phases as a bar, of which the whole width is `length` seconds.
-pub fn bar(phases: &[Phase], length: f64) -> String {
+pub fn bar(phases: &[Phase], length: f64) -> Markup {
     let at = |seconds: f64| 100.0 * seconds / length.max(1e-9);
-    let bars = phases.iter().map(|phase| {
-        let class = class(phase.name);
-        let (left, width) = (at(phase.start), at(phase.end - phase.start));
-        let title = format!("{class} {:.3} s", phase.end - phase.start);
-        format!(
-            "<i class=\"{class}\" title=\"{title}\" style=\"left:{left:.2}%;width:{width:.2}%\"></i>"
-        )
-    });
-    format!("<span class=\"lane\">{}</span>", bars.collect::<String>())
-}
-
-fn class(phase: PhaseName) -> &'static str {
-    phase.into()
+    html! {
+        span.lane {
+            @for phase in phases {
+                @let class: &str = phase.name.into();
+                @let seconds = phase.end - phase.start;
+                i class=(class) title=(format!("{class} {seconds:.3} s"))
+                    style=(format!("left:{:.2}%;width:{:.2}%", at(phase.start), at(seconds))) {}
+            }
+        }
+    }
 }

@@ -15,6 +15,7 @@ use tokengauge_accounting::cost::budget::{SpendingId, SpendingReport};
 use tokengauge_accounting::quota::{Due, LeaseAnswer, LimitId, LimitReport};
 use tokengauge_accounting::sharing::Sharing;
 use tokengauge_core::background::{self, BackgroundWork};
+use tokengauge_core::backoff;
 use tokengauge_core::time::whole_seconds_since_1970;
 use tokio::sync::{Notify, watch};
 
@@ -119,7 +120,7 @@ impl<A: Fn() -> Option<Arc<Accounting>>> Sync<A> {
     async fn run(mut self, notify: Arc<Notify>, mut ends: watch::Receiver<bool>) {
         let interval = self.sharing.settings().interval();
         let mut next = Instant::now();
-        let mut retry = interval;
+        let mut failures = 0;
         loop {
             let until = next.into();
             let due = tokio::select! {
@@ -132,8 +133,8 @@ impl<A: Fn() -> Option<Arc<Accounting>>> Sync<A> {
                 return;
             }
             if !answered {
-                retry = (retry * 2).min(MAX_RETRY);
-                next = Instant::now() + retry;
+                next = Instant::now() + backoff::delay(failures, interval, MAX_RETRY);
+                failures += 1;
                 tokio::select! {
                     _ = ends.changed() => {
                         self.sync(Due::End).await;
@@ -143,7 +144,7 @@ impl<A: Fn() -> Option<Arc<Accounting>>> Sync<A> {
                 }
                 continue;
             }
-            retry = interval;
+            failures = 0;
             if due == Due::All {
                 next = Instant::now() + interval;
             }

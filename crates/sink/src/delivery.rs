@@ -4,16 +4,16 @@ use crate::sink::{Row, SendError, SendErrorKind, Sink};
 use crate::source::{Batch, Source, SourceError, Waiting};
 use crate::status::{LEDGER, SharedStatus, SinkMetrics};
 use crate::table::id;
-use std::hash::{BuildHasher, Hasher, RandomState};
+use backon::Retryable;
 use std::time::{Duration, SystemTime};
+use tokengauge_core::backoff;
 use tokengauge_core::log_interval::LogInterval;
 use tokengauge_core::time::rfc3339_millis;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 
-/// The first pause after a failure; each further one is twice as long,
-const FIRST_PAUSE: Duration = Duration::from_millis(500);
-/// up to this.
+/// The shortest and the longest pause after a failure.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(500);
 /// How often it is told what waits, while nothing is sent.
@@ -26,7 +26,7 @@ const ALL_REFUSED: usize = 16;
 /// Refused calls of a batch that the log names.
 const NAMED: usize = 10;
 /// How often a batch of a replay is tried.
-const TRIES: u32 = 6;
+const TRIES: usize = 6;
 
 /// Sends the calls of a source to a store until it is told to end.
 pub(crate) struct Delivery<S> {
@@ -196,7 +196,7 @@ impl<S: Sink> Delivery<S> {
 
     /// Notes a failure; gives the pause until the next try.
     fn again_after(&mut self, reason: &str, retry_after: Option<Duration>) -> Duration {
-        let pause = pause(self.progress.failures);
+        let pause = backoff::delay(self.progress.failures, SHORTEST_PAUSE, LONGEST_PAUSE);
         self.progress.failures = self.progress.failures.saturating_add(1);
         let now = std::time::Instant::now();
         let mut status = self.status.of(self.number);
@@ -305,16 +305,6 @@ async fn deadline(end: &mut watch::Receiver<Option<Instant>>) {
     }
 }
 
-/// The pause after so many failures in a row, between a half and the whole of it: processes that failed together do not
-/// come back together.
-fn pause(failures: u32) -> Duration {
-    let whole = FIRST_PAUSE
-        .saturating_mul(1 << failures.min(16))
-        .min(LONGEST_PAUSE);
-    let random = RandomState::new().build_hasher().finish() as f64 / u64::MAX as f64;
-    whole.mul_f64(0.5 + random / 2.0)
-}
-
 pub(crate) struct Refusal {
     id: String,
     reason: String,
@@ -387,16 +377,12 @@ async fn tried<T, F>(attempt: impl Fn() -> F) -> Result<T, SendError>
 where
     F: Future<Output = Result<T, SendError>>,
 {
-    let mut tries = 0;
-    loop {
-        match attempt().await {
-            Err(error) if tries + 1 < TRIES => {
-                sleep(error.retry_after.unwrap_or_else(|| pause(tries))).await;
-            }
-            done => return done,
-        }
-        tries += 1;
-    }
+    let delays = backoff::delays(SHORTEST_PAUSE, LONGEST_PAUSE).with_max_times(TRIES - 1);
+    attempt
+        .retry(delays)
+        .sleep(sleep)
+        .adjust(|error, delay| delay.map(|delay| error.retry_after.unwrap_or(delay)))
+        .await
 }
 
 #[cfg(test)]
@@ -542,13 +528,5 @@ mod tests {
         delivery.run().await;
         assert_eq!(*noted.lock(), 1, "the next process would send it again");
         drop(end);
-    }
-
-    #[test]
-    fn pauses_grow_to_a_minute_and_differ() {
-        assert!(pause(0) <= FIRST_PAUSE && pause(0) >= FIRST_PAUSE / 2);
-        assert!(pause(30) <= LONGEST_PAUSE && pause(30) >= LONGEST_PAUSE / 2);
-        let different: std::collections::HashSet<_> = (0..20).map(|_| pause(5)).collect();
-        assert!(different.len() > 1);
     }
 }

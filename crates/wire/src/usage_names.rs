@@ -627,7 +627,7 @@ mod tests {
         let payload = br#"{"usage":{"prompt_tokens":1,"input_tokens":2,"inputTokens":3}}"#;
         for (dialect, found) in [
             (Dialect::OpenaiChat, "inputTokens"),
-            (Dialect::Anthropic, "inputTokens,prompt_tokens"),
+            (Dialect::Anthropic, "prompt_tokens,inputTokens"),
             // It is not learned from one dialect for the other.
             (Dialect::BedrockInvoke, ""),
             (Dialect::OpenaiChat, "inputTokens"),

@@ -1,11 +1,11 @@
 //! Results as one HTML file with plots, in light and dark, which loads nothing.
 
-use std::fmt::Write;
+use maud::{Markup, html};
 use tokengauge_bench::level::LevelResult;
 use tokengauge_bench::metric::Metric;
 use tokengauge_bench::trial::TrialResult;
 use tokengauge_bench::{Results, text};
-use tokengauge_html::page::{self, Cell, escaped, figure};
+use tokengauge_html::page::{self, figure};
 use tokengauge_html::plot::{self, Series};
 
 /// Loads whose distributions are drawn into one plot: it has as many colours.
@@ -14,40 +14,26 @@ const DISTRIBUTIONS: usize = 3;
 const COURSES: usize = 12;
 
 pub(super) fn page(results: &Results) -> String {
-    let mut page = page::begin("tokengauge bench");
-    let written = (|| {
-        writeln!(page, "<p>{}</p>", escaped(&text::about(results)))?;
-        table(&mut page, results)?;
-        page.push_str("<ul>\n");
-        for line in text::findings(results) {
-            writeln!(page, "<li>{}</li>", escaped(&line))?;
-        }
-        page.push_str("</ul>\n");
-        curves(&mut page, results)?;
-        distributions(&mut page, results)?;
-        courses(&mut page, results)?;
-        Ok::<_, std::fmt::Error>(())
-    })();
-    written.expect("a string takes every word");
-    page + &page::end()
-}
-
-/// Loads and their figures, intervals below.
-fn table(page: &mut String, results: &Results) -> std::fmt::Result {
     let rows: Vec<_> = text::cells(results).collect();
     let rows = rows.iter().map(|row| {
-        let cells = row.iter().map(|cell| Cell {
-            text: &cell.text,
-            below: &cell.interval,
-            value: cell.value,
-        });
-        cells.collect()
+        row.iter()
+            .map(|cell| (&*cell.text, &*cell.interval, cell.value))
     });
-    page::table(page, 1, text::heads(), rows)
+    let body = html! {
+        p { (text::about(results)) }
+        (page::table(1, text::heads(), rows))
+        ul {
+            @for line in text::findings(results) { li { (line) } }
+        }
+        (curves(results))
+        (distributions(results))
+        (courses(results))
+    };
+    page::page("tokengauge bench", "", &body)
 }
 
 /// Throughput, and the speed and wait of a call, by load.
-fn curves(page: &mut String, results: &Results) -> std::fmt::Result {
+fn curves(results: &Results) -> Markup {
     let by_load = |value: &dyn Fn(&LevelResult) -> Option<f64>| {
         let points = results.levels.iter();
         points
@@ -60,37 +46,26 @@ fn curves(page: &mut String, results: &Results) -> std::fmt::Result {
         move |level: &LevelResult| level.tails.iter().find(|tail| tail.name == name)?.value
     };
     let throughput = by_load(&|level| level.value(Metric::OutputThroughput));
-    figure(
-        page,
-        "Output tokens per second of all calls, by load",
-        &[],
-        &plotted(&[throughput], "tokens/s"),
-    )?;
     let speeds = [
         by_load(&|level| level.value(Metric::TpsMean)),
         by_load(&tail("tps_p5")),
     ];
-    figure(
-        page,
-        "Output tokens per second of a call, by load",
-        &["mean", "p5"],
-        &plotted(&speeds, "tokens/s"),
-    )?;
     let waits = [
         by_load(&|level| level.value(Metric::TtftP50)),
         by_load(&tail("ttft_p95")),
         by_load(&tail("ttft_p99")),
     ];
-    figure(
-        page,
-        "Time to first token, by load",
-        &["p50", "p95", "p99"],
-        &plotted(&waits, "seconds"),
-    )
+    let throughput = plotted(&[throughput], "tokens/s");
+    let (speeds, waits) = (plotted(&speeds, "tokens/s"), plotted(&waits, "seconds"));
+    html! {
+        (figure("Output tokens per second of all calls, by load", &[], &throughput))
+        (figure("Output tokens per second of a call, by load", &["mean", "p5"], &speeds))
+        (figure("Time to first token, by load", &["p50", "p95", "p99"], &waits))
+    }
 }
 
 /// How times are distributed at the lowest, a middle and the highest load with figures.
-fn distributions(page: &mut String, results: &Results) -> std::fmt::Result {
+fn distributions(results: &Results) -> Markup {
     let known: Vec<_> = results
         .levels
         .iter()
@@ -117,35 +92,27 @@ fn distributions(page: &mut String, results: &Results) -> std::fmt::Result {
             format!("{milliseconds:.0} ms")
         })
     };
-    figure(
-        page,
-        "Distribution of the time to first token",
-        &names,
-        &plotted(&|level| level.distributions.ttft.clone()),
-    )?;
-    figure(
-        page,
-        "Distribution of the time between tokens",
-        &names,
-        &plotted(&|level| level.distributions.itl.clone()),
-    )
+    let waits = plotted(&|level| level.distributions.ttft.clone());
+    let gaps = plotted(&|level| level.distributions.itl.clone());
+    html! {
+        (figure("Distribution of the time to first token", &names, &waits))
+        (figure("Distribution of the time between tokens", &names, &gaps))
+    }
 }
 
 /// The course of the first trial of each load, by phase.
-fn courses(page: &mut String, results: &Results) -> std::fmt::Result {
-    for level in results.levels.iter().take(COURSES) {
-        let Some(trial) = level.trials.first() else {
-            continue;
-        };
-        let title = format!(
-            "{}, trial {}: tokens per second over time",
-            level.load, trial.trial
-        );
-        let svg = plot::lines(&course(trial), &[], "tokens/s", &|at| format!("{at:.0} s"));
-        let key = ["steady", "warm-up and burn-in", "not counted"];
-        figure(page, &escaped(&title), &key, &svg)?;
+fn courses(results: &Results) -> Markup {
+    let key = ["steady", "warm-up and burn-in", "not counted"];
+    html! {
+        @for level in results.levels.iter().take(COURSES) {
+            @if let Some(trial) = level.trials.first() {
+                @let number = trial.trial;
+                @let title = format!("{}, trial {number}: tokens per second over time", level.load);
+                @let svg = plot::lines(&course(trial), &[], "tokens/s", &|at| format!("{at:.0} s"));
+                (figure(&title, &key, &svg))
+            }
+        }
     }
-    Ok(())
 }
 
 fn course(trial: &TrialResult) -> [Series; 3] {

@@ -1,5 +1,6 @@
 //! A gate's verdict for terminals, documents and CI.
 
+use maud::Render;
 use std::fmt::Write;
 use tokengauge_gate::{Check, Kind, Plan, Report, SideReport, Verdict};
 use tokengauge_process::output::{markdown as escaped, printable};
@@ -291,18 +292,9 @@ fn limit(check: &Check, value: f64) -> String {
     }
 }
 
+/// Text within an attribute. XML has the same entities as HTML.
 fn xml(text: &str) -> String {
-    let mut escaped = String::new();
-    for one in printable(text).chars() {
-        match one {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            _ => escaped.push(one),
-        }
-    }
-    escaped
+    printable(text).render().into_string()
 }
 
 /// The text of an annotation.

@@ -5,9 +5,9 @@ use super::grid::{Grid, PARTS, difference_grid, grid};
 use super::notes::{about, about_differences, mark_lines};
 use super::text::plain;
 use crate::command::experiment;
-use std::fmt::Write;
+use maud::{Markup, html};
 use tokengauge_core::time::rfc3339_seconds;
-use tokengauge_html::page::{self, Cell, escaped, figure};
+use tokengauge_html::page::{self, figure};
 use tokengauge_html::plot::{self, Bars, Series};
 use tokengauge_process::output::printable;
 use tokengauge_store::query::GroupRow;
@@ -17,76 +17,48 @@ const PLOTTED: usize = 12;
 
 pub(super) fn page(report: &Report) -> String {
     let rows = report.rows();
-    let mut page = page::begin("tokengauge report");
-    let written = (|| {
-        let about = about(report, &rows, plain);
-        let (first, others) = about.split_at(1);
-        paragraphs(&mut page, first)?;
-        let grid = grid(report, &rows);
-        for (title, figures) in &PARTS {
-            writeln!(page, "<h2>{title}</h2>")?;
-            table(&mut page, &grid.part(figures))?;
+    let about = about(report, &rows, plain);
+    let (first, others) = about.split_at(1);
+    let grid = grid(report, &rows);
+    let marks = mark_lines(report, plain);
+    let body = html! {
+        @for line in first { p { (line) } }
+        @for (title, figures) in &PARTS {
+            h2 { (title) }
+            (table(&grid.part(figures)))
         }
-        if let Some(found) = report.differences(&rows) {
-            page.push_str("<h2>Differences</h2>\n");
-            paragraphs(&mut page, &about_differences(&found, plain))?;
-            table(&mut page, &difference_grid(report, &found))?;
+        @if let Some(found) = report.differences(&rows) {
+            h2 { "Differences" }
+            @for line in about_differences(&found, plain) { p { (line) } }
+            (table(&difference_grid(report, &found)))
         }
-        plots(&mut page, report, &rows)?;
-        for experiment in report.experiments() {
-            let name = escaped(&printable(&experiment.name));
-            let table = escaped(&experiment::table(&experiment));
-            writeln!(
-                page,
-                "<h2>Experiment {name}</h2>\n<pre class=\"wide\">{table}</pre>"
-            )?;
+        (plots(report, &rows))
+        @for experiment in report.experiments() {
+            h2 { "Experiment " (printable(&experiment.name)) }
+            pre.wide { (experiment::table(&experiment)) }
         }
-        marks(&mut page, report)?;
-        page.push_str("<h2>What this is of, and how it was made</h2>\n");
-        paragraphs(&mut page, others)?;
-        let made = rfc3339_seconds(report.made);
-        writeln!(page, "<p>Made {made}.</p>")
-    })();
-    written.expect("a string takes every word");
-    page + &page::end()
+        @if !marks.is_empty() {
+            h2 { "Marks" }
+            ul {
+                @for line in marks { li { (line) } }
+            }
+        }
+        h2 { "What this is of, and how it was made" }
+        @for line in others { p { (line) } }
+        p { "Made " (maud::display(rfc3339_seconds(report.made))) "." }
+    };
+    page::page("tokengauge report", "", &body)
 }
 
-fn paragraphs(page: &mut String, lines: &[String]) -> std::fmt::Result {
-    let mut lines = lines.iter();
-    lines.try_for_each(|line| writeln!(page, "<p>{}</p>", escaped(line)))
-}
-
-fn marks(page: &mut String, report: &Report) -> std::fmt::Result {
-    let lines = mark_lines(report, plain);
-    if lines.is_empty() {
-        return Ok(());
-    }
-    page.push_str("<h2>Marks</h2>\n<ul>\n");
-    for line in lines {
-        writeln!(page, "<li>{}</li>", escaped(&line))?;
-    }
-    page.push_str("</ul>\n");
-    Ok(())
-}
-
-fn table(page: &mut String, grid: &Grid) -> std::fmt::Result {
+fn table(grid: &Grid) -> Markup {
     let rows = grid.rows.iter().map(|row| {
-        let cells = row.iter().map(|cell| Cell {
-            text: &cell.text,
-            below: &cell.interval,
-            value: cell.value,
-        });
-        cells.collect()
+        row.iter()
+            .map(|cell| (&*cell.text, &*cell.interval, cell.value))
     });
-    page::table(
-        page,
-        grid.named,
-        grid.heads.iter().map(String::as_str),
-        rows,
-    )
+    page::table(grid.named, grid.heads.iter().map(String::as_str), rows)
 }
 
-fn plots(page: &mut String, report: &Report, rows: &[Row]) -> std::fmt::Result {
+fn plots(report: &Report, rows: &[Row]) -> Markup {
     let bars = |values: fn(&GroupRow) -> [Option<f64>; 3]| {
         let bar = |row: &Row| Bars {
             name: name(&row.group),
@@ -124,36 +96,15 @@ fn plots(page: &mut String, report: &Report, rows: &[Row]) -> std::fmt::Result {
     );
     let (tail, head) = (["p50", "p10", "p1"], ["p50", "p95", "p99"]);
     let middle = ["p50", "p10", "p90"];
-    figure(
-        page,
-        "Output tokens per second: the median and the slow tail",
-        &tail,
-        &speeds,
-    )?;
-    figure(
-        page,
-        "Time to first token: the median and the slow tail",
-        &head,
-        &waits,
-    )?;
-    figure(
-        page,
-        "Cost of a million output tokens, input included",
-        &[],
-        &prices,
-    )?;
-    figure(
-        page,
-        "Output tokens per second over time",
-        &middle,
-        &over_time(report.tps(), "tokens/s"),
-    )?;
-    figure(
-        page,
-        "Time to first token over time",
-        &middle,
-        &over_time(report.ttft(), "seconds"),
-    )
+    let speeds_over_time = over_time(report.tps(), "tokens/s");
+    let waits_over_time = over_time(report.ttft(), "seconds");
+    html! {
+        (figure("Output tokens per second: the median and the slow tail", &tail, &speeds))
+        (figure("Time to first token: the median and the slow tail", &head, &waits))
+        (figure("Cost of a million output tokens, input included", &[], &prices))
+        (figure("Output tokens per second over time", &middle, &speeds_over_time))
+        (figure("Time to first token over time", &middle, &waits_over_time))
+    }
 }
 
 /// The name of a group: its dimensions' values.

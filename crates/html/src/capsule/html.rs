@@ -2,16 +2,16 @@
 
 use super::calls::named_by;
 use super::{Capsule, Configuration, MEMORY, Objective, SHOWN, Span, TABLES};
-use crate::page::{self, Cell, clock, escaped, figure};
+use crate::page::{self, clock, figure};
 use crate::phase_bars;
 use crate::plot::{self, Series};
-use std::fmt::{Result, Write};
+use maud::{Markup, html};
 use std::time::{Duration, SystemTime};
 use tokengauge_core::call::CallRecord;
 use tokengauge_core::dimension::model_of;
 use tokengauge_core::printable::printable;
 use tokengauge_core::time::{rfc3339_seconds, since_1970, span_text};
-use tokengauge_slo::Alert;
+use tokengauge_slo::{Alert, Cause};
 use tokengauge_store::history::phases;
 use tokengauge_store::query::{GroupRow, Mark, Point, Timeseries};
 
@@ -24,27 +24,23 @@ pre.text{max-height:20rem;overflow:auto}@media print{pre.text{max-height:none;ov
 blockquote{margin:.5rem 0;padding:.4rem 1rem;border-left:4px solid var(--two);font-size:1.05rem}";
 
 pub(super) fn page(capsule: &Capsule, commit: &str) -> String {
-    let title = title(capsule);
-    let mut page = page::begin(&escaped(&title));
-    let written = (|| {
-        writeln!(page, "<style>{}{STYLE}</style>", phase_bars::STYLE)?;
-        about(&mut page, capsule, commit)?;
-        if let Some(objective) = &capsule.objective {
-            cause(&mut page, objective)?;
-            burn_down(&mut page, objective)?;
+    let body = html! {
+        (about(capsule, commit))
+        @if let Some(objective) = &capsule.objective {
+            (cause(objective))
+            (burn_down(objective))
         }
-        curves(&mut page, capsule)?;
-        marks(&mut page, &capsule.marks)?;
-        groups(&mut page, capsule)?;
-        worst_calls(&mut page, capsule)?;
-        runaways(&mut page, capsule)?;
-        if let Some(configuration) = &capsule.configuration {
-            configuration_in_force(&mut page, configuration, &capsule.span)?;
+        (curves(capsule))
+        (marks(&capsule.marks))
+        (groups(capsule))
+        (worst_calls(capsule))
+        (runaways(capsule))
+        @if let Some(configuration) = &capsule.configuration {
+            (configuration_in_force(configuration, &capsule.span))
         }
-        commands(&mut page, capsule)
-    })();
-    written.expect("a string takes every word");
-    page + &page::end()
+        (commands(capsule))
+    };
+    page::page(&title(capsule), &[phase_bars::STYLE, STYLE].concat(), &body)
 }
 
 fn title(capsule: &Capsule) -> String {
@@ -61,11 +57,7 @@ fn written(at: SystemTime) -> String {
     rfc3339_seconds(at).to_string()
 }
 
-fn paragraph(page: &mut String, text: &str) -> Result {
-    writeln!(page, "<p>{}</p>", escaped(&printable(text)))
-}
-
-fn about(page: &mut String, capsule: &Capsule, commit: &str) -> Result {
+fn about(capsule: &Capsule, commit: &str) -> Markup {
     let version = env!("CARGO_PKG_VERSION");
     let of = match &capsule.process {
         Some(process) => format!(
@@ -75,10 +67,7 @@ fn about(page: &mut String, capsule: &Capsule, commit: &str) -> Result {
         None => String::new(),
     };
     let made = written(capsule.made);
-    paragraph(
-        page,
-        &format!("Made {made}{of}; tokengauge {version}, commit {commit}. Times are UTC."),
-    )?;
+    let made = format!("Made {made}{of}; tokengauge {version}, commit {commit}. Times are UTC.");
     let kept = match capsule.kept {
         None => format!("{} has no call of this time.", capsule.store),
         Some(kept) if kept == capsule.span => {
@@ -91,33 +80,32 @@ fn about(page: &mut String, capsule: &Capsule, commit: &str) -> Result {
             written(kept.until)
         ),
     };
-    paragraph(page, &kept)
+    html! {
+        p { (printable(&made)) }
+        p { (printable(&kept)) }
+    }
 }
 
-fn cause(page: &mut String, objective: &Objective) -> Result {
-    page.push_str("<h2>The cause</h2>\n");
-    let Some(cause) = &objective.status.cause else {
-        return paragraph(
-            page,
-            "It was not looked for when this was made: the budget of this objective does not burn.",
-        );
-    };
-    let sentence = escaped(&printable(&cause.sentence));
-    writeln!(page, "<blockquote>{sentence}</blockquote>")?;
+fn cause(objective: &Objective) -> Markup {
+    html! {
+        h2 { "The cause" }
+        @if let Some(cause) = &objective.status.cause {
+            (known_cause(cause))
+        } @else {
+            p { "It was not looked for when this was made: the budget of this objective does not burn." }
+        }
+    }
+}
+
+fn known_cause(cause: &Cause) -> Markup {
     let since = cause
         .since
         .as_deref()
         .map_or(String::new(), |since| format!(" Bad since {since}."));
-    paragraph(
-        page,
-        &format!(
-            "Worked out {} of {} events, {} of them bad.{since}",
-            cause.at, cause.calls, cause.bad
-        ),
-    )?;
-    if cause.candidates.is_empty() {
-        return Ok(());
-    }
+    let worked_out = format!(
+        "Worked out {} of {} events, {} of them bad.{since}",
+        cause.at, cause.calls, cause.bad
+    );
     let heads = match cause.throughput {
         Some(_) => [
             "what",
@@ -141,25 +129,19 @@ fn cause(page: &mut String, objective: &Objective) -> Result {
             ]
         })
         .collect();
-    texts(page, 2, &heads, &rows)
+    html! {
+        blockquote { (printable(&cause.sentence)) }
+        p { (printable(&worked_out)) }
+        @if !rows.is_empty() { (texts(2, heads, &rows)) }
+    }
 }
 
 /// A table of texts, of which the first columns are names.
-fn texts<const N: usize>(
-    page: &mut String,
-    named: usize,
-    heads: &[&str; N],
-    rows: &[[String; N]],
-) -> Result {
-    let rows = rows.iter().map(|row| {
-        let cells = row.iter().map(|text| Cell {
-            text,
-            below: "",
-            value: number(text),
-        });
-        cells.collect()
-    });
-    page::table(page, named, heads.iter().copied(), rows)
+fn texts<const N: usize>(named: usize, heads: [&str; N], rows: &[[String; N]]) -> Markup {
+    let rows = rows
+        .iter()
+        .map(|row| row.iter().map(|text| (text.as_str(), "", number(text))));
+    page::table(named, heads.into_iter(), rows)
 }
 
 /// What a cell is sorted by: the number that it begins with.
@@ -194,7 +176,7 @@ fn window(alert: &Alert) -> String {
     }
 }
 
-fn burn_down(page: &mut String, objective: &Objective) -> Result {
+fn burn_down(objective: &Objective) -> Markup {
     let Objective { status, burn_down } = objective;
     let left = status.budget_remaining;
     let firing: Vec<String> = status
@@ -208,20 +190,16 @@ fn burn_down(page: &mut String, objective: &Objective) -> Result {
     } else {
         format!("Fires: {}.", firing.join(", "))
     };
-    page.push_str("<h2>The objective</h2>\n");
-    paragraph(
-        page,
-        &format!(
-            "{}: {} for {} over {}. {}, by {} good and {} bad events. {firing}",
-            status.name,
-            status.promise,
-            percent(status.objective),
-            status.window,
-            budget_left(left),
-            status.good.round(),
-            status.bad.round()
-        ),
-    )?;
+    let stands = format!(
+        "{}: {} for {} over {}. {}, by {} good and {} bad events. {firing}",
+        status.name,
+        status.promise,
+        percent(status.objective),
+        status.window,
+        budget_left(left),
+        status.good.round(),
+        status.bad.round()
+    );
     let points: Series = burn_down
         .points
         .iter()
@@ -229,7 +207,11 @@ fn burn_down(page: &mut String, objective: &Objective) -> Result {
         .collect();
     let span = length(&points);
     let svg = plot::lines(&[points], &[], "% left", &|at| clock(at, span));
-    figure(page, "What was left of its error budget", &[], &svg)
+    html! {
+        h2 { "The objective" }
+        p { (printable(&stands)) }
+        (figure("What was left of its error budget", &[], &svg))
+    }
 }
 
 /// The time that a curve is over.
@@ -245,7 +227,7 @@ fn instant(text: &str) -> Option<f64> {
     humantime::parse_rfc3339(text).ok().map(since_1970)
 }
 
-fn curves(page: &mut String, capsule: &Capsule) -> Result {
+fn curves(capsule: &Capsule) -> Markup {
     let marks: Vec<f64> = capsule
         .marks
         .iter()
@@ -279,9 +261,7 @@ fn curves(page: &mut String, capsule: &Capsule) -> Result {
     };
     let middle = ["p50", "p10", "p90"];
     let speeds = percentiles(&capsule.tps, "tokens/s");
-    figure(page, "Output tokens per second of a call", &middle, &speeds)?;
     let waits = percentiles(&capsule.ttft, "seconds");
-    figure(page, "Time to first token", &middle, &waits)?;
     let failed = |point: &Point| Some(point.errors as f64).filter(|_| point.calls > 0);
     let lines = [
         of(&capsule.ttft, |point| Some(point.calls as f64)),
@@ -289,48 +269,46 @@ fn curves(page: &mut String, capsule: &Capsule) -> Result {
     ];
     let counts = plot::lines(&lines, &marks, "calls", &clock);
     let title = format!("Calls that ended, and failures, in {} s", capsule.ttft.step);
-    figure(page, &title, &["calls", "failed"], &counts)
-}
-
-fn marks(page: &mut String, marks: &[Mark]) -> Result {
-    page.push_str("<h2>What happened meanwhile</h2>\n");
-    if marks.is_empty() {
-        return paragraph(
-            page,
-            "No mark is of this time: no deployment was noted, no reload, restart or alert seen.",
-        );
-    }
-    page.push_str("<ul>\n");
-    for mark in marks.iter().take(MAX_MARKS) {
-        let line = format!(
-            "{} {}: {}",
-            mark.time,
-            mark.kind.as_str().replace('_', " "),
-            mark.text
-        );
-        writeln!(page, "<li>{}</li>", escaped(&printable(&line)))?;
-    }
-    page.push_str("</ul>\n");
-    match marks.len().checked_sub(MAX_MARKS) {
-        Some(more @ 1..) => paragraph(page, &format!("and {more} later ones")),
-        _ => Ok(()),
+    html! {
+        (figure("Output tokens per second of a call", &middle, &speeds))
+        (figure("Time to first token", &middle, &waits))
+        (figure(&title, &["calls", "failed"], &counts))
     }
 }
 
-fn groups(page: &mut String, capsule: &Capsule) -> Result {
-    for ((_, title), rows) in TABLES.iter().zip(&capsule.groups) {
-        writeln!(page, "<h2>{title}</h2>")?;
-        if rows.is_empty() {
-            paragraph(page, "No call.")?;
-            continue;
+fn marks(marks: &[Mark]) -> Markup {
+    html! {
+        h2 { "What happened meanwhile" }
+        @if marks.is_empty() {
+            p { "No mark is of this time: no deployment was noted, no reload, restart or alert seen." }
+        } @else {
+            ul {
+                @for mark in marks.iter().take(MAX_MARKS) {
+                    @let kind = mark.kind.as_str().replace('_', " ");
+                    li { (printable(&format!("{} {kind}: {}", mark.time, mark.text))) }
+                }
+            }
         }
-        let heads = [
-            "name", "calls", "failed", "TPS p50", "TPS p10", "TTFT p50", "TTFT p95", "cost",
-        ];
-        let rows: Vec<_> = rows.iter().map(group).collect();
-        texts(page, 1, &heads, &rows)?;
+        @if marks.len() > MAX_MARKS {
+            p { "and " (marks.len() - MAX_MARKS) " later ones" }
+        }
     }
-    Ok(())
+}
+
+fn groups(capsule: &Capsule) -> Markup {
+    let heads = [
+        "name", "calls", "failed", "TPS p50", "TPS p10", "TTFT p50", "TTFT p95", "cost",
+    ];
+    html! {
+        @for ((_, title), rows) in TABLES.iter().zip(&capsule.groups) {
+            h2 { (title) }
+            @if rows.is_empty() {
+                p { "No call." }
+            } @else {
+                (texts(1, heads, &rows.iter().map(group).collect::<Vec<_>>()))
+            }
+        }
+    }
 }
 
 fn group(row: &GroupRow) -> [String; 8] {
@@ -352,12 +330,8 @@ fn seconds(value: Option<f64>) -> String {
     value.map_or("–".to_owned(), |value| format!("{value:.3} s"))
 }
 
-fn worst_calls(page: &mut String, capsule: &Capsule) -> Result {
-    page.push_str("<h2>The worst calls</h2>\n");
+fn worst_calls(capsule: &Capsule) -> Markup {
     let calls = &capsule.calls;
-    if calls.is_empty() {
-        return paragraph(page, "No call that is kept is one of them.");
-    }
     let which = match capsule.objective {
         Some(_) => "that spent the budget",
         None => "of this time",
@@ -375,26 +349,25 @@ fn worst_calls(page: &mut String, capsule: &Capsule) -> Result {
         calls.len().min(SHOWN),
         capsule.looked_at
     );
-    paragraph(page, &chosen)?;
-    phase_bars::key(page)?;
     let longest = calls
         .iter()
         .filter_map(|call| call.seconds.duration)
         .fold(0.0, f64::max);
-    page.push_str(
-        "<div class=\"wide\" role=\"region\" aria-label=\"The worst calls\" tabindex=\"0\"><table><thead><tr><th class=\"name\" scope=\"col\">call</th>\
-         <th class=\"name\" scope=\"col\">agent and model</th><th class=\"name\" scope=\"col\">upstream</th>\
-         <th class=\"name\" scope=\"col\">ended</th><th scope=\"col\">TTFT</th><th scope=\"col\">TPS</th>\
-         <th scope=\"col\">longest gap</th><th scope=\"col\">took</th><th class=\"name\" scope=\"col\">phases</th></tr></thead><tbody>\n",
-    );
-    for call in calls {
-        row(page, call, longest)?;
+    let rows = html! { @for call in calls { (row(call, longest)) } };
+    html! {
+        h2 { "The worst calls" }
+        @if calls.is_empty() {
+            p { "No call that is kept is one of them." }
+        } @else {
+            p { (printable(&chosen)) }
+            (phase_bars::key())
+            @let heads = ["call", "agent and model", "upstream", "ended", "TTFT", "TPS", "longest gap", "took", "phases"];
+            (page::calls("The worst calls", heads, 4..8, &rows))
+        }
     }
-    page.push_str("</tbody></table></div>\n");
-    Ok(())
 }
 
-fn row(page: &mut String, call: &CallRecord, longest: f64) -> Result {
+fn row(call: &CallRecord, longest: f64) -> Markup {
     let name = [call.agent.as_deref(), model_of(call)];
     let name = name.into_iter().flatten().collect::<Vec<_>>().join(" · ");
     let error = call
@@ -402,52 +375,46 @@ fn row(page: &mut String, call: &CallRecord, longest: f64) -> Result {
         .as_deref()
         .map_or(String::new(), |error| format!(": {error}"));
     let ended = format!("{}{error}", call.outcome.as_str().replace('_', " "));
-    let class = if call.outcome.is_failure() {
-        " bad"
-    } else {
-        ""
-    };
-    let shown = |text: &str| escaped(&printable(text));
     let tps = call
         .tps
         .output
         .map_or("–".to_owned(), |tps| format!("{tps:.1}"));
-    writeln!(
-        page,
-        "<tr><td class=\"name\">{}<small>{}</small></td><td class=\"name\">{}</td><td class=\"name\">{}</td>\
-         <td class=\"name{class}\">{}</td><td>{}</td><td>{tps}</td><td>{}</td><td>{}</td><td class=\"name\">{}</td></tr>",
-        shown(&call.started_at),
-        shown(&call.id),
-        shown(&name),
-        shown(&call.upstream),
-        shown(&ended),
-        seconds(call.seconds.ttft),
-        seconds(call.seconds.longest_gap),
-        seconds(call.seconds.duration),
-        phase_bars::bar(&phases(call, 0.0), longest)
-    )
+    html! {
+        tr {
+            td.name {
+                (printable(&call.started_at))
+                small { (printable(&call.id)) }
+            }
+            td.name { (printable(&name)) }
+            td.name { (printable(&call.upstream)) }
+            td.name.bad[call.outcome.is_failure()] { (printable(&ended)) }
+            td { (seconds(call.seconds.ttft)) }
+            td { (tps) }
+            td { (seconds(call.seconds.longest_gap)) }
+            td { (seconds(call.seconds.duration)) }
+            td.name { (phase_bars::bar(&phases(call, 0.0), longest)) }
+        }
+    }
 }
 
-fn runaways(page: &mut String, capsule: &Capsule) -> Result {
-    if capsule.runaways.is_empty() {
-        return Ok(());
+fn runaways(capsule: &Capsule) -> Markup {
+    html! {
+        @if !capsule.runaways.is_empty() {
+            h2 { "Sessions that ran away when this was made" }
+            ul {
+                @for one in &capsule.runaways { li { (printable(&one.in_words())) } }
+            }
+        }
     }
-    page.push_str("<h2>Sessions that ran away when this was made</h2>\n<ul>\n");
-    for one in &capsule.runaways {
-        writeln!(page, "<li>{}</li>", escaped(&printable(&one.in_words())))?;
-    }
-    page.push_str("</ul>\n");
-    Ok(())
 }
 
-fn configuration_in_force(page: &mut String, configuration: &Configuration, span: &Span) -> Result {
+fn configuration_in_force(configuration: &Configuration, span: &Span) -> Markup {
     let Configuration {
         text,
         digest,
         origin,
         last_change,
     } = configuration;
-    page.push_str("<h2>The configuration</h2>\n");
     let changed = match last_change {
         None => "No change of it is known.".to_owned(),
         Some(mark) => {
@@ -460,21 +427,18 @@ fn configuration_in_force(page: &mut String, configuration: &Configuration, span
             format!("Its last change: {}{after} ({}).", mark.time, mark.text)
         }
     };
-    paragraph(
-        page,
-        &format!(
-            "{digest}, from {origin}, was in force when this was made. {changed} Comments are left out, and what may be a secret is hidden."
-        ),
-    )?;
-    // On paper, too: what is folded together is not printed.
-    writeln!(
-        page,
-        "<pre class=\"text\" role=\"region\" aria-label=\"Its text\" tabindex=\"0\">{}</pre>",
-        escaped(text)
-    )
+    let about = format!(
+        "{digest}, from {origin}, was in force when this was made. {changed} Comments are left out, and what may be a secret is hidden."
+    );
+    html! {
+        h2 { "The configuration" }
+        p { (printable(&about)) }
+        // On paper, too: what is folded together is not printed.
+        pre.text role="region" aria-label="Its text" tabindex="0" { (text) }
+    }
 }
 
-fn commands(page: &mut String, capsule: &Capsule) -> Result {
+fn commands(capsule: &Capsule) -> Markup {
     let Span { since, until } = capsule.span;
     let span = format!("since={}&until={}", written(since), written(until));
     let process = capsule.process.as_ref();
@@ -506,7 +470,6 @@ fn commands(page: &mut String, capsule: &Capsule) -> Result {
         written(since),
         written(until)
     ));
-    page.push_str("<h2>To look again</h2>\n");
     let which = match process {
         Some(_) => "",
         None => "ADDRESS is where the proxy's operators connect, 127.0.0.1:9464 by default. ",
@@ -517,15 +480,10 @@ fn commands(page: &mut String, capsule: &Capsule) -> Result {
         }
         _ => "Calls are there for as long as the ledger keeps them.",
     };
-    paragraph(page, &format!("{which}{kept}"))?;
-    writeln!(page, "<pre>{}</pre>", escaped(&printable_lines(&lines)))
-}
-
-/// Each line without control characters.
-fn printable_lines(lines: &[String]) -> String {
-    let lines: Vec<_> = lines
-        .iter()
-        .map(|line| printable(line).into_owned())
-        .collect();
-    lines.join("\n")
+    let lines: Vec<_> = lines.iter().map(|line| printable(line)).collect();
+    html! {
+        h2 { "To look again" }
+        p { (which) (kept) }
+        pre { (lines.join("\n")) }
+    }
 }

@@ -5,11 +5,12 @@ use crate::AlertNotification;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
+use tokengauge_core::backoff;
 use tokengauge_core::time::span_text;
 
-/// Seconds until the first retry; each failure doubles them.
-const FIRST_RETRY: f64 = 1.0;
-const LAST_RETRY: f64 = 300.0;
+/// The shortest and the longest time until a retry.
+const SHORTEST_RETRY: Duration = Duration::from_secs(1);
+const LONGEST_RETRY: Duration = Duration::from_secs(300);
 
 /// The alerts that were delivered to a receiver. Times are seconds since 1970.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -93,10 +94,10 @@ impl Outbox {
 
     /// Notes that a delivery failed, with the receiver's `retry-after`, if any.
     pub fn failed(&mut self, now: f64, retry_after: Option<Duration>) {
-        let pause = FIRST_RETRY * f64::from(self.failures).exp2();
-        let asked = retry_after.map_or(0.0, |after| after.as_secs_f64());
-        self.not_before = now + pause.max(asked).min(LAST_RETRY);
-        self.failures = (self.failures + 1).min(16);
+        let pause = backoff::delay(self.failures, SHORTEST_RETRY, LONGEST_RETRY);
+        let pause = pause.max(retry_after.unwrap_or_default());
+        self.not_before = now + pause.min(LONGEST_RETRY).as_secs_f64();
+        self.failures = self.failures.saturating_add(1);
     }
 }
 
@@ -182,11 +183,11 @@ mod tests {
         assert_eq!(due, std::slice::from_ref(&known));
         outbox.failed(110.0, None);
         assert_eq!(
-            outbox.due(111.0, &due, HOURS).len(),
+            outbox.due(112.0, &due, HOURS).len(),
             1,
             "until it was delivered"
         );
-        outbox.sent(111.0, &due);
+        outbox.sent(112.0, &due);
         // It goes back and forth, and is repeated without a cause in between.
         assert!(
             outbox
@@ -218,7 +219,7 @@ mod tests {
             }
             now += 1.0;
         }
-        assert!((18..=22).contains(&tries), "{tries} tries in an hour");
+        assert!((18..=31).contains(&tries), "{tries} tries in an hour");
         let due = outbox.due(1e6, &[notice("b")], HOURS);
         assert_eq!(due, [notice("b")], "a was never sent, and is over");
         outbox.failed(1e6, Some(Duration::from_secs(250)));

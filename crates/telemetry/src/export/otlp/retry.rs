@@ -6,11 +6,11 @@
 use super::losses::Failure;
 use http::header::RETRY_AFTER;
 use http::{HeaderMap, StatusCode};
-use opentelemetry_sdk::trace::{IdGenerator, RandomIdGenerator};
 use std::time::{Duration, Instant, SystemTime};
+use tokengauge_core::backoff;
 
-/// The longest first wait.
-const FIRST: Duration = Duration::from_millis(500);
+/// The shortest wait.
+const SHORTEST: Duration = Duration::from_millis(250);
 /// The longest wait, where the receiver does not ask for more.
 const LONGEST: Duration = Duration::from_secs(10);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +51,7 @@ fn retry_after(head: &HeaderMap, now: SystemTime) -> Option<Duration> {
 pub(super) struct Backoff {
     /// When the first attempt failed.
     began: Option<Instant>,
-    longest: Duration,
+    failures: u32,
     retry_for: Duration,
 }
 
@@ -60,7 +60,7 @@ impl Backoff {
     pub(super) fn new(retry_for: Duration) -> Backoff {
         Backoff {
             began: None,
-            longest: FIRST,
+            failures: 0,
             retry_for,
         }
     }
@@ -72,20 +72,11 @@ impl Backoff {
             return None;
         };
         let began = *self.began.get_or_insert(now);
-        // Between half of it and all of it, so that the senders to one receiver that comes
-        // back do not come back together.
-        let half = self.longest / 2;
-        let wait = asked.saturating_add(half + half.mul_f64(random()));
-        self.longest = (self.longest * 2).min(LONGEST);
+        let wait = asked.saturating_add(backoff::delay(self.failures, SHORTEST, LONGEST));
+        self.failures += 1;
         let spent = now.saturating_duration_since(began);
         (spent.saturating_add(wait) <= self.retry_for).then_some(wait)
     }
-}
-
-/// From 0 to 1.
-fn random() -> f64 {
-    let id = RandomIdGenerator::default().new_span_id();
-    u64::from_be_bytes(id.to_bytes()) as f64 / u64::MAX as f64
 }
 
 #[cfg(test)]
@@ -124,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_double_vary_and_end_within_a_minute() {
+    fn waits_grow_and_end_within_a_minute() {
         let (start, mut now) = (Instant::now(), Instant::now());
         let mut backoff = Backoff::new(60 * SECOND);
         let mut waits = Vec::new();
@@ -134,13 +125,8 @@ mod tests {
         }
         assert!(now - start <= 60 * SECOND, "{waits:?}");
         assert!((8..=16).contains(&waits.len()), "{waits:?}");
-        let bounds = (FIRST / 2..=FIRST).contains(&waits[0]);
+        let bounds = (SHORTEST..=SHORTEST * 2).contains(&waits[0]);
         assert!(bounds && waits.iter().all(|wait| *wait <= LONGEST));
-        let backoff = || Backoff::new(60 * SECOND);
-        let first = |_| backoff().wait(Again::After(Duration::ZERO), start);
-        let mut all: Vec<_> = (0..20).filter_map(first).collect();
-        all.dedup();
-        assert!(all.len() > 10, "{all:?}");
     }
 
     #[test]
