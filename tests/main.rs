@@ -140,6 +140,7 @@ mod tls_handshake;
 mod tls_listener;
 mod tokens_counter;
 mod tools;
+mod upgrade;
 mod upstream_facts;
 mod wire_any;
 mod wire_dialects;
