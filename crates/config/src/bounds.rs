@@ -71,8 +71,23 @@ impl Check<'_> {
     }
 }
 
+/// Keys of 0.2 that have no successor, and what happens without them.
+const REMOVED: [(&str, &str); 2] = [
+    (
+        "after_max_wait",
+        "a gate that cannot decide within `max_wait` stays inconclusive",
+    ),
+    (
+        "retries",
+        "repeated calls are no longer compared; `failures` and `empty` are",
+    ),
+];
+
 /// The message about an unknown key.
 fn unknown(key: &str, keys: &Map<String, Value>) -> String {
+    if let Some((_, instead)) = REMOVED.iter().find(|(removed, _)| *removed == key) {
+        return format!("unknown field `{key}`: it was removed in 0.3; {instead}");
+    }
     let is_meant = |schema: &Value| {
         let also = schema["x-also"].as_array();
         also.is_some_and(|names| names.iter().any(|name| name == key))

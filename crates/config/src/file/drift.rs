@@ -42,7 +42,7 @@ pub(crate) struct Drift {
     #[schemars(with = "Option<EnumNames<Season>>", extend("default" = "week"))]
     pub(crate) season: Option<Season>,
     /// Sessions in either window before anything is said. A call without a session counts as a session.
-    #[schemars(extend("default" = Thresholds::default().min_sessions, "minimum" = 2))]
+    #[schemars(extend("default" = Thresholds::default().min_sessions, "minimum" = 2, "x-also" = ["min_calls"]))]
     pub(crate) min_sessions: Option<u64>,
     /// Drift from this Wasserstein-1 distance on, in interquartile ranges of the reference.
     #[schemars(extend(
