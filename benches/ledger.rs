@@ -13,7 +13,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 use tokengauge_core::call::{CallRecord, Outcome};
-use tokengauge_store::ledger::{Limits, Now, QueryError, Reader, Store, StoredCall};
+use tokengauge_store::ledger::{LedgerStore, Limits, Now, QueryError, Reader, StoredCall};
 use tokengauge_store::query::{
     CostQuery, Dimension, Filter, Paging, SeriesMetric, SessionQuery, SessionSort,
 };
@@ -67,7 +67,7 @@ fn fill(path: &Path, count: usize, now: SystemTime) {
         age: 2 * MONTH,
         bytes: u64::MAX,
     };
-    let mut store = Store::open(path).expect("opens");
+    let mut store = LedgerStore::open(path).expect("opens");
     let mut records = Records::new(now - MONTH, every).take(count);
     let (mut written, mut writing, mut slowest) = (0, Duration::ZERO, Duration::ZERO);
     loop {

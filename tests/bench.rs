@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Output, Stdio};
 use std::time::{Duration, SystemTime};
 use tokengauge_core::call::CallRecord;
-use tokengauge_store::ledger::{Store, StoredCall};
+use tokengauge_store::ledger::{LedgerStore, StoredCall};
 use tokengauge_test_support::certificates::Authority;
 use tokengauge_test_support::port::nowhere;
 use tokengauge_test_support::records::Records;
@@ -615,7 +615,7 @@ fn ledger_of_turns(path: &Path, turns: usize) {
     let calls = calls
         .iter()
         .filter_map(|call| StoredCall::of_record(call, Some(3)));
-    let mut store = Store::open(path).expect("opens");
+    let mut store = LedgerStore::open(path).expect("opens");
     store.write(&calls.collect::<Vec<_>>()).expect("written");
 }
 

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use tokengauge_config::Config;
 use tokengauge_core::call::CallRecord;
 use tokengauge_drift::{MAX_SERIES, Settings, evaluate};
-use tokengauge_store::ledger::{Reader, Store, StoredCall};
+use tokengauge_store::ledger::{LedgerStore, Reader, StoredCall};
 use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::http_client::fetch;
 use tokengauge_test_support::records::Records;
@@ -77,7 +77,7 @@ impl Folder {
                 call
             })
             .collect();
-        let mut store = Store::open(&self.ledger()).expect("opens");
+        let mut store = LedgerStore::open(&self.ledger()).expect("opens");
         for batch in calls.chunks(2_000) {
             let batch: Vec<_> = batch
                 .iter()
@@ -334,7 +334,7 @@ async fn little_and_nothing_are_learning_and_no_ledger_is_an_error() {
         "{}",
         text(&none.stderr)
     );
-    drop(Store::open(&folder.ledger()).expect("opens"));
+    drop(LedgerStore::open(&folder.ledger()).expect("opens"));
     let empty = folder.of_ledger(&[]).await;
     assert_eq!(empty.status.code(), Some(0), "{}", text(&empty.stderr));
     assert!(text(&empty.stdout).contains("all: learning"));

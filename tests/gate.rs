@@ -9,7 +9,7 @@ use std::process::Output;
 use std::time::{Duration, SystemTime};
 use tempfile::TempDir;
 use tokengauge_core::call::CallRecord;
-use tokengauge_store::ledger::{Store, StoredCall};
+use tokengauge_store::ledger::{LedgerStore, StoredCall};
 use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::http_client::{Reply, request_with};
 use tokengauge_test_support::records::Records;
@@ -87,7 +87,7 @@ impl Folder {
         let calls = calls
             .iter()
             .filter_map(|call| StoredCall::of_record(call, Some(3)));
-        let mut store = Store::open(&self.ledger()).expect("opens");
+        let mut store = LedgerStore::open(&self.ledger()).expect("opens");
         store.write(&calls.collect::<Vec<_>>()).expect("written");
     }
 
@@ -97,7 +97,7 @@ impl Folder {
         const SESSIONS: usize = 26_000;
         let begin = SystemTime::now() - Duration::from_secs(11 * 3_600);
         let every = 36_000_000.0 / (5 * SESSIONS) as f64;
-        let mut store = Store::open(&self.ledger()).expect("opens");
+        let mut store = LedgerStore::open(&self.ledger()).expect("opens");
         let mut batch = Vec::new();
         for (place, call) in Records::new(begin, every).take(5 * SESSIONS).enumerate() {
             let session = place / 5;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 use tokengauge_core::call::CallRecord;
 use tokengauge_core::call::{Operation, Outcome};
 use tokengauge_store::history::{self, TimedCall};
-use tokengauge_store::ledger::{Reader, Store, StoredCall};
+use tokengauge_store::ledger::{LedgerStore, Reader, StoredCall};
 use tokengauge_store::query::Dimension;
 use tokengauge_store::query::{
     CallUnitQuery, CallUnits, ExperimentUnits, Filter, Threshold, UnitKind, UnitQuery,
@@ -59,7 +59,7 @@ pub fn sample(seed: u64, count: usize, every_ms: f64) -> Vec<CallRecord> {
 
 /// Writes them in batches of random length.
 fn written(path: &Path, records: &[CallRecord], random: &mut SplitMix64) {
-    let mut store = Store::open(path).expect("opens");
+    let mut store = LedgerStore::open(path).expect("opens");
     let mut rest = records;
     while !rest.is_empty() {
         let batch = rest.len().min(1 + random.below(40) as usize);
@@ -71,7 +71,7 @@ fn written(path: &Path, records: &[CallRecord], random: &mut SplitMix64) {
         rest = &rest[batch..];
         if random.below(4) == 0 {
             drop(store);
-            store = Store::open(path).expect("opens again");
+            store = LedgerStore::open(path).expect("opens again");
         }
     }
 }

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant, SystemTime};
 use tokengauge_core::call::CallRecord;
-use tokengauge_store::ledger::{Store, StoredCall};
+use tokengauge_store::ledger::{LedgerStore, StoredCall};
 use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::http_client::fetch;
 use tokengauge_test_support::records::Records;
@@ -127,7 +127,7 @@ async fn a_sink_sends_from_memory_while_another_process_has_the_ledger_and_retur
 async fn what_neither_the_ledger_nor_the_queue_keeps_is_counted_and_the_rest_is_sent_at_the_end() {
     let fixture = Fixture::new().await;
     let config = fixture.config(true, &format!("{CLICKHOUSE}\nqueue = 8"));
-    let holder = Store::open(&fixture.ledger()).expect("opens");
+    let holder = LedgerStore::open(&fixture.ledger()).expect("opens");
     let process = Process::start(&config).await;
     fixture.store.fault(Fault::Reset, usize::MAX);
     calls(&process, 20, "s").await;
@@ -338,7 +338,7 @@ async fn a_ledger_that_is_replaced_by_another_is_written_to_and_answers() {
     calls(&process, 10, "before").await;
     recorded(&process, 10.0).await;
     let backup = fixture.folder.path().join("backup.sqlite");
-    let mut store = Store::open(&backup).expect("opens");
+    let mut store = LedgerStore::open(&backup).expect("opens");
     let began = SystemTime::now() - Duration::from_secs(60);
     let record = CallRecord {
         session: Some("of the backup".to_owned()),
@@ -459,7 +459,7 @@ async fn a_clock_that_is_forty_days_ahead_for_a_moment_erases_nothing() {
     // The oldest is not due within the test.
     let began = SystemTime::now() - month + Duration::from_secs(600);
     let records: Vec<CallRecord> = Records::new(began, every).take(CALLS).collect();
-    let mut store = Store::open(&fixture.ledger()).expect("opens");
+    let mut store = LedgerStore::open(&fixture.ledger()).expect("opens");
     for batch in records.chunks(1_000) {
         let batch = batch
             .iter()

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 use tempfile::TempDir;
 use tokengauge_core::call::CallRecord;
-use tokengauge_store::ledger::{COMMIT_WITHIN, Limits, Store, StoredCall};
+use tokengauge_store::ledger::{COMMIT_WITHIN, LedgerStore, Limits, StoredCall};
 use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::http_client::{fetch, request_with};
 use tokengauge_test_support::records::Records;
@@ -197,7 +197,7 @@ async fn what_a_month_cost_by_user_is_answered_by_day_though_its_calls_are_gone(
         .iter()
         .filter_map(|record| StoredCall::of_record(record, None))
         .collect();
-    let mut store = Store::open(&fixture.ledger()).expect("opens");
+    let mut store = LedgerStore::open(&fixture.ledger()).expect("opens");
     store.write(&calls).expect("written");
     let limits = Limits {
         age: 2 * month,

@@ -11,7 +11,7 @@ use tokengauge_core::call::{CallRecord, CostUnavailable, OperationClass, Outcome
 use tokengauge_core::dimension::{self, DIMENSIONS};
 use tokengauge_core::time::rfc3339_millis;
 use tokengauge_store::history::{self, TimedCall};
-use tokengauge_store::ledger::{Limits, QueryError, Reader, Store, StoredCall};
+use tokengauge_store::ledger::{LedgerStore, Limits, QueryError, Reader, StoredCall};
 use tokengauge_store::query::{
     CostQuery, CostSeries, CostSums, Costs, Dimension, Filter, Paging, SeriesMetric, SessionQuery,
     SessionRow, SessionSort,
@@ -43,7 +43,7 @@ fn written(records: Vec<CallRecord>, random: &mut SplitMix64) -> Ledger {
 }
 
 fn write(folder: &TempDir, records: &[CallRecord], random: &mut SplitMix64) {
-    let mut store = Store::open(&path(folder)).expect("opens");
+    let mut store = LedgerStore::open(&path(folder)).expect("opens");
     let mut rest = records;
     while !rest.is_empty() {
         let batch = rest.len().min(1 + random.below(50) as usize);
@@ -56,7 +56,7 @@ fn write(folder: &TempDir, records: &[CallRecord], random: &mut SplitMix64) {
         rest = &rest[batch..];
         if random.below(4) == 0 {
             drop(store);
-            store = Store::open(&path(folder)).expect("opens again");
+            store = LedgerStore::open(&path(folder)).expect("opens again");
         }
     }
 }
@@ -317,7 +317,7 @@ fn left(records: Vec<CallRecord>, fate: Fate, random: &mut SplitMix64) -> Ledger
             .as_millis()
     };
     let keep = |age: Duration, bytes: u64| {
-        let mut store = Store::open(&path(&folder)).expect("opens");
+        let mut store = LedgerStore::open(&path(&folder)).expect("opens");
         let now = half_of(&records) + DAY * 30;
         tidy(&mut store, ms(now) as i64, &Limits { age, bytes });
     };
@@ -961,7 +961,7 @@ const MANY: &str = "
 fn a_long_page_of_sessions_is_quick_however_many_names_there_are() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = path(&folder);
-    drop(Store::open(&path).expect("opens"));
+    drop(LedgerStore::open(&path).expect("opens"));
     let connection = rusqlite::Connection::open(&path).expect("opens");
     connection.execute_batch(MANY).expect("written");
     drop(connection);

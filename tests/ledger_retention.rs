@@ -4,17 +4,17 @@ use rusqlite::Connection;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 use tokengauge_core::call::CallRecord;
-use tokengauge_store::ledger::{Limits, Now, Reader, Store, StoredCall};
+use tokengauge_store::ledger::{LedgerStore, Limits, Now, Reader, StoredCall};
 use tokengauge_store::query::{CostQuery, DailySums, Dimension, Filter, Paging, SessionQuery};
 use tokengauge_test_support::records::Records;
 
 const DAY: Duration = Duration::from_secs(86_400);
 const BEGIN: Duration = Duration::from_secs(1_763_600_000);
 
-fn store(path: &Path, count: usize, over: Duration) -> (Store, SystemTime) {
+fn store(path: &Path, count: usize, over: Duration) -> (LedgerStore, SystemTime) {
     let begin = SystemTime::UNIX_EPOCH + BEGIN;
     let every = over.as_millis() as f64 / count as f64;
-    let mut store = Store::open(path).expect("opens");
+    let mut store = LedgerStore::open(path).expect("opens");
     let mut records: Vec<CallRecord> = Records::new(begin, every).take(count).collect();
     for record in records.iter_mut().step_by(2) {
         record.experiment = Some("decoder".to_owned());
@@ -35,7 +35,7 @@ fn milliseconds(at: SystemTime) -> i64 {
 }
 
 /// Takes steps, each years after the previous one, until nothing is left to do. Returns how many, and the longest.
-pub fn tidy(store: &mut Store, wall_ms: i64, limits: &Limits) -> (usize, Duration) {
+pub fn tidy(store: &mut LedgerStore, wall_ms: i64, limits: &Limits) -> (usize, Duration) {
     let (mut steps, mut longest) = (0, Duration::ZERO);
     let mut now = Now {
         monotonic: Instant::now(),
@@ -181,7 +181,7 @@ fn what_users_spent_is_known_for_longer_than_their_calls() {
     let before = filters.clone().map(by_user);
     let calls = before.iter().map(|costs| costs.series.len());
     assert!(calls.min() > Some(20), "many users");
-    let has_forgotten = |store: &Store| store.has_forgotten().expect("an answer");
+    let has_forgotten = |store: &LedgerStore| store.has_forgotten().expect("an answer");
     assert!(!has_forgotten(&store));
     tidy(&mut store, milliseconds(now), &Limits { age, bytes });
     assert!(has_forgotten(&store), "as a fleet that starts again asks");

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use tokengauge_core::call::CallRecord;
 use tokengauge_core::finish_class::FinishClass;
 use tokengauge_store::history::{self, TimedCall};
-use tokengauge_store::ledger::{Limits, Reader, Store, StoredCall};
+use tokengauge_store::ledger::{LedgerStore, Limits, Reader, StoredCall};
 use tokengauge_store::query::{
     CostQuery, Dimension, DistributionSelector, DistributionSeries, Distributions, Filter, Paging,
     Signal, UnitKind, UnitQuery,
@@ -44,7 +44,7 @@ fn older(folder: &Path, version: i64) -> PathBuf {
         connection.execute_batch(back).expect("undone");
     }
     if version >= 9 {
-        let mut store = Store::open(&path).expect("brought forward");
+        let mut store = LedgerStore::open(&path).expect("brought forward");
         tidy(&mut store, 0, &FOREVER);
         drop(store);
         match version {
@@ -95,7 +95,7 @@ fn a_file_of_each_older_version_is_brought_forward_and_keeps_every_call() {
         let before = Reader::new(&path, Instant::now).calls(&Filter::default(), &Paging::default());
         let message = before.expect_err("nobody brought it forward").to_string();
         assert!(message.contains("brings it forward"), "{message}");
-        let mut store = Store::open(&path).expect("opens");
+        let mut store = LedgerStore::open(&path).expect("opens");
         assert_eq!(calls(&path), expected, "from version {version}");
         // And it can be written to.
         let mut record = expected[0].clone();
@@ -196,7 +196,7 @@ fn what_an_older_file_has_is_in_all_sums_at_once() {
         }
         let folder = tempfile::tempdir().expect("a folder");
         let path = older(folder.path(), version);
-        let mut store = Store::open(&path).expect("opens");
+        let mut store = LedgerStore::open(&path).expect("opens");
         same_sums(&path, &calls, &format!("version {version}, just opened"));
         tidy(&mut store, 0, &FOREVER);
         same_sums(&path, &calls, &format!("version {version}, added"));
@@ -205,7 +205,7 @@ fn what_an_older_file_has_is_in_all_sums_at_once() {
         let marks = connection.query_row(marks, [], |row| row.get(0));
         assert_eq!(marks, Ok(0_i64));
         drop(store);
-        Store::open(&path).expect("opens again");
+        LedgerStore::open(&path).expect("opens again");
         same_sums(&path, &calls, &format!("version {version}, opened again"));
     }
 }

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, SystemTime};
 use tempfile::TempDir;
-use tokengauge_store::ledger::{Store, StoredCall};
+use tokengauge_store::ledger::{LedgerStore, StoredCall};
 use tokengauge_test_support::TIMEOUT;
 use tokengauge_test_support::http_client::fetch;
 use tokengauge_test_support::records::Records;
@@ -58,7 +58,7 @@ impl OutputFixture {
             .iter()
             .filter_map(|record| StoredCall::of_record(record, None))
             .collect();
-        let mut store = Store::open(&ledger).expect("opens");
+        let mut store = LedgerStore::open(&ledger).expect("opens");
         store.write(&kept).expect("written");
         let lines = records
             .iter()

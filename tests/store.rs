@@ -37,7 +37,7 @@ pub struct Taken {
 }
 
 #[derive(Default)]
-struct State {
+struct StoreState {
     fault: Option<(Fault, usize)>,
     refused: Option<String>,
     /// By start and id, as ReplacingMergeTree keeps them.
@@ -48,14 +48,14 @@ struct State {
 
 pub struct FakeStore {
     pub address: SocketAddr,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<StoreState>>,
 }
 
 impl FakeStore {
     pub async fn start() -> FakeStore {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
         let address = listener.local_addr().expect("an address");
-        let state: Arc<Mutex<State>> = Arc::default();
+        let state: Arc<Mutex<StoreState>> = Arc::default();
         let shared = Arc::clone(&state);
         tokio::spawn(async move {
             while let Ok((tcp, _)) = listener.accept().await {
@@ -68,7 +68,7 @@ impl FakeStore {
         FakeStore { address, state }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, StoreState> {
         self.state.lock().expect("no panic")
     }
 
@@ -125,7 +125,7 @@ fn ids(file: &Bytes) -> Vec<String> {
 
 async fn answer(
     request: Request<Incoming>,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<StoreState>>,
 ) -> io::Result<Response<Full<Bytes>>> {
     let (head, body) = request.into_parts();
     let body = body.collect().await.map_err(io::Error::other)?.to_bytes();
@@ -150,7 +150,7 @@ async fn answer(
     }
 }
 
-fn next_fault(state: &Mutex<State>) -> Option<Fault> {
+fn next_fault(state: &Mutex<StoreState>) -> Option<Fault> {
     let mut state = state.lock().expect("no panic");
     let (fault, times) = state.fault.as_mut()?;
     *times = times.checked_sub(1)?;
@@ -167,7 +167,7 @@ fn store(
     method: &Method,
     uri: &http::Uri,
     body: &Bytes,
-    state: &mut State,
+    state: &mut StoreState,
 ) -> Response<Full<Bytes>> {
     if *method == Method::PUT {
         return put(uri.path(), body, state);
@@ -186,7 +186,7 @@ fn store(
 }
 
 /// The rows within the times of a statement and behind its cursor, as many as it wants.
-fn selected<'a>(statement: &str, state: &'a State) -> Vec<&'a Value> {
+fn selected<'a>(statement: &str, state: &'a StoreState) -> Vec<&'a Value> {
     let time = |before| between(statement, before, "'");
     let since = time("started_at >= toDateTime64('").unwrap_or_default();
     let until = time("started_at < toDateTime64('").unwrap_or("9");
@@ -224,7 +224,7 @@ fn counted(rows: &[&Value], every: u128) -> Response<Full<Bytes>> {
     said(200, lines.collect::<String>())
 }
 
-fn insert(body: &Bytes, state: &mut State) -> Response<Full<Bytes>> {
+fn insert(body: &Bytes, state: &mut StoreState) -> Response<Full<Bytes>> {
     let text = std::str::from_utf8(body).expect("UTF-8");
     if state
         .refused
@@ -244,7 +244,7 @@ fn insert(body: &Bytes, state: &mut State) -> Response<Full<Bytes>> {
     said(200, "")
 }
 
-fn put(path: &str, body: &Bytes, state: &mut State) -> Response<Full<Bytes>> {
+fn put(path: &str, body: &Bytes, state: &mut StoreState) -> Response<Full<Bytes>> {
     let name = path.replace("%3D", "=");
     if state.files.contains_key(&name) {
         return said(412, "<Error><Code>PreconditionFailed</Code></Error>");

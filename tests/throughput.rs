@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use tokengauge_core::observer::{End, MAX_MEASURE_DELAY, ObservedCall};
 use tokengauge_core::throughput::{RateFilter, Rates};
 use tokengauge_store::history::{ThroughputHistory, knee};
-use tokengauge_store::ledger::{Limits, Reader, Store};
+use tokengauge_store::ledger::{LedgerStore, Limits, Reader};
 use tokengauge_store::query::Dimension;
 use tokengauge_store::query::{CapacityPoint, Filter, SeriesMetric};
 use tokengauge_test_support::meter::{Bench, DONE, finish, started_at, words};
@@ -402,7 +402,7 @@ fn a_ledger_has_the_same_over_time_and_adds_up_what_comes_late() {
     play.whole(5_000, 30_000, 600);
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("ledger.sqlite");
-    let mut store = Store::open(&path).expect("opens");
+    let mut store = LedgerStore::open(&path).expect("opens");
     let history = ThroughputHistory::new();
     play.run(&bench, 60_000, |bench, millis| {
         let tick = bench.tick(millis);

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 use tokengauge_core::call::CallRecord;
-use tokengauge_store::ledger::{Store, StoredCall};
+use tokengauge_store::ledger::{LedgerStore, StoredCall};
 use tokengauge_test_support::records::Records;
 
 /// The calls are spread over this time.
@@ -16,7 +16,7 @@ const AGE_OF_LAST: Duration = Duration::from_secs(300);
 pub fn write(ledger: &Path, calls: usize, now: SystemTime) -> anyhow::Result<()> {
     let every = SPAN.as_millis() as f64 / calls.max(1) as f64;
     let mut records = Records::new(now - AGE_OF_LAST - SPAN, every).take(calls);
-    let mut store = Store::open(ledger)?;
+    let mut store = LedgerStore::open(ledger)?;
     loop {
         let batch: Vec<CallRecord> = records.by_ref().take(1000).collect();
         if batch.is_empty() {

@@ -11,7 +11,7 @@ use page::Page;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 use tokengauge_admin::Drifts;
-use tokengauge_drift::{Entry, Settings, State, evaluate};
+use tokengauge_drift::{DriftState, Entry, Settings, evaluate};
 use tokengauge_process::output;
 use tokengauge_store::ledger::Reader;
 
@@ -51,7 +51,7 @@ pub(super) fn drift(args: &DriftArgs) -> Result<(), Error> {
 
 /// An error where something has drifted, for scripts.
 fn verdict(answer: &Drifts) -> Result<(), Error> {
-    let drifted = |entry: &&Entry| entry.state == State::Drifted;
+    let drifted = |entry: &&Entry| entry.state == DriftState::Drifted;
     let names: Vec<&str> = answer
         .drifts
         .iter()

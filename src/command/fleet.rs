@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 use tempfile::TempDir;
 use tokengauge_accounting::cost::Prices;
-use tokengauge_admin::{EventBus, FleetServices, ProcessInfo, Services, Store};
+use tokengauge_admin::{CallStore, EventBus, FleetServices, ProcessInfo, Services};
 use tokengauge_config::{Config, DEFAULT_ADMIN, Token};
 use tokengauge_fleet::{
     Fleet, FleetSettings, Follower, FollowerSettings, MAX_PODS, ObjectiveSource,
@@ -151,7 +151,7 @@ fn services(
     };
     Services {
         live: Arc::new(live),
-        store: Store::Ledger(Reader::new(ledger, Instant::now)),
+        store: CallStore::Ledger(Reader::new(ledger, Instant::now)),
         prometheus,
         about: Arc::new(ArcSwap::from_pointee(about)),
         experiments: Arc::new(ArcSwap::from_pointee(config.experiments.clone())),

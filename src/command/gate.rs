@@ -13,7 +13,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use tokengauge_files::audit;
-use tokengauge_gate::{Asked, Gate, Plan, Report, Verdict, evaluate_calls};
+use tokengauge_gate::{Asked, Gate, GateVerdict, Plan, Report, evaluate_calls};
 use tokengauge_process::output;
 use tokengauge_store::ledger::Reader;
 
@@ -70,11 +70,11 @@ pub(super) fn gate(args: &GateArgs) -> Result<(), Error> {
     ended(report.verdict, said)
 }
 
-fn ended(verdict: Verdict, said: String) -> Result<(), Error> {
+fn ended(verdict: GateVerdict, said: String) -> Result<(), Error> {
     match verdict {
-        Verdict::Pass => Ok(()),
-        Verdict::Fail => Err(Error::Failed(said)),
-        Verdict::Inconclusive => Err(Error::Undecided(said)),
+        GateVerdict::Pass => Ok(()),
+        GateVerdict::Fail => Err(Error::Failed(said)),
+        GateVerdict::Inconclusive => Err(Error::Undecided(said)),
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::Error;
 use crate::cli::ReferenceFormat;
 use tokengauge_telemetry::export::labels::{LabelSet, Model};
-use tokengauge_telemetry::export::names::{self, Kind, Metric};
+use tokengauge_telemetry::export::names::{self, Metric, MetricKind};
 
 pub(super) fn metrics(format: ReferenceFormat) -> Result<String, Error> {
     if format == ReferenceFormat::Json {
@@ -20,9 +20,9 @@ pub(super) fn metrics(format: ReferenceFormat) -> Result<String, Error> {
 /// One row of the reference; `…` is the placeholder for the labels of a model.
 fn row(metric: &Metric) -> String {
     let kind = match metric.kind {
-        Kind::Counter => "counter",
-        Kind::Gauge => "gauge",
-        Kind::Histogram => "histogram",
+        MetricKind::Counter => "counter",
+        MetricKind::Gauge => "gauge",
+        MetricKind::Histogram => "histogram",
     };
     let labels = match metric.labels.strip_prefix(Model::NAMES) {
         Some([]) => "…".to_owned(),

@@ -11,7 +11,7 @@ use tokengauge_process::output::{self, printable};
 use tokengauge_process::sinks::origin;
 use tokengauge_sink::clickhouse::{ClickHouse, add_columns, create_table};
 use tokengauge_sink::{
-    AnySink, ClickHouseSettings, Kind, Location, Replayed, SinkSettings, replay,
+    AnySink, ClickHouseSettings, Location, Replayed, SinkKind, SinkSettings, replay,
 };
 use tokengauge_store::ledger::Reader;
 
@@ -34,7 +34,7 @@ fn ddl(args: &DdlArgs) -> Result<(), Error> {
     let (config, origin) = super::load(&args.config)?;
     let wanted = |sink: &&SinkSettings| match &args.sink {
         Some(name) => sink.name == *name,
-        None => sink.kind() == Kind::ClickHouse,
+        None => sink.kind() == SinkKind::ClickHouse,
     };
     let tables: Vec<&ClickHouseSettings> = config
         .sinks
@@ -180,8 +180,8 @@ fn replay_calls(args: &SinkReplayArgs) -> Result<(), Error> {
     let sent = send_all(sink, path, (since, until))?;
     let known = match sink.kind() {
         // It keeps each call once, whether it had it or not.
-        Kind::ClickHouse => String::new(),
-        Kind::S3 => format!(", {} were there", sent.known),
+        SinkKind::ClickHouse => String::new(),
+        SinkKind::S3 => format!(", {} were there", sent.known),
     };
     output::note(&format!(
         "{} calls sent{known}, {} refused",

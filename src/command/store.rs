@@ -13,7 +13,7 @@ use tokengauge_files::private as private_file;
 use tokengauge_sink::{StoreReader, StoredRow};
 use tokengauge_store::columns::{concurrency, record};
 use tokengauge_store::ledger::{
-    ExportOptions, FileFormat, Reader, Store, StoredCall, WriteError, export,
+    ExportOptions, FileFormat, LedgerStore, Reader, StoredCall, WriteError, export,
 };
 
 /// How long a single query of the copy may take.
@@ -40,7 +40,7 @@ pub(super) fn read(
     };
     let folder = tempfile::tempdir().map_err(|error| failed(&error))?;
     let path = folder.path().join("ledger.sqlite");
-    let mut store = Store::open(&path).map_err(|error| failed(&error))?;
+    let mut store = LedgerStore::open(&path).map_err(|error| failed(&error))?;
     let now = SystemTime::now();
     let since = args.store_since.map(|since| since.before(now)).or(since);
     let since = since.unwrap_or_else(|| When::Back(SINCE).before(now));
@@ -105,7 +105,7 @@ fn milliseconds(at: SystemTime) -> i64 {
     i64::try_from(duration_since_1970(at).as_millis()).unwrap_or(i64::MAX)
 }
 
-fn write(store: &mut Store, rows: &[StoredRow]) -> Result<(), WriteError> {
+fn write(store: &mut LedgerStore, rows: &[StoredRow]) -> Result<(), WriteError> {
     for batch in rows.chunks(1_000) {
         // Reports and exports know no pods.
         let records: Vec<_> = batch

@@ -14,7 +14,7 @@ use crate::command::api_client::Proxy;
 use poller::Poller;
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
-use state::{Action, State};
+use state::{Action, TopState};
 use std::io::IsTerminal;
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ pub(super) fn top(args: &TopArgs) -> Result<(), Error> {
         return Err(Error::Failed(elsewhere.to_owned()));
     }
     let proxy = Proxy::of(&args.admin)?;
-    let mut state = State::new(proxy.address());
+    let mut state = TopState::new(proxy.address());
     let poller = Poller::start(proxy, state.view, args.every)?;
     // A proxy that cannot be reached is reported before the screen is set up.
     let first = poller.wait()?;
@@ -44,7 +44,7 @@ fn screen(error: std::io::Error) -> Error {
 
 fn watch(
     terminal: &mut DefaultTerminal,
-    state: &mut State,
+    state: &mut TopState,
     poller: &Poller,
 ) -> std::io::Result<()> {
     loop {

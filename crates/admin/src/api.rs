@@ -37,7 +37,7 @@ pub use marks::PATH as MARKS;
 pub(super) use own_use::PATH as OWN_USE;
 pub(super) use problem::Problem;
 pub(super) use query_params::{DEFAULT_LIMIT, QueryParams};
-pub use store::Store;
+pub use store::CallStore;
 pub(super) use stream_filter::StreamFilter;
 
 pub(super) fn router() -> Router<Services> {

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tokengauge_files::audit;
-use tokengauge_gate::{Gate, Report, Verdict};
+use tokengauge_gate::{Gate, GateVerdict, Report};
 
 /// The file in the folder of state.
 const AUDIT: &str = "gate-audit.jsonl";
@@ -25,7 +25,7 @@ pub struct Gates {
 #[derive(Debug, Default)]
 pub struct GateAudit {
     file: Option<PathBuf>,
-    last: Mutex<HashMap<String, (Verdict, String, Instant)>>,
+    last: Mutex<HashMap<String, (GateVerdict, String, Instant)>>,
 }
 
 #[derive(Serialize)]

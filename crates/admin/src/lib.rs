@@ -40,7 +40,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 pub use access::Access;
-pub use api::{MARKS, Store, capsule_of_ledger, experiments_now};
+pub use api::{CallStore, MARKS, capsule_of_ledger, experiments_now};
 pub use drifts::Drifts;
 pub use event_bus::{EventBus, ListenerStats};
 pub use fair_shares::{FairShares, Share};
@@ -60,7 +60,7 @@ const METRICS: &str = "/metrics";
 pub struct Services {
     /// The present: of one process, or of a fleet.
     pub live: Arc<dyn LiveView>,
-    pub store: Store,
+    pub store: CallStore,
     pub prometheus: Arc<Prometheus>,
     /// Version, listeners and routes of the process.
     pub about: Arc<ArcSwap<ProcessInfo>>,

@@ -24,10 +24,10 @@ pub(super) enum Refused {
 /// The token, of which only the digest is stored.
 pub(super) struct Token {
     file: Option<PathBuf>,
-    state: Mutex<State>,
+    state: Mutex<ReadToken>,
 }
 
-struct State {
+struct ReadToken {
     digest: [u8; 32],
     checked: Instant,
 }
@@ -56,7 +56,7 @@ impl Token {
         let checked = now;
         Ok(Token {
             file,
-            state: Mutex::new(State { digest, checked }),
+            state: Mutex::new(ReadToken { digest, checked }),
         })
     }
 

@@ -2,7 +2,7 @@
 
 use crate::clock::now;
 use crate::endpoint::{EndpointType, Prompt, RequestSettings};
-use crate::error::Error;
+use crate::error::BenchError;
 use crate::transport::{Failure, Pool, RequestBody};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, header};
@@ -61,7 +61,7 @@ impl Client {
     ///
     /// # Errors
     /// Where the URL cannot be called or a file that TLS needs cannot be used.
-    pub fn new(settings: ClientSettings) -> Result<Client, Error> {
+    pub fn new(settings: ClientSettings) -> Result<Client, BenchError> {
         let pool = Pool::new(&settings.url, &settings.tls, settings.http2)?;
         Ok(Client {
             settings,

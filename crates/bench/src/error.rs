@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 /// Why a benchmark cannot be run, or has no result: whose fault it is, what happened and what to do.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
+#[derive(Debug, thiserror::BenchError)]
+pub enum BenchError {
     #[error("{url}: {reason}")]
     Url {
         /// As it was given.

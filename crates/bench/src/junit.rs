@@ -1,7 +1,7 @@
 //! Results for programs that read JUnit's XML: a test case for each load, and one for each objective at it.
 
 use crate::level::LevelResult;
-use crate::objective::Verdict;
+use crate::objective::ObjectiveVerdict;
 use crate::results::Results;
 use maud::Render;
 use std::fmt::Write;
@@ -19,7 +19,7 @@ pub fn junit(results: &Results) -> String {
         errors += usize::from(problem.is_some());
         case(&mut cases, &load, "figures", seconds(level), problem);
         for objective in &level.objectives {
-            let problem = (objective.verdict != Verdict::Kept).then(|| {
+            let problem = (objective.verdict != ObjectiveVerdict::Kept).then(|| {
                 let verdict: &str = objective.verdict.into();
                 let reason = objective.reason.clone();
                 let reason = reason.unwrap_or_else(|| format!("{:?}", objective.value));

@@ -4,7 +4,7 @@ use crate::figure::{LevelFigure, Method, TailFigure};
 use crate::gauge::BothSides;
 pub use crate::load_name::LoadName;
 use crate::metric::{Metric, Part, TailMetric, TailOf};
-use crate::objective::{Objective, ObjectiveResult, Verdict};
+use crate::objective::{Objective, ObjectiveResult, ObjectiveVerdict};
 use crate::steady::{Criteria, Reason, Withheld};
 use crate::trial::{TrialResult, mean, quantile, weighted_quantile};
 use schemars::JsonSchema;
@@ -120,7 +120,7 @@ impl LevelResult {
         };
         let judged = objectives.iter().map(|objective| {
             let mut result = objective.judge(&figures, &tails);
-            if result.verdict == Verdict::NotShown {
+            if result.verdict == ObjectiveVerdict::NotShown {
                 let why = withheld.iter().chain(&partly_withheld);
                 let why = why.filter(|it| it.part.is_none() || it.part == objective.part());
                 let why: Vec<_> = why.map(ToString::to_string).collect();
@@ -158,14 +158,14 @@ impl LevelResult {
 
     /// Whether the load keeps all objectives. A load at which calls fail or pile up misses them. A load whose figures are
     /// withheld for another reason is not shown to keep or to miss them.
-    pub fn verdict(&self) -> Verdict {
+    pub fn verdict(&self) -> ObjectiveVerdict {
         let any = |verdict| self.objectives.iter().any(|it| it.verdict == verdict);
-        if self.withheld.iter().any(is_fatal) || any(Verdict::Missed) {
-            Verdict::Missed
-        } else if !self.withheld.is_empty() || any(Verdict::NotShown) {
-            Verdict::NotShown
+        if self.withheld.iter().any(is_fatal) || any(ObjectiveVerdict::Missed) {
+            ObjectiveVerdict::Missed
+        } else if !self.withheld.is_empty() || any(ObjectiveVerdict::NotShown) {
+            ObjectiveVerdict::NotShown
         } else {
-            Verdict::Kept
+            ObjectiveVerdict::Kept
         }
     }
 
@@ -640,10 +640,13 @@ pub(crate) mod tests {
         assert_eq!(ttft.reason.as_deref(), Some(reason));
         assert_eq!(
             (tps.verdict, most.verdict()),
-            (Verdict::Kept, Verdict::NotShown)
+            (ObjectiveVerdict::Kept, ObjectiveVerdict::NotShown)
         );
         let one = of(vec![unsteady(1), trial(2, Ok(100.0)), trial(3, Ok(100.0))]);
-        assert_eq!((one.without(), one.verdict()), (Vec::new(), Verdict::Kept));
+        assert_eq!(
+            (one.without(), one.verdict()),
+            (Vec::new(), ObjectiveVerdict::Kept)
+        );
         assert_eq!(one.tails[0].calls, 100);
     }
 

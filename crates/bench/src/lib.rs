@@ -34,6 +34,6 @@ pub mod transport;
 pub mod trial;
 pub mod workload;
 
-pub use error::Error;
+pub use error::BenchError;
 pub use results::Results;
 pub use run::run;

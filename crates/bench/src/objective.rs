@@ -31,7 +31,7 @@ pub enum ObjectiveMetric {
 )]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
-pub enum Verdict {
+pub enum ObjectiveVerdict {
     /// It is shown to be kept.
     Kept,
     /// It is missed.
@@ -46,7 +46,7 @@ pub struct ObjectiveResult {
     /// As it was given.
     pub objective: String,
     /// Whether it is kept.
-    pub verdict: Verdict,
+    pub verdict: ObjectiveVerdict,
     /// The figure that it was held against, where there is one.
     pub value: Option<f64>,
     /// The end of the figure's interval, or of its bound, by which it is judged.
@@ -89,9 +89,9 @@ impl Objective {
             }
         };
         let verdict = match (worst, best) {
-            (Some(worst), _) if keeps(worst) => Verdict::Kept,
-            (_, Some(best)) if !keeps(best) => Verdict::Missed,
-            _ => Verdict::NotShown,
+            (Some(worst), _) if keeps(worst) => ObjectiveVerdict::Kept,
+            (_, Some(best)) if !keeps(best) => ObjectiveVerdict::Missed,
+            _ => ObjectiveVerdict::NotShown,
         };
         ObjectiveResult {
             objective: self.to_string(),
@@ -214,10 +214,10 @@ mod tests {
         };
         let objective: Objective = "ttft_p95<=500ms".parse().expect("one");
         for (value, bound, verdict) in [
-            (0.3, Some(0.4), Verdict::Kept),
-            (0.3, Some(0.6), Verdict::NotShown),
-            (0.6, Some(0.7), Verdict::Missed),
-            (0.3, None, Verdict::NotShown),
+            (0.3, Some(0.4), ObjectiveVerdict::Kept),
+            (0.3, Some(0.6), ObjectiveVerdict::NotShown),
+            (0.6, Some(0.7), ObjectiveVerdict::Missed),
+            (0.3, None, ObjectiveVerdict::NotShown),
         ] {
             let found = objective.judge(&BTreeMap::new(), &tail(value, bound));
             assert_eq!(found.verdict, verdict, "{value} {bound:?}");
@@ -235,15 +235,15 @@ mod tests {
             BTreeMap::from([(Metric::TpsMean, figure)])
         };
         for (lower, upper, verdict) in [
-            (41.0, 43.0, Verdict::Kept),
-            (39.0, 43.0, Verdict::NotShown),
-            (37.0, 39.0, Verdict::Missed),
+            (41.0, 43.0, ObjectiveVerdict::Kept),
+            (39.0, 43.0, ObjectiveVerdict::NotShown),
+            (37.0, 39.0, ObjectiveVerdict::Missed),
         ] {
             assert_eq!(speed.judge(&figure(lower, upper), &[]).verdict, verdict);
         }
         assert_eq!(
             speed.judge(&BTreeMap::new(), &[]).verdict,
-            Verdict::NotShown
+            ObjectiveVerdict::NotShown
         );
     }
 }

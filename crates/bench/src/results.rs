@@ -2,7 +2,7 @@
 
 use crate::level::{LevelResult, LoadName, Price};
 use crate::metric::Metric;
-use crate::objective::Verdict;
+use crate::objective::ObjectiveVerdict;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokengauge_core::fingerprint::{Fingerprint, MeasuredBy};
@@ -134,7 +134,7 @@ impl Results {
         if self.settings.objectives.is_empty() || self.highest.is_some() {
             return None;
         }
-        let not_shown = |level: &&LevelResult| level.verdict() == Verdict::NotShown;
+        let not_shown = |level: &&LevelResult| level.verdict() == ObjectiveVerdict::NotShown;
         let undecided: Vec<_> = self.levels.iter().take_while(not_shown).collect();
         let Some(lowest) = undecided.first() else {
             return Some(NoHighest::Missed);
@@ -181,11 +181,11 @@ fn highest(levels: &[LevelResult]) -> Option<Highest> {
     }
     let missed = levels
         .iter()
-        .position(|level| level.verdict() == Verdict::Missed);
+        .position(|level| level.verdict() == ObjectiveVerdict::Missed);
     let below = &levels[..missed.unwrap_or(levels.len())];
     let kept = below
         .iter()
-        .rposition(|level| level.verdict() == Verdict::Kept)?;
+        .rposition(|level| level.verdict() == ObjectiveVerdict::Kept)?;
     let level = &levels[kept];
     Some(Highest {
         load: level.load.clone(),

@@ -3,7 +3,7 @@
 use crate::client::{CallName, Client};
 use crate::clock::now;
 use crate::endpoint::EndpointType;
-use crate::error::Error;
+use crate::error::BenchError;
 use crate::gauge::{AgentCall, BothSides};
 use crate::level::{LevelResult, LoadName};
 use crate::load::{self, Load, Phases, Trace, TrialProgress, TrialSettings};
@@ -53,7 +53,7 @@ pub async fn run(
     plan: Plan,
     stop: watch::Receiver<bool>,
     watch: Watch<'_>,
-) -> Result<Results, Error> {
+) -> Result<Results, BenchError> {
     let client = Arc::new(Client::new(plan.client.clone())?);
     let mut phases = plan.phases;
     phases.warm_up = whole_intervals(phases.warm_up, plan.interval);
@@ -106,7 +106,7 @@ impl Run<'_> {
     }
 
     /// One call before any load: a closed port, a wrong key or path is said at once.
-    async fn first_call(&mut self) -> Result<(), Error> {
+    async fn first_call(&mut self) -> Result<(), BenchError> {
         let recent = RecentCalls::new(1);
         let meter = Meter::new(Measure::default(), vec![recent.clone()]);
         let prompts = Prompts::new(Arc::clone(&self.plan.workload), self.plan.seed);
@@ -116,7 +116,7 @@ impl Run<'_> {
             trace: self.random.random::<u128>() | 1,
         };
         let call = self.client.call(&meter, prepared, name, now());
-        let failed = |reason: String| Error::FirstCall {
+        let failed = |reason: String| BenchError::FirstCall {
             url: self.url(),
             reason,
         };

@@ -1,7 +1,7 @@
 //! The search for the highest load that keeps the objectives: which load has the next trial.
 
 use crate::level::LevelResult;
-use crate::objective::{Objective, Verdict};
+use crate::objective::{Objective, ObjectiveVerdict};
 use crate::plan::Range;
 use crate::steady::{Reason, Withheld};
 
@@ -59,7 +59,7 @@ impl Search {
         };
         self.made += 1;
         let verdict = level.verdict();
-        if self.made >= self.wanted && verdict == Verdict::NotShown {
+        if self.made >= self.wanted && verdict == ObjectiveVerdict::NotShown {
             // Only the number of calls decides here, not their speed, so intervals still have their confidence.
             let needed = level.trials_for_tails(objectives);
             let possible = needed.filter(|needed| *needed <= EXTENDED * self.planned);
@@ -69,14 +69,16 @@ impl Search {
             return;
         }
         match (verdict, self.anchored) {
-            (Verdict::Kept, _) => (self.floor, self.anchored) = (at, true),
+            (ObjectiveVerdict::Kept, _) => (self.floor, self.anchored) = (at, true),
             // A higher load would not help either.
-            (Verdict::NotShown, false) if level.withheld.iter().any(is_of_client) => {
+            (ObjectiveVerdict::NotShown, false) if level.withheld.iter().any(is_of_client) => {
                 self.at = None;
                 return;
             }
-            (Verdict::NotShown, false) => self.floor = at,
-            (Verdict::Missed, _) | (Verdict::NotShown, true) => self.ceiling = Some(at),
+            (ObjectiveVerdict::NotShown, false) => self.floor = at,
+            (ObjectiveVerdict::Missed, _) | (ObjectiveVerdict::NotShown, true) => {
+                self.ceiling = Some(at)
+            }
         }
         let (_, highest) = self.range.ends();
         self.at = match self.ceiling {
@@ -102,7 +104,7 @@ mod tests {
     use crate::objective::ObjectiveResult;
     use crate::steady::Criteria;
 
-    fn level(at: f64, verdict: Verdict) -> LevelResult {
+    fn level(at: f64, verdict: ObjectiveVerdict) -> LevelResult {
         let load = LoadName::of(&Load::Concurrency(at as u32));
         LevelResult {
             objectives: vec![ObjectiveResult {
@@ -123,7 +125,7 @@ mod tests {
     }
 
     /// The loads of a search from 1 to 64 calls at once, of one trial each.
-    fn tried(verdict: impl Fn(f64) -> Verdict) -> Vec<f64> {
+    fn tried(verdict: impl Fn(f64) -> ObjectiveVerdict) -> Vec<f64> {
         let mut search = Search::new(Range::Concurrency(1, 64), 1);
         let mut tried = Vec::new();
         while let Some((at, _)) = search.next() {
@@ -139,9 +141,9 @@ mod tests {
         for truth in [1.0, 7.0, 8.0, 63.0] {
             let tried = tried(|at| {
                 if at <= truth {
-                    Verdict::Kept
+                    ObjectiveVerdict::Kept
                 } else {
-                    Verdict::Missed
+                    ObjectiveVerdict::Missed
                 }
             });
             assert_eq!(tried[..2], [1.0, 64.0]);
@@ -151,17 +153,17 @@ mod tests {
             );
             assert!(tried.len() <= 8, "{tried:?}");
         }
-        assert_eq!(tried(|_| Verdict::Missed), [1.0]);
-        assert_eq!(tried(|_| Verdict::Kept), [1.0, 64.0]);
+        assert_eq!(tried(|_| ObjectiveVerdict::Missed), [1.0]);
+        assert_eq!(tried(|_| ObjectiveVerdict::Kept), [1.0, 64.0]);
     }
 
     /// Few calls at once have too few calls for a tail.
     #[test]
     fn it_goes_on_above_loads_that_show_nothing() {
         let few_below_4 = |at: f64| match at {
-            ..4.0 => Verdict::NotShown,
-            ..=8.0 => Verdict::Kept,
-            _ => Verdict::Missed,
+            ..4.0 => ObjectiveVerdict::NotShown,
+            ..=8.0 => ObjectiveVerdict::Kept,
+            _ => ObjectiveVerdict::Missed,
         };
         let found = tried(few_below_4);
         assert_eq!(found[..4], [1.0, 2.0, 4.0, 64.0]);
@@ -169,14 +171,14 @@ mod tests {
         // The first load with enough calls misses: what lies between may keep.
         let found = tried(|at| {
             if at < 3.0 {
-                Verdict::NotShown
+                ObjectiveVerdict::NotShown
             } else {
-                Verdict::Missed
+                ObjectiveVerdict::Missed
             }
         });
         assert_eq!(found, [1.0, 2.0, 4.0, 3.0]);
         assert_eq!(
-            tried(|_| Verdict::NotShown),
+            tried(|_| ObjectiveVerdict::NotShown),
             [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0]
         );
     }
@@ -192,7 +194,7 @@ mod tests {
     #[test]
     fn a_client_that_is_late_at_the_highest_load_only_does_not_end_it() {
         let mut search = Search::new(Range::Concurrency(1, 64), 1);
-        search.made(&level(1.0, Verdict::Kept), false, &[]);
+        search.made(&level(1.0, ObjectiveVerdict::Kept), false, &[]);
         let trials = vec![crate::level::tests::trial(1, Err(Reason::ClientLag))];
         search.made(&crate::level::tests::level(trials), false, &[]);
         assert_eq!(search.next(), Some((32.0, 1)));

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use tokengauge_stats::steady::{self, Beginning};
-use tokengauge_stats::{Error, bootstrap};
+use tokengauge_stats::{StatsError, bootstrap};
 
 /// A closed loop must have been at this share of its concurrency in the mean.
 const IN_FLIGHT: f64 = 0.95;
@@ -238,7 +238,7 @@ fn settled(observed: &Observed) -> Result<f64, Withheld> {
             "throughput had not settled in the first half of the measurement (MSER-5): \
              warm up longer (--warmup-duration) or measure longer (--benchmark-duration)",
         )),
-        Err(Error::TooFew { needed, got }) => {
+        Err(StatsError::TooFew { needed, got }) => {
             let message = format!(
                 "{got} intervals of throughput, {needed} are needed: measure longer (--benchmark-duration)"
             );

@@ -4,7 +4,7 @@ use crate::figure::{LevelFigure, TailFigure};
 use crate::gauge::{BothSides, Sides};
 use crate::level::{Judged, LevelResult};
 use crate::metric::{Metric, TailMetric, Unit};
-use crate::objective::Verdict;
+use crate::objective::ObjectiveVerdict;
 use crate::results::Results;
 use std::fmt::Write;
 
@@ -262,9 +262,9 @@ fn of_level(level: &LevelResult) -> Vec<String> {
     lines.extend(judged(level, "TTFT", &level.judged_ttft));
     for result in &level.objectives {
         let verdict = match result.verdict {
-            Verdict::Kept => "kept",
-            Verdict::Missed => "missed",
-            Verdict::NotShown => "not shown to be kept",
+            ObjectiveVerdict::Kept => "kept",
+            ObjectiveVerdict::Missed => "missed",
+            ObjectiveVerdict::NotShown => "not shown to be kept",
         };
         let reason = result.reason.iter().map(|reason| format!(": {reason}"));
         let reason: String = reason.collect();
@@ -317,7 +317,7 @@ fn highest(results: &Results) -> Option<String> {
             let mut levels = results.levels.iter();
             let level = levels.find(|level| level.load == *missed);
             let does_not = match level.map(LevelResult::verdict) {
-                Some(Verdict::NotShown) => "is not shown to",
+                Some(ObjectiveVerdict::NotShown) => "is not shown to",
                 _ => "does not",
             };
             let _ = write!(line, " ({missed} {does_not})");

@@ -20,9 +20,9 @@ use tokengauge_net::tls::{ClientTls, Connector};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
-use crate::error::Error;
+use crate::error::BenchError;
 
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, thiserror::BenchError)]
 #[error("{reason}")]
 pub struct Failure {
     pub kind: FailureKind,
@@ -84,8 +84,8 @@ impl Pool {
     ///
     /// # Errors
     /// Where the URL names no host or is neither `http` nor `https`, or a file that TLS needs cannot be used.
-    pub fn new(url: &Uri, tls: &ClientTls, http2: bool) -> Result<Pool, Error> {
-        let invalid = |reason: String| Error::Url {
+    pub fn new(url: &Uri, tls: &ClientTls, http2: bool) -> Result<Pool, BenchError> {
+        let invalid = |reason: String| BenchError::Url {
             url: url.to_string(),
             reason,
         };
@@ -207,7 +207,7 @@ impl Pool {
             .map_err(|error| Failure::new(FailureKind::Dns, &error))?
             .collect();
         if addresses.is_empty() {
-            let error = io::Error::other("the name has no address");
+            let error = io::BenchError::other("the name has no address");
             return Err(Failure::new(FailureKind::Dns, &error));
         }
         let tcp = TcpStream::connect(&addresses[..])
@@ -245,14 +245,14 @@ where
 }
 
 impl Failure {
-    fn new(kind: FailureKind, error: &io::Error) -> Failure {
+    fn new(kind: FailureKind, error: &io::BenchError) -> Failure {
         Failure {
             kind,
             reason: error.to_string(),
         }
     }
 
-    fn exchange(error: &hyper::Error) -> Failure {
+    fn exchange(error: &hyper::BenchError) -> Failure {
         let kind = if error.is_parse() {
             FailureKind::Protocol
         } else {
@@ -302,7 +302,7 @@ impl RequestBody {
 
 impl http_body::Body for RequestBody {
     type Data = Bytes;
-    type Error = Infallible;
+    type BenchError = Infallible;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,

@@ -1,7 +1,7 @@
 //! What is asked: texts of wanted lengths, prompts of a file, or the calls of a trace.
 
 use crate::endpoint::Prompt;
-use crate::error::Error;
+use crate::error::BenchError;
 use crate::length::{Length, MAX_TOKENS};
 use crate::prompt;
 use parking_lot::Mutex;
@@ -65,10 +65,10 @@ enum Text {
     Made(u32),
 }
 
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, thiserror::BenchError)]
 enum InvalidLine {
     #[error("{0}")]
-    Json(#[from] serde_json::Error),
+    Json(#[from] serde_json::BenchError),
     #[error("an input_length of {0} tokens")]
     Length(u32),
     #[error("neither `text` nor `input_length`")]
@@ -98,8 +98,8 @@ impl Workload {
     ///
     /// # Errors
     /// Where it cannot be read or a line is none of those.
-    pub fn read(path: &Path) -> Result<Workload, Error> {
-        let invalid = |reason: String| Error::Input {
+    pub fn read(path: &Path) -> Result<Workload, BenchError> {
+        let invalid = |reason: String| BenchError::Input {
             path: path.to_owned(),
             reason,
         };
@@ -276,7 +276,7 @@ mod tests {
     use super::*;
     use tokengauge_tokenizer::count;
 
-    fn read(name: &str, text: &str) -> Result<Workload, Error> {
+    fn read(name: &str, text: &str) -> Result<Workload, BenchError> {
         let folder = std::env::temp_dir().join(format!("tokengauge-bench-{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a folder");
         let path = folder.join(name);

@@ -35,15 +35,15 @@ pub(crate) fn compare(before: &[&Call], now: &[&Call]) -> (Vec<Moved>, Vec<Signa
             None => figure(signal, before, now),
         };
         match found {
-            Verdict::Moved(found) => moved.push(found),
-            Verdict::Same => unchanged.push(signal),
-            Verdict::Unclear => {}
+            SignalVerdict::Moved(found) => moved.push(found),
+            SignalVerdict::Same => unchanged.push(signal),
+            SignalVerdict::Unclear => {}
         }
     }
     (moved, unchanged)
 }
 
-enum Verdict {
+enum SignalVerdict {
     Moved(Moved),
     Same,
     Unclear,
@@ -95,12 +95,12 @@ pub(crate) fn quantile(sorted: &[f64], share: f64) -> f64 {
     sorted.get(place).copied().unwrap_or_default()
 }
 
-fn share(signal: Signal, before: &[&Call], now: &[&Call], has: fn(&Call) -> bool) -> Verdict {
+fn share(signal: Signal, before: &[&Call], now: &[&Call], has: fn(&Call) -> bool) -> SignalVerdict {
     let tally = |calls: &[&Call]| Tally::of(calls.iter().copied(), has);
     let (was, is) = (tally(before), tally(now));
     let grew = is.rate() - was.rate();
     if grew >= MIN_SHARE && beyond_chance(log_likelihood_ratio(was, is), SIGNALS.len()) {
-        return Verdict::Moved(Moved {
+        return SignalVerdict::Moved(Moved {
             signal,
             of: Quantile::Share,
             before: was.rate(),
@@ -108,16 +108,16 @@ fn share(signal: Signal, before: &[&Call], now: &[&Call], has: fn(&Call) -> bool
         });
     }
     if grew.abs() < MIN_SHARE / 2.0 {
-        Verdict::Same
+        SignalVerdict::Same
     } else {
-        Verdict::Unclear
+        SignalVerdict::Unclear
     }
 }
 
-fn figure(signal: Signal, before: &[&Call], now: &[&Call]) -> Verdict {
+fn figure(signal: Signal, before: &[&Call], now: &[&Call]) -> SignalVerdict {
     let (was, is) = (sorted(signal, before), sorted(signal, now));
     if was.len() < MIN_VALUES || is.len() < MIN_VALUES {
-        return Verdict::Unclear;
+        return SignalVerdict::Unclear;
     }
     let differs = mann_whitney(&was, &is).is_ok_and(|test| test.p < MAX_P);
     let (half, tail) = (
@@ -127,7 +127,7 @@ fn figure(signal: Signal, before: &[&Call], now: &[&Call]) -> Verdict {
     let grew =
         |(was, is): (f64, f64)| is >= MIN_RATIO * was && is - was >= least_difference(signal);
     let moved = |of, (before, now)| {
-        Verdict::Moved(Moved {
+        SignalVerdict::Moved(Moved {
             signal,
             of,
             before,
@@ -144,9 +144,9 @@ fn figure(signal: Signal, before: &[&Call], now: &[&Call]) -> Verdict {
     let close = (is - was).abs() < least_difference(signal)
         || (is <= SAME_RATIO * was && was <= SAME_RATIO * is);
     if close && !grew(tail) {
-        Verdict::Same
+        SignalVerdict::Same
     } else {
-        Verdict::Unclear
+        SignalVerdict::Unclear
     }
 }
 

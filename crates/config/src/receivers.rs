@@ -4,7 +4,7 @@ use super::file;
 use super::problems::{Problems, check_label};
 use super::spanned::Spanned;
 use std::collections::HashSet;
-use tokengauge_slo::{Destination, Kind, Receiver};
+use tokengauge_slo::{Destination, Receiver, ReceiverKind};
 
 const PAGER_DUTY: &str = "https://events.pagerduty.com/v2/enqueue";
 
@@ -32,13 +32,13 @@ pub(super) fn receivers(
         };
         let key = notify.routing_key_file.as_ref();
         match (kind, key) {
-            (Kind::PagerDuty, None) => {
+            (ReceiverKind::PagerDuty, None) => {
                 problems.at(
                     &notify.kind,
                     "PagerDuty needs a `routing_key_file` with the integration key",
                 );
             }
-            (Kind::PagerDuty, Some(_)) | (_, None) => {}
+            (ReceiverKind::PagerDuty, Some(_)) | (_, None) => {}
             (_, Some(key)) => problems.at(key, "only PagerDuty has a routing key"),
         }
         all.push(Receiver {
@@ -65,7 +65,7 @@ fn place(notify: &file::Notify, problems: &mut Problems<'_>) -> Option<Destinati
             Some(Destination::Url(url.get_ref().clone()))
         }
         (None, Some(file)) => Some(Destination::File(file.get_ref().clone())),
-        (None, None) if *notify.kind.get_ref() == Kind::PagerDuty => {
+        (None, None) if *notify.kind.get_ref() == ReceiverKind::PagerDuty => {
             Some(Destination::Url(PAGER_DUTY.to_owned()))
         }
         (None, None) => {

@@ -10,7 +10,7 @@ use super::problems::{Problems, check_label};
 use super::spanned::Spanned;
 use http::Uri;
 use std::collections::HashSet;
-use tokengauge_sink::{ClickHouseSettings, Kind, Location, S3Settings, Secret, SinkSettings};
+use tokengauge_sink::{ClickHouseSettings, Location, S3Settings, Secret, SinkKind, SinkSettings};
 
 pub(super) fn sinks(
     written: Vec<Spanned<file::Sink>>,
@@ -34,8 +34,8 @@ pub(super) fn sinks(
         let batch_wait = batch_wait.map_or(kind.batch_wait(), |span| span.0);
         let queue = sink.queue.unwrap_or(DEFAULT_QUEUE);
         let location = match kind {
-            Kind::ClickHouse => clickhouse(sink, problems),
-            Kind::S3 => s3(sink, problems),
+            SinkKind::ClickHouse => clickhouse(sink, problems),
+            SinkKind::S3 => s3(sink, problems),
         };
         all.extend(location.map(|location| SinkSettings {
             name,

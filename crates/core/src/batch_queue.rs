@@ -25,12 +25,12 @@ const GATHER_ITEMS: usize = 32;
 #[derive(Debug)]
 pub struct BatchQueue<T> {
     limit: usize,
-    state: Mutex<State<T>>,
+    state: Mutex<QueueState<T>>,
     wake: Condvar,
 }
 
 #[derive(Debug)]
-struct State<T> {
+struct QueueState<T> {
     items: Vec<T>,
     reader: Reader,
     /// An item must be read at once: the reader is not to wait for more.
@@ -63,7 +63,7 @@ impl<T> BatchQueue<T> {
     pub fn new(limit: usize) -> BatchQueue<T> {
         BatchQueue {
             limit,
-            state: Mutex::new(State {
+            state: Mutex::new(QueueState {
                 items: Vec::new(),
                 reader: Reader::Busy,
                 urgent: false,
@@ -107,7 +107,7 @@ impl<T> BatchQueue<T> {
         Ok(())
     }
 
-    fn wake(&self, mut state: MutexGuard<'_, State<T>>) {
+    fn wake(&self, mut state: MutexGuard<'_, QueueState<T>>) {
         state.reader = Reader::Busy;
         drop(state);
         self.wake.notify_one();
@@ -151,7 +151,7 @@ impl<T> BatchQueue<T> {
     }
 
     /// Returns whether the deadline has passed.
-    fn wait(&self, state: &mut MutexGuard<'_, State<T>>, deadline: Option<Instant>) -> bool {
+    fn wait(&self, state: &mut MutexGuard<'_, QueueState<T>>, deadline: Option<Instant>) -> bool {
         match deadline {
             Some(deadline) => self.wake.wait_until(state, deadline).timed_out(),
             None => {

@@ -12,7 +12,7 @@ pub struct Entry {
     /// Its name in the configuration.
     pub name: String,
     /// The state of the series that is furthest from its reference.
-    pub state: State,
+    pub state: DriftState,
     /// The times that are compared.
     pub windows: WindowTimes,
     /// The series with most calls first; at most 20.
@@ -54,7 +54,7 @@ pub struct WindowTimes {
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 #[schemars(rename = "DriftState")]
-pub enum State {
+pub enum DriftState {
     /// Not enough is known yet.
     Learning,
     /// It is as it was, within the thresholds.
@@ -63,13 +63,13 @@ pub enum State {
     Drifted,
 }
 
-impl State {
+impl DriftState {
     /// The state of a signal that differs beyond chance, does not, or of which that is not known.
-    pub(crate) fn of(beyond: Option<bool>) -> State {
+    pub(crate) fn of(beyond: Option<bool>) -> DriftState {
         match beyond {
-            None => State::Learning,
-            Some(false) => State::Stable,
-            Some(true) => State::Drifted,
+            None => DriftState::Learning,
+            Some(false) => DriftState::Stable,
+            Some(true) => DriftState::Drifted,
         }
     }
 }
@@ -85,7 +85,7 @@ pub struct Series {
     /// The workload.
     pub workload: Option<String>,
     /// `drifted` if a signal has, or if the model is new and replaced another one within a day; `learning` if none is known.
-    pub state: State,
+    pub state: DriftState,
     /// What changed, when and why, in a sentence; or that it is not known.
     pub sentence: String,
     /// The model that answered before this one took its place; `null` if there is none.
@@ -122,7 +122,7 @@ pub struct SignalDrift {
     /// The class of the prompt's length for `ttft`, of concurrency for `tps`; `null` for all together.
     pub bucket: Option<String>,
     /// Whether it has changed.
-    pub state: State,
+    pub state: DriftState,
     /// What is missing while it is learning.
     pub learning: Option<String>,
     /// The reference, standardised to the hours of the current calls.

@@ -1,6 +1,6 @@
 //! One series: every signal, change points, and why.
 
-use crate::answer::{Entry, Series, SignalDrift, State, WindowTimes};
+use crate::answer::{DriftState, Entry, Series, SignalDrift, WindowTimes};
 use crate::settings::Settings;
 use crate::signal::{Cell, SignalName};
 use crate::windows::{Hours, Windows, before};
@@ -26,13 +26,13 @@ fn end_of_hour(now: SystemTime) -> SystemTime {
 ///
 /// ```
 /// use std::time::{Duration, SystemTime};
-/// use tokengauge_drift::{Settings, State, assess};
+/// use tokengauge_drift::{Settings, DriftState, assess};
 /// use tokengauge_store::query::{DistributionSeries, Distributions};
 ///
 /// let nothing = std::collections::BTreeMap::<SystemTime, Distributions>::new();
 /// let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_763_600_000);
 /// let series = assess(&DistributionSeries::default(), &nothing, &Settings::new("all"), now);
-/// assert_eq!(series.state, State::Learning);
+/// assert_eq!(series.state, DriftState::Learning);
 /// ```
 pub fn assess(
     series: &DistributionSeries,
@@ -66,8 +66,8 @@ pub fn assess(
     answer
 }
 
-fn worst(states: impl Iterator<Item = State>) -> State {
-    states.max().unwrap_or(State::Learning)
+fn worst(states: impl Iterator<Item = DriftState>) -> DriftState {
+    states.max().unwrap_or(DriftState::Learning)
 }
 
 pub(crate) fn signals(windows: &Windows<'_>, settings: &Settings) -> Vec<SignalDrift> {

@@ -8,7 +8,7 @@ use crate::chance::FALSE_WEEKS;
 use crate::settings::Settings;
 use crate::signal::SignalName;
 use crate::windows::{Hours, Windows};
-use crate::{SignalDrift, State};
+use crate::{DriftState, SignalDrift};
 use rand::RngExt;
 use std::time::{Duration, SystemTime};
 use tokengauge_core::concurrency::concurrency_class;
@@ -211,7 +211,7 @@ fn look(hours: &Hours, hour: u64, settings: &Settings) -> Vec<SignalDrift> {
 }
 
 fn is_drift(one: &SignalDrift) -> bool {
-    one.state == State::Drifted
+    one.state == DriftState::Drifted
 }
 
 /// Whether a signal would have drifted by its size, if chance did not count.
@@ -260,7 +260,7 @@ fn has_no_alarm(world: &World, seed: u64) {
             alarmed |= signals.iter().any(is_drift);
             large += u64::from(signals.iter().any(|one| is_large(one, &settings)));
             let whole = signals.iter().find(|one| one.signal == SignalName::Tps);
-            learning += u64::from(whole.is_none_or(|one| one.state == State::Learning));
+            learning += u64::from(whole.is_none_or(|one| one.state == DriftState::Learning));
         }
         alarms += u64::from(alarmed);
     }

@@ -1,6 +1,6 @@
 //! How far a signal is from its reference.
 
-use crate::answer::{Figures, SignalDrift, State};
+use crate::answer::{DriftState, Figures, SignalDrift};
 use crate::chance;
 use crate::settings::{Season, Settings};
 use crate::signal::Cell;
@@ -39,7 +39,7 @@ pub(crate) fn compare(
     Some(SignalDrift {
         signal: cell.signal,
         bucket: cell.place.map(|place| cell.signal.class(place)),
-        state: State::of(beyond),
+        state: DriftState::of(beyond),
         learning,
         reference: pair.as_ref().map(|pair| figures(&pair.reference)),
         current: pair.as_ref().map(|pair| figures(&pair.current)),

@@ -1,6 +1,6 @@
 //! One comparison over all its series, asked of a ledger.
 
-use crate::State;
+use crate::DriftState;
 use crate::answer::Entry;
 use crate::assess::{assess, span};
 use crate::fine::{refine, steps};
@@ -38,7 +38,7 @@ pub fn evaluate(
         let mut one = assess(&series, &hours, settings, now);
         let steps = steps(reader, &one, now)?;
         refine(&mut one, &hours, &steps, settings);
-        if one.state == State::Learning {
+        if one.state == DriftState::Learning {
             let others = others(reader, &series, since, until)?;
             replace(&mut one, &hours, &others, settings, until);
         }

@@ -20,7 +20,8 @@ mod why;
 mod windows;
 
 pub use answer::{
-    ChangePoint, Entry, Figures, Replaced, Series, SignalDrift, State, Stratum, Why, WindowTimes,
+    ChangePoint, DriftState, Entry, Figures, Replaced, Series, SignalDrift, Stratum, Why,
+    WindowTimes,
 };
 pub use assess::{assess, span};
 pub use change::{MIN_CHANGE_PERIODS, MIN_HOURLY_CALLS};

@@ -1,6 +1,6 @@
 //! How far the mix of outcomes or finish reasons is from its reference.
 
-use crate::answer::{Figures, SignalDrift, State};
+use crate::answer::{DriftState, Figures, SignalDrift};
 use crate::chance::{self, PLACES};
 use crate::compare::{no_reference, too_few, too_few_windows};
 use crate::settings::Settings;
@@ -19,7 +19,7 @@ pub(crate) fn compare(
     let mut answer = SignalDrift {
         signal,
         bucket: None,
-        state: State::Learning,
+        state: DriftState::Learning,
         learning: None,
         reference: None,
         current: None,
@@ -55,7 +55,7 @@ pub(crate) fn compare(
     } else {
         Some(false)
     };
-    answer.state = State::of(beyond);
+    answer.state = DriftState::of(beyond);
     answer.learning = beyond.is_none().then(too_few_windows);
     Some(answer)
 }

@@ -1,6 +1,6 @@
 //! Whether a model took the place of another one on its route: the new model has no reference yet.
 
-use crate::answer::{Replaced, Series, State};
+use crate::answer::{DriftState, Replaced, Series};
 use crate::settings::Settings;
 use crate::windows::{Hours, hour_of};
 use std::time::{Duration, SystemTime};
@@ -16,7 +16,7 @@ const DAY: Duration = Duration::from_secs(86_400);
 /// ```
 /// use std::collections::BTreeMap;
 /// use std::time::{Duration, SystemTime};
-/// use tokengauge_drift::{Settings, State, assess, replace};
+/// use tokengauge_drift::{Settings, DriftState, assess, replace};
 /// use tokengauge_store::query::{DistributionSeries, Distributions, Signal};
 ///
 /// let hours = |from: u64, to: u64| -> BTreeMap<SystemTime, Distributions> {
@@ -33,9 +33,9 @@ const DAY: Duration = Duration::from_secs(86_400);
 /// let named = |model: &str| DistributionSeries { model: Some(model.to_owned()), ..DistributionSeries::default() };
 /// let (settings, now) = (Settings::new("all"), SystemTime::UNIX_EPOCH + Duration::from_secs(3_600 * 490_102));
 /// let mut series = assess(&named("m-2"), &hours(100, 103), &settings, now);
-/// assert_eq!(series.state, State::Learning);
+/// assert_eq!(series.state, DriftState::Learning);
 /// replace(&mut series, &hours(100, 103), &[(named("m-1"), hours(0, 100))], &settings, now);
-/// assert_eq!(series.state, State::Drifted);
+/// assert_eq!(series.state, DriftState::Drifted);
 /// assert!(series.sentence.starts_with("Model replaced: m-2 answers instead of m-1 since "), "{}", series.sentence);
 /// ```
 pub fn replace(
@@ -69,7 +69,7 @@ pub fn replace(
         let calls: u64 = earlier.values().map(Distributions::calls).sum();
         here.then_some((calls, other.model.clone()?, ends))
     };
-    if series.state != State::Learning {
+    if series.state != DriftState::Learning {
         return;
     }
     let found = others.iter().filter_map(took).max();
@@ -78,7 +78,7 @@ pub fn replace(
     };
     let text = |at| rfc3339_seconds(at).to_string();
     if hour_of(until).saturating_sub(hour_of(*first)) <= DAY.as_secs() / 3_600 {
-        series.state = State::Drifted;
+        series.state = DriftState::Drifted;
     }
     series.replaced = Some(Replaced {
         model,

@@ -1,6 +1,6 @@
 //! One sentence that says what changed, when and why, or that it is not known.
 
-use crate::answer::{ChangePoint, Figures, Series, SignalDrift, State, Why};
+use crate::answer::{ChangePoint, DriftState, Figures, Series, SignalDrift, Why};
 use crate::signal::SignalName;
 
 /// The largest share of calls of unknown class with which a decomposition says anything.
@@ -19,9 +19,9 @@ pub(crate) fn sentence(series: &Series, min_change: f64) -> String {
         );
     }
     match series.state {
-        State::Learning => learning(series),
-        State::Stable => stable(series),
-        State::Drifted => drifted(series, min_change),
+        DriftState::Learning => learning(series),
+        DriftState::Stable => stable(series),
+        DriftState::Drifted => drifted(series, min_change),
     }
 }
 
@@ -55,7 +55,7 @@ fn drifted(series: &Series, min_change: f64) -> String {
     let mut parts: Vec<String> = series
         .signals
         .iter()
-        .filter(|one| one.state == State::Drifted)
+        .filter(|one| one.state == DriftState::Drifted)
         .filter(|one| one.bucket.is_none() || !has_drifted(series, one.signal))
         .map(|one| clause(series, one))
         .collect();
@@ -64,7 +64,7 @@ fn drifted(series: &Series, min_change: f64) -> String {
         series
             .signals
             .iter()
-            .any(|one| one.signal == why.signal && one.state == State::Drifted)
+            .any(|one| one.signal == why.signal && one.state == DriftState::Drifted)
     });
     parts.extend(decomposed.map(|why| because(series, why, min_change)));
     let mut text = parts.join("; ");
@@ -78,7 +78,7 @@ fn of(series: &Series, signal: SignalName) -> Option<&SignalDrift> {
 }
 
 fn has_drifted(series: &Series, signal: SignalName) -> bool {
-    of(series, signal).is_some_and(|one| one.state == State::Drifted)
+    of(series, signal).is_some_and(|one| one.state == DriftState::Drifted)
 }
 
 /// “prompts about doubled (mean 1204 → 2420 tokens) at 2026-11-25T14:00:00Z”.
@@ -179,8 +179,8 @@ fn unchanged_ttft(series: &Series) -> Option<String> {
         .signals
         .iter()
         .filter(|one| one.signal == SignalName::Ttft)
-        .all(|one| one.state != State::Drifted);
-    let known = of(series, SignalName::Ttft).is_some_and(|one| one.state == State::Stable);
+        .all(|one| one.state != DriftState::Drifted);
+    let known = of(series, SignalName::Ttft).is_some_and(|one| one.state == DriftState::Stable);
     (has_drifted(series, SignalName::InputTokens) && stable && known)
         .then(|| "TTFT is unchanged".to_owned())
 }

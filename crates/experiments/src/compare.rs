@@ -11,7 +11,7 @@ use crate::strata::Strata;
 use crate::withheld::Withheld;
 use tokengauge_stats::ratio::difference;
 use tokengauge_stats::sequence::{Options, Sequence};
-use tokengauge_stats::{Error, Estimate, Interval, holm, stratified};
+use tokengauge_stats::{Estimate, Interval, StatsError, holm, stratified};
 
 /// The level of the checks that withhold a comparison.
 pub const CHECK_ALPHA: f64 = 0.01;
@@ -62,12 +62,12 @@ pub struct Difference {
 /// # Errors
 ///
 /// When α or the least number of units is out of range.
-pub fn sequence(rules: &Rules) -> Result<Sequence, Error> {
+pub fn sequence(rules: &Rules) -> Result<Sequence, StatsError> {
     sequence_of(2, rules)
 }
 
 /// The sequence for what so many groups have together.
-fn sequence_of(groups: u64, rules: &Rules) -> Result<Sequence, Error> {
+fn sequence_of(groups: u64, rules: &Rules) -> Result<Sequence, StatsError> {
     let units = rules.min_units.max(2).saturating_mul(groups);
     Sequence::new(Options {
         confidence: 1.0 - rules.alpha,
@@ -85,7 +85,7 @@ pub fn compare(baseline: &Group, changed: &Group, rules: &Rules) -> Vec<Comparis
     let strata = Strata::of(baseline, changed);
     let one = |metric: Metric| {
         let strata = strata.by(metric);
-        let of = |estimate: fn(&stratified::Strata) -> Result<Estimate, Error>| {
+        let of = |estimate: fn(&stratified::Strata) -> Result<Estimate, StatsError>| {
             estimate(strata.as_ref().ok()?).ok()
         };
         let sides = [
@@ -154,8 +154,8 @@ fn level(
 fn compared(
     metric: Metric,
     [baseline, changed]: [&Group; 2],
-    strata: Result<stratified::Strata, Error>,
-    sequence: &Result<Sequence, Error>,
+    strata: Result<stratified::Strata, StatsError>,
+    sequence: &Result<Sequence, StatsError>,
 ) -> Result<Difference, Withheld> {
     if metric == Metric::Cost {
         priced(&[baseline, changed])?;
@@ -216,7 +216,7 @@ pub fn priced(groups: &[&Group]) -> Result<(), Withheld> {
 fn unmeasured_differ(
     metric: Metric,
     groups: [&Group; 2],
-    sequence: &Result<Sequence, Error>,
+    sequence: &Result<Sequence, StatsError>,
 ) -> Option<Withheld> {
     let [a, b] = groups.map(|group| group.unmeasured(metric));
     let (a, b) = (a?, b?);

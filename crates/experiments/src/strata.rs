@@ -4,7 +4,7 @@ use crate::group::{Arms, Group};
 use crate::metric::Metric;
 use crate::stratum::Stratum;
 use std::collections::BTreeMap;
-use tokengauge_stats::{Error, stratified};
+use tokengauge_stats::{StatsError, stratified};
 
 /// Units of each group that a stratum must have. Smaller ones are compared as one.
 pub const MIN_UNITS_OF_STRATUM: u64 = 10;
@@ -45,7 +45,7 @@ impl Strata {
     /// # Errors
     ///
     /// Those of [`stratified::Strata::new`].
-    pub(crate) fn by(&self, metric: Metric) -> Result<stratified::Strata, Error> {
+    pub(crate) fn by(&self, metric: Metric) -> Result<stratified::Strata, StatsError> {
         let at = metric as usize;
         let strata = self
             .0

@@ -1,9 +1,9 @@
 //! Why nothing is said, of an experiment or of one metric.
 
-use tokengauge_stats::Error;
+use tokengauge_stats::StatsError;
 
 /// Why nothing is said.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, thiserror::StatsError)]
 pub enum Withheld {
     /// No finished call names the experiment.
     #[error(
@@ -71,5 +71,5 @@ pub enum Withheld {
         calls: u64,
     },
     #[error("{0}")]
-    NoAnswer(#[from] Error),
+    NoAnswer(#[from] StatsError),
 }

@@ -10,7 +10,7 @@ use tokengauge_core::backoff;
 use tokengauge_core::time::duration_since_1970;
 use tokengauge_net::client::NoClient;
 use tokengauge_sink::{ReadError, Span, StoreReader, StoreUrl, StoredRow};
-use tokengauge_store::ledger::{Limits, Now, Store, StoredCall, WriteError};
+use tokengauge_store::ledger::{LedgerStore, Limits, Now, StoredCall, WriteError};
 use tokio::time::sleep;
 
 /// The length of an interval, in milliseconds.
@@ -46,7 +46,7 @@ pub struct Follower {
     fleet: Arc<Fleet>,
     reader: StoreReader,
     /// `None` after an error, until it is opened again.
-    ledger: Option<Store>,
+    ledger: Option<LedgerStore>,
     /// It is checked for damage when it is opened again.
     suspect: bool,
     /// Rows that the store had of each interval when it was last read.
@@ -59,7 +59,7 @@ pub struct Follower {
 pub enum FollowerError {
     /// The URL, or a file of TLS, cannot be used.
     #[error("the store: {0}")]
-    Store(#[from] NoClient),
+    LedgerStore(#[from] NoClient),
     #[error("the ledger: {0}")]
     Ledger(#[from] WriteError),
 }
@@ -67,7 +67,7 @@ pub enum FollowerError {
 #[derive(Debug, thiserror::Error)]
 enum LookError {
     #[error(transparent)]
-    Store(#[from] ReadError<WriteError>),
+    LedgerStore(#[from] ReadError<WriteError>),
     #[error(transparent)]
     Counts(#[from] ReadError<std::convert::Infallible>),
     #[error("the ledger here: {0}")]
@@ -80,7 +80,7 @@ impl Follower {
     /// # Errors
     /// Where it cannot be written to, or the store's URL cannot be used.
     pub fn new(settings: FollowerSettings, fleet: &Arc<Fleet>) -> Result<Follower, FollowerError> {
-        let ledger = Store::open(&settings.ledger)?.of_pods();
+        let ledger = LedgerStore::open(&settings.ledger)?.of_pods();
         // Written again, calls that were deleted for want of room would count twice in the sums of their day.
         let floor = if ledger.has_forgotten()? {
             floor_of(&ledger)?
@@ -125,7 +125,7 @@ impl Follower {
     }
 
     fn failed(&mut self, error: &LookError) {
-        if let LookError::Ledger(error) | LookError::Store(ReadError::Taken(error)) = error {
+        if let LookError::Ledger(error) | LookError::LedgerStore(ReadError::Taken(error)) = error {
             // Its caches may have what was not committed.
             self.ledger = None;
             self.suspect = matches!(error, WriteError::Damaged(_));
@@ -146,7 +146,7 @@ impl Follower {
     async fn look(&mut self, since: Duration) -> Result<(), LookError> {
         let open = self.ledger.take();
         let was_open = open.is_some();
-        let mut ledger = match open.and_then(Store::in_place) {
+        let mut ledger = match open.and_then(LedgerStore::in_place) {
             Some(ledger) => ledger,
             None => {
                 if was_open || self.suspect {
@@ -154,7 +154,7 @@ impl Follower {
                     self.known.clear();
                     self.floor = 0;
                 }
-                Store::open_file(&self.settings.ledger, self.suspect)?.of_pods()
+                LedgerStore::open_file(&self.settings.ledger, self.suspect)?.of_pods()
             }
         };
         self.suspect = false;
@@ -170,7 +170,11 @@ impl Follower {
         Ok(())
     }
 
-    async fn look_into(&mut self, ledger: &mut Store, since: Duration) -> Result<(), LookError> {
+    async fn look_into(
+        &mut self,
+        ledger: &mut LedgerStore,
+        since: Duration,
+    ) -> Result<(), LookError> {
         let now = SystemTime::now();
         let kept = since.min(self.settings.limits.age);
         let from = milliseconds(now.checked_sub(kept).unwrap_or(SystemTime::UNIX_EPOCH));
@@ -196,7 +200,7 @@ impl Follower {
     /// Reads some intervals, from the first to the last, and writes what is not here.
     async fn read(
         &mut self,
-        ledger: &mut Store,
+        ledger: &mut LedgerStore,
         (first, last): (i64, i64),
     ) -> Result<(), LookError> {
         let span: Span = (first * INTERVAL, (last + 1) * INTERVAL);
@@ -229,7 +233,7 @@ impl Follower {
     }
 
     /// Keeps the ledger within its bounds.
-    fn tidy(&mut self, ledger: &mut Store, now: SystemTime) -> Result<(), LookError> {
+    fn tidy(&mut self, ledger: &mut LedgerStore, now: SystemTime) -> Result<(), LookError> {
         for _ in 0..TIDY_STEPS {
             let now = Now {
                 monotonic: Instant::now(),
@@ -247,7 +251,7 @@ impl Follower {
 }
 
 /// From when on calls may be written to a ledger that has no room for older ones.
-fn floor_of(ledger: &Store) -> Result<i64, WriteError> {
+fn floor_of(ledger: &LedgerStore) -> Result<i64, WriteError> {
     let oldest = ledger.oldest_ms()?;
     Ok(oldest.map_or(0, |oldest| oldest + INTERVAL))
 }

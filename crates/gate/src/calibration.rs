@@ -2,7 +2,7 @@
 //! baseline, passes one that is just too slow, and how often and when it finds what it should.
 
 use crate::observed::{Observed, Side, Unit};
-use crate::{Asked, Ceilings, Gate, Margins, Report, Select, Verdict, evaluate};
+use crate::{Asked, Ceilings, Gate, GateVerdict, Margins, Report, Select, evaluate};
 use rand::RngExt;
 use std::time::{Duration, SystemTime};
 use tokengauge_experiments::{Metric, Rules, Sums};
@@ -181,7 +181,7 @@ fn session(
 }
 
 /// The verdict of one rollout that ends with the first one, and after how many seconds.
-fn rollout(world: World, candidate: Candidate, seed: u64) -> (Verdict, f64) {
+fn rollout(world: World, candidate: Candidate, seed: u64) -> (GateVerdict, f64) {
     rollout_seen(world, candidate, seed, |_| ())
 }
 
@@ -191,7 +191,7 @@ fn rollout_seen(
     candidate: Candidate,
     seed: u64,
     mut seen: impl FnMut(&Report),
-) -> (Verdict, f64) {
+) -> (GateVerdict, f64) {
     let mut random = seeded(seed);
     let gate = gate();
     let mut observed = Observed::default();
@@ -218,12 +218,12 @@ fn rollout_seen(
             };
             let report = evaluate(&gate, &observed, &asked);
             seen(&report);
-            if report.verdict != Verdict::Inconclusive {
+            if report.verdict != GateVerdict::Inconclusive {
                 return (report.verdict, begins);
             }
         }
     }
-    (Verdict::Inconclusive, f64::from(world.hours * 3_600))
+    (GateVerdict::Inconclusive, f64::from(world.hours * 3_600))
 }
 
 /// `make calibrations` runs more.
@@ -235,7 +235,7 @@ fn runs(few: u64) -> u64 {
 }
 
 /// How often a gate comes to a wrong and to the right verdict, as a row of a table.
-fn row(world: World, (what, candidate): (&str, Candidate), [wrong, right]: [Verdict; 2]) {
+fn row(world: World, (what, candidate): (&str, Candidate), [wrong, right]: [GateVerdict; 2]) {
     let runs = runs(8);
     let alpha = Rules::default().alpha;
     let (mut wrongly, mut minutes) = (0, Vec::new());
@@ -269,7 +269,11 @@ fn row(world: World, (what, candidate): (&str, Candidate), [wrong, right]: [Verd
 #[test]
 fn an_equal_candidate_is_seldom_failed() {
     for world in WORLDS {
-        row(world, ("equal", EQUAL), [Verdict::Fail, Verdict::Pass]);
+        row(
+            world,
+            ("equal", EQUAL),
+            [GateVerdict::Fail, GateVerdict::Pass],
+        );
     }
 }
 
@@ -280,7 +284,11 @@ fn a_candidate_that_is_just_too_slow_is_seldom_passed() {
         ..EQUAL
     };
     for world in WORLDS {
-        row(world, ("10 % slower", slow), [Verdict::Pass, Verdict::Fail]);
+        row(
+            world,
+            ("10 % slower", slow),
+            [GateVerdict::Pass, GateVerdict::Fail],
+        );
     }
 }
 
@@ -294,7 +302,7 @@ fn one_that_truncates_just_too_many_answers_is_seldom_passed() {
         row(
             world,
             ("3 points more truncated", truncates),
-            [Verdict::Pass, Verdict::Fail],
+            [GateVerdict::Pass, GateVerdict::Fail],
         );
     }
 }
@@ -303,7 +311,11 @@ fn one_that_truncates_just_too_many_answers_is_seldom_passed() {
 fn a_slow_candidate_is_failed() {
     let slow = Candidate { tps: 0.8, ..EQUAL };
     for world in WORLDS {
-        row(world, ("20 % slower", slow), [Verdict::Pass, Verdict::Fail]);
+        row(
+            world,
+            ("20 % slower", slow),
+            [GateVerdict::Pass, GateVerdict::Fail],
+        );
     }
 }
 
@@ -335,7 +347,7 @@ fn the_example_of_the_documentation_ends_as_it_says() {
                 let left = forecast.and_then(|forecast| forecast.at.seconds);
                 first = first.or(left.map(|left| left + report.waited_seconds.unwrap_or(0.0)));
             });
-            assert_eq!(verdict, Verdict::Pass);
+            assert_eq!(verdict, GateVerdict::Pass);
             after.push(seconds / 3_600.0);
             foreseen.push(first.expect("a forecast") / 3_600.0);
         }

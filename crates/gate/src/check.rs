@@ -1,12 +1,12 @@
 //! Checks: what is known of a value, compared with its limit.
 
-use crate::report::{Bound, Check, Kind, Verdict};
+use crate::report::{Bound, Check, CheckKind, GateVerdict};
 use crate::settings::Gate;
 use tokengauge_experiments::compare::{Comparison, MIN_UNITS_WITH_EVENT, priced};
 use tokengauge_experiments::{Group, Metric, Tally, Withheld};
 use tokengauge_stats::ratio::Arm;
 use tokengauge_stats::sequence::{Options, Sequence};
-use tokengauge_stats::{Error, Estimate, share};
+use tokengauge_stats::{Estimate, StatsError, share};
 
 /// The intervals are tightest at so many times the least number of units, as in experiments.
 const TIGHTEST: u64 = 5;
@@ -34,7 +34,7 @@ impl Levels {
         }
     }
 
-    fn sequence(self, confidence: f64, sides: u64) -> Result<Sequence, Error> {
+    fn sequence(self, confidence: f64, sides: u64) -> Result<Sequence, StatsError> {
         let first_look = self.min_units.saturating_mul(sides);
         Sequence::new(Options {
             confidence,
@@ -44,7 +44,7 @@ impl Levels {
     }
 
     /// The bounds of an estimate of one or two sides, whose value is the larger the worse.
-    pub(crate) fn bounds(self, worse: &Estimate, sides: u64) -> Result<Bound, Error> {
+    pub(crate) fn bounds(self, worse: &Estimate, sides: u64) -> Result<Bound, StatsError> {
         Ok(Bound {
             value: worse.value,
             lower: self.sequence(self.fails, sides)?.lower_bound(worse)?,
@@ -53,7 +53,7 @@ impl Levels {
     }
 
     /// The bounds of a share: the number of events, and of calls or units that may have one.
-    pub(crate) fn share(self, (with, of): (f64, f64)) -> Result<Bound, Error> {
+    pub(crate) fn share(self, (with, of): (f64, f64)) -> Result<Bound, StatsError> {
         Ok(Bound {
             value: with / of,
             lower: share::interval(with, of, self.fails)?.lower,
@@ -66,7 +66,7 @@ impl Levels {
         self,
         baseline: (f64, f64),
         candidate: (f64, f64),
-    ) -> Result<Bound, Error> {
+    ) -> Result<Bound, StatsError> {
         let halved = Levels {
             holds: f64::midpoint(self.holds, 1.0),
             fails: f64::midpoint(self.fails, 1.0),
@@ -139,7 +139,7 @@ pub(crate) fn not_worse_by(
     levels: Levels,
 ) -> Check {
     let [a, b] = [baseline, candidate].map(|group| group.tally(metric));
-    let unknown = || Err(Withheld::NoAnswer(Error::NotFinite));
+    let unknown = || Err(Withheld::NoAnswer(StatsError::NotFinite));
     let estimate = comparison.map_or_else(unknown, |found| found.difference.clone());
     let mut bound = estimate.and_then(|mut worse| {
         if metric.more_is_better() {
@@ -162,7 +162,7 @@ pub(crate) fn not_worse_by(
         baseline: value(a),
         bound,
     };
-    let mut check = compared(Kind::NotWorseBy, metric.into(), found, limit);
+    let mut check = compared(CheckKind::NotWorseBy, metric.into(), found, limit);
     check.relative = metric.is_relative();
     check.n = [candidate.units(), baseline.units()];
     check
@@ -173,7 +173,7 @@ pub(crate) fn not_worse_by(
 fn is_rare(metric: Metric, bound: &Result<Bound, Withheld>) -> bool {
     match bound {
         Err(Withheld::RareEvent { .. }) => true,
-        Err(Withheld::NoAnswer(Error::NoVariation)) => !metric.is_relative(),
+        Err(Withheld::NoAnswer(StatsError::NoVariation)) => !metric.is_relative(),
         _ => false,
     }
 }
@@ -196,7 +196,7 @@ pub(crate) fn at_most(metric: Metric, limit: f64, candidate: &Group, levels: Lev
             }
         }),
     };
-    let mut check = compared(Kind::AtMost, metric.into(), found, limit);
+    let mut check = compared(CheckKind::AtMost, metric.into(), found, limit);
     check.n = [candidate.units(), 0];
     check
 }
@@ -215,7 +215,7 @@ pub(crate) fn burn(gate: &Gate, at: usize, (bad, all): (u64, u64)) -> Check {
             upper: rate,
         })
     } else {
-        Err(Withheld::NoAnswer(Error::TooFew {
+        Err(Withheld::NoAnswer(StatsError::TooFew {
             needed: usize::try_from(objective.min_events.max(1)).unwrap_or(usize::MAX),
             got: usize::try_from(all).unwrap_or(usize::MAX),
         }))
@@ -225,7 +225,7 @@ pub(crate) fn burn(gate: &Gate, at: usize, (bad, all): (u64, u64)) -> Check {
         baseline: None,
         bound,
     };
-    let mut check = compared(Kind::Burn, &objective.name, found, gate.max_burn);
+    let mut check = compared(CheckKind::Burn, &objective.name, found, gate.max_burn);
     check.n = [all, 0];
     check
 }
@@ -234,13 +234,13 @@ fn ratio_bounds(arm: &Arm, levels: Levels) -> Result<Bound, Withheld> {
     Ok(levels.bounds(&arm.ratio()?, 1)?)
 }
 
-fn compared(kind: Kind, name: &str, found: Found, limit: f64) -> Check {
+fn compared(kind: CheckKind, name: &str, found: Found, limit: f64) -> Check {
     let finite = |value: Option<f64>| value.filter(|value| value.is_finite());
     let bound = found.bound.as_ref().ok();
     let verdict = match bound {
-        Some(bound) if bound.upper <= limit => Verdict::Pass,
-        Some(bound) if bound.lower > limit => Verdict::Fail,
-        _ => Verdict::Inconclusive,
+        Some(bound) if bound.upper <= limit => GateVerdict::Pass,
+        Some(bound) if bound.lower > limit => GateVerdict::Fail,
+        _ => GateVerdict::Inconclusive,
     };
     Check {
         name: name.to_owned(),

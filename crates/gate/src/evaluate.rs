@@ -3,7 +3,7 @@
 use crate::check::{Levels, at_most, burn, not_worse_by};
 use crate::forecast::{self, Course};
 use crate::observed::{Calls, Observed, Side, observe};
-use crate::report::{Check, Kind, Report, SideReport, Verdict};
+use crate::report::{Check, CheckKind, GateVerdict, Report, SideReport};
 use crate::settings::{Gate, Select};
 use std::time::{Duration, SystemTime};
 use tokengauge_core::time::{rfc3339_millis, span_text};
@@ -37,7 +37,7 @@ pub fn evaluate(gate: &Gate, observed: &Observed, asked: &Asked) -> Report {
     let mut checks = checks(gate, observed, [baseline, candidate]);
     if let Some(reason) = &withheld {
         for check in &mut checks {
-            check.verdict = Verdict::Inconclusive;
+            check.verdict = GateVerdict::Inconclusive;
             (check.value, check.lower, check.upper) = (None, None, None);
             check.reason = Some(reason.clone());
         }
@@ -45,10 +45,10 @@ pub fn evaluate(gate: &Gate, observed: &Observed, asked: &Asked) -> Report {
     let since = asked.since.or(observed.since);
     let waited = since.map(|since| asked.now.duration_since(since).unwrap_or_default());
     let (verdict, mut reason) = match withheld {
-        Some(reason) => (Verdict::Inconclusive, reason),
+        Some(reason) => (GateVerdict::Inconclusive, reason),
         None => verdict(&checks),
     };
-    let open = verdict == Verdict::Inconclusive;
+    let open = verdict == GateVerdict::Inconclusive;
     let course = waited.and_then(|waited| course(gate, [baseline, candidate], waited));
     let forecast = course.filter(|_| open);
     let forecast = forecast.and_then(|course| forecast::forecast(gate, baseline, course));
@@ -179,28 +179,31 @@ fn checks(gate: &Gate, observed: &Observed, [baseline, candidate]: [&Group; 2]) 
     margins.chain(ceilings).chain(objectives).collect()
 }
 
-fn verdict(checks: &[Check]) -> (Verdict, String) {
-    let named = |verdict: Verdict| {
+fn verdict(checks: &[Check]) -> (GateVerdict, String) {
+    let named = |verdict: GateVerdict| {
         let checks = checks.iter().filter(|check| check.verdict == verdict);
         let names = checks.map(|check| match check.kind {
-            Kind::Burn => format!("burn of {}", check.name),
-            Kind::AtMost => format!("{} at most", check.name),
-            Kind::NotWorseBy => check.name.clone(),
+            CheckKind::Burn => format!("burn of {}", check.name),
+            CheckKind::AtMost => format!("{} at most", check.name),
+            CheckKind::NotWorseBy => check.name.clone(),
         });
         names.collect::<Vec<_>>().join(", ")
     };
-    let is = |verdict: Verdict| checks.iter().any(|check| check.verdict == verdict);
-    if is(Verdict::Fail) {
+    let is = |verdict: GateVerdict| checks.iter().any(|check| check.verdict == verdict);
+    if is(GateVerdict::Fail) {
         return (
-            Verdict::Fail,
-            format!("does not hold: {}", named(Verdict::Fail)),
+            GateVerdict::Fail,
+            format!("does not hold: {}", named(GateVerdict::Fail)),
         );
     }
-    if is(Verdict::Inconclusive) || checks.is_empty() {
+    if is(GateVerdict::Inconclusive) || checks.is_empty() {
         return (
-            Verdict::Inconclusive,
-            format!("not shown yet: {}", named(Verdict::Inconclusive)),
+            GateVerdict::Inconclusive,
+            format!("not shown yet: {}", named(GateVerdict::Inconclusive)),
         );
     }
-    (Verdict::Pass, format!("all {} checks hold", checks.len()))
+    (
+        GateVerdict::Pass,
+        format!("all {} checks hold", checks.len()),
+    )
 }

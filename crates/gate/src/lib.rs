@@ -16,5 +16,7 @@ mod tests;
 pub use evaluate::{Asked, evaluate, evaluate_calls};
 pub use forecast::plan;
 pub use observed::{Calls, MAX_CALLS, Observed, Side, Unit, observe};
-pub use report::{AtShare, Bound, Check, Forecast, Kind, Plan, Report, SideReport, Verdict};
+pub use report::{
+    AtShare, Bound, Check, CheckKind, Forecast, GateVerdict, Plan, Report, SideReport,
+};
 pub use settings::{Ceilings, Gate, Margins, Select};

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::time::{Duration, SystemTime};
 use tokengauge_core::call::CallRecord;
 use tokengauge_experiments::{Group, Stratum, Sums};
-use tokengauge_slo::{Finished, Verdict, judge};
+use tokengauge_slo::{CallVerdict, Finished, judge};
 use tokengauge_store::ledger::{QueryError, Reader};
 use tokengauge_store::query::{CallUnitQuery, CallUnits, Filter, Page, Paging, UnitKind};
 
@@ -183,8 +183,8 @@ fn events<C: Calls>(
             left -= 1;
             for (counts, objective) in counts.iter_mut().zip(&gate.objectives) {
                 for events in judge(&objective.judgement, &Finished::of_record(call)) {
-                    counts.0 += u64::from(events.verdict == Verdict::Bad) * events.count;
-                    counts.1 += u64::from(events.verdict != Verdict::Excluded) * events.count;
+                    counts.0 += u64::from(events.verdict == CallVerdict::Bad) * events.count;
+                    counts.1 += u64::from(events.verdict != CallVerdict::Excluded) * events.count;
                 }
             }
         }

@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 #[schemars(rename = "GateVerdict")]
-pub enum Verdict {
+pub enum GateVerdict {
     /// It may: every check is shown to hold.
     Pass,
     /// It may not: a check is shown not to hold.
@@ -36,7 +36,7 @@ pub struct Report {
     /// Its name.
     pub name: String,
     /// Whether the rollout may go on.
-    pub verdict: Verdict,
+    pub verdict: GateVerdict,
     /// Why, in a sentence.
     pub reason: String,
     /// Whether it is inconclusive for longer than `max_wait`, so that somebody has to decide.
@@ -149,7 +149,7 @@ pub struct Plan {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "GateCheckKind")]
-pub enum Kind {
+pub enum CheckKind {
     /// The candidate is not worse than the baseline by more than the limit.
     NotWorseBy,
     /// The candidate's value is at most the limit.
@@ -165,9 +165,9 @@ pub struct Check {
     /// What is measured, or the objective's name.
     pub name: String,
     /// What kind of check it is.
-    pub kind: Kind,
+    pub kind: CheckKind,
     /// Whether it holds.
-    pub verdict: Verdict,
+    pub verdict: GateVerdict,
     /// Whether values are compared relative to the baseline's (0.05 is 5 % of it); else their difference is looked at.
     pub relative: bool,
     /// The units of both sides that it is of.

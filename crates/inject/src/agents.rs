@@ -1,7 +1,7 @@
 //! Containers that call models: sets their base URLs to the sidecar, where they have none.
 
 use super::annotations::{Annotations, BaseUrls};
-use super::error::Error;
+use super::error::InjectError;
 use super::lookalikes;
 use super::pod::{List, Pod, is_foreign, list_of};
 use super::settings::Settings;
@@ -89,7 +89,7 @@ pub(super) fn taken_over(
     annotations: &Annotations,
     settings: &Settings,
     warnings: &mut Vec<String>,
-) -> Result<Vec<(String, String)>, Error> {
+) -> Result<Vec<(String, String)>, InjectError> {
     let mut taken: Vec<(String, String)> = Vec::new();
     if annotations.base_urls != BaseUrls::Replace {
         return Ok(taken);
@@ -128,7 +128,7 @@ pub(super) fn point(
     settings: &Settings,
     reached: &ReachableProviders,
     warnings: &mut Vec<String>,
-) -> Result<(), Error> {
+) -> Result<(), InjectError> {
     check(pod, annotations, settings)?;
     let groups = groups(settings, annotations);
     if annotations.base_urls == BaseUrls::None {
@@ -161,17 +161,17 @@ pub(super) fn point(
     Ok(())
 }
 
-fn check(pod: &Pod, annotations: &Annotations, settings: &Settings) -> Result<(), Error> {
+fn check(pod: &Pod, annotations: &Annotations, settings: &Settings) -> Result<(), InjectError> {
     for name in annotations.containers.iter().flatten() {
         if !pod.has_container(name) {
-            return Err(Error::Refused(format!(
+            return Err(InjectError::Refused(format!(
                 "{PREFIX}containers: there is no container `{name}`"
             )));
         }
     }
     for name in annotations.variables.iter().flatten() {
         if !settings.base_urls.contains_key(name) {
-            return Err(Error::Refused(format!(
+            return Err(InjectError::Refused(format!(
                 "{PREFIX}variables: `{name}` leads to no path; the injector's `base_urls` name one"
             )));
         }
@@ -193,10 +193,10 @@ fn point_one(
     annotations: &Annotations,
     reached: &ReachableProviders,
     warnings: &mut Vec<String>,
-) -> Result<(), Error> {
+) -> Result<(), InjectError> {
     let who = format!("container {}", container["name"]);
     if !matches!(container["env"], Value::Null | Value::Array(_)) {
-        return Err(Error::Refused(format!("{who}: env is no list")));
+        return Err(InjectError::Refused(format!("{who}: env is no list")));
     }
     let from = container["envFrom"].as_array();
     let could =

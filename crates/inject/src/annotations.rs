@@ -1,7 +1,7 @@
 //! The annotations of a pod. Unknown ones are refused.
 
 use super::PREFIX;
-use super::error::Error;
+use super::error::InjectError;
 use super::pod::Pod;
 use super::resources;
 use clap::ValueEnum;
@@ -76,7 +76,7 @@ pub(super) struct Annotations {
 }
 
 /// Whether the pod opts in or out; `None` where it does neither.
-pub(super) fn wants_sidecar(pod: &Pod) -> Result<Option<bool>, Error> {
+pub(super) fn wants_sidecar(pod: &Pod) -> Result<Option<bool>, InjectError> {
     match pod.annotation("inject") {
         None => Ok(None),
         Some("true" | "enabled") => Ok(Some(true)),
@@ -86,10 +86,10 @@ pub(super) fn wants_sidecar(pod: &Pod) -> Result<Option<bool>, Error> {
 }
 
 impl Annotations {
-    pub(super) fn of(pod: &Pod) -> Result<Annotations, Error> {
+    pub(super) fn of(pod: &Pod) -> Result<Annotations, InjectError> {
         for name in pod.annotations() {
             if !known().any(|known| known == name) && !name.starts_with("slo.") {
-                return Err(Error::Refused(format!(
+                return Err(InjectError::Refused(format!(
                     "there is no annotation {PREFIX}{name}; there are {}",
                     known().collect::<Vec<_>>().join(", ")
                 )));
@@ -121,8 +121,8 @@ fn known() -> impl Iterator<Item = &'static str> {
     KNOWN.iter().copied().chain(resources)
 }
 
-fn wrong(name: &str, value: &str, reason: impl std::fmt::Display) -> Error {
-    Error::Refused(format!("{PREFIX}{name}: `{value}` {reason}"))
+fn wrong(name: &str, value: &str, reason: impl std::fmt::Display) -> InjectError {
+    InjectError::Refused(format!("{PREFIX}{name}: `{value}` {reason}"))
 }
 
 fn text(pod: &Pod, name: &str) -> Option<String> {
@@ -137,7 +137,7 @@ fn list(pod: &Pod, name: &str) -> Option<Vec<String>> {
     Some(parts.map(str::to_owned).collect())
 }
 
-fn port(pod: &Pod, name: &str) -> Result<Option<u16>, Error> {
+fn port(pod: &Pod, name: &str) -> Result<Option<u16>, InjectError> {
     let Some(text) = text(pod, name) else {
         return Ok(None);
     };
@@ -148,7 +148,7 @@ fn port(pod: &Pod, name: &str) -> Result<Option<u16>, Error> {
 }
 
 /// Parses `URL`, which is OpenAI's, or a list of `NAME=URL`.
-fn upstreams(pod: &Pod) -> Result<Vec<(String, String)>, Error> {
+fn upstreams(pod: &Pod) -> Result<Vec<(String, String)>, InjectError> {
     let all = list(pod, "upstream").unwrap_or_default().into_iter();
     all.map(|one| {
         let bare = one.starts_with("http://") || one.starts_with("https://");
@@ -165,7 +165,7 @@ fn upstreams(pod: &Pod) -> Result<Vec<(String, String)>, Error> {
     .collect()
 }
 
-fn slos(pod: &Pod) -> Result<Vec<Slo>, Error> {
+fn slos(pod: &Pod) -> Result<Vec<Slo>, InjectError> {
     let presets = list(pod, "slo").unwrap_or_default();
     let mut all: Vec<Slo> = presets.into_iter().map(Slo::Preset).collect();
     for name in pod.annotations() {
@@ -180,12 +180,12 @@ fn slos(pod: &Pod) -> Result<Vec<Slo>, Error> {
 }
 
 /// Parses the inside of an inline table.
-fn table(body: &str) -> Result<toml::Table, Error> {
+fn table(body: &str) -> Result<toml::Table, InjectError> {
     let explain =
         "is not the inside of a [[slo]] table such as `ttft.at_most = \"500ms\", objective = 0.99`";
     let text = format!("slo = {{ {} }}", body.replace(['\n', '\r'], " "));
-    let parsed: toml::Table = text.parse().map_err(|error: toml::de::Error| {
-        Error::text(explain, error.message().trim().to_owned())
+    let parsed: toml::Table = text.parse().map_err(|error: toml::de::InjectError| {
+        InjectError::text(explain, error.message().trim().to_owned())
     })?;
     // An annotation with a closing brace could add other tables.
     match (parsed.len(), parsed.get("slo")) {
@@ -194,7 +194,7 @@ fn table(body: &str) -> Result<toml::Table, Error> {
     }
 }
 
-fn on_refused_config(pod: &Pod) -> Result<Option<OnRefusedConfig>, Error> {
+fn on_refused_config(pod: &Pod) -> Result<Option<OnRefusedConfig>, InjectError> {
     let Some(text) = text(pod, ON_REFUSED_CONFIG) else {
         return Ok(None);
     };
@@ -208,7 +208,7 @@ fn on_refused_config(pod: &Pod) -> Result<Option<OnRefusedConfig>, Error> {
     })
 }
 
-fn base_urls(pod: &Pod) -> Result<BaseUrls, Error> {
+fn base_urls(pod: &Pod) -> Result<BaseUrls, InjectError> {
     match text(pod, "base-urls").as_deref() {
         None | Some("unset") => Ok(BaseUrls::Unset),
         Some("over-env-from") => Ok(BaseUrls::OverEnvFrom),
@@ -222,19 +222,19 @@ fn base_urls(pod: &Pod) -> Result<BaseUrls, Error> {
     }
 }
 
-fn engine(pod: &Pod) -> Result<Option<Engine>, Error> {
+fn engine(pod: &Pod) -> Result<Option<Engine>, InjectError> {
     let moves_to = port(pod, "engine-moves-to")?;
     let metrics = text(pod, "engine-metrics").unwrap_or_else(|| "/metrics".to_owned());
     let Some(port) = port(pod, "engine-port")? else {
         return match moves_to {
-            Some(_) => Err(Error::Refused(format!(
+            Some(_) => Err(InjectError::Refused(format!(
                 "{PREFIX}engine-moves-to needs {PREFIX}engine-port"
             ))),
             None => Ok(None),
         };
     };
     if moves_to == Some(port) {
-        return Err(Error::Refused(format!(
+        return Err(InjectError::Refused(format!(
             "{PREFIX}engine-moves-to is where it is already"
         )));
     }

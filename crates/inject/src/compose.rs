@@ -3,7 +3,7 @@
 
 use super::PREFIX;
 use super::annotations::{Annotations, Engine, Slo};
-use super::error::Error;
+use super::error::InjectError;
 use std::collections::BTreeMap;
 use tokengauge_config::Config;
 use toml::{Table, Value};
@@ -34,7 +34,7 @@ pub(super) fn agents(
     upstreams: &[(String, String)],
     base_urls: &BTreeMap<String, String>,
     grace: u64,
-) -> Result<String, Error> {
+) -> Result<String, InjectError> {
     let mut table = of_any_place(base)?;
     for (name, url) in annotations.upstreams.iter().chain(upstreams) {
         point(&mut table, name, bare(name, url, base_urls));
@@ -44,7 +44,7 @@ pub(super) fn agents(
 
 /// The fallback where `text` cannot be used: its upstreams and routes, without what needs a
 /// file or may be unknown to the sidecar's version.
-pub(super) fn fallback(text: &str, grace: u64) -> Result<String, Error> {
+pub(super) fn fallback(text: &str, grace: u64) -> Result<String, InjectError> {
     let whole = of_any_place(text)?;
     let mut table = Table::new();
     table.insert("drain_timeout".to_owned(), drain(grace).into());
@@ -69,7 +69,7 @@ pub(super) fn engine(
     engine: &Engine,
     name: &str,
     grace: u64,
-) -> Result<String, Error> {
+) -> Result<String, InjectError> {
     let mut table = of_any_place(base)?;
     // Those of the base configuration select its own routes.
     for key in ["workload", "slo"] {
@@ -108,9 +108,9 @@ fn selects_a_place(limit: &Value) -> bool {
     })
 }
 
-fn of_any_place(base: &str) -> Result<Table, Error> {
-    let mut table: Table = base.parse().map_err(|error: toml::de::Error| {
-        Error::text("base_config", error.message().trim().to_owned())
+fn of_any_place(base: &str) -> Result<Table, InjectError> {
+    let mut table: Table = base.parse().map_err(|error: toml::de::InjectError| {
+        InjectError::text("base_config", error.message().trim().to_owned())
     })?;
     let admin = table.get("admin").and_then(Value::as_table);
     let guarded = admin.and_then(|admin| admin.get("metrics_token")).cloned();
@@ -125,7 +125,7 @@ fn of_any_place(base: &str) -> Result<Table, Error> {
     Ok(table)
 }
 
-fn finish(mut table: Table, annotations: &Annotations, grace: u64) -> Result<String, Error> {
+fn finish(mut table: Table, annotations: &Annotations, grace: u64) -> Result<String, InjectError> {
     table.insert("drain_timeout".to_owned(), drain(grace).into());
     if let Some(workload) = &annotations.workload {
         // A workload without conditions matches every call, and the first that matches wins.
@@ -151,7 +151,7 @@ fn finish(mut table: Table, annotations: &Annotations, grace: u64) -> Result<Str
             let problems: Vec<String> = problems
                 .map(|problem| format!("{}: {}", problem.key, problem.reason))
                 .collect();
-            Err(Error::Refused(format!(
+            Err(InjectError::Refused(format!(
                 "what the annotations {PREFIX}… ask for is no configuration: {}",
                 problems.join("; ")
             )))
@@ -159,8 +159,8 @@ fn finish(mut table: Table, annotations: &Annotations, grace: u64) -> Result<Str
     }
 }
 
-fn unwritable(error: toml::ser::Error) -> Error {
-    Error::text("the sidecar's configuration cannot be written", error)
+fn unwritable(error: toml::ser::InjectError) -> InjectError {
+    InjectError::text("the sidecar's configuration cannot be written", error)
 }
 
 fn drain(grace: u64) -> String {

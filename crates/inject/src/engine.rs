@@ -8,7 +8,7 @@ use super::Front;
 use super::PREFIX;
 use super::annotations::{Annotations, Engine};
 use super::compose;
-use super::error::Error;
+use super::error::InjectError;
 use super::pod::{List, Pod, is_foreign, list_of, object};
 use serde_json::{Value, json};
 
@@ -32,14 +32,14 @@ pub(super) fn front(
     front: &Front<'_>,
     traffic: u16,
     warnings: &mut Vec<String>,
-) -> Result<EngineSidecar, Error> {
+) -> Result<EngineSidecar, InjectError> {
     let &Front {
         engine,
         annotations,
         settings,
     } = front;
     if !annotations.upstreams.is_empty() {
-        return Err(Error::Refused(format!(
+        return Err(InjectError::Refused(format!(
             "{PREFIX}engine-port makes the engine the upstream; take out {PREFIX}upstream"
         )));
     }
@@ -54,7 +54,7 @@ pub(super) fn front(
     let container = &mut pod.containers_mut(List::Main)[at];
     let to = engine.moves_to.unwrap_or(engine.port);
     if engine.moves_to.is_some() && move_arguments(container, engine.port, to) == 0 {
-        return Err(Error::Refused(format!(
+        return Err(InjectError::Refused(format!(
             "container {name}: nothing tells it to listen on {0}, neither `--port {0}` nor a variable PORT; \
              say so there, and {PREFIX}engine-moves-to can change it",
             engine.port
@@ -86,7 +86,7 @@ fn who_passes_by(port: u16, name: Option<&str>, traffic: u16) -> String {
 }
 
 /// The container with that port; else the one that is named; else the only one.
-fn find(pod: &Pod, engine: &Engine, annotations: &Annotations) -> Result<usize, Error> {
+fn find(pod: &Pod, engine: &Engine, annotations: &Annotations) -> Result<usize, InjectError> {
     let all = pod.containers(List::Main);
     let listens = |container: &Value| {
         let ports = container["ports"].as_array().into_iter().flatten();
@@ -105,7 +105,7 @@ fn find(pod: &Pod, engine: &Engine, annotations: &Annotations) -> Result<usize, 
         .or_else(|| all.iter().position(named));
     match (found, own.as_slice()) {
         (Some(at), _) | (None, &[at]) => Ok(at),
-        _ => Err(Error::Refused(format!(
+        _ => Err(InjectError::Refused(format!(
             "{PREFIX}engine-port: no container has the port {}; {PREFIX}containers names the engine",
             engine.port
         ))),

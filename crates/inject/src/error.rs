@@ -1,10 +1,10 @@
 //! Errors of injection.
 
-use std::error::Error as Cause;
+use std::error::InjectError as Cause;
 
 /// Why a pod, a file of manifests, a review or the injector's settings cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
+#[derive(Debug, thiserror::InjectError)]
+pub enum InjectError {
     /// The request is impossible; the text says why and what to do.
     #[error("{0}")]
     Refused(String),
@@ -18,38 +18,41 @@ pub enum Error {
     },
     /// An error in a named part, such as a document or a file.
     #[error("{part}: {source}")]
-    Part { part: String, source: Box<Error> },
+    Part {
+        part: String,
+        source: Box<InjectError>,
+    },
 }
 
-impl Error {
+impl InjectError {
     /// A text that cannot be read or written.
     pub(super) fn text(
         what: impl Into<String>,
         source: impl Into<Box<dyn Cause + Send + Sync>>,
-    ) -> Error {
-        Error::Text {
+    ) -> InjectError {
+        InjectError::Text {
             what: what.into(),
             source: source.into(),
         }
     }
 
     /// Adds the name of the part in which the error is.
-    pub(super) fn of(self, part: impl Into<String>) -> Error {
-        Error::Part {
+    pub(super) fn of(self, part: impl Into<String>) -> InjectError {
+        InjectError::Part {
             part: part.into(),
             source: Box::new(self),
         }
     }
 }
 
-impl From<String> for Error {
-    fn from(reason: String) -> Error {
-        Error::Refused(reason)
+impl From<String> for InjectError {
+    fn from(reason: String) -> InjectError {
+        InjectError::Refused(reason)
     }
 }
 
-impl From<&str> for Error {
-    fn from(reason: &str) -> Error {
-        Error::Refused(reason.to_owned())
+impl From<&str> for InjectError {
+    fn from(reason: &str) -> InjectError {
+        InjectError::Refused(reason.to_owned())
     }
 }

@@ -4,7 +4,7 @@ use super::{PREFIX, SIDECAR};
 use serde_json::Value;
 
 /// A kind with pod templates.
-pub(super) struct Kind {
+pub(super) struct TemplateKind {
     group: &'static str,
     kind: &'static str,
     /// The paths of the templates: keys with dots between them, `*` for every member.
@@ -15,15 +15,19 @@ pub(super) struct Kind {
     every: bool,
 }
 
-impl Kind {
+impl TemplateKind {
     /// Whether it has one template.
     pub(super) fn is_plain(&self) -> bool {
         matches!(self.paths, [path] if !path.contains('*'))
     }
 }
 
-const fn kind(group: &'static str, kind: &'static str, paths: &'static [&'static str]) -> Kind {
-    Kind {
+const fn kind(
+    group: &'static str,
+    kind: &'static str,
+    paths: &'static [&'static str],
+) -> TemplateKind {
+    TemplateKind {
         group,
         kind,
         paths,
@@ -32,14 +36,18 @@ const fn kind(group: &'static str, kind: &'static str, paths: &'static [&'static
     }
 }
 
-const fn ending(group: &'static str, name: &'static str, paths: &'static [&'static str]) -> Kind {
+const fn ending(
+    group: &'static str,
+    name: &'static str,
+    paths: &'static [&'static str],
+) -> TemplateKind {
     let mut all = kind(group, name, paths);
     all.ends = true;
     all
 }
 
 /// Spark creates pods of driver and executors, also without templates.
-const SPARK: Kind = {
+const SPARK: TemplateKind = {
     let paths = &["spec.driver.template", "spec.executor.template"];
     let mut all = ending("sparkoperator.k8s.io", "SparkApplication", paths);
     all.every = true;
@@ -50,7 +58,7 @@ const SPARK: Kind = {
 const TEMPLATE: &[&str] = &["spec.template"];
 const CRON: &[&str] = &["spec.jobTemplate.spec.template"];
 
-const KINDS: &[Kind] = &[
+const KINDS: &[TemplateKind] = &[
     kind("", "Pod", &[""]),
     kind("", "PodTemplate", &["template"]),
     kind("", "ReplicationController", TEMPLATE),
@@ -210,7 +218,7 @@ const WITHOUT: &[(&str, &[&str], &str)] = &[
 pub(super) enum Found {
     /// It has these pod templates, by JSON pointer.
     Templates {
-        kind: &'static Kind,
+        kind: &'static TemplateKind,
         pointers: Vec<String>,
         /// Paths without a template for which pods are created nevertheless.
         missing: Vec<&'static str>,

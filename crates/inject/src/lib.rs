@@ -21,7 +21,7 @@ mod sidecar;
 
 use agents::ReachableProviders;
 use annotations::Annotations;
-pub use error::Error;
+pub use error::InjectError;
 use pod::Pod;
 use serde_json::Value;
 pub use settings::Settings;
@@ -88,7 +88,7 @@ fn changed(
     ends: bool,
     by: InjectBy,
     settings: &Settings,
-) -> Result<Changed, Error> {
+) -> Result<Changed, InjectError> {
     let mut pod = Pod::new(before.clone())?;
     let wanted = match annotations::wants_sidecar(&pod)? {
         Some(wants) => wants,
@@ -175,7 +175,7 @@ impl Front<'_> {
         pod: &mut Pod,
         sidecar: &mut Sidecar,
         warnings: &mut Vec<String>,
-    ) -> Result<Source, Error> {
+    ) -> Result<Source, InjectError> {
         let fronted = engine::front(pod, &self, sidecar.ports.traffic, warnings)?;
         sidecar.serves = Some(fronted.port);
         sidecar.fallback = Some(compose::fallback(&fronted.config, pod.grace())?);
@@ -196,7 +196,7 @@ fn serve_agents(
     annotations: &Annotations,
     settings: &Settings,
     warnings: &mut Vec<String>,
-) -> Result<Source, Error> {
+) -> Result<Source, InjectError> {
     let (source, reached) = source(pod, annotations, settings, warnings)?;
     let routes = match &source {
         Source::BuiltIn => None,
@@ -222,19 +222,19 @@ fn bounded(text: &str) -> String {
     format!("{}…", &text[..end])
 }
 
-fn refuse_what_cannot_be(pod: &Pod, native: bool, ends: bool) -> Result<(), Error> {
+fn refuse_what_cannot_be(pod: &Pod, native: bool, ends: bool) -> Result<(), InjectError> {
     if pod.flag("hostNetwork") {
-        return Err(Error::Refused("the pod uses the host's network, where its ports could be taken; run `tokengauge run` \
+        return Err(InjectError::Refused("the pod uses the host's network, where its ports could be taken; run `tokengauge run` \
              beside it, or give it a network of its own"
                 .to_owned()));
     }
     if pod.is_windows() {
-        return Err(Error::Refused(
+        return Err(InjectError::Refused(
             "the pod runs on Windows, and there is no image of it".to_owned(),
         ));
     }
     if !native && (ends || pod.ends_by_itself()) {
-        return Err(Error::Refused(
+        return Err(InjectError::Refused(
             "the pod ends by itself, and a sidecar that is no native one would keep it alive; \
              native sidecars need Kubernetes 1.29"
                 .to_owned(),
@@ -243,8 +243,8 @@ fn refuse_what_cannot_be(pod: &Pod, native: bool, ends: bool) -> Result<(), Erro
     Ok(())
 }
 
-fn two_sources() -> Error {
-    Error::Refused(format!(
+fn two_sources() -> InjectError {
+    InjectError::Refused(format!(
         "{PREFIX}config names a ConfigMap, which says everything: take it out, or the \
          annotations on upstreams, workload, objectives, and base-urls: replace"
     ))
@@ -264,7 +264,7 @@ fn source(
     annotations: &Annotations,
     settings: &Settings,
     warnings: &mut Vec<String>,
-) -> Result<(Source, ReachableProviders), Error> {
+) -> Result<(Source, ReachableProviders), InjectError> {
     let taken = agents::taken_over(pod, annotations, settings, warnings)?;
     if let Some(name) = &annotations.config {
         if !taken.is_empty() {

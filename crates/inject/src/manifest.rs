@@ -1,7 +1,7 @@
 //! Files of manifests: several documents of YAML or JSON. A document without a sidecar is
 //! written byte for byte as it was; one with a sidecar loses its comments.
 
-use super::error::Error;
+use super::error::InjectError;
 use super::kinds::{self, Found};
 use super::settings::Settings;
 use super::{InjectBy, Outcome, PREFIX, inject_template};
@@ -30,7 +30,7 @@ pub struct Manifests {
 ///
 /// # Errors
 /// Where a document cannot be read: which, and why.
-pub fn inject_all(text: &str, by: InjectBy, settings: &Settings) -> Result<Manifests, Error> {
+pub fn inject_all(text: &str, by: InjectBy, settings: &Settings) -> Result<Manifests, InjectError> {
     let mut all = Manifests::default();
     for (number, document) in documents(text).into_iter().enumerate() {
         let (marker, body) = document;
@@ -47,9 +47,11 @@ pub fn inject_all(text: &str, by: InjectBy, settings: &Settings) -> Result<Manif
             continue;
         }
         let written = if body.trim_start().starts_with(['{', '[']) {
-            serde_json::to_string_pretty(&value).map_err(|error| Error::text(&place, error))? + "\n"
+            serde_json::to_string_pretty(&value)
+                .map_err(|error| InjectError::text(&place, error))?
+                + "\n"
         } else {
-            write(&value).map_err(|error| Error::text(&place, error))?
+            write(&value).map_err(|error| InjectError::text(&place, error))?
         };
         all.text.push_str(&written);
     }
@@ -81,18 +83,18 @@ fn is_marker(line: &str) -> bool {
 }
 
 /// `None` where there is nothing but comments.
-fn read(body: &str) -> Result<Option<Value>, Error> {
+fn read(body: &str) -> Result<Option<Value>, InjectError> {
     let is_empty = |line: &str| line.trim().is_empty() || line.trim_start().starts_with('#');
     if body.lines().all(is_empty) {
         return Ok(None);
     }
     let options = serde_saphyr::options! { legacy_octal_numbers: true };
     let value: Value = serde_saphyr::from_str_with_options(body, options)
-        .map_err(|error| Error::text("cannot be read", error))?;
+        .map_err(|error| InjectError::text("cannot be read", error))?;
     Ok((value.is_object() || value.is_array()).then_some(value))
 }
 
-fn write(value: &Value) -> Result<String, serde_saphyr::ser::Error> {
+fn write(value: &Value) -> Result<String, serde_saphyr::ser::InjectError> {
     let text = serde_saphyr::to_string(value)?;
     Ok(if text.ends_with('\n') {
         text

@@ -2,7 +2,7 @@
 //! is refused.
 
 use super::PREFIX;
-use super::error::Error;
+use super::error::InjectError;
 use serde_json::{Map, Value, json};
 
 /// Containers of service meshes and cluster agents, which call no models.
@@ -61,7 +61,7 @@ impl List {
 
 impl Pod {
     /// Refuses what has no list of containers.
-    pub(super) fn new(pod: Value) -> Result<Pod, Error> {
+    pub(super) fn new(pod: Value) -> Result<Pod, InjectError> {
         for list in List::BOTH {
             let containers = &pod["spec"][list.key()];
             let strange = match containers {
@@ -70,7 +70,7 @@ impl Pod {
                 _ => true,
             };
             if strange {
-                return Err(Error::Refused(format!(
+                return Err(InjectError::Refused(format!(
                     "spec.{} is no list of containers",
                     list.key()
                 )));
@@ -82,13 +82,13 @@ impl Pod {
             ("metadata.labels", &pod["metadata"]["labels"]),
         ] {
             if !value.is_null() && !value.is_object() {
-                return Err(Error::Refused(format!("{place} is no map")));
+                return Err(InjectError::Refused(format!("{place} is no map")));
             }
         }
         let annotations = pod["metadata"]["annotations"].as_object();
         for (name, value) in annotations.into_iter().flatten() {
             if name.starts_with(PREFIX) && !value.is_string() {
-                return Err(Error::Refused(format!(
+                return Err(InjectError::Refused(format!(
                     "{name}: {value} is no text; write \"{value}\""
                 )));
             }
@@ -197,13 +197,13 @@ impl Pod {
         list_mut(&mut self.0["spec"], list.key())
     }
 
-    pub(super) fn add_volume(&mut self, volume: Value) -> Result<(), Error> {
+    pub(super) fn add_volume(&mut self, volume: Value) -> Result<(), InjectError> {
         if !matches!(self.0["spec"]["volumes"], Value::Null | Value::Array(_)) {
-            return Err(Error::Refused("spec.volumes is no list".to_owned()));
+            return Err(InjectError::Refused("spec.volumes is no list".to_owned()));
         }
         let volumes = list_mut(&mut self.0["spec"], "volumes");
         if volumes.iter().any(|known| known["name"] == volume["name"]) {
-            return Err(Error::Refused(format!(
+            return Err(InjectError::Refused(format!(
                 "there is a volume {} already",
                 volume["name"]
             )));
@@ -223,10 +223,10 @@ impl Pod {
 
     /// Lets an unprivileged user listen below 1024, which many container runtimes forbid. The
     /// restricted pod security standard allows this.
-    pub(super) fn allow_low_ports(&mut self) -> Result<(), Error> {
+    pub(super) fn allow_low_ports(&mut self) -> Result<(), InjectError> {
         let context = &mut self.0["spec"]["securityContext"];
         if !matches!(context["sysctls"], Value::Null | Value::Array(_)) {
-            return Err(Error::Refused(
+            return Err(InjectError::Refused(
                 "spec.securityContext.sysctls is no list".to_owned(),
             ));
         }
@@ -239,7 +239,7 @@ impl Pod {
     }
 
     /// Adds secrets by which images are pulled, after the pod's own.
-    pub(super) fn add_pull_secrets(&mut self, names: &[String]) -> Result<(), Error> {
+    pub(super) fn add_pull_secrets(&mut self, names: &[String]) -> Result<(), InjectError> {
         if names.is_empty() {
             return Ok(());
         }
@@ -247,7 +247,7 @@ impl Pod {
             self.0["spec"]["imagePullSecrets"],
             Value::Null | Value::Array(_)
         ) {
-            return Err(Error::Refused(
+            return Err(InjectError::Refused(
                 "spec.imagePullSecrets is no list".to_owned(),
             ));
         }

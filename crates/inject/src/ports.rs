@@ -6,7 +6,7 @@
 
 use super::PREFIX;
 use super::annotations::Annotations;
-use super::error::Error;
+use super::error::InjectError;
 use super::settings::Settings;
 use serde_json::Value;
 use std::fmt::Write;
@@ -38,7 +38,7 @@ pub(super) fn choose(
     annotations: &Annotations,
     settings: &Settings,
     warnings: &mut Vec<String>,
-) -> Result<Ports, Error> {
+) -> Result<Ports, InjectError> {
     let mut used = UsedPorts::of(object);
     let moves_to = annotations
         .engine
@@ -57,7 +57,7 @@ pub(super) fn choose(
         settings.metrics_port,
         settings.admin_port,
     ];
-    let mut free = |at: usize, what: &str| -> Result<u16, Error> {
+    let mut free = |at: usize, what: &str| -> Result<u16, InjectError> {
         let wanted = defaults[at];
         let port = next_free(&used, wanted, &defaults)
             .ok_or_else(|| format!("no port is free for {what}: the pod mentions all of them"))?;
@@ -73,7 +73,7 @@ pub(super) fn choose(
     };
     let traffic = match (&annotations.engine, annotations.port) {
         (Some(engine), Some(_)) if engine.moves_to.is_some() => {
-            return Err(Error::Refused(format!(
+            return Err(InjectError::Refused(format!(
                 "{PREFIX}engine-moves-to has the sidecar listen on the engine's port; take out {PREFIX}port"
             )));
         }
@@ -103,10 +103,10 @@ fn next_free(used: &UsedPorts, wanted: u16, defaults: &[u16]) -> Option<u16> {
 
 /// Refuses a port that an annotation requests and the pod uses. It may be in a client's URL,
 /// by which a program is configured to call the sidecar.
-fn check_asked(object: &Value, annotation: &str, port: u16) -> Result<(), Error> {
+fn check_asked(object: &Value, annotation: &str, port: u16) -> Result<(), InjectError> {
     let taken = |mention: &Mention| mention.ports.contains(&port) && !mention.is_client_url;
     match find(object, taken) {
-        Some(place) => Err(Error::Refused(format!(
+        Some(place) => Err(InjectError::Refused(format!(
             "{PREFIX}{annotation}: {port} may be in use already ({place}); name another port"
         ))),
         None => Ok(()),

@@ -5,7 +5,7 @@
 //! <https://kubernetes.io/docs/concepts/workloads/pods/pod-qos/>.
 
 use super::PREFIX;
-use super::error::Error;
+use super::error::InjectError;
 use super::pod::{List, Pod, object};
 use super::quantity::Quantity;
 use serde_json::{Value, json};
@@ -44,7 +44,7 @@ impl Part {
 /// What the annotations of a pod set: which half, of which resource, and the quantity.
 pub(super) type Overrides = Vec<(Part, &'static str, String)>;
 
-pub(super) fn overrides(pod: &Pod) -> Result<Overrides, Error> {
+pub(super) fn overrides(pod: &Pod) -> Result<Overrides, InjectError> {
     let mut all = Overrides::new();
     for (annotation, part, name) in ANNOTATIONS {
         let Some(text) = pod.annotation(annotation) else {
@@ -61,7 +61,7 @@ pub(super) fn overrides(pod: &Pod) -> Result<Overrides, Error> {
             )
         })?;
         if *name == "memory" && quantity < LEAST_MEMORY {
-            return Err(Error::Refused(format!(
+            return Err(InjectError::Refused(format!(
                 "{PREFIX}{annotation}: `{text}` is less than {}, which tokengauge needs",
                 LEAST_MEMORY.bytes()
             )));
@@ -71,12 +71,12 @@ pub(super) fn overrides(pod: &Pod) -> Result<Overrides, Error> {
     Ok(all)
 }
 
-pub(super) fn check(resources: &Value) -> Result<(), Error> {
+pub(super) fn check(resources: &Value) -> Result<(), InjectError> {
     for part in [Part::Requests, Part::Limits] {
         for name in COUNTED {
             let value = &resources[part.key()][name];
             if !value.is_null() && Quantity::of(value).is_none() {
-                return Err(Error::Refused(format!(
+                return Err(InjectError::Refused(format!(
                     "resources.{}.{name}: {value} is no quantity above 0 such as `250m` or `512Mi`",
                     part.key()
                 )));
@@ -93,7 +93,7 @@ pub(super) fn of_sidecar(
     base: &Value,
     overrides: &Overrides,
     warnings: &mut Vec<String>,
-) -> Result<Value, Error> {
+) -> Result<Value, InjectError> {
     let mut resources = base.clone();
     for (part, name, text) in overrides {
         put(&mut resources, *part, name, json!(text));
@@ -134,7 +134,7 @@ fn is_set(overrides: &Overrides, part: Part, name: &str) -> bool {
 
 /// Adjusts request or limit, whichever is not set by annotation, where the request is above
 /// the limit, which API servers refuse.
-fn fit(resources: &mut Value, name: &str, overrides: &Overrides) -> Result<(), Error> {
+fn fit(resources: &mut Value, name: &str, overrides: &Overrides) -> Result<(), InjectError> {
     let both = (
         quantity(resources, Part::Requests, name),
         quantity(resources, Part::Limits, name),
@@ -147,7 +147,7 @@ fn fit(resources: &mut Value, name: &str, overrides: &Overrides) -> Result<(), E
         is_set(overrides, Part::Limits, name),
     ) {
         (true, true) => {
-            return Err(Error::Refused(format!(
+            return Err(InjectError::Refused(format!(
                 "{PREFIX}{name}-request is above {PREFIX}{name}-limit"
             )));
         }

@@ -1,6 +1,6 @@
 //! An AdmissionReview (admission.k8s.io/v1), and the server that answers them.
 
-use super::error::Error;
+use super::error::InjectError;
 use super::settings::Settings;
 use super::{InjectBy, Outcome, inject, patch};
 use axum::Router;
@@ -65,7 +65,7 @@ impl Injector {
     ///
     /// # Errors
     /// Where it is no review; the text says what is missing.
-    pub fn answer(&self, body: &[u8], by: InjectBy) -> Result<Value, Error> {
+    pub fn answer(&self, body: &[u8], by: InjectBy) -> Result<Value, InjectError> {
         let Review {
             uid,
             namespace,
@@ -129,19 +129,19 @@ struct Review {
     pod: Value,
 }
 
-fn read(body: &[u8]) -> Result<Review, Error> {
+fn read(body: &[u8]) -> Result<Review, InjectError> {
     // Each value but the first comes after one of these.
     let values = body.iter().filter(|byte| b",[{".contains(byte)).count();
     if values > MAX_VALUES {
-        return Err(Error::Refused(format!(
+        return Err(InjectError::Refused(format!(
             "this may have {values} values, and no pod has more than {MAX_VALUES}"
         )));
     }
-    let mut review: Value =
-        serde_json::from_slice(body).map_err(|error| Error::text("this is no JSON", error))?;
+    let mut review: Value = serde_json::from_slice(body)
+        .map_err(|error| InjectError::text("this is no JSON", error))?;
     let (version, kind) = (&review["apiVersion"], &review["kind"]);
     if *version != "admission.k8s.io/v1" || *kind != "AdmissionReview" {
-        return Err(Error::Refused(format!(
+        return Err(InjectError::Refused(format!(
             "this is {version} {kind}, and an AdmissionReview of admission.k8s.io/v1 is wanted"
         )));
     }
@@ -149,7 +149,7 @@ fn read(body: &[u8]) -> Result<Review, Error> {
     let uid = request["uid"].as_str().ok_or("the request has no uid")?;
     let uid = uid.to_owned();
     if request["kind"]["kind"] != "Pod" {
-        return Err(Error::Refused(format!(
+        return Err(InjectError::Refused(format!(
             "the request is about a {}; only pods are injected",
             request["kind"]["kind"]
         )));

@@ -1,6 +1,6 @@
 //! The operator's settings of injection: a TOML file in which every key has a default.
 
-use super::error::Error;
+use super::error::InjectError;
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -64,13 +64,13 @@ impl Bind {
 }
 
 impl TryFrom<String> for Bind {
-    type Error = Error;
+    type InjectError = InjectError;
 
-    fn try_from(text: String) -> Result<Bind, Error> {
+    fn try_from(text: String) -> Result<Bind, InjectError> {
         match text.as_str() {
             "*" => Ok(Bind::All),
             address => address.parse().map(Bind::Address).map_err(|_| {
-                Error::Refused(format!(
+                InjectError::Refused(format!(
                     "bind: `{address}` is neither `*` nor an IP address such as `0.0.0.0`"
                 ))
             }),
@@ -106,11 +106,11 @@ impl Default for PayerLabels {
 
 impl PayerLabels {
     /// Checks that Kubernetes takes each for the key of a label.
-    fn check(&self) -> Result<(), Error> {
+    fn check(&self) -> Result<(), InjectError> {
         let kinds = [&self.team, &self.cost_center, &self.tenant];
         let wrong = kinds.into_iter().flatten().find(|label| !is_label(label));
         wrong.map_or(Ok(()), |label| {
-            Err(Error::Refused(format!(
+            Err(InjectError::Refused(format!(
                 "payer_labels: `{label}` is no key of a label such as `example.com/team`"
             )))
         })
@@ -206,9 +206,10 @@ impl Settings {
     ///
     /// # Errors
     /// What is wrong, with the file's name.
-    pub fn load(path: &Path) -> Result<Settings, Error> {
-        let failed =
-            |path: &Path, error| Error::text(format!("{}: cannot be read", path.display()), error);
+    pub fn load(path: &Path) -> Result<Settings, InjectError> {
+        let failed = |path: &Path, error| {
+            InjectError::text(format!("{}: cannot be read", path.display()), error)
+        };
         let text = std::fs::read_to_string(path).map_err(|error| failed(path, error))?;
         let mut settings =
             Settings::parse(&text).map_err(|error| error.of(path.display().to_string()))?;
@@ -216,9 +217,9 @@ impl Settings {
             let text = std::fs::read_to_string(base).map_err(|error| failed(base, error))?;
             let origin = base.display().to_string();
             let config = tokengauge_config::Config::parse(&text, &origin)
-                .map_err(|invalid| Error::Refused(invalid.to_string()))?;
+                .map_err(|invalid| InjectError::Refused(invalid.to_string()))?;
             if config.admin.metrics_token && settings.admin_token_secret.is_none() {
-                return Err(Error::Refused(format!(
+                return Err(InjectError::Refused(format!(
                     "{}: {origin} has `metrics_token`, and sidecars have no token: set `admin_token_secret`",
                     path.display()
                 )));
@@ -232,7 +233,7 @@ impl Settings {
     ///
     /// # Errors
     /// What is wrong, with the line.
-    pub fn parse(text: &str) -> Result<Settings, Error> {
+    pub fn parse(text: &str) -> Result<Settings, InjectError> {
         let mut settings: Settings = toml::from_str(text).map_err(|error| {
             let line = error.span().map(|span| {
                 let before = text.get(..span.start).unwrap_or_default();
@@ -252,24 +253,24 @@ impl Settings {
         Ok(settings)
     }
 
-    fn check(&self) -> Result<(), Error> {
+    fn check(&self) -> Result<(), InjectError> {
         if let Some(version) = &self.kubernetes_version
             && minor(version).is_none()
         {
-            return Err(Error::Refused(format!(
+            return Err(InjectError::Refused(format!(
                 "kubernetes_version `{version}` is no version such as `1.31`"
             )));
         }
         let mut ports = [self.traffic_port, self.metrics_port, self.admin_port];
         ports.sort_unstable();
         if ports[0] == 0 || ports[0] == ports[1] || ports[1] == ports[2] {
-            return Err(Error::Refused(
+            return Err(InjectError::Refused(
                 "traffic_port, metrics_port and admin_port must be three ports above 0".to_owned(),
             ));
         }
         for name in &self.image_pull_secrets {
             if !is_name(name) {
-                return Err(Error::Refused(format!(
+                return Err(InjectError::Refused(format!(
                     "image_pull_secrets: `{name}` is no name of a Secret"
                 )));
             }
@@ -277,26 +278,26 @@ impl Settings {
         if let Some(secret) = &self.admin_token_secret
             && (!is_name(&secret.name) || secret.key.is_empty())
         {
-            return Err(Error::Refused(
+            return Err(InjectError::Refused(
                 "admin_token_secret is the `name` of a Secret and a `key` in it".to_owned(),
             ));
         }
         self.payer_labels.check()?;
         for (name, path) in &self.base_urls {
             if !path.starts_with('/') || path.ends_with('/') {
-                return Err(Error::Refused(format!(
+                return Err(InjectError::Refused(format!(
                     "base_urls.{name}: `{path}` must be a path such as `/openai/v1`"
                 )));
             }
         }
         if !self.resources.is_object() {
-            return Err(Error::Refused(
+            return Err(InjectError::Refused(
                 "resources is a table of `requests` and `limits`".to_owned(),
             ));
         }
         super::resources::check(&self.resources)?;
         if self.image.trim().is_empty() {
-            return Err(Error::Refused("image names none".to_owned()));
+            return Err(InjectError::Refused("image names none".to_owned()));
         }
         Ok(())
     }

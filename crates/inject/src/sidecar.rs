@@ -2,7 +2,7 @@
 
 use super::annotations::CONFIG;
 use super::compose::STATE;
-use super::error::Error;
+use super::error::InjectError;
 use super::pod::{List, Pod, takes_network};
 use super::ports::Ports;
 use super::settings::Settings;
@@ -56,7 +56,7 @@ pub(super) fn add(
     sidecar: &Sidecar,
     source: &Source,
     settings: &Settings,
-) -> Result<(), Error> {
+) -> Result<(), InjectError> {
     if let Some(volume) = volume(source) {
         pod.add_volume(volume)?;
     }

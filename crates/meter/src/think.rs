@@ -22,13 +22,13 @@ pub(crate) struct ThinkSplit {
 /// Where the answer of one choice is.
 #[derive(Clone, Copy, Debug, Default)]
 struct Place {
-    state: State,
+    state: ThinkPosition,
     /// The beginning of a tag at the end of the text so far.
     held: u8,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum State {
+enum ThinkPosition {
     /// No text but white space yet.
     #[default]
     Beginning,
@@ -62,7 +62,7 @@ impl ThinkSplit {
             Some(place) => {
                 // The engine has a parser, so its answers have no reasoning.
                 place.finish(segment.choice, give);
-                place.state = State::Answer;
+                place.state = ThinkPosition::Answer;
                 give(segment, text);
             }
             None => give(segment, text),
@@ -99,17 +99,17 @@ impl Place {
         (segment, text): (Segment, &str),
         give: &mut dyn FnMut(Segment, &str),
     ) {
-        if self.state == State::Beginning && tags == ThinkTags::Opened {
-            self.state = State::Reasoning;
+        if self.state == ThinkPosition::Beginning && tags == ThinkTags::Opened {
+            self.state = ThinkPosition::Reasoning;
         }
         let reasoning = Segment {
             channel: Channel::Reasoning,
             ..segment
         };
         let tag = match self.state {
-            State::Answer => return give(segment, text),
-            State::Reasoning => CLOSE,
-            State::Beginning => OPEN,
+            ThinkPosition::Answer => return give(segment, text),
+            ThinkPosition::Reasoning => CLOSE,
+            ThinkPosition::Beginning => OPEN,
         };
         // What was held back is the beginning of the tag, so it need not be kept.
         let whole;
@@ -122,15 +122,17 @@ impl Place {
             }
         };
         match self.state {
-            State::Beginning => self.begin((segment, reasoning), text, give),
-            State::Reasoning | State::Answer => self.reason((segment, reasoning), text, give),
+            ThinkPosition::Beginning => self.begin((segment, reasoning), text, give),
+            ThinkPosition::Reasoning | ThinkPosition::Answer => {
+                self.reason((segment, reasoning), text, give)
+            }
         }
     }
 
     fn finish(&mut self, choice: u32, give: &mut dyn FnMut(Segment, &str)) {
         let (tag, channel) = match self.state {
-            State::Reasoning => (CLOSE, Channel::Reasoning),
-            State::Beginning | State::Answer => (OPEN, Channel::Answer),
+            ThinkPosition::Reasoning => (CLOSE, Channel::Reasoning),
+            ThinkPosition::Beginning | ThinkPosition::Answer => (OPEN, Channel::Answer),
         };
         let held = std::mem::take(&mut self.held);
         if held > 0 {
@@ -153,7 +155,7 @@ impl Place {
         let (blank, begun) = text.split_at(text.len() - begun.len());
         let is_beginning = begun.starts_with(OPEN) || OPEN.starts_with(begun);
         if !is_beginning {
-            self.state = State::Answer;
+            self.state = ThinkPosition::Answer;
             return give(answer, text);
         }
         if !blank.is_empty() {
@@ -162,7 +164,7 @@ impl Place {
         match begun.strip_prefix(OPEN) {
             None => self.held = begun.len() as u8,
             Some(inside) => {
-                self.state = State::Reasoning;
+                self.state = ThinkPosition::Reasoning;
                 give(reasoning, OPEN);
                 if !inside.is_empty() {
                     self.reason((answer, reasoning), inside, give);
@@ -178,7 +180,7 @@ impl Place {
         give: &mut dyn FnMut(Segment, &str),
     ) {
         if let Some(at) = text.find(CLOSE) {
-            self.state = State::Answer;
+            self.state = ThinkPosition::Answer;
             let behind = at + CLOSE.len();
             give(reasoning, &text[..behind]);
             if behind < text.len() {

@@ -13,7 +13,7 @@ use tokengauge_core::background::{self, BackgroundWork};
 use tokengauge_core::time::rfc3339_seconds;
 use tokengauge_meter::Meter;
 use tokengauge_sessions::SessionWatch;
-use tokengauge_slo::{Circumstances, Slos, Store, changes};
+use tokengauge_slo::{Circumstances, Slos, StateFolder, changes};
 
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// How often it is checked whether a cause is to be looked for.
@@ -29,14 +29,14 @@ pub(crate) struct Objectives {
 }
 
 /// The objectives of `config` with the counts that were saved, and the store that saves them.
-pub(crate) fn open(config: &Config) -> Result<(Arc<Slos>, Option<Store>), Error> {
+pub(crate) fn open(config: &Config) -> Result<(Arc<Slos>, Option<StateFolder>), Error> {
     let (now, wall) = (Instant::now(), SystemTime::now());
     let slos = Slos::new(&config.slos, &config.measure, now, wall);
     let Some(folder) = config.state_dir.as_deref() else {
         return Ok((slos, None));
     };
     let failed = |error| unusable(folder, &error);
-    let store = Store::open(folder).map_err(failed)?;
+    let store = StateFolder::open(folder).map_err(failed)?;
     let kept = store.load();
     store
         .audit(&changes(&kept, &config.slos, &under(config, wall)))
@@ -50,7 +50,7 @@ pub(crate) fn open(config: &Config) -> Result<(Arc<Slos>, Option<Store>), Error>
 /// Whether [`open`] could use the folder. Leaves nothing behind.
 pub(crate) fn check(config: &Config) -> Result<(), Error> {
     config.state_dir.as_deref().map_or(Ok(()), |folder| {
-        Store::check(folder).map_err(|error| unusable(folder, &error))
+        StateFolder::check(folder).map_err(|error| unusable(folder, &error))
     })
 }
 
@@ -72,7 +72,7 @@ fn under(config: &Config, wall: SystemTime) -> Circumstances {
 
 /// Writes to the audit log what `config` changes in the objectives. A write error is logged
 /// and does not prevent the change.
-pub(crate) fn audit(store: &Mutex<Store>, slos: &Slos, config: &Config) {
+pub(crate) fn audit(store: &Mutex<StateFolder>, slos: &Slos, config: &Config) {
     let wall = SystemTime::now();
     slos.keep_again();
     let Some(kept) = slos.kept(Instant::now(), wall) else {
@@ -113,7 +113,7 @@ fn uid() -> Option<u32> {
 impl Objectives {
     pub(crate) fn start(
         slos: &Arc<Slos>,
-        store: Option<&Arc<Mutex<Store>>>,
+        store: Option<&Arc<Mutex<StateFolder>>>,
         meter: &Arc<Meter>,
         session_watch: &Arc<SessionWatch>,
     ) -> Objectives {
@@ -182,7 +182,7 @@ fn every(pause: Duration, stop: &Receiver<()>, mut act: impl FnMut()) {
     }
 }
 
-fn keep(store: &Mutex<Store>, slos: &Slos) {
+fn keep(store: &Mutex<StateFolder>, slos: &Slos) {
     let Some(kept) = slos.kept(Instant::now(), SystemTime::now()) else {
         return;
     };

@@ -12,14 +12,14 @@ use std::sync::Arc;
 use tokengauge_config::Config;
 use tokengauge_meter::{Meter, Subscriber};
 use tokengauge_sessions::SessionWatch;
-use tokengauge_slo::{Slos, Store};
+use tokengauge_slo::{Slos, StateFolder};
 use tokengauge_telemetry::export::lines::Lines;
 use tokengauge_telemetry::export::prometheus::Prometheus;
 
 pub(crate) struct Oversight {
     pub(crate) slos: Arc<Slos>,
     /// Saves the counts of the objectives.
-    pub(crate) store: Option<Arc<Mutex<Store>>>,
+    pub(crate) store: Option<Arc<Mutex<StateFolder>>>,
     pub(crate) spending: Spending,
     pub(crate) shared_limits: SharedLimits,
     pub(crate) session_watch: Arc<SessionWatch>,

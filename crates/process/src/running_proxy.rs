@@ -18,7 +18,7 @@ use tokengauge_config::reload::needs_restart;
 use tokengauge_meter::RecentCalls;
 use tokengauge_proxy::{ActiveListeners, Forwarder};
 use tokengauge_sessions::CachePrice;
-use tokengauge_slo::Store;
+use tokengauge_slo::StateFolder;
 use tokengauge_store::query::{MarkKind, MarkSubject};
 use tokengauge_telemetry::export;
 use tokengauge_telemetry::export::cost;
@@ -34,7 +34,7 @@ pub(crate) struct RunningProxy {
     pub(crate) services: Services,
     pub(crate) process: Arc<ProcessServices>,
     pub(crate) recent: Arc<RecentCalls>,
-    pub(crate) store: Option<Arc<Mutex<Store>>>,
+    pub(crate) store: Option<Arc<Mutex<StateFolder>>>,
     pub(crate) receivers: Receivers,
     pub(crate) watchers: Watchers,
     pub(crate) evaluations: Arc<Vec<Periodic>>,

@@ -19,9 +19,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
-use tokengauge_admin::{
-    GateAudit, ProcessInfo, ProcessServices, Readiness, Services, Store as CallStore,
-};
+use tokengauge_admin::{CallStore, GateAudit, ProcessInfo, ProcessServices, Readiness, Services};
 use tokengauge_config::Config;
 use tokengauge_core::observer::Observer;
 use tokengauge_meter::{Meter, RecentCalls};

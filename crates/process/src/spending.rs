@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use tokengauge_accounting::Accounting;
-use tokengauge_accounting::cost::budget::Store;
+use tokengauge_accounting::cost::budget::SpendingFile;
 use tokengauge_config::Config;
 use tokengauge_core::log_interval::LogInterval;
 use tokengauge_core::time::whole_seconds_since_1970;
@@ -22,7 +22,7 @@ const PAUSE_FACTOR: u32 = 10;
 #[derive(Clone)]
 pub(crate) struct Spending {
     pub(crate) accounting: Accounting,
-    store: Option<Arc<Mutex<Store>>>,
+    store: Option<Arc<Mutex<SpendingFile>>>,
     failure_log: Arc<LogInterval>,
 }
 
@@ -35,10 +35,14 @@ impl Spending {
         let budgets = &accounting.budgets;
         let now = whole_seconds_since_1970(SystemTime::now());
         let store = config.state_dir.as_deref().map(|folder| {
-            Store::open(folder, budgets, now).map_err(|error| unreadable(folder, &error))
+            SpendingFile::open(folder, budgets, now).map_err(|error| unreadable(folder, &error))
         });
         let store = store.transpose()?;
-        if store.as_ref().is_some_and(Store::is_locked_elsewhere) && !budgets.is_empty() {
+        if store
+            .as_ref()
+            .is_some_and(SpendingFile::is_locked_elsewhere)
+            && !budgets.is_empty()
+        {
             tracing::warn!(
                 "another process writes spending.json in this state_dir: what is spent here counts in this \
                  process alone until that one ends; give each its own state_dir"
@@ -54,7 +58,7 @@ impl Spending {
     /// Whether [`Spending::open`] would succeed. Leaves nothing behind.
     pub(crate) fn check(config: &Config) -> Result<(), Error> {
         config.state_dir.as_deref().map_or(Ok(()), |folder| {
-            Store::check(folder).map_err(|error| unreadable(folder, &error))
+            SpendingFile::check(folder).map_err(|error| unreadable(folder, &error))
         })
     }
 

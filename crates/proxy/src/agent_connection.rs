@@ -33,9 +33,9 @@ const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
 /// An agent's HTTP/1 connection. Clones are the same one.
 #[derive(Clone)]
-pub(super) struct AgentConnection(Arc<Mutex<State>>);
+pub(super) struct AgentConnection(Arc<Mutex<ConnectionState>>);
 
-struct State {
+struct ConnectionState {
     /// `None` once it was closed, or became something else.
     io: Option<TimedSocket>,
     /// A head that has arrived in part.
@@ -86,7 +86,7 @@ pub(super) enum AgentError {
 impl AgentConnection {
     /// A new connection, of which `arrived` was read already.
     pub fn new(io: TimedSocket, arrived: &[u8]) -> AgentConnection {
-        AgentConnection(Arc::new(Mutex::new(State {
+        AgentConnection(Arc::new(Mutex::new(ConnectionState {
             io: Some(io),
             head: HeadBuffer::default(),
             read_ahead: Bytes::copy_from_slice(arrived),
@@ -233,7 +233,7 @@ impl AgentConnection {
         Some((io, std::mem::take(&mut state.read_ahead)))
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ConnectionState> {
         self.0.lock()
     }
 }
@@ -243,7 +243,7 @@ fn open(io: &mut Option<TimedSocket>) -> io::Result<&mut TimedSocket> {
         .ok_or_else(|| io::ErrorKind::NotConnected.into())
 }
 
-impl State {
+impl ConnectionState {
     fn poll_head(
         &mut self,
         cx: &mut Context<'_>,

@@ -12,10 +12,10 @@ use std::task::{Context, Poll, ready};
 
 /// A response body for an agent.
 #[derive(Debug)]
-pub(super) struct Body(Kind);
+pub(super) struct Body(BodyKind);
 
 #[derive(Debug)]
-enum Kind {
+enum BodyKind {
     Empty,
     Whole(Bytes),
     // hyper reserves room for a body in every HTTP/2 connection, so it has to be small.
@@ -30,13 +30,13 @@ enum Kind {
 
 impl Body {
     pub fn empty() -> Body {
-        Body(Kind::Empty)
+        Body(BodyKind::Empty)
     }
 
     /// A body that streams to the agent. An HTTP/2 server discards what it has not written when
     /// the body breaks off: `http2` is its connection.
     pub(super) fn streaming(streaming: StreamingBody, http2: Option<Arc<SendState>>) -> Body {
-        Body(Kind::Streaming {
+        Body(BodyKind::Streaming {
             streaming: Box::new(streaming),
             http2,
         })
@@ -45,8 +45,8 @@ impl Body {
     /// The body as a relay, if its chunks can be forwarded unchanged.
     pub fn take_relay(&mut self) -> Option<Box<Relay>> {
         match &mut self.0 {
-            Kind::Streaming { streaming, .. } => streaming.take_relay(),
-            Kind::Empty | Kind::Whole(_) | Kind::Aborting(_) => None,
+            BodyKind::Streaming { streaming, .. } => streaming.take_relay(),
+            BodyKind::Empty | BodyKind::Whole(_) | BodyKind::Aborting(_) => None,
         }
     }
 }
@@ -56,7 +56,7 @@ impl From<Bytes> for Body {
         if bytes.is_empty() {
             Body::empty()
         } else {
-            Body(Kind::Whole(bytes))
+            Body(BodyKind::Whole(bytes))
         }
     }
 }
@@ -70,25 +70,25 @@ impl http_body::Body for Body {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         match &mut self.0 {
-            Kind::Empty => Poll::Ready(None),
-            Kind::Whole(bytes) => {
+            BodyKind::Empty => Poll::Ready(None),
+            BodyKind::Whole(bytes) => {
                 let bytes = std::mem::take(bytes);
-                self.0 = Kind::Empty;
+                self.0 = BodyKind::Empty;
                 Poll::Ready(Some(Ok(Frame::data(bytes))))
             }
-            Kind::Streaming { streaming, http2 } => match ready!(streaming.poll_frame(cx)) {
+            BodyKind::Streaming { streaming, http2 } => match ready!(streaming.poll_frame(cx)) {
                 Some(Err(error)) => match http2.take() {
                     Some(connection) => {
-                        self.0 = Kind::Aborting(Box::new(BodyAbort::new(error, connection)));
+                        self.0 = BodyKind::Aborting(Box::new(BodyAbort::new(error, connection)));
                         self.poll_frame(cx)
                     }
                     None => Poll::Ready(Some(Err(error))),
                 },
                 frame => Poll::Ready(frame),
             },
-            Kind::Aborting(abort) => {
+            BodyKind::Aborting(abort) => {
                 let error = ready!(abort.poll(cx));
-                self.0 = Kind::Empty;
+                self.0 = BodyKind::Empty;
                 Poll::Ready(Some(Err(error)))
             }
         }
@@ -96,18 +96,18 @@ impl http_body::Body for Body {
 
     fn is_end_stream(&self) -> bool {
         match &self.0 {
-            Kind::Empty => true,
-            Kind::Whole(_) | Kind::Aborting(_) => false,
-            Kind::Streaming { streaming, .. } => streaming.is_over(),
+            BodyKind::Empty => true,
+            BodyKind::Whole(_) | BodyKind::Aborting(_) => false,
+            BodyKind::Streaming { streaming, .. } => streaming.is_over(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.0 {
-            Kind::Empty => SizeHint::with_exact(0),
-            Kind::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
-            Kind::Streaming { streaming, .. } => streaming.size_hint(),
-            Kind::Aborting(_) => SizeHint::default(),
+            BodyKind::Empty => SizeHint::with_exact(0),
+            BodyKind::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            BodyKind::Streaming { streaming, .. } => streaming.size_hint(),
+            BodyKind::Aborting(_) => SizeHint::default(),
         }
     }
 }

@@ -21,7 +21,7 @@ use tokengauge_core::printable::printable;
 use tokengauge_core::subscriber::Subscriber;
 use tokengauge_core::time::rfc3339_millis;
 use tokengauge_store::history::TimedCall;
-use usual::{Kind, Usual};
+use usual::{SessionKind, Usual};
 
 /// The most sessions that are followed. Of more, those idle for longest are forgotten.
 const MAX_SESSIONS: usize = 10_000;
@@ -86,10 +86,10 @@ pub struct WatchCounts {
 
 /// Follows sessions as their calls end.
 pub struct SessionWatch {
-    state: Mutex<State>,
+    state: Mutex<WatchedSessions>,
 }
 
-struct State {
+struct WatchedSessions {
     limits: RunawayLimits,
     price: CachePrice,
     sessions: HashMap<Arc<str>, Followed>,
@@ -105,7 +105,7 @@ struct State {
 struct Followed {
     conversations: HashMap<Option<Box<str>>, Conversation>,
     /// Of which kind its last call was.
-    kind: Kind,
+    kind: SessionKind,
     activity: Activity,
     last: Instant,
 }
@@ -113,7 +113,7 @@ struct Followed {
 impl SessionWatch {
     /// Without sessions, ceilings by default and no prices.
     pub fn new() -> Arc<SessionWatch> {
-        let state = State {
+        let state = WatchedSessions {
             limits: RunawayLimits::default(),
             price: Arc::new(|_, _| None),
             sessions: HashMap::new(),
@@ -238,7 +238,7 @@ impl SessionWatch {
             tool_calls: &tool_calls,
         };
         followed.activity.add(call.ended, spent);
-        followed.kind = Kind::of(record);
+        followed.kind = SessionKind::of(record);
         state.look_at_usual(call.ended);
         let figures = state.above(&key, call.ended);
         if !figures.is_empty() {
@@ -258,7 +258,7 @@ impl Followed {
     }
 }
 
-impl State {
+impl WatchedSessions {
     /// Follows a session; where there are too many, those idle for longest are forgotten.
     fn follow(&mut self, session: &str, now: Instant) -> Arc<str> {
         if let Some((known, _)) = self.sessions.get_key_value(session) {
@@ -270,7 +270,7 @@ impl State {
         let key: Arc<str> = session.into();
         let followed = Followed {
             conversations: HashMap::new(),
-            kind: Kind::default(),
+            kind: SessionKind::default(),
             activity: Activity::new(self.limits.window, now),
             last: now,
         };

@@ -15,11 +15,11 @@ use tokio::task::JoinSet;
 /// State that the HTTP side and the socket of a connection share.
 #[derive(Default)]
 pub struct ConnectionState {
-    state: Mutex<State>,
+    state: Mutex<SocketState>,
 }
 
 #[derive(Default)]
-struct State {
+struct SocketState {
     marks: Vec<Mark>,
     last_read: Option<Instant>,
     reset: bool,
@@ -82,7 +82,7 @@ impl ConnectionState {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, SocketState> {
         self.state.lock()
     }
 }

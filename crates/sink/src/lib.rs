@@ -18,7 +18,7 @@ mod threads;
 
 pub use delivery::{Replayed, replay};
 pub use read::{ReadError, Span, StoreReader, StoreUrl, StoredRow};
-pub use settings::{ClickHouseSettings, Kind, Location, S3Settings, Secret, SinkSettings};
+pub use settings::{ClickHouseSettings, Location, S3Settings, Secret, SinkKind, SinkSettings};
 pub use sink::{SendError, SendErrorKind, Sink};
 pub use status::{SinkMetrics, SinkStatus};
 pub use table::{Origin, SCHEMA_VERSION};

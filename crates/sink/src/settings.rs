@@ -11,14 +11,14 @@ use tokengauge_net::tls::ClientTls;
 )]
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase")]
-pub enum Kind {
+pub enum SinkKind {
     /// ClickHouse, over HTTP.
     ClickHouse,
     /// Parquet files in a bucket.
     S3,
 }
 
-impl Kind {
+impl SinkKind {
     /// Its word in the configuration.
     pub fn as_str(self) -> &'static str {
         self.into()
@@ -27,16 +27,16 @@ impl Kind {
     /// Calls of one batch, by default: an insert is worth its cost from some thousand on, a file from many more.
     pub fn batch_rows(self) -> usize {
         match self {
-            Kind::ClickHouse => 5_000,
-            Kind::S3 => 20_000,
+            SinkKind::ClickHouse => 5_000,
+            SinkKind::S3 => 20_000,
         }
     }
 
     /// How long the first call of a batch waits for others, by default.
     pub fn batch_wait(self) -> Duration {
         match self {
-            Kind::ClickHouse => Duration::from_secs(5),
-            Kind::S3 => Duration::from_secs(60),
+            SinkKind::ClickHouse => Duration::from_secs(5),
+            SinkKind::S3 => Duration::from_secs(60),
         }
     }
 }
@@ -115,10 +115,10 @@ pub struct SinkSettings {
 }
 
 impl SinkSettings {
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> SinkKind {
         match self.location {
-            Location::ClickHouse(_) => Kind::ClickHouse,
-            Location::S3(_) => Kind::S3,
+            Location::ClickHouse(_) => SinkKind::ClickHouse,
+            Location::S3(_) => SinkKind::S3,
         }
     }
 

@@ -120,7 +120,7 @@ fn month_begin(now: f64) -> f64 {
 mod tests {
     use super::*;
     use crate::objective::{Judgement, Objective, Sli, Weight};
-    use crate::reason::{Reason, Verdict};
+    use crate::reason::{CallVerdict, Reason};
     use crate::tracker::CallRef;
     use crate::verdict::Events;
     use std::sync::Arc;
@@ -152,7 +152,7 @@ mod tests {
         Tracker::new(&Arc::new(objective), START)
     }
 
-    fn count(tracker: &mut Tracker, at: u64, verdict: Verdict, count: u64) {
+    fn count(tracker: &mut Tracker, at: u64, verdict: CallVerdict, count: u64) {
         let reason = Reason::Met;
         let events = Events {
             verdict,
@@ -167,8 +167,8 @@ mod tests {
     fn it_begins_whole_falls_where_events_are_bad_and_ends_at_what_is_left() {
         for (days, calendar_month, step) in [(1, false, 60), (30, false, 60), (30, true, 60)] {
             let mut tracker = tracker(days, calendar_month);
-            count(&mut tracker, START, Verdict::Good, 95);
-            count(&mut tracker, START + 4 * HOUR, Verdict::Bad, 5);
+            count(&mut tracker, START, CallVerdict::Good, 95);
+            count(&mut tracker, START + 4 * HOUR, CallVerdict::Bad, 5);
             let now = (START + 5 * HOUR) as f64;
             let told = burn_down(&tracker, now);
             assert_eq!(told.points[0].budget_remaining, 1.0);
@@ -192,8 +192,8 @@ mod tests {
     #[test]
     fn what_began_long_ago_is_told_by_the_hour() {
         let mut tracker = tracker(30, false);
-        count(&mut tracker, START, Verdict::Bad, 1);
-        count(&mut tracker, START + 400 * HOUR, Verdict::Good, 99);
+        count(&mut tracker, START, CallVerdict::Bad, 1);
+        count(&mut tracker, START + 400 * HOUR, CallVerdict::Good, 99);
         let told = burn_down(&tracker, (START + 400 * HOUR) as f64);
         assert!(
             told.step.is_multiple_of(HOUR) && told.points.len() <= MAX_POINTS,

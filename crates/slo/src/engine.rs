@@ -35,12 +35,12 @@ const TRUSTED_AFTER: i64 = 3_600;
 
 #[derive(Debug)]
 pub struct Slos {
-    state: Mutex<State>,
+    state: Mutex<EngineState>,
     pub(crate) causes: Causes,
 }
 
 #[derive(Debug)]
-pub struct State {
+pub struct EngineState {
     pub trackers: Vec<Tracker>,
     pub calendar: Calendar,
     judged: FastMap<Uuid, JudgedCall>,
@@ -67,7 +67,7 @@ impl Slos {
         let seconds = calendar.seconds(now) as u64;
         let trackers = objectives.iter();
         Arc::new(Slos {
-            state: Mutex::new(State {
+            state: Mutex::new(EngineState {
                 trackers: trackers.map(|slo| Tracker::new(slo, seconds)).collect(),
                 calendar,
                 judged: FastMap::default(),
@@ -139,7 +139,7 @@ impl Slos {
         self.state().trackers.is_empty()
     }
 
-    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+    pub(crate) fn state(&self) -> MutexGuard<'_, EngineState> {
         self.state.lock()
     }
 
@@ -171,7 +171,7 @@ impl Slos {
     /// Judges a call in progress, and counts it for objectives on throughput.
     fn look(
         &self,
-        state: &mut State,
+        state: &mut EngineState,
         now: Instant,
         progress: &Progress,
         under_way: &mut [UnderWay],
@@ -228,7 +228,7 @@ impl Slos {
     }
 }
 
-impl State {
+impl EngineState {
     /// Judges the minutes of throughput that have settled.
     fn close_minutes(&mut self, now: Instant, under_way: &[UnderWay], throughput: &Throughput) {
         let seconds = self.calendar.seconds(now) as u64;

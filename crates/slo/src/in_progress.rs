@@ -1,7 +1,7 @@
 //! Judges a call while it is in progress.
 
 use super::objective::{Objective, Sli, Weight};
-use super::reason::{Reason, Verdict};
+use super::reason::{CallVerdict, Reason};
 use super::verdict::{Events, PartialVerdict};
 use std::time::{Duration, Instant};
 use tokengauge_core::observer::UnmeasuredFrames;
@@ -80,7 +80,7 @@ pub fn deadline(sli: Sli, progress: &Progress, now: Instant) -> Option<(Events, 
         return None;
     }
     let events = Events {
-        verdict: Verdict::Bad,
+        verdict: CallVerdict::Bad,
         reason: Reason::Deadline,
         count: 1,
         value: Some(waited.as_secs_f64()),

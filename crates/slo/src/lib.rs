@@ -35,16 +35,17 @@ pub use burn_down::{BudgetPoint, BurnDown};
 pub use engine::Slos;
 pub use months::Attainment;
 pub use notify::{
-    DeliveryState, Destination, FiringAlerts, Kind, Message, Outbox, Receiver, alert_name, messages,
+    DeliveryState, Destination, FiringAlerts, Message, Outbox, Receiver, ReceiverKind, alert_name,
+    messages,
 };
 pub use objective::MONTH;
 pub use objective::{Judgement, MAX_OBJECTIVES, Objective, Sli, Slice, Weight};
 pub use preset::{PRESETS, Preset};
-pub use reason::{Reason, Verdict};
+pub use reason::{CallVerdict, Reason};
 pub use replay::{Outcome, ended_at, replay, suggest};
 pub use ring::Sum;
 pub use saved_state::SavedState;
-pub use state::Store;
+pub use state::StateFolder;
 pub use status::{Burn, Status};
 pub use to_toml::as_toml;
 pub use tokengauge_cause::{Cause, Dimension};

@@ -2,7 +2,7 @@
 //! concurrent streams.
 
 use super::objective::{Judgement, Sli};
-use super::reason::{Reason, Verdict};
+use super::reason::{CallVerdict, Reason};
 use super::verdict::Events;
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -112,7 +112,8 @@ impl Minutes {
     }
 
     fn keep(&mut self, begin: u64, minute: Minute, events: &Events) {
-        let (Some(throughput), Verdict::Good | Verdict::Bad) = (events.value, events.verdict)
+        let (Some(throughput), CallVerdict::Good | CallVerdict::Bad) =
+            (events.value, events.verdict)
         else {
             return;
         };
@@ -121,7 +122,7 @@ impl Minutes {
         }
         self.judged.push_back(tokengauge_cause::Minute {
             begin: begin as f64 + self.ahead,
-            bad: events.verdict == Verdict::Bad,
+            bad: events.verdict == CallVerdict::Bad,
             throughput,
             under_way: minute.calls as f64 / f64::from(minute.looks.max(1)),
         });
@@ -130,7 +131,7 @@ impl Minutes {
 
 fn verdict(judgement: &Judgement, minute: Minute, tokens: impl FnOnce() -> u64) -> Events {
     let excluded = |reason| Events {
-        verdict: Verdict::Excluded,
+        verdict: CallVerdict::Excluded,
         reason,
         count: 1,
         value: None,
@@ -182,10 +183,10 @@ mod tests {
             found.extend(events.map(|one| (one.verdict, one.reason, one.value)));
         }
         let expected = [
-            (Verdict::Good, Reason::Met, Some(100.0)),
-            (Verdict::Bad, Reason::Missed, Some(99.0)),
-            (Verdict::Excluded, Reason::TooFewStreams, None),
-            (Verdict::Bad, Reason::Missed, Some(0.0)),
+            (CallVerdict::Good, Reason::Met, Some(100.0)),
+            (CallVerdict::Bad, Reason::Missed, Some(99.0)),
+            (CallVerdict::Excluded, Reason::TooFewStreams, None),
+            (CallVerdict::Bad, Reason::Missed, Some(0.0)),
         ];
         assert_eq!(found, expected);
         let kept = all.judged(BEGIN as f64 + 1.0);

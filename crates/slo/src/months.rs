@@ -1,7 +1,7 @@
 //! Counts by calendar month, in UTC, for statements.
 
 use super::budget;
-use super::reason::Verdict;
+use super::reason::CallVerdict;
 use super::ring::Sum;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -47,12 +47,12 @@ pub struct Attainment {
 
 impl Months {
     /// Events happened at `now`, seconds since 1970.
-    pub fn add(&mut self, now: u64, verdict: Verdict, count: u64) {
+    pub fn add(&mut self, now: u64, verdict: CallVerdict, count: u64) {
         let month = self.0.entry(name(now)).or_default();
         let counted = match verdict {
-            Verdict::Good => &mut month.good,
-            Verdict::Bad => &mut month.bad,
-            Verdict::Excluded => &mut month.excluded,
+            CallVerdict::Good => &mut month.good,
+            CallVerdict::Bad => &mut month.bad,
+            CallVerdict::Excluded => &mut month.excluded,
         };
         *counted = counted.saturating_add(count);
         while self.0.len() > KEPT {
@@ -118,10 +118,10 @@ mod tests {
     #[test]
     fn a_month_begins_and_ends_at_midnight_in_utc() {
         let mut months = Months::default();
-        months.add(at("2026-10-31T23:59:59Z"), Verdict::Good, 9);
-        months.add(at("2026-10-31T23:59:59Z"), Verdict::Bad, 1);
-        months.add(at("2026-11-01T00:00:00Z"), Verdict::Good, 5);
-        months.add(at("2026-11-01T00:00:00Z"), Verdict::Excluded, 2);
+        months.add(at("2026-10-31T23:59:59Z"), CallVerdict::Good, 9);
+        months.add(at("2026-10-31T23:59:59Z"), CallVerdict::Bad, 1);
+        months.add(at("2026-11-01T00:00:00Z"), CallVerdict::Good, 5);
+        months.add(at("2026-11-01T00:00:00Z"), CallVerdict::Excluded, 2);
         let now = at("2026-11-20T00:00:00Z") as f64;
         let attained = months.attained(now, 0.95);
         let lines: Vec<_> = attained
@@ -150,9 +150,9 @@ mod tests {
     fn thirteen_months_that_are_over_are_kept() {
         let mut months = Months::default();
         for month in 0..40 {
-            months.add(month * 31 * 86_400, Verdict::Good, 1);
+            months.add(month * 31 * 86_400, CallVerdict::Good, 1);
         }
         assert_eq!(months.0.len(), KEPT);
-        months.add(u64::MAX, Verdict::Good, 1);
+        months.add(u64::MAX, CallVerdict::Good, 1);
     }
 }

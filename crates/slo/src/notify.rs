@@ -22,7 +22,7 @@ pub use outbox::Outbox;
 pub struct Receiver {
     /// Its name in logs and in the saved state.
     pub name: String,
-    pub kind: Kind,
+    pub kind: ReceiverKind,
     pub url: Destination,
     /// The file with PagerDuty's integration key.
     pub routing_key_file: Option<PathBuf>,
@@ -52,7 +52,7 @@ impl std::fmt::Debug for Destination {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr)]
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase")]
-pub enum Kind {
+pub enum ReceiverKind {
     /// Alertmanager's API v2.
     Alertmanager,
     /// JSON of our own.
@@ -63,12 +63,12 @@ pub enum Kind {
     PagerDuty,
 }
 
-impl Kind {
+impl ReceiverKind {
     /// The default of how often an alert that keeps firing is sent again. An Alertmanager needs it
     /// every minute, since it resolves alerts that are not repeated.
     pub fn repeat(self) -> Duration {
         match self {
-            Kind::Alertmanager => Duration::from_secs(60),
+            ReceiverKind::Alertmanager => Duration::from_secs(60),
             _ => Duration::from_secs(4 * 3600),
         }
     }

@@ -9,14 +9,14 @@ use tokengauge_core::call::TpsUnavailable;
 )]
 #[strum(serialize_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
-pub enum Verdict {
+pub enum CallVerdict {
     Good,
     /// It was missed, which spends budget.
     Bad,
     Excluded,
 }
 
-impl Verdict {
+impl CallVerdict {
     /// The `verdict` label.
     pub fn as_str(self) -> &'static str {
         self.into()

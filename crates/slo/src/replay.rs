@@ -2,7 +2,7 @@
 
 use super::budget;
 use super::objective::{Judgement, Objective, Sli, Weight};
-use super::reason::Verdict;
+use super::reason::CallVerdict;
 use super::tracker::{CallRef, Tracker};
 use super::verdict::{Finished, judge};
 use super::windows::Severity;
@@ -63,12 +63,12 @@ pub fn replay(objective: &Arc<Objective>, calls: &[CallRecord]) -> Outcome {
     }
     for ((verdict, reason), count) in tracker.totals() {
         match verdict {
-            Verdict::Good => outcome.good += count,
-            Verdict::Bad => outcome.bad += count,
-            Verdict::Excluded if *count > 0 => {
+            CallVerdict::Good => outcome.good += count,
+            CallVerdict::Bad => outcome.bad += count,
+            CallVerdict::Excluded if *count > 0 => {
                 outcome.excluded.insert(reason.as_str(), *count);
             }
-            Verdict::Excluded => {}
+            CallVerdict::Excluded => {}
         }
     }
     let sum = super::Sum {

@@ -1,7 +1,7 @@
 //! Some of the last calls with their verdicts, to find causes in.
 
 use super::objective::Sli;
-use super::reason::{Reason, Verdict};
+use super::reason::{CallVerdict, Reason};
 use super::verdict::{Events, Finished, fault};
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
@@ -55,11 +55,11 @@ impl Verdicts {
     /// Adds the verdict of the objective at a position. A call with good and bad tokens is bad where it spends budget faster
     /// than it lasts.
     pub fn add(&mut self, at: usize, events: &[Events], budget: f64) {
-        let count = |verdict: Verdict| {
+        let count = |verdict: CallVerdict| {
             let of = events.iter().filter(|events| events.verdict == verdict);
             of.map(|events| events.count as f64).sum::<f64>()
         };
-        let (good, bad) = (count(Verdict::Good), count(Verdict::Bad));
+        let (good, bad) = (count(CallVerdict::Good), count(CallVerdict::Bad));
         if bad > 0.0 && bad / (good + bad) > budget {
             self.add_bad(at);
         } else if good + bad > 0.0 {

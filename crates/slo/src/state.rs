@@ -17,24 +17,24 @@ const DOUBTFUL: f64 = 86_400.0;
 
 /// The folder with the saved state.
 #[derive(Debug)]
-pub struct Store {
+pub struct StateFolder {
     folder: PathBuf,
     file: StateFile,
 }
 
-impl Store {
+impl StateFolder {
     /// Creates the folder where it is missing.
     ///
     /// # Errors
     /// Where that is impossible.
-    pub fn open(folder: &Path) -> io::Result<Store> {
-        Ok(Store {
+    pub fn open(folder: &Path) -> io::Result<StateFolder> {
+        Ok(StateFolder {
             folder: folder.to_owned(),
             file: StateFile::open(folder, STATE)?,
         })
     }
 
-    /// Whether [`Store::open`] would succeed, and changes could be written into the audit log. Leaves nothing behind.
+    /// Whether [`StateFolder::open`] would succeed, and changes could be written into the audit log. Leaves nothing behind.
     ///
     /// # Errors
     /// Why not.

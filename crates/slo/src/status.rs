@@ -4,7 +4,7 @@ use super::budget;
 use super::engine::Slos;
 use super::months::Attainment;
 use super::objective::{Objective, Sli, Weight};
-use super::reason::Verdict;
+use super::reason::CallVerdict;
 use super::tracker::{Alert, Spent, Tracker};
 use super::windows::{Severity, label};
 use schemars::JsonSchema;
@@ -123,7 +123,7 @@ fn status(tracker: &Tracker, now: f64) -> Status {
     let left = budget::exhausted_in(remaining, pace, objective.window);
     let mut events: BTreeMap<_, BTreeMap<_, _>> = BTreeMap::new();
     for ((verdict, reason), count) in tracker.totals() {
-        let of_verdict = events.entry(Verdict::as_str(*verdict)).or_default();
+        let of_verdict = events.entry(CallVerdict::as_str(*verdict)).or_default();
         of_verdict.insert(reason.as_str(), *count);
     }
     let windows = tracker.windows().into_iter();

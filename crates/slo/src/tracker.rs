@@ -4,7 +4,7 @@ use super::budget;
 use super::minutes::Minutes;
 use super::months::{Attainment, Months};
 use super::objective::Objective;
-use super::reason::{Reason, Verdict};
+use super::reason::{CallVerdict, Reason};
 use super::ring::{Ring, SavedRing, Sum};
 use super::verdict::{self, Events};
 use super::windows::{Tier, tiers};
@@ -81,7 +81,7 @@ pub struct Tracker {
     pub minutes: Option<Minutes>,
     months: Months,
     /// Events since the process started.
-    totals: BTreeMap<(Verdict, Reason), u64>,
+    totals: BTreeMap<(CallVerdict, Reason), u64>,
     spent: VecDeque<Spent>,
 }
 
@@ -193,9 +193,9 @@ impl Tracker {
     /// Counts events at `now`, seconds since 1970.
     pub fn count(&mut self, now: u64, events: &Events, call_ref: CallRef<'_>) {
         let (good, bad) = match events.verdict {
-            Verdict::Good => (events.count, 0),
-            Verdict::Bad => (0, events.count),
-            Verdict::Excluded => (0, 0),
+            CallVerdict::Good => (events.count, 0),
+            CallVerdict::Bad => (0, events.count),
+            CallVerdict::Excluded => (0, 0),
         };
         if let Some(slice) = &self.objective.judgement.slice {
             let number = now / slice.every.as_secs().max(1);
@@ -233,24 +233,24 @@ impl Tracker {
         }
         let (good, all) = (open.good as f64, (open.good + open.bad) as f64);
         if all == 0.0 {
-            self.total(now, Verdict::Excluded, Reason::NoTraffic, 1);
+            self.total(now, CallVerdict::Excluded, Reason::NoTraffic, 1);
         } else if good >= slice.target * all {
-            self.total(now, Verdict::Good, Reason::Met, 1);
+            self.total(now, CallVerdict::Good, Reason::Met, 1);
             self.ring.add(now, 1, 0);
         } else {
-            self.total(now, Verdict::Bad, Reason::Missed, 1);
+            self.total(now, CallVerdict::Bad, Reason::Missed, 1);
             self.ring.add(now, 0, 1);
         }
         // Slices that passed unseen, as while the process was down, were without calls.
         let unseen = (number - open.number - 1).min(1_000_000);
-        self.total(now, Verdict::Excluded, Reason::NoTraffic, unseen);
+        self.total(now, CallVerdict::Excluded, Reason::NoTraffic, unseen);
         self.slice = Some(OpenSlice {
             number,
             ..OpenSlice::default()
         });
     }
 
-    fn total(&mut self, now: u64, verdict: Verdict, reason: Reason, count: u64) {
+    fn total(&mut self, now: u64, verdict: CallVerdict, reason: Reason, count: u64) {
         if count > 0 {
             self.months.add(now, verdict, count);
         }
@@ -285,7 +285,7 @@ impl Tracker {
         }
     }
 
-    pub fn totals(&self) -> &BTreeMap<(Verdict, Reason), u64> {
+    pub fn totals(&self) -> &BTreeMap<(CallVerdict, Reason), u64> {
         &self.totals
     }
 

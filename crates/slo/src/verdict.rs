@@ -1,7 +1,7 @@
 //! Judges a call by an objective: good, bad or excluded, with the reason.
 
 use super::objective::{Judgement, Sli, Weight};
-use super::reason::{Reason, Verdict};
+use super::reason::{CallVerdict, Reason};
 use tokengauge_core::call::{CallRecord, Dialect, Outcome, PROMPT_BLOCKED, TpsUnavailable};
 use tokengauge_core::finished::FinishedCall;
 use tokengauge_core::inter_token::InterToken;
@@ -11,7 +11,7 @@ use tokengauge_core::selector::Names;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Events {
     /// Whether they are good, bad or excluded.
-    pub verdict: Verdict,
+    pub verdict: CallVerdict,
     pub reason: Reason,
     /// The number of them: calls, or tokens.
     pub count: u64,
@@ -21,7 +21,7 @@ pub struct Events {
 impl Events {
     fn excluded(reason: Reason, count: u64) -> Events {
         Events {
-            verdict: Verdict::Excluded,
+            verdict: CallVerdict::Excluded,
             reason,
             count,
             value: None,
@@ -36,7 +36,11 @@ impl Events {
             value <= threshold
         };
         Events {
-            verdict: if met { Verdict::Good } else { Verdict::Bad },
+            verdict: if met {
+                CallVerdict::Good
+            } else {
+                CallVerdict::Bad
+            },
             reason: if met { Reason::Met } else { Reason::Missed },
             count,
             value: Some(value),
@@ -45,7 +49,7 @@ impl Events {
 
     pub fn bad(reason: Reason, value: Option<f64>) -> Events {
         Events {
-            verdict: Verdict::Bad,
+            verdict: CallVerdict::Bad,
             reason,
             count: 1,
             value,
@@ -175,7 +179,7 @@ fn excluded(
 fn availability(record: &CallRecord) -> Events {
     match outcome(record) {
         None => Events {
-            verdict: Verdict::Good,
+            verdict: CallVerdict::Good,
             reason: Reason::Met,
             count: 1,
             value: None,
@@ -389,11 +393,11 @@ fn gaps(judgement: &Judgement, call: &Finished<'_>) -> Vec<Events> {
 
 /// All verdicts and reasons that a judgement can have, so that their series exist from the
 /// start.
-pub fn possible(judgement: &Judgement) -> Vec<(Verdict, Reason)> {
+pub fn possible(judgement: &Judgement) -> Vec<(CallVerdict, Reason)> {
     use Reason::*;
-    let mut all = vec![(Verdict::Good, Met), (Verdict::Bad, Missed)];
+    let mut all = vec![(CallVerdict::Good, Met), (CallVerdict::Bad, Missed)];
     if judgement.slice.is_some() {
-        all.push((Verdict::Excluded, NoTraffic));
+        all.push((CallVerdict::Excluded, NoTraffic));
         return all;
     }
     let errors = [
@@ -438,8 +442,8 @@ pub fn possible(judgement: &Judgement) -> Vec<(Verdict, Reason)> {
         Sli::CostUsd(_) => out = vec![NoPrice],
         Sli::Throughput(_) => {
             all.extend([
-                (Verdict::Excluded, TooFewStreams),
-                (Verdict::Excluded, Lagged),
+                (CallVerdict::Excluded, TooFewStreams),
+                (CallVerdict::Excluded, Lagged),
             ]);
             return all;
         }
@@ -450,7 +454,10 @@ pub fn possible(judgement: &Judgement) -> Vec<(Verdict, Reason)> {
     if !judgement.warm_up {
         out.push(WarmUp);
     }
-    all.extend(bad.into_iter().map(|reason| (Verdict::Bad, reason)));
-    all.extend(out.into_iter().map(|reason| (Verdict::Excluded, reason)));
+    all.extend(bad.into_iter().map(|reason| (CallVerdict::Bad, reason)));
+    all.extend(
+        out.into_iter()
+            .map(|reason| (CallVerdict::Excluded, reason)),
+    );
     all
 }

@@ -3,7 +3,7 @@
 mod block_length;
 
 use crate::check;
-use crate::error::{Error, Result};
+use crate::error::{Result, StatsError};
 use crate::interval::Interval;
 use crate::moments;
 use crate::random::Generator;
@@ -103,7 +103,7 @@ fn check_resamples(resamples: usize) -> Result<()> {
     if resamples >= 100 {
         Ok(())
     } else {
-        Err(Error::OutOfRange {
+        Err(StatsError::OutOfRange {
             name: "resamples",
             wanted: "at least 100",
             value: resamples as f64,
@@ -115,7 +115,7 @@ fn check_block(block: usize, series: &[f64]) -> Result<usize> {
     if (1..=series.len()).contains(&block) {
         Ok(block)
     } else {
-        Err(Error::OutOfRange {
+        Err(StatsError::OutOfRange {
             name: "block",
             wanted: "from 1 to the length of the series",
             value: block as f64,

@@ -5,7 +5,7 @@ mod prune;
 mod split;
 
 use crate::check;
-use crate::error::{Error, Result};
+use crate::error::{Result, StatsError};
 
 /// What is a change point.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -108,9 +108,9 @@ impl Options {
         check::open_share("max_p", self.max_p)?;
         check::finite(&[self.min_change, self.level.unwrap_or_default()])?;
         if self.level == Some(0.0) {
-            return Err(Error::ZeroLevel);
+            return Err(StatsError::ZeroLevel);
         }
-        let range = |name, wanted, value: usize| Error::OutOfRange {
+        let range = |name, wanted, value: usize| StatsError::OutOfRange {
             name,
             wanted,
             value: value as f64,

@@ -1,13 +1,13 @@
 //! Checks of arguments and of answers, which all modules share.
 
-use crate::error::{Error, Result};
+use crate::error::{Result, StatsError};
 
 /// All values are finite.
 pub fn finite(values: &[f64]) -> Result<()> {
     if values.iter().all(|value| value.is_finite()) {
         Ok(())
     } else {
-        Err(Error::NotFinite)
+        Err(StatsError::NotFinite)
     }
 }
 
@@ -16,7 +16,7 @@ pub fn answer(value: f64) -> Result<f64> {
     if value.is_finite() {
         Ok(value)
     } else {
-        Err(Error::NotFinite)
+        Err(StatsError::NotFinite)
     }
 }
 
@@ -25,7 +25,7 @@ pub fn at_least(needed: usize, got: usize) -> Result<()> {
     if got >= needed {
         Ok(())
     } else {
-        Err(Error::TooFew { needed, got })
+        Err(StatsError::TooFew { needed, got })
     }
 }
 
@@ -40,7 +40,7 @@ pub fn open_share(name: &'static str, value: f64) -> Result<f64> {
     if value > 0.0 && value < 1.0 {
         Ok(value)
     } else {
-        Err(Error::OutOfRange {
+        Err(StatsError::OutOfRange {
             name,
             wanted: "between 0 and 1",
             value,
@@ -53,7 +53,7 @@ pub fn positive(name: &'static str, value: f64) -> Result<f64> {
     if value > 0.0 && value.is_finite() {
         Ok(value)
     } else {
-        Err(Error::OutOfRange {
+        Err(StatsError::OutOfRange {
             name,
             wanted: "above 0",
             value,

@@ -2,7 +2,7 @@
 
 use crate::check;
 use crate::distribution::student_quantile;
-use crate::error::{Error, Result};
+use crate::error::{Result, StatsError};
 use crate::interval::Interval;
 use crate::moments::quantile_of_sorted;
 use crate::random::seeded;
@@ -58,7 +58,7 @@ impl Sample {
     pub fn new(mut observations: Vec<Observation>) -> Result<Self> {
         check::at_least(1, observations.len())?;
         if observations.iter().any(|(value, _)| !value.is_finite()) {
-            return Err(Error::NotFinite);
+            return Err(StatsError::NotFinite);
         }
         observations.sort_unstable_by_key(|(_, unit)| *unit);
         let mut units: Vec<(u32, u64)> = Vec::new();
@@ -524,7 +524,7 @@ mod tests {
     fn one_session_shows_nothing_of_others() {
         assert_eq!(
             alike(1, 50).quantile_interval(0.5, 0.95),
-            Err(Error::TooFew {
+            Err(StatsError::TooFew {
                 needed: MIN_UNITS,
                 got: 1
             })

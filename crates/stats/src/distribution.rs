@@ -1,6 +1,6 @@
 //! The distributions of the intervals and tests, as `statrs` has them.
 
-use crate::error::{Error, Result};
+use crate::error::{Result, StatsError};
 use statrs::distribution::{ContinuousCDF, Normal, StudentsT};
 
 /// The value that a standard normal variable is not above with this probability.
@@ -24,5 +24,5 @@ pub fn student_two_sided(t: f64, degrees_of_freedom: f64) -> Result<f64> {
 }
 
 fn student(degrees_of_freedom: f64) -> Result<StudentsT> {
-    StudentsT::new(0.0, 1.0, degrees_of_freedom).map_err(|_| Error::NotFinite)
+    StudentsT::new(0.0, 1.0, degrees_of_freedom).map_err(|_| StatsError::NotFinite)
 }

@@ -3,7 +3,7 @@
 mod distribution;
 
 use crate::check;
-use crate::error::{Error, Result};
+use crate::error::{Result, StatsError};
 
 pub use distribution::{Distribution, Point};
 
@@ -19,7 +19,7 @@ pub const LEAST_SHARE: f64 = 0.000_1;
 ///
 /// # Errors
 ///
-/// [`Error::NoVariation`] when the reference's interquartile range is 0; look at [`Distribution::wasserstein`] then.
+/// [`StatsError::NoVariation`] when the reference's interquartile range is 0; look at [`Distribution::wasserstein`] then.
 ///
 /// ```
 /// use tokengauge_stats::drift::{Distribution, distance};
@@ -32,7 +32,7 @@ pub const LEAST_SHARE: f64 = 0.000_1;
 pub fn distance(reference: &Distribution, current: &Distribution) -> Result<f64> {
     let range = reference.interquartile_range();
     if range <= 0.0 {
-        return Err(Error::NoVariation);
+        return Err(StatsError::NoVariation);
     }
     check::answer(reference.wasserstein(current)? / range)
 }
@@ -47,7 +47,7 @@ pub fn distance(reference: &Distribution, current: &Distribution) -> Result<f64>
 ///
 /// # Errors
 ///
-/// [`Error::NoVariation`] when the reference's deciles are all equal.
+/// [`StatsError::NoVariation`] when the reference's deciles are all equal.
 ///
 /// ```
 /// use tokengauge_stats::drift::{Distribution, stability_index};
@@ -64,7 +64,7 @@ pub fn stability_index(reference: &Distribution, current: &Distribution) -> Resu
         .collect::<Result<Vec<f64>>>()?;
     edges.dedup();
     if edges.len() < 2 {
-        return Err(Error::NoVariation);
+        return Err(StatsError::NoVariation);
     }
     edges.push(f64::INFINITY);
     let (mut index, mut reference_before, mut current_before) = (0.0, 0.0, 0.0);

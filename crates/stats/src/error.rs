@@ -4,13 +4,13 @@
 /// infinite.
 ///
 /// ```
-/// use tokengauge_stats::{Error, student};
+/// use tokengauge_stats::{StatsError, student};
 ///
-/// assert_eq!(student::mean(&[48.1], 0.95), Err(Error::TooFew { needed: 2, got: 1 }));
-/// assert_eq!(student::mean(&[48.1, f64::NAN], 0.95), Err(Error::NotFinite));
+/// assert_eq!(student::mean(&[48.1], 0.95), Err(StatsError::TooFew { needed: 2, got: 1 }));
+/// assert_eq!(student::mean(&[48.1, f64::NAN], 0.95), Err(StatsError::NotFinite));
 /// ```
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum Error {
+#[derive(Clone, Debug, PartialEq, thiserror::StatsError)]
+pub enum StatsError {
     /// There are fewer observations (or trials, units, batches) than the method needs.
     #[error("too few observations: {got} of the {needed} that are needed")]
     TooFew {
@@ -57,4 +57,4 @@ pub enum Error {
 }
 
 /// An answer, or why there is none.
-pub type Result<T> = std::result::Result<T, Error>;
+pub type Result<T> = std::result::Result<T, StatsError>;

@@ -1,7 +1,7 @@
 //! Holm's adjustment of several p values.
 
 use crate::check;
-use crate::error::{Error, Result};
+use crate::error::{Result, StatsError};
 
 /// The p values, in their order, adjusted so that the probability of one false rejection or more among all of them is at most
 /// the level that they are compared with. Whatever dependence they have.
@@ -23,7 +23,7 @@ use crate::error::{Error, Result};
 pub fn adjust(p_values: &[f64]) -> Result<Vec<f64>> {
     check::finite(p_values)?;
     if let Some(&value) = p_values.iter().find(|p| !(0.0..=1.0).contains(*p)) {
-        return Err(Error::OutOfRange {
+        return Err(StatsError::OutOfRange {
             name: "a p value",
             wanted: "from 0 to 1",
             value,

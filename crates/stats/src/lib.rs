@@ -26,7 +26,7 @@ pub mod stratified;
 pub mod student;
 pub mod tail;
 
-pub use error::{Error, Result};
+pub use error::{Result, StatsError};
 pub use estimate::Estimate;
 pub use interval::Interval;
 pub use random::{Generator, seeded};

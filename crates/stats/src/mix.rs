@@ -1,7 +1,7 @@
 //! Why a mean changed: the mix of strata, or the strata themselves.
 
 use crate::check;
-use crate::error::{Error, Result};
+use crate::error::{Result, StatsError};
 
 /// The observations of one stratum in one period.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -98,7 +98,7 @@ impl Period {
         for group in &groups {
             check::finite(&[group.weight, group.mean])?;
             if group.weight < 0.0 {
-                return Err(Error::OutOfRange {
+                return Err(StatsError::OutOfRange {
                     name: "a weight",
                     wanted: "at least 0",
                     value: group.weight,

@@ -5,7 +5,7 @@ mod ranks;
 
 use crate::check;
 use crate::distribution::{normal_quantile, normal_two_sided};
-use crate::error::{Error, Result};
+use crate::error::{Result, StatsError};
 use crate::interval::Interval;
 use crate::moments;
 use exact::Exact;
@@ -136,7 +136,7 @@ pub fn shift(first: &[f64], second: &[f64], confidence: f64) -> Result<Shift> {
 fn differences(first: &[f64], second: &[f64]) -> Result<Vec<f64>> {
     let pairs = first.len().saturating_mul(second.len());
     if pairs > MAX_PAIRS {
-        return Err(Error::TooMany {
+        return Err(StatsError::TooMany {
             allowed: MAX_PAIRS,
             got: pairs,
         });

@@ -1,7 +1,7 @@
 //! Ratios of sums over units, by the delta method: tokens per second of many calls in few sessions.
 
 use crate::check;
-use crate::error::{Error, Result};
+use crate::error::{Result, StatsError};
 use crate::estimate::Estimate;
 
 /// What one unit (a session, a user, a block of time) adds to the two sums.
@@ -135,7 +135,7 @@ impl Arm {
     pub fn ratio(&self) -> Result<Estimate> {
         check::at_least(2, self.units.min(2) as usize)?;
         if self.denominator == 0.0 {
-            return Err(Error::ZeroLevel);
+            return Err(StatsError::ZeroLevel);
         }
         let ratio = self.numerator / self.denominator;
         let squares = check::answer(self.residual_squares(ratio))?;

@@ -1,7 +1,7 @@
 //! A confidence sequence: intervals that hold at every look at once, so that looking every minute is safe.
 
 use crate::check;
-use crate::error::{Error, Result};
+use crate::error::{Result, StatsError};
 use crate::estimate::Estimate;
 use crate::interval::Interval;
 
@@ -120,7 +120,7 @@ impl Sequence {
     /// Those of [`Self::interval`].
     ///
     /// ```
-    /// use tokengauge_stats::{Error, Estimate};
+    /// use tokengauge_stats::{StatsError, Estimate};
     /// use tokengauge_stats::sequence::{Options, Sequence};
     ///
     /// let options = Options { confidence: 0.95, tightest_at: 1_000, first_look: 100 };
@@ -131,7 +131,7 @@ impl Sequence {
     /// assert!(bound > -0.05, "not worse by 5 %");
     /// assert!(bound > sequence.interval(&change).unwrap().lower, "one side is nearer than two");
     /// change.units = 40;
-    /// assert_eq!(sequence.lower_bound(&change), Err(Error::TooFew { needed: 100, got: 40 }));
+    /// assert_eq!(sequence.lower_bound(&change), Err(StatsError::TooFew { needed: 100, got: 40 }));
     /// ```
     pub fn lower_bound(&self, estimate: &Estimate) -> Result<f64> {
         check::answer(estimate.value - self.one_sided(estimate)?)
@@ -172,7 +172,7 @@ impl Sequence {
         let as_count = |units: u64| usize::try_from(units).unwrap_or(usize::MAX);
         check::at_least(as_count(self.first_look), as_count(estimate.units))?;
         if estimate.variance <= 0.0 {
-            return Err(Error::NoVariation);
+            return Err(StatsError::NoVariation);
         }
         check::answer(estimate.units as f64 * self.rho_squared + 1.0)
     }

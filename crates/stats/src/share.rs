@@ -1,7 +1,7 @@
 //! The share of units that have an event: an interval that holds at every look, also where the event is rare or never happens.
 
 use crate::check;
-use crate::error::{Error, Result};
+use crate::error::{Result, StatsError};
 use crate::interval::Interval;
 use statrs::distribution::{Beta, ContinuousCDF};
 use statrs::function::beta::ln_beta;
@@ -72,7 +72,7 @@ pub fn fixed_interval(with: u64, units: u64, confidence: f64) -> Result<Interval
     let tail = checked(with as f64, units as f64, confidence)? / 2.0;
     let (with, without) = (with as f64, (units - with) as f64);
     let quantile = |a: f64, b: f64, probability: f64| {
-        let beta = Beta::new(a, b).map_err(|_| Error::NotFinite)?;
+        let beta = Beta::new(a, b).map_err(|_| StatsError::NotFinite)?;
         Ok(beta.inverse_cdf(probability))
     };
     Ok(Interval {
@@ -97,7 +97,7 @@ fn checked(with: f64, units: f64, confidence: f64) -> Result<f64> {
     if (0.0..=units).contains(&with) {
         Ok(left_out)
     } else {
-        Err(Error::OutOfRange {
+        Err(StatsError::OutOfRange {
             name: "units with the event",
             wanted: "at most all units",
             value: with,

@@ -1,7 +1,7 @@
 //! Whether traffic is split as configured: a sequential multinomial test.
 
 use crate::check;
-use crate::error::{Error, Result};
+use crate::error::{Result, StatsError};
 use statrs::function::gamma::ln_gamma;
 
 /// How much the prior believes in the configured shares, in units: the default of Optimizely's ssrm-test. Larger finds small
@@ -60,7 +60,7 @@ impl Split {
     /// When there is not one number for each arm; nothing is added then.
     pub fn observe(&mut self, units: &[u64]) -> Result<f64> {
         if units.len() != self.counts.len() {
-            return Err(Error::LengthsDiffer {
+            return Err(StatsError::LengthsDiffer {
                 wanted: self.counts.len(),
                 got: units.len(),
             });

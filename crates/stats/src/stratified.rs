@@ -2,7 +2,7 @@
 //! prompt, explains part of how units differ, and that part is taken out of the variance.
 
 use crate::check;
-use crate::error::{Error, Result};
+use crate::error::{Result, StatsError};
 use crate::estimate::Estimate;
 use crate::ratio::{Arm, both_arms};
 
@@ -127,7 +127,7 @@ impl Strata {
     pub fn log_ratio(&self) -> Result<Estimate> {
         let (a, b) = (&self.baseline, &self.changed);
         if a.ratio <= 0.0 || b.ratio <= 0.0 {
-            return Err(Error::ZeroLevel);
+            return Err(StatsError::ZeroLevel);
         }
         self.estimate((b.ratio / a.ratio).ln(), [-1.0 / a.ratio, 1.0 / b.ratio])
     }
@@ -172,7 +172,7 @@ impl Side {
         };
         let denominator = weighted(&|arm| arm.means().1);
         if denominator == 0.0 {
-            return Err(Error::ZeroLevel);
+            return Err(StatsError::ZeroLevel);
         }
         let ratio = weighted(&|arm| arm.means().0) / denominator;
         let within = arms.iter().zip(weights).map(|(arm, weight)| {

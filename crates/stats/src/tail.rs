@@ -1,7 +1,7 @@
 //! How many calls a percentile needs, and a bound on it: LoadGen's rule.
 
 use crate::check;
-use crate::error::{Error, Result};
+use crate::error::{Result, StatsError};
 use crate::moments;
 use statrs::function::beta::beta_reg;
 
@@ -26,14 +26,14 @@ pub struct Tail {
 ///
 /// # Errors
 ///
-/// [`Error::TooFew`] with fewer than [`calls_needed`] calls: "too few calls" instead of a figure. Besides when a value is not
+/// [`StatsError::TooFew`] with fewer than [`calls_needed`] calls: "too few calls" instead of a figure. Besides when a value is not
 /// finite, and when percentile or confidence is not between 0 and 1.
 ///
 /// ```
-/// use tokengauge_stats::{Error, tail};
+/// use tokengauge_stats::{StatsError, tail};
 ///
 /// let times: Vec<f64> = (1..=1_000).map(f64::from).collect();
-/// assert_eq!(tail::bound(&times[..661], 0.99, 0.99), Err(Error::TooFew { needed: 662, got: 661 }));
+/// assert_eq!(tail::bound(&times[..661], 0.99, 0.99), Err(StatsError::TooFew { needed: 662, got: 661 }));
 /// let p99 = tail::bound(&times, 0.99, 0.99).unwrap();
 /// assert_eq!((p99.bound, p99.above), (999.0, 1));
 /// ```
@@ -94,7 +94,7 @@ pub fn calls_needed_with(over: usize, percentile: f64, confidence: f64) -> Resul
     let (mut too_few, mut enough) = (over, over.saturating_mul(2).max(16));
     while !shows(enough) {
         if enough >= MOST {
-            return Err(Error::OutOfRange {
+            return Err(StatsError::OutOfRange {
                 name: "percentile",
                 wanted: "such that 10^9 calls would do",
                 value: percentile,

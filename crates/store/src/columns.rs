@@ -756,13 +756,13 @@ fn engine_report(row: Named<'_>) -> Option<EngineReport> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ledger::Store;
+    use crate::ledger::LedgerStore;
     use std::path::Path;
 
     #[test]
     fn the_columns_are_those_of_the_view() {
         let folder = tempfile::tempdir().expect("a folder");
-        let store = Store::open(&folder.path().join("ledger.sqlite")).expect("opens");
+        let store = LedgerStore::open(&folder.path().join("ledger.sqlite")).expect("opens");
         let statement = store.connection().prepare("SELECT * FROM calls_readable");
         let statement = statement.expect("a view");
         let mut names: Vec<_> = statement.column_names().collect();
@@ -780,7 +780,7 @@ mod tests {
         let file = folder.join("../../tests/fixtures/ledger/version-4.jsonl");
         let lines = std::fs::read_to_string(file).expect("records");
         let folder = tempfile::tempdir().expect("a folder");
-        let mut store = Store::open(&folder.path().join("ledger.sqlite")).expect("opens");
+        let mut store = LedgerStore::open(&folder.path().join("ledger.sqlite")).expect("opens");
         for line in lines.lines() {
             let record = CallRecord::of_line(line).expect("a record");
             let call = StoredCall::of_record(&record, Some(3)).expect("valid");

@@ -41,7 +41,7 @@ pub use reader::*;
 pub use retention::Limits;
 pub use retention_clock::Now;
 pub use sinks::SinkUpdate;
-pub use store::{BatchResult, Store};
+pub use store::{BatchResult, LedgerStore};
 pub use stored_call::StoredCall;
 pub use undelivered::{SinkProgress, UndeliveredCall};
 pub use write_error::WriteError;

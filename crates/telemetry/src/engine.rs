@@ -56,7 +56,7 @@ pub struct Watcher {
     prometheus: Arc<Prometheus>,
     meter: Arc<Meter>,
     restarted: RestartHook,
-    state: State,
+    state: ScrapeState,
 }
 
 /// Called with the name of an upstream that restarted; must not wait.
@@ -86,7 +86,7 @@ impl Watcher {
             prometheus: Arc::clone(prometheus),
             meter: Arc::clone(meter),
             restarted,
-            state: State::default(),
+            state: ScrapeState::default(),
         })
     }
 
@@ -134,7 +134,7 @@ pub fn forget(registry: &Registry, upstream: &str) {
 const MISSED: u32 = 3;
 
 #[derive(Default)]
-struct State {
+struct ScrapeState {
     /// The last reading that worked.
     last: Option<View>,
     /// Readings since then.
@@ -157,7 +157,7 @@ struct Step {
     spent: [Option<Spent>; 2],
 }
 
-impl State {
+impl ScrapeState {
     fn take(&mut self, read: &Result<View, Failure>) -> Step {
         let step = match read {
             Ok(view) => self.answered(view),
@@ -275,7 +275,7 @@ mod tests {
 
     #[test]
     fn a_new_start_time_or_a_refused_connection_is_a_restart() {
-        let mut state = State::default();
+        let mut state = ScrapeState::default();
         let mut restarted = |read| state.take(&read).restarted;
         assert!(!restarted(unreachable()), "it was never there");
         assert!(!restarted(view(Some(1.0))));
@@ -301,7 +301,7 @@ mod tests {
 
     #[test]
     fn counters_that_fall_are_a_restart_and_what_was_spent_is_what_came_since() {
-        let mut state = State::default();
+        let mut state = ScrapeState::default();
         let first = state.take(&counted(100.0, 5.0, 10.0));
         assert_eq!(first.spent[0], Some(Spent::NONE), "before our time");
         let next = state.take(&counted(150.0, 6.0, 12.0));
@@ -321,7 +321,7 @@ mod tests {
     #[test]
     fn figures_age_out_after_three_readings_that_fail() {
         let registry = Registry::new(&[]);
-        let mut state = State::default();
+        let mut state = ScrapeState::default();
         let mut read = |read: Result<View, Failure>| {
             let step = state.take(&read);
             show(&registry, "u", &read, &step);

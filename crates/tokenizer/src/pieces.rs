@@ -17,7 +17,7 @@ use super::vocabulary;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-enum State {
+enum PieceState {
     /// Before any character.
     Start,
     /// A word of upper case so far.
@@ -59,9 +59,9 @@ enum State {
 
 #[derive(Clone, Copy)]
 enum Step {
-    Join(State),
+    Join(PieceState),
     /// It goes on, in what is a piece of its own unless an earlier one goes on.
-    Cut(State),
+    Cut(PieceState),
     /// It is the last of the piece.
     Last,
     /// It starts the next piece.
@@ -74,8 +74,8 @@ const STATES: usize = 20;
 static STEPS: [[Step; Class::COUNT]; STATES] = steps();
 
 const fn steps() -> [[Step; Class::COUNT]; STATES] {
-    use State::*;
-    const ALL: [State; STATES] = [
+    use PieceState::*;
+    const ALL: [PieceState; STATES] = [
         Start,
         Upper,
         Letter,
@@ -110,8 +110,8 @@ const fn steps() -> [[Step; Class::COUNT]; STATES] {
     steps
 }
 
-const fn step(state: State, class: Class) -> Step {
-    use State::*;
+const fn step(state: PieceState, class: Class) -> Step {
+    use PieceState::*;
     use Step::*;
     match state {
         Start => Join(first(class)),
@@ -128,16 +128,16 @@ const fn step(state: State, class: Class) -> Step {
     }
 }
 
-const fn first(class: Class) -> State {
+const fn first(class: Class) -> PieceState {
     match class {
-        Class::Upper => State::Upper,
-        Class::Lower => State::Lower,
-        Class::Letter | Class::Mark => State::Letter,
-        Class::Number => State::Number1,
-        Class::Newline => State::Newlines,
-        Class::Space => State::Space1,
-        Class::Blank => State::Blank1,
-        Class::Apostrophe | Class::Slash | Class::Symbol => State::Symbol1,
+        Class::Upper => PieceState::Upper,
+        Class::Lower => PieceState::Lower,
+        Class::Letter | Class::Mark => PieceState::Letter,
+        Class::Number => PieceState::Number1,
+        Class::Newline => PieceState::Newlines,
+        Class::Space => PieceState::Space1,
+        Class::Blank => PieceState::Blank1,
+        Class::Apostrophe | Class::Slash | Class::Symbol => PieceState::Symbol1,
     }
 }
 
@@ -148,41 +148,47 @@ const fn is_letter(class: Class) -> bool {
     )
 }
 
-const fn word(state: State, class: Class) -> Step {
+const fn word(state: PieceState, class: Class) -> Step {
     match (class, state) {
-        (Class::Lower, _) => Step::Join(State::Lower),
-        (Class::Letter | Class::Mark, State::Lower) => Step::Join(State::Lower),
-        (Class::Letter | Class::Mark, _) => Step::Join(State::Letter),
-        (Class::Upper, State::Upper | State::LetterUpper) => Step::Join(state),
-        (Class::Upper, State::Letter) => Step::Cut(State::LetterUpper),
-        (_, State::LetterUpper) => Step::Rare,
-        (Class::Apostrophe, _) => Step::Join(State::Contraction),
+        (Class::Lower, _) => Step::Join(PieceState::Lower),
+        (Class::Letter | Class::Mark, PieceState::Lower) => Step::Join(PieceState::Lower),
+        (Class::Letter | Class::Mark, _) => Step::Join(PieceState::Letter),
+        (Class::Upper, PieceState::Upper | PieceState::LetterUpper) => Step::Join(state),
+        (Class::Upper, PieceState::Letter) => Step::Cut(PieceState::LetterUpper),
+        (_, PieceState::LetterUpper) => Step::Rare,
+        (Class::Apostrophe, _) => Step::Join(PieceState::Contraction),
         _ => Step::Next,
     }
 }
 
-const fn symbols(state: State, class: Class) -> Step {
+const fn symbols(state: PieceState, class: Class) -> Step {
     match (class, state) {
-        (Class::Space | Class::Blank | Class::Newline, State::Space1) => blanks(state, class),
-        (Class::Newline, _) | (Class::Slash, State::SymbolsNewlines) => {
-            Step::Join(State::SymbolsNewlines)
+        (Class::Space | Class::Blank | Class::Newline, PieceState::Space1) => blanks(state, class),
+        (Class::Newline, _) | (Class::Slash, PieceState::SymbolsNewlines) => {
+            Step::Join(PieceState::SymbolsNewlines)
         }
-        (_, State::SymbolsNewlines) => Step::Next,
+        (_, PieceState::SymbolsNewlines) => Step::Next,
         (Class::Mark | Class::Apostrophe | Class::Slash | Class::Symbol, _) => {
-            Step::Join(State::Symbols)
+            Step::Join(PieceState::Symbols)
         }
         _ => Step::Next,
     }
 }
 
-const fn blanks(state: State, class: Class) -> Step {
+const fn blanks(state: PieceState, class: Class) -> Step {
     match (class, state) {
-        (Class::Newline, _) => Step::Join(State::Newlines),
-        (Class::Space | Class::Blank, State::Newlines) => Step::Cut(State::NewlinesBlank1),
-        (Class::Space | Class::Blank, State::NewlinesBlank1) => Step::Join(State::NewlinesBlanks),
-        (Class::Space | Class::Blank, State::NewlinesBlanks) => Step::Join(state),
-        (Class::Space | Class::Blank, _) => Step::Join(State::Blanks),
-        (_, State::Blanks | State::NewlinesBlank1 | State::NewlinesBlanks) => Step::Rare,
+        (Class::Newline, _) => Step::Join(PieceState::Newlines),
+        (Class::Space | Class::Blank, PieceState::Newlines) => {
+            Step::Cut(PieceState::NewlinesBlank1)
+        }
+        (Class::Space | Class::Blank, PieceState::NewlinesBlank1) => {
+            Step::Join(PieceState::NewlinesBlanks)
+        }
+        (Class::Space | Class::Blank, PieceState::NewlinesBlanks) => Step::Join(state),
+        (Class::Space | Class::Blank, _) => Step::Join(PieceState::Blanks),
+        (_, PieceState::Blanks | PieceState::NewlinesBlank1 | PieceState::NewlinesBlanks) => {
+            Step::Rare
+        }
         _ => Step::Next,
     }
 }
@@ -192,7 +198,7 @@ const fn blanks(state: State, class: Class) -> Step {
 /// where they lie in what was pushed before.
 #[derive(Clone)]
 pub(super) struct Pieces {
-    state: State,
+    state: PieceState,
     start: isize,
     /// Where it would be cut in two if the text ended here, in some states.
     cut: isize,
@@ -203,7 +209,7 @@ pub(super) struct Pieces {
 impl Default for Pieces {
     fn default() -> Pieces {
         Pieces {
-            state: State::Start,
+            state: PieceState::Start,
             start: 0,
             cut: 0,
             previous: '\0',
@@ -230,7 +236,7 @@ impl Pieces {
             match STEPS[self.state as usize][class as usize] {
                 Step::Join(state) => self.state = state,
                 Step::Cut(state) => (self.state, self.cut) = (state, position),
-                Step::Last => self.end(position + width as isize, State::Start, &mut piece),
+                Step::Last => self.end(position + width as isize, PieceState::Start, &mut piece),
                 Step::Next => self.end(position, first(class), &mut piece),
                 Step::Rare => {
                     if self.rare(text, at - width, &mut piece) {
@@ -251,16 +257,18 @@ impl Pieces {
     pub(super) fn cut(&self) -> usize {
         let len = self.start.unsigned_abs();
         match self.state {
-            State::LetterUpper | State::NewlinesBlank1 | State::NewlinesBlanks => {
+            PieceState::LetterUpper | PieceState::NewlinesBlank1 | PieceState::NewlinesBlanks => {
                 len - self.cut.unsigned_abs()
             }
-            State::Contraction => len - 1,
-            State::ContractionR | State::ContractionV | State::ContractionL => len - 2,
+            PieceState::Contraction => len - 1,
+            PieceState::ContractionR | PieceState::ContractionV | PieceState::ContractionL => {
+                len - 2
+            }
             _ => len,
         }
     }
 
-    fn end(&mut self, end: isize, state: State, piece: &mut impl FnMut(isize, isize)) {
+    fn end(&mut self, end: isize, state: PieceState, piece: &mut impl FnMut(isize, isize)) {
         piece(self.start, end);
         self.start = end;
         self.state = state;
@@ -273,20 +281,20 @@ impl Pieces {
         let position = at as isize;
         let previous = text[..at].chars().next_back().unwrap_or(self.previous);
         match self.state {
-            State::LetterUpper => {
-                self.end(self.cut, State::Upper, piece);
+            PieceState::LetterUpper => {
+                self.end(self.cut, PieceState::Upper, piece);
                 true
             }
-            State::Contraction
-            | State::ContractionR
-            | State::ContractionV
-            | State::ContractionL => {
+            PieceState::Contraction
+            | PieceState::ContractionR
+            | PieceState::ContractionV
+            | PieceState::ContractionL => {
                 let character = text[at..].chars().next().unwrap_or_default();
                 self.contraction(position, character, previous, piece)
             }
             _ => {
-                if self.state != State::Blanks {
-                    self.end(self.cut, State::Blanks, piece);
+                if self.state != PieceState::Blanks {
+                    self.end(self.cut, PieceState::Blanks, piece);
                 }
                 let last = position - previous.len_utf8() as isize;
                 let class = vocabulary::class(previous);
@@ -306,7 +314,7 @@ impl Pieces {
         previous: char,
         piece: &mut impl FnMut(isize, isize),
     ) -> bool {
-        use State::*;
+        use PieceState::*;
         match (self.state, character) {
             (Contraction, 's' | 'S' | 'ſ' | 't' | 'T' | 'm' | 'M' | 'd' | 'D')
             | (ContractionR | ContractionV, 'e' | 'E')

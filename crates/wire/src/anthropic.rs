@@ -101,38 +101,38 @@ impl Reader for Messages {
             None if name.is_empty() => return Err(Malformed),
             None => {
                 let name = StrDeserializer::<serde::de::value::Error>::new(name);
-                Kind::deserialize(name).unwrap_or_default()
+                EventKind::deserialize(name).unwrap_or_default()
             }
         };
         match kind {
-            Kind::ContentBlockDelta => {
+            EventKind::ContentBlockDelta => {
                 self.delta(event.index.index().unwrap_or(0), &event.delta, sink)
             }
-            Kind::ContentBlockStart => {
+            EventKind::ContentBlockStart => {
                 if let Some(block) = &event.content_block {
                     self.block(event.index.index().unwrap_or(0), block, sink);
                 }
             }
-            Kind::ContentBlockStop => {
+            EventKind::ContentBlockStop => {
                 // The arguments are whole: the tool runs until its result opens a block.
                 if self.server_tool.take() == Some(event.index.index().unwrap_or(0)) {
                     sink(Event::ServerTool(ServerTool::Began));
                 }
             }
-            Kind::MessageStart => {
+            EventKind::MessageStart => {
                 if let Some(message) = &event.message {
                     self.start(message, sink);
                 }
             }
-            Kind::MessageDelta => {
+            EventKind::MessageDelta => {
                 emit::finish(sink, 0, &event.delta.stop_reason);
                 self.report(event.usage.unwrap_or_default(), sink);
             }
-            Kind::MessageStop => sink(Event::End),
-            Kind::Error => sink(Event::Error(
+            EventKind::MessageStop => sink(Event::End),
+            EventKind::Error => sink(Event::Error(
                 &event.error.map_or("error".into(), error_kind),
             )),
-            Kind::Message | Kind::Other => {}
+            EventKind::Message | EventKind::Other => {}
         }
         Ok(())
     }
@@ -200,7 +200,7 @@ impl Messages {
 #[derive(Deserialize)]
 struct StreamEvent<'a> {
     #[serde(rename = "type")]
-    kind: Option<Kind>,
+    kind: Option<EventKind>,
     #[serde(default)]
     index: Count,
     #[serde(borrow, default)]
@@ -217,7 +217,7 @@ struct StreamEvent<'a> {
 
 #[derive(Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Kind {
+enum EventKind {
     MessageStart,
     ContentBlockStart,
     ContentBlockDelta,

@@ -40,7 +40,7 @@ pub(super) struct EventCache {
     fields: Vec<VariableField>,
     segment: Option<Segment>,
     has_usage: bool,
-    state: State,
+    state: TemplateState,
     unused: u32,
 }
 
@@ -48,7 +48,7 @@ pub(super) struct EventCache {
 /// text that is repeated is emitted once. So the first event that matches is parsed as well, and the template is used only if
 /// the reader emitted what the template would have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum TemplateState {
     Empty,
     Learnt,
     /// The present event matches it, and is being parsed.
@@ -135,25 +135,25 @@ impl EventCache {
             fields: Vec::new(),
             segment: None,
             has_usage: false,
-            state: State::Empty,
+            state: TemplateState::Empty,
             unused: 0,
         }
     }
 
     /// Emits the events of a payload that matches the template; `false` where it does not match.
     pub(super) fn emit_cached(&mut self, name: &str, payload: &[u8], sink: Sink<'_>) -> bool {
-        if self.state == State::Empty {
+        if self.state == TemplateState::Empty {
             return false;
         }
         let matched = (self.name == name)
             .then(|| self.match_payload(payload))
             .flatten();
         let Some(matched) = matched else {
-            self.state = State::Empty;
+            self.state = TemplateState::Empty;
             return false;
         };
-        if self.state != State::Confirmed {
-            self.state = State::Matched;
+        if self.state != TemplateState::Confirmed {
+            self.state = TemplateState::Matched;
             return false;
         }
         let Some(segment) = self.segment else {
@@ -219,14 +219,14 @@ impl EventCache {
     fn wants_to_learn(&mut self) -> bool {
         self.unused = self.unused.saturating_add(1);
         self.template.is_some()
-            && (self.state == State::Matched
+            && (self.state == TemplateState::Matched
                 || self.unused < MAX_UNUSED_TEMPLATES
                 || self.unused.is_multiple_of(RATION))
     }
 
     /// Makes a template of an event that a reader has read.
     fn learn(&mut self, name: &str, payload: &[u8], seen: &RecordedEvents) {
-        let before = std::mem::replace(&mut self.state, State::Empty);
+        let before = std::mem::replace(&mut self.state, TemplateState::Empty);
         let Some((segment, text)) = seen.only_text() else {
             return;
         };
@@ -262,8 +262,10 @@ impl EventCache {
         self.order_fields();
         let alike = (self.segment, self.has_usage) == (Some(segment), has_usage);
         self.state = match before {
-            State::Matched if alike && place == self.place_of_text() => State::Confirmed,
-            _ => State::Learnt,
+            TemplateState::Matched if alike && place == self.place_of_text() => {
+                TemplateState::Confirmed
+            }
+            _ => TemplateState::Learnt,
         };
         name.clone_into(&mut self.name);
         payload.clone_into(&mut self.event);

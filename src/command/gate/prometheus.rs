@@ -4,7 +4,7 @@ use crate::Error;
 use crate::cli::PrometheusCredentials;
 use crate::command::api_client;
 use crate::command::prometheus::{PrometheusClient, Sample};
-use tokengauge_gate::Verdict;
+use tokengauge_gate::GateVerdict;
 
 /// 1 where every proxy says that the gate passes, -1 where one says that it fails, else 0; nothing where there is no proxy.
 pub(super) fn query(gate: &str) -> Result<String, Error> {
@@ -20,24 +20,24 @@ pub(super) fn ask(
     gate: &str,
     address: &str,
     credentials: &PrometheusCredentials,
-) -> Result<(Verdict, &'static str), Error> {
+) -> Result<(GateVerdict, &'static str), Error> {
     let prometheus = PrometheusClient::new(address, credentials)?;
     let query = query(gate)?;
     let samples = api_client::runtime()?.block_on(prometheus.query(&query))?;
     Ok(verdict(&samples))
 }
 
-fn verdict(samples: &[Sample]) -> (Verdict, &'static str) {
+fn verdict(samples: &[Sample]) -> (GateVerdict, &'static str) {
     let value = samples.first().map(|sample| sample.value.1.as_str());
     match value {
-        Some("1") => (Verdict::Pass, "every proxy says so"),
-        Some("-1") => (Verdict::Fail, "a proxy says so"),
+        Some("1") => (GateVerdict::Pass, "every proxy says so"),
+        Some("-1") => (GateVerdict::Fail, "a proxy says so"),
         Some(_) => (
-            Verdict::Inconclusive,
+            GateVerdict::Inconclusive,
             "a proxy says so, and none that it fails",
         ),
         None => (
-            Verdict::Inconclusive,
+            GateVerdict::Inconclusive,
             "Prometheus has no proxy with this gate; does it scrape one that has a ledger?",
         ),
     }

@@ -2,7 +2,7 @@
 
 use maud::Render;
 use std::fmt::Write;
-use tokengauge_gate::{Check, Kind, Plan, Report, SideReport, Verdict};
+use tokengauge_gate::{Check, CheckKind, GateVerdict, Plan, Report, SideReport};
 use tokengauge_process::output::{markdown as escaped, printable};
 
 const UNKNOWN: &str = "–";
@@ -101,7 +101,7 @@ fn plan_rows(plan: &Plan) -> Vec<[String; 3]> {
 
 /// A test case for each check: a failure where it does not hold, skipped where that is not known.
 pub(super) fn junit(report: &Report) -> String {
-    let of = |verdict: Verdict| {
+    let of = |verdict: GateVerdict| {
         let checks = report.checks.iter();
         checks.filter(|check| check.verdict == verdict).count()
     };
@@ -109,8 +109,8 @@ pub(super) fn junit(report: &Report) -> String {
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuite name=\"gate {}\" tests=\"{}\" failures=\"{}\" skipped=\"{}\" timestamp=\"{}\">\n",
         xml(&report.name),
         report.checks.len() + 1,
-        of(Verdict::Fail) + usize::from(report.verdict == Verdict::Fail),
-        of(Verdict::Inconclusive) + usize::from(report.verdict == Verdict::Inconclusive),
+        of(GateVerdict::Fail) + usize::from(report.verdict == GateVerdict::Fail),
+        of(GateVerdict::Inconclusive) + usize::from(report.verdict == GateVerdict::Inconclusive),
         xml(&report.evaluated_at),
     );
     let name = if report.waited_too_long {
@@ -137,16 +137,16 @@ pub(super) fn junit(report: &Report) -> String {
     text + "</testsuite>\n"
 }
 
-fn case(text: &mut String, gate: &str, name: &str, verdict: Verdict, said: &str) {
+fn case(text: &mut String, gate: &str, name: &str, verdict: GateVerdict, said: &str) {
     let (gate, name, said) = (xml(gate), xml(name), xml(said));
     let _ = write!(
         text,
         "  <testcase classname=\"gate.{gate}\" name=\"{name}\""
     );
     let _ = match verdict {
-        Verdict::Pass => writeln!(text, "/>"),
-        Verdict::Fail => writeln!(text, "><failure message=\"{said}\"/></testcase>"),
-        Verdict::Inconclusive => writeln!(text, "><skipped message=\"{said}\"/></testcase>"),
+        GateVerdict::Pass => writeln!(text, "/>"),
+        GateVerdict::Fail => writeln!(text, "><failure message=\"{said}\"/></testcase>"),
+        GateVerdict::Inconclusive => writeln!(text, "><skipped message=\"{said}\"/></testcase>"),
     };
 }
 
@@ -154,10 +154,10 @@ fn case(text: &mut String, gate: &str, name: &str, verdict: Verdict, said: &str)
 pub(super) fn github(report: &Report) -> String {
     let mut text = String::new();
     let title_of = |name: &str| property(&format!("gate {}: {name}", report.name));
-    let level = |verdict: Verdict| match verdict {
-        Verdict::Pass => "notice",
-        Verdict::Fail => "error",
-        Verdict::Inconclusive => "warning",
+    let level = |verdict: GateVerdict| match verdict {
+        GateVerdict::Pass => "notice",
+        GateVerdict::Fail => "error",
+        GateVerdict::Inconclusive => "warning",
     };
     let verdict: &str = report.verdict.into();
     let (level_of_all, title_of_all) = (level(report.verdict), title_of(verdict));
@@ -167,7 +167,7 @@ pub(super) fn github(report: &Report) -> String {
         data(&report.reason)
     );
     let checks = report.checks.iter();
-    for check in checks.filter(|check| check.verdict != Verdict::Pass) {
+    for check in checks.filter(|check| check.verdict != GateVerdict::Pass) {
         let (level, title) = (level(check.verdict), title_of(&title(check)));
         let _ = writeln!(text, "::{level} title={title}::{}", data(&sentence(check)));
     }
@@ -241,17 +241,17 @@ fn rows(report: &Report) -> Vec<[String; 6]> {
 
 fn title(check: &Check) -> String {
     match check.kind {
-        Kind::NotWorseBy => check.name.clone(),
-        Kind::AtMost => format!("{} at most", check.name),
-        Kind::Burn => format!("burn of {}", check.name),
+        CheckKind::NotWorseBy => check.name.clone(),
+        CheckKind::AtMost => format!("{} at most", check.name),
+        CheckKind::Burn => format!("burn of {}", check.name),
     }
 }
 
 fn sentence(check: &Check) -> String {
     let what = match check.kind {
-        Kind::NotWorseBy => "worse by",
-        Kind::AtMost => "is",
-        Kind::Burn => "burns at",
+        CheckKind::NotWorseBy => "worse by",
+        CheckKind::AtMost => "is",
+        CheckKind::Burn => "burns at",
     };
     format!(
         "{} {what} {}, limit {}",
@@ -268,14 +268,14 @@ fn known(check: &Check) -> String {
     };
     let figure = |value| limit(check, value);
     match check.kind {
-        Kind::Burn => figure(value),
+        CheckKind::Burn => figure(value),
         _ => format!("{} ({} to {})", figure(value), figure(lower), figure(upper)),
     }
 }
 
 fn plain(check: &Check, value: f64) -> String {
     match (&*check.name, check.kind) {
-        (_, Kind::Burn) => format!("{:.2} %", value * 100.0),
+        (_, CheckKind::Burn) => format!("{:.2} %", value * 100.0),
         ("tps", _) => format!("{value:.1}"),
         ("cost", _) => format!("${value:.4}"),
         _ => format!("{:.2} %", value * 100.0),
@@ -285,9 +285,9 @@ fn plain(check: &Check, value: f64) -> String {
 /// A value that is held against the limit.
 fn limit(check: &Check, value: f64) -> String {
     match (check.kind, &*check.name) {
-        (Kind::Burn, _) => format!("{value:.2}"),
-        (Kind::AtMost, "cost") => format!("${value:.4}"),
-        (Kind::NotWorseBy, _) if !check.relative => format!("{:.2} points", value * 100.0),
+        (CheckKind::Burn, _) => format!("{value:.2}"),
+        (CheckKind::AtMost, "cost") => format!("${value:.4}"),
+        (CheckKind::NotWorseBy, _) if !check.relative => format!("{:.2} points", value * 100.0),
         _ => format!("{:.2} %", value * 100.0),
     }
 }

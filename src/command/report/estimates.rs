@@ -32,7 +32,7 @@ pub(super) enum Figure {
 }
 
 /// What a figure is of a group's calls. A call whose value is NaN has none.
-enum Kind {
+enum FigureKind {
     /// The value that a share of calls is not above.
     Quantile(fn(&Observation) -> f64, f64),
     /// The sum of the first values over that of the second ones.
@@ -46,29 +46,29 @@ impl Figure {
         self.into()
     }
 
-    fn kind(self) -> Kind {
+    fn kind(self) -> FigureKind {
         let tps = |call: &Observation| call.tps;
         let reported = |call: &Observation| call.reported;
         let ttft = |call: &Observation| call.ttft;
         match self {
-            Figure::ErrorShare => Kind::Share(|call| call.failed),
-            Figure::TpsP50 => Kind::Quantile(tps, 0.5),
-            Figure::TpsP10 => Kind::Quantile(tps, 0.1),
-            Figure::TpsP5 => Kind::Quantile(tps, 0.05),
-            Figure::TpsP1 => Kind::Quantile(tps, 0.01),
-            Figure::TpsMean => Kind::Ratio(|call| (call.tps * call.decode, call.decode)),
-            Figure::TpsReportedP50 => Kind::Quantile(reported, 0.5),
-            Figure::TpsReportedP10 => Kind::Quantile(reported, 0.1),
-            Figure::TpsReportedP5 => Kind::Quantile(reported, 0.05),
-            Figure::TpsReportedP1 => Kind::Quantile(reported, 0.01),
+            Figure::ErrorShare => FigureKind::Share(|call| call.failed),
+            Figure::TpsP50 => FigureKind::Quantile(tps, 0.5),
+            Figure::TpsP10 => FigureKind::Quantile(tps, 0.1),
+            Figure::TpsP5 => FigureKind::Quantile(tps, 0.05),
+            Figure::TpsP1 => FigureKind::Quantile(tps, 0.01),
+            Figure::TpsMean => FigureKind::Ratio(|call| (call.tps * call.decode, call.decode)),
+            Figure::TpsReportedP50 => FigureKind::Quantile(reported, 0.5),
+            Figure::TpsReportedP10 => FigureKind::Quantile(reported, 0.1),
+            Figure::TpsReportedP5 => FigureKind::Quantile(reported, 0.05),
+            Figure::TpsReportedP1 => FigureKind::Quantile(reported, 0.01),
             Figure::TpsReportedMean => {
-                Kind::Ratio(|call| (call.reported * call.decode, call.decode))
+                FigureKind::Ratio(|call| (call.reported * call.decode, call.decode))
             }
-            Figure::TtftP50 => Kind::Quantile(ttft, 0.5),
-            Figure::TtftP95 => Kind::Quantile(ttft, 0.95),
-            Figure::TtftP99 => Kind::Quantile(ttft, 0.99),
-            Figure::TtftShare => Kind::Ratio(|call| (call.ttft, call.duration)),
-            Figure::UsdPerMillionOutput => Kind::Ratio(|call| (call.cost * 1e6, call.output)),
+            Figure::TtftP50 => FigureKind::Quantile(ttft, 0.5),
+            Figure::TtftP95 => FigureKind::Quantile(ttft, 0.95),
+            Figure::TtftP99 => FigureKind::Quantile(ttft, 0.99),
+            Figure::TtftShare => FigureKind::Ratio(|call| (call.ttft, call.duration)),
+            Figure::UsdPerMillionOutput => FigureKind::Ratio(|call| (call.cost * 1e6, call.output)),
         }
     }
 }
@@ -101,18 +101,18 @@ impl Estimator {
     /// `None` where no call has the figure.
     pub(super) fn of(figure: Figure, calls: &[Observation]) -> Option<Estimator> {
         let (count, of) = match figure.kind() {
-            Kind::Quantile(value, share) => {
+            FigureKind::Quantile(value, share) => {
                 let values = calls.iter().map(|call| (value(call), call.unit));
                 let values: Vec<_> = values.filter(|(value, _)| !value.is_nan()).collect();
                 let count = values.len();
                 (count, Data::Quantile(Sample::new(values).ok()?, share))
             }
-            Kind::Ratio(parts) => {
+            FigureKind::Ratio(parts) => {
                 let (count, units) = by_unit(calls, parts);
                 let all: f64 = units.iter().map(|(_, unit)| unit.denominator).sum();
                 (count, Data::Ratio(Some(units).filter(|_| all > 0.0)?))
             }
-            Kind::Share(is) => {
+            FigureKind::Share(is) => {
                 let parts = |call: &Observation| (f64::from(u8::from(is(call))), 1.0);
                 let (count, units) = by_unit(calls, parts);
                 (count, Data::Share(units))

@@ -1,6 +1,6 @@
 //! Draws the screen.
 
-use super::state::{Overlay, State};
+use super::state::{Overlay, TopState};
 use super::table::{Cell, TableRow, Tone, ViewTable};
 use super::views::{Content, View};
 use ratatui::Frame;
@@ -23,7 +23,7 @@ const HELP: [(&str, &str); 9] = [
     ("q", "quit"),
 ];
 
-pub(super) fn draw(frame: &mut Frame<'_>, state: &State) {
+pub(super) fn draw(frame: &mut Frame<'_>, state: &TopState) {
     let error = u16::from(state.error.is_some()) * 2;
     let causes = state.causes();
     let parts = [
@@ -73,7 +73,7 @@ fn cause_lines(causes: &[String], width: u16) -> u16 {
     lines.sum::<usize>().min(MAX_CAUSE_LINES) as u16
 }
 
-fn title(state: &State) -> Line<'_> {
+fn title(state: &TopState) -> Line<'_> {
     let store = state
         .store()
         .map_or(String::new(), |store| format!("  from {store}"));
@@ -92,7 +92,7 @@ fn title(state: &State) -> Line<'_> {
     ])
 }
 
-fn choice(state: &State) -> Line<'_> {
+fn choice(state: &TopState) -> Line<'_> {
     let tabs = View::ALL.iter().enumerate().map(|(at, view)| {
         let style = if *view == state.view {
             Style::new().add_modifier(Modifier::REVERSED)
@@ -104,7 +104,7 @@ fn choice(state: &State) -> Line<'_> {
     Line::from_iter(tabs)
 }
 
-fn bottom(state: &State) -> Line<'_> {
+fn bottom(state: &TopState) -> Line<'_> {
     if state.typing {
         return Line::from(format!("/{}▏ enter keeps it, esc forgets it", state.filter));
     }
@@ -158,7 +158,7 @@ fn details(id: &str, table: &ViewTable) -> Paragraph<'static> {
     Paragraph::new(lines.collect::<Vec<_>>()).wrap(Wrap { trim: false })
 }
 
-fn table(frame: &mut Frame<'_>, area: Rect, state: &State, content: ViewTable) {
+fn table(frame: &mut Frame<'_>, area: Rect, state: &TopState, content: ViewTable) {
     let (sorted, ascending) = state.sorting();
     let columns = content.fitting(area.width, sorted);
     let number = |at: usize| {

@@ -9,7 +9,7 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 const MAX_FILTER: usize = 100;
 
 #[derive(Clone, Debug)]
-pub(super) struct State {
+pub(super) struct TopState {
     pub(super) address: String,
     pub(super) view: View,
     pub(super) filter: String,
@@ -44,9 +44,9 @@ pub(super) enum Action {
     End,
 }
 
-impl State {
-    pub(super) fn new(address: &str) -> State {
-        State {
+impl TopState {
+    pub(super) fn new(address: &str) -> TopState {
+        TopState {
             address: address.to_owned(),
             view: View::default(),
             filter: String::new(),

@@ -2,7 +2,7 @@
 
 use super::draw::draw;
 use super::poller::Update;
-use super::state::{Action, State};
+use super::state::{Action, TopState};
 use super::views::Content;
 use crate::command::api_client::ApiError;
 use ratatui::Terminal;
@@ -64,8 +64,8 @@ fn update(content: Content) -> Result<Update, ApiError> {
     })
 }
 
-fn streams() -> State {
-    let mut state = State::new("http://127.0.0.1:9464");
+fn streams() -> TopState {
+    let mut state = TopState::new("http://127.0.0.1:9464");
     state.take(update(Content::Streams(vec![
         stream("slow-1", Some(3.25), "coder/1"),
         stream("fast-1", Some(58.0), "chat/1"),
@@ -75,7 +75,7 @@ fn streams() -> State {
 }
 
 /// The screen's lines, without trailing blanks.
-fn screen(state: &State, width: u16, height: u16) -> Vec<String> {
+fn screen(state: &TopState, width: u16, height: u16) -> Vec<String> {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).expect("a terminal");
     terminal.draw(|frame| draw(frame, state)).expect("drawn");
     let buffer = terminal.backend().buffer();
@@ -87,7 +87,7 @@ fn screen(state: &State, width: u16, height: u16) -> Vec<String> {
     (0..height).map(|y| line(y).trim_end().to_owned()).collect()
 }
 
-fn press(state: &mut State, keys: &str) {
+fn press(state: &mut TopState, keys: &str) {
     for key in keys.chars() {
         state.key(KeyEvent::new(KeyCode::Char(key), KeyModifiers::NONE));
     }
@@ -132,7 +132,7 @@ fn a_filter_is_typed_applied_and_removed() {
 #[test]
 fn rows_are_sorted_by_any_column_either_way() {
     let mut state = streams();
-    let first = |state: &State| screen(state, 100, 8)[3].clone();
+    let first = |state: &TopState| screen(state, 100, 8)[3].clone();
     press(&mut state, "r");
     assert!(first(&state).starts_with("slow-1"), "the slowest first");
     press(&mut state, "sssssss");
@@ -237,7 +237,7 @@ fn a_proxy_that_does_not_answer_is_reported_and_the_last_figures_stay() {
 
 #[test]
 fn no_name_and_no_error_commands_the_terminal() {
-    let mut state = State::new("http://127.0.0.1:9464");
+    let mut state = TopState::new("http://127.0.0.1:9464");
     let name = "m\u{1b}[2J\u{9b}2J\nline";
     state.take(update(Content::Streams(vec![stream(
         name,
@@ -265,7 +265,7 @@ fn the_cause_of_a_missed_objective_is_below_the_table() {
         "bad": 10.0, "ratio": 0.9, "budget_remaining": -9.0, "exhausted_in_seconds": 0.0, "burn": [],
         "alerts": [], "cause": { "at": "2026-11-25T22:05:00Z", "sentence": "92 % of bad calls are upstream vllm-a." },
     });
-    let mut state = State::new("h");
+    let mut state = TopState::new("h");
     let answer = serde_json::from_value(serde_json::json!({ "slos": [slo] })).expect("an answer");
     state.take(update(Content::Slos(answer)));
     press(&mut state, "3");

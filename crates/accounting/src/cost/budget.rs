@@ -31,7 +31,7 @@ use tokengauge_core::subscriber::Subscriber;
 use tokengauge_core::time::{rfc3339_seconds, whole_seconds_since_1970};
 
 pub use period::Period;
-pub use saved::{SavedSpending, Store};
+pub use saved::{SavedSpending, SpendingFile};
 pub use shared::{SpendingId, SpendingReport};
 
 pub const MAX_BUDGETS: usize = 16;

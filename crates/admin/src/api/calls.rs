@@ -3,7 +3,7 @@
 
 use super::problem::{Problem, Reply};
 use super::query_params::{FILTERS, PAGING, QueryParams};
-use super::store::{Store, StoreName, ask};
+use super::store::{CallStore, StoreName, ask};
 use crate::Services;
 use axum::Json;
 use axum::extract::rejection::PathRejection;
@@ -13,7 +13,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use std::sync::Arc;
 use tokengauge_core::call::CallRecord;
-use tokengauge_slo::{Finished, Objective, Verdict, judge};
+use tokengauge_slo::{CallVerdict, Finished, Objective, judge};
 use tokengauge_store::history;
 use tokengauge_store::query::{Filter, Page, Paging, Phase};
 use uuid::Uuid;
@@ -42,7 +42,7 @@ pub(super) async fn calls(
     let asked = QueryParams::of(query.as_deref(), &[&FILTERS, &OF_CALLS, &PAGING])?;
     let (filter, paging) = (asked.filter((services.wall)())?, asked.paging()?);
     let objective = objective_of(&services, &asked)?;
-    let question = move |store: &Store| {
+    let question = move |store: &CallStore| {
         let page = match &objective {
             Some(objective) => spent(store, objective, &filter, paging)?,
             None => store.calls(&filter, &paging)?,
@@ -75,7 +75,7 @@ pub(super) fn unknown_objective() -> Problem {
 /// The calls that match and are bad events of the objective. The page may be short, and even empty,
 /// and have a next one: so many calls are judged at most.
 pub(super) fn spent(
-    store: &Store,
+    store: &CallStore,
     objective: &Objective,
     filter: &Filter,
     paging: Paging,
@@ -114,7 +114,7 @@ pub(super) fn spends(objective: &Objective, call: &CallRecord) -> bool {
     judgement.select.matches(&finished.names())
         && judge(judgement, &finished)
             .iter()
-            .any(|events| events.verdict == Verdict::Bad)
+            .any(|events| events.verdict == CallVerdict::Bad)
 }
 
 /// A finished call.
@@ -136,7 +136,7 @@ pub(super) async fn call(
     QueryParams::of(query.as_deref(), &[])?;
     let id = path.ok().and_then(|id| Uuid::parse_str(&id).ok());
     let id = id.ok_or_else(|| Problem::of("id", "must be the id of a call, a UUID"))?;
-    let question = move |store: &Store| Ok((store.name(), store.call(id)?));
+    let question = move |store: &CallStore| Ok((store.name(), store.call(id)?));
     let (store, call) = ask(&services, question).await?;
     let unknown =
         "no finished call that is kept has this id; while it is under way it is in /api/v1/streams";

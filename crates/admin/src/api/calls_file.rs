@@ -3,7 +3,7 @@
 use super::calls::{OF_CALLS, objective_of, spends};
 use super::problem::Problem;
 use super::query_params::{FILTERS, MAX_LIMIT, QueryParams};
-use super::store::{Store, ask};
+use super::store::{CallStore, ask};
 use crate::Services;
 use axum::extract::{RawQuery, State};
 use axum::http::{StatusCode, header};
@@ -29,7 +29,7 @@ pub(super) async fn parquet(
     let asked = QueryParams::of(query.as_deref(), &[&FILTERS, &OF_CALLS])?;
     let filter = asked.filter((services.wall)())?;
     let objective = objective_of(&services, &asked)?;
-    let question = move |store: &Store| file(store, objective.as_deref(), &filter);
+    let question = move |store: &CallStore| file(store, objective.as_deref(), &filter);
     let file = ask(&services, question).await?;
     let head = [
         (header::CONTENT_TYPE, MEDIA_TYPE),
@@ -42,7 +42,11 @@ pub(super) async fn parquet(
     Ok((head, file))
 }
 
-fn file(store: &Store, objective: Option<&Objective>, filter: &Filter) -> Result<Vec<u8>, Problem> {
+fn file(
+    store: &CallStore,
+    objective: Option<&Objective>,
+    filter: &Filter,
+) -> Result<Vec<u8>, Problem> {
     let fields = COLUMNS.iter().map(Column::field).collect();
     let mut table = Table::begin(Vec::new(), fields).map_err(unwritten)?;
     let mut paging = Paging {

@@ -2,7 +2,7 @@
 
 use super::problem::Reply;
 use super::query_params::{FILTERS, QueryParams};
-use super::store::{Store, StoreName, ask};
+use super::store::{CallStore, StoreName, ask};
 use crate::{ProcessServices, Services};
 use axum::Json;
 use axum::extract::{RawQuery, State};
@@ -29,7 +29,7 @@ pub(super) async fn capacity(
 ) -> Reply<Capacities> {
     let asked = QueryParams::of(query.as_deref(), &[&FILTERS])?;
     let filter = asked.filter((services.wall)())?;
-    let question = move |store: &Store| {
+    let question = move |store: &CallStore| {
         Ok(Capacities {
             store: store.name(),
             upstreams: store.capacity(&filter)?,

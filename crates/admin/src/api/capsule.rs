@@ -3,7 +3,7 @@
 use super::calls::{spent, unknown_objective};
 use super::problem::Problem;
 use super::query_params::{MAX_LIMIT, QueryParams};
-use super::store::{Store, StoreName, blocking, problem};
+use super::store::{CallStore, StoreName, blocking, problem};
 use super::unsettled;
 use crate::{ProcessServices, Services};
 use axum::extract::{RawQuery, State};
@@ -175,7 +175,7 @@ fn of_proxy(
 /// # Errors
 /// Where the ledger cannot be read.
 pub fn of_ledger(reader: Arc<Reader>, span: Span, now: SystemTime) -> Result<Capsule, Problem> {
-    let store = Store::Ledger(Arc::clone(&reader));
+    let store = CallStore::Ledger(Arc::clone(&reader));
     let mut capsule = of_store(&store, span, None, now)?;
     capsule.marks = marks(|query| reader.marks(query).map_err(problem), span)?;
     Ok(capsule)
@@ -183,7 +183,7 @@ pub fn of_ledger(reader: Arc<Reader>, span: Span, now: SystemTime) -> Result<Cap
 
 /// What finished calls say.
 fn of_store(
-    store: &Store,
+    store: &CallStore,
     span: Span,
     status: Option<&Status>,
     now: SystemTime,
@@ -236,7 +236,7 @@ fn filter(span: Span) -> Filter {
 
 /// The last calls of the span, those that spent the budget of an objective where there is one.
 fn calls(
-    store: &Store,
+    store: &CallStore,
     filter: &Filter,
     objective: Option<&slo::Objective>,
 ) -> Result<Vec<CallRecord>, Problem> {

@@ -3,7 +3,7 @@
 use super::finished::Times;
 use super::problem::Reply;
 use super::query_params::{FILTERS, QueryParams};
-use super::store::{Span, Store, StoreName, ask};
+use super::store::{CallStore, Span, StoreName, ask};
 use crate::Services;
 use axum::Json;
 use axum::extract::{RawQuery, State};
@@ -48,7 +48,7 @@ pub(super) async fn costs(
         step: step.unwrap_or(DAY),
         most: asked.count("series", DEFAULT_SERIES, MAX_SERIES)?,
     };
-    let question = move |store: &Store| {
+    let question = move |store: &CallStore| {
         let mut span = store.span(&query.filter, query.daily_sums(), now)?;
         if step.is_none() {
             let length = span.and_then(|span| span.length());

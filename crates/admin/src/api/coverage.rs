@@ -3,7 +3,7 @@
 use super::finished::Times;
 use super::problem::Reply;
 use super::query_params::{FILTERS, QueryParams};
-use super::store::{Store, StoreName, ask};
+use super::store::{CallStore, StoreName, ask};
 use crate::Services;
 use axum::Json;
 use axum::extract::{RawQuery, State};
@@ -29,7 +29,7 @@ pub(super) async fn coverage(
     let asked = QueryParams::of(query.as_deref(), &[&FILTERS])?;
     let now = (services.wall)();
     let filter = asked.filter(now)?;
-    let question = move |store: &Store| {
+    let question = move |store: &CallStore| {
         Ok(Coverage {
             store: store.name(),
             span: Times::of(store.span(&filter, None, now)?),

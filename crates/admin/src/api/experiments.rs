@@ -2,7 +2,7 @@
 
 use super::problem::{Problem, Reply};
 use super::query_params::QueryParams;
-use super::store::{Store, StoreName, ask};
+use super::store::{CallStore, StoreName, ask};
 use crate::Services;
 use axum::Json;
 use axum::extract::rejection::PathRejection;
@@ -28,7 +28,7 @@ pub(super) async fn experiments(
 ) -> Reply<Experiments> {
     QueryParams::of(query.as_deref(), &[])?;
     let (configured, now) = (services.experiments.load_full(), (services.wall)());
-    let question = move |store: &Store| {
+    let question = move |store: &CallStore| {
         Ok(Experiments {
             store: store.name(),
             experiments: reports(store, &configured, now)?,
@@ -55,7 +55,7 @@ pub(super) async fn experiment(
         unit: UnitKind::Session,
         rules: Rules::default(),
     });
-    let question = move |store: &Store| report(store, &experiment, now);
+    let question = move |store: &CallStore| report(store, &experiment, now);
     let report = ask(&services, question).await?;
     let calls = report.calls_without_unit + report.collapsed_calls;
     if !known && report.arms.is_empty() && calls == 0 {
@@ -73,7 +73,7 @@ pub fn experiments_now(services: &Services) -> Result<Vec<Report>, Problem> {
 }
 
 fn reports(
-    store: &Store,
+    store: &CallStore,
     configured: &[Experiment],
     now: SystemTime,
 ) -> Result<Vec<Report>, Problem> {
@@ -82,7 +82,7 @@ fn reports(
     reports.collect()
 }
 
-fn report(store: &Store, experiment: &Experiment, now: SystemTime) -> Result<Report, Problem> {
+fn report(store: &CallStore, experiment: &Experiment, now: SystemTime) -> Result<Report, Problem> {
     let found = store.experiment_units(&UnitQuery {
         experiment: experiment.name.clone(),
         unit: experiment.unit,

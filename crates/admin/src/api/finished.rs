@@ -2,7 +2,7 @@
 
 use super::problem::{Problem, Reply};
 use super::query_params::{FILTERS, PAGING, QueryParams};
-use super::store::{Span, Store, StoreName, ask};
+use super::store::{CallStore, Span, StoreName, ask};
 use super::unsettled;
 use crate::Services;
 use axum::Json;
@@ -68,7 +68,7 @@ pub(super) async fn sessions(
         ascending: asked.word("order", &ORDERS)?.unwrap_or_default(),
         page: asked.paging()?,
     };
-    let question = move |store: &Store| Ok((store.name(), store.sessions(&query)?));
+    let question = move |store: &CallStore| Ok((store.name(), store.sessions(&query)?));
     let (store, page) = ask(&services, question).await?;
     let in_progress = in_progress(&services);
     let mut sessions = page.rows;
@@ -114,7 +114,7 @@ pub(super) async fn session(
     let id = id.0;
     let paging = QueryParams::of(query.as_deref(), &[&PAGING])?.paging()?;
     let name = id.clone();
-    let question = move |store: &Store| match store.session(&name, &paging)? {
+    let question = move |store: &CallStore| match store.session(&name, &paging)? {
         Some(detail) => Ok((store.name(), detail)),
         None => Err(store.unknown_session()),
     };
@@ -162,7 +162,7 @@ pub(super) async fn tasks(
     let asked = QueryParams::of(query.as_deref(), &[&FILTERS])?;
     let now = (services.wall)();
     let filter = asked.filter(now)?;
-    let question = move |store: &Store| {
+    let question = move |store: &CallStore| {
         let span = store.span(&filter, None, now)?;
         let seconds = store.task_seconds(&filter)?;
         Ok(TasksOf {
@@ -206,7 +206,7 @@ struct GroupPage {
 
 impl GroupPage {
     fn of(
-        store: &Store,
+        store: &CallStore,
         filter: &Filter,
         by: &[Dimension],
         paging: &Paging,
@@ -311,7 +311,8 @@ pub(super) async fn groups(
     // Without dimensions there is one group: all calls that the filters select.
     let by = asked.dimensions("by")?;
     let dimensions = by.clone();
-    let question = move |store: &Store| GroupPage::of(store, &filter, &dimensions, &paging, now);
+    let question =
+        move |store: &CallStore| GroupPage::of(store, &filter, &dimensions, &paging, now);
     let page = ask(&services, question).await?;
     let named = |row: GroupRow| NamedGroup {
         by: by
@@ -337,7 +338,7 @@ async fn one_dimension(
     let asked = QueryParams::of(query, &[&FILTERS, &PAGING])?;
     let now = (services.wall)();
     let (filter, paging) = (asked.filter(now)?, asked.paging()?);
-    let question = move |store: &Store| GroupPage::of(store, &filter, &[by], &paging, now);
+    let question = move |store: &CallStore| GroupPage::of(store, &filter, &[by], &paging, now);
     ask(services, question).await
 }
 
@@ -363,7 +364,7 @@ pub(super) async fn timeseries(
     let step = asked.duration("step")?.unwrap_or(DEFAULT_STEP);
     let counts = asked.word("counts", &YES_OR_NO)?.unwrap_or_default();
     let counted = filter.clone();
-    let question = move |store: &Store| {
+    let question = move |store: &CallStore| {
         let timeseries = store.timeseries(&filter, metric, step)?;
         Ok((store.name(), timeseries))
     };

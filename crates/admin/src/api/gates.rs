@@ -2,7 +2,7 @@
 
 use super::problem::{Problem, Reply};
 use super::query_params::QueryParams;
-use super::store::{Answer, Store, StoreName, ask};
+use super::store::{Answer, CallStore, StoreName, ask};
 use crate::{ProcessServices, Services};
 use axum::Json;
 use axum::extract::rejection::PathRejection;
@@ -13,7 +13,7 @@ use serde::Serialize;
 use std::sync::Arc;
 use std::time::SystemTime;
 use tokengauge_core::call::CallRecord;
-use tokengauge_gate::{Asked, Calls, Gate, Plan, Report, Verdict, evaluate_calls};
+use tokengauge_gate::{Asked, Calls, Gate, GateVerdict, Plan, Report, evaluate_calls};
 use tokengauge_store::query::{CallUnitQuery, CallUnits, Filter, Page, Paging};
 
 pub(super) const OF_GATES: [&str; 1] = ["since"];
@@ -43,7 +43,7 @@ pub(super) async fn gates(
 ) -> Reply<AllGates> {
     QueryParams::of(query.as_deref(), &[])?;
     let (configured, now) = (process.gates.load_full(), (services.wall)());
-    let question = move |store: &Store| {
+    let question = move |store: &CallStore| {
         let reports = configured.gates.iter();
         let reports = reports.map(|gate| report(store, gate, (None, now), &configured.digest));
         Ok(AllGates {
@@ -80,7 +80,7 @@ pub(super) async fn plan(
     QueryParams::of(query.as_deref(), &[])?;
     let (gate, _) = configured(&process, path)?;
     let now = (services.wall)();
-    ask(&services, move |store: &Store| {
+    ask(&services, move |store: &CallStore| {
         tokengauge_gate::plan(&gate, now, store)
     })
     .await
@@ -96,7 +96,7 @@ pub(super) async fn confirm_promotion(
 ) -> Result<(StatusCode, Json<Report>), Problem> {
     let asked = (path, query.as_deref());
     let found = found(&services, &process, asked, ("confirm-promotion", true)).await;
-    decide(found, Verdict::Pass)
+    decide(found, GateVerdict::Pass)
 }
 
 /// Flagger's hook while it waits: 200 makes it roll back.
@@ -108,13 +108,13 @@ pub(super) async fn rollback(
 ) -> Result<(StatusCode, Json<Report>), Problem> {
     let asked = (path, query.as_deref());
     let found = found(&services, &process, asked, ("rollback", true)).await;
-    decide(found, Verdict::Fail)
+    decide(found, GateVerdict::Fail)
 }
 
 /// 200 where the verdict is the one that the hook acts on, else 409; the verdict in both.
 fn decide(
     found: Result<Report, Problem>,
-    acts_on: Verdict,
+    acts_on: GateVerdict,
 ) -> Result<(StatusCode, Json<Report>), Problem> {
     let report = found?;
     let status = if report.verdict == acts_on {
@@ -135,7 +135,7 @@ async fn found(
     let (gate, digest) = configured(process, path)?;
     let now = (services.wall)();
     let since = QueryParams::of(query, &[&OF_GATES])?.filter(now)?.since;
-    let question = move |store: &Store| report(store, &gate, (since, now), &digest);
+    let question = move |store: &CallStore| report(store, &gate, (since, now), &digest);
     let report = ask(services, question).await?;
     let audit = &process.gate_audit;
     audit.note(&report, asked_by, decides, (services.clock)());
@@ -159,7 +159,7 @@ fn configured(
 }
 
 fn report(
-    store: &Store,
+    store: &CallStore,
     gate: &Gate,
     (since, now): (Option<SystemTime>, SystemTime),
     digest: &str,
@@ -172,7 +172,7 @@ fn report(
     evaluate_calls(gate, &asked, store)
 }
 
-impl Calls for Store {
+impl Calls for CallStore {
     type Error = Problem;
 
     fn units(&self, query: &CallUnitQuery) -> Answer<CallUnits> {

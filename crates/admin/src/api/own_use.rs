@@ -3,7 +3,7 @@
 
 use super::problem::{Problem, Reply};
 use super::query_params::QueryParams;
-use super::store::{Store, StoreName, ask};
+use super::store::{CallStore, StoreName, ask};
 use crate::Services;
 use axum::Json;
 use axum::extract::{RawQuery, State};
@@ -156,7 +156,7 @@ fn filter(asked: &QueryParams, headers: &HeaderMap, now: SystemTime) -> Result<F
     })
 }
 
-fn of_store(store: &Store, filter: &Filter) -> Result<OwnUse, Problem> {
+fn of_store(store: &CallStore, filter: &Filter) -> Result<OwnUse, Problem> {
     let query = CostQuery {
         filter: filter.clone(),
         by: Dimension::Model,

@@ -22,11 +22,11 @@ pub struct Problem {
 #[schemars(rename = "Problem")]
 pub(super) struct Body<'a> {
     /// What is wrong.
-    error: Error<'a>,
+    error: ErrorDetail<'a>,
 }
 
 #[derive(JsonSchema, Serialize)]
-struct Error<'a> {
+struct ErrorDetail<'a> {
     /// The HTTP status.
     status: u16,
     /// What happened and what to do.
@@ -63,7 +63,7 @@ impl std::fmt::Display for Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let error = Error {
+        let error = ErrorDetail {
             status: self.status.as_u16(),
             message: &self.message,
             parameter: self.parameter,

@@ -2,7 +2,7 @@
 
 use super::problem::{Problem, Reply};
 use super::query_params::QueryParams;
-use super::store::{Store, StoreName, ask};
+use super::store::{CallStore, StoreName, ask};
 use crate::Services;
 use axum::Json;
 use axum::extract::rejection::PathRejection;
@@ -39,7 +39,7 @@ pub(super) async fn analysis(
     let id = session_id(path)?;
     QueryParams::of(query.as_deref(), &[])?;
     let prices = services.live.prices();
-    let question = move |store: &Store| {
+    let question = move |store: &CallStore| {
         let calls = calls_of(store, &id)?;
         let session = Session::of(calls.iter().filter_map(TimedCall::of));
         let price = |record: &CallRecord, cached| prices.cost_if_cached(record, cached);
@@ -59,7 +59,7 @@ pub(super) async fn trace(
     let id = session_id(path)?;
     let asked = QueryParams::of(query.as_deref(), &[&OF_TRACES])?;
     let format = asked.word("format", &TRACE_FORMATS)?.unwrap_or(perfetto);
-    let question = move |store: &Store| {
+    let question = move |store: &CallStore| {
         let calls = calls_of(store, &id)?;
         let session = Session::of(calls.iter().filter_map(TimedCall::of));
         Ok(format(&id, &session))
@@ -75,7 +75,7 @@ fn session_id(path: Result<Path<String>, PathRejection>) -> Result<String, Probl
     Ok(id.0)
 }
 
-fn calls_of(store: &Store, id: &str) -> Result<Vec<CallRecord>, Problem> {
+fn calls_of(store: &CallStore, id: &str) -> Result<Vec<CallRecord>, Problem> {
     let calls = last_calls(id, |filter, paging| store.calls(filter, paging))?;
     if calls.is_empty() {
         Err(store.unknown_session())

@@ -24,7 +24,7 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The store that answers queries about finished calls.
 #[derive(Clone)]
-pub enum Store {
+pub enum CallStore {
     /// The last finished calls, and throughput since the process started.
     Memory(Arc<RecentCalls>, Arc<ThroughputHistory>),
     /// All finished calls.
@@ -49,7 +49,7 @@ pub(super) type Answer<T> = Result<T, Problem>;
 /// Runs a query on a blocking thread.
 pub(super) async fn ask<T: Send + 'static>(
     services: &Services,
-    question: impl FnOnce(&Store) -> Answer<T> + Send + 'static,
+    question: impl FnOnce(&CallStore) -> Answer<T> + Send + 'static,
 ) -> Answer<T> {
     let store = services.store.clone();
     blocking(move || question(&store)).await
@@ -83,33 +83,33 @@ pub(super) enum StoreName {
     Ledger,
 }
 
-impl Store {
+impl CallStore {
     /// The ledger if there is one, otherwise the calls in memory.
-    pub fn new(ledger: Option<Arc<Reader>>, recent: &Arc<RecentCalls>) -> Store {
-        let memory = || Store::Memory(Arc::clone(recent), ThroughputHistory::new());
-        ledger.map_or_else(memory, Store::Ledger)
+    pub fn new(ledger: Option<Arc<Reader>>, recent: &Arc<RecentCalls>) -> CallStore {
+        let memory = || CallStore::Memory(Arc::clone(recent), ThroughputHistory::new());
+        ledger.map_or_else(memory, CallStore::Ledger)
     }
 
     /// The ledger, if that is the store.
     pub fn ledger(&self) -> Option<&Arc<Reader>> {
         match self {
-            Store::Memory(..) => None,
-            Store::Ledger(reader) => Some(reader),
+            CallStore::Memory(..) => None,
+            CallStore::Ledger(reader) => Some(reader),
         }
     }
 
     pub(super) fn name(&self) -> StoreName {
         match self {
-            Store::Memory(..) => StoreName::Memory,
-            Store::Ledger(_) => StoreName::Ledger,
+            CallStore::Memory(..) => StoreName::Memory,
+            CallStore::Ledger(_) => StoreName::Ledger,
         }
     }
 
     /// The error for a session without a finished call. In memory, its calls may have been dropped.
     pub(super) fn unknown_session(&self) -> Problem {
         let message = match self {
-            Store::Ledger(_) => "no finished call names this session".to_owned(),
-            Store::Memory(recent, _) => format!(
+            CallStore::Ledger(_) => "no finished call names this session".to_owned(),
+            CallStore::Memory(recent, _) => format!(
                 "no finished call that is in memory names this session: at most the last {} calls \
                  are; a ledger keeps all",
                 recent.capacity()
@@ -121,8 +121,8 @@ impl Store {
 
     pub(super) fn calls(&self, filter: &Filter, paging: &Paging) -> Answer<Page<CallRecord>> {
         match self {
-            Store::Ledger(reader) => reader.calls(filter, paging).map_err(problem),
-            Store::Memory(recent, _) => {
+            CallStore::Ledger(reader) => reader.calls(filter, paging).map_err(problem),
+            CallStore::Memory(recent, _) => {
                 calls_in(recent, filter, paging, |call| call.record.clone())
             }
         }
@@ -131,8 +131,8 @@ impl Store {
     /// The same calls, each as the values of the columns of exports.
     pub(super) fn call_rows(&self, filter: &Filter, paging: &Paging) -> Answer<Page<Vec<Value>>> {
         match self {
-            Store::Ledger(reader) => reader.call_rows(filter, paging).map_err(problem),
-            Store::Memory(recent, _) => calls_in(recent, filter, paging, |call| {
+            CallStore::Ledger(reader) => reader.call_rows(filter, paging).map_err(problem),
+            CallStore::Memory(recent, _) => calls_in(recent, filter, paging, |call| {
                 values(&StoredCall::of_finished(call))
             }),
         }
@@ -140,8 +140,8 @@ impl Store {
 
     pub(super) fn costs(&self, query: &CostQuery) -> Answer<Costs> {
         match self {
-            Store::Ledger(reader) => reader.costs(query).map_err(problem),
-            Store::Memory(recent, _) => {
+            CallStore::Ledger(reader) => reader.costs(query).map_err(problem),
+            CallStore::Memory(recent, _) => {
                 let finished_calls = recent.newest(usize::MAX);
                 let calls =
                     all(&finished_calls).filter(|past| history::matches(&query.filter, past));
@@ -152,8 +152,8 @@ impl Store {
 
     pub(super) fn coverage(&self, filter: &Filter) -> Answer<Coverage> {
         match self {
-            Store::Ledger(reader) => reader.coverage(filter).map_err(problem),
-            Store::Memory(recent, _) => {
+            CallStore::Ledger(reader) => reader.coverage(filter).map_err(problem),
+            CallStore::Memory(recent, _) => {
                 let finished_calls = recent.newest(usize::MAX);
                 Ok(history::coverage(all(&finished_calls), filter))
             }
@@ -162,8 +162,8 @@ impl Store {
 
     pub(super) fn call(&self, id: uuid::Uuid) -> Answer<Option<CallRecord>> {
         match self {
-            Store::Ledger(reader) => reader.call(id).map_err(problem),
-            Store::Memory(recent, _) => {
+            CallStore::Ledger(reader) => reader.call(id).map_err(problem),
+            CallStore::Memory(recent, _) => {
                 let id = id.to_string();
                 let finished_calls = recent.newest(usize::MAX);
                 let mut calls = finished_calls.iter().map(|finished| &finished.record);
@@ -174,8 +174,8 @@ impl Store {
 
     pub(super) fn sessions(&self, query: &SessionQuery) -> Answer<Page<SessionRow>> {
         match self {
-            Store::Ledger(reader) => reader.sessions(query).map_err(problem),
-            Store::Memory(recent, _) => {
+            CallStore::Ledger(reader) => reader.sessions(query).map_err(problem),
+            CallStore::Memory(recent, _) => {
                 let finished_calls = recent.newest(usize::MAX);
                 let all = history::sessions(all(&finished_calls), query);
                 part_of(all, &query.page)
@@ -192,8 +192,8 @@ impl Store {
         now: SystemTime,
     ) -> Answer<Option<Span>> {
         let oldest = match self {
-            Store::Ledger(reader) => reader.oldest(sums).map_err(problem)?,
-            Store::Memory(recent, _) => {
+            CallStore::Ledger(reader) => reader.oldest(sums).map_err(problem)?,
+            CallStore::Memory(recent, _) => {
                 let finished_calls = recent.newest(usize::MAX);
                 all(&finished_calls).map(|past| past.started).min()
             }
@@ -208,8 +208,8 @@ impl Store {
     /// The durations of the sessions whose last call ended within the time, in seconds.
     pub(super) fn task_seconds(&self, filter: &Filter) -> Answer<Vec<f64>> {
         match self {
-            Store::Ledger(reader) => reader.task_seconds(filter).map_err(problem),
-            Store::Memory(recent, _) => {
+            CallStore::Ledger(reader) => reader.task_seconds(filter).map_err(problem),
+            CallStore::Memory(recent, _) => {
                 let finished_calls = recent.newest(usize::MAX);
                 let query = SessionQuery {
                     filter: filter.clone(),
@@ -222,8 +222,8 @@ impl Store {
 
     pub(super) fn session(&self, id: &str, paging: &Paging) -> Answer<Option<SessionDetail>> {
         let recent = match self {
-            Store::Ledger(reader) => return reader.session(id, paging).map_err(problem),
-            Store::Memory(recent, _) => recent,
+            CallStore::Ledger(reader) => return reader.session(id, paging).map_err(problem),
+            CallStore::Memory(recent, _) => recent,
         };
         let finished_calls = recent.newest(usize::MAX);
         let calls = all(&finished_calls).filter(|past| past.record.session.as_deref() == Some(id));
@@ -245,8 +245,8 @@ impl Store {
         paging: &Paging,
     ) -> Answer<Page<GroupRow>> {
         match self {
-            Store::Ledger(reader) => reader.groups(filter, by, paging).map_err(problem),
-            Store::Memory(recent, _) => {
+            CallStore::Ledger(reader) => reader.groups(filter, by, paging).map_err(problem),
+            CallStore::Memory(recent, _) => {
                 let finished_calls = recent.newest(usize::MAX);
                 let calls = all(&finished_calls).filter(|past| history::matches(filter, past));
                 part_of(history::groups(calls, by), paging)
@@ -257,8 +257,8 @@ impl Store {
     /// The calls that match, summed by unit.
     pub(super) fn call_units(&self, query: &CallUnitQuery) -> Answer<CallUnits> {
         match self {
-            Store::Ledger(reader) => reader.call_units(query).map_err(problem),
-            Store::Memory(recent, _) => {
+            CallStore::Ledger(reader) => reader.call_units(query).map_err(problem),
+            CallStore::Memory(recent, _) => {
                 let finished_calls = recent.newest(usize::MAX);
                 Ok(history::call_units(all(&finished_calls), query))
             }
@@ -267,8 +267,8 @@ impl Store {
 
     pub(super) fn experiment_units(&self, query: &UnitQuery) -> Answer<ExperimentUnits> {
         match self {
-            Store::Ledger(reader) => reader.experiment_units(query).map_err(problem),
-            Store::Memory(recent, _) => {
+            CallStore::Ledger(reader) => reader.experiment_units(query).map_err(problem),
+            CallStore::Memory(recent, _) => {
                 let finished_calls = recent.newest(usize::MAX);
                 Ok(history::experiment_units(all(&finished_calls), query))
             }
@@ -279,8 +279,8 @@ impl Store {
     /// the process started, whatever times the filter has.
     pub(super) fn capacity(&self, filter: &Filter) -> Answer<Vec<CapacityRow>> {
         match self {
-            Store::Ledger(reader) => reader.capacity(filter).map_err(problem),
-            Store::Memory(_, seen) => Ok(seen.rows(filter.names.get(Dimension::Upstream))),
+            CallStore::Ledger(reader) => reader.capacity(filter).map_err(problem),
+            CallStore::Memory(_, seen) => Ok(seen.rows(filter.names.get(Dimension::Upstream))),
         }
     }
 
@@ -291,8 +291,8 @@ impl Store {
         step: Duration,
     ) -> Answer<Timeseries> {
         match self {
-            Store::Ledger(reader) => reader.timeseries(filter, metric, step).map_err(problem),
-            Store::Memory(recent, seen) => {
+            CallStore::Ledger(reader) => reader.timeseries(filter, metric, step).map_err(problem),
+            CallStore::Memory(recent, seen) => {
                 let finished_calls = recent.newest(usize::MAX);
                 let calls = all(&finished_calls).filter(|past| history::matches(filter, past));
                 let seconds = filter.throughput().map(|which| seen.seconds(&which));

@@ -13,10 +13,10 @@ use tokengauge_core::background;
 use tokio::time::Instant;
 
 #[derive(Debug)]
-pub(super) struct Activity(Mutex<State>);
+pub(super) struct Activity(Mutex<RequestsInProgress>);
 
 #[derive(Debug)]
-struct State {
+struct RequestsInProgress {
     /// The instant of the last progress of each request in progress, by number.
     requests: BTreeMap<u64, Instant>,
     /// The number of requests so far.
@@ -25,7 +25,7 @@ struct State {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum Liveness {
     /// Nothing until this instant.
     Fine(Instant),
     /// It has been idle for too long: shut it down gracefully.
@@ -36,7 +36,7 @@ pub(super) enum Verdict {
 
 impl Activity {
     pub(super) fn new(now: Instant) -> Activity {
-        Activity(Mutex::new(State {
+        Activity(Mutex::new(RequestsInProgress {
             requests: BTreeMap::new(),
             begun: 0,
             idle_since: now,
@@ -65,21 +65,21 @@ impl Activity {
         self.state().begun > 0
     }
 
-    pub(super) fn verdict(&self, now: Instant, timeouts: &Timeouts) -> Verdict {
+    pub(super) fn verdict(&self, now: Instant, timeouts: &Timeouts) -> Liveness {
         let state = self.state();
         let (deadline, late) = match state.requests.values().min() {
-            Some(progress) => (*progress + timeouts.stalled, Verdict::Stalled),
-            None if state.begun == 0 => (state.idle_since + timeouts.head, Verdict::Stalled),
-            None => (state.idle_since + timeouts.idle, Verdict::Idle),
+            Some(progress) => (*progress + timeouts.stalled, Liveness::Stalled),
+            None if state.begun == 0 => (state.idle_since + timeouts.head, Liveness::Stalled),
+            None => (state.idle_since + timeouts.idle, Liveness::Idle),
         };
         if now < deadline {
-            Verdict::Fine(deadline)
+            Liveness::Fine(deadline)
         } else {
             late
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, RequestsInProgress> {
         self.0.lock()
     }
 }

@@ -1,6 +1,6 @@
 //! A connection: TLS where it is configured, the protocol, and the timeouts.
 
-use super::activity::{TrackedBody, Verdict};
+use super::activity::{Liveness, TrackedBody};
 use super::slots::{Closed, Slot, Source};
 use super::{TIMEOUT, Timeouts};
 use crate::api::Problem;
@@ -99,15 +99,15 @@ impl Connection {
             let now = Instant::now();
             let wake_at = match (ends_by, self.slot.activity.verdict(now, &self.timeouts)) {
                 (Some(end), _) if now >= end => return self.slot.count(Closed::Timeout),
-                (_, Verdict::Stalled) => return self.slot.count(Closed::Timeout),
-                (None, Verdict::Idle) => {
+                (_, Liveness::Stalled) => return self.slot.count(Closed::Timeout),
+                (None, Liveness::Idle) => {
                     connection.as_mut().graceful_shutdown();
                     let end = now + self.timeouts.stalled;
                     ends_by = Some(end);
                     end
                 }
-                (Some(end), Verdict::Idle) => end,
-                (end, Verdict::Fine(until)) => end.map_or(until, |end| end.min(until)),
+                (Some(end), Liveness::Idle) => end,
+                (end, Liveness::Fine(until)) => end.map_or(until, |end| end.min(until)),
             };
             tokio::select! {
                 // A client that disconnects is no error.

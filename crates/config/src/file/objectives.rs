@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use std::path::PathBuf;
 use std::time::Duration;
-use tokengauge_slo::{Kind, Severity, Weight};
+use tokengauge_slo::{ReceiverKind, Severity, Weight};
 
 pub(crate) const DEFAULT_MIN_EVENTS: u64 = 10;
 /// Minutes without calls have no throughput to judge.
@@ -184,8 +184,8 @@ pub(crate) struct Select {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Notify {
     /// What the receiver understands.
-    #[schemars(with = "EnumNames<Kind>")]
-    pub(crate) kind: Spanned<Kind>,
+    #[schemars(with = "EnumNames<ReceiverKind>")]
+    pub(crate) kind: Spanned<ReceiverKind>,
     /// Its name; its kind by default.
     #[schemars(with = "Option<Label>")]
     pub(crate) name: Option<Spanned<String>>,

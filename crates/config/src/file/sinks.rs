@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use std::path::PathBuf;
 use std::time::Duration;
-use tokengauge_sink::Kind;
+use tokengauge_sink::SinkKind;
 
 pub(crate) const DEFAULT_DATABASE: &str = "default";
 pub(crate) const DEFAULT_QUEUE: usize = 10_000;
@@ -24,8 +24,8 @@ const MAX_QUEUE: usize = 1_000_000;
 #[serde(deny_unknown_fields)]
 pub(crate) struct Sink {
     /// What it writes to.
-    #[schemars(with = "EnumNames<Kind>")]
-    pub(crate) kind: Spanned<Kind>,
+    #[schemars(with = "EnumNames<SinkKind>")]
+    pub(crate) kind: Spanned<SinkKind>,
     /// Its name in metrics and in the ledger; its kind by default.
     #[schemars(with = "Option<Label>")]
     pub(crate) name: Option<Spanned<String>>,

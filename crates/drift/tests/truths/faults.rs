@@ -1,7 +1,7 @@
 //! How calls end.
 
 use crate::traffic::{Level, WEEK, hours, seen, signal};
-use tokengauge_drift::{Settings, SignalName, State};
+use tokengauge_drift::{DriftState, Settings, SignalName};
 use tokengauge_stats::seeded;
 
 #[test]
@@ -13,13 +13,13 @@ fn failures_are_a_drift_of_outcomes_alone() {
     let hours = hours(&mut seeded(31), 4 * WEEK + 12, level);
     let series = seen(&hours, 4 * WEEK + 11, &Settings::new("all"));
     let outcome = signal(&series, SignalName::Outcome);
-    assert_eq!(outcome.state, State::Drifted);
+    assert_eq!(outcome.state, DriftState::Drifted);
     let moved = outcome.distance.expect("a distance");
     assert!((moved - 0.12).abs() < 0.03, "{moved}");
     let drifted = series
         .signals
         .iter()
-        .filter(|one| one.state == State::Drifted);
+        .filter(|one| one.state == DriftState::Drifted);
     assert_eq!(drifted.count(), 1, "{}", series.sentence);
     assert!(
         series
@@ -43,7 +43,7 @@ fn a_few_more_failures_are_not() {
     };
     let hours = hours(&mut seeded(32), 4 * WEEK + 12, level);
     let series = seen(&hours, 4 * WEEK + 11, &Settings::new("all"));
-    assert_eq!(series.state, State::Stable, "{}", series.sentence);
+    assert_eq!(series.state, DriftState::Stable, "{}", series.sentence);
 }
 
 #[test]
@@ -57,6 +57,6 @@ fn a_mix_of_halves_moves_by_chance_and_does_not_alarm() {
     for number in 4 * WEEK..5 * WEEK {
         let series = seen(&hours, number, &Settings::new("all"));
         let outcome = signal(&series, SignalName::Outcome);
-        assert_eq!(outcome.state, State::Stable, "{}", series.sentence);
+        assert_eq!(outcome.state, DriftState::Stable, "{}", series.sentence);
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::traffic::{Hours, Level, WEEK, at, documented, hours};
 use std::time::Duration;
-use tokengauge_drift::{Series, Settings, State, assess, replace};
+use tokengauge_drift::{DriftState, Series, Settings, assess, replace};
 use tokengauge_stats::seeded;
 use tokengauge_store::query::DistributionSeries;
 
@@ -41,10 +41,10 @@ fn seen(number: u64, old_until: u64, calls: u32) -> Series {
 #[test]
 fn it_is_said_in_the_first_hour_and_not_learned_for_days() {
     let series = seen(CAME, CAME, 60);
-    assert_eq!(series.state, State::Drifted);
+    assert_eq!(series.state, DriftState::Drifted);
     assert_eq!(series.sentence, documented("Model replaced"));
     let later = seen(CAME + 30, CAME, 60);
-    assert_eq!(later.state, State::Learning, "it is no news for weeks");
+    assert_eq!(later.state, DriftState::Learning, "it is no news for weeks");
     assert!(
         later.sentence.starts_with("Model replaced"),
         "{}",
@@ -56,6 +56,9 @@ fn it_is_said_in_the_first_hour_and_not_learned_for_days() {
 fn a_model_beside_another_one_replaces_nothing() {
     for (old_until, calls) in [(CAME + 4, 60), (CAME - 30, 60), (CAME, 1)] {
         let series = seen(CAME + 3, old_until, calls);
-        assert_eq!((series.state, series.replaced), (State::Learning, None));
+        assert_eq!(
+            (series.state, series.replaced),
+            (DriftState::Learning, None)
+        );
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::traffic::{Level, WEEK, at, drifted, hours, seen, signal};
 use std::time::Duration;
-use tokengauge_drift::{Season, Settings, SignalName, State, assess};
+use tokengauge_drift::{DriftState, Season, Settings, SignalName, assess};
 use tokengauge_stats::seeded;
 use tokengauge_store::query::DistributionSeries;
 
@@ -30,7 +30,7 @@ fn daily_and_weekly_seasons_do_not_alarm_in_any_hour_of_a_week() {
         let series = seen(&hours, number, &settings);
         assert_eq!(
             series.state,
-            State::Stable,
+            DriftState::Stable,
             "hour {number}: {}",
             series.sentence
         );
@@ -49,7 +49,7 @@ fn a_season_that_nobody_named_is_large_but_no_drift() {
     let mut large = 0;
     for number in 4 * WEEK..5 * WEEK {
         let series = seen(&hours, number, &settings);
-        assert_eq!(series.state, State::Stable, "{}", series.sentence);
+        assert_eq!(series.state, DriftState::Stable, "{}", series.sentence);
         let prompts = signal(&series, SignalName::InputTokens);
         large += usize::from(prompts.distance >= Some(settings.thresholds.distance));
     }
@@ -68,7 +68,7 @@ fn a_daily_season_is_enough_where_all_days_are_alike() {
         let series = seen(&hours, number, &settings);
         assert_eq!(
             series.state,
-            State::Stable,
+            DriftState::Stable,
             "hour {number}: {}",
             series.sentence
         );
@@ -81,10 +81,13 @@ fn it_is_learning_until_two_weeks_have_the_same_hours() {
     let settings = Settings::new("all");
     for number in [0, 30, WEEK + 30, 2 * WEEK - 1] {
         let series = seen(&hours, number, &settings);
-        assert_eq!(series.state, State::Learning, "hour {number}");
+        assert_eq!(series.state, DriftState::Learning, "hour {number}");
         assert!(series.sentence.contains("two weeks"), "{}", series.sentence);
     }
-    assert_eq!(seen(&hours, 2 * WEEK + 10, &settings).state, State::Stable);
+    assert_eq!(
+        seen(&hours, 2 * WEEK + 10, &settings).state,
+        DriftState::Stable
+    );
     let change = |number| seen(&hours, number, &settings).change_points_learning;
     assert!(change(2 * WEEK - 1).is_some_and(|why| why.contains("3 weeks")));
     assert_eq!(change(3 * WEEK - 1), None);
@@ -99,7 +102,7 @@ fn few_sessions_are_no_drift_however_many_calls_they_have() {
     };
     let hours = hours(&mut seeded(14), 4 * WEEK + 6, few);
     let series = seen(&hours, 4 * WEEK + 5, &Settings::new("all"));
-    assert_eq!(series.state, State::Learning);
+    assert_eq!(series.state, DriftState::Learning);
     assert!(
         series.sentence.contains("of the 5 sessions"),
         "{}",
@@ -116,7 +119,7 @@ fn a_series_that_is_new_or_has_ended_is_learning() {
         &Settings::new("all"),
         at(4 * WEEK + 30),
     );
-    assert_eq!(ended.state, State::Learning);
+    assert_eq!(ended.state, DriftState::Learning);
     assert!(
         ended.sentence.contains("no calls in the current window"),
         "{}",

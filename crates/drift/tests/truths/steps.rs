@@ -2,7 +2,7 @@
 
 use crate::traffic::{Level, WEEK, at, documented, drifted, first_drift, hours, seen, signal};
 use tokengauge_core::lengths::prompt_length_class;
-use tokengauge_drift::{Settings, SignalName, State};
+use tokengauge_drift::{DriftState, Settings, SignalName};
 use tokengauge_stats::seeded;
 
 const CHANGE: u64 = 4 * WEEK + 14;
@@ -65,7 +65,7 @@ fn a_backend_that_became_slower_is_not_put_down_to_prompts() {
     let series = seen(&hours, CHANGE + 11, &Settings::new("all"));
     assert_eq!(
         signal(&series, SignalName::InputTokens).state,
-        State::Stable
+        DriftState::Stable
     );
     assert!(
         series.sentence.starts_with("TTFT rose by"),
@@ -152,7 +152,7 @@ fn a_change_of_five_per_cent_is_no_drift() {
         let series = seen(&hours, number, &Settings::new("all"));
         assert_eq!(
             series.state,
-            State::Stable,
+            DriftState::Stable,
             "{:?}: {}",
             at(number),
             series.sentence

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 use tokengauge_core::concurrency::concurrency_class;
 use tokengauge_core::lengths::prompt_length_class;
-use tokengauge_drift::{Series, Settings, SignalDrift, SignalName, State, assess};
+use tokengauge_drift::{DriftState, Series, Settings, SignalDrift, SignalName, assess};
 use tokengauge_stats::Generator;
 use tokengauge_store::query::{DistributionSeries, Distributions, Signal};
 
@@ -111,7 +111,7 @@ pub fn first_drift(
 /// The signals over all classes that have drifted.
 pub fn drifted(series: &Series) -> Vec<SignalName> {
     let signals = series.signals.iter();
-    let drifted = signals.filter(|one| one.state == State::Drifted);
+    let drifted = signals.filter(|one| one.state == DriftState::Drifted);
     drifted.map(|one| one.signal).collect()
 }
 

@@ -17,10 +17,10 @@ type Build<T> = Box<dyn Fn() -> Result<T, Invalid> + Send + Sync>;
 pub(super) struct Reloading<T> {
     files: Vec<PathBuf>,
     build: Build<T>,
-    state: Mutex<State<T>>,
+    state: Mutex<LoadedValue<T>>,
 }
 
-struct State<T> {
+struct LoadedValue<T> {
     current: Arc<T>,
     stamps: Vec<Stamp>,
     checked: Instant,
@@ -37,7 +37,7 @@ impl<T> Reloading<T> {
         Ok(Reloading {
             files,
             build,
-            state: Mutex::new(State {
+            state: Mutex::new(LoadedValue {
                 current,
                 stamps,
                 checked: now,
@@ -57,7 +57,7 @@ impl<T> Reloading<T> {
         Arc::clone(&state.current)
     }
 
-    fn refresh(&self, state: &mut State<T>) {
+    fn refresh(&self, state: &mut LoadedValue<T>) {
         let stamps = stamps(&self.files);
         if stamps == state.stamps {
             return;

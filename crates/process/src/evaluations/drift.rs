@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokengauge_admin::{Drifts, ProcessServices, Services};
 use tokengauge_config::Config;
 use tokengauge_core::time::rfc3339_seconds;
-use tokengauge_drift::{ChangePoint, Entry, Series, Settings, SignalName, State, evaluate};
+use tokengauge_drift::{ChangePoint, DriftState, Entry, Series, Settings, SignalName, evaluate};
 use tokengauge_store::ledger::{QueryError, Reader};
 use tokengauge_store::query::{MarkKind, MarkQuery, MarkSubject, NewMark};
 use tokengauge_telemetry::export::registry::Registry;
@@ -20,7 +20,11 @@ const EVERY: Duration = Duration::from_secs(300);
 const TIME_LIMIT: Duration = Duration::from_secs(20);
 /// With more calls a change point may move by some hours: within these it is the same one.
 const SAME_CHANGE: Duration = Duration::from_secs(12 * 3_600);
-const STATES: [State; 3] = [State::Learning, State::Stable, State::Drifted];
+const STATES: [DriftState; 3] = [
+    DriftState::Learning,
+    DriftState::Stable,
+    DriftState::Drifted,
+];
 
 struct Evaluation {
     reader: Arc<Reader>,
@@ -160,11 +164,11 @@ fn export(registry: &Registry, entry: &Entry) {
             registry.series(&names::DRIFT_SERIES, &labels).set(series);
         }
     }
-    let replaced = |one: &&Series| one.replaced.is_some() && one.state == State::Drifted;
+    let replaced = |one: &&Series| one.replaced.is_some() && one.state == DriftState::Drifted;
     let labels = labels::DriftState {
         drift,
         signal: "model",
-        state: State::Drifted.into(),
+        state: DriftState::Drifted.into(),
     };
     let replaced = entry.series.iter().filter(replaced).count();
     registry
@@ -173,9 +177,9 @@ fn export(registry: &Registry, entry: &Entry) {
 }
 
 /// The largest distance of a signal over all classes, and the series by state: that of the class that is furthest.
-fn of_signal(entry: &Entry, signal: SignalName) -> (Option<f64>, BTreeMap<State, f64>) {
+fn of_signal(entry: &Entry, signal: SignalName) -> (Option<f64>, BTreeMap<DriftState, f64>) {
     let mut distance: Option<f64> = None;
-    let mut states: BTreeMap<State, f64> = BTreeMap::new();
+    let mut states: BTreeMap<DriftState, f64> = BTreeMap::new();
     for series in &entry.series {
         let cells = || series.signals.iter().filter(|one| one.signal == signal);
         let far = cells()

@@ -8,7 +8,7 @@ use std::time::Duration;
 use strum::IntoEnumIterator;
 use tokengauge_admin::{Gates, ProcessServices, Services};
 use tokengauge_config::Config;
-use tokengauge_gate::{Asked, Gate, Verdict, evaluate_calls};
+use tokengauge_gate::{Asked, Gate, GateVerdict, evaluate_calls};
 use tokengauge_store::ledger::Reader;
 use tokengauge_telemetry::export::registry::Registry;
 use tokengauge_telemetry::export::{labels, names};
@@ -21,7 +21,7 @@ struct Evaluation {
     reader: Arc<Reader>,
     services: Services,
     process: Arc<ProcessServices>,
-    last: Mutex<HashMap<String, Verdict>>,
+    last: Mutex<HashMap<String, GateVerdict>>,
 }
 
 /// Starts it; without a ledger there is nothing to evaluate.
@@ -59,13 +59,13 @@ impl Evaluation {
             export(
                 registry,
                 &gate.name,
-                verdict.unwrap_or(Verdict::Inconclusive),
+                verdict.unwrap_or(GateVerdict::Inconclusive),
             );
         }
     }
 
     /// What a gate says, which is written into the log of verdicts where it has changed; `None` where the ledger does not answer.
-    fn verdict(&self, gate: &Gate, configured: &Gates) -> Option<Verdict> {
+    fn verdict(&self, gate: &Gate, configured: &Gates) -> Option<GateVerdict> {
         let now = (self.services.wall)();
         let asked = Asked {
             now,
@@ -97,13 +97,13 @@ pub(crate) fn configured(config: &Config) -> Gates {
 }
 
 /// Sets the gauges of a gate: at no time are two of them 1.
-fn export(registry: &Registry, gate: &str, verdict: Verdict) {
-    let set = |one: Verdict, value: f64| {
+fn export(registry: &Registry, gate: &str, verdict: GateVerdict) {
+    let set = |one: GateVerdict, value: f64| {
         let verdict = one.into();
         let labels = labels::GateVerdict { gate, verdict };
         registry.series(&names::GATE_VERDICT, &labels).set(value);
     };
-    let others = Verdict::iter().filter(|one| *one != verdict);
+    let others = GateVerdict::iter().filter(|one| *one != verdict);
     others.for_each(|one| set(one, 0.0));
     set(verdict, 1.0);
 }

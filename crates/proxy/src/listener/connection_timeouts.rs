@@ -21,12 +21,12 @@ pub(super) const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 pub(super) struct ConnectionTimeouts {
     head_timeout: Duration,
     idle_timeout: Duration,
-    state: Mutex<State>,
+    state: Mutex<TimeoutState>,
     send_state: Arc<SendState>,
 }
 
 #[derive(Debug)]
-struct State {
+struct TimeoutState {
     phase: Phase,
     /// Whether it is to make room for another.
     evicted: bool,
@@ -79,7 +79,7 @@ impl ConnectionTimeouts {
         (head_timeout, idle_timeout): (Duration, Duration),
         send_state: Arc<SendState>,
     ) -> ConnectionTimeouts {
-        let state = State {
+        let state = TimeoutState {
             phase: Phase::Silent(now),
             evicted: false,
             task: None,
@@ -209,7 +209,7 @@ impl ConnectionTimeouts {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, TimeoutState> {
         self.state.lock()
     }
 }

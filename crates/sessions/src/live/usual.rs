@@ -11,14 +11,14 @@ const CURRENT: Duration = Duration::from_millis(1);
 
 /// What sessions are compared by: the workload and the agent of their last call.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(super) struct Kind {
+pub(super) struct SessionKind {
     workload: Option<Box<str>>,
     agent: Option<Box<str>>,
 }
 
-impl Kind {
-    pub(super) fn of(record: &CallRecord) -> Kind {
-        Kind {
+impl SessionKind {
+    pub(super) fn of(record: &CallRecord) -> SessionKind {
+        SessionKind {
             workload: record.workload.as_deref().map(Box::from),
             agent: record.agent.as_deref().map(Box::from),
         }
@@ -30,17 +30,17 @@ impl Kind {
 pub(super) struct Usual {
     /// When it is to be worked out again.
     until: Option<Instant>,
-    medians: HashMap<Kind, Rates>,
+    medians: HashMap<SessionKind, Rates>,
 }
 
 impl Usual {
     /// The medians of the most that each of the sessions spent; a kind with fewer than `min_sessions` has none.
     pub(super) fn among<'a>(
-        sessions: impl Iterator<Item = (&'a Kind, Rates)>,
+        sessions: impl Iterator<Item = (&'a SessionKind, Rates)>,
         min_sessions: usize,
         now: Instant,
     ) -> Usual {
-        let mut kinds: HashMap<&Kind, Vec<Rates>> = HashMap::new();
+        let mut kinds: HashMap<&SessionKind, Vec<Rates>> = HashMap::new();
         let mut holds = Duration::ZERO;
         for (kind, rates) in sessions {
             holds += CURRENT;
@@ -62,7 +62,7 @@ impl Usual {
         }
     }
 
-    pub(super) fn of(&self, kind: &Kind) -> Option<Rates> {
+    pub(super) fn of(&self, kind: &SessionKind) -> Option<Rates> {
         self.medians.get(kind).copied()
     }
 
@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn kinds_with_enough_sessions_have_a_median() {
-        let kind = |agent: &str| Kind {
+        let kind = |agent: &str| SessionKind {
             workload: None,
             agent: Some(agent.into()),
         };

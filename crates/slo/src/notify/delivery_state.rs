@@ -11,10 +11,10 @@ const FILE: &str = "slo-told.json";
 
 /// The outboxes, by receiver.
 #[derive(Debug)]
-pub struct DeliveryState(Mutex<State>);
+pub struct DeliveryState(Mutex<Outboxes>);
 
 #[derive(Debug)]
-struct State {
+struct Outboxes {
     file: StateFile,
     all: BTreeMap<String, Outbox>,
 }
@@ -27,7 +27,7 @@ impl DeliveryState {
     pub fn open(folder: &Path) -> io::Result<DeliveryState> {
         let file = StateFile::open(folder, FILE)?;
         let all = file.read().ok().flatten().unwrap_or_default();
-        Ok(DeliveryState(Mutex::new(State { file, all })))
+        Ok(DeliveryState(Mutex::new(Outboxes { file, all })))
     }
 
     /// Whether [`DeliveryState::open`] would succeed. Leaves nothing behind.
@@ -49,7 +49,7 @@ impl DeliveryState {
     /// Where the disk refuses.
     pub fn keep(&self, receiver: &str, outbox: Outbox) -> io::Result<()> {
         let mut state = self.0.lock();
-        let State { file, all } = &mut *state;
+        let Outboxes { file, all } = &mut *state;
         all.insert(receiver.to_owned(), outbox);
         file.write(all).map(drop)
     }

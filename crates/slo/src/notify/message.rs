@@ -1,6 +1,6 @@
 //! The message formats of the receivers.
 
-use super::Kind;
+use super::ReceiverKind;
 use crate::{AlertNotification, AlertSubject};
 use bytes::Bytes;
 use http::{Request, header};
@@ -26,7 +26,7 @@ pub type Message = (Request<Bytes>, Vec<AlertNotification>);
 /// # Errors
 /// Where the URL is none.
 pub fn messages(
-    kind: Kind,
+    kind: ReceiverKind,
     url: &str,
     routing_key: &str,
     now: f64,
@@ -44,14 +44,14 @@ pub fn messages(
     };
     let all = |url: &str, body: &Value| Ok(vec![post(url, body, notices)?]);
     match kind {
-        Kind::Alertmanager => {
+        ReceiverKind::Alertmanager => {
             let url = format!("{}/api/v2/alerts", url.trim_end_matches('/'));
             let alerts = notices.iter().map(|notice| alertmanager(now, notice));
             all(&url, &Value::Array(alerts.collect()))
         }
-        Kind::Webhook => all(url, &webhook(now, notices)),
-        Kind::Slack => all(url, &slack(notices)),
-        Kind::PagerDuty => notices
+        ReceiverKind::Webhook => all(url, &webhook(now, notices)),
+        ReceiverKind::Slack => all(url, &slack(notices)),
+        ReceiverKind::PagerDuty => notices
             .iter()
             .map(|notice| {
                 post(
@@ -235,7 +235,7 @@ mod tests {
         }
     }
 
-    fn bodies(kind: Kind) -> Vec<(String, Value)> {
+    fn bodies(kind: ReceiverKind) -> Vec<(String, Value)> {
         let notices = [notice("a", true), notice("b", false)];
         let all = messages(kind, "http://h/x", "key", 1_700_000_060.0, &notices).expect("URLs");
         let body = |request: &Request<Bytes>| serde_json::from_slice(request.body()).expect("JSON");
@@ -246,7 +246,7 @@ mod tests {
 
     #[test]
     fn an_alertmanager_gets_all_in_one_with_their_ends() {
-        let all = bodies(Kind::Alertmanager);
+        let all = bodies(ReceiverKind::Alertmanager);
         assert_eq!(all.len(), 1);
         assert_eq!(all[0].0, "http://h/x/api/v2/alerts");
         let alerts = &all[0].1;
@@ -275,7 +275,7 @@ mod tests {
 
     #[test]
     fn pager_duty_gets_one_event_each_under_one_key() {
-        let all = bodies(Kind::PagerDuty);
+        let all = bodies(ReceiverKind::PagerDuty);
         let statuses: Vec<_> = all
             .iter()
             .map(|(_, event)| {
@@ -296,14 +296,14 @@ mod tests {
 
     #[test]
     fn slack_and_webhooks_get_one_message_for_all() {
-        let slack = bodies(Kind::Slack);
+        let slack = bodies(ReceiverKind::Slack);
         let text = slack[0].1["text"].as_str().expect("text");
         assert!(
             text.starts_with("*[PAGE]* a &lt; b &amp; c\nwhy\nCause: queueing &amp; more <https://gauge/|Live page> <https://wiki/x|Runbook>"),
             "{text}"
         );
         assert!(text.contains("*[RESOLVED]*"), "{text}");
-        let webhook = bodies(Kind::Webhook);
+        let webhook = bodies(ReceiverKind::Webhook);
         assert_eq!(webhook[0].1["status"], "firing");
         assert_eq!(webhook[0].1["alerts"][1]["status"], "resolved");
     }

@@ -1,7 +1,7 @@
 //! Samples and histograms, as distribution functions.
 
 use crate::check;
-use crate::error::{Error, Result};
+use crate::error::{Result, StatsError};
 
 /// A value that was seen `weight` times: one observation, or a bucket of a histogram by its middle.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -55,7 +55,7 @@ impl Distribution {
     /// With none, when a value or a weight is not finite, and when a weight is below 0.
     pub fn of_histogram(points: &[Point]) -> Result<Self> {
         if let Some(point) = points.iter().find(|point| point.weight < 0.0) {
-            return Err(Error::OutOfRange {
+            return Err(StatsError::OutOfRange {
                 name: "a weight",
                 wanted: "at least 0",
                 value: point.weight,
@@ -100,7 +100,7 @@ impl Distribution {
     /// ```
     pub fn quantile(&self, share: f64) -> Result<f64> {
         if !(share > 0.0 && share <= 1.0) {
-            return Err(Error::OutOfRange {
+            return Err(StatsError::OutOfRange {
                 name: "share",
                 wanted: "above 0, up to 1",
                 value: share,

@@ -2,7 +2,7 @@
 
 use crate::check;
 use crate::distribution::student_quantile;
-use crate::error::{Error, Result};
+use crate::error::{Result, StatsError};
 use crate::interval::Interval;
 use crate::moments::{self, product};
 
@@ -60,7 +60,7 @@ pub fn slope(series: &[f64], confidence: f64) -> Result<Slope> {
     check::series(series, MIN_POINTS)?;
     let level = check::answer(moments::mean(series))?;
     if level == 0.0 {
-        return Err(Error::ZeroLevel);
+        return Err(StatsError::ZeroLevel);
     }
     let line = Line::through(series, level);
     let worth = effective(series.len(), line.neighbours(level));

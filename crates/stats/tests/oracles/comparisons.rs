@@ -5,7 +5,7 @@ use serde::Deserialize;
 use tokengauge_stats::drift::{self, Distribution, Point};
 use tokengauge_stats::mix::{Group, Stratum, decompose};
 use tokengauge_stats::split::Split;
-use tokengauge_stats::{Error, holm, rank};
+use tokengauge_stats::{StatsError, holm, rank};
 
 #[derive(Deserialize)]
 struct Drift {
@@ -40,14 +40,17 @@ fn distances_are_those_of_scipy_and_quartiles_those_of_numpy() {
         );
         match drift::distance(&reference, &current) {
             Ok(ours) => close(ours, case.wasserstein / case.interquartile_range, 1e-12),
-            Err(error) => assert_eq!((error, case.interquartile_range), (Error::NoVariation, 0.0)),
+            Err(error) => assert_eq!(
+                (error, case.interquartile_range),
+                (StatsError::NoVariation, 0.0)
+            ),
         }
         match (
             drift::stability_index(&reference, &current),
             case.stability_index,
         ) {
             (Ok(ours), Some(theirs)) => close(ours, theirs, 1e-12),
-            (ours, theirs) => assert_eq!((ours, theirs), (Err(Error::NoVariation), None)),
+            (ours, theirs) => assert_eq!((ours, theirs), (Err(StatsError::NoVariation), None)),
         }
     }
 }

@@ -7,7 +7,7 @@ use tokengauge_stats::clustered::{Sample, share_interval};
 use tokengauge_stats::ratio::{Arm, Unit, difference};
 use tokengauge_stats::sequence::{self, Sequence};
 use tokengauge_stats::stratified::{Strata, Stratum};
-use tokengauge_stats::{Error, Estimate, bootstrap, seeded, student, tail};
+use tokengauge_stats::{Estimate, StatsError, bootstrap, seeded, student, tail};
 
 #[derive(Deserialize)]
 struct Series {
@@ -301,7 +301,7 @@ fn calls_and_bounds_are_those_of_the_binomial_distribution() {
 fn loadgens_own_numbers() {
     assert_eq!(tail::calls_needed(0.90, 0.99), Ok(64));
     assert_eq!(tail::calls_needed(0.99, 0.99), Ok(662));
-    let too_few = Err(Error::TooFew {
+    let too_few = Err(StatsError::TooFew {
         needed: 64,
         got: 63,
     });

@@ -1,6 +1,6 @@
 //! Throughput of upstreams by concurrency.
 
-use super::dictionary::{Dictionary, Kind};
+use super::dictionary::{Dictionary, NameKind};
 use super::row::whole;
 use crate::query::CapacitySums;
 use crate::query::Dimension;
@@ -13,7 +13,11 @@ pub(super) fn save(
     dictionary: &mut Dictionary,
     connection: &Connection,
 ) -> rusqlite::Result<()> {
-    let upstream = dictionary.name(connection, Kind::Of(Dimension::Upstream), &second.upstream)?;
+    let upstream = dictionary.name(
+        connection,
+        NameKind::Of(Dimension::Upstream),
+        &second.upstream,
+    )?;
     let mut sums = CapacitySums::default();
     sums.add(second);
     let hour = whole(second.second);

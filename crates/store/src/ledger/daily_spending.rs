@@ -2,7 +2,7 @@
 //! batch. The rows of a day are bounded: further calls are added to rows with `other` in place of these names.
 
 use super::aggregates::Sums;
-use super::dictionary::{Dictionary, Kind, OTHER};
+use super::dictionary::{Dictionary, NameKind, OTHER};
 use super::names::Names;
 use super::row::Share;
 use crate::query::Dimension;
@@ -57,11 +57,11 @@ impl SpendingKey {
     /// The same with `other` for those of its own names of which `which` is true.
     fn collapsed(
         mut self,
-        which: impl Fn(Kind) -> bool,
+        which: impl Fn(NameKind) -> bool,
         connection: &Connection,
         dictionary: &mut Dictionary,
     ) -> rusqlite::Result<SpendingKey> {
-        for (id, kind) in self.own.iter_mut().zip(SPENDING.map(Kind::Of)) {
+        for (id, kind) in self.own.iter_mut().zip(SPENDING.map(NameKind::Of)) {
             if *id != 0 && which(kind) {
                 *id = dictionary.name(connection, kind, OTHER)?;
             }
@@ -156,7 +156,7 @@ impl DailySpending {
                     sums.merge_counts(&known);
                 } else if !rows.admit(connection, key.day, max)? {
                     let which =
-                        |kind| beyond == Beyond::LosesAll || kind == Kind::Of(Dimension::Tool);
+                        |kind| beyond == Beyond::LosesAll || kind == NameKind::Of(Dimension::Tool);
                     let other = key.collapsed(which, connection, dictionary)?;
                     if other != key {
                         dictionary.collapsed += sums.calls.unsigned_abs();
@@ -269,12 +269,12 @@ pub(super) fn shrink(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ledger::Store;
+    use crate::ledger::LedgerStore;
 
     #[test]
     fn rows_beyond_the_bound_are_other_and_counted_and_a_day_that_goes_makes_room() {
         let folder = tempfile::tempdir().expect("a folder");
-        let store = Store::open(&folder.path().join("ledger.sqlite")).expect("opens");
+        let store = LedgerStore::open(&folder.path().join("ledger.sqlite")).expect("opens");
         let connection = store.connection();
         let mut dictionary = Dictionary::load(connection).expect("names");
         let mut rows = RowCounts {
@@ -324,7 +324,7 @@ mod tests {
     #[test]
     fn names_of_tools_go_first_so_that_they_take_no_room_of_users() {
         let folder = tempfile::tempdir().expect("a folder");
-        let store = Store::open(&folder.path().join("ledger.sqlite")).expect("opens");
+        let store = LedgerStore::open(&folder.path().join("ledger.sqlite")).expect("opens");
         let connection = store.connection();
         let mut dictionary = Dictionary::load(connection).expect("names");
         let mut rows = RowCounts {
@@ -358,7 +358,7 @@ mod tests {
     #[test]
     fn days_that_fill_the_file_go_before_all_calls_do_but_for_the_last() {
         let folder = tempfile::tempdir().expect("a folder");
-        let store = Store::open(&folder.path().join("ledger.sqlite")).expect("opens");
+        let store = LedgerStore::open(&folder.path().join("ledger.sqlite")).expect("opens");
         let connection = store.connection();
         let mut dictionary = Dictionary::load(connection).expect("names");
         let mut rows = RowCounts::default();
@@ -384,7 +384,7 @@ mod tests {
     #[test]
     fn sums_beyond_what_sqlite_counts_stop_there() {
         let folder = tempfile::tempdir().expect("a folder");
-        let store = Store::open(&folder.path().join("ledger.sqlite")).expect("opens");
+        let store = LedgerStore::open(&folder.path().join("ledger.sqlite")).expect("opens");
         let connection = store.connection();
         let mut dictionary = Dictionary::load(connection).expect("names");
         let call = Share {

@@ -16,7 +16,7 @@ pub(crate) const OTHER: &str = "other";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
-pub(crate) enum Kind {
+pub(crate) enum NameKind {
     /// A dimension, by which calls are filtered and grouped.
     Of(Dimension),
     Endpoint,
@@ -35,36 +35,36 @@ pub(crate) enum Kind {
     CostUnavailable,
 }
 
-impl Kind {
+impl NameKind {
     /// Those of which there are no dimensions.
-    const OTHERS: [Kind; 14] = [
-        Kind::Endpoint,
-        Kind::Dialect,
-        Kind::Operation,
-        Kind::OperationClass,
-        Kind::Method,
-        Kind::Path,
-        Kind::ServiceTier,
-        Kind::ErrorType,
-        Kind::FinishReasons,
-        Kind::TokenSource,
-        Kind::TpsUnavailable,
-        Kind::CostSource,
-        Kind::SessionGuess,
-        Kind::CostUnavailable,
+    const OTHERS: [NameKind; 14] = [
+        NameKind::Endpoint,
+        NameKind::Dialect,
+        NameKind::Operation,
+        NameKind::OperationClass,
+        NameKind::Method,
+        NameKind::Path,
+        NameKind::ServiceTier,
+        NameKind::ErrorType,
+        NameKind::FinishReasons,
+        NameKind::TokenSource,
+        NameKind::TpsUnavailable,
+        NameKind::CostSource,
+        NameKind::SessionGuess,
+        NameKind::CostUnavailable,
     ];
 
     /// The kind of this name in the file.
-    fn named(name: &str) -> Option<Kind> {
-        let dimensions = DIMENSIONS.iter().map(|row| Kind::Of(row.dimension));
-        let mut all = dimensions.chain(Kind::OTHERS);
+    fn named(name: &str) -> Option<NameKind> {
+        let dimensions = DIMENSIONS.iter().map(|row| NameKind::Of(row.dimension));
+        let mut all = dimensions.chain(NameKind::OTHERS);
         all.find(|kind| kind.as_str() == name)
     }
 
     /// Its name in the file.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
-            Kind::Of(dimension) => dimension.column(),
+            NameKind::Of(dimension) => dimension.column(),
             other => other.into(),
         }
     }
@@ -76,11 +76,11 @@ impl Kind {
 pub(crate) struct SeriesNames(pub(crate) [Option<i64>; COMMON.len()]);
 
 /// The kinds of [`SeriesNames`], which are also the columns of `series`.
-pub(crate) const COMMON: [Kind; IN_SERIES.len() + 1] = {
-    let mut all = [Kind::OperationClass; IN_SERIES.len() + 1];
+pub(crate) const COMMON: [NameKind; IN_SERIES.len() + 1] = {
+    let mut all = [NameKind::OperationClass; IN_SERIES.len() + 1];
     let mut at = 0;
     while at < IN_SERIES.len() {
-        all[at] = Kind::Of(IN_SERIES[at]);
+        all[at] = NameKind::Of(IN_SERIES[at]);
         at += 1;
     }
     all
@@ -121,15 +121,15 @@ impl SeriesNames {
 pub(crate) fn select_series() -> String {
     format!(
         "SELECT id, {} FROM series",
-        COMMON.map(Kind::as_str).join(", ")
+        COMMON.map(NameKind::as_str).join(", ")
     )
 }
 
 /// The ids in use. It must be loaded again when a transaction fails.
 #[derive(Debug)]
 pub(crate) struct Dictionary {
-    names: HashMap<Kind, HashMap<Box<str>, i64>>,
-    kinds: HashMap<i64, Kind>,
+    names: HashMap<NameKind, HashMap<Box<str>, i64>>,
+    kinds: HashMap<i64, NameKind>,
     next_name: i64,
     series: HashMap<SeriesNames, i64>,
     next_series: i64,
@@ -159,7 +159,7 @@ impl Dictionary {
         let mut rows = statement.query([])?;
         while let Some(row) = rows.next()? {
             let (id, kind): (i64, String) = (row.get(0)?, row.get(1)?);
-            if let Some(kind) = Kind::named(&kind) {
+            if let Some(kind) = NameKind::named(&kind) {
                 dictionary.took(kind, row.get::<_, String>(2)?.into(), id);
             }
         }
@@ -173,13 +173,13 @@ impl Dictionary {
         Ok(dictionary)
     }
 
-    fn took(&mut self, kind: Kind, name: Box<str>, id: i64) {
+    fn took(&mut self, kind: NameKind, name: Box<str>, id: i64) {
         self.names.entry(kind).or_default().insert(name, id);
         self.kinds.insert(id, kind);
         self.next_name = self.next_name.max(id);
     }
 
-    pub(crate) fn kind(&self, id: i64) -> Option<Kind> {
+    pub(crate) fn kind(&self, id: i64) -> Option<NameKind> {
         self.kinds.get(&id).copied()
     }
 
@@ -187,7 +187,7 @@ impl Dictionary {
     pub(crate) fn name(
         &mut self,
         connection: &Connection,
-        kind: Kind,
+        kind: NameKind,
         name: &str,
     ) -> rusqlite::Result<i64> {
         let of_kind = self.names.entry(kind).or_default();
@@ -210,7 +210,7 @@ impl Dictionary {
     pub(crate) fn maybe(
         &mut self,
         connection: &Connection,
-        kind: Kind,
+        kind: NameKind,
         name: Option<&str>,
     ) -> rusqlite::Result<Option<i64>> {
         name.map(|name| self.name(connection, kind, name))
@@ -229,7 +229,8 @@ impl Dictionary {
         if self.series.len() >= self.max_series {
             self.collapsed += 1;
             for (at, kind) in COMMON.into_iter().enumerate() {
-                let open = matches!(kind, Kind::Of(by) if by.definition().kept == Kept::OpenSeries);
+                let open =
+                    matches!(kind, NameKind::Of(by) if by.definition().kept == Kept::OpenSeries);
                 if open && common.0[at].is_some() {
                     common.0[at] = Some(self.name(connection, kind, OTHER)?);
                 }
@@ -239,7 +240,7 @@ impl Dictionary {
             }
         }
         let id = self.next_series + 1;
-        let columns = COMMON.map(Kind::as_str).join(", ");
+        let columns = COMMON.map(NameKind::as_str).join(", ");
         let places = ", ?".repeat(COMMON.len());
         let insert = format!("INSERT INTO series (id, {columns}) VALUES (?{places})");
         let mut statement = connection.prepare_cached(&insert)?;

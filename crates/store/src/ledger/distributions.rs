@@ -1,7 +1,7 @@
 //! Distributions by hour of each model, route and workload, updated with every batch. Bounded: there are so
 //! many combinations at most, and a sketch has so many classes.
 
-use super::dictionary::{Dictionary, Kind, OTHER};
+use super::dictionary::{Dictionary, NameKind, OTHER};
 use super::row::whole;
 use crate::figures::CallFigures;
 use crate::query::Dimension;
@@ -68,10 +68,10 @@ impl SeriesIds {
             key = [
                 model,
                 route,
-                dictionary.name(connection, Kind::Of(Dimension::Workload), OTHER)?,
+                dictionary.name(connection, NameKind::Of(Dimension::Workload), OTHER)?,
             ];
             if model != 0 {
-                key[0] = dictionary.name(connection, Kind::Of(Dimension::Model), OTHER)?;
+                key[0] = dictionary.name(connection, NameKind::Of(Dimension::Model), OTHER)?;
             }
         }
         if let Some(id) = self.ids.get(&key) {
@@ -146,12 +146,12 @@ pub(super) fn read(row: &Row<'_>, signal: Signal) -> rusqlite::Result<Distributi
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ledger::Store;
+    use crate::ledger::LedgerStore;
 
     #[test]
     fn series_beyond_the_bound_share_one_and_are_counted() {
         let folder = tempfile::tempdir().expect("a folder");
-        let store = Store::open(&folder.path().join("ledger.sqlite")).expect("opens");
+        let store = LedgerStore::open(&folder.path().join("ledger.sqlite")).expect("opens");
         let connection = store.connection();
         let mut dictionary = Dictionary::load(connection).expect("names");
         let mut series = SeriesIds {

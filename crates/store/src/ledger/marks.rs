@@ -100,7 +100,7 @@ mod tests {
     use super::*;
     use crate::ledger::retention::tidy_to_end;
     use crate::ledger::row::EPOCH_MS;
-    use crate::ledger::store::Store;
+    use crate::ledger::store::LedgerStore;
     use crate::ledger::{Limits, Reader};
     use crate::query::{MarkKind, MarkSubject};
     use std::time::{Duration, Instant, SystemTime};
@@ -126,7 +126,7 @@ mod tests {
     fn marks_are_found_by_time_and_by_what_they_are_about_newest_first() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("ledger.sqlite");
-        let mut store = Store::open(&path).expect("opens");
+        let mut store = LedgerStore::open(&path).expect("opens");
         let added = [note(30, None), note(10, Some("m")), note(20, Some("n"))];
         let ids = added
             .iter()
@@ -162,7 +162,7 @@ mod tests {
     fn old_marks_and_those_beyond_the_bound_go() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("ledger.sqlite");
-        let mut store = Store::open(&path).expect("opens");
+        let mut store = LedgerStore::open(&path).expect("opens");
         let limits = Limits {
             age: Duration::from_secs(1_000),
             bytes: 1 << 40,

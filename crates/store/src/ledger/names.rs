@@ -1,6 +1,6 @@
 //! The names that a call has, as ids of the dictionary.
 
-use super::dictionary::{COMMON, Dictionary, Kind, SeriesNames};
+use super::dictionary::{COMMON, Dictionary, NameKind, SeriesNames};
 use super::row::{Entry, word};
 use rusqlite::Connection;
 use tokengauge_core::dimension::{Dimension, SPENDING};
@@ -45,7 +45,7 @@ impl Names {
         let finish = (!record.finish_reasons.is_empty())
             .then(|| serde_json::to_string(&record.finish_reasons).unwrap_or_default());
         let mut of = |kind, connection| match kind {
-            Kind::Of(by) => dictionary.maybe(connection, kind, by.of(record).as_deref()),
+            NameKind::Of(by) => dictionary.maybe(connection, kind, by.of(record).as_deref()),
             _ => dictionary.maybe(connection, kind, Some(record.operation_class.as_str())),
         };
         let mut common = SeriesNames::default();
@@ -54,7 +54,7 @@ impl Names {
         }
         let mut spending = [None; SPENDING.len()];
         for (id, by) in spending.iter_mut().zip(SPENDING) {
-            *id = of(Kind::Of(by), connection)?;
+            *id = of(NameKind::Of(by), connection)?;
         }
         let mut maybe = |kind, name: Option<&str>| dictionary.maybe(connection, kind, name);
         let source = record.tokens.source.as_ref().map(word);
@@ -66,25 +66,32 @@ impl Names {
         Ok(Names {
             common,
             spending,
-            cost_unavailable: maybe(Kind::CostUnavailable, cost_unavailable)?,
-            parent_agent: maybe(Kind::Of(Dimension::Agent), record.parent_agent.as_deref())?,
-            endpoint: maybe(Kind::Endpoint, record.endpoint.as_deref())?,
+            cost_unavailable: maybe(NameKind::CostUnavailable, cost_unavailable)?,
+            parent_agent: maybe(
+                NameKind::Of(Dimension::Agent),
+                record.parent_agent.as_deref(),
+            )?,
+            endpoint: maybe(NameKind::Endpoint, record.endpoint.as_deref())?,
             model_requested: maybe(
-                Kind::Of(Dimension::Model),
+                NameKind::Of(Dimension::Model),
                 record.model_requested.as_deref(),
             )?,
-            error_type: maybe(Kind::ErrorType, record.error_type.as_deref())?,
-            finish_reasons: maybe(Kind::FinishReasons, finish.as_deref())?,
-            token_source: maybe(Kind::TokenSource, source.as_deref())?,
-            tps_unavailable: maybe(Kind::TpsUnavailable, unavailable)?,
-            cost_source: maybe(Kind::CostSource, cost_source)?,
-            method: maybe(Kind::Method, record.method.as_deref())?,
-            path: maybe(Kind::Path, record.path.as_deref())?,
-            service_tier: maybe(Kind::ServiceTier, record.service_tier.as_deref())?,
-            session_guess: maybe(Kind::SessionGuess, guess)?,
-            total_unavailable: maybe(Kind::TpsUnavailable, total_unavailable)?,
-            dialect: dictionary.name(connection, Kind::Dialect, &word(&record.dialect))?,
-            operation: dictionary.name(connection, Kind::Operation, &word(&record.operation))?,
+            error_type: maybe(NameKind::ErrorType, record.error_type.as_deref())?,
+            finish_reasons: maybe(NameKind::FinishReasons, finish.as_deref())?,
+            token_source: maybe(NameKind::TokenSource, source.as_deref())?,
+            tps_unavailable: maybe(NameKind::TpsUnavailable, unavailable)?,
+            cost_source: maybe(NameKind::CostSource, cost_source)?,
+            method: maybe(NameKind::Method, record.method.as_deref())?,
+            path: maybe(NameKind::Path, record.path.as_deref())?,
+            service_tier: maybe(NameKind::ServiceTier, record.service_tier.as_deref())?,
+            session_guess: maybe(NameKind::SessionGuess, guess)?,
+            total_unavailable: maybe(NameKind::TpsUnavailable, total_unavailable)?,
+            dialect: dictionary.name(connection, NameKind::Dialect, &word(&record.dialect))?,
+            operation: dictionary.name(
+                connection,
+                NameKind::Operation,
+                &word(&record.operation),
+            )?,
             series: dictionary.series(connection, common)?,
         })
     }

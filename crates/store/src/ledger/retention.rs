@@ -7,7 +7,7 @@ use super::marks;
 use super::retention_clock::Now;
 use super::rollups::{FINE_FOR, LEVELS};
 use super::row::{EPOCH_MS, key_at, started_ms};
-use super::store::Store;
+use super::store::LedgerStore;
 use super::throughput;
 use super::undelivered;
 use super::write_error::WriteError;
@@ -28,7 +28,7 @@ pub struct Limits {
     pub bytes: u64,
 }
 
-impl Store {
+impl LedgerStore {
     /// Runs a step of retention. Returns whether there is more to do.
     ///
     /// # Errors
@@ -242,7 +242,7 @@ fn give_back(connection: &Connection) -> rusqlite::Result<bool> {
 
 /// Runs retention, with a century between two steps, until nothing is left to do.
 #[cfg(test)]
-pub(super) fn tidy_to_end(store: &mut Store, wall_ms: i64, limits: &Limits) {
+pub(super) fn tidy_to_end(store: &mut LedgerStore, wall_ms: i64, limits: &Limits) {
     let mut now = Now {
         monotonic: std::time::Instant::now(),
         wall_ms,

@@ -1,7 +1,7 @@
 //! Which sinks there are, and how far each is.
 
 use super::row::whole;
-use super::store::Store;
+use super::store::LedgerStore;
 use super::undelivered::{Cursors, NEWEST, forget_delivered};
 use super::write_error::WriteError;
 use rusqlite::params;
@@ -22,7 +22,7 @@ pub struct SinkUpdate {
     pub refused: u64,
 }
 
-impl Store {
+impl LedgerStore {
     /// Makes known which sinks there are. A new one begins with the next call; one that is gone is forgotten.
     ///
     /// # Errors

@@ -35,7 +35,7 @@ const KEYS_TRIED: i64 = 64;
 /// The ledger's file, opened for writing. After an error it must be reopened, since its caches
 /// may have what was not committed.
 #[derive(Debug)]
-pub struct Store {
+pub struct LedgerStore {
     pub(super) opened: LedgerFile,
     pub(super) dictionary: Dictionary,
     next_session: i64,
@@ -77,20 +77,20 @@ pub struct BatchResult {
     pub collapsed: u64,
 }
 
-impl Store {
+impl LedgerStore {
     /// Opens the file, which is made where it is missing.
     ///
     /// # Errors
     /// Where it cannot be written to, is another process's, or of a newer version.
-    pub fn open(path: &Path) -> Result<Store, WriteError> {
-        Store::open_file(path, false)
+    pub fn open(path: &Path) -> Result<LedgerStore, WriteError> {
+        LedgerStore::open_file(path, false)
     }
 
     /// The same; a `suspect` file is checked for damage first, and put aside where there is some.
     ///
     /// # Errors
-    /// As [`open`](Store::open).
-    pub fn open_file(path: &Path, suspect: bool) -> Result<Store, WriteError> {
+    /// As [`open`](LedgerStore::open).
+    pub fn open_file(path: &Path, suspect: bool) -> Result<LedgerStore, WriteError> {
         let opened = file::open(path, suspect)?;
         let connection = &opened.connection;
         let retention = Retention::load(connection)?;
@@ -103,7 +103,7 @@ impl Store {
             [],
             |row| row.get(0),
         )?;
-        Ok(Store {
+        Ok(LedgerStore {
             opened,
             dictionary,
             next_session,
@@ -139,7 +139,7 @@ impl Store {
     }
 
     /// The store if its file is still at its path; otherwise it is closed.
-    pub fn in_place(self) -> Option<Store> {
+    pub fn in_place(self) -> Option<LedgerStore> {
         if self.is_in_place() {
             Some(self)
         } else {
@@ -150,7 +150,7 @@ impl Store {
 
     /// Allows for calls of several pods, which are kept apart.
     #[must_use]
-    pub fn of_pods(mut self) -> Store {
+    pub fn of_pods(mut self) -> LedgerStore {
         self.dictionary.max_series = dictionary::MAX_SERIES_OF_PODS;
         self.spending_rows.max = MAX_ROWS_OF_PODS;
         self
@@ -409,7 +409,7 @@ mod tests {
     #[test]
     fn every_column_has_a_value_and_every_value_a_column() {
         let folder = tempfile::tempdir().expect("a folder");
-        let store = Store::open(&folder.path().join("ledger.sqlite")).expect("opens");
+        let store = LedgerStore::open(&folder.path().join("ledger.sqlite")).expect("opens");
         let statement = store.connection().prepare(&insert_sql()).expect("columns");
         assert_eq!(statement.parameter_count(), 5 + 65);
         let generated_and_given = 1 + 5 + 65;

@@ -1,6 +1,6 @@
 //! Tokens by the second in which they came.
 
-use super::dictionary::{Dictionary, Kind};
+use super::dictionary::{Dictionary, NameKind};
 use super::row::whole;
 use crate::query::Dimension;
 use rusqlite::{Connection, params};
@@ -50,9 +50,9 @@ fn names(
         Ok(id.unwrap_or(0))
     };
     Ok([
-        name(Kind::Of(Dimension::Route), Some(&key.route))?,
-        name(Kind::Of(Dimension::Upstream), Some(&key.upstream))?,
-        name(Kind::Of(Dimension::Model), model)?,
-        name(Kind::Of(Dimension::Workload), key.workload.as_ref())?,
+        name(NameKind::Of(Dimension::Route), Some(&key.route))?,
+        name(NameKind::Of(Dimension::Upstream), Some(&key.upstream))?,
+        name(NameKind::Of(Dimension::Model), model)?,
+        name(NameKind::Of(Dimension::Workload), key.workload.as_ref())?,
     ])
 }

@@ -202,7 +202,7 @@ pub(super) fn names(connection: &Connection) -> Result<Vec<String>, QueryError> 
 mod tests {
     use super::*;
     use crate::ledger::retention::tidy_to_end;
-    use crate::ledger::{Limits, Reader, SinkUpdate, Store, StoredCall};
+    use crate::ledger::{LedgerStore, Limits, Reader, SinkUpdate, StoredCall};
     use std::path::Path;
     use std::time::{Duration, Instant};
     use tokengauge_core::call::CallRecord;
@@ -217,7 +217,7 @@ mod tests {
         records.collect()
     }
 
-    fn write(store: &mut Store, records: &[CallRecord]) {
+    fn write(store: &mut LedgerStore, records: &[CallRecord]) {
         let calls: Vec<_> = records
             .iter()
             .map(|record| StoredCall::of_record(record, None).expect("valid"))
@@ -241,7 +241,7 @@ mod tests {
     fn calls_come_in_the_order_of_writing_and_go_once_every_sink_has_them() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("ledger.sqlite");
-        let mut store = Store::open(&path).expect("opens");
+        let mut store = LedgerStore::open(&path).expect("opens");
         let records = records();
         write(&mut store, &records[..5]);
         store.deliver_to(&sinks()).expect("known");
@@ -275,7 +275,7 @@ mod tests {
         assert_eq!(reader.sink("two").expect("read").expect("known").waiting, 6);
         assert!(!store.save_progress(&delivered("three", 4)).expect("saved"));
         drop(store);
-        let mut store = Store::open(&path).expect("opens");
+        let mut store = LedgerStore::open(&path).expect("opens");
         store.deliver_to(&sinks()[..1]).expect("known");
         assert_eq!(
             reader.undelivered(0, i64::MAX, 99).expect("read").len(),
@@ -292,7 +292,7 @@ mod tests {
     fn what_retention_deletes_first_is_counted_for_those_that_do_not_have_it() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("ledger.sqlite");
-        let mut store = Store::open(&path).expect("opens");
+        let mut store = LedgerStore::open(&path).expect("opens");
         store.deliver_to(&sinks()).expect("known");
         let records = records();
         write(&mut store, &records);

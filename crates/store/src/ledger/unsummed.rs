@@ -4,7 +4,7 @@
 
 use super::daily_spending::{DailySpending, SpendingKey};
 use super::row::{SHARE_COLUMNS, Share, started_ms};
-use super::store::{Store, SumsOfBatch};
+use super::store::{LedgerStore, SumsOfBatch};
 use super::stored_figures::FiguresReader;
 use super::unsummed_marks::{Marks, next};
 use super::write_error::WriteError;
@@ -13,7 +13,7 @@ use rusqlite::Connection;
 /// Calls that are added in one step: some tens of milliseconds of a machine.
 const STEP: i64 = 5_000;
 
-impl Store {
+impl LedgerStore {
     /// Adds the next calls. Returns whether there are more.
     ///
     /// # Errors
@@ -110,7 +110,7 @@ mod tests {
         records.collect()
     }
 
-    fn write(store: &mut Store, records: &[CallRecord]) {
+    fn write(store: &mut LedgerStore, records: &[CallRecord]) {
         let calls: Vec<_> = records
             .iter()
             .filter_map(|record| StoredCall::of_record(record, Some(2)))
@@ -160,8 +160,8 @@ mod tests {
         let path = folder.path().join("ledger.sqlite");
         let whole = folder.path().join("whole.sqlite");
         let records = records();
-        write(&mut Store::open(&whole).expect("opens"), &records);
-        let mut store = Store::open(&path).expect("opens");
+        write(&mut LedgerStore::open(&whole).expect("opens"), &records);
+        let mut store = LedgerStore::open(&path).expect("opens");
         // Of each three, two were there before; the third came later, and may have begun earlier.
         let (later, before): (Vec<_>, Vec<_>) = records
             .into_iter()
@@ -177,7 +177,7 @@ mod tests {
             UPDATE unsummed SET spending_below_key = below_key";
         store.connection().execute_batch(undo).expect("undone");
         drop(store);
-        let mut store = Store::open(&path).expect("opens");
+        let mut store = LedgerStore::open(&path).expect("opens");
         let found = (answers(&path), costs(&path, Dimension::User));
         assert_eq!(found, all, "nothing is added yet");
         let mut steps = 0;
@@ -206,7 +206,7 @@ mod tests {
     fn a_call_made_for_another_one_is_in_no_unit_and_in_distributions() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("ledger.sqlite");
-        let mut store = Store::open(&path).expect("opens");
+        let mut store = LedgerStore::open(&path).expect("opens");
         let records = records();
         let calls = records.iter();
         let nested = calls.filter_map(|record| {

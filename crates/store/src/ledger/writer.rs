@@ -8,7 +8,7 @@ use super::retention::Limits;
 use super::retention_clock::Now;
 use super::row::milliseconds;
 use super::sinks::SinkUpdate;
-use super::store::{BatchResult, Store};
+use super::store::{BatchResult, LedgerStore};
 use super::stored_call::StoredCall;
 use super::undelivered::Cursors;
 use super::write_error::WriteError;
@@ -108,7 +108,7 @@ pub struct Settings {
 /// The writer, which runs on the thread.
 pub(super) struct Writer {
     shared: Arc<Shared>,
-    store: Option<Store>,
+    store: Option<LedgerStore>,
     /// The file that was opened last.
     file: Option<KnownFile>,
     /// The file is not opened again before this instant.
@@ -325,7 +325,7 @@ impl Writer {
     }
 
     /// The store, which is not used any more.
-    fn close(&mut self) -> Option<Store> {
+    fn close(&mut self) -> Option<LedgerStore> {
         let mut store = self.store.take()?;
         if let Some(file) = &mut self.file {
             file.cursors = std::mem::take(&mut store.cursors);
@@ -356,7 +356,7 @@ impl Writer {
         }
         let settings = &self.shared.settings;
         let suspect = self.suspect || self.reason == DAMAGED;
-        let opened = Store::open_file(&settings.path, suspect).and_then(|mut store| {
+        let opened = LedgerStore::open_file(&settings.path, suspect).and_then(|mut store| {
             store.deliver_to(&settings.sinks)?;
             store.pause_for_traffic(&self.shared)?;
             Ok(store)
@@ -472,7 +472,7 @@ impl Writer {
         if self.checked_at.is_some_and(|at| now < at + CHECK_EVERY) {
             return;
         }
-        let seems_damaged = |store: &Store| store.opened.seems_damaged();
+        let seems_damaged = |store: &LedgerStore| store.opened.seems_damaged();
         let found = self.shared.condition.take_suspicion();
         if found || self.store.as_ref().is_some_and(seems_damaged) {
             drop(self.close());
@@ -642,7 +642,7 @@ mod tests {
     fn a_file_of_a_newer_version_is_left_alone() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("l.sqlite");
-        drop(Store::open(&path).expect("opens"));
+        drop(LedgerStore::open(&path).expect("opens"));
         let newer = rusqlite::Connection::open(&path).expect("opens");
         newer.pragma_update(None, "user_version", 99).expect("set");
         let figures = figures();
@@ -776,7 +776,7 @@ mod tests {
         writer.write(&batch(&calls[..3]));
         writer.fail(&WriteError::Failed("no disk".to_owned()));
         let other = folder.path().join("other.sqlite");
-        drop(Store::open(&other).expect("opens"));
+        drop(LedgerStore::open(&other).expect("opens"));
         std::fs::rename(other, &path).expect("replaced");
         writer.retry_at = None;
         writer.write(&batch(&calls[3..]));
@@ -895,7 +895,7 @@ mod tests {
     fn a_call_that_is_not_written_is_handed_on() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("l.sqlite");
-        let holder = Store::open(&path).expect("opens");
+        let holder = LedgerStore::open(&path).expect("opens");
         let (figures, others) = (figures(), RecentCalls::new(10));
         let mut writer = writer_with(settings(&path), &figures, vec![others.clone()]);
         let calls = finished_calls(4);

@@ -1,6 +1,6 @@
 //! The cells that hold the values of series.
 
-use super::metric::Kind;
+use super::metric::MetricKind;
 use metrics::Key;
 use metrics_util::registry::Storage;
 use std::collections::HashMap;
@@ -14,7 +14,7 @@ pub type Cells = metrics_util::registry::Registry<Key, NewCells>;
 
 /// What a series of a [`Family`](super::names::Family) holds.
 pub trait Cell: Sized {
-    const KIND: Kind;
+    const KIND: MetricKind;
 
     /// The cell of `key`, which exists from now on.
     #[doc(hidden)]
@@ -22,7 +22,7 @@ pub trait Cell: Sized {
 }
 
 impl Cell for Counter {
-    const KIND: Kind = Kind::Counter;
+    const KIND: MetricKind = MetricKind::Counter;
 
     fn of(cells: &Cells, key: &Key) -> Counter {
         Counter::sharing(cells.get_or_create_counter(key, Arc::clone))
@@ -31,7 +31,7 @@ impl Cell for Counter {
 
 /// A counter of fractions. Among the cells of `metrics` only a gauge holds fractions.
 impl Cell for Sum {
-    const KIND: Kind = Kind::Counter;
+    const KIND: MetricKind = MetricKind::Counter;
 
     fn of(cells: &Cells, key: &Key) -> Sum {
         Sum::sharing(cells.get_or_create_gauge(key, Arc::clone))
@@ -39,7 +39,7 @@ impl Cell for Sum {
 }
 
 impl Cell for Gauge {
-    const KIND: Kind = Kind::Gauge;
+    const KIND: MetricKind = MetricKind::Gauge;
 
     fn of(cells: &Cells, key: &Key) -> Gauge {
         Gauge::sharing(cells.get_or_create_gauge(key, Arc::clone))
@@ -47,7 +47,7 @@ impl Cell for Gauge {
 }
 
 impl Cell for Histogram {
-    const KIND: Kind = Kind::Histogram;
+    const KIND: MetricKind = MetricKind::Histogram;
 
     fn of(cells: &Cells, key: &Key) -> Histogram {
         cells.get_or_create_histogram(key, Histogram::clone)

@@ -2,7 +2,7 @@
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Kind {
+pub enum MetricKind {
     Counter,
     Gauge,
     Histogram,
@@ -41,7 +41,7 @@ impl Unit {
 pub struct Metric {
     /// Its name, prefix included.
     pub name: &'static str,
-    pub kind: Kind,
+    pub kind: MetricKind,
     pub unit: Unit,
     pub labels: &'static [&'static str],
     /// Upper bounds of a histogram's buckets, ascending; empty for the others.

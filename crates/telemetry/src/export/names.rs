@@ -18,7 +18,7 @@ mod sessions;
 mod slo;
 mod upstreams;
 
-pub use super::metric::{Kind, Metric, Unit};
+pub use super::metric::{Metric, MetricKind, Unit};
 pub use calls::*;
 pub use cost::*;
 pub use drift::*;
@@ -128,7 +128,7 @@ mod tests {
     #[test]
     fn names_follow_the_rules_that_promtool_checks() {
         for metric in all() {
-            let (name, counter) = (metric.name, metric.kind == Kind::Counter);
+            let (name, counter) = (metric.name, metric.kind == MetricKind::Counter);
             assert!(
                 name.starts_with("tokengauge_") || name.starts_with("process_"),
                 "{name}"
@@ -158,7 +158,7 @@ mod tests {
     #[test]
     fn every_histogram_has_ascending_buckets_and_nothing_else_has_any() {
         for metric in all() {
-            let histogram = metric.kind == Kind::Histogram;
+            let histogram = metric.kind == MetricKind::Histogram;
             assert_eq!(!metric.buckets.is_empty(), histogram, "{}", metric.name);
             assert!(
                 metric.buckets.is_sorted_by(|one, next| one < next),

@@ -3,7 +3,7 @@
 //! Source: `io/prometheus/client/metrics.proto` of <https://github.com/prometheus/client_model>.
 
 use super::exemplar::Exemplar;
-use super::names::Kind;
+use super::names::MetricKind;
 use super::native::Counts;
 use super::registry::{AnyCell, FamilySeries, Registry, SeriesLabels, Snapshot};
 use prost::Message;
@@ -30,9 +30,9 @@ pub fn render(registry: &Registry, classic: bool) -> Vec<u8> {
 fn message(family: &FamilySeries, classic: bool) -> MetricFamily {
     let metric = family.metric;
     let kind = match metric.kind {
-        Kind::Counter => MetricType::Counter,
-        Kind::Gauge => MetricType::Gauge,
-        Kind::Histogram => MetricType::Histogram,
+        MetricKind::Counter => MetricType::Counter,
+        MetricKind::Gauge => MetricType::Gauge,
+        MetricKind::Histogram => MetricType::Histogram,
     };
     let series = family.series();
     MetricFamily {

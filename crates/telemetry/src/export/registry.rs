@@ -6,7 +6,7 @@ mod exporter_oracle;
 
 use super::cell::{Cells, NewCells};
 use super::labels::LabelSet;
-use super::names::{self, Family, Kind, Metric};
+use super::names::{self, Family, Metric, MetricKind};
 use metrics::{Key, Label};
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -119,7 +119,7 @@ pub struct Threshold {
 impl Registry {
     /// No series yet; histograms have the bounds of the table and `thresholds`.
     pub fn new(thresholds: &[Threshold]) -> Registry {
-        let histograms = names::all().filter(|metric| metric.kind == Kind::Histogram);
+        let histograms = names::all().filter(|metric| metric.kind == MetricKind::Histogram);
         let bounds = histograms.map(|metric| {
             let own = thresholds.iter().filter(|more| more.metric == metric.name);
             let more: Vec<_> = own.map(|threshold| threshold.at).collect();
@@ -146,9 +146,9 @@ impl Registry {
         let key = key(family, labels);
         match family.kind {
             // One of fractions has a gauge's cell.
-            Kind::Counter => self.cells.delete_counter(&key) | self.cells.delete_gauge(&key),
-            Kind::Gauge => self.cells.delete_gauge(&key),
-            Kind::Histogram => self.cells.delete_histogram(&key),
+            MetricKind::Counter => self.cells.delete_counter(&key) | self.cells.delete_gauge(&key),
+            MetricKind::Gauge => self.cells.delete_gauge(&key),
+            MetricKind::Histogram => self.cells.delete_histogram(&key),
         };
         self.changes.fetch_add(1, Ordering::Release);
     }

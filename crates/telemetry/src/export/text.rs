@@ -2,7 +2,7 @@
 //! exemplars.
 
 use super::exemplar::Exemplar;
-use super::names::{Kind, Metric};
+use super::names::{Metric, MetricKind};
 use super::registry::{AnyCell, FamilySeries, Registry, Snapshot};
 use std::fmt::{Display, Formatter, Result, Write};
 use std::sync::Arc;
@@ -71,9 +71,9 @@ fn write_family(text: &mut String, family: &FamilySeries, format: Format, classi
 
 fn write_head(text: &mut String, metric: &Metric, format: Format) -> Result {
     let kind = match metric.kind {
-        Kind::Counter => "counter",
-        Kind::Gauge => "gauge",
-        Kind::Histogram => "histogram",
+        MetricKind::Counter => "counter",
+        MetricKind::Gauge => "gauge",
+        MetricKind::Histogram => "histogram",
     };
     let help = metric.help;
     match format {

@@ -56,7 +56,7 @@ fn is_zero(usd: &f64) -> bool {
 /// The file that spending is stored in. One process writes it; another takes over when that one
 /// ends.
 #[derive(Debug)]
-pub struct Store {
+pub struct SpendingFile {
     file: StateFile,
     /// The content of the file when it was read.
     read: SavedSpending,
@@ -64,24 +64,24 @@ pub struct Store {
     written: Option<u64>,
 }
 
-impl Store {
+impl SpendingFile {
     /// Opens the file in `folder`, which is created if missing, and restores the spending of
     /// `budgets` at `now`. A damaged file is moved aside.
     ///
     /// # Errors
     /// If the folder cannot be written or the file cannot be read.
-    pub fn open(folder: &Path, budgets: &Budgets, now: u64) -> io::Result<Store> {
+    pub fn open(folder: &Path, budgets: &Budgets, now: u64) -> io::Result<SpendingFile> {
         let file = StateFile::open(folder, FILE)?;
         let read: SavedSpending = file.read()?.unwrap_or_default();
         budgets.resume(&read, now);
-        Ok(Store {
+        Ok(SpendingFile {
             file,
             read,
             written: None,
         })
     }
 
-    /// Whether [`Store::open`] would succeed. Leaves nothing behind.
+    /// Whether [`SpendingFile::open`] would succeed. Leaves nothing behind.
     ///
     /// # Errors
     /// Why not.

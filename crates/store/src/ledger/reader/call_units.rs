@@ -3,7 +3,7 @@
 use super::QueryError;
 use super::experiment_units::unit_name;
 use super::matching::{Matching, name};
-use crate::ledger::dictionary::Kind;
+use crate::ledger::dictionary::NameKind;
 use crate::ledger::stored_figures::FiguresReader;
 use crate::query::Dimension;
 use crate::query::{CallUnit, CallUnitQuery, CallUnits, UnitKind, UnitSums};
@@ -26,7 +26,7 @@ pub(super) fn call_units(
     };
     let mut series: Vec<i64> = matching.series.keys().copied().collect();
     if let Some(wanted) = &query.variant {
-        let variant = name(connection, Kind::Of(Dimension::Variant), wanted)?;
+        let variant = name(connection, NameKind::Of(Dimension::Variant), wanted)?;
         series.retain(|id| {
             matching.series[id].of(Dimension::Variant) == variant && variant.is_some()
         });

@@ -2,7 +2,7 @@
 
 use super::QueryError;
 use super::matching::{name, text};
-use crate::ledger::dictionary::Kind;
+use crate::ledger::dictionary::NameKind;
 use crate::ledger::experiment_units::{COLLAPSED, COLUMNS, UnitKey, read};
 use crate::ledger::stored_figures::FiguresReader;
 use crate::ledger::unsummed_marks::Marks;
@@ -18,7 +18,7 @@ pub(super) fn experiment_units(
     let mut found = Found::of(query.unit);
     if let Some(experiment) = name(
         connection,
-        Kind::Of(Dimension::Experiment),
+        NameKind::Of(Dimension::Experiment),
         &query.experiment,
     )? {
         if let UnitKind::Block(_) = query.unit {

@@ -1,7 +1,7 @@
 //! Resolves the names of a filter to ids.
 
 use super::QueryError;
-use crate::ledger::dictionary::{Kind, SeriesNames, select_series};
+use crate::ledger::dictionary::{NameKind, SeriesNames, select_series};
 use crate::ledger::row::{key_at, milliseconds};
 use crate::query::{Dimension, Filter};
 use rusqlite::{Connection, OptionalExtension, params};
@@ -33,7 +33,7 @@ pub(super) struct Matching {
 /// The id of a name; `None` where there is none, and nothing can match.
 pub(super) fn name(
     connection: &Connection,
-    kind: Kind,
+    kind: NameKind,
     name: &str,
 ) -> rusqlite::Result<Option<i64>> {
     connection
@@ -50,7 +50,7 @@ impl Matching {
     ) -> Result<Option<Matching>, QueryError> {
         let mut names = Vec::new();
         for (by, wanted) in filter.names.iter().filter(|(by, _)| by.is_in_series()) {
-            let Some(id) = name(connection, Kind::Of(by), wanted)? else {
+            let Some(id) = name(connection, NameKind::Of(by), wanted)? else {
                 return Ok(None);
             };
             names.push((by, id));
@@ -120,7 +120,10 @@ fn of_calls(
     }
     let cost = filter.cost_unavailable.map(|reason| reason.as_str());
     let tps = filter.tps_unavailable.map(|reason| reason.as_str());
-    for (kind, wanted) in [(Kind::CostUnavailable, cost), (Kind::TpsUnavailable, tps)] {
+    for (kind, wanted) in [
+        (NameKind::CostUnavailable, cost),
+        (NameKind::TpsUnavailable, tps),
+    ] {
         let Some(wanted) = wanted else { continue };
         let Some(id) = name(connection, kind, wanted)? else {
             return Ok(None);
@@ -136,7 +139,7 @@ pub(super) fn selected(
     by: Dimension,
     wanted: &str,
 ) -> rusqlite::Result<Vec<i64>> {
-    let kind = Kind::Of(by);
+    let kind = NameKind::Of(by);
     if by != Dimension::Tool || wanted.contains(TOOLS_BETWEEN) {
         return Ok(name(connection, kind, wanted)?.into_iter().collect());
     }
@@ -167,7 +170,7 @@ fn classes(connection: &Connection, filter: &Filter) -> rusqlite::Result<Option<
     }
     let mut ids = Vec::new();
     for class in &filter.operation_classes {
-        ids.extend(name(connection, Kind::OperationClass, class.as_str())?);
+        ids.extend(name(connection, NameKind::OperationClass, class.as_str())?);
     }
     Ok(Some(ids))
 }
@@ -184,7 +187,7 @@ pub(super) fn outcomes(
     for outcome in &filter.outcomes {
         ids.extend(name(
             connection,
-            Kind::Of(Dimension::Outcome),
+            NameKind::Of(Dimension::Outcome),
             outcome.as_str(),
         )?);
     }

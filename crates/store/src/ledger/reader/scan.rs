@@ -5,7 +5,7 @@ use super::QueryError;
 use super::matching::{Matching, name};
 use crate::ledger::aggregates::Sums;
 use crate::ledger::daily_spending;
-use crate::ledger::dictionary::{Kind, SeriesNames};
+use crate::ledger::dictionary::{NameKind, SeriesNames};
 use crate::ledger::rollups::{self, LEVELS};
 use crate::ledger::row::{
     SHARE_COLUMNS, Share, decode, decode_milli, is_error, key_at, started_ms,
@@ -320,7 +320,7 @@ fn error_names(connection: &Connection) -> rusqlite::Result<HashSet<i64>> {
 fn generation_name(connection: &Connection) -> rusqlite::Result<Option<i64>> {
     name(
         connection,
-        Kind::OperationClass,
+        NameKind::OperationClass,
         OperationClass::Generation.as_str(),
     )
 }

@@ -4,7 +4,7 @@ use super::groups::{count, mean_speed, tokens};
 use super::matching::{listed, outcomes, selected, text};
 use super::{QueryError, calls};
 use crate::history::phases;
-use crate::ledger::dictionary::Kind;
+use crate::ledger::dictionary::NameKind;
 use crate::ledger::row::{micros, milliseconds, written};
 use crate::ledger::sessions::{COLUMNS, read};
 use crate::query::Dimension;
@@ -272,8 +272,8 @@ fn session_row(connection: &Connection, row: &Row<'_>) -> rusqlite::Result<Sessi
         last_at: written(session.last_us.div_euclid(1000)),
         calls: count(sums.calls),
         errors: count(sums.errors),
-        agents: names(connection, id, Kind::Of(Dimension::Agent))?,
-        models: names(connection, id, Kind::Of(Dimension::Model))?,
+        agents: names(connection, id, NameKind::Of(Dimension::Agent))?,
+        models: names(connection, id, NameKind::Of(Dimension::Model))?,
         workload: called(16)?,
         user: called(17)?,
         experiment: called(18)?,
@@ -296,7 +296,7 @@ fn session_row(connection: &Connection, row: &Row<'_>) -> rusqlite::Result<Sessi
 
 /// `CROSS JOIN` begins with the few names of the session: SQLite would begin with all names
 /// of the kind, as those come in the order that is wanted.
-fn names(connection: &Connection, session: i64, kind: Kind) -> rusqlite::Result<Vec<String>> {
+fn names(connection: &Connection, session: i64, kind: NameKind) -> rusqlite::Result<Vec<String>> {
     let mut statement = connection.prepare_cached(
         "SELECT n.name FROM session_names s CROSS JOIN names n ON n.id = s.name
          WHERE s.session = ? AND n.kind = ? ORDER BY n.name",

@@ -1,7 +1,7 @@
 //! Series as OTLP's messages.
 
 use crate::export::exemplar::Exemplar;
-use crate::export::names::{Kind, Metric, Unit};
+use crate::export::names::{Metric, MetricKind, Unit};
 use crate::export::registry::{AnyCell, Registry, Snapshot};
 use opentelemetry_proto::tonic::common::v1::{AnyValue, InstrumentationScope, KeyValue, any_value};
 use opentelemetry_proto::tonic::metrics::v1::{
@@ -194,15 +194,15 @@ pub(super) fn of_registry(registry: &Registry, span: &mut Span<'_>) -> Vec<v1::M
             }
         }
         let data = match family.metric.kind {
-            Kind::Counter => Data::Sum(v1::Sum {
+            MetricKind::Counter => Data::Sum(v1::Sum {
                 data_points: numbers,
                 aggregation_temporality: span.temporality(),
                 is_monotonic: true,
             }),
-            Kind::Gauge => Data::Gauge(v1::Gauge {
+            MetricKind::Gauge => Data::Gauge(v1::Gauge {
                 data_points: numbers,
             }),
-            Kind::Histogram => span.histograms(histograms),
+            MetricKind::Histogram => span.histograms(histograms),
         };
         let (name, unit) = dotted(family.metric);
         metrics.push(of(name, family.metric.help, unit, data));
