@@ -1,6 +1,6 @@
 //! What all runs share: the backends, the cores, and what is asked of every run.
 
-use crate::backend::FigureKind;
+use crate::backend::Kind;
 use crate::cores::Cores;
 use crate::peer::Backends;
 use crate::process::{Processes, with_idle_priority};
@@ -30,14 +30,14 @@ impl Environment {
         let (certificate, key) = authority.issue("backend", "127.0.0.1");
         let files = [certificate.as_os_str(), key.as_os_str()];
         let mut processes = Vec::new();
-        let mut start = |kind: FigureKind, idle_priority: bool| {
+        let mut start = |kind: Kind, idle_priority: bool| {
             let mut command = Command::new(std::env::current_exe()?);
             let name = kind.to_possible_value();
             command.args([
                 "--backend",
                 name.as_ref().map_or("", PossibleValue::get_name),
             ]);
-            if kind == FigureKind::Tls {
+            if kind == Kind::Tls {
                 command.arg("--certificate").args(files);
             }
             if idle_priority {
@@ -49,10 +49,10 @@ impl Environment {
         };
         Ok(Environment {
             backends: Backends {
-                http1: start(FigureKind::Http1, false)?,
-                tls: start(FigureKind::Tls, false)?,
-                http2: start(FigureKind::Http2, false)?,
-                noisy: start(FigureKind::Http1, true)?,
+                http1: start(Kind::Http1, false)?,
+                tls: start(Kind::Tls, false)?,
+                http2: start(Kind::Http2, false)?,
+                noisy: start(Kind::Http1, true)?,
                 authority: authority.file.clone(),
             },
             length,

@@ -1,6 +1,6 @@
 //! The command line.
 
-use crate::backend::FigureKind;
+use crate::backend::Kind;
 use crate::neighbours::Neighbours;
 use crate::peer::Peer;
 use clap::Parser;
@@ -68,7 +68,7 @@ pub struct Options {
     pub bench: bool,
     /// Be a backend
     #[arg(long, hide = true, value_enum)]
-    pub backend: Option<FigureKind>,
+    pub backend: Option<Kind>,
     /// The files of its certificate and of the key
     #[arg(long, hide = true, num_args = 2)]
     pub certificate: Vec<PathBuf>,

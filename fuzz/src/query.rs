@@ -9,7 +9,7 @@ use hyper_util::service::TowerToHyperService;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
-use tokengauge_admin::{EventBus, ProcessServices, Services, Store, router};
+use tokengauge_admin::{CallStore, EventBus, ProcessServices, Services, router};
 use tokengauge_config::Measure;
 use tokengauge_meter::{Meter, RecentCalls};
 use tokengauge_slo::Slos;
@@ -63,7 +63,7 @@ fn ledger() -> Option<Arc<Reader>> {
     let path = std::env::temp_dir().join(name);
     let from = SystemTime::now() - Duration::from_secs(3600);
     let records: Vec<_> = Records::new(from, 18_000.0).take(200).collect();
-    let mut store = ledger::Store::open(&path).expect("a ledger");
+    let mut store = ledger::LedgerStore::open(&path).expect("a ledger");
     let kept = |record| StoredCall::of_record(record, Some(1));
     let batch: Vec<_> = records.iter().filter_map(kept).collect();
     store.write(&batch).expect("written");
@@ -78,7 +78,7 @@ fn admin(ledger: Option<Arc<Reader>>) -> Services {
     let meter = Meter::new(measure, vec![prometheus.clone(), recent.clone()]);
     Services {
         live: Arc::new(ProcessServices::new(meter, slos)),
-        store: Store::new(ledger, &recent),
+        store: CallStore::new(ledger, &recent),
         prometheus,
         about: Arc::default(),
         experiments: Arc::default(),

@@ -47,10 +47,10 @@ pub(super) fn check(args: &CheckArgs) -> Result<(), Error> {
             output::print(&in_words(&answer))?;
         }
     }
-    match args.strict && !answer.warnings.is_empty() {
-        true => Err(Error::Failed("there are warnings".to_owned())),
-        false => Ok(()),
+    if args.strict && !answer.warnings.is_empty() {
+        return Err(Error::Failed("there are warnings".to_owned()));
     }
+    Ok(())
 }
 
 fn checked(args: &CheckArgs, text: &str, answer: &mut Answer) -> Result<(), Error> {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 /// Why a benchmark cannot be run, or has no result: whose fault it is, what happened and what to do.
-#[derive(Debug, thiserror::BenchError)]
+#[derive(Debug, thiserror::Error)]
 pub enum BenchError {
     #[error("{url}: {reason}")]
     Url {

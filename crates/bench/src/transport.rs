@@ -22,7 +22,7 @@ use tokio::net::TcpStream;
 
 use crate::error::BenchError;
 
-#[derive(Debug, thiserror::BenchError)]
+#[derive(Debug, thiserror::Error)]
 #[error("{reason}")]
 pub struct Failure {
     pub kind: FailureKind,
@@ -207,7 +207,7 @@ impl Pool {
             .map_err(|error| Failure::new(FailureKind::Dns, &error))?
             .collect();
         if addresses.is_empty() {
-            let error = io::BenchError::other("the name has no address");
+            let error = io::Error::other("the name has no address");
             return Err(Failure::new(FailureKind::Dns, &error));
         }
         let tcp = TcpStream::connect(&addresses[..])
@@ -245,14 +245,14 @@ where
 }
 
 impl Failure {
-    fn new(kind: FailureKind, error: &io::BenchError) -> Failure {
+    fn new(kind: FailureKind, error: &io::Error) -> Failure {
         Failure {
             kind,
             reason: error.to_string(),
         }
     }
 
-    fn exchange(error: &hyper::BenchError) -> Failure {
+    fn exchange(error: &hyper::Error) -> Failure {
         let kind = if error.is_parse() {
             FailureKind::Protocol
         } else {
@@ -302,7 +302,7 @@ impl RequestBody {
 
 impl http_body::Body for RequestBody {
     type Data = Bytes;
-    type BenchError = Infallible;
+    type Error = Infallible;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,

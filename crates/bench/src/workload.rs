@@ -65,10 +65,10 @@ enum Text {
     Made(u32),
 }
 
-#[derive(Debug, thiserror::BenchError)]
+#[derive(Debug, thiserror::Error)]
 enum InvalidLine {
     #[error("{0}")]
-    Json(#[from] serde_json::BenchError),
+    Json(#[from] serde_json::Error),
     #[error("an input_length of {0} tokens")]
     Length(u32),
     #[error("neither `text` nor `input_length`")]

@@ -3,7 +3,7 @@
 use tokengauge_stats::StatsError;
 
 /// Why nothing is said.
-#[derive(Clone, Debug, PartialEq, thiserror::StatsError)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Withheld {
     /// No finished call names the experiment.
     #[error(

@@ -59,7 +59,7 @@ pub struct Follower {
 pub enum FollowerError {
     /// The URL, or a file of TLS, cannot be used.
     #[error("the store: {0}")]
-    LedgerStore(#[from] NoClient),
+    Store(#[from] NoClient),
     #[error("the ledger: {0}")]
     Ledger(#[from] WriteError),
 }
@@ -67,7 +67,7 @@ pub enum FollowerError {
 #[derive(Debug, thiserror::Error)]
 enum LookError {
     #[error(transparent)]
-    LedgerStore(#[from] ReadError<WriteError>),
+    Store(#[from] ReadError<WriteError>),
     #[error(transparent)]
     Counts(#[from] ReadError<std::convert::Infallible>),
     #[error("the ledger here: {0}")]
@@ -125,7 +125,7 @@ impl Follower {
     }
 
     fn failed(&mut self, error: &LookError) {
-        if let LookError::Ledger(error) | LookError::LedgerStore(ReadError::Taken(error)) = error {
+        if let LookError::Ledger(error) | LookError::Store(ReadError::Taken(error)) = error {
             // Its caches may have what was not committed.
             self.ledger = None;
             self.suspect = matches!(error, WriteError::Damaged(_));

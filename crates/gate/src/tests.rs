@@ -162,7 +162,7 @@ fn check<'a>(report: &'a Report, name: &str) -> &'a Check {
 #[test]
 fn an_equal_candidate_passes_with_bounds_below_every_margin() {
     let report = judged(&gate(), FINE, FINE);
-    assert_eq!(report.verdict, Verdict::Pass, "{report:#?}");
+    assert_eq!(report.verdict, GateVerdict::Pass, "{report:#?}");
     assert_eq!(report.checks.len(), 5);
     for check in &report.checks {
         let upper = check.upper.expect("a bound");
@@ -178,7 +178,7 @@ fn an_equal_candidate_passes_with_bounds_below_every_margin() {
 #[test]
 fn a_slower_candidate_fails_and_a_faster_one_passes() {
     let slow = judged(&gate(), FINE, Traffic { tps: 34.0, ..FINE });
-    assert_eq!(slow.verdict, Verdict::Fail);
+    assert_eq!(slow.verdict, GateVerdict::Fail);
     assert_eq!(slow.reason, "does not hold: tps");
     let tps = check(&slow, "tps");
     assert!(
@@ -187,7 +187,7 @@ fn a_slower_candidate_fails_and_a_faster_one_passes() {
     );
     assert_eq!(
         judged(&gate(), FINE, Traffic { tps: 50.0, ..FINE }).verdict,
-        Verdict::Pass
+        GateVerdict::Pass
     );
 }
 
@@ -201,7 +201,7 @@ fn a_faster_candidate_that_answers_less_does_not_pass() {
             ..FINE
         };
         let report = judged(&gate(), FINE, new);
-        assert_eq!(report.verdict, Verdict::Fail, "{name}: {report:#?}");
+        assert_eq!(report.verdict, GateVerdict::Fail, "{name}: {report:#?}");
         assert_eq!(report.reason, format!("does not hold: {name}"));
     }
 }
@@ -216,8 +216,8 @@ fn where_every_session_is_truncated_it_fails() {
     };
     let report = judged(&gate(), FINE, new);
     let truncated = check(&report, "truncated");
-    assert_eq!(report.verdict, Verdict::Fail, "{report:#?}");
-    assert_eq!(truncated.verdict, Verdict::Fail, "{truncated:#?}");
+    assert_eq!(report.verdict, GateVerdict::Fail, "{report:#?}");
+    assert_eq!(truncated.verdict, GateVerdict::Fail, "{truncated:#?}");
     assert_eq!(truncated.value, Some(1.0), "of the calls");
     // The same on both sides is not worse.
     let old = Traffic {
@@ -226,7 +226,7 @@ fn where_every_session_is_truncated_it_fails() {
     };
     let report = judged(&gate(), old, new);
     assert_eq!(check(&report, "truncated").value, Some(0.0), "{report:#?}");
-    assert_eq!(report.verdict, Verdict::Pass, "{report:#?}");
+    assert_eq!(report.verdict, GateVerdict::Pass, "{report:#?}");
 }
 
 #[test]
@@ -236,7 +236,7 @@ fn what_is_not_shown_is_inconclusive_and_no_number_is_made_up() {
         ..FINE
     };
     let report = judged(&gate(), few, few);
-    assert_eq!(report.verdict, Verdict::Inconclusive);
+    assert_eq!(report.verdict, GateVerdict::Inconclusive);
     assert!(
         report
             .reason
@@ -252,7 +252,7 @@ fn what_is_not_shown_is_inconclusive_and_no_number_is_made_up() {
             ..FINE
         },
     );
-    assert_eq!(report.verdict, Verdict::Inconclusive);
+    assert_eq!(report.verdict, GateVerdict::Inconclusive);
     assert!(
         report
             .reason
@@ -280,7 +280,12 @@ fn no_traffic_never_passes() {
         }],
     ] {
         let report = seen(&gate, traffic, None, at(1_200));
-        assert_eq!(report.verdict, Verdict::Inconclusive, "{}", report.reason);
+        assert_eq!(
+            report.verdict,
+            GateVerdict::Inconclusive,
+            "{}",
+            report.reason
+        );
         assert!(
             report.reason.contains("is there traffic?"),
             "{}",
@@ -292,7 +297,7 @@ fn no_traffic_never_passes() {
     let late = seen(&gate, &[FINE], Some(at(0)), at(3_600));
     assert_eq!(
         (late.verdict, late.waited_too_long),
-        (Verdict::Inconclusive, true)
+        (GateVerdict::Inconclusive, true)
     );
     assert!(
         late.reason
@@ -324,10 +329,10 @@ fn units_of_both_sides_are_left_out_and_many_of_them_make_it_inconclusive() {
     let few = shared(50);
     assert_eq!(
         (few.verdict, few.mixed_units, few.baseline.complete_units),
-        (Verdict::Pass, 16, 784)
+        (GateVerdict::Pass, 16, 784)
     );
     let many = shared(2);
-    assert_eq!(many.verdict, Verdict::Inconclusive);
+    assert_eq!(many.verdict, GateVerdict::Inconclusive);
     assert!(
         many.reason
             .contains("400 of 1600 sessions have calls of both sides"),
@@ -347,7 +352,7 @@ fn calls_that_name_no_session_are_each_a_unit() {
         ..call
     });
     let report = of_calls(&gate(), nameless.collect(), None, at(1_200));
-    assert_eq!(report.verdict, Verdict::Pass, "{}", report.reason);
+    assert_eq!(report.verdict, GateVerdict::Pass, "{}", report.reason);
     assert_eq!(report.candidate.complete_units, 2_400);
     assert_eq!(report.candidate.calls_without_unit, 2_400);
 }
@@ -359,7 +364,7 @@ fn ceilings_and_burn_are_about_the_candidate_alone() {
         failures: Some(0.02),
         cost: Some(0.04),
     };
-    assert_eq!(judged(&gate, FINE, FINE).verdict, Verdict::Pass);
+    assert_eq!(judged(&gate, FINE, FINE).verdict, GateVerdict::Pass);
     gate.ceilings.cost = Some(0.02);
     assert_eq!(
         judged(&gate, FINE, FINE).reason,
@@ -399,7 +404,7 @@ fn ceilings_and_burn_are_about_the_candidate_alone() {
     let met = judged(&gate, FINE, FINE);
     assert_eq!(
         (met.verdict, check(&met, "fast").value),
-        (Verdict::Pass, Some(0.0))
+        (GateVerdict::Pass, Some(0.0))
     );
     gate.objectives = vec![objective(42.0).into()];
     let missed = judged(&gate, FINE, FINE);

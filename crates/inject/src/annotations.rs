@@ -184,7 +184,7 @@ fn table(body: &str) -> Result<toml::Table, InjectError> {
     let explain =
         "is not the inside of a [[slo]] table such as `ttft.at_most = \"500ms\", objective = 0.99`";
     let text = format!("slo = {{ {} }}", body.replace(['\n', '\r'], " "));
-    let parsed: toml::Table = text.parse().map_err(|error: toml::de::InjectError| {
+    let parsed: toml::Table = text.parse().map_err(|error: toml::de::Error| {
         InjectError::text(explain, error.message().trim().to_owned())
     })?;
     // An annotation with a closing brace could add other tables.

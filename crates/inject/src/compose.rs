@@ -109,7 +109,7 @@ fn selects_a_place(limit: &Value) -> bool {
 }
 
 fn of_any_place(base: &str) -> Result<Table, InjectError> {
-    let mut table: Table = base.parse().map_err(|error: toml::de::InjectError| {
+    let mut table: Table = base.parse().map_err(|error: toml::de::Error| {
         InjectError::text("base_config", error.message().trim().to_owned())
     })?;
     let admin = table.get("admin").and_then(Value::as_table);
@@ -159,7 +159,7 @@ fn finish(mut table: Table, annotations: &Annotations, grace: u64) -> Result<Str
     }
 }
 
-fn unwritable(error: toml::ser::InjectError) -> InjectError {
+fn unwritable(error: toml::ser::Error) -> InjectError {
     InjectError::text("the sidecar's configuration cannot be written", error)
 }
 

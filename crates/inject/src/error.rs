@@ -1,9 +1,9 @@
 //! Errors of injection.
 
-use std::error::InjectError as Cause;
+use std::error::Error as Cause;
 
 /// Why a pod, a file of manifests, a review or the injector's settings cannot be used.
-#[derive(Debug, thiserror::InjectError)]
+#[derive(Debug, thiserror::Error)]
 pub enum InjectError {
     /// The request is impossible; the text says why and what to do.
     #[error("{0}")]

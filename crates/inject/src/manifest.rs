@@ -94,7 +94,7 @@ fn read(body: &str) -> Result<Option<Value>, InjectError> {
     Ok((value.is_object() || value.is_array()).then_some(value))
 }
 
-fn write(value: &Value) -> Result<String, serde_saphyr::ser::InjectError> {
+fn write(value: &Value) -> Result<String, serde_saphyr::ser::Error> {
     let text = serde_saphyr::to_string(value)?;
     Ok(if text.ends_with('\n') {
         text

@@ -64,7 +64,7 @@ impl Bind {
 }
 
 impl TryFrom<String> for Bind {
-    type InjectError = InjectError;
+    type Error = InjectError;
 
     fn try_from(text: String) -> Result<Bind, InjectError> {
         match text.as_str() {

@@ -9,7 +9,7 @@
 /// assert_eq!(student::mean(&[48.1], 0.95), Err(StatsError::TooFew { needed: 2, got: 1 }));
 /// assert_eq!(student::mean(&[48.1, f64::NAN], 0.95), Err(StatsError::NotFinite));
 /// ```
-#[derive(Clone, Debug, PartialEq, thiserror::StatsError)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum StatsError {
     /// There are fewer observations (or trials, units, batches) than the method needs.
     #[error("too few observations: {got} of the {needed} that are needed")]

@@ -1,7 +1,7 @@
 //! The command line as a plan.
 
 use super::{gauge, until};
-use crate::BenchError;
+use crate::Error;
 use crate::cli::{BenchArgs, BenchArrival, BenchLoad, BenchRequest, When};
 use crate::command::{export, store};
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -30,18 +30,18 @@ const SINCE: Duration = Duration::from_secs(86_400);
 ///
 /// # Errors
 /// Where its options contradict each other, or a file or variable that it names cannot be used.
-pub(super) fn plan(args: &BenchArgs) -> Result<Plan, BenchError> {
+pub(super) fn plan(args: &BenchArgs) -> Result<Plan, Error> {
     let workload = workload(&args.request)?;
     let mut objectives = args.objectives.clone();
     objectives.extend(until::objectives(args)?);
     let levels = levels(&args.load, &workload, !args.until.is_empty())?;
     if !args.until.is_empty() && !matches!(levels, Levels::Search(_)) {
         let reason = "--until searches a range of loads, such as --concurrency 1..64";
-        return Err(BenchError::Failed(reason.to_owned()));
+        return Err(Error::Failed(reason.to_owned()));
     }
     if matches!(levels, Levels::Search(_)) && objectives.is_empty() {
         let reason = "a range is searched for the highest load that keeps objectives: --objective or --until names one";
-        return Err(BenchError::Failed(reason.to_owned()));
+        return Err(Error::Failed(reason.to_owned()));
     }
     let gauge = match &args.through {
         Some(address) => Some(gauge::ask(address, args)?),
@@ -81,8 +81,8 @@ pub(super) fn plan(args: &BenchArgs) -> Result<Plan, BenchError> {
     })
 }
 
-fn workload(request: &BenchRequest) -> Result<Workload, BenchError> {
-    let failed = |error: tokengauge_bench::BenchError| BenchError::Failed(error.to_string());
+fn workload(request: &BenchRequest) -> Result<Workload, Error> {
+    let failed = |error: tokengauge_bench::BenchError| Error::Failed(error.to_string());
     if let Some(path) = &request.input_file {
         return Workload::read(path).map_err(failed);
     }
@@ -96,25 +96,25 @@ fn workload(request: &BenchRequest) -> Result<Workload, BenchError> {
             output: request.osl,
         });
     };
-    let folder = tempfile::tempdir().map_err(|error| BenchError::Failed(error.to_string()))?;
+    let folder = tempfile::tempdir().map_err(|error| Error::Failed(error.to_string()))?;
     let trace = folder.path().join("trace.jsonl");
     if export::trace(&ledger, since, &trace)? == 0 {
         let origin = store::origin(&request.store, &ledger);
         let began = rfc3339_seconds(since);
-        return Err(BenchError::Failed(format!(
+        return Err(Error::Failed(format!(
             "{origin} has no generations of known lengths that began since {began}: --since goes further back"
         )));
     }
     Workload::read(&trace).map_err(failed)
 }
 
-fn client(args: &BenchArgs) -> Result<ClientSettings, BenchError> {
+fn client(args: &BenchArgs) -> Result<ClientSettings, Error> {
     let request = &args.request;
     let base = args.url.clone().unwrap_or_default();
     let path = request.endpoint.clone();
     let path = path.unwrap_or_else(|| request.endpoint_type.path(&request.model));
     let url =
-        join(&base, &path).map_err(|error| BenchError::Failed(format!("{base}{path}: {error}")))?;
+        join(&base, &path).map_err(|error| Error::Failed(format!("{base}{path}: {error}")))?;
     Ok(ClientSettings {
         endpoint: request.endpoint_type,
         url,
@@ -135,7 +135,7 @@ fn client(args: &BenchArgs) -> Result<ClientSettings, BenchError> {
     })
 }
 
-fn headers(request: &BenchRequest) -> Result<HeaderMap, BenchError> {
+fn headers(request: &BenchRequest) -> Result<HeaderMap, Error> {
     let mut headers = HeaderMap::new();
     if let Some(name) = &request.api_key_env {
         let key = std::env::var(name).unwrap_or_default();
@@ -143,7 +143,7 @@ fn headers(request: &BenchRequest) -> Result<HeaderMap, BenchError> {
         let value = HeaderValue::from_str(&format!("{prefix}{}", key.trim()));
         let Some(mut value) = value.ok().filter(|_| !key.trim().is_empty()) else {
             let reason = format!("--api-key-env: the variable {name} holds no key");
-            return Err(BenchError::Failed(reason));
+            return Err(Error::Failed(reason));
         };
         value.set_sensitive(true);
         headers.insert(header, value);
@@ -157,31 +157,27 @@ fn headers(request: &BenchRequest) -> Result<HeaderMap, BenchError> {
             // Its value may be a key.
             let name = text.split(':').next().unwrap_or_default();
             let error = tokengauge_bench::BenchError::Header(name.to_owned());
-            return Err(BenchError::Failed(error.to_string()));
+            return Err(Error::Failed(error.to_string()));
         };
         headers.append(name, value);
     }
     Ok(headers)
 }
 
-fn levels(load: &BenchLoad, workload: &Workload, searches: bool) -> Result<Levels, BenchError> {
+fn levels(load: &BenchLoad, workload: &Workload, searches: bool) -> Result<Levels, Error> {
     let pattern = match load.arrival_pattern {
         BenchArrival::Poisson => ArrivalPattern::Poisson,
         BenchArrival::Constant => ArrivalPattern::Constant,
     };
     if load.multi_turn {
         let sessions = workload.sessions().ok_or_else(|| {
-            BenchError::Failed(
-                "--multi-turn: the first call of a session has no timestamp".to_owned(),
-            )
+            Error::Failed("--multi-turn: the first call of a session has no timestamp".to_owned())
         })?;
         return Ok(Levels::All(vec![Load::Sessions(sessions.into())]));
     }
     if load.fixed_schedule {
         let starts = workload.schedule().ok_or_else(|| {
-            BenchError::Failed(
-                "--fixed-schedule: not every line of the file has a timestamp".to_owned(),
-            )
+            Error::Failed("--fixed-schedule: not every line of the file has a timestamp".to_owned())
         })?;
         return Ok(Levels::All(vec![Load::Schedule(starts.into())]));
     }
@@ -205,7 +201,7 @@ fn levels(load: &BenchLoad, workload: &Workload, searches: bool) -> Result<Level
         if number.fract() == 0.0 {
             Ok(number as u32)
         } else {
-            Err(BenchError::Failed(format!(
+            Err(Error::Failed(format!(
                 "--concurrency: {number} is no whole number"
             )))
         }
@@ -229,7 +225,7 @@ enum Numbers {
 }
 
 /// `1,2,4` or `1..64`.
-fn numbers(text: &str, option: &str) -> Result<Numbers, BenchError> {
+fn numbers(text: &str, option: &str) -> Result<Numbers, Error> {
     let number = |text: &str| {
         text.trim()
             .parse()
@@ -248,7 +244,7 @@ fn numbers(text: &str, option: &str) -> Result<Numbers, BenchError> {
             .map(Numbers::List),
     };
     found.ok_or_else(|| {
-        BenchError::Failed(format!(
+        Error::Failed(format!(
             "{option}: `{text}` is no load such as 8, list such as 1,2,4,8, or range such as 1..64; \
              a load is above 0 and at most {MOST}"
         ))

@@ -43,16 +43,18 @@ impl Page {
     }
 
     fn name(&self, name: &str) -> String {
-        match self.markdown {
-            true => markdown(name),
-            false => printable(name).into_owned(),
+        if self.markdown {
+            markdown(name)
+        } else {
+            printable(name).into_owned()
         }
     }
 
     fn heading(&mut self, mark: &str, text: &str) -> std::fmt::Result {
-        match self.markdown {
-            true => writeln!(self.text, "{mark} {text}\n"),
-            false => writeln!(self.text, "{text}\n"),
+        if self.markdown {
+            writeln!(self.text, "{mark} {text}\n")
+        } else {
+            writeln!(self.text, "{text}\n")
         }
     }
 

@@ -184,28 +184,28 @@ fn what_was_spent_survives_a_restart_within_its_period() {
     let directory = tempfile::tempdir().expect("a directory");
     let before = Budgets::new(&[budget(BudgetScope::Session, true)]);
     before.spend(&cost("a", 1.2), &[], NOON);
-    let mut store = Store::open(directory.path(), &before, NOON).expect("opened");
+    let mut store = SpendingFile::open(directory.path(), &before, NOON).expect("opened");
     assert!(store.save(&before, NOON).expect("saved"));
     drop(store);
     let after = Budgets::new(&[budget(BudgetScope::Session, true)]);
-    drop(Store::open(directory.path(), &after, NOON + 10).expect("opened"));
+    drop(SpendingFile::open(directory.path(), &after, NOON + 10).expect("opened"));
     let record = cost("a", 0.0);
     assert!(refused(&after, &record, NOON + 10).is_some());
     assert_eq!(counts(&after, NOON + 10), [0, 0, 0], "reported before");
     let tomorrow = Budgets::new(&[budget(BudgetScope::Session, true)]);
-    drop(Store::open(directory.path(), &tomorrow, NOON + DAY).expect("opened"));
+    drop(SpendingFile::open(directory.path(), &tomorrow, NOON + DAY).expect("opened"));
     assert_eq!(refused(&tomorrow, &record, NOON + DAY), None);
     // The clock may be wrong: what it overwrites has both periods.
     let ahead = Budgets::new(&[budget(BudgetScope::Session, true)]);
     let wrong = NOON + 40 * DAY;
-    let mut store = Store::open(directory.path(), &ahead, wrong).expect("opened");
+    let mut store = SpendingFile::open(directory.path(), &ahead, wrong).expect("opened");
     assert_eq!(refused(&ahead, &record, wrong), None);
     ahead.spend(&cost("b", 1.2), &[], wrong);
     assert!(store.save(&ahead, wrong).expect("saved"));
     assert!(refused(&ahead, &record, NOON + 20).is_some());
     drop(store);
     let right = Budgets::new(&[budget(BudgetScope::Session, true)]);
-    drop(Store::open(directory.path(), &right, NOON + 20).expect("opened"));
+    drop(SpendingFile::open(directory.path(), &right, NOON + 20).expect("opened"));
     assert!(refused(&right, &record, NOON + 20).is_some());
     assert!(refused(&right, &cost("b", 0.0), wrong).is_some());
 }
@@ -216,7 +216,7 @@ fn a_damaged_file_is_put_aside_and_the_budgets_begin_anew() {
     let file = directory.path().join("spending.json");
     std::fs::write(&file, "{").expect("written");
     let budgets = Budgets::new(&[budget(BudgetScope::Session, true)]);
-    let mut store = Store::open(directory.path(), &budgets, NOON).expect("opened");
+    let mut store = SpendingFile::open(directory.path(), &budgets, NOON).expect("opened");
     let aside = std::fs::read(directory.path().join("spending.json.unreadable"));
     assert_eq!(aside.expect("put aside"), b"{");
     assert!(store.save(&budgets, NOON).expect("saved"));
@@ -227,7 +227,8 @@ fn a_damaged_file_is_put_aside_and_the_budgets_begin_anew() {
 #[test]
 fn a_process_that_takes_over_counts_what_the_other_spent_and_nothing_twice() {
     let directory = tempfile::tempdir().expect("a directory");
-    let open = |budgets: &Budgets| Store::open(directory.path(), budgets, NOON).expect("opened");
+    let open =
+        |budgets: &Budgets| SpendingFile::open(directory.path(), budgets, NOON).expect("opened");
     let budgets = || Budgets::new(&[budget(BudgetScope::Session, false)]);
     let (old, new, last) = (budgets(), budgets(), budgets());
     let mut olds = open(&old);
@@ -323,10 +324,10 @@ fn what_those_count_for_who_were_forgotten_survives_a_restart() {
     }
     let record = cost("s-0", 0.0);
     assert!(refused(&before, &record, NOON).is_some());
-    let mut store = Store::open(directory.path(), &before, NOON).expect("opened");
+    let mut store = SpendingFile::open(directory.path(), &before, NOON).expect("opened");
     assert!(store.save(&before, NOON).expect("saved"));
     drop(store);
     let after = Budgets::new(&[budget(BudgetScope::Session, true)]);
-    drop(Store::open(directory.path(), &after, NOON).expect("opened"));
+    drop(SpendingFile::open(directory.path(), &after, NOON).expect("opened"));
     assert!(refused(&after, &record, NOON).is_some());
 }

@@ -15,7 +15,7 @@ type Samples = BTreeMap<(String, BTreeMap<String, String>), f64>;
 fn rendered(label_values: &[&str]) -> [String; 2] {
     let ours = Registry::new(&[]);
     let mut builder = PrometheusBuilder::new();
-    for metric in names::all().filter(|metric| metric.kind == Kind::Histogram) {
+    for metric in names::all().filter(|metric| metric.kind == MetricKind::Histogram) {
         let name = Matcher::Full(metric.name.to_owned());
         let buckets = names::buckets(metric, &[]);
         builder = builder
@@ -32,20 +32,20 @@ fn rendered(label_values: &[&str]) -> [String; 2] {
             let key = Key::from_parts(metric.name, labels.collect::<Vec<_>>());
             let number = numbers.next().unwrap_or_default();
             match metric.kind {
-                Kind::Counter if place % 2 == 0 => {
+                MetricKind::Counter if place % 2 == 0 => {
                     Counter::of(&ours.cells, &key).increment(number as u64);
                     let counter = theirs.register_counter(&key, &METADATA);
                     counter.increment(number as u64);
                 }
-                Kind::Counter => {
+                MetricKind::Counter => {
                     Sum::of(&ours.cells, &key).add(number);
                     theirs.register_gauge(&key, &METADATA).increment(number);
                 }
-                Kind::Gauge => {
+                MetricKind::Gauge => {
                     Gauge::of(&ours.cells, &key).set(number);
                     theirs.register_gauge(&key, &METADATA).set(number);
                 }
-                Kind::Histogram => {
+                MetricKind::Histogram => {
                     let histogram = Histogram::of(&ours.cells, &key);
                     let same = theirs.register_histogram(&key, &METADATA);
                     let bounds = metric.buckets.iter().copied();
