@@ -91,16 +91,35 @@ fn every_key_is_taken_or_the_message_names_the_new_one() {
     }
 }
 
+fn yaml(file: &Path) -> Value {
+    let text = fs::read_to_string(file).expect("readable");
+    serde_saphyr::from_str(&text).expect("YAML")
+}
+
+/// Replaces values by others as Helm does.
+fn overlay(values: &mut Value, others: Value) {
+    match (values, others) {
+        (Value::Object(values), Value::Object(others)) => {
+            for (name, other) in others {
+                overlay(values.entry(name).or_insert(Value::Null), other);
+            }
+        }
+        (value, other) => *value = other,
+    }
+}
+
 #[test]
 fn values_of_the_chart_are_taken() {
     let schema = Path::new(ROOT).join("helm/tokengauge/values.schema.json");
     let schema: Value =
         serde_json::from_slice(&fs::read(schema).expect("the schema")).expect("JSON");
     let validator = jsonschema::validator_for(&schema).expect("a schema");
+    let chart = Path::new(ROOT).join("helm/tokengauge/values.yaml");
+    let chart = yaml(&chart);
     let files = fs::read_dir(fixture("values")).expect("values");
     for file in files.map(|file| file.expect("a file").path()) {
-        let text = fs::read_to_string(&file).expect("readable");
-        let values: Value = serde_saphyr::from_str(&text).expect("YAML");
+        let mut values = chart.clone();
+        overlay(&mut values, yaml(&file));
         let errors: Vec<_> = validator
             .iter_errors(&values)
             .map(|e| e.to_string())
