@@ -10,6 +10,7 @@ mod dashboards;
 #[cfg(feature = "sim")]
 mod demo;
 mod drift;
+mod error;
 mod experiment;
 mod export;
 mod fleet;
@@ -42,11 +43,15 @@ use crate::cli::{
 };
 #[cfg(feature = "sim")]
 use crate::cli::{DemoArgs, DemoSubcommand};
+use error::CommandError;
+use serde::Serialize;
+use std::io::Write;
 use std::path::Path;
 use std::time::SystemTime;
 use tokengauge_config::environment::ADMIN_TOKEN;
 use tokengauge_config::{self as config, Config, Secret, Token};
-use tokengauge_process::output;
+use tokengauge_files::private as private_file;
+use tokengauge_process::{SystemError, output};
 use tracing_subscriber::filter::LevelFilter;
 
 const DEFAULT_FILE: &str = "proxy-config.toml";
@@ -130,15 +135,35 @@ fn serving(
 }
 
 /// From when on and before when, if the one is before the other.
-fn in_order(since: Option<SystemTime>, until: Option<SystemTime>) -> Result<(), Error> {
+fn in_order(since: Option<SystemTime>, until: Option<SystemTime>) -> Result<(), CommandError> {
     if since
         .zip(until)
         .is_some_and(|(since, until)| since >= until)
     {
-        Err(Error::Failed("--since must be before --until".to_owned()))
+        Err(CommandError::SinceAfterUntil)
     } else {
         Ok(())
     }
+}
+
+/// JSON for people and programs, with a line end.
+fn json(value: &impl Serialize) -> Result<String, CommandError> {
+    Ok(serde_json::to_string_pretty(value)? + "\n")
+}
+
+/// JSON of each value on a line of its own.
+fn json_lines<T: Serialize>(values: impl Iterator<Item = T>) -> Result<String, CommandError> {
+    let lines = values.map(|value| Ok(serde_json::to_string(&value)? + "\n"));
+    lines.collect()
+}
+
+/// Writes to the file, which only its owner can read, or to standard output.
+fn write(file: Option<&Path>, text: &str) -> Result<(), Error> {
+    let Some(path) = file else {
+        return output::print(text);
+    };
+    let written = private_file::create(path).and_then(|mut file| file.write_all(text.as_bytes()));
+    Ok(written.map_err(SystemError::write(path))?)
 }
 
 /// Loads the configuration; returns also where it came from.

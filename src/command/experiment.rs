@@ -5,6 +5,7 @@ mod table;
 pub(super) use table::{markdown, table};
 
 use super::api_client::{self, Proxy};
+use super::error::CommandError;
 use crate::Error;
 use crate::cli::{ExperimentArgs, ExperimentFormat, ExperimentUnit};
 use std::path::Path;
@@ -26,18 +27,12 @@ pub(super) fn experiment(args: &ExperimentArgs) -> Result<(), Error> {
         None => of_proxy(args)?,
     };
     if report.arms.iter().all(|arm| arm.units == 0) {
-        let name = &args.name;
-        return Err(Error::Failed(format!(
-            "no finished call is in a variant of the experiment `{name}`: is that its name, is there traffic, and do headers name its units?"
-        )));
+        return Err(CommandError::NoUnits(args.name.clone()).into());
     }
     let text = match args.format.chosen() {
         ExperimentFormat::Text => table::table(&report),
         ExperimentFormat::Markdown => table::markdown(&report),
-        ExperimentFormat::Json => {
-            let text = serde_json::to_string_pretty(&report);
-            text.map_err(|error| Error::Failed(error.to_string()))? + "\n"
-        }
+        ExperimentFormat::Json => super::json(&report)?,
     };
     output::print(&text)
 }
@@ -51,8 +46,7 @@ fn of_proxy(args: &ExperimentArgs) -> Result<Report, Error> {
 
 fn of_ledger(path: &Path, args: &ExperimentArgs) -> Result<Report, Error> {
     if !path.is_file() {
-        let path = path.display();
-        return Err(Error::Failed(format!("there is no ledger at {path}")));
+        return Err(CommandError::NoLedger(path.to_owned()).into());
     }
     let experiment = configured(args)?;
     let reader = Reader::within(path, Instant::now, TIMEOUT);
@@ -61,8 +55,7 @@ fn of_ledger(path: &Path, args: &ExperimentArgs) -> Result<Report, Error> {
         unit: experiment.unit,
         ..UnitQuery::default()
     };
-    let found = reader.experiment_units(&query);
-    let found = found.map_err(|error| Error::Failed(error.to_string()))?;
+    let found = reader.experiment_units(&query)?;
     let observed = Observed::of(&found, experiment.unit, &experiment.rules);
     Ok(judge(&experiment, &observed, SystemTime::now()))
 }

@@ -7,6 +7,8 @@ mod write;
 use tokengauge_core::time::rfc3339_millis;
 
 use super::api_client::{self, Proxy};
+use super::error::CommandError;
+use super::json;
 use crate::Error;
 use crate::cli::{GateArgs, GateFormat};
 use std::path::Path;
@@ -14,7 +16,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use tokengauge_files::audit;
 use tokengauge_gate::{Asked, Gate, GateVerdict, Plan, Report, evaluate_calls};
-use tokengauge_process::output;
+use tokengauge_process::{SystemError, output};
 use tokengauge_store::ledger::Reader;
 
 /// How long a query may take, on a slow disk.
@@ -57,7 +59,7 @@ pub(super) fn gate(args: &GateArgs) -> Result<(), Error> {
     if let Some(file) = &args.audit {
         let line = tokengauge_admin::gate_audit_line(&report, "command");
         let written = line.and_then(|line| audit::append(file, &[line]));
-        written.map_err(|error| Error::Failed(format!("{}: {error}", file.display())))?;
+        written.map_err(SystemError::write(file))?;
     }
     output::print(&match args.format.chosen() {
         GateFormat::Text => write::text(&report),
@@ -73,14 +75,9 @@ pub(super) fn gate(args: &GateArgs) -> Result<(), Error> {
 fn ended(verdict: GateVerdict, said: String) -> Result<(), Error> {
     match verdict {
         GateVerdict::Pass => Ok(()),
-        GateVerdict::Fail => Err(Error::Failed(said)),
+        GateVerdict::Fail => Err(CommandError::GateFailed(said).into()),
         GateVerdict::Inconclusive => Err(Error::Undecided(said)),
     }
-}
-
-fn json(value: &impl serde::Serialize) -> Result<String, Error> {
-    let text = serde_json::to_string_pretty(value);
-    Ok(text.map_err(|error| Error::Failed(error.to_string()))? + "\n")
 }
 
 fn of_proxy<T: serde::de::DeserializeOwned>(args: &GateArgs, what: &str) -> Result<T, Error> {
@@ -116,20 +113,19 @@ fn of_ledger(path: &Path, args: &GateArgs) -> Result<Report, Error> {
         config_sha256: digest,
     };
     let report = evaluate_calls(&gate, &asked, &*reader);
-    report.map_err(|error| Error::Failed(format!("{}: {error}", path.display())))
+    Ok(report.map_err(CommandError::file(path))?)
 }
 
 fn plan_of_ledger(path: &Path, args: &GateArgs) -> Result<Plan, Error> {
     let (gate, _) = configured_gate(args)?;
     let plan = tokengauge_gate::plan(&gate, SystemTime::now(), &*reader(path)?);
-    plan.map_err(|error| Error::Failed(format!("{}: {error}", path.display())))
+    Ok(plan.map_err(CommandError::file(path))?)
 }
 
-fn reader(path: &Path) -> Result<Arc<Reader>, Error> {
+fn reader(path: &Path) -> Result<Arc<Reader>, CommandError> {
     if path.is_file() {
         Ok(Reader::within(path, Instant::now, TIMEOUT))
     } else {
-        let path = path.display();
-        Err(Error::Failed(format!("there is no ledger at {path}")))
+        Err(CommandError::NoLedger(path.to_owned()))
     }
 }

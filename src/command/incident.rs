@@ -1,16 +1,14 @@
 //! `tokengauge slo incident`: an incident as one HTML file.
 
 use super::api_client::{self, Proxy};
+use super::error::CommandError;
 use crate::Error;
 use crate::cli::{COMMIT, IncidentArgs, When};
-use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 use tokengauge_admin::capsule_of_ledger;
 use tokengauge_core::time::rfc3339_seconds;
-use tokengauge_files::private as private_file;
 use tokengauge_html::capsule::{Configuration, Span};
-use tokengauge_process::output;
 use tokengauge_store::ledger::Reader;
 
 /// The span of a ledger's calls, where nobody names one.
@@ -23,11 +21,7 @@ pub(super) fn incident(args: &IncidentArgs) -> Result<(), Error> {
         Some(ledger) => of_ledger(args, ledger, now)?,
         None => of_proxy(args, now)?,
     };
-    let Some(path) = &args.output else {
-        return output::print(&page);
-    };
-    let file = private_file::create(path).and_then(|mut file| file.write_all(page.as_bytes()));
-    file.map_err(|error| Error::Failed(format!("cannot write {}: {error}", path.display())))
+    super::write(args.output.as_deref(), &page)
 }
 
 fn of_proxy(args: &IncidentArgs, now: SystemTime) -> Result<String, Error> {
@@ -56,7 +50,7 @@ fn of_ledger(args: &IncidentArgs, ledger: &Path, now: SystemTime) -> Result<Stri
     super::in_order(Some(since), Some(until))?;
     let reader = Reader::within(ledger, Instant::now, QUERY);
     let made = capsule_of_ledger(reader, Span { since, until }, now);
-    let mut capsule = made.map_err(|problem| Error::Failed(problem.to_string()))?;
+    let mut capsule = made.map_err(|problem| CommandError::Capsule(problem.to_string()))?;
     if args.config.config.is_some() {
         let (config, origin) = super::load(&args.config)?;
         capsule.configuration = Some(Configuration {
