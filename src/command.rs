@@ -46,12 +46,17 @@ use crate::cli::{DemoArgs, DemoSubcommand};
 use error::CommandError;
 use serde::Serialize;
 use std::io::Write;
+use std::net::SocketAddr;
 use std::path::Path;
-use std::time::SystemTime;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
 use tokengauge_config::environment::ADMIN_TOKEN;
 use tokengauge_config::{self as config, Config, Secret, Token};
 use tokengauge_files::private as private_file;
+use tokengauge_net::address;
 use tokengauge_process::{SystemError, output};
+use tokengauge_store::ledger::Reader;
+use tokio::net::TcpListener;
 use tracing_subscriber::filter::LevelFilter;
 
 const DEFAULT_FILE: &str = "proxy-config.toml";
@@ -155,6 +160,26 @@ fn json(value: &impl Serialize) -> Result<String, CommandError> {
 fn json_lines<T: Serialize>(values: impl Iterator<Item = T>) -> Result<String, CommandError> {
     let lines = values.map(|value| Ok(serde_json::to_string(&value)? + "\n"));
     lines.collect()
+}
+
+/// A reader of the ledger's file, with time for queries on a slow disk.
+fn reader(path: &Path) -> Arc<Reader> {
+    Reader::within(path, Instant::now, Duration::from_secs(60))
+}
+
+/// The same, if there is a file.
+fn existing_reader(path: &Path) -> Result<Arc<Reader>, CommandError> {
+    let missing = || CommandError::NoLedger(path.to_owned());
+    path.is_file().then(|| reader(path)).ok_or_else(missing)
+}
+
+/// A listener on the address, and the address that it has.
+fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), SystemError> {
+    let failed = |error| SystemError::Listen(address, error);
+    let listener = address::listen(address).and_then(TcpListener::from_std);
+    let listener = listener.map_err(failed)?;
+    let own = listener.local_addr().map_err(failed)?;
+    Ok((listener, own))
 }
 
 /// Writes to the file, which only its owner can read, or to standard output.

@@ -234,6 +234,12 @@ pub(super) enum ApiError {
 
 impl Fatal for ApiError {}
 
+/// The text as part of a path or query: in a path a space is not a plus sign.
+pub(super) fn encoded(text: &str) -> String {
+    let text: String = form_urlencoded::byte_serialize(text.as_bytes()).collect();
+    text.replace('+', "%20")
+}
+
 fn reason(body: &[u8]) -> String {
     let problem: Option<Value> = serde_json::from_slice(body).ok();
     let message = problem

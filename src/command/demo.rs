@@ -65,10 +65,10 @@ select.workload = "batch"
 pub(super) async fn demo(args: DemoArgs) -> Result<(), Error> {
     let mut backends = Vec::new();
     for provider in PROVIDERS {
-        backends.push(Backend::bind(provider).await?);
+        backends.push(Backend::bind(provider)?);
     }
     let receiver = match args.incident {
-        Some(_) => Some(incident::Receiver::bind().await?),
+        Some(_) => Some(incident::Receiver::bind()?),
         None => None,
     };
     let mut config = configuration(&args, &backends, receiver.as_ref())?;
@@ -131,10 +131,8 @@ struct Backend {
 }
 
 impl Backend {
-    async fn bind(provider: &'static str) -> Result<Backend, SystemError> {
-        let failed = |error| SystemError::Listen(ANY_PORT, error);
-        let listener = TcpListener::bind(ANY_PORT).await.map_err(failed)?;
-        let address = listener.local_addr().map_err(failed)?;
+    fn bind(provider: &'static str) -> Result<Backend, SystemError> {
+        let (listener, address) = super::listen(ANY_PORT)?;
         Ok(Backend {
             provider,
             listener,

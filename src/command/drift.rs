@@ -10,14 +10,11 @@ use crate::Error;
 use crate::cli::{DriftArgs, DriftFormat};
 use page::Page;
 use std::path::Path;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 use tokengauge_admin::Drifts;
 use tokengauge_drift::{DriftState, Entry, Settings, evaluate};
 use tokengauge_process::output;
-use tokengauge_store::ledger::Reader;
 
-/// How long a single query may take, on a slow disk.
-const TIMEOUT: Duration = Duration::from_secs(60);
 /// The comparison where the configuration has none.
 const DEFAULT_NAME: &str = "all";
 /// What is read of a store where nobody says: the reference and the window of the defaults, and what seasons need.
@@ -72,7 +69,7 @@ fn of_ledger(args: &DriftArgs, path: &Path) -> Result<Drifts, Error> {
     if settings.is_empty() {
         settings.push(Settings::new(DEFAULT_NAME));
     }
-    let reader = Reader::within(path, Instant::now, TIMEOUT);
+    let reader = super::reader(path);
     let entries: Result<Vec<Entry>, _> = settings
         .iter()
         .filter(|one| args.name.as_deref().is_none_or(|name| *one.name == *name))

@@ -9,14 +9,10 @@ use super::error::CommandError;
 use crate::Error;
 use crate::cli::{ExperimentArgs, ExperimentFormat, ExperimentUnit};
 use std::path::Path;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::SystemTime;
 use tokengauge_experiments::{Experiment, Observed, Report, Rules, judge};
 use tokengauge_process::output;
-use tokengauge_store::ledger::Reader;
 use tokengauge_store::query::{Threshold, UnitKind, UnitQuery};
-
-/// How long a query may take, on a slow disk.
-const TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(super) fn experiment(args: &ExperimentArgs) -> Result<(), Error> {
     let mut args = args.clone();
@@ -39,17 +35,13 @@ pub(super) fn experiment(args: &ExperimentArgs) -> Result<(), Error> {
 
 fn of_proxy(args: &ExperimentArgs) -> Result<Report, Error> {
     let proxy = Proxy::of(&args.admin)?;
-    let name: String = form_urlencoded::byte_serialize(args.name.as_bytes()).collect();
-    let path = format!("/api/v1/experiments/{}", name.replace('+', "%20"));
+    let path = format!("/api/v1/experiments/{}", api_client::encoded(&args.name));
     Ok(api_client::runtime()?.block_on(proxy.get(&path))?)
 }
 
 fn of_ledger(path: &Path, args: &ExperimentArgs) -> Result<Report, Error> {
-    if !path.is_file() {
-        return Err(CommandError::NoLedger(path.to_owned()).into());
-    }
     let experiment = configured(args)?;
-    let reader = Reader::within(path, Instant::now, TIMEOUT);
+    let reader = super::existing_reader(path)?;
     let query = UnitQuery {
         experiment: experiment.name.clone(),
         unit: experiment.unit,

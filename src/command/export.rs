@@ -6,13 +6,10 @@ use crate::Error;
 use crate::cli::ExportArgs;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::SystemTime;
 use tokengauge_files::private as private_file;
 use tokengauge_process::{SystemError, output};
-use tokengauge_store::ledger::{ExportError, ExportOptions, FileFormat, Reader, export as write};
-
-/// How long a single query may take, on a slow disk.
-const TIMEOUT: Duration = Duration::from_secs(60);
+use tokengauge_store::ledger::{ExportError, ExportOptions, FileFormat, export as write};
 
 pub(super) fn export(args: &ExportArgs) -> Result<(), Error> {
     let now = SystemTime::now();
@@ -43,7 +40,7 @@ pub(super) fn export(args: &ExportArgs) -> Result<(), Error> {
         None => Progress::beside_output("export"),
     };
     let output = Box::new(Counted::new(output, progress));
-    let reader = Reader::within(&path, Instant::now, TIMEOUT);
+    let reader = super::reader(&path);
     match write(&reader, &options, output) {
         Ok(calls) => {
             output::note(&format!("{calls} calls"));
@@ -63,7 +60,7 @@ pub(super) fn trace(ledger: &Path, since: SystemTime, file: &Path) -> Result<u64
         format: FileFormat::Mooncake,
         spreadsheet: false,
     };
-    let reader = Reader::within(ledger, Instant::now, TIMEOUT);
+    let reader = super::reader(ledger);
     Ok(write(&reader, &options, Box::new(output))?)
 }
 

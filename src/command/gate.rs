@@ -8,19 +8,14 @@ use tokengauge_core::time::rfc3339_millis;
 
 use super::api_client::{self, Proxy};
 use super::error::CommandError;
-use super::json;
+use super::{existing_reader, json};
 use crate::Error;
 use crate::cli::{GateArgs, GateFormat};
 use std::path::Path;
-use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::SystemTime;
 use tokengauge_files::audit;
 use tokengauge_gate::{Asked, Gate, GateVerdict, Plan, Report, evaluate_calls};
 use tokengauge_process::{SystemError, output};
-use tokengauge_store::ledger::Reader;
-
-/// How long a query may take, on a slow disk.
-const TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(super) fn gate(args: &GateArgs) -> Result<(), Error> {
     let mut args = args.clone();
@@ -82,12 +77,11 @@ fn ended(verdict: GateVerdict, said: String) -> Result<(), Error> {
 
 fn of_proxy<T: serde::de::DeserializeOwned>(args: &GateArgs, what: &str) -> Result<T, Error> {
     let proxy = Proxy::of(&args.admin)?;
-    let name: String = form_urlencoded::byte_serialize(args.name.as_bytes()).collect();
     let since = args.since.map(|since| since.before(SystemTime::now()));
     let since = since.map(|since| format!("?since={}", rfc3339_millis(since)));
     let path = format!(
         "/api/v1/gates/{}{what}{}",
-        name.replace('+', "%20"),
+        api_client::encoded(&args.name),
         since.unwrap_or_default()
     );
     Ok(api_client::runtime()?.block_on(proxy.get(&path))?)
@@ -106,7 +100,7 @@ fn of_ledger(path: &Path, args: &GateArgs) -> Result<Report, Error> {
     let (gate, digest) = configured_gate(args)?;
     let now = SystemTime::now();
     let since = args.since.map(|since| since.before(now));
-    let reader = reader(path)?;
+    let reader = existing_reader(path)?;
     let asked = Asked {
         now,
         since,
@@ -118,14 +112,6 @@ fn of_ledger(path: &Path, args: &GateArgs) -> Result<Report, Error> {
 
 fn plan_of_ledger(path: &Path, args: &GateArgs) -> Result<Plan, Error> {
     let (gate, _) = configured_gate(args)?;
-    let plan = tokengauge_gate::plan(&gate, SystemTime::now(), &*reader(path)?);
+    let plan = tokengauge_gate::plan(&gate, SystemTime::now(), &*existing_reader(path)?);
     Ok(plan.map_err(CommandError::file(path))?)
-}
-
-fn reader(path: &Path) -> Result<Arc<Reader>, CommandError> {
-    if path.is_file() {
-        Ok(Reader::within(path, Instant::now, TIMEOUT))
-    } else {
-        Err(CommandError::NoLedger(path.to_owned()))
-    }
 }

@@ -5,15 +5,13 @@ use super::error::CommandError;
 use crate::Error;
 use crate::cli::{COMMIT, IncidentArgs, When};
 use std::path::Path;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 use tokengauge_admin::capsule_of_ledger;
 use tokengauge_core::time::rfc3339_seconds;
 use tokengauge_html::capsule::{Configuration, Span};
-use tokengauge_store::ledger::Reader;
 
 /// The span of a ledger's calls, where nobody names one.
 const SPAN: Duration = Duration::from_secs(3600);
-const QUERY: Duration = Duration::from_secs(60);
 
 pub(super) fn incident(args: &IncidentArgs) -> Result<(), Error> {
     let now = SystemTime::now();
@@ -48,7 +46,7 @@ fn of_ledger(args: &IncidentArgs, ledger: &Path, now: SystemTime) -> Result<Stri
     let since = at(args.since).or_else(|| until.checked_sub(SPAN));
     let since = since.unwrap_or(SystemTime::UNIX_EPOCH);
     super::in_order(Some(since), Some(until))?;
-    let reader = Reader::within(ledger, Instant::now, QUERY);
+    let reader = super::reader(ledger);
     let made = capsule_of_ledger(reader, Span { since, until }, now);
     let mut capsule = made.map_err(|problem| CommandError::Capsule(problem.to_string()))?;
     if args.config.config.is_some() {

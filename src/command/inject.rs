@@ -11,11 +11,9 @@ use tokengauge_config::ServerTls;
 use tokengauge_inject::manifest::inject_all;
 use tokengauge_inject::review::{Injector, router};
 use tokengauge_inject::{InjectBy, Settings};
-use tokengauge_net::address;
 use tokengauge_net::tls::Acceptor;
 use tokengauge_process::{SystemError, output};
 use tokengauge_proxy::Shutdown;
-use tokio::net::TcpListener;
 
 pub(super) const OPT_OUT: &str = "The annotation tokengauge.dev/inject: \"false\" says that an object is to stay as it is, \
     --lenient that all such objects are";
@@ -100,11 +98,7 @@ pub(super) async fn serve(args: InjectServeArgs) -> Result<(), Error> {
         client_ca: None,
     };
     let acceptor = Acceptor::new(&tls).map_err(|error| Error::Configuration(error.to_string()))?;
-    let listen_failed = |error| SystemError::Listen(args.listen, error);
-    let listener = address::listen(args.listen)
-        .and_then(TcpListener::from_std)
-        .map_err(listen_failed)?;
-    let address = listener.local_addr().map_err(listen_failed)?;
+    let (listener, address) = super::listen(args.listen)?;
     output::note(&format!("listening on {address}"));
     let shutdown = Shutdown::new();
     tokengauge_process::signals::watch(shutdown.clone())?;

@@ -1,5 +1,6 @@
 //! A client for the HTTP API of Prometheus.
 
+use super::api_client::encoded;
 use crate::cli::{PROMETHEUS_PASSWORD, PROMETHEUS_TOKEN, PrometheusCredentials};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -100,7 +101,7 @@ impl PrometheusClient {
     pub(super) async fn query(&self, query: &str) -> Result<Vec<Sample>, PrometheusError> {
         let address = &self.address;
         let url = || address.clone();
-        let query: String = form_urlencoded::byte_serialize(query.as_bytes()).collect();
+        let query = encoded(query);
         let mut request = Request::get(format!("{address}/api/v1/query?query={query}"));
         if let Some(authorization) = authorization(&self.credentials)? {
             request = request.header(header::AUTHORIZATION, authorization);

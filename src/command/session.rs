@@ -61,9 +61,7 @@ fn of_ledger(args: &SessionArgs, ledger: &Path) -> Result<String, Error> {
 fn of_proxy(args: &SessionArgs) -> Result<String, Error> {
     let proxy = Proxy::of(&args.admin)?;
     let runtime = api_client::runtime()?;
-    let id: String = form_urlencoded::byte_serialize(args.id.as_bytes()).collect();
-    // In a path a space is not a plus sign.
-    let base = format!("/api/v1/sessions/{}", id.replace('+', "%20"));
+    let base = format!("/api/v1/sessions/{}", api_client::encoded(&args.id));
     let value = |path: &str| -> Result<Value, Error> {
         Ok(runtime.block_on(proxy.get(&format!("{base}/{path}")))?)
     };
@@ -108,7 +106,9 @@ async fn detail(proxy: &Proxy, base: &str) -> Result<(SessionRow, Vec<WaterfallC
                 .map_err(|error| CommandError::refused(&path, error))?;
             return Ok((row, calls));
         };
-        let cursor: String = form_urlencoded::byte_serialize(cursor.as_bytes()).collect();
-        path = format!("{base}?limit={PAGE}&cursor={cursor}");
+        path = format!(
+            "{base}?limit={PAGE}&cursor={}",
+            api_client::encoded(&cursor)
+        );
     }
 }

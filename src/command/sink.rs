@@ -7,7 +7,7 @@ use crate::cli::{AnswerFormat, DdlArgs, SinkCommand, SinkReplayArgs, SinkStatusA
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 use std::path::Path;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::SystemTime;
 use tokengauge_process::Fatal;
 use tokengauge_process::output::{self, printable};
 use tokengauge_process::sinks::origin;
@@ -15,10 +15,6 @@ use tokengauge_sink::clickhouse::{ClickHouse, add_columns, create_table};
 use tokengauge_sink::{
     AnySink, ClickHouseSettings, Location, Replayed, SendError, SinkKind, SinkSettings, replay,
 };
-use tokengauge_store::ledger::Reader;
-
-/// How long a single query of the ledger may take, on a slow disk.
-const TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(super) fn sink(command: &SinkCommand) -> Result<(), Error> {
     match command {
@@ -208,7 +204,7 @@ fn send_all(
     span: (SystemTime, SystemTime),
 ) -> Result<Replayed, Error> {
     let sink = AnySink::named(settings, &origin()).map_err(SinkCommandError::from)?;
-    let reader = Reader::within(ledger, Instant::now, TIMEOUT);
+    let reader = super::reader(ledger);
     let (mut after, mut all) = (None, Replayed::default());
     let runtime = api_client::runtime()?;
     loop {

@@ -7,7 +7,7 @@ use super::progress::Progress;
 use crate::Error;
 use crate::cli::{StoreArgs, When};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 use tempfile::TempDir;
 use tokengauge_core::time::duration_since_1970;
 use tokengauge_files::private as private_file;
@@ -15,11 +15,9 @@ use tokengauge_process::SystemError;
 use tokengauge_sink::{StoreReader, StoreUrl, StoredRow};
 use tokengauge_store::columns::{concurrency, record};
 use tokengauge_store::ledger::{
-    ExportOptions, FileFormat, LedgerStore, Reader, StoredCall, WriteError, export,
+    ExportOptions, FileFormat, LedgerStore, StoredCall, WriteError, export,
 };
 
-/// How long a single query of the copy may take.
-const QUERY: Duration = Duration::from_secs(60);
 /// How far back calls are read where nobody says.
 pub(super) const SINCE: Duration = Duration::from_secs(7 * 86_400);
 
@@ -100,7 +98,7 @@ pub(super) fn as_log(
         format: FileFormat::Jsonl,
         spreadsheet: false,
     };
-    let reader = Reader::within(&ledger, Instant::now, QUERY);
+    let reader = super::reader(&ledger);
     export(&reader, &options, Box::new(file))?;
     Ok(Some((log, copy)))
 }

@@ -197,10 +197,8 @@ struct Annotations {
 }
 
 impl Receiver {
-    pub(super) async fn bind() -> Result<Receiver, SystemError> {
-        let failed = |error| SystemError::Listen(super::ANY_PORT, error);
-        let listener = TcpListener::bind(super::ANY_PORT).await.map_err(failed)?;
-        let address = listener.local_addr().map_err(failed)?;
+    pub(super) fn bind() -> Result<Receiver, SystemError> {
+        let (listener, address) = crate::command::listen(super::ANY_PORT)?;
         Ok(Receiver { listener, address })
     }
 

@@ -81,23 +81,14 @@ fn of_proxy(
             query += &format!("&{name}={}", rfc3339_millis(at));
         }
     }
-    let mut cursor: Option<String> = None;
+    let mut path = query.clone();
     loop {
-        let path = match &cursor {
-            Some(cursor) => {
-                let pairs = form_urlencoded::Serializer::new(String::new())
-                    .append_pair("cursor", cursor)
-                    .finish();
-                format!("{query}&{pairs}")
-            }
-            None => query.clone(),
-        };
         let page: Page = runtime.block_on(proxy.get(&path))?;
         page.calls.iter().for_each(&mut *take);
-        cursor = page.next_cursor;
-        if cursor.is_none() {
+        let Some(cursor) = page.next_cursor else {
             return Ok(());
-        }
+        };
+        path = format!("{query}&cursor={}", api_client::encoded(&cursor));
     }
 }
 
