@@ -253,5 +253,5 @@ pub(super) fn runtime() -> Result<tokio::runtime::Runtime, SystemError> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| SystemError::Task("start asking", error))
+        .map_err(|error| SystemError::Task("start a thread for requests", error))
 }

@@ -45,7 +45,7 @@ pub(super) fn dashboards(args: &DashboardsArgs) -> Result<String, Error> {
     }
 }
 
-pub(super) fn list() -> String {
+fn list() -> String {
     let row = |(name, question, _): &(&str, &str, &str)| format!("{name:<18} {question}\n");
     DASHBOARDS.iter().map(row).collect()
 }
@@ -53,7 +53,8 @@ pub(super) fn list() -> String {
 fn one(name: &str) -> Result<String, Error> {
     let found = DASHBOARDS.iter().find(|(known, ..)| *known == name);
     let json = found.map(|(_, _, json)| (*json).to_owned());
-    Ok(json.ok_or_else(|| CommandError::UnknownDashboard(name.to_owned()))?)
+    let unknown = || CommandError::UnknownDashboard(name.to_owned(), list().trim_end().to_owned());
+    Ok(json.ok_or_else(unknown)?)
 }
 
 /// Writes all of them; returns the list of files as text.

@@ -1,7 +1,5 @@
 //! Errors that several commands share.
 
-use super::dashboards;
-use super::inject::OPT_OUT;
 use http::Uri;
 use std::fmt::Display;
 use std::io;
@@ -44,8 +42,8 @@ pub(super) enum CommandError {
         "no finished call is in a variant of the experiment `{0}`: is that its name, is there traffic, and do headers name its units?"
     )]
     NoUnits(String),
-    #[error("{0} cannot be injected. {OPT_OUT}")]
-    NotInjected(usize),
+    #[error("{0} cannot be injected. {1}")]
+    NotInjected(usize, &'static str),
     #[error("{0}: {1}; no better answer in time (--within)")]
     NotReady(Uri, #[source] io::Error),
     #[error("Parquet is no text for a terminal; name a file with -o")]
@@ -67,8 +65,8 @@ pub(super) enum CommandError {
     StrictWarnings,
     #[error("the terminal: {0}")]
     Terminal(#[source] io::Error),
-    #[error("there is no dashboard {0}; there are:\n{known}", known = dashboards::list().trim_end())]
-    UnknownDashboard(String),
+    #[error("there is no dashboard {0}; there are:\n{1}")]
+    UnknownDashboard(String, String),
     #[error("there is no [[drift]] named `{0}`")]
     UnknownDrift(String),
     #[error("{origin} has no call of the session {id}")]

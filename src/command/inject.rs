@@ -15,7 +15,7 @@ use tokengauge_net::tls::Acceptor;
 use tokengauge_process::{SystemError, output};
 use tokengauge_proxy::Shutdown;
 
-pub(super) const OPT_OUT: &str = "The annotation tokengauge.dev/inject: \"false\" says that an object is to stay as it is, \
+const OPT_OUT: &str = "The annotation tokengauge.dev/inject: \"false\" says that an object is to stay as it is, \
     --lenient that all such objects are";
 
 pub(super) fn inject(args: &InjectArgs) -> Result<(), Error> {
@@ -52,7 +52,7 @@ pub(super) fn inject(args: &InjectArgs) -> Result<(), Error> {
         unknown += manifests.unknown.len();
     }
     if refused > 0 && !args.lenient {
-        return Err(CommandError::NotInjected(refused).into());
+        return Err(CommandError::NotInjected(refused, OPT_OUT).into());
     }
     output::print(&text)?;
     if unknown > 0 && !args.lenient {

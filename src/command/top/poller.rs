@@ -82,7 +82,7 @@ impl Poller {
         let thread = std::thread::Builder::new().name("poller".into());
         thread
             .spawn(run)
-            .map_err(|error| SystemError::Task("start asking", error))?;
+            .map_err(|error| SystemError::Task("start a thread for requests", error))?;
         Ok(Poller { views, updates })
     }
 
