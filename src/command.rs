@@ -10,6 +10,7 @@ mod dashboards;
 #[cfg(feature = "sim")]
 mod demo;
 mod drift;
+mod error;
 mod experiment;
 mod export;
 mod fleet;
@@ -42,11 +43,20 @@ use crate::cli::{
 };
 #[cfg(feature = "sim")]
 use crate::cli::{DemoArgs, DemoSubcommand};
+use error::CommandError;
+use serde::Serialize;
+use std::io::Write;
+use std::net::SocketAddr;
 use std::path::Path;
-use std::time::SystemTime;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
 use tokengauge_config::environment::ADMIN_TOKEN;
 use tokengauge_config::{self as config, Config, Secret, Token};
-use tokengauge_process::output;
+use tokengauge_files::private as private_file;
+use tokengauge_net::address;
+use tokengauge_process::{SystemError, output};
+use tokengauge_store::ledger::Reader;
+use tokio::net::TcpListener;
 use tracing_subscriber::filter::LevelFilter;
 
 const DEFAULT_FILE: &str = "proxy-config.toml";
@@ -130,15 +140,55 @@ fn serving(
 }
 
 /// From when on and before when, if the one is before the other.
-fn in_order(since: Option<SystemTime>, until: Option<SystemTime>) -> Result<(), Error> {
+fn in_order(since: Option<SystemTime>, until: Option<SystemTime>) -> Result<(), CommandError> {
     if since
         .zip(until)
         .is_some_and(|(since, until)| since >= until)
     {
-        Err(Error::Failed("--since must be before --until".to_owned()))
+        Err(CommandError::SinceAfterUntil)
     } else {
         Ok(())
     }
+}
+
+/// JSON for people and programs, with a line end.
+fn json(value: &impl Serialize) -> Result<String, CommandError> {
+    Ok(serde_json::to_string_pretty(value)? + "\n")
+}
+
+/// JSON of each value on a line of its own.
+fn json_lines<T: Serialize>(values: impl Iterator<Item = T>) -> Result<String, CommandError> {
+    let lines = values.map(|value| Ok(serde_json::to_string(&value)? + "\n"));
+    lines.collect()
+}
+
+/// A reader of the ledger's file, with time for queries on a slow disk.
+fn reader(path: &Path) -> Arc<Reader> {
+    Reader::within(path, Instant::now, Duration::from_secs(60))
+}
+
+/// The same, if there is a file.
+fn existing_reader(path: &Path) -> Result<Arc<Reader>, CommandError> {
+    let missing = || CommandError::NoLedger(path.to_owned());
+    path.is_file().then(|| reader(path)).ok_or_else(missing)
+}
+
+/// A listener on the address, and the address that it has.
+fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), SystemError> {
+    let failed = |error| SystemError::Listen(address, error);
+    let listener = address::listen(address).and_then(TcpListener::from_std);
+    let listener = listener.map_err(failed)?;
+    let own = listener.local_addr().map_err(failed)?;
+    Ok((listener, own))
+}
+
+/// Writes to the file, which only its owner can read, or to standard output.
+fn write(file: Option<&Path>, text: &str) -> Result<(), Error> {
+    let Some(path) = file else {
+        return output::print(text);
+    };
+    let written = private_file::create(path).and_then(|mut file| file.write_all(text.as_bytes()));
+    Ok(written.map_err(SystemError::write(path))?)
 }
 
 /// Loads the configuration; returns also where it came from.

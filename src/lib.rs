@@ -19,4 +19,4 @@ pub mod cli;
 pub mod command;
 
 pub use command::run;
-pub use tokengauge_process::Error;
+pub use tokengauge_process::ProcessError as Error;

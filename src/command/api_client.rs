@@ -1,14 +1,15 @@
 //! A client of a running proxy's API.
 
-use crate::Error;
 use crate::cli::AdminArgs;
 use bytes::Bytes;
 use http::{Request, header, request};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use std::path::PathBuf;
 use std::time::Duration;
 use tokengauge_config::DEFAULT_ADMIN;
 use tokengauge_net::client::fetch;
+use tokengauge_process::{Fatal, SystemError};
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a guess about the admin address may take.
@@ -27,7 +28,7 @@ impl Proxy {
     ///
     /// # Errors
     /// Where that file cannot be read.
-    pub(super) fn of(args: &AdminArgs) -> Result<Proxy, Error> {
+    pub(super) fn of(args: &AdminArgs) -> Result<Proxy, ApiError> {
         let base = if args.admin.contains("://") {
             args.admin.trim_end_matches('/').to_owned()
         } else {
@@ -35,9 +36,8 @@ impl Proxy {
         };
         let token = match &args.token_file {
             Some(path) => {
-                let token = std::fs::read_to_string(path).map_err(|error| {
-                    Error::Failed(format!("the token file {}: {error}", path.display()))
-                })?;
+                let token = std::fs::read_to_string(path);
+                let token = token.map_err(|error| ApiError::TokenFile(path.clone(), error))?;
                 Some(token.trim().to_owned())
             }
             None => args.token.clone(),
@@ -186,6 +186,8 @@ async fn about(base: &str, authorization: Option<&str>) -> Option<Value> {
 /// Why a request to a proxy failed: the URL, what happened and what to do.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ApiError {
+    #[error("the token file {path}: {1}", path = .0.display())]
+    TokenFile(PathBuf, #[source] std::io::Error),
     #[error("{url}: {source}")]
     Url { url: String, source: http::Error },
     #[error("{url}: {source}; is the proxy running there? --admin names its address")]
@@ -230,10 +232,12 @@ pub(super) enum ApiError {
     Ended,
 }
 
-impl From<ApiError> for Error {
-    fn from(error: ApiError) -> Error {
-        Error::Failed(error.to_string())
-    }
+impl Fatal for ApiError {}
+
+/// The text as part of a path or query: in a path a space is not a plus sign.
+pub(super) fn encoded(text: &str) -> String {
+    let text: String = form_urlencoded::byte_serialize(text.as_bytes()).collect();
+    text.replace('+', "%20")
 }
 
 fn reason(body: &[u8]) -> String {
@@ -245,9 +249,9 @@ fn reason(body: &[u8]) -> String {
 }
 
 /// A runtime of one thread, for commands that send requests.
-pub(super) fn runtime() -> Result<tokio::runtime::Runtime, Error> {
+pub(super) fn runtime() -> Result<tokio::runtime::Runtime, SystemError> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| Error::Failed(format!("cannot start asking: {error}")))
+        .map_err(|error| SystemError::Task("start a thread for requests", error))
 }

@@ -10,14 +10,41 @@ mod write;
 
 use crate::Error;
 use crate::cli::BenchArgs;
-use tokengauge_bench::Results;
+use std::path::PathBuf;
 use tokengauge_bench::level::LevelResult;
 use tokengauge_bench::load::MAX_IN_FLIGHT;
 use tokengauge_bench::results::NoHighest;
 use tokengauge_bench::run::Levels;
-use tokengauge_process::output;
+use tokengauge_bench::{BenchError, Results};
+use tokengauge_process::{Fatal, SystemError, output};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
+
+#[derive(Debug, thiserror::Error)]
+enum BenchCommandError {
+    #[error(transparent)]
+    Bench(#[from] BenchError),
+    #[error("{file}: {1}; is it the JSON of `bench -o FILE.json`?", file = .0.display())]
+    NoResults(PathBuf, #[source] serde_json::Error),
+    #[error("{0}")]
+    Worse(String),
+    #[error("no figures for {0}: the reasons are above")]
+    NoFigures(String),
+    #[error(transparent)]
+    NoHighest(#[from] NoHighest),
+    #[error(
+        "{origin} has no generations of known lengths that began since {since}: --since goes further back"
+    )]
+    NoGenerations { origin: String, since: String },
+    #[error("--until searches a range of loads, such as --concurrency 1..64")]
+    UntilWithoutRange,
+    #[error(
+        "a range is searched for the highest load that keeps objectives: --objective or --until names one"
+    )]
+    RangeWithoutObjective,
+}
+
+impl Fatal for BenchCommandError {}
 
 /// The exit code of a second signal, as of the first.
 const INTERRUPTED: i32 = 130;
@@ -36,13 +63,13 @@ pub(super) fn bench(args: &BenchArgs) -> Result<(), Error> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
-        .map_err(|error| Error::Failed(format!("cannot start: {error}")))?;
+        .map_err(|error| SystemError::Task("start threads", error))?;
     let mut shown = progress::Shown::new();
     let results = runtime.block_on(async {
         let stop = stop_on_signals()?;
         let results =
             tokengauge_bench::run(plan, stop, &mut |progress| shown.show(&progress)).await;
-        results.map_err(|error| Error::Failed(error.to_string()))
+        Ok::<_, Error>(results.map_err(BenchCommandError::from)?)
     });
     shown.clear();
     let results = results?;
@@ -51,8 +78,8 @@ pub(super) fn bench(args: &BenchArgs) -> Result<(), Error> {
 }
 
 /// Becomes true at the first signal to end; the second ends the process.
-fn stop_on_signals() -> Result<watch::Receiver<bool>, Error> {
-    let failed = |error| Error::Failed(format!("cannot listen for signals: {error}"));
+fn stop_on_signals() -> Result<watch::Receiver<bool>, SystemError> {
+    let failed = |error| SystemError::Task("listen for signals", error);
     let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
     let (stop, stopped) = watch::channel(false);
@@ -72,7 +99,6 @@ fn stop_on_signals() -> Result<watch::Receiver<bool>, Error> {
 
 /// Why the exit code is not 0.
 fn verdict(results: &Results, searches: bool) -> Result<(), Error> {
-    let failed = |reason: String| Err(Error::Failed(reason));
     if results.interrupted {
         let reason = "stopped before its end; the results are of the trials until then";
         return Err(Error::Interrupted(reason.to_owned()));
@@ -80,14 +106,11 @@ fn verdict(results: &Results, searches: bool) -> Result<(), Error> {
     let without = results.levels.iter().flat_map(LevelResult::without);
     let without: Vec<_> = without.collect();
     if !without.is_empty() && !searches {
-        return failed(format!(
-            "no figures for {}: the reasons are above",
-            without.join(", ")
-        ));
+        return Err(BenchCommandError::NoFigures(without.join(", ")).into());
     }
     match results.no_highest() {
         Some(reason @ NoHighest::Undecided(_)) => Err(Error::Undecided(reason.to_string())),
-        Some(reason) => failed(reason.to_string()),
+        Some(reason) => Err(BenchCommandError::from(reason).into()),
         None => Ok(()),
     }
 }

@@ -2,12 +2,12 @@
 
 mod summary;
 
+use super::error::CommandError;
 use crate::Error;
 use crate::cli::{AnswerFormat, CheckArgs};
 use serde::Serialize;
 use tokengauge_config::{self as config, Config, Problem};
-use tokengauge_process::output;
-use tokengauge_process::{check, ledger};
+use tokengauge_process::{check, ledger, output};
 
 /// The answer for programs.
 #[derive(Default, Serialize)]
@@ -37,9 +37,7 @@ pub(super) fn check(args: &CheckArgs) -> Result<(), Error> {
                     ..Problem::default()
                 });
             }
-            let text = serde_json::to_string_pretty(&answer);
-            let text = text.map_err(|error| Error::Failed(error.to_string()))?;
-            output::print(&(text + "\n"))?;
+            output::print(&super::json(&answer)?)?;
             checked?;
         }
         (AnswerFormat::Text, checked) => {
@@ -48,7 +46,7 @@ pub(super) fn check(args: &CheckArgs) -> Result<(), Error> {
         }
     }
     if args.strict && !answer.warnings.is_empty() {
-        return Err(Error::Failed("there are warnings".to_owned()));
+        return Err(CommandError::StrictWarnings.into());
     }
     Ok(())
 }

@@ -1,8 +1,10 @@
 //! `tokengauge print dashboards`: the Grafana dashboards for this build's metrics.
 
+use super::error::CommandError;
 use crate::Error;
 use crate::cli::DashboardsArgs;
 use std::path::Path;
+use tokengauge_process::SystemError;
 
 /// Name, purpose, and the JSON for Grafana.
 const DASHBOARDS: &[(&str, &str, &str)] = &[
@@ -51,25 +53,20 @@ fn list() -> String {
 fn one(name: &str) -> Result<String, Error> {
     let found = DASHBOARDS.iter().find(|(known, ..)| *known == name);
     let json = found.map(|(_, _, json)| (*json).to_owned());
-    json.ok_or_else(|| {
-        let reason = format!("there is no dashboard {name}; there are:\n{}", list());
-        Error::Failed(reason.trim_end().to_owned())
-    })
+    let unknown = || CommandError::UnknownDashboard(name.to_owned(), list().trim_end().to_owned());
+    Ok(json.ok_or_else(unknown)?)
 }
 
 /// Writes all of them; returns the list of files as text.
 fn write(folder: &Path) -> Result<String, Error> {
-    let failed = |path: &Path, error: std::io::Error| {
-        Error::Failed(format!("cannot write {}: {error}", path.display()))
-    };
-    std::fs::create_dir_all(folder).map_err(|error| failed(folder, error))?;
+    std::fs::create_dir_all(folder).map_err(SystemError::write(folder))?;
     let files = DASHBOARDS
         .iter()
         .map(|(name, _, json)| (format!("{name}.json"), *json));
     let mut written = String::new();
     for (name, text) in files.chain([("provisioning.yaml".to_owned(), PROVISIONING)]) {
         let path = folder.join(name);
-        std::fs::write(&path, text).map_err(|error| failed(&path, error))?;
+        std::fs::write(&path, text).map_err(SystemError::write(&path))?;
         written += &format!("{}\n", path.display());
     }
     Ok(written)

@@ -2,14 +2,15 @@
 
 mod incident;
 
+use super::error::CommandError;
 use crate::Error;
 use crate::cli::{COMMIT, DemoArgs};
 use std::fmt::Write;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 use tokengauge_config::{self as config, Config};
-use tokengauge_process::output;
 use tokengauge_process::serve::Proxy;
+use tokengauge_process::{SystemError, output};
 use tokengauge_proxy::{Shutdown, TrafficRuntimes};
 use tokengauge_sim::{Profile, Simulator, agents};
 use tokio::net::TcpListener;
@@ -64,10 +65,10 @@ select.workload = "batch"
 pub(super) async fn demo(args: DemoArgs) -> Result<(), Error> {
     let mut backends = Vec::new();
     for provider in PROVIDERS {
-        backends.push(Backend::bind(provider).await?);
+        backends.push(Backend::bind(provider)?);
     }
     let receiver = match args.incident {
-        Some(_) => Some(incident::Receiver::bind().await?),
+        Some(_) => Some(incident::Receiver::bind()?),
         None => None,
     };
     let mut config = configuration(&args, &backends, receiver.as_ref())?;
@@ -119,6 +120,9 @@ pub(super) async fn demo(args: DemoArgs) -> Result<(), Error> {
     proxy.serve().await
 }
 
+/// A port that is free.
+const ANY_PORT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+
 /// Where the simulator of a provider listens.
 struct Backend {
     provider: &'static str,
@@ -127,10 +131,8 @@ struct Backend {
 }
 
 impl Backend {
-    async fn bind(provider: &'static str) -> Result<Backend, Error> {
-        let failed = |error: std::io::Error| Error::Failed(error.to_string());
-        let listener = TcpListener::bind("127.0.0.1:0").await.map_err(failed)?;
-        let address = listener.local_addr().map_err(failed)?;
+    fn bind(provider: &'static str) -> Result<Backend, SystemError> {
+        let (listener, address) = super::listen(ANY_PORT)?;
         Ok(Backend {
             provider,
             listener,
@@ -203,7 +205,7 @@ fn start_simulation(
         };
         let profile: Profile = format!("{BEHAVIOUR},knee={knee}")
             .parse()
-            .map_err(|error| Error::Failed(format!("the demo's behaviour: {error}")))?;
+            .map_err(|error| CommandError::refused("the demo's behaviour", error))?;
         let end = shutdown.clone();
         let simulator = Simulator::new(profile);
         if let Some(incident) = args

@@ -5,18 +5,16 @@ mod page;
 use tokengauge_core::time::rfc3339_seconds;
 
 use super::api_client::{self, Proxy};
+use super::error::CommandError;
 use crate::Error;
 use crate::cli::{DriftArgs, DriftFormat};
 use page::Page;
 use std::path::Path;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 use tokengauge_admin::Drifts;
 use tokengauge_drift::{DriftState, Entry, Settings, evaluate};
 use tokengauge_process::output;
-use tokengauge_store::ledger::Reader;
 
-/// How long a single query may take, on a slow disk.
-const TIMEOUT: Duration = Duration::from_secs(60);
 /// The comparison where the configuration has none.
 const DEFAULT_NAME: &str = "all";
 /// What is read of a store where nobody says: the reference and the window of the defaults, and what seasons need.
@@ -37,13 +35,11 @@ pub(super) fn drift(args: &DriftArgs) -> Result<(), Error> {
     if let Some(name) = &args.name {
         answer.drifts.retain(|entry| entry.name == *name);
         if answer.drifts.is_empty() {
-            return Err(Error::Failed(format!(
-                "there is no [[drift]] named `{name}`"
-            )));
+            return Err(CommandError::UnknownDrift(name.clone()).into());
         }
     }
     output::print(&match args.format.chosen() {
-        DriftFormat::Json => json(&answer)?,
+        DriftFormat::Json => super::json(&answer)?,
         format => Page::of(&answer, format),
     })?;
     verdict(&answer)
@@ -65,12 +61,6 @@ fn verdict(answer: &Drifts) -> Result<(), Error> {
     }
 }
 
-fn json(answer: &Drifts) -> Result<String, Error> {
-    let text =
-        serde_json::to_string_pretty(answer).map_err(|error| Error::Failed(error.to_string()))?;
-    Ok(text + "\n")
-}
-
 fn of_ledger(args: &DriftArgs, path: &Path) -> Result<Drifts, Error> {
     let now = SystemTime::now();
     let at = args.at.map_or(now, |at| at.before(now));
@@ -79,16 +69,16 @@ fn of_ledger(args: &DriftArgs, path: &Path) -> Result<Drifts, Error> {
     if settings.is_empty() {
         settings.push(Settings::new(DEFAULT_NAME));
     }
-    let reader = Reader::within(path, Instant::now, TIMEOUT);
+    let reader = super::reader(path);
     let entries: Result<Vec<Entry>, _> = settings
         .iter()
         .filter(|one| args.name.as_deref().is_none_or(|name| *one.name == *name))
         .map(|one| evaluate(&reader, one, at, &|| true))
-        .collect();
+        .collect::<Result<_, _>>();
     Ok(Drifts {
         evaluated_at: Some(rfc3339_seconds(at).to_string()),
         error: None,
-        drifts: entries.map_err(|error| Error::Failed(error.to_string()))?,
+        drifts: entries?,
     })
 }
 
@@ -96,14 +86,10 @@ fn of_proxy(args: &DriftArgs) -> Result<Drifts, Error> {
     let proxy = Proxy::of(&args.admin)?;
     let answer: Drifts = api_client::runtime()?.block_on(proxy.get("/api/v1/drift"))?;
     if let Some(error) = &answer.error {
-        return Err(Error::Failed(format!("{}: {error}", proxy.address())));
+        return Err(CommandError::refused(proxy.address(), error.as_str()).into());
     }
     if answer.evaluated_at.is_none() {
-        let reason = "has not evaluated drift yet, or has no [[drift]] in its configuration";
-        return Err(Error::Failed(format!(
-            "{} {reason}; --ledger FILE reads a ledger without it",
-            proxy.address()
-        )));
+        return Err(CommandError::DriftNotEvaluated(proxy.address().to_owned()).into());
     }
     Ok(answer)
 }

@@ -5,17 +5,14 @@ mod table;
 pub(super) use table::{markdown, table};
 
 use super::api_client::{self, Proxy};
+use super::error::CommandError;
 use crate::Error;
 use crate::cli::{ExperimentArgs, ExperimentFormat, ExperimentUnit};
 use std::path::Path;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::SystemTime;
 use tokengauge_experiments::{Experiment, Observed, Report, Rules, judge};
 use tokengauge_process::output;
-use tokengauge_store::ledger::Reader;
 use tokengauge_store::query::{Threshold, UnitKind, UnitQuery};
-
-/// How long a query may take, on a slow disk.
-const TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(super) fn experiment(args: &ExperimentArgs) -> Result<(), Error> {
     let mut args = args.clone();
@@ -26,43 +23,31 @@ pub(super) fn experiment(args: &ExperimentArgs) -> Result<(), Error> {
         None => of_proxy(args)?,
     };
     if report.arms.iter().all(|arm| arm.units == 0) {
-        let name = &args.name;
-        return Err(Error::Failed(format!(
-            "no finished call is in a variant of the experiment `{name}`: is that its name, is there traffic, and do headers name its units?"
-        )));
+        return Err(CommandError::NoUnits(args.name.clone()).into());
     }
     let text = match args.format.chosen() {
         ExperimentFormat::Text => table::table(&report),
         ExperimentFormat::Markdown => table::markdown(&report),
-        ExperimentFormat::Json => {
-            let text = serde_json::to_string_pretty(&report);
-            text.map_err(|error| Error::Failed(error.to_string()))? + "\n"
-        }
+        ExperimentFormat::Json => super::json(&report)?,
     };
     output::print(&text)
 }
 
 fn of_proxy(args: &ExperimentArgs) -> Result<Report, Error> {
     let proxy = Proxy::of(&args.admin)?;
-    let name: String = form_urlencoded::byte_serialize(args.name.as_bytes()).collect();
-    let path = format!("/api/v1/experiments/{}", name.replace('+', "%20"));
+    let path = format!("/api/v1/experiments/{}", api_client::encoded(&args.name));
     Ok(api_client::runtime()?.block_on(proxy.get(&path))?)
 }
 
 fn of_ledger(path: &Path, args: &ExperimentArgs) -> Result<Report, Error> {
-    if !path.is_file() {
-        let path = path.display();
-        return Err(Error::Failed(format!("there is no ledger at {path}")));
-    }
     let experiment = configured(args)?;
-    let reader = Reader::within(path, Instant::now, TIMEOUT);
+    let reader = super::existing_reader(path)?;
     let query = UnitQuery {
         experiment: experiment.name.clone(),
         unit: experiment.unit,
         ..UnitQuery::default()
     };
-    let found = reader.experiment_units(&query);
-    let found = found.map_err(|error| Error::Failed(error.to_string()))?;
+    let found = reader.experiment_units(&query)?;
     let observed = Observed::of(&found, experiment.unit, &experiment.rules);
     Ok(judge(&experiment, &observed, SystemTime::now()))
 }

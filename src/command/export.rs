@@ -1,17 +1,15 @@
 //! `tokengauge export`: the ledger's calls as a file.
 
+use super::error::CommandError;
 use super::progress::{Counted, Progress};
 use crate::Error;
 use crate::cli::ExportArgs;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::SystemTime;
 use tokengauge_files::private as private_file;
-use tokengauge_process::output;
-use tokengauge_store::ledger::{ExportError, ExportOptions, FileFormat, Reader, export as write};
-
-/// How long a single query may take, on a slow disk.
-const TIMEOUT: Duration = Duration::from_secs(60);
+use tokengauge_process::{SystemError, output};
+use tokengauge_store::ledger::{ExportError, ExportOptions, FileFormat, export as write};
 
 pub(super) fn export(args: &ExportArgs) -> Result<(), Error> {
     let now = SystemTime::now();
@@ -28,17 +26,12 @@ pub(super) fn export(args: &ExportArgs) -> Result<(), Error> {
         spreadsheet: args.spreadsheet,
     };
     if options.spreadsheet && options.format != FileFormat::Csv {
-        let reason = "--spreadsheet is for --format csv: the others are no files for spreadsheets";
-        return Err(Error::Failed(reason.to_owned()));
+        return Err(CommandError::SpreadsheetOfOtherFormat.into());
     }
     let output: Box<dyn Write + Send> = match &args.output {
-        Some(file) => Box::new(
-            private_file::create(file)
-                .map_err(|error| Error::Failed(format!("{}: {error}", file.display())))?,
-        ),
+        Some(file) => Box::new(private_file::create(file).map_err(SystemError::write(file))?),
         None if options.format == FileFormat::Parquet && std::io::stdout().is_terminal() => {
-            let reason = "Parquet is no text for a terminal; name a file with -o";
-            return Err(Error::Failed(reason.to_owned()));
+            return Err(CommandError::ParquetOnTerminal.into());
         }
         None => output::stdout(),
     };
@@ -47,29 +40,28 @@ pub(super) fn export(args: &ExportArgs) -> Result<(), Error> {
         None => Progress::beside_output("export"),
     };
     let output = Box::new(Counted::new(output, progress));
-    let reader = Reader::within(&path, Instant::now, TIMEOUT);
+    let reader = super::reader(&path);
     match write(&reader, &options, output) {
         Ok(calls) => {
             output::note(&format!("{calls} calls"));
             Ok(())
         }
         Err(ExportError::File(error)) if args.output.is_none() => Err(output::failed(error)),
-        Err(error) => Err(Error::Failed(error.to_string())),
+        Err(error) => Err(error.into()),
     }
 }
 
 /// Writes the calls of a ledger since `since` as a trace to `file`; returns how many.
 pub(super) fn trace(ledger: &Path, since: SystemTime, file: &Path) -> Result<u64, Error> {
-    let failed = |error: &dyn std::fmt::Display| Error::Failed(error.to_string());
-    let output = private_file::create(file).map_err(|error| failed(&error))?;
+    let output = private_file::create(file).map_err(SystemError::write(file))?;
     let options = ExportOptions {
         since: Some(since),
         until: None,
         format: FileFormat::Mooncake,
         spreadsheet: false,
     };
-    let reader = Reader::within(ledger, Instant::now, TIMEOUT);
-    write(&reader, &options, Box::new(output)).map_err(|error| failed(&error))
+    let reader = super::reader(ledger);
+    Ok(write(&reader, &options, Box::new(output))?)
 }
 
 /// The file of the option, else that of the configuration.
@@ -79,9 +71,5 @@ fn ledger(args: &ExportArgs) -> Result<PathBuf, Error> {
     }
     let (config, origin) = super::load(&args.config)?;
     let ledger = config.ledger.map(|ledger| ledger.path);
-    ledger.ok_or_else(|| {
-        Error::Failed(format!(
-            "{origin} keeps no ledger; name a file with --ledger, or set `state_dir` or `path` in [ledger]"
-        ))
-    })
+    Ok(ledger.ok_or_else(|| CommandError::NoLedgerConfigured(origin))?)
 }

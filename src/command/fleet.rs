@@ -3,6 +3,7 @@
 mod metrics;
 mod prometheus;
 
+use super::error::CommandError;
 use crate::Error;
 use crate::cli::{COMMIT, FleetArgs};
 use arc_swap::ArcSwap;
@@ -18,7 +19,7 @@ use tokengauge_fleet::{
 };
 use tokengauge_net::tls::ClientTls;
 use tokengauge_process::operators::{self, Operators};
-use tokengauge_process::output;
+use tokengauge_process::{SystemError, output};
 use tokengauge_proxy::Shutdown;
 use tokengauge_sink::Secret;
 use tokengauge_store::ledger::{Limits, Reader};
@@ -88,12 +89,12 @@ fn start_fleet(args: &FleetArgs, event_bus: &Arc<EventBus>) -> Arc<Fleet> {
 }
 
 /// The ledger's file, and the folder that is deleted with it where none is configured.
-fn ledger(args: &FleetArgs, config: &Config) -> Result<(PathBuf, Option<TempDir>), Error> {
+fn ledger(args: &FleetArgs, config: &Config) -> Result<(PathBuf, Option<TempDir>), SystemError> {
     if let Some(folder) = args.state_dir.as_ref().or(config.state_dir.as_ref()) {
         return Ok((folder.join(FILE), None));
     }
-    let folder = tempfile::tempdir()
-        .map_err(|error| Error::Failed(format!("cannot make a temporary folder: {error}")))?;
+    let folder =
+        tempfile::tempdir().map_err(|error| SystemError::Task("make a temporary folder", error))?;
     Ok((folder.path().join(FILE), Some(folder)))
 }
 
@@ -116,14 +117,14 @@ fn follow_store(
         },
         since: args.since,
     };
-    let follower =
-        Follower::new(settings, fleet).map_err(|error| Error::Failed(error.to_string()))?;
-    let failed = |error| Error::Failed(format!("cannot start a thread: {error}"));
+    let follower = Follower::new(settings, fleet).map_err(CommandError::from)?;
+    let failed = |error| SystemError::Task("start a thread", error);
     let runtime = Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(failed)?;
     let thread = std::thread::Builder::new().name("store".into());
     let run = move || runtime.block_on(follower.run());
-    thread.spawn(run).map(|_| ()).map_err(failed)
+    thread.spawn(run).map_err(failed)?;
+    Ok(())
 }
 
 /// What the address answers from.

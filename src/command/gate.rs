@@ -7,18 +7,15 @@ mod write;
 use tokengauge_core::time::rfc3339_millis;
 
 use super::api_client::{self, Proxy};
+use super::error::CommandError;
+use super::{existing_reader, json};
 use crate::Error;
 use crate::cli::{GateArgs, GateFormat};
 use std::path::Path;
-use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::SystemTime;
 use tokengauge_files::audit;
 use tokengauge_gate::{Asked, Gate, GateVerdict, Plan, Report, evaluate_calls};
-use tokengauge_process::output;
-use tokengauge_store::ledger::Reader;
-
-/// How long a query may take, on a slow disk.
-const TIMEOUT: Duration = Duration::from_secs(60);
+use tokengauge_process::{SystemError, output};
 
 pub(super) fn gate(args: &GateArgs) -> Result<(), Error> {
     let mut args = args.clone();
@@ -57,7 +54,7 @@ pub(super) fn gate(args: &GateArgs) -> Result<(), Error> {
     if let Some(file) = &args.audit {
         let line = tokengauge_admin::gate_audit_line(&report, "command");
         let written = line.and_then(|line| audit::append(file, &[line]));
-        written.map_err(|error| Error::Failed(format!("{}: {error}", file.display())))?;
+        written.map_err(SystemError::write(file))?;
     }
     output::print(&match args.format.chosen() {
         GateFormat::Text => write::text(&report),
@@ -73,24 +70,18 @@ pub(super) fn gate(args: &GateArgs) -> Result<(), Error> {
 fn ended(verdict: GateVerdict, said: String) -> Result<(), Error> {
     match verdict {
         GateVerdict::Pass => Ok(()),
-        GateVerdict::Fail => Err(Error::Failed(said)),
+        GateVerdict::Fail => Err(CommandError::GateFailed(said).into()),
         GateVerdict::Inconclusive => Err(Error::Undecided(said)),
     }
 }
 
-fn json(value: &impl serde::Serialize) -> Result<String, Error> {
-    let text = serde_json::to_string_pretty(value);
-    Ok(text.map_err(|error| Error::Failed(error.to_string()))? + "\n")
-}
-
 fn of_proxy<T: serde::de::DeserializeOwned>(args: &GateArgs, what: &str) -> Result<T, Error> {
     let proxy = Proxy::of(&args.admin)?;
-    let name: String = form_urlencoded::byte_serialize(args.name.as_bytes()).collect();
     let since = args.since.map(|since| since.before(SystemTime::now()));
     let since = since.map(|since| format!("?since={}", rfc3339_millis(since)));
     let path = format!(
         "/api/v1/gates/{}{what}{}",
-        name.replace('+', "%20"),
+        api_client::encoded(&args.name),
         since.unwrap_or_default()
     );
     Ok(api_client::runtime()?.block_on(proxy.get(&path))?)
@@ -109,27 +100,18 @@ fn of_ledger(path: &Path, args: &GateArgs) -> Result<Report, Error> {
     let (gate, digest) = configured_gate(args)?;
     let now = SystemTime::now();
     let since = args.since.map(|since| since.before(now));
-    let reader = reader(path)?;
+    let reader = existing_reader(path)?;
     let asked = Asked {
         now,
         since,
         config_sha256: digest,
     };
     let report = evaluate_calls(&gate, &asked, &*reader);
-    report.map_err(|error| Error::Failed(format!("{}: {error}", path.display())))
+    Ok(report.map_err(CommandError::file(path))?)
 }
 
 fn plan_of_ledger(path: &Path, args: &GateArgs) -> Result<Plan, Error> {
     let (gate, _) = configured_gate(args)?;
-    let plan = tokengauge_gate::plan(&gate, SystemTime::now(), &*reader(path)?);
-    plan.map_err(|error| Error::Failed(format!("{}: {error}", path.display())))
-}
-
-fn reader(path: &Path) -> Result<Arc<Reader>, Error> {
-    if path.is_file() {
-        Ok(Reader::within(path, Instant::now, TIMEOUT))
-    } else {
-        let path = path.display();
-        Err(Error::Failed(format!("there is no ledger at {path}")))
-    }
+    let plan = tokengauge_gate::plan(&gate, SystemTime::now(), &*existing_reader(path)?);
+    Ok(plan.map_err(CommandError::file(path))?)
 }

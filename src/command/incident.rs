@@ -1,21 +1,17 @@
 //! `tokengauge slo incident`: an incident as one HTML file.
 
 use super::api_client::{self, Proxy};
+use super::error::CommandError;
 use crate::Error;
 use crate::cli::{COMMIT, IncidentArgs, When};
-use std::io::Write;
 use std::path::Path;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 use tokengauge_admin::capsule_of_ledger;
 use tokengauge_core::time::rfc3339_seconds;
-use tokengauge_files::private as private_file;
 use tokengauge_html::capsule::{Configuration, Span};
-use tokengauge_process::output;
-use tokengauge_store::ledger::Reader;
 
 /// The span of a ledger's calls, where nobody names one.
 const SPAN: Duration = Duration::from_secs(3600);
-const QUERY: Duration = Duration::from_secs(60);
 
 pub(super) fn incident(args: &IncidentArgs) -> Result<(), Error> {
     let now = SystemTime::now();
@@ -23,11 +19,7 @@ pub(super) fn incident(args: &IncidentArgs) -> Result<(), Error> {
         Some(ledger) => of_ledger(args, ledger, now)?,
         None => of_proxy(args, now)?,
     };
-    let Some(path) = &args.output else {
-        return output::print(&page);
-    };
-    let file = private_file::create(path).and_then(|mut file| file.write_all(page.as_bytes()));
-    file.map_err(|error| Error::Failed(format!("cannot write {}: {error}", path.display())))
+    super::write(args.output.as_deref(), &page)
 }
 
 fn of_proxy(args: &IncidentArgs, now: SystemTime) -> Result<String, Error> {
@@ -54,9 +46,9 @@ fn of_ledger(args: &IncidentArgs, ledger: &Path, now: SystemTime) -> Result<Stri
     let since = at(args.since).or_else(|| until.checked_sub(SPAN));
     let since = since.unwrap_or(SystemTime::UNIX_EPOCH);
     super::in_order(Some(since), Some(until))?;
-    let reader = Reader::within(ledger, Instant::now, QUERY);
+    let reader = super::reader(ledger);
     let made = capsule_of_ledger(reader, Span { since, until }, now);
-    let mut capsule = made.map_err(|problem| Error::Failed(problem.to_string()))?;
+    let mut capsule = made.map_err(|problem| CommandError::Capsule(problem.to_string()))?;
     if args.config.config.is_some() {
         let (config, origin) = super::load(&args.config)?;
         capsule.configuration = Some(Configuration {

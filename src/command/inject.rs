@@ -1,6 +1,7 @@
 //! `tokengauge inject` and `tokengauge inject serve`: adds sidecars to manifests, and to pods when
 //! they are created.
 
+use super::error::CommandError;
 use crate::Error;
 use crate::cli::{InjectArgs, InjectServeArgs, InjectSettings};
 use std::io::Read;
@@ -10,11 +11,9 @@ use tokengauge_config::ServerTls;
 use tokengauge_inject::manifest::inject_all;
 use tokengauge_inject::review::{Injector, router};
 use tokengauge_inject::{InjectBy, Settings};
-use tokengauge_net::address;
 use tokengauge_net::tls::Acceptor;
-use tokengauge_process::output;
+use tokengauge_process::{SystemError, output};
 use tokengauge_proxy::Shutdown;
-use tokio::net::TcpListener;
 
 const OPT_OUT: &str = "The annotation tokengauge.dev/inject: \"false\" says that an object is to stay as it is, \
     --lenient that all such objects are";
@@ -30,8 +29,8 @@ pub(super) fn inject(args: &InjectArgs) -> Result<(), Error> {
     let (mut refused, mut unknown) = (0, 0);
     for (number, file) in args.files.iter().enumerate() {
         let origin = file.display();
-        let manifests = inject_all(&read(file)?, by, &settings)
-            .map_err(|error| Error::Failed(format!("{origin}: {error}")))?;
+        let manifests =
+            inject_all(&read(file)?, by, &settings).map_err(CommandError::file(file))?;
         if number > 0 && !manifests.text.starts_with("---") {
             text.push_str("---\n");
         }
@@ -53,9 +52,7 @@ pub(super) fn inject(args: &InjectArgs) -> Result<(), Error> {
         unknown += manifests.unknown.len();
     }
     if refused > 0 && !args.lenient {
-        return Err(Error::Failed(format!(
-            "{refused} cannot be injected. {OPT_OUT}"
-        )));
+        return Err(CommandError::NotInjected(refused, OPT_OUT).into());
     }
     output::print(&text)?;
     if unknown > 0 && !args.lenient {
@@ -67,8 +64,8 @@ pub(super) fn inject(args: &InjectArgs) -> Result<(), Error> {
     Ok(())
 }
 
-fn read(file: &Path) -> Result<String, Error> {
-    let failed = |error| Error::Failed(format!("{}: cannot be read: {error}", file.display()));
+fn read(file: &Path) -> Result<String, SystemError> {
+    let failed = SystemError::read(file);
     if file == Path::new("-") {
         let mut text = String::new();
         std::io::stdin().read_to_string(&mut text).map_err(failed)?;
@@ -101,12 +98,7 @@ pub(super) async fn serve(args: InjectServeArgs) -> Result<(), Error> {
         client_ca: None,
     };
     let acceptor = Acceptor::new(&tls).map_err(|error| Error::Configuration(error.to_string()))?;
-    let listener = address::listen(args.listen)
-        .and_then(TcpListener::from_std)
-        .map_err(|error| Error::Failed(format!("cannot listen on {}: {error}", args.listen)))?;
-    let address = listener
-        .local_addr()
-        .map_err(|error| Error::Failed(error.to_string()))?;
+    let (listener, address) = super::listen(args.listen)?;
     output::note(&format!("listening on {address}"));
     let shutdown = Shutdown::new();
     tokengauge_process::signals::watch(shutdown.clone())?;

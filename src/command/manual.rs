@@ -3,7 +3,7 @@
 use crate::Error;
 use crate::cli::{self, CompletionsArgs, ManArgs};
 use clap_mangen::Man;
-use tokengauge_process::output;
+use tokengauge_process::{SystemError, output};
 
 const NAME: &str = "tokengauge";
 
@@ -19,13 +19,10 @@ pub(super) fn man(args: &ManArgs) -> Result<(), Error> {
     let Some(folder) = &args.folder else {
         let mut text = Vec::new();
         let written = Man::new(command).render(&mut text);
-        written.map_err(|error| Error::Failed(error.to_string()))?;
+        written.map_err(SystemError::Output)?;
         return output::print(&String::from_utf8_lossy(&text));
     };
     let written =
         std::fs::create_dir_all(folder).and_then(|()| clap_mangen::generate_to(command, folder));
-    written.map_err(|error| {
-        let folder = folder.display();
-        Error::Failed(format!("cannot write pages into {folder}: {error}"))
-    })
+    Ok(written.map_err(SystemError::write(folder))?)
 }

@@ -1,17 +1,13 @@
 //! `tokengauge print metrics`: the table of metrics, as docs/metrics.md has it or as JSON lines.
 
-use crate::Error;
+use super::error::CommandError;
 use crate::cli::ReferenceFormat;
 use tokengauge_telemetry::export::labels::{LabelSet, Model};
 use tokengauge_telemetry::export::names::{self, Metric, MetricKind};
 
-pub(super) fn metrics(format: ReferenceFormat) -> Result<String, Error> {
+pub(super) fn metrics(format: ReferenceFormat) -> Result<String, CommandError> {
     if format == ReferenceFormat::Json {
-        let lines = names::all().map(serde_json::to_string);
-        let lines: Result<Vec<_>, _> = lines.collect();
-        return lines
-            .map(|lines| lines.join("\n") + "\n")
-            .map_err(|error| Error::Failed(error.to_string()));
+        return super::json_lines(names::all());
     }
     let head = "| metric | kind | labels | what it is |\n|---|---|---|---|\n";
     Ok(head.to_owned() + &names::all().map(row).collect::<String>())

@@ -1,5 +1,6 @@
 //! `tokengauge probe`: sends requests to addresses until they answer.
 
+use super::error::CommandError;
 use crate::Error;
 use crate::cli::ProbeArgs;
 use bytes::Bytes;
@@ -15,10 +16,7 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(200);
 
 pub(super) fn probe(args: &ProbeArgs) -> Result<(), Error> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Error::Failed(error.to_string()))?;
+    let runtime = super::api_client::runtime()?;
     let tls = ClientTls {
         ca: args.ca.clone(),
         ..ClientTls::default()
@@ -26,14 +24,10 @@ pub(super) fn probe(args: &ProbeArgs) -> Result<(), Error> {
     let deadline = Instant::now() + args.within;
     for url in &args.urls {
         let said = runtime.block_on(until(url, deadline, &tls));
-        let said = said.map_err(|why| failed(url, &why))?;
+        let said = said.map_err(|source| CommandError::NotReady(url.clone(), source))?;
         output::print(&format!("{url}: {said}\n"))?;
     }
     Ok(())
-}
-
-fn failed(url: &Uri, why: &io::Error) -> Error {
-    Error::Failed(format!("{url}: {why}; no better answer in time (--within)"))
 }
 
 /// Repeats the request until it succeeds or the deadline has passed.

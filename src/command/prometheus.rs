@@ -1,6 +1,6 @@
 //! A client for the HTTP API of Prometheus.
 
-use crate::Error;
+use super::api_client::encoded;
 use crate::cli::{PROMETHEUS_PASSWORD, PROMETHEUS_TOKEN, PrometheusCredentials};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -8,9 +8,10 @@ use bytes::Bytes;
 use http::{HeaderValue, Request, header};
 use serde::Deserialize;
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokengauge_net::client::fetch;
+use tokengauge_process::{Fatal, SystemError};
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -38,17 +39,53 @@ struct Data {
     result: Vec<Sample>,
 }
 
+#[derive(Debug, thiserror::Error)]
+pub(super) enum PrometheusError {
+    #[error(
+        "--prometheus: the URL has a user or a password in it, which others can see on the command line: name the user with \
+         --prometheus-user and a file with the password with --prometheus-password-file"
+    )]
+    UserInUrl,
+    #[error("--prometheus-user: a user's name has no colon in basic authentication")]
+    ColonInUser,
+    #[error(
+        "--prometheus-user: there is no password: name a file with --prometheus-password-file, or set {PROMETHEUS_PASSWORD}"
+    )]
+    NoPassword,
+    #[error(
+        "the credentials for --prometheus have characters that no header may have, such as a line end"
+    )]
+    NoHeader,
+    #[error(transparent)]
+    File(#[from] SystemError),
+    #[error("{file} is empty", file = .0.display())]
+    Empty(PathBuf),
+    #[error("{0}: {1}; --prometheus takes the URL of a Prometheus")]
+    Url(String, #[source] http::Error),
+    #[error("{0}: {1}; is a Prometheus running there?")]
+    NoAnswer(String, #[source] std::io::Error),
+    #[error(
+        "{0}: answered {1}: it wants other credentials; --prometheus-token-file, or --prometheus-user with \
+         --prometheus-password-file, name them"
+    )]
+    Credentials(String, u16),
+    #[error("{0}: answered {1}; is it a Prometheus?")]
+    Status(String, u16),
+    #[error("{0}: {1}; is it a Prometheus?")]
+    Shape(String, #[source] serde_json::Error),
+}
+
+impl Fatal for PrometheusError {}
+
 impl PrometheusClient {
     /// # Errors
     /// Where the URL or the credentials cannot be used.
     pub(super) fn new(
         address: &str,
         credentials: &PrometheusCredentials,
-    ) -> Result<PrometheusClient, Error> {
+    ) -> Result<PrometheusClient, PrometheusError> {
         if has_user(address) {
-            let rule = "--prometheus: the URL has a user or a password in it, which others can see on the command line: name the user with \
-                        --prometheus-user and a file with the password with --prometheus-password-file";
-            return Err(Error::Failed(rule.to_owned()));
+            return Err(PrometheusError::UserInUrl);
         }
         authorization(credentials)?;
         Ok(PrometheusClient {
@@ -61,34 +98,27 @@ impl PrometheusClient {
     ///
     /// # Errors
     /// Where it does not answer, wants other credentials or is no Prometheus.
-    pub(super) async fn query(&self, query: &str) -> Result<Vec<Sample>, Error> {
+    pub(super) async fn query(&self, query: &str) -> Result<Vec<Sample>, PrometheusError> {
         let address = &self.address;
-        let failed = |reason: String| Error::Failed(format!("{address}: {reason}"));
-        let query: String = form_urlencoded::byte_serialize(query.as_bytes()).collect();
+        let url = || address.clone();
+        let query = encoded(query);
         let mut request = Request::get(format!("{address}/api/v1/query?query={query}"));
         if let Some(authorization) = authorization(&self.credentials)? {
             request = request.header(header::AUTHORIZATION, authorization);
         }
-        let request = request.body(Bytes::new()).map_err(|error| {
-            failed(format!(
-                "{error}; --prometheus takes the URL of a Prometheus"
-            ))
-        })?;
+        let request = request.body(Bytes::new());
+        let request = request.map_err(|error| PrometheusError::Url(url(), error))?;
         let answer = fetch(request, TIMEOUT).await;
-        let answer =
-            answer.map_err(|error| failed(format!("{error}; is a Prometheus running there?")))?;
+        let answer = answer.map_err(|error| PrometheusError::NoAnswer(url(), error))?;
         let status = answer.status.as_u16();
         if matches!(status, 401 | 403) {
-            return Err(failed(format!(
-                "answered {status}: it wants other credentials; --prometheus-token-file, or --prometheus-user with \
-                 --prometheus-password-file, name them"
-            )));
+            return Err(PrometheusError::Credentials(url(), status));
         }
         if status != 200 {
-            return Err(failed(format!("answered {status}; is it a Prometheus?")));
+            return Err(PrometheusError::Status(url(), status));
         }
         let answer: Answer = serde_json::from_slice(&answer.body)
-            .map_err(|error| failed(format!("{error}; is it a Prometheus?")))?;
+            .map_err(|error| PrometheusError::Shape(url(), error))?;
         Ok(answer.data.result)
     }
 }
@@ -99,7 +129,9 @@ fn has_user(address: &str) -> bool {
     authority.is_some_and(|authority| authority.contains('@'))
 }
 
-fn authorization(credentials: &PrometheusCredentials) -> Result<Option<HeaderValue>, Error> {
+fn authorization(
+    credentials: &PrometheusCredentials,
+) -> Result<Option<HeaderValue>, PrometheusError> {
     let PrometheusCredentials {
         prometheus_token_file: token_file,
         prometheus_user: user,
@@ -107,15 +139,11 @@ fn authorization(credentials: &PrometheusCredentials) -> Result<Option<HeaderVal
     } = credentials;
     let text = match user {
         Some(user) if user.contains(':') => {
-            let rule = "--prometheus-user: a user's name has no colon in basic authentication";
-            return Err(Error::Failed(rule.to_owned()));
+            return Err(PrometheusError::ColonInUser);
         }
         Some(user) => {
-            let password = secret(password_file.as_deref(), PROMETHEUS_PASSWORD)?.ok_or_else(|| {
-                Error::Failed(format!(
-                    "--prometheus-user: there is no password: name a file with --prometheus-password-file, or set {PROMETHEUS_PASSWORD}"
-                ))
-            })?;
+            let password = secret(password_file.as_deref(), PROMETHEUS_PASSWORD)?;
+            let password = password.ok_or(PrometheusError::NoPassword)?;
             let pair = STANDARD.encode(format!("{user}:{password}"));
             Some(format!("Basic {pair}"))
         }
@@ -124,26 +152,23 @@ fn authorization(credentials: &PrometheusCredentials) -> Result<Option<HeaderVal
         }
     };
     let Some(text) = text else { return Ok(None) };
-    let mut header = HeaderValue::from_str(&text).map_err(|_| {
-        // What it is stays out of the message.
-        let rule = "the credentials for --prometheus have characters that no header may have, such as a line end";
-        Error::Failed(rule.to_owned())
-    })?;
+    // What it is stays out of the message.
+    let mut header = HeaderValue::from_str(&text).map_err(|_| PrometheusError::NoHeader)?;
     header.set_sensitive(true);
     Ok(Some(header))
 }
 
 /// A secret: what is in the file, else in the variable.
-fn secret(file: Option<&Path>, variable: &str) -> Result<Option<String>, Error> {
+fn secret(file: Option<&Path>, variable: &str) -> Result<Option<String>, PrometheusError> {
     let text = match file {
         Some(file) => std::fs::read_to_string(file)
             .map(Some)
-            .map_err(|error| Error::Failed(format!("{}: {error}", file.display())))?,
+            .map_err(SystemError::read(file))?,
         None => std::env::var(variable).ok(),
     };
     let text = text.map(|text| text.trim().to_owned());
     match (file, text.filter(|text| !text.is_empty())) {
-        (Some(file), None) => Err(Error::Failed(format!("{} is empty", file.display()))),
+        (Some(file), None) => Err(PrometheusError::Empty(file.to_owned())),
         (_, text) => Ok(text),
     }
 }

@@ -2,11 +2,12 @@
 
 mod recording;
 
+use super::error::CommandError;
 use super::progress::Progress;
 use crate::Error;
 use crate::cli::RecordArgs;
 use parking_lot::Mutex;
-use recording::{Pace, Recording};
+use recording::{Pace, Recording, RecordingError};
 use std::io::Write;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -39,8 +40,7 @@ pub(super) fn record(args: &RecordArgs) -> Result<(), Error> {
     for (recording, done) in recordings.into_iter().zip(0..) {
         progress.at(done, Some(all), "recordings");
         for record in measured(&meter, &last, &recording, pace)? {
-            let line =
-                serde_json::to_string(&record).map_err(|error| Error::Failed(error.to_string()))?;
+            let line = serde_json::to_string(&record).map_err(CommandError::from)?;
             writeln!(output, "{line}").map_err(output::failed)?;
         }
     }
@@ -82,10 +82,7 @@ fn measured(
     call.ended(at, End::Complete);
     drop(call);
     if !meter.flush(TIMEOUT) {
-        return Err(Error::Failed(format!(
-            "{} took longer than {TIMEOUT:?}",
-            recording.name
-        )));
+        return Err(RecordingError::Slow(recording.name.clone()).into());
     }
     Ok(last.take())
 }

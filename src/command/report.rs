@@ -18,18 +18,18 @@ mod text;
 mod user_names;
 mod variants;
 
+use super::error::CommandError;
 use crate::Error;
 use crate::cli::{Month, ReportArgs, ReportFormat};
 use crate::command::progress::Progress;
 use crate::command::store::StoreCopy;
 use figures::Report;
 use showback::Showback;
-use std::io::Write;
+use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 use tokengauge_core::call::CallRecord;
 use tokengauge_core::time::rfc3339_seconds;
-use tokengauge_files::private as private_file;
-use tokengauge_process::output;
+use tokengauge_process::{Fatal, output};
 use tokengauge_store::query::Dimension;
 use user_names::UserNames;
 
@@ -42,18 +42,13 @@ pub(super) fn report(args: &ReportArgs) -> Result<(), Error> {
         ReportFormat::Csv => csv(args, now)?,
         _ => comparison(args, now)?,
     };
-    let Some(path) = &args.output else {
-        return output::print(&text);
-    };
-    let written = private_file::create(path).and_then(|mut file| file.write_all(text.as_bytes()));
-    written.map_err(|error| Error::Failed(format!("cannot write {}: {error}", path.display())))
+    super::write(args.output.as_deref(), &text)
 }
 
 /// What calls cost by month, in lines.
 fn csv(args: &ReportArgs, now: SystemTime) -> Result<String, Error> {
     if args.baseline.is_some() {
-        let reason = "--baseline is for comparisons; --format csv has sums by month alone";
-        return Err(Error::Failed(reason.to_owned()));
+        return Err(ReportCommandError::BaselineOfCsv.into());
     }
     let mut showback = Showback::by(&dimensions(args));
     let mut progress = Progress::of("report");
@@ -63,7 +58,7 @@ fn csv(args: &ReportArgs, now: SystemTime) -> Result<String, Error> {
     })?;
     drop(progress);
     match showback.calls {
-        0 => Err(no_calls()),
+        0 => Err(ReportCommandError::NoCalls.into()),
         _ => {
             note_what_is_missing(args, showback.first);
             Ok(showback.csv(args.spreadsheet))
@@ -92,14 +87,13 @@ fn note_what_is_missing(args: &ReportArgs, first: Option<SystemTime>) {
 /// The calls compared, in one of the forms for that.
 fn comparison(args: &ReportArgs, now: SystemTime) -> Result<String, Error> {
     if args.spreadsheet {
-        let reason = "--spreadsheet is for --format csv: the others are no files for spreadsheets";
-        return Err(Error::Failed(reason.to_owned()));
+        return Err(CommandError::SpreadsheetOfOtherFormat.into());
     }
     let report = gathered(args, now)?;
     Ok(match args.format.chosen() {
         ReportFormat::Csv | ReportFormat::Text => text::table(&report, width(args)),
         ReportFormat::Markdown => text::markdown(&report),
-        ReportFormat::Json => json(&report)?,
+        ReportFormat::Json => super::json(&document::document(&report))?,
         ReportFormat::Html => html::page(&report),
     })
 }
@@ -165,11 +159,25 @@ impl Calls {
     }
 }
 
-fn no_calls() -> Error {
-    let wide =
-        "there are no finished calls in that time; --since, --until and --month name another";
-    Error::Failed(wide.to_owned())
+#[derive(Debug, thiserror::Error)]
+enum ReportCommandError {
+    #[error("--baseline is for comparisons; --format csv has sums by month alone")]
+    BaselineOfCsv,
+    #[error("{path}: {1}; call logs are what `run --call-log FILE` writes", path = .0.display())]
+    CallLog(PathBuf, #[source] std::io::Error),
+    #[error("there are no finished calls in that time; --since, --until and --month name another")]
+    NoCalls,
+    #[error(
+        "{0} is neither an instant such as 2026-01-31T09:30:00Z nor a duration back such as 72h or 7d"
+    )]
+    NoInstant(String),
+    #[error("--baseline {name}: no row is called so; there are: {rows}")]
+    NoRow { name: String, rows: String },
+    #[error("the names of users {path}: {1}", path = .0.display())]
+    UserNames(PathBuf, #[source] std::io::Error),
 }
+
+impl Fatal for ReportCommandError {}
 
 fn gathered(args: &ReportArgs, now: SystemTime) -> Result<Report, Error> {
     let calls = Calls::of(args, now)?;
@@ -184,33 +192,22 @@ fn gathered(args: &ReportArgs, now: SystemTime) -> Result<Report, Error> {
     let (from, to) = (report.since.or(report.first), report.until.or(report.last));
     report.marks = source::marks(&calls.args, from, to)?;
     if report.calls == 0 {
-        return Err(no_calls());
+        return Err(ReportCommandError::NoCalls.into());
     }
     if let Some(name) = &args.baseline {
         report.set_baseline(name).map_err(|rows| {
-            let rows = rows.join(" · ");
-            Error::Failed(format!(
-                "--baseline {name}: no row is called so; there are: {rows}"
-            ))
+            let (name, rows) = (name.clone(), rows.join(" · "));
+            ReportCommandError::NoRow { name, rows }
         })?;
     }
     Ok(report)
 }
 
-fn json(report: &Report) -> Result<String, Error> {
-    let text = serde_json::to_string_pretty(&document::document(report))
-        .map_err(|error| Error::Failed(error.to_string()))?;
-    Ok(text + "\n")
-}
-
 /// Parses an instant: RFC 3339, or a duration before now.
-fn instant(text: Option<&str>, now: SystemTime) -> Result<Option<SystemTime>, Error> {
+fn instant(text: Option<&str>, now: SystemTime) -> Result<Option<SystemTime>, ReportCommandError> {
     let parse = |text: &str| {
-        tokengauge_store::history::instant(text, now).ok_or_else(|| {
-            Error::Failed(format!(
-                "{text} is neither an instant such as 2026-01-31T09:30:00Z nor a duration back such as 72h or 7d"
-            ))
-        })
+        tokengauge_store::history::instant(text, now)
+            .ok_or_else(|| ReportCommandError::NoInstant(text.to_owned()))
     };
     text.map(parse).transpose()
 }

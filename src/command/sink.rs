@@ -1,22 +1,20 @@
 //! `tokengauge export sink`: tables, state and replays of sinks.
 
 use super::api_client::{self, Proxy};
+use super::error::CommandError;
 use crate::Error;
 use crate::cli::{AnswerFormat, DdlArgs, SinkCommand, SinkReplayArgs, SinkStatusArgs};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 use std::path::Path;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::SystemTime;
+use tokengauge_process::Fatal;
 use tokengauge_process::output::{self, printable};
 use tokengauge_process::sinks::origin;
 use tokengauge_sink::clickhouse::{ClickHouse, add_columns, create_table};
 use tokengauge_sink::{
-    AnySink, ClickHouseSettings, Location, Replayed, SinkKind, SinkSettings, replay,
+    AnySink, ClickHouseSettings, Location, Replayed, SendError, SinkKind, SinkSettings, replay,
 };
-use tokengauge_store::ledger::Reader;
-
-/// How long a single query of the ledger may take, on a slow disk.
-const TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(super) fn sink(command: &SinkCommand) -> Result<(), Error> {
     match command {
@@ -26,9 +24,23 @@ pub(super) fn sink(command: &SinkCommand) -> Result<(), Error> {
     }
 }
 
-fn failed(error: impl std::fmt::Display) -> Error {
-    Error::Failed(error.to_string())
+#[derive(Debug, thiserror::Error)]
+enum SinkCommandError {
+    #[error("{0} has no [[sink]]; --config names the file that has")]
+    NoSink(String),
+    #[error(
+        "{0} has no such [[sink]] of kind clickhouse, for S3 needs no table; --config names another file"
+    )]
+    NoTable(String),
+    #[error("{origin} has these: {names}; name one of them with --sink")]
+    Several { origin: String, names: String },
+    #[error("{source}; {sent} calls were sent before, which can be sent again")]
+    Replay { sent: u64, source: SendError },
+    #[error(transparent)]
+    Unusable(#[from] std::io::Error),
 }
+
+impl Fatal for SinkCommandError {}
 
 fn ddl(args: &DdlArgs) -> Result<(), Error> {
     let (config, origin) = super::load(&args.config)?;
@@ -46,8 +58,7 @@ fn ddl(args: &DdlArgs) -> Result<(), Error> {
         })
         .collect();
     if tables.is_empty() {
-        let reason = "has no such [[sink]] of kind clickhouse, for S3 needs no table; --config names another file";
-        return Err(Error::Failed(format!("{origin} {reason}")));
+        return Err(SinkCommandError::NoTable(origin).into());
     }
     for settings in tables {
         let (database, table) = (&settings.database, &settings.table);
@@ -61,10 +72,11 @@ fn ddl(args: &DdlArgs) -> Result<(), Error> {
 }
 
 fn apply(settings: &ClickHouseSettings, statements: &[String]) -> Result<(), Error> {
-    let client = ClickHouse::new(settings.clone(), &origin()).map_err(failed)?;
+    let client = ClickHouse::new(settings.clone(), &origin())
+        .map_err(|error| CommandError::refused(&settings.url, error))?;
     api_client::runtime()?.block_on(async {
         for statement in statements {
-            client.run(statement).await.map_err(failed)?;
+            client.run(statement).await?;
         }
         Ok(())
     })
@@ -99,8 +111,7 @@ fn status(args: &SinkStatusArgs) -> Result<(), Error> {
     let proxy = Proxy::of(&args.admin)?;
     let answer: Answer = api_client::runtime()?.block_on(proxy.get("/api/v1/sinks"))?;
     if args.format.chosen() == AnswerFormat::Json {
-        let text = serde_json::to_string_pretty(&answer).map_err(failed)?;
-        return output::print(&format!("{text}\n"));
+        return output::print(&super::json(&answer)?);
     }
     output::print(&table(&answer.sinks))
 }
@@ -153,25 +164,21 @@ fn table(sinks: &[Row]) -> String {
 }
 
 fn replay_calls(args: &SinkReplayArgs) -> Result<(), Error> {
-    let (config, origin_of_config) = super::load(&args.config)?;
+    let (config, config_origin) = super::load(&args.config)?;
     let ledger = config.ledger.as_ref().map(|ledger| ledger.path.as_path());
     let Some(path) = args.ledger.as_deref().or(ledger) else {
-        return Err(Error::Failed(format!(
-            "{origin_of_config} keeps no ledger; name its file with --ledger, or with --config the configuration that keeps one"
-        )));
+        return Err(CommandError::NoLedgerConfigured(config_origin).into());
     };
     let named = |sink: &&SinkSettings| args.sink.as_ref().is_none_or(|name| sink.name == *name);
     let sinks: Vec<&SinkSettings> = config.sinks.iter().filter(named).collect();
     let [sink] = sinks[..] else {
         let all: Vec<&str> = config.sinks.iter().map(|sink| sink.name.as_str()).collect();
-        let reason = match &all[..] {
-            [] => "has no [[sink]]; --config names the file that has".to_owned(),
-            all => format!(
-                "has these: {}; name one of them with --sink",
-                all.join(", ")
-            ),
-        };
-        return Err(Error::Failed(format!("{origin_of_config} {reason}")));
+        let (origin, names) = (config_origin, all.join(", "));
+        return Err(match &all[..] {
+            [] => SinkCommandError::NoSink(origin),
+            _ => SinkCommandError::Several { origin, names },
+        }
+        .into());
     };
     let now = SystemTime::now();
     let since = args.since.before(now);
@@ -196,22 +203,19 @@ fn send_all(
     ledger: &Path,
     span: (SystemTime, SystemTime),
 ) -> Result<Replayed, Error> {
-    let sink = AnySink::new(&settings.location, &origin()).map_err(failed)?;
-    let reader = Reader::within(ledger, Instant::now, TIMEOUT);
+    let sink = AnySink::named(settings, &origin()).map_err(SinkCommandError::from)?;
+    let reader = super::reader(ledger);
     let (mut after, mut all) = (None, Replayed::default());
     let runtime = api_client::runtime()?;
     loop {
-        let page = reader.rows(span, after, settings.batch_rows);
-        let (rows, last) = page.map_err(failed)?;
+        let (rows, last) = reader.rows(span, after, settings.batch_rows)?;
         if rows.is_empty() {
             return Ok(all);
         }
         after = last;
-        all += runtime.block_on(replay(&sink, rows)).map_err(|error| {
-            let sent = all.sent;
-            Error::Failed(format!(
-                "{error}; {sent} calls were sent before, which can be sent again"
-            ))
-        })?;
+        let sent = all.sent;
+        all += runtime
+            .block_on(replay(&sink, rows))
+            .map_err(|source| SinkCommandError::Replay { sent, source })?;
     }
 }

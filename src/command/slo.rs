@@ -9,7 +9,26 @@ use super::api_client::{self, Proxy};
 use crate::Error;
 use crate::cli::{AnswerFormat, SloCommand, StatusArgs};
 use status::Answer;
-use tokengauge_process::output;
+use std::path::PathBuf;
+use tokengauge_process::{Fatal, output};
+
+#[derive(Debug, thiserror::Error)]
+enum SloCommandError {
+    #[error("{missed} objectives would have been missed")]
+    Missed { missed: usize },
+    #[error("{file} has no calls of this time", file = .0.display())]
+    NoCallsInLedger(PathBuf),
+    #[error("there are no calls in these logs; record some with `tokengauge run --call-log FILE`")]
+    NoCallsInLogs,
+    #[error("the store {0} has no calls of this time; --store-since goes further back")]
+    NoCallsInStore(String),
+    #[error(
+        "a fleet does not count by month, so that it can make no statement: ask a pod, whose addresses are at /api/v1/pods"
+    )]
+    StatementOfFleet,
+}
+
+impl Fatal for SloCommandError {}
 
 const PATH: &str = "/api/v1/slos";
 
@@ -38,13 +57,9 @@ fn status(args: &StatusArgs) -> Result<(), Error> {
     }
 }
 
-fn statement(answer: &Answer, month: &str, address: &str) -> Result<String, Error> {
+fn statement(answer: &Answer, month: &str, address: &str) -> Result<String, SloCommandError> {
     match answer.source {
         None => Ok(statement::text(month, address, &answer.slos)),
-        Some(_) => Err(Error::Failed(
-            "a fleet does not count by month, so that it can make no statement: ask a pod, whose addresses are at \
-             /api/v1/pods"
-                .to_owned(),
-        )),
+        Some(_) => Err(SloCommandError::StatementOfFleet),
     }
 }

@@ -2,22 +2,22 @@
 //! ledger. What a call record does not say is not in it: tokens by the second in which they came, and streams under way.
 
 use super::api_client;
+use super::error::{BoxedError, CommandError};
 use super::progress::Progress;
 use crate::Error;
 use crate::cli::{StoreArgs, When};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 use tempfile::TempDir;
 use tokengauge_core::time::duration_since_1970;
 use tokengauge_files::private as private_file;
-use tokengauge_sink::{StoreReader, StoredRow};
+use tokengauge_process::SystemError;
+use tokengauge_sink::{StoreReader, StoreUrl, StoredRow};
 use tokengauge_store::columns::{concurrency, record};
 use tokengauge_store::ledger::{
-    ExportOptions, FileFormat, LedgerStore, Reader, StoredCall, WriteError, export,
+    ExportOptions, FileFormat, LedgerStore, StoredCall, WriteError, export,
 };
 
-/// How long a single query of the copy may take.
-const QUERY: Duration = Duration::from_secs(60);
 /// How far back calls are read where nobody says.
 pub(super) const SINCE: Duration = Duration::from_secs(7 * 86_400);
 
@@ -35,31 +35,33 @@ pub(super) fn read(
     let Some(url) = &args.store else {
         return Ok(None);
     };
-    let failed = |error: &dyn std::fmt::Display| {
-        Error::Failed(format!("the store {}: {error}", url.address()))
-    };
-    let folder = tempfile::tempdir().map_err(|error| failed(&error))?;
-    let path = folder.path().join("ledger.sqlite");
-    let mut store = LedgerStore::open(&path).map_err(|error| failed(&error))?;
     let now = SystemTime::now();
     let since = args.store_since.map(|since| since.before(now)).or(since);
     let since = since.unwrap_or_else(|| When::Back(SINCE).before(now));
     // A clock of another host may be ahead.
     let until = now + Duration::from_secs(86_400);
+    let (path, copy) = copied(url, (milliseconds(since), milliseconds(until)))
+        .map_err(|error| CommandError::refused(format!("the store {}", url.address()), error))?;
+    *ledger = Some(path);
+    Ok(Some(copy))
+}
+
+/// The calls of a store that began within a time, as a ledger.
+fn copied(url: &StoreUrl, span: (i64, i64)) -> Result<(PathBuf, StoreCopy), BoxedError> {
+    let folder = tempfile::tempdir()?;
+    let path = folder.path().join("ledger.sqlite");
+    let mut store = LedgerStore::open(&path)?;
     let mut progress = Progress::of("store");
     let mut read = 0;
-    let reader = StoreReader::new(url).map_err(|error| failed(&error))?;
-    let taken = reader.read((milliseconds(since), milliseconds(until)), |rows| {
+    let reader = StoreReader::new(url)?;
+    let taken = reader.read(span, |rows| {
         write(&mut store, rows)?;
         read += rows.len() as u64;
         progress.at(read, None, "calls");
         Ok::<_, WriteError>(())
     });
-    api_client::runtime()?
-        .block_on(taken)
-        .map_err(|error| failed(&error))?;
-    *ledger = Some(path);
-    Ok(Some(StoreCopy { folder }))
+    api_client::runtime()?.block_on(taken)?;
+    Ok((path, StoreCopy { folder }))
 }
 
 /// What errors name: the store, else the ledger's file.
@@ -76,7 +78,6 @@ pub(super) fn as_log(
     ledger: Option<&Path>,
     since: Option<SystemTime>,
 ) -> Result<Option<(PathBuf, StoreCopy)>, Error> {
-    let failed = |error: &dyn std::fmt::Display| Error::Failed(error.to_string());
     let mut ledger = ledger.map(Path::to_owned);
     let copy = read(args, since, &mut ledger)?;
     let Some(ledger) = ledger else {
@@ -85,19 +86,20 @@ pub(super) fn as_log(
     let copy = match copy {
         Some(copy) => copy,
         None => StoreCopy {
-            folder: tempfile::tempdir().map_err(|error| failed(&error))?,
+            folder: tempfile::tempdir()
+                .map_err(|error| SystemError::Task("make a temporary folder", error))?,
         },
     };
     let log = copy.folder.path().join("calls.jsonl");
-    let file = private_file::create(&log).map_err(|error| failed(&error))?;
+    let file = private_file::create(&log).map_err(SystemError::write(&log))?;
     let options = ExportOptions {
         since: None,
         until: None,
         format: FileFormat::Jsonl,
         spreadsheet: false,
     };
-    let reader = Reader::within(&ledger, Instant::now, QUERY);
-    export(&reader, &options, Box::new(file)).map_err(|error| failed(&error))?;
+    let reader = super::reader(&ledger);
+    export(&reader, &options, Box::new(file))?;
     Ok(Some((log, copy)))
 }
 

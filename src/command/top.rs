@@ -8,6 +8,7 @@ mod table;
 mod tests;
 mod views;
 
+use super::error::CommandError;
 use crate::Error;
 use crate::cli::TopArgs;
 use crate::command::api_client::Proxy;
@@ -23,8 +24,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 pub(super) fn top(args: &TopArgs) -> Result<(), Error> {
     if !std::io::stdout().is_terminal() {
-        let elsewhere = "top needs a terminal; `tokengauge report` and /api/v1 are for scripts";
-        return Err(Error::Failed(elsewhere.to_owned()));
+        return Err(CommandError::NoTerminal.into());
     }
     let proxy = Proxy::of(&args.admin)?;
     let mut state = TopState::new(proxy.address());
@@ -32,14 +32,10 @@ pub(super) fn top(args: &TopArgs) -> Result<(), Error> {
     // A proxy that cannot be reached is reported before the screen is set up.
     let first = poller.wait()?;
     state.take(Ok(first));
-    let mut terminal = ratatui::try_init().map_err(screen)?;
+    let mut terminal = ratatui::try_init().map_err(CommandError::Terminal)?;
     let watched = watch(&mut terminal, &mut state, &poller);
     ratatui::restore();
-    watched.map_err(screen)
-}
-
-fn screen(error: std::io::Error) -> Error {
-    Error::Failed(format!("the terminal: {error}"))
+    Ok(watched.map_err(CommandError::Terminal)?)
 }
 
 fn watch(

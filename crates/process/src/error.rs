@@ -1,14 +1,18 @@
 //! Why a process ends with an error.
 
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::{error, io};
+
 /// Why a command fails. `main` has a separate exit code for each variant.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub enum ProcessError {
     /// The operator's configuration cannot be used; the text names line and key.
     #[error("{0}")]
     Configuration(String),
     /// Something failed while running; the text says what and what to do.
     #[error("tokengauge: {0}")]
-    Failed(String),
+    Failed(#[source] Box<dyn error::Error + Send + Sync>),
     /// The command was done except for a part, which the text names.
     #[error("tokengauge: {0}")]
     LeftOut(String),
@@ -30,8 +34,49 @@ pub enum Error {
     OutputClosed,
 }
 
-impl From<tokengauge_config::Invalid> for Error {
+impl From<tokengauge_config::Invalid> for ProcessError {
     fn from(invalid: tokengauge_config::Invalid) -> Self {
-        Error::Configuration(invalid.to_string())
+        ProcessError::Configuration(invalid.to_string())
+    }
+}
+
+/// An error that ends a command. Its text names what failed, so that `?` can make it a [`ProcessError::Failed`].
+pub trait Fatal: error::Error + Send + Sync + 'static {}
+
+impl<E: Fatal> From<E> for ProcessError {
+    fn from(error: E) -> Self {
+        ProcessError::Failed(Box::new(error))
+    }
+}
+
+impl Fatal for SystemError {}
+impl Fatal for tokengauge_sink::SendError {}
+impl Fatal for tokengauge_store::ledger::ExportError {}
+impl Fatal for tokengauge_store::ledger::QueryError {}
+
+/// A request to the operating system that failed.
+#[derive(Debug, thiserror::Error)]
+pub enum SystemError {
+    #[error("cannot listen on {0}: {1}")]
+    Listen(SocketAddr, #[source] io::Error),
+    #[error("cannot open the call log {path}: {1}", path = .0.display())]
+    CallLog(PathBuf, #[source] io::Error),
+    #[error("cannot read {path}: {1}", path = .0.display())]
+    Read(PathBuf, #[source] io::Error),
+    #[error("cannot {0}: {1}")]
+    Task(&'static str, #[source] io::Error),
+    #[error("standard output: {0}")]
+    Output(#[source] io::Error),
+    #[error("cannot write {path}: {1}", path = .0.display())]
+    Write(PathBuf, #[source] io::Error),
+}
+
+impl SystemError {
+    pub fn read(path: &Path) -> impl Fn(io::Error) -> SystemError {
+        |source| SystemError::Read(path.to_owned(), source)
+    }
+
+    pub fn write(path: &Path) -> impl Fn(io::Error) -> SystemError {
+        |source| SystemError::Write(path.to_owned(), source)
     }
 }

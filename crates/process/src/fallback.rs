@@ -2,7 +2,7 @@
 //! and routes from its injection, so that the application can go on. Calls are still refused
 //! where the configuration may have limits, unless the injection says otherwise.
 
-use crate::Error;
+use crate::ProcessError;
 use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -118,8 +118,8 @@ pub fn running(config: &Config) -> Running {
 }
 
 /// The error with both reasons, where the fallback cannot be used either.
-pub fn both(refused: &Error, fallback: &Error) -> Error {
-    Error::Configuration(format!(
+pub fn both(refused: &ProcessError, fallback: &ProcessError) -> ProcessError {
+    ProcessError::Configuration(format!(
         "{refused}\nthe fallback cannot be used either: {fallback}"
     ))
 }

@@ -1,9 +1,9 @@
 //! Where finished calls go: metrics, events, the call log, the ledger and the sinks.
 
-use crate::Error;
 use crate::ledger;
 use crate::marks::{self, WarmUps};
 use crate::output;
+use crate::{ProcessError, SystemError};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
@@ -31,7 +31,10 @@ pub(crate) struct FinishedCalls {
 
 impl FinishedCalls {
     /// Opens the files and starts the sinks.
-    pub(crate) fn open(config: &Config, call_log: Option<&Path>) -> Result<FinishedCalls, Error> {
+    pub(crate) fn open(
+        config: &Config,
+        call_log: Option<&Path>,
+    ) -> Result<FinishedCalls, ProcessError> {
         let prometheus = exporter(config);
         let recent = RecentCalls::new(config.measure.recent_calls);
         let event_bus = EventBus::new();
@@ -70,7 +73,7 @@ fn exporter(config: &Config) -> Arc<Prometheus> {
     prometheus
 }
 
-fn open_call_log(path: &Path, prometheus: &Prometheus) -> Result<Arc<CallLog>, Error> {
+fn open_call_log(path: &Path, prometheus: &Prometheus) -> Result<Arc<CallLog>, SystemError> {
     let losses = Losses {
         failed: prometheus.export_failures("call_log", "write"),
         dropped: prometheus.export_failures("call_log", "full"),
@@ -79,10 +82,6 @@ fn open_call_log(path: &Path, prometheus: &Prometheus) -> Result<Arc<CallLog>, E
         Some("-") => Target::Stream(output::stdout()),
         _ => Target::File(path.to_owned()),
     };
-    CallLog::open(target, losses, Instant::now).map_err(|error| {
-        Error::Failed(format!(
-            "cannot open the call log {}: {error}",
-            path.display()
-        ))
-    })
+    CallLog::open(target, losses, Instant::now)
+        .map_err(|error| SystemError::CallLog(path.to_owned(), error))
 }

@@ -1,6 +1,6 @@
 //! The ledger of a running proxy: its writer thread, its metrics, and its reader.
 
-use crate::Error;
+use crate::SystemError;
 use rustix::time::{ClockId, clock_gettime};
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
@@ -17,7 +17,7 @@ pub(crate) fn start(
     config: &Config,
     prometheus: &Prometheus,
     unwritten: Vec<Arc<dyn Subscriber>>,
-) -> Result<Option<Arc<Ledger>>, Error> {
+) -> Result<Option<Arc<Ledger>>, SystemError> {
     let Some(wanted) = &config.ledger else {
         return Ok(None);
     };
@@ -43,7 +43,7 @@ pub(crate) fn start(
         wall: SystemTime::now,
     };
     let started = Ledger::start(settings, figures, unwritten);
-    let failed = |error| Error::Failed(format!("cannot start the ledger's thread: {error}"));
+    let failed = |error| SystemError::Task("start the ledger's thread", error);
     started.map(Some).map_err(failed)
 }
 

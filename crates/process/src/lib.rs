@@ -28,4 +28,4 @@ pub mod sinks;
 mod spending;
 pub mod threads;
 
-pub use error::Error;
+pub use error::{Fatal, ProcessError, SystemError};

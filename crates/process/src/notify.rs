@@ -1,6 +1,6 @@
 //! Sends alerts to receivers while the proxy runs.
 
-use crate::Error;
+use crate::ProcessError;
 use crate::page_link::PageLink;
 use std::collections::HashSet;
 use std::io;
@@ -62,13 +62,13 @@ pub(crate) struct PreparedReceivers {
 }
 
 /// The file that remembers what was sent to receivers; `None` without a state directory.
-pub(crate) fn delivery_state(config: &Config) -> Result<Option<DeliveryState>, Error> {
+pub(crate) fn delivery_state(config: &Config) -> Result<Option<DeliveryState>, ProcessError> {
     let opened = config.state_dir.as_deref().map(DeliveryState::open);
     opened.transpose().map_err(|error| unusable(&error))
 }
 
 /// Whether [`delivery_state`] would succeed. Leaves nothing behind.
-pub(crate) fn check_state(config: &Config) -> Result<(), Error> {
+pub(crate) fn check_state(config: &Config) -> Result<(), ProcessError> {
     let checked = config.state_dir.as_deref().map(DeliveryState::check);
     checked
         .transpose()
@@ -77,7 +77,7 @@ pub(crate) fn check_state(config: &Config) -> Result<(), Error> {
 }
 
 /// Whether what the receivers of `config` need can be read.
-pub(crate) fn check(config: &Config) -> Result<(), Error> {
+pub(crate) fn check(config: &Config) -> Result<(), ProcessError> {
     config
         .receivers
         .iter()
@@ -85,8 +85,8 @@ pub(crate) fn check(config: &Config) -> Result<(), Error> {
         .try_for_each(|read| read.map(drop))
 }
 
-fn unusable(error: &io::Error) -> Error {
-    Error::Configuration(format!("state_dir: {error}"))
+fn unusable(error: &io::Error) -> ProcessError {
+    ProcessError::Configuration(format!("state_dir: {error}"))
 }
 
 impl Receivers {
@@ -113,7 +113,7 @@ impl Receivers {
     }
 
     /// Prepares the receivers of `wanted` that are new, and reads their files.
-    pub(crate) fn prepare(&self, wanted: &[Receiver]) -> Result<PreparedReceivers, Error> {
+    pub(crate) fn prepare(&self, wanted: &[Receiver]) -> Result<PreparedReceivers, ProcessError> {
         let new = wanted.iter().filter(|wanted| !self.is_running(wanted));
         Ok(PreparedReceivers {
             channels: new.map(|new| self.channel(new)).collect::<Result<_, _>>()?,
@@ -141,7 +141,7 @@ impl Receivers {
         self.running.iter().any(|(known, _)| known == receiver)
     }
 
-    fn channel(&self, receiver: &Receiver) -> Result<Channel, Error> {
+    fn channel(&self, receiver: &Receiver) -> Result<Channel, ProcessError> {
         let delivery_state = self.delivery_state.as_ref();
         let outbox = delivery_state.map(|delivery_state| delivery_state.of(&receiver.name));
         Ok(Channel {
@@ -166,7 +166,7 @@ struct Secrets {
 }
 
 impl Secrets {
-    fn of(receiver: &Receiver) -> Result<Secrets, Error> {
+    fn of(receiver: &Receiver) -> Result<Secrets, ProcessError> {
         Ok(Secrets {
             url: match &receiver.url {
                 Destination::Url(url) => url.clone(),
@@ -180,12 +180,12 @@ impl Secrets {
     }
 }
 
-fn secret(name: &str, file: &Path) -> Result<String, Error> {
+fn secret(name: &str, file: &Path) -> Result<String, ProcessError> {
     let text = std::fs::read_to_string(file).map_err(|error| {
-        Error::Configuration(format!("notify `{name}`: {}: {error}", file.display()))
+        ProcessError::Configuration(format!("notify `{name}`: {}: {error}", file.display()))
     })?;
     match text.trim() {
-        "" => Err(Error::Configuration(format!(
+        "" => Err(ProcessError::Configuration(format!(
             "notify `{name}`: {} is empty",
             file.display()
         ))),

@@ -1,6 +1,6 @@
 //! The threads of the objectives: one evaluates them once a second, one looks for causes, one saves their counts.
 
-use crate::Error;
+use crate::ProcessError;
 use parking_lot::Mutex;
 use std::io;
 use std::path::Path;
@@ -29,7 +29,7 @@ pub(crate) struct Objectives {
 }
 
 /// The objectives of `config` with the counts that were saved, and the store that saves them.
-pub(crate) fn open(config: &Config) -> Result<(Arc<Slos>, Option<StateFolder>), Error> {
+pub(crate) fn open(config: &Config) -> Result<(Arc<Slos>, Option<StateFolder>), ProcessError> {
     let (now, wall) = (Instant::now(), SystemTime::now());
     let slos = Slos::new(&config.slos, &config.measure, now, wall);
     let Some(folder) = config.state_dir.as_deref() else {
@@ -48,15 +48,15 @@ pub(crate) fn open(config: &Config) -> Result<(Arc<Slos>, Option<StateFolder>), 
 }
 
 /// Whether [`open`] could use the folder. Leaves nothing behind.
-pub(crate) fn check(config: &Config) -> Result<(), Error> {
+pub(crate) fn check(config: &Config) -> Result<(), ProcessError> {
     config.state_dir.as_deref().map_or(Ok(()), |folder| {
         StateFolder::check(folder).map_err(|error| unusable(folder, &error))
     })
 }
 
-fn unusable(folder: &Path, error: &io::Error) -> Error {
+fn unusable(folder: &Path, error: &io::Error) -> ProcessError {
     let folder = folder.display();
-    Error::Configuration(format!(
+    ProcessError::Configuration(format!(
         "state_dir {folder}: {error}; it must be a folder that can be written to"
     ))
 }

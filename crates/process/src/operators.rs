@@ -1,7 +1,7 @@
 //! What runs on a thread of its own, apart from traffic: the admin address, and the scrapers
 //! of upstreams' own metrics.
 
-use crate::Error;
+use crate::{ProcessError, SystemError};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Instant;
@@ -42,18 +42,18 @@ pub(crate) struct PreparedWatchers {
 }
 
 /// Whether the scrapers of `config` could be started.
-pub(crate) fn check(config: &Config) -> Result<(), Error> {
+pub(crate) fn check(config: &Config) -> Result<(), ProcessError> {
     let mut scrapes = config.scrapes.iter();
     scrapes.try_for_each(|scrape| Watcher::check(scrape).map_err(|error| unusable(scrape, &error)))
 }
 
-fn unusable(scrape: &Scrape, error: &NoClient) -> Error {
-    Error::Configuration(format!("upstream {}: {error}", scrape.upstream))
+fn unusable(scrape: &Scrape, error: &NoClient) -> ProcessError {
+    ProcessError::Configuration(format!("upstream {}: {error}", scrape.upstream))
 }
 
 impl Watchers {
     /// Prepares the scrapers of `wanted` that are new.
-    pub(crate) fn prepare(&self, wanted: &[Scrape]) -> Result<PreparedWatchers, Error> {
+    pub(crate) fn prepare(&self, wanted: &[Scrape]) -> Result<PreparedWatchers, ProcessError> {
         let known = |wanted: &Scrape| self.running.iter().any(|(scrape, _)| scrape == wanted);
         let new = wanted.iter().filter(|wanted| !known(wanted));
         let new = new.map(|scrape| {
@@ -63,7 +63,7 @@ impl Watchers {
             Ok((scrape.clone(), watcher))
         });
         Ok(PreparedWatchers {
-            new: new.collect::<Result<_, Error>>()?,
+            new: new.collect::<Result<_, ProcessError>>()?,
             wanted: wanted.to_vec(),
         })
     }
@@ -90,13 +90,13 @@ impl Watchers {
 
 impl Operators {
     /// Binds the addresses and reads every file, so that errors show at the start.
-    pub fn bind(config: &Config, prometheus: &Arc<Prometheus>) -> Result<Operators, Error> {
-        let runtime = AdminRuntime::start()
-            .map_err(|error| Error::Failed(format!("cannot start a thread: {error}")))?;
+    pub fn bind(config: &Config, prometheus: &Arc<Prometheus>) -> Result<Operators, ProcessError> {
+        let runtime =
+            AdminRuntime::start().map_err(|error| SystemError::Task("start a thread", error))?;
         prometheus.before_scrape(runtime::figures("admin", vec![runtime.handle().clone()]));
         Ok(Operators {
             access: Access::new(&config.admin, Instant::now())
-                .map_err(|error| Error::Configuration(error.to_string()))?,
+                .map_err(|error| ProcessError::Configuration(error.to_string()))?,
             admin: bind(config.admin.address, "--admin")?,
             metrics: bind(config.admin.metrics_address, "--metrics-listen")?,
             runtime,
@@ -170,12 +170,12 @@ fn asynchronous(listener: TcpListener) -> Option<tokio::net::TcpListener> {
 }
 
 /// Binds `address`; errors name `option`, the command-line option that replaces it.
-fn bind(address: Option<SocketAddr>, option: &str) -> Result<Option<TcpListener>, Error> {
+fn bind(address: Option<SocketAddr>, option: &str) -> Result<Option<TcpListener>, ProcessError> {
     let Some(address) = address else {
         return Ok(None);
     };
     address::listen(address).map(Some).map_err(|error| {
-        Error::Address(format!(
+        ProcessError::Address(format!(
             "cannot listen on the admin address {address}: {error}; name another with {option}"
         ))
     })

@@ -2,7 +2,7 @@
 //! control characters would be commands to a terminal, so they are written as `\u{1b}`. A
 //! reader that closes the pipe (`tokengauge check | head -1`) is no error.
 
-use crate::error::Error;
+use crate::error::{ProcessError, SystemError};
 use std::io::{self, ErrorKind, IsTerminal, Write};
 pub use tokengauge_core::printable::{printable, printable_lines as lines};
 
@@ -21,8 +21,8 @@ pub fn markdown(name: &str) -> String {
 /// Writes a whole text to standard output: exactly, unless that is a terminal.
 ///
 /// # Errors
-/// [`Error::OutputClosed`] where its reader has closed it.
-pub fn print(text: &str) -> Result<(), Error> {
+/// [`ProcessError::OutputClosed`] where its reader has closed it.
+pub fn print(text: &str) -> Result<(), ProcessError> {
     let mut output = stdout();
     let written = output.write_all(text.as_bytes());
     written.and_then(|()| output.flush()).map_err(failed)
@@ -44,14 +44,14 @@ pub fn width() -> Option<usize> {
 }
 
 /// The error for a failure to write to standard output.
-pub fn failed(error: io::Error) -> Error {
+pub fn failed(error: io::Error) -> ProcessError {
     match error.kind() {
-        ErrorKind::BrokenPipe => Error::OutputClosed,
-        _ => Error::Failed(format!("standard output: {error}")),
+        ErrorKind::BrokenPipe => ProcessError::OutputClosed,
+        _ => SystemError::Output(error).into(),
     }
 }
 
-impl Error {
+impl ProcessError {
     /// Prints the error on standard error, without control characters.
     pub fn print(&self) {
         note(&self.to_string());
@@ -134,8 +134,8 @@ mod tests {
     #[test]
     fn whoever_stops_to_read_is_no_failure() {
         let closed = failed(ErrorKind::BrokenPipe.into());
-        assert!(matches!(closed, Error::OutputClosed));
+        assert!(matches!(closed, ProcessError::OutputClosed));
         let full = failed(ErrorKind::StorageFull.into());
-        assert!(matches!(full, Error::Failed(_)));
+        assert!(matches!(full, ProcessError::Failed(_)));
     }
 }

@@ -1,6 +1,6 @@
 //! What judges and limits calls: objectives, budgets, quotas and runaway sessions, and who is told.
 
-use crate::Error;
+use crate::ProcessError;
 use crate::notify::{self, Receivers};
 use crate::objectives::{self, Objectives};
 use crate::page_link::PageLink;
@@ -32,7 +32,7 @@ impl Oversight {
         config: &Config,
         prometheus: &Arc<Prometheus>,
         subscribers: &mut Vec<Arc<dyn Subscriber>>,
-    ) -> Result<Oversight, Error> {
+    ) -> Result<Oversight, ProcessError> {
         let (slos, store) = objectives::open(config)?;
         subscribers.push(slos.clone());
         subscribers.push(Arc::new(Lines));

@@ -1,6 +1,6 @@
 //! The quota store of a running proxy: limits, spending and alerts that it shares with other processes.
 
-use crate::Error;
+use crate::ProcessError;
 use std::io;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant, SystemTime};
@@ -23,19 +23,22 @@ pub(crate) fn sharing(config: &Config) -> Option<Arc<Sharing>> {
 }
 
 /// Whether the store of `config` could be talked to by its settings.
-pub(crate) fn check(config: &Config) -> Result<(), Error> {
+pub(crate) fn check(config: &Config) -> Result<(), ProcessError> {
     config.quota_store.as_ref().map_or(Ok(()), |settings| {
         QuotaStore::check(settings).map_err(|error| unusable(&error))
     })
 }
 
-fn unusable(error: &io::Error) -> Error {
-    Error::Configuration(format!("quota_store: {error}"))
+fn unusable(error: &io::Error) -> ProcessError {
+    ProcessError::Configuration(format!("quota_store: {error}"))
 }
 
 impl SharedLimits {
     /// Starts to talk to the store that is configured. Nothing is shared before [`SharedLimits::measure`].
-    pub(crate) fn start(config: &Config, accounting: &Accounting) -> Result<SharedLimits, Error> {
+    pub(crate) fn start(
+        config: &Config,
+        accounting: &Accounting,
+    ) -> Result<SharedLimits, ProcessError> {
         let mut limits = SharedLimits::default();
         if let (Some(settings), Some(sharing)) = (&config.quota_store, &accounting.sharing) {
             let meter = Arc::clone(&limits.meter);

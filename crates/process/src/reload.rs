@@ -1,9 +1,9 @@
 //! Reloads the configuration of a running proxy: on SIGHUP, and when its file changes.
 
-use crate::Error;
 use crate::fallback::{Fallback, running};
 use crate::reload_status::Reloads;
 use crate::running_proxy::RunningProxy;
+use crate::{ProcessError, SystemError};
 use std::path::Path;
 use std::time::{Duration, Instant};
 use tokengauge_admin::Running;
@@ -22,7 +22,7 @@ const REMIND_EVERY: Duration = Duration::from_secs(600);
 
 /// How a configuration is read each time.
 pub struct Source {
-    read: Box<dyn Fn() -> Result<Config, Error> + Send + Sync>,
+    read: Box<dyn Fn() -> Result<Config, ProcessError> + Send + Sync>,
     file: Option<WatchedFile>,
     hangup: Signal,
     /// The fallback that is in use, and why the configuration was refused.
@@ -33,10 +33,10 @@ impl Source {
     /// A source that calls `read` when `file` changes and on SIGHUP. Needs a runtime.
     pub fn new(
         file: Option<&Path>,
-        read: impl Fn() -> Result<Config, Error> + Send + Sync + 'static,
-    ) -> Result<Source, Error> {
+        read: impl Fn() -> Result<Config, ProcessError> + Send + Sync + 'static,
+    ) -> Result<Source, ProcessError> {
         let hangup = signal(SignalKind::hangup())
-            .map_err(|error| Error::Failed(format!("cannot listen for SIGHUP: {error}")))?;
+            .map_err(|error| SystemError::Task("listen for SIGHUP", error))?;
         Ok(Source {
             read: Box::new(read),
             file: file.map(WatchedFile::new),
@@ -55,7 +55,7 @@ impl Source {
 /// Changes a running proxy.
 pub(crate) struct Reload {
     live: RunningProxy,
-    read: Box<dyn Fn() -> Result<Config, Error> + Send + Sync>,
+    read: Box<dyn Fn() -> Result<Config, ProcessError> + Send + Sync>,
     status: Reloads,
     /// Why the last configuration was refused, and when.
     refused: Option<(String, Instant)>,
@@ -150,7 +150,7 @@ impl Reload {
         }
     }
 
-    fn refuse(&mut self, because: ReloadTrigger, error: &Error) {
+    fn refuse(&mut self, because: ReloadTrigger, error: &ProcessError) {
         if let Some((fallback, reminded)) = self.fallback.take() {
             return self.fall_back(because, error, fallback, reminded);
         }
@@ -177,7 +177,7 @@ impl Reload {
     fn fall_back(
         &mut self,
         because: ReloadTrigger,
-        error: &Error,
+        error: &ProcessError,
         fallback: Fallback,
         reminded: Instant,
     ) {

@@ -1,6 +1,6 @@
 //! The parts of a running proxy that a reload changes.
 
-use crate::Error;
+use crate::ProcessError;
 use crate::marks;
 use crate::notify::Receivers;
 use crate::objectives;
@@ -43,11 +43,11 @@ pub(crate) struct RunningProxy {
 impl RunningProxy {
     /// Applies the configuration `next`, or none of it where that fails. Calls in progress end
     /// under the old one. Needs a runtime; reads files.
-    pub(crate) fn change(&mut self, mut next: Config) -> Result<(), Error> {
+    pub(crate) fn change(&mut self, mut next: Config) -> Result<(), ProcessError> {
         let now = self.config.load_full();
         let fixed = needs_restart(&now, &next);
         if !fixed.is_empty() {
-            return Err(Error::Configuration(format!(
+            return Err(ProcessError::Configuration(format!(
                 "{}: `{}` cannot change while the process runs; restart it, or change them back",
                 next.origin,
                 fixed.join("`, `")
@@ -56,7 +56,8 @@ impl RunningProxy {
         let fd_limits = crate::fd_limit::raise(next.limits.connections, self.threads);
         fd_limits.apply(&mut next.limits);
         let next = Arc::new(next);
-        let wrong = |reason: String| Error::Configuration(format!("{}: {reason}", next.origin));
+        let wrong =
+            |reason: String| ProcessError::Configuration(format!("{}: {reason}", next.origin));
         let routing = self.forwarder.prepare(next.forwarding());
         let routing = routing.map_err(|error| wrong(error.to_string()))?;
         let receivers = self.receivers.prepare(&next.receivers)?;

@@ -1,7 +1,7 @@
 //! The running proxy: puts all crates together, from bound sockets to the last drained
 //! stream. `run` and `demo` share it.
 
-use crate::Error;
+use crate::ProcessError;
 use crate::finished_calls::FinishedCalls;
 use crate::ledger;
 use crate::marks::{self, AlertMarks};
@@ -57,7 +57,7 @@ impl Proxy {
         call_log: Option<&Path>,
         runtimes: &TrafficRuntimes,
         commit: &'static str,
-    ) -> Result<Proxy, Error> {
+    ) -> Result<Proxy, ProcessError> {
         let fd_limits = crate::fd_limit::raise(config.limits.connections, runtimes.number());
         fd_limits.apply(&mut config.limits);
         tokengauge_config::warn_of_memory_limit(config.measure.memory_bytes);
@@ -75,7 +75,7 @@ impl Proxy {
         let meter = start_meter(&config, &oversight, &mut calls, &otlp);
         let observer: Arc<dyn Observer> = meter.clone();
         let forwarder = Forwarder::new(config.forwarding(), observer)
-            .map_err(|error| Error::Configuration(error.to_string()))?;
+            .map_err(|error| ProcessError::Configuration(error.to_string()))?;
         let forwarder = Arc::new(forwarder);
         forwarder.limit_descriptors(fd_limits.upstreams);
         let sources = scrape_hooks::Sources {
@@ -148,7 +148,7 @@ impl Proxy {
     }
 
     /// Serves until the shutdown, and until streams have ended or were cut off.
-    pub async fn serve(self) -> Result<(), Error> {
+    pub async fn serve(self) -> Result<(), ProcessError> {
         self.announce();
         let readiness = Arc::clone(&self.services.readiness);
         readiness.listening();
@@ -254,9 +254,9 @@ fn evaluations(
     all.into_iter().flatten().collect()
 }
 
-fn bind_listeners(config: &Config) -> Result<Vec<BoundListener>, Error> {
+fn bind_listeners(config: &Config) -> Result<Vec<BoundListener>, ProcessError> {
     let bound: Result<Vec<_>, _> = config.listeners.iter().map(BoundListener::bind).collect();
-    bound.map_err(|error| Error::Address(error.to_string()))
+    bound.map_err(|error| ProcessError::Address(error.to_string()))
 }
 
 /// Starts to measure calls for the subscribers of `calls`.

@@ -1,12 +1,12 @@
 //! SIGTERM and SIGINT: the first drains, the second ends at once.
 
-use crate::Error;
+use crate::SystemError;
 use tokengauge_proxy::Shutdown;
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Listens for signals until the process ends. Needs a runtime.
-pub fn watch(shutdown: Shutdown) -> Result<(), Error> {
-    let failed = |error| Error::Failed(format!("cannot listen for signals: {error}"));
+pub fn watch(shutdown: Shutdown) -> Result<(), SystemError> {
+    let failed = |error| SystemError::Task("listen for signals", error);
     let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
     tokio::spawn(async move {

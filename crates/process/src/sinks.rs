@@ -1,6 +1,6 @@
 //! The sinks of a running proxy.
 
-use crate::Error;
+use crate::ProcessError;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use tokengauge_config::Config;
@@ -18,7 +18,7 @@ pub(crate) fn start(
     queues: &SinkQueues,
     ledger: Option<&Arc<Ledger>>,
     prometheus: &Prometheus,
-) -> Result<Arc<Sinks>, Error> {
+) -> Result<Arc<Sinks>, ProcessError> {
     // Not the API's reader: its connections are for people, and their queries are short.
     let ledger = ledger.map(|ledger| {
         let reader = ledger.reader(Instant::now, READ_WITHIN);
@@ -29,16 +29,16 @@ pub(crate) fn start(
     let sinks = Sinks::start(settings, queues, ledger, &origin(), metrics, wall);
     sinks
         .map(Arc::new)
-        .map_err(|error| Error::Configuration(error.to_string()))
+        .map_err(|error| ProcessError::Configuration(error.to_string()))
 }
 
 /// Whether the sinks of `config` could be started by their settings.
-pub(crate) fn check(config: &Config) -> Result<(), Error> {
+pub(crate) fn check(config: &Config) -> Result<(), ProcessError> {
     let origin = origin();
     let mut sinks = config.sinks.iter();
     sinks
         .try_for_each(|sink| AnySink::named(sink, &origin).map(drop))
-        .map_err(|error| Error::Configuration(error.to_string()))
+        .map_err(|error| ProcessError::Configuration(error.to_string()))
 }
 
 /// The process that calls are from, as OTLP names it.

@@ -1,6 +1,6 @@
 //! Saves the spending of budgets, so that it survives a restart and a kill.
 
-use crate::Error;
+use crate::ProcessError;
 use crate::quota_store;
 use parking_lot::Mutex;
 use std::io;
@@ -28,7 +28,7 @@ pub(crate) struct Spending {
 
 impl Spending {
     /// Loads the spending of the last process, where there is a state directory.
-    pub(crate) fn open(config: &Config) -> Result<Spending, Error> {
+    pub(crate) fn open(config: &Config) -> Result<Spending, ProcessError> {
         let sharing = quota_store::sharing(config);
         let accounting =
             Accounting::shared(&config.prices, &config.budgets, &config.quotas, sharing);
@@ -56,7 +56,7 @@ impl Spending {
     }
 
     /// Whether [`Spending::open`] would succeed. Leaves nothing behind.
-    pub(crate) fn check(config: &Config) -> Result<(), Error> {
+    pub(crate) fn check(config: &Config) -> Result<(), ProcessError> {
         config.state_dir.as_deref().map_or(Ok(()), |folder| {
             SpendingFile::check(folder).map_err(|error| unreadable(folder, &error))
         })
@@ -100,9 +100,9 @@ impl Spending {
     }
 }
 
-fn unreadable(folder: &Path, error: &io::Error) -> Error {
+fn unreadable(folder: &Path, error: &io::Error) -> ProcessError {
     let folder = folder.display();
-    Error::Configuration(format!(
+    ProcessError::Configuration(format!(
         "what was spent cannot be read from {folder}: {error}; make spending.json there readable, \
          or take it away to begin anew"
     ))

@@ -1,7 +1,7 @@
 //! The threads of traffic: as many as cores.
 
-use crate::Error;
 use crate::fd_limit;
+use crate::{ProcessError, SystemError};
 use std::ffi::OsStr;
 use std::thread;
 use tokengauge_proxy::TrafficRuntimes;
@@ -13,7 +13,7 @@ const WORKERS: &str = "TOKIO_WORKER_THREADS";
 
 /// Runs `command` on this thread, and the tasks that it spawns on threads that share them. What is still blocked at the
 /// end (a disk, a name look-up) does not delay the exit.
-pub fn serve(command: impl Future<Output = Result<(), Error>>) -> Result<(), Error> {
+pub fn serve(command: impl Future<Output = Result<(), ProcessError>>) -> Result<(), ProcessError> {
     let workers = workers(std::env::var_os(WORKERS).as_deref())?;
     let runtime = made(Builder::new_multi_thread().worker_threads(workers))?;
     let result = runtime.block_on(command);
@@ -23,9 +23,9 @@ pub fn serve(command: impl Future<Output = Result<(), Error>>) -> Result<(), Err
 
 /// The same with a runtime of its own for each thread, over which `command` spreads traffic: no thread takes tasks of
 /// another. What `command` spawns itself runs on the first.
-pub fn forward<F>(command: impl FnOnce(TrafficRuntimes) -> F) -> Result<(), Error>
+pub fn forward<F>(command: impl FnOnce(TrafficRuntimes) -> F) -> Result<(), ProcessError>
 where
-    F: Future<Output = Result<(), Error>>,
+    F: Future<Output = Result<(), ProcessError>>,
 {
     let workers = workers(std::env::var_os(WORKERS).as_deref())?;
     fd_limit::raise_for(workers);
@@ -39,7 +39,7 @@ where
 }
 
 /// Starts a thread that runs a runtime until the end.
-fn run_until(mut the_end: watch::Receiver<()>) -> Result<Handle, Error> {
+fn run_until(mut the_end: watch::Receiver<()>) -> Result<Handle, ProcessError> {
     let mut builder = Builder::new_current_thread();
     let runtime = made(builder.global_queue_interval(TURNS_BETWEEN_LOOKS))?;
     let handle = runtime.handle().clone();
@@ -57,24 +57,24 @@ fn run_until(mut the_end: watch::Receiver<()>) -> Result<Handle, Error> {
 /// always ready, since each poll forwards up to 16 chunks.
 const TURNS_BETWEEN_LOOKS: u32 = 8;
 
-fn made(builder: &mut Builder) -> Result<Runtime, Error> {
+fn made(builder: &mut Builder) -> Result<Runtime, SystemError> {
     builder.event_interval(TURNS_BETWEEN_LOOKS);
     builder.enable_all().build().map_err(no_threads)
 }
 
-fn no_threads(error: std::io::Error) -> Error {
-    Error::Failed(format!("cannot start threads: {error}"))
+fn no_threads(error: std::io::Error) -> SystemError {
+    SystemError::Task("start threads", error)
 }
 
 /// The number that is set, else the number of cores, where a container's CPU limit counts as
 /// cores.
-fn workers(set: Option<&OsStr>) -> Result<usize, Error> {
+fn workers(set: Option<&OsStr>) -> Result<usize, ProcessError> {
     let Some(set) = set else {
         return Ok(thread::available_parallelism().map_or(1, usize::from));
     };
     let number = set.to_str().and_then(|number| number.parse().ok());
     number.filter(|number| *number > 0).ok_or_else(|| {
-        Error::Configuration(format!(
+        ProcessError::Configuration(format!(
             "{WORKERS} is {set:?}: set it to a number of threads, 1 or more, or not at all"
         ))
     })

@@ -1,6 +1,6 @@
 //! Asks a tokengauge on the way for its records of the benchmark's calls.
 
-use super::super::api_client::Proxy;
+use super::super::api_client::{Proxy, encoded};
 use crate::Error;
 use crate::cli::{AdminArgs, BenchArgs};
 use std::sync::Arc;
@@ -53,8 +53,7 @@ async fn records(proxy: &Proxy, from: SystemTime) -> Result<Vec<CallRecord>, NoR
         let Some(cursor) = page.next_cursor else {
             break;
         };
-        let cursor: String = form_urlencoded::byte_serialize(cursor.as_bytes()).collect();
-        path = format!("{first}&cursor={cursor}");
+        path = format!("{first}&cursor={}", encoded(&cursor));
     }
     Ok(records)
 }

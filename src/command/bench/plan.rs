@@ -1,12 +1,14 @@
 //! The command line as a plan.
 
-use super::{gauge, until};
+use super::{BenchCommandError, gauge, until};
 use crate::Error;
 use crate::cli::{BenchArgs, BenchArrival, BenchLoad, BenchRequest, When};
+use crate::command::error::CommandError;
 use crate::command::{export, store};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
+use tokengauge_bench::BenchError;
 use tokengauge_bench::client::ClientSettings;
 use tokengauge_bench::endpoint::{RequestSettings, join};
 use tokengauge_bench::load::{ArrivalPattern, Load, Phases};
@@ -15,6 +17,7 @@ use tokengauge_bench::steady::Criteria;
 use tokengauge_bench::workload::Workload;
 use tokengauge_core::time::rfc3339_seconds;
 use tokengauge_net::tls::ClientTls;
+use tokengauge_process::SystemError;
 use uuid::Uuid;
 
 /// Calls at once and calls per second at most.
@@ -36,12 +39,10 @@ pub(super) fn plan(args: &BenchArgs) -> Result<Plan, Error> {
     objectives.extend(until::objectives(args)?);
     let levels = levels(&args.load, &workload, !args.until.is_empty())?;
     if !args.until.is_empty() && !matches!(levels, Levels::Search(_)) {
-        let reason = "--until searches a range of loads, such as --concurrency 1..64";
-        return Err(Error::Failed(reason.to_owned()));
+        return Err(BenchCommandError::UntilWithoutRange.into());
     }
     if matches!(levels, Levels::Search(_)) && objectives.is_empty() {
-        let reason = "a range is searched for the highest load that keeps objectives: --objective or --until names one";
-        return Err(Error::Failed(reason.to_owned()));
+        return Err(BenchCommandError::RangeWithoutObjective.into());
     }
     let gauge = match &args.through {
         Some(address) => Some(gauge::ask(address, args)?),
@@ -82,9 +83,8 @@ pub(super) fn plan(args: &BenchArgs) -> Result<Plan, Error> {
 }
 
 fn workload(request: &BenchRequest) -> Result<Workload, Error> {
-    let failed = |error: tokengauge_bench::BenchError| Error::Failed(error.to_string());
     if let Some(path) = &request.input_file {
-        return Workload::read(path).map_err(failed);
+        return Ok(Workload::read(path).map_err(BenchCommandError::from)?);
     }
     let since = request.since.unwrap_or(When::Back(SINCE));
     let since = since.before(SystemTime::now());
@@ -96,16 +96,15 @@ fn workload(request: &BenchRequest) -> Result<Workload, Error> {
             output: request.osl,
         });
     };
-    let folder = tempfile::tempdir().map_err(|error| Error::Failed(error.to_string()))?;
+    let folder =
+        tempfile::tempdir().map_err(|error| SystemError::Task("make a temporary folder", error))?;
     let trace = folder.path().join("trace.jsonl");
     if export::trace(&ledger, since, &trace)? == 0 {
         let origin = store::origin(&request.store, &ledger);
-        let began = rfc3339_seconds(since);
-        return Err(Error::Failed(format!(
-            "{origin} has no generations of known lengths that began since {began}: --since goes further back"
-        )));
+        let since = rfc3339_seconds(since).to_string();
+        return Err(BenchCommandError::NoGenerations { origin, since }.into());
     }
-    Workload::read(&trace).map_err(failed)
+    Ok(Workload::read(&trace).map_err(BenchCommandError::from)?)
 }
 
 fn client(args: &BenchArgs) -> Result<ClientSettings, Error> {
@@ -113,8 +112,8 @@ fn client(args: &BenchArgs) -> Result<ClientSettings, Error> {
     let base = args.url.clone().unwrap_or_default();
     let path = request.endpoint.clone();
     let path = path.unwrap_or_else(|| request.endpoint_type.path(&request.model));
-    let url =
-        join(&base, &path).map_err(|error| Error::Failed(format!("{base}{path}: {error}")))?;
+    let url = join(&base, &path)
+        .map_err(|error| CommandError::refused(format!("{base}{path}"), error))?;
     Ok(ClientSettings {
         endpoint: request.endpoint_type,
         url,
@@ -142,8 +141,8 @@ fn headers(request: &BenchRequest) -> Result<HeaderMap, Error> {
         let (header, prefix) = request.endpoint_type.key_header();
         let value = HeaderValue::from_str(&format!("{prefix}{}", key.trim()));
         let Some(mut value) = value.ok().filter(|_| !key.trim().is_empty()) else {
-            let reason = format!("--api-key-env: the variable {name} holds no key");
-            return Err(Error::Failed(reason));
+            let reason = format!("the variable {name} holds no key");
+            return Err(CommandError::refused("--api-key-env", reason).into());
         };
         value.set_sensitive(true);
         headers.insert(header, value);
@@ -156,29 +155,28 @@ fn headers(request: &BenchRequest) -> Result<HeaderMap, Error> {
         let Some((name, value)) = parts else {
             // Its value may be a key.
             let name = text.split(':').next().unwrap_or_default();
-            let error = tokengauge_bench::BenchError::Header(name.to_owned());
-            return Err(Error::Failed(error.to_string()));
+            return Err(BenchCommandError::from(BenchError::Header(name.to_owned())).into());
         };
         headers.append(name, value);
     }
     Ok(headers)
 }
 
-fn levels(load: &BenchLoad, workload: &Workload, searches: bool) -> Result<Levels, Error> {
+fn levels(load: &BenchLoad, workload: &Workload, searches: bool) -> Result<Levels, CommandError> {
     let pattern = match load.arrival_pattern {
         BenchArrival::Poisson => ArrivalPattern::Poisson,
         BenchArrival::Constant => ArrivalPattern::Constant,
     };
     if load.multi_turn {
-        let sessions = workload.sessions().ok_or_else(|| {
-            Error::Failed("--multi-turn: the first call of a session has no timestamp".to_owned())
-        })?;
+        let sessions = workload.sessions();
+        let reason = "the first call of a session has no timestamp";
+        let sessions = sessions.ok_or_else(|| CommandError::refused("--multi-turn", reason))?;
         return Ok(Levels::All(vec![Load::Sessions(sessions.into())]));
     }
     if load.fixed_schedule {
-        let starts = workload.schedule().ok_or_else(|| {
-            Error::Failed("--fixed-schedule: not every line of the file has a timestamp".to_owned())
-        })?;
+        let starts = workload.schedule();
+        let reason = "not every line of the file has a timestamp";
+        let starts = starts.ok_or_else(|| CommandError::refused("--fixed-schedule", reason))?;
         return Ok(Levels::All(vec![Load::Schedule(starts.into())]));
     }
     if let Some(text) = &load.request_rate {
@@ -201,9 +199,8 @@ fn levels(load: &BenchLoad, workload: &Workload, searches: bool) -> Result<Level
         if number.fract() == 0.0 {
             Ok(number as u32)
         } else {
-            Err(Error::Failed(format!(
-                "--concurrency: {number} is no whole number"
-            )))
+            let reason = format!("{number} is no whole number");
+            Err(CommandError::refused("--concurrency", reason))
         }
     };
     match numbers(text, "--concurrency")? {
@@ -225,7 +222,7 @@ enum Numbers {
 }
 
 /// `1,2,4` or `1..64`.
-fn numbers(text: &str, option: &str) -> Result<Numbers, Error> {
+fn numbers(text: &str, option: &str) -> Result<Numbers, CommandError> {
     let number = |text: &str| {
         text.trim()
             .parse()
@@ -244,9 +241,10 @@ fn numbers(text: &str, option: &str) -> Result<Numbers, Error> {
             .map(Numbers::List),
     };
     found.ok_or_else(|| {
-        Error::Failed(format!(
-            "{option}: `{text}` is no load such as 8, list such as 1,2,4,8, or range such as 1..64; \
+        let reason = format!(
+            "`{text}` is no load such as 8, list such as 1,2,4,8, or range such as 1..64; \
              a load is above 0 and at most {MOST}"
-        ))
+        );
+        CommandError::refused(option, reason)
     })
 }

@@ -3,6 +3,7 @@
 use crate::Error;
 use crate::cli::{AdminArgs, BenchArgs};
 use crate::command::api_client::{self, Proxy};
+use crate::command::error::CommandError;
 use serde::Deserialize;
 use tokengauge_bench::metric::{Metric, TailMetric, TailOf};
 use tokengauge_bench::objective::{Objective, ObjectiveMetric};
@@ -38,6 +39,7 @@ pub(super) fn objectives(args: &BenchArgs) -> Result<Vec<Objective>, Error> {
         None => of_configuration(args)?,
     };
     let found = args.until.iter().map(|name| {
+        let refused = |reason| CommandError::refused(format!("--until slo={name}"), reason);
         let found = slos.iter().find(|slo| slo.name == *name);
         let Some(slo) = found else {
             let names: Vec<_> = slos.iter().map(|slo| slo.name.as_str()).collect();
@@ -46,13 +48,12 @@ pub(super) fn objectives(args: &BenchArgs) -> Result<Vec<Objective>, Error> {
             } else {
                 format!("it has {}", names.join(", "))
             };
-            let reason =
-                format!("--until slo={name}: {origin} has no objective of that name; {names}");
-            return Err(Error::Failed(reason));
+            let reason = format!("{origin} has no objective of that name; {names}");
+            return Err(refused(reason));
         };
-        objective(slo).map_err(|reason| Error::Failed(format!("--until slo={name}: {reason}")))
+        objective(slo).map_err(refused)
     });
-    found.collect()
+    Ok(found.collect::<Result<_, _>>()?)
 }
 
 fn of_proxy(address: &str, args: &BenchArgs) -> Result<Vec<Slo>, Error> {

@@ -3,10 +3,12 @@
 use super::html;
 use crate::Error;
 use crate::cli::{BenchArgs, BenchFormat};
+use crate::command::error::CommandError;
+use crate::command::json;
 use std::path::{Path, PathBuf};
 use tokengauge_bench::junit::junit;
 use tokengauge_bench::{Results, text};
-use tokengauge_process::output;
+use tokengauge_process::{SystemError, output};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
@@ -20,20 +22,19 @@ enum Form {
 ///
 /// # Errors
 /// Where one has none.
-pub(super) fn check(files: &[PathBuf]) -> Result<(), Error> {
+pub(super) fn check(files: &[PathBuf]) -> Result<(), CommandError> {
     files.iter().try_for_each(|file| form(file).map(|_| ()))
 }
 
-fn form(file: &Path) -> Result<Form, Error> {
+fn form(file: &Path) -> Result<Form, CommandError> {
     match file.extension().and_then(|extension| extension.to_str()) {
         Some("json") => Ok(Form::Json),
         Some("md") => Ok(Form::Markdown),
         Some("html") => Ok(Form::Html),
         Some("xml") => Ok(Form::Junit),
-        _ => Err(Error::Failed(format!(
-            "{}: results are written to .json, .md, .html and .xml (JUnit)",
-            file.display()
-        ))),
+        _ => Err(CommandError::file(file)(
+            "results are written to .json, .md, .html and .xml (JUnit)",
+        )),
     }
 }
 
@@ -62,14 +63,7 @@ fn write(results: &Results, file: &Path) -> Result<(), Error> {
         Form::Html => html::page(results),
         Form::Junit => junit(results),
     };
-    std::fs::write(file, text)
-        .map_err(|error| Error::Failed(format!("{}: {error}", file.display())))
-}
-
-pub(super) fn json(value: &impl serde::Serialize) -> Result<String, Error> {
-    let text = serde_json::to_string_pretty(value);
-    text.map(|text| text + "\n")
-        .map_err(|error| Error::Failed(error.to_string()))
+    Ok(std::fs::write(file, text).map_err(SystemError::write(file))?)
 }
 
 pub(super) fn schema() -> String {

@@ -2,7 +2,6 @@
 //! demo itself, which prints it.
 
 use super::Backend;
-use crate::Error;
 use crate::cli::DemoIncident;
 use axum::Router;
 use axum::body::Bytes;
@@ -12,6 +11,7 @@ use serde::Deserialize;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
+use tokengauge_process::SystemError;
 use tokengauge_process::output::{self, printable};
 use tokengauge_proxy::Shutdown;
 use tokengauge_sim::Simulator;
@@ -197,10 +197,8 @@ struct Annotations {
 }
 
 impl Receiver {
-    pub(super) async fn bind() -> Result<Receiver, Error> {
-        let failed = |error: std::io::Error| Error::Failed(format!("the demo's receiver: {error}"));
-        let listener = TcpListener::bind("127.0.0.1:0").await.map_err(failed)?;
-        let address = listener.local_addr().map_err(failed)?;
+    pub(super) fn bind() -> Result<Receiver, SystemError> {
+        let (listener, address) = crate::command::listen(super::ANY_PORT)?;
         Ok(Receiver { listener, address })
     }
 

@@ -3,6 +3,7 @@
 use super::prometheus::{self, quoted};
 use crate::Error;
 use crate::cli::{GateArgs, Manifest};
+use crate::command::api_client::encoded;
 use std::time::Duration;
 use tokengauge_gate::Gate;
 
@@ -25,8 +26,7 @@ pub(super) fn emit(manifest: Manifest, gate: &Gate, args: &GateArgs) -> Result<S
     } else {
         format!("http://{}", args.admin.admin)
     };
-    let name: String = form_urlencoded::byte_serialize(gate.name.as_bytes()).collect();
-    let url = format!("{base}/api/v1/gates/{}", name.replace('+', "%20"));
+    let url = format!("{base}/api/v1/gates/{}", encoded(&gate.name));
     match manifest {
         Manifest::Argo => argo(gate, &url),
         Manifest::Flagger => flagger(gate, &url),

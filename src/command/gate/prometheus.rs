@@ -3,11 +3,12 @@
 use crate::Error;
 use crate::cli::PrometheusCredentials;
 use crate::command::api_client;
+use crate::command::error::CommandError;
 use crate::command::prometheus::{PrometheusClient, Sample};
 use tokengauge_gate::GateVerdict;
 
 /// 1 where every proxy says that the gate passes, -1 where one says that it fails, else 0; nothing where there is no proxy.
-pub(super) fn query(gate: &str) -> Result<String, Error> {
+pub(super) fn query(gate: &str) -> Result<String, CommandError> {
     let gate = quoted(gate)?;
     let gauge = "tokengauge_gate_verdict";
     Ok(format!(
@@ -44,6 +45,6 @@ fn verdict(samples: &[Sample]) -> (GateVerdict, &'static str) {
 }
 
 /// A string of JSON is one of YAML.
-pub(super) fn quoted(text: &str) -> Result<String, Error> {
-    serde_json::to_string(text).map_err(|error| Error::Failed(error.to_string()))
+pub(super) fn quoted(text: &str) -> Result<String, CommandError> {
+    Ok(serde_json::to_string(text)?)
 }

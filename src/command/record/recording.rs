@@ -1,9 +1,12 @@
 //! Recordings on disk: a body, or a folder with a body and its metadata.
 
+use super::TIMEOUT;
 use crate::Error;
 use crate::cli::RecordArgs;
+use crate::command::error::CommandError;
 use bytes::Bytes;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
+use http::uri::InvalidUri;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
@@ -11,6 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokengauge_core::call::Dialect;
 use tokengauge_core::observer::{Frame, ObservedCall, Side};
+use tokengauge_process::{Fatal, SystemError};
 
 const MOST_DEPTH: u32 = 8;
 
@@ -57,6 +61,22 @@ impl Recording {
     }
 }
 
+#[derive(Debug, thiserror::Error)]
+pub(super) enum RecordingError {
+    #[error("{path}: no folder in it holds `response.body` and `meta.json`", path = .0.display())]
+    None(PathBuf),
+    #[error("`{0}` cannot be a {1}")]
+    Header(String, HeaderName),
+    #[error("`{0}` is not a request path: {1}")]
+    RequestPath(String, #[source] InvalidUri),
+    #[error("{0} is not a status")]
+    Status(u16),
+    #[error("{0} took longer than {TIMEOUT:?}")]
+    Slow(Arc<str>),
+}
+
+impl Fatal for RecordingError {}
+
 /// All recordings at the paths of the command line, in a stable order.
 pub(super) fn find(args: &RecordArgs) -> Result<Vec<Recording>, Error> {
     let mut recordings = Vec::new();
@@ -65,10 +85,7 @@ pub(super) fn find(args: &RecordArgs) -> Result<Vec<Recording>, Error> {
             let before = recordings.len();
             search(path, MOST_DEPTH, &mut recordings)?;
             if recordings.len() == before {
-                let path = path.display();
-                return Err(Error::Failed(format!(
-                    "{path}: no folder in it holds `response.body` and `meta.json`"
-                )));
+                return Err(RecordingError::None(path.clone()).into());
             }
         } else {
             recordings.push(alone(path, args)?);
@@ -82,7 +99,7 @@ fn search(folder: &Path, depth: u32, found: &mut Vec<Recording>) -> Result<(), E
         found.push(described(folder)?);
         return Ok(());
     }
-    let entries = std::fs::read_dir(folder).map_err(|error| unreadable(folder, &error))?;
+    let entries = std::fs::read_dir(folder).map_err(SystemError::read(folder))?;
     let mut folders: Vec<PathBuf> = entries
         .filter_map(|entry| entry.ok().map(|entry| entry.path()))
         .filter(|path| depth > 0 && path.is_dir())
@@ -106,8 +123,7 @@ struct Meta {
 
 fn described(folder: &Path) -> Result<Recording, Error> {
     let meta = folder.join("meta.json");
-    let meta: Meta = serde_json::from_slice(&read(&meta)?)
-        .map_err(|error| Error::Failed(format!("{}: {error}", meta.display())))?;
+    let meta: Meta = serde_json::from_slice(&read(&meta)?).map_err(CommandError::file(&meta))?;
     let body = read(&folder.join("response.body"))?;
     let request = folder.join("request.json");
     let request = if request.is_file() {
@@ -213,26 +229,22 @@ fn headers(content_type: Option<&str>, content_encoding: Option<&str>) -> Result
     for (name, value) in pairs {
         if let Some(value) = value {
             let value = HeaderValue::from_str(value)
-                .map_err(|_| Error::Failed(format!("`{value}` cannot be a {name}")))?;
+                .map_err(|_| RecordingError::Header(value.to_owned(), name.clone()))?;
             headers.insert(name, value);
         }
     }
     Ok(headers)
 }
 
-fn uri(path: &str) -> Result<Uri, Error> {
+fn uri(path: &str) -> Result<Uri, RecordingError> {
     path.parse()
-        .map_err(|error| Error::Failed(format!("`{path}` is not a request path: {error}")))
+        .map_err(|error| RecordingError::RequestPath(path.to_owned(), error))
 }
 
-fn status(code: u16) -> Result<StatusCode, Error> {
-    StatusCode::from_u16(code).map_err(|_| Error::Failed(format!("{code} is not a status")))
+fn status(code: u16) -> Result<StatusCode, RecordingError> {
+    StatusCode::from_u16(code).map_err(|_| RecordingError::Status(code))
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, Error> {
-    std::fs::read(path).map_err(|error| unreadable(path, &error))
-}
-
-fn unreadable(path: &Path, error: &std::io::Error) -> Error {
-    Error::Failed(format!("{} cannot be read: {error}", path.display()))
+fn read(path: &Path) -> Result<Vec<u8>, SystemError> {
+    std::fs::read(path).map_err(SystemError::read(path))
 }

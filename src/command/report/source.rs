@@ -1,5 +1,6 @@
 //! The sources of a report's calls: a ledger, a running proxy, call logs.
 
+use super::ReportCommandError;
 use crate::Error;
 use crate::cli::ReportArgs;
 use crate::command::api_client::{self, ApiError, Proxy};
@@ -47,12 +48,8 @@ pub(super) fn each_call(
         return of_proxy(&Proxy::of(&args.admin)?, &filter, take);
     }
     args.call_log.iter().try_for_each(|log| {
-        of_log(log, &filter, take).map_err(|error| {
-            let log = log.display();
-            Error::Failed(format!(
-                "{log}: {error}; call logs are what `run --call-log FILE` writes"
-            ))
-        })
+        of_log(log, &filter, take)
+            .map_err(|error| ReportCommandError::CallLog(log.clone(), error).into())
     })
 }
 
@@ -63,8 +60,7 @@ fn of_ledger(path: &Path, filter: &Filter, take: &mut dyn FnMut(&CallRecord)) ->
         cursor: None,
     };
     loop {
-        let page = reader.calls(filter, &paging);
-        let page = page.map_err(|error| Error::Failed(error.to_string()))?;
+        let page = reader.calls(filter, &paging)?;
         page.rows.iter().for_each(&mut *take);
         match page.next_cursor {
             Some(cursor) => paging.cursor = Some(cursor),
@@ -85,23 +81,14 @@ fn of_proxy(
             query += &format!("&{name}={}", rfc3339_millis(at));
         }
     }
-    let mut cursor: Option<String> = None;
+    let mut path = query.clone();
     loop {
-        let path = match &cursor {
-            Some(cursor) => {
-                let pairs = form_urlencoded::Serializer::new(String::new())
-                    .append_pair("cursor", cursor)
-                    .finish();
-                format!("{query}&{pairs}")
-            }
-            None => query.clone(),
-        };
         let page: Page = runtime.block_on(proxy.get(&path))?;
         page.calls.iter().for_each(&mut *take);
-        cursor = page.next_cursor;
-        if cursor.is_none() {
+        let Some(cursor) = page.next_cursor else {
             return Ok(());
-        }
+        };
+        path = format!("{query}&cursor={}", api_client::encoded(&cursor));
     }
 }
 
@@ -118,8 +105,7 @@ pub(super) fn marks(
             limit: PAGE,
             ..MarkQuery::default()
         };
-        let marks = Reader::new(path, Instant::now).marks(&query);
-        return marks.map_err(|error| Error::Failed(error.to_string()));
+        return Ok(Reader::new(path, Instant::now).marks(&query)?);
     }
     if !args.call_log.is_empty() {
         return Ok(Vec::new());

@@ -1,6 +1,6 @@
 //! `--user-names`: names for users of which records have hashes, from a file that stays where it is.
 
-use crate::Error;
+use super::ReportCommandError;
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::path::Path;
@@ -13,11 +13,9 @@ pub(super) struct UserNames(HashMap<String, String>);
 
 impl UserNames {
     /// Reads a file: on each line a user as agents send it, or `USER = NAME`; `#` begins a comment.
-    pub(super) fn read(path: &Path) -> Result<UserNames, Error> {
-        let text = std::fs::read_to_string(path).map_err(|error| {
-            let path = path.display();
-            Error::Failed(format!("the names of users {path}: {error}"))
-        })?;
+    pub(super) fn read(path: &Path) -> Result<UserNames, ReportCommandError> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| ReportCommandError::UserNames(path.to_owned(), error))?;
         Ok(UserNames::of(&text))
     }
 

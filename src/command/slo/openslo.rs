@@ -2,19 +2,16 @@
 
 use crate::Error;
 use crate::cli::{CheckArgs, ImportArgs};
-use tokengauge_process::output;
+use crate::command::error::CommandError;
+use tokengauge_process::{SystemError, output};
 use tokengauge_slo::{as_toml, openslo};
 
 pub(super) fn import(args: &ImportArgs) -> Result<(), Error> {
-    let file = args.file.display();
-    let text = std::fs::read_to_string(&args.file)
-        .map_err(|error| Error::Failed(format!("{file}: {error}")))?;
-    let objectives =
-        openslo::read(&text).map_err(|error| Error::Failed(format!("{file}: {error}")))?;
+    let file = &args.file;
+    let text = std::fs::read_to_string(file).map_err(SystemError::read(file))?;
+    let objectives = openslo::read(&text).map_err(CommandError::file(file))?;
     if objectives.is_empty() {
-        return Err(Error::Failed(format!(
-            "{file}: there is no document of kind SLO in it"
-        )));
+        return Err(CommandError::file(file)("there is no document of kind SLO in it").into());
     }
     let blocks: Vec<String> = objectives.iter().map(as_toml).collect();
     output::print(&blocks.join("\n"))
@@ -23,10 +20,9 @@ pub(super) fn import(args: &ImportArgs) -> Result<(), Error> {
 pub(super) fn export(args: &CheckArgs) -> Result<(), Error> {
     let (config, origin) = crate::command::load(&args.config)?;
     if config.slos.is_empty() {
-        return Err(Error::Failed(format!(
-            "{origin}: there is no [[slo]] in it"
-        )));
+        return Err(CommandError::refused(origin, "there is no [[slo]] in it").into());
     }
-    let text = openslo::write(&config.slos).map_err(|error| Error::Failed(error.to_string()))?;
+    let text =
+        openslo::write(&config.slos).map_err(|error| CommandError::refused(origin, error))?;
     output::print(&text)
 }

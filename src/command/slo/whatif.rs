@@ -1,9 +1,11 @@
 //! `tokengauge slo suggest` and `test`: evaluates objectives on recorded calls.
 
+use super::SloCommandError;
 use crate::Error;
 use crate::cli::{AnswerFormat, StoreArgs, SuggestArgs, SuggestFormat, TestArgs};
+use crate::command::error::CommandError;
 use crate::command::progress::Progress;
-use crate::command::store;
+use crate::command::{json, store};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -12,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokengauge_core::call::CallRecord;
+use tokengauge_process::SystemError;
 use tokengauge_process::output::{self, printable};
 use tokengauge_slo::{Objective, Outcome, as_toml, ended_at, replay, suggest as suggested};
 
@@ -32,10 +35,10 @@ pub(super) fn suggest(args: &SuggestArgs) -> Result<(), Error> {
         let objectives = objectives
             .iter()
             .map(|objective| Judged::of(objective, &replay(objective, &calls)));
-        return json(&Answer {
+        return output::print(&json(&Answer {
             calls: calls.len(),
             objectives: objectives.collect(),
-        });
+        })?);
     }
     let mut text = format!(
         "# From {} calls; what each would have come to stands above it.\n",
@@ -51,9 +54,7 @@ pub(super) fn suggest(args: &SuggestArgs) -> Result<(), Error> {
 pub(super) fn test(args: &TestArgs) -> Result<(), Error> {
     let (config, origin) = crate::command::load(&args.config)?;
     if config.slos.is_empty() {
-        return Err(Error::Failed(format!(
-            "{origin}: there is no [[slo]] in it"
-        )));
+        return Err(CommandError::refused(origin, "there is no [[slo]] in it").into());
     }
     let source = Source {
         logs: &args.logs,
@@ -76,15 +77,13 @@ pub(super) fn test(args: &TestArgs) -> Result<(), Error> {
     drop(progress);
     match args.format.chosen() {
         AnswerFormat::Text => output::print(&text)?,
-        AnswerFormat::Json => json(&Answer {
+        AnswerFormat::Json => output::print(&json(&Answer {
             calls: calls.len(),
             objectives: judged,
-        })?,
+        })?)?,
     }
     if missed > 0 && args.strict {
-        return Err(Error::Failed(format!(
-            "{missed} objectives would have been missed"
-        )));
+        return Err(SloCommandError::Missed { missed }.into());
     }
     Ok(())
 }
@@ -127,12 +126,6 @@ impl Judged {
     }
 }
 
-fn json(answer: &Answer) -> Result<(), Error> {
-    let text = serde_json::to_string_pretty(answer);
-    let text = text.map_err(|error| Error::Failed(error.to_string()))?;
-    output::print(&(text + "\n"))
-}
-
 /// The files or the store that have the calls.
 struct Source<'a> {
     logs: &'a [PathBuf],
@@ -159,7 +152,7 @@ impl Source<'_> {
         let mut progress = Progress::of("reading");
         for log in logs {
             read_one(log, &mut calls, &mut unreadable, &mut progress)
-                .map_err(|error| Error::Failed(format!("{}: {error}", log.display())))?;
+                .map_err(SystemError::read(log))?;
         }
         drop(progress);
         if unreadable > 0 {
@@ -173,17 +166,12 @@ impl Source<'_> {
             calls.retain(|call| ended_at(call).is_some_and(|ended| ended >= from));
         }
         if calls.is_empty() {
-            return Err(Error::Failed(match (&self.store.store, self.ledger) {
-                (Some(url), _) => format!(
-                    "the store {} has no calls of this time; --store-since goes further back",
-                    url.address()
-                ),
-                (None, Some(ledger)) => format!("{} has no calls of this time", ledger.display()),
-                (None, None) => {
-                    "there are no calls in these logs; record some with `tokengauge run --call-log FILE`"
-                        .to_owned()
-                }
-            }));
+            return Err(match (&self.store.store, self.ledger) {
+                (Some(url), _) => SloCommandError::NoCallsInStore(url.address()),
+                (None, Some(ledger)) => SloCommandError::NoCallsInLedger(ledger.to_owned()),
+                (None, None) => SloCommandError::NoCallsInLogs,
+            }
+            .into());
         }
         Ok(calls)
     }

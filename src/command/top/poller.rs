@@ -9,6 +9,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 use tokengauge_core::throughput::Rates;
 use tokengauge_meter::StreamNow;
+use tokengauge_process::SystemError;
 use tokengauge_process::output::printable;
 use tokengauge_sessions::Runaway;
 use tokengauge_store::query::{GroupRow, SessionRow};
@@ -81,7 +82,7 @@ impl Poller {
         let thread = std::thread::Builder::new().name("poller".into());
         thread
             .spawn(run)
-            .map_err(|error| Error::Failed(format!("cannot start asking: {error}")))?;
+            .map_err(|error| SystemError::Task("start a thread for requests", error))?;
         Ok(Poller { views, updates })
     }
 
