@@ -49,11 +49,12 @@ use std::io::Write;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 use tokengauge_config::environment::ADMIN_TOKEN;
 use tokengauge_config::{self as config, Config, Secret, Token};
 use tokengauge_files::private as private_file;
 use tokengauge_net::address;
+use tokengauge_process::ledger::work_clock;
 use tokengauge_process::{SystemError, output};
 use tokengauge_store::ledger::Reader;
 use tokio::net::TcpListener;
@@ -164,7 +165,7 @@ fn json_lines<T: Serialize>(values: impl Iterator<Item = T>) -> Result<String, C
 
 /// A reader of the ledger's file, with time for queries on a slow disk.
 fn reader(path: &Path) -> Arc<Reader> {
-    Reader::within(path, Instant::now, Duration::from_secs(60))
+    Reader::within(path, work_clock, Duration::from_secs(60))
 }
 
 /// The same, if there is a file.

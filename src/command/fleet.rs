@@ -18,6 +18,7 @@ use tokengauge_fleet::{
     Fleet, FleetSettings, Follower, FollowerSettings, MAX_PODS, ObjectiveSource,
 };
 use tokengauge_net::tls::ClientTls;
+use tokengauge_process::ledger::work_clock;
 use tokengauge_process::operators::{self, Operators};
 use tokengauge_process::{SystemError, output};
 use tokengauge_proxy::Shutdown;
@@ -152,7 +153,7 @@ fn services(
     };
     Services {
         live: Arc::new(live),
-        store: CallStore::Ledger(Reader::new(ledger, Instant::now)),
+        store: CallStore::Ledger(Reader::new(ledger, work_clock)),
         prometheus,
         about: Arc::new(ArcSwap::from_pointee(about)),
         experiments: Arc::new(ArcSwap::from_pointee(config.experiments.clone())),

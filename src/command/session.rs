@@ -10,9 +10,9 @@ use crate::cli::{SessionArgs, SessionFormat};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::path::Path;
-use std::time::Instant;
 use tokengauge_accounting::cost::Prices;
 use tokengauge_core::call::CallRecord;
+use tokengauge_process::ledger::work_clock;
 use tokengauge_sessions::{Analysis, Session, last_calls, otlp, perfetto, text};
 use tokengauge_store::history::{TimedCall, waterfall};
 use tokengauge_store::ledger::Reader;
@@ -35,7 +35,7 @@ pub(super) fn session(args: &SessionArgs) -> Result<(), Error> {
 fn of_ledger(args: &SessionArgs, ledger: &Path) -> Result<String, Error> {
     let (config, _) = super::load(&args.config)?;
     let prices = Prices::new(&config.prices);
-    let reader = Reader::new(ledger, Instant::now);
+    let reader = Reader::new(ledger, work_clock);
     let calls = last_calls(&args.id, |filter, paging| reader.calls(filter, paging))?;
     if calls.is_empty() {
         let origin = super::store::origin(&args.store, ledger);

@@ -74,7 +74,7 @@ pub(crate) fn reader(ledger: &Ledger) -> Arc<Reader> {
 /// A clock that measures the cost of a query: the processor time of the thread, and a tenth of the time on the
 /// wall. So a query is not refused because other programs had the processor, which queries leave
 /// to traffic; and yet none waits for longer than ten times its limit.
-fn work_clock() -> Instant {
+pub fn work_clock() -> Instant {
     static START: LazyLock<Instant> = LazyLock::new(Instant::now);
     let spent = clock_gettime(ClockId::ThreadCPUTime);
     let seconds = Duration::try_from(spent).unwrap_or_default();

@@ -8,9 +8,10 @@ use serde::Deserialize;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::time::{Instant, SystemTime};
+use std::time::SystemTime;
 use tokengauge_core::call::CallRecord;
 use tokengauge_core::time::rfc3339_millis;
+use tokengauge_process::ledger::work_clock;
 use tokengauge_process::output;
 use tokengauge_store::history::{TimedCall, matches};
 use tokengauge_store::ledger::Reader;
@@ -54,7 +55,7 @@ pub(super) fn each_call(
 }
 
 fn of_ledger(path: &Path, filter: &Filter, take: &mut dyn FnMut(&CallRecord)) -> Result<(), Error> {
-    let reader = Reader::new(path, Instant::now);
+    let reader = Reader::new(path, work_clock);
     let mut paging = Paging {
         limit: PAGE,
         cursor: None,
@@ -105,7 +106,7 @@ pub(super) fn marks(
             limit: PAGE,
             ..MarkQuery::default()
         };
-        return Ok(Reader::new(path, Instant::now).marks(&query)?);
+        return Ok(Reader::new(path, work_clock).marks(&query)?);
     }
     if !args.call_log.is_empty() {
         return Ok(Vec::new());
