@@ -50,7 +50,7 @@ fn of_ledger(args: &SessionArgs, ledger: &Path) -> Result<String, Error> {
         let unknown = format!("{origin} has no call of the session {}", args.id);
         return Err(Error::Failed(unknown));
     }
-    let session = Session::of(calls.iter().filter_map(TimedCall::of));
+    let session = Session::of(calls.iter().map(TimedCall::of));
     let analysis =
         || session.analysis(|record: &CallRecord, cached| prices.cost_if_cached(record, cached));
     match args.format.chosen() {

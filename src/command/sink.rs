@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
+use tokengauge_core::time::Timestamp;
 use tokengauge_process::output::{self, printable};
 use tokengauge_process::sinks::origin;
 use tokengauge_sink::clickhouse::{ClickHouse, add_columns, create_table};
@@ -92,7 +93,7 @@ struct Row {
     lost: u64,
     failing: u64,
     error: Option<String>,
-    stored_at: Option<String>,
+    stored_at: Option<Timestamp>,
 }
 
 fn status(args: &SinkStatusArgs) -> Result<(), Error> {
@@ -119,7 +120,8 @@ fn table(sinks: &[Row]) -> String {
                 format!("{calls} calls in the ledger, {in_memory} calls in memory")
             }
         };
-        let stored = sink.stored_at.as_deref().unwrap_or("never");
+        let stored = sink.stored_at.map(|at| at.to_string());
+        let stored = stored.as_deref().unwrap_or("never");
         // Writing to a string does not fail.
         let _ = writeln!(
             text,
